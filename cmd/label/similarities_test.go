@@ -140,8 +140,8 @@ func TestSimilarities(t *testing.T) {
 	})
 }
 
-// TestSimilaritiesUndefined: what does not exist is told from what is missing, in both formats, by the message, and
-// when another run keeps the numbers of an encoder that it is not given.
+// TestSimilaritiesUndefined: undefined numbers are told from missing ones, in both formats and by the message. They
+// are, too, when another run keeps the numbers of an encoder that it is not given.
 func TestSimilaritiesUndefined(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	picture := filepath.Join(

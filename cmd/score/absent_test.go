@@ -10,7 +10,7 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestAbsent: a command whose scorer, table, picture or folder to write to is not there ends with exit code 2, by which
+// TestAbsent: a command whose scorer, table, picture or folder to write to is not there ends with exit code 2. By that
 // a scheduler knows that another try changes nothing (docs/commands.md).
 func TestAbsent(t *testing.T) {
 	dir := t.TempDir()

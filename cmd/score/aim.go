@@ -24,11 +24,11 @@ func newAIMCommand() *cobra.Command {
 		Use:   "aim --in FOLDER --out DIR",
 		Short: "Select triplets for affective tuning, as AIM-40k does, and write DiffSynth-Studio's metadata",
 		Long: `aim reads triplets from a table, or from metadata.jsonl of a folder: input, instruction, target (the
-repainted picture) and emotion, with the judges' values as columns: clip_i (original against repainted picture), vie
-(or sc and pq), clip_t, aesthetic. It keeps those with clip_i above the threshold, ranks them by 0.5 VIE + 0.3
-CLIP-T + 0.2 aesthetic after min-max normalisation, keeps the top of each target, balances the eight emotions, and
-writes a folder for DiffSynth-Studio with the score of each triplet (--scorer, or a column score01). dropped.jsonl
-says why each of the others was left out.`,
+repainted picture) and emotion. The judges' values are columns: clip_i (original against repainted picture), vie (or
+sc and pq), clip_t, aesthetic. It keeps those with clip_i above the threshold, and ranks them by 0.5 VIE + 0.3
+CLIP-T + 0.2 aesthetic after min-max normalisation. It keeps the top of each target and balances the eight emotions.
+It writes a folder for DiffSynth-Studio with the score of each triplet (--scorer, or a column score01).
+dropped.jsonl says why each of the others was left out.`,
 		Example: `  score aim --in triplets --scorer runs/adiee/scorer --out aim --top 5`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if in == "" || out == "" {

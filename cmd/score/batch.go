@@ -23,21 +23,22 @@ func newBatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "batch (--scorer DIR | --judge NAME) --in FILE --out FILE",
 		Short: "Score every edit of a table",
-		Long: `batch reads a table (JSONL, CSV or Parquet) with the columns source, edit and instruction, and writes the
-same rows in the same order with score (on the scorer's range), score01 and error added (a .jsonl or .parquet file).
-A row that cannot be scored gets an error and no number; the others go on, and the exit code is 1 at the end.
+		Long: `batch reads a table (JSONL, CSV or Parquet) with the columns source, edit and instruction. It writes the
+same rows in the same order into a .jsonl or .parquet file, with score (on the scorer's range), score01 and error
+added. A row that cannot be scored gets an error and no number; the others go on, and the exit code is 1 at the end.
 
 FILE may be s3://bucket/key, gs:// or azblob:// with the program that make cloud builds (docs/scale.md).
 Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C
 (exit code 3) or a crash the same command goes on where it was.
 
-With --judge a model is asked in words (docs/text-judges.md): an answer that cannot be read is the error of its row, and
-the share of such rows is part of the result.
+With --judge a model is asked in words (docs/text-judges.md). An answer that cannot be read is the error of its row,
+and the share of such rows is part of the result.
 
-Many workers share a table with --shard: i/n does the i-th of n parts (1/8 to 8/8), any/n whichever parts are free
-until all are done, auto what mpirun, srun or a SLURM array calls this process (auto/n: a Kubernetes indexed job).
-They meet in the folder OUT.shards: a part whose worker is lost is taken over, one that is only slow is waited for.
-When all parts are done, --merge writes OUT, the same table as without shards (docs/scale.md).`,
+Many workers share a table with --shard. i/n does the i-th of n shards (1/8 to 8/8), any/n whichever shards are
+free until all are done. auto takes the number that mpirun, srun or a SLURM array gives this process (auto/n: a
+Kubernetes indexed job). They meet in the folder OUT.shards: a shard whose worker is lost is taken over, one that
+is only slow is waited for. When all shards are done, --merge writes OUT, the same table as without shards
+(docs/scale.md).`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --shard 1/2

@@ -72,7 +72,8 @@ func (l *layout) ofScores(scores map[string]float64) map[string]float64 {
 }
 
 // TestPublishedLayouts runs the benchmarks of editors' papers from their published layouts, pictures in Parquet among
-// them: with a judge in words, whose numbers are those of Python by the published rules, and with a scorer.
+// them. It runs them with a judge in words, whose numbers are those of Python by the published rules, and with a
+// scorer.
 func TestPublishedLayouts(t *testing.T) {
 	long.Test(t)
 	dir := packed.Unpack(t, "../../benchmarks/testdata/layouts.zip")

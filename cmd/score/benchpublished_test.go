@@ -349,8 +349,8 @@ func TestEmuEdit(t *testing.T) {
 	}
 }
 
-// TestRPMModify: FED-Bench's RPM-Modify is the direction of the pictures in their boxes and of the triplet's captions:
-// that of transformers where the boxes hold everything, and of what they hold otherwise.
+// TestRPMModify: FED-Bench's RPM-Modify is the direction of the pictures in their boxes and of the triplet's captions.
+// It is that of transformers where the boxes hold everything, and of what they hold otherwise.
 func TestRPMModify(t *testing.T) {
 	var f struct {
 		LongCLIP struct {

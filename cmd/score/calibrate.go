@@ -24,21 +24,21 @@ func newCalibrateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "calibrate --scorer DIR --in TABLE",
 		Short: "Make scores mean what people's labels say",
-		Long: `calibrate fits a monotone map from scores to labels (0 to 1, column label; label_NAME with --dimension NAME) of
-edits that the scorer was not trained on, and writes it beside the head: calibration.json, and the line of scorer.yaml
-that names it. Whatever scores with the directory then gives calibrated scores, intervals (score pair --json) and
-gradients; without that line it is as it was.
+		Long: `calibrate fits a monotone map from scores to labels (0 to 1, column label; label_NAME with --dimension NAME)
+of edits that the scorer was not trained on. It writes the map beside the head (calibration.json), and the line of
+scorer.yaml that names it. Whatever scores with the directory then gives calibrated scores, intervals (score pair
+--json) and gradients; without that line it is as it was.
 
   isotonic  every score becomes the mean label of edits with such a score (pooled neighbours, straight lines between)
   platt     a logistic curve, of labels 0 and 1
   inverse   edits of one label get that label on average: the mean score of each label, read backwards. The isotonic
             map is nearest to the labels, and draws the ends to the middle; this one does not, and is further off
 
-A map rises everywhere, so that no order changes. A gradient is that of the calibrated score: the map's slope times what
-it was. Six tenths of the rows fit the map, two tenths find the intervals (split conformal), and the rest measures both;
-rows of one source picture, or of one value of --by, are never in two of these parts. With --test another table
-measures. Rows whose pictures the scorer was trained on are refused: its run's tables are looked up, others named by
---trained.
+A map rises everywhere, so that no order changes. A gradient is that of the calibrated score: the map's slope times
+what it was. Six tenths of the rows fit the map, two tenths find the intervals (split conformal), and the rest
+measures both. Rows of one source picture, or of one value of --by, are never in two of these parts. With --test
+another table measures. Rows whose pictures the scorer was trained on are refused: its run's tables are looked up,
+others named by --trained.
 
 --out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command goes
 on.`,

@@ -44,8 +44,8 @@ ships:
 
 The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target where the judge
 shows them. The same rows are written in the same order with score, score01, dimensions, answers and error. An answer
-that does not parse, is out of range or was cut off is asked again with other seeds; then the row has an error, and
-the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
+that does not parse, is out of range or was cut off is asked for again with other seeds. After that the row has an
+error, and the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
 
 Answers are kept by content: what was asked once is not asked again. After Ctrl-C (what was sent is waited for), a
 crash, or a cap that was reached (exit code 3) the same command goes on where it was.`,

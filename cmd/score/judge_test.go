@@ -33,7 +33,7 @@ func judgeServer(t *testing.T, text string) (url string, n *atomic.Int64) {
 	return s.URL, n
 }
 
-// TestJudgeCommand: a table and a single edit are judged, what was asked is found the next time, unreadable answers
+// TestJudgeCommand: a table and a single edit are judged, and what was asked is found the next time. Unreadable answers
 // give exit code 1 and a share, a cap gives exit code 3.
 func TestJudgeCommand(t *testing.T) {
 	dir := t.TempDir()

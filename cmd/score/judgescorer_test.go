@@ -168,8 +168,8 @@ func TestBenchJudges(t *testing.T) {
 	}
 }
 
-// TestMVEIJudges: MVEI is run from its published folder by a judge in words, whose words are kept and read by the
-// benchmark's own rule, and by the choices of a checkpoint.
+// TestMVEIJudges: MVEI is run from its published folder by a judge in words, and by the choices of a checkpoint. The
+// judge's words are kept and read by the benchmark's own rule.
 func TestMVEIJudges(t *testing.T) {
 	data, dir := auroraFolder(t), t.TempDir()
 	if err := os.Mkdir(filepath.Join(data, "images"), 0o777); err != nil {

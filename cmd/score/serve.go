@@ -27,7 +27,7 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR | --judge [NAME=]JUDGE",
 		Short: "Serve scores and their gradients over HTTP",
 		Long: `serve answers trainers of image editors: POST /v1/score, POST /v1/gradient, and /score, /rewards and
-/health as UniRL's reward service has them; GET /openapi.json describes all, GET / is a page to try a pair with, GET
+/health as UniRL's reward service has them. GET /openapi.json describes all, GET / is a page to try a pair with, GET
 /metrics is for Prometheus. docs/reward.md says what to run for which trainer.
 
 With --chat-backbone a checkpoint answers in words, too: POST /v1/chat/completions as OpenAI's protocol has it, with
@@ -44,9 +44,9 @@ again. GET /livez and /readyz are for Kubernetes. With --reuse-port several serv
 On any address but loopback a bearer token is required: the variable ASSAY_TOKEN, --token-file, or --clients, a YAML
 file that gives each of several clients a token and a quota. --cert and --key serve HTTPS.
 
-Callers who come together wait for each other: bodies are read when there is memory for them (--memory), and a
-request is accepted if its answer is foreseen within --wait; the others get 429 with Retry-After. SIGTERM or Ctrl-C:
-no new connection is accepted, what was accepted is answered.`,
+Callers who come together wait for each other. Bodies are read when there is memory for them (--memory). A request
+is accepted if its answer is expected within --wait; the others get 429 with Retry-After. SIGTERM or Ctrl-C: no new
+connection is accepted, what was accepted is answered.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --chat-backbone DIR --addr 127.0.0.1:8200

@@ -63,8 +63,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 		&f.o.Stall,
 		"stall",
 		0,
-		"how long a run may take before its copy of the scorer is opened again, or ten "+
-			"times as long as foreseen if that is longer (0: five minutes; --timeout with one copy alone)",
+		"how long a run may take before its copy of the scorer is opened again (0: five minutes; "+
+			"--timeout with one copy alone). A run may always take ten times as long as foreseen",
 	)
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")

@@ -22,16 +22,16 @@ func newDoctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor [--device DEVICE]",
 		Short: "Try a device: libraries, kernels, gradients, steps, speed and memory, in one report",
-		Long: `doctor trains an adapter for a few steps on a small model that it makes, or on --backbone, and says
-whether the device computes what it should. It reports driver, libraries and versions; where ONNX Runtime ran the nodes
-of a step, beside the table of the CUDA provider's kernels; gradients and losses beside the CPU's, in float32 and
-bfloat16 (on the CPU: beside the same steps with layers recomputed, and pair by pair); tokens a second and their share
-of what a large product of matrices reaches; memory beside what --dry-run promises. Then, on a small model that it
-makes, each beside the CPU (there: beside another way of computing the same): steps over weights of four bits, over
-edits that
-share what they begin with, with attention in blocks, over conversations, of a scorer of format 2; scores; gradients of
-pixels; and sums of gradients that stay on the device. One that fails does not end the visit. --parts chooses some.
---out writes all into one file, which can be attached to a bug.
+		Long: `doctor trains an adapter for a few steps on a small model that it makes, or on --backbone, and says whether
+the device computes what it should. It reports driver, libraries and versions, and where ONNX Runtime ran the nodes of
+a step, beside the table of the CUDA provider's kernels. It compares gradients and losses with the CPU's, in float32
+and bfloat16. (On the CPU it compares them with the same steps with layers recomputed, and pair by pair.) It reports
+tokens a second, their share of what a large product of matrices reaches, and memory beside what --dry-run plans. Then
+it tries parts on a small model that it makes, each beside the CPU (there: beside another way of computing the same).
+These are steps over weights of four bits, over edits that share what they begin with, with attention in blocks, over
+conversations, and of a scorer of format 2. They are also scores, gradients of pixels, and sums of gradients that stay
+on the device. One that fails does not end the rest. --parts chooses some. --out writes all into one file, which can
+be attached to a bug.
 
 Exit code 1: something is not as it should be.`,
 		Example: `  train doctor

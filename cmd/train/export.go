@@ -18,8 +18,8 @@ func newExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export (--backbone DIR | --scorer DIR) --out DIR",
 		Short: "Write a checkpoint's graphs as ONNX files for any ONNX Runtime",
-		Long: `export writes vision.onnx and score.onnx, the weights they refer to (hard links where the file system
-allows it), the tokenizer's and processor's files, and graphs.json, which documents every input and output.
+		Long: `export writes vision.onnx and score.onnx, the weights they refer to (hard links where the file
+system allows it), and the tokenizer's and processor's files. graphs.json documents every input and output.
 
 With --scorer score.onnx gives the score; with --backbone alone it gives hidden states and logits. See
 docs/graphs.md.`,

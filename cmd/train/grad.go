@@ -24,10 +24,10 @@ by a gradient graph of ordinary ONNX operators run on ONNX Runtime. docs/ops.md 
 --inputs holds one tensor per graph input, by name. --cotangents holds one tensor per differentiated output, by
 output name; without it all outputs are differentiated with ones. External data is looked for beside the model.
 
---model-out writes the model with the gradients: its outputs are the model's own and one "gradient/NAME" for
-each name, its inputs the model's own and one "cotangent/NAME" for each output in --cotangents. With --inputs
-its sizes are theirs. Weights in other files stay there if it is written into the model's folder, and are copied
-to FILE.data if not.
+--model-out writes the model with the gradients. Its outputs are the model's own and one "gradient/NAME" for
+each name. Its inputs are the model's own and one "cotangent/NAME" for each output in --cotangents. With
+--inputs its sizes are theirs. Weights in other files stay there if it is written into the model's folder, and
+are copied to FILE.data if not.
 
 A gradient is exact, or the model is refused with the name of the node that it cannot be followed through:
 docs/gradients.md.`,

@@ -33,9 +33,9 @@ func train(config string) *exec.Cmd {
 	return c
 }
 
-// TestKilledRunsEndTheSame kills a run with SIGKILL again and again, at times that drift over its steps and saves, and
-// compares the scorer with that of a run that was left alone, byte for byte. Every start opens its sessions anew, so
-// the backbone has one layer.
+// TestKilledRunsEndTheSame kills a run with SIGKILL again and again, at times that drift over its steps and saves. It
+// compares the scorer byte for byte with that of an undisturbed run. Every start opens its sessions anew, so the
+// backbone has one layer.
 func TestKilledRunsEndTheSame(t *testing.T) {
 	long.Test(t)
 	backbone := oneLayer(t)

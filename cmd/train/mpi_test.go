@@ -156,7 +156,7 @@ func pids(t *testing.T, out string, n int) (ids []int) {
 	return nil
 }
 
-// TestMPIRankIsLost: a rank that is killed, and one that is stopped, end the job; its name and reason are told, and one
+// TestMPIRankIsLost: a rank that is killed, and one that is stopped, end the job. Its name and reason are told, and one
 // process goes on from the last checkpoint to the same bytes.
 func TestMPIRankIsLost(t *testing.T) {
 	long := strings.Replace(mpiRun, "steps: 6", "steps: 40", 1)
