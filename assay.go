@@ -21,12 +21,14 @@ import (
 
 // Pair is an edit: a picture before and after it, and what was asked for.
 type Pair struct {
-	Source, Edit *data.Picture // of any size, not changed
+	Source, Edit *data.Picture // of any size, not changed; a judge of one picture needs no Source
 	Instruction  string
+	Requirement  string // what the edit must also fulfil, for scorers that ask for it
 }
 
 // ReadPair reads the pictures of a pair from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright,
-// transparency over white. The error names the file, or is ctx's.
+// transparency over white. An empty source is left out, for judges of one picture. The error names the file, or is
+// ctx's.
 func ReadPair(ctx context.Context, source, edit, instruction string) (Pair, error) {
 	p := Pair{Instruction: instruction}
 	for _, read := range []struct {
@@ -35,6 +37,9 @@ func ReadPair(ctx context.Context, source, edit, instruction string) (Pair, erro
 	}{{source, &p.Source}, {edit, &p.Edit}} {
 		if err := ctx.Err(); err != nil {
 			return Pair{}, err
+		}
+		if read.path == "" && read.into == &p.Source {
+			continue
 		}
 		var err error
 		if *read.into, err = data.Open(read.path, data.Limits{}); err != nil {
@@ -135,7 +140,7 @@ func (s *Scorer) ScoreAll(ctx context.Context, pairs []Pair) ([]Result, error) {
 	j := scoring.Job[model.Pair, *model.Sample]{
 		Scorer:  s.model,
 		Batches: slices.Chunk(indices, scoredAtOnce),
-		Read:    func(i int) (model.Pair, error) { return pairs[i].model(cfg.NeedsSource()) },
+		Read:    func(i int) (model.Pair, error) { return pairs[i].model(&cfg) },
 		Report: func(results []scoring.Result) error {
 			for _, r := range results {
 				if all[r.Index].Err = r.Err; r.Err == nil {
@@ -163,7 +168,8 @@ type Gradient struct {
 // Gradient differentiates the score of a pair with respect to every pixel: through head, language model, vision tower,
 // normalisation and resizing. Rounding to 8 bits counts as the identity.
 func (s *Scorer) Gradient(ctx context.Context, p Pair) (*Gradient, error) {
-	pair, err := p.model(s.needsSource())
+	cfg := s.model.Config()
+	pair, err := p.model(&cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +177,6 @@ func (s *Scorer) Gradient(ctx context.Context, p Pair) (*Gradient, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := s.model.Config()
 	span := float32(cfg.ScoreRange.Width())
 	for _, part := range []*data.Gradient{g.Source, g.Edit} {
 		if part == nil { // a judge of one picture
@@ -184,15 +189,13 @@ func (s *Scorer) Gradient(ctx context.Context, p Pair) (*Gradient, error) {
 	return &Gradient{Score: cfg.Range(g.Score01), Source: g.Source, Edit: g.Edit}, nil
 }
 
-func (s *Scorer) needsSource() bool {
-	cfg := s.model.Config()
-	return cfg.NeedsSource()
-}
-
 // model is the pair as the model takes it. A judge of one picture needs no source.
-func (p Pair) model(needsSource bool) (model.Pair, error) {
-	if p.Source == nil && needsSource || p.Edit == nil {
+func (p Pair) model(cfg *model.ScorerConfig) (model.Pair, error) {
+	switch {
+	case p.Source == nil && cfg.NeedsSource() || p.Edit == nil:
 		return model.Pair{}, fmt.Errorf("the pair lacks a picture: Source and Edit are needed")
+	case p.Requirement != "" && !cfg.Asks(model.RequirementMark):
+		return model.Pair{}, fmt.Errorf("the pair has a requirement: no prompt of this scorer has %s", model.RequirementMark)
 	}
-	return model.Pair{Source: p.Source, Edit: p.Edit, Instruction: p.Instruction}, nil
+	return model.Pair{Source: p.Source, Edit: p.Edit, Instruction: p.Instruction, Requirement: p.Requirement}, nil
 }

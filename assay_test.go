@@ -92,7 +92,8 @@ func TestErrors(t *testing.T) {
 		t.Errorf("Train: %v", err)
 	}
 	for what, pair := range map[string]Pair{"lacks a picture": {Source: p.Source, Instruction: "x"},
-		"instruction": {Source: p.Source, Edit: p.Edit}} {
+		"instruction": {Source: p.Source, Edit: p.Edit}, "no prompt of this scorer has [REQUIREMENT]": {Source: p.Source,
+			Edit: p.Edit, Instruction: "x", Requirement: "y"}} {
 		if _, err := s.Score(t.Context(), pair); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want an error about %q", err, what)
 		}
@@ -108,6 +109,13 @@ func TestErrors(t *testing.T) {
 	); err == nil ||
 		!strings.Contains(err.Error(), "nowhere.png") {
 		t.Error(err)
+	}
+	if one, err := ReadPair(t.Context(), "", "testdata/oracle/images/coffee.png", "x"); err != nil || one.Source != nil ||
+		one.Edit == nil {
+		t.Errorf("a pair of one picture: %v, %v", one, err)
+	}
+	if _, err := ReadPair(t.Context(), "testdata/oracle/images/coffee.png", "", "x"); err == nil {
+		t.Error("a pair without an edit")
 	}
 	if _, err := ReadPair(cancelled, "nowhere.png", "nowhere.png", "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("ReadPair: %v", err)

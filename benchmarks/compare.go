@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/stats"
 )
@@ -257,7 +258,7 @@ func NewBaseline(s Set, name string, seed uint64) (*Baseline, error) {
 	case "random":
 		return &Baseline{Predictions: g.Guess(stats.NewRand(seed)), Name: name, Expectation: expectation(g, seed)}, nil
 	}
-	return nil, fmt.Errorf("baseline %q: random or constant was expected", name)
+	return nil, fmt.Errorf("baseline %q: random, constant, %s was expected", name, strings.Join(Similarities, ", "))
 }
 
 // expectation averages the numbers of random judges.

@@ -349,6 +349,8 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 		{"best --in in.jsonl --model m", "--model goes with --url or --server"},
 		{"best --in in.jsonl --out o.parquet", "ends in .jsonl"},
 		{"bench imagenhub --clip c", "--clip goes with --baseline"},
+		{"bench imagenhub --ratings r --predictions p --out o", "--out goes with --scorer"},
+		{"bench imagenhub --ratings r --data d", "[ratings data]"},
 		{"bench magicbrush --boxes b", "--boxes goes with --component"},
 		{"serve --scorer s --chat-adapter a", "--chat-adapter goes with --chat-backbone"},
 		{"serve --scorer s --url http://a", "--url goes with --judge"},

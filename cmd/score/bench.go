@@ -136,6 +136,8 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	f.shard.Add(c)
 	f.addOwn(flags, b.Flags)
 	cli.Needs(c, "baseline", "clip", "dino", "captions")
+	cli.Needs(c, "scorer|judge|baseline|component", "out")
+	c.MarkFlagsMutuallyExclusive("ratings", "data")
 	if flags.Lookup("boxes") != nil {
 		cli.Needs(c, "component", "boxes")
 	}

@@ -102,6 +102,7 @@ func TestEncoderBaselines(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--baseline clip_d --clip " + clip + " --captions " + equal: "clip_d needs two captions that differ: it is undefined",
+		"--baseline nosuch":                           "random, constant, clip_d, ",
 		"--baseline clip_t":                           "needs --clip",
 		"--baseline clip_d --clip " + clip:            "needs --captions",
 		"--baseline dino_i --scorer x --dino " + dino: "--compare",
