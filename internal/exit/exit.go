@@ -101,13 +101,16 @@ func Code(err error) int {
 	return Failed
 }
 
+// passing are errors of calls that may go well another time, or on another machine.
+var passing = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE,
+	syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.EHOSTDOWN}
+
 // failing tells whether the machine failed at a call, or object storage: what the user wrote was not even read, and may
 // be right.
 func failing(err error) bool {
 	var number syscall.Errno
-	if errors.As(err, &number) {
-		return slices.Contains([]syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE,
-			syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.EHOSTDOWN}, number)
+	if errors.As(err, &number) && slices.Contains(passing, number) {
+		return true
 	}
 	var storage interface{ Temporary() bool } // internal/remote's errors
 	return errors.As(err, &storage) && storage.Temporary()

@@ -14,6 +14,7 @@ type asked struct{ passing bool }
 
 func (a asked) Error() string   { return "no answer" }
 func (a asked) Temporary() bool { return a.passing }
+func (a asked) Unwrap() error   { return syscall.ECONNREFUSED }
 
 // TestCode: what the user wrote is wrong (2), and the same again will not do; where the machine failed (1) it may.
 func TestCode(t *testing.T) {
