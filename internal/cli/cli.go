@@ -64,7 +64,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		err = Usage(fmt.Errorf("%w (see %s --help)", err, root.Name()))
 	}
 	report(err, asJSON, stdout, stderr)
-	return ExitCode(err)
+	return exit.Code(err)
 }
 
 // root puts the command tree together. running is set when a command begins its work: errors before that are cobra's.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/exit"
+
 	"github.com/spf13/cobra"
 )
 
@@ -88,7 +90,7 @@ func TestExitCodesAndOutput(t *testing.T) {
 }
 
 func TestCancelledIsFailure(t *testing.T) {
-	if c := ExitCode(Usage(context.Canceled)); c != Failed {
+	if c := exit.Code(Usage(context.Canceled)); c != Failed {
 		t.Errorf("exit code %d, want %d: nothing was saved", c, Failed)
 	}
 }

@@ -22,8 +22,5 @@ func Usagef(format string, args ...any) error { return exit.Usagef(format, args.
 // Reported is exit.Reported.
 func Reported(err error) error { return exit.Reported(err) }
 
-// ExitCode is exit.Code.
-func ExitCode(err error) int { return exit.Code(err) }
-
 // Problems is exit.Problems.
 func Problems(err error) []string { return exit.Problems(err) }
