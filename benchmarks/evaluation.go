@@ -26,8 +26,8 @@ type Judge struct {
 	Prompts     string `json:"prompts,omitempty"` // digest of what it was asked, where it answers in words
 }
 
-// JudgeOf reads what a file of predictions is by from run.json beside it, which a run writes; nil if there is none.
-func JudgeOf(predictions string) (*Judge, error) {
+// judgeOf reads what a file of predictions is by from run.json beside it, which a run writes; nil if there is none.
+func judgeOf(predictions string) (*Judge, error) {
 	path := filepath.Join(filepath.Dir(predictions), "run.json")
 	if filepath.Base(predictions) != "predictions.jsonl" {
 		return nil, nil
@@ -47,7 +47,7 @@ func JudgeOf(predictions string) (*Judge, error) {
 
 // runOf names what wrote a file of predictions by the first digits of its fingerprint; "" of files that no run wrote.
 func runOf(predictions string) (string, error) {
-	judge, err := JudgeOf(predictions)
+	judge, err := judgeOf(predictions)
 	if err != nil || judge == nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func (o *oneRun) check(number, run string) error {
 
 // AddJudged is Add for predictions that a file holds, with what they are by.
 func (r *Report) AddJudged(name string, p Predictions, file string) error {
-	judge, err := JudgeOf(file)
+	judge, err := judgeOf(file)
 	if err != nil {
 		return err
 	}

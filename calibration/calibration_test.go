@@ -1,13 +1,14 @@
 package calibration
 
 import (
-	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 // reference is testdata/sklearn.json, which tools/oracle/calibration.py has made.
@@ -43,14 +44,8 @@ type reference struct {
 
 func read(t *testing.T) reference {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/sklearn.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var r reference
-	if err := json.Unmarshal(raw, &r); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/sklearn.json", &r)
 	return r
 }
 

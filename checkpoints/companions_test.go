@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/internal/testfile"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -33,7 +35,7 @@ func TestCopyCompanions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"LICENSE", "additional_chat_templates", "config.json", "tokenizer.model", "vocab.txt"}
-	if diff := cmp.Diff(want, list(t, to)); diff != "" {
+	if diff := cmp.Diff(want, testfile.Names(t, to)); diff != "" {
 		t.Error(diff)
 	}
 	if st, err := os.Lstat(filepath.Join(to, "config.json")); err != nil || !st.Mode().IsRegular() {

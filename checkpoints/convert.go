@@ -139,8 +139,8 @@ func decode[T float64 | int64 | int32 | int16 | int8 | uint64 | uint32 | uint16]
 	return out
 }
 
-// DTypeOf returns the element type that a tensor's data is stored as.
-func DTypeOf(d *tensor.Dense) (onnx.DType, error) {
+// storedType returns the element type that a tensor's data is stored as.
+func storedType(d *tensor.Dense) (onnx.DType, error) {
 	for t, dt := range map[onnx.DType]tensor.Dtype{onnx.Float: tensor.Float32, onnx.Double: tensor.Float64,
 		onnx.Int64: tensor.Int64, onnx.Int32: tensor.Int32, onnx.Int16: tensor.Int16, onnx.Int8: tensor.Int8,
 		onnx.Uint64: tensor.Uint64, onnx.Uint32: tensor.Uint32, onnx.Uint16: tensor.Uint16, onnx.Uint8: tensor.Uint8,

@@ -184,7 +184,7 @@ func Latest(root string) (dir string, step int64, err error) {
 	var damaged *DamagedError
 	for _, s := range all {
 		dir := filepath.Join(root, stepName(s))
-		problem := Verify(dir)
+		problem := verify(dir)
 		if problem == nil {
 			if damaged != nil {
 				return dir, s, damaged
@@ -202,8 +202,8 @@ func Latest(root string) (dir string, step int64, err error) {
 	return "", 0, nil
 }
 
-// Verify compares a checkpoint with its manifest: every listed file must be there, with its size and SHA-256.
-func Verify(dir string) error {
+// verify compares a checkpoint with its manifest: every listed file must be there, with its size and SHA-256.
+func verify(dir string) error {
 	path := filepath.Join(dir, ManifestFile)
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/atomicfile"
+	"assay/internal/testfile"
 )
 
 // writeState is a run's state that can be recognised: two files, one in a folder, filled with the step.
@@ -45,19 +46,6 @@ func checkState(t *testing.T, dir string, step int64, size int) {
 	}
 }
 
-func list(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
 func TestSaveKeepsTheNewest(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "run", "checkpoints[1]")
 	if dir, _, err := Latest(root); dir != "" || err != nil {
@@ -71,7 +59,7 @@ func TestSaveKeepsTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"step-10", "step-11"}, list(t, root)); diff != "" {
+	if diff := cmp.Diff([]string{"step-10", "step-11"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
 	}
 	dir, step, err := Latest(root)
@@ -86,7 +74,7 @@ func TestSaveKeepsTheNewest(t *testing.T) {
 	if err := Save(root, 10, 1, writeState(10, 3)); err != nil { // an earlier one: what was just written stays
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"step-10", "step-11"}, list(t, root)); diff != "" {
+	if diff := cmp.Diff([]string{"step-10", "step-11"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -150,7 +138,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	if err := Save(root, 2, 1, func(dir string) error { return os.Symlink("/", filepath.Join(dir, "link")) }); err == nil {
 		t.Error("a link was taken")
 	}
-	if diff := cmp.Diff([]string{"step-1"}, list(t, root)); diff != "" {
+	if diff := cmp.Diff([]string{"step-1"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
 	}
 	file := filepath.Join(root, "step-1", "a.bin") // a file where a folder is needed: nobody can write below it
@@ -182,7 +170,8 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		t.Error(err)
 	}
 	checkState(t, filepath.Join(root, "step-1"), 1, 10)
-	if diff := cmp.Diff([]string{ManifestFile, "a.bin", "sub"}, list(t, filepath.Join(root, "step-1"))); diff != "" {
+	got := testfile.Names(t, filepath.Join(root, "step-1"))
+	if diff := cmp.Diff([]string{ManifestFile, "a.bin", "sub"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -263,7 +252,7 @@ func TestKilledWhileSaving(t *testing.T) {
 		checkState(t, dir, step, childSize)
 		steps, _ := steps(root)
 		for _, s := range steps { // whatever bears a name is whole
-			if err := Verify(filepath.Join(root, stepName(s))); err != nil {
+			if err := verify(filepath.Join(root, stepName(s))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -289,7 +278,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("error %q, want %q in it", lines[i], want)
 		}
 	}
-	if diff := cmp.Diff([]string{"step-1"}, list(t, root)); diff != "" {
+	if diff := cmp.Diff([]string{"step-1"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
 	}
 	dir, _, err := Latest(root)

@@ -132,7 +132,7 @@ func Marshal(tensors map[string]*tensor.Dense, metadata map[string]string) ([]by
 func infosOf(tensors map[string]*tensor.Dense) ([]Info, error) {
 	infos := make([]Info, 0, len(tensors))
 	for name, d := range tensors {
-		t, err := DTypeOf(d)
+		t, err := storedType(d)
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", name, err)
 		}

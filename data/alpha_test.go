@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // TestDropAlpha compares what lies below the transparency of pictures with Pillow's convert("RGB").
 func TestDropAlpha(t *testing.T) {
 	var want map[string]string
-	readJSON(t, filepath.Join("testdata", "bare.json"), &want)
+	testfile.ReadJSON(t, filepath.Join("testdata", "bare.json"), &want)
 	dir, seen := packed.Unpack(t, pictures), 0
 	for name, sum := range want {
 		raw, err := os.ReadFile(filepath.Join(dir, name))

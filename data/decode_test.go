@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // pictures are files in every format and colour type (tools/oracle/data_decode.py).
@@ -33,7 +34,7 @@ func TestDecodeIsPillows(t *testing.T) {
 		Size   []int
 		SHA256 string
 	}
-	readJSON(t, "testdata/decode.json", &expect)
+	testfile.ReadJSON(t, "testdata/decode.json", &expect)
 	dir := packed.Unpack(t, pictures)
 	for name, e := range expect {
 		t.Run(name, func(t *testing.T) {

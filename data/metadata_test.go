@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // TestOrientationIsPillows: orientation in texts of a PNG, and in chunks of a WebP that its header does or does not
@@ -14,7 +15,7 @@ func TestOrientationIsPillows(t *testing.T) {
 		Size   []int
 		SHA256 string
 	}
-	readJSON(t, "testdata/metadata.json", &expect)
+	testfile.ReadJSON(t, "testdata/metadata.json", &expect)
 	dir := packed.Unpack(t, "testdata/metadata.zip")
 	for name, e := range expect {
 		p, err := Open(filepath.Join(dir, name), Limits{})

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 func TestNormalizeIsNumpys(t *testing.T) {
@@ -15,7 +17,7 @@ func TestNormalizeIsNumpys(t *testing.T) {
 		Mean, Std [3]float32
 		SHA256    string
 	}
-	readJSON(t, "testdata/normalize.json", &c)
+	testfile.ReadJSON(t, "testdata/normalize.json", &c)
 	values := noise(c.Noise[0], c.Noise[1]).Normalize(c.Mean, c.Std)
 	var raw bytes.Buffer
 	if err := binary.Write(&raw, binary.LittleEndian, values); err != nil {

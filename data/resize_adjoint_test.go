@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 // gradientOf is a picture's values as a gradient.
@@ -28,7 +30,7 @@ func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 		Filter        string
 		Dots          [3]float64
 	}
-	readJSON(t, "testdata/resize_adjoint.json", &cases)
+	testfile.ReadJSON(t, "testdata/resize_adjoint.json", &cases)
 	for _, c := range cases {
 		t.Run(fmt.Sprint(c.Size, c.Resized, c.Filter), func(t *testing.T) {
 			u := noise(c.Resized[0], c.Resized[1]).Rotate90(2)

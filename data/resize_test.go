@@ -3,10 +3,10 @@ package data
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 var filters = map[string]Filter{
@@ -29,23 +29,12 @@ func sum(p *Picture) string {
 	return hex.EncodeToString(h[:])
 }
 
-func readJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(raw, v)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestResizeIsPillows(t *testing.T) {
 	var cases []struct {
 		File, Filter, SHA256 string
 		Noise, Size          []int
 	}
-	readJSON(t, "testdata/resize.json", &cases)
+	testfile.ReadJSON(t, "testdata/resize.json", &cases)
 	for _, c := range cases {
 		t.Run(fmt.Sprint(c.File, c.Noise, c.Size, c.Filter), func(t *testing.T) {
 			var p *Picture

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // ofStrangers are tables that others' libraries wrote (tools/oracle/stranger_tables.py).
@@ -71,7 +72,7 @@ func TestStrangers(t *testing.T) {
 		Source, Edit, Instruction string
 		Label                     *float64
 	}
-	readJSON(t, filepath.Join(strangers, "expect.json"), &expect)
+	testfile.ReadJSON(t, filepath.Join(strangers, "expect.json"), &expect)
 	for name, want := range expect {
 		got := rows(t, open(t, filepath.Join(strangers, name)))
 		if len(got) != len(want) {
@@ -104,7 +105,7 @@ func TestStrangers(t *testing.T) {
 func TestStrangersRefused(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	var refused map[string]string
-	readJSON(t, filepath.Join(strangers, "refused.json"), &refused)
+	testfile.ReadJSON(t, filepath.Join(strangers, "refused.json"), &refused)
 	for name, want := range refused {
 		table, err := OpenTable(filepath.Join(strangers, name))
 		if err == nil {

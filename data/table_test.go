@@ -14,6 +14,7 @@ import (
 
 	"assay/internal/fuzzing"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 func number(x float64) *float64 { return &x }
@@ -87,7 +88,7 @@ func TestForeignParquet(t *testing.T) {
 
 func TestNestedParquet(t *testing.T) {
 	var want, got []any
-	readJSON(t, "testdata/tables/nested.json", &want)
+	testfile.ReadJSON(t, "testdata/tables/nested.json", &want)
 	for rec, err := range open(t, "testdata/tables/nested.parquet", WithRequired()).Records() {
 		if err != nil {
 			t.Fatal(err)
@@ -105,15 +106,6 @@ func TestNestedParquet(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-}
-
-func write(t testing.TB, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func TestTextTables(t *testing.T) {
@@ -142,25 +134,25 @@ func TestTextTables(t *testing.T) {
 		"array.json":     "[" + first + ",\n" + second + "]\n",
 		"no_end.parquet": first + "\n" + second + "\n", // the content decides
 	} {
-		if d := cmp.Diff(want, rows(t, open(t, write(t, name, text)))); d != "" {
+		if d := cmp.Diff(want, rows(t, open(t, testfile.Write(t, name, text)))); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}
 	want[1].Source = Image{Path: "c.png"}
 	table := "\ufeffid,source,edit,text,label,other\n1,a.png,b.png,\"say \"\"hi\"\", " +
 		"twice\",0.5,\n\nx,c.png,d.png,\"two\nlines\",,1\n"
-	got := rows(t, open(t, write(t, "t.csv", table), WithColumns(map[string]string{"instruction": "text"})))
+	got := rows(t, open(t, testfile.Write(t, "t.csv", table), WithColumns(map[string]string{"instruction": "text"})))
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("csv: %s", d)
 	}
-	if n := open(t, write(t, "empty.jsonl", "")).Len(); n != 0 {
+	if n := open(t, testfile.Write(t, "empty.jsonl", "")).Len(); n != 0 {
 		t.Errorf("an empty file has %d rows", n)
 	}
 }
 
 // TestOnly: what is not looked at is no error.
 func TestOnly(t *testing.T) {
-	path := write(
+	path := testfile.Write(
 		t,
 		"t.jsonl",
 		`{"source": "a", "edit": "b", "instruction": "c", "label": 7, "clip_d": "good", "id": "x"}`,
@@ -190,7 +182,7 @@ func TestTableErrors(t *testing.T) {
 		{"t.parquet", "PAR1 and then nothing", "damaged Parquet file"},
 		{"t.jsonl", "source: a", "not a table"},
 	} {
-		table, err := OpenTable(write(t, c.name, c.text))
+		table, err := OpenTable(testfile.Write(t, c.name, c.text))
 		if err == nil {
 			for _, e := range table.All() {
 				if e != nil {
@@ -213,7 +205,7 @@ func TestTableErrors(t *testing.T) {
 	if _, err := OpenTable("testdata/tables/nested.json", WithColumns(map[string]string{"picture": "a"})); err == nil {
 		t.Error("a wrong column map is taken")
 	}
-	table := open(t, write(t, "t.jsonl", good+"\nnothing\n"+good))
+	table := open(t, testfile.Write(t, "t.jsonl", good+"\nnothing\n"+good))
 	if _, err := table.Read(2); err != nil {
 		t.Errorf("the row after a broken one: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/testfile"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
@@ -192,7 +194,7 @@ func TestPassThrough(t *testing.T) {
 		}
 		return open(t, path, WithRequired())
 	}
-	text := write(
+	text := testfile.Write(
 		t,
 		"t.jsonl",
 		`{"source":"a","z":1.50,"b":[1,{"c":null}],"instruction":"i","edit":{"path":"p","bytes":"YQ=="},`+

@@ -57,9 +57,9 @@ var configHarmless = strictjson.Harmless{
 	"dola_layers": {nil}, "use_mtp": {nil, false}, "assistant_ensemble_weight": {nil}, "speculation_type": {nil},
 }
 
-// ReadConfig reads generation_config.json of a checkpoint directory. Without one there are transformers' defaults and
+// readConfig reads generation_config.json of a checkpoint directory. Without one there are transformers' defaults and
 // the end token of config.json. A key that may change answers and is not understood is an error that names it.
-func ReadConfig(dir string) (*Config, error) {
+func readConfig(dir string) (*Config, error) {
 	c := &Config{Temperature: 1, TopK: 50, TopP: 1, RepetitionPenalty: 1}
 	path := filepath.Join(dir, "generation_config.json")
 	raw, err := os.ReadFile(path)

@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(c.file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadConfig(dir)
+		got, err := readConfig(dir)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%s: %v", c.file, err)

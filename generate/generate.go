@@ -54,7 +54,7 @@ func Open(dir string, o Options) (*Model, error) {
 	if o.Cache < 0 || o.Batch < 0 {
 		return nil, fmt.Errorf("a cache of %d bytes and a batch of %d: both must be positive", o.Cache, o.Batch)
 	}
-	config, err := ReadConfig(dir)
+	config, err := readConfig(dir)
 	if err != nil {
 		return nil, err
 	}

@@ -1,15 +1,14 @@
 package heuristics
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/stats"
+	"assay/internal/testfile"
 )
 
 // Equation 4 for a chain of five edits, pictures 0 to 5: every (j1, j2, k), worked out by hand. Fifths, thirds and so
@@ -150,19 +149,13 @@ func TestSampledTurns(t *testing.T) {
 }
 
 func TestPercentileAgainstNumPy(t *testing.T) {
-	raw, err := os.ReadFile("testdata/percentiles.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var reference struct {
 		Cases []struct {
 			Values  []float64
 			P, Want float64
 		}
 	}
-	if err := json.Unmarshal(raw, &reference); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/percentiles.json", &reference)
 	for _, c := range reference.Cases {
 		if got := stats.Quantile(slices.Sorted(slices.Values(c.Values)), c.P/100); got != c.Want {
 			t.Errorf("%d values, p %v: %v, want %v", len(c.Values), c.P, got, c.Want)

@@ -68,13 +68,13 @@ func releasedRules() Rules {
 func (r Rules) Check(problem func(key, format string, args ...any)) {
 	for i, name := range r.Order {
 		if _, ok := rules[name]; !ok {
-			problem("order", "no rule %q, only %v", name, Names())
+			problem("order", "no rule %q, only %v", name, ruleNames())
 		} else if slices.Contains(r.Order[:i], name) {
 			problem("order", "rule %q stands twice", name)
 		}
 	}
 	if len(r.Order) == 0 {
-		problem("order", "without a rule nothing is labelled; there are %v", Names())
+		problem("order", "without a rule nothing is labelled; there are %v", ruleNames())
 	}
 	if r.Join != JoinAnd && r.Join != JoinOr {
 		problem("join", "want and, or, not %q", r.Join)

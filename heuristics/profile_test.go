@@ -3,24 +3,19 @@ package heuristics
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"strings"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 // CLIP-D by both definitions, against torch.
 func TestDirections(t *testing.T) {
-	raw, err := os.ReadFile("testdata/directions.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var cases []struct {
 		Embeddings [4][]float32
 		Raw, Unit  float64
 	}
-	if err := json.Unmarshal(raw, &cases); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/directions.json", &cases)
 	flipped := 0
 	for i, c := range cases {
 		e := c.Embeddings

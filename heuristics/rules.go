@@ -35,8 +35,8 @@ var rules = map[string]rule{
 	RulePartial:    partial,
 }
 
-// Names lists the rules, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(rules)) }
+// ruleNames lists the rules, sorted.
+func ruleNames() []string { return slices.Sorted(maps.Keys(rules)) }
 
 func given(c Candidate, _ *Labeler) (float64, bool) {
 	if c.Given == nil {
@@ -97,7 +97,7 @@ func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
 	for _, name := range r.Order {
 		f, ok := rules[name]
 		if !ok {
-			return nil, fmt.Errorf("no rule %q, only %v", name, Names())
+			return nil, fmt.Errorf("no rule %q, only %v", name, ruleNames())
 		}
 		l.order = append(l.order, f)
 	}

@@ -54,7 +54,7 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 			bad(name, err)
 			return
 		}
-		seen := guarded{name, pixelsName(p.Digest()), ThumbnailOf(p)}
+		seen := guarded{name, pixelsName(p.Digest()), thumbnailOf(p)}
 		mu.Lock()
 		defer mu.Unlock()
 		g.pictures = append(g.pictures, seen)

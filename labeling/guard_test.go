@@ -273,7 +273,7 @@ func TestSplitOfNearCopies(t *testing.T) {
 	}
 	n := 0
 	for i, p := range all {
-		if l := ThumbnailOf(p); len(l) == 0 || telling(clipped(l)) < clearBlocks || n >= 32 {
+		if l := thumbnailOf(p); len(l) == 0 || telling(clipped(l)) < clearBlocks || n >= 32 {
 			continue
 		}
 		k := []int{1, 4, 6, 9, 10}[n%5] // crop, mirror, turn, border, letterbox

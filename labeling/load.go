@@ -1,6 +1,7 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"assay/data"
 	"assay/store"
@@ -58,16 +61,15 @@ type loader struct {
 	pictures   *store.Pictures // what is known of pictures; nil: nothing
 	thumbnails *store.Bucket
 
-	tokens chan struct{} // of pictures in memory
-	decode chan struct{} // of pictures being decoded
-	busy   sync.WaitGroup
+	tokens chan struct{}             // of pictures in memory
+	decode chan struct{}             // of pictures being decoded
+	busy   *errgroup.Group           // ctx ends at the first error that is not one of a picture
 	known  map[string]*measuredImage // by content, or name where that is not known
 
 	encode sync.Mutex // held while a batch is embedded
 
 	mu    sync.Mutex
 	batch batch // that is being collected
-	fatal error
 }
 
 // batch are pictures that wait to be embedded.
@@ -78,7 +80,8 @@ type batch struct {
 
 func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int,
 	counted func(int)) (*loader, error) {
-	l := &loader{ctx: ctx, out: out, inputs: in, encoders: e, size: size, counted: counted,
+	busy, ctx := errgroup.WithContext(ctx)
+	l := &loader{ctx: ctx, busy: busy, out: out, inputs: in, encoders: e, size: size, counted: counted,
 		known:  map[string]*measuredImage{},
 		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
 	if e.Store == nil {
@@ -110,8 +113,8 @@ func (l *loader) add(m data.Image, embed bool) *measuredImage {
 	s := &measuredImage{}
 	l.known[key] = s
 	l.tokens <- struct{}{}
-	l.busy.Go(func() {
-		p := l.load(s, m, embed)
+	l.busy.Go(func() error {
+		p, err := l.load(s, m, embed)
 		switch {
 		case p == nil:
 			<-l.tokens
@@ -119,18 +122,19 @@ func (l *loader) add(m data.Image, embed bool) *measuredImage {
 			<-l.tokens
 			l.counted(1)
 		default:
-			l.embed(l.collect(s, p))
+			err = l.embed(l.ctx, l.collect(s, p))
 		}
+		return err
 	})
 	return s
 }
 
-// load reads a picture; nil: it cannot be used, or all that is needed is known.
-func (l *loader) load(s *measuredImage, m data.Image, embed bool) *data.Picture {
+// load reads a picture; nil: it cannot be used, or all that is needed is known. Its error is not one of the picture.
+func (l *loader) load(s *measuredImage, m data.Image, embed bool) (*data.Picture, error) {
 	l.decode <- struct{}{}
 	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
-		return nil
+		return nil, nil
 	}
 	raw, err := m.Read("", data.Limits{})
 	content := store.Key(sha256.Sum256(raw))
@@ -139,13 +143,13 @@ func (l *loader) load(s *measuredImage, m data.Image, embed bool) *data.Picture 
 	}
 	if err != nil {
 		s.err = err
-		return nil
+		return nil, nil
 	}
 	var p *data.Picture
 	if !l.recall(s, content, embed) {
 		if p, err = l.prepare(s, m, raw); err != nil {
 			s.err = err
-			return nil
+			return nil, nil
 		}
 	}
 	if len(m.Bytes) > 0 {
@@ -155,13 +159,12 @@ func (l *loader) load(s *measuredImage, m data.Image, embed bool) *data.Picture 
 		s.Path = filepath.ToSlash(s.Path)
 	}
 	if err != nil {
-		l.fail(err)
-		return nil
+		return nil, err
 	}
 	if p == nil {
 		l.counted(1)
 	}
-	return p
+	return p, nil
 }
 
 // recall fills an image with what is known of a content, and reports whether that is all that is needed.
@@ -211,7 +214,7 @@ func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Pi
 	if err != nil {
 		return nil, err
 	}
-	s.Pixels, s.Thumbnail = pixelsName(pixels), ThumbnailOf(p)
+	s.Pixels, s.Thumbnail = pixelsName(pixels), thumbnailOf(p)
 	if l.thumbnails != nil { // behind a byte, since a thumbnail may be empty
 		l.thumbnails.Remember(pixels, append([]byte{1}, s.Thumbnail...))
 	}
@@ -232,20 +235,18 @@ func (l *loader) collect(s *measuredImage, p *data.Picture) (full batch) {
 	return full
 }
 
-func (l *loader) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.fatal == nil {
-		l.fatal = err
-	}
-}
-
-// embed runs the encoders on a batch.
-func (l *loader) embed(b batch) {
+// embed runs the encoders on a batch, unless ctx has ended.
+func (l *loader) embed(ctx context.Context, b batch) error {
 	n := len(b.images)
 	if n == 0 {
-		return
+		return nil
 	}
+	defer func() {
+		for range n {
+			<-l.tokens
+		}
+		l.counted(n)
+	}()
 	l.encode.Lock()
 	defer l.encode.Unlock()
 	for _, e := range []struct {
@@ -253,10 +254,10 @@ func (l *loader) embed(b batch) {
 		set     func(*measuredImage, []float32)
 	}{{l.encoders.Clip, func(s *measuredImage, v []float32) { s.clip = v }}, {l.encoders.Dino,
 		func(s *measuredImage, v []float32) { s.dino = v }}} {
-		if e.encoder == nil || l.failed() != nil {
+		if e.encoder == nil || ctx.Err() != nil {
 			continue
 		}
-		vectors, err := e.encoder.Images(l.ctx, b.pictures)
+		vectors, err := e.encoder.Images(ctx, b.pictures)
 		if err == nil && len(vectors) != n {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
@@ -264,34 +265,22 @@ func (l *loader) embed(b batch) {
 			err = finite(vectors[i], b.images[i].Path)
 		}
 		if err != nil {
-			l.fail(err)
-			continue
+			return err
 		}
 		for i, s := range b.images {
 			e.set(s, vectors[i])
 		}
 	}
-	for range n {
-		<-l.tokens
-	}
-	l.counted(n)
+	return nil
 }
 
 // wait returns when all pictures are ready. Its error is not one of a picture.
-func (l *loader) wait() error {
-	l.busy.Wait()
-	l.embed(l.batch)
-	l.batch = batch{}
-	if err := l.ctx.Err(); err != nil {
-		return err
+func (l *loader) wait(ctx context.Context) error {
+	err := l.busy.Wait() // which ends l.ctx
+	if err == nil {
+		err = l.embed(ctx, l.batch)
 	}
-	return l.failed()
-}
-
-func (l *loader) failed() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.fatal
+	return cmp.Or(ctx.Err(), err)
 }
 
 // finite refuses what a broken encoder gives: NaN would pass for a similarity that is undefined, which fails an edit.

@@ -61,7 +61,7 @@ func (m *measurer) part(ctx context.Context, id partID, r readers.Reader, in inp
 			}
 		}
 	}
-	if err := load.wait(); err != nil {
+	if err := load.wait(ctx); err != nil {
 		return nil, err
 	}
 	var samples []*readers.Sample

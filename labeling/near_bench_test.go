@@ -134,9 +134,9 @@ func syntheticThumbnails(tb testing.TB, n int) []Thumbnail {
 			}
 			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
 		}
-		found = append(found, ThumbnailOf(p))
+		found = append(found, thumbnailOf(p))
 		for range *copies {
-			found = append(found, ThumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
+			found = append(found, thumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
 		}
 	}
 	return found[:n]

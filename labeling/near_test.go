@@ -41,7 +41,7 @@ func TestLookAgainstPillow(t *testing.T) {
 		t.Fatalf("%d thumbnails", len(reference.Looks))
 	}
 	for name, want := range reference.Looks {
-		l := ThumbnailOf(photograph(t, name))
+		l := thumbnailOf(photograph(t, name))
 		if len(l) == 0 {
 			t.Fatalf("%s: no thumbnail", name)
 		}
@@ -58,7 +58,7 @@ func TestLookAgainstPillow(t *testing.T) {
 
 // The spectrum of a turned thumbnail is the turned spectrum, and the eight turns are all there are.
 func TestTurns(t *testing.T) {
-	thumb := ThumbnailOf(photograph(t, "astronaut.png"))
+	thumb := thumbnailOf(photograph(t, "astronaut.png"))
 	s := wholeSpectrum(thumb)
 	seen := map[string]bool{}
 	for way := range turn(turns) {
@@ -84,8 +84,8 @@ func TestTurns(t *testing.T) {
 
 // What an axisFit derives from sums of lines is the correlation of the resampled window, at any ends of its span.
 func TestAxisFit(t *testing.T) {
-	a := newClippedThumb(ThumbnailOf(photograph(t, "astronaut.png")))
-	b := newClippedThumb(ThumbnailOf(photograph(t, "chelsea.png")))
+	a := newClippedThumb(thumbnailOf(photograph(t, "astronaut.png")))
+	b := newClippedThumb(thumbnailOf(photograph(t, "chelsea.png")))
 	var f fitter
 	f.take(a)
 	for i, v := range b.pixels {
@@ -144,7 +144,7 @@ func TestBlankHasNoThumbnail(t *testing.T) {
 	for name, p := range map[string]*data.Picture{"black": data.NewPicture(64, 64), "one pixel": filled(1, 1, 3, 4, 5),
 		"red":        filled(500, 2, 255, 0, 0),
 		"faint ramp": ramp, "dot": dot} {
-		if l := ThumbnailOf(p); len(l) != 0 {
+		if l := thumbnailOf(p); len(l) != 0 {
 			t.Errorf("%s: a thumbnail of %d bytes", name, len(l))
 		}
 	}
@@ -277,7 +277,7 @@ func TestNearCopies(t *testing.T) {
 	var clear []bool
 	clearOnes := 0
 	for _, p := range all {
-		if l := ThumbnailOf(p); len(l) > 0 {
+		if l := thumbnailOf(p); len(l) > 0 {
 			seen = append(seen, p)
 			isClear := telling(clipped(l)) >= clearBlocks
 			if clear = append(clear, isClear); isClear {
@@ -287,10 +287,10 @@ func TestNearCopies(t *testing.T) {
 	}
 	kinds := len(copying) + 1 // the first is the picture itself
 	for i, p := range seen {
-		n.add(int32(i*kinds), ThumbnailOf(p))
+		n.add(int32(i*kinds), thumbnailOf(p))
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
 		for k, c := range copying {
-			n.add(int32(i*kinds+k+1), ThumbnailOf(c.make(p, rng)))
+			n.add(int32(i*kinds+k+1), thumbnailOf(c.make(p, rng)))
 		}
 	}
 	found := map[[2]int32]bool{}

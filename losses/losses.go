@@ -91,8 +91,8 @@ func Lookup(kind string) (Row, bool) {
 	return table[i], true
 }
 
-// Kinds lists the names of all losses.
-func Kinds() []string {
+// kinds lists the names of all losses.
+func kinds() []string {
 	names := make([]string, len(table))
 	for i, r := range table {
 		names[i] = r.Kind
@@ -115,7 +115,7 @@ func (s *Spec) Check() []Problem {
 	bad := func(key, format string, args ...any) { out = append(out, Problem{key, fmt.Sprintf(format, args...)}) }
 	r, ok := Lookup(s.Kind)
 	if !ok {
-		bad("kind", "want one of %s, not %q", strings.Join(Kinds(), ", "), s.Kind)
+		bad("kind", "want one of %s, not %q", strings.Join(kinds(), ", "), s.Kind)
 		return out
 	}
 	given := s.given()

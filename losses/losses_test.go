@@ -2,14 +2,13 @@ package losses
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/testfile"
 	"assay/onnx"
 	"assay/onnx/grad"
 	"assay/ort"
@@ -33,13 +32,7 @@ type torchCase struct {
 
 func torchCases(t *testing.T) (cases []torchCase) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/torch.json")
-	if err == nil {
-		err = json.Unmarshal(raw, &cases)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/torch.json", &cases)
 	return cases
 }
 

@@ -69,8 +69,8 @@ var (
 	textRoles    = []string{"caption", "source_caption", "instruction"}
 )
 
-// ReadConfig reads a metric's file; all problems at once.
-func ReadConfig(path string) (*Config, error) {
+// readConfig reads a metric's file; all problems at once.
+func readConfig(path string) (*Config, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

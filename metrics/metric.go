@@ -44,7 +44,7 @@ type Metric struct {
 
 // Open opens a metric by its YAML file.
 func Open(path string, o Options) (*Metric, error) {
-	c, err := ReadConfig(path)
+	c, err := readConfig(path)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"encoding/json"
 	"hash/crc32"
 	"math"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/long"
+	"assay/internal/testfile"
 )
 
 // fixtures are what tools/oracle/metrics.py computed with the Python originals.
@@ -35,13 +35,7 @@ type fixtures struct {
 
 func readFixtures(t *testing.T) (f fixtures) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/metrics.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/metrics.json", &f)
 	return f
 }
 
@@ -166,7 +160,7 @@ func TestAesthetic(t *testing.T) {
 	if err := e.Write(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := ReadConfig(filepath.Join(out, "metric.yaml"))
+	c, err := readConfig(filepath.Join(out, "metric.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +235,7 @@ func TestConfig(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c[0]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), c[1]) {
+		if _, err := readConfig(path); err == nil || !strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%q: %v, want %q", c[0], err, c[1])
 		}
 	}

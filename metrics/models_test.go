@@ -12,6 +12,7 @@ import (
 	"assay/data"
 	"assay/internal/oracle"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // modelFixtures are what tools/oracle/metric_models.py computed with the Python originals, preprocessing included.
@@ -51,13 +52,7 @@ type modelFixtures struct {
 // openModels unpacks the models and reads what they should give.
 func openModels(t *testing.T) (f modelFixtures, dir string) {
 	t.Helper()
-	raw, err := os.ReadFile("testdata/models.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/models.json", &f)
 	return f, packed.Unpack(t, "testdata/models.zip")
 }
 

@@ -9,7 +9,7 @@ import (
 
 // AdamW8 is AdamW whose moments take a byte each (Dettmers et al., 8-bit Optimizers via Block-wise Quantization, 2022),
 // in the format and by the steps of bitsandbytes' AdamW8bit. A block of 256 moments is its largest magnitude (float32)
-// and, for each, the number of the nearest of 256 values of a dynamic map, which [DynamicMap] gives. Tensors of fewer
+// and, for each, the number of the nearest of 256 values of a dynamic map, which dynamicMap gives. Tensors of fewer
 // than 4,096 elements keep float32 moments. Every update widens a block, does what AdamW does, and rounds it again.
 type AdamW8 struct {
 	Betas       [2]float64
@@ -38,7 +38,7 @@ const (
 // NewAdamW8 makes the optimizer of params with zero moments.
 func NewAdamW8(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW8 {
 	a := &AdamW8{Betas: betas, Eps: eps, WeightDecay: weightDecay, places: places(params)}
-	a.maps = [2]*codes{newCodes(DynamicMap(true)), newCodes(DynamicMap(false))}
+	a.maps = [2]*codes{newCodes(dynamicMap(true)), newCodes(dynamicMap(false))}
 	for _, p := range params {
 		n, full := len(p.Floats()), tensor.Shape(p.shape()).TotalSize() < small8
 		a.m, a.v = append(a.m, newMoments(n, full)), append(a.v, newMoments(n, full))
@@ -165,11 +165,11 @@ func (c *codes) nearest(x float32) byte {
 	return byte(at)
 }
 
-// DynamicMap are the 256 values between -1 and 1 (0 and 1 without sign) of the dynamic data type. See Dettmers, 8-Bit
+// dynamicMap are the 256 values between -1 and 1 (0 and 1 without sign) of the dynamic data type. See Dettmers, 8-Bit
 // Approximations for Parallelism in Deep Learning, 2016, and bitsandbytes' create_dynamic_map. They are 0, 1, and means
 // of neighbours in either sign, times each power of ten from 1e-6 to 1. The neighbours are among 2^i + 1 numbers from
 // 0.1 to 1 (2^(i+1) + 1 without sign).
-func DynamicMap(signed bool) (values [256]float32) {
+func dynamicMap(signed bool) (values [256]float32) {
 	list := []float64{0, 1}
 	for i := range 7 {
 		n := 1 << i

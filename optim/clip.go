@@ -7,12 +7,8 @@ import (
 	"assay/internal/workers"
 )
 
-// Norm is the L2 norm of all gradients together. The sums run in float64 over fixed blocks, so that the result does not
-// depend on the number of cores.
-func Norm(grads [][]float32) float64 { return Root(Squares(grads)) }
-
-// Squares are the sums of squares of every block of gradients. Those of tensors that are cut between blocks are, one
-// behind the other, those of the whole.
+// Squares are the sums of squares of every block of gradients, in float64: no result depends on the number of cores.
+// Those of tensors that are cut between blocks are, one behind the other, those of the whole.
 func Squares(grads [][]float32) []float64 {
 	var blocks [][]float32
 	for _, g := range grads {

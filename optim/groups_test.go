@@ -1,13 +1,13 @@
 package optim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
+
+	"assay/internal/testfile"
 
 	"gorgonia.org/tensor"
 )
@@ -46,13 +46,7 @@ type groupRuns struct {
 
 func readGroups(t *testing.T) (out groupRuns) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/groups.json")
-	if err == nil {
-		err = json.Unmarshal(text, &out)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/groups.json", &out)
 	return out
 }
 
@@ -118,7 +112,7 @@ func TestPlateauIsTorchs(t *testing.T) {
 func TestAdamW8IsBitsandbytes(t *testing.T) {
 	all := readGroups(t)
 	for i, want := range all.Maps {
-		if got := DynamicMap(i == 0); far(got[:], want) != 0 {
+		if got := dynamicMap(i == 0); far(got[:], want) != 0 {
 			t.Errorf("map %d differs", i)
 			for k := range want {
 				if got[k] != want[k] {
@@ -213,7 +207,7 @@ func TestStretches(t *testing.T) {
 			for i := range grads {
 				cut = append(cut, slices.Collect(slices.Chunk(grads[i], 2*Block))...)
 			}
-			if Norm(grads) != Root(slices.Concat(Squares(cut[:2]), Squares(cut[2:]))) {
+			if Root(Squares(grads)) != Root(slices.Concat(Squares(cut[:2]), Squares(cut[2:]))) {
 				t.Error("another norm")
 			}
 			a.Update(wholes, grads, 0.01)

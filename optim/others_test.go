@@ -1,10 +1,10 @@
 package optim
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"testing"
+
+	"assay/internal/testfile"
 
 	"gorgonia.org/tensor"
 )
@@ -28,13 +28,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 			LRs  []float64
 		}
 	}
-	text, err := os.ReadFile("testdata/others.json")
-	if err == nil {
-		err = json.Unmarshal(text, &all)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/others.json", &all)
 	for _, run := range all.Runs {
 		var params []Param
 		for i, s := range run.Start {

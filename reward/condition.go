@@ -76,8 +76,8 @@ type Example struct {
 	Weight       float64 // of sampling, so that all levels that occur are drawn equally often; the mean is 1
 }
 
-// Balance sets the weights to the inverse frequency of each level: N / (levels count(level)).
-func Balance(examples []Example) {
+// balance sets the weights to the inverse frequency of each level: N / (levels count(level)).
+func balance(examples []Example) {
 	var counts [6]int
 	levels := 0
 	for _, e := range examples {

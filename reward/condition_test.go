@@ -43,7 +43,7 @@ func TestPresets(t *testing.T) {
 // Sampled by their weights, all levels that occur come equally often.
 func TestBalance(t *testing.T) {
 	examples := []Example{{Level: 1}, {Level: 1}, {Level: 1}, {Level: 5}, {Level: 4}, {Level: 4}}
-	Balance(examples)
+	balance(examples)
 	of, sum := map[int]float64{}, 0.0
 	for _, e := range examples {
 		of[e.Level] += e.Weight
@@ -113,11 +113,11 @@ func TestLooks(t *testing.T) {
 		board.Pix[i] = byte(255 * ((i/3%20 + i/60) % 2))
 	}
 	for i, want := range []float64{0.5, 0.5, 0.5, 0, 0, 1, 1} {
-		if got := MeasureEdit(grey, board).Named()[i]; math.Abs(got.Value-want) > 1e-9 {
+		if got := measureEdit(grey, board).Named()[i]; math.Abs(got.Value-want) > 1e-9 {
 			t.Errorf("chessboard: %s %g, want %g", got.Name, got.Value, want)
 		}
 	}
-	if got := MeasureEdit(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 ||
+	if got := measureEdit(grey, grey); math.Abs(got.Brightness-0.2) > 1e-9 ||
 		got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
 		t.Errorf("grey: %+v", got)
 	}

@@ -68,7 +68,7 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 			r.Levels[e.Level-1]++
 		}
 		r.Labelled, r.Failed = len(examples), len(failed)
-		Balance(examples)
+		balance(examples)
 		for _, l := range c.Layouts {
 			if err := Layouts[l](dir, examples); err != nil {
 				return err
@@ -90,9 +90,9 @@ func (c *Conditioning) example(t *data.Table, row *data.Row, s scoring.Row, dir 
 		Level:       Level(score),
 	}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
-	if e.Source, err = Place(row.Source, t.Folder(), dir, name+"-source", c.Copy); err != nil {
+	if e.Source, err = place(row.Source, t.Folder(), dir, name+"-source", c.Copy); err != nil {
 		return e, err
 	}
-	e.Edit, err = Place(row.Edit, t.Folder(), dir, name+"-edit", c.Copy)
+	e.Edit, err = place(row.Edit, t.Folder(), dir, name+"-edit", c.Copy)
 	return e, err
 }

@@ -20,8 +20,8 @@ type EditStats struct {
 	Clipped    float64 // share of channel values at 0 or 255
 }
 
-// MeasureEdit computes the statistics of an edit. The source is resized to it for Change.
-func MeasureEdit(source, edit *data.Picture) EditStats {
+// measureEdit computes the statistics of an edit. The source is resized to it for Change.
+func measureEdit(source, edit *data.Picture) EditStats {
 	var l EditStats
 	n := float64(edit.Width * edit.Height)
 	s := source.Resize(edit.Width, edit.Height, data.Bicubic)

@@ -174,9 +174,9 @@ func writeExamplesParquet(dir string, examples []Example) error {
 	})
 }
 
-// Place puts a picture of a table into the folder of the labels as name (its extension is added): a symbolic link to
+// place puts a picture of a table into the folder of the labels as name (its extension is added): a symbolic link to
 // the file, or a copy. Pictures that lie in the table itself are always written out.
-func Place(m data.Image, folder, dir, name string, copied bool) (string, error) {
+func place(m data.Image, folder, dir, name string, copied bool) (string, error) {
 	if len(m.Bytes) == 0 && m.Path == "" {
 		return "", fmt.Errorf("no picture")
 	}

@@ -76,7 +76,7 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 	if encoder != nil {
 		o.add("clip_i", clipI)
 	}
-	for _, fact := range MeasureEdit(source, edit).Named() {
+	for _, fact := range measureEdit(source, edit).Named() {
 		o.add(fact.Name, fact.Value)
 	}
 	return nil

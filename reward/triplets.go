@@ -58,7 +58,7 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 			}
 			examples = append(examples, e)
 		}
-		Balance(examples)
+		balance(examples)
 		if err := Layouts["diffsynth"](dir, examples); err != nil {
 			return err
 		}
@@ -78,10 +78,10 @@ func exampleOf(t *data.Table, row data.Row, s scoring.Row, dir string, copied bo
 	score := 10 * s.Score01
 	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: Level(score)}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
-	if e.Source, err = Place(row.Source, t.Folder(), dir, name+"-input", copied); err != nil {
+	if e.Source, err = place(row.Source, t.Folder(), dir, name+"-input", copied); err != nil {
 		return e, err
 	}
-	e.Edit, err = Place(row.Edit, t.Folder(), dir, name+"-target", copied)
+	e.Edit, err = place(row.Edit, t.Folder(), dir, name+"-target", copied)
 	return e, err
 }
 

@@ -80,13 +80,15 @@ func (r *run) card(train, valid *Samples) (string, error) {
 	}
 	b.WriteString("\n\n")
 	r.measures(&b)
+	err = r.endCard(&b)
+	return b.String(), err
+}
 
-	text, err := withoutFolders(*c).YAML()
-	if err != nil {
-		return "", err
-	}
-	fmt.Fprintf(&b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
-	return b.String(), nil
+// endCard tells the settings and the versions.
+func (r *run) endCard(b *strings.Builder) error {
+	text, err := withoutFolders(*r.config).YAML()
+	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
+	return err
 }
 
 // cardData says what the scorer has learned from.

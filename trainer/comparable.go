@@ -97,7 +97,7 @@ func (r *run) checkTerms(train *Samples, warn func(string)) error {
 
 // checkTies refuses edits of a group that are equal to a term which wants none.
 func (r *run) checkTies(train *Samples, s *losses.Spec) error {
-	for _, rows := range NewOrder(0, train.units(), WholeGroups).Units {
+	for _, rows := range newOrder(0, train.units(), WholeGroups).Units {
 		part := make([]Example, len(rows))
 		for k, i := range rows {
 			part[k] = Example{Index: i, Said: train.rows[i].Said}

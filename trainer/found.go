@@ -43,7 +43,7 @@ func (r *run) found() *Found {
 		f.Layouts[t.Layout]++
 	}
 	all := *r
-	all.order = NewOrder(0, table.units(), WholeGroups)
+	all.order = newOrder(0, table.units(), WholeGroups)
 	all.groups = newGroups(all.order, table, math.MaxInt)
 	f.Same, f.Unused, f.Unread = all.groups.same, r.data.Unlabelled, r.data.unread
 	f.Groups, f.Sizes[0] = len(all.order.Units), math.Inf(1)

@@ -29,9 +29,9 @@ type GorgoniaHead struct {
 	graphs map[int]*headGraph
 }
 
-// NewGorgoniaHead puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this
+// newGorgoniaHead puts graphs over params: layers.N.weight [out, in] and layers.N.bias [out] for N = 0, 1, ... in this
 // order, float32. The values are used in place.
-func NewGorgoniaHead(head model.HeadConfig, params []optim.Param) (*GorgoniaHead, error) {
+func newGorgoniaHead(head model.HeadConfig, params []optim.Param) (*GorgoniaHead, error) {
 	layers := len(head.Hidden) + 1
 	if len(params) != 2*layers {
 		return nil, fmt.Errorf("a head of %d layers has %d tensors, not %d", layers, 2*layers, len(params))

@@ -1,28 +1,16 @@
 package trainer
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/testfile"
 	"assay/model"
 	"assay/optim"
 )
-
-func readJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, v); err != nil {
-		t.Fatal(path, err)
-	}
-}
 
 // far is the largest distance of two lists, relative to the largest wanted value.
 func far[A, B float32 | float64](got []A, want []B) float64 {
@@ -55,7 +43,7 @@ func TestHeadIsTorchs(t *testing.T) {
 			Value, Grad []float32
 		}
 	}
-	readJSON(t, "testdata/heads.json", &cases)
+	testfile.ReadJSON(t, "testdata/heads.json", &cases)
 	for i, c := range cases {
 		head := model.HeadConfig{Hidden: c.Hidden, Kind: c.Kind, Values: c.Values}
 		var params []optim.Param
@@ -72,7 +60,7 @@ func TestHeadIsTorchs(t *testing.T) {
 				)
 			}
 		}
-		h, err := NewGorgoniaHead(head, params)
+		h, err := newGorgoniaHead(head, params)
 		if err != nil {
 			t.Fatal(err)
 		}

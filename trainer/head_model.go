@@ -36,7 +36,7 @@ type HeadModel struct {
 
 // NewHeadModel makes the model. The cache is opened by Prepare.
 func NewHeadModel(o HeadOptions) (*HeadModel, error) {
-	head, err := NewGorgoniaHead(o.Head, o.Params)
+	head, err := newGorgoniaHead(o.Head, o.Params)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ type run struct {
 // length sets the order, and how many steps and samples the run has in all, counted from where it stands.
 func (r *run) length() error {
 	c, done := r.config, &r.state
-	r.order = NewOrder(c.Seed, r.data.Train.Groups(), c.Data.Sampling)
+	r.order = newOrder(c.Seed, r.data.Train.Groups(), c.Data.Sampling)
 	weights, err := c.drawn(r.data.Train)
 	if err != nil {
 		return err

@@ -85,7 +85,7 @@ func headOf(t *testing.T, c *Config) *GorgoniaHead {
 			params = append(params, optim.Param{Name: name, Value: own[name]})
 		}
 	}
-	h, err := NewGorgoniaHead(c.Head, params)
+	h, err := newGorgoniaHead(c.Head, params)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,8 +56,8 @@ type Order struct {
 	perm  []int32
 }
 
-// NewOrder makes units of single rows, or of groups in the order of their first rows.
-func NewOrder(seed uint64, groups []string, sampling string) *Order {
+// newOrder makes units of single rows, or of groups in the order of their first rows.
+func newOrder(seed uint64, groups []string, sampling string) *Order {
 	o := &Order{Seed: seed, epoch: -1}
 	at := map[string]int{}
 	for i, g := range groups {

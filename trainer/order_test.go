@@ -21,7 +21,7 @@ func epochOf(o *Order, epoch int64) []int {
 
 func TestEveryEpochVisitsEveryRowOnce(t *testing.T) {
 	for _, n := range []int{1, 2, 7, 100} {
-		o := NewOrder(5, make([]string, n), "rows")
+		o := newOrder(5, make([]string, n), "rows")
 		var before []int
 		for e := range int64(3) {
 			rows := epochOf(o, e)
@@ -41,7 +41,7 @@ func TestEveryEpochVisitsEveryRowOnce(t *testing.T) {
 
 func TestOrderDependsOnSeedEpochAndIndexOnly(t *testing.T) {
 	groups := make([]string, 50)
-	a, b, other := NewOrder(1, groups, "rows"), NewOrder(1, groups, "rows"), NewOrder(2, groups, "rows")
+	a, b, other := newOrder(1, groups, "rows"), newOrder(1, groups, "rows"), newOrder(2, groups, "rows")
 	want := epochOf(a, 1)
 	b.At(170) // from another epoch, and backwards
 	var got []int
@@ -61,7 +61,7 @@ func TestOrderDependsOnSeedEpochAndIndexOnly(t *testing.T) {
 // TestShuffleIsEven counts where each of four rows lands, chi-square with 9 degrees of freedom: 27.9 is its 99.9 %
 // quantile.
 func TestShuffleIsEven(t *testing.T) {
-	o := NewOrder(7, make([]string, 4), "rows")
+	o := newOrder(7, make([]string, 4), "rows")
 	const epochs = 8000
 	var count [4][4]float64
 	for e := range int64(epochs) {
@@ -82,7 +82,7 @@ func TestShuffleIsEven(t *testing.T) {
 
 func TestGroupSamplingDrawsOneRowOfEachGroup(t *testing.T) {
 	groups := []string{"a", "b", "a", "c", "b", "a", "d"}
-	o := NewOrder(3, groups, "group")
+	o := newOrder(3, groups, "group")
 	if o.Len() != 4 {
 		t.Fatal(o.Units)
 	}

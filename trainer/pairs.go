@@ -36,7 +36,7 @@ func (r *run) rightPairs(scores []float64, examples []Example) (right float64, p
 	for i := range examples {
 		at[examples[i].Index] = i
 	}
-	o := NewOrder(0, table.units(), WholeGroups)
+	o := newOrder(0, table.units(), WholeGroups)
 	g := newGroups(o, table, math.MaxInt)
 	one := &run{groups: g, order: o}
 	spec := &losses.Spec{Kind: "bradley_terry", Scale: 1}

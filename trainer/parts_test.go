@@ -14,6 +14,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/testfile"
 	"assay/lora"
 )
 
@@ -300,15 +301,7 @@ func TestRefusedLeavesNothing(t *testing.T) {
 		if _, err := Train(context.Background(), o); err == nil || exit.Code(err) != exit.Wrong {
 			t.Fatalf("it was not refused: %v", err)
 		}
-		entries, err := os.ReadDir(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, e := range entries {
-			names = append(names, e.Name())
-		}
-		return names
+		return testfile.Names(t, out)
 	}
 	if left := refuse(Options{}); !slices.Equal(left, []string{".lock"}) {
 		t.Errorf("it left %v", left)

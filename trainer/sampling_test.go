@@ -22,9 +22,9 @@ func TestWeightedOrder(t *testing.T) {
 	for _, w := range weights {
 		sum += w
 	}
-	o := NewOrder(5, make([]string, len(weights)), "rows")
+	o := newOrder(5, make([]string, len(weights)), "rows")
 	o.weigh(weights)
-	again := NewOrder(5, make([]string, len(weights)), "rows")
+	again := newOrder(5, make([]string, len(weights)), "rows")
 	again.weigh(weights)
 	total, orders := make([]float64, len(weights)), map[string]bool{}
 	const epochs = 400
@@ -76,7 +76,7 @@ func TestBalance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := NewOrder(1, s.Groups(), sampling)
+		o := newOrder(1, s.Groups(), sampling)
 		o.weigh(weights)
 		count := map[float64]int{}
 		n := 100 * o.Len()

@@ -108,12 +108,8 @@ func (r *run) textCard(train, valid *Samples) (string, error) {
 	}
 	b.WriteString("\n\n")
 	r.textMeasures(&b)
-	text, err := withoutFolders(*c).YAML()
-	if err != nil {
-		return "", err
-	}
-	fmt.Fprintf(&b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
-	return b.String(), nil
+	err = r.endCard(&b)
+	return b.String(), err
 }
 
 func (r *run) textMeasures(w io.Writer) {

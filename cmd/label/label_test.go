@@ -18,6 +18,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 	"assay/labeling"
 )
 
@@ -39,15 +40,6 @@ func label(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-func write(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // From pictures and captions to the numbers that transformers gives, through the whole command.
 func TestSimilaritiesAgainstOracle(t *testing.T) {
 	type pair struct {
@@ -57,7 +49,7 @@ func TestSimilaritiesAgainstOracle(t *testing.T) {
 		DinoI float64 `json:"dino_i"`
 	}
 	oracle.Each(t, func(t *testing.T, folder string) {
-		config := write(t, "label.yaml", fmt.Sprintf(`
+		config := testfile.Write(t, "label.yaml", fmt.Sprintf(`
 out: out
 sources:
   - layout: table
@@ -111,14 +103,14 @@ encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, dev
 
 func TestUsage(t *testing.T) {
 	folder := filepath.Join(packed.Unpack(t, "../../data/readers/testdata/layouts.zip"), "folder")
-	good := write(
+	good := testfile.Write(
 		t,
 		"label.yaml",
 		fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder),
 	)
-	wrong := write(t, "wrong.yaml", "profile: both\nsource: []\n")
-	latin := write(t, "latin1.csv", "source,edit,instruction\na,b,gr\xf6\xdfer\n")
-	unreadable := write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s}]\n", latin))
+	wrong := testfile.Write(t, "wrong.yaml", "profile: both\nsource: []\n")
+	latin := testfile.Write(t, "latin1.csv", "source,edit,instruction\na,b,gr\xf6\xdfer\n")
+	unreadable := testfile.Write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s}]\n", latin))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -156,8 +148,9 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := write(t, "rows.csv", "source,after,instruction,note\ncoffee.png,rocket.png,x,\ncoffee.png,none.png,y,\n")
-	config := write(
+	table := testfile.Write(t, "rows.csv",
+		"source,after,instruction,note\ncoffee.png,rocket.png,x,\ncoffee.png,none.png,y,\n")
+	config := testfile.Write(
 		t,
 		"label.yaml",
 		fmt.Sprintf("out: out\nsources: [{layout: table, path: %s, pictures: %s, columns: {edit: after}}]\n", table, photos),
@@ -220,9 +213,9 @@ func TestKilled(t *testing.T) {
 		fmt.Fprintf(&rows, "%s.png,%s.png,%s.png,aurora,edit %d,0.%d,0.9,0.%d\n", names[i%5], names[(i+1)%5], names[(i+2)%5],
 			i, i%7, i%9)
 	}
-	table := write(t, "rows.csv", rows.String())
+	table := testfile.Write(t, "rows.csv", rows.String())
 	config := func() (string, string) {
-		path := write(
+		path := testfile.Write(
 			t,
 			"label.yaml",
 			fmt.Sprintf(

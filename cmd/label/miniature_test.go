@@ -12,6 +12,7 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/miniature"
+	"assay/internal/testfile"
 	"assay/labeling"
 )
 
@@ -136,7 +137,7 @@ func TestMiniatureExam(t *testing.T) {
 	for _, row := range all {
 		fmt.Fprintf(&rows, "{\"id\": %q, \"score01\": %v}\n", row.ID, row.Degree)
 	}
-	scores := write(t, "scores.jsonl", rows.String())
+	scores := testfile.Write(t, "scores.jsonl", rows.String())
 	code, out, errs := label(t, "miniature", "evaluate", "--truth", truth, "--scores", scores, "--json")
 	var r miniature.Result
 	if err := json.Unmarshal(

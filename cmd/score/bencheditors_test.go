@@ -13,6 +13,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // editorFixtures are those of tools/oracle/editors.py.
@@ -40,13 +41,7 @@ type editorFixtures struct {
 
 func readEditorFixtures(t *testing.T) (f editorFixtures) {
 	t.Helper()
-	raw, err := os.ReadFile("../../benchmarks/testdata/editors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "../../benchmarks/testdata/editors.json", &f)
 	return f
 }
 

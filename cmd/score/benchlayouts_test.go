@@ -15,6 +15,7 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // layout is what tools/oracle/layouts.py expects of a benchmark.
@@ -78,13 +79,7 @@ func TestPublishedLayouts(t *testing.T) {
 	long.Test(t)
 	dir := packed.Unpack(t, "../../benchmarks/testdata/layouts.zip")
 	var expect map[string]layout
-	raw, err := os.ReadFile(filepath.Join(dir, "expect.json"))
-	if err == nil {
-		err = json.Unmarshal(raw, &expect)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, filepath.Join(dir, "expect.json"), &expect)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	stated := regexp.MustCompile(`\[s(\d+)\]`)
 	url := answering(t, func(body string) string {

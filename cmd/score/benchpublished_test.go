@@ -12,6 +12,7 @@ import (
 
 	"assay/internal/oracle"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // publishedFixtures are what the benchmarks' authors' programs compute of made-up answers (tools/oracle/published.py).
@@ -36,13 +37,7 @@ type publishedFixtures struct {
 
 func readPublished(t *testing.T) (f publishedFixtures) {
 	t.Helper()
-	raw, err := os.ReadFile("../../benchmarks/testdata/published.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "../../benchmarks/testdata/published.json", &f)
 	return f
 }
 
@@ -280,13 +275,7 @@ func TestEmuEdit(t *testing.T) {
 			Direction struct{ Unit, Image float64 }
 		}
 	}
-	raw, err := os.ReadFile("../../metrics/testdata/models.json")
-	if err == nil {
-		err = json.Unmarshal(raw, &f)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "../../metrics/testdata/models.json", &f)
 	clip := filepath.Join(packed.Unpack(t, "../../metrics/testdata/models.zip"), "longclip")
 	images, dir := filepath.Join(oracle.Folders(t)[0], "images"), t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -394,13 +383,7 @@ func TestRPMModify(t *testing.T) {
 		var line struct {
 			Value float64 `json:"rpm_modify"`
 		}
-		raw, err := os.ReadFile(in("run" + box + "/component-rpm_modify.jsonl"))
-		if err == nil {
-			err = json.Unmarshal(raw, &line)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testfile.ReadJSON(t, in("run"+box+"/component-rpm_modify.jsonl"), &line)
 		return line.Value
 	}
 	whole, part := measure("[0, 0, 99999, 99999]"), measure("[0, 0, 60, 60]")

@@ -7,7 +7,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -145,106 +144,6 @@ func (f *benchFlags) scored(
 		err = addJudged(r, set, name, path)
 	}
 	return path, err
-}
-
-// addOwn adds the answers that the data hold themselves, if nothing else was added.
-func addOwn(r *benchmarks.Report, set benchmarks.Set) {
-	if with, ok := set.(benchmarks.WithPredictions); ok && len(r.Systems) == 0 {
-		if p, ok := with.Predictions(); ok {
-			r.Add("answers in the data", p)
-		}
-	}
-}
-
-// addJudged adds what this run has judged.
-func addJudged(r *benchmarks.Report, set benchmarks.Set, name, path string) error {
-	p, err := set.Read(path)
-	if err != nil {
-		return err
-	}
-	return r.AddJudged(name, p, path)
-}
-
-// addFiles adds what each of the files says.
-func addFiles(r *benchmarks.Report, set benchmarks.Set, names namer, paths []string) error {
-	for _, path := range paths {
-		if err := addFile(r, set, names, path); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addBaseline adds a judge that needs no model.
-func (f *benchFlags) addBaseline(r *benchmarks.Report, set benchmarks.Set) error {
-	baseline, err := benchmarks.NewBaseline(set, f.baseline, f.seed)
-	if err != nil {
-		return cli.Usage(err)
-	}
-	r.Add(baseline.Name, baseline)
-	r.Extra["baseline"], r.Extra["seed"] = baseline.Name, f.seed
-	if baseline.Expectation != nil {
-		r.Extra["expectation"] = baseline.Expectation
-	}
-	return nil
-}
-
-// addMixed adds the editors whose components several files hold.
-func addMixed(r *benchmarks.Report, set benchmarks.Mixed, names namer, paths []string) error {
-	editors, err := set.ReadAll(paths)
-	if err != nil {
-		return err
-	}
-	for _, e := range editors {
-		name := e.Name
-		if name == "" {
-			name = names(paths[0])
-		}
-		r.Add(name, e.Predictions)
-	}
-	return nil
-}
-
-func addFile(r *benchmarks.Report, set benchmarks.Set, names namer, path string) error {
-	if mixed, ok := set.(benchmarks.Mixed); ok {
-		return addMixed(r, mixed, names, []string{path})
-	}
-	p, err := set.Read(path)
-	if err != nil {
-		return err
-	}
-	return r.AddJudged(names(path), p, path)
-}
-
-// systemName is the name of a file of predictions without folder and extension.
-func systemName(path string) string {
-	base := filepath.Base(path)
-	return strings.TrimSuffix(base, filepath.Ext(base))
-}
-
-// namer names a file of predictions.
-type namer func(path string) string
-
-// newNamer names files as systemName does, with as many of their folders as it takes to tell them apart.
-func newNamer(paths []string) namer {
-	withFolders := func(path string, n int) string {
-		name, rest := systemName(path), filepath.Dir(filepath.Clean(path))
-		for range n {
-			name, rest = filepath.Base(rest)+"/"+name, filepath.Dir(rest)
-		}
-		return name
-	}
-	return func(path string) string {
-		for n := range strings.Count(filepath.Clean(path), "/") + 1 {
-			same := func(other string) bool {
-				return filepath.Clean(other) != filepath.Clean(path) && withFolders(other, n) == withFolders(path, n)
-			}
-			if !slices.ContainsFunc(paths, same) {
-				return withFolders(path, n)
-			}
-		}
-		return systemName(path)
-	}
 }
 
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their

@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 func TestInit(t *testing.T) {
@@ -70,7 +71,7 @@ func TestInit(t *testing.T) {
 			Hidden int `json:"hidden_size"`
 		} `json:"text_config"`
 	}
-	readJSON(t, filepath.Join(dir, "new", "config.json"), &llava)
+	testfile.ReadJSON(t, filepath.Join(dir, "new", "config.json"), &llava)
 	if len(llava.Grid) != 2 || llava.Grid[0][0] != 56 || llava.Text.Hidden != 32 {
 		t.Errorf("%+v", llava)
 	}
@@ -80,19 +81,8 @@ func TestInit(t *testing.T) {
 			Out   int   `json:"out_hidden_size"`
 		} `json:"vision_config"`
 	}
-	readJSON(t, filepath.Join(dir, "frames", "config.json"), &frames)
+	testfile.ReadJSON(t, filepath.Join(dir, "frames", "config.json"), &frames)
 	if len(frames.Vision.Whole) != 2 || frames.Vision.Out != 32 {
 		t.Errorf("%+v", frames)
-	}
-}
-
-func readJSON(t *testing.T, path string, into any) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		t.Fatalf("%s: %v", path, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/cli"
+	"assay/internal/testfile"
 	"assay/model"
 )
 
@@ -24,19 +25,6 @@ func runMerge(ctx context.Context, args ...string) (int, string, string) {
 	var stdout, stderr bytes.Buffer
 	code := app.Run(ctx, append([]string{"merge"}, args...), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
-}
-
-func names(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	for _, e := range entries {
-		out = append(out, e.Name())
-	}
-	return out
 }
 
 // TestMergeScorer makes a scorer directory whose backbone is itself, and the same checkpoint without one.
@@ -50,9 +38,9 @@ func TestMergeScorer(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Merged != 21 || r.Out != out || !r.Scorer {
 		t.Errorf("%s: %v", stdout, err)
 	}
-	want := append(names(t, llavanext+"/backbone"), model.HeadFile, model.ConfigFile)
+	want := append(testfile.Names(t, llavanext+"/backbone"), model.HeadFile, model.ConfigFile)
 	slices.Sort(want)
-	if diff := cmp.Diff(want, names(t, out)); diff != "" {
+	if diff := cmp.Diff(want, testfile.Names(t, out)); diff != "" {
 		t.Error(diff)
 	}
 	for _, file := range want {
@@ -87,7 +75,7 @@ func TestMergeScorer(t *testing.T) {
 	); code != cli.Done {
 		t.Fatal(code, stderr)
 	}
-	if diff := cmp.Diff(names(t, llavanext+"/backbone"), names(t, plain)); diff != "" {
+	if diff := cmp.Diff(testfile.Names(t, llavanext+"/backbone"), testfile.Names(t, plain)); diff != "" {
 		t.Error(diff)
 	}
 	a, _ := os.ReadFile(filepath.Join(out, checkpoints.SingleFile))
@@ -134,7 +122,7 @@ func TestMergeRefusals(t *testing.T) {
 			t.Errorf("%s: %d %s; want %d and %q", c.args, code, stderr, c.code, c.want)
 		}
 	}
-	if diff := cmp.Diff([]string{"copied", "other"}, names(t, root)); diff != "" {
+	if diff := cmp.Diff([]string{"copied", "other"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
 	}
 	// --force replaces an earlier result

@@ -3,7 +3,6 @@ package readers
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -14,21 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/packed"
+	"assay/internal/testfile"
 )
 
 // ofStrangers are data sets that others' libraries wrote (tools/oracle/stranger_tables.py).
 const ofStrangers = "testdata/strangers.zip"
-
-func expectation(t *testing.T, path string, v any) {
-	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, v); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // Shards by webdataset's own writer, in the forms in which they are named.
 func TestWebDataset(t *testing.T) {
@@ -48,7 +37,7 @@ func TestWebDataset(t *testing.T) {
 		t.Error(got)
 	}
 	var expect []map[string]any // what webdataset reads
-	expectation(t, filepath.Join(strangers, "webdataset/expect.json"), &expect)
+	testfile.ReadJSON(t, filepath.Join(strangers, "webdataset/expect.json"), &expect)
 	r, err := openTars(filepath.Join(strangers, "webdataset"))
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +59,7 @@ func TestWebDataset(t *testing.T) {
 func TestBraces(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	var expect map[string][]string
-	expectation(t, filepath.Join(strangers, "braces.json"), &expect)
+	testfile.ReadJSON(t, filepath.Join(strangers, "braces.json"), &expect)
 	for pattern, want := range expect {
 		if got, err := braces(pattern); err != nil || cmp.Diff(want, got) != "" {
 			t.Errorf("%s: %v %v, want %v", pattern, got, err, want)
@@ -183,7 +172,7 @@ func TestHubInstructPix2Pix(t *testing.T) {
 func TestHalfFloats(t *testing.T) {
 	strangers := packed.Unpack(t, ofStrangers)
 	var want []*string
-	expectation(t, strangers+"/half.json", &want)
+	testfile.ReadJSON(t, strangers+"/half.json", &want)
 	r, err := Open(t.Context(), "table", Options{Path: strangers + "/half"})
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ internal/cli: internal/exit internal/signals internal/version internal/remote sh
 internal/fuzzing:
 internal/long:
 internal/journal: internal/filelock
+internal/testfile:
 internal/packed:
 internal/page:
 internal/pystring:

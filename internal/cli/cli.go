@@ -75,7 +75,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		}
 	}
 	report(err, asJSON, out, stderr)
-	return ExitCode(err)
+	return exit.Code(err)
 }
 
 // root puts the command tree together. running is set when a command begins its work: errors before that are cobra's.

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"assay/internal/exit"
+
 	"github.com/spf13/cobra"
 )
 
@@ -171,7 +173,7 @@ Global Flags:
 }
 
 func TestCancelledIsFailure(t *testing.T) {
-	if c := ExitCode(Usage(context.Canceled)); c != Failed {
+	if c := exit.Code(Usage(context.Canceled)); c != Failed {
 		t.Errorf("exit code %d, want %d: nothing was saved", c, Failed)
 	}
 }

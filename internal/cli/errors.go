@@ -25,8 +25,5 @@ func Named(err error) error { return exit.Named(err) }
 // Reported is exit.Reported.
 func Reported(err error) error { return exit.Reported(err) }
 
-// ExitCode is exit.Code.
-func ExitCode(err error) int { return exit.Code(err) }
-
 // Problems is exit.Problems.
 func Problems(err error) []string { return exit.Problems(err) }

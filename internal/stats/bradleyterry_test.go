@@ -1,19 +1,15 @@
 package stats
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"testing"
+
+	"assay/internal/testfile"
 )
 
 // TestBradleyTerry: strengths are those of torch's maximum of the likelihood, tau-b is scipy's
 // (tools/oracle/bradley_terry.py).
 func TestBradleyTerry(t *testing.T) {
-	raw, err := os.ReadFile("testdata/bradleyterry.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var f struct {
 		Cases []struct {
 			Wins      [][]float64
@@ -24,9 +20,7 @@ func TestBradleyTerry(t *testing.T) {
 			Tau  float64
 		}
 	}
-	if err := json.Unmarshal(raw, &f); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/bradleyterry.json", &f)
 	for i, c := range f.Cases {
 		got := BradleyTerry(c.Wins)
 		for k, want := range c.Strengths {

@@ -1,11 +1,11 @@
 package stats
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"slices"
 	"testing"
+
+	"assay/internal/testfile"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -35,14 +35,8 @@ type reference struct {
 }
 
 func load(t *testing.T) reference {
-	b, err := os.ReadFile("testdata/scipy.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var r reference
-	if err := json.Unmarshal(b, &r); err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, "testdata/scipy.json", &r)
 	return r
 }
 

@@ -60,11 +60,11 @@ func (q queue) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(q[j].count, q[i].count), slices.Compare(q[i].pair[:], q[j].pair[:])) < 0
 }
 
-// TrainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least
+// trainBPE learns merges from documents, cut into words by a regular expression, until there are size tokens (at least
 // the 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of
 // the tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression). A suffix
 // (CLIP's "</w>") is written behind the last byte of every word, and makes it another token; 512 are then the least.
-func TrainBPE(documents []string, words, suffix string, size int) (*BPE, error) {
+func trainBPE(documents []string, words, suffix string, size int) (*BPE, error) {
 	least := 256
 	if suffix != "" {
 		least = 512

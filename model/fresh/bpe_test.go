@@ -66,10 +66,10 @@ func TestBPEAsTokenizersLibrary(t *testing.T) {
 }
 
 func TestBPELimits(t *testing.T) {
-	if _, err := TrainBPE(nil, llavaNext.words, "", 255); err == nil {
+	if _, err := trainBPE(nil, llavaNext.words, "", 255); err == nil {
 		t.Error("255 tokens were accepted")
 	}
-	b, err := TrainBPE([]string{"ab ab"}, llavaNext.words, "", 1000) // runs out of pairs: ab, then " ab"
+	b, err := trainBPE([]string{"ab ab"}, llavaNext.words, "", 1000) // runs out of pairs: ab, then " ab"
 	if err != nil || len(b.Tokens) != 258 || len(b.Merges) != 2 {
 		t.Errorf("%d tokens, %d merges, %v", len(b.Tokens), len(b.Merges), err)
 	}

@@ -47,7 +47,7 @@ func CreateCLIP(dir string, s CLIPSizes, text string, seed uint64) error {
 	if err := errors.Join(grid(s.Picture, s.Patch), s.Vision.check("vision"), s.Text.check("text")); err != nil {
 		return err
 	}
-	b, err := TrainBPE([]string{strings.ToLower(text)}, clipWords, clipWord, s.Vocab-2)
+	b, err := trainBPE([]string{strings.ToLower(text)}, clipWords, clipWord, s.Vocab-2)
 	if err != nil {
 		return err
 	}

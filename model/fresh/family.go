@@ -77,7 +77,7 @@ func (f *family) train(documents []string, size int) (*vocabulary, error) {
 			documents[i] = norm.NFC.String(documents[i])
 		}
 	}
-	b, err := TrainBPE(documents, f.words, "", size-len(f.special)-len(f.added))
+	b, err := trainBPE(documents, f.words, "", size-len(f.special)-len(f.added))
 	if err != nil {
 		return nil, err
 	}

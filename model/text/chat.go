@@ -130,7 +130,7 @@ func (p *Processor) Plain(s string) ([]int64, error) {
 	if err := tokens.Check("text", s); err != nil {
 		return nil, err
 	}
-	ids, err := p.encode(s, false)
+	ids, err := p.handle.Encode(s, false)
 	if err != nil {
 		return nil, err
 	}

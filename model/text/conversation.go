@@ -34,7 +34,7 @@ func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder stri
 		return nil, fmt.Errorf("placeholder of pictures: %w", err)
 	}
 	special := !p.begins(whole)
-	ids, err := p.encode(whole, special)
+	ids, err := p.handle.Encode(whole, special)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (p *Processor) answer(whole string, ids []uint32, prompt string, end uint32
 		return a, errors.New("the chat template writes earlier turns otherwise than the prompt for this answer: " +
 			"train on conversations with one answer, or with a chat_template that does not")
 	}
-	head, err := p.encode(prompt, special)
+	head, err := p.handle.Encode(prompt, special)
 	if err != nil {
 		return a, err
 	}

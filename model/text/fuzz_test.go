@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"assay/internal/fuzzing"
+	"assay/internal/testfile"
 )
 
 // FuzzTemplate: the source of a chat template is compiled or refused.
 func FuzzTemplate(f *testing.F) {
 	x := fuzzing.New(f)
 	var cases []struct{ Template string }
-	readJSON(f, "testdata/templates.json", &cases)
+	testfile.ReadJSON(f, "testdata/templates.json", &cases)
 	for _, c := range cases {
 		if len(c.Template) < 1000 {
 			x.Add([]byte(c.Template))

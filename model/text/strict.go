@@ -129,8 +129,8 @@ func contents(raw json.RawMessage) []string {
 // checkEnds compares add_bos_token and add_eos_token with what tokenizer.json puts around a text.
 func (t *tokenizer) checkEnds(o *strictjson.Object) {
 	const text = "x"
-	around, err := t.encode(text, true)
-	plain, second := t.encode(text, false)
+	around, err := t.handle.Encode(text, true)
+	plain, second := t.handle.Encode(text, false)
 	if err != nil || second != nil {
 		return // Encode will say so
 	}

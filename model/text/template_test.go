@@ -1,11 +1,12 @@
 package text
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/internal/testfile"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -16,7 +17,7 @@ func TestTemplatesAsTransformers(t *testing.T) {
 		Name, Template, Question, Prompt, Error string
 		Pictures                                int
 	}
-	readJSON(t, "testdata/templates.json", &cases)
+	testfile.ReadJSON(t, "testdata/templates.json", &cases)
 	for _, c := range cases {
 		compiled, err := compileTemplate(c.Template, c.Name, map[string]string{"bos_token": "<s>", "eos_token": "</s>"})
 		if err != nil {
@@ -44,7 +45,7 @@ func TestAmongAsTransformers(t *testing.T) {
 		Name, Template, Question, Prompt string
 		Pictures                         int
 	}
-	readJSON(t, "testdata/among.json", &cases)
+	testfile.ReadJSON(t, "testdata/among.json", &cases)
 	moved := 0
 	for _, c := range cases {
 		compiled, err := compileTemplate(c.Template, c.Name, map[string]string{"bos_token": "<s>", "eos_token": "</s>"})
@@ -119,17 +120,6 @@ func TestBadTemplates(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "file.jinja") {
 			t.Errorf("%s: error %v should name the file", source, err)
 		}
-	}
-}
-
-func readJSON(t testing.TB, path string, value any) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(data, value); err != nil {
-		t.Fatalf("%s: %v", path, err)
 	}
 }
 

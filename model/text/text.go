@@ -155,7 +155,7 @@ func (p *Processor) checkSpecial(prompt string, key usualKey, question string) e
 
 // countSpecial counts the special tokens of a text by id.
 func (p *Processor) countSpecial(text string) (map[uint32]int, error) {
-	ids, err := p.encode(text, false)
+	ids, err := p.handle.Encode(text, false)
 	if err != nil {
 		return nil, err
 	}
@@ -205,11 +205,11 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 	}
 	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
 	special := !p.begins(prompt)
-	ids, err := p.encode(prompt+answer+endOfTurn, special)
+	ids, err := p.handle.Encode(prompt+answer+endOfTurn, special)
 	if err != nil {
 		return Tokens{}, err
 	}
-	head, err := p.encode(prompt, special)
+	head, err := p.handle.Encode(prompt, special)
 	if err != nil {
 		return Tokens{}, err
 	}

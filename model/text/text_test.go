@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"assay/internal/testfile"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -42,7 +44,7 @@ func TestOracle(t *testing.T) {
 	for _, f := range families {
 		for _, file := range f.cases {
 			var cases []oracleCase
-			readJSON(t, filepath.Join(f.dir, file), &cases)
+			testfile.ReadJSON(t, filepath.Join(f.dir, file), &cases)
 			p := open(t, f.dir, cases[0].Score)
 			for i, c := range cases {
 				prompt, err := p.Prompt(len(c.Counts), c.Question)
@@ -105,7 +107,7 @@ func TestPlaceholdersOnce(t *testing.T) {
 			for i, n := range counts {
 				text += strings.Repeat(f.placeholder, n) + pieces[i+1]
 			}
-			ids, err := p.encode(text+"It is [SCORE]."+f.endOfTurn, true)
+			ids, err := p.handle.Encode(text+"It is [SCORE]."+f.endOfTurn, true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -154,7 +154,7 @@ func (t *tokenizer) ID(token string) (uint32, error) {
 	if err := tokens.Check("token", token); err != nil {
 		return 0, err
 	}
-	ids, err := t.encode(token, false)
+	ids, err := t.handle.Encode(token, false)
 	if err != nil {
 		return 0, err
 	}
@@ -162,11 +162,6 @@ func (t *tokenizer) ID(token string) (uint32, error) {
 		return 0, fmt.Errorf("tokenizer does not know %q as one token (it becomes %d)", token, len(ids))
 	}
 	return ids[0], nil
-}
-
-// encode returns the ids of a text, with the post-processor's special tokens if asked for.
-func (t *tokenizer) encode(text string, special bool) ([]uint32, error) {
-	return t.handle.Encode(text, special)
 }
 
 // Close frees the tokenizer. Calling it again does nothing.

@@ -2,7 +2,6 @@ package grad_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/packed"
+	"assay/internal/testfile"
 	"assay/onnx"
 	"assay/onnx/grad"
 	"assay/ort"
@@ -65,13 +65,7 @@ func fileExists(path string) bool {
 
 func runOracle(t *testing.T, folder string, recompute bool) {
 	var c oracleCase
-	data, err := os.ReadFile(filepath.Join(folder, "case.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testfile.ReadJSON(t, filepath.Join(folder, "case.json"), &c)
 	m, err := onnx.Read(filepath.Join(folder, "model.onnx"))
 	if err != nil {
 		t.Fatal(err)
