@@ -95,8 +95,15 @@ func (m *aimReader) editor(name string) *aimPredictions {
 		return j
 	}
 	n := len(m.kind)
-	j := &aimPredictions{aim: m.aim, name: name, columns: map[string][]float64{}, sub: map[string][][]float64{},
-		emotion: make([]string, n), point: slices.Repeat([][3]float64{{math.NaN()}}, n), by: map[string]string{}}
+	j := &aimPredictions{
+		aim:     m.aim,
+		name:    name,
+		columns: map[string][]float64{},
+		sub:     map[string][][]float64{},
+		emotion: make([]string, n),
+		point:   slices.Repeat([][3]float64{{math.NaN()}}, n),
+		by:      map[string]string{},
+	}
 	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad", "score"} {
 		j.columns[c] = slices.Repeat([]float64{math.NaN()}, n)
 	}

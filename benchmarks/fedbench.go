@@ -39,11 +39,13 @@ var fedBench = &Benchmark{
 			"product of the other two",
 		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
 	},
-	Flags:   []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by", "human"},
-	Load:    loadFED,
-	Size:    fedSize,
-	Neutral: []string{"reg"}, Headline: "fed_score",
-	Axes: []Axis{{"id", 0, 1}, {"bg", 0, 1}, {"pq", 0, 10}, {"sc", 0, 10}, {"gta", 0, 10}, {"s_reg", 0, 1}},
+	Flags: []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by",
+		"human"},
+	Load:     loadFED,
+	Size:     fedSize,
+	Neutral:  []string{"reg"},
+	Headline: "fed_score",
+	Axes:     []Axis{{"id", 0, 1}, {"bg", 0, 1}, {"pq", 0, 10}, {"sc", 0, 10}, {"gta", 0, 10}, {"s_reg", 0, 1}},
 }
 
 // fedColumns are the values of a sample, given and computed, in the order of tables.
@@ -72,8 +74,17 @@ func loadFED(o Options) (Set, error) {
 	if !(o.Sigma > 0) {
 		return nil, fmt.Errorf("sigma is %v: a positive number was expected", o.Sigma)
 	}
-	s := &fed{normName: o.BGNorm, norm: norm, sigma: o.Sigma, votes: o.Votes, lower: o.Lower, editors: o.Editors, by: o.By,
-		human: o.Human, index: map[string]int{}}
+	s := &fed{
+		normName: o.BGNorm,
+		norm:     norm,
+		sigma:    o.Sigma,
+		votes:    o.Votes,
+		lower:    o.Lower,
+		editors:  o.Editors,
+		by:       o.By,
+		human:    o.Human,
+		index:    map[string]int{},
+	}
 	err = errors.Join(differentEditors(o.Editors), checkNames("--by", sortedNames(o.By), fedComponents))
 	if err != nil {
 		return nil, err

@@ -73,8 +73,14 @@ func (s *fed) readTriplets(path, folder string) error {
 		texts = append(texts, column[what])
 	}
 	return table.each(texts, func(p place, text []string) error {
-		t := fedTriplet{name: text[0], expression: text[1], instruction: map[string]string{}, captions: [2]string(text[4:6]),
-			source: p.picture(column["source"], -1, folder), gt: p.picture(column["gt"], -1, folder)}
+		t := fedTriplet{
+			name:        text[0],
+			expression:  text[1],
+			instruction: map[string]string{},
+			captions:    [2]string(text[4:6]),
+			source:      p.picture(column["source"], -1, folder),
+			gt:          p.picture(column["gt"], -1, folder),
+		}
 		for k, kind := range []string{"simple", "dense"} {
 			if text[2+k] != "" {
 				t.instruction[kind] = text[2+k]
@@ -111,9 +117,15 @@ func (s *fed) Items() ([]Item, error) {
 				if t.instruction[kind] == "" {
 					p.add(t.name, "there is no %s instruction", kind)
 				}
-				items = append(items, Item{Key: Key{t.name, editorName(dir) + "/" + kind}, Group: kind + " " + t.name,
-					Instruction: t.instruction[kind], Source: t.source, Target: t.gt, Captions: t.captions,
-					Edit: filePicture(filepath.Join(dir, kind, t.name+".png"), true, &p)})
+				items = append(items, Item{
+					Key:         Key{t.name, editorName(dir) + "/" + kind},
+					Group:       kind + " " + t.name,
+					Instruction: t.instruction[kind],
+					Source:      t.source,
+					Target:      t.gt,
+					Captions:    t.captions,
+					Edit:        filePicture(filepath.Join(dir, kind, t.name+".png"), true, &p),
+				})
 			}
 		}
 		if !any {

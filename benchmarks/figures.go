@@ -136,9 +136,15 @@ func (b *Benchmark) printed() []Figure {
 	var out []Figure
 	for _, p := range b.Reported() {
 		for _, n := range p.Numbers {
-			f := Figure{System: fmt.Sprintf("%s (in %s)", p.Method, p.Paper), Value: Value(n.Value), Paper: p.Paper,
-				Place: n.Place, Contradictions: n.Contradictions,
-				Basis: Basis{Benchmark: b.Name, Rule: n.Name, Coverage: Coverage{Used: b.Size, Of: b.Size}, Terms: n.Terms}}
+			f := Figure{
+				System:         fmt.Sprintf("%s (in %s)", p.Method, p.Paper),
+				Value:          Value(n.Value),
+				Paper:          p.Paper,
+				Place:          n.Place,
+				Contradictions: n.Contradictions,
+				Basis: Basis{Benchmark: b.Name, Rule: n.Name, Coverage: Coverage{Used: b.Size, Of: b.Size},
+					Terms: n.Terms},
+			}
 			f.Judge = strings.ToLower(f.Judge)
 			f.Counted, f.Name = counted(n.Name), n.Name
 			f.again = slices.ContainsFunc(out, func(g Figure) bool { return g.System == f.System && g.Basis == f.Basis })

@@ -154,9 +154,15 @@ func (s *genAI) readVotes(path string) error {
 func (s *genAI) pair(i int) [2]Item {
 	p := s.places[i]
 	side := func(name string) Item {
-		return Item{Key: Key{s.ids[i], name}, Group: s.ids[i], Instruction: s.text[i],
-			Source: p.picture("source_image", -1, s.images), Edit: p.picture(name+"_output_image", -1, s.images),
-			Captions: s.prompts[i], Target: s.targets.of(s.text[i], s.prompts[i])}
+		return Item{
+			Key:         Key{s.ids[i], name},
+			Group:       s.ids[i],
+			Instruction: s.text[i],
+			Source:      p.picture("source_image", -1, s.images),
+			Edit:        p.picture(name+"_output_image", -1, s.images),
+			Captions:    s.prompts[i],
+			Target:      s.targets.of(s.text[i], s.prompts[i]),
+		}
 	}
 	return [2]Item{side(left), side(right)}
 }

@@ -84,8 +84,14 @@ type gradedPredictions struct {
 func (s *graded) blank(editor string) *gradedPredictions {
 	by := map[string]string{}
 	maps.Copy(by, s.by)
-	return &gradedPredictions{graded: s, editor: editor, values: map[string][]float64{}, by: by,
-		where: map[string]string{}, runs: map[string]*oneRun{}}
+	return &gradedPredictions{
+		graded: s,
+		editor: editor,
+		values: map[string][]float64{},
+		by:     by,
+		where:  map[string]string{},
+		runs:   map[string]*oneRun{},
+	}
 }
 
 // set sets a value that a run measured ("": no known one); a second one is an error, and so is one of another run.

@@ -55,9 +55,15 @@ func loadImgEdit(o Options) (Set, error) {
 	if root == "" {
 		root = filepath.Join(filepath.Dir(path), "original_images")
 	}
-	s := &graded{name: "imgedit-bench", editors: o.Editors, by: o.By, columns: []string{"published", "score"},
-		fields: map[string][]string{"published": {"published"}},
-		bounds: map[string]bounds{"published": {1, 5}, "score": scoreBounds}, own: readImgEditResult}
+	s := &graded{
+		name:    "imgedit-bench",
+		editors: o.Editors,
+		by:      o.By,
+		columns: []string{"published", "score"},
+		fields:  map[string][]string{"published": {"published"}},
+		bounds:  map[string]bounds{"published": {1, 5}, "score": scoreBounds},
+		own:     readImgEditResult,
+	}
 	s.output = func(editor string, i int) string { return filepath.Join(editor, s.samples[i].item.ID+".png") }
 	var p problems
 	for _, key := range sortedNames(entries) {

@@ -98,10 +98,19 @@ func loadKRIS(o Options) (Set, error) {
 		return nil, err
 	}
 	columns := []string{"VC", "VQ", "IF", "KP"}
-	s := &graded{name: "kris-bench", editors: o.Editors, by: o.By, columns: append([]string{"kris"}, columns...),
-		fields: krisFields, bounds: map[string]bounds{}, scale: map[string]func(float64) float64{}, strict: true,
-		pooled: map[string][]string{"kris": columns}, own: readKRISMetrics,
-		parts: []string{"overall", "factual", "conceptual", "procedural"}}
+	s := &graded{
+		name:    "kris-bench",
+		editors: o.Editors,
+		by:      o.By,
+		columns: append([]string{"kris"}, columns...),
+		fields:  krisFields,
+		bounds:  map[string]bounds{},
+		scale:   map[string]func(float64) float64{},
+		strict:  true,
+		pooled:  map[string][]string{"kris": columns},
+		own:     readKRISMetrics,
+		parts:   []string{"overall", "factual", "conceptual", "procedural"},
+	}
 	for _, c := range columns {
 		s.bounds[c], s.scale[c] = bounds{1, 5}, func(v float64) float64 { return 25 * (v - 1) }
 	}

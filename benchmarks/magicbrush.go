@@ -67,10 +67,15 @@ func loadMagicBrush(o Options) (Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &graded{name: "magicbrush", editors: o.Editors, by: o.By, parts: []string{singleTurn, multiTurn},
+	s := &graded{
+		name:    "magicbrush",
+		editors: o.Editors,
+		by:      o.By,
+		parts:   []string{singleTurn, multiTurn},
 		columns: []string{"l1", "l2", "clip_i", "dino", "clip_t", "score"},
 		bounds: map[string]bounds{"l1": {0, 1}, "l2": {0, 1}, "clip_i": cosineBounds, "dino": cosineBounds,
-			"clip_t": cosineBounds, "score": scoreBounds}}
+			"clip_t": cosineBounds, "score": scoreBounds},
+	}
 	s.output = func(editor string, i int) string { return magicBrushPicture(editor, s.samples[i].item.ID, s.turns(i)) }
 	for _, d := range folders {
 		if !d.IsDir() {

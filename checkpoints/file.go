@@ -48,8 +48,14 @@ func OpenFile(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it into memory: %w", path, err)
 	}
-	file := &File{path: path, id: identity(st), state: contentState(st), data: data, header: h,
-		byName: make(map[string]int, len(h.tensors))}
+	file := &File{
+		path:   path,
+		id:     identity(st),
+		state:  contentState(st),
+		data:   data,
+		header: h,
+		byName: make(map[string]int, len(h.tensors)),
+	}
 	for i, t := range h.tensors {
 		file.byName[t.Name] = i
 	}

@@ -31,8 +31,12 @@ type Machine struct {
 
 func machine() Machine {
 	m := Machine{
-		System: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(), Cores: runtime.NumCPU(),
-		Assay: version.Version, Go: runtime.Version(), Libraries: loaded(),
+		System:    runtime.GOOS + "/" + runtime.GOARCH,
+		Processor: processor(),
+		Cores:     runtime.NumCPU(),
+		Assay:     version.Version,
+		Go:        runtime.Version(),
+		Libraries: loaded(),
 	}
 	m.Memory = meminfo()
 	if v, err := ort.Version(); err == nil {

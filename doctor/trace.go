@@ -181,7 +181,12 @@ func (d *doctor) open(w way) (*model.Tuner, []*model.Sample, error) {
 		return nil, nil, err
 	}
 	t, err := model.NewTuner(state, model.TuneOptions{
-		Options: w.of(0), TextLoss: 1, ScoreLoss: 10, Recompute: w.recompute, Fixed: d.cuda(), Resident: w.resident(),
+		Options:   w.of(0),
+		TextLoss:  1,
+		ScoreLoss: 10,
+		Recompute: w.recompute,
+		Fixed:     d.cuda(),
+		Resident:  w.resident(),
 	})
 	if err != nil {
 		return nil, nil, err

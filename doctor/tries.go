@@ -38,10 +38,17 @@ func (w way) of(blocks int) model.Options {
 // scorer makes the scorer that steps train: an adapter that is no longer at its beginning, so that all of it has
 // gradients.
 func scorer(backbone, dtype string) (*model.ScorerState, error) {
-	c := &model.ScorerConfig{Format: 1, Backbone: backbone, Pair: model.Sequence,
-		Question: `How well was "[INSTRUCTION]" done?`, Answer: "It is [SCORE].", TextLoss: "answer",
-		ScoreRange: [2]float64{0, 10}, DType: dtype,
-		Head: model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "regression"}}
+	c := &model.ScorerConfig{
+		Format:     1,
+		Backbone:   backbone,
+		Pair:       model.Sequence,
+		Question:   `How well was "[INSTRUCTION]" done?`,
+		Answer:     "It is [SCORE].",
+		TextLoss:   "answer",
+		ScoreRange: [2]float64{0, 10},
+		DType:      dtype,
+		Head:       model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "regression"},
+	}
 	if err := c.Normalize(); err != nil {
 		return nil, err
 	}

@@ -67,9 +67,28 @@ var clipHarmless = strictjson.Harmless{
 func readCLIPConfig(o *strictjson.Object) clipConfig {
 	const act, eps = "quick_gelu", 1e-5
 	c := clipConfig{
-		text:       towerConfig{Hidden: 512, Intermediate: 2048, Layers: 12, Heads: 8, Activation: act, Eps: eps},
-		vision:     towerConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, Activation: act, Eps: eps},
-		projection: 512, vocab: 49408, context: 77, end: 49407, image: 224, patch: 32,
+		text: towerConfig{
+			Hidden:       512,
+			Intermediate: 2048,
+			Layers:       12,
+			Heads:        8,
+			Activation:   act,
+			Eps:          eps,
+		},
+		vision: towerConfig{
+			Hidden:       768,
+			Intermediate: 3072,
+			Layers:       12,
+			Heads:        12,
+			Activation:   act,
+			Eps:          eps,
+		},
+		projection: 512,
+		vocab:      49408,
+		context:    77,
+		end:        49407,
+		image:      224,
+		patch:      32,
 	}
 	kind := ""
 	if o.Get("model_type", &kind); kind == "clip_vision_model" {

@@ -61,11 +61,34 @@ func adiee(o *Options) (*judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Dir(), err)
 	}
-	pass := model.PassConfig{
-		Name: "success", Pictures: []string{model.Concat}, Prompt: model.Text(question), Token: adieeToken,
-		Position: "before", Heads: []string{"success"},
+	pass, warnings, err := adieePass(c, question, base)
+	if err != nil {
+		return nil, err
 	}
-	warnings := []string{
+	config := &model.ScorerConfig{Format: 2, Backbone: base, PairSize: c.PairSize, Judge: model.Judge{
+		Kind:    "heads",
+		Weights: weights,
+		Alpha:   "drop",
+		Passes:  []model.PassConfig{pass},
+		Heads:   map[string]model.DimensionConfig{"success": head},
+		Score:   &model.FusionConfig{Fusion: "mean"},
+		Origin:  &model.Origin{Name: adieeCard.name, Licence: adieeCard.licence, Source: adieeCard.source, Prompts: digests},
+	}}
+	state := &model.ScorerState{Config: config, Tensors: tensors}
+	return &judge{state, adieeCard, warnings}, unreadHeads(w, map[string]string{"": adieeHead})
+}
+
+// adieePass is the pass of the released code, and what it does otherwise than here.
+func adieePass(c adieeConfig, question, base string) (pass model.PassConfig, warnings []string, err error) {
+	pass = model.PassConfig{
+		Name:     "success",
+		Pictures: []string{model.Concat},
+		Prompt:   model.Text(question),
+		Token:    adieeToken,
+		Position: "before",
+		Heads:    []string{"success"},
+	}
+	warnings = []string{
 		"the released code draws one of four questions at random for every picture: here it is always yours",
 	}
 	if c.Answer != "" {
@@ -74,19 +97,9 @@ func adiee(o *Options) (*judge, error) {
 			"the score is not the released code's", c.Answer))
 	} else {
 		pass.Steps = c.Steps
-		if pass.End, err = endTokens(base); err != nil {
-			return nil, err
-		}
+		pass.End, err = endTokens(base)
 	}
-	config := &model.ScorerConfig{Format: 2, Backbone: base, PairSize: c.PairSize, Judge: model.Judge{
-		Kind: "heads", Weights: weights, Alpha: "drop",
-		Passes: []model.PassConfig{pass},
-		Heads:  map[string]model.DimensionConfig{"success": head},
-		Score:  &model.FusionConfig{Fusion: "mean"},
-		Origin: &model.Origin{Name: adieeCard.name, Licence: adieeCard.licence, Source: adieeCard.source, Prompts: digests},
-	}}
-	state := &model.ScorerState{Config: config, Tensors: tensors}
-	return &judge{state, adieeCard, warnings}, unreadHeads(w, map[string]string{"": adieeHead})
+	return pass, warnings, err
 }
 
 // adieeDimension is what the outputs mean.

@@ -44,10 +44,12 @@ func choices(o *Options) (*judge, error) {
 		pictures = []string{"source", "edit"}
 	}
 	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: scores, Judge: model.Judge{
-		Kind: "choices", Weights: weights, Alpha: alpha,
-		Heads:  map[string]model.DimensionConfig{},
-		Score:  &model.FusionConfig{Fusion: fusion},
-		Origin: &model.Origin{Name: "the choices of " + filepath.Base(base), Prompts: map[string]string{}},
+		Kind:    "choices",
+		Weights: weights,
+		Alpha:   alpha,
+		Heads:   map[string]model.DimensionConfig{},
+		Score:   &model.FusionConfig{Fusion: fusion},
+		Origin:  &model.Origin{Name: "the choices of " + filepath.Base(base), Prompts: map[string]string{}},
 	}}
 	for i, name := range names {
 		config.Passes = append(config.Passes, model.PassConfig{

@@ -90,8 +90,12 @@ func Import(kind string, o Options) (*Imported, error) {
 		return nil, err
 	}
 	r := &Imported{
-		Out: o.Out, Kind: kind, Name: c.Origin.Name, Published: c.Origin.Published, Prompts: c.Origin.Prompts,
-		Warnings: j.warnings,
+		Out:       o.Out,
+		Kind:      kind,
+		Name:      c.Origin.Name,
+		Published: c.Origin.Published,
+		Prompts:   c.Origin.Prompts,
+		Warnings:  j.warnings,
 	}
 	for _, q := range c.Passes {
 		r.Dimensions = append(r.Dimensions, q.Heads...)

@@ -180,10 +180,14 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 		return nil, err
 	}
 	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: model.NoRange(), Judge: model.Judge{
-		Kind: "heads", Weights: weights, Positions: "plain", Rotary: c.rotary(), Alpha: "drop",
-		Pixels: &model.PixelLimits{Least: *c.MaxPixels, Most: *c.MaxPixels, Factor: 28},
-		Heads:  map[string]model.DimensionConfig{},
-		Score:  &model.FusionConfig{Fusion: r.fusion},
+		Kind:      "heads",
+		Weights:   weights,
+		Positions: "plain",
+		Rotary:    c.rotary(),
+		Alpha:     "drop",
+		Pixels:    &model.PixelLimits{Least: *c.MaxPixels, Most: *c.MaxPixels, Factor: 28},
+		Heads:     map[string]model.DimensionConfig{},
+		Score:     &model.FusionConfig{Fusion: r.fusion},
 		Origin: &model.Origin{
 			Name: r.card.name, Licence: r.card.licence, Source: r.card.source, Published: same, Prompts: digests,
 		},
@@ -195,8 +199,12 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 			return nil, fmt.Errorf("--prompts %s: %s: %w", o.Prompts, p.name, err)
 		}
 		config.Passes = append(config.Passes, model.PassConfig{
-			Name: p.name, Pictures: r.pictures, Prompt: model.Text(text), Token: rewardToken, Position: "at",
-			Heads: []string{p.name},
+			Name:     p.name,
+			Pictures: r.pictures,
+			Prompt:   model.Text(text),
+			Token:    rewardToken,
+			Position: "at",
+			Heads:    []string{p.name},
 		})
 		head, err := readHead(w, r.heads[p.name], p.name, state.Tensors)
 		if err == nil && head.outputs != 2 {

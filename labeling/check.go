@@ -71,8 +71,14 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 	given := map[givenKey]int{}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		found := SourceCheck{Name: s.Name, Layout: s.Layout, Nulls: map[string]int{}, Known: map[string]int{},
-			Not: map[string]int{}, Pictures: map[string]int{}}
+		found := SourceCheck{
+			Name:     s.Name,
+			Layout:   s.Layout,
+			Nulls:    map[string]int{},
+			Known:    map[string]int{},
+			Not:      map[string]int{},
+			Pictures: map[string]int{},
+		}
 		r, err := readers.Open(ctx, s.Layout, s.options(c.Out))
 		if err == nil {
 			err = found.read(ctx, r, rows, func(by string) { given[givenKey{i, by}]++ })

@@ -260,9 +260,17 @@ func (e *EncoderConfig) check(d checker) {
 
 // options are what the reader of the source is opened with.
 func (s *SourceConfig) options(out string) readers.Options {
-	o := readers.Options{Path: s.Path, Pictures: s.Pictures, Columns: s.Columns, Editor: s.Editor, Tasks: s.Tasks,
-		Chains: s.Chains,
-		Drop:   s.Drop, Profile: s.Profile, Unpack: filepath.Join(out, "unpacked", s.Name)}
+	o := readers.Options{
+		Path:     s.Path,
+		Pictures: s.Pictures,
+		Columns:  s.Columns,
+		Editor:   s.Editor,
+		Tasks:    s.Tasks,
+		Chains:   s.Chains,
+		Drop:     s.Drop,
+		Profile:  s.Profile,
+		Unpack:   filepath.Join(out, "unpacked", s.Name),
+	}
 	if len(s.LabelRange) == 2 {
 		o.LabelRange = [2]float64(s.LabelRange)
 	}

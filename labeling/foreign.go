@@ -102,8 +102,14 @@ func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool [
 			if want == 0 {
 				break
 			}
-			r := row{Kind: heuristics.Foreign, Session: d.s.Session, Split: d.s.Split, Source: d.source.picture,
-				Edit: d.target.picture, Instruction: pool[j].instruction}
+			r := row{
+				Kind:        heuristics.Foreign,
+				Session:     d.s.Session,
+				Split:       d.s.Split,
+				Source:      d.source.picture,
+				Edit:        d.target.picture,
+				Instruction: pool[j].instruction,
+			}
 			if taken[j] || words(r.Instruction) == words(d.s.Instruction) || !m.unfulfilled(&r, d, &pool[j], k == 0) {
 				continue
 			}

@@ -81,9 +81,18 @@ type batch struct {
 func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int,
 	counted func(int)) (*loader, error) {
 	busy, ctx := errgroup.WithContext(ctx)
-	l := &loader{ctx: ctx, busy: busy, out: out, inputs: in, encoders: e, size: size, counted: counted,
-		known:  map[string]*measuredImage{},
-		tokens: make(chan struct{}, 2*size+workers), decode: make(chan struct{}, workers)}
+	l := &loader{
+		ctx:      ctx,
+		busy:     busy,
+		out:      out,
+		inputs:   in,
+		encoders: e,
+		size:     size,
+		counted:  counted,
+		known:    map[string]*measuredImage{},
+		tokens:   make(chan struct{}, 2*size+workers),
+		decode:   make(chan struct{}, workers),
+	}
 	if e.Store == nil {
 		return l, nil
 	}

@@ -329,10 +329,18 @@ func (m *measurer) chainEntries(id string, d *measuredSample) []entry {
 		if edit == nil || from.err != nil || to.err != nil || edit.err != nil {
 			continue
 		}
-		out = append(out, entry{Sample: d.sample, Row: &row{ID: name, Session: d.s.Session, Split: d.s.Split,
-			Source: from.picture,
-			Edit:   edit.picture, Target: &to.picture, Instruction: m.config.Chains.Join(t,
-				d.s.Chain.Instructions), Chain: t.Why, Label: t.Label}})
+		out = append(out, entry{Sample: d.sample, Row: &row{
+			ID:      name,
+			Session: d.s.Session,
+			Split:   d.s.Split,
+			Source:  from.picture,
+			Edit:    edit.picture,
+			Target:  &to.picture,
+			Instruction: m.config.Chains.Join(t,
+				d.s.Chain.Instructions),
+			Chain: t.Why,
+			Label: t.Label,
+		}})
 	}
 	return out
 }

@@ -156,10 +156,22 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 
 // merger opens the guard's pictures; nothing is read of the parts yet.
 func (j *Job) merger(ctx context.Context) (*merger, error) {
-	m := &merger{job: j, near: &nearIndex{}, scenes: newScenes(), leaked: map[int32]leak{}, blank: map[string]leak{},
-		perScene: map[int32]*scene{}, edits: newRepeats(), kept: map[[16]byte]string{}, names: newRepeats(),
-		ids: map[string]sampleID{}, renamed: map[string]string{}, report: newReport(j), ledger: newLedger(j.plan),
-		given: map[givenKey]int{}}
+	m := &merger{
+		job:      j,
+		near:     &nearIndex{},
+		scenes:   newScenes(),
+		leaked:   map[int32]leak{},
+		blank:    map[string]leak{},
+		perScene: map[int32]*scene{},
+		edits:    newRepeats(),
+		kept:     map[[16]byte]string{},
+		names:    newRepeats(),
+		ids:      map[string]sampleID{},
+		renamed:  map[string]string{},
+		report:   newReport(j),
+		ledger:   newLedger(j.plan),
+		given:    map[givenKey]int{},
+	}
 	var err error
 	if m.guard, err = openGuard(ctx, j.Config.Guard, func(name string, err error) {
 		m.report.Guard.unreadable(name, err)

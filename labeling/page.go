@@ -32,9 +32,14 @@ func (r *Report) page(read func(picture) ([]byte, error)) ([]byte, error) {
 		EditorRows                                                         []editorRow
 		Plots                                                              []template.HTML
 		Shown                                                              []shownRule
-	}{Report: r, RuleCounts: counts(r.Rules), LabelCounts: counts(r.Labels), SplitCounts: counts(r.Splits),
+	}{
+		Report:        r,
+		RuleCounts:    counts(r.Rules),
+		LabelCounts:   counts(r.Labels),
+		SplitCounts:   counts(r.Splits),
 		DatasetCounts: counts(r.Datasets),
-		SkippedCounts: counts(r.Skipped)}
+		SkippedCounts: counts(r.Skipped),
+	}
 	labels := map[string]bool{}
 	for _, by := range r.Editors {
 		for l := range by {

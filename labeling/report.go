@@ -125,17 +125,28 @@ const (
 )
 
 func newReport(j *Job) *Report {
-	return &Report{Profile: j.Config.profileName(), ClipD: j.Config.Encoders.ClipD, config: j.Config,
-		Candidates: newAccount(), Table: TableFile, MaxBad: j.Config.MaxBad, Rules: map[string]int{},
-		Labels:  map[string]int{},
-		Editors: map[string]map[string]int{}, Datasets: map[string]int{}, Splits: map[string]int{}, Skipped: map[string]int{},
-		validation: j.Config.Split.Validation, unlabelledDropped: j.Config.Unlabelled == "drop",
-		shown: map[string][]example{},
+	return &Report{
+		Profile:           j.Config.profileName(),
+		ClipD:             j.Config.Encoders.ClipD,
+		config:            j.Config,
+		Candidates:        newAccount(),
+		Table:             TableFile,
+		MaxBad:            j.Config.MaxBad,
+		Rules:             map[string]int{},
+		Labels:            map[string]int{},
+		Editors:           map[string]map[string]int{},
+		Datasets:          map[string]int{},
+		Splits:            map[string]int{},
+		Skipped:           map[string]int{},
+		validation:        j.Config.Split.Validation,
+		unlabelledDropped: j.Config.Unlabelled == "drop",
+		shown:             map[string][]example{},
 		Histograms: []*Histogram{
 			{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
 			{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
 			{Similarity: "DINO-I", of: func(r *row) heuristics.Similarity { return r.DinoI }},
-		}}
+		},
+	}
 }
 
 func (r *Report) skip(kind, reason, id string) {

@@ -67,8 +67,14 @@ func (m *merger) label(r *row) (heuristics.Decision, bool) {
 
 // candidate is the row as rules see it.
 func (r *row) candidate() heuristics.Candidate {
-	return heuristics.Candidate{Kind: r.Kind, Editor: r.Editor, Given: r.Given, ClipD: r.ClipD, ClipI: r.ClipI,
-		DinoI: r.DinoI}
+	return heuristics.Candidate{
+		Kind:   r.Kind,
+		Editor: r.Editor,
+		Given:  r.Given,
+		ClipD:  r.ClipD,
+		ClipI:  r.ClipI,
+		DinoI:  r.DinoI,
+	}
 }
 
 func (m *merger) tableRow(i int, e entry, d heuristics.Decision, labelled bool) (row data.Row, err error) {

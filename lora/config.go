@@ -60,7 +60,14 @@ type Config struct {
 
 // NewConfig returns a configuration with PEFT's defaults for the rest.
 func NewConfig(rank int, alpha float64, targets Names) *Config {
-	return &Config{Rank: rank, Alpha: alpha, Targets: targets, TaskType: "CAUSAL_LM", Inference: true, Bias: BiasNone}
+	return &Config{
+		Rank:      rank,
+		Alpha:     alpha,
+		Targets:   targets,
+		TaskType:  "CAUSAL_LM",
+		Inference: true,
+		Bias:      BiasNone,
+	}
 }
 
 // newFields are the fields that PEFT 0.21.2 writes and Config has no member for.

@@ -42,7 +42,14 @@ func Build(b *onnx.Builder, i int, s Spec, head Head, dtype onnx.DType) (string,
 		return "", fmt.Errorf("losses[%d]: %s is over a head with outputs %s; the head of %s has %s", i, s.Kind, r.Outputs,
 			dimension(s.Dimension), head.Outputs)
 	}
-	t := &term{Builder: b, Spec: s, head: head, dtype: dtype, prefix: Name(i, ""), inputs: map[string]string{}}
+	t := &term{
+		Builder: b,
+		Spec:    s,
+		head:    head,
+		dtype:   dtype,
+		prefix:  Name(i, ""),
+		inputs:  map[string]string{},
+	}
 	var sum string
 	b.Scoped(fmt.Sprintf("losses.%d.%s", i, s.Kind), func() {
 		each := r.build(t)

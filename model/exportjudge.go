@@ -165,16 +165,32 @@ func (g *Graph) single(x string) string { return g.OpA("Cast", onnx.Attrs{"to": 
 func (s *Scorer) exported() (*ExportedJudge, error) {
 	c := s.config
 	out := &ExportedJudge{
-		Heads: map[string]ExportedHead{}, Fusion: c.Score.Fusion, Of: c.Score.Of, ScoreRange: c.ScoreRange,
-		Positions: c.Positions, Alpha: c.Alpha, Pixels: c.Pixels, PairSize: c.PairSize, Calibrated: s.scoreMap() != nil,
+		Heads:      map[string]ExportedHead{},
+		Fusion:     c.Score.Fusion,
+		Of:         c.Score.Of,
+		ScoreRange: c.ScoreRange,
+		Positions:  c.Positions,
+		Alpha:      c.Alpha,
+		Pixels:     c.Pixels,
+		PairSize:   c.PairSize,
+		Calibrated: s.scoreMap() != nil,
 	}
 	for name, h := range c.Heads {
 		out.Heads[name] = ExportedHead{Outputs: h.Outputs, Values: h.Values, Choices: h.Choices, Joint: h.Joint,
 			Scale: h.Scale}
 	}
 	for _, q := range c.Passes {
-		p := ExportedPass{Name: q.Name, Pictures: q.Pictures, Prompt: string(q.Prompt), Answer: string(q.Answer),
-			Steps: q.Steps, End: q.End, Token: q.Token, Position: q.Position, Heads: q.Heads}
+		p := ExportedPass{
+			Name:     q.Name,
+			Pictures: q.Pictures,
+			Prompt:   string(q.Prompt),
+			Answer:   string(q.Answer),
+			Steps:    q.Steps,
+			End:      q.End,
+			Token:    q.Token,
+			Position: q.Position,
+			Heads:    q.Heads,
+		}
 		if q.Token != "" {
 			id, err := s.text.Row(q.Token)
 			if err != nil {

@@ -54,11 +54,12 @@ type Graph struct {
 
 func newGraph(name string, w Weights) *Graph {
 	return &Graph{
-		Builder: onnx.NewBuilder(name, Opset),
-		weights: w,
-		compute: onnx.Float,
-		values:  map[string]string{},
-		trained: nothing, trainScorer: nothing,
+		Builder:     onnx.NewBuilder(name, Opset),
+		weights:     w,
+		compute:     onnx.Float,
+		values:      map[string]string{},
+		trained:     nothing,
+		trainScorer: nothing,
 	}
 }
 

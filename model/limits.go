@@ -32,7 +32,14 @@ func newLimits(smallScorer, cuda bool, threads int) limits {
 	}
 	l.threads = threads
 	if smallScorer {
-		l = limits{rows: 1024, shared: 1024, pixels: 1 << 18, near: 1, parallel: threads, threads: 1}
+		l = limits{
+			rows:     1024,
+			shared:   1024,
+			pixels:   1 << 18,
+			near:     1,
+			parallel: threads,
+			threads:  1,
+		}
 		if threads <= 0 {
 			l.parallel = runtime.NumCPU()
 		}

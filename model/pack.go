@@ -102,11 +102,25 @@ func (o packing) span(s *Sample, i int) span {
 		return span{length: at + 1, first: at - 1, selected: 2, scorePos: at, index: i}
 	case o.all: // the last token predicts nothing
 		n := len(s.IDs) - 1
-		return span{length: n, first: 0, selected: n, scorePos: at, index: i, predicted: n}
+		return span{
+			length:    n,
+			first:     0,
+			selected:  n,
+			scorePos:  at,
+			index:     i,
+			predicted: n,
+		}
 	}
 	n := len(s.IDs) - 1
 	first := s.AnswerStart - 1
-	return span{length: n, first: first, selected: n - first, scorePos: at, index: i, predicted: n - first}
+	return span{
+		length:    n,
+		first:     first,
+		selected:  n - first,
+		scorePos:  at,
+		index:     i,
+		predicted: n - first,
+	}
 }
 
 // pack lays samples one after the other, shortest first, in groups of equal shape (see Packing); prefixes stand first.

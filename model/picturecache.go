@@ -68,8 +68,15 @@ func (c *pictureCache) prepared(key store.Key) *Picture {
 		return nil
 	}
 	// Without features, which come and go: see visionFeatures.fill.
-	return &Picture{Height: p.Height, Width: p.Width, Pixels: p.Pixels, Rows: p.Rows, Tokens: p.Tokens,
-		Layout: p.Layout, key: p.key}
+	return &Picture{
+		Height: p.Height,
+		Width:  p.Width,
+		Pixels: p.Pixels,
+		Rows:   p.Rows,
+		Tokens: p.Tokens,
+		Layout: p.Layout,
+		key:    p.key,
+	}
 }
 
 func (c *pictureCache) remember(p *Picture) {

@@ -80,7 +80,14 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, err
 	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
 	for i, s := range samples {
 		first, n := s.Answers[0][0]-1, s.Answers[len(s.Answers)-1][1]-1
-		spans[i] = span{length: n, first: first, selected: n - first, scorePos: first, index: i, predicted: s.Targets()}
+		spans[i] = span{
+			length:    n,
+			first:     first,
+			selected:  n - first,
+			scorePos:  first,
+			index:     i,
+			predicted: s.Targets(),
+		}
 		plain[i] = &s.Sample
 	}
 	if pk.level(spans); t.small || t.o.Fixed {

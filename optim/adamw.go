@@ -26,8 +26,14 @@ type AdamW struct {
 
 // NewAdamW makes the optimizer of params with zero moments.
 func NewAdamW(params []Param, betas [2]float64, eps, weightDecay float64) *AdamW {
-	return &AdamW{Betas: betas, Eps: eps, WeightDecay: weightDecay, M: zeros(params), V: zeros(params),
-		places: places(params)}
+	return &AdamW{
+		Betas:       betas,
+		Eps:         eps,
+		WeightDecay: weightDecay,
+		M:           zeros(params),
+		V:           zeros(params),
+		places:      places(params),
+	}
 }
 
 // Update changes params in place by their gradients at learning rate lr.

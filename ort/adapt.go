@@ -61,8 +61,14 @@ func (a *adapted) adaptInputs(m *onnx.Model, bound map[string]bool) error {
 		if constant[v.Name] {
 			continue
 		}
-		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked,
-			bound: bound[v.Name]}
+		p := port{
+			name:   v.Name,
+			inner:  v.Name,
+			typ:    v.Type,
+			shape:  v.Shape,
+			ranked: v.Ranked,
+			bound:  bound[v.Name],
+		}
 		if isHalf(v.Type) && !p.bound {
 			p.inner, p.typ = innerInput+v.Name, onnx.Float
 			a.before = append(a.before, cast(p.inner, v.Name, v.Type))
@@ -84,8 +90,14 @@ func (a *adapted) adaptInputs(m *onnx.Model, bound map[string]bool) error {
 func (a *adapted) adaptOutputs(m *onnx.Model, bound map[string]bool) error {
 	var shapes []port
 	for _, v := range m.Outputs {
-		p := port{name: v.Name, inner: v.Name, typ: v.Type, shape: v.Shape, ranked: v.Ranked,
-			bound: bound[v.Name]}
+		p := port{
+			name:   v.Name,
+			inner:  v.Name,
+			typ:    v.Type,
+			shape:  v.Shape,
+			ranked: v.Ranked,
+			bound:  bound[v.Name],
+		}
 		if isHalf(v.Type) && !p.bound {
 			p.inner, p.typ = innerOutput+v.Name, onnx.Float
 			a.after = append(a.after, cast(v.Name, p.inner, p.typ))

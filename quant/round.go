@@ -47,8 +47,15 @@ func (h Rounding) Round(w []float32, out, in int) *Rounded {
 
 func (h Rounding) empty(out, in int) *Rounded {
 	blocks := (in + h.Block - 1) / h.Block
-	return &Rounded{Out: out, In: in, Bits: h.Bits, Block: h.Block,
-		Q: make([]byte, out*in), Scales: make([]float32, out*blocks), Zeros: make([]byte, out*blocks)}
+	return &Rounded{
+		Out:    out,
+		In:     in,
+		Bits:   h.Bits,
+		Block:  h.Block,
+		Q:      make([]byte, out*in),
+		Scales: make([]float32, out*blocks),
+		Zeros:  make([]byte, out*blocks),
+	}
 }
 
 func (h Rounding) block(w []float32, q []byte) (scale float32, zero byte) {
@@ -103,7 +110,12 @@ func (r *Rounded) Value(n, k int) float32 {
 
 // Layer is the rounded matrix as a packed weight; zero points are left out where they are all those of a symmetric one.
 func (r *Rounded) Layer(key, near string, symmetric bool) *Layer {
-	l := &Layer{Out: r.Out, In: r.In, Bits: r.Bits, key: key, near: near,
+	l := &Layer{
+		Out:    r.Out,
+		In:     r.In,
+		Bits:   r.Bits,
+		key:    key,
+		near:   near,
 		codes:  func() ([]byte, error) { return r.Q, nil },
 		scales: func() ([]float32, error) { return r.Scales, nil },
 	}

@@ -52,8 +52,14 @@ func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 	if b := s.buckets[[2]string{kind, model}]; b != nil {
 		return b, nil
 	}
-	b := &Bucket{store: s, kind: kind, model: model, folder: filepath.Join(s.folder, kind, modelFolder(model)),
-		segments: map[string]*segment{}, index: map[addressPrefix]location{}}
+	b := &Bucket{
+		store:    s,
+		kind:     kind,
+		model:    model,
+		folder:   filepath.Join(s.folder, kind, modelFolder(model)),
+		segments: map[string]*segment{},
+		index:    map[addressPrefix]location{},
+	}
 	if err := b.refresh(); err != nil {
 		s.warnOnce(err)
 	}

@@ -355,8 +355,13 @@ func (q *Question) read(a *chat.Answer) (map[string]float64, error) {
 func (c *Config) options(pass, try int) chat.Options {
 	s := c.Options
 	return chat.Options{
-		MaxNewTokens: s.MaxNewTokens, Temperature: s.Temperature, TopK: s.TopK, TopP: s.TopP,
-		RepetitionPenalty: s.RepetitionPenalty, Stop: s.Stop, Seed: c.Seed + uint64(try*c.Passes+pass),
+		MaxNewTokens:      s.MaxNewTokens,
+		Temperature:       s.Temperature,
+		TopK:              s.TopK,
+		TopP:              s.TopP,
+		RepetitionPenalty: s.RepetitionPenalty,
+		Stop:              s.Stop,
+		Seed:              c.Seed + uint64(try*c.Passes+pass),
 	}
 }
 

@@ -12,8 +12,16 @@ import (
 func (r *run) write(format data.Format, get func(row int) (row, bool, error)) (*TableResult, error) {
 	c := &r.judge.Config
 	result := &TableResult{
-		Out: r.o.Out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
-		Prompts: r.judge.Asks, Constrained: c.Constrained, Rows: r.table.Len(), Warnings: r.judge.Warnings,
+		Out:         r.o.Out,
+		Judge:       c.Name,
+		Rule:        c.Rule,
+		Average:     c.Average,
+		Passes:      c.Passes,
+		Repeats:     c.Repeats,
+		Prompts:     r.judge.Asks,
+		Constrained: c.Constrained,
+		Rows:        r.table.Len(),
+		Warnings:    r.judge.Warnings,
 	}
 	columns := append(slices.Clone(scoreColumns), answerColumns...)
 	if c.Pair {

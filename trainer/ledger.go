@@ -78,7 +78,14 @@ func ledgerOf(what string, rows []sampleRow, groups map[string]int) []ledgerRow 
 		if _, ok := groups[r.group]; !ok {
 			groups[r.group] = len(groups)
 		}
-		out[i] = ledgerRow{For: what, ID: r.id, Digest: r.digest, Group: groups[r.group], Table: r.number, Row: r.index}
+		out[i] = ledgerRow{
+			For:    what,
+			ID:     r.id,
+			Digest: r.digest,
+			Group:  groups[r.group],
+			Table:  r.number,
+			Row:    r.index,
+		}
 	}
 	return out
 }

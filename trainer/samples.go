@@ -63,8 +63,14 @@ func (r *sampleRow) example() (Example, error) {
 }
 
 func (r *sampleRow) badRow() BadRow {
-	return BadRow{Table: r.path(), Row: r.index + 1, ID: r.id, Reason: r.bad, Step: r.step,
-		Place: placeOf(r.table, r.index)}
+	return BadRow{
+		Table:  r.path(),
+		Row:    r.index + 1,
+		ID:     r.id,
+		Reason: r.bad,
+		Step:   r.step,
+		Place:  placeOf(r.table, r.index),
+	}
 }
 
 // placeOf names the edit of a table with two edits a row.
@@ -185,8 +191,14 @@ func (d *Data) open(c *Config) error {
 	if c.Mode == ModeText {
 		return d.openConversations(c)
 	}
-	s := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.learnsFrom, compares: len(c.Losses) > 0,
-		weight: c.Data.Weight}
+	s := scan{
+		data:     d,
+		columns:  c.Data.Columns,
+		digest:   sha256.New(),
+		wanted:   c.learnsFrom,
+		compares: len(c.Losses) > 0,
+		weight:   c.Data.Weight,
+	}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled
 	for dimension, n := range s.said {

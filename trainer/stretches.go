@@ -105,8 +105,15 @@ func (r *run) kept() []stretch {
 			values: p.Floats()})
 	}
 	for _, s := range r.optimizer.State() {
-		out = append(out, stretch{Name: s.Kind + "/" + r.own.owned[s.Param].Name, Shape: s.Shape, Packed: s.Bytes != nil,
-			First: s.First, Length: len(s.Values) + len(s.Bytes), values: s.Values, bytes: s.Bytes})
+		out = append(out, stretch{
+			Name:   s.Kind + "/" + r.own.owned[s.Param].Name,
+			Shape:  s.Shape,
+			Packed: s.Bytes != nil,
+			First:  s.First,
+			Length: len(s.Values) + len(s.Bytes),
+			values: s.Values,
+			bytes:  s.Bytes,
+		})
 	}
 	return out
 }

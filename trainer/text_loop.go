@@ -68,8 +68,16 @@ func (r *run) measureTalks(ctx context.Context, m talker, n int) (*ValidationMet
 		return nil, errors.New("every validation row was set aside")
 	}
 	loss, accuracy := number(sum.Loss/float64(sum.Tokens)), number(float64(sum.Right)/float64(sum.Tokens))
-	return &ValidationMetrics{Kind: "validation", L1: none, Spearman: none, Accuracy: none, Rows: rows, Loss: &loss,
-		TokenAccuracy: &accuracy, Tokens: sum.Tokens}, nil
+	return &ValidationMetrics{
+		Kind:          "validation",
+		L1:            none,
+		Spearman:      none,
+		Accuracy:      none,
+		Rows:          rows,
+		Loss:          &loss,
+		TokenAccuracy: &accuracy,
+		Tokens:        sum.Tokens,
+	}, nil
 }
 
 // textCard is the model card of what mode text trained.

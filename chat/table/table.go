@@ -107,7 +107,14 @@ func Ask(ctx context.Context, m chat.Model, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: o, model: m, lines: l, folder: filepath.Dir(o.In), journal: j, kept: map[int]string{}}
+	r := &run{
+		Options: o,
+		model:   m,
+		lines:   l,
+		folder:  filepath.Dir(o.In),
+		journal: j,
+		kept:    map[int]string{},
+	}
 	for _, k := range old {
 		r.kept[k.Row] = k.Of
 	}

@@ -155,8 +155,15 @@ func openCaptioner(r *captions.Run, warn func(string)) (m chat.Model, remote *ch
 		r.Workers = remote.Concurrency()
 		return remote, remote, nil
 	}
-	o := generate.Options{Adapter: r.Model.Adapter, Device: r.Model.Device, DType: r.Model.DType,
-		Threads: r.Model.Threads, Cache: int64(r.Model.Cache), Batch: r.Model.Answers, Warn: warn}
+	o := generate.Options{
+		Adapter: r.Model.Adapter,
+		Device:  r.Model.Device,
+		DType:   r.Model.DType,
+		Threads: r.Model.Threads,
+		Cache:   int64(r.Model.Cache),
+		Batch:   r.Model.Answers,
+		Warn:    warn,
+	}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

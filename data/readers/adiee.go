@@ -38,18 +38,31 @@ func (r *adiee) Read(i int) (*Sample, error) {
 		return nil, err
 	}
 	c.need("source", "instruction")
-	s := &Sample{ID: orElse(c.text("id"), fmt.Sprintf("%06d", i)), Session: c.text("session"), Split: c.text("split"),
-		Source: c.picture("source"), Target: c.picture("target"), Instruction: c.text("instruction"),
-		SourceCaption: c.text("source_caption"), TargetCaption: c.text("target_caption")}
+	s := &Sample{
+		ID:            orElse(c.text("id"), fmt.Sprintf("%06d", i)),
+		Session:       c.text("session"),
+		Split:         c.text("split"),
+		Source:        c.picture("source"),
+		Target:        c.picture("target"),
+		Instruction:   c.text("instruction"),
+		SourceCaption: c.text("source_caption"),
+		TargetCaption: c.text("target_caption"),
+	}
 	known := []string{c.column("source"), c.column("target"), "mask_img"}
 	for _, f := range c.rec.Fields {
 		editor, ok := strings.CutSuffix(f.Name, "_img")
 		if !ok || slices.Contains(known, f.Name) {
 			continue
 		}
-		out := Output{Editor: editor, Picture: c.picture(f.Name), ClipD: c.similarity(editor + "_clipdir"),
-			ClipI: c.similarity(editor + "_clipsim"), DinoI: c.similarity(editor + "_dinosim"), Profile: orElse(r.o.Profile,
-				heuristics.ProfileReleased)}
+		out := Output{
+			Editor:  editor,
+			Picture: c.picture(f.Name),
+			ClipD:   c.similarity(editor + "_clipdir"),
+			ClipI:   c.similarity(editor + "_clipsim"),
+			DinoI:   c.similarity(editor + "_dinosim"),
+			Profile: orElse(r.o.Profile,
+				heuristics.ProfileReleased),
+		}
 		if !out.Picture.IsZero() {
 			s.Outputs = append(s.Outputs, out)
 		}

@@ -37,9 +37,14 @@ func (r *emuEdit) Read(i int) (*Sample, error) {
 		return nil, Left("task " + task)
 	}
 	c.need("source", "instruction")
-	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i), Split: c.text("split"),
-		Source:      c.picture("source"),
-		Instruction: c.text("instruction"), SourceCaption: c.text("source_caption"), TargetCaption: c.text("target_caption")}
+	s := &Sample{
+		ID:            fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i),
+		Split:         c.text("split"),
+		Source:        c.picture("source"),
+		Instruction:   c.text("instruction"),
+		SourceCaption: c.text("source_caption"),
+		TargetCaption: c.text("target_caption"),
+	}
 	if edit := c.picture("edit"); !edit.IsZero() {
 		s.Outputs = []Output{{Editor: orElse(c.text("method"), r.o.Editor), Picture: edit}}
 	}

@@ -88,8 +88,14 @@ func (r *instructPix2Pix) Read(i int) (*Sample, error) {
 	if prompt.Edit == "" {
 		return nil, fmt.Errorf("%s/prompt.json: edit, the instruction, is empty", name)
 	}
-	return &Sample{ID: name + "/" + seed, Session: name, Instruction: prompt.Edit, SourceCaption: prompt.Input,
+	return &Sample{
+		ID:            name + "/" + seed,
+		Session:       name,
+		Instruction:   prompt.Edit,
+		SourceCaption: prompt.Input,
 		TargetCaption: prompt.Output,
-		Source:        data.Image{Path: filepath.Join(dir, seed+"_0.jpg")}, Target: data.Image{Path: filepath.Join(dir,
-			seed+"_1.jpg")}}, nil
+		Source:        data.Image{Path: filepath.Join(dir, seed+"_0.jpg")},
+		Target: data.Image{Path: filepath.Join(dir,
+			seed+"_1.jpg")},
+	}, nil
 }

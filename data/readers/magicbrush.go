@@ -178,9 +178,14 @@ func (r *magicBrushFiles) Read(i int) (*Sample, error) {
 		return nil, fmt.Errorf("edit_turns.json: entry %d: want input (<id>-input.png), output and instruction, have %+v",
 			i+1, t)
 	}
-	s := &Sample{ID: strings.TrimSuffix(t.Output, path.Ext(t.Output)), Session: session, Split: r.split,
+	s := &Sample{
+		ID:            strings.TrimSuffix(t.Output, path.Ext(t.Output)),
+		Session:       session,
+		Split:         r.split,
 		Instruction:   t.Instruction,
-		SourceCaption: r.captions[session][t.Input], TargetCaption: r.captions[session][t.Output]}
+		SourceCaption: r.captions[session][t.Input],
+		TargetCaption: r.captions[session][t.Output],
+	}
 	var err error
 	if s.Source, err = r.picture(session, t.Input); err == nil {
 		s.Target, err = r.picture(session, t.Output)

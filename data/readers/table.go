@@ -95,9 +95,15 @@ func (r *table) Read(i int) (*Sample, error) {
 		}
 	}
 	if _, outputs := r.o.Columns["edit"]; outputs {
-		out := Output{Editor: orElse(c.text("method"), r.o.Editor), Picture: c.picture("edit"), Label: c.label("label", 0, 1),
-			ClipD: c.similarity("clip_d"), ClipI: c.similarity("clip_i"), DinoI: c.similarity("dino_i"),
-			Profile: orElse(c.text("profile"), r.o.Profile)}
+		out := Output{
+			Editor:  orElse(c.text("method"), r.o.Editor),
+			Picture: c.picture("edit"),
+			Label:   c.label("label", 0, 1),
+			ClipD:   c.similarity("clip_d"),
+			ClipI:   c.similarity("clip_i"),
+			DinoI:   c.similarity("dino_i"),
+			Profile: orElse(c.text("profile"), r.o.Profile),
+		}
 		if !out.Picture.IsZero() {
 			s.Outputs = []Output{out}
 		}

@@ -4,7 +4,6 @@ package house
 
 import (
 	"bytes"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "write the list of long lines anew")
 
 // root is the repository's folder.
 const root = "../.."

@@ -1,10 +1,9 @@
 package house
 
 import (
-	"fmt"
-	"maps"
-	"os"
-	"slices"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -13,55 +12,57 @@ import (
 // columns is the longest line of Go; a tab counts as one column, as in the linter lll.
 const columns = 120
 
-// longLines lists the files that still have longer lines, and how many each.
-const longLines = "testdata/long_lines.txt"
-
-// TestLongLines lets no file have more long lines than the list says. After lines were mended or moved to another file,
-// run go test ./internal/house -run TestLongLines -args -update: it writes the list anew unless their number grew.
+// TestLongLines: no line of Go is longer.
 func TestLongLines(t *testing.T) {
-	found := map[string]int{}
 	for name, text := range goFiles(t) {
+		number := 0
 		for line := range strings.Lines(string(text)) {
-			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > columns {
-				found[name]++
+			number++
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
+				t.Errorf("%s:%d has %d columns, %d are enough: break it", name, number, n, columns)
 			}
 		}
 	}
-	text, err := os.ReadFile(longLines)
-	if err != nil {
-		t.Fatal(err)
-	}
-	allowed, all := map[string]int{}, 0
-	for line := range strings.Lines(string(text)) {
-		var count int
-		var name string
-		if _, err := fmt.Sscanf(line, "%d %s\n", &count, &name); err != nil {
-			t.Fatalf("%s: %q: %v", longLines, line, err)
+}
+
+// manyFields is how many fields of a struct literal ask for a line each.
+const manyFields = 6
+
+// TestLiterals: of struct literals with many fields, each field begins a line. Tests, maps and rows of tables may be
+// denser.
+func TestLiterals(t *testing.T) {
+	for name, text := range goFiles(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-		allowed[name] = count
-		all += count
-	}
-	left := 0
-	for _, count := range found {
-		left += count
-	}
-	if *update && left <= all {
-		var list strings.Builder
-		for _, name := range slices.Sorted(maps.Keys(found)) {
-			fmt.Fprintf(&list, "%d %s\n", found[name], name)
-		}
-		if err := os.WriteFile(longLines, []byte(list.String()), 0o644); err != nil {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
+		ast.Inspect(file, func(n ast.Node) bool {
+			if c, ok := n.(*ast.CompositeLit); ok && dense(fset, c) {
+				t.Errorf("%s: a struct literal has %d fields: one a line", fset.Position(c.Pos()), len(c.Elts))
+			}
+			return true
+		})
 	}
-	for name, count := range found {
-		if count > allowed[name] {
-			t.Errorf("%s has %d lines of more than %d columns, and %s allows %d: break them",
-				name, count, columns, longLines, allowed[name])
+}
+
+// dense reports whether a literal has many named fields, and one of them stands behind another.
+func dense(fset *token.FileSet, c *ast.CompositeLit) bool {
+	if _, ok := c.Type.(*ast.MapType); ok || c.Type == nil || len(c.Elts) < manyFields { // rows leave their type out
+		return false
+	}
+	line := fset.Position(c.Lbrace).Line
+	for _, e := range c.Elts {
+		if _, ok := e.(*ast.KeyValueExpr); !ok {
+			return false
 		}
+		if fset.Position(e.Pos()).Line == line {
+			return true
+		}
+		line = fset.Position(e.End()).Line
 	}
-	if left < all {
-		t.Logf("%d long lines are left, and %s allows %d: run this test with -args -update", left, longLines, all)
-	}
+	return false
 }

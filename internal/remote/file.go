@@ -31,7 +31,14 @@ func Open(ctx context.Context, name string) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &object{ctx: ctx, name: name, key: key, bucket: b, info: info, blocks: map[int64][]byte{}}
+	o := &object{
+		ctx:    ctx,
+		name:   name,
+		key:    key,
+		bucket: b,
+		info:   info,
+		blocks: map[int64][]byte{},
+	}
 	return &opened{io.NewSectionReader(o, 0, info.Size), o}, nil
 }
 

@@ -69,7 +69,8 @@ func Defaults(name string) (Sizes, error) {
 		VisionLayers:       4,
 		VisionHeads:        4,
 		VisionIntermediate: 512,
-		Patch:              14, Vocab: 1024,
+		Patch:              14,
+		Vocab:              1024,
 	}
 	f.defaults(&s)
 	return s, nil

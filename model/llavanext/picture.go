@@ -40,8 +40,14 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 	}
 	l := b.unpad(p.Height, p.Width, gridH, gridW)
 	side := b.side()
-	return &model.Picture{Height: p.Height, Width: p.Width, Pixels: pixels, Rows: 1 + tilesH*tilesW,
-		Tokens: side*side + l.rows*(l.cols+1), Layout: l}, nil
+	return &model.Picture{
+		Height: p.Height,
+		Width:  p.Width,
+		Pixels: pixels,
+		Rows:   1 + tilesH*tilesW,
+		Tokens: side*side + l.rows*(l.cols+1),
+		Layout: l,
+	}, nil
 }
 
 // side is the features along one edge of a tile.

@@ -24,8 +24,12 @@ var environment = &exec.Environment{
 		"generation": parseGeneration,
 	}).Update(builtins.ControlStructures),
 	Methods: exec.Methods{
-		Bool: builtins.Methods.Bool, Int: builtins.Methods.Int, Float: builtins.Methods.Float,
-		Dict: builtins.Methods.Dict, List: builtins.Methods.List, Str: stringMethods(),
+		Bool:  builtins.Methods.Bool,
+		Int:   builtins.Methods.Int,
+		Float: builtins.Methods.Float,
+		Dict:  builtins.Methods.Dict,
+		List:  builtins.Methods.List,
+		Str:   stringMethods(),
 	},
 }
 

@@ -92,7 +92,14 @@ func (x *exam) scored(value func(output) float64) []miniature.Scored {
 	for _, o := range x.outputs {
 		t := o.truth
 		all = append(all,
-			miniature.Scored{Group: t.Group(), Family: t.Family, Kind: t.Kind, Parts: t.Parts, Truth: t.Degree, Score: value(o)})
+			miniature.Scored{
+				Group:  t.Group(),
+				Family: t.Family,
+				Kind:   t.Kind,
+				Parts:  t.Parts,
+				Truth:  t.Degree,
+				Score:  value(o),
+			})
 	}
 	return all
 }

@@ -47,9 +47,15 @@ step is the share of pictures whose caption is not the nearest.`,
 
 // clipSizes make 2.6 MB.
 func clipSizes(size int) fresh.CLIPSizes {
-	return fresh.CLIPSizes{Picture: size, Patch: 8, Projection: 96, Context: 77, Vocab: 768,
-		Vision: fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384},
-		Text:   fresh.Tower{Hidden: 96, Layers: 2, Heads: 4, Intermediate: 192}}
+	return fresh.CLIPSizes{
+		Picture:    size,
+		Patch:      8,
+		Projection: 96,
+		Context:    77,
+		Vocab:      768,
+		Vision:     fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384},
+		Text:       fresh.Tower{Hidden: 96, Layers: 2, Heads: 4, Intermediate: 192},
+	}
 }
 
 func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSizes) (*encoderModel, error) {

@@ -21,8 +21,15 @@ func (c *campaign) cases() ([]command, error) {
 		return nil, err
 	}
 	dir := c.dir
-	k := &kit{bin: c.bin, mpi: c.mpi, dir: dir, root: root, table: filepath.Join(dir, "edits.jsonl"), steps: c.steps,
-		judge: startJudge()}
+	k := &kit{
+		bin:   c.bin,
+		mpi:   c.mpi,
+		dir:   dir,
+		root:  root,
+		table: filepath.Join(dir, "edits.jsonl"),
+		steps: c.steps,
+		judge: startJudge(),
+	}
 	if k.pictures, err = filepath.Glob(filepath.Join(root, "testdata", "oracle", "images", "*.png")); err != nil {
 		return nil, err
 	}

@@ -55,8 +55,17 @@ type kept struct {
 
 func (k *kept) tally() *tally {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-	return &tally{whole: seconds(k.Seconds), crowd: seconds(k.Together), kills: k.Kills, runs: k.Runs, calls: k.Calls,
-		failed: k.Failed, begun: k.Begun, flaws: k.Flaws, broken: k.Error != ""}
+	return &tally{
+		whole:  seconds(k.Seconds),
+		crowd:  seconds(k.Together),
+		kills:  k.Kills,
+		runs:   k.Runs,
+		calls:  k.Calls,
+		failed: k.Failed,
+		begun:  k.Begun,
+		flaws:  k.Flaws,
+		broken: k.Error != "",
+	}
 }
 
 // openLedger reads the file, which need not be there.
@@ -135,9 +144,21 @@ func (l *ledger) add(seed uint64, at [3]string, t *tally, failed error) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := kept{Programs: l.programs, Seed: seed, Table: at[0], Command: at[1], Part: at[2], Seconds: t.whole.Seconds(),
-		Together: t.crowd.Seconds(), Kills: t.kills, Runs: t.runs, Begun: t.begun, Calls: t.calls, Failed: t.failed,
-		Flaws: t.flaws}
+	k := kept{
+		Programs: l.programs,
+		Seed:     seed,
+		Table:    at[0],
+		Command:  at[1],
+		Part:     at[2],
+		Seconds:  t.whole.Seconds(),
+		Together: t.crowd.Seconds(),
+		Kills:    t.kills,
+		Runs:     t.runs,
+		Begun:    t.begun,
+		Calls:    t.calls,
+		Failed:   t.failed,
+		Flaws:    t.flaws,
+	}
 	if failed != nil && !interrupted {
 		k.Error = failed.Error()
 	}
