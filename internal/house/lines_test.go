@@ -56,7 +56,11 @@ func dense(fset *token.FileSet, c *ast.CompositeLit) bool {
 	}
 	line := fset.Position(c.Lbrace).Line
 	for _, e := range c.Elts {
-		if _, ok := e.(*ast.KeyValueExpr); !ok {
+		field, ok := e.(*ast.KeyValueExpr)
+		if !ok {
+			return false
+		}
+		if _, ok := field.Key.(*ast.Ident); !ok { // a map's, whose type has a name
 			return false
 		}
 		if fset.Position(e.Pos()).Line == line {
