@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 
 	"assay/internal/atomicfile"
+	"assay/internal/blocks"
 	"assay/internal/jsonfile"
 )
 
@@ -113,7 +113,7 @@ func digest(path string, first func(*os.File) error) (int64, string, error) {
 		}
 	}
 	h := sha256.New()
-	n, err := io.Copy(h, f)
+	n, err := blocks.Copy(h, f)
 	if err != nil {
 		return 0, "", fmt.Errorf("%s: %w", path, err)
 	}

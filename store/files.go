@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"assay/internal/blocks"
 	"assay/internal/remote"
 )
 
@@ -90,7 +91,7 @@ func (f *Files) Digest(path string) (Key, error) {
 			if _, err := file.Seek(0, io.SeekStart); err != nil {
 				return err
 			}
-			_, err := io.Copy(h, file)
+			_, err := blocks.Copy(h, file)
 			return err
 		})
 		if k = Key(h.Sum(nil)); !errors.Is(err, errChanged) {
@@ -142,7 +143,7 @@ func digestObject(ctx context.Context, name string, size int64) (Key, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	_, err = io.Copy(h, f)
+	_, err = blocks.Copy(h, f)
 	return Key(h.Sum(nil)), err
 }
 

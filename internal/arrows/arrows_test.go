@@ -17,6 +17,7 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
+internal/blocks:
 internal/filelock:
 internal/atomicfile: internal/filelock
 internal/jsonfile: internal/atomicfile
@@ -47,13 +48,13 @@ onnx/grad:        onnx
 losses:           onnx
 ort:              onnx internal/workers
 calibration:      internal/jsonfile
-checkpoints:      onnx internal/atomicfile internal/workers internal/jsonfile
+checkpoints:      onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data:             onnx internal/atomicfile internal/remote internal/workers
-onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit
+onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
-store:           data internal/remote
+store:           data internal/remote internal/blocks
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers

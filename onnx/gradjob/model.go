@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"assay/internal/atomicfile"
+	"assay/internal/blocks"
 	"assay/onnx"
 )
 
@@ -105,6 +106,6 @@ func copyRange(w io.Writer, path string, offset, length int64) error {
 		return err
 	}
 	defer f.Close()
-	_, err = io.Copy(w, io.NewSectionReader(f, offset, length))
+	_, err = blocks.Copy(w, io.NewSectionReader(f, offset, length))
 	return err
 }
