@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"assay/internal/filelock"
+	"assay/internal/long"
 )
 
 // TestTwoPlansAtOnce: of two configurations that begin in one folder at the same time one is refused. Both once found
 // no plan, and measured into each other's parts.
 func TestTwoPlansAtOnce(t *testing.T) {
-	for range 40 {
+	for range 10 {
 		out := t.TempDir()
 		var errs [2]error
 		var both sync.WaitGroup
@@ -32,7 +33,7 @@ func TestTwoPlansAtOnce(t *testing.T) {
 
 // TestTwoMerges: a second process is not let into a folder whose table is being written.
 func TestTwoMerges(t *testing.T) {
-	t.Parallel() // it waits
+	long.Test(t) // it waits
 	out := t.TempDir()
 	lock, err := filelock.Take(filepath.Join(out, ".merge.lock"))
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/internal/exit"
+	"assay/internal/long"
 )
 
 func child(t *testing.T, path string, slow int) *exec.Cmd {
@@ -287,7 +288,7 @@ func TestUnwritableFolder(t *testing.T) {
 }
 
 func TestSecondProcessIsRefused(t *testing.T) {
-	t.Parallel() // it waits
+	long.Test(t) // it waits
 	path := writeRun(t, 40, "steps: 2\n")
 	c := load(t, path)
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"assay/internal/long"
 )
 
 type result struct {
@@ -71,7 +73,7 @@ func TestHeadCutOff(t *testing.T) {
 
 // TestOneWriter: a journal that is open is refused, and not touched.
 func TestOneWriter(t *testing.T) {
-	t.Parallel() // it waits
+	long.Test(t) // it waits
 	path := filepath.Join(t.TempDir(), "out.progress")
 	first, _, err := Open[int](path, "work")
 	if err != nil {

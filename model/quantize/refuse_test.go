@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/internal/long"
 	"assay/onnx"
 )
 
@@ -37,7 +38,7 @@ func TestNothingPacks(t *testing.T) {
 
 // TestLock: the second of two runs for one folder says what is wrong, and what the first left is gone.
 func TestLock(t *testing.T) {
-	t.Parallel() // it waits
+	long.Test(t) // it waits
 	out := filepath.Join(t.TempDir(), "out")
 	unlock, err := lock(out)
 	if err != nil {
