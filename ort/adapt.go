@@ -19,6 +19,18 @@ type port struct {
 	bound  bool // it is always a view, of the model's type
 }
 
+// portOf is the port of an input or output as the model has it.
+func portOf(v onnx.ValueInfo, bound map[string]bool) port {
+	return port{
+		name:   v.Name,
+		inner:  v.Name,
+		typ:    v.Type,
+		shape:  v.Shape,
+		ranked: v.Ranked,
+		bound:  bound[v.Name],
+	}
+}
+
 // Names inside the adapted graph; a model of someone else's is unlikely to use them.
 const (
 	innerInput  = "assay.ort/in/"
@@ -61,14 +73,7 @@ func (a *adapted) adaptInputs(m *onnx.Model, bound map[string]bool) error {
 		if constant[v.Name] {
 			continue
 		}
-		p := port{
-			name:   v.Name,
-			inner:  v.Name,
-			typ:    v.Type,
-			shape:  v.Shape,
-			ranked: v.Ranked,
-			bound:  bound[v.Name],
-		}
+		p := portOf(v, bound)
 		if isHalf(v.Type) && !p.bound {
 			p.inner, p.typ = innerInput+v.Name, onnx.Float
 			a.before = append(a.before, cast(p.inner, v.Name, v.Type))
@@ -90,14 +95,7 @@ func (a *adapted) adaptInputs(m *onnx.Model, bound map[string]bool) error {
 func (a *adapted) adaptOutputs(m *onnx.Model, bound map[string]bool) error {
 	var shapes []port
 	for _, v := range m.Outputs {
-		p := port{
-			name:   v.Name,
-			inner:  v.Name,
-			typ:    v.Type,
-			shape:  v.Shape,
-			ranked: v.Ranked,
-			bound:  bound[v.Name],
-		}
+		p := portOf(v, bound)
 		if isHalf(v.Type) && !p.bound {
 			p.inner, p.typ = innerOutput+v.Name, onnx.Float
 			a.after = append(a.after, cast(v.Name, p.inner, p.typ))

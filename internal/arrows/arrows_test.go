@@ -27,7 +27,7 @@ internal/exit:
 shards: internal/atomicfile internal/exit internal/remote
 internal/version:
 internal/signals:
-internal/cli: internal/exit internal/signals internal/version internal/remote shards
+internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/long:
 internal/journal: internal/filelock

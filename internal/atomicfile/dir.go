@@ -15,18 +15,19 @@ import (
 // WriteDir makes the folder dir, complete or not at all: write fills a hidden sibling, its files are synced, and it
 // gets its name last. A folder that is there already is an error; an empty one is replaced.
 func WriteDir(dir string, write func(tmp string) error) error {
-	if err := vacant(dir); err != nil {
+	if err := Vacant(dir); err != nil {
 		return err
 	}
 	return ReplaceDir(dir, func(tmp string) error {
 		if err := write(tmp); err != nil {
 			return err
 		}
-		return vacant(dir) // another process may have been faster
+		return Vacant(dir) // another process may have been faster
 	})
 }
 
-func vacant(dir string) error {
+// Vacant is the error of a folder that WriteDir would refuse: it is there, and not empty.
+func Vacant(dir string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s exists already and is not empty: choose another name, or remove it", dir)
 	}

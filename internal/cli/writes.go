@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"assay/internal/atomicfile"
 	"assay/internal/remote"
 )
 
@@ -45,13 +46,10 @@ func checkMakes(c *cobra.Command) (err error) {
 		if _, ok := f.Annotations[makes]; err != nil || !ok || path == "" {
 			return
 		}
-		info, e := os.Stat(path)
-		entries, eEntries := os.ReadDir(path)
-		switch {
-		case e == nil && !info.IsDir():
+		if info, e := os.Stat(path); e == nil && !info.IsDir() {
 			err = Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
-		case e == nil && eEntries == nil && len(entries) > 0:
-			err = Usagef("--%s %s exists already and is not empty: choose another name, or remove it", f.Name, path)
+		} else if e := atomicfile.Vacant(path); e != nil {
+			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
 		}
 	})
 	return err

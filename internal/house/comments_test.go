@@ -2,8 +2,6 @@ package house
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"path"
 	"slices"
 	"strings"
@@ -18,11 +16,7 @@ func TestDocComments(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") || slices.Contains(strings.Split(path.Dir(name), "/"), "internal") {
 			continue
 		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fset, file := parse(t, name, text)
 		dir := path.Dir(name)
 		packages[dir] = packages[dir] || file.Doc.Text() != ""
 		if file.Name.Name == "main" {

@@ -2,8 +2,6 @@ package house
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"strings"
 	"testing"
 )
@@ -18,11 +16,7 @@ const (
 // TestFunctions bounds the parameters of functions and their length.
 func TestFunctions(t *testing.T) {
 	for name, text := range goFiles(t) {
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fset, file := parse(t, name, text)
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncType:

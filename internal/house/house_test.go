@@ -4,6 +4,9 @@ package house
 
 import (
 	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,4 +67,15 @@ func read(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+}
+
+// parse parses a file of Go with its comments.
+func parse(t *testing.T, name string, text []byte) (*token.FileSet, *ast.File) {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, file
 }

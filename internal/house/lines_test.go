@@ -2,7 +2,6 @@ package house
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"strings"
 	"testing"
@@ -35,11 +34,7 @@ func TestLiterals(t *testing.T) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fset, file := parse(t, name, text)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if c, ok := n.(*ast.CompositeLit); ok && dense(fset, c) {
 				t.Errorf("%s: a struct literal has %d fields: one a line", fset.Position(c.Pos()), len(c.Elts))

@@ -23,11 +23,7 @@ const (
 // TestSentencesInGo counts the words of each sentence in comments and in string constants.
 func TestSentencesInGo(t *testing.T) {
 	for name, text := range goFiles(t) {
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fset, file := parse(t, name, text)
 		lines := strings.Split(string(text), "\n")
 		pieces := append(commentPieces(fset, file, lines), stringPieces(file, strings.HasSuffix(name, "_test.go"))...)
 		for _, p := range pieces {

@@ -134,6 +134,9 @@ def main():
     ]
     py = lambda what, *more: [a.python, "tools/bench/torch_side.py", what, scorer, *pictures, *map(str, more)]
 
+    asked = ["--source", pictures[0], "--edit", pictures[1], "--instruction", "make the picture brighter", "--json"]
+    pair = lambda scorer: ["bin/score", "pair", "--scorer", scorer, *asked]
+
     rows, tokens = [], None
     for name, ours, theirs in [
         ("LoRA step", go("step", "--steps", 3), py("step", 3, 1)),
@@ -148,36 +151,12 @@ def main():
         ("scoring 64 pairs", go("score", "--steps", 1, "--pairs", 64), py("score", 1, 64)),
         (
             "start to first score",
-            [
-                "bin/score",
-                "pair",
-                "--scorer",
-                scorer,
-                "--source",
-                pictures[0],
-                "--edit",
-                pictures[1],
-                "--instruction",
-                "make the picture brighter",
-                "--json",
-            ],
+            pair(scorer),
             py("score", 0, 1),
         ),
         (
             "start to first score, tiny scorer",
-            [
-                "bin/score",
-                "pair",
-                "--scorer",
-                TINY,
-                "--source",
-                pictures[0],
-                "--edit",
-                pictures[1],
-                "--instruction",
-                "make the picture brighter",
-                "--json",
-            ],
+            pair(TINY),
             [a.python, "tools/bench/qwen_torch.py", TINY, table, "1", "1"],
         ),
         (
