@@ -127,7 +127,7 @@ func (r *Run) caption(rec *data.Record, name string) (string, error) {
 		name = other
 	}
 	v, _ := rec.Get(name)
-	text, err := data.Text(v)
+	text, err := data.Prose(v)
 	if err != nil {
 		err = fmt.Errorf("column %q: %w", name, err)
 	}

@@ -325,7 +325,7 @@ func (c *cells) get(ours string) any {
 }
 
 func (c *cells) text(ours string) string {
-	s, err := Text(c.get(ours))
+	s, err := Prose(c.get(ours))
 	c.fail(ours, err)
 	return s
 }

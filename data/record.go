@@ -183,6 +183,16 @@ func Text(v any) (string, error) {
 	return "", fmt.Errorf("want text, have %s", kindOf(v))
 }
 
+// Prose is Text of a column that people write, where true or false is another column's.
+func Prose(v any) (string, error) {
+	if b, err := unwrap(v); err == nil {
+		if b, ok := b.(bool); ok {
+			return "", fmt.Errorf("want text, have %v", b)
+		}
+	}
+	return Text(v)
+}
+
 // Number returns a value as a number: nil for null, NaN and empty text; text is parsed.
 func Number(v any) (*float64, error) {
 	x, err := AnyNumber(v)

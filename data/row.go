@@ -141,7 +141,7 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		var err error
 		switch p := p.(type) {
 		case *string:
-			*p, err = Text(v)
+			*p, err = Prose(v)
 		case *Image:
 			*p, err = ToImage(v)
 		case **float64:

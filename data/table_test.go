@@ -173,6 +173,7 @@ func TestTableErrors(t *testing.T) {
 		{"t.jsonl", `{"source": {"bytes": "!"}, "edit": "b", "instruction": ""}`, `column "source": bytes: want base64`},
 		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": "good"}`,
 			`column "label": want a number, have "good"`},
+		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": true}`, `column "instruction": want text, have true`},
 		{"t.jsonl", `{"source": "a", "edit": "b", "instruction": "c", "label": 7}`, "label 7 is outside 0..1"},
 		{"t.json", "[" + good + ", 5]", "t.json: row 2: "},
 		{"t.json", "[" + good, "EOF"},

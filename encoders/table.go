@@ -210,7 +210,7 @@ func ReadEdit(t *data.Table, columns map[string]string, i int) (e Edit, err erro
 			column = other
 		}
 		v, _ := rec.Get(column)
-		if *to, err = data.Text(v); err != nil {
+		if *to, err = data.Prose(v); err != nil {
 			return Edit{}, fmt.Errorf("column %q: %w", column, err)
 		}
 	}

@@ -74,11 +74,6 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 	if o.Shard, o.Merge, err = shard.Read(); err != nil {
 		return err
 	}
-	s, err := f.open(c)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	for _, path := range []string{o.Out, o.Preferences} {
 		if path == "" {
 			continue
@@ -87,6 +82,11 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 			return cli.Usage(err)
 		}
 	}
+	s, err := f.open(c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
 	bar := progress{c: c, what: "scoring", unit: "edits"}
 	o.Progress = bar.set
 	if o.Shard.Count > 0 {

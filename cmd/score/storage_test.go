@@ -75,6 +75,23 @@ func TestJudgeS3Pictures(t *testing.T) {
 	}
 }
 
+// TestS3NoBucket: a bucket that is not there is told before a scorer is opened, and nothing is computed for it.
+func TestS3NoBucket(t *testing.T) {
+	client, _ := s3test.Start(t, "there")
+	table := filepath.Join(t.TempDir(), "table.jsonl")
+	if err := os.WriteFile(table, []byte("{}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s3test.Put(t, client, "there", "", table)
+	for out, want := range map[string]string{"s3://nobody/x.jsonl": "there is no bucket s3://nobody",
+		"s3://there/x.jsonl": "no-scorer"} {
+		code, _, stderr := run(t, "batch", "--scorer", "no-scorer", "--in", "s3://there/table.jsonl", "--out", out)
+		if code != cli.Wrong || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", out, code, cli.Wrong, want, stderr)
+		}
+	}
+}
+
 // onBoth makes a table of pictures in files, and one of the same pictures as objects. One picture is not there.
 func onBoth(t *testing.T, images string) (tables [2]strings.Builder) {
 	t.Helper()

@@ -2,7 +2,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,8 +102,11 @@ func watch(c *cobra.Command, running *bool) {
 	} else if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
-			if err := cmp.Or(checkNeeds(c), checkStorage(c, args), checkWrites(c), checkMakes(c)); err != nil {
-				return err
+			storage := func(c *cobra.Command) error { return checkStorage(c, args) }
+			for _, check := range []func(*cobra.Command) error{checkNeeds, storage, checkMakes, checkWrites} {
+				if err := check(c); err != nil {
+					return err
+				}
 			}
 			return run(c, args)
 		}

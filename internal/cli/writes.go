@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,14 +60,32 @@ func checkWrites(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		path := f.Value.String()
 		endings, ok := f.Annotations[writes]
-		if err != nil || !ok || path == "" || remote.Is(path) {
+		if err != nil || !ok || path == "" {
 			return
 		}
-		if e := checkFile(path, endings); e != nil {
+		if remote.Is(path) {
+			err = checkObject(c.Context(), f)
+		} else if e := checkFile(path, endings); e != nil {
 			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
 		}
 	})
 	return err
+}
+
+// checkObject asks the storage whether there is a bucket to write to. Storage that cannot be reached is no wrong flag.
+func checkObject(ctx context.Context, f *pflag.Flag) error {
+	if _, takes := f.Annotations[storage]; !takes || !remote.Built {
+		return nil // refused by checkStorage
+	}
+	err := remote.CheckOutput(ctx, f.Value.String())
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("--%s: %w", f.Name, err)
+	if remote.Failed(err) {
+		return err
+	}
+	return Usage(err)
 }
 
 func checkFile(path string, endings []string) error {

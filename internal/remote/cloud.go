@@ -215,7 +215,7 @@ func (b *cloudBucket) failed(ctx context.Context, err error) error {
 		return b.notFound(ctx, code, err)
 	case gcerrors.PermissionDenied:
 		return &Error{Err: fmt.Errorf("no right to it (which storage also says of what is not there, where the bucket may "+
-			"not be listed): %w", err)}
+			"not be listed): %w", err), kind: forbidden}
 	case gcerrors.FailedPrecondition, gcerrors.AlreadyExists:
 		return &Error{Err: err, kind: exists}
 	case gcerrors.InvalidArgument, gcerrors.Unimplemented, gcerrors.Canceled:

@@ -13,10 +13,11 @@ import (
 type kind int
 
 const (
-	final   kind = iota // it would be refused again
-	missing             // there is no such object
-	exists              // it was to be made, and is there
-	passing             // it may go well another time
+	final     kind = iota // it would be refused again
+	missing               // there is no such object
+	exists                // it was to be made, and is there
+	forbidden             // these credentials may not do it
+	passing               // it may go well another time
 )
 
 // Error is a request to object storage that failed.

@@ -155,6 +155,20 @@ func Stat(ctx context.Context, name string) (info Info, err error) {
 	return info, err
 }
 
+// CheckOutput refuses the name of an object whose bucket, credentials or storage are not there, which would else be
+// noticed once all is computed. Who may write may have no right to read: a request that is denied says nothing.
+func CheckOutput(ctx context.Context, name string) error {
+	_, err := Stat(ctx, name)
+	var e *Error
+	if errors.As(err, &e) {
+		if e.kind == missing || e.kind == forbidden {
+			return nil
+		}
+		e.Doing = "before writing"
+	}
+	return err
+}
+
 // Remove removes an object, which may be missing, or a file.
 func Remove(ctx context.Context, name string) error {
 	if !Is(name) {

@@ -166,6 +166,10 @@ func TestS3(t *testing.T) {
 		if _, err := Stat(ctx, "s3://edits/killed"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("what a killed writer left: %v", err)
 		}
+		if err := Write(ctx, "s3://edits/killed", fill(pattern(3*partBytes))); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "s3://edits/killed", pattern(3*partBytes)) // the next run's, in spite of parts that are left
 	})
 }
 

@@ -69,15 +69,15 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := p.refuseSeen(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Out, 0o777); err != nil {
-		return nil, err
-	}
 	o.Model.Raw = true
 	s, err := model.NewScorer(state, o.Model)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Scorer, err)
 	}
 	defer s.Close()
+	if err := os.MkdirAll(o.Out, 0o777); err != nil {
+		return nil, err
+	}
 	if err := p.score(ctx, s); err != nil {
 		return nil, err
 	}
