@@ -28,7 +28,13 @@ func (c *campaign) cases() ([]command, error) {
 		root:  root,
 		table: filepath.Join(dir, "edits.jsonl"),
 		steps: c.steps,
+		model: filepath.Join(root, "backbones", "tiny"),
 		judge: startJudge(),
+	}
+	if c.backbone != "" {
+		if k.model, err = filepath.Abs(c.backbone); err != nil {
+			return nil, err
+		}
 	}
 	if k.pictures, err = filepath.Glob(filepath.Join(root, "testdata", "oracle", "images", "*.png")); err != nil {
 		return nil, err
@@ -69,7 +75,7 @@ func (k *kit) trainCases() (list []command) {
 		return fmt.Sprintf("out: run\nbackbone: %s\nmode: %s\nsteps: %d\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\n"+
 			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: %d}\n"+
 			"checkpoint: {steps: 2, keep: 2}\ncache: {folder: store}\noptimizer: {lr: 1.0e-3}\n",
-			filepath.Join(k.root, "backbones", "tiny"), mode, steps, filepath.Join(k.dir, "few.jsonl"), max(2, steps/3))
+			k.model, mode, steps, filepath.Join(k.dir, "few.jsonl"), max(2, steps/3))
 	}
 	for _, mode := range []string{"lora", "full", "head"} {
 		steps := k.steps

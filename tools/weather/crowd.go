@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,17 @@ func (c *campaign) crowdAll(list []command) (*table, []piece) {
 // are started again; the shares of the others are for whoever is left. Then all is merged: nothing may lack, and
 // nothing be there twice, or the bytes are others than those of one worker alone.
 func (c *command) crowd(ctx context.Context, workers int, rng *rand.Rand) (*tally, error) {
-	began := time.Now()
 	one := *c
 	if !c.own { // by the same plan: captions that are encoded together depend on it
 		one.args = func(out string) []string { return c.worker(out, 1, workers) }
+	}
+	began := time.Now()
+	var worked time.Duration // until all was merged, which no worker does
+	if c.finish != nil {
+		one.finish = func(out string) []string {
+			worked = cmp.Or(worked, time.Since(began))
+			return c.finish(out)
+		}
 	}
 	out, want, closing, err := one.alone(ctx)
 	if err != nil {
@@ -64,13 +72,31 @@ func (c *command) crowd(ctx context.Context, workers int, rng *rand.Rand) (*tall
 	}
 	began = time.Now()
 	c.args(out) // writes the configuration, if there is one
+	if err = c.together(ctx, out, workers, cmp.Or(worked, r.whole), rng, r); err == nil {
+		err = c.end(ctx, out)
+	}
+	r.crowd = time.Since(began)
+	if err != nil {
+		return r, err
+	}
+	got, err := digests(out, c.results)
+	if names := unlike(want, got); len(names) > 0 {
+		r.flaws = append(r.flaws, fmt.Sprintf("%d workers make other bytes: %s", workers, strings.Join(names, ", ")))
+	}
+	return r, err
+}
+
+// together runs the workers, and kills each second one within the time that one takes alone.
+func (c *command) together(
+	ctx context.Context, out string, workers int, alone time.Duration, rng *rand.Rand, r *tally,
+) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var failed []error
 	for i := range workers {
 		life := time.Hour
 		if i%2 == 0 {
-			life = time.Duration(rng.Float64() * float64(r.whole))
+			life = time.Duration(rng.Float64() * float64(alone))
 		}
 		all.Go(func() {
 			killed, err := c.work(ctx, out, i+1, workers, life)
@@ -86,19 +112,7 @@ func (c *command) crowd(ctx context.Context, workers int, rng *rand.Rand) (*tall
 		})
 	}
 	all.Wait()
-	err = errors.Join(append(failed, ctx.Err())...)
-	if err == nil {
-		err = c.end(ctx, out)
-	}
-	r.crowd = time.Since(began)
-	if err != nil {
-		return r, err
-	}
-	got, err := digests(out, c.results)
-	if names := unlike(want, got); len(names) > 0 {
-		r.flaws = append(r.flaws, fmt.Sprintf("%d workers make other bytes: %s", workers, strings.Join(names, ", ")))
-	}
-	return r, err
+	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // work runs worker i of n and kills it after life, unless it ends before.

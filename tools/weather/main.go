@@ -66,6 +66,8 @@ func flags() *campaign {
 		"rows of the tables: pairs of pictures come again, with other instructions; 0: each once",
 	)
 	flag.IntVar(&c.steps, "steps", 16, "steps that training takes; few of them make few calls, of which all can fail")
+	flag.StringVar(&c.backbone, "backbone", "", "folder of the checkpoint that is trained: one of a layer makes few "+
+		"calls (default backbones/tiny)")
 	flag.IntVar(&c.workers, "workers", 0, "how many workers share a command's work while half of them are killed")
 	flag.StringVar(&c.kept, "kept", "", "file of kills, failing calls, pairs and workers of earlier campaigns with the "+
 		"same programs: they count, and new ones are added; with 0 of each they are printed")
@@ -86,6 +88,7 @@ type campaign struct {
 	jobs                int
 	pictures, rows      int
 	steps               int
+	backbone            string
 	workers             int
 	brief               bool
 	server, limit, day  time.Duration

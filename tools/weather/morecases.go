@@ -18,6 +18,7 @@ type kit struct {
 	table               string // of edits
 	pictures            []string
 	steps               int    // that training takes
+	model               string // the backbone that is trained
 	judge               string // address of a chat server, which is this process
 }
 
