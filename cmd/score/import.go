@@ -45,7 +45,7 @@ other texts are taken, with a warning that the score is then not the published o
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.Base, "base", "", "checkpoint directory: configuration, tokenizer, chat template, processor")
-	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a directory, or a .safetensors file")
+	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file")
 	flags.StringVar(&o.Config, "config", "", "the judge's own configuration, YAML (default: as published)")
 	flags.StringVar(&o.Prompts, "prompts", "", "the judge's prompts: a Python file, a folder of texts, or a text")
 	flags.StringVar(&o.Out, "out", "", "scorer directory to make")

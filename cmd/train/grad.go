@@ -52,7 +52,7 @@ docs/gradients.md.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Model, "model", "", "ONNX model (ai.onnx opset 13 or later)")
+	f.StringVar(&o.Model, "model", "", "ONNX `FILE` of the model (ai.onnx opset 13 or later)")
 	f.StringVar(&o.Inputs, "inputs", "", "safetensors file with the graph inputs")
 	f.StringVar(&o.Cotangents, "cotangents", "",
 		"safetensors file with dL/d(output), by output name (default: ones for every output)")

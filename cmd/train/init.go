@@ -51,7 +51,7 @@ underscores as keys, and lists as lists: grid: [[1, 2], [2, 1]].`,
 	f := c.Flags()
 	f.StringVar(&o.out, "out", "", "folder to make (must not exist, or be empty)")
 	cli.Makes(c, "out")
-	f.StringArrayVar(&o.texts, "text", nil, "UTF-8 text files the tokenizer learns from")
+	f.StringArrayVar(&o.texts, "text", nil, "UTF-8 text `FILE` the tokenizer learns from; may be given several times")
 	f.StringVar(&o.file, "sizes", "", "YAML file of sizes")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the weights")
 	sizeFlags(f, &o.flags)

@@ -141,6 +141,9 @@ func TestHelpParts(t *testing.T) {
 		c.Flags().String("url", "", strings.Repeat("server ", 16)+"end")
 		c.Flags().Bool("merge", false, "put together")
 		c.Flags().Int("most", 8, "how many")
+		c.Flags().String("into", "", "what is made")
+		c.Flags().String("ended", "", "`DAY` of the end")
+		Writes(c, nil, "into")
 		Part(c, "Flags of the model", "url", "most")
 		TakesText(c, "url")
 		return c
@@ -156,12 +159,14 @@ Usage:
 
 Flags:
       --columns NAME=VALUE,...   names
+      --ended DAY                DAY of the end
   -h, --help                     help for ask
+      --into FILE                what is made
       --merge                    put together
 
 Flags of the model:
-      --most int     how many (default 8)
-      --url string   ` + strings.Repeat("server ", 12) + "server\n" + strings.Repeat(" ", 21) +
+      --most N    how many (default 8)
+      --url URL   ` + strings.Repeat("server ", 12) + "server\n" + strings.Repeat(" ", 18) +
 		`server server server end
 
 Global Flags:

@@ -125,7 +125,8 @@ func (s *section) add(f *pflag.Flag) {
 
 // plainTypes are words for types of values that pflag names as Go does.
 var plainTypes = map[string]string{"stringToString": "NAME=VALUE,...", "strings": "A,B,...", "ints": "N,N,...",
-	"int64Slice": "N,N,...", "float64Slice": "X,X,...", "stringArray": "string", "uint": "int"}
+	"int64Slice": "N,N,...", "float64Slice": "X,X,...", "int": "N", "uint": "N", "float": "X", "duration": "TIME",
+	"bytes": "BYTES", "grid": "RxC,..."}
 
 // flagLines lists flags, wrapped to helpColumns. Empty lists are no default.
 func flagLines(flags []*pflag.Flag) string {
@@ -133,7 +134,11 @@ func flagLines(flags []*pflag.Flag) string {
 	for _, f := range flags {
 		shown := *f
 		name, _ := pflag.UnquoteUsage(f)
-		if plain, ok := plainTypes[name]; ok {
+		plain, ok := plainTypes[name]
+		if name == "string" || name == "stringArray" {
+			plain, ok = placeholder(f), true
+		}
+		if ok {
 			name = plain
 			shown.Value = typed{f.Value, name}
 		}
