@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -67,12 +68,17 @@ func (c *command) crowd(ctx context.Context, workers int, rng *rand.Rand) (*tall
 	}
 	defer closing()
 	r := &tally{whole: time.Since(began)}
-	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o777)); err != nil {
+	worked = cmp.Or(worked, r.whole)
+	if c.own { // one run makes the table as well
+		if worked, err = c.shares(ctx, out, workers); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.anew(out); err != nil {
 		return nil, err
 	}
 	began = time.Now()
-	c.args(out) // writes the configuration, if there is one
-	if err = c.together(ctx, out, workers, cmp.Or(worked, r.whole), rng, r); err == nil {
+	if err = c.together(ctx, out, workers, worked, rng, r); err == nil {
 		err = c.end(ctx, out)
 	}
 	r.crowd = time.Since(began)
@@ -84,6 +90,25 @@ func (c *command) crowd(ctx context.Context, workers int, rng *rand.Rand) (*tall
 		r.flaws = append(r.flaws, fmt.Sprintf("%d workers make other bytes: %s", workers, strings.Join(names, ", ")))
 	}
 	return r, err
+}
+
+// shares is about how long so many workers take on this machine's cores, by the first one's share.
+func (c *command) shares(ctx context.Context, out string, workers int) (time.Duration, error) {
+	if err := c.anew(out); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	_, err := c.work(ctx, out, 1, workers, time.Hour)
+	return time.Since(began) * time.Duration(workers) / time.Duration(runtime.NumCPU()), err
+}
+
+// anew empties the folder of a command, and writes its configuration if it has one.
+func (c *command) anew(out string) error {
+	err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o777))
+	if err == nil {
+		c.args(out)
+	}
+	return err
 }
 
 // together runs the workers, and kills each second one within the time that one takes alone.
