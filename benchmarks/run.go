@@ -153,6 +153,8 @@ type Run struct {
 	AnswerOf func(above float64) string // of Questions: answers are kept
 	Asked    *Asked                     // of a judge that answers in words: what Score or Merge found
 	Told     func(text string)          // of what a shard waits for; nil: not called
+
+	Unchanged bool // Merge takes items as they were scored, without a look at whether they are others now
 }
 
 // Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether

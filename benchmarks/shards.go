@@ -75,6 +75,16 @@ func (r *Run) share(s *Scorer, count int) (*sharing, error) {
 	h.work.Passing = func(v sharedItem) bool { return v.passing }
 	h.work.Why = func(v sharedItem) string { return v.Error }
 	h.work.Told = r.Told
+	h.work.Name = func(v sharedItem) string { return fmt.Sprint(h.items[v.Row].Key) }
+	if !r.Unchanged {
+		h.work.Changed = func(v sharedItem) (bool, error) {
+			content, unknown := h.items[v.Row].known()
+			if content == v.Content {
+				return false, nil
+			}
+			return true, unknown
+		}
+	}
 	return h, nil
 }
 
@@ -171,13 +181,8 @@ func (r *Run) Merge(s *Scorer) (path string, err error) {
 			if err != nil {
 				return err
 			}
-			it := &h.items[v.Row]
-			if it.content() != v.Content {
-				return fmt.Errorf("%v was changed since its shard was done: remove %s, and begin anew", it.Key,
-					shards.Folder(path))
-			}
 			if v.Prediction == nil {
-				failures = append(failures, Failure{it.Key, v.Error, v.Unreadable})
+				failures = append(failures, Failure{h.items[v.Row].Key, v.Error, v.Unreadable})
 			} else if err := e.Encode(v.Prediction); err != nil {
 				return err
 			}

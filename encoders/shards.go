@@ -38,6 +38,15 @@ func (r *TableRun) work(t *data.Table, m *Measurer) (w *shards.Work[measured], e
 	w.Place = func(v measured) int { return v.Row }
 	w.Failed = func(v measured) bool { return v.Error != "" }
 	w.Told = r.Told
+	if !r.Unchanged {
+		w.Changed = func(v measured) (bool, error) {
+			if r.unchanged(t, v) {
+				return false, nil
+			}
+			e, _ := ReadEdit(t, r.Columns, v.Row)
+			return true, store.Unknown(t.Folder(), e.Source, e.Edit, e.Target)
+		}
+	}
 	return w, nil
 }
 

@@ -37,6 +37,8 @@ type TableRun struct {
 	Shard shards.Ref        // the part of the rows that MeasureShard measures
 	Merge bool              // write the table from what all shards hold
 	Told  func(text string) // of what a shard waits for; may be nil
+
+	Unchanged bool // merge rows as they were measured, without a look at whether they are others now
 }
 
 // TableResult says what a TableRun wrote.
@@ -128,9 +130,14 @@ type results = journal.Index[measured]
 // open opens a journal, with the rows that it holds and that were not changed since.
 func (r *TableRun) open(t *data.Table, m *Measurer, path string) (*results, error) {
 	return journal.OpenIndex(path, r.head(t, m), t.Len(), func(v measured) int { return v.Row }, func(v measured) bool {
-		e, err := ReadEdit(t, r.Columns, v.Row)
-		return e.Digest(t.Folder(), err) == v.Of
+		return r.unchanged(t, v)
 	})
+}
+
+// unchanged tells whether a row is still what it was when it was measured.
+func (r *TableRun) unchanged(t *data.Table, v measured) bool {
+	e, err := ReadEdit(t, r.Columns, v.Row)
+	return e.Digest(t.Folder(), err) == v.Of
 }
 
 // rowsAtOnce are measured together: what an interrupt may cost.

@@ -46,8 +46,7 @@ func openKept(path string, t *data.Table, s TableScorer, skip func(row int) bool
 		if skip != nil && skip(r.Row) {
 			return false
 		}
-		row, err := t.Read(r.Row)
-		content, _ := Content(t.Folder(), &row, err)
+		content, _ := contentOf(t, r.Row)
 		return content == r.Content
 	}
 	x, err := journal.OpenIndex(

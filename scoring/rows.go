@@ -161,6 +161,12 @@ func open(folder string, row *data.Row, source bool) (p model.Pair, err error) {
 	return p, nil
 }
 
+// contentOf is the content of a row of a table.
+func contentOf(t *data.Table, i int) (content string, unknown error) {
+	row, err := t.Read(i)
+	return Content(t.Folder(), &row, err)
+}
+
 // Content identifies what a row's score depends on besides the scorer; err is why the row cannot be read, nil if it
 // can. unknown is why the bytes of a picture that is there could not be told. Such a row must not get a score: the
 // next time its content would be another.

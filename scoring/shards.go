@@ -26,8 +26,9 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 	}
 	what := struct {
 		progressHead
-		Table string `json:"table"` // digest of its bytes
-	}{head, table.String()}
+		Table   string            `json:"table"` // digest of its bytes
+		Columns map[string]string `json:"columns,omitempty"`
+	}{head, table.String(), o.Columns}
 	if o.Merge {
 		w, err = shards.Reopen[Row](shards.Folder(o.Out), what, t.Len())
 	} else {
@@ -41,6 +42,15 @@ func (o *TableOptions) work(t *data.Table, s TableScorer) (w *shards.Work[Row], 
 	w.Passing = func(r Row) bool { return r.passing }
 	w.Why = func(r Row) string { return r.Error }
 	w.Told = o.Told
+	if !o.Unchanged {
+		w.Changed = func(r Row) (bool, error) {
+			content, unknown := contentOf(t, r.Row)
+			if content == r.Content {
+				return false, nil
+			}
+			return true, unknown
+		}
+	}
 	return w, nil
 }
 

@@ -35,6 +35,9 @@ type TableOptions struct {
 	Shard shards.Ref // the part of the rows that [TableShard] scores
 	Merge bool       // write the table from what all shards hold
 
+	// Unchanged merges rows as they were scored, without a look at whether they are others now.
+	Unchanged bool
+
 	Progress func(done, total int) // called with the rows done so far; nil: not called
 	Told     func(text string)     // of what a shard waits for; nil: not called
 }

@@ -13,11 +13,13 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
 	"assay/internal/atomicfile"
 	"assay/internal/remote"
+	"assay/internal/workers"
 )
 
 // Shard is one of the parts.
@@ -315,7 +317,8 @@ func (w *Work[T]) complete() error {
 
 // Results yields the results of all rows in their order; one shard at a time is in memory. It ends with an error if a
 // shard is not done (a [MissingError], before any result), or if a file is not what its manifest says. So it does if a
-// row has no result, or two. What was made of the results is to be dropped then.
+// row has no result, or two, or is another one now ([Work.Changed]). What was made of the results is to be dropped
+// then.
 func (w *Work[T]) Results() iter.Seq2[T, error] {
 	var none T
 	return func(yield func(T, error) bool) {
@@ -326,6 +329,9 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 		next := 0
 		for k := 1; k <= w.Count(); k++ {
 			part, err := w.read(k)
+			if err == nil {
+				err = w.unchanged(k, part)
+			}
 			if err != nil {
 				yield(none, err)
 				return
@@ -344,6 +350,32 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 			yield(none, fmt.Errorf("%s: %d results of %d rows", w.dir, next, w.plan.Rows))
 		}
 	}
+}
+
+// looks is how many rows are looked at again at a time: most of it is waiting for a file system or storage.
+const looks = 16
+
+// unchanged is an error if rows of a finished shard are others now than when they were done.
+func (w *Work[T]) unchanged(k int, part []T) error {
+	if w.Changed == nil {
+		return nil
+	}
+	changed := make([]bool, len(part))
+	err := workers.Each(len(part), looks, func(i int) (err error) {
+		changed[i], err = w.Changed(part[i])
+		return err
+	})
+	first := slices.Index(changed, true)
+	if err != nil || first < 0 {
+		return err
+	}
+	name := fmt.Sprintf("row %d", w.Place(part[first])+1)
+	if w.Name != nil {
+		name = w.Name(part[first])
+	}
+	return fmt.Errorf("%s was changed since its shard was done, a text or a picture: remove %s and %s, and shard %d is "+
+		"done again. With --assume-unchanged rows are merged as they were done", name, w.path(manifestName(k)),
+		w.path(resultName(k)), k)
 }
 
 // Merge gives what [Work.Results] yields, all at once.

@@ -35,6 +35,11 @@ type Work[T any] struct {
 	Passing func(T) bool
 	Why     func(T) string // what a result that is Passing says; may be nil
 
+	// Changed tells whether the row that a result is of has become another one since. [Work.Results] refuses such rows.
+	// It is called from several goroutines. nil: nobody asks.
+	Changed func(T) (bool, error)
+	Name    func(T) string // of such a row; nil: its number
+
 	dir   string
 	place place
 	plan  plan

@@ -451,3 +451,27 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// TestChanged: rows that are others now than when their shard was done are not merged, and the shard is named.
+func TestChanged(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, 3)
+	if _, err := w.Do(context.Background(), Ref{Count: 3}, do(func(int) {})); err != nil {
+		t.Fatal(err)
+	}
+	of := w.plan.Cuts[1] + 2 // a row of shard 2
+	w.Changed = func(r result) (bool, error) { return r.Row == of || r.Row == of+1, nil }
+	want := fmt.Sprintf("row %d was changed since its shard was done", of+1)
+	if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	unknown := errors.New("cannot be read now")
+	w.Changed = func(r result) (bool, error) { return true, unknown }
+	if _, err := w.Merge(); !errors.Is(err, unknown) {
+		t.Error(err)
+	}
+	w.Changed = func(result) (bool, error) { return false, nil }
+	if got, err := w.Merge(); err != nil || len(got) != rows {
+		t.Errorf("%d rows, %v", len(got), err)
+	}
+}

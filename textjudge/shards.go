@@ -3,6 +3,8 @@ package textjudge
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"assay/data"
 	"assay/shards"
@@ -13,7 +15,8 @@ import (
 func (r *run) shards() (w *shards.Work[row], err error) {
 	var what struct {
 		head
-		Table string `json:"table"` // digest of its bytes
+		Table   string            `json:"table"` // digest of its bytes
+		Columns map[string]string `json:"columns,omitempty"`
 	}
 	if what.head, err = r.head(); err != nil {
 		return nil, err
@@ -22,7 +25,7 @@ func (r *run) shards() (w *shards.Work[row], err error) {
 	if err != nil {
 		return nil, err
 	}
-	what.Table = table.String()
+	what.Table, what.Columns = table.String(), r.o.Columns
 	dir := shards.Folder(r.o.Out)
 	if r.o.Merge {
 		w, err = shards.Reopen[row](dir, what, r.table.Len())
@@ -37,6 +40,15 @@ func (r *run) shards() (w *shards.Work[row], err error) {
 	w.Passing = func(d row) bool { return d.passing }
 	w.Why = func(d row) string { return d.Error }
 	w.Told = r.o.Told
+	if !r.o.Unchanged {
+		w.Changed = func(d row) (bool, error) {
+			if r.unchanged(d) {
+				return false, nil
+			}
+			_, pictures, _ := r.read(d.Row)
+			return true, store.Unknown(r.table.Folder(), slices.Collect(maps.Values(pictures))...)
+		}
+	}
 	return w, nil
 }
 

@@ -28,6 +28,8 @@ type TableOptions struct {
 	Shard shards.Ref        // the part of the rows that TableShard judges
 	Merge bool              // write the table from what all shards hold
 	Told  func(text string) // of what a shard waits for; nil: not called
+
+	Unchanged bool // merge rows as they were judged, without a look at whether they are others now
 }
 
 // StoppedError says that a run ended before its table did, and where what is done is kept. The same call goes on there.
@@ -122,12 +124,14 @@ func (r *run) open(progress string) error {
 	if err != nil {
 		return err
 	}
-	unchanged := func(d row) bool {
-		_, pictures, err := r.read(d.Row)
-		return r.content(d.Row, pictures, err) == d.Content
-	}
-	r.done, err = journal.OpenIndex(progress, head, r.table.Len(), func(d row) int { return d.Row }, unchanged)
+	r.done, err = journal.OpenIndex(progress, head, r.table.Len(), func(d row) int { return d.Row }, r.unchanged)
 	return err
+}
+
+// unchanged tells whether a row is still what it was when it was judged.
+func (r *run) unchanged(d row) bool {
+	_, pictures, err := r.read(d.Row)
+	return r.content(d.Row, pictures, err) == d.Content
 }
 
 // rows judges all rows that are not done.

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"assay/data"
@@ -33,6 +35,17 @@ func TestSimilaritiesShards(t *testing.T) {
 	want := records(t, measure("one", "whole.jsonl"))
 	for _, shard := range []string{"3/3", "2/3", "1/3"} {
 		measure("two", "parts.jsonl", "--shard", shard)
+	}
+	missing := filepath.Join(filepath.Dir(in), "nowhere.png")
+	if err := os.WriteFile(missing, []byte("a picture by now"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, text := run(t.Context(), folder, filepath.Join(dir, "two"), in, filepath.Join(dir, "parts.jsonl"), "--merge")
+	if code != cli.Failed || !strings.Contains(text, "was changed since its shard was done") {
+		t.Errorf("a picture that came later: exit code %d: %s", code, text)
+	}
+	if err := os.Remove(missing); err != nil {
+		t.Fatal(err)
 	}
 	got := records(t, measure("two", "parts.jsonl", "--merge"))
 	if len(got) != len(want) {

@@ -85,6 +85,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	if r.table.Shard, r.table.Merge, err = r.shard.Read(); err != nil {
 		return err
 	}
+	r.table.Unchanged = r.shard.Unchanged
 	if r.table.Format, err = data.FormatOf(r.table.Out); err != nil {
 		return cli.Usage(err)
 	}

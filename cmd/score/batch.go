@@ -46,6 +46,7 @@ is only slow is waited for. When all shards are done, --merge writes OUT, the sa
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --merge
   score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			o.Unchanged = s.Unchanged
 			return scoreTable(c, &f, o, &s)
 		},
 	}

@@ -27,6 +27,7 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *benchmarks.Run, s *benchma
 	run.Progress = bar.set
 	switch {
 	case merge:
+		run.Unchanged = f.shard.Unchanged
 		return run.Merge(s)
 	case ref.Count > 0:
 		run.Told, path = f.shard.Told(c), benchmarks.PredictionsFile(run.Dir)

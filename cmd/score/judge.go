@@ -121,6 +121,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if f.table.Shard, f.table.Merge, err = f.shard.Read(); err != nil {
 		return err
 	}
+	f.table.Unchanged = f.shard.Unchanged
 	m, err := f.answers.open(c)
 	if err != nil {
 		return err

@@ -16,10 +16,14 @@ import (
 func TestJudgeShards(t *testing.T) {
 	dir := t.TempDir()
 	images := filepath.Join(oracle.Folders(t)[0], "images")
+	picture, err := os.ReadFile(filepath.Join(images, "coffee_blur.png"))
+	if err != nil || os.WriteFile(filepath.Join(dir, "edit.png"), picture, 0o666) != nil {
+		t.Fatal(err)
+	}
 	var table strings.Builder
 	for _, instruction := range []string{"blur it", "make it red", "turn it", "", "light it"} {
 		row, _ := json.Marshal(map[string]string{"source": filepath.Join(images, "coffee.png"),
-			"edit": filepath.Join(images, "coffee_blur.png"), "instruction": instruction})
+			"edit": filepath.Join(dir, "edit.png"), "instruction": instruction})
 		table.Write(append(row, '\n'))
 	}
 	in := filepath.Join(dir, "in.jsonl")
@@ -27,22 +31,33 @@ func TestJudgeShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, _ := judgeServer(t, `{"score": [20, 10], "reasoning": "so"}`)
-	judge := func(name string, more ...string) string {
+	judge := func(want int, name string, more ...string) string {
 		t.Helper()
 		out := filepath.Join(dir, name)
 		code, _, stderr := run(t, append([]string{"judge", "--config", "editscore", "--url", url, "--model", "m", "--store",
 			filepath.Join(dir, "answers"), "--in", in, "--out", out}, more...)...)
-		if code != cli.Done {
+		if code != want {
 			t.Fatalf("%v: exit code %d: %s", more, code, stderr)
 		}
 		text, _ := os.ReadFile(out)
 		return string(text)
 	}
-	want := judge("whole.jsonl")
+	want := judge(cli.Done, "whole.jsonl")
 	for _, shard := range []string{"2/3", "any/3"} {
-		judge("parts.jsonl", "--shard", shard)
+		judge(cli.Done, "parts.jsonl", "--shard", shard)
 	}
-	if got := judge("parts.jsonl", "--merge"); got != want || want == "" {
+	copied := filepath.Join(dir, "edit.png")
+	other, err := os.ReadFile(filepath.Join(images, "coffee.png"))
+	if err != nil || os.WriteFile(copied, other, 0o666) != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{{"--merge"}, {"--shard", "1/3", "--columns", "edit=source"}} {
+		judge(map[string]int{"--merge": cli.Failed, "--shard": cli.Wrong}[more[0]], "parts.jsonl", more...)
+	}
+	if os.WriteFile(copied, picture, 0o666) != nil {
+		t.Fatal("the picture was not put back")
+	}
+	if got := judge(cli.Done, "parts.jsonl", "--merge"); got != want || want == "" {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -120,12 +135,36 @@ func TestBatchShards(t *testing.T) {
 	}
 }
 
+// TestBatchShardsChanged: a picture that was replaced after its shard was done keeps the merge from giving its row the
+// score of another one.
+func TestBatchShardsChanged(t *testing.T) {
+	s := newSharded(t)
+	s.batch(cli.Failed, "could not be scored", "whole")
+	s.shard("any/3")
+	broken := filepath.Join(s.dir, "broken.png")
+	if err := os.WriteFile(broken, []byte("\x89PNG\r\n\x1a\nnot the same"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s.batch(cli.Failed, "row 2 was changed since its shard was done", "parts", "--merge")
+	if _, err := os.Stat(filepath.Join(s.dir, "parts.jsonl")); err == nil {
+		t.Error("a table was written")
+	}
+	s.batch(cli.Failed, "could not be scored", "parts", "--merge", "--assume-unchanged")
+	want, errA := os.ReadFile(filepath.Join(s.dir, "whole.jsonl"))
+	got, errB := os.ReadFile(filepath.Join(s.dir, "parts.jsonl"))
+	if errA != nil || errB != nil || !bytes.Equal(got, want) {
+		t.Errorf("as they were scored: other bytes (%v, %v)", errA, errB)
+	}
+}
+
 // TestBatchShardsRefuse: shards of other work, of another number, or that do not exist are refused.
 func TestBatchShardsRefuse(t *testing.T) {
 	s := newSharded(t)
 	s.batch(cli.Failed, "no shards to merge", "parts", "--merge")
 	s.shard("3/3")
 	s.batch(cli.Wrong, "not 4", "parts", "--shard", "1/4")
+	s.batch(cli.Wrong, "other work", "parts", "--shard", "1/3", "--columns", "edit=source") // other pictures
+	s.batch(cli.Wrong, "goes with --merge", "parts", "--shard", "1/3", "--assume-unchanged")
 	text, err := os.ReadFile(s.table)
 	if err != nil || os.WriteFile(s.table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {
 		t.Fatal(err)

@@ -24,7 +24,8 @@ internal/jsonfile: internal/atomicfile
 internal/remote: internal/atomicfile
 internal/remote/s3test:
 internal/exit:
-shards: internal/atomicfile internal/exit internal/remote
+internal/workers:
+shards: internal/atomicfile internal/exit internal/remote internal/workers
 internal/version:
 internal/signals:
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
@@ -39,7 +40,6 @@ internal/stats:
 internal/strictjson:
 internal/strictyaml:
 internal/tokens:
-internal/workers:
 mpi:
 onnx/onnxpb:
 onnx:             onnx/onnxpb

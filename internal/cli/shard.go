@@ -17,6 +17,8 @@ type ShardFlags struct {
 	merge bool
 	ref   shards.Ref
 
+	Unchanged bool // --merge takes rows as they were done
+
 	Why string // where the reasons of failed rows stand after --merge; "": in the column error of the output
 }
 
@@ -24,7 +26,10 @@ type ShardFlags struct {
 func (f *ShardFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.shard, "shard", "", "do a part of the rows: i/n, any/n, or auto (as the launcher says)")
 	c.Flags().BoolVar(&f.merge, "merge", false, "write the table from what all shards did, once nothing is missing")
+	c.Flags().BoolVar(&f.Unchanged, "assume-unchanged", false, "merge rows as they were done, without a look at their "+
+		"pictures, which may be elsewhere by now")
 	c.MarkFlagsMutuallyExclusive("shard", "merge")
+	Needs(c, "merge", "assume-unchanged")
 }
 
 // Read reads them.

@@ -14,6 +14,7 @@ import (
 
 	"cloud.google.com/go/storage"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	azureblob "github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"gocloud.dev/blob"
@@ -68,6 +69,8 @@ type cloudBucket struct {
 	name   string // scheme://bucket
 	bucket *blob.Bucket
 	there  atomic.Bool // a request for one of its objects was granted
+
+	granted atomic.Pointer[string] // key of the object that was read last
 }
 
 func (b *cloudBucket) stat(ctx context.Context, key string) (Info, error) {
@@ -75,7 +78,7 @@ func (b *cloudBucket) stat(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, b.failed(ctx, err)
 	}
-	b.there.Store(true)
+	b.reads(key)
 	info := Info{Size: a.Size, ModTime: a.ModTime, Version: a.ETag}
 	var google storage.ObjectAttrs
 	if a.As(&google) {
@@ -101,13 +104,26 @@ func (b *cloudBucket) read(ctx context.Context, key string, from, most int64) (R
 	if err != nil { // the connection broke off
 		return Range{}, &Error{Err: err, kind: passing}
 	}
-	b.there.Store(true)
+	b.reads(key)
 	info := Info{Size: r.Size(), ModTime: r.ModTime()}
 	var google *storage.Reader
-	if r.As(&google) {
+	var amazon s3.GetObjectOutput
+	var azure azureblob.DownloadStreamResponse
+	switch {
+	case r.As(&google):
 		info.generation = google.Attrs.Generation
+	case r.As(&amazon) && amazon.ETag != nil:
+		info.Version = *amazon.ETag
+	case r.As(&azure) && azure.ETag != nil:
+		info.Version = string(*azure.ETag)
 	}
 	return Range{raw, info}, nil
+}
+
+// reads notes that an object could be read.
+func (b *cloudBucket) reads(key string) {
+	b.there.Store(true)
+	b.granted.Store(&key)
 }
 
 // partBytes is the size of the parts of an upload. S3 has 10,000 of them: 160 GB.
@@ -210,12 +226,16 @@ func (b *cloudBucket) remove(ctx context.Context, key string) error {
 // failed says what is wrong with a request.
 func (b *cloudBucket) failed(ctx context.Context, err error) error {
 	code := status(err)
+	if refusal(code) && b.expired(ctx) {
+		return &Error{Err: fmt.Errorf("no right to it any more, nor to what could be read before: have the credentials "+
+			"expired? %w", said(err)), kind: passing}
+	}
 	switch gcerrors.Code(err) {
 	case gcerrors.NotFound:
 		return b.notFound(ctx, code, err)
 	case gcerrors.PermissionDenied:
 		return &Error{Err: fmt.Errorf("no right to it (which storage also says of what is not there, where the bucket may "+
-			"not be listed): %w", err), kind: forbidden}
+			"not be listed): %w", said(err)), kind: forbidden}
 	case gcerrors.FailedPrecondition, gcerrors.AlreadyExists:
 		return &Error{Err: err, kind: exists}
 	case gcerrors.InvalidArgument, gcerrors.Unimplemented, gcerrors.Canceled:
@@ -228,7 +248,39 @@ func (b *cloudBucket) failed(ctx context.Context, err error) error {
 		code == http.StatusConflict:
 		return &Error{Err: err, kind: passing}
 	}
-	return &Error{Err: err}
+	return &Error{Err: said(err)}
+}
+
+// refusal tells whether a status may be that of credentials: Amazon's answer to expired ones is 400.
+func refusal(code int) bool {
+	return code == http.StatusBadRequest || code == http.StatusUnauthorized || code == http.StatusForbidden
+}
+
+// expired tells whether what could be read is refused now. Then nothing is known of the object that was asked for, and
+// its row must not fail for good.
+func (b *cloudBucket) expired(ctx context.Context) bool {
+	key := b.granted.Load()
+	if key == nil {
+		return false
+	}
+	_, err := b.bucket.Attributes(ctx, *key)
+	return refusal(status(err))
+}
+
+// said is what storage said, without the number of the request: the errors of rows are the same in every run.
+func said(err error) error {
+	var aws interface {
+		ErrorCode() string
+		ErrorMessage() string
+	}
+	var azure *azcore.ResponseError
+	switch {
+	case errors.As(err, &aws):
+		return fmt.Errorf("%d %s: %s", status(err), aws.ErrorCode(), aws.ErrorMessage())
+	case errors.As(err, &azure):
+		return fmt.Errorf("%d %s", azure.StatusCode, azure.ErrorCode)
+	}
+	return err
 }
 
 // notFound tells objects from buckets that are not there.

@@ -95,10 +95,14 @@ type Info struct {
 	generation int64 // Google's number of what was written; 0: not known
 }
 
-// same tells whether two answers are of the same object. Some answers tell times in seconds alone.
+// same tells whether two answers are of the same object. Some answers tell times in seconds alone, in which it may have
+// changed twice.
 func (i Info) same(o Info) bool {
 	if i.generation != 0 && o.generation != 0 {
 		return i.generation == o.generation && i.Size == o.Size
+	}
+	if i.Version != "" && o.Version != "" && i.Version != o.Version {
+		return false
 	}
 	return i.Size == o.Size && i.ModTime.Truncate(time.Second).Equal(o.ModTime.Truncate(time.Second))
 }
@@ -106,7 +110,7 @@ func (i Info) same(o Info) bool {
 // Range is a part of an object, with what is known of the whole.
 type Range struct {
 	Bytes []byte
-	Info  Info // without Version
+	Info  Info // with Version where a range tells it
 }
 
 // driver is a bucket of object storage. Its errors are of this package, and not tried again.

@@ -216,6 +216,92 @@ func TestS3Faults(t *testing.T) {
 	}
 }
 
+// TestS3Expired: what is refused after credentials were good may be there or not, so that nobody takes it for an object
+// without rights, which is the fault of a row. Of such a one the words are the same each time.
+func TestS3Expired(t *testing.T) {
+	_, endpoint := s3Server(t)
+	pause := firstPause
+	firstPause = 10 * time.Millisecond
+	defer func() { firstPause = pause }()
+	target, _ := url.Parse(endpoint)
+	behind := httputil.NewSingleHostReverseProxy(target)
+	var n, answer atomic.Int64
+	var only atomic.Value
+	only.Store("")
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if code := int(answer.Load()); code > 0 && strings.HasSuffix(r.URL.Path, only.Load().(string)) {
+			w.Header().Set("X-Amz-Request-Id", fmt.Sprint(n.Add(1)))
+			w.WriteHeader(code)
+			return
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	closeBuckets()
+	ctx := context.Background()
+	for _, name := range []string{"s3://edits/a", "s3://edits/b"} {
+		if err := Write(ctx, name, fill([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, "s3://edits/a", []byte("x"))
+	only.Store("/b")
+	answer.Store(http.StatusForbidden)
+	_, first := Stat(ctx, "s3://edits/b")
+	_, second := Stat(ctx, "s3://edits/b")
+	if first == nil || Failed(first) || !strings.Contains(first.Error(), "no right") || first.Error() != second.Error() {
+		t.Errorf("an object without rights: %v and %v", first, second)
+	}
+	only.Store("")
+	for _, code := range []int64{http.StatusForbidden, http.StatusBadRequest} {
+		answer.Store(code)
+		_, statErr := Stat(ctx, "s3://edits/b")
+		_, readErr := ReadAnew(ctx, "s3://edits/b", 10)
+		for _, err := range []error{statErr, readErr} {
+			if !Failed(err) || !strings.Contains(err.Error(), "have the credentials expired?") {
+				t.Errorf("%d: %v", code, err)
+			}
+		}
+	}
+}
+
+// TestS3Replaced: one object is not read in part as another one, even if it is as long and of the same second.
+func TestS3Replaced(t *testing.T) {
+	s3Server(t)
+	ctx := context.Background()
+	old, other := bytes.Repeat([]byte("a"), 2*blockBytes), bytes.Repeat([]byte("b"), 2*blockBytes)
+	for range 20 {
+		if err := Write(ctx, "s3://edits/x", fill(old)); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open(ctx, "s3://edits/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.ReadAt(make([]byte, 10), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := Write(ctx, "s3://edits/x", fill(other)); err != nil {
+			t.Fatal(err)
+		}
+		now, err := Stat(ctx, "s3://edits/x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		was := f.(*opened).object.info
+		if !now.ModTime.Truncate(time.Second).Equal(was.ModTime.Truncate(time.Second)) {
+			continue // the next second had begun
+		}
+		if _, err := f.ReadAt(make([]byte, 10), blockBytes); err == nil || !strings.Contains(err.Error(), "was changed") {
+			t.Errorf("the second half of another object was read: %v", err)
+		}
+		return
+	}
+	t.Skip("no two writes within a second")
+}
+
 // TestS3Ranges: what is read in an object's midst is asked of the server as a range, and no more comes over the line
 // than the blocks around it.
 func TestS3Ranges(t *testing.T) {
