@@ -100,6 +100,7 @@ func rowsWithin(
 		Size:    sizes(),
 		MaxSize: batchPixels,
 		Joined:  g.joined,
+		Last:    remote.Failed, // each attempt at the next one would take half a minute, too
 	}
 	cfg := configOf(s)
 	unbounded := !cfg.ScoreRange.Bounded()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 
 	"assay/internal/workers"
 	"assay/model"
@@ -91,6 +92,7 @@ type Job[Item, Sample any] struct {
 	MaxSize int                       // a batch that has become so large is scored in parts; 0: no bound
 	Joined  func(a, b int) bool       // items that are not to be parted by that, below twice the size; nil: none
 	Report  func([]Result) error      // told of every batch, in order; its error ends the run
+	Last    func(error) bool          // errors of items after which no more are read, as Report ends the run; nil: none
 }
 
 // Run scores all items. While one batch is scored the next one is prepared. An item that cannot be read, prepared or
@@ -151,6 +153,10 @@ func (j *Job[Item, Sample]) prepare(ctx context.Context, batches chan<- []prepar
 			workers.Do(len(part), func(k int) { part[k] = j.prepareOne(indices[k]) })
 			last := indices[n-1]
 			indices, batch = indices[n:], append(batch, part...)
+			if slices.ContainsFunc(part, j.last) {
+				send(batch)
+				return
+			}
 			for _, p := range part {
 				if p.err == nil && j.Size != nil {
 					size += j.Size(p.sample)
@@ -167,6 +173,11 @@ func (j *Job[Item, Sample]) prepare(ctx context.Context, batches chan<- []prepar
 			return
 		}
 	}
+}
+
+// last tells whether nothing is to be read behind an item.
+func (j *Job[Item, Sample]) last(p prepared[Sample]) bool {
+	return p.err != nil && j.Last != nil && j.Last(p.err)
 }
 
 // full tells whether a batch of that size is scored without waiting for more.

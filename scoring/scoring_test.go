@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -127,6 +129,29 @@ func TestReportEnds(t *testing.T) {
 	j.Report = func([]Result) error { return full }
 	if err := j.Run(context.Background()); err != full {
 		t.Error(err)
+	}
+}
+
+// TestLastItem: behind an error that ends the run nothing is read, which might take long each time.
+func TestLastItem(t *testing.T) {
+	f := &fake{}
+	var results []Result
+	j := f.job(400, 200, &results)
+	var read atomic.Int64
+	ended := errors.New("nobody answers")
+	j.Read = func(i int) (int, error) {
+		if read.Add(1); i == 10 {
+			return 0, ended
+		}
+		return i, nil
+	}
+	j.Last = func(err error) bool { return errors.Is(err, ended) }
+	if err := j.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	n := int(read.Load())
+	if most := 11 + runtime.GOMAXPROCS(0); n > most || n != len(results) || n < 11 || results[10].Err != ended {
+		t.Errorf("%d items were read, at most %d wanted, with %d results", n, most, len(results))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/journal"
+	"assay/internal/remote"
 	"assay/internal/workers"
 	"assay/shards"
 )
@@ -131,7 +132,8 @@ func (r *run) open(progress string) error {
 // unchanged tells whether a row is still what it was when it was judged.
 func (r *run) unchanged(d row) bool {
 	_, pictures, err := r.read(d.Row)
-	return r.content(d.Row, pictures, err) == d.Content
+	content, _ := r.content(d.Row, pictures, err)
+	return content == d.Content
 }
 
 // rows judges all rows that are not done.
@@ -153,7 +155,11 @@ func (r *run) rows(ctx context.Context) error {
 // one judges a row. Its error ends the run.
 func (r *run) one(ctx context.Context, i int) error {
 	instruction, images, err := r.read(i)
-	d := row{Row: i, Content: r.content(i, images, err)}
+	content, failed := r.content(i, images, err)
+	if failed != nil {
+		return fmt.Errorf("row %d: %w; the same command goes on", i+1, failed)
+	}
+	d := row{Row: i, Content: content}
 	var server *chat.ServerError
 	var answer *AnswerError
 	if err == nil {
@@ -169,6 +175,8 @@ func (r *run) one(ctx context.Context, i int) error {
 		return context.Cause(ctx)
 	case errors.Is(err, chat.ErrUnavailable):
 		return err
+	case remote.Failed(err):
+		return fmt.Errorf("row %d: %w; the same command goes on", i+1, err)
 	case err != nil:
 		d.Error = err.Error()
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"assay/data"
+	"assay/internal/remote"
 	"assay/store"
 )
 
@@ -68,16 +69,20 @@ func (r *run) read(i int) (instruction string, pictures map[string]data.Image, e
 	return line.Instruction, pictures, nil
 }
 
-// content identifies what a row's result depends on besides the judge; err is why the row cannot be read.
-func (r *run) content(i int, pictures map[string]data.Image, err error) string {
+// content identifies what a row's result depends on besides the judge; err is why the row cannot be read. failed says
+// that object storage did, so that nothing is known of the row.
+func (r *run) content(i int, pictures map[string]data.Image, err error) (content string, failed error) {
 	rec, _ := r.table.Record(i)
 	line, _ := r.table.Row(rec)
 	parts := []string{fmt.Sprint(err), line.Instruction}
 	for _, role := range r.roles {
 		k, err := store.Content(r.table.Folder(), pictures[role])
+		if remote.Failed(err) {
+			return "", err
+		}
 		parts = append(parts, role, fmt.Sprint(k, err))
 	}
-	return store.KeyOf(parts...).String()
+	return store.KeyOf(parts...).String(), nil
 }
 
 func (r *run) decode(instruction string, images map[string]data.Image) (Item, error) {

@@ -13,9 +13,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"assay/internal/cli"
 	"assay/internal/oracle"
+	"assay/internal/remote"
 	"assay/internal/remote/s3test"
 )
 
@@ -72,6 +74,25 @@ func TestJudgeS3Pictures(t *testing.T) {
 	if got, want := fmt.Sprint(scores[1]), fmt.Sprint(scores[0]); got != want || len(scores[0]) != 4 ||
 		scores[0][0] == nil || scores[0][3] != nil || scores[0][0] == scores[0][1] && scores[0][1] == scores[0][2] {
 		t.Errorf("by address %s, by path %s", got, want)
+	}
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer failing.Close()
+	pause := remote.FirstPause
+	remote.FirstPause = time.Millisecond
+	defer func() { remote.FirstPause = pause }()
+	t.Setenv("AWS_ENDPOINT_URL", failing.URL)
+	t.Setenv("AWS_MAX_ATTEMPTS", "1")
+	in, out := filepath.Join(dir, "1.jsonl"), filepath.Join(dir, "failing.jsonl")
+	again := []byte(strings.ReplaceAll(tables[1].String(), "s3://pictures/", "s3://another/")) // a bucket not open yet
+	if err := os.WriteFile(in, again, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := run(t, "judge", "--config", "editscore", "--url", judge.URL, "--model", "m", "--store",
+		filepath.Join(dir, "answers"), "--in", in, "--out", out)
+	if _, err := os.Stat(out); code != cli.Failed || !strings.Contains(stderr, "the same command goes on") || err == nil {
+		t.Errorf("storage that fails: exit code %d, %v: %s", code, err, stderr)
 	}
 }
 

@@ -59,17 +59,19 @@ func Failed(err error) bool { return errors.Is(err, errFailed) }
 
 var errFailed = errors.New("object storage failed")
 
-// Attempts at a request, and the pause behind the first; each pause is twice the one before: half a minute in all.
+// attempts at a request.
 const attempts = 6
 
-var firstPause = time.Second
+// FirstPause is that behind the first attempt; each is twice the one before: half a minute in all. Tests have less
+// time.
+var FirstPause = time.Second
 
 // patience bounds one attempt, of at most a few MiB.
 const patience = 2 * time.Minute
 
 // retry does a request, again where it failed for a reason that may pass. do returns an *Error.
 func retry(ctx context.Context, doing, name string, do func(context.Context) error) error {
-	pause := firstPause
+	pause := FirstPause
 	for n := 1; ; n++ {
 		one, cancel := context.WithTimeout(ctx, patience)
 		err := do(one)

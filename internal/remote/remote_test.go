@@ -99,9 +99,9 @@ func newMemory(t *testing.T, bucket string) *memory {
 	buckets.Lock()
 	defer buckets.Unlock()
 	buckets.open[bucket] = m
-	pause := firstPause
-	firstPause = time.Millisecond
-	t.Cleanup(func() { firstPause = pause })
+	pause := FirstPause
+	FirstPause = time.Millisecond
+	t.Cleanup(func() { FirstPause = pause })
 	return m
 }
 

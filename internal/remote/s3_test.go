@@ -177,9 +177,9 @@ func TestS3(t *testing.T) {
 // is named at once.
 func TestS3Faults(t *testing.T) {
 	_, endpoint := s3Server(t)
-	pause := firstPause
-	firstPause = 10 * time.Millisecond
-	defer func() { firstPause = pause }()
+	pause := FirstPause
+	FirstPause = 10 * time.Millisecond
+	defer func() { FirstPause = pause }()
 	target, _ := url.Parse(endpoint)
 	behind := httputil.NewSingleHostReverseProxy(target)
 	behind.ErrorLog = nil
@@ -220,9 +220,9 @@ func TestS3Faults(t *testing.T) {
 // without rights, which is the fault of a row. Of such a one the words are the same each time.
 func TestS3Expired(t *testing.T) {
 	_, endpoint := s3Server(t)
-	pause := firstPause
-	firstPause = 10 * time.Millisecond
-	defer func() { firstPause = pause }()
+	pause := FirstPause
+	FirstPause = 10 * time.Millisecond
+	defer func() { FirstPause = pause }()
 	target, _ := url.Parse(endpoint)
 	behind := httputil.NewSingleHostReverseProxy(target)
 	var n, answer atomic.Int64

@@ -1,0 +1,181 @@
+package shards
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+
+	"assay/internal/workers"
+)
+
+// MissingError says which shards are not done.
+type MissingError struct {
+	Of      int
+	Missing []string // number, and who has it
+}
+
+func (e *MissingError) Error() string {
+	list := e.Missing
+	if len(list) > 20 {
+		list = append(list[:20:20], fmt.Sprintf("and %d more", len(e.Missing)-20))
+	}
+	return fmt.Sprintf("%d of %d shards are not done: %s", len(e.Missing), e.Of, strings.Join(list, ", "))
+}
+
+// complete is a [MissingError] if a shard is not done.
+func (w *Work[T]) complete() error {
+	missing := &MissingError{Of: w.Count()}
+	for k := 1; k <= w.Count(); k++ {
+		if done, err := w.done(k); err != nil {
+			return err
+		} else if done {
+			w.sweep(k)
+			continue
+		}
+		text := fmt.Sprint(k)
+		if n, err := w.last(k); err == nil && n > 0 {
+			if who, age, err := w.held(k, n); err == nil && !who.gone() && age < w.lease() {
+				text += fmt.Sprintf(" (with process %d on %s)", who.PID, who.Host)
+			}
+		}
+		missing.Missing = append(missing.Missing, text)
+	}
+	if len(missing.Missing) > 0 {
+		return missing
+	}
+	return nil
+}
+
+// Results yields the results of all rows in their order; one shard at a time is in memory. It ends with an error if a
+// shard is not done (a [MissingError], before any result), or if a file is not what its manifest says. So it does if a
+// row has no result, or two, or is another one now ([Work.Changed]). What was made of the results is to be dropped
+// then.
+func (w *Work[T]) Results() iter.Seq2[T, error] {
+	var none T
+	return func(yield func(T, error) bool) {
+		if err := w.complete(); err != nil {
+			yield(none, err)
+			return
+		}
+		next := 0
+		for k := 1; k <= w.Count(); k++ {
+			part, err := w.read(k)
+			if err == nil {
+				err = w.unchanged(k, part)
+			}
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, r := range part {
+				if w.Place(r) != next {
+					yield(none, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), w.Place(r)+1, next+1))
+					return
+				}
+				if next++; !yield(r, nil) {
+					return
+				}
+			}
+		}
+		if next != w.plan.Rows {
+			yield(none, fmt.Errorf("%s: %d results of %d rows", w.dir, next, w.plan.Rows))
+		}
+	}
+}
+
+// looks is how many rows are looked at again at a time: most of it is waiting for a file system or storage.
+const looks = 16
+
+// unchanged is an error if rows of a finished shard are others now than when they were done.
+func (w *Work[T]) unchanged(k int, part []T) error {
+	if w.Changed == nil {
+		return nil
+	}
+	changed := make([]bool, len(part))
+	err := workers.Each(len(part), looks, func(i int) (err error) {
+		changed[i], err = w.Changed(part[i])
+		return err
+	})
+	first := slices.Index(changed, true)
+	if err != nil || first < 0 {
+		return err
+	}
+	name := fmt.Sprintf("row %d", w.Place(part[first])+1)
+	if w.Name != nil {
+		name = w.Name(part[first])
+	}
+	return fmt.Errorf("%s was changed since its shard was done, a text or a picture: remove %s and %s, and shard %d is "+
+		"done again. With --assume-unchanged rows are merged as they were done", name, w.path(manifestName(k)),
+		w.path(resultName(k)), k)
+}
+
+// Merge gives what [Work.Results] yields, all at once.
+func (w *Work[T]) Merge() ([]T, error) {
+	results := make([]T, 0, w.plan.Rows)
+	for r, err := range w.Results() {
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+// Reader gives results row by row: get wants the rows in their order. All shards are done, else it is a [MissingError].
+func (w *Work[T]) Reader() (get func(row int) (r T, ok bool, err error), stop func(), err error) {
+	if err := w.complete(); err != nil {
+		return nil, nil, err
+	}
+	next, stop := iter.Pull2(w.Results())
+	get = func(row int) (r T, ok bool, err error) {
+		r, err, ok = next()
+		if err == nil && (!ok || w.Place(r) != row) {
+			err = fmt.Errorf("%s: row %d has no result", w.dir, row+1)
+		}
+		return r, ok, err
+	}
+	return get, stop, nil
+}
+
+// read reads a finished shard, and holds it against its manifest.
+func (w *Work[T]) read(k int) (results []T, err error) {
+	manifest, result := w.path(manifestName(k)), w.path(resultName(k))
+	raw, err := w.place.read(manifestName(k))
+	if err != nil {
+		return nil, err
+	}
+	var m Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("%s: %w", manifest, err)
+	}
+	text, err := w.place.read(resultName(k))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(text)
+	from, to := w.plan.Cuts[k-1], w.plan.Cuts[k]
+	switch {
+	case m.Format != 1 || m.Shard != k || m.Of != w.Count() || m.Plan != w.digest() || m.From != from || m.Rows != to-from:
+		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", manifest)
+	case len(text) != m.Bytes || hex.EncodeToString(sum[:]) != m.SHA256:
+		return nil, fmt.Errorf("%s is damaged, its digest is not that of %s: remove both, and the shard is done again",
+			result, manifest)
+	}
+	d := json.NewDecoder(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		var r T
+		if err := d.Decode(&r); err == io.EOF {
+			return results, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", result, err)
+		}
+		results = append(results, r)
+	}
+}
