@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"slices"
 	"strings"
@@ -153,10 +155,13 @@ func (w *Work[T]) read(k int) (results []T, err error) {
 	}
 	var m Manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("%s: %w", manifest, err)
+		return nil, fmt.Errorf("%s is damaged: remove it, and the shard is done again: %w", manifest, err)
 	}
 	text, err := w.place.read(resultName(k))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s is not there, of which %s tells: remove that, and the shard is done again", result,
+			manifest)
+	} else if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(text)

@@ -110,7 +110,11 @@ func tasks(count, processes int, env func(string) string) (number, error) {
 		if err != nil || i < 0 {
 			return number{}, fmt.Errorf("--shard auto: JOB_COMPLETION_INDEX is %q", id)
 		}
-		if count == 0 || count%processes != 0 || i >= count/processes {
+		if n := count / processes; n > 0 && count%processes == 0 && i >= n {
+			return number{}, fmt.Errorf("--shard auto/%d: this is index %d of a Kubernetes job, which has more than the %d "+
+				"completions that this takes", count, i, n)
+		}
+		if count == 0 || count%processes != 0 {
 			return number{}, fmt.Errorf("--shard auto: this is index %d of a Kubernetes job, which does not say of how many: "+
 				"write auto/n with its completions (n times the processes of each)", i)
 		}

@@ -374,7 +374,7 @@ func TestMergeProves(t *testing.T) {
 			raw[len(raw)/2] ^= 1
 			return errors.Join(err, os.WriteFile(w.path(resultName(2)), raw, 0o666))
 		},
-		"no such file":                  func(w *Work[result]) error { return os.Remove(w.path(resultName(2))) },
+		"is not there":                  func(w *Work[result]) error { return os.Remove(w.path(resultName(2))) },
 		"1 of 4 shards are not done: 2": func(w *Work[result]) error { return os.Remove(w.path(manifestName(2))) },
 		"not of this plan": func(w *Work[result]) error {
 			raw, err := os.ReadFile(w.path(manifestName(3)))
@@ -433,7 +433,7 @@ func TestParse(t *testing.T) {
 		{"auto/8", "SLURM_ARRAY_TASK_ID=7 SLURM_ARRAY_TASK_MIN=3 SLURM_ARRAY_TASK_MAX=7 SLURM_ARRAY_TASK_COUNT=2", "7/8"},
 		{"auto/8", "SLURM_ARRAY_TASK_ID=9", "none of 1 to 8"},
 		{"auto/8", "JOB_COMPLETION_INDEX=0", "1/8"},
-		{"auto/8", "JOB_COMPLETION_INDEX=8", "completions"},
+		{"auto/8", "JOB_COMPLETION_INDEX=8", "more than the 8 completions"},
 		{"auto", "JOB_COMPLETION_INDEX=0", "write auto/n"},
 		{"auto/8", "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4", "4 processes"},
 		{"auto", "SLURM_ARRAY_TASK_ID=2 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=3 SLURM_ARRAY_TASK_COUNT=3 " +
@@ -449,29 +449,5 @@ func TestParse(t *testing.T) {
 		if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
 		}
-	}
-}
-
-// TestChanged: rows that are others now than when their shard was done are not merged, and the shard is named.
-func TestChanged(t *testing.T) {
-	dir := t.TempDir()
-	w := open(t, dir, 3)
-	if _, err := w.Do(context.Background(), Ref{Count: 3}, do(func(int) {})); err != nil {
-		t.Fatal(err)
-	}
-	of := w.plan.Cuts[1] + 2 // a row of shard 2
-	w.Changed = func(r result) (bool, error) { return r.Row == of || r.Row == of+1, nil }
-	want := fmt.Sprintf("row %d was changed since its shard was done", of+1)
-	if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q", err, want)
-	}
-	unknown := errors.New("cannot be read now")
-	w.Changed = func(r result) (bool, error) { return true, unknown }
-	if _, err := w.Merge(); !errors.Is(err, unknown) {
-		t.Error(err)
-	}
-	w.Changed = func(result) (bool, error) { return false, nil }
-	if got, err := w.Merge(); err != nil || len(got) != rows {
-		t.Errorf("%d rows, %v", len(got), err)
 	}
 }

@@ -50,7 +50,7 @@ func split(name string) (bucket, key string, err error) {
 	if key == "" || strings.HasSuffix(key, "/") {
 		return "", "", fmt.Errorf("%s: names a folder, want an object", name)
 	}
-	if key != path.Clean(key) || strings.HasPrefix(key, "../") {
+	if key != path.Clean(key) || strings.HasPrefix(key, "../") || strings.HasPrefix(key, "/") {
 		return "", "", fmt.Errorf("%s: its key is not a path: there is //, . or .. in it", name)
 	}
 	return scheme + "://" + host, key, nil

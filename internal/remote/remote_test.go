@@ -35,6 +35,7 @@ func TestNames(t *testing.T) {
 		"s3://bucket":            "names a folder",
 		"s3://bucket/x/":         "names a folder",
 		"s3://bucket/x//y":       "not a path",
+		"s3://bucket//y":         "not a path", // pictures beside it would be looked for elsewhere
 		"s3://bucket/../y":       "not a path",
 		"s3://bucket?region=x/y": "want s3://bucket/key",
 		"file://x/y":             "three slashes",

@@ -1,0 +1,67 @@
+package shards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestChanged: rows that are others now than when their shard was done are not merged, and the shard is named.
+func TestChanged(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, 3)
+	if _, err := w.Do(context.Background(), Ref{Count: 3}, do(func(int) {})); err != nil {
+		t.Fatal(err)
+	}
+	of := w.plan.Cuts[1] + 2 // a row of shard 2
+	w.Changed = func(r result) (bool, error) { return r.Row == of || r.Row == of+1, nil }
+	want := fmt.Sprintf("row %d was changed since its shard was done", of+1)
+	if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	unknown := errors.New("cannot be read now")
+	w.Changed = func(r result) (bool, error) { return true, unknown }
+	if _, err := w.Merge(); !errors.Is(err, unknown) {
+		t.Error(err)
+	}
+	w.Changed = func(result) (bool, error) { return false, nil }
+	if got, err := w.Merge(); err != nil || len(got) != rows {
+		t.Errorf("%d rows, %v", len(got), err)
+	}
+}
+
+// TestMergeSaysWhatToDo: a manifest that cannot be read, and one without results, name what to remove.
+func TestMergeSaysWhatToDo(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, 3)
+	all := func() {
+		t.Helper()
+		if _, err := w.Do(context.Background(), Ref{Count: 3}, do(func(int) {})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	manifest, results := w.path(manifestName(2)), w.path(resultName(2))
+	for what, spoil := range map[string]func() error{
+		results + " is not there": func() error { return os.Remove(results) },
+		manifest + " is damaged":  func() error { return os.Truncate(manifest, 50) },
+	} {
+		all()
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), what) ||
+			!strings.Contains(err.Error(), "remove") {
+			t.Errorf("%v, want %q", err, what)
+		}
+		if err := os.Remove(manifest); err != nil { // what the error says
+			t.Fatal(err)
+		}
+		all()
+		if got, err := w.Merge(); err != nil || len(got) != rows {
+			t.Errorf("done again: %d rows, %v", len(got), err)
+		}
+	}
+}
