@@ -1,6 +1,7 @@
 package encoders
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,7 +138,8 @@ func (r *TableRun) open(t *data.Table, m *Measurer, path string) (*results, erro
 // unchanged tells whether a row is still what it was when it was measured.
 func (r *TableRun) unchanged(t *data.Table, v measured) bool {
 	e, err := ReadEdit(t, r.Columns, v.Row)
-	return e.Digest(t.Folder(), err) == v.Of
+	of, _ := e.Digest(t.Folder(), err)
+	return of == v.Of
 }
 
 // rowsAtOnce are measured together: what an interrupt may cost.
@@ -154,10 +156,12 @@ func (r *TableRun) measure(ctx context.Context, t *data.Table, m *Measurer, from
 				continue
 			}
 			e, err := ReadEdit(t, r.Columns, i)
-			v := measured{Row: i, Of: e.Digest(t.Folder(), err)}
-			if remote.Failed(err) {
-				return err
-			} else if err != nil {
+			of, failed := e.Digest(t.Folder(), err)
+			if failed != nil || remote.Failed(err) {
+				return fmt.Errorf("row %d: %w; the same command goes on", i+1, cmp.Or(failed, err))
+			}
+			v := measured{Row: i, Of: of}
+			if err != nil {
 				v.Error = err.Error()
 			}
 			rows, edits = append(rows, v), append(edits, e)
@@ -190,14 +194,18 @@ func (r *TableRun) progress(rows int) {
 }
 
 // Digest identifies what an edit's numbers depend on besides the encoders: its captions, and its pictures' content.
-// folder is where relative paths start, err is why the edit cannot be read.
-func (e Edit) Digest(folder string, err error) string {
+// folder is where relative paths start, err is why the edit cannot be read. failed says that object storage did, so
+// that nothing is known of the edit.
+func (e Edit) Digest(folder string, err error) (of string, failed error) {
 	parts := []string{fmt.Sprint(err), e.Before, e.After}
 	for _, m := range []data.Image{e.Source, e.Edit, e.Target} {
 		k, err := store.Content(folder, m)
+		if remote.Failed(err) {
+			return "", err
+		}
 		parts = append(parts, fmt.Sprint(k, err))
 	}
-	return store.KeyOf(parts...).String()
+	return store.KeyOf(parts...).String(), nil
 }
 
 // ReadEdit reads an edit out of row i of a table; columns are other names of the captions' columns.

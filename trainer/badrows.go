@@ -13,6 +13,7 @@ import (
 	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/jsonfile"
+	"assay/internal/remote"
 	"assay/internal/workers"
 	"assay/store"
 )
@@ -165,19 +166,24 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 	}
 	inspect, shown := model.Inspector(), bar("checking rows", int64(len(rows)), "rows")
 	defer shown.Close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	err := workers.Each(len(rows), runtime.GOMAXPROCS(0), func(i int) error {
 		if !r.ranks.mine(i) {
 			shown.Add(1, "")
 			return nil
 		}
-		if err := ctx.Err(); err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		e, err := rows[i].example()
 		if err == nil {
 			err = inspect(&e)
 		}
-		if err != nil {
+		if remote.Failed(err) { // no fault of the row, and as long at the next one
+			stop(err)
+			return err
+		} else if err != nil {
 			rows[i].bad = err.Error()
 		}
 		shown.Add(1, "")
@@ -206,6 +212,9 @@ func (r *run) setAside(batch []Example, valid bool, err error) error {
 		e, why := row.example()
 		if why == nil {
 			why = inspect(&e)
+		}
+		if remote.Failed(why) {
+			return why
 		}
 		if why != nil {
 			found, row.bad, row.step = true, why.Error(), r.state.Step+1

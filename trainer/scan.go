@@ -136,6 +136,10 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			contents, unread = contentsOf(&row.Row, t.Folder())
 			digest, err = s.content(&row, contents)
 		}
+		if remote.Failed(unread) { // which is no fault of the row, and would take as long at the next one
+			s.problems = append(s.problems, fmt.Errorf("row %d: %w", i+1, unread))
+			return
+		}
 		if err != nil {
 			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
 				Place: placeOf(t, i)}, number})
@@ -156,13 +160,9 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			digest:   digest,
 			contents: contents,
 		}
-		if s.weight != "" {
-			if sample.weight, err = s.weightOf(t, i); err != nil {
-				s.problems = append(s.problems, err)
-				return
-			}
-			sample.digest = weighted(digest, sample.weight)
-			fmt.Fprintln(s.digest, sample.digest)
+		if err := s.weigh(&sample); err != nil {
+			s.problems = append(s.problems, err)
+			return
 		}
 		if err := cmp.Or(s.row(t, &row.Row), unread); err != nil {
 			sample.bad = err.Error()
@@ -174,6 +174,19 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		return
 	}
 	s.data.bad = append(s.data.bad, bad...)
+}
+
+// weigh gives a sample its weight, which is a part of its digest, if a column says it.
+func (s *scan) weigh(sample *sampleRow) (err error) {
+	if s.weight == "" {
+		return nil
+	}
+	if sample.weight, err = s.weightOf(sample.table, sample.index); err != nil {
+		return err
+	}
+	sample.digest = weighted(sample.digest, sample.weight)
+	fmt.Fprintln(s.digest, sample.digest)
+	return nil
 }
 
 // add adds the sample of a row, in its group and the unit that it is compared in.

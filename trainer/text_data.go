@@ -14,6 +14,7 @@ import (
 	"assay/chat/table"
 	"assay/data"
 	"assay/internal/exit"
+	"assay/internal/remote"
 	"assay/store"
 )
 
@@ -78,6 +79,10 @@ func (s *talkScan) tables(paths []string) *Samples {
 		for i := range t.Len() {
 			s.rows++
 			row, err := s.row(t, i)
+			if remote.Failed(err) {
+				s.problems = append(s.problems, fmt.Errorf("row %d: %w", i+1, err))
+				return out
+			}
 			row.number = number
 			if err != nil && row.digest == "" {
 				s.data.bad = append(s.data.bad,
@@ -115,6 +120,9 @@ func (s *talkScan) row(t *table.Conversations, i int) (sampleRow, error) {
 		content, err := store.Content(t.Folder(), m)
 		if err != nil && unread == nil {
 			unread = fmt.Errorf("picture %d: %w", k+1, err)
+		}
+		if remote.Failed(err) {
+			break
 		}
 		h.Write(content[:])
 		r.pictures = append(r.pictures, content)

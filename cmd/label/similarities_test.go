@@ -229,7 +229,10 @@ func TestSimilaritiesResume(t *testing.T) {
 	}
 	defer table.Close()
 	e, err := encoders.ReadEdit(table, nil, 3)
-	of := e.Digest(table.Folder(), err)
+	of, err := e.Digest(table.Folder(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	// as if row 3 had been measured before the interrupt, and row 4 when it was what row 3 is
 	row := fmt.Sprintf(`{"row":3,"of":%q,"clip_d":0.5}`+"\n"+`{"row":4,"of":%q,"clip_d":0.25}`+"\n", of, of)
 	if err := os.WriteFile(part+".progress", append(journal, row...), 0o666); err != nil {

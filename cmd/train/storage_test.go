@@ -4,13 +4,20 @@ package main
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"assay/internal/cli"
 	"assay/internal/oracle"
+	"assay/internal/remote"
 	"assay/internal/remote/s3test"
 )
 
@@ -55,6 +62,58 @@ func TestS3Pictures(t *testing.T) {
 	if code, stdout, stderr := call(t, "--config", config); code == cli.Done ||
 		!strings.Contains(stdout+stderr, "s3://pictures/no folder/") {
 		t.Errorf("pictures that are not there: exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// TestS3TrainOutage: rows of which storage says nothing are no bad rows. A run that may set such rows aside ends, and
+// does not train on what is left.
+func TestS3TrainOutage(t *testing.T) {
+	client, endpoint := s3test.Start(t, "outage")
+	images := filepath.Join(oracle.Folders(t)[0], "images")
+	files, err := filepath.Glob(filepath.Join(images, "*.png"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	s3test.Put(t, client, "outage", "some folder", files...)
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := httputil.NewSingleHostReverseProxy(target)
+	var asked, good atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > good.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	t.Setenv("AWS_MAX_ATTEMPTS", "1")
+	pause := remote.FirstPause
+	remote.FirstPause = time.Millisecond
+	defer func() { remote.FirstPause = pause }()
+	config, out := writeRun(t, "mode: lora\nsteps: 3\nthreads: 1\n")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lenient := strings.Replace(string(text), "data: {", "data: {skip: 1000, ", 1)
+	if err := os.WriteFile(config, []byte(lenient), 0o666); err != nil || lenient == string(text) {
+		t.Fatal(err, lenient)
+	}
+	rename(t, filepath.Join(filepath.Dir(config), "table.jsonl"), images, "s3://outage/some folder")
+	for _, n := range []int64{1, 10} { // as the table is read, at once and after some rows
+		asked.Store(0)
+		good.Store(n)
+		if code, stdout, stderr := call(t, "--config", config); code != cli.Failed ||
+			!strings.Contains(stdout+stderr, "after 6 attempts") {
+			t.Errorf("%d requests were answered: exit code %d: %s%s", n, code, stdout, stderr)
+		}
+		if _, err := os.Stat(filepath.Join(out, "scorer")); err == nil {
+			t.Errorf("%d requests were answered: a scorer was made", n)
+		}
 	}
 }
 
