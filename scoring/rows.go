@@ -108,6 +108,9 @@ func rowsWithin(
 		row, err := t.Read(i)
 		content, unknown := Content(t.Folder(), &row, err)
 		contents.Store(i, content)
+		if remote.Failed(unknown) {
+			return model.Pair{}, unknown
+		}
 		if err != nil {
 			return model.Pair{}, err
 		}
@@ -178,6 +181,9 @@ func Content(folder string, row *data.Row, err error) (content string, unknown e
 		parts = append(parts, fmt.Sprint(k, err))
 		if m.File(folder) != "" && !errors.Is(err, fs.ErrNotExist) {
 			unknown = cmp.Or(unknown, err)
+		}
+		if remote.Failed(err) {
+			break // the next picture would take as long
 		}
 	}
 	return store.KeyOf(parts...).String(), unknown

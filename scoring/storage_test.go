@@ -7,9 +7,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"assay/data"
 	"assay/internal/remote"
@@ -22,6 +29,42 @@ func TestTableOnFileDriver(t *testing.T) { tableOnStorage(t, "file://"+t.TempDir
 func TestTableOnS3(t *testing.T) {
 	s3test.Start(t, "tables")
 	tableOnStorage(t, "s3://tables/some folder")
+}
+
+// TestS3Outage: a row at which storage fails costs the attempts at one picture, of which each may take long.
+func TestS3Outage(t *testing.T) {
+	client, endpoint := s3test.Start(t, "outage")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	table := filepath.Join(t.TempDir(), "one.jsonl")
+	line := `{"source": "a.png", "edit": "b.png", "instruction": "paint it"}` + "\n"
+	if err := os.WriteFile(table, []byte(line), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s3test.Put(t, client, "outage", "some folder", table)
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := httputil.NewSingleHostReverseProxy(target)
+	var failed atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".png") {
+			failed.Add(1)
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	t.Setenv("AWS_MAX_ATTEMPTS", "1")
+	pause := remote.FirstPause
+	remote.FirstPause = time.Millisecond
+	defer func() { remote.FirstPause = pause }()
+	o := TableOptions{In: "s3://outage/some folder/one.jsonl", Out: filepath.Join(t.TempDir(), "out.jsonl")}
+	if _, err := Table(t.Context(), &redScorer{}, o); !remote.Failed(err) || failed.Load() != 6 {
+		t.Errorf("%d requests, want 6: %v", failed.Load(), err)
+	}
 }
 
 // tableOnStorage copies tables there, with pictures beside them and in them. An interrupted run goes on with what this
