@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -70,7 +71,14 @@ func loadGenAIBench(o Options) (Set, error) {
 	}
 	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
+	if !slices.Contains([]string{"", "test_v1", "test"}, o.Subset) {
+		return nil, fmt.Errorf("subset %q: test_v1 or test was expected", o.Subset)
+	}
 	if o.Votes != "" {
+		if o.Data != "" || o.Targets != "" || o.Images != "" {
+			return nil, errors.New("--votes are votes without pictures, in place of --ratings: leave out that, --images and " +
+				"--targets, or --votes")
+		}
 		o.note(o.Votes)
 		return s, s.readVotes(o.Votes)
 	}

@@ -149,15 +149,23 @@ func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[sl
 	}
 	_, isAnswer := r.fields["answer"]
 	_, isLeft := r.fields["left"]
+	_, isRight := r.fields["right"]
 	_, isScore := r.fields["score"]
-	if isAnswer && key.Model == "" {
-		if err := j.readAnswer(r, slots[0].pair, answered); err != nil || !isLeft {
+	isSides := isLeft || isRight
+	switch {
+	case isSides && isScore:
+		return fmt.Errorf("left and right, and score: one of both was expected")
+	case (isSides || isAnswer) && key.Model != "":
+		return fmt.Errorf("this line is of %q alone: its score was expected, not an answer or both sides", key.Model)
+	}
+	if isAnswer {
+		if err := j.readAnswer(r, slots[0].pair, answered); err != nil || !isSides && !isScore {
 			return err
 		}
 	}
 	var values []float64
 	switch {
-	case isLeft && key.Model == "":
+	case isSides:
 		for _, side := range []string{left, right} {
 			v, err := r.number(side)
 			if err != nil {

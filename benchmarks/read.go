@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -273,9 +274,13 @@ func (r row) texts(field string) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no %q", field)
 	}
-	var s []string
-	if err := json.Unmarshal(v, &s); err != nil || s == nil {
+	var list []*string
+	if err := json.Unmarshal(v, &list); err != nil || list == nil || slices.Contains(list, nil) {
 		return nil, fmt.Errorf("%s is %s: a list of strings was expected", field, brief(v))
+	}
+	s := make([]string, len(list))
+	for i, text := range list {
+		s[i] = *text
 	}
 	return s, nil
 }
