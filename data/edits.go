@@ -167,6 +167,8 @@ func (e *Edits) labels(rec Record) (Edit, error) {
 		name := f.Name
 		if ours, ok := e.own[name]; ok {
 			name = ours
+		} else if _, elsewhere := e.names[name]; elsewhere {
+			continue // ours is another column
 		}
 		dimension, isLabel := strings.CutPrefix(name, "label_")
 		rank, isRank := strings.CutPrefix(name, "rank_")

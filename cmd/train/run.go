@@ -133,6 +133,9 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	}
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	for _, text := range p.Warnings {
+		fmt.Fprintf(w, "warning      %s\n", text)
+	}
 	if p.Benchmark != "" {
 		fmt.Fprintf(w, "best         by %s\n", p.Benchmark)
 	}
