@@ -177,24 +177,9 @@ func (c *Config) checkData(d checker) {
 		t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
 	for ours := range t.Columns {
-		d.want(knownColumn(ours), "data.columns."+ours, "want one of our columns: %s",
-			strings.Join(columnNames, ", "))
+		err := data.CheckEditColumn(ours)
+		d.want(err == nil, "data.columns."+ours, "%v", err)
 	}
-}
-
-// columnNames are the columns of a label table.
-var columnNames = func() (names []string) {
-	for _, c := range data.LabelColumns {
-		names = append(names, c.Name)
-	}
-	return names
-}()
-
-// knownColumn tells columns of label tables and of preferences; dimensions have names of their own.
-func knownColumn(name string) bool {
-	return slices.Contains(columnNames, name) || name == "rank" || name == "votes" ||
-		strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
-		slices.ContainsFunc(data.PreferenceColumns, func(c data.Column) bool { return c.Name == name })
 }
 
 // steps looks at a number of steps or a fraction of all of them.
