@@ -38,6 +38,18 @@ func TestInfiniteScores(t *testing.T) {
 	}
 }
 
+// A column that scoring does not read is not renamed.
+func TestBatchColumns(t *testing.T) {
+	in := scored(t, "in.jsonl", `"id": "a"`)
+	scorer := filepath.Join(oracle.Folders(t)[0], "llavanext", "scorer")
+	code, v := command(t, "batch", "--scorer", scorer, "--in", in, "--out", filepath.Join(t.TempDir(), "out.jsonl"),
+		"--columns", "label=degree")
+	if want := `"label" is not read here, only source, edit, instruction`; code != cli.Wrong ||
+		!strings.Contains(fmt.Sprint(v["error"]), want) {
+		t.Errorf("exit code %d, %v, want %s", code, v, want)
+	}
+}
+
 // What a flag says is done or refused.
 func TestConditionRefuses(t *testing.T) {
 	in := scored(t, "in.jsonl", `"score01": 0.2`, `"score01": 0.5`)
