@@ -16,6 +16,29 @@ import (
 	"assay/store"
 )
 
+// CaptionColumns are those of the captions of source and target, which no label table has.
+var CaptionColumns = []string{"source_caption", "target_caption"}
+
+// CheckCaptions looks for the columns of captions that Columns names.
+func (r *TableRun) CheckCaptions(t *data.Table) error {
+	for _, name := range CaptionColumns {
+		own := r.Columns[name]
+		if own == "" || t.Len() == 0 {
+			continue
+		}
+		found := false
+		for rec, err := range t.Records() {
+			if _, found = rec.Get(own); found && err == nil {
+				break
+			}
+		}
+		if !found {
+			return fmt.Errorf("%s: there is no column %q for %s", t.Path(), own, name)
+		}
+	}
+	return nil
+}
+
 // measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
 	{Name: "dino_i", Kind: data.KindNumber},
@@ -204,7 +227,8 @@ func ReadEdit(t *data.Table, columns map[string]string, i int) (e Edit, err erro
 		return e, err
 	}
 	e = Edit{Source: row.Source, Edit: row.Edit, Target: row.Target}
-	for name, to := range map[string]*string{"source_caption": &e.Before, "target_caption": &e.After} {
+	for k, to := range []*string{&e.Before, &e.After} {
+		name := CaptionColumns[k]
 		column := name
 		if other := columns[name]; other != "" {
 			column = other

@@ -96,12 +96,17 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 			return cli.Usagef("--cache is needed: %w", err)
 		}
 	}
-	t, err := data.OpenTable(r.table.In, data.WithColumns(r.table.Columns), data.WithRequired("source", "edit"),
+	columns := maps.Clone(r.table.Columns)
+	maps.DeleteFunc(columns, func(ours, _ string) bool { return slices.Contains(encoders.CaptionColumns, ours) })
+	t, err := data.OpenTable(r.table.In, data.WithColumns(columns), data.WithRequired("source", "edit"),
 		data.WithStorage(c.Context()))
 	if err != nil {
 		return cli.Usage(err)
 	}
 	defer t.Close()
+	if err := r.table.CheckCaptions(t); err != nil {
+		return cli.Usage(err)
+	}
 	cache, err := store.Open(r.cache, store.Options{Limit: r.cacheMiB << 20, Warn: cli.Warner(c)})
 	if err != nil {
 		return err
@@ -109,12 +114,13 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	defer cache.Close()
 	var m encoders.Measurer
 	for _, e := range []struct {
-		path string
-		to   **encoders.Cached
-	}{{r.clip, &m.CLIP}, {r.dino, &m.DINO}} {
+		kind, path string
+		to         **encoders.Cached
+	}{{encoders.CLIP, r.clip, &m.CLIP}, {encoders.DINO, r.dino, &m.DINO}} {
 		if e.path == "" {
 			continue
 		}
+		r.options.Kind = e.kind
 		model, err := encoders.Open(e.path, r.options)
 		if err != nil {
 			return cli.Named(err)

@@ -48,7 +48,7 @@ correlation (-). Tables whose sources and instructions differ get a warning.`,
 func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 	var encoder reward.ImageEncoder
 	if clip != "" {
-		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads})
+		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads, Kind: encoders.CLIP})
 		if err != nil {
 			return cli.Named(err)
 		}
