@@ -154,6 +154,7 @@ func TestSecondNamesWithin(t *testing.T) {
 	put("I2/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add", "prompt": "q"}}`)
 	put("R/data_total.json", `[{"index": "t1", "category": "causal_reasoning", "category": "temporal_reasoning"}]`)
 	put("M/eval/aesthetic.json", `[{"name": "o0_edited_amusement.png", "score": 3, "score": 9}]`)
+	put("N/eval/evaluation_scores.json", `[{"edited_filename": "o0_edited_amusement.png", "sc_scores": [8, null]}]`)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	read := func(s Set, err error, path string) error {
 		if err == nil {
@@ -172,6 +173,7 @@ func TestSecondNamesWithin(t *testing.T) {
 		`metrics.json: a second "consistency_score"`: read(kris, err1, in("M")),
 		`result.json: a second "1"`:                  read(edits, err2, in("M")),
 		`aesthetic.json: a second "score"`:           read(aim, err3, in("M")),
+		`sub-scores holds null: finite numbers`:      read(aim, err3, in("N")),
 		`annotation.json: a second "1"`:              err4,
 		`basic_edit.json: a second "prompt"`:         err5,
 		`data_total.json: a second "category"`:       err6,
