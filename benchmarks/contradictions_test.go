@@ -27,6 +27,7 @@ func TestContradictingNames(t *testing.T) {
 		{emotion, `{"image_id": "p.png", "index": 1, "answer": "Correct"}`, "p.png#1"},
 		{emotion, `{"id": "p.png#0", "statement": "b", "answer": "Correct"}`, "p.png#0 is not the statement"},
 		{emotion, `{"id": "p.png#0", "image_id": "q.png", "answer": "Correct"}`, "p.png#0 is not the statement"},
+		{emotion, `{"id": 3, "answer": "Correct", "predict": "Incorrect"}`, "answer and predict are one thing here"},
 		{emotion, `{"id": 9, "answer": "Correct"}`, `"9" is no statement`},
 		{emotion, `{"statement": "b", "answer": "Correct"}`, `no "id"`},
 		{emotion, `{"image_id": "q.png", "statement_list": [{"statement": "a", "predict": "x"}, ` +

@@ -180,6 +180,15 @@ func (r row) first(fields ...string) string {
 	return fields[0]
 }
 
+// oneOf refuses a row that has several of the names of one thing.
+func (r row) oneOf(fields ...string) error {
+	has := slices.DeleteFunc(slices.Clone(fields), func(f string) bool { return !r.has(f) })
+	if len(has) > 1 {
+		return fmt.Errorf("%s are one thing here: one of them was expected", strings.Join(has, " and "))
+	}
+	return nil
+}
+
 // id returns a field that is a string or a number, as text.
 func (r row) id(field string) (string, error) {
 	v, ok := r.fields[field]

@@ -70,3 +70,37 @@ func TestKeysWithoutEffect(t *testing.T) {
 		}
 	}
 }
+
+// TestEqualButForRounding: scores of one edit in two batches, which may differ in their last bits, are equal ones.
+func TestEqualButForRounding(t *testing.T) {
+	path := writeRun(t, 5, "steps: 1\n")
+	folder := filepath.Dir(path)
+	var text strings.Builder
+	for i, label := range []float64{1, 0, 0.5} {
+		name := fmt.Sprintf("%d.png", i)
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, split := range []string{"train", "test"} {
+			fmt.Fprintf(&text, `{"group": "g", "source": "a.png", "edit": %q, "instruction": "x", "label": %v, "split": %q}`+
+				"\n", name, label, split)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "table.jsonl"), []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenData(load(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := &run{config: load(t, path), data: d, valid: d.Validation}
+	examples, err := r.validRows(0, d.Validation.Len())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := r.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
+	if m.PairRows != 3 || m.Pairs == nil || *m.Pairs != 0.5 || m.Spearman != 0 { // ranks 1.5, 1.5, 3 and 3, 1, 2
+		t.Errorf("%+v", m)
+	}
+}
