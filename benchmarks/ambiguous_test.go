@@ -149,8 +149,8 @@ func TestEqualStrengths(t *testing.T) {
 func TestGivenRankings(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"model": "A"}` + "\n" + `{"model": "B", "rank": 2}`:                           `there is no "rank"`,
-		`{"model": "A", "score": 1200}` + "\n" + `{"model": "B", "rank": 2}`:            "has a score, and the file has ranks",
-		`{"model": "A", "rank": 1, "score": 1200}` + "\n" + `{"model": "B", "rank": 2}`: "has a score, and the file has ranks",
+		`{"model": "A", "score": 1200}` + "\n" + `{"model": "B", "rank": 2}`:            "has a score, and the file has",
+		`{"model": "A", "rank": 1, "score": 1200}` + "\n" + `{"model": "B", "rank": 2}`: "has a score, and the file has",
 	} {
 		if _, err := ReadGiven(write(t, "h.jsonl", text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -147,16 +148,9 @@ func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[sl
 	if err != nil {
 		return err
 	}
-	_, isAnswer := r.fields["answer"]
-	_, isLeft := r.fields["left"]
-	_, isRight := r.fields["right"]
-	_, isScore := r.fields["score"]
-	isSides := isLeft || isRight
-	switch {
-	case isSides && isScore:
-		return fmt.Errorf("left and right, and score: one of both was expected")
-	case (isSides || isAnswer) && key.Model != "":
-		return fmt.Errorf("this line is of %q alone: its score was expected, not an answer or both sides", key.Model)
+	isAnswer, isSides, isScore, err := kindsOf(r, key)
+	if err != nil {
+		return err
 	}
 	if isAnswer {
 		if err := j.readAnswer(r, slots[0].pair, answered); err != nil || !isSides && !isScore {
@@ -198,6 +192,22 @@ func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[sl
 		j.anyScore = true
 	}
 	return nil
+}
+
+// kindsOf says what a line has, and refuses what would hide the rest of it.
+func kindsOf(r row, key Key) (isAnswer, isSides, isScore bool, err error) {
+	_, isAnswer = r.fields["answer"]
+	_, isLeft := r.fields["left"]
+	_, isRight := r.fields["right"]
+	_, isScore = r.fields["score"]
+	isSides = isLeft || isRight
+	switch {
+	case isSides && isScore:
+		err = errors.New("left and right, and score: one of both was expected")
+	case (isSides || isAnswer) && key.Model != "":
+		err = fmt.Errorf("this line is of %q alone: its score was expected, not an answer or both sides", key.Model)
+	}
+	return isAnswer, isSides, isScore, err
 }
 
 // rowKey reads "id" and, if it is there, "model".

@@ -153,7 +153,8 @@ max_bad: 2
 	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns",
 		"sources[2].label_range",
 		"sources[3].name", "sources[4].tasks: layout table has none", "sources[4].chains: layout", "sources[4].drop: layout",
-		"sources[6].label_range: layout magicbrush has no labels", "rules.join", "rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip",
+		"sources[6].label_range: layout magicbrush has no labels", "rules.join",
+		"rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip",
 		"split.validation",
 		"picture: unknown key (did you mean pictures?)", "max_bad"} {
 		if !strings.Contains(all, want) {

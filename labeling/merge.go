@@ -346,17 +346,7 @@ func (m *merger) row(e entry) error {
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
 	key := r.key()
 	if first, ok := m.kept[key]; ok {
-		if what := first.contradicts(r); what != "" {
-			m.report.Rows--
-			m.rename(r.ID, first.id)
-			return m.bad(e, r.ID, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.id, what))
-		}
-		if first.id != r.ID {
-			m.rename(r.ID, first.id)
-		}
-		m.report.Duplicates++
-		m.became(e, state{class: stateDuplicate})
-		return nil
+		return m.again(e, &first)
 	}
 	if first, ok := m.ids[r.ID]; ok {
 		if r.Kind == heuristics.Foreign { // asked twice, for two rows of one sample
@@ -387,6 +377,21 @@ func (m *merger) row(e entry) error {
 		m.note(&m.clipI, r.ClipI)
 		m.note(&m.dinoI, r.DinoI)
 	}
+	return nil
+}
+
+// again decides about a row of an edit that a row before it is of.
+func (m *merger) again(e entry, first *said) error {
+	r := e.Row
+	if first.id != r.ID {
+		m.rename(r.ID, first.id)
+	}
+	if what := first.contradicts(r); what != "" {
+		m.report.Rows--
+		return m.bad(e, r.ID, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.id, what))
+	}
+	m.report.Duplicates++
+	m.became(e, state{class: stateDuplicate})
 	return nil
 }
 

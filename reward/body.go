@@ -63,8 +63,8 @@ func (s *Server) readBody(
 		return nil, err
 	}
 	if field != nil && r.URL.RawQuery != "" {
-		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%q in the URL: nothing is read there, give it in the body",
-			r.URL.RawQuery)
+		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%q in the URL: nothing is read there, "+
+			"give it in the body", r.URL.RawQuery)
 	}
 	n := r.ContentLength
 	if n > s.o.MaxBody {

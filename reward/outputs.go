@@ -114,9 +114,8 @@ func CompareOutputs(before, after *Outputs) *Drift {
 		d.Facts = append(d.Facts, Compare(name, before.values[name], after.values[name], after.values["score"]))
 	}
 	if own := alone(before, after) + alone(after, before); own > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs are of a source and an instruction that the other table "+
-			"does not have as often: these are not the same inputs, and the means are not to be compared", own,
-			d.RowsBefore+d.RowsAfter))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs are of a source and an instruction that the other "+
+			"table does not have as often. These means are not of the same inputs", own, d.RowsBefore+d.RowsAfter))
 	}
 	if d.RowsBefore == 1 {
 		d.Warnings = append(d.Warnings, "before there is one output, which has no deviations: nothing can be told in them")

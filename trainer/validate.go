@@ -28,7 +28,8 @@ func measure(scores, labels []float64) *ValidationMetrics {
 		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
 	}
 	return &ValidationMetrics{Kind: "validation", L1: number(distance / float64(len(scores))),
-		Spearman: number(stats.Spearman(labels, settled(scores))), Accuracy: number(stats.Accuracy(want, got)), Rows: len(scores)}
+		Spearman: number(stats.Spearman(labels, settled(scores))), Accuracy: number(stats.Accuracy(want, got)),
+		Rows: len(scores)}
 }
 
 // validationDue tells whether the validation rows are to be scored at the present step.

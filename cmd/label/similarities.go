@@ -96,17 +96,11 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 			return cli.Usagef("--cache is needed: %w", err)
 		}
 	}
-	columns := maps.Clone(r.table.Columns)
-	maps.DeleteFunc(columns, func(ours, _ string) bool { return slices.Contains(encoders.CaptionColumns, ours) })
-	t, err := data.OpenTable(r.table.In, data.WithColumns(columns), data.WithRequired("source", "edit"),
-		data.WithStorage(c.Context()))
+	t, err := r.open(c)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	defer t.Close()
-	if err := r.table.CheckCaptions(t); err != nil {
-		return cli.Usage(err)
-	}
 	cache, err := store.Open(r.cache, store.Options{Limit: r.cacheMiB << 20, Warn: cli.Warner(c)})
 	if err != nil {
 		return err
@@ -136,6 +130,21 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		return r.shard.Finish(c, r.table.Out, report, err)
 	}
 	return r.finish(c, t, &m)
+}
+
+// open opens the table. The columns of captions are none of a label table's.
+func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
+	columns := maps.Clone(r.table.Columns)
+	maps.DeleteFunc(columns, func(ours, _ string) bool { return slices.Contains(encoders.CaptionColumns, ours) })
+	t, err := data.OpenTable(r.table.In, data.WithColumns(columns), data.WithRequired("source", "edit"),
+		data.WithStorage(c.Context()))
+	if err != nil {
+		return nil, err
+	}
+	if err := r.table.CheckCaptions(t); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
 }
 
 // finish measures the whole table and prints what came of it.

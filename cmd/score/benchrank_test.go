@@ -65,7 +65,8 @@ func TestBenchRank(t *testing.T) {
 		t.Errorf("half of the draws have one winner: %s", notes) // both votes are one of them
 	}
 	for _, args := range [][]string{{"rank"}, {"rank", "--votes", in("few.jsonl"), "--lower"},
-		{"rank", "--votes", in("few.jsonl"), "--number", "l1"}, {"rank", "--votes", in("one.jsonl"), "--scores", in("scores.jsonl")}} {
+		{"rank", "--votes", in("few.jsonl"), "--number", "l1"},
+		{"rank", "--votes", in("one.jsonl"), "--scores", in("scores.jsonl")}} {
 		if code, _, _ := bench(args...); code != 2 {
 			t.Errorf("%v: exit code %d", args, code)
 		}

@@ -29,8 +29,8 @@ func Ranks(x []float64) []float64 {
 	return ranks
 }
 
-// Settle gives values that differ by no more than an error of their computation one value, the least of them; it changes
-// x, and returns it. NaN stays.
+// Settle gives values that differ by no more than an error of their computation one value, the least of them. It
+// changes x, and returns it. NaN stays.
 func Settle(x []float64, within float64) []float64 {
 	order := make([]int, len(x))
 	for i := range order {
