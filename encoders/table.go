@@ -19,26 +19,6 @@ import (
 // CaptionColumns are those of the captions of source and target, which no label table has.
 var CaptionColumns = []string{"source_caption", "target_caption"}
 
-// CheckCaptions looks for the columns of captions that Columns names.
-func (r *TableRun) CheckCaptions(t *data.Table) error {
-	for _, name := range CaptionColumns {
-		own := r.Columns[name]
-		if own == "" || t.Len() == 0 {
-			continue
-		}
-		found := false
-		for rec, err := range t.Records() {
-			if _, found = rec.Get(own); found && err == nil {
-				break
-			}
-		}
-		if !found {
-			return fmt.Errorf("%s: there is no column %q for %s", t.Path(), own, name)
-		}
-	}
-	return nil
-}
-
 // measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
 	{Name: "dino_i", Kind: data.KindNumber},

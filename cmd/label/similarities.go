@@ -141,7 +141,7 @@ func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.table.CheckCaptions(t); err != nil {
+	if err := t.FindColumns(r.table.Columns); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil

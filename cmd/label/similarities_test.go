@@ -319,7 +319,7 @@ func TestSimilaritiesOfRenamedCaptions(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 	code, stdout = run(t.Context(), folder, cache, in, out, "--columns", "target_caption=behind")
-	if code != cli.Wrong || !strings.Contains(stdout, `there is no column \"behind\" for target_caption`) {
+	if code != cli.Wrong || !strings.Contains(stdout, `no column \"behind\", only`) {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }

@@ -95,6 +95,9 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 		return cli.Usage(err)
 	}
 	defer t.Close()
+	if err := t.FindColumns(f.columns); err != nil {
+		return cli.Usage(err)
+	}
 	scores, err := rateRows(c, &f.runtime, t)
 	if err != nil {
 		return err

@@ -42,11 +42,15 @@ func TestInfiniteScores(t *testing.T) {
 func TestBatchColumns(t *testing.T) {
 	in := scored(t, "in.jsonl", `"id": "a"`)
 	scorer := filepath.Join(oracle.Folders(t)[0], "llavanext", "scorer")
-	code, v := command(t, "batch", "--scorer", scorer, "--in", in, "--out", filepath.Join(t.TempDir(), "out.jsonl"),
-		"--columns", "label=degree")
-	if want := `"label" is not read here, only source, edit, instruction`; code != cli.Wrong ||
-		!strings.Contains(fmt.Sprint(v["error"]), want) {
-		t.Errorf("exit code %d, %v, want %s", code, v, want)
+	for columns, want := range map[string]string{
+		"label=degree": `"label" is not read here, only source, edit, instruction`,
+		"edit=output":  `no column "output", only source, edit, instruction, id`,
+	} {
+		code, v := command(t, "batch", "--scorer", scorer, "--in", in, "--out", filepath.Join(t.TempDir(), "out.jsonl"),
+			"--columns", columns)
+		if code != cli.Wrong || !strings.Contains(fmt.Sprint(v["error"]), want) {
+			t.Errorf("exit code %d, %v, want %s", code, v, want)
+		}
 	}
 }
 
@@ -58,6 +62,7 @@ func TestConditionRefuses(t *testing.T) {
 		"{words} is none of":   {"--template", "{instruction} {words} {word}"},
 		"--device goes with":   {"--device", "cpu"},
 		"--threads goes with":  {"--threads", "3"},
+		`no column "degree"`:   {"--columns", "id=degree"},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
 		code, v := command(t, append([]string{"condition", "--in", in, "--out", out}, more...)...)
