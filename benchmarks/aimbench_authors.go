@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,22 @@ const (
 	aimDVADFile    = "vad_metrics.json"
 )
 
+// marks are a judge's sub-scores: null among them is no 0.
+type marks []float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (m *marks) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	list, err := row{fields: map[string]json.RawMessage{"sub-scores": raw}}.numbers("sub-scores")
+	if err != nil && string(bytes.TrimSpace(raw)) != "[]" {
+		return err
+	}
+	*m = list
+	return nil
+}
+
 // aimEntry is an entry of any of the lists: each has some of the fields. An absent score is null.
 type aimEntry struct {
 	Output    string          `json:"edited_filename,omitempty"`
@@ -33,9 +50,9 @@ type aimEntry struct {
 	Edited    string          `json:"edited_image,omitempty"`
 	ClipT     *float64        `json:"longclip_similarity_score,omitempty"`
 	Beauty    *float64        `json:"score,omitempty"`
-	SC        []float64       `json:"sc_scores,omitempty"`
-	PQ        []float64       `json:"pq_scores,omitempty"`
-	GTC       []float64       `json:"gtc_scores,omitempty"`
+	SC        marks           `json:"sc_scores,omitempty"`
+	PQ        marks           `json:"pq_scores,omitempty"`
+	GTC       marks           `json:"gtc_scores,omitempty"`
 	Target    string          `json:"target_emotion,omitempty"`
 	Predicted string          `json:"predicted_emotion,omitempty"`
 	Correct   *bool           `json:"is_correct,omitempty"`

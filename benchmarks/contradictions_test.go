@@ -27,6 +27,7 @@ func TestContradictingNames(t *testing.T) {
 		{emotion, `{"image_id": "p.png", "index": 1, "answer": "Correct"}`, "p.png#1"},
 		{emotion, `{"id": "p.png#0", "statement": "b", "answer": "Correct"}`, "p.png#0 is not the statement"},
 		{emotion, `{"id": "p.png#0", "image_id": "q.png", "answer": "Correct"}`, "p.png#0 is not the statement"},
+		{emotion, `{"id": 3, "answer": "Correct", "predict": "Incorrect"}`, "answer and predict are one thing here"},
 		{emotion, `{"id": 9, "answer": "Correct"}`, `"9" is no statement`},
 		{emotion, `{"statement": "b", "answer": "Correct"}`, `no "id"`},
 		{emotion, `{"image_id": "q.png", "statement_list": [{"statement": "a", "predict": "x"}, ` +
@@ -154,6 +155,7 @@ func TestSecondNamesWithin(t *testing.T) {
 	put("I2/basic_edit.json", `{"1": {"id": "a.png", "prompt": "p", "edit_type": "add", "prompt": "q"}}`)
 	put("R/data_total.json", `[{"index": "t1", "category": "causal_reasoning", "category": "temporal_reasoning"}]`)
 	put("M/eval/aesthetic.json", `[{"name": "o0_edited_amusement.png", "score": 3, "score": 9}]`)
+	put("N/eval/evaluation_scores.json", `[{"edited_filename": "o0_edited_amusement.png", "sc_scores": [8, null]}]`)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	read := func(s Set, err error, path string) error {
 		if err == nil {
@@ -172,6 +174,7 @@ func TestSecondNamesWithin(t *testing.T) {
 		`metrics.json: a second "consistency_score"`: read(kris, err1, in("M")),
 		`result.json: a second "1"`:                  read(edits, err2, in("M")),
 		`aesthetic.json: a second "score"`:           read(aim, err3, in("M")),
+		`sub-scores holds null: finite numbers`:      read(aim, err3, in("N")),
 		`annotation.json: a second "1"`:              err4,
 		`basic_edit.json: a second "prompt"`:         err5,
 		`data_total.json: a second "category"`:       err6,

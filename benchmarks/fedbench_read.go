@@ -295,6 +295,11 @@ func (s *fedSample) readValues(r row, name string, strict bool) error {
 	known := map[string]bool{name: true}
 	for component, names := range fedNames {
 		field := r.first(names...)
+		for _, other := range names {
+			if _, err := parseNumber(other, r.fields[other]); err == nil && other != field && other != name && r.has(other) {
+				return fmt.Errorf("%s and %s are both %s: one of them was expected", field, other, component)
+			}
+		}
 		if !r.has(field) || field == name {
 			if strict {
 				return fmt.Errorf("there is no %q", component)

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -70,6 +71,9 @@ func loadGenAIBench(o Options) (Set, error) {
 	}
 	s.pairs = pairs{rules: genAIRules, answers: []string{"A>B", "B>A", "A=B=Good", "A=B=Bad"},
 		side: map[string]string{"leftvote": left, "rightvote": right, "tievote": tie, "bothbad_vote": tie}}
+	if err := checkGenAI(o); err != nil {
+		return nil, err
+	}
 	if o.Votes != "" {
 		o.note(o.Votes)
 		return s, s.readVotes(o.Votes)
@@ -118,6 +122,18 @@ func loadGenAIBench(o Options) (Set, error) {
 		}
 		return nil
 	})
+}
+
+// checkGenAI refuses a subset that is not there, and options that --votes would hide.
+func checkGenAI(o Options) error {
+	switch {
+	case !slices.Contains([]string{"", "test_v1", "test"}, o.Subset):
+		return fmt.Errorf("subset %q: test_v1 or test was expected", o.Subset)
+	case o.Votes != "" && (o.Data != "" || o.Targets != "" || o.Images != ""):
+		return errors.New("--votes are votes without pictures, in place of --ratings: leave out that, --images and " +
+			"--targets, or --votes")
+	}
+	return nil
 }
 
 func (s *genAI) readVotes(path string) error {

@@ -58,6 +58,11 @@ func (s *hub) readRater(path, firstPath string, r int, value func(sc, pq float64
 		return fmt.Errorf("%s:1: the header begins with %q: \"uid\" and the methods, separated by tabs, were expected",
 			f.name, f.header[0])
 	}
+	for c, m := range f.header {
+		if slices.Contains(f.header[:c], m) {
+			return fmt.Errorf("%s:1: a second column %q", f.name, m)
+		}
+	}
 	s.raters = append(s.raters, slices.Repeat([]float64{math.NaN()}, len(s.keys)))
 	if r == 0 {
 		s.names = slices.DeleteFunc(slices.Clone(f.header[1:]), func(m string) bool { return m == leftOut })
@@ -103,9 +108,8 @@ func (s *hub) readRatings(f *raterFile, where string, cells []string) {
 			}
 			continue
 		}
-		var v []float64
-		if err := json.Unmarshal([]byte(cells[c+1]), &v); err != nil || len(v) != 2 || min(v[0], v[1]) < 0 ||
-			max(v[0], v[1]) > 1 {
+		v, err := row{fields: map[string]json.RawMessage{method: json.RawMessage(cells[c+1])}}.numbers(method)
+		if err != nil || len(v) != 2 || min(v[0], v[1]) < 0 || max(v[0], v[1]) > 1 {
 			f.problems.add(where, "%s has %q: [SC, PQ], two numbers from 0 to 1, was expected", method, cells[c+1])
 			continue
 		}

@@ -66,6 +66,10 @@ func (s *statements) Read(path string) (Predictions, error) {
 			p.add(r.where, "there is no \"answer\"")
 			continue
 		}
+		if err := r.oneOf("answer", "predict", "generation"); err != nil {
+			p.add(r.where, "%v", err)
+			continue
+		}
 		set(r.where, i, answer)
 	}
 	return &statementsPredictions{s, answers}, p.err()

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -147,17 +148,18 @@ func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[sl
 	if err != nil {
 		return err
 	}
-	_, isAnswer := r.fields["answer"]
-	_, isLeft := r.fields["left"]
-	_, isScore := r.fields["score"]
-	if isAnswer && key.Model == "" {
-		if err := j.readAnswer(r, slots[0].pair, answered); err != nil || !isLeft {
+	isAnswer, isSides, isScore, err := kindsOf(r, key)
+	if err != nil {
+		return err
+	}
+	if isAnswer {
+		if err := j.readAnswer(r, slots[0].pair, answered); err != nil || !isSides && !isScore {
 			return err
 		}
 	}
 	var values []float64
 	switch {
-	case isLeft && key.Model == "":
+	case isSides:
 		for _, side := range []string{left, right} {
 			v, err := r.number(side)
 			if err != nil {
@@ -190,6 +192,22 @@ func (j *pairsPredictions) readRow(r row, answered map[int]string, scored map[sl
 		j.anyScore = true
 	}
 	return nil
+}
+
+// kindsOf says what a line has, and refuses what would hide the rest of it.
+func kindsOf(r row, key Key) (isAnswer, isSides, isScore bool, err error) {
+	_, isAnswer = r.fields["answer"]
+	_, isLeft := r.fields["left"]
+	_, isRight := r.fields["right"]
+	_, isScore = r.fields["score"]
+	isSides = isLeft || isRight
+	switch {
+	case isSides && isScore:
+		err = errors.New("left and right, and score: one of both was expected")
+	case (isSides || isAnswer) && key.Model != "":
+		err = fmt.Errorf("this line is of %q alone: its score was expected, not an answer or both sides", key.Model)
+	}
+	return isAnswer, isSides, isScore, err
 }
 
 // rowKey reads "id" and, if it is there, "model".

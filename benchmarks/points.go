@@ -31,8 +31,8 @@ func readScores(
 		return nil, err
 	}
 	field := fields[len(fields)-1]
-	for _, f := range fields {
-		if rows[0].has(f) {
+	for _, f := range fields { // a null in the first line does not make another number of it
+		if slices.ContainsFunc(rows, func(r row) bool { return r.has(f) }) {
 			field = f
 			break
 		}

@@ -70,7 +70,7 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 	if lower {
 		c.notes = append(c.notes, "less of "+number+" is better")
 	}
-	samples, order := map[string]map[int]float64{}, []string{}
+	samples, order, seen := map[string]map[int]float64{}, []string{}, map[string]bool{}
 	var p problems
 	var judge oneRun
 	for _, path := range paths {
@@ -99,9 +99,11 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 				samples[id], order = map[int]float64{}, append(order, id)
 			}
 			i := c.editor(name)
-			if _, twice := samples[id][i]; twice {
+			key := fmt.Sprintf("%d %s", i, id)
+			if seen[key] { // also where one of both is null
 				p.add(r.where, "a second value of %s for %s", id, name)
 			}
+			seen[key] = true
 			if lower {
 				v = -v
 			}
@@ -236,6 +238,10 @@ func (c *Contest) wins(units []int) [][]float64 {
 	return w
 }
 
+// strengthError is what strengths may be off by: editors of equal records have equal ones but for that, and a rank
+// correlation must not go by it.
+const strengthError = 1e-8
+
 // Rank ranks the editors. given (may be nil) are values of a ranking by people, more being better.
 func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*Ranking, error) {
 	if len(c.editors) < 2 || len(c.units) == 0 {
@@ -245,13 +251,13 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	for u := range all {
 		all[u] = u
 	}
-	strengths := stats.BradleyTerry(c.wins(all))
+	strengths := stats.Settle(stats.BradleyTerry(c.wins(all)), strengthError)
 	r := &Ranking{Of: c.of, Units: len(all), Resamples: resamples, Seed: seed, Notes: c.notes}
 	if math.IsNaN(strengths[0]) {
 		r.Notes = append(r.Notes, "there are no strengths: "+c.without())
 	}
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
-		s := stats.BradleyTerry(c.wins(units))
+		s := stats.Settle(stats.BradleyTerry(c.wins(units)), strengthError)
 		return append(s, c.agreement(s, given))
 	})
 	if n := intervals; len(n) > 0 && n[0].Undefined > 0 && !math.IsNaN(strengths[0]) {
@@ -277,6 +283,10 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	x, y := c.both(strengths, given)
 	if len(x) < 2 {
 		return nil, fmt.Errorf("the given ranking has %d of the editors %v: at least two were expected", len(x), c.editors)
+	}
+	if only := len(given) - len(x); only > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d editors of the given ranking were not compared, and do not count",
+			only, len(given)))
 	}
 	r.Human = &HumanAgreement{Editors: len(x), Spearman: Value(c.agreement(strengths, given)),
 		Kendall: Value(math.NaN()), Low: Value(math.NaN()), High: Value(math.NaN())}
@@ -375,6 +385,10 @@ func ReadGiven(path string) (map[string]float64, error) {
 		return nil, err
 	}
 	out := map[string]float64{}
+	by := "score"
+	if slices.ContainsFunc(rows, func(r row) bool { return r.has("rank") }) {
+		by = "rank"
+	}
 	var p problems
 	for _, r := range rows {
 		name, err := r.text(r.first("model", "method", "editor"))
@@ -382,10 +396,11 @@ func ReadGiven(path string) (map[string]float64, error) {
 			p.add(r.where, "%v", err)
 			continue
 		}
-		v, err := r.number("score")
-		if r.has("rank") {
-			v, err = r.number("rank")
-			v = -v
+		v, err := r.number(by)
+		if by == "rank" {
+			if v = -v; r.has("score") {
+				err = errors.New("it has a score, and the file has ranks: one of both was expected in all lines")
+			}
 		}
 		if _, twice := out[name]; err == nil && (twice || math.IsNaN(v)) {
 			err = fmt.Errorf("one number of %s was expected", name)

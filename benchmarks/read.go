@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -179,6 +180,15 @@ func (r row) first(fields ...string) string {
 	return fields[0]
 }
 
+// oneOf refuses a row that has several of the names of one thing.
+func (r row) oneOf(fields ...string) error {
+	has := slices.DeleteFunc(slices.Clone(fields), func(f string) bool { return !r.has(f) })
+	if len(has) > 1 {
+		return fmt.Errorf("%s are one thing here: one of them was expected", strings.Join(has, " and "))
+	}
+	return nil
+}
+
 // id returns a field that is a string or a number, as text.
 func (r row) id(field string) (string, error) {
 	v, ok := r.fields[field]
@@ -273,9 +283,13 @@ func (r row) texts(field string) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no %q", field)
 	}
-	var s []string
-	if err := json.Unmarshal(v, &s); err != nil || s == nil {
+	var list []*string
+	if err := json.Unmarshal(v, &list); err != nil || list == nil || slices.Contains(list, nil) {
 		return nil, fmt.Errorf("%s is %s: a list of strings was expected", field, brief(v))
+	}
+	s := make([]string, len(list))
+	for i, text := range list {
+		s[i] = *text
 	}
 	return s, nil
 }

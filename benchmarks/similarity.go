@@ -73,6 +73,9 @@ type similarity struct {
 func OpenSimilarity(kind Similarity, encoder string, o encoders.Options) (*Scorer, error) {
 	s := &similarity{Similarity: kind}
 	var err error
+	if o.Kind = encoders.CLIP; kind.dino {
+		o.Kind = encoders.DINO
+	}
 	if s.model, err = encoders.Open(encoder, o); err != nil {
 		return nil, err
 	}

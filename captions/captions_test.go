@@ -385,3 +385,16 @@ func TestColumnsInOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestColumnsThatAreNotThere: captions in a column that no row has would be written anew.
+func TestColumnsThatAreNotThere(t *testing.T) {
+	r := edits(t, &scribe{}, `{"source": "1.png", "target": "2.png", "instruction": "add a hat", "before": "a man"}`)
+	r.Columns = map[string]string{"source_caption": "befor"}
+	if _, err := r.Write(t.Context()); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), `no column "befor"`) {
+		t.Error(err)
+	}
+	r.Columns = map[string]string{"source_caption": "before"}
+	if _, err := r.Write(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -107,7 +107,13 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 
 func (r *Run) open() (*data.Table, error) {
 	t, err := data.OpenTable(r.In, data.WithColumns(r.tableColumns()), data.WithRequired("source", "instruction"))
-	return t, exit.Usage(err)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	if err := t.FindColumns(r.Columns); err != nil {
+		return nil, errors.Join(exit.Usage(err), t.Close())
+	}
+	return t, nil
 }
 
 // tableColumns are the names of the columns that a label table has; captions are read by ReadCaption.

@@ -2,6 +2,8 @@ package data
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -231,4 +233,31 @@ func wider(a, b Kind) Kind {
 		return KindText
 	}
 	return KindJSON
+}
+
+// FindColumns looks for the columns that a map of ours to the table's names: one that no row has is a
+// *MissingColumnError. A table without rows that can be read lacks none.
+func (t *Table) FindColumns(columns map[string]string) error {
+	wanted := maps.Clone(columns)
+	var have []string
+	for rec, err := range t.Records() {
+		if len(wanted) == 0 {
+			return nil
+		}
+		if err != nil {
+			continue
+		}
+		if have == nil {
+			have = rec.names()
+		}
+		maps.DeleteFunc(wanted, func(_, name string) bool {
+			_, ok := rec.Get(name)
+			return ok
+		})
+	}
+	if have == nil || len(wanted) == 0 {
+		return nil
+	}
+	ours := slices.Sorted(maps.Keys(wanted))[0]
+	return fmt.Errorf("%s: %w", t.Path(), &MissingColumnError{Column: ours, Name: wanted[ours], Have: have})
 }

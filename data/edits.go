@@ -62,6 +62,20 @@ var PreferenceColumns = []Column{
 	{"votes_chosen", KindNumber}, {"votes_tie", KindNumber}, {"votes_rejected", KindNumber}, {"dimension", KindText},
 }
 
+// CheckEditColumn refuses what is no column of a table of edits: of none of its layouts that have our names.
+func CheckEditColumn(name string) error {
+	named := func(c Column) bool { return c.Name == name }
+	if name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
+		slices.ContainsFunc(LabelColumns, named) || slices.ContainsFunc(PreferenceColumns, named) {
+		return nil
+	}
+	var names []string
+	for _, c := range LabelColumns {
+		names = append(names, c.Name)
+	}
+	return fmt.Errorf("want one of our columns: %s", strings.Join(names, ", "))
+}
+
 // Edits is a table of edits in any of the layouts. Rows of two edits count twice: row i of the edits is in row
 // i/2 of the table.
 type Edits struct {
@@ -77,6 +91,9 @@ func OpenEdits(path string, columns map[string]string) (*Edits, error) {
 	e := &Edits{Layout: LayoutLabels, names: columns, own: map[string]string{}}
 	known := map[string]string{}
 	for ours, name := range columns {
+		if err := CheckEditColumn(ours); err != nil {
+			return nil, fmt.Errorf("column map: %s: %w", ours, err)
+		}
 		e.own[name] = ours
 		if slices.ContainsFunc(LabelColumns, func(c Column) bool { return c.Name == ours }) {
 			known[ours] = name
@@ -167,6 +184,8 @@ func (e *Edits) labels(rec Record) (Edit, error) {
 		name := f.Name
 		if ours, ok := e.own[name]; ok {
 			name = ours
+		} else if _, elsewhere := e.names[name]; elsewhere {
+			continue // ours is another column
 		}
 		dimension, isLabel := strings.CutPrefix(name, "label_")
 		rank, isRank := strings.CutPrefix(name, "rank_")

@@ -120,3 +120,17 @@ func TestMajority(t *testing.T) {
 		}
 	}
 }
+
+// A column that ours are found elsewhere for is none of ours, whatever it is called.
+func TestRenamedColumnHidesItsName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	for _, text := range []string{`"q": 0.25, "label_q": 0.75, "n": 7, "votes": 3, "r": 1, "rank": 2`,
+		`"label_q": 0.75, "q": 0.25, "votes": 3, "n": 7, "rank": 2, "r": 1`} {
+		row := `{"source": "s", "edit": "e", "instruction": "x", ` + text + `}`
+		if err := os.WriteFile(path, []byte(row), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		expectLines(t, readEdits(t, path, map[string]string{"label_q": "q", "votes": "n", "rank": "r"}), LayoutLabels,
+			"|x|1|1|map[q:0.25]|map[:1]|7")
+	}
+}

@@ -86,6 +86,9 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 		if !known[name] {
 			return nil, fmt.Errorf("column map: the label table has no column %q", name)
 		}
+		if t.only != nil && !slices.Contains(t.only, name) {
+			return nil, fmt.Errorf("column map: %q is not read here, only %s", name, strings.Join(t.only, ", "))
+		}
 	}
 	ctx := t.storage
 	if ctx == nil {

@@ -44,11 +44,19 @@ type Options struct {
 	Device  string // cpu (default), cuda:N, auto
 	Threads int    // of the CPU; 0: ONNX Runtime's choice, one for each physical core
 	Batch   int    // pictures, or texts, of one run; 0: 32
+	Kind    string // CLIP or DINO: what the encoder must be, as far as it says what it is; "": either
 }
+
+// The kinds of encoders. Their similarities are different numbers.
+const (
+	CLIP = "CLIP"
+	DINO = "DINOv2"
+)
 
 // Model is an opened encoder. It is safe for concurrent use.
 type Model struct {
 	path        string
+	kind        string // CLIP or DINO; "": a graph in a file does not say it
 	processor   *processor
 	images      *tower
 	texts       *textTower // nil: none
@@ -78,6 +86,9 @@ func Open(path string, o Options) (*Model, error) {
 	default:
 		m, err = openCheckpoint(path, o)
 	}
+	if err == nil && o.Kind != "" && m.kind != "" && m.kind != o.Kind {
+		err = errors.Join(fmt.Errorf("it is a %s, and a %s is wanted here", m.kind, o.Kind), m.Close())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encoder %s: %w", path, err)
 	}
@@ -97,6 +108,17 @@ type family func(m *Model, o *strictjson.Object) (towers, error)
 
 var families = map[string]family{"clip": readCLIP, "clip_vision_model": readCLIP, "dinov2": readDINO,
 	"dinov2_with_registers": readDINO}
+
+// kindOf is the kind of a model_type; "" of others than families.
+func kindOf(modelType string) string {
+	switch {
+	case families[modelType] == nil:
+		return ""
+	case strings.HasPrefix(modelType, "clip"):
+		return CLIP
+	}
+	return DINO
+}
 
 func openCheckpoint(dir string, o Options) (*Model, error) {
 	m, t, err := readCheckpoint(dir, o)
@@ -138,7 +160,7 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 		return nil, towers{}, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, "+
 			"dinov2_with_registers are)", file, c.ModelType)
 	}
-	m := &Model{path: dir, batch: o.Batch}
+	m := &Model{path: dir, batch: o.Batch, kind: kindOf(c.ModelType)}
 	if m.processor, err = readProcessor(dir); err != nil {
 		return nil, towers{}, err
 	}

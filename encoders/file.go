@@ -49,6 +49,12 @@ func (m *Model) openFiles(path, folder string, o Options) error {
 		return err
 	}
 	m.images = images.tower
+	if m.kind, err = fileKind(folder); err != nil {
+		return err
+	}
+	if images.output == "image_embeds" || slices.Contains(images.declared, inIDs) {
+		m.kind = CLIP
+	}
 	m.images.fixed = images.size(inPixels, 0)
 	p := m.processor
 	if h, w := images.size(inPixels, 2), images.size(inPixels, 3); h > 0 && h != p.height || w > 0 && w != p.width {
@@ -87,6 +93,22 @@ func (m *Model) openFiles(path, folder string, o Options) error {
 	sum, err := store.FileDigest(filepath.Join(words, "tokenizer.json"))
 	m.fingerprint += fmt.Sprint(" ", t.digest, m.texts.limit(), sum)
 	return err
+}
+
+// fileKind is what a config.json beside a graph says that it is; "" if there is none.
+func fileKind(folder string) (string, error) {
+	var c struct {
+		ModelType string `json:"model_type"`
+	}
+	path := filepath.Join(beside(folder, "config.json"), "config.json")
+	raw, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(raw, &c)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return kindOf(c.ModelType), nil
 }
 
 const inMask = "attention_mask"

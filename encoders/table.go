@@ -17,6 +17,9 @@ import (
 	"assay/store"
 )
 
+// CaptionColumns are those of the captions of source and target, which no label table has.
+var CaptionColumns = []string{"source_caption", "target_caption"}
+
 // measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
 	{Name: "dino_i", Kind: data.KindNumber},
@@ -219,7 +222,8 @@ func ReadEdit(t *data.Table, columns map[string]string, i int) (e Edit, err erro
 		return e, err
 	}
 	e = Edit{Source: row.Source, Edit: row.Edit, Target: row.Target}
-	for name, to := range map[string]*string{"source_caption": &e.Before, "target_caption": &e.After} {
+	for k, to := range []*string{&e.Before, &e.After} {
+		name := CaptionColumns[k]
 		column := name
 		if other := columns[name]; other != "" {
 			column = other

@@ -137,14 +137,14 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 
 // unopened opens the encoders, and lists those for which that fails.
 func (c *Config) unopened() (out []string) {
-	for _, e := range []struct{ key, path string }{
-		{"encoders.clip", c.Encoders.Clip}, {"encoders.dino", c.Encoders.Dino},
+	for _, e := range []struct{ key, kind, path string }{
+		{"encoders.clip", encoders.CLIP, c.Encoders.Clip}, {"encoders.dino", encoders.DINO, c.Encoders.Dino},
 	} {
 		if e.path == "" {
 			continue
 		}
 		m, err := encoders.Open(e.path, encoders.Options{Device: c.Encoders.Device, Threads: c.Encoders.Threads,
-			Batch: c.Encoders.Batch})
+			Batch: c.Encoders.Batch, Kind: e.kind})
 		if err == nil {
 			err = m.Close()
 		}

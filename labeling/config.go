@@ -235,6 +235,13 @@ func (s *SourceConfig) check(d checker, key string) {
 		_, ok := l.Fields[field]
 		d.want(ok, key+".columns", "layout %s has no field %q, only %v", s.Layout, field, slices.Sorted(maps.Keys(l.Fields)))
 	}
+	for option, given := range map[string]bool{"tasks": len(s.Tasks) > 0, "chains": s.Chains, "drop": len(s.Drop) > 0} {
+		d.want(!given || slices.Contains(l.Takes, option), key+"."+option, "layout %s has none: leave it out", s.Layout)
+	}
+	_, one := l.Fields["label"]
+	_, each := l.Fields["left_score"]
+	d.want(len(s.LabelRange) == 0 || one || each, key+".label_range",
+		"layout %s has no labels of people: leave it out", s.Layout)
 	d.want(len(s.LabelRange) == 0 || len(s.LabelRange) == 2 && s.LabelRange[0] < s.LabelRange[1], key+".label_range",
 		"want [lowest, highest], not %v", s.LabelRange)
 	if s.Profile != "" {

@@ -35,13 +35,14 @@ func OpenEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 	open = append(open, cache.Close)
 	e.Store = cache
 	for _, model := range []struct {
-		path string
-		to   *Encoder
-	}{{c.Clip, &e.Clip}, {c.Dino, &e.Dino}} {
+		kind, path string
+		to         *Encoder
+	}{{encoders.CLIP, c.Clip, &e.Clip}, {encoders.DINO, c.Dino, &e.Dino}} {
 		if model.path == "" {
 			continue
 		}
-		m, err := encoders.Open(model.path, encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch})
+		m, err := encoders.Open(model.path, encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch,
+			Kind: model.kind})
 		if err != nil {
 			return e, nil, err
 		}

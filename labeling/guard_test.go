@@ -131,6 +131,9 @@ sources:
   - {layout: table, path: none.csv, columns: {picture: x}}
   - {layout: folder, path: ., name: a, label_range: [1, 0]}
   - {layout: folder, path: ., name: a}
+  - {layout: table, path: ., name: b, tasks: [x], chains: true, drop: [y]}
+  - {layout: magicbrush, path: ., name: c, chains: true}
+  - {layout: magicbrush, path: ., name: d, label_range: [0, 10]}
 rules: {join: xor, clip_i: high, order: [luck]}
 chains: {samples: -1}
 encoders: {device: gpu, clip: nowhere}
@@ -149,12 +152,17 @@ max_bad: 2
 	all := strings.Join(problems.Problems(), "\n")
 	for _, want := range []string{"out:", ":1:", "profile:", "sources[0].layout", "sources[1].path", "sources[1].columns",
 		"sources[2].label_range",
-		"sources[3].name", "rules.join", "rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip",
+		"sources[3].name", "sources[4].tasks: layout table has none", "sources[4].chains: layout", "sources[4].drop: layout",
+		"sources[6].label_range: layout magicbrush has no labels", "rules.join",
+		"rules.clip_i", "rules.order", "chains.samples", "encoders.device", "encoders.clip",
 		"split.validation",
 		"picture: unknown key (did you mean pictures?)", "max_bad"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no word of %s in\n%s", want, all)
 		}
+	}
+	if strings.Contains(all, "sources[5]") {
+		t.Errorf("chains of magicbrush are refused:\n%s", all)
 	}
 	for text, want := range map[string]string{"1/4": "{1 4}", "0/4": "{0 4}", "4/4": "{4 4}", "": "{0 0}", "5/4": "",
 		"1": "", "-1/4": "", "1/0": "", "1/2/3": "", " 1/2": ""} {

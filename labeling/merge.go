@@ -86,7 +86,7 @@ type merger struct {
 	clipI, dinoI []float64        // of the sources shown as results
 	rowCount     int
 	edits        *repeats            // rows' edits
-	kept         map[[16]byte]string // the first row's id, of edits that may come again
+	kept         map[[16]byte]said   // the first row's, of edits that may come again
 	names        *repeats            // rows' ids
 	ids          map[string]sampleID // of rows that are kept and whose id may come again
 	votes        bool                // there are votes between rows
@@ -164,7 +164,7 @@ func (j *Job) merger(ctx context.Context) (*merger, error) {
 		blank:    map[string]leak{},
 		perScene: map[int32]*scene{},
 		edits:    newRepeats(),
-		kept:     map[[16]byte]string{},
+		kept:     map[[16]byte]said{},
 		names:    newRepeats(),
 		ids:      map[string]sampleID{},
 		renamed:  map[string]string{},
@@ -346,12 +346,7 @@ func (m *merger) row(e entry) error {
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
 	key := r.key()
 	if first, ok := m.kept[key]; ok {
-		if first != r.ID {
-			m.rename(r.ID, first)
-		}
-		m.report.Duplicates++
-		m.became(e, state{class: stateDuplicate})
-		return nil
+		return m.again(e, &first)
 	}
 	if first, ok := m.ids[r.ID]; ok {
 		if r.Kind == heuristics.Foreign { // asked twice, for two rows of one sample
@@ -369,7 +364,7 @@ func (m *merger) row(e entry) error {
 	}
 	f.drop = false
 	if m.edits.has(string(key[:])) {
-		m.kept[key] = r.ID
+		m.kept[key] = saidOf(r)
 	}
 	if r.By != "" {
 		m.given[givenKey{e.source, r.By}]++
@@ -382,6 +377,21 @@ func (m *merger) row(e entry) error {
 		m.note(&m.clipI, r.ClipI)
 		m.note(&m.dinoI, r.DinoI)
 	}
+	return nil
+}
+
+// again decides about a row of an edit that a row before it is of.
+func (m *merger) again(e entry, first *said) error {
+	r := e.Row
+	if first.id != r.ID {
+		m.rename(r.ID, first.id)
+	}
+	if what := first.contradicts(r); what != "" {
+		m.report.Rows--
+		return m.bad(e, r.ID, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.id, what))
+	}
+	m.report.Duplicates++
+	m.became(e, state{class: stateDuplicate})
 	return nil
 }
 

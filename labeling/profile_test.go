@@ -226,6 +226,33 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
+// An edit that comes again says the same, or its row is bad: the first label would hide the second.
+func TestContradictingDuplicates(t *testing.T) {
+	header := "id,source,edit,target,method,instruction,label,clip_d,clip_i,dino_i"
+	row := func(rest string) string { return "a," + one + "," + three + "," + two + ",aurora,edit," + rest }
+	for _, c := range []struct{ first, again, want string }{
+		{"0.3,0.1,0.9,0.9", "0.3,0.1,0.9,0.9", ""},
+		{"0.3,0.1,0.9,0.9", ",0.1,0.9,0.9", ""},
+		{"0.3,0.1,0.9,0.9", ",,,", ""},
+		{"0.3,,,", "0.9,,,", "the same edit as t/a/aurora, with another label"},
+		{",0.1,0.9,0.9", "0.9,0.1,0.9,0.9", "with another label"},
+		{",0.1,0.9,0.9", ",0.5,0.9,0.9", "with another clip_d"},
+		{",0.1,0.9,0.9", ",0.1,0.9,0.7", "with another dino_i"},
+		{",0.1,,0.9", ",0.1,0.9,0.9", "with another clip_i"},
+	} {
+		cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+
+			colouredTable(t, header, row(c.first), row(c.again))+"]\n")
+		r, err := run(t, cfg, Encoders{}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join(cfg.Out, SkippedFile))
+		if err != nil || !strings.Contains(string(raw), c.want) || (r.Bad == 1) != (c.want != "") {
+			t.Errorf("%s, then %s: %d bad, %s, %v; want %q", c.first, c.again, r.Bad, raw, err, c.want)
+		}
+	}
+}
+
 // brokenEncoder gives NaN.
 type brokenEncoder struct{ colours }
 

@@ -2,7 +2,10 @@ package labeling
 
 import (
 	"hash/maphash"
+	"math"
 	"slices"
+
+	"assay/heuristics"
 )
 
 // repeats finds the names that come more than once among many, with eight bytes of memory for each: what has to be
@@ -32,4 +35,37 @@ func (r *repeats) found() {
 func (r *repeats) has(name string) bool {
 	_, ok := slices.BinarySearch(r.hashes, maphash.String(r.seed, name))
 	return ok
+}
+
+// said is what the data say of an edit: another row of it must not say something else.
+type said struct {
+	id           string
+	given        *float64
+	by           string // "": its similarities are measured here
+	similarities [3]heuristics.Similarity
+}
+
+func saidOf(r *row) said {
+	return said{r.ID, r.Given, r.By, [3]heuristics.Similarity{r.ClipD, r.ClipI, r.DinoI}}
+}
+
+// contradicts names what a further row of the edit says otherwise, or says where the first one says nothing; "" if
+// there is nothing to lose with it. Numbers that are written with six digits are the same.
+func (s *said) contradicts(again *row) string {
+	const digits = 1e-6
+	if g := again.Given; g != nil && (s.given == nil || math.Abs(*g-*s.given) > digits) {
+		return "label"
+	}
+	if s.by == "" || again.By == "" {
+		return ""
+	}
+	other := saidOf(again)
+	for k, name := range []string{"clip_d", "clip_i", "dino_i"} {
+		a, one := s.similarities[k].Value()
+		b, two := other.similarities[k].Value()
+		if two && (!one || math.Abs(a-b) > digits) {
+			return name
+		}
+	}
+	return ""
 }

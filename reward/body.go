@@ -62,6 +62,10 @@ func (s *Server) readBody(
 	if err != nil {
 		return nil, err
 	}
+	if field != nil && r.URL.RawQuery != "" {
+		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%q in the URL: nothing is read there, "+
+			"give it in the body", r.URL.RawQuery)
+	}
 	n := r.ContentLength
 	if n > s.o.MaxBody {
 		return nil, &http.MaxBytesError{Limit: s.o.MaxBody}

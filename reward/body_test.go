@@ -59,17 +59,29 @@ func TestUncleanJSON(t *testing.T) {
 	); code != 200 {
 		t.Errorf("a pair of surrogates: %d %s", code, raw)
 	}
-	var form bytes.Buffer
-	m := multipart.NewWriter(&form)
-	m.WriteField("instruction", "a\xff")
-	m.Close()
-	r, err := http.Post(h.URL+"/v1/score", m.FormDataContentType(), &form)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	if raw, _ := io.ReadAll(r.Body); r.StatusCode != 400 || !bytes.Contains(raw, []byte("instruction is not UTF-8")) {
-		t.Errorf("a form: %d %s", r.StatusCode, raw)
+	for _, c := range []struct {
+		path, want string
+		fields     []string
+	}{
+		{"/v1/score", "instruction is not UTF-8", []string{"instruction", "a\xff"}},
+		{"/v1/score", "instruction: a second field", []string{"instruction", "a", "instruction", "b"}},
+		{"/v1/score", "source: a second field", []string{"source", "a", "edits", "x", "edits", "y", "source", "b"}},
+		{"/v1/score?scorer=b", `\"scorer=b\" in the URL`, []string{"instruction", "a"}},
+	} {
+		var form bytes.Buffer
+		m := multipart.NewWriter(&form)
+		for i := 0; i < len(c.fields); i += 2 {
+			m.WriteField(c.fields[i], c.fields[i+1])
+		}
+		m.Close()
+		r, err := http.Post(h.URL+c.path, m.FormDataContentType(), &form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		if raw, _ := io.ReadAll(r.Body); r.StatusCode != 400 || !bytes.Contains(raw, []byte(c.want)) {
+			t.Errorf("a form: %d %s, want %s", r.StatusCode, raw, c.want)
+		}
 	}
 }
 

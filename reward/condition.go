@@ -3,6 +3,8 @@ package reward
 import (
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,24 +42,30 @@ func (t Template) Text(instruction string, score10 float64) string {
 		"{word}", Words[level-1],
 		"{level}", strconv.Itoa(level),
 		"{level5}", strconv.Itoa(int(math.Round(1+4*clipped/10))),
-		"{score}", strconv.FormatFloat(score10, 'f', 1, 64),
+		"{score}", strconv.FormatFloat(math.Abs(clipped), 'f', 1, 64), // no "-0.0"
 	).Replace(string(t))
-	before, after, found := strings.Cut(text, "{instruction}")
-	if !found {
-		return text
+	parts := strings.Split(text, "{instruction}")
+	for i := 1; i < len(parts) && strings.HasSuffix(instruction, "."); i++ {
+		parts[i] = strings.TrimPrefix(parts[i], ".")
 	}
-	if strings.HasSuffix(instruction, ".") && strings.HasPrefix(after, ".") {
-		after = strings.TrimPrefix(after, ".")
-	}
-	return before + instruction + after
+	return strings.Join(parts, instruction)
 }
+
+// marks finds what a template may replace.
+var marks = regexp.MustCompile(`\{[A-Za-z0-9_]*\}`)
 
 // Check wants the instruction and something of the score in a template.
 func (t Template) Check() error {
 	if !strings.Contains(string(t), "{instruction}") {
 		return fmt.Errorf("template %q: {instruction} is missing", t)
 	}
-	for _, mark := range []string{"{word}", "{level}", "{level5}", "{score}"} {
+	ofScore := []string{"{word}", "{level}", "{level5}", "{score}"}
+	for _, mark := range marks.FindAllString(string(t), -1) {
+		if mark != "{instruction}" && !slices.Contains(ofScore, mark) {
+			return fmt.Errorf("template %q: %s is none of {instruction}, %s", t, mark, strings.Join(ofScore, ", "))
+		}
+	}
+	for _, mark := range ofScore {
 		if strings.Contains(string(t), mark) {
 			return nil
 		}

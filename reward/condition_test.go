@@ -33,7 +33,11 @@ func TestPresets(t *testing.T) {
 	if got := Template("[{level}/5 {score}] {instruction}").Text("go", 3.14); got != "[2/5 3.1] go" {
 		t.Error(got)
 	}
-	for _, bad := range []Template{"{word}", "{instruction}"} {
+	twice := Template("{instruction}. {word}: {instruction}. {score}").Text("go.", 13.3)
+	if want := "go. five: go. 10.0"; twice != want {
+		t.Errorf("%q, want %q", twice, want)
+	}
+	for _, bad := range []Template{"{word}", "{instruction}", "{instruction} {words} {word}", "{instruction} {word} {}"} {
 		if bad.Check() == nil {
 			t.Errorf("template %q was taken", bad)
 		}
@@ -127,7 +131,15 @@ func TestLooks(t *testing.T) {
 		Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6}),
 	}
 	if w := Warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") ||
-		math.Abs(facts[0].Correlation+1) > 1e-9 {
+		math.Abs(*facts[0].Correlation+1) > 1e-9 {
 		t.Errorf("%v %+v", w, facts)
+	}
+	still := Compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.3, 0.3, 0.3}, []float64{4, 5, 6})
+	if w := Warnings(score, []Comparison{still}); still.Shift != nil || still.Correlation != nil || len(w) != 1 {
+		t.Errorf("what was constant has no deviations, and moved: %+v, %v", still, w)
+	}
+	still = Compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
+	if w := Warnings(score, []Comparison{still}); len(w) != 0 {
+		t.Errorf("what stays constant did not move: %+v, %v", still, w)
 	}
 }

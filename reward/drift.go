@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"assay/data"
+	"assay/internal/stats"
 )
 
 // EditStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
@@ -81,14 +82,28 @@ type Fact struct {
 
 // Comparison compares one fact of the outputs of two checkpoints.
 type Comparison struct {
-	Name        string  `json:"name"`
-	Before      float64 `json:"before"` // means
-	After       float64 `json:"after"`
-	Difference  float64 `json:"difference"`
-	Deviation   float64 `json:"deviation"`   // of before
-	Shift       float64 `json:"shift"`       // difference in deviations
-	Correlation float64 `json:"correlation"` // of the fact with the score, within after
+	Name        string   `json:"name"`
+	Before      float64  `json:"before"` // means
+	After       float64  `json:"after"`
+	Difference  float64  `json:"difference"`
+	Deviation   float64  `json:"deviation"`   // of before
+	Shift       *float64 `json:"shift"`       // difference in deviations; null: before has none
+	Correlation *float64 `json:"correlation"` // of the fact with the score, within after; null: one is constant
 }
+
+// shifted is how far a fact moved, in deviations: without end if it moved where before it was constant.
+func (m *Comparison) shifted() float64 {
+	switch {
+	case m.Shift != nil:
+		return *m.Shift
+	case math.Abs(m.Difference) <= rounding*math.Abs(m.Before):
+		return 0
+	}
+	return math.Inf(int(math.Copysign(1, m.Difference)))
+}
+
+// rounding is how little a fact of pictures may vary, against its mean, before it varies by rounding alone.
+const rounding = 1e-12
 
 // Compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
 func Compare(name string, before, after, scoreAfter []float64) Comparison {
@@ -96,19 +111,14 @@ func Compare(name string, before, after, scoreAfter []float64) Comparison {
 	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
 	m.After = stat.Mean(after, nil)
 	m.Difference = m.After - m.Before
-	if m.Deviation > 0 {
-		m.Shift = m.Difference / m.Deviation
+	if m.Deviation > rounding*math.Abs(m.Before) {
+		shift := m.Difference / m.Deviation
+		m.Shift = &shift
 	}
-	m.Correlation = correlation(after, scoreAfter)
+	if r := stats.Pearson(after, scoreAfter); !math.IsNaN(r) {
+		m.Correlation = &r
+	}
 	return m
-}
-
-// correlation is Pearson's; 0 where one of the two is constant.
-func correlation(a, b []float64) float64 {
-	if r := stat.Correlation(a, b, nil); !math.IsNaN(r) {
-		return r
-	}
-	return 0
 }
 
 // Warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
@@ -120,11 +130,11 @@ func Warnings(score Comparison, facts []Comparison) []string {
 	}
 	for _, f := range facts {
 		switch {
-		case f.Name == "clip_i" && f.Shift < -0.5:
+		case f.Name == "clip_i" && f.shifted() < -0.5:
 			out = append(out, "edits have less and less to do with their sources (CLIP-I falls) while the score rises")
-		case f.Name == "change" && f.Shift < -0.5:
+		case f.Name == "change" && f.shifted() < -0.5:
 			out = append(out, "edits change less and less of the source while the score rises")
-		case f.Name != "clip_i" && f.Name != "change" && math.Abs(f.Shift) > 0.5:
+		case f.Name != "clip_i" && f.Name != "change" && math.Abs(f.shifted()) > 0.5:
 			out = append(
 				out,
 				f.Name+" moved by more than half a standard deviation while the score rose: look at pictures",

@@ -9,7 +9,9 @@ import (
 )
 
 // readForm calls field for every part of a form, be it a file or a plain field.
+// Edits may be several, as in a list; of all else a second one would hide the first.
 func readForm(m *multipart.Reader, field func(name string, value []byte) error) error {
+	seen := map[string]bool{}
 	for range maxListed {
 		p, err := m.NextPart()
 		if errors.Is(err, io.EOF) {
@@ -18,11 +20,16 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 		if err != nil {
 			return formError(err)
 		}
+		name := p.FormName()
+		if seen[name] && name != "edits" {
+			return apiErrorf(http.StatusBadRequest, "bad_request", "%s: a second field of this name", name)
+		}
+		seen[name] = true
 		value, err := io.ReadAll(p)
 		if err != nil {
 			return formError(err)
 		}
-		if err := field(p.FormName(), value); err != nil {
+		if err := field(name, value); err != nil {
 			return err
 		}
 	}

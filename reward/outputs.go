@@ -2,6 +2,7 @@ package reward
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 
 	"assay/data"
@@ -20,12 +21,19 @@ type Outputs struct {
 
 	names  []string // of the facts, in order
 	values map[string][]float64
+	inputs map[input]int // what was asked, and how often
+}
+
+// input is the source and the instruction of an output.
+type input struct {
+	pixels      [sha256.Size]byte
+	instruction string
 }
 
 // Measure measures the edits of a table whose scores are known. encoder may be nil: then there is no CLIP-I. A row that
 // cannot be read counts as failed; it is an error if all fail.
 func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
-	o := &Outputs{values: map[string][]float64{}}
+	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range t.Len() {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -72,6 +80,8 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		}
 		clipI = heuristics.Cosine(e[0], e[1])
 	}
+	size := fmt.Appendf(nil, "%d %d ", source.Width, source.Height)
+	o.inputs[input{sha256.Sum256(append(size, source.Pix...)), row.Instruction}]++
 	o.add("score", scored.Score())
 	if encoder != nil {
 		o.add("clip_i", clipI)
@@ -103,6 +113,22 @@ func CompareOutputs(before, after *Outputs) *Drift {
 	for _, name := range before.names {
 		d.Facts = append(d.Facts, Compare(name, before.values[name], after.values[name], after.values["score"]))
 	}
-	d.Warnings = Warnings(d.Facts[0], d.Facts[1:])
+	if own := alone(before, after) + alone(after, before); own > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs are of a source and an instruction that the other "+
+			"table does not have as often. These means are not of the same inputs", own, d.RowsBefore+d.RowsAfter))
+	}
+	if d.RowsBefore == 1 {
+		d.Warnings = append(d.Warnings, "before there is one output, which has no deviations: nothing can be told in them")
+		return d
+	}
+	d.Warnings = append(d.Warnings, Warnings(d.Facts[0], d.Facts[1:])...)
 	return d
+}
+
+// alone counts the outputs of inputs that other outputs lack, or have less often.
+func alone(o, other *Outputs) (n int) {
+	for in, times := range o.inputs {
+		n += max(0, times-other.inputs[in])
+	}
+	return n
 }

@@ -1,10 +1,13 @@
 package reward
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -98,7 +101,10 @@ func readTriplet(t *data.Table, i int) (data.Row, Triplet, error) {
 	}
 	number := func(name string) (v float64, ok bool) {
 		raw, _ := rec.Get(name)
-		n, e := data.Number(raw)
+		n, e := data.Finite(raw)
+		if e == nil && n != nil && strings.HasPrefix(name, "clip_") && math.Abs(*n) > 1 {
+			e = fmt.Errorf("%v is no cosine, which lies in -1..1", *n)
+		}
 		if e != nil && err == nil {
 			err = fmt.Errorf("column %q: %w", name, e)
 		}
@@ -112,7 +118,7 @@ func readTriplet(t *data.Table, i int) (data.Row, Triplet, error) {
 		sc, hasSC := number("sc")
 		pq, hasPQ := number("pq")
 		if !hasSC || !hasPQ {
-			return row, triplet, errors.New("vie is missing (or sc and pq)")
+			return row, triplet, cmp.Or(err, errors.New("vie is missing (or sc and pq)"))
 		}
 		triplet.VIE = (sc + pq) / 2
 	}

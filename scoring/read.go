@@ -69,13 +69,16 @@ func readScore(rec data.Record) (score01, score *float64, err error) {
 	if score01, err = data.Number(v); err != nil {
 		return nil, nil, err
 	}
+	if score01 != nil && math.IsInf(*score01, 0) {
+		return nil, nil, fmt.Errorf("score01 is %v: a finite number is wanted", *score01)
+	}
 	if why, ok := rec.Get("error"); ok && score01 == nil {
 		if text, err := data.Text(why); err == nil && text != "" {
 			return nil, nil, errors.New(text)
 		}
 	}
 	if v, ok := rec.Get("score"); ok {
-		if n, err := data.Number(v); err == nil {
+		if n, err := data.Number(v); err == nil && n != nil && !math.IsInf(*n, 0) {
 			score = n
 		}
 	}

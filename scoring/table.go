@@ -151,7 +151,13 @@ func (o *TableOptions) open(ctx context.Context, s TableScorer) (*data.Table, er
 	}
 	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
 		data.WithRequired(columns...), data.WithStorage(ctx))
-	return t, exit.Usage(err)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	if err := t.FindColumns(o.Columns); err != nil {
+		return nil, errors.Join(exit.Usage(err), t.Close())
+	}
+	return t, nil
 }
 
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.

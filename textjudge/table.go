@@ -103,6 +103,9 @@ func (j *Judge) begin(o TableOptions) (r *run, err error) {
 		data.WithOnly("source", "edit", "target", "instruction")); err != nil {
 		return nil, exit.Usage(err)
 	}
+	if err := r.table.FindColumns(o.Columns); err != nil {
+		return nil, errors.Join(exit.Usage(err), r.table.Close())
+	}
 	r.to = r.table.Len()
 	return r, nil
 }

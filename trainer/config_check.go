@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,7 +113,7 @@ func (c *Config) checkScorer(d checker) {
 	d.oneOf("head.activation", h.Activation, "relu")
 	d.oneOf("head.kind", h.Kind, "regression", "classification")
 	if h.Kind == "classification" {
-		d.want(len(h.Values) >= 2 && ascending(h.Values), "head.values",
+		d.want(len(h.Values) >= 2 && ascending(h.Values) && h.Values[0] >= 0 && h.Values[len(h.Values)-1] <= 1, "head.values",
 			"want the scores (0..1) of at least two classes, ascending, not %v", h.Values)
 	} else {
 		d.want(len(h.Values) == 0, "head.values", "only a head of kind classification has values")
@@ -130,6 +131,8 @@ func ascending(values []float64) bool {
 
 func (c *Config) checkLora(d checker) {
 	l := &c.Lora
+	adapts := c.Mode != "full" && c.Mode != "head" || c.Train != nil || c.Init != ""
+	d.want(adapts || reflect.DeepEqual(*l, Default().Lora), "lora", "mode: %s has no adapter: leave it out", c.Mode)
 	d.want(l.R >= 1, "lora.r", "want a rank of at least 1, not %d", l.R)
 	d.want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
 	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
@@ -174,24 +177,9 @@ func (c *Config) checkData(d checker) {
 		t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
 	for ours := range t.Columns {
-		d.want(knownColumn(ours), "data.columns."+ours, "want one of our columns: %s",
-			strings.Join(columnNames, ", "))
+		err := data.CheckEditColumn(ours)
+		d.want(err == nil, "data.columns."+ours, "%v", err)
 	}
-}
-
-// columnNames are the columns of a label table.
-var columnNames = func() (names []string) {
-	for _, c := range data.LabelColumns {
-		names = append(names, c.Name)
-	}
-	return names
-}()
-
-// knownColumn tells columns of label tables and of preferences; dimensions have names of their own.
-func knownColumn(name string) bool {
-	return slices.Contains(columnNames, name) || name == "rank" || name == "votes" ||
-		strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
-		slices.ContainsFunc(data.PreferenceColumns, func(c data.Column) bool { return c.Name == name })
 }
 
 // steps looks at a number of steps or a fraction of all of them.

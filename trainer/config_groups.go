@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"slices"
 	"strings"
 
 	"assay/lora"
@@ -134,6 +135,22 @@ func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	d.want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
 	d.want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
 	d.want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
+	usual := defaultSchedule() // what config.yaml has, whoever reads it
+	for _, key := range []struct {
+		name  string
+		usual bool
+		kinds []string
+	}{
+		{"cycles", s.Cycles == usual.Cycles, []string{"restarts"}},
+		{"decay", s.Decay == usual.Decay, []string{"wsd"}},
+		{"factor", s.Factor == usual.Factor, []string{plateau}},
+		{"patience", s.Patience == usual.Patience, []string{plateau}},
+		{"threshold", s.Threshold == usual.Threshold, []string{plateau}},
+		{"min_lr", s.MinLR == 0, []string{"linear", "cosine", "restarts", "wsd", plateau}},
+	} {
+		d.want(key.usual || slices.Contains(key.kinds, s.Kind), prefix+key.name, "kind: %s has none: it is of %s", s.Kind,
+			strings.Join(key.kinds, ", "))
+	}
 }
 
 // groupOf tells which group a trained tensor is of, by its name.

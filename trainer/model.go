@@ -99,6 +99,7 @@ type Plan struct {
 	Rows       int              `json:"rows"`                // labelled training rows
 	Validation int              `json:"validation"`          // validation rows
 	BadRows    []BadRow         `json:"bad_rows,omitempty"`  // rows that would be set aside
+	Warnings   []string         `json:"warnings,omitempty"`  // of rows that are used
 	Found      *Found           `json:"found,omitempty"`     // groups and what compares their edits, if they are used
 	Benchmark  string           `json:"benchmark,omitempty"` // that says which scorer is best
 	BatchSize  int              `json:"batch_size"`          // samples per step

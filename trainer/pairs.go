@@ -32,6 +32,7 @@ func (r *run) rightPairs(scores []float64, examples []Example) (right float64, p
 	if !ok {
 		return 0, 0
 	}
+	scores = settled(scores)
 	at := map[int]int{}
 	for i := range examples {
 		at[examples[i].Index] = i

@@ -119,7 +119,7 @@ func (r *run) complete(p *Plan) *Plan {
 		p.Examples, p.Groups = r.edits, r.limit
 	}
 	p.BadRows = r.badRows()
-	p.Rows, p.Validation = r.data.Train.Len(), r.valid.Len()
+	p.Rows, p.Validation, p.Warnings = r.data.Train.Len(), r.valid.Len(), r.data.Warnings
 	if c.MicroBatch != Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}

@@ -153,6 +153,7 @@ type Examples interface {
 type Data struct {
 	Train, Validation Examples
 	Unlabelled        int            // rows of the training tables without a label: not used
+	Warnings          []string       // of rows that a run can use, but hardly means to
 	unread            map[string]int // rows of the training tables by dimensions that no loss reads
 	tables            []*data.Edits
 	talks             []*table.Conversations // of mode text
@@ -234,6 +235,7 @@ func (d *Data) open(c *Config) error {
 	case "group":
 		rows.regroup(rows.groupKeys())
 	}
+	d.lookForRepeats()
 	return d.checkRows(c, &s, all)
 }
 

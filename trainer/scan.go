@@ -69,41 +69,13 @@ func (s *scan) tables(paths []string) *splitSamples {
 			continue
 		}
 		s.data.tables = append(s.data.tables, t)
-		if err := s.mapped(t); err != nil {
+		if err := t.FindColumns(s.columns); err != nil {
 			s.problems = append(s.problems, withColumnHint(err))
 			continue
 		}
 		s.table(t, out)
 	}
 	return out
-}
-
-// mapped looks for the columns that data.columns names.
-func (s *scan) mapped(t *data.Edits) error {
-	wanted := maps.Clone(s.columns)
-	var have []string
-	for rec, err := range t.Records() {
-		if len(wanted) == 0 {
-			return nil
-		}
-		if err != nil {
-			continue
-		}
-		if have == nil {
-			for _, f := range rec.Fields {
-				have = append(have, f.Name)
-			}
-		}
-		maps.DeleteFunc(wanted, func(_, name string) bool {
-			_, ok := rec.Get(name)
-			return ok
-		})
-	}
-	if have == nil || len(wanted) == 0 {
-		return nil
-	}
-	ours := slices.Sorted(maps.Keys(wanted))[0]
-	return fmt.Errorf("%s: %w", t.Path(), &data.MissingColumnError{Column: ours, Name: wanted[ours], Have: have})
 }
 
 // withColumnHint adds to the error about a column that is not there how to name the right one.

@@ -251,6 +251,11 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.sameMicroBatch(); err != nil {
 		return err
 	}
+	for _, text := range r.data.Warnings {
+		if o.Warn != nil && r.ranks.first() {
+			o.Warn(text)
+		}
+	}
 	r.idle(o.Warn)
 	r.began, r.before = time.Now(), r.state.Seconds
 	r.saved()

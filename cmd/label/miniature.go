@@ -37,7 +37,12 @@ set, whatever the number of processors.`,
 		Example: `  label miniature --photos examples/photos --out data/miniature --seed 1 --held tissue,rocket
   label miniature --photos examples/photos --out data/exam --seed 2 --only tissue,rocket --exam`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return runMiniature(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if f.set.Exam && f.augment && c.Flags().Changed("augment") {
+				return cli.Usagef("--augment is never for an exam, whose crops are as they are")
+			}
+			return runMiniature(c, f)
+		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt beside cat.png says what it shows")

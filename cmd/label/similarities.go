@@ -97,8 +97,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 			return cli.Usagef("--cache is needed: %w", err)
 		}
 	}
-	t, err := data.OpenTable(r.table.In, data.WithColumns(r.table.Columns), data.WithRequired("source", "edit"),
-		data.WithStorage(c.Context()))
+	t, err := r.open(c)
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -110,12 +109,13 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	defer cache.Close()
 	var m encoders.Measurer
 	for _, e := range []struct {
-		path string
-		to   **encoders.Cached
-	}{{r.clip, &m.CLIP}, {r.dino, &m.DINO}} {
+		kind, path string
+		to         **encoders.Cached
+	}{{encoders.CLIP, r.clip, &m.CLIP}, {encoders.DINO, r.dino, &m.DINO}} {
 		if e.path == "" {
 			continue
 		}
+		r.options.Kind = e.kind
 		model, err := encoders.Open(e.path, r.options)
 		if err != nil {
 			return cli.Named(err)
@@ -131,6 +131,21 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		return r.shard.Finish(c, r.table.Out, report, err)
 	}
 	return r.finish(c, t, &m)
+}
+
+// open opens the table. The columns of captions are none of a label table's.
+func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
+	columns := maps.Clone(r.table.Columns)
+	maps.DeleteFunc(columns, func(ours, _ string) bool { return slices.Contains(encoders.CaptionColumns, ours) })
+	t, err := data.OpenTable(r.table.In, data.WithColumns(columns), data.WithRequired("source", "edit"),
+		data.WithStorage(c.Context()))
+	if err != nil {
+		return nil, err
+	}
+	if err := t.FindColumns(r.table.Columns); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
 }
 
 // finish measures the whole table and prints what came of it.

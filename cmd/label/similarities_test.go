@@ -284,3 +284,45 @@ func TestSimilaritiesUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestSimilaritiesOfSwappedEncoders: CLIP's number under DINOv2's name is refused, and the other way round.
+func TestSimilaritiesOfSwappedEncoders(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	in, _ := edits(t, folder)
+	clip, dino := filepath.Join(folder, "clip", "model"), filepath.Join(folder, "dinov2", "model")
+	for want, flags := range map[string][]string{
+		"it is a DINOv2, and a CLIP is wanted here": {"--clip", dino},
+		"it is a CLIP, and a DINOv2 is wanted here": {"--dino", clip},
+	} {
+		var o, e strings.Builder
+		args := append([]string{"similarities", "--cache", t.TempDir(), "--in", in, "--out",
+			filepath.Join(t.TempDir(), "out.jsonl")}, flags...)
+		if code := app.Run(t.Context(), args, &o, &e); code == cli.Done || !strings.Contains(e.String(), want) {
+			t.Errorf("%v: exit code %d: %s", flags, code, e.String())
+		}
+	}
+}
+
+// TestSimilaritiesOfRenamedCaptions: --columns names the captions' columns, too, and one that is not there is told.
+func TestSimilaritiesOfRenamedCaptions(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	in, want := edits(t, folder)
+	raw, err := os.ReadFile(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer("source_caption", "before", "target_caption", "after").Replace(string(raw))
+	if err := os.WriteFile(in, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out, cache := filepath.Join(t.TempDir(), "out.jsonl"), t.TempDir()
+	code, stdout := run(t.Context(), folder, cache, in, out, "--columns", "source_caption=before,target_caption=after")
+	var r similarityResult
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Done || r.Known["clip_t"] != len(want) {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+	code, stdout = run(t.Context(), folder, cache, in, out, "--columns", "target_caption=behind")
+	if code != cli.Wrong || !strings.Contains(stdout, `no column \"behind\", only`) {
+		t.Errorf("exit code %d: %s", code, stdout)
+	}
+}

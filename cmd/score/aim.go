@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 
@@ -34,10 +35,14 @@ dropped.jsonl says why each of the others was left out.`,
 			if in == "" || out == "" {
 				return cli.Usagef("--in and --out are needed: a folder or table of triplets, and a folder to make")
 			}
+			if s.Top < 0 || s.PerEmotion < 0 || math.IsNaN(s.ClipI) {
+				return cli.Usagef("--top and --per-emotion are 0 or more, and --clip-i is a number")
+			}
 			return selectTriplets(c, &f, in, out, s, copied)
 		},
 	}
 	f.add(c)
+	cli.Needs(c, "scorer|judge", "device", "threads")
 	flags := c.Flags()
 	flags.StringVar(&in, "in", "", "folder with metadata.jsonl, or a table")
 	flags.StringVar(&out, "out", "", "folder to make")

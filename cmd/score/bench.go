@@ -136,7 +136,11 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	f.shard.Add(c)
 	f.addOwn(flags, b.Flags)
 	cli.Needs(c, "baseline", "clip", "dino", "captions")
-	cli.Needs(c, "scorer|judge|baseline|component", "out")
+	cli.Needs(c, "scorer|judge|baseline|component", "out", "device", "threads")
+	cli.Needs(c, "scorer", "dimension")
+	if flags.Lookup("targets") != nil {
+		cli.Needs(c, "baseline", "targets")
+	}
 	c.MarkFlagsMutuallyExclusive("ratings", "data")
 	if flags.Lookup("boxes") != nil {
 		cli.Needs(c, "component", "boxes")

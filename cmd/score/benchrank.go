@@ -51,6 +51,11 @@ func rankEditors(c *cobra.Command, f *rankFlags) error {
 	if (len(f.scores) == 0) == (f.votes == "") || f.resamples < 0 {
 		return cli.Usagef("either --scores or --votes is needed, and --resamples is 0 or more")
 	}
+	for _, name := range []string{"number", "lower"} {
+		if f.votes != "" && c.Flags().Changed(name) {
+			return cli.Usagef("--%s is of --scores: votes say themselves who won", name)
+		}
+	}
 	var contest *benchmarks.Contest
 	var err error
 	if f.votes != "" {

@@ -64,7 +64,9 @@ func TestBenchRank(t *testing.T) {
 	if notes := fmt.Sprint(v["notes"]); !strings.Contains(notes, " of 400 resamples have no strengths") {
 		t.Errorf("half of the draws have one winner: %s", notes) // both votes are one of them
 	}
-	for _, args := range [][]string{{"rank"}, {"rank", "--votes", in("one.jsonl"), "--scores", in("scores.jsonl")}} {
+	for _, args := range [][]string{{"rank"}, {"rank", "--votes", in("few.jsonl"), "--lower"},
+		{"rank", "--votes", in("few.jsonl"), "--number", "l1"},
+		{"rank", "--votes", in("one.jsonl"), "--scores", in("scores.jsonl")}} {
 		if code, _, _ := bench(args...); code != 2 {
 			t.Errorf("%v: exit code %d", args, code)
 		}

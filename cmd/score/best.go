@@ -38,6 +38,7 @@ are counted from 0.`,
 		RunE: func(c *cobra.Command, _ []string) error { return best(c, &f) },
 	}
 	f.runtime.add(c)
+	cli.Needs(c, "scorer|judge", "device", "threads")
 	flags := c.Flags()
 	flags.StringVar(&f.source, "source", "", "picture before the edit")
 	flags.StringVar(&f.instruction, "instruction", "", "what was asked for")

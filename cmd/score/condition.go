@@ -49,6 +49,7 @@ to it, or repeat them.`,
 		RunE: func(c *cobra.Command, _ []string) error { return condition(c, &f) },
 	}
 	f.runtime.add(c)
+	cli.Needs(c, "scorer|judge", "device", "threads")
 	flags := c.Flags()
 	flags.StringVar(&f.in, "in", "", "table with source, edit, instruction")
 	flags.StringVar(&f.out, "out", "", "folder to make")
@@ -81,6 +82,9 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err := template.Check(); err != nil {
 		return cli.Usage(err)
 	}
+	if len(f.layouts) == 0 {
+		return cli.Usagef("--layouts names none: there are %s", strings.Join(reward.LayoutNames(), ", "))
+	}
 	for _, l := range f.layouts {
 		if reward.Layouts[l] == nil {
 			return cli.Usagef("--layouts %q: there are %s", l, strings.Join(reward.LayoutNames(), ", "))
@@ -91,6 +95,9 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 		return cli.Usage(err)
 	}
 	defer t.Close()
+	if err := t.FindColumns(f.columns); err != nil {
+		return cli.Usage(err)
+	}
 	scores, err := rateRows(c, &f.runtime, t)
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ func newDriftCommand() *cobra.Command {
 instruction. Beside the mean score (on the scorer's range, which must be the same in both) it sets CLIP-I to the
 source (with --clip) and plain facts of the pictures. These are change, brightness, contrast, saturation, edges,
 grain and clipped values. A fact that leaves its place while the score rises is how reward hacking looks; the
-correlation says whether, among the later outputs, the score goes with it.`,
+correlation says whether, among the later outputs, the score goes with it. What is constant has no deviations and no
+correlation (-). Tables whose sources and instructions differ get a warning.`,
 		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip ` +
 			`clip-vit-large-patch14`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -37,6 +38,7 @@ correlation says whether, among the later outputs, the score goes with it.`,
 		},
 	}
 	f.add(c)
+	cli.Needs(c, "scorer|judge|clip", "device", "threads")
 	c.Flags().StringVar(&before, "before", "", "table of the earlier checkpoint's outputs")
 	c.Flags().StringVar(&after, "after", "", "table of the later checkpoint's outputs")
 	c.Flags().StringVar(&clip, "clip", "", "CLIP checkpoint, for CLIP-I between edit and source")
@@ -46,7 +48,7 @@ correlation says whether, among the later outputs, the score goes with it.`,
 func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 	var encoder reward.ImageEncoder
 	if clip != "" {
-		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads})
+		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads, Kind: encoders.CLIP})
 		if err != nil {
 			return cli.Named(err)
 		}
@@ -103,9 +105,15 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e reward.Imag
 func printDrift(w io.Writer, d *reward.Drift) {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "\tbefore\tafter\tdifference\tin deviations\tr with score\t")
+	known := func(v *float64) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%+.2f", *v)
+	}
 	for _, m := range d.Facts {
-		fmt.Fprintf(tw, "%s\t%.4f\t%.4f\t%+.4f\t%+.2f\t%+.2f\t\n",
-			m.Name, m.Before, m.After, m.Difference, m.Shift, m.Correlation)
+		fmt.Fprintf(tw, "%s\t%.4f\t%.4f\t%+.4f\t%s\t%s\t\n",
+			m.Name, m.Before, m.After, m.Difference, known(m.Shift), known(m.Correlation))
 	}
 	tw.Flush()
 	for _, line := range d.Warnings {

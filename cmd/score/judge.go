@@ -195,6 +195,11 @@ func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
 // judgeOne judges one edit.
 func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel) error {
 	item := textjudge.Item{Instruction: f.instruction, Pictures: map[string]*data.Picture{}}
+	for _, role := range slices.Sorted(maps.Keys(f.pictures)) {
+		if *f.pictures[role] != "" && !slices.Contains(j.Roles(), role) {
+			return cli.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
+		}
+	}
 	for _, role := range j.Roles() {
 		path := f.pictures[role]
 		if path == nil || *path == "" {

@@ -123,6 +123,8 @@ func TestJudgeUsage(t *testing.T) {
 			"--store", dir), "average"},
 		{with("--source", "a.png", "--instruction", "a", "--url", "http://localhost:1", "--model", "m", "--store", dir),
 			"--edit is needed"},
+		{with("--source", "a.png", "--edit", "a.png", "--edit2", "b.png", "--instruction", "a", "--url", "http://localhost:1",
+			"--model", "m", "--store", dir), "--edit2 is shown by no question of this judge, which shows edit, source"},
 		{append([]string{"judge", "--config", "nobody", "--store", dir}, "--in", "a.jsonl", "--out", "b.jsonl", "--url",
 			"http://localhost:1", "--model", "m"), "viescore/1shot"},
 		{with("--in", "a.jsonl", "--out", "b.jsonl", "--backbone", "c", "--device", "tpu"), "want cpu, auto, or cuda:N"},

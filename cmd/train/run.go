@@ -123,6 +123,15 @@ func (o *runOptions) note(c *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 }
 
+func printBadRows(w io.Writer, rows []trainer.BadRow) {
+	for i, b := range rows {
+		if i == 0 {
+			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(rows))
+		}
+		fmt.Fprintf(w, "             %v\n", b)
+	}
+}
+
 func printPlan(w io.Writer, p *trainer.Plan) {
 	fmt.Fprintf(w, "device       %s\n", p.Device)
 	if p.Groups > 0 {
@@ -133,18 +142,16 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	}
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
+	for _, text := range p.Warnings {
+		fmt.Fprintf(w, "warning      %s\n", text)
+	}
 	if p.Benchmark != "" {
 		fmt.Fprintf(w, "best         by %s\n", p.Benchmark)
 	}
 	if p.Found != nil {
 		p.Found.Print(w)
 	}
-	for i, b := range p.BadRows {
-		if i == 0 {
-			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(p.BadRows))
-		}
-		fmt.Fprintf(w, "             %v\n", b)
-	}
+	printBadRows(w, p.BadRows)
 	if p.Tokens.Max > 0 {
 		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
 			p.Tokens.Mean, p.Tokens.Mean*float64(p.Examples))

@@ -8,7 +8,8 @@ import (
 
 func init() {
 	register(Layout{
-		Name: "emu-edit",
+		Name:  "emu-edit",
+		Takes: []string{"tasks"},
 		About: "Emu-Edit test sets: instruction, image, task, input_caption, output_caption; generations add " +
 			"edited_image, model",
 		Fields: map[string]string{"id": "hash", "number": "idx", "source": "image", "edit": "edited_image", "method": "model",

@@ -22,6 +22,7 @@ import (
 func init() {
 	register(Layout{
 		Name:  "magicbrush",
+		Takes: []string{"chains"},
 		About: "MagicBrush: Parquet (img_id, turn_index, ...), or the zip layout with edit_turns.json and images/",
 		Fields: map[string]string{"session": "img_id", "turn": "turn_index", "source": "source_img", "target": "target_img",
 			"instruction": "instruction", "split": "split"},

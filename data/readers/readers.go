@@ -85,6 +85,7 @@ type Layout struct {
 	About  string
 	Fields map[string]string // what it looks for -> the published column; nil: it has no columns
 	Needed []string          // fields whose columns every table of it has; a | b: one of them is enough
+	Takes  []string          // which of tasks, chains and drop, which others pass over, it reads
 	Many   bool              // the path may be a pattern of several files: see Files
 	open   func(ctx context.Context, o Options) (Reader, error)
 }

@@ -17,7 +17,8 @@ import (
 
 func init() {
 	register(Layout{
-		Name: "seed-data-edit",
+		Name:  "seed-data-edit",
+		Takes: []string{"drop"},
 		About: "SEED-Data-Edit parts 2 (source_image, target_image) and 3 (instruction_1.., edit_image_1..), pictures " +
 			"unpacked or in tar parts",
 		Fields: map[string]string{"source": "source_image", "target": "target_image", "instruction": "instruction",

@@ -112,7 +112,7 @@ func (c *cells) text(column string) string {
 
 func (c *cells) number(column string) float64 {
 	v, _ := c.rec.Get(column)
-	x, err := data.Number(v)
+	x, err := data.Finite(v)
 	if err == nil && x == nil {
 		err = errors.New("want a number, have none")
 	}

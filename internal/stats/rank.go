@@ -29,6 +29,22 @@ func Ranks(x []float64) []float64 {
 	return ranks
 }
 
+// Settle gives values that differ by no more than an error of their computation one value, the least of them. It
+// changes x, and returns it. NaN stays.
+func Settle(x []float64, within float64) []float64 {
+	order := make([]int, len(x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
+	for k := 1; k < len(order); k++ {
+		if v, below := x[order[k]], x[order[k-1]]; v-below <= within {
+			x[order[k]] = below
+		}
+	}
+	return x
+}
+
 // Spearman is the rank correlation of x and y, in [-1, 1]: Pearson's correlation of their average ranks
 // (scipy.stats.spearmanr). It is NaN when either is constant, holds a NaN, or has fewer than two values.
 func Spearman(x, y []float64) float64 {

@@ -193,3 +193,15 @@ func TestBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestZeroInFront: 010 is eight to some and ten to others.
+func TestZeroInFront(t *testing.T) {
+	for text, refused := range map[string]bool{"steps: 010": true, "lr: 010": true, "size: [1, -07]": true,
+		"micro: 012": true, "steps: 0": false, "steps: 0o10": false, "steps: 0x10": false, "lr: 0.5": false,
+		"lr: 01.5": false, "name: '010'": false} {
+		var c config
+		if err := Decode("a.yaml", []byte(text), &c).Err(); (err != nil) != refused {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -202,12 +202,20 @@ func (w *walker) scalar(n ast.Node, v reflect.Value, key string) {
 // exponent is a number as YAML 1.2's core schema has it that the parser takes for text: 2e-5, without a dot.
 var exponent = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
 
+// octal is a number that YAML 1.1 reads by eights, and YAML 1.2 by tens.
+var octal = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
 // plain decodes a node to Go's plain types.
 func (w *walker) plain(n ast.Node, key string) (any, bool) {
 	if s, ok := n.(*ast.StringNode); ok && s.Token.Type == token.StringType && exponent.MatchString(s.Value) {
 		if f, err := strconv.ParseFloat(s.Value, 64); err == nil {
 			return f, true
 		}
+	}
+	if number, ok := n.(*ast.IntegerNode); ok && octal.MatchString(number.Token.Value) {
+		w.add(n, key, "%s counts by eights to some readers of YAML and by tens to others: leave out the zero in front",
+			number.Token.Value)
+		return nil, false
 	}
 	var out any
 	if err := yaml.NodeToValue(n, &out); err != nil {

@@ -226,9 +226,10 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 			return err
 		}
 		p.scores[t] = scores
-		for i, why := range t.problem {
-			p.fail(t, i, why)
+		for _, i := range t.problems() {
+			p.fail(t, i, t.problem[i])
 		}
+		p.tellLeftOut(t)
 		kept := t.rows[:0]
 		for _, r := range t.rows {
 			if err := scores.Err(r.index); err != nil {
@@ -240,6 +241,17 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 		t.rows = kept
 	}
 	return nil
+}
+
+// tellLeftOut notes the rows without a label, and the labels without a row.
+func (p *job) tellLeftOut(t *table) {
+	p.report.Unlabelled += t.unlabelled
+	if t.unlabelled > 0 {
+		p.warn(fmt.Sprintf("%d rows of %s have no label and are left out", t.unlabelled, filepath.Base(t.Path())))
+	}
+	if t.unmatched > 0 {
+		p.warn(fmt.Sprintf("%d labels are of ids that no row of %s has", t.unmatched, filepath.Base(t.Path())))
+	}
 }
 
 // fail notes a row without a score.

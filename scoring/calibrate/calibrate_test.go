@@ -343,6 +343,29 @@ func TestLabelsRefused(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	if err := os.WriteFile(table, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "labels.jsonl")
+	nobody := filepath.Join(t.TempDir(), "nobody.jsonl")
+	err = errors.Join(os.WriteFile(other, []byte(`{"id": "0", "label": 0.123}`), 0o666),
+		os.WriteFile(nobody, []byte(`{"id": "x", "label": 0.123}`), 0o666))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]Options{
+		"row 1: its own label is":                          {Labels: other},
+		"has no column degre, which --columns names":       {Columns: map[string]string{"label": "degre"}},
+		"column map: lable: want one of our columns":       {Columns: map[string]string{"lable": "label"}},
+		"has no column x, which --columns names":           {Columns: map[string]string{"label_a": "x"}},
+		"and --labels says nothing: leave one of both out": {Labels: nobody},
+	} {
+		o.Scorer, o.In, o.Method, o.Coverage, o.Out = dir, table, calibration.Isotonic, 0.5, t.TempDir()
+		o.Model = model.Options{Threads: 1}
+		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(dir, calibration.File)); err == nil {
 		t.Error("a calibration was written")
 	}

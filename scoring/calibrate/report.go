@@ -20,15 +20,16 @@ const bins = 10
 
 // Report is what a calibration was made of, and what it brought. Numbers are on 0..1.
 type Report struct {
-	Scorer    string   `json:"scorer"`
-	Dimension string   `json:"dimension"` // "": the score
-	Method    string   `json:"method"`
-	Table     string   `json:"table"`
-	Test      string   `json:"test_table,omitempty"`
-	Seed      uint64   `json:"seed"`
-	Trained   string   `json:"trained"` // whether the scorer was trained on the rows: no, unknown, in part
-	Failed    int      `json:"failed"`  // rows without a score
-	Warnings  []string `json:"warnings,omitempty"`
+	Scorer     string   `json:"scorer"`
+	Dimension  string   `json:"dimension"` // "": the score
+	Method     string   `json:"method"`
+	Table      string   `json:"table"`
+	Test       string   `json:"test_table,omitempty"`
+	Seed       uint64   `json:"seed"`
+	Trained    string   `json:"trained"`    // whether the scorer was trained on the rows: no, unknown, in part
+	Failed     int      `json:"failed"`     // rows without a score
+	Unlabelled int      `json:"unlabelled"` // rows without a label, which are left out
+	Warnings   []string `json:"warnings,omitempty"`
 
 	Fit      Part `json:"fit"` // rows that the map was fitted on
 	Interval Part `json:"interval_rows"`

@@ -3,8 +3,11 @@ package calibrate
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/internal/exit"
@@ -16,6 +19,10 @@ type table struct {
 	*data.Edits
 	rows    []row
 	problem map[int]error // of rows that cannot be read, by their index
+
+	unmatched  int             // labels of a table of their own whose id no row has
+	unlabelled int             // rows without a label, of those that count
+	wanted     map[string]bool // columns that --columns names and no row had so far
 }
 
 // row is an edit with a label.
@@ -38,7 +45,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
-	t := &table{Edits: edits, problem: map[int]error{}}
+	t := &table{Edits: edits, problem: map[int]error{}, wanted: given.lacks(o.Columns)}
 	if edits.Layout != data.LayoutLabels {
 		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration wants a label of each edit", path),
 			edits.Close())
@@ -61,6 +68,13 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
 			edits.Len(), first), edits.Close())
 	}
+	if own := t.ownLabel(); own != nil {
+		return nil, errors.Join(exit.Usage(own), edits.Close())
+	}
+	if len(t.wanted) > 0 && edits.Len() > 0 {
+		return nil, errors.Join(exit.Usagef("%s has no column %s, which --columns names", path,
+			strings.Join(slices.Sorted(maps.Keys(t.wanted)), ", ")), edits.Close())
+	}
 	if err := t.doubled(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), edits.Close())
 	}
@@ -69,14 +83,19 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		if o.Split != "" {
 			err = fmt.Errorf("%w and %q in its column split (--split)", err, o.Split)
 		}
-		for _, why := range t.problem {
-			err = fmt.Errorf("%w; %w", err, why)
-			break
+		if bad := t.problems(); len(bad) > 0 {
+			err = fmt.Errorf("%w; %w", err, t.problem[bad[0]])
 		}
 		return nil, errors.Join(err, edits.Close())
 	}
+	if given != nil {
+		t.unmatched = len(given.labels) - len(given.used)
+	}
 	return t, nil
 }
+
+// problems are the rows that cannot be read.
+func (t *table) problems() []int { return slices.Sorted(maps.Keys(t.problem)) }
 
 // doubled refuses an edit that is there twice, by its id or by its pictures and instruction: it would count twice, and
 // be in two parts.
@@ -116,23 +135,28 @@ func labelName(dimension string) string {
 }
 
 // read takes a row, if it has a label.
-func (t *table) read(i int, o *Options, given map[string]float64) error {
+func (t *table) read(i int, o *Options, given *given) error {
+	if err := t.look(i); err != nil {
+		return err
+	}
 	e, err := t.Edits.Read(i)
 	if err != nil {
 		return err
 	}
+	label, ok := e.Labels[o.Model.Dimension]
+	if o.Model.Dimension == "" && e.Label != nil {
+		label, ok = *e.Label, true
+	}
+	if given != nil {
+		if label, ok, err = given.of(e.ID, label, ok); err != nil {
+			return err
+		}
+	}
 	if o.Split != "" && e.Split != o.Split {
 		return nil
 	}
-	label, ok := given[e.ID]
-	switch {
-	case given != nil:
-	case o.Model.Dimension != "":
-		label, ok = e.Labels[o.Model.Dimension]
-	case e.Label != nil:
-		label, ok = *e.Label, true
-	}
 	if !ok {
+		t.unlabelled++
 		return nil
 	}
 	if label < 0 || label > 1 { // of a dimension
@@ -162,52 +186,16 @@ func (t *table) read(i int, o *Options, given map[string]float64) error {
 	return nil
 }
 
-// readLabels reads labels by id from a table of their own; nil if there is none.
-func readLabels(path string, o *Options) (map[string]float64, error) {
-	if path == "" {
-		return nil, nil
+// look notes the columns of a row that --columns names.
+func (t *table) look(i int) error {
+	if len(t.wanted) == 0 {
+		return nil
 	}
-	t, err := data.OpenTable(path, data.WithRequired())
-	if err != nil {
-		return nil, exit.Usage(err)
+	rec, err := t.Record(i)
+	for _, f := range rec.Fields {
+		delete(t.wanted, f.Name)
 	}
-	defer t.Close()
-	name := "label"
-	if o.Model.Dimension != "" {
-		name = "label_" + o.Model.Dimension
-	}
-	if own, ok := o.Columns[name]; ok {
-		name = own
-	}
-	out := map[string]float64{}
-	for i := range t.Len() {
-		rec, err := t.Record(i)
-		if err != nil {
-			return nil, err
-		}
-		at := func(err error) error { return fmt.Errorf("%s, row %d: %w", path, i+1, err) }
-		id, ok := rec.Get("id")
-		v, labelled := rec.Get(name)
-		if !ok || !labelled {
-			return nil, at(fmt.Errorf("the columns id and %s are wanted", name))
-		}
-		text, err := data.Text(id)
-		if err != nil {
-			return nil, at(err)
-		}
-		label, err := data.Finite(v)
-		if err != nil {
-			return nil, at(fmt.Errorf("column %q: %w", name, err))
-		}
-		if label == nil {
-			continue
-		}
-		if _, twice := out[text]; twice || *label < 0 || *label > 1 {
-			return nil, at(fmt.Errorf("id %s with label %g: every id once, and labels on 0..1 are wanted", text, *label))
-		}
-		out[text] = *label
-	}
-	return out, nil
+	return err
 }
 
 // scenes gives each row the number of its scene: rows that share a source picture, or the value of --by, are of one.

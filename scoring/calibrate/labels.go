@@ -1,0 +1,111 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+
+	"assay/data"
+	"assay/internal/exit"
+)
+
+// given are labels of a table of their own, by id.
+type given struct {
+	labels  map[string]float64
+	used    map[string]bool // ids that a row has
+	columns map[string]bool // of that table
+}
+
+// ownLabelError says that a row has a label, and the table of labels says another one or nothing.
+type ownLabelError struct{ own, given string }
+
+func (e *ownLabelError) Error() string {
+	return fmt.Sprintf("its own label is %s, and --labels says %s: leave one of both out", e.own, e.given)
+}
+
+// ownLabel is the first row whose label --labels would hide; nil if there is none.
+func (t *table) ownLabel() error {
+	for _, i := range t.problems() {
+		var own *ownLabelError
+		if errors.As(t.problem[i], &own) {
+			return fmt.Errorf("%s, row %d: %w", t.Path(), i+1, own)
+		}
+	}
+	return nil
+}
+
+// lacks are the columns that --columns names and the table of labels, if there is one, does not have.
+func (g *given) lacks(columns map[string]string) map[string]bool {
+	out := map[string]bool{}
+	for _, name := range columns {
+		if g == nil || !g.columns[name] {
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// of is the label of an id. own is that of the row itself, if it has one.
+func (g *given) of(id string, own float64, has bool) (label float64, ok bool, err error) {
+	if label, ok = g.labels[id]; ok {
+		g.used[id] = true
+	}
+	if !has || ok && label == own {
+		return label, ok, nil
+	}
+	said := "nothing"
+	if ok {
+		said = fmt.Sprint(label)
+	}
+	return 0, false, &ownLabelError{fmt.Sprint(own), said}
+}
+
+// readLabels reads labels by id from a table of their own; nil if there is none.
+func readLabels(path string, o *Options) (*given, error) {
+	if path == "" {
+		return nil, nil
+	}
+	t, err := data.OpenTable(path, data.WithRequired())
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	defer t.Close()
+	name := "label"
+	if o.Model.Dimension != "" {
+		name = "label_" + o.Model.Dimension
+	}
+	if own, ok := o.Columns[name]; ok {
+		name = own
+	}
+	out := &given{map[string]float64{}, map[string]bool{}, map[string]bool{}}
+	for i := range t.Len() {
+		rec, err := t.Record(i)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range rec.Fields {
+			out.columns[f.Name] = true
+		}
+		at := func(err error) error { return fmt.Errorf("%s, row %d: %w", path, i+1, err) }
+		id, ok := rec.Get("id")
+		v, labelled := rec.Get(name)
+		if !ok || !labelled {
+			return nil, at(fmt.Errorf("the columns id and %s are wanted", name))
+		}
+		text, err := data.Text(id)
+		if err != nil {
+			return nil, at(err)
+		}
+		label, err := data.Finite(v)
+		if err != nil {
+			return nil, at(fmt.Errorf("column %q: %w", name, err))
+		}
+		if label == nil {
+			continue
+		}
+		if _, twice := out.labels[text]; twice || *label < 0 || *label > 1 {
+			return nil, at(fmt.Errorf("id %s with label %g: every id once, and labels on 0..1 are wanted", text, *label))
+		}
+		out.labels[text] = *label
+	}
+	return out, nil
+}

@@ -1,0 +1,106 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRepeatedEdits: one edit with two labels is told of, and so are validation rows that are learnt from.
+func TestRepeatedEdits(t *testing.T) {
+	row := func(id, instruction, label, split string) string {
+		return fmt.Sprintf(`{"id": %q, "source": "a.png", "edit": "a.png", "instruction": %q, "label": %s, "split": %q}`+"\n",
+			id, instruction, label, split)
+	}
+	clean := row("1", "a", "0", "train") + row("2", "b", "1", "train") + row("3", "c", "1", "test")
+	for text, want := range map[string]string{
+		clean:                                "[]",
+		clean + row("4", "a", "0", "train"):  "[]",
+		clean + row("4", "a", "1", "train"):  "[1 of 3 training rows give an edit another label than a row before them",
+		clean + row("4", "b", "1", "test"):   "[1 of 2 validation rows are edits that are trained on as well",
+		clean + row("4", "b", "0.5", "test"): "[1 of 2 validation rows are edits that are trained on as well",
+	} {
+		path := writeRun(t, 5, "steps: 1\n")
+		if err := os.WriteFile(filepath.Join(filepath.Dir(path), "table.jsonl"), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c := load(t, path)
+		var told []string
+		if _, err := Train(context.Background(), Options{Config: c, Factory: newFake().factory,
+			Warn: func(text string) { told = append(told, text) }}); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := DryRun(context.Background(), c, newFake().factory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, got := range []string{fmt.Sprint(plan.Warnings), fmt.Sprint(told)} {
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("%s\n%s, want %s", text, got, want)
+			}
+		}
+	}
+}
+
+// TestKeysWithoutEffect: a key that nothing reads is refused rather than passed over.
+func TestKeysWithoutEffect(t *testing.T) {
+	const run = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"
+	for text, want := range map[string]string{
+		"schedule: {kind: cosine, cycles: 3}":                    "schedule.cycles: kind: cosine has none: it is of restarts",
+		"schedule: {kind: linear, decay: 0.3}":                   "schedule.decay: kind: linear has none: it is of wsd",
+		"schedule: {kind: cosine, factor: 0.5}":                  "schedule.factor: kind: cosine has none: it is of plateau",
+		"schedule: {patience: 3}":                                "schedule.patience: kind: constant has none",
+		"schedule: {threshold: 0.1}":                             "schedule.threshold: kind: constant has none",
+		"schedule: {min_lr: 1e-5}":                               "schedule.min_lr: kind: constant has none: it is of linear",
+		"optimizer: {groups: {head: {schedule: {min_lr: 0.1}}}}": "optimizer.groups.head.schedule.min_lr: ",
+		"mode: full\nlora: {r: 4}":                               "lora: mode: full has no adapter",
+		"mode: head\nlora: {dropout: 0.5}":                       "lora: mode: head has no adapter",
+		"head: {kind: classification, values: [0, 0.5, 2]}":      "head.values: want the scores (0..1)",
+		"head: {kind: classification, values: [-1, 0.5, 1]}":     "head.values: want the scores (0..1)",
+		"schedule: {kind: restarts, cycles: 3, min_lr: 1e-6}":    "",
+		"schedule: {kind: wsd, decay: 0.3, min_lr: 1e-6}":        "",
+		"mode: full\nlora: {r: 8}":                               "",
+	} {
+		_, err := loadText(t, run+text+"\n")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestEqualButForRounding: scores of one edit in two batches, which may differ in their last bits, are equal ones.
+func TestEqualButForRounding(t *testing.T) {
+	path := writeRun(t, 5, "steps: 1\n")
+	folder := filepath.Dir(path)
+	var text strings.Builder
+	for i, label := range []float64{1, 0, 0.5} {
+		name := fmt.Sprintf("%d.png", i)
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, split := range []string{"train", "test"} {
+			fmt.Fprintf(&text, `{"group": "g", "source": "a.png", "edit": %q, "instruction": "x", "label": %v, "split": %q}`+
+				"\n", name, label, split)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "table.jsonl"), []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenData(load(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r := &run{config: load(t, path), data: d, valid: d.Validation}
+	examples, err := r.validRows(0, d.Validation.Len())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := r.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
+	if m.PairRows != 3 || m.Pairs == nil || *m.Pairs != 0.5 || m.Spearman != 0 { // ranks 1.5, 1.5, 3 and 3, 1, 2
+		t.Errorf("%+v", m)
+	}
+}
