@@ -26,13 +26,13 @@ func (r *run) measureAll(scores []float64, examples []Example) *ValidationMetric
 }
 
 // rightPairs counts the pairs of edits of a group of which one is better, as people compared them or by their labels.
-// It also counts those whose better edit has the higher score. Equal scores count half.
+// It also counts those whose better edit has the higher score. Scores that differ by rounding alone are
+// equal, and count half.
 func (r *run) rightPairs(scores []float64, examples []Example) (right float64, pairs int) {
 	table, ok := r.valid.(*Samples)
 	if !ok {
 		return 0, 0
 	}
-	scores = settled(scores)
 	at := map[int]int{}
 	for i := range examples {
 		at[examples[i].Index] = i
@@ -62,7 +62,7 @@ func (r *run) rightPairs(scores []float64, examples []Example) (right float64, p
 			}
 			pairs++
 			switch {
-			case d == 0:
+			case math.Abs(d) <= rounding:
 				right += 0.5
 			case (d > 0) == (it.Outcome[0] == 1):
 				right++

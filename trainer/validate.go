@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"assay/internal/stats"
 	"assay/losses"
@@ -14,9 +13,6 @@ import (
 
 // rounding is how far scores of one edit lie apart at most that were computed in other batches.
 const rounding = 1e-6
-
-// settled are scores whose order is not that of rounding: those that are equal but for it are equal.
-func settled(scores []float64) []float64 { return stats.Settle(slices.Clone(scores), rounding) }
 
 // measure compares scores with labels, both 0..1.
 func measure(scores, labels []float64) *ValidationMetrics {
@@ -28,8 +24,7 @@ func measure(scores, labels []float64) *ValidationMetrics {
 		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
 	}
 	return &ValidationMetrics{Kind: "validation", L1: number(distance / float64(len(scores))),
-		Spearman: number(stats.Spearman(labels, settled(scores))), Accuracy: number(stats.Accuracy(want, got)),
-		Rows: len(scores)}
+		Spearman: number(stats.Spearman(labels, scores)), Accuracy: number(stats.Accuracy(want, got)), Rows: len(scores)}
 }
 
 // validationDue tells whether the validation rows are to be scored at the present step.
