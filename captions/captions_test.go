@@ -390,7 +390,8 @@ func TestColumnsInOrder(t *testing.T) {
 func TestColumnsThatAreNotThere(t *testing.T) {
 	r := edits(t, &scribe{}, `{"source": "1.png", "target": "2.png", "instruction": "add a hat", "before": "a man"}`)
 	r.Columns = map[string]string{"source_caption": "befor"}
-	if _, err := r.Write(t.Context()); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), `no column "befor"`) {
+	_, err := r.Write(t.Context())
+	if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), `no column "befor"`) {
 		t.Error(err)
 	}
 	r.Columns = map[string]string{"source_caption": "before"}
