@@ -219,7 +219,7 @@ func TestExam(t *testing.T) {
 		head + "a/1,0.5,1,half,grey,x,y\na/1,1,1,half,grey,x,y\n": `row 2: column "id": a/1 is there twice`,
 		head + "a/1,1.5,1,half,grey,x,y\n":                        `row 1: column "degree": want 0 to 1`,
 		"id,mine\na/1,1\na/1,2\n":                                 `row 2: column "mine": a/1 is there twice`,
-		"id,mine\na/1,inf\n":                                       `row 1: column "mine": want a finite number`,
+		"id,mine\na/1,inf\n":                                      `row 1: column "mine": want a finite number`,
 	} {
 		if err := os.WriteFile(scores, []byte(table), 0o666); err != nil {
 			t.Fatal(err)
