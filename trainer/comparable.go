@@ -133,8 +133,8 @@ func (r *run) checkMeasure(valid *Samples) error {
 		if len(r.config.plateaus()) > 0 {
 			return exit.Usagef("schedule.kind: %s", plateauWants)
 		}
-		if c.By != "auto" || c.Patience > 0 || c.Every > 0 || c.Limit > 0 {
-			return exit.Usagef("validate: its keys want validation rows: name them with data.validation or " +
+		if c.By != "auto" || c.Patience > 0 {
+			return exit.Usagef("validate: by and patience want validation rows: name them with data.validation or " +
 				"data.validation_split")
 		}
 		return nil

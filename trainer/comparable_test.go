@@ -30,7 +30,7 @@ func TestComparable(t *testing.T) {
 			row("g", `, "rank": 1`, "do", 0) + row("g", `, "rank": 2`, "do", 1)},
 		"schedule: warmup 3 and decay 8 are more than the 10 steps": {
 			"steps: 10\nschedule: {kind: wsd, warmup: 3, decay: 8}\n", labelled, labelled},
-		"its keys want validation rows": {"validate: {patience: 2}\n", labelled, ""},
+		"by and patience want validation rows": {"validate: {patience: 2}\n", labelled, ""},
 	} {
 		keys := c[0] + "data: {train: table.jsonl, validation: v.jsonl}\n"
 		if c[2] == "" {

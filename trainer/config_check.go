@@ -2,7 +2,6 @@ package trainer
 
 import (
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -131,8 +130,6 @@ func ascending(values []float64) bool {
 
 func (c *Config) checkLora(d checker) {
 	l := &c.Lora
-	adapts := c.Mode != "full" && c.Mode != "head" || c.Train != nil || c.Init != ""
-	d.want(adapts || reflect.DeepEqual(*l, Default().Lora), "lora", "mode: %s has no adapter: leave it out", c.Mode)
 	d.want(l.R >= 1, "lora.r", "want a rank of at least 1, not %d", l.R)
 	d.want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
 	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)

@@ -240,6 +240,10 @@ func TestLargeDryRuns(t *testing.T) {
 			); p.Trains.String() != says {
 				t.Errorf("the run trains %v, want %s", p.Trains, says)
 			}
+			if len(p.Warnings) != 2 {
+				t.Errorf("its rows are one edit with several labels, on both sides: %q", p.Warnings)
+			}
+			p.Warnings = nil
 			if d := cmp.Diff(want, p); d != "" {
 				t.Errorf("plan (-want +got):\n%s", d)
 			}

@@ -57,13 +57,10 @@ func TestKeysWithoutEffect(t *testing.T) {
 		"schedule: {threshold: 0.1}":                             "schedule.threshold: kind: constant has none",
 		"schedule: {min_lr: 1e-5}":                               "schedule.min_lr: kind: constant has none: it is of linear",
 		"optimizer: {groups: {head: {schedule: {min_lr: 0.1}}}}": "optimizer.groups.head.schedule.min_lr: ",
-		"mode: full\nlora: {r: 4}":                               "lora: mode: full has no adapter",
-		"mode: head\nlora: {dropout: 0.5}":                       "lora: mode: head has no adapter",
 		"head: {kind: classification, values: [0, 0.5, 2]}":      "head.values: want the scores (0..1)",
 		"head: {kind: classification, values: [-1, 0.5, 1]}":     "head.values: want the scores (0..1)",
 		"schedule: {kind: restarts, cycles: 3, min_lr: 1e-6}":    "",
 		"schedule: {kind: wsd, decay: 0.3, min_lr: 1e-6}":        "",
-		"mode: full\nlora: {r: 8}":                               "",
 	} {
 		_, err := loadText(t, run+text+"\n")
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
