@@ -42,6 +42,10 @@ func Start(lost func(error)) (*World, error) {
 	if want == 0 {
 		return nil, nil
 	}
+	limit, err := silence()
+	if err != nil {
+		return nil, err
+	}
 	var rank, size, local C.int
 	if err := failure(C.start(&rank, &size, &local)); err != nil {
 		return nil, fmt.Errorf("joining the MPI job: %w", err)
@@ -68,7 +72,7 @@ func Start(lost func(error)) (*World, error) {
 	C.signs_begin(size)
 	w.stop, w.stopped = make(chan struct{}), make(chan struct{})
 	w.Doing("start")
-	go w.live(lost)
+	go w.live(limit, lost)
 	return w, nil
 }
 

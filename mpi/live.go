@@ -27,9 +27,8 @@ type heard struct {
 }
 
 // live gives and takes signs of life until Close: rank 0 hears of all, and all of rank 0.
-func (w *World) live(lost func(error)) {
+func (w *World) live(limit time.Duration, lost func(error)) {
 	defer close(w.stopped)
-	limit := silence()
 	every := min(time.Second, limit/8)
 	known, before := make([]heard, w.size), time.Now()
 	for i := range known {

@@ -33,9 +33,14 @@ func (e *OutOfStepError) Error() string {
 }
 
 // silence is Silence, or what the environment says.
-func silence() time.Duration {
-	if s, err := strconv.ParseFloat(os.Getenv("ASSAY_MPI_SILENCE"), 64); err == nil && s > 0 {
-		return time.Duration(s * float64(time.Second))
+func silence() (time.Duration, error) {
+	text := os.Getenv("ASSAY_MPI_SILENCE")
+	if text == "" {
+		return Silence, nil
 	}
-	return Silence
+	s, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(s > 0) || s > time.Hour.Seconds() {
+		return 0, fmt.Errorf("ASSAY_MPI_SILENCE=%s: want seconds, a number above 0 and up to 3600", text)
+	}
+	return time.Duration(s * float64(time.Second)), nil
 }

@@ -185,6 +185,18 @@ func TestMPIRankIsLost(t *testing.T) {
 	}
 }
 
+// TestMPISilence: a time that is none is refused, not passed over.
+func TestMPISilence(t *testing.T) {
+	_, again := alone(t, mpiRun)
+	config, _ := again("silence")
+	for _, wrong := range []string{"10s", "0", "NaN"} {
+		text, err := mpiTrain(t, 2, config, "ASSAY_MPI_SILENCE="+wrong).CombinedOutput()
+		if err == nil || !strings.Contains(string(text), "ASSAY_MPI_SILENCE="+wrong+": want seconds") {
+			t.Errorf("%s: %v: %s", wrong, err, text)
+		}
+	}
+}
+
 // TestMPIInterrupt: SIGTERM to one rank saves, and all end with exit code 3; another number of ranks goes on.
 func TestMPIInterrupt(t *testing.T) {
 	long := strings.Replace(mpiRun, "steps: 6", "steps: 30", 1)
