@@ -166,6 +166,7 @@ func TestMiniatureUsage(t *testing.T) {
 		{"--photos " + photos + " --out " + out + " --held coffee --only tissue", "give one of the two"},
 		{"--photos " + photos + " --out " + out + " --pictures tar", "want files or embed"},
 		{"--photos " + photos + " --out " + out + " --instructions 0", "want at least 1"},
+		{"--photos " + photos + " --out " + out + " --exam --augment", "--augment is never for an exam"},
 		{"evaluate --truth t.jsonl", "--truth and --scores are needed"},
 	} {
 		if code, _, errs := label(

@@ -125,3 +125,22 @@ func TestDriftSaysWhatItLacks(t *testing.T) {
 		t.Errorf("--threads without anything that runs: exit code %d", code)
 	}
 }
+
+// Flags that nothing would read are refused, and columns that no row has.
+func TestFlagsThatNothingReads(t *testing.T) {
+	in := scored(t, "in.jsonl", `"id": "a"`)
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	for want, line := range map[string][]string{
+		"--device goes with --scorer": {"bench", "genaibench", "--ratings", in, "--device", "cpu"},
+		"--threads goes with":         {"bench", "genaibench", "--ratings", in, "--threads", "2"},
+		"--dimension goes with":       {"bench", "genaibench", "--ratings", in, "--dimension", "following"},
+		"--targets goes with":         {"bench", "genaibench", "--ratings", in, "--targets", in},
+		`no column "output"`: {"judge", "--config", "editscore", "--url", "http://localhost:1", "--model", "m", "--in", in,
+			"--out", out, "--columns", "edit=output"},
+	} {
+		code, v := command(t, line...)
+		if code != cli.Wrong || !strings.Contains(fmt.Sprint(v["error"]), want) {
+			t.Errorf("%v: exit code %d, %v, want %s", line, code, v, want)
+		}
+	}
+}
