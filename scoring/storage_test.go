@@ -8,9 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,22 +38,15 @@ func TestS3Outage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s3test.Put(t, client, "outage", "some folder", table)
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	behind := httputil.NewSingleHostReverseProxy(target)
 	var failed atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s3test.Between(t, endpoint, func(w http.ResponseWriter, r *http.Request, behind http.Handler) {
 		if strings.HasSuffix(r.URL.Path, ".png") {
 			failed.Add(1)
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		behind.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	})
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	pause := remote.FirstPause
 	remote.FirstPause = time.Millisecond

@@ -5,9 +5,6 @@ package main
 import (
 	"bytes"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,21 +72,14 @@ func TestS3TrainOutage(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	s3test.Put(t, client, "outage", "some folder", files...)
-	target, err := url.Parse(endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	behind := httputil.NewSingleHostReverseProxy(target)
 	var asked, good atomic.Int64
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s3test.Between(t, endpoint, func(w http.ResponseWriter, r *http.Request, behind http.Handler) {
 		if asked.Add(1) > good.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
 		behind.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	})
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	pause := remote.FirstPause
 	remote.FirstPause = time.Millisecond

@@ -95,14 +95,19 @@ func (m *memory) write(_ context.Context, key string, o writing) error {
 
 func (m *memory) remove(_ context.Context, key string) error { delete(m.objects, key); return m.err() }
 
+// pauseLess has attempts follow each other sooner.
+func pauseLess(t *testing.T, first time.Duration) {
+	pause := FirstPause
+	FirstPause = first
+	t.Cleanup(func() { FirstPause = pause })
+}
+
 func newMemory(t *testing.T, bucket string) *memory {
 	m := &memory{objects: map[string][]byte{}, time: time.Unix(1, 0)}
 	buckets.Lock()
 	defer buckets.Unlock()
 	buckets.open[bucket] = m
-	pause := FirstPause
-	FirstPause = time.Millisecond
-	t.Cleanup(func() { FirstPause = pause })
+	pauseLess(t, time.Millisecond)
 	return m
 }
 

@@ -177,15 +177,10 @@ func TestS3(t *testing.T) {
 // is named at once.
 func TestS3Faults(t *testing.T) {
 	_, endpoint := s3Server(t)
-	pause := FirstPause
-	FirstPause = 10 * time.Millisecond
-	defer func() { FirstPause = pause }()
-	target, _ := url.Parse(endpoint)
-	behind := httputil.NewSingleHostReverseProxy(target)
-	behind.ErrorLog = nil
+	pauseLess(t, 10*time.Millisecond)
 	var n, failed atomic.Int64
 	denied := atomic.Bool{}
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s3test.Between(t, endpoint, func(w http.ResponseWriter, r *http.Request, behind http.Handler) {
 		switch k := n.Add(1); {
 		case denied.Load():
 			w.WriteHeader(http.StatusForbidden)
@@ -198,9 +193,7 @@ func TestS3Faults(t *testing.T) {
 		default:
 			behind.ServeHTTP(w, r)
 		}
-	}))
-	defer proxy.Close()
-	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	})
 	closeBuckets()
 	want := pattern(2*partBytes + 99)
 	if err := Write(context.Background(), "s3://edits/x", fill(want)); err != nil {
@@ -220,24 +213,18 @@ func TestS3Faults(t *testing.T) {
 // without rights, which is the fault of a row. Of such a one the words are the same each time.
 func TestS3Expired(t *testing.T) {
 	_, endpoint := s3Server(t)
-	pause := FirstPause
-	FirstPause = 10 * time.Millisecond
-	defer func() { FirstPause = pause }()
-	target, _ := url.Parse(endpoint)
-	behind := httputil.NewSingleHostReverseProxy(target)
+	pauseLess(t, 10*time.Millisecond)
 	var n, answer atomic.Int64
 	var only atomic.Value
 	only.Store("")
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s3test.Between(t, endpoint, func(w http.ResponseWriter, r *http.Request, behind http.Handler) {
 		if code := int(answer.Load()); code > 0 && strings.HasSuffix(r.URL.Path, only.Load().(string)) {
 			w.Header().Set("X-Amz-Request-Id", fmt.Sprint(n.Add(1)))
 			w.WriteHeader(code)
 			return
 		}
 		behind.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
+	})
 	closeBuckets()
 	ctx := context.Background()
 	for _, name := range []string{"s3://edits/a", "s3://edits/b"} {

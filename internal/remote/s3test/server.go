@@ -7,6 +7,10 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -68,6 +72,19 @@ func Start(t *testing.T, bucket string) (client *s3.Client, endpoint string) {
 	}
 	t.Fatalf("%v: %s", err, log.String())
 	return nil, ""
+}
+
+// Between puts a proxy between the server at endpoint and its clients: serve answers a request, or has behind do so.
+func Between(t *testing.T, endpoint string, serve func(w http.ResponseWriter, r *http.Request, behind http.Handler)) {
+	t.Helper()
+	target, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := httputil.NewSingleHostReverseProxy(target)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, behind) }))
+	t.Cleanup(proxy.Close)
+	t.Setenv("AWS_ENDPOINT_URL", proxy.URL)
 }
 
 // Put copies files into a folder of the bucket.
