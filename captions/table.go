@@ -106,25 +106,9 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 }
 
 func (r *Run) open() (*data.Table, error) {
-	t, err := data.OpenTable(r.In, data.WithColumns(r.tableColumns()), data.WithRequired("source", "instruction"))
-	if err != nil {
-		return nil, exit.Usage(err)
-	}
-	if err := t.FindColumns(r.Columns); err != nil {
-		return nil, errors.Join(exit.Usage(err), t.Close())
-	}
-	return t, nil
-}
-
-// tableColumns are the names of the columns that a label table has; captions are read by ReadCaption.
-func (r *Run) tableColumns() map[string]string {
-	names := map[string]string{}
-	for ours, name := range r.Columns {
-		if ours != "source_caption" && ours != "target_caption" {
-			names[ours] = name
-		}
-	}
-	return names
+	t, err := data.OpenTable(r.In, data.WithColumns(data.WithoutCaptions(r.Columns)), data.WithFound(r.Columns),
+		data.WithRequired("source", "instruction"))
+	return t, exit.Usage(err)
 }
 
 // caption is what the table says.

@@ -235,6 +235,16 @@ func wider(a, b Kind) Kind {
 	return KindJSON
 }
 
+// CaptionColumns are those of the captions of source and target, which no label table has.
+var CaptionColumns = []string{"source_caption", "target_caption"}
+
+// WithoutCaptions is a map of our columns to the table's, but for those of captions.
+func WithoutCaptions(columns map[string]string) map[string]string {
+	out := maps.Clone(columns)
+	maps.DeleteFunc(out, func(ours, _ string) bool { return slices.Contains(CaptionColumns, ours) })
+	return out
+}
+
 // FindColumns looks for the columns that a map of ours to the table's names: one that no row has is a
 // *MissingColumnError. A table without rows that can be read lacks none.
 func (t *Table) FindColumns(columns map[string]string) error {

@@ -41,6 +41,7 @@ type Table struct {
 	path     string
 	source   source
 	names    map[string]string
+	found    map[string]string
 	required []string
 	only     []string // nil: all
 	storage  context.Context
@@ -60,6 +61,10 @@ type Option func(*Table)
 
 // WithColumns maps columns of the label table to their names in the file. Others have their own names.
 func WithColumns(names map[string]string) Option { return func(t *Table) { t.names = names } }
+
+// WithFound looks for the columns that a user's map names, be they of the label table or not: one that no row has is a
+// *MissingColumnError.
+func WithFound(names map[string]string) Option { return func(t *Table) { t.found = names } }
 
 // WithRequired says which columns of the label table must be there and not null. Default: source, edit, instruction.
 func WithRequired(columns ...string) Option { return func(t *Table) { t.required = columns } }
@@ -106,6 +111,9 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := t.FindColumns(t.found); err != nil {
+		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }

@@ -106,19 +106,12 @@ type towers struct {
 // family reads the configuration of one architecture, config.json, and opens the tokenizer if there is one.
 type family func(m *Model, o *strictjson.Object) (towers, error)
 
-var families = map[string]family{"clip": readCLIP, "clip_vision_model": readCLIP, "dinov2": readDINO,
-	"dinov2_with_registers": readDINO}
-
-// kindOf is the kind of a model_type; "" of others than families.
-func kindOf(modelType string) string {
-	switch {
-	case families[modelType] == nil:
-		return ""
-	case strings.HasPrefix(modelType, "clip"):
-		return CLIP
-	}
-	return DINO
-}
+// families are the architectures by model_type.
+var families = map[string]struct {
+	kind string // CLIP or DINO
+	read family
+}{"clip": {CLIP, readCLIP}, "clip_vision_model": {CLIP, readCLIP}, "dinov2": {DINO, readDINO},
+	"dinov2_with_registers": {DINO, readDINO}}
 
 func openCheckpoint(dir string, o Options) (*Model, error) {
 	m, t, err := readCheckpoint(dir, o)
@@ -155,12 +148,12 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, towers{}, fmt.Errorf("%s: %w", file, err)
 	}
-	read := families[c.ModelType]
-	if read == nil {
+	known, ok := families[c.ModelType]
+	if !ok {
 		return nil, towers{}, fmt.Errorf("%s: model_type %q is no encoder that is known (clip, clip_vision_model, dinov2, "+
 			"dinov2_with_registers are)", file, c.ModelType)
 	}
-	m := &Model{path: dir, batch: o.Batch, kind: kindOf(c.ModelType)}
+	m := &Model{path: dir, batch: o.Batch, kind: known.kind}
 	if m.processor, err = readProcessor(dir); err != nil {
 		return nil, towers{}, err
 	}
@@ -172,7 +165,7 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 		m.Close()
 		return nil, towers{}, err
 	}
-	t, err := read(m, object)
+	t, err := known.read(m, object)
 	if err != nil {
 		m.Close()
 		return nil, towers{}, err

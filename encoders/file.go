@@ -108,7 +108,7 @@ func fileKind(folder string) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return kindOf(c.ModelType), nil
+	return families[c.ModelType].kind, nil
 }
 
 const inMask = "attention_mask"

@@ -17,9 +17,6 @@ import (
 	"assay/store"
 )
 
-// CaptionColumns are those of the captions of source and target, which no label table has.
-var CaptionColumns = []string{"source_caption", "target_caption"}
-
 // measuredColumns are the columns that MeasureTable adds; they replace columns of the same names.
 var measuredColumns = []data.Column{{Name: "clip_d", Kind: data.KindNumber}, {Name: "clip_i", Kind: data.KindNumber},
 	{Name: "dino_i", Kind: data.KindNumber},
@@ -223,7 +220,7 @@ func ReadEdit(t *data.Table, columns map[string]string, i int) (e Edit, err erro
 	}
 	e = Edit{Source: row.Source, Edit: row.Edit, Target: row.Target}
 	for k, to := range []*string{&e.Before, &e.After} {
-		name := CaptionColumns[k]
+		name := data.CaptionColumns[k]
 		column := name
 		if other := columns[name]; other != "" {
 			column = other

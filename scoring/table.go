@@ -149,15 +149,9 @@ func (o *TableOptions) open(ctx context.Context, s TableScorer) (*data.Table, er
 	if cfg := s.Config(); !cfg.NeedsSource() {
 		columns = columns[1:]
 	}
-	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithOnly("source", "edit", "instruction"),
-		data.WithRequired(columns...), data.WithStorage(ctx))
-	if err != nil {
-		return nil, exit.Usage(err)
-	}
-	if err := t.FindColumns(o.Columns); err != nil {
-		return nil, errors.Join(exit.Usage(err), t.Close())
-	}
-	return t, nil
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
+		data.WithOnly("source", "edit", "instruction"), data.WithRequired(columns...), data.WithStorage(ctx))
+	return t, exit.Usage(err)
 }
 
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.

@@ -99,12 +99,9 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 // begin opens the table.
 func (j *Judge) begin(o TableOptions) (r *run, err error) {
 	r = &run{judge: j, roles: j.Roles(), o: o}
-	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithRequired(r.required()...),
-		data.WithOnly("source", "edit", "target", "instruction")); err != nil {
+	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
+		data.WithRequired(r.required()...), data.WithOnly("source", "edit", "target", "instruction")); err != nil {
 		return nil, exit.Usage(err)
-	}
-	if err := r.table.FindColumns(o.Columns); err != nil {
-		return nil, errors.Join(exit.Usage(err), r.table.Close())
 	}
 	r.to = r.table.Len()
 	return r, nil

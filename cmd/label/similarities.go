@@ -135,17 +135,8 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 
 // open opens the table. The columns of captions are none of a label table's.
 func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
-	columns := maps.Clone(r.table.Columns)
-	maps.DeleteFunc(columns, func(ours, _ string) bool { return slices.Contains(encoders.CaptionColumns, ours) })
-	t, err := data.OpenTable(r.table.In, data.WithColumns(columns), data.WithRequired("source", "edit"),
-		data.WithStorage(c.Context()))
-	if err != nil {
-		return nil, err
-	}
-	if err := t.FindColumns(r.table.Columns); err != nil {
-		return nil, errors.Join(err, t.Close())
-	}
-	return t, nil
+	return data.OpenTable(r.table.In, data.WithColumns(data.WithoutCaptions(r.table.Columns)),
+		data.WithFound(r.table.Columns), data.WithRequired("source", "edit"), data.WithStorage(c.Context()))
 }
 
 // finish measures the whole table and prints what came of it.

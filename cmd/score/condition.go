@@ -90,14 +90,11 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 			return cli.Usagef("--layouts %q: there are %s", l, strings.Join(reward.LayoutNames(), ", "))
 		}
 	}
-	t, err := data.OpenTable(f.in, data.WithColumns(f.columns))
+	t, err := data.OpenTable(f.in, data.WithColumns(f.columns), data.WithFound(f.columns))
 	if err != nil {
 		return cli.Usage(err)
 	}
 	defer t.Close()
-	if err := t.FindColumns(f.columns); err != nil {
-		return cli.Usage(err)
-	}
 	scores, err := rateRows(c, &f.runtime, t)
 	if err != nil {
 		return err
