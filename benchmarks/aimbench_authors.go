@@ -34,7 +34,7 @@ func (m *marks) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		return nil
 	}
-	list, err := row{fields: map[string]json.RawMessage{"sub-scores": raw}}.numbers("sub-scores")
+	list, err := parseNumbers("sub-scores", raw)
 	if err != nil && string(bytes.TrimSpace(raw)) != "[]" {
 		return err
 	}

@@ -108,7 +108,7 @@ func (s *hub) readRatings(f *raterFile, where string, cells []string) {
 			}
 			continue
 		}
-		v, err := row{fields: map[string]json.RawMessage{method: json.RawMessage(cells[c+1])}}.numbers(method)
+		v, err := parseNumbers(method, json.RawMessage(cells[c+1]))
 		if err != nil || len(v) != 2 || min(v[0], v[1]) < 0 || max(v[0], v[1]) > 1 {
 			f.problems.add(where, "%s has %q: [SC, PQ], two numbers from 0 to 1, was expected", method, cells[c+1])
 			continue

@@ -248,12 +248,17 @@ func parseNumber(field string, v json.RawMessage) (float64, error) {
 	return f, nil
 }
 
-// numbers returns a list of numbers; a single number is a list of one.
+// numbers returns a field that is a list of numbers, or a single number.
 func (r row) numbers(field string) ([]float64, error) {
 	v, ok := r.fields[field]
 	if !ok {
 		return nil, fmt.Errorf("there is no %q", field)
 	}
+	return parseNumbers(field, v)
+}
+
+// parseNumbers reads a list of numbers; a single number is a list of one.
+func parseNumbers(field string, v json.RawMessage) ([]float64, error) {
 	var list []json.RawMessage
 	if len(v) == 0 || v[0] != '[' {
 		list = []json.RawMessage{v}
