@@ -2,7 +2,6 @@ package reward
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 
 	"assay/data"
@@ -26,7 +25,7 @@ type Outputs struct {
 
 // input is the source and the instruction of an output.
 type input struct {
-	pixels      [sha256.Size]byte
+	source      [32]byte // digest of its pixels
 	instruction string
 }
 
@@ -80,8 +79,7 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		}
 		clipI = heuristics.Cosine(e[0], e[1])
 	}
-	size := fmt.Appendf(nil, "%d %d ", source.Width, source.Height)
-	o.inputs[input{sha256.Sum256(append(size, source.Pix...)), row.Instruction}]++
+	o.inputs[input{source.Digest(), row.Instruction}]++
 	o.add("score", scored.Score())
 	if encoder != nil {
 		o.add("clip_i", clipI)
