@@ -248,12 +248,12 @@ func WithoutCaptions(columns map[string]string) map[string]string {
 // FindColumns looks for the columns that a map of ours to the table's names: one that no row has is a
 // *MissingColumnError. A table without rows that can be read lacks none.
 func (t *Table) FindColumns(columns map[string]string) error {
+	if len(columns) == 0 {
+		return nil // and no row is read
+	}
 	wanted := maps.Clone(columns)
 	var have []string
 	for rec, err := range t.Records() {
-		if len(wanted) == 0 {
-			return nil
-		}
 		if err != nil {
 			continue
 		}
@@ -264,8 +264,11 @@ func (t *Table) FindColumns(columns map[string]string) error {
 			_, ok := rec.Get(name)
 			return ok
 		})
+		if len(wanted) == 0 {
+			return nil
+		}
 	}
-	if have == nil || len(wanted) == 0 {
+	if have == nil {
 		return nil
 	}
 	ours := slices.Sorted(maps.Keys(wanted))[0]
