@@ -10,7 +10,7 @@ import (
 // longer.
 const (
 	mostParameters = 7
-	mostLines      = 60
+	mostLines      = 100
 )
 
 // TestFunctions bounds the parameters of functions and their length.
