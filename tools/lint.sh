@@ -41,6 +41,7 @@ tool gocyclo github.com/fzipp/gocyclo/cmd/gocyclo v0.6.0
 tool deadcode golang.org/x/tools/cmd/deadcode v0.51.0
 
 build/bin/staticcheck ./... || failed=1
+(cd lab && go vet ./... && ../build/bin/staticcheck ./...) || failed=1
 git ls-files '*.go' '*.md' '*.sh' '*.py' | xargs build/bin/misspell -error -i tahn,fullset,benchamrk || failed=1
 allowed tools/lint/gocyclo.txt "more than 20 branches: split it where that helps" \
 	< <(build/bin/gocyclo -over 20 -ignore '_test\.go$|\.pb\.go$' . | sed -E 's|^[0-9]+ [^ ]+ (.*) ([^ ]+)/[^/]+$|\2 \1|')

@@ -1,0 +1,3 @@
+module assay/lab
+
+go 1.26.0
