@@ -87,7 +87,7 @@ func (r *run) f(x int) (s string) {
 		got = append(got, m.Change)
 	}
 	want := []string{
-		"0 -> 1", "i < 3 -> i <= 3", "i < 3 -> i >= 3", "i++ -> i--", "r.stop() -> {}",
+		"0 -> 1 in for i := 0; i < 3; i++ {", "i < 3 -> i <= 3", "i < 3 -> i >= 3", "i++ -> i--", "r.stop() -> {}",
 		"r.n += -x -> r.n -= -x", "r.n += -x -> _ = -x",
 		"-x -> x", "continue -> break", "r.ok(i) && !r.done -> r.ok(i) || !r.done", "!r.done -> r.done",
 	}

@@ -79,7 +79,21 @@ func find(file string) ([]Mutant, error) {
 		}
 	}
 	slices.SortStableFunc(f.out, func(a, b Mutant) int { return a.From - b.From })
+	f.number()
 	return f.out, nil
+}
+
+// number tells apart mutants of a function that read the same.
+func (f *finder) number() {
+	seen := map[string]int{}
+	for i := range f.out {
+		m := &f.out[i]
+		id := m.Function + ": " + m.Change
+		seen[id]++
+		if n := seen[id]; n > 1 {
+			m.Change += fmt.Sprintf(" (%d)", n)
+		}
+	}
 }
 
 // functionName is a function's name, with its receiver's type before it.
@@ -131,11 +145,11 @@ func (f *finder) visit(n ast.Node) {
 		}
 	case *ast.Ident:
 		if n.Name == "true" || n.Name == "false" {
-			f.replace(n, n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"))
+			f.replaceInLine(n, strconv.FormatBool(n.Name == "false"))
 		}
 	case *ast.BasicLit:
 		if v, err := strconv.Atoi(n.Value); n.Kind == token.INT && err == nil {
-			f.replace(n, n.Pos(), n.End(), strconv.Itoa(v+1))
+			f.replaceInLine(n, strconv.Itoa(v+1))
 		}
 	case *ast.UnaryExpr:
 		if n.Op == token.SUB || n.Op == token.NOT {
@@ -181,13 +195,21 @@ func (f *finder) leaveOut(list []ast.Stmt) {
 }
 
 func (f *finder) replaceOp(n ast.Node, pos token.Pos, old, op token.Token) {
-	f.replaceIn(n, pos, pos+token.Pos(len(old.String())), op.String())
+	f.replace(n, pos, pos+token.Pos(len(old.String())), op.String())
 }
 
-func (f *finder) replace(n ast.Node, from, to token.Pos, text string) { f.replaceIn(n, from, to, text) }
+// replaceInLine adds a mutant of a constant, which says little by itself: the report shows its line.
+func (f *finder) replaceInLine(n ast.Node, text string) {
+	f.replace(n, n.Pos(), n.End(), text)
+	at := f.offset(n.Pos())
+	start := bytes.LastIndexByte(f.source[:at], '\n') + 1
+	line, _, _ := bytes.Cut(f.source[start:], []byte("\n"))
+	m := &f.out[len(f.out)-1]
+	m.Change = fmt.Sprintf("%s in %s", m.Change, oneLine(string(line)))
+}
 
-// replaceIn adds a mutant; n is the expression or statement that the report shows before and after.
-func (f *finder) replaceIn(n ast.Node, from, to token.Pos, text string) {
+// replace adds a mutant; n is the expression or statement that the report shows before and after.
+func (f *finder) replace(n ast.Node, from, to token.Pos, text string) {
 	at := f.fset.Position(from)
 	before := f.text(n.Pos(), n.End())
 	lo, hi := f.offset(from)-f.offset(n.Pos()), f.offset(to)-f.offset(n.Pos())
