@@ -125,3 +125,16 @@ func TestDecayed(t *testing.T) {
 		}
 	}
 }
+
+// TestLionSign: a value whose direction is zero only decays, as sign(0) is 0; the others move by the rate.
+func TestLionSign(t *testing.T) {
+	value := tensor.New(tensor.WithShape(3), tensor.WithBacking([]float32{1, 1, 1}))
+	l := NewLion([]Param{{Name: "a", Value: value}}, [2]float64{0.5, 0.5}, 0.5)
+	l.Update([]Param{{Name: "a", Value: value}}, [][]float32{{0, 0.25, -0.25}}, 0.125)
+	if got, want := value.Data().([]float32), []float32{0.9375, 0.8125, 1.0625}; far(got, want) != 0 {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got, want := l.M[0], []float32{0, 0.125, -0.125}; far(got, want) != 0 {
+		t.Errorf("momentum: got %v, want %v", got, want)
+	}
+}
