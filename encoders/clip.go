@@ -3,7 +3,6 @@ package encoders
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"assay/internal/strictjson"
 	"assay/model"
@@ -242,9 +241,8 @@ func clipText(g *model.Graph, w model.Weights, c *clipConfig) (string, int64, er
 	x = g.Op("Reshape", x, g.Ints(-1, hidden))
 
 	places := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
-	upTo := func(last string) string { // 0 for places up to last, minus infinity, almost, behind
-		return g.Op("Where", g.Op("LessOrEqual", places, last), g.Scalar(onnx.Float, 0),
-			g.Scalar(onnx.Float, -math.MaxFloat32))
+	upTo := func(last string) string { // places up to last are seen
+		return g.Mask(g.Op("LessOrEqual", places, last))
 	}
 	causal := upTo(g.Op("Unsqueeze", places, g.Ints(1)))                           // [length, length]
 	toEnd := upTo(g.Op("Reshape", g.Op("Mod", ends, length), g.Ints(-1, 1, 1, 1))) // [texts, 1, 1, length]

@@ -172,7 +172,7 @@ func (v *View) added(g *Graph, group int, rows, columns string) string {
 		other := g.Op("Reshape", v.Segments, g.Shape(-1, 1, 1, length))
 		seen = g.Op("And", seen, g.Op("Or", g.Op("Equal", own, other), g.Op("Equal", other, g.Int(0))))
 	}
-	m := g.Op("Where", seen, g.Scalar(g.compute, 0), g.Scalar(g.compute, lowest(g.compute)))
+	m := g.Mask(seen)
 	if v.rep > 1 {
 		m = g.Op("Expand", m, g.Shape(1, v.rep, 1, 1))
 		m = g.Op("Reshape", m, g.Shape(0, 1, -1, g.SizeOf(columns, 0)))

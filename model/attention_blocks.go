@@ -185,13 +185,13 @@ func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
 		return g.Attend(q, k, v, mask, heads, dim)
 	}
 	q = g.Op("Reshape", g.scaled(q, dim), g.Ints(0, 0, int64(heads), 1, int64(dim)))
-	k, v = g.heads(k, heads, dim, 0, 2, 3, 1), g.heads(v, heads, dim, 0, 2, 1, 3)
+	k, v = g.heads(g.narrow(k), heads, dim, 0, 2, 3, 1), g.heads(g.narrow(v), heads, dim, 0, 2, 1, 3)
 	length := g.SizeOf(k, 3)
 	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _, _ string) string {
 		n := g.SizeOf(q, 0) // as above
 		k := g.Op("Reshape", k, g.Shape(n, heads, dim, -1))
 		mask := g.Op("Reshape", mask, g.Shape(n, 1, 1, g.SizeOf(k, 3)))
-		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", g.Op("MatMul", q, k), mask))
-		return g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, g.SizeOf(k, 3), dim)))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", g.Op("MatMul", g.narrow(q), k), mask))
+		return g.wide(g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, g.SizeOf(k, 3), dim))))
 	})
 }

@@ -35,6 +35,12 @@ func (g *Graph) wide(x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
 }
 
+// Mask is what is added to the scores of attention: 0 where a key is seen, the lowest number elsewhere. It has the type
+// of the products.
+func (g *Graph) Mask(seen string) string {
+	return g.Op("Where", seen, g.Scalar(g.compute, 0), g.Scalar(g.compute, lowest(g.compute)))
+}
+
 // lowest is the lowest number of a type.
 func lowest(t onnx.DType) float64 {
 	if t == onnx.BFloat16 {

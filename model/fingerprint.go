@@ -60,7 +60,10 @@ func (n *network) featureFingerprint() (string, error) {
 
 // arithmetic says how values are computed: they are not the same to the last bit elsewhere.
 func (n *network) arithmetic() string {
-	if n.onCUDA() {
+	switch {
+	case n.onCUDA() && n.config.DType == "bfloat16":
+		return "cuda bfloat16, attention of towers too" // it was float32 once
+	case n.onCUDA():
 		return "cuda " + n.config.DType
 	}
 	return "cpu " + n.config.DType

@@ -2,7 +2,6 @@ package qwenvl
 
 import (
 	"fmt"
-	"math"
 
 	"gorgonia.org/tensor"
 
@@ -33,7 +32,7 @@ func (b *Family) Segments(g *model.Graph, name string, t Turns) *Segments {
 	patches := g.SizeOf(t.Cos, 0)
 	s.pads = g.Op("Sub", g.OpA("ReduceProd", onnx.Attrs{"keepdims": 1}, g.Op("Shape", s.rows)), patches)
 	real := g.Op("Unsqueeze", g.Op("Less", s.rows, patches), g.Ints(1, 2))
-	s.mask = g.Op("Where", real, g.Scalar(onnx.Float, 0), g.Scalar(onnx.Float, -math.MaxFloat32))
+	s.mask = g.Mask(real)
 	half := b.Tower.Hidden / b.Tower.Heads / 2
 	s.cos, s.sin = s.fill(g, t.Cos, half), s.fill(g, t.Sin, half)
 	return s
