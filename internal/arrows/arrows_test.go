@@ -30,6 +30,8 @@ internal/version:
 internal/signals:
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
+internal/ptrace:
+internal/outside: internal/ptrace
 internal/long:
 internal/journal: internal/filelock
 internal/testfile:
