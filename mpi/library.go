@@ -10,6 +10,7 @@ import "C"
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -19,6 +20,8 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"assay/internal/process"
 )
 
 // World is the ranks of the job. Its collective methods are called by one goroutine at a time, by all ranks in the same
@@ -26,17 +29,19 @@ import (
 type World struct {
 	rank, size, local int
 	hosts             []string
+	processes         []process.ID // by rank
 
 	mu    sync.Mutex // of the library: one call at a time
 	doing struct {
 		sync.Mutex
 		text string
+		tell func(error) // of a rank that is lost; nil: nobody asked for it
 	}
 	stop, stopped chan struct{}
 }
 
-// Start joins the job that a launcher has begun; nil if the process is alone. lost is told, once, of a rank that is not
-// heard of any more: it should say so and call [World.Abort].
+// Start joins the job that a launcher has begun; nil if the process is alone. lost is told, once, of a rank that has
+// died or is not heard of any more: it should say so and call [World.Abort].
 func Start(lost func(error)) (*World, error) {
 	want := launched()
 	if want == 0 {
@@ -58,16 +63,20 @@ func Start(lost func(error)) (*World, error) {
 	if w.size == 1 {
 		return nil, w.Close()
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
-	names, err := w.Gather("host names", []byte(host))
+	mine, err := json.Marshal(process.Self())
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range names {
-		w.hosts = append(w.hosts, string(n))
+	all, err := w.Gather("hosts", mine)
+	if err != nil {
+		return nil, err
+	}
+	w.processes = make([]process.ID, len(all))
+	for i, text := range all {
+		if err := json.Unmarshal(text, &w.processes[i]); err != nil {
+			return nil, fmt.Errorf("the host of rank %d: %w", i, err)
+		}
+		w.hosts = append(w.hosts, w.processes[i].Host)
 	}
 	C.signs_begin(size)
 	w.stop, w.stopped = make(chan struct{}), make(chan struct{})
@@ -215,14 +224,24 @@ func (w *World) Sum(values []float32) error {
 	return w.collective(true, begin, address(values))
 }
 
-// Abort ends all processes of the job, this one with that exit code.
-func (w *World) Abort(code int) { C.end_all(C.int(code)) }
+// patience is how long the launcher may take to end a job.
+const patience = 5 * time.Second
+
+// Abort ends all processes of the job, this one with that exit code. It waits for the launcher for a few seconds at
+// most: after a rank has died, Open MPI's does nothing but sleep for twice its odls_base_sigkill_timeout.
+func (w *World) Abort(code int) {
+	time.AfterFunc(patience, func() { os.Exit(code) })
+	C.end_all(C.int(code))
+}
 
 // Close leaves the job in an orderly way, together with all ranks.
 func (w *World) Close() error {
 	if w.stop != nil {
 		close(w.stop)
 		<-w.stopped
+		if _, err := w.Gather("the end", nil); err != nil { // none ends while others take that for its death
+			return err
+		}
 	}
 	return w.call(func() C.int { return C.MPI_Finalize() })
 }

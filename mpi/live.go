@@ -20,15 +20,38 @@ func (w *World) Doing(what string) {
 	w.doing.Unlock()
 }
 
+// Lost has a function told of a rank that has died or is not heard of any more, before the job ends.
+func (w *World) Lost(tell func(error)) {
+	w.doing.Lock()
+	w.doing.tell = tell
+	w.doing.Unlock()
+}
+
 // heard is what a rank last gave of itself.
 type heard struct {
 	at   time.Time
 	text string
 }
 
-// live gives and takes signs of life until Close: rank 0 hears of all, and all of rank 0.
+// live gives and takes signs of life until Close, and ends the job with a rank.
 func (w *World) live(limit time.Duration, lost func(error)) {
 	defer close(w.stopped)
+	err := w.listen(limit)
+	if err == nil {
+		return
+	}
+	w.doing.Lock()
+	tell := w.doing.tell
+	w.doing.Unlock()
+	if tell != nil {
+		tell(err)
+	}
+	lost(err)
+}
+
+// listen returns the loss of a rank, or nil at Close. Rank 0 hears of all, and all of rank 0. Ranks of one machine see
+// that a process has ended, whatever it said.
+func (w *World) listen(limit time.Duration) error {
 	every := min(time.Second, limit/8)
 	known, before := make([]heard, w.size), time.Now()
 	for i := range known {
@@ -37,7 +60,7 @@ func (w *World) live(limit time.Duration, lost func(error)) {
 	for {
 		select {
 		case <-w.stop:
-			return
+			return nil
 		case <-time.After(every):
 		}
 		now := time.Now()
@@ -47,15 +70,24 @@ func (w *World) live(limit time.Duration, lost func(error)) {
 			}
 		}
 		before = now
-		if err := w.signs(known); err != nil {
-			lost(err)
-			return
-		}
+		err := w.signs(known)
 		for i := range known {
-			if silent := now.Sub(known[i].at); i != w.rank && (i == 0 || w.rank == 0) && silent > limit {
-				lost(&LostError{Rank: i, Host: w.hosts[i], Silent: silent, Doing: known[i].text})
-				return
+			silent, hears := now.Sub(known[i].at), i == 0 || w.rank == 0
+			e := &LostError{Rank: i, Host: w.hosts[i], Silent: silent}
+			if hears {
+				e.Doing = known[i].text
 			}
+			switch {
+			case i == w.rank:
+			case w.processes[i].Gone():
+				e.PID = w.processes[i].PID
+				return e
+			case hears && silent > limit:
+				return e
+			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -9,15 +9,23 @@ import (
 	"time"
 )
 
-// LostError says that a rank is not heard of any more.
+// LostError says that a rank has died, or is not heard of any more.
 type LostError struct {
 	Rank   int
 	Host   string
+	PID    int // of the process that has ended; 0: that is not known
 	Silent time.Duration
-	Doing  string // what it said last
+	Doing  string // what it said last; "": that is not known
 }
 
 func (e *LostError) Error() string {
+	if e.PID > 0 {
+		text := fmt.Sprintf("rank %d (%s) has died: process %d has ended", e.Rank, e.Host, e.PID)
+		if e.Doing != "" {
+			text += "; the last it said: " + e.Doing
+		}
+		return text
+	}
 	return fmt.Sprintf("rank %d (%s) has not been heard of for %v, it died or hangs; the last it said: %s", e.Rank, e.Host,
 		e.Silent.Round(time.Second), e.Doing)
 }

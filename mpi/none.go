@@ -32,6 +32,9 @@ func (*World) Hosts() []string { return []string{""} }
 // Doing notes what this process is at.
 func (*World) Doing(string) {}
 
+// Lost has a function told of a rank that has died.
+func (*World) Lost(func(error)) {}
+
 // Gather gives every rank the data of all.
 func (*World) Gather(_ string, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }
 

@@ -23,11 +23,18 @@ const LibraryEnv = "ASSAY_ONNXRUNTIME"
 // instead of spinning for a moment. It helps where several processes share the cores.
 const SpinEnv = "ASSAY_SPIN"
 
+// TelemetryEnv is the environment variable by which ONNX Runtime's telemetry is switched off. Its releases for Linux
+// send it to Microsoft. Here it is off unless the user sets the variable to 0.
+const TelemetryEnv = "ORT_DISABLE_TELEMETRY"
+
 const libraryName = "libonnxruntime.so"
 
 var load = sync.OnceValues(func() (string, error) {
 	path, err := findLibrary()
 	if err != nil {
+		return "", err
+	}
+	if err := quiet(); err != nil {
 		return "", err
 	}
 	onnxruntime.SetSharedLibraryPath(path)
@@ -37,6 +44,16 @@ var load = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+// quiet switches telemetry off. It must come before the runtime's environment is made: that writes an identity of the
+// device and a database of events, and DisableTelemetryEvents can only be called afterwards. With cgo, os.Setenv sets
+// the variable for C, too.
+func quiet() error {
+	if os.Getenv(TelemetryEnv) == "0" {
+		return nil
+	}
+	return os.Setenv(TelemetryEnv, "1")
+}
 
 // Version returns the version of the loaded ONNX Runtime.
 func Version() (string, error) {

@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"assay/internal/process"
 )
 
 // ErrLost says that another worker has taken over a shard, because this one did not renew its lease in time.
@@ -19,39 +19,26 @@ var ErrLost = errors.New("the lease was not renewed in time, and another worker 
 
 // holder is who holds a lease.
 type holder struct {
-	Host string `json:"host"`
-	PID  int    `json:"pid"`
-	ID   string `json:"id"` // of the process, whose number others may get again
-
-	Boot  string `json:"boot,omitempty"`  // of the machine
-	Space string `json:"space,omitempty"` // in which the number counts: containers have their own
+	process.ID
+	Worker string `json:"id"` // the process, whose number others may get again
 
 	Claim string `json:"claim,omitempty"` // of this lease alone
 }
 
 // worker is this process.
 var worker = sync.OnceValue(func() holder {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "?"
-	}
-	h := holder{Host: host, PID: os.Getpid(), ID: fmt.Sprintf("%d-%08x", os.Getpid(), rand.Uint32())}
-	boot, noBoot := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	space, noSpace := os.Readlink("/proc/self/ns/pid")
-	if noBoot == nil && noSpace == nil {
-		h.Boot, h.Space = strings.TrimSpace(string(boot)), space
-	}
-	return h
+	me := process.Self()
+	return holder{ID: me, Worker: fmt.Sprintf("%d-%08x", me.PID, rand.Uint32())}
 })
 
-// gone tells whether the holder is known to have ended: it was a process of this machine and of this PID namespace.
-// Names of hosts prove nothing, since containers may share one; of others the age of the lease decides alone.
+// gone tells whether the holder is known to have ended: it was a process of this machine and of this PID namespace. Of
+// others the age of the lease decides alone.
 func (h holder) gone() bool {
 	me := worker()
-	if me.Boot == "" || h.Boot != me.Boot || h.Space != me.Space || h.ID == me.ID || h.PID <= 0 {
+	if h.Worker == me.Worker {
 		return false
 	}
-	return h.PID == me.PID || errors.Is(syscall.Kill(h.PID, 0), syscall.ESRCH)
+	return h.Near() && h.PID == me.PID || h.Gone()
 }
 
 // lease is a claim on a shard. Each has a number; the highest one counts. To take over is to make the next number's

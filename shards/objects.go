@@ -91,7 +91,7 @@ func (o objects) age(name string) (time.Duration, error) {
 			return time.Since(time.Unix(0, 0)), nil
 		}
 	}
-	clock := o.path(".clock-" + worker().ID)
+	clock := o.path(".clock-" + worker().Worker)
 	if err := remote.Put(o.ctx(), clock, []byte("now\n"), false); err != nil {
 		return 0, err
 	}

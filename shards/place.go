@@ -62,7 +62,8 @@ func (d disk) once(name string, raw []byte) error {
 		return err
 	}
 	path := d.path(name)
-	beside := fmt.Sprintf("%s.%s-%08x", name, worker().ID, rand.Uint32()) // one process may do so several times at once
+	// One process may do so several times at once.
+	beside := fmt.Sprintf("%s.%s-%08x", name, worker().Worker, rand.Uint32())
 	if err := d.write(beside, raw); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (d disk) age(name string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	clock := d.path(".clock-" + worker().ID)
+	clock := d.path(".clock-" + worker().Worker)
 	if err := os.WriteFile(clock, []byte("now\n"), 0o666); err != nil {
 		return 0, err
 	}

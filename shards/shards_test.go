@@ -346,9 +346,9 @@ func TestElsewhere(t *testing.T) {
 		t.Skip("no /proc")
 	}
 	ended := me
-	ended.PID, ended.ID = 1<<30, "other" // larger than any number
+	ended.PID, ended.Worker = 1<<30, "other" // larger than any number
 	again := me
-	again.ID = "other" // this process has its number now
+	again.Worker = "other" // this process has its number now
 	for what, change := range map[string]func(h *holder){
 		"space": func(h *holder) { h.Space = "pid:[1]" },
 		"boot":  func(h *holder) { h.Boot = "earlier" },

@@ -23,6 +23,7 @@ type Ranks interface {
 	Local() int      // number of this one among those on its machine
 	Hosts() []string // by rank
 	Doing(what string)
+	Lost(tell func(error)) // tell is called when a rank has died or hangs, before the job ends
 
 	// Gather gives every rank the data of all, by rank. what names the call.
 	Gather(what string, mine []byte) ([][]byte, error)
@@ -70,6 +71,7 @@ func newRanks(o *Options, cancel context.CancelFunc) (*ranks, error) {
 	}
 	k.log = slog.New(slog.NewJSONHandler(k.file, nil))
 	k.log.Info("start", "rank", k.Rank(), "ranks", k.Size(), "host", k.Hosts()[k.Rank()], "pid", os.Getpid())
+	k.Lost(func(err error) { k.log.Error(err.Error()) })
 	if !k.first() {
 		o.Progress, o.Note = nil, nil
 		o.Warn = func(text string) { k.log.Warn(text) }

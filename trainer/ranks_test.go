@@ -59,10 +59,11 @@ type mate struct {
 	rank int
 }
 
-func (m mate) Rank() int      { return m.rank }
-func (m mate) Size() int      { return m.n }
-func (m mate) Local() int     { return m.rank }
-func (m mate) Doing(s string) {}
+func (m mate) Rank() int        { return m.rank }
+func (m mate) Size() int        { return m.n }
+func (m mate) Local() int       { return m.rank }
+func (m mate) Doing(s string)   {}
+func (m mate) Lost(func(error)) {}
 
 func (m mate) Hosts() (out []string) {
 	for i := range m.n {

@@ -18,6 +18,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
+	"assay/internal/ptrace"
 	"assay/internal/testfile"
 	"assay/labeling"
 )
@@ -26,6 +27,7 @@ import (
 const childEnv = "ASSAY_TEST_LABEL"
 
 func TestMain(m *testing.M) {
+	ptrace.Become()
 	if os.Getenv(childEnv) != "" {
 		app.Main()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"assay/internal/cli"
 	"assay/internal/long"
+	"assay/internal/ptrace"
 	"assay/model/fresh"
 )
 
@@ -21,6 +22,7 @@ import (
 const childEnv = "ASSAY_TEST_TRAIN"
 
 func TestMain(m *testing.M) {
+	ptrace.Become()
 	if os.Getenv(childEnv) != "" {
 		main()
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"assay/internal/cli"
+	"assay/internal/process"
 )
 
 // mpiTrain is train started by mpirun.
@@ -182,6 +183,39 @@ func TestMPIRankIsLost(t *testing.T) {
 			t.Fatalf("%v: %s", err, text)
 		}
 		same(t, with.String(), result(t, out), want)
+	}
+}
+
+// TestMPIDeadRankIsNamed: where mpirun waits for a minute at a time, as docs/scale.md has it, it says nothing of a rank
+// that died and passes nothing on for two. The others name it in their logs and end.
+func TestMPIDeadRankIsNamed(t *testing.T) {
+	config, out := writeRun(t, strings.Replace(mpiRun, "steps: 6", "steps: 1000", 1))
+	c := mpiTrain(t, 3, config, "OMPI_MCA_odls_base_sigkill_timeout=60", "OMPI_MCA_orte_tmpdir_base="+t.TempDir())
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	ids := pids(t, out, 3)
+	if err := syscall.Kill(ids[2], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	space := process.Self()
+	for i, id := range ids[:2] {
+		var text []byte
+		ended := false
+		for range 300 { // less than the time in which nothing is heard of a rank
+			text, _ = os.ReadFile(filepath.Join(out, "ranks", fmt.Sprintf("rank-%04d.log", i)))
+			space.PID = id
+			if ended = space.Gone(); ended && bytes.Contains(text, []byte("rank 2 (")) {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if want := fmt.Sprintf("has died: process %d has ended", ids[2]); !bytes.Contains(text, []byte(want)) || !ended {
+			t.Errorf("rank %d has ended: %v, want true; want its log to say %q, got %.400s", i, ended, want,
+				text[max(0, len(text)-400):])
+		}
 	}
 }
 

@@ -25,11 +25,14 @@ internal/remote: internal/atomicfile
 internal/remote/s3test:
 internal/exit:
 internal/workers:
-shards: internal/atomicfile internal/exit internal/remote internal/workers
+internal/process:
+shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
+internal/ptrace:
+internal/outside: internal/ptrace
 internal/long:
 internal/journal: internal/filelock
 internal/testfile:
@@ -40,7 +43,7 @@ internal/stats:
 internal/strictjson:
 internal/strictyaml:
 internal/tokens:
-mpi:
+mpi: internal/process
 onnx/onnxpb:
 onnx:             onnx/onnxpb
 internal/kernels: onnx

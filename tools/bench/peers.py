@@ -8,6 +8,7 @@ line.
 """
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -18,6 +19,8 @@ import torch
 from torch import nn
 
 from torch_side import INSTRUCTION, Scorer, group
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
 
 
 class Tower(nn.Module):

@@ -10,9 +10,11 @@ import os
 import time
 
 import numpy
-import onnxruntime
 import torch
 from onnx import TensorProto, helper, numpy_helper
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
+import onnxruntime
 
 ROWS, WIDTH, SECONDS = 1112, 1024, 3.0
 

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
+
 NEEDED = ["cublasLt.so.13", "cublas.so.13", "curand.so.10", "cudart.so.13", "cuda.so.1", "cudnn.so.9", "cufft.so.12",
           "nvinfer.so.10", "nvonnxparser.so.10"]
 SOME = """

@@ -3,10 +3,13 @@
 The loss is sum(output * cotangent) over the floating-point outputs. Where the function has a kink or a jump within the step,
 no derivative is given (NaN).
 """
+import os
 import time
 
 import numpy
 import onnx
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # onnxruntime looks at it as it is loaded
 import onnxruntime
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper

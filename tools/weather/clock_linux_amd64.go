@@ -13,14 +13,6 @@ import (
 // kernel says on the stack of a new program; what does not know it makes a call, which can be answered otherwise. Go's
 // runtime and the C library both do. LD_PRELOAD, as libfaketime has it, does not reach Go's.
 
-// clockFilter stops at looks at the clock that may jump; the monotonic one goes on.
-var clockFilter = []unix.SockFilter{
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: unix.SYS_CLOCK_GETTIME},
-	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16}, // the first argument
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.CLOCK_REALTIME},
-	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE},
-}
-
 // hideClock takes the vDSO away from a program that is about to begin.
 func hideClock(pid int) {
 	var r unix.PtraceRegs

@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
+
+	"assay/internal/ptrace"
 )
 
 // command is a command line that is killed.
@@ -151,7 +151,7 @@ func (c *command) try(ctx context.Context, out string, life time.Duration) (kill
 	defer cancel()
 	args := c.args(out)
 	p := exec.CommandContext(ctx, args[0], args[1:]...)
-	p.Cancel = func() error { return killTree(p.Process.Pid) }
+	p.Cancel = func() error { return ptrace.KillTree(p.Process.Pid) }
 	err = check(p, out)
 	if ctx.Err() != nil && err != nil {
 		return true, nil
@@ -174,50 +174,6 @@ func ownThread(p *exec.Cmd) ([]byte, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return p.CombinedOutput()
-}
-
-// killTree kills a process and all that it started, and waits until these are gone.
-func killTree(pid int) error {
-	below := descendants(pid)
-	errs := []error{kill(pid)}
-	for _, child := range append(below, descendants(pid)...) {
-		kill(child)
-	}
-	for _, child := range below {
-		for range 1000 {
-			raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
-			if _, state, ok := strings.Cut(string(raw), ") "); err != nil || !ok || strings.HasPrefix(state, "Z") {
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func kill(pid int) error {
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-	return p.Kill()
-}
-
-// descendants are the processes that a process started, and those that they started.
-func descendants(pid int) (out []int) {
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, list := range lists {
-		raw, err := os.ReadFile(list)
-		if err != nil {
-			continue
-		}
-		for _, field := range strings.Fields(string(raw)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				out = append(append(out, child), descendants(child)...)
-			}
-		}
-	}
-	return out
 }
 
 func exists(path string) bool {

@@ -13,16 +13,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"assay/internal/ptrace"
 )
 
 func main() {
-	if len(os.Args) > 2 {
-		switch os.Args[1] {
-		case tracedArg:
-			becomeTraced(os.Args[2:])
-		case askArg:
-			os.Exit(askMain(os.Args[2], os.Args[3:]))
-		}
+	ptrace.Become()
+	if len(os.Args) > 2 && os.Args[1] == askArg {
+		os.Exit(askMain(os.Args[2], os.Args[3:]))
 	}
 	os.Setenv("CUDA_VISIBLE_DEVICES", "") // the same bytes are promised on the CPU
 	c := flags()

@@ -8,11 +8,7 @@ import (
 	"time"
 )
 
-const tracedArg = "-become-traced"
-
 var kinds = map[string]struct{}{}
-
-func becomeTraced([]string) {}
 
 // tracer is for Linux on amd64.
 type tracer struct {

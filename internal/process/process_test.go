@@ -1,0 +1,62 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestGone: a process runs, becomes a zombie, and is not there any more. The name of its program is a hard one.
+func TestGone(t *testing.T) {
+	if Self().Boot == "" {
+		t.Skip("no /proc")
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "a) Z 0 (b")
+	if err := os.Symlink(sleep, name); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(name, "600")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	id := Self()
+	if id.Gone() {
+		t.Error("this process is taken to have ended")
+	}
+	id.PID = c.Process.Pid
+	if id.Gone() {
+		t.Error("a process that runs is taken to have ended")
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	zombie := false
+	for range 10000 { // nobody waits for it
+		if zombie = id.Gone(); zombie {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if !zombie {
+		t.Error("a zombie is taken for a process that runs")
+	}
+	c.Wait()
+	if !id.Gone() {
+		t.Error("a process that is not there is taken for one that runs")
+	}
+	for what, change := range map[string]func(id *ID){
+		"namespace": func(id *ID) { id.Space = "pid:[1]" },
+		"boot":      func(id *ID) { id.Boot = "earlier" },
+	} {
+		other := id
+		if change(&other); other.Gone() {
+			t.Errorf("a process of another %s is taken to have ended, which cannot be known", what)
+		}
+	}
+}
