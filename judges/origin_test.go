@@ -54,7 +54,7 @@ func TestOrigin(t *testing.T) {
 		refused(filepath.Join(base, "config.json"), blank)
 		refused(filepath.Join(base, "tokenizer.json"), blank)
 		openDir(t, o.Out, "")
-		added := filepath.Join(base, "added_tokens.json")
+		added := filepath.Join(base, "special_tokens_map.json")
 		if err := os.WriteFile(added, []byte("{}"), 0o666); err != nil {
 			t.Fatal(err)
 		}
