@@ -264,6 +264,14 @@ func TestUndigestedScorer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	rewrite(t, file, func(raw []byte) []byte { // as a kill leaves it while a calibration is written
+		before, after, _ := strings.Cut(string(raw), "    "+calibration.File+": ")
+		_, after, _ = strings.Cut(after, "\n")
+		return []byte(before + after)
+	})
+	if err := opens(scorer, model.Options{Warn: warn}); err != nil || len(told) > 0 {
+		t.Errorf("the calibration has no digest: error %v, warnings %q", err, told)
+	}
 	rewrite(t, file, func(raw []byte) []byte {
 		return []byte(strings.Replace(string(raw), "calibration: "+calibration.File+"\n", "", 1))
 	})
