@@ -54,13 +54,18 @@ type Options struct {
 	Device    string // cpu, cuda:N or auto; "": auto
 	Threads   int    // of the CPU; 0: all cores
 	Dimension string // what is reported as the score of a scorer of several heads; "": their fusion
+
+	// Backbone is where the scorer's backbone is now; "": where scorer.yaml says. It must be the one that the scorer was
+	// made with.
+	Backbone string
+	Warn     func(text string) // told what is doubtful about the scorer; nil: not called
 }
 
 // Scorer is an opened scorer directory: one that was trained, or an imported judge. It is safe for concurrent use.
 type Scorer struct{ model *model.Scorer }
 
-// Open opens a scorer directory, as [Train] writes it. The backbone's weights are read where they lie. Close frees
-// everything.
+// Open opens a scorer directory, as [Train] writes it. The backbone's weights are read where they lie. A file that is
+// not the one that the scorer was made with is an error that names it. Close frees everything.
 func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -74,7 +79,8 @@ func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}
-	m, err := model.OpenScorer(dir, model.Options{Device: o.Device, Threads: o.Threads, Dimension: o.Dimension})
+	m, err := model.OpenScorer(dir, model.Options{Device: o.Device, Threads: o.Threads, Dimension: o.Dimension,
+		Backbone: o.Backbone, Warn: o.Warn})
 	if err != nil {
 		return nil, err
 	}

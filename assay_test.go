@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -173,5 +175,27 @@ func TestMalformedPictures(t *testing.T) {
 	}
 	if _, err := Label(t.Context(), Labeling{}); err == nil || !strings.Contains(err.Error(), "Labeling.File") {
 		t.Errorf("labelling of nothing: %v", err)
+	}
+}
+
+// TestOpenElsewhere: a scorer opens over its backbone wherever that is, and over nothing else.
+func TestOpenElsewhere(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "scorer")
+	if err := os.CopyFS(dir, os.DirFS("backbones/tiny-scorer")); err != nil {
+		t.Fatal(err)
+	}
+	for backbone, want := range map[string]string{
+		"":                    "scorer.yaml:2: backbone: ../tiny: ",
+		"backbones/tiny":      "",
+		"backbones/tiny-clip": "the scores would be another scorer's",
+	} {
+		warn := func(text string) { t.Errorf("Backbone %q: warning %q, want none", backbone, text) }
+		s, err := Open(t.Context(), dir, Options{Device: "cpu", Backbone: backbone, Warn: warn})
+		if err == nil {
+			err = s.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("Backbone %q: error %v, want %q", backbone, err, want)
+		}
 	}
 }

@@ -85,8 +85,8 @@ func writeCard(path string, c *model.ScorerConfig, k *card) error {
 	for _, name := range slices.Sorted(maps.Keys(origin.Prompts)) {
 		fmt.Fprintf(&b, "- prompt `%s`: SHA-256 `%s`\n", name, origin.Prompts[name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(origin.Weights)) {
-		fmt.Fprintf(&b, "- weights `%s`: SHA-256 `%s`\n", name, origin.Weights[name])
+	for _, name := range slices.Sorted(maps.Keys(c.Digests.Weights)) {
+		fmt.Fprintf(&b, "- weights `%s`: SHA-256 `%s`\n", name, c.Digests.Weights[name])
 	}
 	return write(path, b.String())
 }

@@ -24,6 +24,7 @@ type MergeOptions struct {
 
 	Total    func(bytes int64)      // told before the work how much it is; nil: nobody
 	Progress func(bytes int64)      // told what was done since the last call, from any goroutine; nil: nobody
+	Warn     func(text string)      // told what is doubtful about a scorer that is merged; nil: nobody
 	Extra    func(dir string) error // adds files before Out gets its name; nil: none
 
 	// Name gives a tensor of Weights the name that it has in Out; false: it is left out. nil: all stay as they are.

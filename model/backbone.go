@@ -115,8 +115,7 @@ func openBackbone(
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
+		return nil, noBackbone(dir, err)
 	}
 	var head struct {
 		ModelType string `json:"model_type"`

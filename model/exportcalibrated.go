@@ -42,12 +42,11 @@ func (g *Graph) calibrated(m *calibration.Map, x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
 }
 
-// carryCalibration writes the calibration of a scorer for another one that gives the same scores: the same with its
-// adapter merged.
-func carryCalibration(from, to string) error {
-	p, err := LoadScorerState(from)
-	if err != nil || p.Calibration == nil {
-		return err
+// carryCalibration writes the calibration for another scorer that gives the same scores: the same with its adapter
+// merged.
+func (p *ScorerState) carryCalibration(to string) error {
+	if p.Calibration == nil {
+		return nil
 	}
 	if err := p.checkCalibration(); err != nil {
 		return err

@@ -83,9 +83,11 @@ type Origin struct {
 	Source    string            `yaml:"source,omitempty"`
 	Published bool              `yaml:"published"`         // the prompts are those that were published with the weights
 	Prompts   map[string]string `yaml:"prompts,omitempty"` // SHA-256 by name
-	Weights   map[string]string `yaml:"weights,omitempty"` // SHA-256 by file; compared when the scorer is opened
-	Base      map[string]string `yaml:"base,omitempty"`    // of the base's other files; likewise
-	Passes    map[string]string `yaml:"passes,omitempty"`  // of prompt, a zero byte and answer, by pass; likewise
+	Passes    map[string]string `yaml:"passes,omitempty"`  // of prompt, a zero byte and answer, by pass; compared
+
+	// Weights and Base are digests of files in scorers that earlier versions imported; see [Digests].
+	Weights map[string]string `yaml:"weights,omitempty"`
+	Base    map[string]string `yaml:"base,omitempty"`
 }
 
 // Text is written to YAML in double quotes: every blank and line break of a prompt counts.

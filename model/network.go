@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -51,6 +50,7 @@ type network struct {
 
 // openNetwork opens the backbone of a scorer and compares the two.
 func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
+	p = p.At(o.Backbone)
 	config, err := p.Config.of(o.Dimension)
 	if err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Config.checkOrigin(b.Weights); err != nil {
-		return nil, errors.Join(err, b.Close())
+	if text := p.Undigested(); text != "" && o.Warn != nil {
+		o.Warn(text)
 	}
 	if p.Config.Rotary == "bfloat16" {
 		b.Decoder().Rope.Rounded = true

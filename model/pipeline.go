@@ -29,6 +29,9 @@ type Options struct {
 	// Dimension is the head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion.
 	Dimension string
 
+	Backbone string            // where the backbone is; "": where scorer.yaml says
+	Warn     func(text string) // told what is doubtful about a scorer; nil: nobody
+
 	trains func(name string) bool // see TuneOptions.Trains
 	saves  bool                   // see TuneOptions.Recompute
 }

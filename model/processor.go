@@ -117,7 +117,8 @@ func openProcessor(dir string) (image, outer *strictjson.Object, file string, er
 	}
 	file = filepath.Join(dir, "preprocessor_config.json")
 	if image, err = open(file); errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w, nor is there an image_processor in a processor_config.json beside it", err)
+		err = fmt.Errorf("%w, nor is there an image_processor in a processor_config.json beside it: fetch it "+
+			"from where the checkpoint comes from", err)
 	}
 	return image, outer, file, err
 }

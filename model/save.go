@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -29,16 +30,12 @@ func (s *sessions) SaveScorer(dir string) error {
 		return err
 	}
 	c := *s.config
-	c.Backbone, c.Weights, p.Config = filepath.Join(dir, "backbone"), "", &c
-	if c.Origin != nil { // the weights are not the imported ones any more
-		o := *c.Origin
-		o.Weights, o.Base, c.Origin = nil, nil, &o
-	}
+	c.Backbone, c.Weights, c.Digests, p.Config = filepath.Join(dir, "backbone"), "", nil, &c
 	return p.Save(dir)
 }
 
-// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir. A calibration is not
-// written: it is of a scorer that is not trained any more.
+// Save writes scorer.yaml, head.safetensors and the adapter's files into the existing folder dir, with the digests of
+// all files that numbers depend on. A calibration is not written: it is of a scorer that is not trained any more.
 func (p *ScorerState) Save(dir string) error {
 	metadata := map[string]string{"format": "pt"}
 	if len(p.Tensors) > 0 {
@@ -53,16 +50,36 @@ func (p *ScorerState) Save(dir string) error {
 	}
 	c := *p.Config
 	c.Calibration = ""
+	if err := c.completeDigests(dir); err != nil {
+		return err
+	}
 	var err error
-	if c.Backbone, err = atomicfile.From(dir, c.Backbone); err != nil {
+	if c.Backbone, err = seenFrom(dir, c.Backbone); err != nil {
 		return err
 	}
 	if c.Weights != "" {
-		if c.Weights, err = atomicfile.From(dir, c.Weights); err != nil {
+		if c.Weights, err = seenFrom(dir, c.Weights); err != nil {
 			return err
 		}
 	}
 	return WriteConfig(filepath.Join(dir, ConfigFile), &c)
+}
+
+// seenFrom names a path as seen from where a folder really lies, links resolved: see [Beside].
+func seenFrom(dir, path string) (string, error) {
+	dir, err1 := filepath.Abs(dir)
+	path, err2 := filepath.Abs(path)
+	if err := errors.Join(err1, err2); err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(folder, filepath.Base(path))
+	}
+	return atomicfile.From(real, path)
 }
 
 // WriteConfig writes a scorer.yaml.

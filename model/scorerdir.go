@@ -35,6 +35,8 @@ type ScorerConfig struct {
 	Calibration   string     `yaml:"calibration,omitempty"`    // file beside it: what reported scores stand for
 
 	Judge `yaml:",inline"` // what format 2 has instead of pair, question, answer, head and score token
+
+	Digests *Digests `yaml:"digests,omitempty"` // of the files that numbers depend on; nil: written by an earlier version
 }
 
 // InstructionMark is replaced by the instruction in a question.
@@ -119,7 +121,7 @@ const (
 func ReadScorerConfig(file string) (*ScorerConfig, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
+		return nil, noScorer(filepath.Dir(file), err)
 	}
 	c := &ScorerConfig{}
 	if err := yaml.UnmarshalWithOptions(raw, c, yaml.Strict()); err != nil {
@@ -128,12 +130,10 @@ func ReadScorerConfig(file string) (*ScorerConfig, error) {
 	if err := c.Normalize(); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	dir := filepath.Dir(file)
-	if !filepath.IsAbs(c.Backbone) {
-		c.Backbone = filepath.Join(dir, filepath.FromSlash(c.Backbone))
-	}
-	if c.Weights != "" && !filepath.IsAbs(c.Weights) {
-		c.Weights = filepath.Join(dir, filepath.FromSlash(c.Weights))
+	c.adoptOrigin()
+	c.Backbone = Beside(file, c.Backbone)
+	if c.Weights != "" {
+		c.Weights = Beside(file, c.Weights)
 	}
 	return c, nil
 }

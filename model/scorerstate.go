@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -23,10 +24,30 @@ type ScorerState struct {
 
 	Calibration *calibration.Calibration // of its reported scores, if Config names one; training takes no notice of it
 	Plan        bool                     // the backbone's weights may be absent: graphs are built and counted, not run
+	Dir         string                   // scorer directory that it was read from; "": it was made
+
+	moved bool // Config.Backbone is not what scorer.yaml says
 }
 
-// backbone opens the backbone.
+// backbone opens the backbone. Files that are not those that scorer.yaml has recorded are refused.
 func (p *ScorerState) backbone() (*Backbone, error) {
+	if err := p.missing(); err != nil {
+		return nil, err
+	}
+	if err := p.Config.checkBackbone(); err != nil {
+		return nil, err
+	}
+	b, err := p.openBackbone()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Config.checkWeights(b.Weights); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (p *ScorerState) openBackbone() (*Backbone, error) {
 	if p.Config.Weights != "" {
 		return OpenBackboneWith(p.Config.Backbone, p.Config.Weights)
 	}
@@ -42,8 +63,41 @@ func LoadScorerState(dir string) (*ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.checkOwn(dir); err != nil {
+		return nil, err
+	}
 	k, err := readCalibration(dir, c)
-	return &ScorerState{Config: c, Tensors: own, Adapter: a, Calibration: k}, err
+	return &ScorerState{Config: c, Tensors: own, Adapter: a, Calibration: k, Dir: dir}, err
+}
+
+// Undigested is [ScorerConfig.Undigested] of a scorer that was read.
+func (p *ScorerState) Undigested() string {
+	if p.Dir == "" {
+		return ""
+	}
+	return p.Config.Undigested(p.Dir)
+}
+
+// At is the scorer with its backbone in another folder than scorer.yaml says; "": where it says.
+func (p *ScorerState) At(backbone string) *ScorerState {
+	if backbone == "" {
+		return p
+	}
+	q, c := *p, *p.Config
+	c.Backbone, q.Config, q.moved = backbone, &c, true
+	return &q
+}
+
+// CheckBackbone compares the backbone with what scorer.yaml has recorded of it; known: it has recorded something.
+func (p *ScorerState) CheckBackbone() (known bool, err error) {
+	if err := p.missing(); err != nil || !p.Config.recorded() {
+		return false, err
+	}
+	b, err := p.backbone()
+	if err != nil {
+		return true, err
+	}
+	return true, b.Close()
 }
 
 // NewScorerState makes a fresh scorer on a backbone. The head begins as torch initialises linear layers (uniform in

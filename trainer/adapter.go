@@ -140,8 +140,45 @@ func backboneParts(dir string) (modules []lora.Module, parameters []string, err 
 	return lora.Modules(b.Weights), parameters, nil
 }
 
-// checkSameBackbone refuses to go on from a scorer on a backbone with other weights than its own: adapter, head and
-// rows were made for these. (Where the scorer's own is not there any more, nothing can be compared.)
+// loadInit reads the scorer that training goes on from. Adapter, head and rows were made for its backbone, so another
+// one is refused.
+func loadInit(c *Config, plan bool) (*model.ScorerState, error) {
+	p, err := model.LoadScorerState(c.Init)
+	if err != nil {
+		return nil, err
+	}
+	p.Plan = plan
+	own, there := p.Config.Backbone, p
+	if filepath.Clean(own) != filepath.Clean(c.Backbone) {
+		there = p.At(c.Backbone)
+	}
+	known, err := there.CheckBackbone()
+	if err != nil && there != p {
+		err = fmt.Errorf("backbone: %s is not the backbone of the scorer of init: %w", c.Backbone, err)
+	} else if err == nil && !known {
+		err = checkSameBackbone(c, own)
+	}
+	p.Dir = "" // it becomes another one
+	return p, err
+}
+
+// undigestedInit warns of a scorer that does not say what it was made of.
+func (c *Config) undigestedInit() []string {
+	if c.Init == "" {
+		return nil
+	}
+	was, err := model.ReadScorerConfig(filepath.Join(c.Init, model.ConfigFile))
+	if err != nil { // a bare adapter
+		return nil
+	}
+	if text := was.Undigested(c.Init); text != "" {
+		return []string{text}
+	}
+	return nil
+}
+
+// checkSameBackbone is loadInit's comparison for scorers of earlier versions, which do not say what their backbone was
+// made of. (Where the scorer's own is not there any more, nothing can be compared.)
 func checkSameBackbone(c *Config, own string) error {
 	if filepath.Clean(own) == filepath.Clean(c.Backbone) {
 		return nil

@@ -152,14 +152,12 @@ func newJudgeParts(c *Config, plan bool) (*model.ScorerState, error) {
 		return nil, err
 	}
 	if c.Init == "" {
+		sc.Digests = nil // of the scorer whose file begins this one
 		p, err := begin(&sc, l, c.Seed)
 		return p, suggestParts(c, err)
 	}
-	p, err := model.LoadScorerState(c.Init)
+	p, err := loadInit(c, plan)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkSameBackbone(c, p.Config.Backbone); err != nil {
 		return nil, err
 	}
 	switch {

@@ -131,16 +131,18 @@ type scorerFile struct {
 	EndOfTurn     string           `yaml:"end_of_turn"`
 	Dtype         string           `yaml:"dtype"`
 	Calibration   string           `yaml:"calibration"` // of the scorer as it is: training begins without
+	Digests       *model.Digests   `yaml:"digests"`     // compared when the model is opened
 }
 
 // fromScorer takes what a scorer directory says as the defaults of a run that goes on from it.
 func (c *Config) fromScorer(dir string) error {
-	path := filepath.Join(dir, "scorer.yaml")
+	path := filepath.Join(dir, model.ConfigFile)
 	text, err := os.ReadFile(path)
 	if a, e := lora.LoadConfig(dir); errors.Is(err, fs.ErrNotExist) && !errors.Is(e, fs.ErrNotExist) {
 		return c.fromAdapter(a, e)
 	}
 	if err != nil {
+		_, err = model.ReadScorerConfig(path) // says what the folder is instead
 		return fmt.Errorf("not a scorer directory: %w", err)
 	}
 	s := scorerFile{
@@ -159,7 +161,7 @@ func (c *Config) fromScorer(dir string) error {
 	if err := d.Err(); err != nil {
 		return err
 	}
-	c.Backbone = absolute(dir, s.Backbone)
+	c.Backbone = model.Beside(path, s.Backbone)
 	c.Pair, c.PairSize, c.TextLoss, c.ScoreRange = s.Pair, s.PairSize, s.TextLoss, s.ScoreRange
 	c.Question, c.Answer, c.Head = Strings{s.Question}, Strings{s.Answer}, s.Head
 	c.ScoreToken, c.ScorePosition, c.Dtype = s.ScoreToken, s.ScorePosition, s.Dtype

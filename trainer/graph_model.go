@@ -3,9 +3,11 @@ package trainer
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"gorgonia.org/tensor"
 
+	"assay/model"
 	"assay/optim"
 	"assay/store"
 )
@@ -66,6 +68,26 @@ func (m *graphModel[T]) Shapes() map[string][]int64 { return m.tuner.Shapes() }
 // Fingerprint is that of the backbone.
 func (m *graphModel[T]) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.backbone}
+}
+
+// Files are the digests of the backbone's files.
+func (m *graphModel[T]) Files() (map[string]string, error) { return backboneFiles(m.config) }
+
+// backboneFiles are the digests of the files that a backbone is read from, for people to read: the fingerprint decides.
+func backboneFiles(c *Config) (map[string]string, error) {
+	s := model.ScorerConfig{Backbone: c.Backbone}
+	if c.Judge != nil {
+		s.Weights = c.Judge.Weights
+	}
+	if err := model.RecordDigests(&s); err != nil {
+		return nil, err
+	}
+	files := s.Digests.Backbone
+	maps.Copy(files, s.Digests.Weights)
+	for name, digest := range files {
+		files[name] = digest[:12]
+	}
+	return files, nil
 }
 
 // Resolved says which device and type auto came to.

@@ -49,6 +49,9 @@ func differences(old, now *state) ([]string, error) {
 	maps.Copy(before, past)
 	out := changed("", before, present)
 	out = append(out, changed("model: ", old.Model, now.Model)...)
+	if len(old.Files) > 0 && len(now.Files) > 0 { // an earlier version noted none
+		out = append(out, changed("backbone: ", old.Files, now.Files)...)
+	}
 	out = append(out, changed("data: ", old.Data, now.Data)...)
 	return append(out, changed(benchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
 }
@@ -130,6 +133,13 @@ func (r *run) describe() error {
 	if r.state.Model == nil {
 		r.state.Model = map[string]string{}
 	}
+	if m, ok := r.model.(interface {
+		Files() (map[string]string, error)
+	}); ok {
+		if r.state.Files, err = m.Files(); err != nil {
+			return err
+		}
+	}
 	if err := r.fingerprintBenchmark(); err != nil {
 		return err
 	}
@@ -210,6 +220,7 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 func (r *run) adopt(old *state) {
 	s := *old
 	s.Config, s.Model, s.Data, s.Benchmark = r.state.Config, r.state.Model, r.state.Data, r.state.Benchmark
+	s.Files = r.state.Files
 	if !maps.Equal(old.Benchmark, s.Benchmark) {
 		s.forgetBest()
 	}

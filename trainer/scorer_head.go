@@ -68,6 +68,9 @@ type tableHead struct {
 	pictures int   // that the run sees
 }
 
+// Files are the digests of the backbone's files.
+func (m *tableHead) Files() (map[string]string, error) { return backboneFiles(m.config) }
+
 // Expect tells the model what rows a plan is for.
 func (m *tableHead) Expect(rows, validation int) { m.pictures = m.config.pictures(rows + validation) }
 

@@ -84,9 +84,19 @@ func openModel(c *Config, plan bool, memory int64) (_ Model, err error) {
 	return m, nil
 }
 
-// newParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the
-// scorer counts in both cases.
+// newParts makes the scorer that is trained, and notes what its backbone is made of now: a run that goes on for days
+// writes these digests, whatever has become of the files.
 func newParts(c *Config, plan bool) (*model.ScorerState, error) {
+	p, err := beginParts(c, plan)
+	if err == nil && !plan {
+		err = model.RecordDigests(p.Config)
+	}
+	return p, err
+}
+
+// beginParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the
+// scorer counts in both cases.
+func beginParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if c.Judge != nil {
 		return newJudgeParts(c, plan)
 	}
@@ -109,7 +119,7 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 	if bareAdapter(c.Init) {
 		return beginOnAdapter(c, sc, begin)
 	}
-	p, err := model.LoadScorerState(c.Init)
+	p, err := loadInit(c, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +127,6 @@ func newParts(c *Config, plan bool) (*model.ScorerState, error) {
 		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge "+
 			"--scorer %s --out DIR)",
 			c.Init, c.Init)
-	}
-	if err := checkSameBackbone(c, p.Config.Backbone); err != nil {
-		return nil, err
 	}
 	switch {
 	case p.Adapter != nil:
@@ -285,7 +292,7 @@ func (m *scorerModel) Fingerprint() map[string]string {
 	out := m.graphModel.Fingerprint()
 	if m.config.Judge != nil {
 		sc := *m.config.Judge
-		sc.Backbone, sc.Weights = "", ""
+		sc.Backbone, sc.Weights, sc.Digests = "", "", nil
 		if text, err := yaml.Marshal(&sc); err == nil {
 			sum := sha256.Sum256(text)
 			out["scorer"] = hex.EncodeToString(sum[:16])

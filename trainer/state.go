@@ -46,9 +46,10 @@ type state struct {
 
 	Plateaus map[string]*optim.PlateauState `json:"plateaus,omitempty"` // of schedules of that kind, by group
 
-	Config string            `json:"config"` // YAML
-	Model  map[string]string `json:"model"`  // fingerprint
-	Data   map[string]string `json:"data"`   // hash and count of the tables
+	Config string            `json:"config"`          // YAML
+	Model  map[string]string `json:"model"`           // fingerprint
+	Files  map[string]string `json:"files,omitempty"` // digests of the backbone's
+	Data   map[string]string `json:"data"`            // hash and count of the tables
 
 	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
 }

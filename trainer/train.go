@@ -251,7 +251,8 @@ func (r *run) begin(ctx context.Context, o *Options, old *state, dir string) err
 	if err := r.sameMicroBatch(); err != nil {
 		return err
 	}
-	for _, text := range r.data.Warnings {
+	warnings := append(r.config.undigestedInit(), r.data.Warnings...)
+	for _, text := range warnings {
 		if o.Warn != nil && r.ranks.first() {
 			o.Warn(text)
 		}

@@ -306,7 +306,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*
 		return s, nil
 	}
 	if kind.Name == "" {
-		o, err := f.runtime.options()
+		o, err := f.runtime.options(c)
 		if err != nil {
 			return nil, err
 		}

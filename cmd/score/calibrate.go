@@ -67,7 +67,7 @@ on.`,
 }
 
 func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error {
-	m, err := f.options()
+	m, err := f.options(c)
 	if err != nil {
 		return err
 	}

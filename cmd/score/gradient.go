@@ -50,7 +50,7 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 
 // writeGradient differentiates the score of a pair of files, and writes what is asked for.
 func writeGradient(c *cobra.Command, f *runtimeFlags, q *pairQuestion, out, heatmap string) error {
-	s, err := f.open()
+	s, err := f.open(c)
 	if err != nil {
 		return err
 	}

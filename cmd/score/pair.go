@@ -21,11 +21,21 @@ func init() { register(newPairCommand) }
 
 // runtimeFlags are where scoring runs; the same for every command that scores.
 type runtimeFlags struct {
-	scorer, device, dimension string
-	threads                   int
+	scorer, backbone, device, dimension string
+	threads                             int
+	quiet                               bool // warnings were told already
 }
 
 func (f *runtimeFlags) add(c *cobra.Command) {
+	f.addShared(c)
+	c.Flags().StringVar(&f.backbone, "backbone", "", backboneUsage)
+	cli.Needs(c, "scorer", "backbone")
+}
+
+const backboneUsage = "where the scorer's backbone is now (default: where scorer.yaml says); it must be the same one"
+
+// addShared is add without --backbone, which commands with --judge have anyway.
+func (f *runtimeFlags) addShared(c *cobra.Command) {
 	c.Flags().StringVar(&f.scorer, "scorer", "", "scorer directory, as training writes it")
 	c.Flags().StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N")
 	c.Flags().IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
@@ -34,7 +44,7 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 }
 
 // options checks the flags.
-func (f *runtimeFlags) options() (model.Options, error) {
+func (f *runtimeFlags) options(c *cobra.Command) (model.Options, error) {
 	if f.scorer == "" {
 		return model.Options{}, cli.Usagef("--scorer is needed: a scorer directory")
 	}
@@ -48,11 +58,15 @@ func (f *runtimeFlags) options() (model.Options, error) {
 	if threads == 0 {
 		threads = runtime.NumCPU()
 	}
-	return model.Options{Device: f.device, Threads: threads, Dimension: f.dimension}, nil
+	o := model.Options{Device: f.device, Threads: threads, Dimension: f.dimension, Backbone: f.backbone}
+	if !f.quiet {
+		o.Warn = cli.Warner(c)
+	}
+	return o, nil
 }
 
-func (f *runtimeFlags) open() (*model.Scorer, error) {
-	o, err := f.options()
+func (f *runtimeFlags) open(c *cobra.Command) (*model.Scorer, error) {
+	o, err := f.options(c)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +147,7 @@ func (q *pairQuestion) open(s *model.Scorer) (p model.Pair, err error) {
 }
 
 func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {
-	s, err := f.open()
+	s, err := f.open(c)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/model"
 	"assay/scoring"
 	"assay/textjudge"
 )
@@ -57,12 +58,15 @@ func (f *scorerFlags) printUnread(w io.Writer) {
 }
 
 func (f *scorerFlags) add(c *cobra.Command) {
-	f.runtimeFlags.add(c)
+	f.runtimeFlags.addShared(c)
 	f.addJudge(c)
 	f.answers.local.add(c, "backbone")
 	f.answers.addServer(c)
-	own := []string{"prompts", "passes", "average", "constrained", "backbone", "server", "url", "store"}
+	c.Flags().Lookup("backbone").Usage = "with --scorer: " + backboneUsage + ". With --judge: the Hugging Face " +
+		"checkpoint directory that answers"
+	own := []string{"prompts", "passes", "average", "constrained", "server", "url", "store"}
 	cli.Needs(c, "judge", own...)
+	cli.Needs(c, "scorer|judge", "backbone")
 	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(own, modelOptions("backbone"),
 		serverOptions)...)
 }
@@ -105,10 +109,24 @@ type textScorer struct {
 // Close frees the model.
 func (s *textScorer) Close() error { return s.model.Close() }
 
+// options checks the flags of a scorer.
+func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
+	for _, name := range modelOptions("backbone") {
+		if c.Flags().Changed(name) {
+			return model.Options{}, cli.Usagef("--%s goes with --judge, and means nothing without", name)
+		}
+	}
+	f.backbone = f.answers.local.backbone
+	return f.runtimeFlags.options(c)
+}
+
 // open opens what is named.
 func (f *scorerFlags) open(c *cobra.Command) (pairScorer, error) {
 	if f.judge == "" {
-		return f.runtimeFlags.open()
+		if _, err := f.options(c); err != nil {
+			return nil, err
+		}
+		return f.runtimeFlags.open(c)
 	}
 	j, m, err := f.openJudge(c)
 	if err != nil {

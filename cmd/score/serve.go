@@ -63,7 +63,11 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	dimensions, err := f.dimensions()
+	dimensions, err := f.byScorer("dimension", f.dimension)
+	if err != nil {
+		return err
+	}
+	backbones, err := f.byScorer("backbone", f.backbone)
 	if err != nil {
 		return err
 	}
@@ -80,7 +84,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 	}
 	for _, arg := range f.scorers {
 		name, dir := named(arg)
-		s, err := f.replicate(dir, dimensions[name])
+		s, err := f.replicate(c, runtimeFlags{scorer: dir, dimension: dimensions[name], backbone: backbones[name]})
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func TestServeDimensions(t *testing.T) {
 		"a=":                  "SCORER=DIMENSION",
 	} {
 		f := serveFlags{scorers: scorers, dimension: strings.Fields(flags)}
-		got, err := f.dimensions()
+		got, err := f.byScorer("dimension", f.dimension)
 		if text := fmt.Sprint(got, err); !strings.Contains(text, want) {
 			t.Errorf("%q: %s, want %s", flags, text, want)
 		}

@@ -19,6 +19,7 @@ import (
 type serveFlags struct {
 	scorers   []string
 	dimension []string
+	backbone  []string
 	addr      string
 	tokenFile string
 	clients   string
@@ -39,6 +40,9 @@ func (f *serveFlags) add(c *cobra.Command) {
 	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
 	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension that is reported as the score, of every scorer, or "+
 		"scorer=dimension of one; may be given several times (default: what scorer.yaml makes of all)")
+	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
+		"scorer=directory of one; may be given several times (default: where scorer.yaml says); it must be the same one")
+	cli.Needs(c, "scorer", "backbone")
 	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
 	f.answers.add(c, "chat-backbone")
@@ -150,23 +154,23 @@ func (f *serveFlags) check() error {
 	return nil
 }
 
-// dimensions are those that are reported as the score, by scorer.
-func (f *serveFlags) dimensions() (map[string]string, error) {
-	out, every := map[string]string{}, ""
+// byScorer is what a flag says of each scorer: args are VALUE of all of them, or SCORER=VALUE of one.
+func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, error) {
+	out, every, value := map[string]string{}, "", strings.ToUpper(flag)
 	for _, arg := range f.scorers {
 		name, _ := named(arg)
 		out[name] = ""
 	}
-	for _, arg := range f.dimension {
-		name, dimension, one := strings.Cut(arg, "=")
+	for _, arg := range args {
+		name, own, one := strings.Cut(arg, "=")
 		_, known := out[name]
 		switch {
-		case one && (!known || dimension == ""):
-			return nil, cli.Usagef("--dimension %s: want DIMENSION, or SCORER=DIMENSION of a scorer that is served", arg)
+		case one && (!known || own == ""):
+			return nil, cli.Usagef("--%s %s: want %s, or SCORER=%s of a scorer that is served", flag, arg, value, value)
 		case one:
-			out[name] = dimension
+			out[name] = own
 		case every != "" && every != arg:
-			return nil, cli.Usagef("--dimension %s and %s: say whose each is, as SCORER=DIMENSION", every, arg)
+			return nil, cli.Usagef("--%s %s and %s: say whose each is, as SCORER=%s", flag, every, arg, value)
 		default:
 			every = arg
 		}
@@ -186,7 +190,7 @@ const mostReplicas = 64
 const cudaTolerance = 1e-3
 
 // replicate opens the copies of a scorer: so many on each device.
-func (f *serveFlags) replicate(dir, dimension string) (*reward.Replicated, error) {
+func (f *serveFlags) replicate(c *cobra.Command, one runtimeFlags) (*reward.Replicated, error) {
 	devices := strings.Split(f.device, ",")
 	seen := map[string]bool{}
 	tolerance, onCPU := 0.0, 0
@@ -208,7 +212,7 @@ func (f *serveFlags) replicate(dir, dimension string) (*reward.Replicated, error
 			tolerance = cudaTolerance
 		}
 	}
-	one := runtimeFlags{scorer: dir, threads: f.threads, dimension: dimension}
+	one.threads = f.threads
 	if one.threads == 0 && onCPU > 1 {
 		one.threads = runtime.NumCPU()
 	}
@@ -218,6 +222,7 @@ func (f *serveFlags) replicate(dir, dimension string) (*reward.Replicated, error
 	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (reward.Scorer, error) {
 		own := one
 		own.device = devices[i%len(devices)]
-		return own.open()
+		own.quiet = i > 0 // the first copy says what there is to say
+		return own.open(c)
 	})
 }

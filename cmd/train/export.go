@@ -26,10 +26,10 @@ docs/graphs.md.`,
 		Example: `  train export --backbone testdata/oracle/llavanext/backbone --out build/export
   train export --scorer testdata/oracle/llavanext/scorer --out build/export-scorer`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if out == "" || (backbone == "") == (scorer == "") {
+			if out == "" || backbone == "" && scorer == "" {
 				return cli.Usagef("export needs --out and either --backbone or --scorer")
 			}
-			e, err := export(backbone, scorer, out)
+			e, err := export(c, backbone, scorer, out)
 			if err != nil {
 				return err
 			}
@@ -41,16 +41,17 @@ docs/graphs.md.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&backbone, "backbone", "", "Hugging Face checkpoint directory")
+	c.Flags().StringVar(&backbone, "backbone", "", "Hugging Face checkpoint directory; with --scorer, where its backbone "+
+		"is now (default: where scorer.yaml says)")
 	c.Flags().StringVar(&scorer, "scorer", "", "scorer directory")
 	c.Flags().StringVar(&out, "out", "", "directory to make")
 	cli.Makes(c, "out")
 	return c
 }
 
-func export(backbone, scorer, out string) (*model.Exported, error) {
+func export(c *cobra.Command, backbone, scorer, out string) (*model.Exported, error) {
 	if scorer != "" {
-		s, err := model.OpenScorer(scorer, model.Options{})
+		s, err := model.OpenScorer(scorer, model.Options{Backbone: backbone, Warn: cli.Warner(c)})
 		if err != nil {
 			return nil, cli.Named(err)
 		}

@@ -46,7 +46,8 @@ not at all.`,
 	}
 	f := c.Flags()
 	f.StringVar(&scorer, "scorer", "", "scorer directory with an adapter")
-	f.StringVar(&o.Backbone, "backbone", "", "Hugging Face checkpoint directory")
+	f.StringVar(&o.Backbone, "backbone", "", "Hugging Face checkpoint directory; with --scorer, where its "+
+		"backbone is now (default: where scorer.yaml says)")
 	f.StringVar(&o.Adapter, "adapter", "", "PEFT adapter directory")
 	f.StringVar(&o.Out, "out", "", "directory to make")
 	f.BoolVar(&o.Force, "force", false, "replace --out if it holds a checkpoint already")
@@ -55,10 +56,11 @@ not at all.`,
 
 // merge merges a scorer, or if that is empty the adapter of the options into their backbone.
 func merge(c *cobra.Command, scorer string, o lora.MergeOptions) (*mergeResult, error) {
-	if o.Out == "" || (scorer != "") == (o.Backbone != "" || o.Adapter != "") || (o.Backbone == "") != (o.Adapter == "") {
+	if apart := o.Backbone != "" && o.Adapter != ""; o.Out == "" || apart == (scorer != "") || !apart && o.Adapter != "" {
 		return nil, cli.Usagef("merge needs --out and either --scorer, or --backbone with --adapter")
 	}
 	var p *cli.Progress
+	o.Warn = cli.Warner(c)
 	o.Total = func(bytes int64) { p = cli.NewProgress(c, "merging, bytes", bytes, "bytes") }
 	o.Progress = func(bytes int64) { p.Add(bytes, "") }
 	defer func() { p.Close() }()

@@ -20,6 +20,7 @@ func init() {
 		var o runOptions
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
+		f.StringVar(&o.backbone, "backbone", "", "checkpoint directory, instead of the file's backbone or that of its init")
 		f.BoolVar(&o.dryRun, "dry-run", false,
 			"print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
 		f.StringVar(&o.memory, "device-memory", "",
@@ -37,7 +38,7 @@ func init() {
 
 // runOptions are the flags of the bare command train.
 type runOptions struct {
-	config, memory               string
+	config, backbone, memory     string
 	planned                      int // processes
 	dryRun, fresh, resume, force bool
 }
@@ -57,6 +58,11 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	config, err := trainer.Load(o.config)
 	if err != nil {
 		return cli.Usage(err)
+	}
+	if o.backbone != "" {
+		if config.Backbone, err = filepath.Abs(o.backbone); err != nil {
+			return err
+		}
 	}
 	if o.memory != "" && !o.dryRun {
 		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")

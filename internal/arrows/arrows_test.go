@@ -67,7 +67,7 @@ data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson internal/tokens
 model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
-model:            internal/workers internal/atomicfile quant internal/jsonfile
+model:            internal/workers internal/atomicfile quant internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson

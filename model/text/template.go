@@ -25,6 +25,15 @@ var templateFiles = []string{
 	"tokenizer_config.json",
 }
 
+// TemplateFile is the file that a checkpoint's chat template is read from; "": none.
+func TemplateFile(dir string) string {
+	_, origin, err := findTemplate(dir)
+	if err != nil {
+		return ""
+	}
+	return origin
+}
+
 // findTemplate returns the source of a checkpoint's chat template and the file it was in.
 func findTemplate(dir string) (source, origin string, err error) {
 	path := filepath.Join(dir, templateFiles[0])

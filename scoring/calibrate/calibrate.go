@@ -8,12 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"assay/calibration"
-	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/model"
 	"assay/scoring"
@@ -89,7 +87,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := p.report.write(o.Out); err != nil {
 		return nil, err
 	}
-	if err := install(o.Scorer, state, m); err != nil {
+	if err := install(state.At(o.Model.Backbone), m); err != nil {
 		return nil, err
 	}
 	for _, t := range p.tables() {
@@ -271,32 +269,11 @@ func (t *table) digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }
 
-// install writes the calibration beside the head, and names it in scorer.yaml. The file comes first: a scorer that does
-// not name it takes no notice of it.
-func install(scorer string, state *model.ScorerState, m *calibration.Map) error {
-	digest, name := state.Digest(), state.Config.Calibration
+// install writes the calibration into the scorer's folder, beside the maps of other dimensions.
+func install(state *model.ScorerState, m *calibration.Map) error {
 	c := state.Calibration
-	if c == nil || c.Scorer != digest {
+	if digest := state.Digest(); c == nil || c.Scorer != digest {
 		c = &calibration.Calibration{Format: 1, Scorer: digest}
 	}
-	named := name != ""
-	if !named {
-		name = calibration.File
-	}
-	if err := c.With(*m).Write(filepath.Join(scorer, filepath.FromSlash(name))); err != nil || named {
-		return err
-	}
-	file := filepath.Join(scorer, model.ConfigFile)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if n := len(text); n > 0 && text[n-1] != '\n' {
-		text = append(text, '\n')
-	}
-	text = append(text, "calibration: "+name+"\n"...)
-	return atomicfile.Write(file, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return state.InstallCalibration(c.With(*m))
 }

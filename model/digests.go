@@ -1,0 +1,283 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/checkpoints"
+	"assay/internal/exit"
+	"assay/internal/workers"
+	"assay/lora"
+	"assay/model/text"
+	"assay/store"
+)
+
+// Digests are the SHA-256 digests of the files that a scorer's numbers depend on, by file name. They are recorded when
+// a scorer is written, and compared whenever it is opened. A section that is empty is not compared.
+type Digests struct {
+	Weights  map[string]string `yaml:"weights,omitempty"`  // the backbone's tensor files, or those that lie apart
+	Backbone map[string]string `yaml:"backbone,omitempty"` // configuration, tokenizer, chat template, processor
+	Scorer   map[string]string `yaml:"scorer,omitempty"`   // head, adapter, calibration
+}
+
+// RecordDigests notes in c the digests of the backbone and the weights as they are now. Those of the scorer's own files
+// are noted when they are written.
+func RecordDigests(c *ScorerConfig) error {
+	d := Digests{}
+	if c.Digests != nil {
+		d.Scorer = c.Digests.Scorer
+	}
+	path := c.Weights
+	if path == "" {
+		path = c.Backbone
+	}
+	w, err := checkpoints.OpenWeightsAt(path)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if d.Weights, err = digestsOf(weightFiles(w)); err != nil {
+		return err
+	}
+	d.Backbone, err = digestsOf(c.backboneFiles(nil))
+	c.Digests = &d
+	return err
+}
+
+// RecordOrigin is [RecordDigests] for an imported scorer, whose prompts are noted in c.Origin as well.
+func RecordOrigin(c *ScorerConfig) error {
+	c.Origin.Passes = map[string]string{}
+	for i := range c.Passes {
+		c.Origin.Passes[c.Passes[i].Name] = c.Passes[i].digest()
+	}
+	return RecordDigests(c)
+}
+
+// recorded tells whether the digests of backbone and weights are known.
+func (c *ScorerConfig) recorded() bool {
+	return c.Digests != nil && len(c.Digests.Weights) > 0 && len(c.Digests.Backbone) > 0
+}
+
+// completeDigests notes the digests of the scorer's own files in dir, and those of backbone and weights if they are not
+// known.
+func (c *ScorerConfig) completeDigests(dir string) error {
+	if !c.recorded() {
+		if err := RecordDigests(c); err != nil {
+			return err
+		}
+	}
+	own, err := digestsOf(c.ownFiles(dir))
+	d := *c.Digests
+	d.Scorer, c.Digests = own, &d
+	return err
+}
+
+// adoptOrigin reads the digests of files where scorers that were imported by earlier versions have them.
+func (c *ScorerConfig) adoptOrigin() {
+	if c.Origin == nil || len(c.Origin.Weights)+len(c.Origin.Base) == 0 {
+		return
+	}
+	if c.Digests == nil {
+		c.Digests = &Digests{Weights: c.Origin.Weights, Backbone: c.Origin.Base}
+	}
+	o := *c.Origin
+	o.Weights, o.Base, c.Origin = nil, nil, &o
+}
+
+// checkBackbone refuses a backbone whose files, besides its weights, are not those that the scorer was made with, and
+// prompts that are not the imported ones.
+func (c *ScorerConfig) checkBackbone() error {
+	if c.Origin != nil {
+		for i := range c.Passes {
+			q := &c.Passes[i]
+			if want, ok := c.Origin.Passes[q.Name]; ok && want != q.digest() {
+				return exit.Usagef("%s: the prompt or answer of pass %s is not the imported one (origin.passes): the scores "+
+					"would be another judge's; make the scorer again with `score import`", ConfigFile, q.Name)
+			}
+		}
+	}
+	if c.Digests == nil {
+		return nil
+	}
+	return compareDigests("backbone", c.Digests.Backbone, c.backboneFiles(c.Digests.Backbone), c.remedy())
+}
+
+// checkWeights refuses weights that are not those that the scorer was made with. Absent ones are not compared.
+func (c *ScorerConfig) checkWeights(w *checkpoints.Weights) error {
+	if c.Digests == nil || len(c.Digests.Weights) == 0 || w.Absent() {
+		return nil
+	}
+	files := weightFiles(w)
+	for name := range c.Digests.Weights {
+		if files[name] == "" {
+			files[name] = filepath.Join(w.Dir(), name)
+		}
+	}
+	return compareDigests("weights", c.Digests.Weights, files, c.remedy())
+}
+
+// checkOwn refuses a head, an adapter or a calibration in dir that is not the one that was written with scorer.yaml.
+func (c *ScorerConfig) checkOwn(dir string) error {
+	if c.Digests == nil {
+		return nil
+	}
+	recorded, files := maps.Clone(c.Digests.Scorer), c.ownFiles(dir)
+	maps.DeleteFunc(recorded, func(name, _ string) bool { return files[name] == "" }) // a calibration no longer named
+	if c.Calibration != "" && recorded[c.Calibration] == "" {
+		delete(files, c.Calibration) // being fitted anew, or named by hand: it says itself which scorer it is of
+	}
+	return compareDigests("scorer", recorded, files, "put the file back, or take the scorer from where it is whole")
+}
+
+// remedy says what to do about a backbone that is not the recorded one.
+func (c *ScorerConfig) remedy() string {
+	text := "put the file back, or say with --backbone DIR where the right backbone is"
+	if c.Weights != "" {
+		text = "put the file back, or correct backbone and weights in " + ConfigFile
+	}
+	if c.Origin != nil {
+		text += ", or make the scorer again with `score import`"
+	}
+	return text
+}
+
+// compareDigests refuses files, by name, that are not the recorded ones: others, gone, or new.
+func compareDigests(section string, recorded, files map[string]string, remedy string) error {
+	if len(recorded) == 0 {
+		return nil
+	}
+	found, err := digestsOf(files)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(recorded))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if recorded[name] == "" {
+			names = append(names, name)
+		}
+	}
+	var wrong []string
+	for _, name := range names {
+		switch want, got := recorded[name], found[name]; {
+		case want == got:
+		case got == "":
+			wrong = append(wrong, fmt.Sprintf("%s is not there", files[name]))
+		case want == "":
+			wrong = append(wrong, fmt.Sprintf("%s was not there when the scorer was made", files[name]))
+		default:
+			wrong = append(wrong, fmt.Sprintf("%s is not the file that the scorer was made with (recorded %.12s, found %.12s)",
+				files[name], want, got))
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(wrong) - 1; n > 0 {
+		more = fmt.Sprintf(", and %d more files differ", n)
+	}
+	return exit.Usagef("%s%s: the scores would be another scorer's (digests.%s in %s): %s", wrong[0], more, section,
+		ConfigFile, remedy)
+}
+
+// digest is the SHA-256 of what a pass says.
+func (q *PassConfig) digest() string {
+	sum := sha256.Sum256([]byte(string(q.Prompt) + "\x00" + string(q.Answer)))
+	return hex.EncodeToString(sum[:])
+}
+
+// digestsOf are the digests of files, given as name and path; those that are not there are left out. Large files are
+// read once: see [store.Files].
+func digestsOf(files map[string]string) (map[string]string, error) {
+	names := slices.Sorted(maps.Keys(files))
+	sums := make([]string, len(names))
+	err := workers.Each(len(names), 4, func(i int) error {
+		k, err := store.FileDigest(files[names[i]])
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		sums[i] = k.String()
+		return err
+	})
+	out := map[string]string{}
+	for i, name := range names {
+		if sums[i] != "" {
+			out[name] = sums[i]
+		}
+	}
+	return out, err
+}
+
+// weightFiles are a checkpoint's tensor files, by name.
+func weightFiles(w *checkpoints.Weights) map[string]string {
+	files := map[string]string{}
+	for _, s := range w.Shards() {
+		files[s.Name] = s.Path()
+	}
+	return files
+}
+
+// backboneFiles are the files of the backbone, besides its weights and their index, that are read or recorded. A chat
+// template or processor that another file takes the place of is not read.
+func (c *ScorerConfig) backboneFiles(recorded map[string]string) map[string]string {
+	files := map[string]string{}
+	add := func(name string) { files[name] = filepath.Join(c.Backbone, name) }
+	for _, name := range append(slices.Collect(maps.Keys(recorded)), "config.json", "tokenizer.json",
+		"tokenizer_config.json", "special_tokens_map.json", "processor_config.json") {
+		add(name)
+	}
+	if c.ChatTemplate == "" {
+		if file := text.TemplateFile(c.Backbone); file != "" {
+			add(filepath.Base(file))
+		}
+	}
+	if _, _, file, err := openProcessor(c.Backbone); err == nil {
+		add(filepath.Base(file))
+	}
+	return files
+}
+
+// ownFiles are the files of a scorer directory that its numbers depend on, besides scorer.yaml.
+func (c *ScorerConfig) ownFiles(dir string) map[string]string {
+	files := map[string]string{}
+	for _, name := range []string{HeadFile, lora.ConfigFile, lora.WeightsFile, c.Calibration} {
+		if name != "" {
+			files[name] = filepath.Join(dir, filepath.FromSlash(name))
+		}
+	}
+	return files
+}
+
+// Undigested says which digests the scorer in dir lacks, as those of earlier versions do; "": none. It gets them when
+// it is next written.
+func (c *ScorerConfig) Undigested(dir string) string {
+	d := c.Digests
+	if d == nil {
+		d = &Digests{}
+	}
+	var lacks []string
+	if len(d.Backbone) == 0 {
+		lacks = append(lacks, "its backbone")
+	}
+	if len(d.Weights) == 0 {
+		lacks = append(lacks, "its weights")
+	}
+	for _, path := range c.ownFiles(dir) {
+		if len(d.Scorer) == 0 && exists(path) {
+			lacks = append(lacks, "head and adapter")
+			break
+		}
+	}
+	if len(lacks) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s has no digests of %s, so a file that was changed since goes unnoticed; it gets them when it "+
+		"is next written", filepath.Join(dir, ConfigFile), strings.Join(lacks, ", "))
+}

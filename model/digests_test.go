@@ -1,0 +1,324 @@
+package model_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/calibration"
+	"assay/data"
+	"assay/internal/exit"
+	"assay/lora"
+	"assay/model"
+)
+
+const (
+	shippedBackbone = "../backbones/tiny"
+	shippedScorer   = "../backbones/tiny-scorer"
+)
+
+// copyTree copies the files of a folder.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// written writes the shipped scorer over a copy of its backbone, beside it, as training does.
+func written(t *testing.T) (scorer, backbone string) {
+	t.Helper()
+	root := t.TempDir()
+	scorer, backbone = filepath.Join(root, "scorer"), filepath.Join(root, "backbone")
+	copyTree(t, shippedBackbone, backbone)
+	p, err := model.LoadScorerState(shippedScorer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(scorer, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	c := *p.Config
+	c.Backbone, c.Digests, p.Config = backbone, nil, &c
+	if err := p.Save(scorer); err != nil {
+		t.Fatal(err)
+	}
+	return scorer, backbone
+}
+
+// opens opens a scorer and closes it again.
+func opens(dir string, o model.Options) error {
+	s, err := model.OpenScorer(dir, o)
+	if err == nil {
+		err = s.Close()
+	}
+	return err
+}
+
+// blurred is the score of a shipped picture and its blurred copy.
+func blurred(t *testing.T, dir string, o model.Options) float64 {
+	t.Helper()
+	s, err := model.OpenScorer(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	pair := model.Pair{Instruction: "blur the picture"}
+	for name, to := range map[string]**data.Picture{"coffee": &pair.Source, "coffee_blur": &pair.Edit} {
+		if *to, err = data.Open("../testdata/oracle/images/"+name+".png", data.Limits{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sample, err := s.Prepare(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores, err := s.Score(t.Context(), []*model.Sample{sample})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scores[0]
+}
+
+// rewrite changes a file in place.
+func rewrite(t *testing.T, path string, change func(raw []byte) []byte) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, change(raw), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// flipSigns changes the sign of every number of a .safetensors file of float32.
+func flipSigns(raw []byte) []byte {
+	for i := 8 + int(binary.LittleEndian.Uint64(raw)) + 3; i < len(raw); i += 4 {
+		raw[i] ^= 0x80
+	}
+	return raw
+}
+
+func blank(raw []byte) []byte { return append(raw, '\n') }
+
+// TestChangedFiles: a scorer whose backbone, head or adapter is not the one that it was written with is refused by the
+// file's name, and opens again when the file is put back. Files that numbers do not depend on may change.
+func TestChangedFiles(t *testing.T) {
+	scorer, backbone := written(t)
+	if err := opens(scorer, model.Options{Warn: func(text string) { t.Error(text) }}); err != nil {
+		t.Fatal(err)
+	}
+	object := func([]byte) []byte { return []byte("{}") }
+	for _, c := range []struct {
+		folder, name string
+		change       func(raw []byte) []byte
+		want         string // of the error, besides the name; "": none
+	}{
+		{backbone, "model.safetensors", flipSigns, "digests.weights"},
+		{backbone, "config.json", blank, "digests.backbone"},
+		{backbone, "tokenizer.json", blank, "digests.backbone"},
+		{backbone, "tokenizer_config.json", blank, "digests.backbone"},
+		{backbone, "chat_template.jinja", blank, "digests.backbone"},
+		{backbone, "preprocessor_config.json", blank, "digests.backbone"},
+		{backbone, "special_tokens_map.json", object, "was not there when the scorer was made"},
+		{scorer, model.HeadFile, flipSigns, "digests.scorer"},
+		{scorer, lora.WeightsFile, flipSigns, "digests.scorer"},
+		{scorer, lora.ConfigFile, blank, "digests.scorer"},
+		{backbone, "generation_config.json", blank, ""},
+		{backbone, "README.md", blank, ""},
+		{backbone, "added_tokens.json", object, ""},      // tokenizer.json has them
+		{backbone, "chat_template.json", object, ""},     // chat_template.jinja comes first
+		{backbone, "model-extra.safetensors", blank, ""}, // no tensor file of the checkpoint
+		{scorer, "README.md", blank, ""},
+	} {
+		path := filepath.Join(c.folder, c.name)
+		old, missing := os.ReadFile(path)
+		rewrite(t, path, c.change)
+		err := opens(scorer, model.Options{})
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s changed: error %v, want none", c.name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s changed: error %v, want one with %q and %q", c.name, err, path, c.want)
+		case c.want != "" && exit.Code(err) != exit.Wrong:
+			t.Errorf("%s changed: exit code %d, want %d", c.name, exit.Code(err), exit.Wrong)
+		}
+		if missing != nil {
+			err = os.Remove(path)
+		} else {
+			err = os.WriteFile(path, old, 0o666)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := opens(scorer, model.Options{}); err != nil {
+		t.Errorf("all files put back: %v", err)
+	}
+	if err := os.Remove(filepath.Join(backbone, "chat_template.jinja")); err != nil {
+		t.Fatal(err)
+	}
+	err := opens(scorer, model.Options{})
+	if err == nil || !strings.Contains(err.Error(), "chat_template.jinja is not there") {
+		t.Errorf("no chat template: error %v, want one that names it", err)
+	}
+}
+
+// TestMovedScorer: a scorer is found by way of links, together with its backbone elsewhere, or with the option that
+// says where the backbone is; its scores do not change by a bit. A backbone that is not the same one is refused.
+func TestMovedScorer(t *testing.T) {
+	scorer, backbone := written(t)
+	want := blurred(t, scorer, model.Options{})
+	root := t.TempDir()
+	link := filepath.Join(root, "deep", "link")
+	files := filepath.Join(root, "files") // a folder of links
+	for _, dir := range []string{filepath.Dir(link), files} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(scorer, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{model.ConfigFile, model.HeadFile, lora.ConfigFile, lora.WeightsFile} {
+		if err := os.Symlink(filepath.Join(scorer, name), filepath.Join(files, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both, alone := filepath.Join(root, "both"), filepath.Join(root, "alone", "scorer")
+	copyTree(t, scorer, filepath.Join(both, "scorer"))
+	copyTree(t, backbone, filepath.Join(both, "backbone"))
+	copyTree(t, scorer, alone)
+	for _, c := range []struct{ dir, backbone string }{
+		{link, ""},
+		{files, ""},
+		{filepath.Join(both, "scorer"), ""},
+		{alone, backbone},
+		{alone, filepath.Join(both, "backbone")},
+	} {
+		if got := blurred(t, c.dir, model.Options{Backbone: c.backbone}); got != want {
+			t.Errorf("%s with backbone %q: score %v, want %v", c.dir, c.backbone, got, want)
+		}
+	}
+	line := filepath.Join(alone, model.ConfigFile) + ":2: backbone: ../backbone"
+	if err := opens(alone, model.Options{}); err == nil || !strings.Contains(err.Error(), line) ||
+		!strings.Contains(err.Error(), "--backbone DIR") || exit.Code(exit.Named(err)) != exit.Wrong {
+		t.Errorf("no backbone: error %v, want one with %q", err, line)
+	}
+	other := filepath.Join(both, "backbone", "model.safetensors")
+	rewrite(t, other, flipSigns)
+	err := opens(alone, model.Options{Backbone: filepath.Dir(other)})
+	if err == nil || !strings.Contains(err.Error(), other) {
+		t.Errorf("another backbone: error %v, want one with %q", err, other)
+	}
+	err = opens(alone, model.Options{Backbone: filepath.Join(root, "gone")})
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(root, "gone")) || strings.Contains(err.Error(), ":2:") {
+		t.Errorf("--backbone names nothing: error %v, want one with that folder", err)
+	}
+}
+
+// TestUndigestedScorer: a scorer of an earlier version is read, with a warning, and has digests when it is written.
+func TestUndigestedScorer(t *testing.T) {
+	scorer, backbone := written(t)
+	file := filepath.Join(scorer, model.ConfigFile)
+	rewrite(t, file, func(raw []byte) []byte {
+		text, _, _ := strings.Cut(string(raw), "digests:")
+		return []byte(text)
+	})
+	var told []string
+	warn := func(text string) { told = append(told, text) }
+	if err := opens(scorer, model.Options{Warn: warn}); err != nil || len(told) != 1 || !strings.Contains(told[0], file) {
+		t.Fatalf("error %v, warnings %q, want one about %s", err, told, file)
+	}
+	p, err := model.LoadScorerState(scorer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &calibration.Calibration{Format: 1, Scorer: p.Digest()}
+	k = k.With(calibration.Map{Method: calibration.Platt, A: -1})
+	if err := p.InstallCalibration(k); err != nil {
+		t.Fatal(err)
+	}
+	told = nil
+	if err := opens(scorer, model.Options{Warn: warn}); err != nil || len(told) > 0 {
+		t.Errorf("calibrated: error %v, warnings %q", err, told)
+	}
+	for path, change := range map[string]func([]byte) []byte{
+		filepath.Join(backbone, "model.safetensors"): flipSigns,
+		filepath.Join(scorer, calibration.File):      blank,
+	} {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, path, change)
+		if err := opens(scorer, model.Options{}); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s changed: error %v, want one that names it", path, err)
+		}
+		if err := os.WriteFile(path, raw, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rewrite(t, file, func(raw []byte) []byte { // as a kill leaves it while a calibration is written
+		before, after, _ := strings.Cut(string(raw), "    "+calibration.File+": ")
+		_, after, _ = strings.Cut(after, "\n")
+		return []byte(before + after)
+	})
+	if err := opens(scorer, model.Options{Warn: warn}); err != nil || len(told) > 0 {
+		t.Errorf("the calibration has no digest: error %v, warnings %q", err, told)
+	}
+	rewrite(t, file, func(raw []byte) []byte {
+		return []byte(strings.Replace(string(raw), "calibration: "+calibration.File+"\n", "", 1))
+	})
+	if err := opens(scorer, model.Options{Warn: warn}); err != nil || len(told) > 0 {
+		t.Errorf("the line of the calibration taken out: error %v, warnings %q", err, told)
+	}
+}
+
+// TestNoScorer: what is no scorer directory is told by what it is.
+func TestNoScorer(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root)
+	for _, path := range []string{"run/scorer/scorer.yaml", "fresh/checkpoints/x", "tiny/config.json", "empty/x"} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("{}"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]string{
+		"run":                   "its scorer is run/scorer",
+		"fresh":                 "has no scorer yet",
+		"tiny":                  "is a checkpoint, not a scorer",
+		"empty":                 "a scorer directory is wanted",
+		"nothing":               "a scorer directory is wanted",
+		"TIGER-Lab/EditReward":  "hf download TIGER-Lab/EditReward",
+		root + "/TIGER-Lab/a.b": "hf download TIGER-Lab/a.b",
+		"run/nothing":           "a scorer directory is wanted",
+		"/nowhere/models/x":     "a scorer directory is wanted",
+	} {
+		err := opens(dir, model.Options{})
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("--scorer %s: error %v, want %q", dir, err, want)
+		}
+	}
+	for dir, want := range map[string]string{
+		"Qwen/Qwen2.5-VL-7B-Instruct": "hf download Qwen/Qwen2.5-VL-7B-Instruct",
+		"run/scorer":                  "is a scorer, not a checkpoint",
+		"empty":                       "a Hugging Face checkpoint directory",
+	} {
+		b, err := model.OpenBackbone(dir)
+		if err == nil {
+			b.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("backbone %s: error %v, want %q", dir, err, want)
+		}
+	}
+}

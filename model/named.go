@@ -1,0 +1,124 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"assay/internal/exit"
+)
+
+// Beside is the path that a scorer.yaml names, seen from where the file really lies: links to its folder, or to the
+// file, are resolved. A path beside the link itself is found, too.
+func Beside(file, path string) string {
+	path = filepath.FromSlash(path)
+	if filepath.IsAbs(path) {
+		return path
+	}
+	dir := filepath.Dir(file)
+	folders := []string{dir}
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		folders = append([]string{filepath.Dir(real)}, folders...)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		folders = append([]string{real}, folders...)
+	}
+	for _, folder := range folders {
+		if found := filepath.Join(folder, path); exists(found) {
+			return found
+		}
+	}
+	return filepath.Join(folders[0], path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// noScorer explains that a folder has no scorer.yaml: err says so.
+func noScorer(dir string, err error) error {
+	has := func(names ...string) bool { return exists(filepath.Join(append([]string{dir}, names...)...)) }
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case has("scorer", ConfigFile):
+		return fmt.Errorf("%w: %s is the folder of a run, its scorer is %s", err, dir, filepath.Join(dir, "scorer"))
+	case has("checkpoints"):
+		return fmt.Errorf("%w: %s is the folder of a run that has no scorer yet: the same `train --config` goes on", err, dir)
+	case has("config.json"):
+		return fmt.Errorf("%w: %s is a checkpoint, not a scorer: `train --config` makes a scorer over it, `score import` "+
+			"makes one of a released judge", err, dir)
+	}
+	if name := hubName(dir); name != "" {
+		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (hf download %s --local-dir DIR), and make a scorer of it "+
+			"with `score import`", err, name, name)
+	}
+	return fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
+}
+
+// noBackbone explains that a folder has no config.json: err says so.
+func noBackbone(dir string, err error) error {
+	if name := hubName(dir); name != "" && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("backbone: %w: if %s is on Hugging Face, fetch it first: hf download %s --local-dir DIR", err, name,
+			name)
+	}
+	if errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, ConfigFile)) {
+		return fmt.Errorf("backbone: %w: %s is a scorer, not a checkpoint", err, dir)
+	}
+	return fmt.Errorf(
+		"backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
+}
+
+// hubNames are how Hugging Face calls models: organisation/name.
+var hubNames = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
+
+// hubName is the name on Hugging Face that a path may stand for: its last two parts, if there is a folder for them
+// but none of the first one; "": it stands for none.
+func hubName(path string) string {
+	path = filepath.Clean(path)
+	parent := filepath.Dir(path)
+	name := filepath.ToSlash(filepath.Join(filepath.Base(parent), filepath.Base(path)))
+	if exists(parent) || !exists(filepath.Dir(parent)) || !hubNames.MatchString(name) {
+		return ""
+	}
+	return name
+}
+
+// missing explains that the folder or file that a line of scorer.yaml names is not there; nil: it is, or no scorer.yaml
+// was read.
+func (p *ScorerState) missing() error {
+	if p.Dir == "" {
+		return nil
+	}
+	file := filepath.Join(p.Dir, ConfigFile)
+	for _, named := range []struct{ key, path, remedy string }{
+		{"backbone", p.Config.Backbone, "say with --backbone DIR where it is now, or correct the line"},
+		{"weights", p.Config.Weights, "correct the line"},
+	} {
+		_, err := os.Stat(named.path)
+		switch {
+		case named.path == "" || !errors.Is(err, fs.ErrNotExist):
+		case named.key == "backbone" && p.moved:
+			return exit.Usage(noBackbone(named.path, err))
+		default:
+			return exit.Usagef("%s: %w: %s", lineOf(file, named.key), err, named.remedy)
+		}
+	}
+	return nil
+}
+
+// lineOf shows the line of a YAML file that has a top-level key.
+func lineOf(file, key string) string {
+	text, _ := os.ReadFile(file)
+	for i, line := range strings.Split(string(text), "\n") {
+		if strings.HasPrefix(line, key+":") {
+			return fmt.Sprintf("%s:%d: %s", file, i+1, strings.TrimSpace(line))
+		}
+	}
+	return file + ": " + key
+}

@@ -1,0 +1,122 @@
+package model
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"assay/calibration"
+	"assay/internal/atomicfile"
+)
+
+// withKeys returns the text of a YAML mapping with some of its keys set to other values, nil: taken out. All other
+// lines, comments among them, stay as they are.
+func withKeys(text []byte, set yaml.MapSlice) ([]byte, error) {
+	if n := len(text); n > 0 && text[n-1] != '\n' {
+		text = append(slices.Clone(text), '\n')
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	for _, item := range set {
+		var value []byte
+		if item.Value != nil {
+			var err error
+			if value, err = yaml.Marshal(yaml.MapSlice{item}); err != nil {
+				return nil, err
+			}
+		}
+		at := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, fmt.Sprint(item.Key, ":")) })
+		if at < 0 {
+			lines = append(lines, string(value))
+			continue
+		}
+		end := at + 1
+		for next := end; next < len(lines) && lines[next] != ""; next++ { // the key's block: indented, a list, or blank
+			if strings.ContainsRune(" \t-", rune(lines[next][0])) {
+				end = next + 1
+			} else if strings.TrimSpace(lines[next]) != "" {
+				break
+			}
+		}
+		lines = slices.Replace(lines, at, end, string(value))
+	}
+	return []byte(strings.Join(lines, "")), nil
+}
+
+// writeKeys writes a scorer.yaml of a text with other values of some keys: see withKeys.
+func writeKeys(file string, text []byte, set yaml.MapSlice) error {
+	text, err := withKeys(text, set)
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalWithOptions(text, &ScorerConfig{}, yaml.Strict()); err != nil {
+		return fmt.Errorf("%s would not be readable: write its keys as `key: value`, one a line: %w", file, err)
+	}
+	return atomicfile.Write(file, func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(text))
+		return err
+	})
+}
+
+// setKeys rewrites a scorer.yaml.
+func setKeys(file string, set yaml.MapSlice) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return writeKeys(file, text, set)
+}
+
+// identityKeys are the keys that say which files a scorer is made of.
+func (c *ScorerConfig) identityKeys() yaml.MapSlice {
+	keys := yaml.MapSlice{{Key: "digests"}}
+	if c.Digests != nil {
+		keys[0].Value = c.Digests
+	}
+	if c.Origin != nil { // which had digests in earlier versions
+		keys = append(keys, yaml.MapItem{Key: "origin", Value: c.Origin})
+	}
+	return keys
+}
+
+// addDigests records in a scorer.yaml what it lacks: see [Digests].
+func addDigests(file string) error {
+	c, err := ReadScorerConfig(file)
+	if err != nil {
+		return err
+	}
+	if err := c.completeDigests(filepath.Dir(file)); err != nil {
+		return err
+	}
+	return setKeys(file, c.identityKeys())
+}
+
+// InstallCalibration writes a calibration beside the head, and names it in scorer.yaml with its digest. A process that
+// is killed in between leaves the old calibration or the new one, and a scorer.yaml without a digest of it.
+func (p *ScorerState) InstallCalibration(k *calibration.Calibration) error {
+	file, c := filepath.Join(p.Dir, ConfigFile), *p.Config
+	if c.Digests != nil && c.Digests.Scorer[c.Calibration] != "" {
+		d := *c.Digests
+		d.Scorer = maps.Clone(d.Scorer)
+		delete(d.Scorer, c.Calibration)
+		if err := setKeys(file, yaml.MapSlice{{Key: "digests", Value: &d}}); err != nil {
+			return err
+		}
+	}
+	if c.Calibration == "" {
+		c.Calibration = calibration.File
+	}
+	if err := k.Write(calibrationFile(p.Dir, &c)); err != nil {
+		return err
+	}
+	if err := c.completeDigests(p.Dir); err != nil {
+		return err
+	}
+	return setKeys(file, append(c.identityKeys(), yaml.MapItem{Key: "calibration", Value: c.Calibration}))
+}
