@@ -108,10 +108,22 @@ def check_client(work):
     return client.check(work)
 
 
+def check_pictures(work):
+    """PIL images of every mode score as their files do, through the client and through the bridge."""
+    import pillow
+    return pillow.check(work)
+
+
 def check_batches(work):
     """Requests of real size; a server that breaks off, is away, and comes back."""
     import batches
     return batches.check(work)
+
+
+def check_bridge(work):
+    """The wires of four trainers, ranges of scores, and what the bridge refuses."""
+    import wires
+    return wires.check(work)
 
 
 def check_toy(work):
@@ -231,7 +243,7 @@ def check_chat(work):
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
-    check_backbone, check_configs, check_client, check_batches, check_toy, check_page, check_report, check_chat)}
+    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report, check_chat)}
 
 
 def main():
