@@ -16,7 +16,8 @@ type result struct {
 	Error      *apiError                        `json:"error,omitempty"`
 }
 
-// postScore answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the status is that of the first edit's error.
+// postScore answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
+// status is that of the first edit's error.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if err := s.probeQueue(scoreKind); err != nil {
 		return err

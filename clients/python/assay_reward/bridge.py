@@ -32,6 +32,7 @@ import io
 import ipaddress
 import pickle
 import socket
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -88,6 +89,10 @@ class _Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self.slots.release()
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], OSError):  # a caller who left
+            super().handle_error(request, client_address)
 
 
 def serve(client, host="127.0.0.1", port=12341, source_root=None, allow_hosts=(), max_body=1 << 30, threads=64):
