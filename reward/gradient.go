@@ -18,16 +18,8 @@ import (
 // gradientRequest is what /v1/gradient is asked for: a single edit, edits of one source, or pairs of their own.
 type gradientRequest struct {
 	scoreRequest
-	Edit   *encodedPicture   `json:"edit"`
-	Pairs  list[pairRequest] `json:"pairs"`
-	Format string            `json:"format"`
-}
-
-// pairRequest is one pair of a gradientRequest.
-type pairRequest struct {
-	Source      *encodedPicture `json:"source"`
-	Instruction string          `json:"instruction"`
-	Edit        *encodedPicture `json:"edit"`
+	Edit   *encodedPicture `json:"edit"`
+	Format string          `json:"format"`
 }
 
 func (g *gradientRequest) field(name string, value []byte) (err error) {
@@ -45,33 +37,17 @@ func (g *gradientRequest) field(name string, value []byte) (err error) {
 // items returns what is asked for, and whether it is a single edit, whose answer has a form of its own.
 func (g *gradientRequest) items() (items []*item, single bool, err error) {
 	bad := func(text string) error { return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
-	if len(g.Pairs) > 0 {
-		if g.Source != nil || g.Edit != nil || len(g.Edits) > 0 || g.Instruction != "" {
-			return nil, false, bad("pairs have sources, instructions and edits of their own: " +
-				"source, instruction, edit and edits do not go with them")
-		}
-		for i, p := range g.Pairs {
-			if p.Edit == nil {
-				return nil, false, bad(fmt.Sprintf("pairs/%d: edit is missing: one picture", i))
-			}
-			items = append(items, &item{source: p.Source, edit: p.Edit, instruction: p.Instruction})
-		}
-		return items, false, nil
-	}
-	edits := g.Edits
-	if g.Edit != nil {
-		edits = append(edits, *g.Edit)
-	}
-	switch {
-	case len(edits) == 0:
-		return nil, false, bad("edit is missing: one picture; or edits, or pairs, for several")
-	case g.Edit != nil && len(edits) > 1:
+	if g.Edit != nil && len(g.Edits) > 0 {
 		return nil, false, bad("edit and edits: one of them is wanted")
 	}
-	for i := range edits {
-		items = append(items, &item{source: g.Source, edit: &edits[i], instruction: g.Instruction})
+	if g.Edit != nil {
+		g.Edits = append(g.Edits, *g.Edit)
 	}
-	return items, len(edits) == 1, nil
+	if len(g.Pairs)+len(g.Edits) == 0 {
+		return nil, false, bad("edit is missing: one picture; or edits, or pairs, for several")
+	}
+	items, err = g.scoreRequest.items()
+	return items, len(g.Pairs) == 0 && len(items) == 1, err
 }
 
 // maxAnswerBytes bounds the bytes of the gradients of one answer.

@@ -16,7 +16,8 @@ type result struct {
 	Error      *apiError                        `json:"error,omitempty"`
 }
 
-// postScore answers POST /v1/score. If no edit could be scored, the status is that of the first edit's error.
+// postScore answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
+// status is that of the first edit's error.
 func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if err := s.probeQueue(scoreKind); err != nil {
 		return err
@@ -27,27 +28,32 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer held.release()
-	if err := s.countItems("edits", len(p.Edits)); err != nil {
+	if err := s.countItems("edits", max(len(p.Edits), len(p.Pairs))); err != nil {
 		return err
 	}
 	v, err := s.scorer(p.Scorer)
 	if err != nil {
 		return err
 	}
-	if cfg := v.Config(); p.Source == nil && !cfg.NeedsSource() {
+	cfg := v.Config()
+	if p.Source == nil && len(p.Edits) > 0 && !cfg.NeedsSource() {
 		p.Source = &p.Edits[0] // the scorer does not look at it
 	}
-	if _, err := s.check(p.Source, p.Instruction); err != nil {
+	items, err := p.items()
+	if err == nil && len(p.Pairs) == 0 {
+		_, err = s.check(p.Source, p.Instruction)
+	}
+	if err != nil {
 		return err
 	}
-	items := make([]*item, len(p.Edits))
-	for i := range items {
-		items[i] = &item{scorer: v, source: p.Source, edit: &p.Edits[i], instruction: p.Instruction}
+	for _, it := range items {
+		if it.scorer = v; it.source == nil && !cfg.NeedsSource() {
+			it.source = it.edit
+		}
 	}
 	if err := s.scoreItems(r.Context(), items); err != nil {
 		return err
 	}
-	cfg := v.Config()
 	results := make([]result, len(items))
 	status, scored, again := 0, 0, time.Duration(0)
 	for i, it := range items {

@@ -182,6 +182,7 @@ func (s *Server) routes() http.Handler {
 		api("POST", "/v1/gradient", s.postGradient),
 		api("POST", "/v1/chat/completions", s.postChat),
 		api("GET", "/v1/models", s.getModels),
+		api("GET", "/v1/limits", s.getLimits),
 		api("POST", "/score", s.postUniRL),
 		api("GET", "/rewards", s.getRewards),
 		api("GET", "/health", s.getHealth),

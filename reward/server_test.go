@@ -335,7 +335,7 @@ func TestOpenAPINamesAllRoutes(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 12 {
-		t.Errorf("%d paths are described, 12 are served", len(doc.Paths))
+	if len(doc.Paths) != 13 {
+		t.Errorf("%d paths are described, 13 are served", len(doc.Paths))
 	}
 }

@@ -134,6 +134,12 @@ func (s *Server) getRewards(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"rewards": s.names})
 }
 
+// getLimits says what one request may have, so that a client can split what is larger.
+func (s *Server) getLimits(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.o.MaxBody, "max_items": s.o.MaxItems,
+		"max_pixels": s.o.MaxPixels, "max_gradients": maxAnswerBytes})
+}
+
 // getHealth says that the server is ready, until it is told to stop.
 func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
 	ready := map[string][]bool{}

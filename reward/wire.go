@@ -80,13 +80,43 @@ func (s *Server) decode(ctx context.Context, b *encodedPicture) (*data.Picture, 
 	return p, err
 }
 
-// scoreRequest is what /v1/score is asked for, and /v1/gradient if its pairs share a source: one source, one
-// instruction, edits.
+// scoreRequest is what /v1/score and /v1/gradient are asked for: edits of one source and instruction, or pairs that
+// have their own.
 type scoreRequest struct {
 	Scorer      string               `json:"scorer"`
 	Source      *encodedPicture      `json:"source"`
 	Instruction string               `json:"instruction"`
 	Edits       list[encodedPicture] `json:"edits"`
+	Pairs       list[pairRequest]    `json:"pairs"`
+}
+
+// pairRequest is one pair of a scoreRequest.
+type pairRequest struct {
+	Source      *encodedPicture `json:"source"`
+	Instruction string          `json:"instruction"`
+	Edit        *encodedPicture `json:"edit"`
+}
+
+// items returns the request's pairs or, without any, its edits with their common source.
+func (p *scoreRequest) items() (items []*item, err error) {
+	if len(p.Pairs) == 0 {
+		for i := range p.Edits {
+			items = append(items, &item{source: p.Source, edit: &p.Edits[i], instruction: p.Instruction})
+		}
+		return items, nil
+	}
+	if p.Source != nil || len(p.Edits) > 0 || p.Instruction != "" {
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "pairs have sources, instructions and "+
+			"edits of their own: source, instruction, edit and edits do not go with them")
+	}
+	for i, one := range p.Pairs {
+		if one.Edit == nil {
+			return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+				"pairs/%d: edit is missing: one picture", i)
+		}
+		items = append(items, &item{source: one.Source, edit: one.Edit, instruction: one.Instruction})
+	}
+	return items, nil
 }
 
 func (p *scoreRequest) field(name string, value []byte) (err error) {

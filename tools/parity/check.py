@@ -3,65 +3,15 @@
     check.py --work FOLDER [--only NAME,...]
 """
 import argparse
-import contextlib
 import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "clients/python"), str(Path(__file__).resolve().parent)]
-ORACLE = ROOT / "testdata/oracle"
-SCORER = ORACLE / "llavanext/scorer"
-TRAIN, SCORE, LABEL = ROOT / "bin/train", ROOT / "bin/score", ROOT / "bin/label"
-
-
-def run(*args):
-    """A command's JSON."""
-    done = subprocess.run([str(a) for a in args], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, args))}\nexit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout) if "--json" in args else done.stdout
-
-
-def close(what, got, want, tolerance):
-    if not abs(got - want) <= tolerance:
-        sys.exit(f"{what}: {got!r}, want {want!r} within {tolerance}")
-
-
-@contextlib.contextmanager
-def served(*args, stop=signal.SIGTERM):
-    """score serve on a free port; yields its URL. It must end well when it is told to."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    p = subprocess.Popen([SCORE, "serve", "--addr", f"127.0.0.1:{port}", "--json", *map(str, args)], stdout=subprocess.PIPE, text=True)
-    try:
-        yield json.loads(p.stdout.readline())["address"]
-    finally:
-        p.send_signal(stop)
-        if p.wait(60):
-            sys.exit(f"score serve ended with exit code {p.returncode}")
-
-
-def pairs():
-    """(source, edit, instruction) of the fixtures' pictures."""
-    table = json.loads((ORACLE / "images/pairs.json").read_text())
-    return [(ORACLE / p["input"], ORACLE / p["edited"], f"edit {i}") for i, p in enumerate(table)]
-
-
-def table(work, name="edits.jsonl"):
-    rows = []
-    for i, (source, edit, instruction) in enumerate(pairs()):
-        for picture, label in ((edit, 0.9), (source, 0.0)):
-            rows.append({"id": f"{i}-{label}", "source": os.path.relpath(source, work), "edit": os.path.relpath(picture, work),
-                         "instruction": instruction, "label": label, "group": str(i)})
-    (work / name).write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return work / name, rows
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from shared import LABEL, ORACLE, ROOT, SCORE, SCORER, TRAIN, close, pairs, run, served, table  # noqa: E402
 
 
 def check_adapters(work):
@@ -153,98 +103,27 @@ def check_tables(work):
 
 
 def check_client(work):
-    """The client, retries, errors, and the gradient in PyTorch beside finite differences; the pickle wires."""
-    import pickle
-    import threading
-    import urllib.error
-    import urllib.request
+    """The client: scores, errors, and the gradient in PyTorch beside finite differences."""
+    import client
+    return client.check(work)
 
-    import numpy
-    import torch
-    from PIL import Image
 
-    from assay_reward import Client, ItemError, ServerError, bridge, reward
-    source, edit, instruction = pairs()[2]
-    with served("--scorer", SCORER, "--max-items", 4) as url:
-        client = Client(url)
-        ours = run(SCORE, "pair", "--scorer", SCORER, "--source", source, "--edit", edit, "--instruction", instruction, "--json")["score"]
-        im = Image.open(edit).convert("RGB")
-        array = numpy.asarray(im)
-        for picture in (edit, edit.read_bytes(), im, array, torch.from_numpy(array.copy())):
-            close(f"score of a {type(picture).__name__}", client.score(source, instruction, [picture])[0], ours, 2e-6)
-        for call, kind in ((lambda: client.score(source, instruction, [edit, b"no picture"]), ItemError), (lambda: client.score(source, "", [edit]), ServerError),
-                           (lambda: Client(url, scorer="x").score(source, instruction, [edit]), ServerError),
-                           (lambda: client.score(source, instruction, [edit] * 5), ServerError), (lambda: Client("http://127.0.0.1:9", retries=1).health(), ServerError)):
-            try:
-                sys.exit(f"no error, but {call()}")
-            except kind:
-                pass
+def check_pictures(work):
+    """PIL images of every mode score as their files do, through the client and through the bridge."""
+    import pillow
+    return pillow.check(work)
 
-        x = (torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255).requires_grad_()
-        score = reward(client, x, source, instruction)
-        close("differentiable score", score.item(), ours, 1e-5)
-        (10 - score).backward()
-        step = torch.sign(-x.grad) * 4 / 255  # four levels uphill, and downhill: 8-bit pictures, so no smaller ones
-        up, down = (reward(client, (x + s * step).detach().clamp(0, 1), source, instruction).item() for s in (1, -1))
-        moved = ((x + step).clamp(0, 1) - (x - step).clamp(0, 1)).detach()
-        predicted = (-x.grad * moved).sum().item()
-        if not 0.7 < (up - down) / predicted < 1.3:
-            sys.exit(f"four levels along the gradient change the score by {up - down:.4f}; {predicted:.4f} was predicted")
 
-        several = torch.stack([x.detach(), 1 - x.detach()]).bfloat16().requires_grad_()
-        scores = reward(client, several, source, [instruction, "make it brighter"])
-        (scores * torch.tensor([1.0, 2.0])).sum().backward()
-        for i, text in enumerate((instruction, "make it brighter")):
-            one = client.gradient(source, text, (several[i].detach().float() * 255).round().byte().permute(1, 2, 0).contiguous())
-            level = torch.frombuffer(one.values, dtype=torch.float32).reshape(one.shape).permute(2, 0, 1)
-            if scores.dtype != torch.float32 or scores[i].item() != torch.tensor(one.score).item() or not torch.equal(several.grad[i], (level * (255 * (i + 1))).bfloat16()):
-                sys.exit(f"image {i} of two: score and gradient are not those of the image alone")
-        for bad in (float("nan"), float("inf")):
-            try:
-                sys.exit(f"no error, but {reward(client, torch.full_like(x, bad), source, instruction)}")
-            except ValueError as e:
-                if "image 0" not in str(e):
-                    sys.exit(f"which image is not said: {e}")
-        try:
-            sys.exit(f"levels of 8 bits are taken for 0..1: {reward(client, (x.detach() * 255).byte(), source, instruction)}")
-        except TypeError as e:
-            if "torch.uint8" not in str(e):
-                sys.exit(f"the type is not said: {e}")
+def check_batches(work):
+    """Requests of real size; a server that breaks off, is away, and comes back."""
+    import batches
+    return batches.check(work)
 
-        b = bridge.serve(client, port=0)
-        threading.Thread(target=b.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{b.server_address[1]}"
-        before, after = source.read_bytes(), edit.read_bytes()
 
-        def post(path, payload):
-            raw = payload if isinstance(payload, bytes) else pickle.dumps(payload)
-            try:
-                with urllib.request.urlopen(urllib.request.Request(base + path, data=raw)) as r:
-                    return pickle.loads(r.read())
-            except urllib.error.HTTPError as e:
-                return pickle.loads(e.read())
-
-        prompts = numpy.array([instruction, instruction])
-        close("Edit-R1", post("/mode/logits_non_cot", {"images": [after] * 2, "ref_images": [before] * 2, "prompts": prompts, "metadatas": [{"requirement": ""}] * 2})["scores"][1], ours / 10, 1e-6)
-        close("Flow-GRPO", post("/flow_grpo", {"images": [after], "ref_images": [before], "prompts": prompts[:1]})["outputs"][0], ours, 2e-6)
-        wire = json.dumps({"instruction": instruction, "source": str(source)})
-        close("verl-omni", post("/", {"images": [after], "prompts": [wire], "metadata": {}})["scores"][0], ours, 2e-6)
-        meta = json.dumps({"instruction": instruction})
-        editscore = post("/", {"input_images": [[Image.open(source)]] * 2, "output_image": [im, Image.open(edit)], "meta_datas": [meta] * 2, "server_type": "vlm"})
-        for r in editscore["rewards"]:
-            close("EditScore", r, ours / 10, 1e-6)
-        for count, part, first in ((65, 33, 0), (65, 32, 33)):  # Edit-R1 sends the prompts of all; the size says which part it is
-            numbered = numpy.array([f"{instruction} {i}" for i in range(count)])
-            got = post("/mode/logits_non_cot", {"images": [after] * part, "ref_images": [before] * part, "prompts": numbered, "metadatas": []})["scores"]
-            close("Edit-R1 in parts", got[0], client.score(source, str(numbered[first]), [edit])[0] / 10, 1e-6)
-        vague = {"images": [after] * 50, "ref_images": [before] * 50, "prompts": [str(i) for i in range(100)], "metadatas": []}
-        if "not which of them" not in post("/mode/logits_non_cot", vague).get("error", ""):
-            sys.exit("prompts that may be another part's were scored")
-        for bad in (b"no pickle", {"images": [b"x"], "ref_images": [before], "prompts": ["p"]}, pickle.dumps(os.system), {"images": [after], "prompts": ["p"], "metadata": {}}):
-            if set(post("/", bad)) != {"error"}:
-                sys.exit("the bridge answered nonsense with a number")
-        b.shutdown()
-    return f"score {ours:.6f}; along the gradient {up - down:+.4f}, predicted {predicted:+.4f}; two at once as alone; four wires"
+def check_bridge(work):
+    """The wires of four trainers, ranges of scores, and what the bridge refuses."""
+    import wires
+    return wires.check(work)
 
 
 def check_toy(work):
@@ -364,7 +243,7 @@ def check_chat(work):
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
-    check_backbone, check_configs, check_client, check_toy, check_page, check_report, check_chat)}
+    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report, check_chat)}
 
 
 def main():

@@ -3,12 +3,13 @@
     from assay_reward import Client
     scores = Client("http://127.0.0.1:8100").score(source, "make it brighter", [edit_a, edit_b])
 
-Pictures are paths, bytes of picture files, PIL images, or uint8 arrays and tensors [H, W, 3]. Scores are floats on the
-scorer's range, 0 to 10 unless its scorer.yaml says otherwise. A picture that cannot be scored raises an error: there is
-no default score.
+Pictures are paths, bytes of picture files, {"bytes", "path"} as `datasets` has them, PIL images, or uint8 arrays and
+tensors [H, W, 3]. Scores are floats on the scorer's range, 0 to 10 unless its scorer.yaml says otherwise. A picture that
+cannot be scored raises an error: there is no default score.
 """
 
-from .client import Client, Gradient, ItemError, ServerError
+from .client import Client, Gradient, ItemError
+from .connections import ServerError
 from .pictures import encode
 
 __all__ = ["Client", "Gradient", "ItemError", "ServerError", "encode", "RewardFunction", "reward"]
@@ -16,7 +17,11 @@ __all__ = ["Client", "Gradient", "ItemError", "ServerError", "encode", "RewardFu
 
 def __getattr__(name):  # PyTorch is imported only if it is wanted
     if name in ("RewardFunction", "reward"):
-        from . import feedback
-
+        try:
+            from . import feedback
+        except ModuleNotFoundError as e:
+            if e.name != "torch":
+                raise
+            raise ImportError(f"{name} wants PyTorch: pip install torch", name="torch") from None
         return getattr(feedback, name)
     raise AttributeError(name)

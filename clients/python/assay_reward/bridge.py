@@ -4,14 +4,16 @@
 
 Each POST is a pickled dict with `images` (picture files, the edits), `prompts` (instructions) and the sources. These
 are in `ref_images`, in `metadata["ref_images"]`, as `ref_image` in each entry of `metadatas`, or in prompts that are
-JSON objects {"instruction": .., "source": <path or base64>}. EditScore's dict has `input_images` (for each edit a
-list with one PIL image, the source), `output_image` (PIL images) and `meta_datas` (JSON with `instruction`). The
-answer is a pickled dict:
+JSON objects {"instruction": .., "source": <base64, or a path below --source-root>}; `source_img` is another name of
+`source`. Pictures may be {"bytes", "path"}, as parquet files have them. EditScore's dict has `input_images` (for each
+edit a list with one PIL image, the source), `output_image` (PIL images) and `meta_datas` (JSON with `instruction`).
+The answer is a pickled dict. All scores are on 0 to 1, whatever range the scorer has; a scorer without a range is
+refused.
 
     path or field   trainer                                     answer
-    /mode/...       Edit-R1 (logits_non_cot)                    {"scores": [0..1]}
+    /mode/...       Edit-R1 (logits_non_cot)                    {"scores": [..]}
     /flow_grpo      Flow-GRPO (deqa, unifiedreward)             {"outputs": [..]}
-    output_image    EditScore's RewardClient                    {"scores": [0 or 1], "rewards": [0..1], ..}
+    output_image    EditScore's RewardClient                    {"scores": [0 or 1], "rewards": [..], ..}
     any other       verl-omni and its scorer services           {"scores": [..]}
 
 Edit-R1 cuts more than 64 images into parts, and sends with each part the prompts of all images, but not which part it
@@ -19,231 +21,187 @@ is. The bridge answers if the part's size, or prompts that repeat, leave one pos
 since the prompts would be guesses: call the reward with at most 64 images at a time (see docs/reward.md).
 
 Unpickling runs code in general. Here only plain containers, numbers, text, bytes, NumPy arrays and PIL images are
-allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine. Failures are
+allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine: it answers only
+requests for a loopback name, or one that --host or --allow-host has, and none of web pages. Failures are
 {"error": ..}, never numbers. Their status is 400 if the request is to blame, which no client sends again, and 500 if
 the server is to blame, which all clients send again.
 """
 
 import argparse
-import base64
 import io
-import json
+import ipaddress
 import pickle
+import socket
+import sys
+import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from .client import Client, ServerError
-from .pictures import png
+from .client import Client
+from .connections import ServerError
+from .payloads import answer, loads, pairs, score
 
-_ALLOWED = (
-    {
-        ("builtins", n)
-        for n in (
-            "dict",
-            "list",
-            "tuple",
-            "set",
-            "frozenset",
-            "str",
-            "bytes",
-            "bytearray",
-            "int",
-            "float",
-            "bool",
-            "complex",
-        )
-    }
-    | {("collections", "OrderedDict"), ("_codecs", "encode")}
-    | {(m + ".multiarray", n) for m in ("numpy.core", "numpy._core") for n in ("_reconstruct", "scalar")}
-    | {("numpy", "ndarray"), ("numpy", "dtype")}
-    | {("numpy._core.numeric", "_frombuffer"), ("numpy.core.numeric", "_frombuffer")}
-)
+__all__ = ["answer", "loads", "main", "pairs", "score", "serve"]
+
+# A head must arrive within so many seconds, and a body at so many bytes a second after that.
+_SECONDS, _RATE = 30, 256 << 10
 
 
-class _Picture:
-    """A pickled PIL image: what it was made of, and nothing that runs."""
+class _Incoming(io.RawIOBase):
+    """What a connection brings until a deadline."""
 
-    def __setstate__(self, state):
-        self.mode, self.size, self.palette, self.data = state[1:5]
+    def __init__(self, connection):
+        self.connection, self.until = connection, 0.0
 
-    def file(self):
-        if self.mode == "RGB" and len(self.data) == 3 * self.size[0] * self.size[1]:
-            return png(self.data, *self.size)
-        from PIL import Image
+    def allow(self, seconds):
+        self.until = time.monotonic() + seconds
 
-        im = Image.frombytes(self.mode, tuple(self.size), bytes(self.data))
-        if self.palette:
-            im.putpalette(self.palette)
-        im = im.convert("RGB")
-        return png(im.tobytes(), *im.size)
+    def readable(self):
+        return True
 
-
-class _Plain(pickle.Unpickler):
-    def find_class(self, module, name):
-        if module.startswith("PIL.") and name in ("Image", "PngImageFile", "JpegImageFile", "WebPImageFile"):
-            return _Picture
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} is not let in")
-        return super().find_class(module, name)
+    def readinto(self, b):
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise socket.timeout("the request came too slowly")
+        self.connection.settimeout(left)
+        return self.connection.recv_into(b)
 
 
-def loads(raw):
-    """pickle.loads of plain data and NumPy arrays only."""
-    return _Plain(io.BytesIO(raw)).load()
+class _Refused(Exception):
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
 
 
-def pairs(payload):
-    """(source, instruction, edit) of each picture of a request."""
-    if "output_image" in payload:
-        return _editscore(payload)
-    images = [bytes(i) for i in payload["images"]]
-    prompts = [str(p) for p in payload.get("prompts", [])]
-    metadata = payload.get("metadata")
-    rows = payload.get("metadatas", payload.get("meta_datas"))
-    rows = [] if rows is None else list(rows)
-    sources = payload.get("ref_images")
-    if sources is None and isinstance(metadata, dict):
-        sources = metadata.get("ref_images")
-    if sources is None and rows and all(isinstance(r, dict) and "ref_image" in r for r in rows):
-        sources = [r["ref_image"] for r in rows]
-    if sources is None:
-        parsed = [json.loads(p) if p.lstrip().startswith("{") else {} for p in prompts]
-        if not parsed or any("source" not in p for p in parsed):
-            raise ValueError(
-                "no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], "
-                "or prompts as JSON with a source are wanted"
-            )
-        sources, prompts = [_picture(p["source"]) for p in parsed], [p["instruction"] for p in parsed]
-    sources = list(sources)
-    if len(images) == len(sources) < len(prompts):
-        prompts = _part(prompts, len(images))
-    if not len(images) == len(prompts) == len(sources):
-        raise ValueError(f"{len(images)} images, {len(prompts)} prompts, {len(sources)} sources")
-    return list(zip(sources, prompts, images))
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+    def __init__(self, address, handler, threads):
+        super().__init__(address, handler)
+        self.slots = threading.BoundedSemaphore(threads)
+
+    def process_request(self, request, client_address):
+        self.slots.acquire()  # others wait in the listen queue
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.slots.release()
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], OSError):  # a caller who left
+            super().handle_error(request, client_address)
 
 
-def _part(prompts, n, most=64):
-    """The prompts of a part of n images. Edit-R1 cuts by numpy.array_split into parts of at most 64, and sends all
-    prompts with each. If the parts of this size have different prompts, it cannot be told which one is meant."""
-    count = -(-len(prompts) // most)
-    sizes = [len(prompts) // count + (i < len(prompts) % count) for i in range(count)]
-    parts = {tuple(prompts[sum(sizes[:i]) : sum(sizes[: i + 1])]) for i, size in enumerate(sizes) if size == n}
-    if len(parts) != 1:
-        raise ValueError(
-            f"{len(prompts)} prompts came with {n} images, and not which of them are meant: "
-            f"call the reward with at most {most} images at a time, or send the prompts of the part alone"
-        )
-    return list(parts.pop())
-
-
-def _editscore(payload):
-    """EditScore's wire: PIL images, one source for each edit."""
-    edits, sources = payload["output_image"], payload["input_images"]
-    rows = payload["meta_datas"] if "meta_datas" in payload else payload["meta_data"]
-    rows = [json.loads(r) if isinstance(r, str) else r for r in rows]
-    if not len(edits) == len(sources) == len(rows):
-        raise ValueError(f"{len(edits)} output images, {len(sources)} lists of input images, {len(rows)} meta data")
-    out, files = [], {}
-
-    def file(picture):
-        if id(picture) not in files:
-            files[id(picture)] = picture.file() if isinstance(picture, _Picture) else bytes(picture)
-        return files[id(picture)]
-
-    for i, (source, row, edit) in enumerate(zip(sources, rows, edits)):
-        source = source if isinstance(source, (list, tuple)) else [source]
-        if len(source) != 1:
-            raise ValueError(f"edit {i} has {len(source)} input images: a scorer looks at one")
-        if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
-            raise ValueError(f"meta data {i} has no instruction")
-        out.append((file(source[0]), row["instruction"], file(edit)))
-    return out
-
-
-def _picture(text):
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError:
-        with open(text, "rb") as f:
-            return f.read()
-
-
-def score(client, payload, unit=False, most=128):
-    """Scores of a request, in order, at most so many edits of one source at a time; `unit`: divided by 10."""
-    groups, out = {}, {}
-    for i, (source, instruction, edit) in enumerate(pairs(payload)):
-        groups.setdefault((bytes(source), instruction), []).append((i, edit))
-    for (source, instruction), all in groups.items():
-        for first in range(0, len(all), most):
-            edits = all[first : first + most]
-            for (i, _), s in zip(edits, client.score(source, instruction, [e for _, e in edits])):
-                out[i] = s / 10 if unit else s
-    return [out[i] for i in range(len(out))]
-
-
-def answer(client, path, payload):
-    """What a trainer gets."""
-    if not isinstance(payload, dict):
-        raise ValueError(f"a dict is wanted, not {type(payload).__name__}")
-    if "output_image" not in payload:
-        edit_r1, flow = path.startswith("/mode/"), path.rstrip("/") == "/flow_grpo"
-        return {"outputs" if flow else "scores": score(client, payload, unit=edit_r1)}
-    rewards = score(client, payload, unit=True)
-    rows = payload["meta_datas"] if "meta_datas" in payload else payload["meta_data"]
-    rows = [json.loads(r) if isinstance(r, str) else r for r in rows]
-    scores = [1.0 if r >= 0.5 else 0.0 for r in rewards]  # as EditScore's own server has it
-    if "meta_datas" not in payload:  # its proxy asks its workers with another name, and wants a list
-        return [
-            {"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m}
-            for s, r, m in zip(scores, rewards, rows)
-        ]
-    return {
-        "scores": scores,
-        "rewards": rewards,
-        "strict_rewards": rewards,
-        "reasoning": [""] * len(rewards),
-        "meta_data": rows,
-        "group_rewards": {},
-        "group_strict_rewards": {},
-    }
-
-
-def serve(client, host="127.0.0.1", port=12341):
-    """The bridge as an HTTP server; serve_forever() runs it."""
+def serve(client, host="127.0.0.1", port=12341, source_root=None, allow_hosts=(), max_body=1 << 30, threads=64):
+    """The bridge as an HTTP server; serve_forever() runs it. Pictures named by a path are read below `source_root`
+    only. Requests are answered if their Host is a loopback name, `host`, or one of `allow_hosts`. A body has at most
+    `max_body` bytes, and at most `threads` connections are served at a time."""
+    hosts = {host.lower(), *(h.lower() for h in allow_hosts)}
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def setup(self):
+            super().setup()
+            self.rfile.close()
+            self.incoming = _Incoming(self.connection)
+            self.rfile = io.BufferedReader(self.incoming, 1 << 16)
+
+        def handle_one_request(self):
+            self.incoming.allow(_SECONDS)
+            super().handle_one_request()
+
         def do_GET(self):
-            self.reply(
-                200 if self.path == "/ping" else 404,
-                {"ping": "pong"} if self.path == "/ping" else {"error": f"{self.path} is not served"},
-            )
+            try:
+                self.check()
+            except _Refused as e:
+                return self.reply(e.status, {"error": str(e)}, close=True)
+            if self.path == "/ping":
+                return self.reply(200, {"ping": "pong"})
+            self.reply(404, {"error": f"{self.path} is not served"})
 
         def do_POST(self):
             try:
-                raw = self.rfile.read(int(self.headers["Content-Length"]))
-                try:
-                    self.reply(200, answer(client, self.path, loads(raw)))
-                except (ServerError, OSError) as e:
-                    self.reply(
-                        500 if getattr(e, "status", 0) in (0, 429) or getattr(e, "status", 0) >= 500 else 400,
-                        {"error": f"{type(e).__name__}: {e}"},
-                    )
+                self.check()
+                raw = self.body()
+            except _Refused as e:
+                return self.reply(e.status, {"error": str(e)}, close=True)
+            except socket.timeout as e:
+                return self.reply(408, {"error": str(e)}, close=True)
+            try:
+                self.reply(200, answer(client, self.path, loads(raw), source_root))
+            except ServerError as e:
+                theirs = e.status in (0, 408, 429) or e.status >= 500
+                self.reply(500 if theirs else 400, {"error": f"{type(e).__name__}: {e}"})
             except Exception as e:  # whatever it was, the trainer must see an error and no number
                 self.reply(400, {"error": f"{type(e).__name__}: {e}"})
 
-        def reply(self, status, what):
+        def check(self):
+            """Refuses what a web page may send: by another name that points here, or across origins."""
+            if "Origin" in self.headers:
+                raise _Refused(403, "web pages must not call the bridge")
+            if not _allowed(self.headers.get("Host", ""), hosts):
+                raise _Refused(403, f"Host {self.headers.get('Host')!r} is not answered: see --allow-host")
+
+        def body(self):
+            length = self.headers.get("Content-Length", "")
+            if "Transfer-Encoding" in self.headers or not length:
+                raise _Refused(411, "Content-Length is wanted")
+            if not (length.isascii() and length.isdigit()):
+                raise _Refused(400, f"Content-Length {length!r}: a number of bytes is wanted")
+            if int(length) > max_body:
+                raise _Refused(413, f"{length} bytes, at most {max_body} are taken: see --max-body")
+            self.incoming.allow(_SECONDS + int(length) / _RATE)
+            raw = bytearray()
+            while len(raw) < int(length):
+                more = self.rfile.read1(min(1 << 20, int(length) - len(raw)))
+                if not more:
+                    raise _Refused(400, f"the body ended after {len(raw)} of {length} bytes")
+                raw += more
+            return raw
+
+        def reply(self, status, what, close=False):
             body = pickle.dumps(what)
+            self.connection.settimeout(_SECONDS + len(body) / _RATE)
             self.send_response(status)
             self.send_header("Content-Type", "application/octet-stream")
             self.send_header("Content-Length", str(len(body)))
+            if close:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
+            if close:
+                self.drain()
+
+        def drain(self):
+            """Reads on for a moment: who sends everything before reading would not get the answer otherwise."""
+            self.incoming.allow(2)
+            try:
+                while self.rfile.read1(1 << 20):
+                    pass
+            except OSError:
+                pass
 
         def log_message(self, *args):
             pass
 
-    return ThreadingHTTPServer((host, port), Handler)
+    return _Server((host, port), Handler, threads)
+
+
+def _allowed(host, hosts):
+    """Whether a Host header names this machine's loopback interface, or one of hosts."""
+    name = host.lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    else:
+        name = name.partition(":")[0]
+    try:
+        return name in hosts or name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def main():
@@ -252,8 +210,14 @@ def main():
     p.add_argument("--scorer", help="name of the scorer (default: the first one)")
     p.add_argument("--host", default="127.0.0.1", help="leave it: pickle does not belong on open networks")
     p.add_argument("--port", type=int, default=12341)
+    p.add_argument("--allow-host", action="append", default=[], metavar="NAME", help="another name of this machine")
+    p.add_argument("--source-root", metavar="DIR", help="read pictures named by a path below DIR (default: none)")
+    p.add_argument("--max-body", type=int, default=1 << 30, metavar="BYTES", help="of a request")
+    p.add_argument("--threads", type=int, default=64, metavar="N", help="connections at a time")
+    p.add_argument("--wait", type=float, default=60, metavar="SECONDS", help="for a server that is away or busy")
     a = p.parse_args()
-    with serve(Client(a.server, scorer=a.scorer), a.host, a.port) as server:
+    client = Client(a.server, scorer=a.scorer, wait=a.wait)
+    with serve(client, a.host, a.port, a.source_root, a.allow_host, a.max_body, a.threads) as server:
         print(f"bridge to {a.server} on {a.host}:{a.port}", flush=True)
         server.serve_forever()
 

@@ -1,27 +1,14 @@
-"""HTTP, retries and errors."""
+"""Scores and gradients from a server."""
 
 import base64
 import json
 import os
-import random
 import struct
-import time
-import urllib.error
-import urllib.request
 from array import array
 from dataclasses import dataclass
 
+from .connections import Connections, ServerError
 from .pictures import encode
-
-
-class ServerError(Exception):
-    """The server refused a request, or could not be reached.
-
-    `kind` is a word for programs; `status` is 0 without an answer."""
-
-    def __init__(self, message, status=0, kind=""):
-        super().__init__(message)
-        self.status, self.kind = status, kind
 
 
 class ItemError(Exception):
@@ -45,123 +32,171 @@ class Gradient:
 
 
 class Client:
-    """A server at `url`. `retries` more attempts are made after 429, 5xx and lost connections, with growing pauses
-    of at least what the server asks for. `token` defaults to the variable ASSAY_TOKEN."""
+    """A server at `url`. `token` defaults to the variable ASSAY_TOKEN.
 
-    def __init__(self, url="http://127.0.0.1:8100", token=None, scorer=None, timeout=120.0, retries=8, pause=0.1):
-        self.url, self.scorer, self.timeout, self.retries, self.pause = (
-            url.rstrip("/"),
-            scorer,
-            timeout,
-            retries,
-            pause,
-        )
-        self.token = os.environ.get("ASSAY_TOKEN") if token is None else token
-        self._open = urllib.request.build_opener(
-            urllib.request.ProxyHandler({})
-        ).open  # a proxy is not asked for a reward
+    While the server cannot be reached, breaks off or is busy (429, 502, 503, 504), a request is sent again for `wait`
+    seconds, with growing pauses of at least what the server asks for. The logger `assay_reward` says so. After
+    another 5xx, or an answer that cannot be read, it is sent again `retries` times. A request of more than the server
+    takes is sent in parts. Connections are kept, one for each thread. `timeout` is that of one read or write.
 
-    def score(self, source, instruction, edits, partial=False):
-        """Scores of edits of one source, in order, on the scorer's range. Raises ItemError if any could not be
-        scored; with `partial` those are None."""
-        answer = json.loads(
-            self._post(
-                "/v1/score",
-                self._body(source=_text(source), instruction=instruction, edits=[_text(e) for e in edits]),
-                items=True,
-            )
-        )
-        scores = [r.get("score") for r in answer["results"]]
-        errors = {i: r["error"]["message"] for i, r in enumerate(answer["results"]) if "error" in r}
+    `jpeg` is the quality of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as PNG:
+    JPEG is smaller and faster, and changes the score a little."""
+
+    def __init__(
+        self,
+        url="http://127.0.0.1:8100",
+        token=None,
+        scorer=None,
+        timeout=120.0,
+        retries=8,
+        pause=0.1,
+        wait=600.0,
+        jpeg=None,
+    ):
+        self.url, self.scorer, self.jpeg = url.rstrip("/"), scorer, jpeg
+        token = os.environ.get("ASSAY_TOKEN") if token is None else token
+        self._http = Connections(self.url, token, timeout, retries, pause, wait)
+        self._most = None
+
+    def score(self, source, instruction, edits, partial=False, score01=False):
+        """Scores of a list of edits of one source, in order, on the scorer's range. Raises ItemError if any could not
+        be scored; with `partial` those are None. With `score01` scores are on 0 to 1, and a scorer without a range
+        is refused."""
+        return self.scores([(source, instruction, e) for e in _list(edits)], partial, score01)
+
+    def scores(self, pairs, partial=False, score01=False):
+        """The same of pairs (source, instruction, edit), in one request where the server takes as many."""
+        results = self._parts("/v1/score", pairs, _results, items=True)
+        name = "score01" if score01 else "score"
+        scores = [r.get(name) for r in results]
+        errors = {i: r["error"]["message"] for i, r in enumerate(results) if "error" in r}
+        unbounded = [r["scorer"] for i, r in enumerate(results) if scores[i] is None and i not in errors]
+        if unbounded:
+            why = f"scorer {unbounded[0]}: its scores have no range, so there are none on 0 to 1: calibrate it"
+            raise ServerError(why, 422, "no_range")
         if errors and not partial:
             raise ItemError(errors, scores)
         return scores
 
     def gradient(self, source, instruction, edit):
         """d score / d pixel of an edited picture."""
-        header, data = _safetensors(
-            self._post("/v1/gradient", self._body(source=_text(source), instruction=instruction, edit=_text(edit)))
-        )
-        facts = header["__metadata__"]
-        return _gradient(facts["score"], facts["score01"], header["gradient"], data)
+        return self.gradients([(source, instruction, edit)])[0]
 
     def gradients(self, pairs):
-        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request: they share
-        passes. Raises ItemError, with the gradients that there are as `scores`, if there is none for some."""
-        body = [{"source": _text(s), "instruction": i, "edit": _text(e)} for s, i, e in pairs]
-        header, data = _safetensors(self._post("/v1/gradient", self._body(pairs=body)))
-        facts, out, errors = header["__metadata__"], [], {}
-        for i in range(len(body)):
-            if f"gradient.{i}" in header:
-                out.append(_gradient(facts[f"score.{i}"], facts[f"score01.{i}"], header[f"gradient.{i}"], data))
-            else:
-                errors[i] = facts[f"error.{i}"]
-                out.append(None)
+        """Scores and gradients of many pairs (source, instruction, edit), in order, in one request where the server
+        takes as many: they share passes. Raises ItemError, with the gradients that there are as `scores`, if there
+        is none for some."""
+        out = self._parts("/v1/gradient", pairs, _gradients)
+        errors = {i: g for i, g in enumerate(out) if isinstance(g, str)}
         if errors:
-            raise ItemError(errors, out)
+            raise ItemError(errors, [None if i in errors else g for i, g in enumerate(out)])
         return out
 
     def rewards(self):
         """Names of the scorers that are served."""
-        return json.loads(self._request("/rewards"))["rewards"]
+        return self._http.request("/rewards")["rewards"]
 
     def health(self):
-        return json.loads(self._request("/health"))
+        """What the server says of itself. It is asked once: ServerError if it does not answer or shuts down."""
+        return self._http.request("/health", once=True)
 
-    def _body(self, **body):
+    def _limits(self):
+        """What one request may have: bytes, and edits or pairs."""
+        if self._most is None:
+            try:
+                said = self._http.request("/v1/limits")
+            except ServerError as e:
+                if e.status not in (404, 405):
+                    raise
+                said = {}
+            self._most = said.get("max_body", 64 << 20), said.get("max_items", 256)
+        return self._most
+
+    def _parts(self, path, pairs, read, items=False):
+        """What `read` makes of the answers to pairs, asked for in as few requests as the server takes."""
+        texts = {}  # of sources in base64, by identity: the pairs hold them
+
+        def text(picture):
+            return base64.b64encode(encode(picture, self.jpeg)).decode()
+
+        def texts_of(pairs):
+            for source, instruction, edit in pairs:
+                if id(source) not in texts:
+                    texts[id(source)] = text(source)
+                yield texts[id(source)], instruction, text(edit)
+
+        pairs = list(pairs)
+        parts = _split(texts_of(pairs), *self._limits()) if pairs else ()
+        return [r for part in parts for r in self._ask(path, part, read, items)]
+
+    def _ask(self, path, part, read, items):
+        """What `read` makes of the answer to a part, or to its halves if that is too much for the server after all."""
+        source, instruction, _ = part[0]
+        if all(p[:2] == part[0][:2] for p in part) and (path == "/v1/score" or len(part) > 1):
+            body = {"source": source, "instruction": instruction, "edits": [p[2] for p in part]}
+        else:
+            body = {"pairs": [dict(zip(("source", "instruction", "edit"), p)) for p in part]}
         if self.scorer:
             body["scorer"] = self.scorer
-        return json.dumps(body).encode()
-
-    def _post(self, path, body, items=False):
-        return self._request(path, body, items)
-
-    def _request(self, path, body=None, items=False):
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = "Bearer " + self.token
-        for attempt in range(self.retries + 1):
-            wait = 0.0
-            try:
-                request = urllib.request.Request(self.url + path, data=body, headers=headers)
-                with self._open(request, timeout=self.timeout) as answer:
-                    return answer.read()
-            except urllib.error.HTTPError as e:
-                raw = e.read()
-                if items and "results" in _json(raw):
-                    return raw  # no edit could be scored: each says why
-                error = _json(raw).get("error", {})
-                failure = ServerError(error.get("message") or f"HTTP {e.code}", e.code, error.get("kind", ""))
-                if e.code != 429 and e.code < 500:
-                    raise failure from None
-                wait = error.get("retry_after_ms", 0) / 1000 or float(e.headers.get("Retry-After") or 0)
-            except (urllib.error.URLError, ConnectionError, TimeoutError) as e:
-                failure = ServerError(f"{self.url}: {getattr(e, 'reason', e)}")
-            if attempt < self.retries:
-                time.sleep(max(wait, self.pause * 2**attempt * random.uniform(0.5, 1)))
-        raise failure
+        try:
+            return self._http.request(path, json.dumps(body).encode(), lambda raw: read(raw, len(part)), items)
+        except ServerError as e:
+            if e.status != 413 or len(part) == 1:
+                raise
+        half = len(part) // 2
+        return self._ask(path, part[:half], read, items) + self._ask(path, part[half:], read, items)
 
 
-def _safetensors(raw):
+def _list(edits):
+    if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict)):
+        if len(getattr(edits, "shape", ())) != 3:
+            return list(edits)
+    raise TypeError(f"edits: a list of pictures is wanted, not one {type(edits).__name__}: [edit]")
+
+
+def _split(pairs, size, count):
+    """Parts of at most `count` pairs and about `size` bytes. Those that share source and instruction have them once."""
+    size -= 1024  # for what is around the pairs
+    part, same, once, each = [], True, 0, 0
+    for pair in pairs:
+        shared, edit = len(pair[0]) + len(json.dumps(pair[1])) + 64, len(pair[2]) + 4
+        same = not part or same and pair[:2] == part[0][:2]
+        once, each = (once or shared) + edit, each + shared + edit
+        if part and (len(part) == count or (once if same else each) > size):
+            yield part
+            part, same, once, each = [], True, shared + edit, shared + edit
+        part.append(pair)
+    if part:
+        yield part
+
+
+def _results(raw, count):
+    answer = json.loads(raw)
+    results = answer["results"]
+    if len(results) != count or not all("error" in r or isinstance(r["score"], (int, float)) for r in results):
+        raise ValueError(f"{len(results)} results for {count} edits, or one without a score")
+    return [{**r, "scorer": answer["scorer"]} for r in results]
+
+
+def _gradients(raw, count):
+    """A Gradient of each pair, or its error as a text."""
+    if len(raw) < 8:
+        raise ValueError("no safetensors")
     n = struct.unpack("<Q", raw[:8])[0]
-    return json.loads(raw[8 : 8 + n]), memoryview(raw)[8 + n :]
-
-
-def _gradient(score, score01, tensor, data):
-    begin, end = tensor["data_offsets"]
-    values = array("f", bytes(data[begin:end]))
-    if struct.pack("=H", 1) != struct.pack("<H", 1):
-        values.byteswap()
-    return Gradient(float(score), float(score01), tuple(tensor["shape"]), values)
-
-
-def _json(raw):
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _text(picture):
-    return base64.b64encode(encode(picture)).decode()
+    header, data = json.loads(raw[8 : 8 + n]), memoryview(raw)[8 + n :]
+    facts = header["__metadata__"]
+    out = []
+    for i in range(count):
+        if f"gradient.{i}" not in header:
+            out.append(str(facts[f"error.{i}"]))
+            continue
+        tensor = header[f"gradient.{i}"]
+        begin, end = tensor["data_offsets"]
+        values = array("f", bytes(data[begin:end]))
+        if struct.pack("=H", 1) != struct.pack("<H", 1):
+            values.byteswap()
+        height, width, channels = shape = tuple(tensor["shape"])
+        if len(values) != height * width * channels:
+            raise ValueError(f"gradient {i} is cut off")
+        out.append(Gradient(float(facts[f"score.{i}"]), float(facts[f"score01.{i}"]), shape, values))
+    return out

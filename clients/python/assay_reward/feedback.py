@@ -2,8 +2,8 @@
 
 import torch
 
-# Gradients of one request: 64 MiB of float32, 12 bytes a pixel, and at most as many pairs as a server takes by default.
-_PIXELS, _PAIRS = 64 * 2**20 // 12, 256
+# Gradients of one request: 64 MiB of float32, 12 bytes a pixel.
+_PIXELS = 64 * 2**20 // 12
 
 
 def _pixels(image, what="image"):
@@ -13,24 +13,37 @@ def _pixels(image, what="image"):
     image = image.detach().float()
     if not torch.isfinite(image).all():
         raise ValueError(f"{what}: a pixel is NaN or infinite")
-    # An editor's overshoot is clamped, another scale is refused.
-    if image.numel() and (image.min() < -1.01 or image.max() > 2):
-        raise ValueError(f"{what}: pixels from {image.min():.3g} to {image.max():.3g}, but 0..1 is wanted")
+    _check_range(image, what)
     return (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).cpu().contiguous()
+
+
+def _check_range(image, what):
+    """An editor's overshoot is clamped: any values up to a tenth outside 0..1, and one of a hundred up to a half.
+    More is another scale."""
+    if not image.numel():
+        return
+    low, high = image.min().item(), image.max().item()
+    share = ((image < -0.1) | (image > 1.1)).float().mean().item()
+    if low < -0.5 or high > 1.5 or share > 0.01:
+        outside = ((image < 0) | (image > 1)).float().mean().item()
+        raise ValueError(
+            f"{what}: pixels from {low:.3g} to {high:.3g}, {outside:.0%} of them outside 0..1: scale it to 0..1, "
+            "(x + 1) / 2 from -1..1 as a VAE decodes, x / 255 from levels; or clamp(0, 1) it, if 0..1 is its scale"
+        )
 
 
 class RewardFunction(torch.autograd.Function):
     """Scores [N], float32, of edited images [N, 3, H, W] in 0..1. Where a gradient is wanted one request gives
     scores and d score / d pixel of all images, which the backward pass multiplies in float32, whatever the images'
     type. Images are rounded to 8 bits on the way, which counts as the identity; where a value lies outside 0..1 the
-    gradient is kept."""
+    gradient is kept. There are no second derivatives: to ask for them raises."""
 
     @staticmethod
     def forward(ctx, images, client, sources, instructions):
         pairs = [(s, t, _pixels(x, f"image {i}")) for i, (x, s, t) in enumerate(zip(images, sources, instructions))]
         if not ctx.needs_input_grad[0]:
-            return images.new_tensor([client.score(s, t, [x])[0] for s, t, x in pairs], dtype=torch.float32)
-        each = max(1, min(_PAIRS, _PIXELS // max(1, images.shape[-2] * images.shape[-1])))
+            return images.new_tensor(client.scores(pairs), dtype=torch.float32)
+        each = max(1, _PIXELS // max(1, images.shape[-2] * images.shape[-1]))
         got = [g for i in range(0, len(pairs), each) for g in client.gradients(pairs[i : i + each])]
         levels = [torch.frombuffer(g.values, dtype=torch.float32).reshape(g.shape).permute(2, 0, 1) for g in got]
         ctx.save_for_backward(torch.stack(levels))
@@ -42,13 +55,32 @@ class RewardFunction(torch.autograd.Function):
         (levels,) = ctx.saved_tensors
         device, dtype = ctx.images
         grads = levels.to(device) * (255 * upstream.float()).reshape(-1, 1, 1, 1)  # a level is 1/255
-        return grads.to(dtype), None, None, None
+        grads = grads.to(dtype)
+        if torch.is_grad_enabled():  # create_graph=True: torch's once_differentiable is silent where upstream is constant
+            grads = _Once.apply(grads.detach(), torch.zeros((), requires_grad=True))
+        return grads, None, None, None
+
+
+class _Once(torch.autograd.Function):
+    """The identity, which cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx, grads, anchor):
+        return grads.view_as(grads)
+
+    @staticmethod
+    def backward(ctx, upstream):
+        raise RuntimeError(
+            "reward() has no second derivatives: leave it out of what a penalty on gradients (create_graph=True) "
+            "differentiates"
+        )
 
 
 def reward(client, images, sources, instructions):
     """Differentiable scores, float32, on the scorer's range. `images`: [N, 3, H, W] or [3, H, W] in 0..1;
     `sources`: a picture of any kind that `encode` takes (or an image [3, H, W] in 0..1) for each, or one;
-    `instructions`: a text for each, or one. A pixel that is NaN or infinite, or images of integers, raise."""
+    `instructions`: a text for each, or one. Images of another scale, or of integers, raise, and so does a pixel that
+    is NaN or infinite. Small overshoot is clamped. Images without a gradient are scored in one request."""
     single = images.dim() == 3
     batch = images.unsqueeze(0) if single else images
 
@@ -56,13 +88,16 @@ def reward(client, images, sources, instructions):
         return [v] * len(batch) if one else list(v)
 
     one_source = not isinstance(sources, (list, tuple)) and not (torch.is_tensor(sources) and sources.dim() == 4)
+    if one_source:
+        sources = _source(sources, "source")
     sources = each(sources, one_source)
     instructions = each(instructions, isinstance(instructions, str))
     if len(sources) != len(batch) or len(instructions) != len(batch):
         raise ValueError(f"{len(batch)} images, {len(sources)} sources, {len(instructions)} instructions")
-    sources = [
-        _pixels(s, f"source {i}") if torch.is_tensor(s) and s.is_floating_point() else s
-        for i, s in enumerate(sources)
-    ]
-    scores = RewardFunction.apply(batch, client, sources, instructions)
+    sources = [_source(s, f"source {i}") for i, s in enumerate(sources)]
+    scores = RewardFunction.apply(batch if torch.is_grad_enabled() else batch.detach(), client, sources, instructions)
     return scores[0] if single else scores
+
+
+def _source(picture, what):
+    return _pixels(picture, what) if torch.is_tensor(picture) and picture.is_floating_point() else picture

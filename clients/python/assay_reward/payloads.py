@@ -1,0 +1,247 @@
+"""What trainers send to the bridge, and what they get: pickles of plain data."""
+
+import base64
+import io
+import json
+import os
+import pickle
+
+from .pictures import encode, png
+
+_CLASSES = (
+    {("builtins", n) for n in ("dict", "list", "tuple", "set", "frozenset", "str", "int", "float", "bool", "complex")}
+    | {("collections", "OrderedDict")}
+    | {(m + ".multiarray", "scalar") for m in ("numpy.core", "numpy._core")}
+    | {("numpy", "ndarray"), ("numpy", "dtype")}
+    | {("numpy._core.numeric", "_frombuffer"), ("numpy.core.numeric", "_frombuffer")}
+)
+
+
+class _Picture:
+    """A pickled PIL image: what it was made of, and nothing that runs."""
+
+    def __setstate__(self, state):
+        self.info, self.mode, self.size, self.palette, self.data = state[:5]
+
+    def file(self):
+        """The bytes of a picture file that says what the image does: see `encode`."""
+        told = ("transparency", "exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
+        info = {k: v for k, v in dict(self.info).items() if k in told and isinstance(v, (int, str, bytes, tuple))}
+        width, height = self.size
+        try:
+            from PIL import Image
+        except ImportError:
+            if self.mode == "RGB" and not info and len(self.data) == 3 * width * height:
+                return png(self.data, width, height)
+            raise ValueError("a PIL image that is not plain RGB wants Pillow beside the bridge: pip install pillow")
+        image = Image.frombytes(self.mode, (width, height), bytes(self.data))
+        if self.palette:
+            image.putpalette(self.palette)
+        image.info = info
+        return encode(image)
+
+
+class _Text(str):
+    """A text of a PNG file, with its language."""
+
+    def __new__(cls, text="", *_):
+        return str.__new__(cls, text)
+
+
+class _Nothing:
+    """What else an image's `info` may hold, such as its resolution: it is not looked at."""
+
+    def __new__(cls, *_):
+        return object.__new__(cls)
+
+    def __init__(self, *_):
+        pass
+
+    def __setstate__(self, _):
+        pass
+
+
+def _bytes(*args):
+    """bytes(..), but not bytes(10**12)."""
+    if args and not isinstance(args[0], (bytes, bytearray, str, list, tuple)):
+        raise pickle.UnpicklingError("bytes of a number are not let in")
+    return bytes(*args)
+
+
+def _bytearray(*args):
+    return bytearray(_bytes(*args))
+
+
+def _latin1(text, encoding="latin1"):
+    """How pickles of old protocols have bytes."""
+    return text.encode("latin1")
+
+
+def _array(kind, shape, code):
+    """An empty NumPy array, which is filled afterwards."""
+    import numpy
+
+    if tuple(shape) != (0,):
+        raise pickle.UnpicklingError(f"an array of shape {shape} without content is not let in")
+    return numpy.ndarray.__new__(numpy.ndarray, shape, code)
+
+
+_INSTEAD = {
+    ("builtins", "bytes"): _bytes,
+    ("builtins", "bytearray"): _bytearray,
+    ("_codecs", "encode"): _latin1,
+    ("numpy.core.multiarray", "_reconstruct"): _array,
+    ("numpy._core.multiarray", "_reconstruct"): _array,
+    ("PIL.PngImagePlugin", "iTXt"): _Text,
+    ("PIL.TiffImagePlugin", "IFDRational"): _Nothing,
+    ("fractions", "Fraction"): _Nothing,
+}
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module, name):
+        if module.startswith("PIL.") and (name == "Image" or name.endswith("ImageFile")):
+            return _Picture
+        if (module, name) in _INSTEAD:
+            return _INSTEAD[module, name]
+        if (module, name) not in _CLASSES:
+            raise pickle.UnpicklingError(f"{module}.{name} is not let in")
+        return super().find_class(module, name)
+
+
+def loads(raw):
+    """pickle.loads of plain data, NumPy arrays and PIL images only."""
+    return _Plain(io.BytesIO(raw)).load()
+
+
+def pairs(payload, root=None):
+    """(source, instruction, edit) of each picture of a request, in files' bytes. Paths are read below `root` only."""
+    if "output_image" in payload:
+        return _editscore(payload, root)
+    files = _Files(root)
+    images = [files.of(i) for i in payload["images"]]
+    prompts = [str(p) for p in payload.get("prompts", [])]
+    metadata = payload.get("metadata")
+    rows = payload.get("metadatas", payload.get("meta_datas"))
+    rows = [] if rows is None else list(rows)
+    sources = payload.get("ref_images")
+    if sources is None and isinstance(metadata, dict):
+        sources = metadata.get("ref_images")
+    if sources is None and rows and all(isinstance(r, dict) and "ref_image" in r for r in rows):
+        sources = [r["ref_image"] for r in rows]
+    if sources is None:
+        parsed = [json.loads(p) if p.lstrip().startswith("{") else {} for p in prompts]
+        sources = [p.get("source", p.get("source_img")) for p in parsed]
+        if not parsed or any(s is None for s in sources):
+            raise ValueError(
+                "no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], "
+                "or prompts as JSON with a source are wanted"
+            )
+        prompts = [p["instruction"] for p in parsed]
+    sources = [files.of(s) for s in sources]
+    if len(images) == len(sources) < len(prompts):
+        prompts = _part(prompts, len(images))
+    if not len(images) == len(prompts) == len(sources):
+        raise ValueError(f"{len(images)} images, {len(prompts)} prompts, {len(sources)} sources")
+    return list(zip(sources, prompts, images))
+
+
+def _part(prompts, n, most=64):
+    """The prompts of a part of n images. Edit-R1 cuts by numpy.array_split into parts of at most 64, and sends all
+    prompts with each. If the parts of this size have different prompts, it cannot be told which one is meant."""
+    count = -(-len(prompts) // most)
+    sizes = [len(prompts) // count + (i < len(prompts) % count) for i in range(count)]
+    parts = {tuple(prompts[sum(sizes[:i]) : sum(sizes[: i + 1])]) for i, size in enumerate(sizes) if size == n}
+    if len(parts) != 1:
+        raise ValueError(
+            f"{len(prompts)} prompts came with {n} images, and not which of them are meant: "
+            f"call the reward with at most {most} images at a time, or send the prompts of the part alone"
+        )
+    return list(parts.pop())
+
+
+def _editscore(payload, root):
+    """EditScore's wire: PIL images, one source for each edit."""
+    edits, sources, rows = payload["output_image"], payload["input_images"], _rows(payload)
+    if not len(edits) == len(sources) == len(rows):
+        raise ValueError(f"{len(edits)} output images, {len(sources)} lists of input images, {len(rows)} meta data")
+    out, files = [], _Files(root)
+    for i, (source, row, edit) in enumerate(zip(sources, rows, edits)):
+        source = source if isinstance(source, (list, tuple)) else [source]
+        if len(source) != 1:
+            raise ValueError(f"edit {i} has {len(source)} input images: a scorer looks at one")
+        if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
+            raise ValueError(f"meta data {i} has no instruction")
+        out.append((files.of(source[0]), row["instruction"], files.of(edit)))
+    return out
+
+
+def _rows(payload):
+    rows = payload["meta_datas"] if "meta_datas" in payload else payload["meta_data"]
+    return [json.loads(r) if isinstance(r, str) else r for r in rows]
+
+
+class _Files:
+    """Pictures as the bytes of files. One that comes several times is encoded once."""
+
+    def __init__(self, root):
+        self.root, self.known = root and os.path.realpath(root), {}
+
+    def of(self, picture):
+        if id(picture) not in self.known:  # the payload holds it
+            self.known[id(picture)] = self.read(picture)
+        return self.known[id(picture)]
+
+    def read(self, picture):
+        if isinstance(picture, _Picture):
+            return picture.file()
+        if isinstance(picture, dict):
+            raw = picture.get("bytes")
+            return self.read(picture.get("path") if raw is None else raw)
+        if isinstance(picture, str):
+            return self.named(picture)
+        if isinstance(picture, (bytes, bytearray, memoryview)) or hasattr(picture, "dtype"):
+            return encode(picture)
+        raise ValueError(f"a picture is the bytes of a file or a PIL image, not {type(picture).__name__}")
+
+    def named(self, text):
+        """A file below the root, or base64."""
+        if self.root:
+            path = os.path.realpath(os.path.join(self.root, text)) if "\0" not in text else ""
+            if os.path.commonpath([self.root, path or "/"]) == self.root and os.path.isfile(path):
+                return encode(path)
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError:
+            where = f"below {self.root}" if self.root else "with --source-root DIR alone"
+            raise ValueError(f"a picture is base64, or the path of a file; files are read {where}") from None
+
+
+def score(client, payload, root=None):
+    """Scores of a request on 0 to 1, in order."""
+    return client.scores(pairs(payload, root), score01=True)
+
+
+def answer(client, path, payload, root=None):
+    """What a trainer gets."""
+    if not isinstance(payload, dict):
+        raise ValueError(f"a dict is wanted, not {type(payload).__name__}")
+    rewards = score(client, payload, root)
+    if "output_image" not in payload:
+        return {"outputs" if path.rstrip("/") == "/flow_grpo" else "scores": rewards}
+    rows = _rows(payload)
+    scores = [1.0 if r >= 0.5 else 0.0 for r in rewards]  # as EditScore's own server has it
+    if "meta_datas" not in payload:  # its proxy asks its workers with another name, and wants a list
+        return [
+            {"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m}
+            for s, r, m in zip(scores, rewards, rows)
+        ]
+    return {
+        "scores": scores,
+        "rewards": rewards,
+        "strict_rewards": rewards,
+        "reasoning": [""] * len(rewards),
+        "meta_data": rows,
+        "group_rewards": {},
+        "group_strict_rewards": {},
+    }

@@ -1,0 +1,250 @@
+"""The bridge: four trainers' requests, scores on 0 to 1 of whatever range, and what it refuses."""
+import base64
+import http.client
+import io
+import json
+import os
+import pickle
+import shutil
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+import zipfile
+
+import numpy
+from client import fails
+from PIL import Image
+from shared import ORACLE, ROOT, SCORE, close, pairs, run, served
+
+from assay_reward import Client, bridge
+
+TINY = ROOT / "backbones/tiny-scorer"
+
+
+class Bridge:
+    """A bridge on a free port, in a thread."""
+
+    def __init__(self, client, **options):
+        self.server = bridge.serve(client, port=0, **options)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def post(self, path, payload, **headers):
+        """Status and answer."""
+        raw = payload if isinstance(payload, bytes) else pickle.dumps(payload)
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", raw, headers)) as r:
+                return r.status, pickle.loads(r.read())
+        except urllib.error.HTTPError as e:
+            return e.code, pickle.loads(e.read())
+
+    def raw(self, head, body=b""):
+        """The answer to a request as it is written, b"" if there is none."""
+        with socket.create_connection(("127.0.0.1", self.port)) as s:
+            s.settimeout(10)
+            s.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
+            out = b""
+            while more := s.recv(1 << 16):
+                out += more
+                if b"\r\n\r\n" in out and len(out.partition(b"\r\n\r\n")[2]) >= int(out.lower().partition(b"content-length: ")[2].split(b"\r")[0]):
+                    break
+            return out
+
+
+def scorers(work):
+    """Scorers by name: one network with four ranges, and one without."""
+    out = {"ten": TINY}
+    for name, span in {"one": "[0.0, 1.0]", "five": "[1.0, 5.0]", "down": "[10.0, 0.0]"}.items():
+        out[name] = work / name
+        shutil.rmtree(out[name], ignore_errors=True)
+        shutil.copytree(TINY, out[name])
+        text = (out[name] / "scorer.yaml").read_text()
+        text = text.replace("[0.0, 10.0]", span).replace("backbone: ../tiny", f"backbone: {os.path.relpath(ROOT / 'backbones/tiny', out[name])}")
+        (out[name] / "scorer.yaml").write_text(text)
+    out["open"], released = work / "open", work / "released"
+    if not out["open"].exists():
+        with zipfile.ZipFile(ORACLE / "released.zip") as z:
+            z.extractall(released)
+        judge = released / "editreward"
+        run(SCORE, "import", "editreward", "--base", judge / "base", "--weights", judge / "weights", "--config", judge / "config/EditReward-tiny.yaml",
+            "--prompts", judge / "prompts", "--out", out["open"], "--json")
+    return [f"--scorer={n}={d}" for n, d in out.items()]
+
+
+def payloads(source, edit, text):
+    """A request of each trainer, and where the score is in its answer."""
+    before, after = source.read_bytes(), edit.read_bytes()
+    texts, asked = numpy.array([text, text]), json.dumps({"instruction": text})
+    yield "Edit-R1", "/mode/logits_non_cot", {"images": [after] * 2, "ref_images": [before] * 2, "prompts": texts, "metadatas": [{"requirement": ""}] * 2}, lambda a: a["scores"]
+    yield "Flow-GRPO", "/flow_grpo", {"images": [after], "ref_images": [before], "prompts": texts[:1]}, lambda a: a["outputs"]
+    told = json.dumps({"instruction": text, "source": base64.b64encode(before).decode()})
+    yield "verl-omni", "/", {"images": [after], "prompts": [told], "metadata": {}}, lambda a: a["scores"]
+    shown = {"input_images": [[Image.open(source)]] * 2, "output_image": [Image.open(edit).convert("RGB"), Image.open(edit)], "server_type": "vlm"}
+    yield "EditScore", "/", {**shown, "meta_datas": [asked] * 2}, lambda a: a["rewards"]
+    yield "EditScore's workers", "/", {**shown, "meta_data": [asked] * 2}, lambda a: [r["reward"] for r in a]
+    row = {"bytes": before, "path": "x.png"}
+    yield "parquet", "/", {"images": [{"bytes": after, "path": None}], "ref_images": numpy.array([row]), "prompts": [text]}, lambda a: a["scores"]
+
+
+def check_ranges(work, url, source, edit, text):
+    """Every wire has score01, whatever the range; EditScore's `scores` are 1 from 0.5 on; without a range it is refused."""
+    good = json.loads((ROOT / "testdata/oracle/images/pairs.json").read_text())  # one edit is above a half, one below
+    found = Client(url).scores([(ORACLE / p["input"], "blur the picture", ORACLE / p["edited"]) for p in good], score01=True)
+    best = max(range(len(good)), key=lambda i: found[i])
+    cases = [(source, edit, text), (ORACLE / good[best]["input"], ORACLE / good[best]["edited"], "blur the picture")]
+    if not found[best] > 0.5:
+        sys.exit(f"no edit above a half among {found}")
+    for name in ("ten", "one", "five", "down"):
+        b = Bridge(Client(url, scorer=name))
+        for source, edit, text in cases:
+            want = Client(url, scorer="ten").score(source, text, [edit])[0] / 10
+            for trainer, path, payload, scores in payloads(source, edit, text):
+                status, got = b.post(path, payload)
+                if status != 200:
+                    sys.exit(f"{trainer}, range {name}: {got}")
+                for s in scores(got):
+                    close(f"{trainer}, range {name}", s, want, 2e-7)
+                if trainer == "EditScore" and got["scores"] != [1.0 if want >= 0.5 else 0.0] * 2:
+                    sys.exit(f"EditScore's scores of {want}, range {name}: {got}")
+        b.server.shutdown()
+    b = Bridge(Client(url, scorer="open"))
+    if not Client(url, scorer="open").score(source, text, [edit]):
+        sys.exit("the scorer without a range has no score")
+    for trainer, path, payload, _ in payloads(source, edit, text):
+        status, got = b.post(path, payload)
+        if status != 400 or "scorer open: its scores have no range" not in got.get("error", ""):
+            sys.exit(f"{trainer} of a scorer without a range: {status} {got}")
+    b.server.shutdown()
+
+
+def check_parts(b, client, source, edit, text):
+    """Edit-R1's parts; what is nonsense gets an error and no number."""
+    before, after = source.read_bytes(), edit.read_bytes()
+    for count, part, first in ((65, 33, 0), (65, 32, 33)):  # Edit-R1 sends the prompts of all; the size says which part it is
+        numbered = numpy.array([f"{text} {i}" for i in range(count)])
+        got = b.post("/mode/logits_non_cot", {"images": [after] * part, "ref_images": [before] * part, "prompts": numbered, "metadatas": []})[1]["scores"]
+        close("Edit-R1 in parts", got[0], client.score(source, str(numbered[first]), [edit], score01=True)[0], 1e-6)
+    vague = {"images": [after] * 50, "ref_images": [before] * 50, "prompts": [str(i) for i in range(100)], "metadatas": []}
+    if "not which of them" not in b.post("/mode/logits_non_cot", vague)[1].get("error", ""):
+        sys.exit("prompts that may be another part's were scored")
+    huge = b"\x80\x04\x8c\x08builtins\x94\x8c\x09bytearray\x94\x93\x94\x8a\x06\x00\x00\x00\x00\x00\x01\x85R."  # bytearray(2**40)
+    for bad in (b"no pickle", pickle.dumps([1]), {"images": [b"x"], "ref_images": [before], "prompts": ["p"]}, pickle.dumps(os.system), huge,
+                {"images": [after], "prompts": ["p"], "metadata": {}}, {"images": [10**9], "ref_images": [before], "prompts": ["p"]},
+                {"images": [after], "ref_images": [{"bytes": None, "path": None}], "prompts": ["p"]}, {"images": [after], "ref_images": [None], "prompts": ["p"]}):
+        status, got = b.post("/", bad)
+        if status != 400 or set(got) != {"error"}:
+            sys.exit(f"the bridge answered nonsense with {status} {got}")
+    if b.post("/", pickle.dumps({"images": [after], "ref_images": [before], "prompts": [text]}, protocol=2))[0] != 200:
+        sys.exit("a pickle of protocol 2 is not read")
+
+
+def check_paths(work, client, source, edit, text):
+    """Files are read below --source-root, and nowhere else; nothing is said of others."""
+    root, secret = work / "root", work / "secret.png"
+    shutil.rmtree(root, ignore_errors=True)
+    (root / "abcd").mkdir(parents=True)
+    for to in (root / "abcd/efgh", secret):  # a name that is base64, too
+        to.write_bytes(source.read_bytes())
+    (root / "link.png").symlink_to(secret)
+    want = client.score(source, text, [edit], score01=True)[0]
+    asked = [{"source": s} for s in ("abcd/efgh", str(root / "abcd/efgh"), "./abcd/../abcd/efgh")]
+    outside = [str(secret), "../secret.png", "link.png", "/etc/passwd", "/dev/zero", "nowhere.png", ".", "", "a\0b"]
+    with_root, without = Bridge(client, source_root=str(root)), Bridge(client)
+
+    def post(b, source):
+        return b.post("/", {"images": [edit.read_bytes()], "prompts": [json.dumps({"instruction": text, **source})], "metadata": {}})
+
+    for s in asked + [{"source_img": "abcd/efgh"}]:
+        status, got = post(with_root, s)
+        if status != 200:
+            sys.exit(f"{s}: {got}")
+        close(f"a source by path, {s}", got["scores"][0], want, 1e-6)
+    rows = {"images": [edit.read_bytes()], "prompts": [text], "ref_images": [{"bytes": None, "path": "abcd/efgh"}]}
+    close("a row's path", with_root.post("/", rows)[1]["scores"][0], want, 1e-6)
+    said = set()
+    for b, names in ((with_root, outside), (without, outside + [s["source"] for s in asked[1:]])):
+        for name in names:
+            status, got = post(b, {"source": name})
+            if status != 400 or "root:" in got["error"]:
+                sys.exit(f"source {name!r}: {status} {got}")
+            said.add(got["error"].replace(str(root), "ROOT") if name else "")
+    if len(said) > 3:
+        sys.exit(f"refusals tell files apart: {said}")
+    with_root.server.shutdown(), without.server.shutdown()
+
+
+def check_door(client):
+    """Other sites' names and pages are refused; so are bodies without an end, too large or too slow ones; threads are bounded."""
+    bridge._SECONDS = 6  # of 30
+    b = Bridge(client, allow_hosts=["trainer.example"], max_body=1000, threads=2)
+    body = pickle.dumps({"images": []})
+    post = "POST / HTTP/1.1\nHost: {}\nContent-Length: {}\n{}"
+    for host, extra, length, want in (("localhost", "", len(body), 400), ("127.0.0.1:1", "", len(body), 400), ("[::1]:80", "", len(body), 400),
+                                      ("trainer.example:80", "", len(body), 400), ("evil.example", "", len(body), 403), ("127.0.0.1.evil.example", "", len(body), 403),
+                                      ("localhost", "Origin: http://evil.example\n", len(body), 403), ("localhost", "Origin: null\n", len(body), 403),
+                                      ("localhost", "", -1, 400), ("localhost", "", "1_0", 400), ("localhost", "", "", 411), ("localhost", "", 1001, 413), ("localhost", "", 10**30, 413),
+                                      ("localhost", "Transfer-Encoding: chunked\n", 5, 411)):
+        got = b.raw(post.format(host, length, extra), body)
+        if not got.startswith(b"HTTP/1.1 %d " % want):
+            sys.exit(f"Host {host}, {extra!r}, Content-Length {length}: {got[:300]}, want {want}")
+        if want == 400 and length == len(body) and b"no sources" not in got:
+            sys.exit(f"Host {host}: {got}")
+    if not b.raw("GET /ping HTTP/1.1\nHost: evil.example\n").startswith(b"HTTP/1.1 403 ") or b"pong" not in b.raw("GET /ping HTTP/1.1\nHost: localhost\n"):
+        sys.exit("/ping and Host")
+    silent = [socket.create_connection(("127.0.0.1", b.port)) for _ in range(2)]  # both threads
+    time.sleep(0.3)
+    begin, waiting = time.time(), http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
+    waiting.request("GET", "/ping")
+    waiting.sock.settimeout(2)
+    fails(TimeoutError, "", waiting.getresponse)
+    silent[0].close()
+    waiting.sock.settimeout(60)
+    if waiting.getresponse().status != 200:
+        sys.exit("a request that waited was not served")
+    silent[1].sendall(post.format("localhost", 900, "").replace("\n", "\r\n").encode() + b"\r\nx")  # the rest never comes
+    silent[1].settimeout(60)
+    got = silent[1].recv(1 << 16)
+    if not got.startswith(b"HTTP/1.1 408 ") or not 4 < time.time() - begin < 25:
+        sys.exit(f"a body that does not come got {got[:200]} after {time.time() - begin:.0f} s")
+    b.server.shutdown()
+
+
+def check_verl_omni(url, source, edit, text):
+    """The reward function that verl-omni loads: its own data, and both scales."""
+    import asyncio
+
+    import torch
+
+    from assay_reward import verl_omni
+    image = torch.from_numpy(numpy.asarray(Image.open(edit).convert("RGB")).copy()).permute(2, 0, 1)
+    want = Client(url).score(source, text, [edit])[0]
+
+    def ask(info, **kwargs):
+        return asyncio.run(verl_omni.compute_score(image, kwargs.pop("ground_truth", text), info, server_url=url, data_source="x", **kwargs))["score"]
+
+    raw = source.read_bytes()
+    for info in ({"source": str(source)}, {"source": raw}, {"source_img": {"bytes": raw, "path": None}}, {"source_img": {"bytes": None, "path": str(source)}},
+                 {"source": None, "source_img": Image.open(io.BytesIO(raw))}):
+        close(f"verl-omni, {list(info)}", ask(info), want / 10, 2e-7)
+    close("verl-omni's instruction", ask({"source": raw, "instruction": text}, ground_truth="another"), want / 10, 2e-7)
+    close("verl-omni on the scorer's range", ask({"source": raw}, score01=False), want, 2e-6)
+    close("verl-omni of five", ask({"source": raw}, scorer="five"), want / 10, 2e-7)
+    fails(ValueError, "source_img", lambda: ask({}))
+    fails(Exception, "no range", lambda: ask({"source": raw}, scorer="open"))
+
+
+def check(work):
+    source, edit, text = pairs()[2]
+    with served(*scorers(work)) as url:
+        client = Client(url)
+        check_ranges(work, url, source, edit, text)
+        b = Bridge(client)
+        check_parts(b, client, source, edit, text)
+        b.server.shutdown()
+        check_paths(work, client, source, edit, text)
+        check_verl_omni(url, source, edit, text)
+        check_door(client)
+    return "six wires, four ranges, one scorer without"
