@@ -20,7 +20,7 @@ import (
 
 // Options are the limits of a server. Zero values stand for the defaults.
 type Options struct {
-	Token     string        // wanted as a bearer token; "": no token
+	Token     string        // wanted as a bearer token, of at least eight characters; "": no token
 	Clients   []Client      // tokens of several, with quotas; a request must bear one of them, or Token
 	Cert, Key string        // files of TLS; "": plain HTTP
 	MaxBody   int64         // bytes of a request; 64 MiB
