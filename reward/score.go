@@ -7,13 +7,10 @@ import (
 	"assay/model"
 )
 
-// result is one edit's answer: a score, with all else that the scorer says, or an error.
+// result is one edit's answer: all that the scorer says, or an error.
 type result struct {
-	Score      *float64                         `json:"score,omitempty"`
-	Score01    *float64                         `json:"score01,omitempty"`
-	Sigma      float64                          `json:"sigma,omitempty"`
-	Dimensions map[string]model.DimensionReport `json:"dimensions,omitempty"`
-	Error      *apiError                        `json:"error,omitempty"`
+	*model.Report
+	Error *apiError `json:"error,omitempty"`
 }
 
 // postScore answers POST /v1/score. If no edit could be scored, the status is that of the first edit's error.
@@ -60,7 +57,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 		}
 		scored++
 		one := cfg.Report(it.scored)
-		results[i] = result{Score: &one.Score, Score01: one.Score01, Sigma: one.Sigma, Dimensions: one.Dimensions}
+		results[i].Report = &one
 	}
 	if scored > 0 {
 		status = http.StatusOK
