@@ -31,20 +31,24 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if cfg := v.Config(); p.Source == nil && !cfg.NeedsSource() {
-		p.Source = &p.Edits[0] // the scorer does not look at it
+	cfg := v.Config()
+	if p.Source != nil || cfg.NeedsSource() {
+		_, err = s.check(p.Source, p.Instruction)
+	} else {
+		err = checkInstruction(p.Instruction)
 	}
-	if _, err := s.check(p.Source, p.Instruction); err != nil {
+	if err != nil {
 		return err
 	}
 	items := make([]*item, len(p.Edits))
 	for i := range items {
-		items[i] = &item{scorer: v, source: p.Source, edit: &p.Edits[i], instruction: p.Instruction}
+		if items[i], err = v.item(p.Source, &p.Edits[i], p.Instruction); err != nil {
+			return err
+		}
 	}
 	if err := s.scoreItems(r.Context(), items); err != nil {
 		return err
 	}
-	cfg := v.Config()
 	results := make([]result, len(items))
 	status, scored, again := 0, 0, time.Duration(0)
 	for i, it := range items {
