@@ -112,21 +112,30 @@ type Result struct {
 	Score      float64              // on the scorer's range
 	Sigma      float64              // standard deviation of Score, as the scorer sees it; 0: it says none
 	Dimensions map[string]Dimension // of a scorer of several heads, by name
+	Raw01      *float64             // the score on 0 to 1 before it was calibrated; nil: the scorer is not calibrated
+	Interval   *Interval            // of a calibrated scorer
 	Err        error
 }
+
+// Interval is where the label of an edit lies with a probability of at least Coverage, on the scorer's range.
+type Interval struct{ Low, High, Coverage float64 }
 
 // Dimension is what one head of a scorer says.
 type Dimension struct {
 	Score, Sigma float64 // as those of a Result
 }
 
-func dimensions(r model.Report) map[string]Dimension {
-	if r.Dimensions == nil {
-		return nil
+// resultOf is what a scorer says of a pair.
+func resultOf(r model.Report) Result {
+	out := Result{Score: r.Score, Sigma: r.Sigma, Raw01: r.Raw01}
+	if i := r.Interval; i != nil {
+		out.Interval = &Interval{i.Low, i.High, i.Coverage}
 	}
-	out := make(map[string]Dimension, len(r.Dimensions))
 	for name, d := range r.Dimensions {
-		out[name] = Dimension{d.Score, d.Sigma}
+		if out.Dimensions == nil {
+			out.Dimensions = map[string]Dimension{}
+		}
+		out.Dimensions[name] = Dimension{d.Score, d.Sigma}
 	}
 	return out
 }
@@ -150,9 +159,7 @@ func (s *Scorer) ScoreAll(ctx context.Context, pairs []Pair) ([]Result, error) {
 		Report: func(results []scoring.Result) error {
 			for _, r := range results {
 				if all[r.Index].Err = r.Err; r.Err == nil {
-					report := cfg.Report(r.Judgement)
-					all[r.Index] = Result{Score: report.Score, Sigma: report.Sigma}
-					all[r.Index].Dimensions = dimensions(report)
+					all[r.Index] = resultOf(cfg.Report(r.Judgement))
 				}
 			}
 			return nil

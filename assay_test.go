@@ -1,6 +1,7 @@
 package assay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/calibration"
 	"assay/data"
 	"assay/model"
 	"assay/trainer"
@@ -196,6 +198,65 @@ func TestOpenElsewhere(t *testing.T) {
 		}
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("Backbone %q: error %v, want %q", backbone, err, want)
+		}
+	}
+}
+
+// TestCalibratedResult: the result of a calibrated scorer says what the score was before, and where the label lies.
+func TestCalibratedResult(t *testing.T) {
+	dir, p := filepath.Join(t.TempDir(), "scorer"), readCoffee(t)
+	before, err := openTiny(t).ScoreAll(t.Context(), []Pair{p})
+	if err != nil || before[0].Raw01 != nil || before[0].Interval != nil {
+		t.Fatalf("without a calibration: got %+v, %v", before, err)
+	}
+	if err := os.CopyFS(dir, os.DirFS("backbones/tiny-scorer")); err != nil {
+		t.Fatal(err)
+	}
+	backbone, err := filepath.Abs("backbones/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, model.ConfigFile)
+	config, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = bytes.Replace(config, []byte("../tiny"), []byte(backbone), 1)
+	if err := os.WriteFile(file, config, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	state, err := model.LoadScorerState(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = append(config, "calibration: "+calibration.File+"\n"...)
+	if err := os.WriteFile(file, config, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []calibration.Map{{Method: calibration.Platt, A: -2, B: 0.5},
+		{Method: calibration.Inverse, X: []float64{0.1, 0.9}, Y: []float64{0.3, 0.7}}} {
+		m.Interval = &calibration.Interval{Coverage: 0.9, HalfWidth: 0.4}
+		k := calibration.Calibration{Format: 1, Scorer: state.Digest(), Maps: []calibration.Map{m}}
+		if err := k.Write(filepath.Join(dir, calibration.File)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), dir, Options{Device: "cpu"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		results, err := s.ScoreAll(t.Context(), []Pair{p})
+		if err != nil || results[0].Err != nil || results[0].Raw01 == nil || results[0].Interval == nil {
+			t.Fatalf("%s: got %+v, %v", m.Method, results, err)
+		}
+		r, raw := results[0], before[0].Score/10
+		want, _ := m.At(raw)
+		interval := Interval{10 * max(0, want-0.4), 10 * min(1, want+0.4), 0.9}
+		if math.Abs(*r.Raw01-raw) > 1e-12 || math.Abs(r.Score-10*want) > 1e-9 || math.Abs(r.Interval.Low-interval.Low) > 1e-9 ||
+			math.Abs(r.Interval.High-interval.High) > 1e-9 || r.Interval.Coverage != interval.Coverage {
+			t.Errorf("%s: got %+v, raw01 %g, %+v; want %g, %g, %+v", m.Method, r, *r.Raw01, *r.Interval, 10*want, raw, interval)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -78,7 +78,11 @@ func (s *Server) handle(pattern string, h func(http.ResponseWriter, *http.Reques
 				s.metrics.latency.WithLabelValues(pattern).Observe(time.Since(begin).Seconds())
 			}
 		}()
-		err := h(w, r.WithContext(ctx))
+		r = r.WithContext(ctx)
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = &endingBody{ReadCloser: r.Body}
+		}
+		err := h(w, r)
 		var sent answeredError
 		switch {
 		case errors.As(err, &sent):
@@ -103,9 +107,17 @@ func (s *Server) countError(err error) *apiError {
 	return f
 }
 
-// writeError says why a request is not served, once all of its body has arrived.
+// writeError says why a request is not served. What has not arrived of its body is not waited for, and read afterwards.
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, f *apiError) {
-	s.discardBody(w, r)
+	if b, ok := r.Body.(*endingBody); ok && !b.ended {
+		to := http.NewResponseController(w)
+		to.EnableFullDuplex() // or net/http would wait for the body
+		w.Header().Set("Connection", "close")
+		defer func() {
+			to.Flush()
+			s.discardBody(w, r, f)
+		}()
+	}
 	v := map[string]any{"kind": f.Kind, "message": f.Message}
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", retryAfter(f.RetryAfter))

@@ -17,41 +17,65 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A body must arrive, and an answer be taken, at minRate bytes a second after the grace period. Otherwise a caller who
+// A body must arrive, and an answer be taken, at minRate bytes a second, but for a grace period. Otherwise a caller who
 // sleeps would hold the memory of others.
 const (
 	minRate = 256 << 10
 	grace   = 30 * time.Second
+	// lingering is the grace period of callers who have none left: see discardBody.
+	lingering = 5 * time.Second
 )
 
 // deadline is when n bytes must have passed.
-func deadline(n int64) time.Time {
-	return time.Now().Add(grace + time.Duration(float64(n)/minRate*float64(time.Second)))
-}
+func deadline(n int64) time.Time { return time.Now().Add(grace + timeOf(n)) }
 
-// memoryHold is memory that a request holds.
-type memoryHold struct {
-	s *Server
-	n int64
-}
-
-// shrink gives back all but n bytes.
-func (h *memoryHold) shrink(n int64) {
-	if n < h.n {
-		h.s.memory.Release(h.n - n)
-		h.n = n
-	}
-}
-
-func (h *memoryHold) release() { h.shrink(0) }
+// timeOf is how long n bytes take at minRate.
+func timeOf(n int64) time.Duration { return time.Duration(float64(n) / minRate * float64(time.Second)) }
 
 // largePicture is the allowance for one picture that is held as base64 text while it is decoded.
 const largePicture = 8 << 20
 
+// bodyCost is the memory of n bytes of a body.
+func bodyCost(n int64) int64 { return n + min(n, largePicture) }
+
+// bodyStep is how much of a body is read at a time.
+const bodyStep = 64 << 10
+
+// bodyReader reads a body that must not stop: while it is read, the sender may fall behind minRate by slack, at most by
+// the grace period it began with. Time in which nothing is read does not count.
+type bodyReader struct {
+	ctx          context.Context
+	from         io.Reader
+	hold         *memoryHold
+	n            int64 // bytes read
+	slack, grace time.Duration
+}
+
+// Read reads a step at most, and waits until there is memory for it.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	begin := time.Now()
+	n, err := 0, error(errEvicted)
+	if b.hold.await(begin.Add(b.slack)) {
+		n, err = b.from.Read(p[:min(len(p), bodyStep)])
+	}
+	if !b.hold.arrived() {
+		return 0, errEvicted
+	}
+	b.n += int64(n)
+	b.slack = min(b.grace, b.slack-time.Since(begin)+timeOf(int64(n)))
+	if e := b.hold.grow(b.ctx, bodyCost(b.n)); e != nil {
+		return 0, e
+	}
+	return n, err
+}
+
+// errEvicted refuses a body that stopped while others waited for its memory.
+var errEvicted = &busyError{time.Second, "the body stopped, and other requests waited for its memory"}
+
 // readBody reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
 //
-// The body is read only when there is memory for it. Until then it stays in the network, held back by TCP, and no
-// caller is refused for that. The caller releases the memory when it is done with v.
+// What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by TCP.
+// The caller of readBody releases the memory when it is done with v.
 func (s *Server) readBody(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -73,19 +97,15 @@ func (s *Server) readBody(
 	if n < 0 {
 		n = s.o.MaxBody
 	}
-	h := &memoryHold{s, min(n+min(n, largePicture)+1, s.o.Memory)}
 	wait, stop := context.WithTimeoutCause(
 		r.Context(),
 		s.o.Wait,
 		&busyError{time.Second, "too many requests wait for memory"},
 	)
 	defer stop()
-	if err := s.memory.Acquire(wait, h.n); err != nil {
-		return nil, context.Cause(wait)
-	}
-	to := http.NewResponseController(w) // it sets no deadlines in tests without a connection
-	to.SetReadDeadline(deadline(n))
-	body := &countingReader{Reader: http.MaxBytesReader(w, r.Body, s.o.MaxBody)}
+	to := http.NewResponseController(w)
+	h := s.memory.hold(s.payer(r), bodyCost(n), to)
+	body := &bodyReader{ctx: wait, from: http.MaxBytesReader(w, r.Body, s.o.MaxBody), hold: h, slack: grace, grace: grace}
 	if form != "" {
 		err = readForm(multipart.NewReader(body, form), field)
 	} else {
@@ -104,16 +124,17 @@ func (s *Server) readBody(
 	return h, nil
 }
 
-// countingReader counts what is read.
-type countingReader struct {
-	io.Reader
-	n int64
-}
-
-func (c *countingReader) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	c.n += int64(n)
-	return n, err
+// payer is whose share of the memory a request takes: its client's, or, where all bear one token or none, that of the
+// machine that it comes from.
+func (s *Server) payer(r *http.Request) string {
+	if c, _ := r.Context().Value(clientKey{}).(*client); c != nil && len(s.clients) > 1 {
+		return c.name
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 // contentType wants JSON, or a form where one is taken, and returns a form's boundary.
@@ -144,6 +165,7 @@ func contentType(r *http.Request, forms bool) (boundary string, err error) {
 // bodyError gives an error of reading a body its status.
 func bodyError(err error) error {
 	var known *apiError
+	var busy *busyError
 	var large *http.MaxBytesError
 	var syntax *jsontext.SyntacticError
 	var meaning *json.SemanticError
@@ -151,6 +173,8 @@ func bodyError(err error) error {
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &busy):
+		return busy
 	case errors.As(err, &large):
 		return large
 	case errors.As(err, &slow) && slow.Timeout():
@@ -192,21 +216,43 @@ func syntaxReason(e *jsontext.SyntacticError) string {
 	return fmt.Sprintf("%v, after %d bytes of the body", e.Err, e.ByteOffset)
 }
 
-// discardBody reads what is left of a body, so that a caller who sends all of it can read the refusal. If the
-// connection were closed before, the caller would see a broken pipe. It stops after twice the largest body, or at the
-// deadline.
-func (s *Server) discardBody(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
+// endingBody notes whether all of a body was read.
+type endingBody struct {
+	io.ReadCloser
+	ended bool
+}
+
+// Read reads.
+func (b *endingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || errors.Is(err, io.EOF)
+	return n, err
+}
+
+// discardBody reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal. If
+// the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or when
+// the sender falls behind: soon for those who may not ask at all, or who were too slow already.
+func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError) {
+	if r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
 		return
+	}
+	slack := grace
+	switch f.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout:
+		slack = lingering
 	}
 	most := s.o.MaxBody
 	if most <= math.MaxInt64/2 {
 		most *= 2
 	}
 	to := http.NewResponseController(w)
-	to.SetReadDeadline(deadline(min(most, max(r.ContentLength, 1<<20))))
-	io.CopyN(io.Discard, r.Body, most) // an error changes nothing in the answer
-	to.SetReadDeadline(time.Time{})
+	nothing := newMemory(0, 0).hold("", 0, to)
+	_, err := io.CopyN(io.Discard, &bodyReader{r.Context(), r.Body, nothing, 0, slack, slack}, most)
+	if errors.Is(err, io.EOF) {
+		to.SetReadDeadline(time.Time{})
+		return
+	}
+	to.SetReadDeadline(time.Unix(1, 0)) // net/http would read on, for as long as it takes
 }
 
 // maxListed bounds the values of a JSON array and the parts of a form: each costs more memory than its bytes.

@@ -130,6 +130,10 @@ func TestRefusalsAreJSON(t *testing.T) {
 			"Location: /health?x=1"},
 		{"unclean path of a body", "POST /v1//score HTTP/1.1\r\nHost: localhost\r\n" + body, 307, "redirect",
 			"Location: /v1/score"},
+		{"a path of another site", "GET /\\evil.example// HTTP/1.1\r\nHost: localhost\r\n\r\n", 307, "redirect",
+			"Location: /%5Cevil.example/"},
+		{"an escaped path", "GET //a%2Fb%2520c?x=%20y HTTP/1.1\r\nHost: localhost\r\n\r\n", 307, "redirect",
+			"Location: /a%2Fb%2520c?x=%20y"},
 		{"expectation", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nExpect: a-cake\r\n" + body, 417, "bad_request", ""},
 		{"half a body", "POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", 400, "bad_request", ""},
 	} {
@@ -163,17 +167,17 @@ func TestRefusalsAreJSON(t *testing.T) {
 
 // A caller who sends all of a large body before listening hears the refusal; one who sends without end is cut off.
 func TestRefusalsAreHeard(t *testing.T) {
-	_, h := start(t, Options{MaxBody: 8 << 20, Token: "secret"}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{MaxBody: 8 << 20, Token: "secret-token"}, map[string]Scorer{"a": &fake{}}, "a")
 	for _, c := range []struct {
 		name, path, token string
 		size              int
 		code              int
 	}{
 		{"no token", "/v1/score", "", 7 << 20, 401},
-		{"wrong path", "/v1/scores", "Bearer secret", 7 << 20, 404},
-		{"too large", "/v1/score", "Bearer secret", 15 << 20, 413},
-		{"not JSON", "/v1/score", "Bearer secret", 7 << 20, 400},
-		{"not JSON of UniRL", "/score", "Bearer secret", 7 << 20, 400},
+		{"wrong path", "/v1/scores", "Bearer secret-token", 7 << 20, 404},
+		{"too large", "/v1/score", "Bearer secret-token", 15 << 20, 413},
+		{"not JSON", "/v1/score", "Bearer secret-token", 7 << 20, 400},
+		{"not JSON of UniRL", "/score", "Bearer secret-token", 7 << 20, 400},
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(h.URL, "http://"))
 		if err != nil {
@@ -227,7 +231,7 @@ func TestRanksWaitForMemory(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if !s.memory.TryAcquire(most) || !s.slotPool.TryAcquire(s.slots) {
+	if s.memory.held("") > 0 || len(s.memory.holds) > 0 || !s.slotPool.TryAcquire(s.slots) {
 		t.Error("memory was not given back")
 	}
 	if len(s.queue.reservations) > 0 {

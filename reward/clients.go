@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -17,13 +18,13 @@ import (
 // Client is a caller with a bearer token of its own.
 type Client struct {
 	Name  string `yaml:"name"`
-	Token string `yaml:"token"` // of at least minToken characters
+	Token string `yaml:"token"` // of at least eight characters
 	// Edits is how many edits a minute may be scored or differentiated; 0: any number. A minute's worth may come at
 	// once.
 	Edits float64 `yaml:"edits_per_minute"`
 }
 
-// minToken is the length of the shortest token of a client: a shorter one can be guessed.
+// minToken is the length of the shortest token in characters: a shorter one can be guessed.
 const minToken = 8
 
 // client is a Client as the server keeps it.
@@ -47,40 +48,52 @@ func ParseClients(file string, raw []byte) ([]Client, error) {
 			d.Problem(key, "want more than 0 edits a minute; leave the key out for a client without a quota")
 		}
 	}
-	if _, err := checkClients(content.Clients, ""); err != nil && !d.Bad("clients") {
+	if err := CheckClients(content.Clients, ""); err != nil && !d.Bad("clients") {
 		d.Problem("clients", "%v", err)
 	}
 	return content.Clients, d.Err()
 }
 
-// checkClients wants names and tokens of their own. token is that of callers without a name, "" for none.
+// CheckClients wants names and tokens of their own, each of at least eight characters. token is that of callers without
+// a name, "" for none.
+func CheckClients(all []Client, token string) error {
+	_, err := checkClients(all, token)
+	return err
+}
+
 func checkClients(all []Client, token string) ([]*client, error) {
 	var out []*client
 	names, tokens := map[string]bool{}, map[string]bool{}
-	add := func(c Client) {
+	add := func(who string, c Client) error {
+		switch {
+		case c.Token == "" || tokens[c.Token] || strings.TrimSpace(c.Token) != c.Token:
+			return fmt.Errorf("%s: want a token of its own, without spaces around it", who)
+		case utf8.RuneCountInString(c.Token) < minToken:
+			return fmt.Errorf("%s: want a token of at least %d characters: one of %d can be guessed",
+				who, minToken, utf8.RuneCountInString(c.Token))
+		case c.Edits < 0:
+			return fmt.Errorf("%s: edits_per_minute must not be negative", who)
+		}
 		names[c.Name], tokens[c.Token] = true, true
 		k := &client{name: c.Name, digest: sha256.Sum256([]byte(c.Token))}
 		if c.Edits > 0 {
 			k.quota = rate.NewLimiter(rate.Limit(c.Edits/60), max(1, int(c.Edits)))
 		}
 		out = append(out, k)
+		return nil
 	}
 	if token != "" {
-		add(Client{Name: "token", Token: token})
+		if err := add("the bearer token", Client{Name: "token", Token: token}); err != nil {
+			return nil, err
+		}
 	}
 	for i, c := range all {
-		switch {
-		case c.Name == "" || names[c.Name]:
+		if c.Name == "" || names[c.Name] {
 			return nil, fmt.Errorf("client %d: name %q: want a name of its own", i+1, c.Name)
-		case c.Token == "" || tokens[c.Token] || strings.TrimSpace(c.Token) != c.Token:
-			return nil, fmt.Errorf("client %s: want a token of its own, without spaces around it", c.Name)
-		case len(c.Token) < minToken:
-			return nil, fmt.Errorf("client %s: want a token of at least %d characters: one of %d can be guessed",
-				c.Name, minToken, len(c.Token))
-		case c.Edits < 0:
-			return nil, fmt.Errorf("client %s: edits_per_minute must not be negative", c.Name)
 		}
-		add(c)
+		if err := add("client "+c.Name, c); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

@@ -25,7 +25,7 @@ import (
 // Each client has a token and a quota of its own.
 func TestClients(t *testing.T) {
 	_, h := start(t, Options{
-		Token:   "main",
+		Token:   "main-token",
 		Clients: []Client{{Name: "alice", Token: "alice-token", Edits: 5}, {Name: "bob", Token: "bob-token"}},
 	}, map[string]Scorer{"a": &fake{}}, "a")
 	ask := func(token string, edits int) (int, http.Header, string) {
@@ -56,7 +56,7 @@ func TestClients(t *testing.T) {
 	}{
 		{"alice-token", 3, 200, ""}, {"alice-token", 2, 200, ""}, {"alice-token", 2, 429, `"quota"`},
 		{"alice-token", 6, 413, `"too_many"`},
-		{"bob-token", 200, 200, ""}, {"main", 6, 200, ""}, {"eve-token", 1, 401, `"unauthorized"`},
+		{"bob-token", 200, 200, ""}, {"main-token", 6, 200, ""}, {"eve-token", 1, 401, `"unauthorized"`},
 		{"", 1, 401, `"unauthorized"`},
 	} {
 		code, header, raw := ask(c.token, c.edits)
@@ -78,6 +78,26 @@ func TestClients(t *testing.T) {
 		if s, err := NewServer(Options{Clients: bad}, []string{"a"}, []Scorer{&fake{}}); err == nil {
 			s.Close()
 			t.Errorf("clients %v were taken", bad)
+		}
+	}
+}
+
+// TestShortTokens: no token can be guessed, whoever bears it.
+func TestShortTokens(t *testing.T) {
+	for token, want := range map[string]string{
+		"x":         "the bearer token: want a token of at least 8 characters: one of 1 can be guessed",
+		"1234567":   "one of 7 can be guessed",
+		"äöüßéèà":   "one of 7 can be guessed",
+		" 12345678": "without spaces around it",
+		"12345678":  "",
+		"":          "",
+	} {
+		s, err := NewServer(Options{Token: token}, []string{"a"}, []Scorer{&fake{}})
+		if err == nil {
+			s.Close()
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("token %q: got %v, want %q", token, err, want)
 		}
 	}
 }

@@ -146,9 +146,9 @@ func (s *Server) differentiate(ctx context.Context, v *served, items []*item) er
 	var pixels, most, answer int64 // of sources; bytes of the largest item's gradients; bytes of the answer
 	for _, g := range groups {
 		pixels += g.pixels
-		for _, it := range g.items {
-			answer += 3 * 4 * it.pixels
-			most = max(most, gradientBytes*it.pixels)
+		for _, e := range g.edits {
+			answer += 3 * 4 * e.pixels * int64(len(e.items))
+			most = max(most, gradientBytes*e.pixels)
 		}
 	}
 	if answer > maxAnswerBytes {
@@ -194,24 +194,26 @@ type gradientBatch struct {
 
 // add decodes the pictures of a group, and runs every batch that is full.
 func (b *gradientBatch) add(ctx context.Context, g *group) error {
-	source, err := b.s.decodeOne(ctx, b.r, g.items[0].source, g.pixels)
+	source, err := b.s.decodeOne(ctx, b.r, g.source, g.pixels)
 	if err != nil {
-		for _, it := range g.items {
-			it.err = prefixError("source", err)
+		for _, e := range g.edits {
+			e.fail(prefixError("source", err))
 		}
 		return nil
 	}
-	for todo := g.items; len(todo) > 0; {
+	for todo := g.edits; len(todo) > 0; {
 		part := todo[:min(len(todo), b.s.o.Batch-len(b.items))]
 		todo = todo[len(part):]
-		b.s.decodeEach(ctx, b.r, part, func(_ int, it *item, edit *data.Picture) error {
+		b.s.decodeEach(ctx, b.r, source, part, func(it *item, edit *data.Picture) error {
 			it.picture = edit
 			return nil
 		})
-		for _, it := range part {
-			if it.err == nil {
-				b.items = append(b.items, it)
-				b.pairs = append(b.pairs, model.Pair{Source: source, Edit: it.picture, Instruction: it.instruction})
+		for _, e := range part {
+			for _, it := range e.items {
+				if it.err == nil {
+					b.items = append(b.items, it)
+					b.pairs = append(b.pairs, model.Pair{Source: source, Edit: it.picture, Instruction: it.instruction})
+				}
 			}
 		}
 		if len(b.items) == b.s.o.Batch {

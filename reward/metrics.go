@@ -83,6 +83,21 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 	return m
 }
 
+// memory shows what bodies of requests hold.
+func (m *metrics) memory(of *memory) {
+	gauge := func(name, help string, value func() int64) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			of.mu.Lock()
+			defer of.mu.Unlock()
+			return float64(value())
+		}))
+	}
+	gauge("assay_memory_held_bytes", "Memory that requests hold.", func() int64 { return of.held("") })
+	gauge("assay_memory_limit_bytes", "Memory that requests may hold.", func() int64 { return of.size })
+	gauge("assay_memory_waiting_requests", "Requests whose bodies wait for memory.",
+		func() int64 { return int64(len(of.waiting)) })
+}
+
 // copies shows the copies of a scorer.
 func (m *metrics) copies(v *Replicated) {
 	for i := range v.at {

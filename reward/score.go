@@ -7,13 +7,10 @@ import (
 	"assay/model"
 )
 
-// result is one edit's answer: a score, with all else that the scorer says, or an error.
+// result is one edit's answer: all that the scorer says, or an error.
 type result struct {
-	Score      *float64                         `json:"score,omitempty"`
-	Score01    *float64                         `json:"score01,omitempty"`
-	Sigma      float64                          `json:"sigma,omitempty"`
-	Dimensions map[string]model.DimensionReport `json:"dimensions,omitempty"`
-	Error      *apiError                        `json:"error,omitempty"`
+	*model.Report
+	Error *apiError `json:"error,omitempty"`
 }
 
 // postScore answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
@@ -36,12 +33,13 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	cfg := v.Config()
-	if p.Source == nil && len(p.Edits) > 0 && !cfg.NeedsSource() {
-		p.Source = &p.Edits[0] // the scorer does not look at it
-	}
 	items, err := p.items()
-	if err == nil && len(p.Pairs) == 0 {
+	switch {
+	case err != nil || len(p.Pairs) > 0:
+	case p.Source != nil || cfg.NeedsSource():
 		_, err = s.check(p.Source, p.Instruction)
+	default:
+		err = checkInstruction(p.Instruction)
 	}
 	if err != nil {
 		return err
@@ -66,7 +64,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 		}
 		scored++
 		one := cfg.Report(it.scored)
-		results[i] = result{Score: &one.Score, Score01: one.Score01, Sigma: one.Sigma, Dimensions: one.Dimensions}
+		results[i].Report = &one
 	}
 	if scored > 0 {
 		status = http.StatusOK

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"path"
 	"runtime"
 	"strings"
@@ -21,7 +20,7 @@ import (
 
 // Options are the limits of a server. Zero values stand for the defaults.
 type Options struct {
-	Token     string        // wanted as a bearer token; "": no token
+	Token     string        // wanted as a bearer token, of at least eight characters; "": no token
 	Clients   []Client      // tokens of several, with quotas; a request must bear one of them, or Token
 	Cert, Key string        // files of TLS; "": plain HTTP
 	MaxBody   int64         // bytes of a request; 64 MiB
@@ -66,7 +65,7 @@ type Server struct {
 	clients  []*client
 	queue    *queue
 	metrics  *metrics
-	memory   *semaphore.Weighted // bytes of requests, in the order they came
+	memory   *memory             // bytes of requests
 	slotPool *semaphore.Weighted // memory slots
 	slots    int64               // how many there are
 	decoding chan struct{}       // one entry for each picture that is being decoded
@@ -89,7 +88,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	s := &Server{
 		o:        o,
 		scorers:  map[string]*served{},
-		memory:   semaphore.NewWeighted(o.Memory),
+		memory:   newMemory(o.Memory, o.MaxBody),
 		decoding: make(chan struct{}, runtime.NumCPU()),
 		decoder:  &estimator{pixels: true},
 		chats:    make(chan struct{}, mostChats),
@@ -126,6 +125,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	}
 	s.metrics = newMetrics(func() float64 { return float64(s.queue.waiting()) },
 		func() float64 { return s.queue.foreseen().Seconds() })
+	s.metrics.memory(s.memory)
 	s.queue = newQueue(o, workers, func(n int) { s.metrics.batch.Observe(float64(n)) },
 		func(d time.Duration) { s.metrics.delay.Observe(d.Seconds()) })
 	s.watch()
@@ -226,9 +226,12 @@ func (s *Server) redirect(mux *http.ServeMux) http.Handler {
 			mux.ServeHTTP(w, r)
 			return
 		}
-		to := &url.URL{Path: clean, RawQuery: r.URL.RawQuery}
+		to := clean // as it came, escapes included
+		if r.URL.RawQuery != "" {
+			to += "?" + r.URL.RawQuery
+		}
 		s.handle("other", func(w http.ResponseWriter, _ *http.Request) error {
-			w.Header().Set("Location", to.String())
+			w.Header().Set("Location", to)
 			return apiErrorf(http.StatusTemporaryRedirect, "redirect", "ask for %s", to)
 		}).ServeHTTP(w, r)
 	})

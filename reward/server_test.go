@@ -132,12 +132,12 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	_, h := start(t, Options{Token: "secret"}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{Token: "secret-token"}, map[string]Scorer{"a": &fake{}}, "a")
 	for _, c := range []struct {
 		path, token string
 		code        int
-	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secre", 401}, {"/health", "Basic secret", 401},
-		{"/health", "Bearer secret", 200}, {"/", "", 200}} {
+	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secret-toke", 401}, {"/health", "Basic secret-token", 401},
+		{"/health", "Bearer secret-token", 200}, {"/", "", 200}} {
 		r, _ := http.NewRequest("GET", h.URL+c.path, nil)
 		r.Header.Set("Authorization", c.token)
 		answer, err := http.DefaultClient.Do(r)

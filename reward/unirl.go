@@ -9,7 +9,7 @@ import (
 )
 
 // turn is half of an edit in the format of UniRL's reward service. An edit is a history of two turns, (instruction,
-// source) and (instruction, edited picture).
+// source) and (instruction, edited picture). A picture made from a text is one turn, for scorers that look at no source.
 type turn struct {
 	Text      string          `json:"text"`
 	Image     *encodedPicture `json:"image_b64"`
@@ -22,13 +22,13 @@ type unirlRequest struct {
 	Required list[string] `json:"required_rewards"`
 }
 
-// edit takes the pair out of a request.
+// edit takes the pair out of a request. source is nil in a history of one turn.
 func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
 	bad := func(format string, args ...any) error {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
 	}
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
-	if len(q.History) != 2 {
+	if len(q.History) != 1 && len(q.History) != 2 {
 		return nil, nil, "", bad("an edit is a history of two turns, (instruction, source) and "+
 			"(instruction, edited picture), not of %d", len(q.History))
 	}
@@ -42,8 +42,21 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 		if instruction == "" {
 			instruction = t.Text
 		}
+		source, edit = edit, t.Image
 	}
-	return q.History[0].Image, q.History[1].Image, instruction, checkInstruction(instruction)
+	return source, edit, instruction, checkInstruction(instruction)
+}
+
+// item is what a scorer is asked about a pair. One that looks at no source may lack it.
+func (v *served) item(source, edit *encodedPicture, instruction string) (*item, error) {
+	if cfg := v.Config(); source == nil && cfg.NeedsSource() {
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s compares with a source: an edit is a history "+
+			"of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
+	}
+	if source == nil {
+		source = edit
+	}
+	return &item{scorer: v, source: source, edit: edit, instruction: instruction}, nil
 }
 
 // postUniRL answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
@@ -84,11 +97,14 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 			if err != nil {
 				e = err
 			}
+			var it *item
+			if e == nil {
+				it, e = v.item(source, edit, instruction)
+			}
 			if e != nil {
 				errs[i][name] = e.Error()
 				continue
 			}
-			it := &item{scorer: v, source: source, edit: edit, instruction: instruction}
 			items, request[it] = append(items, it), i
 		}
 	}

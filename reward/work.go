@@ -38,15 +38,15 @@ type item struct {
 	scorer       *served
 	source, edit *encodedPicture
 	instruction  string
-	pixels       int64 // of the edit
 
+	sample   *model.Sample // prepared; until it is scored
 	scored   model.Judgement
 	picture  *data.Picture         // the edit, decoded; kept for gradients alone
 	gradient *model.PixelGradients // of the edit
 	err      error
 }
 
-// groupKey is what the edits of a group have in common. Sources with equal bytes are equal.
+// groupKey is what the edits of a group have in common, of one scorer. Sources with equal bytes are equal.
 type groupKey struct {
 	scorer      *served
 	source      [sha256.Size]byte
@@ -64,16 +64,26 @@ func (k groupKey) apart(o groupKey) int {
 	return 2
 }
 
-// group holds the items of a request that share scorer, source and instruction.
+// group holds the items of a request that share source and instruction, whichever scorer they are for.
 type group struct {
-	groupKey
+	source      *encodedPicture
+	digest      [sha256.Size]byte // of the source
+	instruction string
+	edits       []*edited
+	pixels      int64 // of the source
+}
+
+// edited is an edit of a group, which is decoded once for all items that ask about it.
+type edited struct {
 	items  []*item
-	pixels int64 // of the source
+	pixels int64
+	source bool // it is the source, too: of scorers that look at one picture
 }
 
 // groupItems groups the items whose headers are in order; the others get their error.
 func (s *Server) groupItems(items []*item) (groups []*group) {
 	at := map[groupKey]*group{}
+	edits := map[*group]map[*byte]*edited{} // by where their bytes lie
 	digests := map[*encodedPicture][sha256.Size]byte{}
 	for _, it := range items {
 		if it.err != nil {
@@ -84,7 +94,8 @@ func (s *Server) groupItems(items []*item) (groups []*group) {
 			it.err = err
 			continue
 		}
-		if it.pixels, it.err = s.size(it.edit); it.err != nil {
+		var own int64
+		if own, it.err = s.size(it.edit); it.err != nil {
 			continue
 		}
 		digest, ok := digests[it.source]
@@ -92,12 +103,20 @@ func (s *Server) groupItems(items []*item) (groups []*group) {
 			digest = sha256.Sum256(it.source.raw)
 			digests[it.source] = digest
 		}
-		k := groupKey{it.scorer, digest, it.instruction}
-		if at[k] == nil {
-			at[k] = &group{groupKey: k, pixels: pixels}
-			groups = append(groups, at[k])
+		k := groupKey{nil, digest, it.instruction}
+		g := at[k]
+		if g == nil {
+			g = &group{source: it.source, digest: digest, instruction: it.instruction, pixels: pixels}
+			at[k], edits[g] = g, map[*byte]*edited{}
+			groups = append(groups, g)
 		}
-		at[k].items = append(at[k].items, it)
+		e := edits[g][&it.edit.raw[0]]
+		if e == nil {
+			e = &edited{pixels: own, source: &it.edit.raw[0] == &g.source.raw[0]}
+			edits[g][&it.edit.raw[0]] = e
+			g.edits = append(g.edits, e)
+		}
+		e.items = append(e.items, it)
 	}
 	return groups
 }
@@ -106,11 +125,13 @@ func (s *Server) groupItems(items []*item) (groups []*group) {
 func (s *Server) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
 	w, edits := workload{}, 0
 	for _, g := range groups {
-		w[g.scorer.estimators[kind]] += len(g.items)
 		w[s.decoder] += kilopixels(g.pixels)
-		edits += len(g.items)
-		for _, it := range g.items {
-			w[s.decoder] += kilopixels(it.pixels)
+		for _, e := range g.edits {
+			w[s.decoder] += kilopixels(e.pixels)
+			edits += len(e.items)
+			for _, it := range e.items {
+				w[it.scorer.estimators[kind]]++
+			}
 		}
 	}
 	if err := s.chargeQuota(ctx, edits); err != nil {
@@ -138,28 +159,34 @@ func (s *Server) scoreItems(ctx context.Context, items []*item) error {
 // scoreGroup scores a group. It decodes, prepares and scores a batch of pictures at a time, so that memory does not
 // grow with the number of edits.
 func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
-	todo := g.items
+	todo := g.edits
 	fail := func(err error) {
-		for _, it := range todo {
-			if it.err == nil {
-				it.err = err
-			}
+		for _, e := range todo {
+			e.fail(err)
 		}
 	}
-	free, err := s.acquireSlots(ctx, min(len(todo), s.o.Batch), pictureBytes*g.pixels)
+	most := 0
+	for _, e := range todo {
+		most = max(most, len(e.items))
+	}
+	free, err := s.acquireSlots(ctx, most*min(len(todo), s.o.Batch), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)
 		return
 	}
 	defer free()
-	source, err := s.decodeOne(ctx, r, todo[0].source, g.pixels)
+	source, err := s.decodeOne(ctx, r, g.source, g.pixels)
 	if err != nil {
 		fail(prefixError("source", err))
 		return
 	}
 	for len(todo) > 0 {
 		batch := todo[:min(s.o.Batch, len(todo))]
-		if err := s.scoreBatch(ctx, r, g.groupKey, source, batch); err != nil {
+		s.decodeEach(ctx, r, source, batch, func(it *item, edit *data.Picture) (err error) {
+			it.sample, err = it.scorer.Prepare(model.Pair{Source: source, Edit: edit, Instruction: it.instruction})
+			return err
+		})
+		if err := s.scoreBatch(ctx, r, g, batch); err != nil {
 			fail(err)
 			return
 		}
@@ -167,35 +194,47 @@ func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	}
 }
 
-// scoreBatch scores the items of one batch, whose source is decoded.
-func (s *Server) scoreBatch(ctx context.Context, r *reservation, of groupKey, source *data.Picture,
-	batch []*item) error {
-	v := of.scorer
-	samples := make([]*model.Sample, len(batch))
-	s.decodeEach(ctx, r, batch, func(i int, it *item, edit *data.Picture) (err error) {
-		samples[i], err = v.Prepare(model.Pair{Source: source, Edit: edit, Instruction: it.instruction})
-		return err
-	})
-	j := &job{kind: scoreKind, scorer: v, of: of}
-	var scored []*item
-	for i, it := range batch {
+// fail gives an error to the items that have none yet.
+func (e *edited) fail(err error) {
+	for _, it := range e.items {
 		if it.err == nil {
-			j.samples, scored = append(j.samples, samples[i]), append(scored, it)
+			it.err = err
 		}
 	}
-	if len(scored) == 0 {
+}
+
+// scoreBatch scores the items of one batch, which are prepared: those of different scorers side by side.
+func (s *Server) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
+	var scorers []*served
+	of := map[*served][]*item{}
+	for _, e := range batch {
+		for _, it := range e.items {
+			if it.err != nil {
+				continue
+			}
+			if of[it.scorer] == nil {
+				scorers = append(scorers, it.scorer)
+			}
+			of[it.scorer] = append(of[it.scorer], it)
+		}
+	}
+	return workers.Each(len(scorers), len(scorers), func(i int) error {
+		v := scorers[i]
+		j := &job{kind: scoreKind, scorer: v, of: groupKey{v, g.digest, g.instruction}}
+		for _, it := range of[v] {
+			j.samples, it.sample = append(j.samples, it.sample), nil
+		}
+		if err := r.run(ctx, j); err != nil {
+			return err
+		}
+		for i, it := range of[v] {
+			it.scored, it.err = j.scores[i], j.errs[i]
+			if cfg := v.Config(); it.err == nil {
+				s.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
+			}
+		}
 		return nil
-	}
-	if err := r.run(ctx, j); err != nil {
-		return err
-	}
-	for i, it := range scored {
-		it.scored, it.err = j.scores[i], j.errs[i]
-		if cfg := v.Config(); it.err == nil {
-			s.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
-		}
-	}
-	return nil
+	})
 }
 
 // decodeOne decodes a picture once a decoder is free.
@@ -213,19 +252,27 @@ func (s *Server) decodeOne(
 	return p, err
 }
 
-// decodeEach decodes the edits of items, several at a time, and calls use with each. It keeps no picture itself. An
-// error is kept in the item that it is about.
-func (s *Server) decodeEach(ctx context.Context, r *reservation, items []*item,
-	use func(i int, it *item, edit *data.Picture) error) {
-	workers.Each(len(items), cap(s.decoding), func(i int) error {
-		it := items[i]
-		it.err = s.timeDecoding(ctx, r, it.pixels, func() error {
-			edit, err := s.decode(ctx, it.edit)
-			if err != nil {
-				return err
+// decodeEach decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture itself. An
+// error is kept in the items that it is about.
+func (s *Server) decodeEach(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
+	use func(it *item, edit *data.Picture) error) {
+	workers.Each(len(edits), cap(s.decoding), func(i int) error {
+		e := edits[i]
+		err := s.timeDecoding(ctx, r, e.pixels, func() (err error) {
+			edit := source
+			if !e.source {
+				if edit, err = s.decode(ctx, e.items[0].edit); err != nil {
+					return err
+				}
 			}
-			return asBadPair(use(i, it, edit))
+			for _, it := range e.items {
+				it.err = asBadPair(use(it, edit))
+			}
+			return nil
 		})
+		if err != nil {
+			e.fail(err)
+		}
 		return nil
 	})
 }

@@ -72,8 +72,9 @@ func TestImported(t *testing.T) {
 	}
 
 	code, v := command(t, append([]string{"pair"}, pair...)...)
-	if code != 0 || v["score01"] != nil || v["score_range"] != nil {
-		t.Errorf("pair: exit code %d, %v", code, v)
+	_, bounded := v["score01"]
+	if scale, ok := v["score_range"]; code != 0 || bounded || !ok || scale != nil {
+		t.Errorf("pair: exit code %d, %v; want no score01, and score_range null", code, v)
 	}
 	near("pair", v["score"], c.Score)
 	near("pair's sigma", v["sigma"], math.Exp(c.Fused["mean"][1]))

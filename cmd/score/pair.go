@@ -86,7 +86,7 @@ func newPairCommand() *cobra.Command {
 		Long: `pair says how well an edited picture follows an instruction. It is one deterministic forward pass, or one for
 each prompt of the scorer. The score is on the scorer's range (0 to 10 unless its scorer.yaml says otherwise; not
 clipped). With --json there are all dimensions of the score, and sigma, its standard deviation, where the scorer says
-one. An imported judge of one picture (docs/judges.md) is called without --source.`,
+one; of a calibrated scorer (docs/calibration.md) also raw01, the score on 0 to 1 before, and interval. An imported judge of one picture (docs/judges.md) is called without --source.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
@@ -166,13 +166,11 @@ func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {
 	}
 	cfg := s.Config()
 	r := cfg.Report(judgements[0])
-	v := map[string]any{"score": r.Score, "score01": r.Score01, "score_range": cfg.ScoreRange, "scorer": f.scorer}
-	if r.Sigma > 0 {
-		v["sigma"] = r.Sigma
-	}
-	if r.Dimensions != nil {
-		v["dimensions"] = r.Dimensions
-	}
+	v := struct {
+		model.Report
+		Range  model.ScoreRange `json:"score_range"`
+		Scorer string           `json:"scorer"`
+	}{r, cfg.ScoreRange, f.scorer}
 	return cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f (%s)\n", r.Score, cfg.ScoreRange.Words())
 		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {

@@ -36,3 +36,12 @@ func TestServeReplicas(t *testing.T) {
 		t.Errorf("100,000 copies: %v", err)
 	}
 }
+
+// TestServeShortToken: a token that can be guessed is refused before anything is opened.
+func TestServeShortToken(t *testing.T) {
+	t.Setenv("ASSAY_TOKEN", "x")
+	code, _, stderr := run(t, "serve", "--scorer", "nowhere")
+	if want := "the bearer token: want a token of at least 8 characters"; code != 2 || !strings.Contains(stderr, want) {
+		t.Errorf("got exit code %d, %s; want 2, %s", code, stderr, want)
+	}
+}

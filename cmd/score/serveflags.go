@@ -142,6 +142,9 @@ func (f *serveFlags) check() error {
 			return cli.Usage(err)
 		}
 	}
+	if err := reward.CheckClients(f.o.Clients, f.o.Token); err != nil {
+		return cli.Usage(err)
+	}
 	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
 		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
 			"--clients)", f.addr)

@@ -48,10 +48,10 @@ func (a *App) Main() {
 // tests can call it.
 func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	asJSON := asksJSON(args)
-	out := &output{to: stdout}
+	out, told := &output{to: stdout, exact: asJSON}, &output{to: stderr}
 	defer func() {
 		if p := recover(); p != nil {
-			report(fmt.Errorf("internal error, please report it: %v\n%s", p, debug.Stack()), asJSON, stdout, stderr)
+			report(fmt.Errorf("internal error, please report it: %v\n%s", p, debug.Stack()), asJSON, out, told)
 			code = Failed
 		}
 	}()
@@ -59,7 +59,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	root := a.root(&running)
 	root.SetArgs(args)
 	root.SetOut(out)
-	root.SetErr(stderr)
+	root.SetErr(told)
 	ended, err := root.ExecuteContextC(ctx)
 	if err != nil && !running { // cobra's own: flags, arguments, subcommand
 		if ended.Name() == "help" {
@@ -73,7 +73,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 			err = errors.Join(err, fmt.Errorf("the result could not be printed: %w", lost))
 		}
 	}
-	report(err, asJSON, out, stderr)
+	report(err, asJSON, out, told)
 	return exit.Code(err)
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -231,5 +232,48 @@ func TestFlagsThatCannotWork(t *testing.T) {
 				t.Errorf("exit code %d, ran %v: %s, want %q", code, ran, &stderr, want)
 			}
 		})
+	}
+}
+
+// TestControlCharacters: what tables and errors say reaches a terminal without sequences that it would obey, and
+// programs as it is.
+func TestControlCharacters(t *testing.T) {
+	id := "a\x1b[2J\x1b]0;x\a\r\b\x7f\u009b1m\u202eb\u2066\x9b\xc3 é\u200d😀\t"
+	shown := `a\x1b[2J\x1b]0;x\x07\x0d\x08\x7f\u009b1m\u202eb\u2066\x9b\xc3 é` + "\u200d😀\t"
+	a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
+	a.Register(func() *cobra.Command {
+		return &cobra.Command{Use: "show", RunE: func(c *cobra.Command, _ []string) error {
+			Warner(c)(id)
+			p := NewProgress(c, id, 1, "rows")
+			p.Add(1, id)
+			p.Close()
+			err := Print(c, map[string]string{"id": id[:5]}, func(w io.Writer) {
+				fmt.Fprintln(w, id)
+				for _, b := range []byte("é\x1b€") { // byte by byte
+					w.Write([]byte{b})
+				}
+				fmt.Fprintln(w)
+			})
+			return errors.Join(err, fmt.Errorf("id %s: no such file", id))
+		}}
+	})
+	var stdout, stderr strings.Builder
+	a.Run(t.Context(), []string{"show"}, &stdout, &stderr)
+	if want := shown + "\né\\x1b€\n"; stdout.String() != want {
+		t.Errorf("stdout: got %q, want %q", &stdout, want)
+	}
+	want := "warning: " + shown + "\n" + shown + ": 1/1 in 0s " + shown + "\nerror: id " + shown + ": no such file\n"
+	if stderr.String() != want {
+		t.Errorf("stderr: got %q, want %q", &stderr, want)
+	}
+	stdout.Reset()
+	stderr.Reset()
+	a.Run(t.Context(), []string{"show", "--json"}, &stdout, &stderr)
+	var got struct{ ID string }
+	if err := json.NewDecoder(strings.NewReader(stdout.String())).Decode(&got); err != nil || got.ID != id[:5] {
+		t.Errorf("--json: %v, got %q in %s, want %q", err, got.ID, &stdout, id[:5])
+	}
+	if want := "warning: " + shown + "\n"; stderr.String() != want {
+		t.Errorf("--json: stderr: got %q, want %q", &stderr, want)
 	}
 }

@@ -1,28 +1,43 @@
 package cli
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 )
 
-// output is stdout, which remembers the first error: what is printed in words is not checked call by call, and a result
-// that a full disk swallowed is none.
+// output is stdout or stderr. What it prints for people has no control characters: names and texts of tables may hold
+// sequences that a terminal would obey. It remembers the first error: what is printed in words is not checked call by
+// call, and a result that a full disk swallowed is none.
 type output struct {
-	mu  sync.Mutex
-	to  io.Writer
-	err error
+	exact bool // for programs: all is written as it is
+
+	mu   sync.Mutex
+	to   io.Writer
+	rest []byte // the beginning of a character
+	err  error
 }
 
 // Write writes until something fails.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	text := p
+	if !o.exact {
+		text, o.rest = visible(append(o.rest, p...))
+	}
+	if o.err == nil {
+		_, o.err = o.to.Write(text)
+	}
 	if o.err != nil {
 		return 0, o.err
 	}
-	var n int
-	n, o.err = o.to.Write(p)
-	return n, o.err
+	return len(p), nil
 }
 
 // failed is the first error.
@@ -30,4 +45,34 @@ func (o *output) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
+}
+
+// terminal is the terminal that is written to; nil: none.
+func (o *output) terminal() *os.File {
+	if f, ok := o.to.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+// visible replaces control characters, and those that turn the direction of text, by escapes, as \x1b. Line breaks and
+// tabs stay. rest is the beginning of a character that is not complete.
+func visible(text []byte) (clean, rest []byte) {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && n == 1 && !utf8.FullRune(text):
+			return clean, text
+		case r == utf8.RuneError && n == 1:
+			clean = fmt.Appendf(clean, `\x%02x`, text[0])
+		case r == '\n' || r == '\t' || !unicode.IsControl(r) && !unicode.Is(unicode.Bidi_Control, r):
+			clean = append(clean, text[:n]...)
+		case r < utf8.RuneSelf:
+			clean = fmt.Appendf(clean, `\x%02x`, r)
+		default:
+			clean = fmt.Appendf(clean, `\u%04x`, r)
+		}
+		text = text[n:]
+	}
+	return clean, nil
 }

@@ -3,13 +3,11 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // plainInterval is the time between two lines of progress where stderr is a file and not a terminal.
@@ -36,7 +34,8 @@ func NewProgress(c *cobra.Command, what string, total int64, unit string) *Progr
 	}
 	now := time.Now()
 	p := &Progress{w: c.ErrOrStderr(), what: what, total: total, start: now, next: now.Add(plainInterval)}
-	if f, ok := p.w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	if o, ok := p.w.(*output); ok && o.terminal() != nil {
+		f := o.terminal()
 		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(f), progressbar.OptionSetDescription(what),
 			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit),
 			progressbar.OptionSetWidth(24), progressbar.OptionThrottle(100*time.Millisecond),
@@ -56,7 +55,8 @@ func (p *Progress) Add(n int64, note string) {
 	p.note = note
 	if p.bar != nil {
 		if note != "" {
-			p.bar.Describe(p.what + " " + note)
+			text, _ := visible([]byte(p.what + " " + note))
+			p.bar.Describe(string(text))
 		}
 		p.bar.Add64(n) // fails only when the bar is full already
 		return

@@ -1,0 +1,217 @@
+package reward
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// stallAfter is how far a body may be behind minRate before it is given up for another request's memory.
+	stallAfter = 2 * time.Second
+	// patience is how long a body waits for memory before new requests stay behind it.
+	patience = 20 * time.Second
+	// recheck is the time between two looks for bodies that have stalled.
+	recheck = 100 * time.Millisecond
+)
+
+// memory bounds the bytes of requests. A body holds what has arrived of it, whatever its header promises.
+//
+// Bodies that arrive side by side could fill the memory and then wait for each other. So a body goes on only while all
+// that hold memory can still arrive in full, one after the other (Dijkstra's banker's algorithm). If that fails because
+// of bodies that have stalled, these are given up, the slowest first.
+type memory struct {
+	size  int64 // of all clients
+	share int64 // of each client: the rest is always there for others
+	large int64 // bytes of the largest body
+
+	mu      sync.Mutex
+	holds   map[*memoryHold]bool
+	waiting map[*memoryHold]bool
+	changed chan struct{} // closed when memory is given back
+}
+
+// newMemory makes a memory of size bytes for requests of at most maxBody.
+func newMemory(size, maxBody int64) *memory {
+	return &memory{
+		size:    size,
+		share:   size - size/8,
+		large:   bodyCost(maxBody),
+		holds:   map[*memoryHold]bool{},
+		waiting: map[*memoryHold]bool{},
+		changed: make(chan struct{}),
+	}
+}
+
+// memoryHold is memory that a request holds. Its fields are guarded by of.mu.
+type memoryHold struct {
+	of      *memory
+	client  string
+	n       int64 // bytes that are held
+	claim   int64 // bytes that the whole request will hold
+	since   time.Time
+	due     time.Time // when the sender must have sent more; zero: nothing is read now
+	evicted bool
+	reader  *http.ResponseController
+}
+
+// hold begins with nothing, for a request that may come to hold claim bytes.
+func (m *memory) hold(client string, claim int64, reader *http.ResponseController) *memoryHold {
+	h := &memoryHold{of: m, client: client, claim: min(claim, m.share), reader: reader}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holds[h] = true
+	return h
+}
+
+// missing is how much more a request will hold. Requests that are read or given up will give back what they hold.
+func (h *memoryHold) missing() int64 {
+	if h.evicted {
+		return 0
+	}
+	return h.claim - h.n
+}
+
+// held are the bytes held by a client's requests, or by all for "".
+func (m *memory) held(client string) (n int64) {
+	for h := range m.holds {
+		if client == "" || h.client == client {
+			n += h.n
+		}
+	}
+	return n
+}
+
+// fits reports whether h may hold so many bytes more, of the memory of its client, and of all.
+func (m *memory) fits(h *memoryHold, more int64) (own, all bool) {
+	return m.safe(h, more, h.client, m.share), m.safe(h, more, "", m.size)
+}
+
+// safe reports whether all requests of a client (or all, for "") can still arrive in full within size bytes once h holds
+// so many bytes more.
+func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool {
+	free := size - m.held(client) - more
+	if free < 0 || free >= m.large {
+		return free >= 0
+	}
+	h.n += more
+	defer func() { h.n -= more }()
+	var order []*memoryHold
+	for o := range m.holds {
+		if o.n > 0 && (client == "" || o.client == client) {
+			order = append(order, o)
+		}
+	}
+	slices.SortFunc(order, func(a, b *memoryHold) int { return cmp.Compare(a.missing(), b.missing()) })
+	for _, o := range order {
+		if o.missing() > free {
+			return false
+		}
+		free += o.n
+	}
+	return true
+}
+
+// admits reports whether h may hold so many bytes more now. One that holds nothing yet stays behind those that have
+// waited for long, unless they wait for their own client's memory.
+func (m *memory) admits(h *memoryHold, more int64) bool {
+	if own, all := m.fits(h, more); !own || !all {
+		return false
+	}
+	for o := range m.waiting {
+		if h.n > 0 || o == h || time.Since(o.since) < patience {
+			continue
+		}
+		if own, _ := m.fits(o, min(bodyStep, o.missing())); own || o.client == h.client {
+			return false
+		}
+	}
+	return true
+}
+
+// grow waits until the request may hold n bytes.
+func (h *memoryHold) grow(ctx context.Context, n int64) error {
+	m := h.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	more := min(n, m.share) - h.n
+	if more <= 0 {
+		return nil
+	}
+	h.claim, h.since = max(h.claim, h.n+more), time.Now()
+	for !m.admits(h, more) {
+		m.waiting[h] = true
+		m.evict(h, more)
+		changed := m.changed
+		m.mu.Unlock()
+		select {
+		case <-changed:
+		case <-time.After(recheck):
+		case <-ctx.Done():
+		}
+		m.mu.Lock()
+		if ctx.Err() != nil {
+			delete(m.waiting, h)
+			return context.Cause(ctx)
+		}
+	}
+	delete(m.waiting, h)
+	h.n += more
+	return nil
+}
+
+// evict gives up the slowest of the bodies that have stalled, if h may then hold more. Its memory comes back soon.
+func (m *memory) evict(h *memoryHold, more int64) {
+	own, _ := m.fits(h, more)
+	var slowest *memoryHold
+	for o := range m.holds {
+		switch {
+		case o.evicted:
+			return
+		case o.n == 0 || o.due.IsZero() || time.Until(o.due) > grace-stallAfter || !own && o.client != h.client:
+		case slowest == nil || o.due.Before(slowest.due):
+			slowest = o
+		}
+	}
+	if slowest != nil {
+		slowest.evicted = true
+		slowest.reader.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// await notes that the sender must have sent more by a certain time. It reports false for a body that was given up.
+func (h *memoryHold) await(due time.Time) bool {
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	if h.due = due; !h.evicted {
+		h.reader.SetReadDeadline(due) // it sets none in tests without a connection
+	}
+	return !h.evicted
+}
+
+// arrived notes that something came, and reports false for a body that was given up.
+func (h *memoryHold) arrived() bool {
+	h.of.mu.Lock()
+	defer h.of.mu.Unlock()
+	h.due = time.Time{}
+	return !h.evicted
+}
+
+// shrink gives back all but n bytes. No more will be held.
+func (h *memoryHold) shrink(n int64) {
+	m := h.of
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.n = min(n, h.n)
+	h.claim = h.n
+	if n == 0 {
+		delete(m.holds, h)
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func (h *memoryHold) release() { h.shrink(0) }

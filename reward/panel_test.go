@@ -1,0 +1,133 @@
+package reward
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"assay/data"
+	"assay/model"
+)
+
+// looking is a fake that notes the pictures it is shown. Without a source it is a judge of one picture.
+type looking struct {
+	fake
+	one bool
+
+	mu    sync.Mutex
+	pairs map[*data.Picture]*data.Picture // of edits: sources
+}
+
+func (l *looking) Config() model.ScorerConfig {
+	c := l.fake.Config()
+	if l.one {
+		c.Format, c.Passes = 2, []model.PassConfig{{Pictures: []string{"edit"}}}
+	}
+	return c
+}
+
+func (l *looking) Prepare(p model.Pair) (*model.Sample, error) {
+	l.mu.Lock()
+	if l.pairs == nil {
+		l.pairs = map[*data.Picture]*data.Picture{}
+	}
+	l.pairs[p.Edit] = p.Source
+	l.mu.Unlock()
+	return l.fake.Prepare(p)
+}
+
+// panelAnswer is the answer of /score.
+type panelAnswer struct {
+	Results []map[string]map[string]float64
+	Errors  []map[string]string
+}
+
+func askPanel(t *testing.T, url string, requests ...any) (a panelAnswer) {
+	t.Helper()
+	code, _, raw := post(t, url+"/score", object{"requests": requests})
+	if err := json.Unmarshal(raw, &a); err != nil || code != 200 || len(a.Results) != len(requests) {
+		t.Fatalf("got %d %s, want an answer to %d requests", code, raw, len(requests))
+	}
+	return a
+}
+
+// TestPanelDecodesOnce: all scorers of a request are shown the same decoded pictures, in several batches, whether they
+// are asked about an edit in one request or in two.
+func TestPanelDecodesOnce(t *testing.T) {
+	a, b := &looking{}, &looking{}
+	_, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": a, "b": b}, "a", "b")
+	source := png(t, 9, 8, 6)
+	var requests []any
+	for i := range 10 {
+		history := []any{object{"text": "x", "image_b64": source}, object{"text": "x", "image_b64": png(t, byte(20*i), 5, 5)}}
+		if i%2 == 0 {
+			requests = append(requests, object{"history": history, "required_rewards": []string{"a", "b"}})
+			continue
+		}
+		requests = append(requests, object{"history": history, "required_rewards": []string{"a"}},
+			object{"history": history, "required_rewards": []string{"b"}})
+	}
+	got := askPanel(t, h.URL, requests...)
+	scores := map[string][]float64{}
+	for i, r := range got.Results {
+		for name, v := range r {
+			scores[name] = append(scores[name], v["score"])
+		}
+		if len(got.Errors[i]) > 0 {
+			t.Errorf("request %d: %v", i, got.Errors[i])
+		}
+	}
+	for name, list := range scores {
+		for i, v := range list {
+			if want := 10 * float64(byte(20*i)) / 255; math.Abs(v-want) > 1e-9 {
+				t.Errorf("scorer %s, edit %d: got %g, want %g", name, i, v, want)
+			}
+		}
+	}
+	if len(a.pairs) != 10 || len(b.pairs) != 10 {
+		t.Errorf("the scorers were shown %d and %d edits, want 10 of each", len(a.pairs), len(b.pairs))
+	}
+	for edit, source := range a.pairs {
+		if b.pairs[edit] != source {
+			t.Error("the scorers were shown different copies of one picture")
+			break
+		}
+	}
+}
+
+// TestOneTurn: a picture made from a text is a history of one turn, for scorers that look at no source. In a panel the
+// others say why they give no score.
+func TestOneTurn(t *testing.T) {
+	picture, pair := &looking{one: true}, &looking{}
+	_, h := start(t, Options{}, map[string]Scorer{"pair": pair, "picture": picture}, "pair", "picture")
+	made, source := png(t, 51, 5, 5), png(t, 9, 8, 6)
+	one := []any{object{"text": "a cup", "image_b64": made}}
+	two := []any{object{"text": "a cup", "image_b64": source}, object{"text": "a cup", "image_b64": made}}
+	both := []string{"pair", "picture"}
+	got := askPanel(t, h.URL, object{"history": one, "required_rewards": both}, object{"history": two,
+		"required_rewards": both}, object{"history": []any{}, "required_rewards": both},
+		object{"history": append(two, two...), "required_rewards": both})
+	for i, want := range []map[string]float64{{"picture": 2}, {"picture": 2, "pair": 2}, {}, {}} {
+		for _, name := range both {
+			score, ok := want[name]
+			if ok && got.Results[i][name]["score"] != score || !ok && !strings.Contains(got.Errors[i][name], "two turns") {
+				t.Errorf("request %d: %s: got %v, error %q, want %v", i, name, got.Results[i][name], got.Errors[i][name], want)
+			}
+		}
+	}
+	for edit, source := range picture.pairs {
+		if source != edit && pair.pairs[edit] != source {
+			t.Error("a picture without a source was decoded twice")
+		}
+	}
+
+	// a damaged picture is its own fault alone
+	code, _, raw := post(t, h.URL+"/v1/score", object{"scorer": "picture", "instruction": "a cup",
+		"edits": []any{made[:40], made, source}})
+	if v := decodeScores(t, raw); code != 200 || v.Results[0].Error == nil || v.Results[1].Score == nil ||
+		v.Results[2].Score == nil {
+		t.Errorf("got %d %s, want two scores and an error", code, raw)
+	}
+}
