@@ -1,0 +1,216 @@
+package benchmarks
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/testfile"
+)
+
+// authors are what programs of the benchmarks' authors make of random answers, some of them missing or malformed
+// (tools/oracle/authors.py).
+type authors struct {
+	Tiger []struct {
+		Samples []struct {
+			K       int
+			Ranking string
+			Scores  []float64
+		}
+		Expect map[string]struct {
+			Pairwise float64 `json:"pairwise_accuracy"`
+			Strict   float64 `json:"strict_ranking_accuracy"`
+			Samples  float64 `json:"strict_total_samples"`
+		}
+	}
+	Thresholds []struct {
+		Pairs []struct {
+			Human  int
+			Scores [2]*float64
+		}
+		Expect float64
+	}
+	AIM []struct {
+		Data   json.RawMessage
+		Files  map[string]json.RawMessage
+		Expect map[string]float64
+	}
+	KRIS []struct {
+		Annotations, Results map[string]json.RawMessage
+		Expect               map[string]float64
+		Used, Of             int
+	}
+	MagicBrush [][]struct {
+		Edit, Target []byte
+		Expect       map[string]float64
+	}
+	EditScore [][]struct {
+		Source []byte
+		Edits  [2][]byte
+		Expect [2][2]shownPicture
+	}
+	GEdit [][]struct {
+		Source, Edit []byte
+		Expect       [2]shownPicture
+	}
+}
+
+// shownPicture is a picture that a program shows to its judge.
+type shownPicture struct {
+	Size   [2]int
+	SHA256 string
+}
+
+func readAuthors(t *testing.T) (a authors) {
+	t.Helper()
+	testfile.ReadJSON(t, "testdata/authors.json", &a)
+	return a
+}
+
+// numbersOf are the numbers of a result by the names that reports have, with what they stand on.
+func numbersOf(j Predictions) map[string]float64 {
+	r := j.Result()
+	out := map[string]float64{}
+	for _, n := range r.Numbers {
+		c := coverageOf(r)
+		if n.Coverage != nil {
+			c = *n.Coverage
+		}
+		if !n.Counted {
+			out[Basis{Rule: n.Name, Coverage: c}.Name()] = n.Value
+		}
+	}
+	return out
+}
+
+// byRule are numbers without what they stand on.
+func byRule(named map[string]float64) map[string]float64 {
+	out := map[string]float64{}
+	for name, v := range named {
+		rule, _, _ := strings.Cut(name, " (")
+		out[rule] = v
+	}
+	return out
+}
+
+func equalNumbers(t *testing.T, what string, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for name, w := range want {
+		if g, ok := got[name]; !ok || !(math.Abs(g-w) <= 1e-9) {
+			t.Errorf("%s: %s = %v, want %v", what, name, g, w)
+		}
+	}
+}
+
+// putFile writes a file of JSON, or of bytes.
+func putFile(t *testing.T, dir, name string, what any) string {
+	t.Helper()
+	raw, ok := what.([]byte)
+	if !ok {
+		raw = must[[]byte](t)(json.Marshal(what))
+	}
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestTigerAsAuthors: the numbers as run are what eval_bench.py prints, and k2 is its pairwise accuracy of two.
+func TestTigerAsAuthors(t *testing.T) {
+	for n, f := range readAuthors(t).Tiger {
+		var data, predictions strings.Builder
+		for i, s := range f.Samples {
+			group := fmt.Sprintf("%dpair%d", s.K, i)
+			for a := range s.K {
+				for b := a + 1; b < s.K; b++ {
+					one, two := "ABCD"[a:a+1], "ABCD"[b:b+1]
+					ranking := s.Ranking
+					if s.K > 2 {
+						ranking = one + ">" + two
+						if strings.Index(s.Ranking, two) < strings.Index(s.Ranking, one) {
+							ranking = two + ">" + one
+						}
+					}
+					id := fmt.Sprintf("%s_%svs%s", group, one, two)
+					fmt.Fprintf(&data, `{"id": %q, "dataset": "%dpair", "ranking": %q, "comparison_type": "%svs%s", `+
+						`"instruction": "x"}`+"\n", id, s.K, ranking, one, two)
+					if s.Scores != nil {
+						fmt.Fprintf(&predictions, `{"id": %q, "left": %v, "right": %v}`+"\n", id, s.Scores[a], s.Scores[b])
+					}
+				}
+			}
+		}
+		s := loadSet(t, editRewardBench, Options{Data: write(t, "d.jsonl", data.String())})
+		p := must[Predictions](t)(s.Read(write(t, "p.jsonl", predictions.String())))
+		want := map[string]float64{"overall as run": f.Expect["overall"].Strict,
+			pairwiseAsRun: f.Expect["overall"].Pairwise, "k2": f.Expect["2-Pair"].Pairwise}
+		for k := 2; k <= 4; k++ {
+			want[fmt.Sprintf("k%d as run", k)] = f.Expect[fmt.Sprintf("%d-Pair", k)].Strict
+		}
+		what := fmt.Sprintf("file %d", n)
+		equalNumbers(t, what, byRule(numbersOf(p)), want)
+		rules := at(resultOf(t, p), "rules")
+		for k := 2; k <= 4; k++ {
+			e := f.Expect[fmt.Sprintf("%d-Pair", k)]
+			near(t, fmt.Sprintf("%s: k%d: samples", what, k), at(rules, fmt.Sprintf("k%d as run", k), "n"), e.Samples, 0)
+			near(t, fmt.Sprintf("%s: k%d: pairs", what, k), at(rules, fmt.Sprintf("k%d as run", k), "pairwise_accuracy"),
+				e.Pairwise, 1e-9)
+		}
+		near(t, what+": all pairs", at(rules, "overall as run", "pairwise_accuracy"), f.Expect["overall"].Pairwise, 1e-9)
+	}
+}
+
+// TestTigerWithoutScores: answers, and candidates with several scores, have no numbers as run.
+func TestTigerWithoutScores(t *testing.T) {
+	s := loadSet(t, editRewardBench, Options{Data: "testdata/tiger.parquet"})
+	answer := write(t, "p.jsonl", `{"id": "2pair000_AvsB", "answer": "A>B"}`)
+	if numbers := must[Predictions](t)(s.Read(answer)).Result().Numbers; len(numbers) != 4 {
+		t.Errorf("answers have the numbers %+v, want k2, k3, k4 and overall", numbers)
+	}
+	var lines strings.Builder // A has another score in every comparison
+	for i, pair := range []string{"AvsB", "AvsC", "BvsC"} {
+		fmt.Fprintf(&lines, `{"id": "3pair000_%s", "left": %d, "right": 0}`+"\n", pair, i+1)
+	}
+	numbers := numbersOf(must[Predictions](t)(s.Read(write(t, "p.jsonl", lines.String()))))
+	if v, ok := numbers["k3 as run (0% of 12)"]; !ok || !math.IsNaN(v) {
+		t.Errorf("%v: k3 as run should stand on nothing", numbers)
+	}
+}
+
+// TestThresholdAsAuthors: the rule as run is calc_accuracy_with_ties of EditReward's program.
+func TestThresholdAsAuthors(t *testing.T) {
+	votes := map[int]string{1: "leftvote", -1: "rightvote", 0: "tievote"}
+	winners := map[int]string{1: "x", -1: "y", 0: "tie"}
+	for n, f := range readAuthors(t).Thresholds {
+		var data, predictions strings.Builder
+		var pairs []map[string]any
+		for i, p := range f.Pairs {
+			fmt.Fprintf(&data, `{"id": %d, "vote_type": %q}`+"\n", i, votes[p.Human])
+			pairs = append(pairs, map[string]any{"input": "i", "prompt": fmt.Sprint(i), "models": []string{"x", "y"},
+				"gens": []string{fmt.Sprint("a", i), fmt.Sprint("b", i)}, "winner": winners[p.Human]})
+			if p.Scores[1] != nil {
+				fmt.Fprintf(&predictions, `{"id": %d, "left": %v, "right": %v}`+"\n", i, *p.Scores[0], *p.Scores[1])
+			}
+		}
+		path := write(t, "p.jsonl", predictions.String())
+		for _, s := range []Set{loadSet(t, genAIBench, Options{Votes: write(t, "v.jsonl", data.String())}),
+			loadSet(t, auroraPair, Options{Data: putFile(t, t.TempDir(), "human_ratings_pairwise.json", pairs)})} {
+			p := must[Predictions](t)(s.Read(path))
+			equalNumbers(t, fmt.Sprintf("file %d of %T", n, s), byRule(numbersOf(p)),
+				map[string]float64{"threshold as run": f.Expect})
+			near(t, "rules", at(resultOf(t, p), "rules", "threshold as run", "accuracy"), f.Expect, 1e-9)
+		}
+	}
+	s := loadSet(t, genAIBench, Options{Data: "testdata", Epsilon: 0.5})
+	if _, ok := numbersOf(must[Predictions](t)(s.Read("testdata/genaibench_scores.jsonl")))["threshold as run"]; ok {
+		t.Error("a margin that was chosen elsewhere has a number as run, too")
+	}
+}
