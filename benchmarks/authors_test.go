@@ -214,3 +214,56 @@ func TestThresholdAsAuthors(t *testing.T) {
 		t.Error("a margin that was chosen elsewhere has a number as run, too")
 	}
 }
+
+// TestAIMAsAuthors: the columns and Overall of an editor's result files are those of overall_auto.py.
+func TestAIMAsAuthors(t *testing.T) {
+	for n, f := range readAuthors(t).AIM {
+		dir := t.TempDir()
+		putFile(t, dir, "Instructions.json", []byte(f.Data))
+		for name, rows := range f.Files {
+			putFile(t, dir, "M/eval/"+name+".json", []byte(rows))
+		}
+		s := loadSet(t, aimBench, Options{Data: dir})
+		p := must[[]Editor](t)(s.(Mixed).ReadAll([]string{filepath.Join(dir, "M")}))[0].Predictions
+		numbers := numbersOf(p)
+		equalNumbers(t, fmt.Sprintf("file %d", n), byRule(numbers), f.Expect)
+		if _, whole := numbers["overall"]; whole {
+			t.Errorf("file %d: what is missing of overall is not told: %v", n, numbers)
+		}
+	}
+}
+
+// TestAIMOverallStandsOn: the name of Overall counts the values that its columns are made of.
+func TestAIMOverallStandsOn(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"})
+	rows := strings.Split(strings.TrimSpace(string(must[[]byte](t)(os.ReadFile("testdata/aim.jsonl")))), "\n")
+	if n := numbersOf(must[Predictions](t)(s.Read("testdata/aim.jsonl"))); math.IsNaN(n["overall"]) || n["overall"] == 0 {
+		t.Errorf("overall of everything is %v", n["overall"])
+	}
+	less := write(t, "aim.jsonl", strings.Join(rows[:len(rows)-1], "\n")) // one sample of 80 has nothing
+	if n := numbersOf(must[Predictions](t)(s.Read(less))); math.IsNaN(n["overall (99% of 560 values)"]) ||
+		n["overall (99% of 560 values)"] == 0 {
+		t.Errorf("overall without a sample: %v", n)
+	}
+}
+
+// TestKRISAsAuthors: the means are those of Bagel's summarize.py, and the pooled ones say of how many values.
+func TestKRISAsAuthors(t *testing.T) {
+	for n, f := range readAuthors(t).KRIS {
+		dir := t.TempDir()
+		for category, entries := range f.Annotations {
+			putFile(t, dir, "KRIS_Bench/"+category+"/annotation.json", []byte(entries))
+		}
+		for category, entries := range f.Results {
+			putFile(t, dir, "M/"+category+"/metrics.json", []byte(entries))
+		}
+		s := loadSet(t, krisBench, Options{Data: filepath.Join(dir, "KRIS_Bench")})
+		p := must[[]Editor](t)(s.(Mixed).ReadAll([]string{filepath.Join(dir, "M")}))[0].Predictions
+		numbers := numbersOf(p)
+		equalNumbers(t, fmt.Sprintf("file %d", n), byRule(numbers), f.Expect)
+		name := fmt.Sprintf("kris: overall (%.0f%% of %d values)", 100*float64(f.Used)/float64(f.Of), f.Of)
+		if _, ok := numbers[name]; !ok {
+			t.Errorf("file %d: there is no number %q: %v", n, name, numbers)
+		}
+	}
+}
