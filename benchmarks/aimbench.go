@@ -34,6 +34,7 @@ var aimBench = &Benchmark{
 		"overall: 100 x the mean of the eight columns, clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
 			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no overall " +
 			"without a column (overall_auto.py counts 0 for it)",
+		"pictures are without their transparency (Pillow's convert('RGB')), as the authors' programs have them",
 		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
 			"that of positive ones",
 	},
@@ -168,9 +169,9 @@ func (s *aim) Items() ([]Item, error) {
 				Key:         Key{s.edited[i], editorName(dir)},
 				Group:       s.edited[i],
 				Instruction: s.prompt[i],
-				Source:      filePicture(source, true, &p),
-				Edit:        filePicture(filepath.Join(dir, "edited_output", s.output(i)), true, &p),
-				Target:      Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])},
+				Source:      bare(filePicture(source, true, &p)),
+				Edit:        bare(filePicture(filepath.Join(dir, "edited_output", s.output(i)), true, &p)),
+				Target:      bare(Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])}),
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -9,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"assay/data"
 	"assay/internal/testfile"
+	"assay/metrics"
+	"assay/textjudge"
 )
 
 // authors are what programs of the benchmarks' authors make of random answers, some of them missing or malformed
@@ -265,5 +269,96 @@ func TestKRISAsAuthors(t *testing.T) {
 		if _, ok := numbers[name]; !ok {
 			t.Errorf("file %d: there is no number %q: %v", n, name, numbers)
 		}
+	}
+}
+
+// TestMagicBrushAsAuthors: distances of pictures with every kind of transparency are those of image_eval.py.
+func TestMagicBrushAsAuthors(t *testing.T) {
+	for n, pairs := range readAuthors(t).MagicBrush {
+		dir, want := t.TempDir(), map[string]float64{}
+		for i, p := range pairs {
+			id := fmt.Sprint(i)
+			putFile(t, dir, "images/"+id+"/"+id+"-output1.png", p.Target)
+			putFile(t, dir, "M/"+id+"/"+id+"_1.png", p.Edit)
+			for metric, v := range p.Expect {
+				want[metric+": single turn"] += v / float64(len(pairs))
+			}
+		}
+		s := loadSet(t, magicBrush, Options{Data: dir, Editors: []string{filepath.Join(dir, "M")}})
+		items := must[[]Item](t)(s.(Measurable).Outputs())
+		var files []string
+		for _, name := range []string{"l1", "l2"} {
+			m := must[metrics.Measurer](t)(metrics.OpenMeasurer(name, metrics.Options{}))
+			c := Component{Metric: m, Dir: dir}
+			files = append(files, must[string](t)(c.Measure(t.Context(), s.(Measurable), items)))
+			if len(c.Failed) > 0 {
+				t.Errorf("%+v", c.Failed)
+			}
+		}
+		p := must[[]Editor](t)(s.(Mixed).ReadAll(files))[0].Predictions
+		for name, v := range want { // torch adds in single precision
+			near(t, fmt.Sprintf("file %d: %s", n, name), numbersOf(p)[name], v, 1e-6)
+		}
+	}
+}
+
+// shows compares decoded pictures with those that a program shows.
+func shows(t *testing.T, what string, want shownPicture, got *data.Picture) {
+	t.Helper()
+	if sum := fmt.Sprintf("%x", sha256.Sum256(got.Pix)); [2]int{got.Width, got.Height} != want.Size || sum != want.SHA256 {
+		t.Errorf("%s: %d x %d pixels, digest %s, want %v, %s", what, got.Width, got.Height, sum, want.Size, want.SHA256)
+	}
+}
+
+// TestEditScoreAsAuthors: scorers and judges are shown what evaluation.py shows: edits of the source's size, without
+// transparency.
+func TestEditScoreAsAuthors(t *testing.T) {
+	for n, rows := range readAuthors(t).EditScore {
+		dir, lines := t.TempDir(), ""
+		for i, r := range rows {
+			putFile(t, dir, fmt.Sprint(i, "s"), r.Source)
+			for side, name := range []string{"a", "b"} {
+				putFile(t, dir, fmt.Sprint(i, name), r.Edits[side])
+			}
+			lines += fmt.Sprintf(`{"key": ["%[1]da", "%[1]db"], "task_type": "compose", "dimension": "overall", `+
+				`"instruction": "do", "input_image": "%[1]ds", "output_images": ["%[1]da", "%[1]db"]}`+"\n", i)
+		}
+		s := loadSet(t, editRewardBench, Options{Data: putFile(t, dir, "d.jsonl", []byte(lines))})
+		for k, it := range must[[]Item](t)(s.(Scorable).Items()) {
+			want := rows[k/2].Expect[k%2]
+			e := must[Edit](t)(decode(it))
+			shows(t, fmt.Sprintf("file %d: source of %v", n, it.Key), want[0], e.Source)
+			shows(t, fmt.Sprintf("file %d: edit %v", n, it.Key), want[1], e.Edit)
+			asked := must[textjudge.Item](t)(askedItem(it))
+			shows(t, fmt.Sprintf("file %d: edit %v of a judge", n, it.Key), want[1], asked.Pictures["edit"])
+		}
+	}
+}
+
+// TestGEditAsAuthors: judges are shown what run_gedit_score.py shows.
+func TestGEditAsAuthors(t *testing.T) {
+	for n, rows := range readAuthors(t).GEdit {
+		dir, lines := t.TempDir(), ""
+		for i, r := range rows {
+			putFile(t, dir, fmt.Sprint(i, ".source"), r.Source)
+			putFile(t, dir, fmt.Sprintf("M/fullset/ps_human/en/%d.png", i), r.Edit)
+			lines += fmt.Sprintf(`{"task_type": "ps_human", "key": "%[1]d", "instruction": "do", "instruction_language": "en", `+
+				`"input_image_raw": "%[1]d.source"}`+"\n", i)
+		}
+		s := loadSet(t, gEditBench, Options{Data: putFile(t, dir, "d.jsonl", []byte(lines)),
+			Editors: []string{filepath.Join(dir, "M")}})
+		for k, it := range must[[]Item](t)(s.(Scorable).Items()) {
+			e := must[Edit](t)(decode(it))
+			shows(t, fmt.Sprintf("file %d: source of %v", n, it.Key), rows[k].Expect[0], e.Source)
+			shows(t, fmt.Sprintf("file %d: edit %v", n, it.Key), rows[k].Expect[1], e.Edit)
+		}
+	}
+}
+
+// TestRISEPicturesAreBare: the authors' program shows pictures without their transparency.
+func TestRISEPicturesAreBare(t *testing.T) {
+	e := riseEntry{Index: "1", Category: logical, Image: "a.png", ReferenceImage: "b.png"}
+	if it := e.item("", false); !it.Source.Bare || !it.Edit.Bare || !it.Shown["reference"].Bare {
+		t.Errorf("%+v", it)
 	}
 }

@@ -28,6 +28,8 @@ var editRewardBench = &Benchmark{
 			"letter comes first (NumPy's argsort, turned around). Samples need a score of each candidate",
 		"pairwise overall as run (TIGER-Lab): the program's accuracy of all pairs, with one margin for all of them",
 		"prompt_following, consistency, overall (EditScore): the first edit scores strictly higher; mean over tasks",
+		"pictures (EditScore): scorers and judges see every edit resized to its source's size (bicubic), and no picture's " +
+			"transparency (Pillow's convert('RGB')), as EditScore's evaluation.py shows them",
 	},
 	Flags: []string{"images", "epsilon"},
 	Load:  loadEditReward,

@@ -212,14 +212,18 @@ def picture(rng, mode, width=0, height=0):
     if mode == "P":
         out = smooth.convert("RGB").quantize(16)
         out.save(data, "PNG", transparency=bytes(noise.integers(0, 256, 16, np.uint8)))
-    elif mode == "JPEG":
-        smooth.convert("RGB").save(data, "JPEG")
+    elif mode == "key":  # one colour is transparent
+        out = smooth.convert("RGB")
+        out.save(data, "PNG", transparency=out.getpixel((0, 0)))
+    elif mode == "grey key":
+        out = smooth.convert("L")
+        out.save(data, "PNG", transparency=out.getpixel((0, 0)))
     else:
         out.save(data, "PNG")
     return data.getvalue()
 
 
-MODES = ["RGB", "RGBA", "LA", "L", "P", "JPEG"]
+MODES = ["RGB", "RGBA", "LA", "L", "P", "key", "grey key"]
 text = lambda raw: base64.b64encode(raw).decode()
 digest = lambda image: {"size": image.size, "sha256": hashlib.sha256(image.tobytes()).hexdigest()}
 
