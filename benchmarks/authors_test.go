@@ -38,6 +38,11 @@ type authors struct {
 		}
 		Expect float64
 	}
+	Votes [][]struct {
+		Vote    string `json:"vote_type"`
+		Answer  string
+		Correct bool
+	}
 	AIM []struct {
 		Data   json.RawMessage
 		Files  map[string]json.RawMessage
@@ -360,5 +365,25 @@ func TestRISEPicturesAreBare(t *testing.T) {
 	e := riseEntry{Index: "1", Category: logical, Image: "a.png", ReferenceImage: "b.png"}
 	if it := e.item("", false); !it.Source.Bare || !it.Edit.Bare || !it.Shown["reference"].Bare {
 		t.Errorf("%+v", it)
+	}
+}
+
+// TestOfficialAsAuthors: answers as models give them are right and wrong as GenAI-Bench's inference.py has it.
+func TestOfficialAsAuthors(t *testing.T) {
+	right := 0
+	for n, list := range readAuthors(t).Votes {
+		for _, v := range list {
+			s := loadSet(t, genAIBench, Options{Votes: write(t, "v.jsonl", fmt.Sprintf(`{"id": 0, "vote_type": %q}`, v.Vote))})
+			line := string(must[[]byte](t)(json.Marshal(map[string]any{"id": 0, "answer": v.Answer})))
+			p := must[Predictions](t)(s.Read(write(t, "p.jsonl", line)))
+			if got := p.Result().Numbers[0].Value == 1; got != v.Correct {
+				t.Errorf("file %d: %q for a %s is right: %t, want %t", n, v.Answer, v.Vote, got, v.Correct)
+			} else if got {
+				right++
+			}
+		}
+	}
+	if right == 0 {
+		t.Error("no answer is right")
 	}
 }

@@ -3,7 +3,7 @@ them missing or malformed, and which pictures they show.
 
     python tools/oracle/authors.py COPIES benchmarks/testdata/authors.json [SEED ...]
 
-COPIES holds copies of the authors' repositories: EditReward (TIGER-AI-Lab), EditScore (VectorSpaceLab), AIM-bench
+COPIES holds copies of the authors' repositories: EditReward and GenAI-Bench (TIGER-AI-Lab), EditScore (VectorSpaceLab), AIM-bench
 (chenshi221), Bagel (ByteDance-Seed), MagicBrush (OSU-NLP-Group), Step1X-Edit (with GEdit-Bench/run_gedit_score.py). Their
 code runs here; nothing of it is kept but the numbers. It needs torch, torchvision, scipy, pandas, Pillow and tqdm;
 what else the programs import is replaced by empty modules. The commits of the file that is kept: see COMMITS.
@@ -28,6 +28,7 @@ from PIL import Image
 COPIES, OUT = sys.argv[1:3]
 SEEDS = [int(s) for s in sys.argv[3:]] or [1, 2, 3, 4, 5]
 COMMITS = {"EditReward": "edb027edde6080b8a9521ef8e87049b3797f8374", "EditScore": "6e0f1b9a73b40f227d82d9cb32bd9cfb7189739b",
+           "GenAI-Bench": "32fff1f02a7ba652f392095a9b19f288579e8674",
            "AIM-bench": "ca5fe930434cc746702573253beb06767a374fbe", "Bagel": "056b5fd51a88c1eb4547318609e25d40080fcf87",
            "MagicBrush": "fcfc8921396b5e2b047c388028b7c995f5e0ee19",
            "Step1X-Edit": "62d66f5cb48c1027530da8b85fb0d9dc4c13e763 (of a fork: yuriYanZeXuan)"}
@@ -108,6 +109,21 @@ def thresholds(rng):
     whole = [p for p in pairs if p["scores"][1] is not None]
     accuracy = eval_bench.calc_accuracy_with_ties([p["human"] for p in whole], [p["scores"][0] - p["scores"][1] for p in whole])
     return {"pairs": pairs, "expect": accuracy}
+
+
+def votes(rng):
+    """parse_response() of GenAI-Bench's inference.py: what models say, and whether it is right."""
+    empty = {name: {} for name in ("fire", "av", "requests", "datasets", "genaibench")}
+    program = load("GenAI-Bench/inference.py", **empty, genaibench__mllm_tools={"MLLM_Models": None},
+                   genaibench__utils={"load_template": None, "process_video_into_frames": None})
+    out = []
+    for _ in range(40):
+        vote = rng.choice(["A>B", "A>>B", "B>A", "B>>A", "A=B", "A=B=Good", "A=B=Bad", "A > B", "a>b", "A=B=good", "B<A", ""])
+        said = rng.choice(["[[%s]]", "[[%s]]", "[[%s]]", "The better one:\n[[%s]]", "[[%s]] since the cat is red.", "[%s]", " [[%s]]\n",
+                           "[[%s]] or [[A>B]]", "[[\n%s]]", "[[[%s]]]", "**[[%s]]**", "I would say\n[[%s]]\nor\n[[B>A]]"]) % vote
+        human = rng.choice(["leftvote", "rightvote", "tievote", "bothbad_vote"])
+        out.append({"vote_type": human, "answer": said, "correct": program.parse_response(said, human)[1]})
+    return out
 
 
 def aim(rng):
@@ -284,7 +300,7 @@ def gedit(rng):
     return shown
 
 
-parts = {"tiger": tiger, "thresholds": thresholds, "aim": aim, "kris": kris, "magicbrush": magicbrush, "editscore": editscore,
+parts = {"tiger": tiger, "thresholds": thresholds, "votes": votes, "aim": aim, "kris": kris, "magicbrush": magicbrush, "editscore": editscore,
          "gedit": gedit}
 out = {"commits": COMMITS, "seeds": SEEDS}
 for name, make in parts.items():
