@@ -26,6 +26,9 @@ const (
 	aimDVADFile    = "vad_metrics.json"
 )
 
+// noEmotion is what an entry without predicted_emotion predicts. The authors' program takes it for a wrong answer.
+const noEmotion = "(none)"
+
 // marks are a judge's sub-scores: null among them is no 0.
 type marks []float64
 
@@ -96,7 +99,10 @@ func (m *aimReader) readEditor(dir string, p *problems) error {
 		}
 		odd := 0
 		for k, e := range entries {
-			if e.Correct != nil && *e.Correct != strings.EqualFold(strings.TrimSpace(e.Predicted), e.Target) {
+			if f.Name() == aimEmotionFile && e.Predicted == "" { // an answer without an emotion is wrong
+				e.Predicted = noEmotion
+			}
+			if e.Correct != nil && *e.Correct != (e.Predicted == e.Target) {
 				odd++
 			}
 			where := fmt.Sprintf("%s[%d]", filepath.Join(name, f.Name()), k)
@@ -158,16 +164,26 @@ func (m *aimReader) readEntry(j *aimPredictions, e aimEntry, where string) error
 	return m.readPoint(j, i, e, where)
 }
 
+// readPoint reads a predicted point. As in overall_auto.py, an entry with an error does not count, nor one that lacks
+// the target or a number.
 func (m *aimReader) readPoint(j *aimPredictions, i int, e aimEntry, where string) error {
-	var failed struct{ Error any }
-	if e.Point == nil || json.Unmarshal(e.Point, &failed) == nil && failed.Error != nil {
+	if e.Point == nil || e.Truth == nil {
 		return nil
 	}
-	if e.Truth != nil {
-		truth, err := parseVAD(e.Truth)
-		if err != nil || truth != m.vad[i] {
-			return fmt.Errorf("ground_truth_vad is %s, but %v in the data (%v)", brief(e.Truth), m.vad[i], err)
+	var point map[string]json.RawMessage
+	if json.Unmarshal(e.Point, &point) == nil {
+		_, failed := point["error"]
+		for _, name := range []string{"valence", "arousal", "dominance"} {
+			_, there := point[name]
+			failed = failed || !there
 		}
+		if failed {
+			return nil
+		}
+	}
+	truth, err := parseVAD(e.Truth)
+	if err != nil || truth != m.vad[i] {
+		return fmt.Errorf("ground_truth_vad is %s, but %v in the data (%v)", brief(e.Truth), m.vad[i], err)
 	}
 	v, err := parseVAD(e.Point)
 	if err != nil {

@@ -1,6 +1,7 @@
 package benchmarks
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -45,10 +46,10 @@ func (j *aimPredictions) lacking(column string) (out []Key) {
 	return out
 }
 
-// has reports whether a column stands on a sample.
+// has reports whether a column stands on a sample. An emotion outside the eight leaves f1.
 func (j *aimPredictions) has(column string, i int) bool {
-	if column == "overall" {
-		return j.Complete(i)
+	if column == "f1" {
+		return slices.Contains(emotions, j.emotion[i])
 	}
 	if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
 		return !math.IsNaN(c[i])
@@ -56,29 +57,56 @@ func (j *aimPredictions) has(column string, i int) bool {
 	return j.emotion[i] != ""
 }
 
-func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+// aimParts are the components that Overall's columns are made of; acc and f1 are both of the emotions.
+var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_vad"}
 
-// usedOf says on how many of the units columns stand that do not stand on all, and marks for their cells.
-func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
-	for _, c := range columns {
-		n := 0
-		for _, i := range units {
-			if j.has(c, i) {
-				n++
+// covers is on how many of the units a column stands; of Overall, on how many values of its components.
+func (j *aimPredictions) covers(column string, units []int) Coverage {
+	parts := []string{column}
+	if column == "overall" {
+		parts = aimParts
+	}
+	var missing []Key
+	for _, i := range units {
+		for _, c := range parts {
+			if !j.has(c, i) {
+				missing = append(missing, Key{ID: j.edited[i]})
+				if column == "overall" {
+					missing[len(missing)-1].Model = c
+				}
 			}
 		}
-		if n < len(units) {
+	}
+	if column == "overall" {
+		return coverageOfValues(len(units), len(parts)*len(units), missing)
+	}
+	return coverage(len(units), missing)
+}
+
+func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+
+// usedOf says on how many of the units columns stand that do not stand on all (Overall: on how many values), and marks
+// for their cells.
+func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
+	for _, c := range columns {
+		on := j.covers(c, units)
+		if !on.Whole() {
 			if used == nil {
 				used = map[string]int{}
 			}
-			used[c] = n
+			used[c] = on.Used
 		}
-		marks = append(marks, partial(n, len(units)))
+		mark := partial(on.Used, on.Of)
+		if on.Values {
+			mark = fmt.Sprintf(" (%v)", on)
+		}
+		marks = append(marks, mark)
 	}
 	return used, marks
 }
 
-// means computes all columns and the overall score over samples.
+// means computes all columns over the samples that have them, and the overall score from the columns, as
+// overall_auto.py does.
 func (j *aimPredictions) means(units []int) map[string]float64 {
 	out := map[string]float64{}
 	for name, column := range j.columns {
@@ -89,24 +117,22 @@ func (j *aimPredictions) means(units []int) map[string]float64 {
 		out[name] = stats.Mean(defined(list))
 	}
 	var truth, predicted []string
+	var known [2][]string // without emotions outside the eight
 	for _, i := range units {
-		if j.emotion[i] != "" {
-			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		if j.emotion[i] == "" {
+			continue
+		}
+		truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		if j.has("f1", i) {
+			known[0], known[1] = append(known[0], j.aim.emotion[i]), append(known[1], j.emotion[i])
 		}
 	}
 	out["acc"] = 100 * stats.Accuracy(truth, predicted)
-	out["f1"] = 100 * stats.MacroF1(truth, predicted, emotions)
+	out["f1"] = 100 * stats.MacroF1(known[0], known[1], emotions)
 	if len(truth) == 0 {
 		out["f1"] = math.NaN()
 	}
-	switch whole := slices.DeleteFunc(slices.Clone(units), func(i int) bool { return !j.Complete(i) }); {
-	case len(whole) == len(units):
-		out["overall"] = aimOverall(out)
-	case len(whole) == 0: // no two components need be of the same samples
-		out["overall"] = math.NaN()
-	default:
-		out["overall"] = j.means(whole)["overall"]
-	}
+	out["overall"] = aimOverall(out)
 	return out
 }
 

@@ -275,7 +275,7 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r row) error {
 	if r.has("emotion") {
 		e, err := r.text("emotion")
 		if err == nil {
-			err = m.setEmotion(j, i, e, r.where)
+			err = m.setEmotion(j, i, strings.ToLower(strings.TrimSpace(e)), r.where)
 		}
 		if err != nil {
 			return err
@@ -374,7 +374,7 @@ func (m *aimReader) setValues(j *aimPredictions, i int, column string, values []
 }
 
 func (m *aimReader) setEmotion(j *aimPredictions, i int, emotion, where string) error {
-	j.emotion[i] = strings.ToLower(strings.TrimSpace(emotion))
+	j.emotion[i] = emotion
 	return m.claim(j, i, "emotion", where)
 }
 

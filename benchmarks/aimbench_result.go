@@ -36,7 +36,8 @@ type aimMeansJSON struct {
 	DVAD      Value `json:"d_vad"`
 	Overall   Value `json:"overall"`
 
-	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all samples: on how many
+	// Used: of numbers that do not stand on all samples, on how many; of overall, on how many values, seven a sample.
+	Used map[string]int `json:"used,omitempty"`
 }
 
 func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeansJSON {
@@ -82,7 +83,7 @@ func (j *aimPredictions) Result() *Result {
 	}
 	r.Numbers = j.Numbers(all)
 	for k := range r.Numbers {
-		c := coverage(len(j.kind), j.lacking(r.Numbers[k].Name))
+		c := j.covers(r.Numbers[k].Name, all)
 		r.Numbers[k].Coverage = &c
 	}
 	for _, e := range emotions {
@@ -93,7 +94,7 @@ func (j *aimPredictions) Result() *Result {
 	r.Tables = []Table{j.halves(byEmotion, &out), j.perKind(byKind, means, &out)}
 	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
 		r.Notes = append(r.Notes,
-			fmt.Sprintf("predicted emotions outside the eight count as wrong: %s", strings.Join(other, ", ")))
+			fmt.Sprintf("predicted emotions outside the eight are wrong for acc and left out of f1: %s", strings.Join(other, ", ")))
 	}
 	out.Common = r.common("aim-bench")
 	r.Examples = j.disagreements()

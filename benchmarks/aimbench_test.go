@@ -121,7 +121,7 @@ func TestAIMBenchItems(t *testing.T) {
 	items := must[[]Item](t)(load(filepath.Join(root, "M")).Items())
 	target := filepath.Join(root, "benchmark", "fear_1_awe_instruction_2.png")
 	if len(items) != 1 || items[0].Key != (Key{"fear_1_awe_instruction_2.png", "M"}) ||
-		items[0].Instruction != "calm it" || items[0].Target.Path != target {
+		items[0].Instruction != "calm it" || items[0].Target.Path != target || !items[0].Edit.Bare || !items[0].Source.Bare {
 		t.Errorf("%+v", items)
 	}
 	if _, err := load(filepath.Join(root, "N")).Items(); err == nil ||

@@ -34,8 +34,8 @@ func TestOneKindOfPrediction(t *testing.T) {
 		`{"id": 0, "model": "left", "score": 1, "left": 7, "right": 3}`:    "left and right, and score",
 		`{"id": 0, "model": "left", "left": 7, "right": 3}`:                `this line is of "left" alone`,
 		`{"id": 0, "answer": "A>B", "right": 3}`:                           `there is no "left"`,
-		`{"id": 0, "answer": "A>B", "score": [7, 3]}`:                      "official adiee threshold",
-		`{"id": 0, "answer": "A>B", "left": 7, "right": 3}`:                "official adiee threshold",
+		`{"id": 0, "answer": "A>B", "score": [7, 3]}`:                      "official adiee threshold threshold as run",
+		`{"id": 0, "answer": "A>B", "left": 7, "right": 3}`:                "official adiee threshold threshold as run",
 		`{"id": 0, "score": [7, 3]}` + "\n" + `{"id": 0, "score": [7, 3]}`: "a second prediction",
 	} {
 		p, err := set.Read(write(t, "p.jsonl", row))

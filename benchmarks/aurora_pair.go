@@ -23,6 +23,7 @@ var auroraPair = &Benchmark{
 	Rules: []string{
 		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins, else a tie",
 		"threshold (scores): |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
+		thresholdAsRun,
 		"answers: left is right on A>B, A>>B; right on B>A, B>>A; tie on A=B, A=B=Good, A=B=Bad; no answer is wrong",
 	},
 	Flags:   []string{"images", "epsilon"},
@@ -36,7 +37,7 @@ var (
 	threeAnswers = map[string][]string{left: {"A>B", "A>>B"}, right: {"B>A", "B>>A"}, tie: {"A=B", "A=B=Good", "A=B=Bad"}}
 	threeSides   = map[string]string{left: left, right: right, tie: tie}
 	auroraRules  = []pairRule{adieeRule(threeClasses, left, right, func(l, r float64) string { return tie }),
-		thresholdRule, answerRule("answers", threeClasses, threeAnswers)}
+		thresholdRules[0], thresholdRules[1], answerRule("answers", threeClasses, threeAnswers)}
 )
 
 // auroraPairs is AURORA-Bench's pair-wise part.

@@ -35,6 +35,8 @@ type Coverage struct {
 	Used    int    `json:"used"`
 	Of      int    `json:"of"`
 	Without string `json:"without,omitempty"` // digest of the items that are left out: two halves are not one half
+	// Values: Used and Of count single values of the items, which a number pools or whose columns it is made of.
+	Values bool `json:"values,omitempty"`
 	// Items is a digest of the items, where no data say which there are, and there are not as many as papers have.
 	Items string `json:"items,omitempty"`
 }
@@ -42,7 +44,12 @@ type Coverage struct {
 // Whole reports whether nothing is left out.
 func (c Coverage) Whole() bool { return c.Used == c.Of }
 
-func (c Coverage) String() string { return fmt.Sprintf("%d of %d items", c.Used, c.Of) }
+func (c Coverage) String() string {
+	if c.Values {
+		return fmt.Sprintf("%d of %d values", c.Used, c.Of)
+	}
+	return fmt.Sprintf("%d of %d items", c.Used, c.Of)
+}
 
 // coverageOf is the coverage of a result: everything that has a prediction, of everything that is rated.
 func coverageOf(r *Result) Coverage {
@@ -55,6 +62,17 @@ func coverage(of int, missing []Key) Coverage {
 	if len(missing) > 0 {
 		c.Without = keysDigest(missing)
 	}
+	return c
+}
+
+// coverageOfValues is that of a number made of so many values of items; each missing key names an item and a value. A
+// number that nothing is missing of stands on the items.
+func coverageOfValues(items, of int, missing []Key) Coverage {
+	if len(missing) == 0 {
+		return coverage(items, nil)
+	}
+	c := coverage(of, missing)
+	c.Values = true
 	return c
 }
 
@@ -72,7 +90,11 @@ func (b Basis) Name() string {
 		return b.Rule
 	}
 	percent := 100 * float64(b.Coverage.Used) / float64(b.Coverage.Of)
-	return fmt.Sprintf("%s (%s%% of %d)", b.Rule, percentDigits(percent), b.Coverage.Of)
+	what := ""
+	if b.Coverage.Values {
+		what = " values"
+	}
+	return fmt.Sprintf("%s (%s%% of %d%s)", b.Rule, percentDigits(percent), b.Coverage.Of, what)
 }
 
 // percentDigits prints a percentage below 100 with as many digits as it takes not to become 100.

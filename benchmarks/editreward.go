@@ -23,7 +23,13 @@ var editRewardBench = &Benchmark{
 		"k3, k4 (TIGER-Lab): share of groups whose comparisons are all right, that is the whole ranking; equal scores are " +
 			"wrong",
 		"overall (TIGER-Lab): right samples of all, those of k2 and groups of k3 and k4 counting one each",
+		"k2, k3, k4, overall as run (TIGER-Lab): the strict ranking of EditReward's program (eval_bench.py). It uses the " +
+			"margin for ties alone: a preference is right if the order is. Of equal scores the candidate with the later " +
+			"letter comes first (NumPy's argsort, turned around). Samples need a score of each candidate",
+		"pairwise overall as run (TIGER-Lab): the program's accuracy of all pairs, with one margin for all of them",
 		"prompt_following, consistency, overall (EditScore): the first edit scores strictly higher; mean over tasks",
+		"pictures (EditScore): scorers and judges see every edit resized to its source's size (bicubic), and no picture's " +
+			"transparency (Pillow's convert('RGB')), as EditScore's evaluation.py shows them",
 	},
 	Flags: []string{"images", "epsilon"},
 	Load:  loadEditReward,

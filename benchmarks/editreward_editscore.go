@@ -49,7 +49,8 @@ func loadEditScore(table *samples, o Options) (Set, error) {
 	return s, err
 }
 
-// Items implements Scorable: every edit once, with the partner it is first paired with.
+// Items implements Scorable: every edit once, with the partner it is first paired with. As in EditScore's evaluation.py
+// pictures are without their transparency, and edits are resized to the source's size, whoever sees them.
 func (s *editScore) Items() ([]Item, error) {
 	var items []Item
 	var p problems
@@ -61,12 +62,15 @@ func (s *editScore) Items() ([]Item, error) {
 		for side, k := range keys {
 			if !seen[k] {
 				seen[k] = true
+				source := bare(s.places[i].picture("input_image", -1, s.images))
+				edit := bare(s.places[i].picture("output_images", side, s.images))
+				edit.Like = true
 				items = append(items, Item{
 					Key:         Key{ID: k},
 					Group:       strconv.Itoa(i),
 					Instruction: s.text[i],
-					Source:      s.places[i].picture("input_image", -1, s.images),
-					Edit:        s.places[i].picture("output_images", side, s.images),
+					Source:      source,
+					Edit:        edit,
 				})
 			}
 		}

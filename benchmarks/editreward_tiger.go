@@ -215,17 +215,28 @@ func (s *tiger) Items() ([]Item, error) {
 // Read implements Set.
 func (s *tiger) Read(path string) (Predictions, error) {
 	j, err := s.read(path, s.epsilon)
-	return &tigerPredictions{s, j}, err
+	return newTigerPredictions(s, j), err
 }
 
 // Guess implements Guessable.
 func (s *tiger) Guess(rng *rand.Rand) Predictions {
-	return &tigerPredictions{s, s.guess(rng, s.epsilon)}
+	return newTigerPredictions(s, s.guess(rng, s.epsilon))
 }
 
 type tigerPredictions struct {
 	*tiger
-	j *pairsPredictions
+	j    *pairsPredictions
+	runs []*tigerRun // of the samples
+}
+
+func newTigerPredictions(s *tiger, j *pairsPredictions) *tigerPredictions {
+	t := &tigerPredictions{tiger: s, j: j, runs: make([]*tigerRun, len(s.samples))}
+	if j != nil && j.anyScore {
+		for u := range s.samples {
+			t.runs[u] = t.run(u)
+		}
+	}
+	return t
 }
 
 func (t *tigerPredictions) Units() int { return len(t.samples) }
@@ -302,20 +313,39 @@ func (t *tigerPredictions) tally(units []int, k int, eps float64) tally {
 	return out
 }
 
+// tigerNumbers are the numbers: as stated, and as EditReward's program computes them.
 var tigerNumbers = []struct {
-	name string
-	k    int
-}{{"k2", 2}, {"k3", 3}, {"k4", 4}, {"overall", 0}}
+	name  string
+	k     int
+	asRun bool
+}{{"k2", 2, false}, {"k3", 3, false}, {"k4", 4, false}, {"overall", 0, false},
+	{"k2 as run", 2, true}, {"k3 as run", 3, true}, {"k4 as run", 4, true}, {"overall as run", 0, true}}
+
+// pairwiseAsRun is the program's accuracy of all pairs, with one margin for them all.
+const pairwiseAsRun = "pairwise overall as run"
 
 func (t *tigerPredictions) Numbers(units []int) []Number {
 	eps := t.margin(units)
 	var out []Number
 	for _, n := range tigerNumbers {
-		number := Number{Name: n.name, Value: t.tally(units, n.k, eps).accuracy()}
+		if n.asRun && !t.j.anyScore {
+			continue
+		}
+		number := Number{Name: n.name}
+		if n.asRun {
+			number.Value = t.tallyAsRun(units, n.k, eps).accuracy()
+		} else {
+			number.Value = t.tally(units, n.k, eps).accuracy()
+		}
 		if t.j.anyScore && (n.k == 0 || n.k == 2) { // the others have no ties
 			number.Normalisation = marginTerm(&eps, math.IsNaN(t.epsilon))
 		}
 		out = append(out, number)
+	}
+	if t.j.anyScore {
+		eps, accuracy := t.pairwiseAsRun(units, 0)
+		out = append(out, Number{Name: pairwiseAsRun, Value: accuracy,
+			Terms: Terms{Normalisation: marginTerm(&eps, math.IsNaN(t.epsilon))}})
 	}
 	return out
 }
@@ -326,6 +356,8 @@ type tigerRule struct {
 	Pairwise Value    `json:"pairwise_accuracy"`
 	Epsilon  *float64 `json:"epsilon,omitempty"`
 	From     string   `json:"epsilon_from,omitempty"`
+
+	PairwiseEpsilon *float64 `json:"pairwise_epsilon,omitempty"` // of all pairs as run
 }
 
 // tigerJSON is the JSON result of TIGER-Lab's EditReward-Bench.
@@ -353,15 +385,19 @@ func (t *tigerPredictions) Result() *Result {
 			}
 		}
 	}
-	for i, n := range tigerNumbers {
+	for i := range r.Numbers {
+		k, asRun := 0, true
+		if i < len(tigerNumbers) {
+			k, asRun = tigerNumbers[i].k, tigerNumbers[i].asRun
+		}
 		var missing []Key
 		of := 0
 		for u, g := range t.samples {
-			if n.k != 0 && g.k != n.k {
+			if k != 0 && g.k != k {
 				continue
 			}
 			of++
-			if !t.Complete(u) {
+			if !t.Complete(u) || asRun && t.runs[u] == nil {
 				missing = append(missing, Key{ID: g.name})
 			}
 		}
@@ -386,30 +422,4 @@ func (t *tigerPredictions) Result() *Result {
 	r.Tables, r.Confusions = []Table{table}, []Confusion{confusion}
 	r.JSON = tigerJSON{r.common("editreward-bench"), "TIGER-Lab", rules, confusion}
 	return r
-}
-
-// rules counts the samples by their number of edits; eps is the margin of a tie.
-func (t *tigerPredictions) rules(units []int, eps float64) (map[string]tigerRule, Table, []string) {
-	var notes []string
-	rules := map[string]tigerRule{}
-	table := Table{Title: "samples", Columns: []string{"n", "right", "accuracy", "pair-wise"}}
-	for _, n := range tigerNumbers {
-		c := t.tally(units, n.k, eps)
-		rule := tigerRule{N: c.n, Accuracy: Value(c.accuracy()), Pairwise: Value(float64(c.rightPairs) / float64(c.pairs))}
-		if n.k == 2 && t.j.anyScore {
-			rule.Epsilon, rule.From = &eps, "option"
-			if math.IsNaN(t.epsilon) {
-				rule.From = "test set"
-				notes = append(notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the "+
-					"test set itself, where it maximises the accuracy", eps))
-			}
-		}
-		rules[n.name] = rule
-		table.Rows = append(table.Rows, TableRow{
-			Name:  n.name,
-			Cells: []float64{0, 0, c.accuracy(), float64(rule.Pairwise)},
-			Text:  []string{fmt.Sprint(c.n), fmt.Sprint(c.right)},
-		})
-	}
-	return rules, table, notes
 }

@@ -287,7 +287,8 @@ func TestEditRewardCoverage(t *testing.T) {
 	for _, f := range r.Figures() {
 		got = append(got, f.Name)
 	}
-	want := []string{"k2 (0% of 20)", "k3 (0% of 12)", "k4 (0% of 10)", "overall (0% of 42)", "k2", "k3", "k4", "overall"}
+	want := []string{"k2 (0% of 20)", "k3 (0% of 12)", "k4 (0% of 10)", "overall (0% of 42)", "k2", "k3", "k4", "overall",
+		"k2 as run", "k3 as run", "k4 as run", "overall as run", "pairwise overall as run"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -27,7 +27,8 @@ var gEditBench = &Benchmark{
 		"every number is the mean over the 11 tasks of the mean over their samples, for each language; intersection: of " +
 			"the samples that all editors of the paper answered",
 		"score: a scorer's, averaged the same way",
-		"pictures are first resized to an area of 512 x 512 (bicubic), as the authors do before they ask",
+		"pictures are first resized to an area of 512 x 512 (bicubic), without their transparency (Pillow's " +
+			"convert('RGB')), as the authors do before they ask",
 	},
 	Flags:    []string{"components", "component", "editors", "by", "lower"},
 	Load:     loadGEdit,
@@ -79,11 +80,11 @@ func loadGEdit(o Options) (Set, error) {
 				parts = append(parts, lang+", intersection")
 			}
 		}
-		source := p.picture("input_image_raw", -1, "")
+		source := bare(p.picture("input_image_raw", -1, ""))
 		source.Area = gEditArea
 		language[key] = lang
 		return s.add(gradedSample{group: task, parts: parts, scored: true,
-			item: Item{Key: Key{ID: key}, Instruction: text[2], Source: source, Edit: Picture{Area: gEditArea}}})
+			item: Item{Key: Key{ID: key}, Instruction: text[2], Source: source, Edit: Picture{Area: gEditArea, Bare: true}}})
 	})
 	return s, err
 }

@@ -23,10 +23,12 @@ var genAIBench = &Benchmark{
 		`"score": 7.5}`,
 	Rules: []string{
 		"official (answers): leftvote is right on A>B, A>>B; rightvote on B>A, B>>A; tievote on A=B, A=B=Good; " +
-			"bothbad_vote on A=B, A=B=Bad; no answer is wrong",
+			"bothbad_vote on A=B, A=B=Bad; no answer is wrong. Of a model's words the verdict is what stands in double " +
+			"brackets, [[A>B]], and that exactly (inference.py)",
 		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins; equal: tie if both s >= 9, else both bad",
 		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy " +
 			"(Deutsch et al. 2023), or --epsilon",
+		thresholdAsRun,
 	},
 	Flags:   []string{"votes", "subset", "epsilon", "images", "targets"},
 	Load:    loadGenAIBench,
@@ -36,7 +38,7 @@ var genAIBench = &Benchmark{
 
 var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}
 
-var genAIRules = []pairRule{
+var genAIRules = append([]pairRule{
 	answerRule("official", genAIVotes, map[string][]string{
 		"leftvote":     {"A>B", "A>>B"},
 		"rightvote":    {"B>A", "B>>A"},
@@ -49,8 +51,7 @@ var genAIRules = []pairRule{
 		}
 		return "bothbad_vote"
 	}),
-	thresholdRule,
-}
+}, thresholdRules...)
 
 // genAI is GenAI-Bench: the pairs, and where each lies (nothing with --votes).
 type genAI struct {

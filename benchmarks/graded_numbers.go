@@ -65,8 +65,11 @@ func (j *gradedPredictions) ofGroup(group string, units []int) (in []int) {
 	return in
 }
 
-// covers is on how many of the units that want a column its number stands.
+// covers is on how many of the units that want a column its number stands, or on how many of the numbers that it pools.
 func (j *gradedPredictions) covers(column string, units []int) Coverage {
+	if names, ok := j.pooled[column]; ok {
+		return j.coversPooled(names, units)
+	}
 	var missing []Key
 	of := 0
 	for _, i := range units {
@@ -79,6 +82,24 @@ func (j *gradedPredictions) covers(column string, units []int) Coverage {
 		}
 	}
 	return coverage(of, missing)
+}
+
+func (j *gradedPredictions) coversPooled(names []string, units []int) Coverage {
+	var missing []Key
+	of := 0
+	for _, i := range units {
+		for _, name := range names {
+			if !j.wants(i, name) {
+				continue
+			}
+			of++
+			if values := j.values[name]; values == nil || math.IsNaN(values[i]) {
+				it := j.samples[i].item
+				missing = append(missing, Key{it.ID + " " + name, it.Model})
+			}
+		}
+	}
+	return coverageOfValues(len(units), of, missing)
 }
 
 // key is the key of a column in JSON, with the share of the units that it stands on unless that is all of them.
@@ -203,6 +224,9 @@ func (j *gradedPredictions) groupTable(part string, units []int) (Table, map[str
 func (j *gradedPredictions) used(group string, units []int) (least, most int) {
 	first := true
 	for _, c := range j.columns {
+		if j.pooled[c] != nil { // it stands on what the others stand on
+			continue
+		}
 		n, wanted := 0, false
 		for _, i := range units {
 			if j.samples[i].group != group {

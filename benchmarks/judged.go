@@ -288,7 +288,7 @@ func readPair(a, b Item) (textjudge.Item, error) {
 	if err != nil {
 		return textjudge.Item{}, err
 	}
-	two, err := decodePicture(b, "edit", b.Edit)
+	two, err := decodeEdit(b, one.Source)
 	if err != nil {
 		return textjudge.Item{}, err
 	}

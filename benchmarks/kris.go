@@ -32,7 +32,8 @@ var krisBench = &Benchmark{
 		"VC, VQ, IF, KP: means of 25 (s - 1) over the samples that have a number s of consistency, quality, instruction " +
 			"and knowledge. KP is asked of social science, natural science and logical reasoning alone",
 		"kris: the mean over all these numbers, so that samples with KP count four times and others three times. " +
-			"The authors' repository has no program for means; this is the one that Bagel's evaluation publishes",
+			"The authors' repository has no program for means; this is the one that Bagel's evaluation publishes. Where " +
+			"numbers are missing its name says of how many values it is the mean",
 		"parts: overall, 3 kinds of knowledge, 7 dimensions",
 		"score: a scorer's, over samples with one source; a judge's that is shown several, over all",
 	},
@@ -254,7 +255,8 @@ func naturally(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// readKRISMetrics reads what the authors' programs wrote of an editor: CATEGORY/metrics.json.
+// readKRISMetrics reads what the authors' programs wrote of an editor: CATEGORY/metrics.json. As in Bagel's
+// summarize.py, a knowledge_score in a category that has none is ignored.
 func readKRISMetrics(editor string, j *gradedPredictions) error {
 	var p problems
 	for _, category := range j.groups {
@@ -272,8 +274,9 @@ func readKRISMetrics(editor string, j *gradedPredictions) error {
 				continue
 			}
 			scores := map[string]json.RawMessage{} // what is null has no number
-			for _, names := range krisFields {
-				if raw, ok := entries[id][names[0]]; ok && string(raw) != "null" {
+			for column, names := range krisFields {
+				raw, ok := entries[id][names[0]]
+				if ok && string(raw) != "null" && !j.lacks(i, column) { // what a category does not have is ignored
 					scores[names[0]] = raw
 				}
 			}

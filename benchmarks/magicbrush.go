@@ -25,6 +25,7 @@ var magicBrush = &Benchmark{
 	Predicts:  `{"id": "139/2", "model": "MODEL", "l1": 0.06, "clip_i": 0.93}, id being a turn, or "139/final"`,
 	Rules: []string{
 		"l1, l2: mean |a - b| and mean (a - b)^2 of values on 0..1, the edit resized (bicubic) to the wanted result's size",
+		"pictures are without their transparency, with the colours below it, as image_eval.py has them (convert('RGB'))",
 		"clip_i, dino: cosines of the edit and the wanted result; clip_t: of the edit and the wanted result's caption",
 		"single turn: all turns, each edited from the true picture before it; multi-turn: the last picture of each " +
 			"session against the last wanted result; means over pictures",
@@ -145,10 +146,10 @@ func (s *graded) addSession(root, id string, instructions map[string]magicBrushT
 			return fmt.Errorf("%s: there are %d wanted results, and none of turn %d", path(""), len(outputs), n)
 		}
 		turn, known := instructions[outputs[n]]
-		it := Item{Key: Key{ID: id + "/" + strconv.Itoa(n)}, Instruction: turn.Instruction,
-			Target: Picture{Path: path(outputs[n])}, Captions: [2]string{"", captions[outputs[n]]}}
+		it := Item{Key: Key{ID: id + "/" + strconv.Itoa(n)}, Instruction: turn.Instruction, Edit: bare(Picture{}),
+			Target: bare(Picture{Path: path(outputs[n])}), Captions: [2]string{"", captions[outputs[n]]}}
 		if known {
-			it.Source = Picture{Path: path(turn.Input)}
+			it.Source = bare(Picture{Path: path(turn.Input)})
 		}
 		if err := s.add(gradedSample{item: it, parts: []string{singleTurn}, scored: known}); err != nil {
 			return err
@@ -156,7 +157,7 @@ func (s *graded) addSession(root, id string, instructions map[string]magicBrushT
 	}
 	if last := outputs[len(outputs)]; last != "" {
 		return s.add(gradedSample{parts: []string{multiTurn}, item: Item{Key: Key{ID: id + "/final"},
-			Target: Picture{Path: path(last)}, Captions: [2]string{"", captions[last]}}})
+			Edit: bare(Picture{}), Target: bare(Picture{Path: path(last)}), Captions: [2]string{"", captions[last]}}})
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ type pairRule struct {
 	name    string
 	answers bool     // works on answers, else on scores
 	scale   bool     // made for scores on 0..10
+	chooses bool     // chooses its margin on the pairs: a given one is not for it
 	known   []string // the answers that it knows
 	columns []string
 	decide  func(p *pairs, j *pairsPredictions, units []int) verdicts
@@ -48,6 +49,7 @@ type verdicts struct {
 	rows             []string // the classes of truth
 	epsilon          *float64
 	chosenHere       bool // epsilon maximises the accuracy on these very pairs
+	ties             int  // so many of the smallest differences are ties; 0: all up to epsilon are
 }
 
 func (v verdicts) accuracy() float64 {
@@ -144,6 +146,9 @@ func (j *pairsPredictions) Complete(i int) bool {
 }
 
 func (j *pairsPredictions) applies(r pairRule) bool {
+	if r.chooses && !math.IsNaN(j.epsilon) {
+		return false
+	}
 	return r.answers && j.anyAnswer || !r.answers && j.anyScore
 }
 
@@ -261,8 +266,13 @@ func (j *pairsPredictions) applyRule(rule pairRule, units []int, r *Result) rule
 		out.EpsilonOn = "option"
 		if v.chosenHere {
 			out.EpsilonOn = "test set"
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: a difference of up to %.6g is a tie; this margin was chosen on the "+
-				"test set itself, where it maximises the accuracy", rule.name, *v.epsilon))
+			what := fmt.Sprintf("a difference of up to %.6g is a tie; this margin", *v.epsilon)
+			if v.ties > 0 {
+				what = fmt.Sprintf("the %d pairs with the smallest differences, up to %.6g, are ties; their number", v.ties,
+					*v.epsilon)
+			}
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: %s was chosen on the test set itself, where it maximises the accuracy",
+				rule.name, what))
 		}
 	}
 	t := Table{Title: rule.name + ": accuracy per class", Columns: []string{"n", "accuracy"}}

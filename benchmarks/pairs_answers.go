@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,8 +37,24 @@ func (j *pairsPredictions) readAnswer(r row, pair int, answered map[int]string) 
 		return nil // null: no answer
 	}
 	text, err := r.text("answer")
-	j.answer[pair] = strings.ReplaceAll(strings.Trim(text, "[] \n"), " ", "")
+	j.answer[pair] = verdictOf(text)
 	return err
+}
+
+// bracketed is what GenAI-Bench's inference.py looks for in a model's words: the first line that has it, as much of it
+// as there is.
+var bracketed = regexp.MustCompile(`\[\[.*\]\]`)
+
+// verdictOf is the verdict of an answer: what stands in double brackets, as it is, or the whole of an answer without
+// brackets, such as A>B or A > B.
+func verdictOf(answer string) string {
+	if m := bracketed.FindString(answer); m != "" {
+		return m[2 : len(m)-2]
+	}
+	if strings.Contains(answer, "[") {
+		return answer // it has no verdict
+	}
+	return strings.ReplaceAll(strings.TrimSpace(answer), " ", "")
 }
 
 // answerNotes say how many pairs have no answer, or one that the rule does not know: both count as wrong.

@@ -31,7 +31,7 @@ func TestAnswersAndScoresMixed(t *testing.T) {
 		}
 	}
 	r := must[Predictions](t)(s.Read(write(t, "both.jsonl", both.String()))).Result()
-	if r.N != 40 || len(r.Numbers) != 3 {
+	if r.N != 40 || len(r.Numbers) != 4 {
 		t.Errorf("%d pairs, numbers %v", r.N, r.Numbers)
 	}
 }

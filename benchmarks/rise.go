@@ -33,6 +33,7 @@ var riseBench = &Benchmark{
 			"(the authors' program until April 2026)",
 		"accuracy since 2026-04: the same, but consistency does not count where the sample states consistency_free (their " +
 			"program since 13 April 2026, and their numbers since then)",
+		"pictures are without their transparency (Pillow's convert('RGB')), as in the authors' program",
 		"means over samples; a scorer's numbers are called score",
 	},
 	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
@@ -150,13 +151,14 @@ func loadRISE(o Options) (Set, error) {
 
 // item is what is asked of the sample; its pictures lie below root.
 func (e *riseEntry) item(root string, anyAlone bool) Item {
-	it := Item{Key: Key{ID: e.Index}, Instruction: e.Instruction}
+	it := Item{Key: Key{ID: e.Index}, Instruction: e.Instruction, Edit: bare(Picture{})}
 	it.Kind, it.Fields = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
 	if e.ReferenceImage != "" {
-		it.Shown = map[string]Picture{"reference": {Path: filepath.Join(root, filepath.FromSlash(e.ReferenceImage))}}
+		reference := filepath.Join(root, filepath.FromSlash(e.ReferenceImage))
+		it.Shown = map[string]Picture{"reference": bare(Picture{Path: reference})}
 	}
 	if e.Image != "" {
-		it.Source = Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}
+		it.Source = bare(Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))})
 	}
 	return it
 }

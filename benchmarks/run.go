@@ -24,6 +24,14 @@ type Picture struct {
 	Path string
 	Read func() ([]byte, error) // nil: the bytes of Path
 	Area int                    // pixels that it is resized to before anything sees it (bicubic); 0: it stays
+	Bare bool                   // it has the colours below its transparency, as by Pillow's convert("RGB"): not over white
+	Like bool                   // of an edit: it is resized to its source's size before anything sees it (bicubic)
+}
+
+// bare is a picture without its transparency.
+func bare(p Picture) Picture {
+	p.Bare = true
+	return p
 }
 
 // None reports whether there is no picture.
@@ -109,6 +117,9 @@ func (it *Item) known() (content string, unknown error) {
 		}
 	}
 	add(it.Target) // few scorers need it: it need not be there
+	if it.Edit.Bare || it.Edit.Like {
+		parts = append(parts, fmt.Sprintf("shown bare %t, like the source %t", it.Edit.Bare, it.Edit.Like))
+	}
 	if it.Kind != "" {
 		parts = append(parts, "kind", it.Kind)
 	}

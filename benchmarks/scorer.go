@@ -197,8 +197,17 @@ func decode(it Item) (e Edit, err error) {
 	if e.Source, err = decodePicture(it, "source", it.Source); err != nil {
 		return e, err
 	}
-	e.Edit, err = decodePicture(it, "edit", it.Edit)
+	e.Edit, err = decodeEdit(it, e.Source)
 	return e, err
+}
+
+// decodeEdit reads the edit of an item whose source is decoded.
+func decodeEdit(it Item, source *data.Picture) (*data.Picture, error) {
+	edit, err := decodePicture(it, "edit", it.Edit)
+	if err == nil && it.Edit.Like {
+		edit = edit.Resize(source.Width, source.Height, data.Bicubic)
+	}
+	return edit, err
 }
 
 func decodePicture(it Item, what string, p Picture) (*data.Picture, error) {
@@ -209,6 +218,11 @@ func decodePicture(it Item, what string, p Picture) (*data.Picture, error) {
 	pic, err := data.Decode(raw, data.Limits{})
 	if err != nil {
 		return nil, fmt.Errorf("%v: %s: %w", it.Key, what, err)
+	}
+	if p.Bare {
+		if pic, err = pic.DropAlpha(); err != nil {
+			return nil, fmt.Errorf("%v: %s: %w", it.Key, what, err)
+		}
 	}
 	if p.Area > 0 {
 		width, height := sidesOf(p.Area, pic.Width, pic.Height)

@@ -13,7 +13,7 @@ import (
 // Edit is what captions are written about.
 type Edit struct {
 	Instruction    string
-	Source, Target *data.Picture // Target is nil where the wanted result is not known
+	Source, Target *data.Picture // Target is nil where the wanted result is not known, or not shown
 	Before         string        // the source's caption, if it is known
 }
 

@@ -129,7 +129,7 @@ func TestCaptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Result{Out: r.Out, Rows: 7, Written: 3, Given: 1, Targets: 4, Failed: 3}
+	want := &Result{Out: r.Out, Rows: 7, Written: 3, Given: 1, Targets: 4, Failed: 3} // 4: with a target
 	if d := cmp.Diff(want, result); d != "" {
 		t.Error(d)
 	}
@@ -145,16 +145,49 @@ func TestCaptions(t *testing.T) {
 	if v := got[3]; v[0] != "a [INSTRUCTION]" || !strings.HasPrefix(v[1], "answer 3 of") || v[2] != "scribe" {
 		t.Errorf("a given source caption became %q", v)
 	}
-	if v := got[1]; v[0] != got[0][0] || v[1] != "" {
-		t.Errorf("without a target: %q", v)
+	if v := got[1]; v != got[0] || v[1] == "" {
+		t.Errorf("without a target: %q, want the captions of the same edit with one: %q", v, got[0])
 	}
 	// a question holds the texts as they are, whatever marks they hold, and shows the pictures it names
 	asked := strings.Join(m.asked, "\n")
-	for _, part := range []string{"u: <8> What", "u: <16> What", `described as "a [INSTRUCTION]", by this edit: "add"`,
+	for _, part := range []string{"u: <8> What", `described it as "a [INSTRUCTION]"`, `by this edit: "add"`,
 		"a:  answer 1\n of"} {
 		if !strings.Contains(asked, part) {
 			t.Errorf("nothing was asked with %q", part)
 		}
+	}
+	if strings.Contains(asked, "<16>") {
+		t.Error("the target is shown: ADIEE's dialogues show the source alone")
+	}
+}
+
+// TestWithoutTarget: dialogues that show the target leave a row without one the source's caption, and it is counted so.
+func TestWithoutTarget(t *testing.T) {
+	rows := []string{
+		`{"source": "1.png", "target": "2.png", "instruction": "add a hat"}`,
+		`{"source": "1.png", "instruction": "add a hat"}`,
+		`{"source": "1.png", "instruction": "add a hat", "source_caption": "a cat"}`,
+		`{"source": "1.png", "instruction": "add a hat", "source_caption": "a cat", "target_caption": "a hat"}`}
+	m := &scribe{}
+	r := edits(t, m, rows...)
+	r.Writer.Prompts = &Prompts{Source: Dialogue{{[]string{"source"}, "what?"}},
+		Target: Dialogue{{[]string{"source", "target"}, "and now?"}}}
+	result, err := r.Write(t.Context())
+	want := &Result{Out: r.Out, Rows: 4, Written: 1, Given: 1, SourceOnly: 2, Targets: 1}
+	if d := cmp.Diff(want, result); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	if got := read(t, r.Out); got[1][0] == "" || got[1][1] != "" || got[2] != [4]string{"a cat", "", "", ""} {
+		t.Errorf("%q", got)
+	}
+	r = edits(t, &scribe{}, rows...) // the prompts that ship need no target
+	result, err = r.Write(t.Context())
+	want = &Result{Out: r.Out, Rows: 4, Written: 3, Given: 1, Targets: 1}
+	if d := cmp.Diff(want, result); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	if got := read(t, r.Out); got[2][0] != "a cat" || got[2][1] == "" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -162,7 +195,7 @@ func TestCaptions(t *testing.T) {
 func TestRefused(t *testing.T) {
 	n := 0
 	m := &scribe{fail: func(string) (*chat.Answer, error) {
-		if n++; n > 2 {
+		if n++; n > 4 { // two dialogues of two questions
 			return nil, fmt.Errorf("%w: the folder is full", chat.ErrUnavailable)
 		}
 		return nil, nil
@@ -171,7 +204,7 @@ func TestRefused(t *testing.T) {
 	r.Workers = 1
 	_, err := r.Write(t.Context())
 	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 50 rows were captioned") ||
-		len(m.asked) != 3 {
+		len(m.asked) != 5 {
 		t.Errorf("%v after %d questions", err, len(m.asked))
 	}
 	if _, err := os.Stat(r.Out); err == nil {

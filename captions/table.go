@@ -26,13 +26,15 @@ var written = []data.Column{
 
 // Result counts what a run wrote.
 type Result struct {
-	Out      string `json:"out"`
-	Rows     int    `json:"rows"`
-	Written  int    `json:"written"` // rows with a caption that the model wrote
-	Given    int    `json:"given"`   // rows whose captions were there
-	Targets  int    `json:"targets"` // rows with a target, which has a caption of its own
-	Failed   int    `json:"failed"`
-	Examples string `json:"examples,omitempty"` // file of conversations, instead of Out
+	Out     string `json:"out"`
+	Rows    int    `json:"rows"`
+	Written int    `json:"written"` // rows with both captions, of which the model wrote one at least
+	Given   int    `json:"given"`   // rows whose captions were there
+	// SourceOnly: rows with the source's caption alone. They have no target, and the prompts show it.
+	SourceOnly int    `json:"source_only"`
+	Targets    int    `json:"targets"` // rows with a target
+	Failed     int    `json:"failed"`
+	Examples   string `json:"examples,omitempty"` // file of conversations, instead of Out
 }
 
 // Run writes the captions of a table.
@@ -143,12 +145,13 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 			return row{goal: out.goal}, err
 		}
 	}
-	if out.source != "" && (out.target != "" || !out.goal) {
+	shown := r.Writer.Prompts.Source.shows("target") || r.Writer.Prompts.Target.shows("target")
+	if out.source != "" && (out.target != "" || !out.goal && shown) {
 		out.given = true
 		return out, nil
 	}
 	e := Edit{Instruction: line.Instruction, Before: out.source}
-	if e.Source, err = r.picture(t, line.Source, "source"); err == nil && out.goal {
+	if e.Source, err = r.picture(t, line.Source, "source"); err == nil && out.goal && shown {
 		e.Target, err = r.picture(t, line.Target, "target")
 	}
 	if err != nil {
@@ -203,6 +206,8 @@ func (r *Result) count(v *row) {
 	switch {
 	case v.err != "":
 		r.Failed++
+	case v.target == "":
+		r.SourceOnly++
 	case v.given:
 		r.Given++
 	default:

@@ -11,13 +11,13 @@ var straight = strings.NewReplacer("\u201c", `"`, "\u201d", `"`, "\u2018", "'", 
 
 const (
 	blanks  = `[\s\v\p{Z}\x{85}\x{1c}-\x{1f}]*`
-	decimal = `-?[0-9]+(?:\.[0-9]+)?`
+	decimal = `-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?` // as JSON has it: without leading zeros
 )
 
 // forgive reads an object of a text and one value that is no JSON. Curly quotes become straight ones. Then the whole
-// must be the two keys in either order, each string in one kind of quotes, and the value plain decimals. In the text
-// anything may stand, quotes and line breaks too, but not the value's key in quotes with a colon: then two readings
-// would be possible.
+// must be the two keys in either order, each string in one kind of quotes, and the value plain decimals as JSON has
+// them. In the text anything may stand, quotes and line breaks too, but not the value's key in quotes with a colon: then
+// two readings would be possible.
 func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 	text, key, value := g.two()
 	if key == "" {
@@ -47,7 +47,7 @@ func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 		if again.MatchString(m[order.first] + m[order.first+1]) {
 			return nil, unreadable("ambiguous", "%q is there more than once", key)
 		}
-		return map[string]json.RawMessage{key: json.RawMessage(trimZeros(m[order.numbers]))}, nil
+		return map[string]json.RawMessage{key: json.RawMessage(withoutBlanks(m[order.numbers]))}, nil
 	}
 	return nil, unreadable("bad_json", "what stands in braces is no JSON")
 }
@@ -76,12 +76,8 @@ func quoted(key string) string {
 	return `(?:"` + key + `"|'` + key + `')`
 }
 
-// leadingZeros are what a plain decimal may have and JSON may not.
-var leadingZeros = regexp.MustCompile(`(^|[^0-9.])0+([0-9])`)
-
-// trimZeros makes plain decimals JSON.
-func trimZeros(numbers string) string {
-	numbers = leadingZeros.ReplaceAllString(numbers, "$1$2")
+// withoutBlanks makes plain decimals JSON, which knows fewer kinds of blanks.
+func withoutBlanks(numbers string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("0123456789.-,[]", r) {
 			return r

@@ -136,6 +136,10 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 	err = cli.Print(c, out, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows captioned by %s, %d had captions, written to %s; %d answers asked for, %d found\n",
 			out.Written, out.Rows, r.Name, out.Given, out.Out, out.Asked, out.Found)
+		if out.SourceOnly > 0 {
+			fmt.Fprintf(w, "%d rows have the source's caption alone: they have no target, which the prompts show\n",
+				out.SourceOnly)
+		}
 	})
 	if err != nil || result.Failed == 0 {
 		return err

@@ -304,3 +304,25 @@ func FuzzSeeds(f *testing.F) {
 		}
 	})
 }
+
+// The authors' repository of AIM-Bench has its pictures in benchmark/.
+func TestAIMBenchPictures(t *testing.T) {
+	from, dir := filepath.Join(fixtures, "aimbench"), t.TempDir()
+	for _, name := range []string{"in", "out"} {
+		if err := os.CopyFS(filepath.Join(dir, "benchmark", name), os.DirFS(filepath.Join(from, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(from, "Instructions.json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "Instructions.json"), raw, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "Instructions.json")} {
+		if d := cmp.Diff([]string{"000000||10 >make it sad> 11"}, all(t, "aim-bench", Options{Path: path})); d != "" {
+			t.Errorf("%s: %s", path, d)
+		}
+	}
+}

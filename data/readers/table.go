@@ -33,12 +33,15 @@ func init() {
 	})
 	register(Layout{
 		Name:   "aim-bench",
-		About:  "AIM-Bench: Instructions.json beside the pictures",
+		About:  "AIM-Bench: Instructions.json, and the pictures in benchmark/ or beside it",
 		Fields: map[string]string{"source": "original_image", "target": "edited_image", "instruction": "edit_prompt"},
 		Needed: []string{"source", "instruction", "target"},
 		open: func(ctx context.Context, o Options) (Reader, error) {
 			if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
 				o.Path = filepath.Join(o.Path, "Instructions.json")
+			}
+			if folder := filepath.Join(filepath.Dir(o.Path), "benchmark"); o.Pictures == "" && exists(folder) {
+				o.Pictures = folder
 			}
 			return openTable(openRows, "source", "instruction", "target")(ctx, o)
 		},
