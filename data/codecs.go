@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"image"
 	"image/gif"
@@ -19,9 +20,15 @@ func decodePNG(f encodedFile) (*Picture, error) {
 		switch {
 		case raw[colours] == grey && raw[depth] == 16:
 			return nil, notRead{"PNG", "16-bit grey and a transparent value"}
-		case raw[colours] == grey && key[0]|key[1] != 0:
-			// Pillow compares it with grey that it has scaled to 8 bits: what is not 0 is never met
-			raw = withoutChunk(raw, at)
+		case raw[colours] == grey:
+			// Pillow compares its lower byte with grey that it has scaled to 8 bits: of the values that the depth
+			// allows only 0 is met, and that of white, over white
+			step := byte(255 / (1<<raw[depth] - 1))
+			if raw[depth] == 1 && key[0]|key[1] != 0 || key[1]%step != 0 {
+				raw = withoutChunk(raw, at)
+			} else if key[1] != 0 {
+				return nil, errors.New("a transparent value of more bits than the samples")
+			}
 		case raw[colours] == rgb:
 			raw = withoutChunk(raw, at)
 		}

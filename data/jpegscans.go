@@ -7,6 +7,7 @@ import (
 	"image"
 	"io"
 	"maps"
+	"slices"
 )
 
 // Markers of JPEG.
@@ -66,7 +67,7 @@ func readJPEG(raw []byte, header bool) (*jpegFrame, error) {
 		}
 		marker := b[1]
 		if marker == jpegEnd {
-			return f, nil
+			return f, f.complete()
 		}
 		if len(b) < 4 || len(b) < 2+(int(b[2])<<8|int(b[3])) || b[2] == 0 && b[3] < 2 {
 			break
@@ -173,6 +174,31 @@ func (f *jpegFrame) readScan(s jpegStep, b []byte) error {
 	}
 	s.bounds = [3]byte(b[len(b)-3:])
 	f.steps = append(f.steps, s)
+	return nil
+}
+
+// complete is an error if a progressive file lacks scans of the coefficients from which libjpeg would make up others.
+func (f *jpegFrame) complete() error {
+	if f.kind != jpegProgressive {
+		return nil
+	}
+	const first, last = 1, 9
+	for k := range f.components {
+		missing := map[int]bool{}
+		for i := first; i <= last; i++ {
+			missing[i] = true
+		}
+		for _, s := range f.steps {
+			for i := int(s.bounds[0]); i <= int(s.bounds[1]) && slices.Contains(s.components, k); i++ {
+				missing[i] = s.bounds[2]&15 != 0 // bits of it are to come
+			}
+		}
+		for i := first; i <= last; i++ {
+			if missing[i] {
+				return notRead{"JPEG", "scans missing, which libjpeg smooths over,"}
+			}
+		}
+	}
 	return nil
 }
 

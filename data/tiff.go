@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"image"
+	"math"
 	"slices"
 
 	"golang.org/x/image/tiff"
@@ -10,14 +11,21 @@ import (
 
 // Tags of TIFF, and the numbers in them that are asked for.
 const (
+	tiffWidth        = 256
+	tiffHeight       = 257
 	tiffBits         = 258
 	tiffCompression  = 259
 	tiffPhotometric  = 262
 	tiffFillOrder    = 266
+	tiffStrips       = 273
 	tiffSamples      = 277
+	tiffRows         = 278
 	tiffStripLengths = 279
 	tiffPlanes       = 284
 	tiffPredictor    = 317
+	tiffTileWidth    = 322
+	tiffTileHeight   = 323
+	tiffTiles        = 324
 	tiffTileLengths  = 325
 	tiffExtra        = 338
 	tiffFormat       = 339
@@ -86,8 +94,21 @@ func tiffUnread(dir tiffDirectory) string {
 		return "16-bit grey whose zero is white"
 	case len(dir[tiffStripLengths].data)+len(dir[tiffTileLengths].data) == 0:
 		return "strips of unknown length (no StripByteCounts)"
+	case moreBlocks(dir):
+		return "more strips or tiles than their size has"
 	}
 	return ""
+}
+
+// moreBlocks tells whether there are more strips or tiles than the picture has room for. Pillow begins at the top again
+// with those.
+func moreBlocks(dir tiffDirectory) bool {
+	width, height := dir.number(tiffWidth, 0), dir.number(tiffHeight, 0)
+	blocks, across, down := dir[tiffStrips], width, dir.number(tiffRows, height)
+	if e, tiled := dir[tiffTiles]; tiled {
+		blocks, across, down = e, dir.number(tiffTileWidth, width), dir.number(tiffTileHeight, height)
+	}
+	return float64(blocks.count()) > math.Ceil(width/across)*math.Ceil(height/down)
 }
 
 // decodeTIFF decodes the first page.

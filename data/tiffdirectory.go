@@ -87,6 +87,8 @@ func readDirectory(b []byte) (tiffDirectory, bool) {
 	return dir, true
 }
 
+func (e tiffEntry) count() int { return len(e.data) / int(max(tiffSizes[e.kind], 1)) }
+
 // numbers returns the values, nil where they are texts or plain bytes. At most the first 16: what has more is not asked
 // for.
 func (e tiffEntry) numbers() []float64 {

@@ -36,10 +36,7 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 	default:
 		p = flatten(m)
 	}
-	if frame.animated() {
-		return frame.onCanvas(p), nil
-	}
-	return p, nil
+	return frame.onCanvas(p), nil
 }
 
 // A webpFrame is the first frame of an animation as a still WebP file, and its place on the canvas, which is empty
@@ -48,19 +45,17 @@ type webpFrame struct {
 	still     []byte
 	left, top int
 	canvas    image.Point
-	alpha     bool // the canvas has an alpha channel: what the frame leaves is transparent
+	alpha     bool // alpha counts; what a frame leaves of its canvas is transparent then, else black
 }
 
 func (f webpFrame) animated() bool { return f.canvas != image.Point{} }
 
-// onCanvas puts the frame's picture on the canvas. Without an alpha channel the canvas is black, and the frame's own
-// alpha does not count.
+// onCanvas puts the frame's picture on the canvas.
 func (f webpFrame) onCanvas(p *Picture) *Picture {
-	whole := f.canvas == image.Pt(p.Width, p.Height)
 	if !f.alpha && p.bare != nil {
 		p = &Picture{Width: p.Width, Height: p.Height, Pix: p.bare}
 	}
-	if whole {
+	if !f.animated() || f.canvas == image.Pt(p.Width, p.Height) {
 		return p
 	}
 	out := NewPicture(f.canvas.X, f.canvas.Y)
@@ -74,12 +69,16 @@ func (f webpFrame) onCanvas(p *Picture) *Picture {
 	return out
 }
 
-// firstFrame rewrites an animated WebP file as a still one of its first frame. Other files stay as they are.
+// firstFrame rewrites an animated WebP file as a still one of its first frame. Other files stay as they are; a lossless
+// one has a bit that says whether its alpha counts.
 func firstFrame(raw []byte) (f webpFrame) {
 	const animation, alpha = 1 << 1, 1 << 4
+	still := webpFrame{still: raw, alpha: true}
 	uint24 := func(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 	for id, body := range riffChunks(raw) {
 		switch {
+		case id == "VP8L" && len(body) > 4:
+			still.alpha = body[4]&alpha != 0
 		case id == "VP8X" && len(body) == 10 && body[0]&animation != 0:
 			f.canvas, f.alpha = image.Pt(uint24(body[4:])+1, uint24(body[7:])+1), body[0]&alpha != 0
 		case id == "ANMF" && len(body) > 16 && f.animated():
@@ -94,5 +93,5 @@ func firstFrame(raw []byte) (f webpFrame) {
 			return f
 		}
 	}
-	return webpFrame{still: raw}
+	return still
 }

@@ -66,8 +66,8 @@ def put_block(bits, coefficients, before, first, last):
         bits.put(AC.index(0), 8)
 
 
-def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progressive=False, interleaved=True, sof=None, depth=8, quality=4):
-    """factors: (h, v) of each component."""
+def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progressive=False, interleaved=True, sof=None, depth=8, quality=4, but=0):
+    """factors: (h, v) of each component; but: how many scans are left out."""
     w, h = size
     n = len(factors)
     ids = ids or list(range(1, n + 1))
@@ -96,7 +96,7 @@ def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progres
         scans = [(g, 0, 0) for g in groups] + [([i], a, b) for a, b in ((1, 5), (6, 63)) for i in whole]
     else:
         scans = [(g, 0, 63) for g in groups]
-    for members, first, last in scans:
+    for members, first, last in scans[:len(scans) - but]:
         out += segment(0xDA, bytes([len(members)]) + b"".join(bytes([ids[i], 0]) for i in members) + bytes([first, last, 0]))
         out += scan(planes, factors, members, first, last, restart, size, (mx, my))
     return out + b"\xff\xd9"
@@ -215,6 +215,9 @@ def files(rng):
                         ("zero_exif_xmp", segment(0xE1, b"Exif\0\0" + exif(b"II", [(274, 3, 1, b"\0\0\0\0")])) + xmp), ("bad_exif_xmp", segment(0xE1, b"Exif\0\0XX") + xmp),
                         ("filled", b"\xff\xff" + app), ("comment", segment(0xFE, b"\xff\xd8\xff\xe1") + app), ("icc", segment(0xE2, b"ICC_PROFILE\0\1\1" + b"x" * 50))):
         yield f"segments_{name}.jpg", base[:20] + extra + base[20:]
+    for factors in ([(1, 1)], [(1, 1)] * 3, [(2, 1), (1, 1), (1, 1)]):
+        for but in sorted({1, len(factors), 2 * len(factors)}):
+            yield f"missing{but}_{len(factors)}_{factors[0][0]}.jpg", jpeg(rng, (30, 21), factors, progressive=True, but=but)
     yield "no_end.jpg", base[:-2]
     yield "more_behind.jpg", base + b"more bytes \xff\xd8\xff"
     yield "two_pictures.jpg", base + jpeg(rng, (5, 4), [(1, 1)])

@@ -131,6 +131,8 @@ def pngs(rng, size):
             for key in sorted({0, 1, (1 << depth) - 1, 1 << (depth - 1)}):
                 body = struct.pack(">H", key) * CHANNELS[kind]
                 yield f"{name}_key{key}", png(rng, size(), kind, depth, interlace, chunk(b"tRNS", body), key=key)
+                if depth < 8:
+                    yield f"{name}_key_upper{key}", png(rng, size(), kind, depth, interlace, chunk(b"tRNS", struct.pack(">H", key + 512)), key=key)
             yield f"{name}_key_too_large", png(rng, size(), kind, depth, interlace, chunk(b"tRNS", b"\x7f\xff" * CHANNELS[kind]))
             if depth == 8:
                 yield f"{name}_key_low_byte", png(rng, size(), kind, depth, interlace, chunk(b"tRNS", b"\x01\x07" * CHANNELS[kind]), key=7)
@@ -303,6 +305,13 @@ def webps(rng, size):
     for name, raw in turned(rng, size):
         bare = [c for c in webp_of(rng, "RGB", (5, 3), lossless=True) if c[0] != b"VP8X"]
         yield f"orientation_{name}", riff(vp8x(8, (5, 3)), *bare, (b"EXIF", raw))
+    for bit, flags in itertools.product((0, 1), (None, 0, 0x10, 2, 0x12)):  # whether a lossless picture says that it has alpha
+        body = bytearray(dict(webp_of(rng, "RGBA", (6, 4), lossless=True, exact=True))[b"VP8L"])
+        body[4] = body[4] & 0xEF | bit << 4
+        inner = [(b"VP8L", bytes(body))]
+        if flags in (2, 0x12):
+            inner = [(b"ANIM", bytes(6)), anmf(inner, (0, 0), (6, 4)), anmf(inner, (0, 0), (6, 4))]
+        yield f"alpha_bit{bit}_{flags}", riff(*([] if flags is None else [vp8x(flags, (6, 4))]), *inner)
     bare = [c for c in webp_of(rng, "RGB", (5, 3), lossless=True) if c[0] != b"VP8X"]
     yield "canvas_larger", riff(vp8x(0, (9, 9)), *bare)
     yield "tail", riff(*bare) + b"tail"

@@ -176,6 +176,7 @@ def rare(rng, size):
         yield f"subfile_{base}", key, with_tags(made, {254: (LONG, [1])})
         yield f"reference_{base}", key, with_tags(made, {532: (RATIONAL, [16, 1, 235, 1] * 3), 282: (RATIONAL, [72, 1]), 283: (RATIONAL, [144, 1])})
         yield f"icc_{base}", key, with_tags(made, {34675: (7, list(range(40)))})
+        yield f"more_strips_{base}", key, (made[0], made[1] + layout(rng, key, (made[0][256], made[0][257]))[1])
         yield f"rows_huge_{base}", key, with_tags(made, {278: (LONG, [0xffffffff])})
         yield f"strips_{base}", key, layout(rng, key, (9, 7), rows=1)
         yield f"lzw_strips_{base}", key, layout(rng, key, (11, 7), 5, rows=4)
