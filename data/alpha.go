@@ -13,7 +13,7 @@ var errBare = errors.New("a transparent picture whose colours below the transpar
 // DropAlpha returns a decoded picture with the colours that its file has where it is transparent, as Pillow's
 // convert("RGB") does: not put over white. Pictures without transparency are returned as they are, and so is what was
 // made of a picture: only decoding knows of transparency. It fails where the decoder does not keep those colours (GIF
-// with a transparent colour, some TIFF).
+// with a transparent colour).
 func (p *Picture) DropAlpha() (*Picture, error) {
 	switch {
 	case p.bareLost:
@@ -33,7 +33,11 @@ func (p *Picture) keepBare(m image.Image) {
 		p.setBare(func(dst []byte, y int) { bareRow(dst, m.Pix[y*m.Stride:], 2) })
 	case *image.Paletted:
 		p.keepPalette(m)
-	default: // premultiplied kinds, whose colours are rounded away
+	case *image.RGBA:
+		p.setBare(func(dst []byte, y int) { premultipliedRow(dst, m.Pix[y*m.Stride:], 1, false) })
+	case *image.RGBA64:
+		p.setBare(func(dst []byte, y int) { premultipliedRow(dst, m.Pix[y*m.Stride:], 2, false) })
+	default: // a type that no decoder in use returns
 		p.bareLost = true
 	}
 }

@@ -4,39 +4,63 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"image"
 	"image/gif"
 	"image/png"
-
-	"golang.org/x/image/bmp"
-	"golang.org/x/image/tiff"
 )
 
 func decodePNG(f encodedFile) (*Picture, error) {
 	raw := f.raw
 	const depth, colours = 24, 25 // places in the header, which is the first chunk
-	if len(raw) > colours && raw[colours] == 0 {
-		if key := chunk(raw, "tRNS"); key > 0 {
-			if raw[depth] == 16 {
-				return nil, errors.New("16-bit grey with a transparent value: save it with 8 bits a channel")
+	const grey, rgb = 0, 2
+	var key []byte // of 16-bit RGB
+	if at := chunk(raw, "tRNS"); at > 0 && raw[depth] != 8 {
+		key = raw[at+8:]
+		switch {
+		case raw[colours] == grey && raw[depth] == 16:
+			return nil, notRead{"PNG", "16-bit grey and a transparent value"}
+		case raw[colours] == grey:
+			// Pillow compares its lower byte with grey that it has scaled to 8 bits: of the values that the depth
+			// allows only 0 is met, and that of white, over white
+			step := byte(255 / (1<<raw[depth] - 1))
+			if raw[depth] == 1 && key[0]|key[1] != 0 || key[1]%step != 0 {
+				raw = withoutChunk(raw, at)
+			} else if key[1] != 0 {
+				return nil, errors.New("a transparent value of more bits than the samples")
 			}
-			// Pillow compares the key with grey that it has scaled to 8 bits: below 8 bits a key other than 0 is
-			// never met
-			if v := binary.BigEndian.Uint16(raw[key+8:]); raw[depth] < 8 && v != 0 {
-				raw = bytes.Clone(raw)
-				copy(raw[key+4:], "noNe") // a chunk that decoders skip
-				end := key + 8 + int(binary.BigEndian.Uint32(raw[key:]))
-				binary.BigEndian.PutUint32(raw[end:], crc32.ChecksumIEEE(raw[key+4:end]))
-			}
+		case raw[colours] == rgb:
+			raw = withoutChunk(raw, at)
 		}
 	}
 	m, err := png.Decode(encodedFile{f.ctx, raw}.reader())
 	if err != nil {
 		return nil, err
 	}
-	return flattened(m)
+	if deep, ok := m.(*image.RGBA64); ok && len(key) >= 6 {
+		m = keyed(deep, [3]byte{key[1], key[3], key[5]})
+	}
+	return flattened(m, "PNG")
+}
+
+// keyed makes one colour transparent as Pillow does: it compares the lower bytes of the file's colour with the upper
+// ones of each pixel's, which is right for samples that were 8 bits once.
+func keyed(m *image.RGBA64, key [3]byte) image.Image {
+	for p := m.Pix; len(p) >= 8; p = p[8:] {
+		if p[0] == key[0] && p[2] == key[1] && p[4] == key[2] {
+			p[6], p[7] = 0, 0
+		}
+	}
+	return &image.NRGBA64{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect}
+}
+
+// withoutChunk returns a PNG whose chunk at that place is one that decoders skip.
+func withoutChunk(raw []byte, at int) []byte {
+	raw = bytes.Clone(raw)
+	copy(raw[at+4:], "noNe")
+	end := at + 8 + int(binary.BigEndian.Uint32(raw[at:]))
+	binary.BigEndian.PutUint32(raw[end:], crc32.ChecksumIEEE(raw[at+4:end]))
+	return raw
 }
 
 // chunk returns where the first chunk of that kind lies before a PNG's pixels, 0 if there is none of at least 2 bytes.
@@ -55,50 +79,16 @@ func chunk(raw []byte, kind string) int {
 	return 0
 }
 
-func decodeBMP(f encodedFile) (*Picture, error) {
-	m, err := bmp.Decode(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	return flattened(m)
-}
-
-// decodeTIFF decodes the first page.
-func decodeTIFF(f encodedFile) (*Picture, error) {
-	m, err := tiff.Decode(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	p, err := flattened(m)
-	if err != nil {
-		return nil, err
-	}
-	// Fax compression makes zeros of white, whose meaning is then that of zeros; the library makes white of it always.
-	compression, _ := tiffTag(f.raw, 259)
-	const blackIsZero = 1
-	if meaning, _ := tiffTag(f.raw, 262); (compression == 3 || compression == 4) && meaning == blackIsZero {
-		for i, v := range p.Pix {
-			p.Pix[i] = 255 - v
-		}
-	}
-	return p, nil
-}
-
 // flattened is flatten, but refuses 16-bit grey beyond what Pillow's conversion to RGB keeps.
-func flattened(m image.Image) (*Picture, error) {
-	grey, ok := m.(*image.Gray16)
-	if !ok {
-		return flatten(m), nil
-	}
-	for i := 0; i+1 < len(grey.Pix); i += 2 {
-		if high := grey.Pix[i]; high > 0 {
-			return nil, fmt.Errorf(
-				"16-bit grey of up to %d and more, which Pillow would clip to 255: save it with 8 bits a channel",
-				int(high)<<8|int(grey.Pix[i+1]),
-			)
+func flattened(m image.Image, format string) (*Picture, error) {
+	if grey, ok := m.(*image.Gray16); ok {
+		for i := 0; i < len(grey.Pix); i += 2 {
+			if grey.Pix[i] > 0 {
+				return nil, notRead{format, deepGrey}
+			}
 		}
 	}
-	return flatten(grey), nil
+	return flatten(m), nil
 }
 
 // decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"image"
 	"image/gif"
-	"image/jpeg"
 	"image/png"
 	"io"
 	"os"
 
-	"golang.org/x/image/bmp"
-	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
 
 	"assay/internal/remote"
@@ -111,20 +108,25 @@ func (r *reader) ReadAt(b []byte, at int64) (int, error) {
 type codec struct {
 	name   string
 	magic  string // ? matches any byte
-	config func(io.Reader) (image.Config, error)
+	config func(raw []byte) (image.Config, error)
 	decode func(encodedFile) (*Picture, error)
 	// metadata returns the file's EXIF block and its XMP packet, nil where there is none.
 	metadata func(raw []byte) (exif, xmp []byte)
 }
 
 var codecs = []codec{
-	{"PNG", "\x89PNG\r\n\x1a\n", png.DecodeConfig, decodePNG, pngMetadata},
-	{"JPEG", "\xff\xd8\xff", jpeg.DecodeConfig, decodeJPEG, jpegMetadata},
-	{"WebP", "RIFF????WEBP", webp.DecodeConfig, decodeWebP, webpMetadata},
-	{"GIF", "GIF8?a", gif.DecodeConfig, decodeGIF, nil},
-	{"BMP", "BM", bmp.DecodeConfig, decodeBMP, nil},
-	{"TIFF", "II*\x00", tiff.DecodeConfig, decodeTIFF, tiffMetadata},
-	{"TIFF", "MM\x00*", tiff.DecodeConfig, decodeTIFF, tiffMetadata},
+	{"PNG", "\x89PNG\r\n\x1a\n", fromBytes(png.DecodeConfig), decodePNG, pngMetadata},
+	{"JPEG", "\xff\xd8\xff", jpegConfig, decodeJPEG, jpegMetadata},
+	{"WebP", "RIFF????WEBP", fromBytes(webp.DecodeConfig), decodeWebP, webpMetadata},
+	{"GIF", "GIF8?a", fromBytes(gif.DecodeConfig), decodeGIF, nil},
+	{"BMP", "BM", bmpConfig, decodeBMP, nil},
+	{"TIFF", "II*\x00", tiffConfig, decodeTIFF, tiffMetadata},
+	{"TIFF", "MM\x00*", tiffConfig, decodeTIFF, tiffMetadata},
+}
+
+// fromBytes is a library's way to read a size, for bytes.
+func fromBytes(decode func(io.Reader) (image.Config, error)) func(raw []byte) (image.Config, error) {
+	return func(raw []byte) (image.Config, error) { return decode(bytes.NewReader(raw)) }
 }
 
 // Decode decodes a PNG, JPEG, WebP, GIF (the first frame), BMP or TIFF picture as Pillow and transformers'
@@ -135,8 +137,8 @@ var codecs = []codec{
 //     white, is refused, unless nothing in it is above 255.
 //   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding
 //     of the inverse DCT only: see decodeJPEG.
-//   - AVIF, HEIC and JPEG 2000 are refused by name, and so is what the decoders do not know (in TIFF: JPEG, CMYK, alpha
-//     beside grey).
+//   - AVIF, HEIC and JPEG 2000 are refused by name, and so is what would come out otherwise than in Pillow, or not at
+//     all: docs/pictures.md has a list.
 //   - The size is read from the header and checked before anything is decoded; truncated or damaged data is an error.
 func Decode(raw []byte, l Limits) (*Picture, error) {
 	return DecodeContext(context.Background(), raw, l)
@@ -190,40 +192,13 @@ next:
 	if len(raw) == 0 {
 		return codec{}, errors.New("empty file, want a picture")
 	}
-	if name := unsupportedFormat(raw); name != "" {
-		return codec{}, fmt.Errorf("%s pictures are not read: convert it to PNG, for instance with Pillow", name)
-	}
-	return codec{}, fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)",
-		raw[:min(len(raw), 12)])
-}
-
-// unsupportedFormat names a picture format that is known and not read.
-func unsupportedFormat(raw []byte) string {
-	brands := map[string]string{
-		"avif": "AVIF",
-		"avis": "AVIF",
-		"heic": "HEIC",
-		"heix": "HEIC",
-		"hevc": "HEIC",
-		"mif1": "HEIF",
-		"msf1": "HEIF",
-		"jp2 ": "JPEG 2000",
-		"jxl ": "JPEG XL",
-	}
-	switch {
-	case len(raw) >= 12 && string(raw[4:8]) == "ftyp":
-		return brands[string(raw[8:12])]
-	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")),
-		bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
-		return "JPEG 2000"
-	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")),
-		bytes.HasPrefix(raw, []byte("\xff\x0a")):
-		return "JPEG XL"
-	}
-	return ""
+	return codec{}, notReadFormat(raw)
 }
 
 func damaged(f codec, err error) error {
+	if errors.As(err, new(notRead)) {
+		return err
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("truncated %s, its data ends too early: %w", f.name, err)
 	}

@@ -48,7 +48,7 @@ func TestDecodingVersion(t *testing.T) {
 		sum := p.Digest()
 		h.Write(sum[:])
 	}
-	const version, digest = "2", "40a3ddfe7c86ea49be6f81f8b3603858f4458ab1ff549d5792095c718d4f008f"
+	const version, digest = "3", "b64d6af8d7c65e3d422cfe3eed469953cd2b3da0958ff5f2ed7f6de8dd79f909"
 	if got := hex.EncodeToString(h.Sum(nil)); Decoding != version || got != digest {
 		t.Errorf("version %s decodes to %s, version %s to %s", Decoding, got, version, digest)
 	}

@@ -42,25 +42,13 @@ func rowsOf(m image.Image) rowConversion {
 		}
 	case *image.NRGBA64:
 		return func(dst []byte, y int) bool { return blendRow(dst, m.Pix[y*m.Stride:], 2) }
-	case *image.RGBA: // what the decoders of opaque pictures return: only what is not opaque is divided by its alpha
+	case *image.RGBA: // what the decoders of opaque pictures return, and TIFF's for premultiplied ones
 		return func(dst []byte, y int) bool {
 			src := m.Pix[y*m.Stride:]
-			return opaqueRow(dst, src) || premultipliedRow(dst, src)
+			return opaqueRow(dst, src) || premultipliedRow(dst, src, 1, true)
 		}
 	case *image.RGBA64:
-		return func(dst []byte, y int) bool {
-			src, opaque := m.Pix[y*m.Stride:], true
-			for x := 0; x+2 < len(dst); x += 3 {
-				r, g, b := src[0], src[2], src[4]
-				if src[6]&src[7] != 255 {
-					c := overWhite(m.RGBA64At(m.Rect.Min.X+x/3, m.Rect.Min.Y+y))
-					r, g, b, opaque = c[0], c[1], c[2], false
-				}
-				dst[x], dst[x+1], dst[x+2] = r, g, b
-				src = src[8:]
-			}
-			return opaque
-		}
+		return func(dst []byte, y int) bool { return premultipliedRow(dst, m.Pix[y*m.Stride:], 2, true) }
 	case *image.CMYK:
 		return func(dst []byte, y int) bool { return cmykRow(dst, m.Pix[y*m.Stride:]) }
 	case *image.Paletted:
@@ -120,17 +108,28 @@ func paletteRow(dst, src []byte, table *[256]uint32) bool {
 	return all>>24 == 0
 }
 
-// premultipliedRow puts a row of premultiplied RGBA over white. Not all of it is opaque.
-func premultipliedRow(dst, src []byte) bool {
+// premultipliedRow divides a row of premultiplied RGBA by its alpha, as Pillow does, and puts it over white if white is
+// set. step: bytes a channel; the first one counts.
+func premultipliedRow(dst, src []byte, step int, white bool) (opaque bool) {
+	opaque = true
 	for x := 0; x+2 < len(dst); x += 3 {
-		c := [3]byte{src[0], src[1], src[2]}
-		if a := src[3]; a != 255 {
-			c = overWhite(color.RGBA{R: c[0], G: c[1], B: c[2], A: a})
+		a := src[3*step]
+		opaque = opaque && a == 255
+		for c := range 3 {
+			v := src[c*step]
+			if a == 0 {
+				v = 0
+			} else if a < 255 {
+				v = byte(min(int(v)*255/int(a), 255))
+			}
+			if white {
+				v = blendOverWhite(v, a)
+			}
+			dst[x+c] = v
 		}
-		dst[x], dst[x+1], dst[x+2] = c[0], c[1], c[2]
-		src = src[4:]
+		src = src[4*step:]
 	}
-	return false
+	return opaque
 }
 
 // greyRow repeats a row of grey three times. step: from one sample's byte to the next.

@@ -15,6 +15,13 @@ func FuzzDecode(f *testing.F) {
 	for _, raw := range fuzzing.Files(f, 1600, filepath.Join(packed.Unpack(f, pictures), "*")) {
 		x.Add(raw, raw[:len(raw)*3/4])
 	}
+	for _, name := range []string{
+		"frame_22_11_11_progressive_r3.jpg", "frame_21_11_11_apart_r2.jpg", "frame_11_22_22_r0.jpg", "halved_4_2_2.jpg",
+		"orientation_ratio5_6_1.jpg", "12_8_False.bmp", "108_32_ff0000_ff00_ff_ff000000_True.bmp", "40_4_3_colours_True.bmp",
+		"2_16_key1.png", "rare_premultiplied16_MM_1.tif", "tile_II_p3_8.tif", "lossy_alpha_animated0_2_0_2.webp",
+	} {
+		x.Add(packed.File(f, "testdata/headers.zip", name))
+	}
 	const pixels = 1 << 14
 	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 24<<20+64*uint64(len(raw)), func() {

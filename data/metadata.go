@@ -31,14 +31,23 @@ func (p *Picture) applyOrientation(orientation int) *Picture {
 
 var xmpOrientation = regexp.MustCompile(`tiff:Orientation(?:="|>)([0-9])`)
 
-// orientation reads the EXIF block (a TIFF header and directory) and, without one there, the XMP packet. It is 1
-// (upright) if neither has one.
+// orientation reads the EXIF block (a TIFF header and directory) and, without the tag there, the XMP packet. It is 1
+// (upright) if neither has one, and if the EXIF block is broken. Pillow compares the first value with 2 to 8, whatever
+// its type: a LONG, a FLOAT or a RATIONAL turns the picture, too; a text does not, and hides the XMP packet.
 func orientation(exif, xmp []byte) int {
+	const tag = 0x0112
 	for range 2 { // in a PNG there may be two
 		exif = bytes.TrimPrefix(exif, []byte("Exif\x00\x00"))
 	}
-	if v, ok := exifOrientation(exif); ok {
-		return v
+	if len(exif) > 0 {
+		dir, ok := readDirectory(exif)
+		if _, has := dir[tag]; has || !ok {
+			v := dir.number(tag, 1)
+			if v >= 2 && v <= 8 && v == float64(int(v)) {
+				return int(v)
+			}
+			return 1
+		}
 	}
 	if m := xmpOrientation.FindSubmatch(xmp); m != nil {
 		return int(m[1][0] - '0')
@@ -46,36 +55,13 @@ func orientation(exif, xmp []byte) int {
 	return 1
 }
 
-func exifOrientation(b []byte) (int, bool) { return tiffTag(b, 0x0112) }
-
-// tiffTag reads a 16-bit number from the first directory of a TIFF header, which an EXIF block begins with, too.
-func tiffTag(b []byte, tag uint16) (int, bool) {
-	if len(b) < 8 {
-		return 0, false
+func tiffMetadata(raw []byte) (exif, xmp []byte) {
+	dir, _ := readDirectory(raw)
+	if e := dir[tiffXMP]; e.kind == tiffBytes || e.kind == tiffUndefined {
+		xmp = e.data
 	}
-	var order binary.ByteOrder = binary.BigEndian
-	if b[0] == 'I' {
-		order = binary.LittleEndian
-	}
-	at := uint64(order.Uint32(b[4:]))
-	if at+2 > uint64(len(b)) {
-		return 0, false
-	}
-	entries := b[at+2:]
-	for range order.Uint16(b[at:]) {
-		if len(entries) < 12 {
-			break
-		}
-		const short = 3
-		if order.Uint16(entries) == tag && order.Uint16(entries[2:]) == short {
-			return int(order.Uint16(entries[8:])), true
-		}
-		entries = entries[12:]
-	}
-	return 0, false
+	return raw, xmp
 }
-
-func tiffMetadata(raw []byte) (exif, xmp []byte) { return raw, nil }
 
 func jpegMetadata(raw []byte) (exif, xmp []byte) {
 	const app1, startOfScan = 0xe1, 0xda
@@ -91,8 +77,11 @@ func jpegMetadata(raw []byte) (exif, xmp []byte) {
 		body := b[4:n]
 		if xmpName := []byte("http://ns.adobe.com/xap/1.0/\x00"); b[1] == app1 && bytes.HasPrefix(body, xmpName) {
 			xmp = body[len(xmpName):]
-		} else if b[1] == app1 && exif == nil && bytes.HasPrefix(body, []byte("Exif\x00\x00")) {
-			exif = body
+		} else if exifName := []byte("Exif\x00\x00"); b[1] == app1 && bytes.HasPrefix(body, exifName) {
+			if exif != nil { // one that is continued
+				body = body[len(exifName):]
+			}
+			exif = append(exif, body...)
 		}
 		b = b[n:]
 	}

@@ -1,9 +1,6 @@
 package data
 
-import (
-	"bytes"
-	"fmt"
-)
+import "fmt"
 
 // Size reads a picture's width and height from its header, as stored (before any EXIF rotation), and checks them
 // against the limits. Nothing is decoded.
@@ -17,7 +14,7 @@ func Size(raw []byte, l Limits) (width, height int, err error) {
 			err = fmt.Errorf("damaged %s: %v", f.name, r)
 		}
 	}()
-	c, err := f.config(bytes.NewReader(raw))
+	c, err := f.config(raw)
 	if err != nil {
 		return 0, 0, damaged(f, err)
 	}

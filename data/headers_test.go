@@ -1,0 +1,140 @@
+package data
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the list of what is not read in docs/pictures.md anew")
+
+//go:generate go test -run TestHeaders -update
+
+// An expectedPicture is what Pillow makes of a file (tools/oracle/data_headers.py).
+type expectedPicture struct {
+	Size   []int
+	SHA256 string // half of the digest of the RGB bytes, over white; none for a JPEG
+	Bare   string // the same without what transparency does, if that is another
+}
+
+// TestHeaders decodes every combination of depth, type, compression, orientation and extra channels that Pillow reads.
+// Each is equal to what Pillow makes of it, or refused for a reason that docs/pictures.md lists.
+func TestHeaders(t *testing.T) {
+	archive, err := zip.OpenReader("testdata/headers.zip")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	read := func(name string) []byte {
+		raw, err := fs.ReadFile(archive, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	var expect map[string]expectedPicture
+	if err := json.Unmarshal(read("headers.json"), &expect); err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string][2]int{} // format: read, refused
+	reasons := map[string]bool{}
+	for name, want := range expect {
+		raw := read(name)
+		f, _ := detectFormat(raw)
+		n := counts[f.name]
+		p, err := Decode(raw, Limits{})
+		if err != nil {
+			n[1]++
+			reasons[reason(err)] = true
+		} else {
+			n[0]++
+			if err := equalsPillow(p, want, func() []byte { return read(name + ".rgb") }); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		counts[f.name] = n
+	}
+	t.Log("read and refused:", counts)
+	if len(expect) < 2000 {
+		t.Errorf("%d files, want 2000 at least", len(expect))
+	}
+	checkList(t, reasons)
+}
+
+// equalsPillow allows a JPEG what the rounding of an inverse DCT can do.
+func equalsPillow(p *Picture, want expectedPicture, rgb func() []byte) error {
+	if p.Width != want.Size[0] || p.Height != want.Size[1] {
+		return fmt.Errorf("%d x %d pixels, want %v", p.Width, p.Height, want.Size)
+	}
+	if want.SHA256 == "" {
+		if mean, most := difference(p, &Picture{Width: p.Width, Height: p.Height, Pix: rgb()}); most > 3 {
+			return fmt.Errorf("differs from Pillow by %.2f levels on average and %d at most, want 3 at most", mean, most)
+		}
+		return nil
+	}
+	half := func(p *Picture) string {
+		sum := sha256.Sum256(p.Pix)
+		return hex.EncodeToString(sum[:16])
+	}
+	if got := half(p); got != want.SHA256 {
+		return fmt.Errorf("differs from Pillow: %s, want %s", got, want.SHA256)
+	}
+	if want.Bare == "" {
+		want.Bare = want.SHA256
+	}
+	bare, err := p.DropAlpha()
+	if err == nil && half(bare) != want.Bare {
+		return fmt.Errorf("differs from Pillow where its transparency is dropped: %s, want %s", half(bare), want.Bare)
+	}
+	return nil
+}
+
+// reason is what the page lists for an error.
+func reason(err error) string {
+	if n := (notRead{}); errors.As(err, &n) {
+		return n.reason()
+	}
+	return err.Error()
+}
+
+// checkList compares the list in docs/pictures.md, which lies between two lines, with the reasons that were met.
+func checkList(t *testing.T, reasons map[string]bool) {
+	const page, begin, end = "../docs/pictures.md", "<!-- made by go generate ./data -->\n\n", "\n<!-- until here -->"
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := bytes.Cut(raw, []byte(begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		t.Fatalf("%s: no list between %q and %q", page, begin, end)
+	}
+	var list strings.Builder
+	lines := make([]string, 0, len(reasons))
+	for r := range reasons {
+		lines = append(lines, r)
+	}
+	slices.Sort(lines)
+	for _, l := range lines {
+		list.WriteString("- " + l + "\n")
+	}
+	want := slices.Concat(before, []byte(begin+list.String()+end), after)
+	if *update {
+		if err := os.WriteFile(filepath.FromSlash(page), want, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	} else if !bytes.Equal(raw, want) {
+		t.Errorf("%s lists other reasons than were met: run go generate ./data, which writes\n%s", page, list.String())
+	}
+}

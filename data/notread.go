@@ -1,0 +1,59 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// notRead is the error of a picture that is whole, but of a kind that would come out otherwise than in Pillow, or not
+// at all. docs/pictures.md lists them (TestHeaders).
+type notRead struct {
+	format string
+	with   string // what about it is not read, empty for the whole format
+}
+
+func (n notRead) Error() string {
+	return n.reason() + ": convert them to PNG with 8 bits a channel"
+}
+
+func (n notRead) reason() string {
+	with := ""
+	if n.with != "" {
+		with = " with " + n.with
+	}
+	return fmt.Sprintf("%s pictures%s are not read", n.format, with)
+}
+
+const deepGrey = "16-bit grey above 255, which Pillow clips to white,"
+
+// notReadFormat names a picture format that is known and not read.
+func notReadFormat(raw []byte) error {
+	brands := map[string]string{
+		"avif": "AVIF",
+		"avis": "AVIF",
+		"heic": "HEIC",
+		"heix": "HEIC",
+		"hevc": "HEIC",
+		"mif1": "HEIF",
+		"msf1": "HEIF",
+		"jp2 ": "JPEG 2000",
+		"jxl ": "JPEG XL",
+	}
+	name := ""
+	switch {
+	case len(raw) >= 12 && string(raw[4:8]) == "ftyp":
+		name = brands[string(raw[8:12])]
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cjP  \r\n\x87\n")),
+		bytes.HasPrefix(raw, []byte("\xff\x4f\xff\x51")):
+		name = "JPEG 2000"
+	case bytes.HasPrefix(raw, []byte("\x00\x00\x00\x0cJXL \r\n\x87\n")),
+		bytes.HasPrefix(raw, []byte("\xff\x0a")):
+		name = "JPEG XL"
+	case bytes.HasPrefix(raw, []byte("II+\x00")), bytes.HasPrefix(raw, []byte("MM\x00+")):
+		name = "BigTIFF"
+	}
+	if name == "" {
+		return fmt.Errorf("not a PNG, JPEG, WebP, GIF, BMP or TIFF picture (it begins with %q)", raw[:min(len(raw), 12)])
+	}
+	return notRead{format: name}
+}

@@ -1,0 +1,133 @@
+package data
+
+import (
+	"bytes"
+	"image"
+	"math"
+	"slices"
+
+	"golang.org/x/image/tiff"
+)
+
+// Tags of TIFF, and the numbers in them that are asked for.
+const (
+	tiffWidth        = 256
+	tiffHeight       = 257
+	tiffBits         = 258
+	tiffCompression  = 259
+	tiffPhotometric  = 262
+	tiffFillOrder    = 266
+	tiffStrips       = 273
+	tiffSamples      = 277
+	tiffRows         = 278
+	tiffStripLengths = 279
+	tiffPlanes       = 284
+	tiffPredictor    = 317
+	tiffTileWidth    = 322
+	tiffTileHeight   = 323
+	tiffTiles        = 324
+	tiffTileLengths  = 325
+	tiffExtra        = 338
+	tiffFormat       = 339
+	tiffXMP          = 700
+
+	whiteIsZero, blackIsZero, photometricRGB, photometricPalette = 0, 1, 2, 3
+
+	noCompression, fax3, fax4, lzw, deflate, packBits, oldDeflate = 1, 3, 4, 5, 8, 32773, 32946
+)
+
+// tiffConfig refuses what the library does not read, and what it reads otherwise than Pillow.
+func tiffConfig(raw []byte) (image.Config, error) {
+	if dir, ok := readDirectory(raw); ok {
+		if with := tiffUnread(dir); with != "" {
+			return image.Config{}, notRead{"TIFF", with}
+		}
+	}
+	return tiff.DecodeConfig(bytes.NewReader(raw))
+}
+
+// tiffUnread says what about a file is not read, if anything is.
+func tiffUnread(dir tiffDirectory) string {
+	bits := dir[tiffBits].numbers()
+	if len(bits) == 0 {
+		bits = []float64{1}
+	}
+	compression, photometric := dir.number(tiffCompression, noCompression), dir.number(tiffPhotometric, whiteIsZero)
+	fax := compression == fax3 || compression == fax4
+	packed := compression == lzw || compression == deflate || compression == oldDeflate
+	if !fax && !packed && compression != noCompression && compression != packBits {
+		return "another compression than Group 3 and 4, LZW, Deflate and PackBits"
+	}
+	if photometric > photometricPalette {
+		return "CMYK, YCbCr or Lab colours"
+	}
+	for _, v := range dir[tiffFormat].numbers() {
+		if v != 1 {
+			return "signed or floating-point samples"
+		}
+	}
+	for _, b := range bits {
+		if b != bits[0] || b != 1 && b != 8 && b != 16 {
+			return "other samples than of 1, 8 or 16 bits"
+		}
+	}
+	channels := len(bits)
+	if photometric == photometricRGB {
+		extra := dir[tiffExtra].numbers()
+		if channels == 4 && len(extra) == 1 && (extra[0] == 1 || extra[0] == 2) {
+			channels = 3 // and alpha
+		}
+		channels -= 2
+	}
+	switch predictor := dir.number(tiffPredictor, 1); {
+	case channels != 1:
+		return "other channels than grey, palette, RGB and RGB with alpha (ExtraSamples 1 or 2)"
+	case dir.number(tiffSamples, 1) != float64(len(bits)):
+		return "another number of channels in BitsPerSample than in SamplesPerPixel"
+	case dir.number(tiffFillOrder, 1) != 1 && !fax:
+		return "reversed bits (FillOrder 2)"
+	case dir.number(tiffPlanes, 1) != 1:
+		return "each channel on its own (PlanarConfiguration 2)"
+	case predictor != 1 && (predictor != 2 || !packed || bits[0] == 1):
+		return "another predictor than the horizontal one of LZW and Deflate"
+	case bits[0] == 16 && photometric == whiteIsZero:
+		return "16-bit grey whose zero is white"
+	case len(dir[tiffStripLengths].data)+len(dir[tiffTileLengths].data) == 0:
+		return "strips of unknown length (no StripByteCounts)"
+	case moreBlocks(dir):
+		return "more strips or tiles than their size has"
+	}
+	return ""
+}
+
+// moreBlocks tells whether there are more strips or tiles than the picture has room for. Pillow begins at the top again
+// with those.
+func moreBlocks(dir tiffDirectory) bool {
+	width, height := dir.number(tiffWidth, 0), dir.number(tiffHeight, 0)
+	blocks, across, down := dir[tiffStrips], width, dir.number(tiffRows, height)
+	if e, tiled := dir[tiffTiles]; tiled {
+		blocks, across, down = e, dir.number(tiffTileWidth, width), dir.number(tiffTileHeight, height)
+	}
+	return float64(blocks.count()) > math.Ceil(width/across)*math.Ceil(height/down)
+}
+
+// decodeTIFF decodes the first page.
+func decodeTIFF(f encodedFile) (*Picture, error) {
+	m, err := tiff.Decode(f.reader())
+	if err != nil {
+		return nil, err
+	}
+	p, err := flattened(m, "TIFF")
+	if err != nil {
+		return nil, err
+	}
+	// Fax compression makes zeros of white, whose meaning is then that of zeros; the library makes white of it always.
+	dir, _ := readDirectory(f.raw)
+	fax := slices.Contains([]float64{fax3, fax4}, dir.number(tiffCompression, noCompression))
+	if fax && dir.number(tiffPhotometric, whiteIsZero) == blackIsZero {
+		for i, v := range p.Pix {
+			p.Pix[i] = 255 - v
+		}
+	}
+	return p, nil
+}

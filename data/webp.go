@@ -1,0 +1,97 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"image"
+
+	"golang.org/x/image/webp"
+)
+
+// decodeWebP decodes still WebP pictures and the first frame of animated ones, with libwebp's chroma filter and colour
+// conversion: the same bytes.
+func decodeWebP(f encodedFile) (*Picture, error) {
+	frame := firstFrame(f.raw)
+	if c, err := webp.DecodeConfig(bytes.NewReader(frame.still)); frame.animated() &&
+		(err != nil || c.Width > frame.canvas.X || c.Height > frame.canvas.Y) {
+		return nil, errors.New("the first frame is broken or larger than the picture") // whose size was checked
+	}
+	m, err := webp.Decode(encodedFile{f.ctx, frame.still}.reader())
+	if err != nil {
+		return nil, err
+	}
+	var p *Picture
+	switch m := m.(type) {
+	case *image.YCbCr:
+		p = convertPlanes(m.Rect.Dx(), m.Rect.Dy(), yCbCrPlanes(m, 2, 2, webpH2V2), webpRow)
+	case *image.NYCbCrA:
+		p = convertPlanes(m.Rect.Dx(), m.Rect.Dy(), yCbCrPlanes(&m.YCbCr, 2, 2, webpH2V2), webpRow)
+		if !m.Opaque() {
+			p.bare = bytes.Clone(p.Pix)
+		}
+		for y := range p.Height {
+			blendAlpha(p.row(y), m.A[y*m.AStride:][:p.Width])
+		}
+	default:
+		p = flatten(m)
+	}
+	return frame.onCanvas(p), nil
+}
+
+// A webpFrame is the first frame of an animation as a still WebP file, and its place on the canvas, which is empty
+// where the file is no animation.
+type webpFrame struct {
+	still     []byte
+	left, top int
+	canvas    image.Point
+	alpha     bool // alpha counts; what a frame leaves of its canvas is transparent then, else black
+}
+
+func (f webpFrame) animated() bool { return f.canvas != image.Point{} }
+
+// onCanvas puts the frame's picture on the canvas.
+func (f webpFrame) onCanvas(p *Picture) *Picture {
+	if !f.alpha && p.bare != nil {
+		p = &Picture{Width: p.Width, Height: p.Height, Pix: p.bare}
+	}
+	if !f.animated() || f.canvas == image.Pt(p.Width, p.Height) {
+		return p
+	}
+	out := NewPicture(f.canvas.X, f.canvas.Y)
+	if f.alpha {
+		out.bareLost = true
+		for i := range out.Pix {
+			out.Pix[i] = 255
+		}
+	}
+	out.paste(p, f.left, f.top)
+	return out
+}
+
+// firstFrame rewrites an animated WebP file as a still one of its first frame. Other files stay as they are; a lossless
+// one has a bit that says whether its alpha counts.
+func firstFrame(raw []byte) (f webpFrame) {
+	const animation, alpha = 1 << 1, 1 << 4
+	still := webpFrame{still: raw, alpha: true}
+	uint24 := func(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
+	for id, body := range riffChunks(raw) {
+		switch {
+		case id == "VP8L" && len(body) > 4:
+			still.alpha = body[4]&alpha != 0
+		case id == "VP8X" && len(body) == 10 && body[0]&animation != 0:
+			f.canvas, f.alpha = image.Pt(uint24(body[4:])+1, uint24(body[7:])+1), body[0]&alpha != 0
+		case id == "ANMF" && len(body) > 16 && f.animated():
+			f.left, f.top = 2*uint24(body), 2*uint24(body[3:])
+			f.still = []byte("RIFF\x00\x00\x00\x00WEBP")
+			if bytes.HasPrefix(body[16:], []byte("ALPH")) {
+				f.still = append(f.still, "VP8X\x0a\x00\x00\x00\x10\x00\x00\x00"...)
+				f.still = append(f.still, body[6:12]...)
+			}
+			f.still = append(f.still, body[16:]...)
+			binary.LittleEndian.PutUint32(f.still[4:], uint32(len(f.still)-8))
+			return f
+		}
+	}
+	return still
+}
