@@ -26,7 +26,7 @@ type TableScorer interface {
 // TableOptions say which table is scored, and what is written.
 type TableOptions struct {
 	In      string            // .jsonl, .csv or .parquet: source, edit (relative to its folder) and instruction
-	Out     string            // .jsonl or .parquet: the same rows in the same order
+	Out     string            // another one, .jsonl or .parquet: the same rows in the same order
 	Columns map[string]string // our column: the table's, for other names
 
 	Preferences string  // table of preferences to write, too; "": none
@@ -151,6 +151,9 @@ func (o *TableOptions) open(ctx context.Context, s TableScorer) (*data.Table, er
 	}
 	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
 		data.WithOnly("source", "edit", "instruction"), data.WithRequired(columns...), data.WithStorage(ctx))
+	if err == nil {
+		err = t.CheckOutput(o.Out)
+	}
 	return t, exit.Usage(err)
 }
 

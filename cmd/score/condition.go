@@ -26,7 +26,8 @@ type conditionFlags struct {
 	in, out, preset, template, span string
 	layouts                         []string
 	columns                         map[string]string
-	copied                          bool
+	copied, balance                 bool
+	seed                            uint64
 }
 
 func newConditionCommand() *cobra.Command {
@@ -41,11 +42,15 @@ that could not be scored.
 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
 5). --template with {instruction} and {word}, {level}, {level5} or {score} takes their place. Without --scorer and
---judge the column score01 is used, as score batch writes it. weight balances the levels: sample rows in proportion
-to it, or repeat them.`,
+--judge the column score01 is used, as score batch writes it.
+
+Rows that are sampled in proportion to weight have all levels equally often. For a trainer that cannot do that, as
+DiffSynth-Studio and diffusers, --balance repeats rows: every level that occurs gets as many as the most frequent one.
+docs/reward.md has the command of each trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
-      --layouts diffsynth,parquet`,
+      --layouts diffsynth,parquet
+  score condition --in scores.parquet --out labels --layouts diffusers --balance`,
 		RunE: func(c *cobra.Command, _ []string) error { return condition(c, &f) },
 	}
 	f.runtime.add(c)
@@ -62,6 +67,9 @@ to it, or repeat them.`,
 	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"},
 		"layouts of the labels: "+strings.Join(reward.LayoutNames(), ", "))
 	flags.BoolVar(&f.copied, "copy", false, "copy pictures instead of linking to them")
+	flags.BoolVar(&f.balance, "balance", false, "repeat rows until all levels that occur are equally frequent")
+	flags.Uint64Var(&f.seed, "seed", 1, "of the rows that --balance repeats once more than others of their level")
+	cli.Needs(c, "balance", "seed")
 	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
 	return c
 }
@@ -99,7 +107,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil {
 		return err
 	}
-	job := reward.Conditioning{Template: template, Layouts: f.layouts, Copy: f.copied}
+	job := reward.Conditioning{Template: template, Layouts: f.layouts, Copy: f.copied, Balance: f.balance, Seed: f.seed}
 	if job.Low, job.High, err = parseRange(f.span, scores); err != nil {
 		return err
 	}
@@ -107,16 +115,20 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil {
 		return err
 	}
-	v := map[string]any{"out": f.out, "rows": r.Rows, "labelled": r.Labelled, "failed": r.Failed, "levels": r.Levels}
+	v := map[string]any{"out": f.out, "rows": r.Rows, "labelled": r.Labelled, "failed": r.Failed, "levels": r.Levels,
+		"written": r.Written}
 	err = cli.Print(c, f.runtime.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows labelled in %s; levels one to five: %v\n", r.Labelled, r.Rows, f.out, r.Levels)
+		if f.balance {
+			fmt.Fprintf(w, "repeated to %d rows, of every level as many\n", r.Written)
+		}
 		f.runtime.printUnread(w)
 	})
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why", r.Failed,
-		filepath.Join(f.out, "failed.jsonl")))
+	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why. The first: %s", r.Failed,
+		filepath.Join(f.out, "failed.jsonl"), r.Reason))
 }
 
 // parseRange reads --range: the score01 that become 0 and 10.
