@@ -144,6 +144,9 @@ func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
 	if err := t.CheckOutput(r.table.Out); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
+	if text := t.Swapped(); text != "" {
+		cli.Warner(c)(text)
+	}
 	return t, nil
 }
 

@@ -89,7 +89,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 	}
 	defer s.Close()
 	bar := progress{c: c, what: "scoring", unit: "edits"}
-	o.Progress = bar.set
+	o.Progress, o.Warn = bar.set, cli.Warner(c)
 	if o.Shard.Count > 0 {
 		o.Told = shard.Told(c)
 		r, err := scoring.TableShard(c.Context(), s, o)
@@ -128,6 +128,9 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 // rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column
 // score01 that score batch has written.
 func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
+	if text := t.Swapped(); text != "" {
+		cli.Warner(c)(text)
+	}
 	if !f.given() {
 		if f.dimension != "" {
 			return nil, cli.Usagef("--dimension is one of a --scorer: name that, too")
