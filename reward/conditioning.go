@@ -20,6 +20,10 @@ type Conditioning struct {
 	Copy      bool     // copy pictures instead of linking to them
 	Balance   bool     // repeat examples, so that all levels that occur are equally frequent
 	Seed      uint64   // of the draw of examples that are repeated once more than others of their level
+
+	// Tokens counts the tokens of a prompt, with those that begin and end it. nil: [LeastClipTokens], where a layout's
+	// trainer has CLIP's text encoder.
+	Tokens func(text string) (int, error)
 }
 
 // ScoreRange returns the lowest and the highest score01 of a table.
@@ -48,13 +52,14 @@ type ConditioningResult struct {
 	Reason   string // why the first of them failed
 	Levels   [5]int // rows of the levels one to five
 	Written  int    // examples: the labelled rows, with those that are repeated
+	Cut      int    // labelled rows whose prompts have more than [ClipTokens] tokens, and lose words of the score
 }
 
 // Write makes the folder out: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not
 // be used. If none can be used it is not made, and the error says why the first one cannot.
 func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
-	err := atomicfile.WriteDir(out, func(dir string) error {
+	err := atomicfile.WriteDir(out, func(dir string) (err error) {
 		var examples []Example
 		failed := []scoring.FailedRow{}
 		pictures := newPictures(t, dir, c.Copy)
@@ -83,6 +88,9 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 		if len(examples) == 0 && r.Failed > 0 {
 			return fmt.Errorf("none of %d rows can be used; the first: %s", r.Rows, r.Reason)
 		}
+		if r.Cut, err = c.cut(examples); err != nil {
+			return err
+		}
 		if balance(examples); c.Balance {
 			examples = repeated(examples, c.Seed)
 		}
@@ -103,6 +111,30 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 		return jsonfile.WriteLines(filepath.Join(dir, "failed.jsonl"), failed)
 	})
 	return r, err
+}
+
+// cut counts the prompts whose end, with words of the score, does not fit into CLIP's text encoder.
+func (c *Conditioning) cut(examples []Example) (n int, err error) {
+	count := c.Tokens
+	if count == nil {
+		count = func(text string) (int, error) { return LeastClipTokens(text), nil }
+		if !slices.ContainsFunc(c.Layouts, func(l string) bool { return slices.Contains(clipLayouts, l) }) {
+			return 0, nil
+		}
+	}
+	if !c.Template.ScoreLast() {
+		return 0, nil
+	}
+	for _, e := range examples {
+		tokens, err := count(e.Prompt)
+		if err != nil {
+			return n, fmt.Errorf("row %q: %w", e.ID, err)
+		}
+		if tokens > ClipTokens {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // example makes the label of one row, and puts its pictures into the folder.

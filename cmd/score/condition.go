@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/tokens"
 	"assay/reward"
 	"assay/scoring"
 )
@@ -28,6 +31,7 @@ type conditionFlags struct {
 	columns                         map[string]string
 	copied, balance                 bool
 	seed                            uint64
+	tokenizer                       string
 }
 
 func newConditionCommand() *cobra.Command {
@@ -70,6 +74,8 @@ docs/reward.md has the command of each trainer.`,
 	flags.BoolVar(&f.balance, "balance", false, "repeat rows until all levels that occur are equally frequent")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the rows that --balance repeats once more than others of their level")
 	cli.Needs(c, "balance", "seed")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "folder with the tokenizer.json of the trainer's CLIP: prompts of more "+
+		"than 77 tokens are counted, instead of those that are too long with any")
 	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
 	return c
 }
@@ -111,12 +117,26 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if job.Low, job.High, err = parseRange(f.span, scores); err != nil {
 		return err
 	}
+	if f.tokenizer != "" {
+		tokenizer, err := openTokenizer(f.tokenizer)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.Close()
+		job.Tokens = func(text string) (int, error) {
+			ids, err := tokenizer.Encode(text, true)
+			return len(ids), err
+		}
+	}
 	r, err := job.Write(t, scores, f.out)
 	if err != nil {
 		return err
 	}
+	if r.Cut > 0 {
+		cli.Warner(c)(cutText(r, f.tokenizer))
+	}
 	v := map[string]any{"out": f.out, "rows": r.Rows, "labelled": r.Labelled, "failed": r.Failed, "levels": r.Levels,
-		"written": r.Written}
+		"written": r.Written, "cut": r.Cut}
 	err = cli.Print(c, f.runtime.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows labelled in %s; levels one to five: %v\n", r.Labelled, r.Rows, f.out, r.Levels)
 		if f.balance {
@@ -129,6 +149,38 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	}
 	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why. The first: %s", r.Failed,
 		filepath.Join(f.out, "failed.jsonl"), r.Reason))
+}
+
+// openTokenizer opens a tokenizer that cuts nothing off.
+func openTokenizer(folder string) (*tokens.Tokenizer, error) {
+	raw, err := os.ReadFile(filepath.Join(folder, "tokenizer.json"))
+	if err != nil {
+		return nil, cli.Usagef("--tokenizer: %w", err)
+	}
+	var file map[string]json.RawMessage
+	if err = json.Unmarshal(raw, &file); err == nil {
+		file["truncation"], file["padding"] = json.RawMessage("null"), json.RawMessage("null") // all tokens count
+		raw, err = json.Marshal(file)
+	}
+	if err != nil {
+		return nil, cli.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
+	}
+	tokenizer, err := tokens.New(raw)
+	if err != nil {
+		return nil, cli.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
+	}
+	return tokenizer, nil
+}
+
+// cutText says how many prompts CLIP's text encoder cuts, and what was counted.
+func cutText(r *reward.ConditioningResult, tokenizer string) string {
+	counted := "more than 75 words, digits and marks, each of which is a token or more (--tokenizer counts exactly)"
+	if tokenizer != "" {
+		counted = "more tokens by " + tokenizer
+	}
+	return fmt.Sprintf("of %d of %d prompts CLIP's text encoder, which takes %d tokens, cuts off the end with the score: they "+
+		"have %s. Say the score first: --template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
+		reward.ClipTokens, counted)
 }
 
 // parseRange reads --range: the score01 that become 0 and 10.
