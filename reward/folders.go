@@ -152,7 +152,7 @@ func writeCaptioned(dir, out, folder, file, config string, examples []Example) e
 		if _, err := linkOneOf(captionedEndings, dir, e.Source, filepath.Join(folder, "control", name)); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, at+".txt"), []byte(e.Prompt+"\n"), 0o666); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, at+".txt"), []byte(e.Prompt), 0o666); err != nil {
 			return err
 		}
 	}

@@ -144,7 +144,7 @@ func TestFolders(t *testing.T) {
 				t.Errorf("%s: images: got %q, want %q", folder, got, want)
 			}
 			caption, err := os.ReadFile(filepath.Join(out, folder, "images", "0000002.txt"))
-			if want := `x < 2, "é". The image quality is five out of five.` + "\n"; err != nil || string(caption) != want {
+			if want := `x < 2, "é". The image quality is five out of five.`; err != nil || string(caption) != want {
 				t.Errorf("%s: caption %q, want %q (%v)", folder, caption, want, err)
 			}
 			a, err := data.Open(filepath.Join(out, folder, "control", "0000002.png"), data.Limits{})
