@@ -66,10 +66,13 @@ func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
 	k := int(math.Ceil(float64(len(scores)+1)*coverage - 1e-9)) // 0.9 of 10 is 9, whatever the product rounds to
 	if k > len(scores) {
 		return 0, fmt.Errorf("an interval with coverage %g wants at least %d edits of its own, not %d", coverage,
-			int(math.Ceil(coverage/(1-coverage)-1e-9)), len(scores))
+			IntervalRows(coverage), len(scores))
 	}
 	return distances[k-1], nil
 }
+
+// IntervalRows is the least number of edits that HalfWidth takes for a coverage.
+func IntervalRows(coverage float64) int { return int(math.Ceil(coverage/(1-coverage) - 1e-9)) }
 
 // Coverage is the share of edits whose label is within half of their score.
 func Coverage(scores, labels []float64, half float64) float64 {

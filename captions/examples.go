@@ -31,7 +31,7 @@ func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 		return nil, err
 	}
 	defer t.Close()
-	folder, err := atomicfile.From(filepath.Dir(path), t.Folder())
+	moving, err := data.NewMoving(t.Folder(), filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 			if err := ctx.Err(); err != nil {
 				return errors.Join(exit.ErrInterrupted, err)
 			}
-			lines, err := r.examples(t, i, folder)
+			lines, err := r.examples(t, i, moving)
 			if err != nil {
 				return fmt.Errorf("%s, row %d: %w", r.In, i+1, err)
 			}
@@ -66,8 +66,8 @@ func (r *Run) Examples(ctx context.Context, path string) (*Result, error) {
 	})
 }
 
-// examples are the conversations of a row; folder is that of its pictures, from where they are written.
-func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err error) {
+// examples are the conversations of a row.
+func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte, err error) {
 	rec, err := t.Record(i)
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err
 	}
 	// The pictures stand for their paths: questions are made where a run makes them.
 	e, paths := Edit{Instruction: row.Instruction, Before: before}, map[*data.Picture]string{}
-	e.Source = standIn(row.Source, folder, paths)
-	e.Target = standIn(row.Target, folder, paths)
+	e.Source = standIn(moving.Image(row.Source), paths)
+	e.Target = standIn(moving.Image(row.Target), paths)
 	for _, d := range []struct {
 		turn    Turn
 		caption string
@@ -112,17 +112,13 @@ func (r *Run) examples(t *data.Table, i int, folder string) (lines [][]byte, err
 }
 
 // standIn is a picture without content, whose path it notes; nil for none. One that lies inside its table has no path.
-func standIn(m data.Image, folder string, paths map[*data.Picture]string) *data.Picture {
+func standIn(m data.Image, paths map[*data.Picture]string) *data.Picture {
 	if m.IsZero() {
 		return nil
 	}
 	p := &data.Picture{}
-	switch {
-	case len(m.Bytes) > 0:
-	case filepath.IsAbs(m.Path):
+	if len(m.Bytes) == 0 {
 		paths[p] = m.Path
-	default:
-		paths[p] = filepath.ToSlash(filepath.Join(folder, m.Path))
 	}
 	return p
 }

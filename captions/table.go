@@ -8,7 +8,6 @@ import (
 
 	"assay/chat"
 	"assay/data"
-	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/internal/workers"
 )
@@ -62,14 +61,14 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
-	if atomicfile.Same(r.In, r.Out) {
-		return nil, exit.Usagef("out: %s is the table that is read: choose another file", r.Out)
-	}
 	t, err := r.open()
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
+	if err := t.CheckOutput(r.Out); err != nil {
+		return nil, exit.Usage(fmt.Errorf("out: %w", err))
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	rows, done := make([]row, t.Len()), 0

@@ -164,7 +164,7 @@ func (e *Edits) Read(i int) (Edit, error) {
 		out, err = e.labels(rec)
 	}
 	if err != nil {
-		return out, e.at(i/e.Each(), err)
+		return out, e.At(i/e.Each(), err)
 	}
 	return out, nil
 }

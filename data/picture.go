@@ -22,6 +22,9 @@ type Picture struct {
 	bareLost bool   // there was some, and the decoder did not keep the colours
 }
 
+// PictureEndings are the endings, in small letters, of the names of picture files that are read.
+var PictureEndings = []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+
 // Check says what is wrong with a picture that somebody put together: there must be 3 bytes for each of its pixels.
 func (p *Picture) Check() error {
 	if p == nil {

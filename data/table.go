@@ -44,6 +44,7 @@ type Table struct {
 	found    map[string]string
 	required []string
 	only     []string // nil: all
+	pictures []string // further columns of pictures
 	storage  context.Context
 }
 
@@ -228,7 +229,7 @@ func (t *Table) Record(i int) (Record, error) {
 	}
 	rec, err := t.source.read(i)
 	if err != nil {
-		return Record{}, t.at(i, err)
+		return Record{}, t.At(i, err)
 	}
 	return rec, nil
 }
@@ -241,7 +242,7 @@ func (t *Table) Read(i int) (Row, error) {
 	}
 	row, err := t.Row(rec)
 	if err != nil {
-		return Row{}, t.at(i, err)
+		return Row{}, t.At(i, err)
 	}
 	return row, nil
 }
@@ -249,7 +250,8 @@ func (t *Table) Read(i int) (Row, error) {
 // Row reads a record of this table as a row of a label table. Its errors do not say which record it is.
 func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required, t.only) }
 
-func (t *Table) at(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }
+// At says in an error which row it is of: its line or number, and the file.
+func (t *Table) At(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }
 
 // All yields every row in the file's order. A row that cannot be read comes as an error, and the next ones follow.
 func (t *Table) All() iter.Seq2[Row, error] { return each(t.Len(), t.Read) }

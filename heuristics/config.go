@@ -165,8 +165,8 @@ func (t Threshold) fix(name string, sources []float64) (float64, error) {
 	}
 	sources = slices.DeleteFunc(slices.Clone(sources), math.IsNaN)
 	if len(sources) == 0 {
-		return 0, fmt.Errorf("%s: no source has one, so there is no percentile: give the encoders that measure it, or a "+
-			"fixed threshold", name)
+		return 0, fmt.Errorf("%s: its threshold is a percentile of the sources' similarities to their targets, and no "+
+			"source has one: rows need a target, and an encoder that measures it. Or give a fixed threshold, or off", name)
 	}
 	return stats.Quantile(slices.Sorted(slices.Values(sources)), t.Value/100), nil
 }

@@ -111,6 +111,21 @@ func (r Rules) Labeler(clipI, dinoI []float64) (*Labeler, error) {
 	return l, nil
 }
 
+// AllGiven are the rules for data in which every output came with its label. No threshold is asked for, so those that
+// are percentiles are off. ok is false if a rule that has thresholds comes before the one of labels that came.
+func (r Rules) AllGiven() (rules Rules, ok bool) {
+	first := slices.Index(r.Order, RuleGiven)
+	if first < 0 || slices.Index(r.Order, RuleDissimilar) < first {
+		return r, false
+	}
+	for _, t := range []*Threshold{&r.ClipI, &r.DinoI} {
+		if t.Percentile {
+			*t = Threshold{Off: true}
+		}
+	}
+	return r, true
+}
+
 // Thresholds returns the numbers that CLIP-I and DINO-I are compared with, NaN where there is none.
 func (l *Labeler) Thresholds() (clipI, dinoI float64) { return l.clipI, l.dinoI }
 

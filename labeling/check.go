@@ -57,7 +57,8 @@ type SourceCheck struct {
 	Not      map[string]int      `json:"undefined,omitempty"` // similarity -> outputs of which it is undefined
 	Pictures map[string]int      `json:"pictures,omitempty"`  // format -> how many
 
-	targets int // samples with a source and a target, of those read
+	targets    int // samples with a source and a target, of those read
+	unlabelled int // outputs without a label, of those read
 }
 
 // shownReasons is how many bad samples a check describes.
@@ -96,7 +97,11 @@ func Check(ctx context.Context, c *Config, rows int) (*CheckReport, error) {
 		}
 		report.Sources = append(report.Sources, found)
 	}
-	report.Problems = append(c.unmeasured(report.Sources), c.unopened()...)
+	report.Problems = c.unmeasured(report.Sources)
+	if len(report.Problems) > 0 && c.allGiven(report.Sources) {
+		report.Problems, report.Mixes = nil, append(report.Mixes, allGiven)
+	}
+	report.Problems = append(report.Problems, c.unopened()...)
 	report.readable, report.OK = report.OK, report.OK && len(report.Problems) == 0
 	if c.Encoders.Given == "keep" {
 		report.Mixes = append(report.Mixes, c.givenMixes(given)...)
@@ -133,6 +138,18 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 		}
 	}
 	return out
+}
+
+// allGiven tells whether every output that was read came with a label, and no rule is asked before that.
+func (c *Config) allGiven(sources []SourceCheck) bool {
+	outputs := 0
+	for _, s := range sources {
+		if outputs += s.Outputs; s.unlabelled > 0 || s.Error != "" {
+			return false
+		}
+	}
+	_, ok := c.Rules.AllGiven()
+	return ok && outputs > 0
 }
 
 // unopened opens the encoders, and lists those for which that fails.
@@ -208,7 +225,9 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 		}
 	}
 	for i, o := range s.Outputs {
-		f.Outputs++
+		if f.Outputs++; o.Label == nil {
+			f.unlabelled++
+		}
 		pictures[fmt.Sprintf("edit %d", i+1)] = o.Picture
 		kept := false
 		for name, v := range map[string]interface {

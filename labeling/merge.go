@@ -40,13 +40,18 @@ func (e *MissingError) Error() string {
 type BadError struct {
 	Bad, Rows int
 	Share     float64
+	First     string // the first of them, and why
 	List      string // where they are listed
 }
 
 func (e *BadError) Error() string {
-	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them: see %s", e.Bad, e.Rows, e.Share,
-		e.List)
+	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them. The first: %s. See %s", e.Bad, e.Rows,
+		e.Share, e.First, e.List)
 }
+
+// allGiven says why a threshold that cannot be computed is none.
+const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities are " +
+	"not needed, and are off"
 
 // outcome is what the first pass decided for a row.
 type outcome struct {
@@ -85,6 +90,7 @@ type merger struct {
 	perScene     map[int32]*scene // by root
 	clipI, dinoI []float64        // of the sources shown as results
 	rowCount     int
+	unlabelled   int                 // outputs that are kept and came without a label
 	edits        *repeats            // rows' edits
 	kept         map[[16]byte]said   // the first row's, of edits that may come again
 	names        *repeats            // rows' ids
@@ -96,6 +102,7 @@ type merger struct {
 	splits       map[int32]string
 	labeler      *heuristics.Labeler
 	report       *Report
+	firstBad     string
 	skipped      *json.Encoder
 }
 
@@ -138,9 +145,15 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	}
 	r := m.report
 	if total := r.Bad + r.Rows; float64(r.Bad) > j.Config.MaxBad*float64(total) {
-		return nil, &BadError{r.Bad, total, j.Config.MaxBad, filepath.Join(out, SkippedFile)}
+		return nil, &BadError{r.Bad, total, j.Config.MaxBad, m.firstBad, filepath.Join(out, SkippedFile)}
 	}
-	if m.labeler, err = j.Config.Rules.Labeler(m.clipI, m.dinoI); err != nil {
+	m.labeler, err = j.Config.Rules.Labeler(m.clipI, m.dinoI)
+	given, ok := j.Config.Rules.AllGiven()
+	unasked := err != nil && ok && m.unlabelled == 0
+	if unasked {
+		m.labeler, err = given.Labeler(nil, nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
 	if err := m.write(ctx); err != nil {
@@ -150,7 +163,9 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 	if err := errors.Join(r.Samples.check("samples"), r.Candidates.check("rows")); err != nil {
 		return nil, err
 	}
-	r.finish(m.labeler, m.given)
+	if r.finish(m.labeler, m.given); unasked {
+		r.warn(allGiven)
+	}
 	return r, r.save(out)
 }
 
@@ -198,7 +213,9 @@ func (m *merger) became(e entry, s state) {
 
 // bad lists a row, or what should have been one, that cannot be used.
 func (m *merger) bad(e entry, id, reason string) error {
-	m.report.Bad++
+	if m.report.Bad++; m.report.Bad == 1 {
+		m.firstBad = fmt.Sprintf("%s: %s", orElse(id, fmt.Sprintf("sample %d", e.Sample)), reason)
+	}
 	m.became(e, state{stateSkipped, "bad"})
 	return m.skip(e.source, e.Sample, id, "bad", reason)
 }
@@ -363,6 +380,9 @@ func (m *merger) row(e entry) error {
 		m.ids[r.ID] = sampleID{e.source, e.Sample}
 	}
 	f.drop = false
+	if r.Kind == heuristics.Output && r.Given == nil {
+		m.unlabelled++
+	}
 	if m.edits.has(string(key[:])) {
 		m.kept[key] = saidOf(r)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"assay/data"
+	"assay/internal/exit"
 	"assay/internal/jsonfile"
 	"assay/scoring"
 )
@@ -21,6 +23,8 @@ type BestEdit struct {
 	Of          int      `json:"of"`
 	Score       float64  `json:"score"`  // on the scorer's range
 	Margin      *float64 `json:"margin"` // lead over the next one, in score; null: there is no next one
+
+	inside [2]bool // source and edit lie in the table: their paths are names
 }
 
 // Best keeps the best edits of every group, so many of each. rows says whether they name their rows.
@@ -35,6 +39,7 @@ func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 				Rank:        i + 1,
 				Of:          len(g.Edits),
 				Score:       edit.Score(),
+				inside:      [2]bool{len(g.Source.Bytes) > 0, len(edit.Edit.Bytes) > 0},
 			}
 			if rows {
 				b.Row = &edit.Row
@@ -49,8 +54,25 @@ func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 	return best
 }
 
-// pictureEndings are those of the files that CandidateTable takes.
-var pictureEndings = []string{".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
+// WriteBest writes the best edits of a table as JSON lines. Relative paths of pictures resolve from where the file lies.
+func WriteBest(path string, best []BestEdit, t *data.Table) error {
+	if err := t.CheckOutput(path); err != nil {
+		return exit.Usage(err)
+	}
+	moving, err := data.NewMoving(t.Folder(), filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	best = slices.Clone(best)
+	for i := range best {
+		for k, path := range []*string{&best[i].Source, &best[i].Edit} {
+			if !best[i].inside[k] {
+				*path = moving.Path(*path)
+			}
+		}
+	}
+	return jsonfile.WriteLines(path, best)
+}
 
 // CandidateTable writes a table of a folder's pictures as edits of one source, with absolute paths, into a temporary
 // folder. remove removes it.
@@ -73,12 +95,12 @@ func CandidateTable(folder, source, instruction string) (path string, remove fun
 	}
 	var rows []candidate
 	for _, e := range entries {
-		if !e.IsDir() && slices.Contains(pictureEndings, strings.ToLower(filepath.Ext(e.Name()))) {
+		if !e.IsDir() && slices.Contains(data.PictureEndings, strings.ToLower(filepath.Ext(e.Name()))) {
 			rows = append(rows, candidate{source, filepath.Join(from, e.Name()), instruction})
 		}
 	}
 	if len(rows) == 0 {
-		return "", nil, fmt.Errorf("%s holds no pictures (%s)", folder, strings.Join(pictureEndings, ", "))
+		return "", nil, fmt.Errorf("%s holds no pictures (%s)", folder, strings.Join(data.PictureEndings, ", "))
 	}
 	dir, err := os.MkdirTemp("", "score-best-")
 	if err != nil {

@@ -3,6 +3,7 @@ package reward
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -82,6 +83,35 @@ type Example struct {
 	Score        float64
 	Level        int
 	Weight       float64 // of sampling, so that all levels that occur are drawn equally often; the mean is 1
+}
+
+// repeated repeats examples until every level that occurs has as many as the most frequent one. Each of n examples of a
+// level comes floor(most/n) times, and as many of them as are still missing, drawn by the seed, once more. All weights
+// become 1.
+func repeated(examples []Example, seed uint64) []Example {
+	of := map[int][]int{}
+	most := 0
+	for i, e := range examples {
+		of[e.Level] = append(of[e.Level], i)
+		most = max(most, len(of[e.Level]))
+	}
+	times := make([]int, len(examples))
+	rng := rand.New(rand.NewPCG(seed, 0xba1a))
+	for level := 1; level <= len(Words); level++ {
+		rows := of[level]
+		for rank, k := range rng.Perm(len(rows)) {
+			times[rows[k]] = most / len(rows)
+			if rank < most%len(rows) {
+				times[rows[k]]++
+			}
+		}
+	}
+	var out []Example
+	for i, e := range examples {
+		e.Weight = 1
+		out = append(out, slices.Repeat([]Example{e}, times[i])...)
+	}
+	return out
 }
 
 // balance sets the weights to the inverse frequency of each level: N / (levels count(level)).

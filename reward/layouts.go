@@ -2,6 +2,7 @@ package reward
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -15,10 +16,13 @@ import (
 )
 
 // Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are
-// there already, under the paths that the examples name.
-var Layouts = map[string]func(dir string, examples []Example) error{
+// there already, under the paths that the examples name. The folder is called out when it is complete.
+var Layouts = map[string]func(dir, out string, examples []Example) error{
+	"ai-toolkit":      writeAIToolkit,
 	"diffsynth":       writeDiffSynth,
+	"diffusers":       writeDiffusers,
 	"instructpix2pix": writeInstructPix2Pix,
+	"kohya":           writeKohya,
 	"magicbrush":      writeMagicBrush,
 	"parquet":         writeExamplesParquet,
 }
@@ -43,7 +47,7 @@ type diffSynth struct {
 }
 
 // writeDiffSynth writes metadata.csv, .json and .jsonl; paths are relative to the folder (--dataset_base_path).
-func writeDiffSynth(dir string, examples []Example) error {
+func writeDiffSynth(dir, _ string, examples []Example) error {
 	rows := make([]diffSynth, len(examples))
 	for i, e := range examples {
 		rows[i] = diffSynth{e.Prompt, e.Edit, e.Source, e.Score, e.Weight}
@@ -66,23 +70,10 @@ func writeDiffSynth(dir string, examples []Example) error {
 	})
 }
 
-// link makes a second name for a picture of the folder.
-func link(dir, from, to string) error {
-	to = filepath.Join(dir, to)
-	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
-		return err
-	}
-	target, err := filepath.Rel(filepath.Dir(to), filepath.Join(dir, from))
-	if err != nil {
-		return err
-	}
-	return os.Symlink(target, to)
-}
-
 // writeInstructPix2Pix writes instructpix2pix/: a folder for each example with SEED_0.jpg, SEED_1.jpg and
 // prompt.json, and seeds.json, as EditDataset of InstructPix2Pix reads them. (The pictures keep their format: readers
 // go by the content.)
-func writeInstructPix2Pix(dir string, examples []Example) error {
+func writeInstructPix2Pix(dir, _ string, examples []Example) error {
 	var seeds []any
 	for i, e := range examples {
 		name := fmt.Sprintf("%07d", i)
@@ -94,7 +85,11 @@ func writeInstructPix2Pix(dir string, examples []Example) error {
 			return err
 		}
 		prompt := map[string]any{"edit": e.Prompt, "score": e.Score, "weight": e.Weight}
-		if err := jsonfile.Write(filepath.Join(dir, at, "prompt.json"), prompt); err != nil {
+		raw, err := json.Marshal(prompt)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, at, "prompt.json"), raw, 0o666); err != nil {
 			return err
 		}
 		seeds = append(seeds, []any{name, []string{"0"}})
@@ -104,7 +99,7 @@ func writeInstructPix2Pix(dir string, examples []Example) error {
 
 // writeMagicBrush writes magicbrush/: images/ID/ID-input.png and ID-output1.png, edit_turns.json and
 // edit_sessions.json, as MagicBrush's training split has them (without masks).
-func writeMagicBrush(dir string, examples []Example) error {
+func writeMagicBrush(dir, _ string, examples []Example) error {
 	turns := []map[string]any{}
 	sessions := map[string]any{}
 	for i, e := range examples {
@@ -133,14 +128,15 @@ func writeMagicBrush(dir string, examples []Example) error {
 	return jsonfile.Write(filepath.Join(dir, "magicbrush", "edit_sessions.json"), sessions)
 }
 
-// writeExamplesParquet writes data.parquet with the pictures inside, as Hugging Face `datasets` reads them.
-func writeExamplesParquet(dir string, examples []Example) error {
+// writeExamplesParquet writes data.parquet with the pictures inside, as Hugging Face `datasets` reads them. The first
+// three columns are what diffusers' train_instruct_pix2pix.py takes where no flag names others.
+func writeExamplesParquet(dir, _ string, examples []Example) error {
 	columns := []data.Column{
-		{Name: "id", Kind: data.KindText},
 		{Name: "source", Kind: data.KindImage},
-		{Name: "edit", Kind: data.KindImage},
-		{Name: "instruction", Kind: data.KindText},
 		{Name: "prompt", Kind: data.KindText},
+		{Name: "edit", Kind: data.KindImage},
+		{Name: "id", Kind: data.KindText},
+		{Name: "instruction", Kind: data.KindText},
 		{Name: "score", Kind: data.KindNumber},
 		{Name: "level", Kind: data.KindInteger},
 		{Name: "weight", Kind: data.KindNumber},
@@ -161,7 +157,7 @@ func writeExamplesParquet(dir string, examples []Example) error {
 			}
 			var r data.Record
 			values := []any{
-				e.ID, pictures[0], pictures[1], e.Instruction, e.Prompt, e.Score, int64(e.Level), e.Weight,
+				pictures[0], e.Prompt, pictures[1], e.ID, e.Instruction, e.Score, int64(e.Level), e.Weight,
 			}
 			for i, v := range values {
 				r.Set(columns[i].Name, v)
@@ -172,36 +168,4 @@ func writeExamplesParquet(dir string, examples []Example) error {
 		}
 		return w.Close()
 	})
-}
-
-// place puts a picture of a table into the folder of the labels as name (its extension is added): a symbolic link to
-// the file, or a copy. Pictures that lie in the table itself are always written out.
-func place(m data.Image, folder, dir, name string, copied bool) (string, error) {
-	if len(m.Bytes) == 0 && m.Path == "" {
-		return "", fmt.Errorf("no picture")
-	}
-	ext := filepath.Ext(m.Path)
-	if ext == "" {
-		ext = ".png"
-	}
-	to := name + ext
-	path := filepath.Join(dir, to)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return "", err
-	}
-	if len(m.Bytes) > 0 {
-		return to, os.WriteFile(path, m.Bytes, 0o666)
-	}
-	from := m.Path
-	if !filepath.IsAbs(from) {
-		from = filepath.Join(folder, from)
-	}
-	if copied {
-		return to, atomicfile.Copy(from, path)
-	}
-	from, err := filepath.Abs(from)
-	if err != nil {
-		return "", err
-	}
-	return to, os.Symlink(from, path)
 }

@@ -16,7 +16,8 @@ type ImageEncoder interface {
 
 // Outputs are facts of what one checkpoint of an editor made: a column for each.
 type Outputs struct {
-	Failed int // rows that could not be scored or read
+	Failed int    // rows that could not be scored or read
+	Reason string // why the first of them could not
 
 	names  []string // of the facts, in order
 	values map[string][]float64
@@ -30,7 +31,7 @@ type input struct {
 }
 
 // Measure measures the edits of a table whose scores are known. encoder may be nil: then there is no CLIP-I. A row that
-// cannot be read counts as failed; it is an error if all fail.
+// cannot be read counts as failed; it is an error, with the first one's reason, if all fail.
 func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range t.Len() {
@@ -39,17 +40,24 @@ func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder 
 		}
 		row, err := t.Read(i)
 		if err == nil {
-			err = scores.Err(i)
-		}
-		if err == nil {
-			err = o.measure(ctx, t.Folder(), row, scores[i], encoder)
+			if err = scores.Err(i); err == nil {
+				err = o.measure(ctx, t.Folder(), row, scores[i], encoder)
+			}
+			if err != nil {
+				err = t.At(i, err)
+			}
 		}
 		if err != nil {
-			o.Failed++
+			if o.Failed++; o.Failed == 1 {
+				o.Reason = err.Error()
+			}
 		}
 	}
+	if t.Len() == 0 {
+		return nil, fmt.Errorf("%s has no rows", t.Path())
+	}
 	if len(o.names) == 0 {
-		return nil, fmt.Errorf("%s: no row could be scored", t.Path())
+		return nil, fmt.Errorf("none of %d rows could be scored and read; the first: %s", t.Len(), o.Reason)
 	}
 	return o, nil
 }
@@ -65,11 +73,11 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 	encoder ImageEncoder) error {
 	source, err := row.Source.Open(folder, data.Limits{})
 	if err != nil {
-		return err
+		return fmt.Errorf("source: %w", err)
 	}
 	edit, err := row.Edit.Open(folder, data.Limits{})
 	if err != nil {
-		return err
+		return fmt.Errorf("edit: %w", err)
 	}
 	clipI := 0.0
 	if encoder != nil {

@@ -54,15 +54,16 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 	slices.SortFunc(left, func(a, b scoring.FailedRow) int { return a.Row - b.Row })
 	err = atomicfile.WriteDir(out, func(dir string) error {
 		var examples []Example
+		pictures := newPictures(t, dir, copied)
 		for _, triplet := range chosen {
-			e, err := exampleOf(t, rows[triplet.Row], scores[triplet.Row], dir, copied)
+			e, err := exampleOf(pictures, rows[triplet.Row], scores[triplet.Row])
 			if err != nil {
-				return err
+				return t.At(triplet.Row, err)
 			}
 			examples = append(examples, e)
 		}
 		balance(examples)
-		if err := Layouts["diffsynth"](dir, examples); err != nil {
+		if err := Layouts["diffsynth"](dir, out, examples); err != nil {
 			return err
 		}
 		return jsonfile.WriteLines(filepath.Join(dir, "dropped.jsonl"), left)
@@ -74,18 +75,20 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 }
 
 // exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
-func exampleOf(t *data.Table, row data.Row, s scoring.Row, dir string, copied bool) (e Example, err error) {
+func exampleOf(p *pictures, row data.Row, s scoring.Row) (e Example, err error) {
 	if s.Unbounded {
 		return e, errors.New("its score has no range: levels need one")
 	}
 	score := 10 * s.Score01
 	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: Level(score)}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
-	if e.Source, err = place(row.Source, t.Folder(), dir, name+"-input", copied); err != nil {
-		return e, err
+	if e.Source, err = p.place(row.Source, name+"-input"); err != nil {
+		return e, fmt.Errorf("input: %w", err)
 	}
-	e.Edit, err = place(row.Edit, t.Folder(), dir, name+"-target", copied)
-	return e, err
+	if e.Edit, err = p.place(row.Edit, name+"-target"); err != nil {
+		return e, fmt.Errorf("target: %w", err)
+	}
+	return e, nil
 }
 
 // readTriplet reads a row and the judges' values in it.

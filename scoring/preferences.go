@@ -3,7 +3,6 @@ package scoring
 import (
 	"cmp"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -77,9 +76,13 @@ var preferenceColumns = []data.Column{
 
 // writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns,
 // and returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in
-// score, on the scorer's range). Pictures stay relative to the input's folder in JSONL; Parquet holds them.
+// score, on the scorer's range). JSONL names the pictures' files, Parquet holds the pictures.
 func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
 	format, err := data.FormatOf(out)
+	if err != nil {
+		return 0, err
+	}
+	moving, err := data.NewMoving(t.Folder(), filepath.Dir(out))
 	if err != nil {
 		return 0, err
 	}
@@ -99,8 +102,10 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 				}
 				var pictures [3]data.Image
 				for i, p := range []data.Image{g.Source, best.Edit, m.Edit} {
-					pictures[i], err = portable(p, t.Folder(), filepath.Dir(out), format == data.FormatParquet)
-					if err != nil {
+					if pictures[i] = moving.Image(p); format != data.FormatParquet {
+						continue
+					}
+					if pictures[i], err = inside(p, t.Folder()); err != nil {
 						return err
 					}
 				}
@@ -122,19 +127,11 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 	return n, err
 }
 
-// portable makes a picture of a table in one folder good for a table in another: as bytes, or with its path put right.
-func portable(m data.Image, from, to string, inside bool) (data.Image, error) {
-	if len(m.Bytes) > 0 || filepath.IsAbs(m.Path) && !inside {
+// inside reads a picture of a table, so that its bytes can lie in another one.
+func inside(m data.Image, folder string) (data.Image, error) {
+	if m.IsZero() || len(m.Bytes) > 0 {
 		return m, nil
 	}
-	path := m.Path
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(from, path)
-	}
-	if inside {
-		raw, err := os.ReadFile(path)
-		return data.Image{Path: filepath.Base(path), Bytes: raw}, err
-	}
-	path, err := atomicfile.From(to, path)
-	return data.Image{Path: path}, err
+	raw, err := m.Read(folder, data.Limits{})
+	return data.Image{Path: filepath.Base(m.Path), Bytes: raw}, err
 }

@@ -26,7 +26,7 @@ type TableScorer interface {
 // TableOptions say which table is scored, and what is written.
 type TableOptions struct {
 	In      string            // .jsonl, .csv or .parquet: source, edit (relative to its folder) and instruction
-	Out     string            // .jsonl or .parquet: the same rows in the same order
+	Out     string            // another one, .jsonl or .parquet: the same rows in the same order
 	Columns map[string]string // our column: the table's, for other names
 
 	Preferences string  // table of preferences to write, too; "": none
@@ -40,6 +40,7 @@ type TableOptions struct {
 
 	Progress func(done, total int) // called with the rows done so far; nil: not called
 	Told     func(text string)     // of what a shard waits for; nil: not called
+	Warn     func(text string)     // of what is odd about the table; nil: not called
 }
 
 // TableResult counts what [Table] did.
@@ -151,7 +152,16 @@ func (o *TableOptions) open(ctx context.Context, s TableScorer) (*data.Table, er
 	}
 	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
 		data.WithOnly("source", "edit", "instruction"), data.WithRequired(columns...), data.WithStorage(ctx))
-	return t, exit.Usage(err)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	if err := t.CheckOutput(o.Out); err != nil {
+		return nil, errors.Join(exit.Usage(err), t.Close())
+	}
+	if text := t.Swapped(); text != "" && o.Warn != nil {
+		o.Warn(text)
+	}
+	return t, nil
 }
 
 // Table scores every row of a table and writes the rows with score (on the scorer's range), score01 and error added.

@@ -96,7 +96,7 @@ func (j *Judge) TableShard(ctx context.Context, o TableOptions) (*shards.Report,
 }
 
 // merge writes the table from what all shards hold.
-func (r *run) merge(f data.Format) (*TableResult, error) {
+func (r *run) merge(ctx context.Context, f data.Format) (*TableResult, error) {
 	w, err := r.shards()
 	if err != nil {
 		return nil, err
@@ -106,5 +106,5 @@ func (r *run) merge(f data.Format) (*TableResult, error) {
 		return nil, err
 	}
 	defer stop()
-	return r.write(f, get)
+	return r.write(ctx, f, get)
 }

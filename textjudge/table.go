@@ -20,7 +20,7 @@ import (
 // TableOptions say which table is judged, and what is written.
 type TableOptions struct {
 	In      string            // .jsonl, .csv or .parquet: instruction and the pictures of the judge's roles
-	Out     string            // .jsonl or .parquet: the same rows in the same order
+	Out     string            // another one, .jsonl or .parquet: the same rows in the same order
 	Columns map[string]string // our column: the table's, for other names
 	Workers int               // rows at a time
 
@@ -77,7 +77,7 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 	}
 	defer r.table.Close()
 	if o.Merge {
-		return r.merge(format)
+		return r.merge(ctx, format)
 	}
 	progress := o.Out + ".progress"
 	if err := r.open(progress); err != nil {
@@ -88,7 +88,7 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 	if errors.Is(err, context.Canceled) || errors.Is(err, chat.ErrUnavailable) {
 		err = &StoppedError{r.done.Len(), r.table.Len(), progress, err}
 	} else if err == nil {
-		result, err = r.write(format, r.done.Get)
+		result, err = r.write(ctx, format, r.done.Get)
 	}
 	if err = errors.Join(err, r.done.Close()); err != nil {
 		return nil, err
@@ -100,8 +100,12 @@ func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error)
 func (j *Judge) begin(o TableOptions) (r *run, err error) {
 	r = &run{judge: j, roles: j.Roles(), o: o}
 	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
-		data.WithRequired(r.required()...), data.WithOnly("source", "edit", "target", "instruction")); err != nil {
+		data.WithRequired(r.required()...), data.WithOnly("source", "edit", "target", "instruction"),
+		data.WithPictures(r.roles...)); err != nil {
 		return nil, exit.Usage(err)
+	}
+	if err := r.table.CheckOutput(o.Out); err != nil {
+		return nil, errors.Join(exit.Usage(err), r.table.Close())
 	}
 	r.to = r.table.Len()
 	return r, nil

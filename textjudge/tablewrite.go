@@ -1,15 +1,16 @@
 package textjudge
 
 import (
-	"io"
+	"context"
 	"slices"
 
 	"assay/data"
-	"assay/internal/atomicfile"
 )
 
 // write writes the table and counts; get gives what became of a row, in the order of the rows.
-func (r *run) write(format data.Format, get func(row int) (row, bool, error)) (*TableResult, error) {
+func (r *run) write(
+	ctx context.Context, format data.Format, get func(row int) (row, bool, error),
+) (*TableResult, error) {
 	c := &r.judge.Config
 	result := &TableResult{
 		Out:         r.o.Out,
@@ -28,30 +29,17 @@ func (r *run) write(format data.Format, get func(row int) (row, bool, error)) (*
 		result.Pairs = &Pairs{}
 		columns = append(slices.Clone(pairColumns), answerColumns...)
 	}
-	err := atomicfile.Write(r.o.Out, func(w io.Writer) error {
-		tw, err := r.table.NewWriter(w, format, columns...)
+	err := r.table.Rewrite(ctx, r.o.Out, format, columns, func(i int, rec *data.Record) error {
+		for _, column := range columns {
+			rec.Set(column.Name, nil)
+		}
+		d, _, err := get(i)
 		if err != nil {
 			return err
 		}
-		for i := range r.table.Len() {
-			rec, err := r.table.Record(i)
-			if err != nil { // the row cannot be read at all: its place is kept
-				rec = data.Record{}
-			}
-			for _, column := range columns {
-				rec.Set(column.Name, nil)
-			}
-			d, _, err := get(i)
-			if err != nil {
-				return err
-			}
-			result.count(&d)
-			d.set(&rec)
-			if err := tw.Write(rec); err != nil {
-				return err
-			}
-		}
-		return tw.Close()
+		result.count(&d)
+		d.set(rec)
+		return nil
 	})
 	result.shares()
 	return result, err

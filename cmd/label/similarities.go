@@ -50,9 +50,10 @@ undefined. Columns of an encoder that is not given stay as they are. A row with 
 the column error; the others go on, and the exit code is 1 at the end.
 
 The encoders are checkpoint directories of Hugging Face, or .onnx files of them with preprocessor_config.json (and
-tokenizer.json) beside them. Paths of pictures are relative to the input's folder. Every distinct picture and caption is
-encoded once: the cache folder keeps what is known, for other tables too. Results are kept in OUT.progress while it
-runs: after Ctrl-C (exit code 3) or a crash the same command goes on where it was.`,
+tokenizer.json) beside them. Relative paths of pictures start at the input's folder; OUT names the same pictures as
+seen from its own. Every distinct picture and caption is encoded once: the cache folder keeps what is known, for other
+tables too. Results are kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes
+on where it was.`,
 		Example: `  label similarities --clip clip-vit-base-patch32 --dino dinov2-base --in edits.jsonl --out measured.jsonl
   label similarities --clip DIR --in edits.parquet --out measured.parquet \
       --columns edit=output_image,target_caption=output_caption`,
@@ -135,8 +136,18 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 
 // open opens the table. The columns of captions are none of a label table's.
 func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
-	return data.OpenTable(r.table.In, data.WithColumns(data.WithoutCaptions(r.table.Columns)),
+	t, err := data.OpenTable(r.table.In, data.WithColumns(data.WithoutCaptions(r.table.Columns)),
 		data.WithFound(r.table.Columns), data.WithRequired("source", "edit"), data.WithStorage(c.Context()))
+	if err != nil {
+		return nil, err
+	}
+	if err := t.CheckOutput(r.table.Out); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if text := t.Swapped(); text != "" {
+		cli.Warner(c)(text)
+	}
+	return t, nil
 }
 
 // finish measures the whole table and prints what came of it.

@@ -28,8 +28,8 @@ same rows in the same order into a .jsonl or .parquet file, with score (on the s
 added. A row that cannot be scored gets an error and no number; the others go on, and the exit code is 1 at the end.
 
 FILE may be s3://bucket/key, gs:// or azblob:// with the program that make cloud builds (docs/scale.md).
-Paths of pictures are relative to the input's folder. Results are kept in OUT.progress while it runs: after Ctrl-C
-(exit code 3) or a crash the same command goes on where it was.
+Relative paths of pictures start at the input's folder; OUT names the same pictures as seen from its own. Results are
+kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes on where it was.
 
 With --judge a model is asked in words (docs/text-judges.md). An answer that cannot be read is the error of its row,
 and the share of such rows is part of the result.
@@ -89,7 +89,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 	}
 	defer s.Close()
 	bar := progress{c: c, what: "scoring", unit: "edits"}
-	o.Progress = bar.set
+	o.Progress, o.Warn = bar.set, cli.Warner(c)
 	if o.Shard.Count > 0 {
 		o.Told = shard.Told(c)
 		r, err := scoring.TableShard(c.Context(), s, o)
@@ -128,6 +128,9 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 // rateRows finds the score01 of every row of a table: with --scorer or --judge by scoring them, without from the column
 // score01 that score batch has written.
 func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, error) {
+	if text := t.Swapped(); text != "" {
+		cli.Warner(c)(text)
+	}
 	if !f.given() {
 		if f.dimension != "" {
 			return nil, cli.Usagef("--dimension is one of a --scorer: name that, too")

@@ -9,7 +9,6 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
-	"assay/internal/jsonfile"
 	"assay/reward"
 	"assay/scoring"
 )
@@ -91,7 +90,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	groups, failed := scoring.Groups(t, scores)
 	list := reward.Best(groups, f.keep, !f.single())
 	if f.out != "" {
-		if err := jsonfile.WriteLines(f.out, list); err != nil {
+		if err := reward.WriteBest(f.out, list, t); err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +17,7 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/tokens"
 	"assay/reward"
 	"assay/scoring"
 )
@@ -26,7 +29,9 @@ type conditionFlags struct {
 	in, out, preset, template, span string
 	layouts                         []string
 	columns                         map[string]string
-	copied                          bool
+	copied, balance                 bool
+	seed                            uint64
+	tokenizer                       string
 }
 
 func newConditionCommand() *cobra.Command {
@@ -41,11 +46,15 @@ that could not be scored.
 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
 5). --template with {instruction} and {word}, {level}, {level5} or {score} takes their place. Without --scorer and
---judge the column score01 is used, as score batch writes it. weight balances the levels: sample rows in proportion
-to it, or repeat them.`,
+--judge the column score01 is used, as score batch writes it.
+
+Rows that are sampled in proportion to weight have all levels equally often. For a trainer that cannot do that, as
+DiffSynth-Studio and diffusers, --balance repeats rows: every level that occurs gets as many as the most frequent one.
+docs/reward.md has the command of each trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
-      --layouts diffsynth,parquet`,
+      --layouts diffsynth,parquet
+  score condition --in scores.parquet --out labels --layouts diffusers --balance`,
 		RunE: func(c *cobra.Command, _ []string) error { return condition(c, &f) },
 	}
 	f.runtime.add(c)
@@ -62,6 +71,11 @@ to it, or repeat them.`,
 	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"},
 		"layouts of the labels: "+strings.Join(reward.LayoutNames(), ", "))
 	flags.BoolVar(&f.copied, "copy", false, "copy pictures instead of linking to them")
+	flags.BoolVar(&f.balance, "balance", false, "repeat rows until all levels that occur are equally frequent")
+	flags.Uint64Var(&f.seed, "seed", 1, "of the rows that --balance repeats once more than others of their level")
+	cli.Needs(c, "balance", "seed")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "folder with the tokenizer.json of the trainer's CLIP: prompts of more "+
+		"than 77 tokens are counted, instead of those that are too long with any")
 	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
 	return c
 }
@@ -99,24 +113,74 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil {
 		return err
 	}
-	job := reward.Conditioning{Template: template, Layouts: f.layouts, Copy: f.copied}
+	job := reward.Conditioning{Template: template, Layouts: f.layouts, Copy: f.copied, Balance: f.balance, Seed: f.seed}
 	if job.Low, job.High, err = parseRange(f.span, scores); err != nil {
 		return err
+	}
+	if f.tokenizer != "" {
+		tokenizer, err := openTokenizer(f.tokenizer)
+		if err != nil {
+			return err
+		}
+		defer tokenizer.Close()
+		job.Tokens = func(text string) (int, error) {
+			ids, err := tokenizer.Encode(text, true)
+			return len(ids), err
+		}
 	}
 	r, err := job.Write(t, scores, f.out)
 	if err != nil {
 		return err
 	}
-	v := map[string]any{"out": f.out, "rows": r.Rows, "labelled": r.Labelled, "failed": r.Failed, "levels": r.Levels}
+	if r.Cut > 0 {
+		cli.Warner(c)(cutText(r, f.tokenizer))
+	}
+	v := map[string]any{"out": f.out, "rows": r.Rows, "labelled": r.Labelled, "failed": r.Failed, "levels": r.Levels,
+		"written": r.Written, "cut": r.Cut}
 	err = cli.Print(c, f.runtime.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows labelled in %s; levels one to five: %v\n", r.Labelled, r.Rows, f.out, r.Levels)
+		if f.balance {
+			fmt.Fprintf(w, "repeated to %d rows, of every level as many\n", r.Written)
+		}
 		f.runtime.printUnread(w)
 	})
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why", r.Failed,
-		filepath.Join(f.out, "failed.jsonl")))
+	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why. The first: %s", r.Failed,
+		filepath.Join(f.out, "failed.jsonl"), r.Reason))
+}
+
+// openTokenizer opens a tokenizer that cuts nothing off.
+func openTokenizer(folder string) (*tokens.Tokenizer, error) {
+	raw, err := os.ReadFile(filepath.Join(folder, "tokenizer.json"))
+	if err != nil {
+		return nil, cli.Usagef("--tokenizer: %w", err)
+	}
+	var file map[string]json.RawMessage
+	if err = json.Unmarshal(raw, &file); err == nil {
+		file["truncation"], file["padding"] = json.RawMessage("null"), json.RawMessage("null") // all tokens count
+		raw, err = json.Marshal(file)
+	}
+	if err != nil {
+		return nil, cli.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
+	}
+	tokenizer, err := tokens.New(raw)
+	if err != nil {
+		return nil, cli.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
+	}
+	return tokenizer, nil
+}
+
+// cutText says how many prompts CLIP's text encoder cuts, and what was counted.
+func cutText(r *reward.ConditioningResult, tokenizer string) string {
+	counted := "more than 75 words, digits and marks, each of which is a token or more (--tokenizer counts exactly)"
+	if tokenizer != "" {
+		counted = "more tokens by " + tokenizer
+	}
+	return fmt.Sprintf("of %d of %d prompts CLIP's text encoder, which takes %d tokens, cuts off the end with the score: they "+
+		"have %s. Say the score first: --template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
+		reward.ClipTokens, counted)
 }
 
 // parseRange reads --range: the score01 that become 0 and 10.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -81,7 +82,8 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 		f.printUnread(w)
 	})
 	if failed := d.FailedBefore + d.FailedAfter; err == nil && failed > 0 {
-		err = cli.Reported(fmt.Errorf("%d rows could not be scored or read", failed))
+		err = cli.Reported(fmt.Errorf("%d rows could not be scored or read; the first: %s", failed,
+			cmp.Or(sides[0].Reason, sides[1].Reason)))
 	}
 	return err
 }

@@ -100,7 +100,7 @@ benchmarks:       internal/atomicfile metrics internal/workers textjudge shards 
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
 reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers internal/jsonfile internal/stats
+reward: internal/workers internal/jsonfile internal/stats internal/exit internal/remote
 trainer/bybenchmark: store model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `

@@ -158,10 +158,14 @@ func SyncDir(dir string) error {
 	return nil
 }
 
+// syncTree makes the files and folders below a folder, and the folder, survive a loss of power.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if e.Type()&fs.ModeSymlink != 0 { // what it leads to is somebody else's, and it is synced with its folder
+			return nil
 		}
 		f, err := os.Open(path)
 		if err != nil {

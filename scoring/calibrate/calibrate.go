@@ -241,11 +241,15 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 	return nil
 }
 
-// tellLeftOut notes the rows without a label, and the labels without a row.
+// tellLeftOut notes the rows without a label, those that repeat another one, and the labels without a row.
 func (p *job) tellLeftOut(t *table) {
 	p.report.Unlabelled += t.unlabelled
 	if t.unlabelled > 0 {
 		p.warn(fmt.Sprintf("%d rows of %s have no label and are left out", t.unlabelled, filepath.Base(t.Path())))
+	}
+	if p.report.Repeated += t.repeated; t.repeated > 0 {
+		p.warn(fmt.Sprintf("%d rows of %s repeat another one (pictures, instruction and label): they count once", t.repeated,
+			filepath.Base(t.Path())))
 	}
 	if t.unmatched > 0 {
 		p.warn(fmt.Sprintf("%d labels are of ids that no row of %s has", t.unmatched, filepath.Base(t.Path())))

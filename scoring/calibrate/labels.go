@@ -102,8 +102,8 @@ func readLabels(path string, o *Options) (*given, error) {
 		if label == nil {
 			continue
 		}
-		if _, twice := out.labels[text]; twice || *label < 0 || *label > 1 {
-			return nil, at(fmt.Errorf("id %s with label %g: every id once, and labels on 0..1 are wanted", text, *label))
+		if other, twice := out.labels[text]; twice && other != *label || *label < 0 || *label > 1 {
+			return nil, at(fmt.Errorf("id %s with label %g: one label of every id, and labels on 0..1 are wanted", text, *label))
 		}
 		out.labels[text] = *label
 	}

@@ -29,6 +29,7 @@ type Report struct {
 	Trained    string   `json:"trained"`    // whether the scorer was trained on the rows: no, unknown, in part
 	Failed     int      `json:"failed"`     // rows without a score
 	Unlabelled int      `json:"unlabelled"` // rows without a label, which are left out
+	Repeated   int      `json:"repeated"`   // rows that repeat another one, which counts once
 	Warnings   []string `json:"warnings,omitempty"`
 
 	Fit      Part `json:"fit"` // rows that the map was fitted on
@@ -107,9 +108,14 @@ func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 		r.Tested = part(p.test.scenes(), test)
 	}
 	if len(parts[0]) == 0 || len(parts[1]) == 0 || len(test) == 0 {
-		return nil, fmt.Errorf("%d rows of %d scenes are too few for a map (%d), its interval (%d) and a test (%d): more "+
-			"source pictures are needed", len(p.in.rows), part(scenes, all(len(scenes))).Scenes, len(parts[0]), len(parts[1]),
-			len(test))
+		n, enough, share := len(p.in.rows), "five", "fifth"
+		if p.test != nil {
+			enough, share = "four", "quarter"
+		}
+		return nil, fmt.Errorf("%d rows of %d scenes are too few for a map (%d), its interval (%d) and a test (%d), of "+
+			"which no two share a scene: %s scenes (source pictures, or values of --by) are enough, if none has more than a "+
+			"%s of the rows; the interval needs %d rows", n, part(scenes, all(len(scenes))).Scenes, len(parts[0]),
+			len(parts[1]), len(test), enough, share, calibration.IntervalRows(p.o.Coverage))
 	}
 	m, err := p.fitted(parts[0])
 	if err != nil {

@@ -22,6 +22,7 @@ type table struct {
 
 	unmatched  int             // labels of a table of their own whose id no row has
 	unlabelled int             // rows without a label, of those that count
+	repeated   int             // rows that repeat another one, and do not count again
 	wanted     map[string]bool // columns that --columns names and no row had so far
 }
 
@@ -32,7 +33,7 @@ type row struct {
 	label        float64
 	source, edit store.Key // contents of the pictures
 	instruction  string
-	by           string // value of the column --by
+	by           []string // values of the column --by, of all rows of the edit
 }
 
 // openTable reads the labelled rows of a table.
@@ -75,7 +76,7 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, errors.Join(exit.Usagef("%s has no column %s, which --columns names", path,
 			strings.Join(slices.Sorted(maps.Keys(t.wanted)), ", ")), edits.Close())
 	}
-	if err := t.doubled(); err != nil {
+	if err := t.merge(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), edits.Close())
 	}
 	if len(t.rows) == 0 {
@@ -96,36 +97,6 @@ func openTable(path, labels string, o *Options) (*table, error) {
 
 // problems are the rows that cannot be read.
 func (t *table) problems() []int { return slices.Sorted(maps.Keys(t.problem)) }
-
-// doubled refuses an edit that is there twice, by its id or by its pictures and instruction: it would count twice, and
-// be in two parts.
-func (t *table) doubled() error {
-	type content struct {
-		source, edit store.Key
-		instruction  string
-	}
-	ids, contents := map[string]int{}, map[content]int{}
-	n, first := 0, ""
-	for _, r := range t.rows {
-		c := content{r.source, r.edit, r.instruction}
-		at, twice := contents[c]
-		if k, ok := ids[r.id]; ok && r.id != "" {
-			at, twice = k, true
-		}
-		if twice {
-			if n++; n == 1 {
-				first = fmt.Sprintf("row %d repeats row %d", r.index+1, at+1)
-			}
-			continue
-		}
-		ids[r.id], contents[c] = r.index, r.index
-	}
-	if n == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d rows have the id, or the pictures and the instruction, of another one (%s): every edit counts "+
-		"once, with one label", n, first)
-}
 
 func labelName(dimension string) string {
 	if dimension == "" {
@@ -180,7 +151,7 @@ func (t *table) read(i int, o *Options, given *given) error {
 		if !found {
 			return fmt.Errorf("no column %q (--by)", o.By)
 		}
-		r.by = fmt.Sprint(v)
+		r.by = []string{fmt.Sprint(v)}
 	}
 	t.rows = append(t.rows, r)
 	return nil
@@ -198,7 +169,7 @@ func (t *table) look(i int) error {
 	return err
 }
 
-// scenes gives each row the number of its scene: rows that share a source picture, or the value of --by, are of one.
+// scenes gives each row the number of its scene: rows that share a source picture, or a value of --by, are of one.
 func (t *table) scenes() []int {
 	number := map[string]int{}
 	parent := []int{}
@@ -223,8 +194,8 @@ func (t *table) scenes() []int {
 			picture = r.edit
 		}
 		first[i] = node("picture " + picture.String())
-		if r.by != "" {
-			parent[node("by "+r.by)] = first[i]
+		for _, by := range r.by {
+			parent[node("by "+by)] = find(first[i])
 		}
 	}
 	for i := range first {

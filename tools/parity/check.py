@@ -102,6 +102,12 @@ def check_tables(work):
     return f"{len(d)} scores, {len(p)} preferences, {len(c)} labels"
 
 
+def check_trainers(work):
+    """Labels load in what trainers load them with: diffusers' script, ai-toolkit, musubi-tuner."""
+    import trainers
+    return trainers.check(work, SCORE)
+
+
 def check_client(work):
     """The client: scores, errors, and the gradient in PyTorch beside finite differences."""
     import client
@@ -242,7 +248,7 @@ def check_chat(work):
     return chat.run(work, SCORE, pairs())
 
 
-CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_encoders,
+CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
     check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report, check_chat)}
 
 

@@ -1,0 +1,201 @@
+package data
+
+import (
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"assay/internal/remote"
+)
+
+// Moving rewrites the paths of the pictures of a table for a table in another folder, so that they still resolve.
+type Moving struct {
+	from, to string // absolute folders
+	how      int
+}
+
+// The ways to write a path down.
+const (
+	unchanged = iota // both tables lie in one folder
+	relative         // as seen from the new folder
+	absolute         // no relative path leads from one folder to the other for every reader
+)
+
+// NewMoving says how paths of a table in the folder from are written in a table in the folder to. Paths are relative to
+// the new table, and absolute where the two folders are in different places (this machine and object storage, two
+// buckets), or where a symbolic link stands between them: a program that follows links and one that does not would
+// resolve the relative path differently.
+func NewMoving(from, to string) (Moving, error) {
+	var m Moving
+	var err error
+	if m.from, err = remote.Abs(from); err != nil {
+		return m, err
+	}
+	if m.to, err = remote.Abs(to); err != nil {
+		return m, err
+	}
+	switch {
+	case m.from == m.to:
+		m.how = unchanged
+	case remote.Is(m.from) || remote.Is(m.to):
+		m.how = absolute
+		a, _ := root(m.from)
+		if b, _ := root(m.to); a == b {
+			m.how = relative
+		}
+	default:
+		m.how = relative
+		realFrom, realTo := resolved(m.from), resolved(m.to)
+		named, err1 := filepath.Rel(m.to, m.from)
+		real, err2 := filepath.Rel(realTo, realFrom)
+		switch {
+		case realFrom == realTo:
+			m.how = unchanged
+		case err1 != nil || err2 != nil || named != real:
+			m.how = absolute
+		}
+	}
+	return m, nil
+}
+
+// resolved follows the symbolic links of a folder; one that is not there yet stays as it is named.
+func resolved(folder string) string {
+	if real, err := filepath.EvalSymlinks(folder); err == nil {
+		return real
+	}
+	return folder
+}
+
+// root cuts a name into its bucket and the key in it as an absolute path. The bucket of this machine's files is "".
+func root(name string) (bucket, key string) {
+	scheme, rest, ok := strings.Cut(name, "://")
+	if !ok {
+		return "", name
+	}
+	host, key, _ := strings.Cut(rest, "/")
+	return scheme + "://" + host, "/" + key
+}
+
+// Path is a path as the new table names it. Absolute paths, names on object storage and URLs stay as they are.
+func (m Moving) Path(name string) string {
+	if m.how == unchanged || name == "" || filepath.IsAbs(name) || strings.Contains(name, "://") ||
+		strings.HasPrefix(name, "data:") {
+		return name
+	}
+	whole := remote.Join(m.from, name)
+	if m.how == absolute {
+		return whole
+	}
+	_, folder := root(m.to)
+	_, file := root(whole)
+	to, err := filepath.Rel(folder, path.Clean(file))
+	if err != nil {
+		return whole
+	}
+	return filepath.ToSlash(to)
+}
+
+// Image is a picture as the new table names it. One whose bytes lie in the table stays as it is.
+func (m Moving) Image(p Image) Image {
+	if len(p.Bytes) == 0 {
+		p.Path = m.Path(p.Path)
+	}
+	return p
+}
+
+// otherPictures are columns of pictures in tables that this program reads, besides those of the label table. Where a
+// command does not read one, only text that ends as a picture's name does is taken for a path.
+var otherPictures = []string{
+	"edit2", "chosen", "rejected", "input", "original", "source_img", "source_image", "left_output_image",
+	"right_output_image",
+}
+
+// WithPictures names further columns of the file that hold pictures, besides source, edit and target.
+func WithPictures(columns ...string) Option { return func(t *Table) { t.pictures = columns } }
+
+// isPicture says whether a column of the file holds pictures, and whether that is certain, because it is read as one.
+func (t *Table) isPicture(name string) (is, certain bool) {
+	for _, c := range LabelColumns {
+		if c.Kind != KindImage {
+			continue
+		}
+		own, mapped := t.names[c.Name]
+		if !mapped {
+			own = c.Name
+		}
+		if own == name {
+			return true, t.only == nil || slices.Contains(t.only, c.Name)
+		}
+	}
+	if slices.Contains(t.pictures, name) {
+		return true, true
+	}
+	return slices.Contains(otherPictures, name), false
+}
+
+// move rewrites the paths of the pictures of a record of the table.
+func (t *Table) move(rec *Record, m Moving) {
+	if m.how == unchanged {
+		return
+	}
+	for i, f := range rec.Fields {
+		is, certain := t.isPicture(f.Name)
+		if !is {
+			continue
+		}
+		v, err := unwrap(f.Value)
+		if err != nil {
+			continue
+		}
+		p, err := ToImage(v)
+		if err != nil || p.Path == "" || len(p.Bytes) > 0 ||
+			!certain && !slices.Contains(PictureEndings, strings.ToLower(path.Ext(p.Path))) {
+			continue
+		}
+		moved := m.Path(p.Path)
+		if moved == p.Path {
+			continue
+		}
+		switch v := v.(type) {
+		case Record:
+			v.Fields = slices.Clone(v.Fields)
+			v.Set("path", moved)
+			rec.Fields[i].Value = v
+		case Image:
+			rec.Fields[i].Value = Image{Path: moved}
+		default:
+			rec.Fields[i].Value = moved
+		}
+		if p, ok := t.source.(*parquetTable); ok {
+			p.setPath(rec, f.Name, moved)
+		}
+	}
+}
+
+// setPath changes the path of a picture in the values that are written from Parquet to Parquet.
+func (t *parquetTable) setPath(rec *Record, column, path string) {
+	leaf := -1
+	for _, s := range t.schema {
+		if s.name != column {
+			continue
+		}
+		if len(s.children) == 0 {
+			leaf = s.first
+		}
+		for _, child := range s.children {
+			if child.name == "path" {
+				leaf = child.first
+			}
+		}
+	}
+	rec.raw = slices.Clone(rec.raw)
+	for i, v := range rec.raw {
+		if v.Column() == leaf {
+			to := parquet.ByteArrayValue([]byte(path))
+			rec.raw[i] = to.Level(v.RepetitionLevel(), v.DefinitionLevel(), leaf)
+		}
+	}
+}
