@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/exit"
 	"assay/losses"
@@ -33,11 +34,9 @@ func (r *run) checkSchedule(warn func(text string)) error {
 	if err := r.checkCourse("schedule", &r.config.Schedule, warn); err != nil {
 		return err
 	}
-	for _, name := range groupNames() {
-		if g := r.config.Optimizer.Groups.of(name); g != nil && g.Schedule != nil && name != adapterBGroup {
-			if err := r.checkCourse("optimizer.groups."+name+".schedule", g.Schedule, warn); err != nil {
-				return err
-			}
+	for _, x := range r.config.Optimizer.Groups.scheduled() {
+		if err := r.checkCourse(strings.TrimSuffix(x.key, "."), x.Schedule, warn); err != nil {
+			return err
 		}
 	}
 	return nil

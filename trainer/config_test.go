@@ -88,6 +88,27 @@ device: cuda:1
 	}
 }
 
+// TestNullIsLeftOut: a key that is null has its default, also where that depends on other keys.
+func TestNullIsLeftOut(t *testing.T) {
+	for text, check := range map[string]func(c *Config) bool{
+		"steps: 5\nepochs: null\n":                                  func(c *Config) bool { return c.Epochs == 0 && c.Steps == 5 },
+		"lora: {targets: '.*q_proj', parts: null}\n":                func(c *Config) bool { return len(c.Lora.Parts) == 3 },
+		"losses: [{kind: bradley_terry}]\nloss: ~\n":                func(c *Config) bool { return c.Data.Sampling == WholeGroups },
+		"losses: [{kind: bradley_terry, scale: null}]\nloss: ~\n":   func(c *Config) bool { return c.Losses[0].Scale == 10 },
+		"mode: null\ntrain: {language: full, vision: full}\n":       func(c *Config) bool { return c.Mode == "full" },
+		"optimizer: {groups: {head: {lr: null, schedule: null}}}\n": func(c *Config) bool { return *c.Optimizer.Groups.Head.LR == 1e-4 },
+	} {
+		c, err := loadText(t, least+text)
+		if err != nil || !check(c) {
+			t.Errorf("%q: %v, %+v", text, err, c)
+		}
+	}
+	text := strings.Replace(least, "t.jsonl", "t.jsonl, sampling: null", 1) + "losses: [{kind: bradley_terry}]\n"
+	if c, err := loadText(t, text); err != nil || c.Data.Sampling != WholeGroups {
+		t.Errorf("data.sampling: null with a loss over pairs: %v, %+v", err, c)
+	}
+}
+
 func TestCacheSize(t *testing.T) {
 	for text, want := range map[string]CacheSize{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000,
 		"disk": Disk, "70B": 70} {
