@@ -18,11 +18,17 @@ func (r *run) checkComparable(warn func(text string)) error {
 		return err
 	}
 	if train, ok := r.data.Train.(*Samples); ok && len(r.config.Losses) > 0 {
+		if err := train.checkContrary("data.train", r.config.compared()); err != nil {
+			return err
+		}
 		if err := r.checkTerms(train, warn); err != nil {
 			return err
 		}
 	}
 	if valid, ok := r.valid.(*Samples); ok {
+		if err := valid.checkContrary("data.validation", []string{""}); err != nil {
+			return err
+		}
 		return r.checkMeasure(valid)
 	}
 	return nil

@@ -205,7 +205,7 @@ func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	d.want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
 	steps(d, prefix+"decay", s.Decay)
 	steps(d, prefix+"warmup", s.Warmup)
-	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= peak, prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
+	d.want(s.MinLR >= 0 && (s.MinLR <= peak || peak <= 0), prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
 		s.MinLR)
 	d.want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
 	d.want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)

@@ -176,6 +176,22 @@ device: gpu
 	}
 }
 
+// TestOneMistake: a value that is wrong is told once, not again with every key that is compared with it.
+func TestOneMistake(t *testing.T) {
+	for text, want := range map[string]string{
+		"batch_size: -1": "batch_size: want at least 1, not -1",
+		"batch_size: 0":  "batch_size: want at least 1, not 0",
+		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}":                   "optimizer.lr: want more than 0, not 0",
+		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}":    "optimizer.groups.head.lr: want more than 0, not -1",
+		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "optimizer.groups.head.lr: want more than 0, not 0",
+	} {
+		_, err := loadText(t, least+text+"\n")
+		if err == nil || strings.Count(err.Error(), "run.yaml:") != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q alone", text, err, want)
+		}
+	}
+}
+
 // TestNamesElsewhere: a key by the name that other programs have for it is told by ours, which exists.
 func TestNamesElsewhere(t *testing.T) {
 	const run = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"
