@@ -179,9 +179,11 @@ device: gpu
 // TestOneMistake: a value that is wrong is told once, not again with every key that is compared with it.
 func TestOneMistake(t *testing.T) {
 	for text, want := range map[string]string{
-		"batch_size: -1": "batch_size: want at least 1, not -1",
-		"batch_size: 0":  "batch_size: want at least 1, not 0",
-		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}":                   "optimizer.lr: want more than 0, not 0",
+		"batch_size: -1":                                             "batch_size: want at least 1, not -1",
+		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains on this alone: with 0 there is nothing to learn",
+		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
+		"batch_size: 0":                                              "batch_size: want at least 1, not 0",
+		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}": "optimizer.lr: want more than 0, not 0",
 		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}":    "optimizer.groups.head.lr: want more than 0, not -1",
 		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "optimizer.groups.head.lr: want more than 0, not 0",
 	} {
