@@ -161,8 +161,8 @@ func (c *Config) checkData(d checker) {
 	t := &c.Data
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group", WholeGroups)
-	d.want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits", "want at most batch_size (%d), not %d; "+
-		"0: as many", c.BatchSize, t.GroupEdits)
+	d.want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits",
+		"want at most batch_size (%d), not %d; 0: as many", c.BatchSize, t.GroupEdits)
 	d.want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
 	d.want(t.Balance == "" || t.Balance == byLabel, "data.balance", "want %s, not %q", byLabel, t.Balance)
 	d.want(t.Balance == "" || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+

@@ -91,12 +91,16 @@ device: cuda:1
 // TestNullIsLeftOut: a key that is null has its default, also where that depends on other keys.
 func TestNullIsLeftOut(t *testing.T) {
 	for text, check := range map[string]func(c *Config) bool{
-		"steps: 5\nepochs: null\n":                                  func(c *Config) bool { return c.Epochs == 0 && c.Steps == 5 },
-		"lora: {targets: '.*q_proj', parts: null}\n":                func(c *Config) bool { return len(c.Lora.Parts) == 3 },
-		"losses: [{kind: bradley_terry}]\nloss: ~\n":                func(c *Config) bool { return c.Data.Sampling == WholeGroups },
-		"losses: [{kind: bradley_terry, scale: null}]\nloss: ~\n":   func(c *Config) bool { return c.Losses[0].Scale == 10 },
-		"mode: null\ntrain: {language: full, vision: full}\n":       func(c *Config) bool { return c.Mode == "full" },
-		"optimizer: {groups: {head: {lr: null, schedule: null}}}\n": func(c *Config) bool { return *c.Optimizer.Groups.Head.LR == 1e-4 },
+		"steps: 5\nepochs: null\n":                   func(c *Config) bool { return c.Epochs == 0 && c.Steps == 5 },
+		"lora: {targets: '.*q_proj', parts: null}\n": func(c *Config) bool { return len(c.Lora.Parts) == 3 },
+		"losses: [{kind: bradley_terry}]\nloss: ~\n": func(c *Config) bool { return c.Data.Sampling == WholeGroups },
+		"losses: [{kind: bradley_terry, scale: null}]\nloss: ~\n": func(c *Config) bool {
+			return c.Losses[0].Scale == 10
+		},
+		"mode: null\ntrain: {language: full, vision: full}\n": func(c *Config) bool { return c.Mode == "full" },
+		"optimizer: {groups: {head: {lr: null, schedule: null}}}\n": func(c *Config) bool {
+			return *c.Optimizer.Groups.Head.LR == 1e-4
+		},
 	} {
 		c, err := loadText(t, least+text)
 		if err != nil || !check(c) {
@@ -180,12 +184,16 @@ device: gpu
 func TestOneMistake(t *testing.T) {
 	for text, want := range map[string]string{
 		"batch_size: -1":                                             "batch_size: want at least 1, not -1",
-		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains on this alone: with 0 there is nothing to learn",
-		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
 		"batch_size: 0":                                              "batch_size: want at least 1, not 0",
+		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains on this alone: with 0",
+		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
 		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}": "optimizer.lr: want more than 0, not 0",
-		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}":    "optimizer.groups.head.lr: want more than 0, not -1",
-		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "optimizer.groups.head.lr: want more than 0, not 0",
+		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}": "" +
+			"optimizer.groups.head.lr: want more than 0, not -1",
+		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "" +
+			"optimizer.groups.head.lr: want more than 0, not 0",
+		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 1e-6, schedule: {warmup: 1}}}}": "" +
+			"optimizer.groups.head.lr: is below schedule.min_lr (1e-05): give the group one of its own",
 	} {
 		_, err := loadText(t, least+text+"\n")
 		if err == nil || strings.Count(err.Error(), "run.yaml:") != 1 || !strings.Contains(err.Error(), want) {

@@ -34,16 +34,19 @@ func TestContraryRefused(t *testing.T) {
 		{pairs, "q", contrary, "", wants},
 		{orders, "q", contrary, "", wants},
 		{"{kind: l1}, " + orders, "q", contrary, "", wants},
-		{pairs, "", plain(contrary), "", []string{"(id g-e0) has label 0.9 and rank 3", "(id g-e1) has label 0.5 and rank 2"}},
+		{pairs, "", plain(contrary), "",
+			[]string{"(id g-e0) has label 0.9 and rank 3", "(id g-e1) has label 0.5 and rank 2"}},
 		{"{kind: l1}", "q", contrary, "", nil},           // nothing is compared
 		{pairs, "", plain(agreeing) + contrary, "", nil}, // q is not read
 		{"", "", plain(contrary), plain(agreeing), nil},  // nor is a rank
 		{pairs, "q", agreeing, "", nil},
-		{pairs, "q", judged("g", "e0", `"label_q": 0.5, "rank_q": 1`) + judged("g", "e1", `"label_q": 0.5, "rank_q": 2`), "", nil},
-		{pairs, "q", judged("g", "e0", `"label_q": 0.5, "rank_q": 1`) + judged("g", "e1", `"label_q": 0.7, "rank_q": 1`), "", nil},
+		{pairs, "q", judged("g", "e0", `"label_q": 0.5, "rank_q": 1`) +
+			judged("g", "e1", `"label_q": 0.5, "rank_q": 2`), "", nil},
+		{pairs, "q", judged("g", "e0", `"label_q": 0.5, "rank_q": 1`) +
+			judged("g", "e1", `"label_q": 0.7, "rank_q": 1`), "", nil},
 		{pairs, "q", agreeing + judged("g", "e2", `"label_q": 1`) + judged("g", "e3", `"rank_q": 7`), "", nil},
-		{pairs, "q", agreeing + judged("h", "e0", `"label_q": 0.1, "rank_q": 1`) + judged("h", "e1", `"label_q": 0, "rank_q": 2`),
-			"", nil},
+		{pairs, "q", agreeing + judged("h", "e0", `"label_q": 0.1, "rank_q": 1`) +
+			judged("h", "e1", `"label_q": 0, "rank_q": 2`), "", nil},
 		{pairs, "", plain(agreeing), plain(contrary), []string{"row 1 of v.jsonl (id g-e0) has label 0.9 and rank 3"}},
 		{"", "", plain(agreeing), plain(contrary), []string{"row 1 of v.jsonl (id g-e0) has label 0.9 and rank 3"}},
 	} {

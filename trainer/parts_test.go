@@ -190,7 +190,8 @@ func TestGroupSchedules(t *testing.T) {
 			set(func(s *ScheduleConfig) {
 				s.Kind, s.Factor, s.Patience, s.Threshold, s.MinLR = "plateau", 0.2, 0, 0, 1e-5
 			})},
-		{"{kind: wsd, decay: 0.3, warmup: 2}", "{}", set(func(s *ScheduleConfig) { s.Kind, s.Decay, s.Warmup = "wsd", 0.3, 2 })},
+		{"{kind: wsd, decay: 0.3, warmup: 2}", "{}",
+			set(func(s *ScheduleConfig) { s.Kind, s.Decay, s.Warmup = "wsd", 0.3, 2 })},
 	} {
 		text := "backbone: b\nout: o\ndata: {train: t.jsonl, validation: 0.1}\nschedule: " + test.whole +
 			"\noptimizer: {groups: {head: {schedule: {" + strings.Trim(test.group, "{}") + "}}}}\n"

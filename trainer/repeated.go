@@ -14,8 +14,8 @@ type theEdit struct {
 
 func (r *sampleRow) theEdit() theEdit { return theEdit{r.asked, r.contents[1]} }
 
-// lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look swapped,
-// and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
+// lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look
+// swapped, and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
 func (d *Data) lookForRepeats(fraction bool) {
 	train, ok := d.Train.(*Samples)
 	validation, both := d.Validation.(*Samples)
@@ -41,8 +41,8 @@ func (d *Data) lookForRepeats(fraction bool) {
 	}
 	sources, edits := train.distinct(0), train.distinct(1)
 	if len(sources) >= 2*len(edits) && len(edits) > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different edits: "+
-			"are the columns source and edit the other way round?", len(sources), len(edits)))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
+			"edits: are the columns source and edit the other way round?", len(sources), len(edits)))
 	}
 	if validation.Len() == 0 {
 		return
@@ -65,8 +65,8 @@ func (d *Data) lookForRepeats(fraction bool) {
 			"validation says of them is no measure of other edits", known, validation.Len()))
 	}
 	if shown > 0 {
-		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is trained on as well: "+
-			"a fraction holds out whole groups, so give all rows of one picture one `group`", shown, validation.Len()))
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is trained on as "+
+			"well: a fraction holds out whole groups, so give all rows of one picture one `group`", shown, validation.Len()))
 	}
 }
 

@@ -46,8 +46,8 @@ func TestRepeatedEdits(t *testing.T) {
 	}
 }
 
-// TestSplitWarnings: a fraction that is held out beside other edits of the same photographs is told of, and so are sources
-// and edits that look swapped.
+// TestSplitWarnings: a fraction that is held out beside other edits of the same photographs is told of, and so are
+// sources and edits that look swapped.
 func TestSplitWarnings(t *testing.T) {
 	table := func(format string) (text string) {
 		for i := range 12 {
@@ -63,7 +63,8 @@ func TestSplitWarnings(t *testing.T) {
 		wants      []string
 	}{
 		{"validation: 0.3", photos, []string{"4 of 4 " + held}},
-		{"validation: 0.3", table(`{"group": "g%[1]d", "source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest), []string{"4 of 4 " + held}},
+		{"validation: 0.3", table(`{"group": "g%[1]d", "source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest),
+			[]string{"4 of 4 " + held}},
 		{"validation: 0.3", table(`{"group": "g%[2]d", "source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest), nil},
 		{"validation: 0.3", table(`{"source": "s%[1]d.png", "edit": "e%[1]d.png", ` + rest), nil},
 		{"validation: 0", photos, nil},

@@ -113,8 +113,8 @@ func short(s string) string {
 	return s
 }
 
-// keepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves out
-// stays the default that the checkpoint has.
+// keepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
+// out stays the default that the checkpoint has.
 func (r *run) keepSchedules(old *state, warn func(text string)) {
 	c, was := r.config, Default()
 	if old == nil || len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old.Config), was).Err() != nil {

@@ -143,7 +143,8 @@ func TestOldSchedulesGoOn(t *testing.T) {
 		t.Fatal(r, err)
 	}
 	for _, key := range []string{"warmup", "min_lr"} {
-		if want := "optimizer.groups.head.schedule." + key + " stays 0, as the run was begun"; !strings.Contains(warned, want) {
+		want := "optimizer.groups.head.schedule." + key + " stays 0, as the run was begun"
+		if !strings.Contains(warned, want) {
 			t.Errorf("it warned %q, want %q in it", warned, want)
 		}
 	}
