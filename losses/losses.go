@@ -75,7 +75,7 @@ const (
 // table holds all losses.
 var table = slices.Concat(pointwise, pairwise, listwise, []Row{{
 	Kind: "text", Over: Tokens, Outputs: None,
-	Formula: "mean over the answer's tokens of -log softmax(logits)_token",
+	Formula: "mean over the text tokens of all samples of a step of -log softmax(logits)_token",
 	Source:  "cross-entropy of the language model over its V ids and the score token",
 }})
 

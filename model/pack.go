@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -15,6 +16,10 @@ type Sample struct {
 	text.Tokens
 	Pictures []*Picture
 
+	// Share is what the mean over the sample's text targets counts in a step's text loss, relative to other samples;
+	// 0: as much as any other's, 1.
+	Share float64
+
 	pass int       // index of the pass that it is made for
 	rest []*Sample // of the other passes
 
@@ -23,6 +28,9 @@ type Sample struct {
 
 	Asked *Pair // of judges that answer in words: the pair itself, and nothing else
 }
+
+// share is Share with its default.
+func (s *Sample) share() float64 { return cmp.Or(s.Share, 1) }
 
 func (s *Sample) imageTokens() int {
 	n := 0
@@ -41,6 +49,7 @@ type packed struct {
 	order    []int       // order[i] is the sample at place i of the packed batch
 	rows     int         // tokens that are multiplied
 	targets  [][]stretch // text targets of each place; nil without loss
+	shares   []float64   // of each place: Sample.Share
 	pictures []*Picture
 }
 
@@ -143,7 +152,7 @@ func (o packing) pack(samples []*Sample, positions func(*Sample) [][]int64) (*pa
 	var textTokens int
 	for _, s := range spans {
 		if !s.leads {
-			p.order = append(p.order, s.index)
+			p.order, p.shares = append(p.order, s.index), append(p.shares, samples[s.index].share())
 		}
 		for _, id := range samples[s.index].IDs[s.from:s.length] {
 			if id != o.vocab {

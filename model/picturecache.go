@@ -16,10 +16,16 @@ type pictureCache struct {
 	limit int64
 	used  int64
 	items map[store.Key]*list.Element
-	order *list.List             // most recently used first
-	pairs map[string][]store.Key // key of a pair -> keys of its pictures
+	order *list.List            // most recently used first
+	pairs map[string]cachedPair // by the key of a pair
 
 	recent map[store.Key]weak.Pointer[Picture] // prepared, and still held by somebody
+}
+
+// cachedPair is what is known of a pair, whether its pictures are still there or not.
+type cachedPair struct {
+	pictures []store.Key
+	tokens   []int // of each picture
 }
 
 // mostPairs bounds the memory of pair keys; when it is reached all are forgotten.
@@ -35,7 +41,7 @@ func newPictureCache(limit int64) *pictureCache {
 func (c *pictureCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.items, c.order, c.pairs, c.used = map[store.Key]*list.Element{}, list.New(), map[string][]store.Key{}, 0
+	c.items, c.order, c.pairs, c.used = map[store.Key]*list.Element{}, list.New(), map[string]cachedPair{}, 0
 	c.recent = map[store.Key]weak.Pointer[Picture]{}
 }
 
@@ -105,7 +111,7 @@ func (c *pictureCache) pair(key string) []*Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*Picture
-	for _, k := range c.pairs[key] {
+	for _, k := range c.pairs[key].pictures {
 		p := c.touch(k)
 		if p == nil {
 			return nil
@@ -128,7 +134,14 @@ func (c *pictureCache) putPair(key string, pictures []*Picture) {
 	if len(c.pairs) >= mostPairs {
 		clear(c.pairs)
 	}
-	c.pairs[key] = keys
+	c.pairs[key] = cachedPair{keys, pictureTokens(pictures)}
+}
+
+// tokens are those of each picture of a pair, as they were when they were prepared; nil: they are not known.
+func (c *pictureCache) tokens(key string) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pairs[key].tokens
 }
 
 func (p *Picture) bytes() int64 { return 4 * int64(len(p.features)+len(p.Pixels)) }

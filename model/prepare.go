@@ -95,11 +95,7 @@ func (p *preparer) Prepare(pair Pair) (*Sample, error) {
 			return nil, err
 		}
 	}
-	counts := make([]int, len(s.Pictures))
-	for i, q := range s.Pictures {
-		counts[i] = q.Tokens
-	}
-	if s.Tokens, err = p.tokens(pair, counts); err != nil {
+	if s.Tokens, err = p.tokens(pair, pictureTokens(s.Pictures)); err != nil {
 		return nil, err
 	}
 	last := int64(0)
@@ -107,6 +103,15 @@ func (p *preparer) Prepare(pair Pair) (*Sample, error) {
 		last = max(last, slices.Max(axis))
 	}
 	return s, p.backbone.Decoder().longest(last)
+}
+
+// pictureTokens are the tokens of each picture.
+func pictureTokens(pictures []*Picture) []int {
+	counts := make([]int, len(pictures))
+	for i, q := range pictures {
+		counts[i] = q.Tokens
+	}
+	return counts
 }
 
 // preparePictures loads the pictures of a pair if need be, arranges them, and makes what the vision tower takes.
@@ -202,12 +207,16 @@ func (p *preparer) CheckText(pair Pair) error {
 	if p.config.Format == 2 {
 		return p.checkJudgeText(pair)
 	}
-	counts := []int{1}
-	if p.config.Pair == Sequence {
-		counts = []int{1, 1}
-	}
-	_, err := p.tokens(pair, counts)
+	_, err := p.tokens(pair, p.onePerPicture())
 	return err
+}
+
+// onePerPicture stands for the tokens of a pair's pictures where these do not matter.
+func (p *preparer) onePerPicture() []int {
+	if p.config.Pair == Sequence {
+		return []int{1, 1}
+	}
+	return []int{1}
 }
 
 func (p *preparer) endOfTurn() string {

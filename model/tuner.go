@@ -117,6 +117,7 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 }
 
 // StepResult holds per-sample losses in the order given, and the gradients of the weighted sum of losses by parameter.
+// CE is the mean over a sample's text targets, times its share.
 type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64
 	Tokens                     int
@@ -135,6 +136,32 @@ func (t *Tuner) Step(
 	return t.inParts(samples, nil, seed, func(part []int, seed uint64) (*StepResult, error) {
 		return t.stepPart(ctx, pick(samples, part), pick(labels, part), weight, seed)
 	})
+}
+
+// Targets is the number of tokens that a sample's text loss is over.
+func (t *Tuner) Targets(s *Sample) int { return t.stepPacking().span(s, 0).predicted }
+
+// CountTargets is Targets of the sample that Prepare would make of a pair. Pictures, which are tokens of the text loss
+// with text_loss: all, are prepared if it is not known how many tokens they are.
+func (t *Tuner) CountTargets(pair Pair) (int, error) {
+	if t.config.Format == 2 {
+		return 0, nil
+	}
+	counts := t.onePerPicture()
+	if t.stepPacking().all {
+		if counts = t.pictures.tokens(pair.Key); counts == nil {
+			pictures, err := t.preparePictures(pair)
+			if err != nil {
+				return 0, err
+			}
+			counts = pictureTokens(pictures)
+		}
+	}
+	tokens, err := t.tokens(pair, counts)
+	if err != nil {
+		return 0, err
+	}
+	return t.Targets(&Sample{Tokens: tokens}), nil
 }
 
 // stepPart is Step over samples of one run of the graph.
@@ -227,7 +254,7 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 				r.CE[i] += float64(v)
 			}
 		}
-		r.CE[i] /= float64(p.targetCount(place))
+		r.CE[i] = p.shares[place] * r.CE[i] / float64(p.targetCount(place))
 		r.Score[i] = float64(score[place])
 	}
 	return r
@@ -251,14 +278,14 @@ func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[strin
 	}
 }
 
-// tokenWeights makes the text loss of every sample the mean over its targets, times weight. A prefix is a part of all
-// samples that follow it.
+// tokenWeights makes the text loss of every sample the mean over its targets, times its share and weight. A prefix is a
+// part of all samples that follow it.
 func (p *packed) tokenWeights(weight float64) *tensor.Dense {
 	each := make([]float64, p.feeds[inTargets].DataSize())
 	for place := range p.order {
 		for _, s := range p.targets[place] {
 			for i := s.first; i < s.first+s.n; i++ {
-				each[i] += weight / float64(p.targetCount(place))
+				each[i] += weight * p.shares[place] / float64(p.targetCount(place))
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"assay/internal/exit"
 	"assay/losses"
@@ -17,11 +18,17 @@ func (r *run) checkComparable(warn func(text string)) error {
 		return err
 	}
 	if train, ok := r.data.Train.(*Samples); ok && len(r.config.Losses) > 0 {
+		if err := train.checkContrary("data.train", r.config.compared()); err != nil {
+			return err
+		}
 		if err := r.checkTerms(train, warn); err != nil {
 			return err
 		}
 	}
 	if valid, ok := r.valid.(*Samples); ok {
+		if err := valid.checkContrary("data.validation", []string{""}); err != nil {
+			return err
+		}
 		return r.checkMeasure(valid)
 	}
 	return nil
@@ -33,11 +40,9 @@ func (r *run) checkSchedule(warn func(text string)) error {
 	if err := r.checkCourse("schedule", &r.config.Schedule, warn); err != nil {
 		return err
 	}
-	for _, name := range groupNames() {
-		if g := r.config.Optimizer.Groups.of(name); g != nil && g.Schedule != nil && name != adapterBGroup {
-			if err := r.checkCourse("optimizer.groups."+name+".schedule", g.Schedule, warn); err != nil {
-				return err
-			}
+	for _, x := range r.config.Optimizer.Groups.scheduled() {
+		if err := r.checkCourse(strings.TrimSuffix(x.key, "."), x.Schedule, warn); err != nil {
+			return err
 		}
 	}
 	return nil

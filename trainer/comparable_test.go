@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestComparable: what a run cannot learn from or be measured by is found before the first step, and by a dry run.
@@ -47,6 +49,61 @@ func TestComparable(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || f.done > 0 {
 			t.Errorf("want %q in %v, after %d steps", want, err, f.done)
 		}
+	}
+}
+
+// TestGroupsWithoutNames: edits that a label table names no group of are compared as if source and instruction were its
+// name, and held out together.
+func TestGroupsWithoutNames(t *testing.T) {
+	named, nameless := "", ""
+	for g := range 8 {
+		for k := range 3 {
+			said := fmt.Sprintf(`"source": "s%d.png", "edit": "e%d.png", "instruction": "do %d", "label": %g}`+"\n", g%2, k, g/2,
+				float64((g+k)%3)/2)
+			named += fmt.Sprintf(`{"group": "g%d", `, g) + said
+			nameless += "{" + said
+		}
+	}
+	outcomes := map[string][]string{}
+	for what, rows := range map[string]string{"named": named, "nameless": nameless} {
+		path := writeGroups(t, 0, "data: {train: table.jsonl, validation: v.jsonl}\nlosses: [{kind: bradley_terry}]\n"+
+			"batch_size: 6\nvalidate: {every: 1}\n")
+		writeFiles(t, filepath.Dir(path), "s0.png", "0", "s1.png", "1", "e0.png", "2", "e1.png", "3", "e2.png", "4",
+			"table.jsonl", rows, "v.jsonl", rows)
+		plan, err := DryRun(t.Context(), load(t, path), newFake().factory)
+		if err != nil {
+			t.Fatal(what, err)
+		}
+		if f := plan.Found; f.Groups != 8 || f.Items["bradley_terry"] != 24 {
+			t.Errorf("%s: %d groups, %v; want 8 and 24 pairs", what, f.Groups, f.Items)
+		}
+		train(t, path, newFake())
+		outcomes[what] = outcome(t, path)
+	}
+	if d := cmp.Diff(outcomes["named"], outcomes["nameless"]); d != "" {
+		t.Error(d)
+	}
+
+	path := writeGroups(t, 0, "data: {train: table.jsonl, validation: 0.3}\nlosses: [{kind: bradley_terry}]\n")
+	writeFiles(t, filepath.Dir(path), "s0.png", "0", "s1.png", "1", "e0.png", "2", "e1.png", "3", "e2.png", "4",
+		"table.jsonl", nameless)
+	d, err := OpenData(load(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	trained := map[string]bool{}
+	for _, g := range d.Train.(*Samples).rows {
+		trained[g.asked] = true
+	}
+	valid := d.Validation.(*Samples).rows
+	for _, g := range valid {
+		if trained[g.asked] {
+			t.Errorf("row %d: its group is on both sides", g.index+1)
+		}
+	}
+	if len(valid) != 6 { // two of eight groups
+		t.Errorf("%d validation rows, want 6", len(valid))
 	}
 }
 

@@ -161,8 +161,8 @@ func (c *Config) checkData(d checker) {
 	t := &c.Data
 	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group", WholeGroups)
-	d.want(t.GroupEdits >= 0 && t.GroupEdits <= c.BatchSize, "data.group_edits", "want at most batch_size (%d), not %d; "+
-		"0: as many", c.BatchSize, t.GroupEdits)
+	d.want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits",
+		"want at most batch_size (%d), not %d; 0: as many", c.BatchSize, t.GroupEdits)
 	d.want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
 	d.want(t.Balance == "" || t.Balance == byLabel, "data.balance", "want %s, not %q", byLabel, t.Balance)
 	d.want(t.Balance == "" || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+
@@ -208,6 +208,8 @@ func (c *Config) checkCourse(d checker) {
 	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
 	d.want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
 	d.want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")
+	d.want(c.Mode != "head" || c.Loss.Score != 0 || c.Loss.Text == 0, "loss.score",
+		"mode head trains on this alone: with 0 there is nothing to learn")
 	d.want(c.BatchSize >= 1, "batch_size", "want at least 1, not %d", c.BatchSize)
 	d.want(c.ClipNorm >= 0, "clip_norm", "want at least 0 (no clipping), not %g", c.ClipNorm)
 	d.want(c.Epochs >= 1 || c.Epochs == 0 && c.Steps > 0, "epochs", "want at least 1, not %d", c.Epochs)

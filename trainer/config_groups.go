@@ -1,9 +1,12 @@
 package trainer
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
+	"assay/internal/strictyaml"
 	"assay/lora"
 	"assay/optim"
 )
@@ -28,7 +31,7 @@ type GroupsConfig struct {
 	Vision    *GroupConfig `yaml:"vision,omitempty"`
 }
 
-// GroupConfig is what a group has of its own; the rest is as optimizer and schedule say.
+// GroupConfig is what a group has of its own; the rest is as optimizer and schedule say, key by key.
 type GroupConfig struct {
 	LR          *float64        `yaml:"lr,omitempty"`           // nil: optimizer.lr
 	Ratio       *float64        `yaml:"ratio,omitempty"`        // of adapters: of B, in A's (LoRA+); nil: 1
@@ -61,10 +64,79 @@ func defaultSchedule() ScheduleConfig {
 	}
 }
 
-// SetDefaults are those of the keys that a group's schedule leaves out.
+// SetDefaults are those of the keys that neither a group's schedule nor the run's has.
 func (s *ScheduleConfig) SetDefaults() { *s = defaultSchedule() }
 
-// settle fills in what the groups leave out.
+// scheduleKey is a key of a schedule.
+type scheduleKey struct {
+	name  string
+	kinds []string // that have it; nil: all have
+	value func(s *ScheduleConfig) any
+	take  func(s, from *ScheduleConfig)
+}
+
+func scheduleKeyOf[T any](name string, field func(s *ScheduleConfig) *T, kinds ...string) scheduleKey {
+	return scheduleKey{name, kinds, func(s *ScheduleConfig) any { return *field(s) },
+		func(s, from *ScheduleConfig) { *field(s) = *field(from) }}
+}
+
+// scheduleKeys lists all keys of a schedule, its kind first.
+var scheduleKeys = []scheduleKey{
+	scheduleKeyOf("kind", func(s *ScheduleConfig) *string { return &s.Kind }),
+	scheduleKeyOf("warmup", func(s *ScheduleConfig) *float64 { return &s.Warmup }),
+	scheduleKeyOf("cycles", func(s *ScheduleConfig) *int64 { return &s.Cycles }, "restarts"),
+	scheduleKeyOf("decay", func(s *ScheduleConfig) *float64 { return &s.Decay }, "wsd"),
+	scheduleKeyOf("factor", func(s *ScheduleConfig) *float64 { return &s.Factor }, plateau),
+	scheduleKeyOf("patience", func(s *ScheduleConfig) *int64 { return &s.Patience }, plateau),
+	scheduleKeyOf("threshold", func(s *ScheduleConfig) *float64 { return &s.Threshold }, plateau),
+	scheduleKeyOf("min_lr", func(s *ScheduleConfig) *float64 { return &s.MinLR }, "linear", "cosine", "restarts", "wsd",
+		plateau),
+}
+
+// of tells whether a schedule of some kind has the key.
+func (k *scheduleKey) of(kind string) bool { return k.kinds == nil || slices.Contains(k.kinds, kind) }
+
+// String is what train prints: the kind, and the other keys that it has and that are not 0.
+func (s ScheduleConfig) String() string {
+	words := []string{s.Kind}
+	for _, k := range scheduleKeys[1:] {
+		if v := fmt.Sprint(k.value(&s)); k.of(s.Kind) && v != "0" {
+			words = append(words, k.name+" "+v)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// scheduleOwner is a group with a schedule of its own.
+type scheduleOwner struct {
+	*GroupConfig
+	name, key string // key: the prefix of the schedule's keys
+}
+
+// scheduled lists the groups that have schedules of their own.
+func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
+	for _, name := range groupNames() {
+		if x := g.of(name); x != nil && x.Schedule != nil && name != adapterBGroup {
+			out = append(out, scheduleOwner{x, name, "optimizer.groups." + name + ".schedule."})
+		}
+	}
+	return out
+}
+
+// inheritSchedules gives the groups' schedules what they leave out of the run's, as far as their kinds have it.
+func (c *Config) inheritSchedules(d *strictyaml.Document) {
+	c.Inherited = nil
+	for _, x := range c.Optimizer.Groups.scheduled() {
+		for _, k := range scheduleKeys {
+			if !d.Has(x.key+k.name) && k.of(x.Schedule.Kind) {
+				k.take(x.Schedule, &c.Schedule)
+				c.Inherited = append(c.Inherited, x.key+k.name)
+			}
+		}
+	}
+}
+
+// settle fills in what the groups leave out of rates and decays.
 func (g *GroupsConfig) settle(c *Config) {
 	if g == nil {
 		return
@@ -100,11 +172,14 @@ func (c *Config) checkGroups(d checker) {
 		}
 		d.want(x.Ratio == nil || name == adapterGroup, key+".ratio", "is for adapters alone: their matrices B")
 		d.want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
+		peak := *x.LR
+		if x.Schedule == nil || slices.Contains(c.Inherited, key+".schedule.min_lr") {
+			d.want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): give the group one of its own, "+
+				"schedule: {min_lr: ...}", c.Schedule.MinLR)
+			peak = math.Inf(1)
+		}
 		if x.Schedule != nil {
-			x.Schedule.check(d, key+".schedule.", key+".lr", *x.LR)
-		} else {
-			d.want(c.Schedule.MinLR <= *x.LR, key+".lr", "is below schedule.min_lr (%g): give the group a schedule of its own",
-				c.Schedule.MinLR)
+			x.Schedule.check(d, key+".schedule.", key+".lr", peak)
 		}
 	}
 }
@@ -130,26 +205,15 @@ func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	d.want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
 	steps(d, prefix+"decay", s.Decay)
 	steps(d, prefix+"warmup", s.Warmup)
-	d.want(s.MinLR == 0 || s.MinLR > 0 && s.MinLR <= peak, prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
+	d.want(s.MinLR >= 0 && (s.MinLR <= peak || peak <= 0), prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
 		s.MinLR)
 	d.want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
 	d.want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
 	d.want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
 	usual := defaultSchedule() // what config.yaml has, whoever reads it
-	for _, key := range []struct {
-		name  string
-		usual bool
-		kinds []string
-	}{
-		{"cycles", s.Cycles == usual.Cycles, []string{"restarts"}},
-		{"decay", s.Decay == usual.Decay, []string{"wsd"}},
-		{"factor", s.Factor == usual.Factor, []string{plateau}},
-		{"patience", s.Patience == usual.Patience, []string{plateau}},
-		{"threshold", s.Threshold == usual.Threshold, []string{plateau}},
-		{"min_lr", s.MinLR == 0, []string{"linear", "cosine", "restarts", "wsd", plateau}},
-	} {
-		d.want(key.usual || slices.Contains(key.kinds, s.Kind), prefix+key.name, "kind: %s has none: it is of %s", s.Kind,
-			strings.Join(key.kinds, ", "))
+	for _, k := range scheduleKeys {
+		d.want(k.of(s.Kind) || k.value(s) == k.value(&usual), prefix+k.name, "kind: %s has none: it is of %s", s.Kind,
+			strings.Join(k.kinds, ", "))
 	}
 }
 

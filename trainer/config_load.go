@@ -65,6 +65,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 		c.Backbone = absolute(folder, c.Backbone)
 	}
 	c.Optimizer.Groups.settle(c)
+	c.inheritSchedules(d)
 	for _, p := range []*string{&c.Init, &c.Scorer, &c.Out, &c.Cache.Folder} {
 		*p = absolute(folder, *p)
 	}

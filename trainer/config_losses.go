@@ -21,11 +21,18 @@ const (
 )
 
 // compares tells whether a term of the objective is over several edits of a group.
-func (c *Config) compares() bool {
-	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
-		over := s.Over()
-		return over == losses.Pairs || over == losses.Orders
-	})
+func (c *Config) compares() bool { return len(c.compared()) > 0 }
+
+// compared lists the dimensions in which terms of the objective compare edits of a group.
+func (c *Config) compared() (dimensions []string) {
+	for i := range c.Losses {
+		s := &c.Losses[i]
+		if over := s.Over(); over == losses.Pairs || over == losses.Orders {
+			dimensions = append(dimensions, s.Dimension)
+		}
+	}
+	slices.Sort(dimensions)
+	return slices.Compact(dimensions)
 }
 
 // reads tells whether a term of the objective learns from what is said of a dimension.

@@ -88,6 +88,31 @@ device: cuda:1
 	}
 }
 
+// TestNullIsLeftOut: a key that is null has its default, also where that depends on other keys.
+func TestNullIsLeftOut(t *testing.T) {
+	for text, check := range map[string]func(c *Config) bool{
+		"steps: 5\nepochs: null\n":                   func(c *Config) bool { return c.Epochs == 0 && c.Steps == 5 },
+		"lora: {targets: '.*q_proj', parts: null}\n": func(c *Config) bool { return len(c.Lora.Parts) == 3 },
+		"losses: [{kind: bradley_terry}]\nloss: ~\n": func(c *Config) bool { return c.Data.Sampling == WholeGroups },
+		"losses: [{kind: bradley_terry, scale: null}]\nloss: ~\n": func(c *Config) bool {
+			return c.Losses[0].Scale == 10
+		},
+		"mode: null\ntrain: {language: full, vision: full}\n": func(c *Config) bool { return c.Mode == "full" },
+		"optimizer: {groups: {head: {lr: null, schedule: null}}}\n": func(c *Config) bool {
+			return *c.Optimizer.Groups.Head.LR == 1e-4
+		},
+	} {
+		c, err := loadText(t, least+text)
+		if err != nil || !check(c) {
+			t.Errorf("%q: %v, %+v", text, err, c)
+		}
+	}
+	text := strings.Replace(least, "t.jsonl", "t.jsonl, sampling: null", 1) + "losses: [{kind: bradley_terry}]\n"
+	if c, err := loadText(t, text); err != nil || c.Data.Sampling != WholeGroups {
+		t.Errorf("data.sampling: null with a loss over pairs: %v, %+v", err, c)
+	}
+}
+
 func TestCacheSize(t *testing.T) {
 	for text, want := range map[string]CacheSize{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0, "1000": 1000,
 		"disk": Disk, "70B": 70} {
@@ -152,6 +177,28 @@ device: gpu
 	}
 	if !strings.Contains(err.Error(), "run.yaml:7:1: batchsize: unknown key (did you mean batch_size?)") {
 		t.Error(err)
+	}
+}
+
+// TestOneMistake: a value that is wrong is told once, not again with every key that is compared with it.
+func TestOneMistake(t *testing.T) {
+	for text, want := range map[string]string{
+		"batch_size: -1":                                             "batch_size: want at least 1, not -1",
+		"batch_size: 0":                                              "batch_size: want at least 1, not 0",
+		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains on this alone: with 0",
+		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
+		"optimizer: {lr: 0}\nschedule: {kind: cosine, min_lr: 1e-6}": "optimizer.lr: want more than 0, not 0",
+		"optimizer: {lr: 1e-3, groups: {head: {lr: -1, schedule: {kind: cosine}}}}": "" +
+			"optimizer.groups.head.lr: want more than 0, not -1",
+		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 0}}}": "" +
+			"optimizer.groups.head.lr: want more than 0, not 0",
+		"schedule: {kind: cosine, min_lr: 1e-5}\noptimizer: {groups: {head: {lr: 1e-6, schedule: {warmup: 1}}}}": "" +
+			"optimizer.groups.head.lr: is below schedule.min_lr (1e-05): give the group one of its own",
+	} {
+		_, err := loadText(t, least+text+"\n")
+		if err == nil || strings.Count(err.Error(), "run.yaml:") != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q alone", text, err, want)
+		}
 	}
 }
 

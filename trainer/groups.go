@@ -200,17 +200,33 @@ func winner(d float64) [3]float64 {
 	return [3]float64{0, 1, 0}
 }
 
-// above tells whether an edit's label is above another's (d > 0), or its rank before the other's, and by how much:
-// ranks do not say. ok is false where there is nothing to compare.
+// place is where an edit stands among others of its group in a dimension, lower is better: by rank, or by label.
+func (s *Said) place(dimension string, ranked bool) (at float64, ok bool) {
+	if ranked {
+		at, ok = s.Ranks[dimension]
+		return at, ok
+	}
+	at, ok = s.Labels[dimension]
+	return -at, ok
+}
+
+// above tells whether an edit is better than another (d > 0), by rank if both have one, else by label, and by how much
+// its label is above the other's: ranks do not say, and a tie has no margin. ok is false where there is nothing to
+// compare.
 func (s *Said) above(o *Said, dimension string) (d, margin float64, ok bool) {
-	if x, has := s.Labels[dimension]; has {
-		if y, has := o.Labels[dimension]; has {
-			return x - y, math.Abs(x - y), true
+	for _, ranked := range []bool{true, false} {
+		x, has := s.place(dimension, ranked)
+		y, too := o.place(dimension, ranked)
+		if has && too {
+			d, ok = y-x, true
+			break
 		}
 	}
-	x, has := s.Ranks[dimension]
-	y, too := o.Ranks[dimension]
-	return y - x, 0, has && too
+	x, has := s.Labels[dimension]
+	if y, too := o.Labels[dimension]; has && too && d != 0 {
+		margin = math.Abs(x - y)
+	}
+	return d, margin, ok
 }
 
 // comparisonItem makes an item of what people said about a pair, whose votes count as the term wants.
@@ -235,7 +251,7 @@ func comparisonItem(s *losses.Spec, a, b int, p *data.Pair) losses.Item {
 	return it
 }
 
-// orderItems is the order of a group's edits in a dimension, by rank or by label.
+// orderItems is the order of a group's edits in a dimension, by rank if two have one, else by label.
 func orderItems(s *losses.Spec, part []Example, lo, hi int) []losses.Item {
 	it := losses.Item{Weight: 1}
 	var keys []float64 // lower is better
@@ -246,12 +262,7 @@ func orderItems(s *losses.Spec, part []Example, lo, hi int) []losses.Item {
 		}
 	}
 	for i := lo; i < hi; i++ {
-		x, ok := part[i].Said.Ranks[s.Dimension]
-		if ranked < 2 {
-			x, ok = part[i].Said.Labels[s.Dimension]
-			x = -x
-		}
-		if ok {
+		if x, ok := part[i].Said.place(s.Dimension, ranked > 1); ok {
 			it.Edits, keys = append(it.Edits, i), append(keys, x)
 		}
 	}

@@ -24,7 +24,7 @@ type Example struct {
 	Label            float64  // 0..1
 
 	Talk  *Conversation // of mode text; nil: a labelled edit
-	Share float64       // of mode text: what its loss counts in its batch, 1 on average
+	Share float64       // what its mean text loss counts in its batch, 1 on average; 0: as much as any other's
 
 	Said  Said // all that people said about it; without it Label is all
 	Unit  int  // number of its group in the batch

@@ -156,21 +156,63 @@ func TestTowerTargets(t *testing.T) {
 	}
 }
 
-// TestGroupSchedules: what a group's schedule leaves out is as in schedule, and a given 0 is a 0.
+// TestGroupSchedules: what a group's schedule leaves out is as in schedule, key by key, and a given 0 is a 0.
 func TestGroupSchedules(t *testing.T) {
-	for text, want := range map[string]ScheduleConfig{
-		"kind: plateau":               {Kind: "plateau", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4},
-		"kind: plateau, patience: 0":  {Kind: "plateau", Cycles: 1, Decay: 0.1, Factor: 0.1, Threshold: 1e-4},
-		"kind: plateau, threshold: 0": {Kind: "plateau", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10},
-		"kind: wsd, decay: 0":         {Kind: "wsd", Cycles: 1, Factor: 0.1, Patience: 10, Threshold: 1e-4},
+	usual := defaultSchedule()
+	set := func(change func(s *ScheduleConfig)) ScheduleConfig {
+		s := usual
+		change(&s)
+		return s
+	}
+	for _, test := range []struct {
+		whole, group string
+		want         ScheduleConfig
+	}{
+		{"{}", "kind: plateau", set(func(s *ScheduleConfig) { s.Kind = "plateau" })},
+		{"{}", "kind: plateau, patience: 0", set(func(s *ScheduleConfig) { s.Kind, s.Patience = "plateau", 0 })},
+		{"{}", "kind: plateau, threshold: 0", set(func(s *ScheduleConfig) { s.Kind, s.Threshold = "plateau", 0 })},
+		{"{}", "kind: wsd, decay: 0", set(func(s *ScheduleConfig) { s.Kind, s.Decay = "wsd", 0 })},
+		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "kind: linear",
+			set(func(s *ScheduleConfig) { s.Kind, s.MinLR, s.Warmup = "linear", 1e-5, 7 })},
+		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "warmup: 3",
+			set(func(s *ScheduleConfig) { s.Kind, s.MinLR, s.Warmup = "cosine", 1e-5, 3 })},
+		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "warmup: 0, min_lr: 0",
+			set(func(s *ScheduleConfig) { s.Kind = "cosine" })},
+		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "warmup: null, min_lr: ~, kind: wsd",
+			set(func(s *ScheduleConfig) { s.Kind, s.MinLR, s.Warmup = "wsd", 1e-5, 7 })},
+		{"{kind: cosine, min_lr: 1e-5, warmup: 0.25}", "kind: constant", // which has no min_lr
+			set(func(s *ScheduleConfig) { s.Warmup = 0.25 })},
+		{"{kind: restarts, cycles: 4, min_lr: 1e-5}", "warmup: 5",
+			set(func(s *ScheduleConfig) { s.Kind, s.Cycles, s.MinLR, s.Warmup = "restarts", 4, 1e-5, 5 })},
+		{"{kind: restarts, cycles: 4}", "kind: wsd, decay: 6",
+			set(func(s *ScheduleConfig) { s.Kind, s.Decay = "wsd", 6 })},
+		{"{kind: plateau, factor: 0.5, patience: 0, threshold: 0, min_lr: 1e-5}", "factor: 0.2",
+			set(func(s *ScheduleConfig) {
+				s.Kind, s.Factor, s.Patience, s.Threshold, s.MinLR = "plateau", 0.2, 0, 0, 1e-5
+			})},
+		{"{kind: wsd, decay: 0.3, warmup: 2}", "{}",
+			set(func(s *ScheduleConfig) { s.Kind, s.Decay, s.Warmup = "wsd", 0.3, 2 })},
 	} {
-		c, err := loadText(t, "backbone: b\nout: o\ndata: {train: t.jsonl, validation: 0.1}\n"+
-			"optimizer: {groups: {head: {schedule: {"+text+"}}}}\n")
+		text := "backbone: b\nout: o\ndata: {train: t.jsonl, validation: 0.1}\nschedule: " + test.whole +
+			"\noptimizer: {groups: {head: {schedule: {" + strings.Trim(test.group, "{}") + "}}}}\n"
+		c, err := loadText(t, text)
+		if err != nil {
+			t.Errorf("%s, %s: %v", test.whole, test.group, err)
+			continue
+		}
+		if got := *c.Optimizer.Groups.Head.Schedule; got != test.want {
+			t.Errorf("schedule %s, group's %s: %+v, want %+v", test.whole, test.group, got, test.want)
+		}
+		resolved, err := c.YAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := *c.Optimizer.Groups.Head.Schedule; got != want {
-			t.Errorf("%s: %+v, want %+v", text, got, want)
+		again, err := loadText(t, string(resolved))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := *again.Optimizer.Groups.Head.Schedule; got != test.want {
+			t.Errorf("schedule %s, group's %s, from config.yaml: %+v, want %+v", test.whole, test.group, got, test.want)
 		}
 	}
 }
@@ -199,7 +241,7 @@ schedule: {kind: linear}
 	}
 	for _, want := range []string{"adapters: 6 tensors, learning rate 0.0002, weight decay 0.1, schedule linear\n",
 		"adapters.B: 6 tensors, learning rate 0.0032, weight decay 0.1, schedule linear\n",
-		"head: 4 tensors, learning rate 0.005, weight decay 0, schedule cosine\n",
+		"head: 4 tensors, learning rate 0.005, weight decay 0, schedule cosine, warmup 1\n",
 		"others: 2 tensors, learning rate 0.001, weight decay 0, schedule linear\n"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it said %q, want %q in it", said, want)

@@ -14,9 +14,9 @@ type theEdit struct {
 
 func (r *sampleRow) theEdit() theEdit { return theEdit{r.asked, r.contents[1]} }
 
-// lookForRepeats notes what a run can do, but hardly means: one edit with two labels, and validation by edits that are
-// learnt from.
-func (d *Data) lookForRepeats() {
+// lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look
+// swapped, and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
+func (d *Data) lookForRepeats(fraction bool) {
 	train, ok := d.Train.(*Samples)
 	validation, both := d.Validation.(*Samples)
 	if !ok || !both {
@@ -39,20 +39,44 @@ func (d *Data) lookForRepeats() {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d training rows give an edit another label than a row before "+
 			"them: all are learnt from", contrary, train.Len()))
 	}
+	sources, edits := train.distinct(0), train.distinct(1)
+	if len(sources) >= 2*len(edits) && len(edits) > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
+			"edits: are the columns source and edit the other way round?", len(sources), len(edits)))
+	}
 	if validation.Len() == 0 {
 		return
 	}
-	learnt, known := map[theEdit]bool{}, 0
+	learnt, known, shown := map[theEdit]bool{}, 0, 0
 	for i := range train.rows {
 		learnt[train.rows[i].theEdit()] = true
 	}
 	for i := range validation.rows {
-		if r := &validation.rows[i]; r.bad == "" && learnt[r.theEdit()] {
+		r := &validation.rows[i]
+		if r.bad == "" && learnt[r.theEdit()] {
 			known++
+		}
+		if r.bad == "" && fraction && sources[r.contents[0]] {
+			shown++
 		}
 	}
 	if known > 0 {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows are edits that are trained on as well: what "+
 			"validation says of them is no measure of other edits", known, validation.Len()))
 	}
+	if shown > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is trained on as "+
+			"well: a fraction holds out whole groups, so give all rows of one picture one `group`", shown, validation.Len()))
+	}
+}
+
+// distinct are the contents of the sources (0) or edits (1) of all rows that can be used.
+func (s *Samples) distinct(which int) map[store.Key]bool {
+	out := map[store.Key]bool{}
+	for i := range s.rows {
+		if r := &s.rows[i]; r.bad == "" && r.contents != (Contents{}) {
+			out[r.contents[which]] = true
+		}
+	}
+	return out
 }

@@ -46,6 +46,57 @@ func TestRepeatedEdits(t *testing.T) {
 	}
 }
 
+// TestSplitWarnings: a fraction that is held out beside other edits of the same photographs is told of, and so are
+// sources and edits that look swapped.
+func TestSplitWarnings(t *testing.T) {
+	table := func(format string) (text string) {
+		for i := range 12 {
+			text += fmt.Sprintf(format+"\n", i, i%3)
+		}
+		return text
+	}
+	const rest = `"instruction": "%[1]d", "label": 1}`
+	photos := table(`{"source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest)
+	const held, swapped = "validation rows have a source picture that is trained on as well", "other way round"
+	for _, test := range []struct {
+		data, rows string
+		wants      []string
+	}{
+		{"validation: 0.3", photos, []string{"4 of 4 " + held}},
+		{"validation: 0.3", table(`{"group": "g%[1]d", "source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest),
+			[]string{"4 of 4 " + held}},
+		{"validation: 0.3", table(`{"group": "g%[2]d", "source": "s%[2]d.png", "edit": "e%[1]d.png", ` + rest), nil},
+		{"validation: 0.3", table(`{"source": "s%[1]d.png", "edit": "e%[1]d.png", ` + rest), nil},
+		{"validation: 0", photos, nil},
+		{"validation: 0", table(`{"source": "e%[1]d.png", "edit": "s%[2]d.png", ` + rest),
+			[]string{"12 different sources and only 3 different edits: are the columns source and edit the " + swapped}},
+		{"validation: table.jsonl, validation_split: b, train_split: a",
+			table(`{"split": "a", "source": "s%[2]d.png", "edit": "e%[1]d.png", `+rest) +
+				`{"split": "b", "source": "s1.png", "edit": "e1.png", "instruction": "other", "label": 0}` + "\n", nil},
+	} {
+		path := writeGroups(t, 0, "data: {train: table.jsonl, "+test.data+"}\n")
+		files := []string{"table.jsonl", test.rows}
+		for i := range 12 {
+			files = append(files, fmt.Sprintf("e%d.png", i), fmt.Sprint("e", i), fmt.Sprintf("s%d.png", i), fmt.Sprint("s", i))
+		}
+		writeFiles(t, filepath.Dir(path), files...)
+		d, err := OpenData(load(t, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if len(d.Warnings) != len(test.wants) {
+			t.Errorf("%s over\n%s: %q, want %q", test.data, test.rows, d.Warnings, test.wants)
+			continue
+		}
+		for i, want := range test.wants {
+			if !strings.Contains(d.Warnings[i], want) {
+				t.Errorf("%s over\n%s: %q, want %q", test.data, test.rows, d.Warnings[i], want)
+			}
+		}
+	}
+}
+
 // TestKeysWithoutEffect: a key that nothing reads is refused rather than passed over.
 func TestKeysWithoutEffect(t *testing.T) {
 	const run = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"

@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"assay/internal/exit"
+	"assay/internal/strictyaml"
 	"assay/store"
 )
 
@@ -113,6 +114,33 @@ func short(s string) string {
 		return s[:77] + "..."
 	}
 	return s
+}
+
+// keepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
+// out stays the default that the checkpoint has.
+func (r *run) keepSchedules(old *state, warn func(text string)) {
+	c, was := r.config, Default()
+	if old == nil || len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old.Config), was).Err() != nil {
+		return
+	}
+	usual := defaultSchedule()
+	for _, x := range c.Optimizer.Groups.scheduled() {
+		had := was.Optimizer.Groups.of(x.name)
+		if had == nil || had.Schedule == nil {
+			continue
+		}
+		for _, k := range scheduleKeys {
+			before := k.value(had.Schedule)
+			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
+				before == k.value(&usual) && before != k.value(x.Schedule) {
+				k.take(x.Schedule, had.Schedule)
+				if warn != nil {
+					warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
+						before))
+				}
+			}
+		}
+	}
 }
 
 // describeTrained says what the run trains.

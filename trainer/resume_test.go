@@ -91,6 +91,73 @@ func TestInterruptSavesAndGoesOn(t *testing.T) {
 	}
 }
 
+// TestOldSchedulesGoOn: a run that was begun when groups took nothing from schedule goes on as it was begun.
+func TestOldSchedulesGoOn(t *testing.T) {
+	write := func(path, group string) string {
+		text := mustRead(t, path)
+		_, rest, _ := strings.Cut(text, "batch_size:")
+		head, _, _ := strings.Cut(text, "optimizer:")
+		text = head + "optimizer: {lr: 0.01, groups: {head: {lr: 0.02, schedule: {" + group + "}}}}\n" +
+			"schedule: {kind: cosine, min_lr: 0.001, warmup: 3}\nbatch_size:" + rest
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	fresh := func(group string) string { return write(writeRun(t, 40, "epochs: 3\n"), group) }
+	const old, now = "kind: linear, warmup: 0, min_lr: 0", "kind: linear"
+	quiet, path := fresh(old), fresh(old)
+	train(t, quiet, newFake())
+	ctx, cancel := context.WithCancel(t.Context())
+	f := newFake()
+	f.steps = func(n int) {
+		if n == 13 {
+			cancel()
+		}
+	}
+	if _, err := Train(ctx, Options{Config: load(t, path), Factory: f.factory}); exit.Code(err) != exit.Interrupted {
+		t.Fatal(err)
+	}
+	goOn := func() (*Result, string, error) {
+		warned := ""
+		r, err := Train(t.Context(), Options{Config: load(t, path), Factory: newFake().factory,
+			Warn: func(s string) { warned += s + "\n" }})
+		return r, warned, err
+	}
+	for _, other := range []string{"kind: linear, min_lr: 0.0001", "kind: cosine"} {
+		write(path, other)
+		if _, _, err := goOn(); err == nil || !strings.Contains(err.Error(), "was begun otherwise") {
+			t.Errorf("%s: error %v", other, err)
+		}
+	}
+	text := mustRead(t, write(path, now))
+	if err := os.WriteFile(path, []byte(strings.Replace(text, "warmup: 3", "warmup: 2", 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := goOn(); err == nil || !strings.Contains(err.Error(), "schedule.warmup: 3 in the checkpoint, 2 now") {
+		t.Errorf("another schedule.warmup: error %v", err)
+	}
+	write(path, now)
+	r, warned, err := goOn()
+	if err != nil || r.Resumed == 0 {
+		t.Fatal(r, err)
+	}
+	for _, key := range []string{"warmup", "min_lr"} {
+		want := "optimizer.groups.head.schedule." + key + " stays 0, as the run was begun"
+		if !strings.Contains(warned, want) {
+			t.Errorf("it warned %q, want %q in it", warned, want)
+		}
+	}
+	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" {
+		t.Error(d)
+	}
+	other := fresh(now)
+	train(t, other, newFake())
+	if cmp.Equal(outcome(t, quiet), outcome(t, other)) {
+		t.Error("a fresh run has the schedule of the old one")
+	}
+}
+
 func TestInterruptFromOutside(t *testing.T) {
 	path := writeRun(t, 60, "epochs: 100\n")
 	c := child(t, path, 3)

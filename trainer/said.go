@@ -67,10 +67,10 @@ func (c *Config) learnsFrom(e *data.Edit) bool {
 // measures tells whether an edit says anything about how good a score is.
 func (c *Config) measures(e *data.Edit) bool { return e.Label != nil || c.learnsFrom(e) }
 
-// groupOf is the group of an edit: its own word for it, or that of comparisons, which are of one source and
-// instruction; "": it is on its own.
-func (r *sampleRow) groupOf(e *data.Edit) string {
-	if e.Group != "" || e.Pair == nil {
+// groupOf is the group of an edit: the name that its table gives it. Without a name, comparisons and what whole groups
+// are made of are grouped by source and instruction. "": it is on its own.
+func (r *sampleRow) groupOf(e *data.Edit, whole bool) string {
+	if e.Group != "" || e.Pair == nil && !whole {
 		return e.Group
 	}
 	return r.asked

@@ -199,6 +199,7 @@ func (d *Data) open(c *Config) error {
 		wanted:   c.learnsFrom,
 		compares: len(c.Losses) > 0,
 		weight:   c.Data.Weight,
+		whole:    c.Data.Sampling == WholeGroups,
 	}
 	all := s.tables(c.Data.Train)
 	d.Unlabelled = s.unlabelled
@@ -218,7 +219,8 @@ func (d *Data) open(c *Config) error {
 	d.note("train", &s)
 	switch {
 	case len(c.Data.Validation.Tables) > 0:
-		v := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.measures, compares: len(c.Losses) > 0}
+		v := scan{data: d, columns: c.Data.Columns, digest: sha256.New(), wanted: c.measures, compares: len(c.Losses) > 0,
+			whole: s.whole}
 		d.Validation = v.tables(c.Data.Validation.Tables).split(c.Data.ValidationSplit)
 		d.note("validation", &v)
 		s.problems = append(s.problems, v.problems...)
@@ -235,7 +237,7 @@ func (d *Data) open(c *Config) error {
 	case "group":
 		rows.regroup(rows.groupKeys())
 	}
-	d.lookForRepeats()
+	d.lookForRepeats(c.Data.Validation.Fraction > 0)
 	return d.checkRows(c, &s, all)
 }
 

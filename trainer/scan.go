@@ -31,6 +31,7 @@ type scan struct {
 	data       *Data
 	columns    map[string]string
 	compares   bool                    // the run learns from more than labels
+	whole      bool                    // batches hold whole groups
 	wanted     func(e *data.Edit) bool // whether the run can use what is said about an edit
 	digest     hash.Hash               // over the content of all rows
 	weight     string                  // column of data.weight; "": none
@@ -163,7 +164,7 @@ func (s *scan) weigh(sample *sampleRow) (err error) {
 
 // add adds the sample of a row, in its group and the unit that it is compared in.
 func (s *scan) add(out *splitSamples, sample *sampleRow, row *data.Edit) {
-	sample.group = sample.groupOf(row)
+	sample.group = sample.groupOf(row, s.whole)
 	out.grouped = out.grouped || sample.group != ""
 	if sample.group == "" { // on its own
 		sample.group = fmt.Sprintf("\x00%d\x00%d", len(s.data.tables), sample.index)

@@ -246,6 +246,18 @@ func (m *scorerModel) Step(ctx context.Context, batch []Example, weight float64,
 	return m.result(r), nil
 }
 
+// Targets is the number of tokens that an example's text loss is over.
+func (m *scorerModel) Targets(e *Example) (int, error) {
+	if known, ok := e.Prepared.(*prepared); ok && known.err == nil {
+		return m.tuner.Targets(known.sample), nil
+	}
+	pair, err := e.pair()
+	if err != nil {
+		return 0, err
+	}
+	return m.tuner.CountTargets(pair)
+}
+
 // Compare trains on an objective of several terms.
 func (m *scorerModel) Compare(
 	ctx context.Context,
@@ -336,9 +348,10 @@ func prepareExamples(p preparer, batch []Example) ([]*model.Sample, error) {
 	samples := make([]*model.Sample, len(batch))
 	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
 		if samples[i], err = prepareExample(p, &batch[i]); err != nil {
-			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
 		}
-		return err
+		samples[i].Share = batch[i].Share
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -350,15 +363,24 @@ func prepareExample(p preparer, e *Example) (*model.Sample, error) {
 	if known, ok := e.Prepared.(*prepared); ok {
 		return known.sample, known.err
 	}
-	c, err := e.contents()
+	pair, err := e.pair()
 	if err != nil {
 		return nil, err
 	}
-	return p.Prepare(model.Pair{
+	return p.Prepare(pair)
+}
+
+// pair is what a scorer is asked about an example.
+func (e *Example) pair() (model.Pair, error) {
+	c, err := e.contents()
+	if err != nil {
+		return model.Pair{}, err
+	}
+	return model.Pair{
 		Instruction: e.Row.Instruction,
 		Question:    e.Question,
 		Answer:      e.Answer,
 		Key:         e.pairKey(c).String(),
 		Load:        func() (source, edit *data.Picture, err error) { return e.pictures(c) },
-	})
+	}, nil
 }

@@ -22,28 +22,8 @@ type TextMeasure struct {
 
 // talker is a model that learns the answers of conversations.
 type talker interface {
-	Targets(e *Example) (int, error) // tokens that an example teaches
+	targeter
 	MeasureText(ctx context.Context, batch []Example) (TextMeasure, error)
-}
-
-// share makes the loss of a batch of conversations the mean over all their answers' tokens, as transformers has it.
-func (r *run) share(batch []Example) error {
-	m, ok := r.model.(talker)
-	if !ok {
-		return nil
-	}
-	tokens, total := make([]int, len(batch)), 0
-	for i := range batch {
-		n, err := m.Targets(&batch[i])
-		if err != nil {
-			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
-		}
-		tokens[i], total = n, total+n
-	}
-	for i, n := range tokens {
-		batch[i].Share = float64(n*len(batch)) / float64(total)
-	}
-	return nil
 }
 
 // measureTalks measures the first n validation rows, with other ranks if there are any.

@@ -129,6 +129,7 @@ func (r *run) train(ctx context.Context, o *Options) (result *Result, err error)
 	if err != nil {
 		return nil, err
 	}
+	r.keepSchedules(old, o.Warn)
 	if r.model, err = o.Factory(ctx, r.ranks.here(r.config)); err == nil {
 		defer func() { err = joinErrors(err, r.model.Close()) }()
 	}

@@ -46,8 +46,8 @@ type TrainedGroup struct {
 
 // String is what train prints.
 func (g TrainedGroup) String() string {
-	return fmt.Sprintf("%s: %d tensors, learning rate %g, weight decay %g, schedule %s", g.Name, g.Tensors, g.LR,
-		g.WeightDecay, g.Schedule.Kind)
+	return fmt.Sprintf("%s: %d tensors, learning rate %g, weight decay %g, schedule %v", g.Name, g.Tensors, g.LR,
+		g.WeightDecay, g.Schedule)
 }
 
 // trainedGroups describes the groups of parameters, if the optimizer has groups. One that lacks tensors was refused.

@@ -170,6 +170,12 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	}
 	fmt.Fprintf(w, "parameters   %d, of which %d train\n", p.Parameters, p.Trainable)
 	fmt.Fprintf(w, "trains       %v\n", p.Trains)
+	for _, way := range p.Trains.Ways {
+		fmt.Fprintf(w, "             %s\n", way)
+	}
+	for _, g := range p.Trains.Groups {
+		fmt.Fprintf(w, "             %v\n", g)
+	}
 	for _, d := range p.Trains.Departures {
 		fmt.Fprintf(w, "             other than init: %s\n", d)
 	}

@@ -94,6 +94,23 @@ func TestTrainCommand(t *testing.T) {
 	}
 }
 
+// TestDryRunSaysRates: of each group what it gets, what schedule has it inherit too.
+func TestDryRunSaysRates(t *testing.T) {
+	config, _ := writeRun(t, `schedule: {kind: cosine, min_lr: 1e-5, warmup: 2}
+optimizer: {groups: {head: {lr: 1e-3, schedule: {kind: wsd, warmup: 0}}, rows: {lr: 5e-5}}}
+`)
+	code, stdout, stderr := call(t, "--config", config, "--dry-run")
+	for _, want := range []string{
+		"head: 4 tensors, learning rate 0.001, weight decay 0, schedule wsd, decay 0.1, min_lr 1e-05\n",
+		"rows: 2 tensors, learning rate 5e-05, weight decay 0, schedule cosine, warmup 2, min_lr 1e-05\n",
+		"others: 12 tensors, learning rate 0.0001, weight decay 0, schedule cosine, warmup 2, min_lr 1e-05\n",
+	} {
+		if code != cli.Done || !strings.Contains(stdout, want) {
+			t.Errorf("%d %q %q, want %q in it", code, stdout, stderr, want)
+		}
+	}
+}
+
 func TestModeHead(t *testing.T) {
 	config, out := writeRun(t, "mode: head\nepochs: 5\n")
 	if code, stdout, stderr := call(t, "--config", config); code != cli.Done {

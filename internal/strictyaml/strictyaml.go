@@ -57,7 +57,11 @@ type Defaulter interface {
 	SetDefaults()
 }
 
-type position struct{ line, column int }
+// position is where a key stands.
+type position struct {
+	line, column int
+	null         bool // its value says nothing
+}
 
 // Document is a decoded file: it keeps the position of every key, for the messages of later checks.
 type Document struct {
@@ -127,10 +131,10 @@ func (d *Document) add(n ast.Node, key, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// Has tells whether the file names the key ("lora.r").
+// Has tells whether the file gives the key ("lora.r") a value. One that is null is as good as left out.
 func (d *Document) Has(key string) bool {
-	_, ok := d.at[key]
-	return ok
+	at, ok := d.at[key]
+	return ok && !at.null
 }
 
 // Problem notes a mistake at a key, or at the nearest key above it if the file does not have it.

@@ -97,7 +97,8 @@ func (w *walker) entries(n ast.Node, key string) ([]*ast.MappingValueNode, bool)
 		}
 		seen[name] = true
 		if t := it.Key().GetToken(); t != nil && t.Position != nil {
-			w.at[join(key, name)] = position{t.Position.Line, t.Position.Column}
+			null := w.resolve(it.Value()).Type() == ast.NullType
+			w.at[join(key, name)] = position{t.Position.Line, t.Position.Column, null}
 		}
 		out = append(out, it.KeyValue())
 	}
