@@ -27,6 +27,21 @@ type Digests struct {
 	Scorer   map[string]string `yaml:"scorer,omitempty"`   // head, adapter, calibration
 }
 
+// check refuses names that lead out of the folders that they belong to.
+func (d *Digests) check() error {
+	if d == nil {
+		return nil
+	}
+	for _, section := range []map[string]string{d.Weights, d.Backbone, d.Scorer} {
+		for name := range section {
+			if !filepath.IsLocal(filepath.FromSlash(name)) {
+				return fmt.Errorf("digests: %q is no file of the scorer or its backbone", name)
+			}
+		}
+	}
+	return nil
+}
+
 // RecordDigests notes in c the digests of the backbone and the weights as they are now. Those of the scorer's own files
 // are noted when they are written.
 func RecordDigests(c *ScorerConfig) error {

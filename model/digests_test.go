@@ -160,10 +160,25 @@ func TestChangedFiles(t *testing.T) {
 	if err := opens(scorer, model.Options{}); err != nil {
 		t.Errorf("all files put back: %v", err)
 	}
+	file := filepath.Join(scorer, model.ConfigFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, file, func(raw []byte) []byte {
+		return []byte(strings.Replace(string(raw), "    config.json:", "    ../config.json:", 1))
+	})
+	err = opens(scorer, model.Options{})
+	if err == nil || !strings.Contains(err.Error(), `"../config.json" is no file of`) {
+		t.Errorf("a name that leads out of the folder: error %v", err)
+	}
+	if err := os.WriteFile(file, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Remove(filepath.Join(backbone, "chat_template.jinja")); err != nil {
 		t.Fatal(err)
 	}
-	err := opens(scorer, model.Options{})
+	err = opens(scorer, model.Options{})
 	if err == nil || !strings.Contains(err.Error(), "chat_template.jinja is not there") {
 		t.Errorf("no chat template: error %v, want one that names it", err)
 	}

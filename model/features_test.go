@@ -34,7 +34,7 @@ func TestStoredFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Config.Backbone = backbone
+		p.Config.Backbone, p.Config.Digests = backbone, nil // it is changed below
 		if change != nil {
 			change(p)
 		}

@@ -83,11 +83,9 @@ type Origin struct {
 	Source    string            `yaml:"source,omitempty"`
 	Published bool              `yaml:"published"`         // the prompts are those that were published with the weights
 	Prompts   map[string]string `yaml:"prompts,omitempty"` // SHA-256 by name
+	Weights   map[string]string `yaml:"weights,omitempty"` // what earlier versions had instead of Digests.Weights
+	Base      map[string]string `yaml:"base,omitempty"`    // and of Digests.Backbone
 	Passes    map[string]string `yaml:"passes,omitempty"`  // of prompt, a zero byte and answer, by pass; compared
-
-	// Weights and Base are digests of files in scorers that earlier versions imported; see [Digests].
-	Weights map[string]string `yaml:"weights,omitempty"`
-	Base    map[string]string `yaml:"base,omitempty"`
 }
 
 // Text is written to YAML in double quotes: every blank and line break of a prompt counts.

@@ -51,6 +51,9 @@ func (c *ScorerConfig) Normalize() error {
 	if c.Calibration != "" && !filepath.IsLocal(filepath.FromSlash(c.Calibration)) {
 		return fmt.Errorf("calibration: %q is no file in the scorer's folder", c.Calibration)
 	}
+	if err := c.Digests.check(); err != nil {
+		return err
+	}
 	if c.Format == 2 {
 		return c.normalizeJudge()
 	}

@@ -305,6 +305,10 @@ func (m *scorerModel) Fingerprint() map[string]string {
 	if m.config.Judge != nil {
 		sc := *m.config.Judge
 		sc.Backbone, sc.Weights, sc.Digests = "", "", nil
+		if d := m.config.Judge.Digests; d != nil && sc.Origin != nil { // where checkpoints of earlier versions have them
+			o := *sc.Origin
+			o.Weights, o.Base, sc.Origin = d.Weights, d.Backbone, &o
+		}
 		if text, err := yaml.Marshal(&sc); err == nil {
 			sum := sha256.Sum256(text)
 			out["scorer"] = hex.EncodeToString(sum[:16])
