@@ -117,8 +117,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// checkList compares the list in docs/pictures.md, which lies between two lines, with the reasons that were met. Another
-// draw may meet fewer.
+// checkList compares the list in docs/pictures.md, which lies between two lines, with the reasons that were met.
+// Another draw may meet fewer.
 func checkList(t *testing.T, reasons map[string]bool) {
 	const page, begin, end = "../docs/pictures.md", "<!-- made by go generate ./data -->\n\n", "\n<!-- until here -->"
 	raw, err := os.ReadFile(page)
