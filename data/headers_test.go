@@ -17,7 +17,12 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the list of what is not read in docs/pictures.md anew")
+const drawn = "testdata/headers.zip"
+
+var (
+	update  = flag.Bool("update", false, "write the list of what is not read in docs/pictures.md anew")
+	headers = flag.String("headers", drawn, "another draw of tools/oracle/data_headers.py")
+)
 
 //go:generate go test -run TestHeaders -update
 
@@ -31,7 +36,7 @@ type expectedPicture struct {
 // TestHeaders decodes every combination of depth, type, compression, orientation and extra channels that Pillow reads.
 // Each is equal to what Pillow makes of it, or refused for a reason that docs/pictures.md lists.
 func TestHeaders(t *testing.T) {
-	archive, err := zip.OpenReader("testdata/headers.zip")
+	archive, err := zip.OpenReader(*headers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +71,12 @@ func TestHeaders(t *testing.T) {
 		counts[f.name] = n
 	}
 	t.Log("read and refused:", counts)
-	if len(expect) < 2000 {
-		t.Errorf("%d files, want 2000 at least", len(expect))
+	all := 0
+	for _, n := range counts {
+		all += n[0]
+	}
+	if len(expect) < 2000 || 3*all < 2*len(expect) {
+		t.Errorf("%d of %d files are read, want two thirds of 2000 or more", all, len(expect))
 	}
 	checkList(t, reasons)
 }
@@ -109,6 +118,7 @@ func reason(err error) string {
 }
 
 // checkList compares the list in docs/pictures.md, which lies between two lines, with the reasons that were met.
+// Another draw may meet fewer.
 func checkList(t *testing.T, reasons map[string]bool) {
 	const page, begin, end = "../docs/pictures.md", "<!-- made by go generate ./data -->\n\n", "\n<!-- until here -->"
 	raw, err := os.ReadFile(page)
@@ -119,6 +129,14 @@ func checkList(t *testing.T, reasons map[string]bool) {
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
 		t.Fatalf("%s: no list between %q and %q", page, begin, end)
+	}
+	if *headers != drawn {
+		for r := range reasons {
+			if !bytes.Contains(raw, []byte("- "+r+"\n")) {
+				t.Errorf("%s does not list %q", page, r)
+			}
+		}
+		return
 	}
 	var list strings.Builder
 	lines := make([]string, 0, len(reasons))

@@ -1,7 +1,7 @@
 """data/testdata/headers.zip: some 2,000 tiny pictures of every combination of depth, type, compression, orientation and
 extra channels that Pillow reads, and what Pillow and transformers make of them.
 
-    build/venv/bin/python tools/oracle/data_headers.py [SEED]       # from the repository's root
+    build/venv/bin/python tools/oracle/data_headers.py [SEED [ZIP]]     # from the repository's root
 
 headers.json, in the zip: file -> {size, sha256 of the RGB bytes; bare: the same where transparency is dropped, if that is
 another}, half of each digest. JPEGs have their pixels as <file>.rgb instead, for an inverse DCT may round differently.
@@ -24,7 +24,6 @@ import headers_rest
 import headers_tiff
 from pack import pack
 
-OUT = Path("data/testdata/headers")
 
 
 def pillow(raw):
@@ -39,9 +38,10 @@ def digest(a):
 
 def main():
     warnings.simplefilter("ignore")
-    rng = np.random.default_rng(int(sys.argv[1]) if len(sys.argv) > 1 else 30)
-    shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
+    seed, archive = sys.argv[1:] + ["30", "data/testdata/headers.zip"][len(sys.argv) - 1:]
+    rng, out = np.random.default_rng(int(seed)), Path(archive).with_suffix("")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
     expect, refused = {}, 0
     for module in (headers_tiff, headers_jpeg, headers_rest):
         for name, raw in module.files(rng):
@@ -53,18 +53,18 @@ def main():
                 refused += 1
                 continue
             assert name not in expect, name
-            (OUT / name).write_bytes(raw)
+            (out / name).write_bytes(raw)
             expect[name] = {"size": [got.shape[1], got.shape[0]]}
             if name.endswith(".jpg"):
-                (OUT / f"{name}.rgb").write_bytes(got.tobytes())
+                (out / f"{name}.rgb").write_bytes(got.tobytes())
                 continue
             expect[name]["sha256"] = digest(got)
             if (bare != got).any():
                 expect[name]["bare"] = digest(bare)
     lines = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(expect.items()))
-    (OUT / "headers.json").write_text("{\n" + lines + "\n}\n")
-    pack(OUT, "data/testdata/headers.zip")
-    OUT.rmdir()
+    (out / "headers.json").write_text("{\n" + lines + "\n}\n")
+    pack(out, archive)
+    out.rmdir()
     print(f"{len(expect)} pictures, {refused} more that Pillow refuses")
 
 

@@ -66,8 +66,9 @@ def put_block(bits, coefficients, before, first, last):
         bits.put(AC.index(0), 8)
 
 
-def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progressive=False, interleaved=True, sof=None, depth=8, quality=4, but=0):
-    """factors: (h, v) of each component; but: how many scans are left out."""
+def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progressive=False, interleaved=True, sof=None, depth=8, quality=4, but=0,
+         groups=None):
+    """factors: (h, v) of each component; but: how many scans are left out; groups: the components that are together in a scan."""
     w, h = size
     n = len(factors)
     ids = ids or list(range(1, n + 1))
@@ -91,7 +92,7 @@ def jpeg(rng, size, factors, ids=None, adobe=None, jfif=True, restart=0, progres
     if restart:
         out += segment(0xDD, struct.pack(">H", restart))
     whole = list(range(n))
-    groups = [whole] if interleaved else [[i] for i in whole]
+    groups = groups or ([whole] if interleaved else [[i] for i in whole])
     if progressive:
         scans = [(g, 0, 0) for g in groups] + [([i], a, b) for a, b in ((1, 5), (6, 63)) for i in whole]
     else:
@@ -121,6 +122,39 @@ def scan(planes, factors, members, first, last, restart, size, mcus):
             put_block(bits, planes[i][y, x], before[i], first, last)
             before[i] = int(planes[i][y, x, 0])
     return out + bits.out()
+
+
+def rewritten(rng, size):
+    """Segments as other writers have them."""
+    def segments(raw):
+        """The segments up to the first scan, and what follows."""
+        at, out = 2, []
+        while raw[at + 1] != 0xDA:
+            n = 2 + struct.unpack(">H", raw[at + 2:at + 4])[0]
+            out.append(raw[at:at + n])
+            at += n
+        return out, raw[at:]
+
+    for mode, subsampling, progressive in (("RGB", 0, False), ("RGB", 2, False), ("RGB", 2, True), ("L", 0, False), ("CMYK", 2, False), ("CMYK", 0, True)):
+        for restart in (0, 2):
+            raw = saved(drawn(rng, mode, size()), "JPEG", subsampling=subsampling, progressive=progressive, quality=80, restart_marker_blocks=restart)
+            parts, rest = segments(raw)
+            name = f"{mode}_{subsampling}_{progressive}_{restart}"
+            kind = lambda p: p[1]
+            tables = [p for p in parts if kind(p) == 0xC4]
+            if not progressive:
+                yield f"one_table_segment_{name}", raw[:2] + b"".join(p for p in parts if kind(p) != 0xC4) + segment(0xC4, b"".join(p[4:] for p in tables)) + rest
+            wide = [segment(0xDB, bytes([p[4] | 0x10]) + b"".join(bytes([0, v]) for v in p[5:69])) if kind(p) == 0xDB and len(p) == 69 else p for p in parts]
+            yield f"wide_quantizers_{name}", raw[:2] + b"".join(wide) + rest
+            yield f"filled_{name}", raw[:2] + b"".join(b"\xff\xff\xff" + p for p in parts) + rest
+            yield f"no_app_{name}", raw[:2] + b"".join(p for p in parts if not 0xE0 <= kind(p) <= 0xEF) + rest
+            yield f"late_app_{name}", raw[:2] + b"".join(p for p in parts if kind(p) != 0xE0) + segment(0xE0, b"JFIF\0\1\1\0\0\1\0\1\0\0") + rest
+            yield f"interval_far_{name}", raw[:2] + b"".join(parts) + (segment(0xDD, b"\xff\xff") if not restart else b"") + rest
+            yield f"interval_zero_{name}", raw[:2] + segment(0xDD, b"\0\7") + b"".join(parts) + (segment(0xDD, b"\0\0") if not restart else b"") + rest
+            yield f"filled_end_{name}", raw[:-2] + b"\xff\xff\xff\xd9"
+            yield f"avi1_{name}", raw[:2] + segment(0xE0, b"AVI1\0\0\0\0") + b"".join(p for p in parts if kind(p) != 0xE0) + rest
+            yield f"adobe_short_{name}", raw[:2] + segment(0xEE, b"Adobe\0d") + b"".join(parts) + rest
+            yield f"thumbnail_{name}", raw[:2] + parts[0] + segment(0xE1, b"Exif\0\0" + exif(b"II", []) + raw) + b"".join(parts[1:]) + rest
 
 
 def by_pillow(rng, size):
@@ -177,9 +211,9 @@ def turned(rng, size):
 
 def files(rng):
     def size():
-        return int(rng.integers(1, 34)), int(rng.integers(1, 26))
+        return int(rng.integers(1, 28)), int(rng.integers(1, 20))
 
-    for name, raw in by_pillow(rng, size):
+    for name, raw in [*by_pillow(rng, size), *rewritten(rng, size)]:
         yield f"{name}.jpg", raw
     one = [(h, v) for h in (1, 2, 4) for v in (1, 2, 4)]
     chroma = [(1, 1), (2, 1), (1, 2), (2, 2)]
@@ -215,9 +249,17 @@ def files(rng):
                         ("zero_exif_xmp", segment(0xE1, b"Exif\0\0" + exif(b"II", [(274, 3, 1, b"\0\0\0\0")])) + xmp), ("bad_exif_xmp", segment(0xE1, b"Exif\0\0XX") + xmp),
                         ("filled", b"\xff\xff" + app), ("comment", segment(0xFE, b"\xff\xd8\xff\xe1") + app), ("icc", segment(0xE2, b"ICC_PROFILE\0\1\1" + b"x" * 50))):
         yield f"segments_{name}.jpg", base[:20] + extra + base[20:]
+    for factors in ([(2, 2), (1, 1), (1, 1)], [(2, 1), (1, 1), (1, 1)], [(1, 1)] * 3, [(2, 2), (1, 1), (1, 1), (2, 2)], [(1, 2), (1, 1), (1, 2)]):
+        for groups in ([[0], [1, 2]], [[1, 2], [0]], [[2], [0, 1]], [[2], [1], [0]]):
+            for progressive, restart in ((False, 0), (False, 1), (False, 3), (True, 0), (True, 2)):
+                more = [[3]] if len(factors) == 4 else []
+                name = f"{''.join(f'{a}{b}' for a, b in factors)}_{'_'.join(''.join(map(str, g)) for g in groups)}_{progressive}_{restart}"
+                yield f"groups_{name}.jpg", jpeg(rng, size(), factors, progressive=progressive, restart=restart, groups=groups + more,
+                                                 adobe=2 if more else None, jfif=not more)
     for factors in ([(1, 1)], [(1, 1)] * 3, [(2, 1), (1, 1), (1, 1)]):
         for but in sorted({1, len(factors), 2 * len(factors)}):
             yield f"missing{but}_{len(factors)}_{factors[0][0]}.jpg", jpeg(rng, (30, 21), factors, progressive=True, but=but)
-    yield "no_end.jpg", base[:-2]
+    for i in range(8):  # Pillow reads some of them, by what is in its buffer
+        yield f"no_end{i}.jpg", jpeg(rng, (8 * i + 3, 6), [(1, 1)] * 3)[:-2]
     yield "more_behind.jpg", base + b"more bytes \xff\xd8\xff"
     yield "two_pictures.jpg", base + jpeg(rng, (5, 4), [(1, 1)])

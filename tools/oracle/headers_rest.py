@@ -80,6 +80,15 @@ def bmps(rng, size):
         if bits in (4, 8) and header != 12:
             w, h = size()
             yield f"{header}_{bits}_rle", bmp(rng, (w, h), header, bits, 1 if bits == 8 else 2, data=rle(rng, (w, h), bits))
+    for bits in (1, 4, 8, 24, 32):
+        whole = bytearray(bmp(rng, (7, 5), 40, bits))
+        for name, at, value in (("planes0", 26, b"\0\0"), ("planes3", 26, b"\3\0"), ("no_size", 34, bytes(4)), ("size_wrong", 34, b"\xff\0\0\0"), ("no_offset", 10, bytes(4)),
+                                ("file_size", 2, bytes(4)), ("colours2", 46, b"\2\0\0\0"), ("colours300", 46, b"\x2c\1\0\0"), ("important", 50, b"\1\0\0\0")):
+            changed = whole.copy()
+            changed[at:at + len(value)] = value
+            yield f"{name}_{bits}", bytes(changed)
+        yield f"tail_{bits}", bytes(whole) + b"tail"
+        yield f"short_{bits}", bytes(whole[:-3])
     for mode in ("1", "L", "P", "RGB", "RGBA"):
         for w in (1, 3, 8, 9):
             yield f"pillow_{mode}_{w}", saved(drawn(rng, mode, (w, 3)), "BMP")
@@ -169,6 +178,12 @@ def pngs(rng, size):
     n = struct.unpack(">I", whole[at:at + 4])[0]
     body = whole[at + 8:at + 8 + n]
     yield "parts", whole[:at] + chunk(b"IDAT", body[:7]) + chunk(b"IDAT", b"") + chunk(b"IDAT", body[7:]) + whole[at + 12 + n:]
+    yield "empty_part", whole[:at] + chunk(b"IDAT", b"") + chunk(b"IDAT", body) + whole[at + 12 + n:]
+    yield "bad_text_sum", whole[:at] + chunk(b"tEXt", b"a\0b")[:-1] + b"!" + whole[at:]
+    yield "unknown_chunks", whole[:at] + chunk(b"abCd", b"1") + chunk(b"aBCd", b"") + whole[at:]
+    yield "second_palette", whole[:at] + chunk(b"PLTE", bytes(6)) + whole[at:]
+    yield "more_pixels", whole[:at] + chunk(b"IDAT", zlib.compress(zlib.decompress(body) + bytes(40))) + whole[at + 12 + n:]
+    yield "suggested", whole[:at] + chunk(b"sPLT", b"x\0\x08" + bytes(6)) + chunk(b"sTER", b"\0") + chunk(b"oFFs", bytes(9)) + whole[at:]
     yield "late_key", whole[:at] + chunk(b"IDAT", body) + chunk(b"tRNS", b"\0\1" * 3) + whole[at + 12 + n:]
     for default in (False, True):
         frames = [drawn(rng, "RGBA", (6, 4)) for _ in range(3)]
@@ -240,6 +255,14 @@ def gifs(rng, size):
     xmp = b'\x21\xff\x0bXMP DataXMP<x tiff:Orientation="6"/>' + bytes([1]) + bytes(range(255, -1, -1)) + b"\0"
     yield "xmp", gif(rng, (5, 4), [xmp, frame(rng, (0, 0, 5, 4), 8)], 3)
     yield "two_controls", gif(rng, (5, 4), [b"\x21\xf9\x04\1\0\0\2\0", b"\x21\xf9\x04\0\0\0\0\0", frame(rng, (0, 0, 5, 4), 8)], 3)
+    for least in range(2, 9):
+        yield f"codes{least}", gif(rng, (5, 4), [b"\x2c" + struct.pack("<HHHHB", 0, 0, 5, 4, 0) + codes(rng.integers(0, 4, 20), least)], 2)
+    whole = gif(rng, (5, 4), [frame(rng, (0, 0, 5, 4), 8)], 3)
+    yield "tail", whole + b"tail"
+    yield "zeros_between", gif(rng, (5, 4), [b"\0\0", frame(rng, (0, 0, 5, 4), 8)], 3)
+    yield "plain_text", gif(rng, (5, 4), [b"\x21\x01\x0c" + bytes(12) + b"\1a\0", frame(rng, (0, 0, 5, 4), 8)], 3)
+    yield "no_screen", gif(rng, (0, 0), [frame(rng, (0, 0, 5, 4), 8)], 3)
+    yield "larger_screen", gif(rng, (300, 2), [frame(rng, (0, 0, 5, 2), 8, 2)], 3)
     grey = gif(rng, (5, 4), [frame(rng, (0, 0, 5, 4), 256)], 8)
     yield "grey_table", grey[:13] + bytes(v for i in range(256) for v in (i, i, i)) + grey[13 + 768:]
     keyed = gif(rng, (7, 6), [frame(rng, (1, 1, 5, 4), 256, 9)], 8)

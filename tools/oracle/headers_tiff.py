@@ -11,7 +11,7 @@ BYTE, SHORT, LONG, RATIONAL, FLOAT, DOUBLE = 1, 3, 4, 5, 11, 12
 CODES = {1: "B", 2: "B", 3: "H", 4: "I", 5: "I", 6: "b", 7: "B", 8: "h", 9: "i", 10: "i", 11: "f", 12: "d", 13: "I", 16: "Q"}
 
 
-def tiff(order, tags, blocks):
+def tiff(order, tags, blocks, sort=sorted):
     """tags: tag -> (type, values) or an integer; blocks: strips or tiles, whose offsets and lengths are added."""
     big = ">" if order == b"MM" else "<"
     tiled = 322 in tags
@@ -22,7 +22,7 @@ def tiff(order, tags, blocks):
     tags = {324 if tiled else 273: (LONG, places), 325 if tiled else 279: (LONG, [len(b) for b in blocks])} | tags
     entries, after = b"", b""
     start = at + 2 + 12 * len([t for t in tags.values() if t is not None]) + 4
-    for tag, value in sorted(tags.items()):
+    for tag, value in sort(tags.items()):
         if value is None:  # a tag to be left out
             continue
         kind, values = value if isinstance(value, tuple) else (SHORT, [value])
@@ -87,7 +87,8 @@ def layout(rng, key, size, compression=1, rows=None, tile=None, predictor=None, 
         for y in range(down):
             for _ in range(across):
                 lines = bh if tile else min(bh, h - y * bh)
-                raw = rng.integers(0, 256, lines * (-(-bw * plane // 8)), dtype=np.uint8)
+                n = lines * (-(-bw * plane // 8))
+                raw = (rng.integers(0, 256, n) if n < 200 else few(rng, 256, n)).astype(np.uint8)
                 if bits[0] in (16, 32) and rng.random() < 0.3 and len(bits) == 1:
                     raw.reshape(-1, bits[0] // 8)[:, (slice(0, -1) if order == b"MM" else slice(1, None))] = 0  # values of a byte
                 elif bits == (16,) and rng.random() < 0.3:
@@ -198,6 +199,31 @@ def rare(rng, size):
             yield f"bits{bits}_{base}", key, with_tags(layout(rng, key[:4] + ((bits,) * len(key[4]),) + ((),), size()), {})
 
 
+def sloppy(rng, size):
+    """Files of careless writers."""
+    for base, key in (("grey", GREY), ("rgb", RGB), ("rgba", RGBA), ("pal", PAL), ("bit", BIT)):
+        w, h = size()
+        tags, blocks = layout(rng, key, (w, h))
+        lengths = [len(b) for b in blocks]
+        yield f"unsorted_{base}", tiff(key[0], tags, blocks, sort=lambda t: sorted(t, reverse=True))
+        yield f"lengths_too_large_{base}", tiff(key[0], tags | {279: (LONG, [n + 100000 for n in lengths])}, blocks)
+        yield f"lengths_zero_{base}", tiff(key[0], tags | {279: (LONG, [0 for _ in lengths])}, blocks)
+        yield f"lengths_short_{base}", tiff(key[0], tags | {279: (LONG, [max(0, n - 1) for n in lengths])}, blocks)
+        yield f"lengths_shorts_{base}", tiff(key[0], tags | {279: (SHORT, lengths)}, blocks)
+        yield f"more_data_{base}", tiff(key[0], tags, [b + b"12345678" for b in blocks])
+        yield f"unknown_tags_{base}", tiff(key[0], tags | {65000: (7, [1, 2, 3]), 65001: (DOUBLE, [1.5]), 270: (2, list(b"a text\0"))}, blocks)
+        yield f"rows_zero_{base}", tiff(key[0], tags | {278: 0}, blocks)
+        for compression in (5, 8, 32773):
+            tags, blocks = layout(rng, key, (w, h), compression)
+            yield f"packed_more_{base}_{compression}", tiff(key[0], tags, [b + b"\0\0\0\0" for b in blocks])
+            yield f"packed_lengths_{base}_{compression}", tiff(key[0], tags | {279: (LONG, [len(b) + 7 for b in blocks])}, blocks + [b"12345678"])
+        for tile in ((8, 8), (32, 16), (16, 48)):
+            tags, blocks = layout(rng, key, (w + 9, h + 9), 8, tile=tile)
+            yield f"tiles{tile[0]}_{base}", tiff(key[0], tags, blocks)
+        tags, blocks = layout(rng, key, (w, h), rows=h)
+        yield f"trailing_{base}", tiff(key[0], tags, blocks) + b"after the end"
+
+
 def alphas(rng, size):
     """Premultiplied pixels as programs write them: no colour above its alpha, and each alpha once."""
     for order in (b"II", b"MM"):
@@ -267,5 +293,5 @@ def files(rng):
         yield f"{name}.tif", tiff(b"MM" if "MM_" in name else b"II", tags, blocks)
     for name, key, (tags, blocks) in [*rare(rng, size), *alphas(rng, size)]:
         yield f"rare_{name}.tif", tiff(key[0], tags, blocks)
-    for name, raw in written(rng, size):
+    for name, raw in [*sloppy(rng, size), *written(rng, size)]:
         yield f"{name}.tif", raw

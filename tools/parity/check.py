@@ -248,8 +248,17 @@ def check_chat(work):
     return chat.run(work, SCORE, pairs())
 
 
+def check_headers(work):
+    """Another draw of pictures of every kind of header: equal to Pillow's, or refused for a listed reason."""
+    archive = work / "headers.zip"
+    said = run(sys.executable, "-W", "ignore", ROOT / "tools/oracle/data_headers.py", 31, archive)
+    run("go", "test", "-count=1", "-vet=off", "-run", "^TestHeaders$", "./data", "-args", f"-headers={archive}")
+    return said.strip()
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
-    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report, check_chat)}
+    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
+    check_chat, check_headers)}
 
 
 def main():
