@@ -205,3 +205,32 @@ func TestZeroInFront(t *testing.T) {
 		}
 	}
 }
+
+// TestHas: a key whose value is null, in whatever spelling, is as good as left out.
+func TestHas(t *testing.T) {
+	var c struct {
+		Steps *int `yaml:"steps"`
+		Train struct {
+			LR   *float64 `yaml:"lr"`
+			Last *int     `yaml:"last"`
+			Rows []string `yaml:"rows"`
+			Name string   `yaml:"name"`
+			Kept *bool    `yaml:"kept"`
+		} `yaml:"train"`
+	}
+	text := "steps: &none null\ntrain:\n  lr: ~\n  last:\n  rows: []\n  name: ''\n  kept: *none\n"
+	d := Decode("run.yaml", []byte(text), &c)
+	if err := d.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{"steps": false, "train": true, "train.lr": false, "train.last": false,
+		"train.rows": true, "train.name": true, "train.kept": false, "train.other": false} {
+		if got := d.Has(key); got != want {
+			t.Errorf("Has(%q) is %t, want %t", key, got, want)
+		}
+	}
+	d.Problem("train.lr", "is wrong")
+	if err := d.Err(); err == nil || err.Error() != "run.yaml:3:3: train.lr: is wrong" {
+		t.Errorf("the place of a null key is lost: %v", err)
+	}
+}
