@@ -59,11 +59,13 @@ func Failed(err error) bool { return errors.Is(err, errFailed) }
 
 var errFailed = errors.New("object storage failed")
 
-// attempts at a request.
-const attempts = 6
+// attempts at a request, at most. The last one begins within so long of the first failure.
+const (
+	attempts = 6
+	window   = 30 * time.Second
+)
 
-// FirstPause is that behind the first attempt; each is twice the one before: half a minute in all. Tests have less
-// time.
+// FirstPause is that behind the first attempt; each is twice the one before. Tests have less time.
 var FirstPause = time.Second
 
 // patience bounds one attempt, of at most a few MiB.
@@ -71,7 +73,7 @@ const patience = 2 * time.Minute
 
 // retry does a request, again where it failed for a reason that may pass. do returns an *Error.
 func retry(ctx context.Context, doing, name string, do func(context.Context) error) error {
-	pause := FirstPause
+	pause, failed := FirstPause, time.Time{}
 	for n := 1; ; n++ {
 		one, cancel := context.WithTimeout(ctx, patience)
 		err := do(one)
@@ -90,13 +92,17 @@ func retry(ctx context.Context, doing, name string, do func(context.Context) err
 		if e.kind != passing {
 			return e
 		}
-		if n == attempts {
+		if n == 1 {
+			failed = time.Now()
+		}
+		left := window - time.Since(failed) // drivers try again by themselves, which takes time, too
+		if n == attempts || left <= 0 {
 			e.Err = fmt.Errorf("%w (after %d attempts)", e.Err, n)
 			return e
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)):
+		case <-time.After(min(left, pause-rand.N(pause/4))): // not all workers at the same moment
 		}
 		pause *= 2
 	}
