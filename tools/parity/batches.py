@@ -164,7 +164,6 @@ def check_restart(work):
     records = Records()
     log = logging.getLogger("assay_reward")
     log.addHandler(records)
-    log.propagate = False
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{s.getsockname()[1]}"
@@ -211,4 +210,5 @@ def check_restart(work):
 
 
 def check(work):
+    logging.getLogger("assay_reward").addHandler(logging.NullHandler())
     return "; ".join(filter(None, (check_sizes(work), check_answers(work), check_restart(work))))

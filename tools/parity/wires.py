@@ -137,6 +137,15 @@ def check_parts(b, client, source, edit, text):
         status, got = b.post("/", bad)
         if status != 400 or set(got) != {"error"}:
             sys.exit(f"the bridge answered nonsense with {status} {got}")
+    image = Image.new("L", (4, 4))
+    image.__class__ = type("Image", (Image.Image,), {"__module__": "PIL.Image", "__reduce__": lambda s: (Image.Image, (), [{}, "RGB", (1 << 20, 1 << 20), None, b"x"])})
+    status, got = b.post("/", {"input_images": [[image]], "output_image": [image], "meta_datas": [json.dumps({"instruction": text})]})
+    if status != 400 or "1048576 x 1048576 pixels" not in got["error"]:
+        sys.exit(f"an image of no bytes: {status} {got}")
+    small = {"images": numpy.array([after, before, after]), "ref_images": numpy.array([before] * 3), "prompts": [text] * 3}  # elements that live for a moment
+    want = client.score(source, text, [edit, source, edit], score01=True)
+    for got, w in zip(b.post("/", small)[1]["scores"], want):
+        close("pictures in an array of bytes", got, w, 1e-6)
     if b.post("/", pickle.dumps({"images": [after], "ref_images": [before], "prompts": [text]}, protocol=2))[0] != 200:
         sys.exit("a pickle of protocol 2 is not read")
 

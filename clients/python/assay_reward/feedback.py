@@ -22,8 +22,8 @@ def _check_range(image, what):
     More is another scale."""
     if not image.numel():
         return
-    low, high = image.min().item(), image.max().item()
-    share = ((image < -0.1) | (image > 1.1)).float().mean().item()
+    far = ((image < -0.1) | (image > 1.1)).float().mean()
+    low, high, share = torch.stack((image.min(), image.max(), far)).tolist()
     if low < -0.5 or high > 1.5 or share > 0.01:
         outside = ((image < 0) | (image > 1)).float().mean().item()
         raise ValueError(

@@ -28,6 +28,8 @@ class _Picture:
         told = ("transparency", "exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
         info = {k: v for k, v in dict(self.info).items() if k in told and isinstance(v, (int, str, bytes, tuple))}
         width, height = self.size
+        if not 0 < width * height <= 8 * len(self.data):  # before memory is taken for them
+            raise ValueError(f"a PIL image of {width} x {height} pixels with {len(self.data)} bytes")
         try:
             from PIL import Image
         except ImportError:
@@ -188,9 +190,9 @@ class _Files:
         self.root, self.known = root and os.path.realpath(root), {}
 
     def of(self, picture):
-        if id(picture) not in self.known:  # the payload holds it
-            self.known[id(picture)] = self.read(picture)
-        return self.known[id(picture)]
+        if id(picture) not in self.known:
+            self.known[id(picture)] = picture, self.read(picture)  # held, or the next one might get its id
+        return self.known[id(picture)][1]
 
     def read(self, picture):
         if isinstance(picture, _Picture):
