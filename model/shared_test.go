@@ -60,7 +60,7 @@ func TestShared(t *testing.T) {
 		"another instruction": {same, "make it red", pair.Edit, true},
 		"another picture":     {same, "blur it", picture("coffee_blur.png"), false},
 		"other colours":       {changed("processor_config.json", "0.48145466", "0.25"), "blur it", pair.Edit, false},
-		"another size":        {changed(model.ConfigFile, "pair:", "pair_size: [40, 40]\npair:"), "blur it", pair.Edit, false},
+		"another size":        {changed(model.ConfigFile, "pair", "pair_size: [40, 40]\npair"), "blur it", pair.Edit, false},
 		"two pictures":        {changed(model.ConfigFile, `pair: "concat"`, "pair: sequence"), "blur it", pair.Edit, false},
 	} {
 		one, two := pair, shared

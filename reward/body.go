@@ -74,8 +74,8 @@ var errEvicted = &busyError{time.Second, "the body stopped, and other requests w
 
 // readBody reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
 //
-// What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by TCP.
-// The caller of readBody releases the memory when it is done with v.
+// What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by
+// TCP. The caller of readBody releases the memory when it is done with v.
 func (s *Server) readBody(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -229,9 +229,9 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// discardBody reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal. If
-// the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or when
-// the sender falls behind: soon for those who may not ask at all, or who were too slow already.
+// discardBody reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal.
+// If the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or
+// when the sender falls behind: soon for those who may not ask at all, or who were too slow already.
 func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError) {
 	if r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
 		return

@@ -90,8 +90,8 @@ func (m *memory) fits(h *memoryHold, more int64) (own, all bool) {
 	return m.safe(h, more, h.client, m.share), m.safe(h, more, "", m.size)
 }
 
-// safe reports whether all requests of a client (or all, for "") can still arrive in full within size bytes once h holds
-// so many bytes more.
+// safe reports whether all requests of a client (or all, for "") can still arrive in full within size bytes once h
+// holds so many bytes more.
 func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool {
 	free := size - m.held(client) - more
 	if free < 0 || free >= m.large {

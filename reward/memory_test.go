@@ -60,8 +60,8 @@ func pipe(t *testing.T, o Options, test func(t *testing.T, s *Server, to pipes))
 
 // head is the head of a request to /v1/score.
 func head(token string, length int) string {
-	return fmt.Sprintf("POST /v1/score HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n",
-		token, length)
+	return fmt.Sprintf("POST /v1/score HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Length: %d\r\n\r\n", token, length)
 }
 
 // answer reads an answer, and returns its status, the kind of its error, and how long it took.

@@ -260,8 +260,8 @@ func (s *Server) decodeOne(
 	return p, err
 }
 
-// decodeEach decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture itself. An
-// error is kept in the items that it is about.
+// decodeEach decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture
+// itself. An error is kept in the items that it is about.
 func (s *Server) decodeEach(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
 	use func(it *item, edit *data.Picture) error) {
 	workers.Each(len(edits), cap(s.decoding), func(i int) error {
