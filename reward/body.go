@@ -49,6 +49,7 @@ type bodyReader struct {
 	hold         *memoryHold
 	n            int64 // bytes read
 	slack, grace time.Duration
+	wait         time.Duration // how long it may still wait for memory
 }
 
 // Read reads a step at most, and waits until there is memory for it.
@@ -63,9 +64,11 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	b.n += int64(n)
 	b.slack = min(b.grace, b.slack-time.Since(begin)+timeOf(int64(n)))
-	if e := b.hold.grow(b.ctx, bodyCost(b.n)); e != nil {
+	begin = time.Now()
+	if e := b.hold.grow(b.ctx, bodyCost(b.n), b.wait); e != nil {
 		return 0, e
 	}
+	b.wait -= time.Since(begin)
 	return n, err
 }
 
@@ -97,15 +100,16 @@ func (s *Server) readBody(
 	if n < 0 {
 		n = s.o.MaxBody
 	}
-	wait, stop := context.WithTimeoutCause(
-		r.Context(),
-		s.o.Wait,
-		&busyError{time.Second, "too many requests wait for memory"},
-	)
-	defer stop()
 	to := http.NewResponseController(w)
 	h := s.memory.hold(s.payer(r), bodyCost(n), to)
-	body := &bodyReader{ctx: wait, from: http.MaxBytesReader(w, r.Body, s.o.MaxBody), hold: h, slack: grace, grace: grace}
+	arrived := false
+	defer func() {
+		if !arrived {
+			h.release()
+		}
+	}()
+	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+	body := &bodyReader{ctx: r.Context(), from: from, hold: h, slack: grace, grace: grace, wait: s.o.Wait}
 	if form != "" {
 		err = readForm(multipart.NewReader(body, form), field)
 	} else {
@@ -116,9 +120,9 @@ func (s *Server) readBody(
 		_, err = io.Copy(io.Discard, body) // what follows a form
 	}
 	if err != nil {
-		h.release()
 		return nil, bodyError(err)
 	}
+	arrived = true
 	to.SetReadDeadline(time.Time{}) // or it would end the request during its work
 	h.shrink(body.n)
 	return h, nil
@@ -247,7 +251,7 @@ func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError
 	}
 	to := http.NewResponseController(w)
 	nothing := newMemory(0, 0).hold("", 0, to)
-	_, err := io.CopyN(io.Discard, &bodyReader{r.Context(), r.Body, nothing, 0, slack, slack}, most)
+	_, err := io.CopyN(io.Discard, &bodyReader{r.Context(), r.Body, nothing, 0, slack, slack, 0}, most)
 	if errors.Is(err, io.EOF) {
 		to.SetReadDeadline(time.Time{})
 		return
