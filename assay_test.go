@@ -251,8 +251,9 @@ func TestCalibratedResult(t *testing.T) {
 		r, raw := results[0], before[0].Score/10
 		want, _ := m.At(raw)
 		interval := Interval{10 * max(0, want-0.4), 10 * min(1, want+0.4), 0.9}
-		if math.Abs(*r.Raw01-raw) > 1e-12 || math.Abs(r.Score-10*want) > 1e-9 || math.Abs(r.Interval.Low-interval.Low) > 1e-9 ||
-			math.Abs(r.Interval.High-interval.High) > 1e-9 || r.Interval.Coverage != interval.Coverage {
+		if math.Abs(*r.Raw01-raw) > 1e-12 || math.Abs(r.Score-10*want) > 1e-9 ||
+			math.Abs(r.Interval.Low-interval.Low) > 1e-9 || math.Abs(r.Interval.High-interval.High) > 1e-9 ||
+			r.Interval.Coverage != interval.Coverage {
 			t.Errorf("%s: got %+v, raw01 %g, %+v; want %g, %g, %+v", m.Method, r, *r.Raw01, *r.Interval, 10*want, raw, interval)
 		}
 		if err := s.Close(); err != nil {

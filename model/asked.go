@@ -67,6 +67,12 @@ func (p *preparer) passPictures(pair *Pair, q *PassConfig, how string) (out []*P
 		}
 		pair.Load = nil
 	}
+	k := p.shared(pair, how, p.config.PairSize, p.config.Alpha, p.config.Pixels)
+	if !pair.Pixels {
+		if out = pair.Shared.get(k); out != nil {
+			return out, nil
+		}
+	}
 	shown, err := p.config.show(q, pair.Source, pair.Edit)
 	if err != nil {
 		return nil, err
@@ -79,6 +85,9 @@ func (p *preparer) passPictures(pair *Pair, q *PassConfig, how string) (out []*P
 		out = append(out, picture)
 	}
 	p.pictures.putPair(key, out)
+	if !pair.Pixels {
+		pair.Shared.put(k, out)
+	}
 	return out, nil
 }
 

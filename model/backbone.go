@@ -36,6 +36,8 @@ type Architecture interface {
 	CanPair(pair string) bool
 	// Prepare turns a picture, or the two frames of a pair shown as frames, into the vision tower's inputs.
 	Prepare(frames ...*data.Picture) (*Picture, error)
+	// Processing is all that Prepare depends on: where it is the same, so are the inputs.
+	Processing() string
 	// Feeds joins prepared pictures into the inputs that Vision declares.
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
 	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see

@@ -73,12 +73,17 @@ func (c *pictureCache) prepared(key store.Key) *Picture {
 	if p == nil {
 		return nil
 	}
-	// Without features, which come and go: see visionFeatures.fill.
+	return p.twin()
+}
+
+// twin is the picture without features, which come and go: see visionFeatures.fill.
+func (p *Picture) twin() *Picture {
 	return &Picture{
 		Height: p.Height,
 		Width:  p.Width,
 		Pixels: p.Pixels,
 		Rows:   p.Rows,
+		Seen:   p.Seen,
 		Tokens: p.Tokens,
 		Layout: p.Layout,
 		key:    p.key,

@@ -22,6 +22,8 @@ type Pair struct {
 	// Load reads the two pictures, instead of Source and Edit. It is not called while those of Key are in the cache.
 	Load func() (source, edit *data.Picture, err error)
 	Key  string // identifies the two pictures; "": nothing does
+
+	Shared *Shared // with other scorers that are asked about these pictures; nil: nothing is
 }
 
 // preparer turns pairs into samples: the tokens of a text, and pictures as the vision tower takes them.
@@ -121,6 +123,12 @@ func (p *preparer) preparePictures(pair Pair) (out []*Picture, err error) {
 			return nil, err
 		}
 	}
+	k := p.shared(&pair, p.config.Pair, p.config.PairSize)
+	if !pair.Pixels {
+		if out = pair.Shared.get(k); out != nil {
+			return out, nil
+		}
+	}
 	joined, err := Join(p.config.Pair, p.config.PairSize, pair.Source, pair.Edit)
 	if err != nil {
 		return nil, err
@@ -133,6 +141,9 @@ func (p *preparer) preparePictures(pair Pair) (out []*Picture, err error) {
 		out = append(out, q)
 	}
 	p.pictures.putPair(pair.Key, out)
+	if !pair.Pixels {
+		pair.Shared.put(k, out)
+	}
 	return out, nil
 }
 

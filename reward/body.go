@@ -49,6 +49,7 @@ type bodyReader struct {
 	hold         *memoryHold
 	n            int64 // bytes read
 	slack, grace time.Duration
+	wait         time.Duration // how long it may still wait for memory
 }
 
 // Read reads a step at most, and waits until there is memory for it.
@@ -63,9 +64,11 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	}
 	b.n += int64(n)
 	b.slack = min(b.grace, b.slack-time.Since(begin)+timeOf(int64(n)))
-	if e := b.hold.grow(b.ctx, bodyCost(b.n)); e != nil {
+	begin = time.Now()
+	if e := b.hold.grow(b.ctx, bodyCost(b.n), b.wait); e != nil {
 		return 0, e
 	}
+	b.wait -= time.Since(begin)
 	return n, err
 }
 
@@ -74,8 +77,8 @@ var errEvicted = &busyError{time.Second, "the body stopped, and other requests w
 
 // readBody reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
 //
-// What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by TCP.
-// The caller of readBody releases the memory when it is done with v.
+// What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by
+// TCP. The caller of readBody releases the memory when it is done with v.
 func (s *Server) readBody(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -97,15 +100,16 @@ func (s *Server) readBody(
 	if n < 0 {
 		n = s.o.MaxBody
 	}
-	wait, stop := context.WithTimeoutCause(
-		r.Context(),
-		s.o.Wait,
-		&busyError{time.Second, "too many requests wait for memory"},
-	)
-	defer stop()
 	to := http.NewResponseController(w)
 	h := s.memory.hold(s.payer(r), bodyCost(n), to)
-	body := &bodyReader{ctx: wait, from: http.MaxBytesReader(w, r.Body, s.o.MaxBody), hold: h, slack: grace, grace: grace}
+	arrived := false
+	defer func() {
+		if !arrived {
+			h.release()
+		}
+	}()
+	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
+	body := &bodyReader{ctx: r.Context(), from: from, hold: h, slack: grace, grace: grace, wait: s.o.Wait}
 	if form != "" {
 		err = readForm(multipart.NewReader(body, form), field)
 	} else {
@@ -116,9 +120,9 @@ func (s *Server) readBody(
 		_, err = io.Copy(io.Discard, body) // what follows a form
 	}
 	if err != nil {
-		h.release()
 		return nil, bodyError(err)
 	}
+	arrived = true
 	to.SetReadDeadline(time.Time{}) // or it would end the request during its work
 	h.shrink(body.n)
 	return h, nil
@@ -229,9 +233,9 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// discardBody reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal. If
-// the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or when
-// the sender falls behind: soon for those who may not ask at all, or who were too slow already.
+// discardBody reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal.
+// If the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or
+// when the sender falls behind: soon for those who may not ask at all, or who were too slow already.
 func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError) {
 	if r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
 		return
@@ -247,7 +251,7 @@ func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError
 	}
 	to := http.NewResponseController(w)
 	nothing := newMemory(0, 0).hold("", 0, to)
-	_, err := io.CopyN(io.Discard, &bodyReader{r.Context(), r.Body, nothing, 0, slack, slack}, most)
+	_, err := io.CopyN(io.Discard, &bodyReader{r.Context(), r.Body, nothing, 0, slack, slack, 0}, most)
 	if errors.Is(err, io.EOF) {
 		to.SetReadDeadline(time.Time{})
 		return

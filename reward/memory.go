@@ -29,7 +29,7 @@ type memory struct {
 	large int64 // bytes of the largest body
 
 	mu      sync.Mutex
-	holds   map[*memoryHold]bool
+	holds   map[*memoryHold]bool // that hold something
 	waiting map[*memoryHold]bool
 	changed chan struct{} // closed when memory is given back
 }
@@ -60,11 +60,7 @@ type memoryHold struct {
 
 // hold begins with nothing, for a request that may come to hold claim bytes.
 func (m *memory) hold(client string, claim int64, reader *http.ResponseController) *memoryHold {
-	h := &memoryHold{of: m, client: client, claim: min(claim, m.share), reader: reader}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.holds[h] = true
-	return h
+	return &memoryHold{of: m, client: client, claim: min(claim, m.share), reader: reader}
 }
 
 // missing is how much more a request will hold. Requests that are read or given up will give back what they hold.
@@ -90,8 +86,8 @@ func (m *memory) fits(h *memoryHold, more int64) (own, all bool) {
 	return m.safe(h, more, h.client, m.share), m.safe(h, more, "", m.size)
 }
 
-// safe reports whether all requests of a client (or all, for "") can still arrive in full within size bytes once h holds
-// so many bytes more.
+// safe reports whether all requests of a client (or all, for "") can still arrive in full within size bytes once h
+// holds so many bytes more.
 func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool {
 	free := size - m.held(client) - more
 	if free < 0 || free >= m.large {
@@ -101,9 +97,12 @@ func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool
 	defer func() { h.n -= more }()
 	var order []*memoryHold
 	for o := range m.holds {
-		if o.n > 0 && (client == "" || o.client == client) {
+		if client == "" || o.client == client {
 			order = append(order, o)
 		}
+	}
+	if !m.holds[h] {
+		order = append(order, h)
 	}
 	slices.SortFunc(order, func(a, b *memoryHold) int { return cmp.Compare(a.missing(), b.missing()) })
 	for _, o := range order {
@@ -115,14 +114,14 @@ func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool
 	return true
 }
 
-// admits reports whether h may hold so many bytes more now. One that holds nothing yet stays behind those that have
-// waited for long, unless they wait for their own client's memory.
+// admits reports whether h may hold so many bytes more now. One that holds nothing yet stays behind those before it that
+// have waited for long, unless they wait for their own client's memory.
 func (m *memory) admits(h *memoryHold, more int64) bool {
-	if own, all := m.fits(h, more); !own || !all {
-		return false
+	if own, all := m.fits(h, more); !own || !all || h.n > 0 {
+		return own && all
 	}
 	for o := range m.waiting {
-		if h.n > 0 || o == h || time.Since(o.since) < patience {
+		if !o.since.Before(h.since) || time.Since(o.since) < patience {
 			continue
 		}
 		if own, _ := m.fits(o, min(bodyStep, o.missing())); own || o.client == h.client {
@@ -132,8 +131,8 @@ func (m *memory) admits(h *memoryHold, more int64) bool {
 	return true
 }
 
-// grow waits until the request may hold n bytes.
-func (h *memoryHold) grow(ctx context.Context, n int64) error {
+// grow waits until the request may hold n bytes, but no longer than limit.
+func (h *memoryHold) grow(ctx context.Context, n int64, limit time.Duration) error {
 	m := h.of
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,36 +141,42 @@ func (h *memoryHold) grow(ctx context.Context, n int64) error {
 		return nil
 	}
 	h.claim, h.since = max(h.claim, h.n+more), time.Now()
+	defer delete(m.waiting, h)
 	for !m.admits(h, more) {
+		if time.Since(h.since) >= limit {
+			return &busyError{time.Second, "too many requests wait for memory"}
+		}
 		m.waiting[h] = true
 		m.evict(h, more)
 		changed := m.changed
 		m.mu.Unlock()
 		select {
 		case <-changed:
-		case <-time.After(recheck):
+		case <-time.After(min(recheck, limit)):
 		case <-ctx.Done():
 		}
 		m.mu.Lock()
 		if ctx.Err() != nil {
-			delete(m.waiting, h)
 			return context.Cause(ctx)
 		}
 	}
-	delete(m.waiting, h)
 	h.n += more
+	m.holds[h] = true
 	return nil
 }
 
 // evict gives up the slowest of the bodies that have stalled, if h may then hold more. Its memory comes back soon.
 func (m *memory) evict(h *memoryHold, more int64) {
-	own, _ := m.fits(h, more)
+	own, all := m.fits(h, more)
+	if own && all { // it waits behind others
+		return
+	}
 	var slowest *memoryHold
 	for o := range m.holds {
 		switch {
 		case o.evicted:
 			return
-		case o.n == 0 || o.due.IsZero() || time.Until(o.due) > grace-stallAfter || !own && o.client != h.client:
+		case o.due.IsZero() || time.Until(o.due) > grace-stallAfter || !own && o.client != h.client:
 		case slowest == nil || o.due.Before(slowest.due):
 			slowest = o
 		}

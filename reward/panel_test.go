@@ -18,6 +18,7 @@ type looking struct {
 
 	mu    sync.Mutex
 	pairs map[*data.Picture]*data.Picture // of edits: sources
+	with  map[*data.Picture]*model.Shared // of edits
 }
 
 func (l *looking) Config() model.ScorerConfig {
@@ -31,9 +32,9 @@ func (l *looking) Config() model.ScorerConfig {
 func (l *looking) Prepare(p model.Pair) (*model.Sample, error) {
 	l.mu.Lock()
 	if l.pairs == nil {
-		l.pairs = map[*data.Picture]*data.Picture{}
+		l.pairs, l.with = map[*data.Picture]*data.Picture{}, map[*data.Picture]*model.Shared{}
 	}
-	l.pairs[p.Edit] = p.Source
+	l.pairs[p.Edit], l.with[p.Edit] = p.Source, p.Shared
 	l.mu.Unlock()
 	return l.fake.Prepare(p)
 }
@@ -92,6 +93,10 @@ func TestPanelDecodesOnce(t *testing.T) {
 	for edit, source := range a.pairs {
 		if b.pairs[edit] != source {
 			t.Error("the scorers were shown different copies of one picture")
+			break
+		}
+		if a.with[edit] == nil || a.with[edit] != b.with[edit] {
+			t.Error("the scorers share nothing of what they prepare")
 			break
 		}
 	}

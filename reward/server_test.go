@@ -136,8 +136,8 @@ func TestToken(t *testing.T) {
 	for _, c := range []struct {
 		path, token string
 		code        int
-	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secret-toke", 401}, {"/health", "Basic secret-token", 401},
-		{"/health", "Bearer secret-token", 200}, {"/", "", 200}} {
+	}{{"/health", "", 401}, {"/metrics", "", 401}, {"/health", "Bearer secret-toke", 401},
+		{"/health", "Basic secret-token", 401}, {"/health", "Bearer secret-token", 200}, {"/", "", 200}} {
 		r, _ := http.NewRequest("GET", h.URL+c.path, nil)
 		r.Header.Set("Authorization", c.token)
 		answer, err := http.DefaultClient.Do(r)

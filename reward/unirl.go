@@ -9,7 +9,8 @@ import (
 )
 
 // turn is half of an edit in the format of UniRL's reward service. An edit is a history of two turns, (instruction,
-// source) and (instruction, edited picture). A picture made from a text is one turn, for scorers that look at no source.
+// source) and (instruction, edited picture). A picture made from a text is one turn, for scorers that look at no
+// source.
 type turn struct {
 	Text      string          `json:"text"`
 	Image     *encodedPicture `json:"image_b64"`
@@ -50,8 +51,8 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 // item is what a scorer is asked about a pair. One that looks at no source may lack it.
 func (v *served) item(source, edit *encodedPicture, instruction string) (*item, error) {
 	if cfg := v.Config(); source == nil && cfg.NeedsSource() {
-		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s compares with a source: an edit is a history "+
-			"of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s compares with a source: an edit is a "+
+			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
 	}
 	if source == nil {
 		source = edit

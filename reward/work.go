@@ -39,6 +39,7 @@ type item struct {
 	source, edit *encodedPicture
 	instruction  string
 
+	shared   *model.Shared // with items of other scorers; until it is prepared
 	sample   *model.Sample // prepared; until it is scored
 	scored   model.Judgement
 	picture  *data.Picture         // the edit, decoded; kept for gradients alone
@@ -167,7 +168,12 @@ func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	}
 	most := 0
 	for _, e := range todo {
-		most = max(most, len(e.items))
+		if most = max(most, len(e.items)); len(e.items) > 1 {
+			shared := &model.Shared{}
+			for _, it := range e.items {
+				it.shared = shared
+			}
+		}
 	}
 	free, err := s.acquireSlots(ctx, most*min(len(todo), s.o.Batch), pictureBytes*g.pixels)
 	if err != nil {
@@ -183,7 +189,9 @@ func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	for len(todo) > 0 {
 		batch := todo[:min(s.o.Batch, len(todo))]
 		s.decodeEach(ctx, r, source, batch, func(it *item, edit *data.Picture) (err error) {
-			it.sample, err = it.scorer.Prepare(model.Pair{Source: source, Edit: edit, Instruction: it.instruction})
+			pair := model.Pair{Source: source, Edit: edit, Instruction: it.instruction, Shared: it.shared}
+			it.sample, err = it.scorer.Prepare(pair)
+			it.shared = nil
 			return err
 		})
 		if err := s.scoreBatch(ctx, r, g, batch); err != nil {
@@ -252,8 +260,8 @@ func (s *Server) decodeOne(
 	return p, err
 }
 
-// decodeEach decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture itself. An
-// error is kept in the items that it is about.
+// decodeEach decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture
+// itself. An error is kept in the items that it is about.
 func (s *Server) decodeEach(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
 	use func(it *item, edit *data.Picture) error) {
 	workers.Each(len(edits), cap(s.decoding), func(i int) error {

@@ -80,7 +80,9 @@ func TestCalibratedAnswers(t *testing.T) {
 	}
 	raw := batch(before)
 	var labels strings.Builder
-	slices.SortFunc(raw, func(a, b map[string]any) int { return cmp.Compare(a["score01"].(float64), b["score01"].(float64)) })
+	slices.SortFunc(raw, func(a, b map[string]any) int {
+		return cmp.Compare(a["score01"].(float64), b["score01"].(float64))
+	})
 	for i, row := range raw {
 		fmt.Fprintf(&labels, "{\"id\": %q, \"label\": %d}\n", row["id"], 2*i/len(raw))
 	}

@@ -50,6 +50,11 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 	}, nil
 }
 
+// Processing is all that Prepare depends on.
+func (b *Architecture) Processing() string {
+	return fmt.Sprint("llava_next ", b.crop, b.pinpoints, b.vision.Patch, b.colours)
+}
+
 // side is the features along one edge of a tile.
 func (b *Architecture) side() int { return b.crop / b.vision.Patch }
 

@@ -50,6 +50,11 @@ func (b *Family) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 	}, nil
 }
 
+// Processing is all that Prepare depends on.
+func (b *Family) Processing() string {
+	return fmt.Sprint(b.Name+" ", b.Tower.Patch, b.Tower.Frames, b.Tower.Merge, b.least, b.most, b.colours)
+}
+
 // patchify writes frame f of every patch from a picture [3, H, W].
 func (b *Family) patchify(to, picture []float32, at Grid, f int) {
 	b.eachRow(at, f, func(patch, from, p int) { copy(to[patch:patch+p], picture[from:from+p]) })

@@ -1,0 +1,59 @@
+package model
+
+import (
+	"fmt"
+	"sync"
+
+	"assay/data"
+)
+
+// Shared is what scorers that are asked about the same pair have in common: those that show pictures in one way, to
+// equal image processors, prepare them once. The pictures must not change meanwhile. It is safe for concurrent use.
+type Shared struct {
+	mu sync.Mutex
+	at map[sharedKey][]*Picture
+}
+
+// sharedKey is what prepared pictures are made of, and how.
+type sharedKey struct {
+	source, edit *data.Picture
+	how          string
+}
+
+// shared is what pictures of a pair are shared under if they are shown in a certain way.
+func (p *preparer) shared(pair *Pair, shown ...any) sharedKey {
+	return sharedKey{pair.Source, pair.Edit, p.backbone.Processing() + " " + fmt.Sprint(shown...)}
+}
+
+// get returns pictures that another scorer prepared; nil: none did.
+func (s *Shared) get(k sharedKey) (out []*Picture) {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.at[k] {
+		out = append(out, p.twin())
+	}
+	return out
+}
+
+// put lets other scorers have pictures, unless they are features alone, which are a scorer's own.
+func (s *Shared) put(k sharedKey, pictures []*Picture) {
+	if s == nil {
+		return
+	}
+	var twins []*Picture
+	for _, p := range pictures {
+		if p.Pixels == nil {
+			return
+		}
+		twins = append(twins, p.twin())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil {
+		s.at = map[sharedKey][]*Picture{}
+	}
+	s.at[k] = twins
+}

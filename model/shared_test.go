@@ -1,0 +1,131 @@
+package model_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/internal/oracle"
+	"assay/model"
+)
+
+// TestShared: scorers that show a pair in one way, to equal image processors, share what is prepared of it, and score
+// it as they do alone. The others do not share, nor do pairs of other pictures.
+func TestShared(t *testing.T) {
+	folder := oracle.Folders(t)[0]
+	picture := func(name string) *data.Picture {
+		p, err := data.Open(filepath.Join(folder, "images", name), data.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	pair := model.Pair{Source: picture("coffee.png"), Edit: picture("coffee_blur.png"), Instruction: "blur it"}
+	same := filepath.Join(folder, "llavanext", "scorer")
+	open := func(dir string) *model.Scorer {
+		s, err := model.OpenScorer(dir, model.Options{Device: "cpu", Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	prepare := func(dir string, p model.Pair) (*model.Scorer, *model.Sample) {
+		s := open(dir)
+		sample, err := s.Prepare(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, sample
+	}
+	score := func(s *model.Scorer, sample *model.Sample) float64 {
+		all, err := s.Score(t.Context(), []*model.Sample{sample})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0]
+	}
+	shared := pair
+	shared.Shared = &model.Shared{}
+	a, first := prepare(same, shared)
+	changed := func(file, old, text string) string { return altered(t, same, file, old, text) }
+	for name, c := range map[string]struct {
+		dir, instruction string
+		edit             *data.Picture
+		shares           bool
+	}{
+		"the same scorer":     {same, "blur it", pair.Edit, true},
+		"another instruction": {same, "make it red", pair.Edit, true},
+		"another picture":     {same, "blur it", picture("coffee_blur.png"), false},
+		"other colours":       {changed("processor_config.json", "0.48145466", "0.25"), "blur it", pair.Edit, false},
+		"another size":        {changed(model.ConfigFile, "pair", "pair_size: [40, 40]\npair"), "blur it", pair.Edit, false},
+		"two pictures":        {changed(model.ConfigFile, `pair: "concat"`, "pair: sequence"), "blur it", pair.Edit, false},
+	} {
+		one, two := pair, shared
+		one.Instruction, two.Instruction, one.Edit, two.Edit = c.instruction, c.instruction, c.edit, c.edit
+		b, second := prepare(c.dir, two)
+		if got := &first.Pictures[0].Pixels[0] == &second.Pictures[0].Pixels[0]; got != c.shares {
+			t.Errorf("%s: shared is %v, want %v", name, got, c.shares)
+		}
+		alone, third := prepare(c.dir, one)
+		if got, want := score(b, second), score(alone, third); got != want {
+			t.Errorf("%s: got the score %v, want %v as it is alone", name, got, want)
+		}
+	}
+	want := score(a, first)
+	again := shared
+	again.Shared = &model.Shared{}
+	if _, err := a.Prepare(again); err != nil { // it has its features now, which are no other's
+		t.Fatal(err)
+	}
+	if got := score(prepare(same, again)); got != want {
+		t.Errorf("behind features that are kept: got the score %v, want %v", got, want)
+	}
+}
+
+// altered copies a scorer with its backbone, and replaces a text of one of their files.
+func altered(t *testing.T, scorer, name, old, text string) string {
+	t.Helper()
+	cfg, err := model.ReadScorerConfig(filepath.Join(scorer, model.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := cfg.Backbone
+	if !filepath.IsAbs(from) {
+		from = filepath.Join(scorer, from)
+	}
+	dir, backbone := t.TempDir(), t.TempDir()
+	for into, of := range map[string]string{dir: scorer, backbone: from} {
+		if err := os.CopyFS(into, os.DirFS(of)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace := func(file, old, text string) {
+		raw, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(raw), old) {
+			t.Fatalf("%s: %v, no %q in %s", file, err, old, raw)
+		}
+		if err := os.WriteFile(file, []byte(strings.Replace(string(raw), old, text, 1)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var line string
+	raw, err := os.ReadFile(filepath.Join(dir, model.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(l, "backbone:") {
+			line = l
+		}
+	}
+	replace(filepath.Join(dir, model.ConfigFile), line, "backbone: "+backbone+"\n")
+	if name == model.ConfigFile {
+		replace(filepath.Join(dir, name), old, text)
+	} else {
+		replace(filepath.Join(backbone, name), old, text)
+	}
+	return dir
+}
