@@ -131,8 +131,8 @@ func globQuote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it, or MODEL_TASK_gpt_score.csv,
-// as its older version and Bagel's do. There the name of the edit's picture is the key.
+// readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it, or
+// MODEL_TASK_gpt_score.csv, as its older version and Bagel's do. There the name of the edit's picture is the key.
 func readVIEScores(file string) (editor string, rows []row, err error) {
 	base, columns := filepath.Base(file), []string{"key", "sementics_score", "quality_score"}
 	for _, task := range gEditTasks {
