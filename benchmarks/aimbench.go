@@ -32,8 +32,8 @@ var aimBench = &Benchmark{
 		"acc, f1: percent; f1 is the macro average over the 8 emotions. A predicted emotion outside the eight is wrong for " +
 			"acc and left out of f1, as in overall_auto.py",
 		"overall: 100 x the mean of the eight columns, clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
-			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no overall " +
-			"without a column (overall_auto.py counts 0 for it)",
+			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no " +
+			"overall without a column (overall_auto.py counts 0 for it)",
 		"pictures are without their transparency (Pillow's convert('RGB')), as the authors' programs have them",
 		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
 			"that of positive ones",

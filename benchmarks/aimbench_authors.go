@@ -248,6 +248,9 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 		}
 		if e := j.emotion[i]; e != "" {
 			right := e == j.aim.emotion[i]
+			if e == noEmotion {
+				e = ""
+			}
 			lists[aimEmotionFile] = append(lists[aimEmotionFile], aimEntry{Image: output, Target: j.aim.emotion[i],
 				Predicted: e, Correct: &right})
 		}

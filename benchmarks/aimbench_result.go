@@ -1,9 +1,6 @@
 package benchmarks
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // aimJSON is the JSON result of AIM-Bench.
 type aimJSON struct {
@@ -94,7 +91,7 @@ func (j *aimPredictions) Result() *Result {
 	r.Tables = []Table{j.halves(byEmotion, &out), j.perKind(byKind, means, &out)}
 	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
 		r.Notes = append(r.Notes,
-			fmt.Sprintf("predicted emotions outside the eight are wrong for acc and left out of f1: %s", strings.Join(other, ", ")))
+			"predicted emotions outside the eight are wrong for acc and left out of f1: "+strings.Join(other, ", "))
 	}
 	out.Common = r.common("aim-bench")
 	r.Examples = j.disagreements()

@@ -62,6 +62,11 @@ type authors struct {
 		Edits  [2][]byte
 		Expect [2][2]shownPicture
 	}
+	GEditMeans []struct {
+		Data   []json.RawMessage
+		Files  map[string]string
+		Expect map[string]*float64
+	} `json:"gedit_means"`
 	GEdit [][]struct {
 		Source, Edit []byte
 		Expect       [2]shownPicture
@@ -239,6 +244,12 @@ func TestAIMAsAuthors(t *testing.T) {
 		if _, whole := numbers["overall"]; whole {
 			t.Errorf("file %d: what is missing of overall is not told: %v", n, numbers)
 		}
+		again := t.TempDir()
+		if err := p.(Writer).WriteAuthors(again); err != nil {
+			t.Fatal(err)
+		}
+		p = must[[]Editor](t)(s.(Mixed).ReadAll([]string{filepath.Join(again, "M")}))[0].Predictions
+		equalNumbers(t, fmt.Sprintf("file %d, written and read", n), byRule(numbersOf(p)), f.Expect)
 	}
 }
 
@@ -385,5 +396,27 @@ func TestOfficialAsAuthors(t *testing.T) {
 	}
 	if right == 0 {
 		t.Error("no answer is right")
+	}
+}
+
+// TestGEditMeansAsAuthors: result files in the form of the older program give the means of its calculate_statistics.py.
+func TestGEditMeansAsAuthors(t *testing.T) {
+	for n, f := range readAuthors(t).GEditMeans {
+		dir, lines := t.TempDir(), ""
+		for _, sample := range f.Data {
+			lines += string(sample) + "\n"
+		}
+		var files []string
+		for name, text := range f.Files {
+			files = append(files, putFile(t, dir, name, []byte(text)))
+		}
+		s := loadSet(t, gEditBench, Options{Data: putFile(t, dir, "d.jsonl", []byte(lines))})
+		numbers := byRule(numbersOf(must[[]Editor](t)(s.(Mixed).ReadAll(files))[0].Predictions))
+		for name, want := range f.Expect {
+			if got, ok := numbers[name]; want == nil && ok && !math.IsNaN(got) ||
+				want != nil && !(math.Abs(got-*want) <= 1e-9) {
+				t.Errorf("file %d: %s is %v, want %v (null: undefined)", n, name, got, want)
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,7 +18,7 @@ var gEditBench = &Benchmark{
 		"--ratings: the data set's Parquet files: task_type, key, instruction, instruction_language, input_image_raw, " +
 			"Intersection_exist",
 		"--editors (with --scorer or --judge): folders MODEL with fullset/TASK/LANGUAGE/KEY.png",
-		"--components: JSON lines, or the authors' MODEL_TASK_all_vie_score.csv",
+		"--components: JSON lines, or the authors' MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv",
 	},
 	Published: "stepfun-ai: the data set GEdit-Bench, and the repository Step1X-Edit",
 	Predicts: `{"id": "KEY", "model": "MODEL", "semantic": 7, "perceptual": 6}, or with "score"; optionally "by": ` +
@@ -130,10 +131,14 @@ func globQuote(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it.
-func readVIEScores(path string) (editor string, rows []row, err error) {
-	base := filepath.Base(path)
+// readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it, or
+// MODEL_TASK_gpt_score.csv, as its older version and Bagel's do. There the name of the edit's picture is the key.
+func readVIEScores(file string) (editor string, rows []row, err error) {
+	base, columns := filepath.Base(file), []string{"key", "sementics_score", "quality_score"}
 	for _, task := range gEditTasks {
+		if name, ok := strings.CutSuffix(base, "_"+task+"_gpt_score.csv"); ok {
+			editor, columns[0] = name, "edited_image"
+		}
 		for _, lang := range []string{"all", "en", "cn"} {
 			if name, ok := strings.CutSuffix(base, "_"+task+"_"+lang+"_vie_score.csv"); ok {
 				editor = name
@@ -141,15 +146,18 @@ func readVIEScores(path string) (editor string, rows []row, err error) {
 		}
 	}
 	if editor == "" {
-		return "", nil, fmt.Errorf("%s: a file MODEL_TASK_all_vie_score.csv was expected", base)
+		return "", nil, fmt.Errorf("%s: a file MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv was expected", base)
 	}
-	columns := []string{"key", "sementics_score", "quality_score"}
-	table, err := openSamples([]string{path}, columns...)
+	table, err := openSamples([]string{file}, columns...)
 	if err != nil {
 		return "", nil, err
 	}
 	err = table.each(columns, func(p place, text []string) error {
-		id, err := json.Marshal(text[0])
+		key := text[0]
+		if columns[0] == "edited_image" {
+			key = strings.TrimSuffix(path.Base(key), path.Ext(key))
+		}
+		id, err := json.Marshal(key)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,8 @@ func TestReport(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if csv := read("results.csv"); !strings.HasPrefix(csv, "name,adiee,threshold,threshold as run\n<one>,0.35,0.45,0.45\ntwo,") {
+	if csv := read("results.csv"); !strings.HasPrefix(csv,
+		"name,adiee,threshold,threshold as run\n<one>,0.35,0.45,0.45\ntwo,") {
 		t.Errorf("results.csv is\n%s", csv)
 	}
 	if md := read("results.md"); !strings.Contains(md, "| <one> | 0.3500 | 0.4500 |") ||

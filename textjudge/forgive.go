@@ -16,8 +16,8 @@ const (
 
 // forgive reads an object of a text and one value that is no JSON. Curly quotes become straight ones. Then the whole
 // must be the two keys in either order, each string in one kind of quotes, and the value plain decimals as JSON has
-// them. In the text anything may stand, quotes and line breaks too, but not the value's key in quotes with a colon: then
-// two readings would be possible.
+// them. In the text anything may stand, quotes and line breaks too, but not the value's key in quotes with a colon:
+// then two readings would be possible.
 func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 	text, key, value := g.two()
 	if key == "" {

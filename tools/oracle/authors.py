@@ -31,7 +31,8 @@ COMMITS = {"EditReward": "edb027edde6080b8a9521ef8e87049b3797f8374", "EditScore"
            "GenAI-Bench": "32fff1f02a7ba652f392095a9b19f288579e8674",
            "AIM-bench": "ca5fe930434cc746702573253beb06767a374fbe", "Bagel": "056b5fd51a88c1eb4547318609e25d40080fcf87",
            "MagicBrush": "fcfc8921396b5e2b047c388028b7c995f5e0ee19",
-           "Step1X-Edit": "62d66f5cb48c1027530da8b85fb0d9dc4c13e763 (of a fork: yuriYanZeXuan)"}
+           "Step1X-Edit": "e78b8113659ec659655e0240093c9777f030f57a; run_gedit_score.py: 62d66f5cb48c1027530da8b85fb0d9dc4c13e763 "
+                          "of the fork yuriYanZeXuan/Step1X-Edit"}
 VAD = ("valence", "arousal", "dominance")
 
 
@@ -300,12 +301,45 @@ def gedit(rng):
     return shown
 
 
+def gedit_means(rng):
+    """analyze_scores() of GEdit-Bench's calculate_statistics.py over result files that lack some rows."""
+    import csv
+
+    program = load("Step1X-Edit/GEdit-Bench/calculate_statistics.py", megfile={"smart_open": open})
+    data, rows = [], {}
+    for task in program.GROUPS:
+        rows[task] = []
+        for k in range(rng.randint(3, 8)):
+            language = "en" if k == 0 else "cn" if k == 1 else rng.choice(["en", "cn"])
+            key, meets = f"{task}-{k}", rng.random() < 0.8
+            data.append({"task_type": task, "key": key, "instruction": "do", "instruction_language": language, "Intersection_exist": meets})
+            if k < 2 or rng.random() < 0.8:
+                rows[task].append({
+                    "source_image": f"M/fullset/{task}/{language}/{key}_SRCIMG.png", "edited_image": f"M/fullset/{task}/{language}/{key}.png",
+                    "instruction": "do", "sementics_score": rng.randint(0, 10), "quality_score": rng.choice([rng.randint(0, 10), 7.5]),
+                    "intersection_exist": meets, "instruction_language": language})
+    files, expect = {}, {}
+    with folder():
+        for task, list_ in rows.items():
+            with open(f"M_{task}_gpt_score.csv", "w", newline="") as f:
+                writer = csv.DictWriter(f, list(list_[0]))
+                writer.writeheader()
+                writer.writerows(list_)
+            files[f"M_{task}_gpt_score.csv"] = open(f"M_{task}_gpt_score.csv").read()
+        for language in ("en", "cn"):
+            made = program.analyze_scores(".", ["M"], language)
+            for k, (column, of) in enumerate([("G_SC", "avg_semantics"), ("G_PQ", "avg_quality"), ("G_O", "avg_overall")] * 2):
+                v = float(made[k]["M"][of])
+                expect[f"{column}: {language}" + ", intersection" * (k > 2)] = None if v != v else v
+    return {"data": data, "files": files, "expect": expect}
+
+
 parts = {"tiger": tiger, "thresholds": thresholds, "votes": votes, "aim": aim, "kris": kris, "magicbrush": magicbrush, "editscore": editscore,
-         "gedit": gedit}
+         "gedit": gedit, "gedit_means": gedit_means}
 out = {"commits": COMMITS, "seeds": SEEDS}
 for name, make in parts.items():
     more = 6 if name == "thresholds" else 1  # they are short
-    out[name] = [make(random.Random(f"{name} {seed} {k}")) for seed in (SEEDS[:2] if name in ("magicbrush", "editscore", "gedit") else SEEDS)
+    out[name] = [make(random.Random(f"{name} {seed} {k}")) for seed in (SEEDS[:2] if name in ("magicbrush", "editscore", "gedit", "gedit_means") else SEEDS)
                  for k in range(more)]
 with open(OUT, "w") as f:
     json.dump(out, f, separators=(",", ":"))
