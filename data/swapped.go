@@ -21,8 +21,8 @@ func (t *Table) Swapped() string {
 	if len(sources) < fewest || len(sources) < 2*len(edits) {
 		return ""
 	}
-	return fmt.Sprintf("%s has %d sources and only %d edits in its first rows: are the columns source and edit swapped? An "+
-		"edit is made from one source (--columns source=...,edit=... says which column is which)", t.Path(), len(sources),
+	return fmt.Sprintf("%s has %d sources and only %d edits in its first rows: are the columns source and edit swapped? "+
+		"An edit is made from one source (--columns source=...,edit=... says which column is which)", t.Path(), len(sources),
 		len(edits))
 }
 
