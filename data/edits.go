@@ -68,11 +68,7 @@ func CheckEditColumn(name string) error {
 		slices.ContainsFunc(LabelColumns, named) || slices.ContainsFunc(PreferenceColumns, named) {
 		return nil
 	}
-	var names []string
-	for _, c := range LabelColumns {
-		names = append(names, c.Name)
-	}
-	return fmt.Errorf("want one of our columns: %s", strings.Join(names, ", "))
+	return fmt.Errorf("want one of our columns: %s", strings.Join(columnNames(LabelColumns), ", "))
 }
 
 // Edits is a table of edits in any of the layouts. Rows of two edits count twice: row i of the edits is in row

@@ -96,7 +96,8 @@ func TestRewriteMoves(t *testing.T) {
 	write("t.jsonl", `{"id": "../img/a.png", "before": "../img/a.png", "edit": {"path": "../img/b.png", "bytes": null},`+
 		` "instruction": "i", "target": "a red car", "edit2": "../img/a.png", "rejected": "no", "source": "magicbrush"}`+"\n"+
 		`{"id": "2", "before": "../img/a.png", "edit": null, "instruction": "../img/a.png"}`+"\n")
-	write("t.csv", "id,before,edit,instruction,edit2,target\n../img/a.png,../img/a.png,../img/b.png,i,../img/a.png,a red car\n")
+	write("t.csv", "id,before,edit,instruction,edit2,target\n"+
+		"../img/a.png,../img/a.png,../img/b.png,i,../img/a.png,a red car\n")
 	options := []Option{WithColumns(map[string]string{"source": "before"}), WithOnly("source", "edit", "instruction"),
 		WithRequired("source")}
 	var names []string

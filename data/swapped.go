@@ -7,9 +7,11 @@ import (
 
 // Swapped says that source and edit look swapped, and why; "" if they do not. An edit is made from one source, and a
 // source has one edit or more. So of the first 256 rows there are about as many edits as sources, or more: if there are
-// at least four sources, and two or more for each edit, the columns are probably the wrong way round.
+// at least four sources, and two or more for each edit, the columns are probably the wrong way round. Of pictures inside
+// the table the first 32 MiB are looked at.
 func (t *Table) Swapped() string {
-	const rows, fewest = 256, 4
+	const rows, fewest, most = 256, 4, 32 << 20
+	bytes := 0
 	sources, edits := map[string]bool{}, map[string]bool{}
 	for i := range min(rows, t.Len()) {
 		row, err := t.Read(i)
@@ -17,12 +19,15 @@ func (t *Table) Swapped() string {
 			continue
 		}
 		sources[row.Source.key()], edits[row.Edit.key()] = true, true
+		if bytes += len(row.Source.Bytes) + len(row.Edit.Bytes); bytes > most {
+			break
+		}
 	}
 	if len(sources) < fewest || len(sources) < 2*len(edits) {
 		return ""
 	}
-	return fmt.Sprintf("%s has %d sources and only %d edits in its first rows: are the columns source and edit swapped? An "+
-		"edit is made from one source (--columns source=...,edit=... says which column is which)", t.Path(), len(sources),
+	return fmt.Sprintf("%s has %d sources and only %d edits in its first rows: are the columns source and edit swapped? "+
+		"An edit is made from one source (--columns source=...,edit=... says which column is which)", t.Path(), len(sources),
 		len(edits))
 }
 

@@ -90,7 +90,8 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 	}
 	for name := range t.names {
 		if !known[name] {
-			return nil, fmt.Errorf("column map: the label table has no column %q", name)
+			return nil, fmt.Errorf("column map: the label table has no column %q: write ours=theirs, where ours is one of %s",
+				name, list(columnNames(LabelColumns)))
 		}
 		if t.only != nil && !slices.Contains(t.only, name) {
 			return nil, fmt.Errorf("column map: %q is not read here, only %s", name, strings.Join(t.only, ", "))
@@ -117,6 +118,13 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+func columnNames(columns []Column) (names []string) {
+	for _, c := range columns {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // delimiters of text tables by the end of their names.

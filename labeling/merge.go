@@ -50,8 +50,8 @@ func (e *BadError) Error() string {
 }
 
 // allGiven says why a threshold that cannot be computed is none.
-const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities are " +
-	"not needed, and are off"
+const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities " +
+	"are not needed, and are off"
 
 // outcome is what the first pass decided for a row.
 type outcome struct {

@@ -54,7 +54,8 @@ func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 	return best
 }
 
-// WriteBest writes the best edits of a table as JSON lines. Relative paths of pictures resolve from where the file lies.
+// WriteBest writes the best edits of a table as JSON lines. Relative paths of pictures resolve from where the file
+// lies.
 func WriteBest(path string, best []BestEdit, t *data.Table) error {
 	if err := t.CheckOutput(path); err != nil {
 		return exit.Usage(err)

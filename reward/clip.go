@@ -13,8 +13,8 @@ const ClipTokens = 77
 // tokenizer joins them with these where Unicode has such a letter.
 var clipPieces = regexp.MustCompile(`'s|'t|'re|'ve|'m|'ll|'d|[\p{L}\p{M}]+|\p{N}|[^\s\p{Z}\p{L}\p{M}\p{N}]+`)
 
-// LeastClipTokens is a number of tokens that a text has at least, whatever the vocabulary of a CLIP tokenizer: every word,
-// digit and run of marks is one or more, and two more begin and end the text.
+// LeastClipTokens is a number of tokens that a text has at least, whatever the vocabulary of a CLIP tokenizer: every
+// word, digit and run of marks is one or more, and two more begin and end the text.
 func LeastClipTokens(text string) int {
 	return 2 + len(clipPieces.FindAllStringIndex(strings.ToLower(text), -1))
 }

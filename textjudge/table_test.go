@@ -116,7 +116,8 @@ func must(raw []byte, err error) []byte {
 	return raw
 }
 
-// TestPairTable: disagreements of the two orders are counted by the side that was preferred.
+// TestPairTable: disagreements of the two orders are counted by the side that was preferred. A table in another folder
+// names the same pictures.
 func TestPairTable(t *testing.T) {
 	dir := t.TempDir()
 	in := makeTable(t, dir, 4)
@@ -132,7 +133,7 @@ func TestPairTable(t *testing.T) {
 		}
 		return chat.Answer{Text: says[strings.Contains(text, "row 2")]}, nil
 	})
-	out := filepath.Join(dir, "out.jsonl")
+	out := filepath.Join(t.TempDir(), "out.jsonl")
 	r, err := open(t, "unifiedreward-edit/pair", m, Settings{}).Table(t.Context(), TableOptions{In: in, Out: out})
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +145,11 @@ func TestPairTable(t *testing.T) {
 	for i, rec := range records(t, out) {
 		if rec["score01"] != nil || rec["preference"] == nil {
 			t.Errorf("a preference is no score: %v", rec)
+		}
+		for _, column := range []string{"source", "edit", "edit2"} {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(out), rec[column].(string))); err != nil {
+				t.Errorf("row %d: %v", i, err)
+			}
 		}
 		if got := fmt.Sprint(rec["preferred"], " ", rec["agree"]); got != want[i] {
 			t.Errorf("row %d: %s, want %s", i, got, want[i])

@@ -74,8 +74,8 @@ docs/reward.md has the command of each trainer.`,
 	flags.BoolVar(&f.balance, "balance", false, "repeat rows until all levels that occur are equally frequent")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the rows that --balance repeats once more than others of their level")
 	cli.Needs(c, "balance", "seed")
-	flags.StringVar(&f.tokenizer, "tokenizer", "", "folder with the tokenizer.json of the trainer's CLIP: prompts of more "+
-		"than 77 tokens are counted, instead of those that are too long with any")
+	flags.StringVar(&f.tokenizer, "tokenizer", "", "folder with the tokenizer.json of the trainer's CLIP: prompts of "+
+		"more than 77 tokens are counted, instead of those that are too long with any")
 	flags.StringToStringVar(&f.columns, "columns", nil, "our column=the table's, for other names")
 	return c
 }
@@ -178,8 +178,8 @@ func cutText(r *reward.ConditioningResult, tokenizer string) string {
 	if tokenizer != "" {
 		counted = "more tokens by " + tokenizer
 	}
-	return fmt.Sprintf("of %d of %d prompts CLIP's text encoder, which takes %d tokens, cuts off the end with the score: they "+
-		"have %s. Say the score first: --template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
+	return fmt.Sprintf("of %d of %d prompts CLIP's text encoder, which takes %d tokens, cuts off the end with the score: "+
+		"they have %s. Say the score first: --template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
 		reward.ClipTokens, counted)
 }
 

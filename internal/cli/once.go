@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// lists are the types of flags that may be given several times, besides those that hold a slice.
-var lists = []string{"stringToString", "count"}
+// asked are the flags that say what is scored, and by what: who gives one twice may think that both count. A setting may
+// be given again, as behind an alias, and the last one holds.
+var asked = []string{"source", "edit", "reference", "instruction", "in", "before", "after", "scorer"}
 
 // once is a flag's value that refuses a second one that differs, of which the last would silently win.
 type once struct {
@@ -26,15 +27,11 @@ func (o *once) Set(text string) error {
 	return o.Value.Set(text)
 }
 
-// setOnce makes all flags of a command refuse a second value, but for those that are lists.
+// setOnce makes flags of a command that say what is scored refuse a second value, but for those that are lists.
 func setOnce(c *cobra.Command) {
-	for _, flags := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
-		flags.VisitAll(func(f *pflag.Flag) {
-			_, slice := f.Value.(pflag.SliceValue)
-			_, already := f.Value.(*once)
-			if !slice && !already && !slices.Contains(lists, f.Value.Type()) {
-				f.Value = &once{Value: f.Value}
-			}
-		})
-	}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, list := f.Value.(pflag.SliceValue); !list && slices.Contains(asked, f.Name) {
+			f.Value = &once{Value: f.Value}
+		}
+	})
 }

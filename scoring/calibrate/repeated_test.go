@@ -50,7 +50,8 @@ func TestRepeatedRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Repeated != 3 || !strings.Contains(strings.Join(got.Warnings, "; "), "3 rows of edits.jsonl repeat another one") {
+	said := strings.Join(got.Warnings, "; ")
+	if got.Repeated != 3 || !strings.Contains(said, "3 rows of edits.jsonl repeat another one") {
 		t.Errorf("%d repeated, want 3: %q", got.Repeated, got.Warnings)
 	}
 	if got.Fit.Rows+got.Interval.Rows+got.Tested.Rows != 30 || got.Fit.Rows != want.Fit.Rows {
@@ -71,7 +72,8 @@ func TestRepeatedRows(t *testing.T) {
 	}
 	_, err = run("photo", append(by, again(0, "30", "1"))...)
 	if err == nil || !strings.Contains(err.Error(), "30 rows of 2 scenes are too few for a map (") ||
-		!strings.Contains(err.Error(), "five scenes (source pictures, or values of --by) are enough, if none has more than a fifth of the rows") {
+		!strings.Contains(err.Error(), "five scenes (source pictures, or values of --by) are enough, if none has "+
+			"more than a fifth of the rows") {
 		t.Errorf("got %v, want a word on how many source pictures are enough", err)
 	}
 }
