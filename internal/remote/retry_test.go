@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestGoneStorage: storage that is gone is asked again for half a minute, as docs/scale.md has it, however long it takes
-// to say so. Amazon's driver asks three times by itself.
+// TestGoneStorage: storage that is gone is asked again for half a minute, as docs/scale.md has it, however long
+// attempts take: Amazon's driver tries three times by itself.
 func TestGoneStorage(t *testing.T) {
 	for _, each := range []time.Duration{0, 1500 * time.Millisecond, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
