@@ -24,7 +24,7 @@ func newCaptions() *cobra.Command {
 		Use:   "captions --config FILE",
 		Short: "Write captions of sources and targets by a model that answers in words",
 		Long: `captions has a vision-language model describe the source and the target of every edit of a table, by dialogues
-that know the instruction, and writes the same rows with
+that know the instruction and show the source alone, and writes the same rows with
 
   source_caption, target_caption   what the model said, on one line
   captioned_by                     the model
@@ -32,7 +32,8 @@ that know the instruction, and writes the same rows with
 
 label reads the result like any table (layout: table): CLIP-D of its rows is then known, and so is clip_t of label
 similarities. The model is a checkpoint on this machine, with or without an adapter, or a server that speaks OpenAI's
-chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE brings others.
+chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE brings others, which may show the
+target, too.
 
 Answers are kept in a store: after Ctrl-C (exit code 3), a crash or a server's refusal the same command goes on, and
 nothing is asked, or paid for, twice. Rows without captions say why, the others go on, and the exit code is 1 at the

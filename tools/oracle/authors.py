@@ -128,12 +128,12 @@ def votes(rng):
 
 
 def aim(rng):
-    """overall_auto.py over an editor's result files."""
+    """overall_auto.py over an editor's result files. The first sample is whole: of a column that nobody has the program makes 0."""
     emotions = ["amusement", "anger", "awe", "contentment", "disgust", "excitement", "fear", "sadness"]
     rate = lambda: {k: round(rng.uniform(1, 9), 1) for k in VAD}
     ten = lambda: rng.choice([rng.randint(4, 10), round(rng.uniform(6, 10), 1)])
     near = lambda vad: {k: round(min(9, max(1, v + rng.uniform(-2.5, 2.5))), 1) for k, v in vad.items()}
-    often = lambda: rng.random() < 0.85
+    often = lambda: len(data) < 2 or rng.random() < 0.85
     data, files = [], {name: [] for name in ("longclip_scores", "aesthetic", "evaluation_scores", "evaluation_results",
                                              "evaluation_vad_results_gpt-4o")}
     for i in range(rng.randint(3, 24)):
@@ -154,14 +154,14 @@ def aim(rng):
             files["evaluation_scores"].append(row)
         if often():
             row = {"image_name": out, "target_emotion": target, "is_correct": False, "details": {}}
-            said = rng.choice([target, target, rng.choice(emotions), rng.choice(["joy", "neutral", "Awe", "error", "exception", None])])
+            said = target if i == 0 else rng.choice([target, target, rng.choice(emotions), rng.choice(["joy", "neutral", "Awe", "error", "exception", None])])
             if said is not None:
                 row["predicted_emotion"], row["is_correct"] = said, said == target
             files["evaluation_results"].append(row)
         if often():
             row = {"edited_image": out, "target_emotion": target, "ground_truth_vad": data[-1]["target_emotion"]["VAD"],
                    "predicted_vad": near(data[-1]["target_emotion"]["VAD"])}
-            kind = rng.randint(0, 9)
+            kind = rng.randint(0, 9) if i else 9
             if kind == 0:
                 row["predicted_vad"] = {"error": "no answer"}
             elif kind == 1:
