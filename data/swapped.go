@@ -6,9 +6,9 @@ import (
 )
 
 // Swapped says that source and edit look swapped, and why; "" if they do not. An edit is made from one source, and a
-// source has one edit or more. So of the first 256 rows there are about as many edits as sources, or more: if there are
-// at least four sources, and two or more for each edit, the columns are probably the wrong way round. Of pictures inside
-// the table the first 32 MiB are looked at.
+// source has one edit or more. So of the first 256 rows there are about as many edits as sources, or more. If there
+// are at least four sources, and two or more for each edit, the columns are probably the wrong way round. Of pictures
+// inside the table the first 32 MiB are looked at.
 func (t *Table) Swapped() string {
 	const rows, fewest, most = 256, 4, 32 << 20
 	bytes := 0

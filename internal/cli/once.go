@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// asked are the flags that say what is scored, and by what: who gives one twice may think that both count. A setting may
-// be given again, as behind an alias, and the last one holds.
+// asked are the flags that say what is scored, and by what: who gives one twice may think that both count. A setting
+// may be given again, as behind an alias, and the last one holds.
 var asked = []string{"source", "edit", "reference", "instruction", "in", "before", "after", "scorer"}
 
 // once is a flag's value that refuses a second one that differs, of which the last would silently win.

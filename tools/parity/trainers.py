@@ -23,7 +23,7 @@ LAYOUTS = "ai-toolkit,diffsynth,diffusers,instructpix2pix,kohya,magicbrush,parqu
 ROADS = {"diffusers": ("--train_data_dir", "--dataset_name"), "": ("--dataset_name",)}  # folder of the labels: what may name it
 
 
-def labels(work, score, layouts, rows=1200):
+def labels(work, score, layouts, *flags, rows=1200):
     """Labels of a table whose first rows have one level and whole scores, in a folder of another place."""
     from PIL import Image
 
@@ -37,8 +37,8 @@ def labels(work, score, layouts, rows=1200):
             score01 = 1.0 if i < rows // 2 else i / rows - 0.4
             f.write(json.dumps({"id": str(i), "source": name(i // 3 % 20), "edit": name(20 + i % 20), "score01": score01,
                                 "instruction": f"edit {i}, " + "more and more " * 30}) + "\n")
-    out = work / layouts.replace(",", "+")
-    run([score, "condition", "--in", pictures / "scores.jsonl", "--out", out, "--layouts", layouts])
+    out = work / "+".join([*layouts.split(","), *flags])
+    run([score, "condition", "--in", pictures / "scores.jsonl", "--out", out, "--layouts", layouts, *flags])
     return out
 
 
@@ -231,6 +231,13 @@ def check(work, score):
     out = labels(work, score, LAYOUTS)
     want = [(p, *(pixels(Image.open(io.BytesIO(b))) for b in rest)) for p, *rest in expected(out)]
     done = check_diffusers(script, out, want, work / "cache")
+    level = lambda prompt: prompt.split()[-4]  # ... is LEVEL out of five.
+    balanced = labels(work, score, "diffsynth,diffusers", "--balance")
+    repeated = [(p, *(pixels(Image.open(io.BytesIO(b))) for b in rest)) for p, *rest in expected(balanced)]
+    counts = collections.Counter(level(r[0]) for r in repeated)
+    if set(repeated) != set(want) or len(set(counts.values())) != 1 or len(counts) != len({level(r[0]) for r in want}):
+        sys.exit(f"--balance: {dict(counts)} of the levels")
+    done += check_diffusers(script, balanced, repeated, work / "cache")
     alone = labels(work, score, "parquet")
     ROADS.pop("diffusers")
     done += check_diffusers(script, alone, want, work / "cache")
