@@ -114,8 +114,8 @@ func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool
 	return true
 }
 
-// admits reports whether h may hold so many bytes more now. One that holds nothing yet stays behind those before it that
-// have waited for long, unless they wait for their own client's memory.
+// admits reports whether h may hold so many bytes more now. One that holds nothing yet stays behind those before it
+// that have waited for long, unless they wait for their own client's memory.
 func (m *memory) admits(h *memoryHold, more int64) bool {
 	if own, all := m.fits(h, more); !own || !all || h.n > 0 {
 		return own && all

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -186,9 +187,16 @@ func TestIdleCallersHoldNothing(t *testing.T) {
 				t.Errorf("%d callers, %d bytes of each: got %d %s after %v, want 200 within a second", c.callers, c.sent, code,
 					kind, took)
 			}
+			synctest.Wait()
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/metrics", nil))
 			s.memory.mu.Lock()
 			defer s.memory.mu.Unlock()
-			if held := s.memory.held(""); held > o.Memory || held > int64(c.callers)*bodyCost(max(int64(c.sent), 64)) {
+			held := s.memory.held("")
+			if want := fmt.Sprintf("\nassay_memory_held_bytes %v\n", float64(held)); !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%d callers, %d bytes of each: /metrics has no line %q", c.callers, c.sent, want)
+			}
+			if held > o.Memory || held > int64(c.callers)*bodyCost(max(int64(c.sent), 64)) {
 				t.Errorf("%d callers, %d bytes of each: %d bytes are held", c.callers, c.sent, held)
 			}
 		})
