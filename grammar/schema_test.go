@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// TestSchemas: a grammar has the texts that encoding/json reads as values of the schema, and no others. Texts are values
-// drawn at random, written with random blanks and escapes, and then damaged by a byte or not.
+// TestSchemas: a grammar has the texts that encoding/json reads as values of the schema, and no others. The texts are
+// values drawn at random, written with random blanks, and then damaged by a byte or not.
 func TestSchemas(t *testing.T) {
 	for _, c := range schemaCases {
 		t.Run(c.schema, func(t *testing.T) {
 			g := schema(t, c.schema, true)
 			r := rand.New(rand.NewPCG(1, uint64(len(c.schema))))
 			has, short := 0, 1<<30
-			for range 6000 {
+			for range 2000 {
 				text := write(r, c.draw(r))
 				if r.IntN(2) == 0 {
 					text = damage(r, text)
@@ -32,8 +32,8 @@ func TestSchemas(t *testing.T) {
 					t.Fatalf("Has(%q): got %t, want %t", text, got, want)
 				}
 			}
-			if has < 500 || g.Least() > short {
-				t.Errorf("%d texts belong, want 500; Least got %d, and %d bytes are enough", has, g.Least(), short)
+			if has < 150 || g.Least() > short {
+				t.Errorf("%d texts belong, want 150; Least got %d, and %d bytes are enough", has, g.Least(), short)
 			}
 		})
 	}

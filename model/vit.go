@@ -7,8 +7,8 @@ import (
 )
 
 // Attend is self-attention without direction, of vision towers: q, k, v [segments, length, heads*dim] see their own
-// segment only. mask, broadcast to [segments, heads, length, length], is added to the scores: see [Graph.Mask]; "": none.
-// It returns rows [segments*length, heads*dim]. Its products and softmax are of the type of the other products, its
+// segment only. mask, broadcast to [segments, heads, length, length], is added to the scores, see [Graph.Mask]; "":
+// none. It returns rows [segments*length, heads*dim]. Its products and softmax have the type of the other products; its
 // inputs and output are float32.
 func (g *Graph) Attend(q, k, v, mask string, heads, dim int) string {
 	q, k, v = g.narrow(g.scaled(q, dim)), g.narrow(k), g.narrow(v)

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -185,14 +186,20 @@ func wrongGo(t *testing.T, args []string) string {
 	if len(args) == 0 || args[0] != "test" && args[0] != "run" {
 		return ""
 	}
+	dir := root
+	if len(args) > 2 && args[1] == "-C" { // a module below the repository
+		dir = filepath.Join(root, args[2])
+		args = slices.Delete(slices.Clone(args), 1, 3)
+	}
 	var source strings.Builder
 	for i, a := range args[1:] {
 		switch {
 		case args[0] == "run" && strings.HasPrefix(a, "bin/"): // a program's own arguments
 			return ""
 		case strings.HasPrefix(a, "./") && strings.HasSuffix(a, "/..."):
+		case args[0] == "run" && source.Len() > 0 && !strings.HasPrefix(a, "-"): // a program's own argument
 		case strings.HasPrefix(a, "./"):
-			found, err := filepath.Glob(filepath.Join(root, a, "*.go"))
+			found, err := filepath.Glob(filepath.Join(dir, a, "*.go"))
 			if err != nil || len(found) == 0 {
 				return "no Go package " + a
 			}
