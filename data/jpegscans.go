@@ -58,53 +58,62 @@ func jpegConfig(raw []byte) (image.Config, error) {
 
 // readJPEG reads the segments up to the end of the picture, or only up to the frame's header.
 func readJPEG(raw []byte, header bool) (*jpegFrame, error) {
-	f := &jpegFrame{adobe: -1}
-	tables, interval := map[byte][]byte{}, 0
+	r := jpegReader{jpegFrame: &jpegFrame{adobe: -1}, tables: map[byte][]byte{}}
 	for b := raw[2:]; len(b) >= 2; {
 		if b[0] != 0xff || b[1] == 0xff || b[1] == 0 || b[1]&^7 == jpegRestart { // bytes that decoders skip
 			b = b[1:]
 			continue
 		}
-		marker := b[1]
-		if marker == jpegEnd {
-			return f, f.complete()
+		if b[1] == jpegEnd {
+			return r.jpegFrame, r.complete()
 		}
 		if len(b) < 4 || len(b) < 2+(int(b[2])<<8|int(b[3])) || b[2] == 0 && b[3] < 2 {
 			break
 		}
-		n := 2 + (int(b[2])<<8 | int(b[3]))
-		body := b[4:n]
-		var err error
-		switch {
-		case marker == jpegBaseline || marker == jpegExtended || marker == jpegProgressive:
-			if err = f.readFrame(marker, body); err == nil && header {
-				return f, nil
-			}
-		case marker == 0xc9 || marker == 0xca:
-			err = notRead{"JPEG", "arithmetic coding"}
-		case marker == jpegHuffman:
-			err = readTables(tables, body)
-		case marker > jpegBaseline && marker < 0xd0 && marker != 0xc8 && marker != 0xcc:
-			err = fmt.Errorf("frames of kind %d", marker-jpegBaseline)
-		case marker == jpegQuantizer:
-			f.steps = append(f.steps, jpegStep{quantizers: b[:n]})
-		case marker == jpegInterval && len(body) == 2:
-			interval = int(body[0])<<8 | int(body[1])
-		case marker == 0xe0:
-			f.jfif = f.jfif || bytes.HasPrefix(body, []byte("JFIF\x00"))
-		case marker == 0xee && len(body) >= 12 && bytes.HasPrefix(body, []byte("Adobe")):
-			f.adobe = int(body[11])
-		case marker == jpegScan:
-			compressed := b[n : n+scanLength(b[n:])]
-			err = f.readScan(jpegStep{interval: interval, tables: maps.Clone(tables), compressed: compressed}, body)
-			n += len(compressed)
-		}
-		if err != nil {
-			return nil, err
+		n, err := r.segment(b)
+		if err != nil || header && len(r.components) > 0 {
+			return r.jpegFrame, err
 		}
 		b = b[n:]
 	}
 	return nil, io.ErrUnexpectedEOF
+}
+
+// jpegReader reads the segments of a file one after the other.
+type jpegReader struct {
+	*jpegFrame
+	tables   map[byte][]byte // Huffman tables, as they are now
+	interval int             // of restarts
+}
+
+// segment reads the segment that b begins with, and the compressed data behind a scan's header. It returns their length.
+func (r *jpegReader) segment(b []byte) (n int, err error) {
+	marker := b[1]
+	n = 2 + (int(b[2])<<8 | int(b[3]))
+	body := b[4:n]
+	switch {
+	case marker == jpegBaseline || marker == jpegExtended || marker == jpegProgressive:
+		err = r.readFrame(marker, body)
+	case marker == 0xc9 || marker == 0xca:
+		err = notRead{"JPEG", "arithmetic coding"}
+	case marker == jpegHuffman:
+		err = readTables(r.tables, body)
+	case marker > jpegBaseline && marker < 0xd0 && marker != 0xc8 && marker != 0xcc:
+		err = fmt.Errorf("frames of kind %d", marker-jpegBaseline)
+	case marker == jpegQuantizer:
+		r.steps = append(r.steps, jpegStep{quantizers: b[:n]})
+	case marker == jpegInterval && len(body) == 2:
+		r.interval = int(body[0])<<8 | int(body[1])
+	case marker == 0xe0:
+		r.jfif = r.jfif || bytes.HasPrefix(body, []byte("JFIF\x00"))
+	case marker == 0xee && len(body) >= 12 && bytes.HasPrefix(body, []byte("Adobe")):
+		r.adobe = int(body[11])
+	case marker == jpegScan:
+		compressed := b[n : n+scanLength(b[n:])]
+		err = r.readScan(jpegStep{interval: r.interval, tables: maps.Clone(r.tables), compressed: compressed}, body)
+		n += len(compressed)
+	}
+	return n, err
 }
 
 // scanLength returns how many bytes come before the marker that ends a scan.

@@ -55,35 +55,13 @@ func tiffUnread(dir tiffDirectory) string {
 	compression, photometric := dir.number(tiffCompression, noCompression), dir.number(tiffPhotometric, whiteIsZero)
 	fax := compression == fax3 || compression == fax4
 	packed := compression == lzw || compression == deflate || compression == oldDeflate
-	if !fax && !packed && compression != noCompression && compression != packBits {
+	if !fax && !packed && !slices.Contains([]float64{noCompression, packBits}, compression) {
 		return "another compression than Group 3 and 4, LZW, Deflate and PackBits"
 	}
-	if photometric > photometricPalette {
-		return "CMYK, YCbCr or Lab colours"
-	}
-	for _, v := range dir[tiffFormat].numbers() {
-		if v != 1 {
-			return "signed or floating-point samples"
-		}
-	}
-	for _, b := range bits {
-		if b != bits[0] || b != 1 && b != 8 && b != 16 {
-			return "other samples than of 1, 8 or 16 bits"
-		}
-	}
-	channels := len(bits)
-	if photometric == photometricRGB {
-		extra := dir[tiffExtra].numbers()
-		if channels == 4 && len(extra) == 1 && (extra[0] == 1 || extra[0] == 2) {
-			channels = 3 // and alpha
-		}
-		channels -= 2
+	if why := dir.samplesUnread(photometric, bits); why != "" {
+		return why
 	}
 	switch predictor := dir.number(tiffPredictor, 1); {
-	case channels != 1:
-		return "other channels than grey, palette, RGB and RGB with alpha (ExtraSamples 1 or 2)"
-	case dir.number(tiffSamples, 1) != float64(len(bits)):
-		return "another number of channels in BitsPerSample than in SamplesPerPixel"
 	case dir.number(tiffFillOrder, 1) != 1 && !fax:
 		return "reversed bits (FillOrder 2)"
 	case dir.number(tiffPlanes, 1) != 1:
@@ -98,6 +76,32 @@ func tiffUnread(dir tiffDirectory) string {
 		return "more strips or tiles than their size has"
 	}
 	return ""
+}
+
+// samplesUnread says what about the samples of a pixel is not read, if anything is. bits are those of each channel.
+func (dir tiffDirectory) samplesUnread(photometric float64, bits []float64) string {
+	switch {
+	case photometric > photometricPalette:
+		return "CMYK, YCbCr or Lab colours"
+	case slices.ContainsFunc(dir[tiffFormat].numbers(), func(v float64) bool { return v != 1 }):
+		return "signed or floating-point samples"
+	case slices.ContainsFunc(bits, func(b float64) bool { return b != bits[0] || b != 1 && b != 8 && b != 16 }):
+		return "other samples than of 1, 8 or 16 bits"
+	case !dir.channelsRead(photometric, len(bits)):
+		return "other channels than grey, palette, RGB and RGB with alpha (ExtraSamples 1 or 2)"
+	case dir.number(tiffSamples, 1) != float64(len(bits)):
+		return "another number of channels in BitsPerSample than in SamplesPerPixel"
+	}
+	return ""
+}
+
+// channelsRead tells whether so many channels are grey, a palette's, RGB, or RGB with alpha.
+func (dir tiffDirectory) channelsRead(photometric float64, channels int) bool {
+	if photometric != photometricRGB {
+		return channels == 1
+	}
+	extra := dir[tiffExtra].numbers()
+	return channels == 3 || channels == 4 && len(extra) == 1 && (extra[0] == 1 || extra[0] == 2)
 }
 
 // moreBlocks tells whether there are more strips or tiles than the picture has room for. Pillow begins at the top again

@@ -52,23 +52,8 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if err := s.scoreItems(r.Context(), items); err != nil {
 		return err
 	}
-	results := make([]result, len(items))
-	status, scored, again := 0, 0, time.Duration(0)
-	for i, it := range items {
-		if it.err != nil {
-			results[i].Error = s.countError(it.err)
-			if status == 0 {
-				status, again = results[i].Error.Status, results[i].Error.RetryAfter
-			}
-			continue
-		}
-		scored++
-		one := cfg.Report(it.scored)
-		results[i].Report = &one
-	}
-	if scored > 0 {
-		status = http.StatusOK
-	} else if again > 0 {
+	results, status, again := s.results(items, cfg)
+	if again > 0 {
 		w.Header().Set("Retry-After", retryAfter(again))
 	}
 	err = writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": cfg.ScoreRange, "results": results})
@@ -76,6 +61,29 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 		err = answeredError(status)
 	}
 	return err
+}
+
+// results are the answers to items. The status is that of the first error if no item could be scored, and again is then
+// how long the caller should wait.
+func (s *Server) results(items []*item, cfg model.ScorerConfig) (out []result, status int, again time.Duration) {
+	out = make([]result, len(items))
+	scored := false
+	for i, it := range items {
+		if it.err != nil {
+			out[i].Error = s.countError(it.err)
+			if status == 0 {
+				status, again = out[i].Error.Status, out[i].Error.RetryAfter
+			}
+			continue
+		}
+		scored = true
+		one := cfg.Report(it.scored)
+		out[i].Report = &one
+	}
+	if scored {
+		return out, http.StatusOK, 0
+	}
+	return out, status, again
 }
 
 // probeQueue refuses a request before its body is read, if even one item would be refused.

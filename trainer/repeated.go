@@ -44,9 +44,11 @@ func (d *Data) lookForRepeats(fraction bool) {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
 			"edits: are the columns source and edit the other way round?", len(sources), len(edits)))
 	}
-	if validation.Len() == 0 {
-		return
-	}
+	d.lookForTrained(train, validation, sources, fraction)
+}
+
+// lookForTrained notes validation rows whose edits, or with a held-out fraction whose sources, are trained on as well.
+func (d *Data) lookForTrained(train, validation *Samples, sources map[store.Key]bool, fraction bool) {
 	learnt, known, shown := map[theEdit]bool{}, 0, 0
 	for i := range train.rows {
 		learnt[train.rows[i].theEdit()] = true

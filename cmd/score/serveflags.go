@@ -123,6 +123,23 @@ func (f *serveFlags) check() error {
 	if f.replicas > mostReplicas {
 		return cli.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
 	}
+	if err := f.readTokens(); err != nil {
+		return err
+	}
+	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
+		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+			"--clients)", f.addr)
+	}
+	if f.o.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
+			return cli.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
+		}
+	}
+	return nil
+}
+
+// readTokens reads the tokens that callers must bear.
+func (f *serveFlags) readTokens() error {
 	f.o.Token = os.Getenv("ASSAY_TOKEN")
 	if f.tokenFile != "" {
 		raw, err := os.ReadFile(f.tokenFile)
@@ -144,15 +161,6 @@ func (f *serveFlags) check() error {
 	}
 	if err := reward.CheckClients(f.o.Clients, f.o.Token); err != nil {
 		return cli.Usage(err)
-	}
-	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
-		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
-			"--clients)", f.addr)
-	}
-	if f.o.Cert != "" {
-		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
-			return cli.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
-		}
 	}
 	return nil
 }

@@ -168,10 +168,29 @@ func (t *tree) figures() *Figures {
 	return f
 }
 
+// named is a package-level name.
+type named struct{ pkg, name string }
+
 // names counts exported package-level names, and those that no other package selects.
 func (t *tree) names(f *Figures) {
-	type name struct{ pkg, name string }
-	exported, types := map[name]bool{}, map[string]int{}
+	exported, types := t.exported()
+	used := t.selected()
+	f.Exported = len(exported)
+	for n := range exported {
+		if !used[n] {
+			f.Unnamed++
+		}
+	}
+	for _, n := range types {
+		if n > 1 {
+			f.Homonyms += n
+		}
+	}
+}
+
+// exported are the exported package-level names, and how many packages export a type of each name.
+func (t *tree) exported() (names map[named]bool, types map[string]int) {
+	names, types = map[named]bool{}, map[string]int{}
 	for _, s := range t.sources {
 		if s.test || s.file.Name.Name == "main" {
 			continue
@@ -179,19 +198,26 @@ func (t *tree) names(f *Figures) {
 		for _, d := range s.file.Decls {
 			for _, id := range declared(d) {
 				if id.IsExported() {
-					exported[name{s.dir, id.Name}] = true
+					names[named{s.dir, id.Name}] = true
 				}
 			}
-			if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.TYPE {
-				for _, spec := range g.Specs {
-					if id := spec.(*ast.TypeSpec).Name; id.IsExported() {
-						types[id.Name]++
-					}
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range g.Specs {
+				if id := spec.(*ast.TypeSpec).Name; id.IsExported() {
+					types[id.Name]++
 				}
 			}
 		}
 	}
-	used := map[name]bool{}
+	return names, types
+}
+
+// selected are the names that a file of another package selects.
+func (t *tree) selected() map[named]bool {
+	used := map[named]bool{}
 	for _, s := range t.sources {
 		imports := map[string]string{}
 		for _, i := range s.file.Imports {
@@ -208,23 +234,13 @@ func (t *tree) names(f *Figures) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := sel.X.(*ast.Ident); ok && imports[x.Name] != "" && imports[x.Name] != s.dir {
-					used[name{imports[x.Name], sel.Sel.Name}] = true
+					used[named{imports[x.Name], sel.Sel.Name}] = true
 				}
 			}
 			return true
 		})
 	}
-	f.Exported = len(exported)
-	for n := range exported {
-		if !used[n] {
-			f.Unnamed++
-		}
-	}
-	for _, n := range types {
-		if n > 1 {
-			f.Homonyms += n
-		}
-	}
+	return used
 }
 
 // declared are the package-level names of a declaration, without methods.

@@ -119,12 +119,8 @@ func functionName(fn *ast.FuncDecl) string {
 
 func (f *finder) visit(n ast.Node) {
 	switch n := n.(type) {
-	case *ast.BinaryExpr:
-		for _, op := range swapped[n.Op] {
-			if !(n.Op == token.ADD && (isText(n.X) || isText(n.Y))) { // strings have no difference
-				f.replaceOp(n, n.OpPos, n.Op, op)
-			}
-		}
+	case ast.Expr:
+		f.visitExpr(n)
 	case *ast.IfStmt:
 		f.negate(n.Cond)
 	case *ast.ForStmt:
@@ -138,10 +134,23 @@ func (f *finder) visit(n ast.Node) {
 			f.replaceOp(n, n.TokPos, n.Tok, op)
 		}
 	case *ast.BranchStmt:
-		if n.Label == nil && n.Tok == token.CONTINUE {
-			f.replace(n, n.Pos(), n.End(), "break")
-		} else if n.Label == nil && n.Tok == token.BREAK {
-			f.replace(n, n.Pos(), n.End(), "continue")
+		if to, ok := map[token.Token]string{token.CONTINUE: "break", token.BREAK: "continue"}[n.Tok]; ok && n.Label == nil {
+			f.replace(n, n.Pos(), n.End(), to)
+		}
+	case *ast.BlockStmt:
+		f.leaveOut(n.List)
+	case *ast.CaseClause:
+		f.leaveOut(n.Body)
+	}
+}
+
+func (f *finder) visitExpr(n ast.Expr) {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		for _, op := range swapped[n.Op] {
+			if !(n.Op == token.ADD && (isText(n.X) || isText(n.Y))) { // strings have no difference
+				f.replaceOp(n, n.OpPos, n.Op, op)
+			}
 		}
 	case *ast.Ident:
 		if n.Name == "true" || n.Name == "false" {
@@ -155,10 +164,6 @@ func (f *finder) visit(n ast.Node) {
 		if n.Op == token.SUB || n.Op == token.NOT {
 			f.replace(n, n.OpPos, n.X.Pos(), "")
 		}
-	case *ast.BlockStmt:
-		f.leaveOut(n.List)
-	case *ast.CaseClause:
-		f.leaveOut(n.Body)
 	}
 }
 
