@@ -6,11 +6,10 @@ import (
 )
 
 // Swapped says that source and edit look swapped, and why; "" if they do not. An edit is made from one source, and a
-// source has one edit or more. So of the first 256 rows there are about as many edits as sources, or more. If there
-// are at least four sources, and two or more for each edit, the columns are probably the wrong way round. Of pictures
-// inside the table the first 32 MiB are looked at.
+// source has one edit or more, so there are as many edits as sources, or more: see [LookSwapped]. The first 256 rows are
+// looked at, and of pictures inside the table the first 32 MiB.
 func (t *Table) Swapped() string {
-	const rows, fewest, most = 256, 4, 32 << 20
+	const rows, most = 256, 32 << 20
 	bytes := 0
 	sources, edits := map[string]bool{}, map[string]bool{}
 	for i := range min(rows, t.Len()) {
@@ -23,13 +22,17 @@ func (t *Table) Swapped() string {
 			break
 		}
 	}
-	if len(sources) < fewest || len(sources) < 2*len(edits) {
+	if !LookSwapped(len(sources), len(edits)) {
 		return ""
 	}
 	return fmt.Sprintf("%s has %d sources and only %d edits in its first rows: are the columns source and edit swapped? "+
 		"An edit is made from one source (--columns source=...,edit=... says which column is which)", t.Path(), len(sources),
 		len(edits))
 }
+
+// LookSwapped reports whether so many different sources and edits are probably the wrong way round: at least four
+// sources, and two or more for each edit.
+func LookSwapped(sources, edits int) bool { return sources >= 4 && sources >= 2*edits }
 
 // key is what tells pictures of one table apart without a look at their files.
 func (m Image) key() string {

@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 
+	"assay/data"
 	"assay/store"
 )
 
@@ -40,7 +41,7 @@ func (d *Data) lookForRepeats(fraction bool) {
 			"them: all are learnt from", contrary, train.Len()))
 	}
 	sources, edits := train.distinct(0), train.distinct(1)
-	if len(sources) >= 2*len(edits) && len(edits) > 0 {
+	if data.LookSwapped(len(sources), len(edits)) {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
 			"edits: are the columns source and edit the other way round?", len(sources), len(edits)))
 	}
