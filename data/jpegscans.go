@@ -86,7 +86,8 @@ type jpegReader struct {
 	interval int             // of restarts
 }
 
-// segment reads the segment that b begins with, and the compressed data behind a scan's header. It returns their length.
+// segment reads the segment that b begins with, and the compressed data behind a scan's header. It returns the length
+// of both.
 func (r *jpegReader) segment(b []byte) (n int, err error) {
 	marker := b[1]
 	n = 2 + (int(b[2])<<8 | int(b[3]))

@@ -130,6 +130,9 @@ func (c *ScorerConfig) checkWeights(w *checkpoints.Weights) error {
 		return nil
 	}
 	files := weightFiles(w)
+	if c.Digests.Weights[checkpoints.IndexFile] == "" { // not recorded by an earlier version of `score import`
+		delete(files, checkpoints.IndexFile)
+	}
 	for name := range c.Digests.Weights {
 		if files[name] == "" {
 			files[name] = filepath.Join(w.Dir(), name)
@@ -148,7 +151,11 @@ func (c *ScorerConfig) checkOwn(dir string) error {
 	if c.Calibration != "" && recorded[c.Calibration] == "" {
 		delete(files, c.Calibration) // being fitted anew, or named by hand: it says itself which scorer it is of
 	}
-	return compareDigests("scorer", recorded, files, "put the file back, or take the scorer from where it is whole")
+	remedy := "put the file back, or take the scorer from where it is whole"
+	if c.Calibration != "" {
+		remedy += "; if only the calibration is lost, take its line out of " + ConfigFile + " and fit it anew with `score calibrate`"
+	}
+	return compareDigests("scorer", recorded, files, remedy)
 }
 
 // remedy says what to do about a backbone that is not the recorded one.
@@ -230,11 +237,14 @@ func digestsOf(files map[string]string) (map[string]string, error) {
 	return out, err
 }
 
-// weightFiles are a checkpoint's tensor files, by name.
+// weightFiles are a checkpoint's tensor files, by name, and of several the index that says what is read from which.
 func weightFiles(w *checkpoints.Weights) map[string]string {
 	files := map[string]string{}
 	for _, s := range w.Shards() {
 		files[s.Name] = s.Path()
+	}
+	if len(files) > 1 {
+		files[checkpoints.IndexFile] = filepath.Join(w.Dir(), checkpoints.IndexFile)
 	}
 	return files
 }

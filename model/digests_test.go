@@ -2,14 +2,18 @@ package model_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"assay/calibration"
+	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/exit"
 	"assay/lora"
@@ -33,8 +37,15 @@ func copyTree(t *testing.T, from, to string) {
 func written(t *testing.T) (scorer, backbone string) {
 	t.Helper()
 	root := t.TempDir()
-	scorer, backbone = filepath.Join(root, "scorer"), filepath.Join(root, "backbone")
+	backbone = filepath.Join(root, "backbone")
 	copyTree(t, shippedBackbone, backbone)
+	return writtenOver(t, root, backbone), backbone
+}
+
+// writtenOver writes the shipped scorer over a backbone, into a folder below root.
+func writtenOver(t *testing.T, root, backbone string) (scorer string) {
+	t.Helper()
+	scorer = filepath.Join(root, "scorer")
 	p, err := model.LoadScorerState(shippedScorer)
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +58,7 @@ func written(t *testing.T) (scorer, backbone string) {
 	if err := p.Save(scorer); err != nil {
 		t.Fatal(err)
 	}
-	return scorer, backbone
+	return scorer
 }
 
 // opens opens a scorer and closes it again.
@@ -181,6 +192,56 @@ func TestChangedFiles(t *testing.T) {
 	err = opens(scorer, model.Options{})
 	if err == nil || !strings.Contains(err.Error(), "chat_template.jinja is not there") {
 		t.Errorf("no chat template: error %v, want one that names it", err)
+	}
+}
+
+// TestChangedIndex: of a checkpoint in several files the index is recorded, too: it says which file a tensor is read
+// from, and two files may have it.
+func TestChangedIndex(t *testing.T) {
+	root := t.TempDir()
+	backbone := filepath.Join(root, "backbone")
+	copyTree(t, shippedBackbone, backbone)
+	raw, err := os.ReadFile(filepath.Join(backbone, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var header map[string]json.RawMessage
+	if err := json.Unmarshal(raw[8:8+binary.LittleEndian.Uint64(raw)], &header); err != nil {
+		t.Fatal(err)
+	}
+	delete(header, "__metadata__")
+	names := slices.Sorted(maps.Keys(header))
+	index := func(second ...string) []byte {
+		places := map[string]string{}
+		for _, name := range names {
+			places[name] = "model-00001-of-00002.safetensors"
+		}
+		for _, name := range second {
+			places[name] = "model-00002-of-00002.safetensors"
+		}
+		text, err := json.Marshal(map[string]any{"weight_map": places})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for name, content := range map[string][]byte{"model-00001-of-00002.safetensors": raw,
+		"model-00002-of-00002.safetensors": flipSigns(slices.Clone(raw)), checkpoints.IndexFile: index(names[0])} {
+		if err := os.WriteFile(filepath.Join(backbone, name), content, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(backbone, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	scorer := writtenOver(t, root, backbone)
+	if err := opens(scorer, model.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(backbone, checkpoints.IndexFile)
+	rewrite(t, path, func([]byte) []byte { return index(names[0], names[1]) })
+	if err := opens(scorer, model.Options{}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("another index: got %v, want an error with %s", err, path)
 	}
 }
 

@@ -81,6 +81,11 @@ func (f *Files) Digest(path string) (Key, error) {
 		return Key{}, err
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() > maxWhole {
+		// What a program has written to a mapped file, and goes on writing to, sets a time of change only once the pages
+		// are on disk. Where the file system cannot sync a file that is open for reading, the times count as they are.
+		_ = file.Sync()
+	}
 	h := sha256.New()
 	var state fileState
 	var k Key

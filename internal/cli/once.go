@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"encoding/csv"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,9 +29,35 @@ func (o *once) Set(text string) error {
 	return o.Value.Set(text)
 }
 
-// setOnce makes flags of a command that say what is scored refuse a second value, but for those that are lists.
+// pairs is the value of a flag of key=value pairs that refuses a second value of one key.
+type pairs struct {
+	pflag.Value
+	given map[string]string
+}
+
+// Set implements pflag.Value.
+func (p *pairs) Set(text string) error {
+	fields, err := csv.NewReader(strings.NewReader(text)).Read()
+	if err != nil {
+		return p.Value.Set(text) // which says what is wrong
+	}
+	for _, field := range fields {
+		key, value, _ := strings.Cut(field, "=")
+		if before, ok := p.given[key]; ok && before != value {
+			return fmt.Errorf("%s is given as %q and as %q: give it once", key, before, value)
+		}
+		p.given[key] = value
+	}
+	return p.Value.Set(text)
+}
+
+// setOnce makes flags of a command that say what is scored refuse a second value, but for those that are lists, and
+// flags of pairs a second value of one key.
 func setOnce(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() == "stringToString" {
+			f.Value = &pairs{f.Value, map[string]string{}}
+		}
 		if _, list := f.Value.(pflag.SliceValue); !list && slices.Contains(asked, f.Name) {
 			f.Value = &once{Value: f.Value}
 		}

@@ -34,6 +34,10 @@ func TestGivenTwice(t *testing.T) {
 		{"--edit a --edit a --copy --copy", "a1 [] [x] map[] true", ""},
 		{"--image a --image b --layouts a --layouts b,c", "none1 [a b] [a b c] map[] false", ""},
 		{"--columns a=x --columns b=y", "none1 [] [x] map[a:x b:y] false", ""},
+		{"--columns a=x,a=x --columns a=x", "none1 [] [x] map[a:x] false", ""},
+		{"--columns a=x,a=y", "", `a is given as "x" and as "y": give it once`},
+		{"--columns a=x --columns b=y,a=z", "", `a is given as "x" and as "z"`},
+		{"--columns a", "", "must be formatted as key=value"},
 		{"--edit a --edit b", "", `"--edit" flag: it was given before, as "a": give it once`},
 		{"--edit=a --n 1 --edit b", "", `it was given before, as "a"`},
 		{"--n 1 --n 2", "none2 [] [x] map[] false", ""}, // a setting

@@ -124,6 +124,11 @@ func newJob(o *Options) (*job, error) {
 				"them says nothing", o.Test, o.In, n, first), p.in.Close(), p.test.Close())
 		}
 	}
+	for _, t := range p.tables() {
+		if text := t.Swapped(); text != "" {
+			p.warn(text)
+		}
+	}
 	return p, nil
 }
 
