@@ -6,8 +6,8 @@ import (
 )
 
 // Swapped says that source and edit look swapped, and why; "" if they do not. An edit is made from one source, and a
-// source has one edit or more, so there are as many edits as sources, or more: see [LookSwapped]. The first 256 rows are
-// looked at, and of pictures inside the table the first 32 MiB.
+// source has one edit or more, so there are as many edits as sources, or more: see [LookSwapped]. It looks at the first
+// 256 rows, and at the first 32 MiB of pictures inside the table.
 func (t *Table) Swapped() string {
 	const rows, most = 256, 32 << 20
 	bytes := 0

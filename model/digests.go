@@ -153,7 +153,8 @@ func (c *ScorerConfig) checkOwn(dir string) error {
 	}
 	remedy := "put the file back, or take the scorer from where it is whole"
 	if c.Calibration != "" {
-		remedy += "; if only the calibration is lost, take its line out of " + ConfigFile + " and fit it anew with `score calibrate`"
+		remedy += "; if only the calibration is lost, take its line out of " + ConfigFile +
+			" and fit it anew with `score calibrate`"
 	}
 	return compareDigests("scorer", recorded, files, remedy)
 }

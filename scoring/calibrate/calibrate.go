@@ -59,6 +59,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := state.Config.CheckDimension(o.Model.Dimension); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Scorer, err)
 	}
+	if info, err := os.Lstat(filepath.Join(o.Scorer, model.ConfigFile)); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return nil, exit.Usagef("%s is a symbolic link, and a calibration is written into the folder: copy the scorer first "+
+			"(cp -rL), and say with --backbone where its backbone is", filepath.Join(o.Scorer, model.ConfigFile))
+	}
 	p, err := newJob(&o)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -100,5 +101,23 @@ func TestEnoughScenes(t *testing.T) {
 		if parts := split([]int{0, 1, 2, 3}, seed, fitWithTest); len(parts[1]) == 0 {
 			t.Errorf("seed %d: four scenes leave no row for the interval", seed)
 		}
+	}
+}
+
+// TestLinkedScorer: a calibration is not written over a link, since a path in scorer.yaml would then start elsewhere.
+func TestLinkedScorer(t *testing.T) {
+	real, links := scorerDir(t), t.TempDir()
+	entries, err := os.ReadDir(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := os.Symlink(filepath.Join(real, e.Name()), filepath.Join(links, e.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = Run(t.Context(), Options{Scorer: links, In: "none.jsonl", Out: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), model.ConfigFile+" is a symbolic link") {
+		t.Errorf("got %v, want an error that says that %s is a link", err, model.ConfigFile)
 	}
 }
