@@ -38,7 +38,7 @@ type Selection struct {
 //     rows that are left (equation 3).
 //   - Of each of the eight emotions the same number, best first.
 //
-// It returns the chosen triplets by row, and a reason for every other row.
+// It returns the chosen triplets by row, and a reason for every other row, also with an error.
 func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
 	dropped = map[int]string{}
 	var left []Triplet
@@ -84,7 +84,7 @@ func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]stri
 		}
 	}
 	if len(short) > 0 {
-		return nil, nil, fmt.Errorf("the emotions cannot be balanced: of some too few are left (%s)",
+		return nil, dropped, fmt.Errorf("the emotions cannot be balanced: of some too few are left (%s)",
 			strings.Join(short, ", "))
 	}
 	for _, e := range Emotions {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/internal/testfile"
+	"assay/scoring"
 )
 
 func TestPresets(t *testing.T) {
@@ -141,5 +143,20 @@ func TestLooks(t *testing.T) {
 	still = Compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
 	if w := Warnings(score, []Comparison{still}); len(w) != 0 {
 		t.Errorf("what stays constant did not move: %+v, %v", still, w)
+	}
+}
+
+// TestEmptySelection: where nothing is left to balance, the error says why rows were left out.
+func TestEmptySelection(t *testing.T) {
+	file := testfile.Write(t, "t.jsonl", `{"id": "a", "input": "a.png", "target": "b.png", "instruction": "i", "emotion": "fear",`+
+		` "clip_i": 0.9, "score01": 0.5}`+"\n")
+	table, err := data.OpenTable(file, data.WithColumns(TripletColumns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	_, err = Selection{ClipI: 0.85}.Write(table, scoring.Scores{}, t.TempDir(), false)
+	if want := "1 of 1 rows are left out; " + file + ":1: vie is missing"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }

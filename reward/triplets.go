@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -41,11 +42,13 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 		rows[i], all = row, append(all, triplet)
 	}
 	chosen, dropped, err := s.Select(all)
+	maps.Copy(why, dropped)
 	if err != nil {
+		if len(why) > 0 {
+			first := slices.Min(slices.Collect(maps.Keys(why)))
+			err = fmt.Errorf("%w: %d of %d rows are left out; %w", err, len(why), t.Len(), t.At(first, errors.New(why[first])))
+		}
 		return nil, err
-	}
-	for i, reason := range dropped {
-		why[i] = reason
 	}
 	left := []scoring.FailedRow{}
 	for i, reason := range why {
