@@ -113,6 +113,12 @@ def check_ranges(work, url, source, edit, text):
     b = Bridge(Client(url, scorer="open"))
     if not Client(url, scorer="open").score(source, text, [edit]):
         sys.exit("the scorer without a range has no score")
+    for name, bounded in (("open", False), ("ten", True)):
+        g = Client(url, scorer=name).gradient(source, text, edit)
+        if (g.score01 is not None) != bounded:
+            sys.exit(f"gradient of scorer {name}: score01 {g.score01} of score {g.score}, range: {bounded}")
+        if bounded:
+            close(f"score01 of a gradient of scorer {name}", g.score01, g.score / 10, 1e-9)
     for trainer, path, payload, _ in payloads(source, edit, text):
         status, got = b.post(path, payload)
         if status != 400 or "scorer open: its scores have no range" not in got.get("error", ""):

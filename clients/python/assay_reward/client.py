@@ -6,6 +6,7 @@ import os
 import struct
 from array import array
 from dataclasses import dataclass
+from typing import Optional
 
 from .connections import Connections, ServerError
 from .pictures import encode
@@ -23,10 +24,10 @@ class ItemError(Exception):
 class Gradient:
     """A score with its derivative by the edited picture, per 8-bit level.
 
-    `values` is float32, row-major [height, width, 3]."""
+    `values` is float32, row-major [height, width, 3]; `score01` is None if the scorer has no range."""
 
     score: float
-    score01: float
+    score01: Optional[float]
     shape: tuple
     values: array
 
@@ -198,5 +199,7 @@ def _gradients(raw, count):
         height, width, channels = shape = tuple(tensor["shape"])
         if len(values) != height * width * channels:
             raise ValueError(f"gradient {i} is cut off")
-        out.append(Gradient(float(facts[f"score.{i}"]), float(facts[f"score01.{i}"]), shape, values))
+        score01 = facts.get(f"score01.{i}")
+        score01 = None if score01 is None else float(score01)
+        out.append(Gradient(float(facts[f"score.{i}"]), score01, shape, values))
     return out
