@@ -1,7 +1,9 @@
 """Scores and gradients from a server."""
 
 import base64
+import io
 import json
+import math
 import os
 import struct
 from array import array
@@ -40,8 +42,8 @@ class Client:
     another 5xx, or an answer that cannot be read, it is sent again `retries` times. A request of more than the server
     takes is sent in parts. Connections are kept, one for each thread. `timeout` is that of one read or write.
 
-    `jpeg` is the quality of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as PNG:
-    JPEG is smaller and faster, and changes the score a little."""
+    `jpeg` is the quality (1 to 100) of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as
+    PNG: JPEG is smaller and faster, and changes the score a little."""
 
     def __init__(
         self,
@@ -54,6 +56,8 @@ class Client:
         wait=600.0,
         jpeg=None,
     ):
+        if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
+            raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
         self.url, self.scorer, self.jpeg = url.rstrip("/"), scorer, jpeg
         token = os.environ.get("ASSAY_TOKEN") if token is None else token
         self._http = Connections(self.url, token, timeout, retries, pause, wait)
@@ -149,7 +153,7 @@ class Client:
 
 
 def _list(edits):
-    if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict)):
+    if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict, io.IOBase)):
         if len(getattr(edits, "shape", ())) != 3:
             return list(edits)
     raise TypeError(f"edits: a list of pictures is wanted, not one {type(edits).__name__}: [edit]")
@@ -174,9 +178,17 @@ def _split(pairs, size, count):
 def _results(raw, count):
     answer = json.loads(raw)
     results = answer["results"]
-    if len(results) != count or not all("error" in r or isinstance(r["score"], (int, float)) for r in results):
-        raise ValueError(f"{len(results)} results for {count} edits, or one without a score")
+    if len(results) != count or not all(map(_readable, results)):
+        raise ValueError(f"{len(results)} results for {count} edits, or one without a score or an error's message")
     return [{**r, "scorer": answer["scorer"]} for r in results]
+
+
+def _readable(result):
+    """Whether a result is an error with a message, or finite scores."""
+    if "error" in result:
+        return isinstance(result["error"]["message"], str)
+    scores = result["score"], result.get("score01", 0)
+    return all(type(v) in (int, float) and -math.inf < v < math.inf for v in scores)
 
 
 def _gradients(raw, count):
