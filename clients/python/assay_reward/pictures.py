@@ -24,8 +24,8 @@ def encode(picture, jpeg=None):
     [H, W, 3] array or tensor.
 
     Files go as they are. The others become PNG, which loses nothing, or JPEG of quality `jpeg` if they are opaque.
-    A PIL image scores as its file does: it keeps its transparency, and is turned upright by its EXIF orientation.
-    Modes I and F are refused."""
+    A PIL image scores as its file does, but for JPEG, which Assay and Pillow decode up to three levels apart: it keeps its
+    transparency, and is turned upright by its EXIF orientation. Modes I and F are refused."""
     if isinstance(picture, (bytes, bytearray, memoryview)):
         return bytes(picture)
     if isinstance(picture, dict):
