@@ -112,9 +112,11 @@ type Result struct {
 	Score      float64              // on the scorer's range
 	Sigma      float64              // standard deviation of Score, as the scorer sees it; 0: it says none
 	Dimensions map[string]Dimension // of a scorer of several heads, by name
-	Raw01      *float64             // the score on 0 to 1 before it was calibrated; nil: the scorer is not calibrated
-	Interval   *Interval            // of a calibrated scorer
-	Err        error
+	// Raw01 is the score before it was calibrated, on 0 to 1, or as it was for a scorer without a range; nil: the scorer
+	// is not calibrated.
+	Raw01    *float64
+	Interval *Interval // of a calibrated scorer
+	Err      error
 }
 
 // Interval is where the label of an edit lies with a probability of at least Coverage, on the scorer's range.

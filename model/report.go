@@ -6,7 +6,7 @@ type Report struct {
 	Score01    *float64                   `json:"score01,omitempty"` // nil: the scores have no bounds
 	Sigma      float64                    `json:"sigma,omitempty"`   // standard deviation of Score; 0: none
 	Dimensions map[string]DimensionReport `json:"dimensions,omitempty"`
-	Raw01      *float64                   `json:"raw01,omitempty"`    // score01 before it was calibrated
+	Raw01      *float64                   `json:"raw01,omitempty"`    // the score before it was calibrated
 	Interval   *IntervalReport            `json:"interval,omitempty"` // of a calibrated score
 }
 

@@ -118,9 +118,10 @@ func (g *gradientRequest) writeOne(w http.ResponseWriter, cfg model.ScorerConfig
 	if err != nil {
 		return err
 	}
-	for name, value := range one.headers() {
+	for name, value := range one.scores() {
 		w.Header().Set("X-"+name, value)
 	}
+	w.Header().Set("X-Pixel-Unit", pixelUnit)
 	return writeBytes(w, kind, body)
 }
 
@@ -244,8 +245,9 @@ func (b *gradientBatch) run(ctx context.Context) error {
 	return nil
 }
 
-// encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N as
-// metadata, or error.N where there is no tensor. If no pair has a gradient, it returns the first pair's error.
+// encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N (where
+// the scorer has a range) as metadata, or error.N where there is no tensor. If no pair has a gradient, it returns the
+// first pair's error.
 func (s *Server) encodeMany(c model.ScorerConfig, items []*item) ([]byte, error) {
 	metadata := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
 	var names []string
@@ -261,8 +263,9 @@ func (s *Server) encodeMany(c model.ScorerConfig, items []*item) ([]byte, error)
 		}
 		g := Gradient(c, it.gradient)
 		it.gradient = nil // the answer may take as much memory again
-		metadata[fmt.Sprint("score.", i)] = fmt.Sprint(g.Score)
-		metadata[fmt.Sprint("score01.", i)] = fmt.Sprint(g.Score01)
+		for name, value := range g.scores() {
+			metadata[fmt.Sprint(name, ".", i)] = value
+		}
 		names, tensors = append(names, fmt.Sprint("gradient.", i)), append(tensors, g.Edit)
 	}
 	if len(tensors) == 0 {
@@ -273,17 +276,15 @@ func (s *Server) encodeMany(c model.ScorerConfig, items []*item) ([]byte, error)
 
 // ScoreGradient is a score with its derivative with respect to the pixels of the edited picture, on the scorer's range.
 type ScoreGradient struct {
-	Score, Score01 float64
-	Edit           *data.Gradient // d score / d level, [Height, Width, 3]
+	Score   float64
+	Score01 *float64       // nil: the scores have no bounds
+	Edit    *data.Gradient // d score / d level, [Height, Width, 3]
 }
 
 // Gradient puts gradients of score01 on the range that is reported.
 func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
-	g := &ScoreGradient{
-		Score:   c.Range(s.Score01),
-		Score01: s.Score01,
-		Edit:    data.NewGradient(s.Edit.Width, s.Edit.Height),
-	}
+	r := c.Report(model.Judgement{Score01: s.Score01})
+	g := &ScoreGradient{Score: r.Score, Score01: r.Score01, Edit: data.NewGradient(s.Edit.Width, s.Edit.Height)}
 	for i, v := range s.Edit.Values {
 		g.Edit.Values[i] = float32(c.ScoreRange.Width()) * v
 	}
@@ -293,8 +294,13 @@ func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
 // pixelUnit is what a gradient is per.
 const pixelUnit = "8-bit level"
 
-func (g *ScoreGradient) headers() map[string]string {
-	return map[string]string{"Score": fmt.Sprint(g.Score), "Score01": fmt.Sprint(g.Score01), "Pixel-Unit": pixelUnit}
+// scores are the scores as texts by name: score, and score01 where the scorer has a range.
+func (g *ScoreGradient) scores() map[string]string {
+	out := map[string]string{"score": fmt.Sprint(g.Score)}
+	if g.Score01 != nil {
+		out["score01"] = fmt.Sprint(*g.Score01)
+	}
+	return out
 }
 
 // encoders write a gradient in the formats that are served; "" is the default.
@@ -302,13 +308,11 @@ var encoders = map[string]func(*ScoreGradient, *data.Picture) (body []byte, kind
 	"": encodeSafetensors, "safetensors": encodeSafetensors, "npy": encodeNpy, "png": encodeHeatmap,
 }
 
-// Safetensors is the gradient as a safetensors file: the tensor gradient, with score, score01 and the unit as metadata.
+// Safetensors is the gradient as a safetensors file: the tensor gradient, with score, score01 (where the scorer has a
+// range) and the unit as metadata.
 func (g *ScoreGradient) Safetensors() ([]byte, error) {
-	metadata := map[string]string{
-		"score":      fmt.Sprint(g.Score),
-		"score01":    fmt.Sprint(g.Score01),
-		"pixel_unit": pixelUnit,
-	}
+	metadata := g.scores()
+	metadata["pixel_unit"] = pixelUnit
 	return safetensors(metadata, []string{"gradient"}, []*data.Gradient{g.Edit})
 }
 

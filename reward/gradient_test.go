@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"assay/internal/oracle"
+	"assay/model"
 )
 
 // tensors reads a safetensors file: its metadata, and the bytes of each tensor.
@@ -104,6 +105,39 @@ func TestGradients(t *testing.T) {
 	code, _, raw = post(t, h.URL+"/v1/gradient", object{"source": a, "instruction": "x", "edits": []any{big, big}})
 	if e := decodeScores(t, raw).Error; code != 413 || e.Kind != "too_many" {
 		t.Errorf("384 MB of gradients: %d %s", code, raw)
+	}
+}
+
+// unbounded is a scorer without a range.
+type unbounded struct{ *fake }
+
+func (unbounded) Config() model.ScorerConfig { return model.ScorerConfig{ScoreRange: model.NoRange()} }
+
+// TestUnboundedGradients: the scores of a scorer without a range are not on 0 to 1, so no answer has score01.
+func TestUnboundedGradients(t *testing.T) {
+	_, h := start(t, Options{}, map[string]Scorer{"a": unbounded{&fake{}}}, "a")
+	a, edit := png(t, 9, 8, 6), png(t, 51, 5, 3)
+	for _, c := range []struct {
+		field string
+		value any
+		score string
+	}{{"edit", edit, "score"}, {"edits", []any{edit, edit}, "score.1"}} {
+		code, header, raw := post(t, h.URL+"/v1/gradient", object{"source": a, "instruction": "x", c.field: c.value})
+		if code != 200 {
+			t.Fatalf("%s: %d %s", c.field, code, raw)
+		}
+		facts, _ := tensors(t, raw)
+		if facts[c.score] != "0.2" || c.field == "edit" && header.Get("X-Score") != "0.2" {
+			t.Errorf("%s: got %v and X-Score %q, want 0.2", c.field, facts, header.Get("X-Score"))
+		}
+		for name, value := range facts {
+			if strings.HasPrefix(name, "score01") {
+				t.Errorf("%s: got metadata %s %s, want none", c.field, name, value)
+			}
+		}
+		if got := header.Values("X-Score01"); len(got) > 0 {
+			t.Errorf("%s: got X-Score01 %v, want none", c.field, got)
+		}
 	}
 }
 

@@ -74,9 +74,9 @@ func writeGradient(c *cobra.Command, f *runtimeFlags, q *pairQuestion, out, heat
 			return err
 		}
 	}
-	v := map[string]any{"score": g.Score, "score01": g.Score01, "out": out, "heatmap": heatmap}
-	if cfg := s.Config(); !cfg.ScoreRange.Bounded() {
-		delete(v, "score01")
+	v := map[string]any{"score": g.Score, "out": out, "heatmap": heatmap}
+	if g.Score01 != nil {
+		v["score01"] = *g.Score01
 	}
 	return cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f; gradient of %dx%d pixels\n", g.Score, g.Edit.Width, g.Edit.Height)

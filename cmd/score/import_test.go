@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math"
@@ -126,9 +127,13 @@ func TestImported(t *testing.T) {
 	if code, v := command(t, "drift", "--before", out, "--after", out); code != 0 {
 		t.Errorf("drift: exit code %d, %v", code, v)
 	}
-	code, v = command(t, append([]string{"gradient", "--out", filepath.Join(tmp, "g.safetensors")}, pair...)...)
-	if code != 0 {
-		t.Errorf("gradient: exit code %d, %v", code, v)
+	file := filepath.Join(tmp, "g.safetensors")
+	code, v = command(t, append([]string{"gradient", "--out", file}, pair...)...)
+	if code != 0 || v["score01"] != nil {
+		t.Errorf("gradient: exit code %d, %v, want no score01 of a scorer without a range", code, v)
+	}
+	if raw, err := os.ReadFile(file); err != nil || bytes.Contains(raw, []byte("score01")) {
+		t.Errorf("%s: got score01, or %v, want no score01 of a scorer without a range", file, err)
 	}
 	near("gradient", v["score"], c.Score)
 }

@@ -86,8 +86,8 @@ func newPairCommand() *cobra.Command {
 		Long: `pair says how well an edited picture follows an instruction. It is one deterministic forward pass, or one for
 each prompt of the scorer. The score is on the scorer's range (0 to 10 unless its scorer.yaml says otherwise; not
 clipped). With --json there are all dimensions of the score, and sigma, its standard deviation, where the scorer says
-one; of a calibrated scorer (docs/calibration.md) also raw01, the score on 0 to 1 before, and interval. An imported
-judge of one picture (docs/judges.md) is called without --source.`,
+one; of a calibrated scorer (docs/calibration.md) also interval and raw01, the score before, on 0 to 1, or as it was
+for a scorer without a range. An imported judge of one picture (docs/judges.md) is called without --source.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \

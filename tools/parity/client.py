@@ -50,6 +50,10 @@ def check_scores(client, url, source, edit, instruction):
     fails(TypeError, '"bytes" or "path"', lambda: client.score({}, instruction, [edit]))
     fails(ServerError, "9: ", lambda: Client("http://127.0.0.1:9").health())
     fails(ValueError, "a URL", lambda: Client("127.0.0.1:8100"))
+    for quality in (0, 101, -5, True, 90.0, "90"):
+        fails(ValueError, "1 to 100 is wanted", lambda quality=quality: Client(url, jpeg=quality))
+    fails(TypeError, "a picture is a path", lambda: client.score(source, instruction, [io.BytesIO(edit.read_bytes())]))
+    fails(TypeError, "a list of pictures is wanted", lambda: client.score(source, instruction, io.BytesIO(edit.read_bytes())))
     return ours, array
 
 
@@ -103,7 +107,83 @@ def check_range(client, source, instruction, x):
     for factor in (1.0, other):  # torch's own once_differentiable is silent about the first one
         g, = torch.autograd.grad(reward(client, y, source, instruction) * factor, y, create_graph=True)
         fails(RuntimeError, "no second derivatives", lambda g=g: (g.norm() + other * y.sum()).backward())
+    check_second(client, source, instruction, x)
     return plain
+
+
+def check_second(client, source, instruction, x):
+    """No way to a second derivative is silent; first derivatives are as ever, of changed images too."""
+    w = torch.tensor(0.9, requires_grad=True)
+    made = w * x
+    first, = torch.autograd.grad(reward(client, made, source, instruction), w, retain_graph=True)
+    g, = torch.autograd.grad(reward(client, made, source, instruction), made, create_graph=True)
+    loss = g.norm() + w ** 2
+    score = lambda z: reward(client, z, source, instruction)  # noqa: E731
+    small = x[:, :8, :8].contiguous()
+    for what, ask in {"grad by w": lambda: torch.autograd.grad(loss, w, retain_graph=True),
+                      "grad by the images": lambda: torch.autograd.grad(g.norm(), made, retain_graph=True),
+                      "backward to w": lambda: loss.backward(inputs=[w], retain_graph=True),
+                      "hvp": lambda: torch.autograd.functional.hvp(score, small, small),
+                      "hessian": lambda: torch.autograd.functional.hessian(score, small)}.items():
+        fails(RuntimeError, "no second derivatives", ask)
+        if w.grad is not None:
+            sys.exit(f"{what} left a gradient")
+    for kind in (torch.float32, torch.float64, torch.bfloat16):
+        y = x.detach().clone().to(kind).requires_grad_()
+        s = reward(client, y, source, instruction)
+        want, = torch.autograd.grad(s, y, retain_graph=True)
+        graphed, = torch.autograd.grad(s, y, create_graph=True)  # nothing is asked of the graph
+        with torch.no_grad():
+            y.clamp_(0.1, 0.9)
+        s.backward()
+        if not torch.equal(y.grad, want) or not torch.equal(graphed, want) or want.dtype != kind or not want.any():
+            sys.exit(f"gradients of {kind} images differ with create_graph, or after the images changed")
+    made = w * x
+    again = torch.autograd.grad(reward(client, made, source, instruction), w)[0]
+    if again.item() != first.item():
+        sys.exit(f"gradient by w: {again}, and {first} before")
+
+
+def check_shapes(client, source, instruction, x):
+    """Images of other shapes are refused; no images have no scores."""
+    for bad in (x[0], x[:1], x[None, None], x.permute(1, 2, 0)):
+        fails(ValueError, "[3, H, W] or [N, 3, H, W] is wanted", lambda bad=bad: reward(client, bad, source, instruction))
+    fails(TypeError, "[3, H, W] or [N, 3, H, W] is wanted", lambda: reward(client, [x], source, instruction))
+    for wanted in (False, True):
+        none = x[None][:0].clone().requires_grad_(wanted)
+        scores = reward(client, none, source, instruction)
+        if scores.shape != (0,) or scores.dtype != torch.float32 or scores.requires_grad != wanted:
+            sys.exit(f"no images: {scores}, want float32 [0]")
+        if wanted:
+            scores.sum().backward()
+            if none.grad.shape != none.shape:
+                sys.exit(f"gradient of no images: {list(none.grad.shape)}")
+
+
+def check_answers(source, instruction, edit):
+    """What is no score, and an error that is no object, are answers that cannot be read; refusals with a text say it."""
+    client, asked = Client("http://127.0.0.1:9", retries=1, pause=0.001), []
+    client._most = 1 << 20, 9
+
+    def told(status, raw):
+        def exchange(path, body):
+            asked.append(path)
+            return status, {}, raw.encode()
+        client._http._exchange = exchange
+        asked.clear()
+
+    for item in ('{"score": NaN}', '{"score": Infinity}', '{"score": -Infinity}', '{"score": 1e999}', '{"score": true}', '{"score": "1"}', '{"score": null}',
+                 '{"score": 1, "score01": NaN}', '{"error": "bad"}', '{"error": null}', '{"error": ["bad"]}', '{"error": {}}', "5", "[]"):
+        for status in (200, 422):
+            told(status, '{"scorer": "a", "results": [%s]}' % item)
+            fails(ServerError, "cannot be read", lambda: client.score(source, instruction, [edit], partial=True))
+            if len(asked) != 2:
+                sys.exit(f"{item}: asked {len(asked)} times, want twice")
+    told(200, '{"scorer": "a", "results": [{"score": 3}]}')
+    close("a whole number", client.score(source, instruction, [edit])[0], 3, 0)
+    told(502, '{"error": "no upstream"}')
+    client._http.wait = 0.01
+    fails(ServerError, "no upstream", lambda: client.score(source, instruction, [edit]))
 
 
 def check_requests(client, source, instruction, x):
@@ -186,7 +266,9 @@ def check(work):
         x = torch.from_numpy(array.copy()).permute(2, 0, 1).float() / 255
         x = (x - x.min()) / (x.max() - x.min())
         check_range(client, source, instruction, x)
+        check_shapes(client, source, instruction, x)
         took = check_requests(client, source, instruction, x[:, :64, :64])
         check_connections(client, source, instruction, edit)
+    check_answers(source, instruction, edit)
     check_without(edit)
     return f"score {ours:.6f}; {said}; two at once as alone; 32 rewards of 64 pixels in one request ({took:.2f} s)"

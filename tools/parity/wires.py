@@ -113,6 +113,12 @@ def check_ranges(work, url, source, edit, text):
     b = Bridge(Client(url, scorer="open"))
     if not Client(url, scorer="open").score(source, text, [edit]):
         sys.exit("the scorer without a range has no score")
+    for name, bounded in (("open", False), ("ten", True)):
+        g = Client(url, scorer=name).gradient(source, text, edit)
+        if (g.score01 is not None) != bounded:
+            sys.exit(f"gradient of scorer {name}: score01 {g.score01} of score {g.score}, range: {bounded}")
+        if bounded:
+            close(f"score01 of a gradient of scorer {name}", g.score01, g.score / 10, 1e-9)
     for trainer, path, payload, _ in payloads(source, edit, text):
         status, got = b.post(path, payload)
         if status != 400 or "scorer open: its scores have no range" not in got.get("error", ""):
@@ -137,6 +143,7 @@ def check_parts(b, client, source, edit, text):
         status, got = b.post("/", bad)
         if status != 400 or set(got) != {"error"}:
             sys.exit(f"the bridge answered nonsense with {status} {got}")
+    check_prompts(b, client, source, edit, text)
     image = Image.new("L", (4, 4))
     image.__class__ = type("Image", (Image.Image,), {"__module__": "PIL.Image", "__reduce__": lambda s: (Image.Image, (), [{}, "RGB", (1 << 20, 1 << 20), None, b"x"])})
     status, got = b.post("/", {"input_images": [[image]], "output_image": [image], "meta_datas": [json.dumps({"instruction": text})]})
@@ -148,6 +155,25 @@ def check_parts(b, client, source, edit, text):
         close("pictures in an array of bytes", got, w, 1e-6)
     if b.post("/", pickle.dumps({"images": [after], "ref_images": [before], "prompts": [text]}, protocol=2))[0] != 200:
         sys.exit("a pickle of protocol 2 is not read")
+
+
+def check_prompts(b, client, source, edit, text):
+    """Prompts are a list of texts; JSON with an instruction is one, and has its source alone or none."""
+    before, after = source.read_bytes(), edit.read_bytes()
+    whole = {"images": [after], "ref_images": [before]}
+    own = json.dumps({"instruction": text, "source_img": base64.b64encode(before).decode()})
+    for prompts, why in (("m", "not str"), (b"m", "not bytes"), ({"m": 1}, "not dict"), ({"m"}, "not set"), (None, "not NoneType"), ([None], "prompts[0]: a text is wanted, not NoneType"),
+                         ([b"make"], "not bytes"), ([text, 5], "prompts[1]: a text is wanted, not int"), ([["make"]], "not list"), (numpy.array([5]), "prompts[0]"),
+                         (numpy.array([[text]]), "prompts[0]"), (numpy.array(text), "not ndarray"), ([own], "prompts[0] has a source of its own"),
+                         ([json.dumps({"source": "x"})], "instruction must be a text"), ([json.dumps({"instruction": 5})], "instruction must be a text, not int")):
+        status, got = b.post("/", {**whole, "prompts": prompts})
+        if status != 400 or why not in got["error"]:
+            sys.exit(f"prompts {prompts!r}: {status} {got}, want 400 and {why!r}")
+    for prompt, means in ((json.dumps({"instruction": text}), text), (numpy.array([text], dtype=object)[0], text), ("{x} is not JSON", "{x} is not JSON"), ('{"a": 1}', '{"a": 1}')):
+        want = client.score(source, means, [edit], score01=True)[0]
+        status, got = b.post("/", {**whole, "prompts": (prompt,)})
+        if status != 200 or abs(got["scores"][0] - want) > 1e-6:
+            sys.exit(f"prompt {prompt!r}: {status} {got}, want {want}")
 
 
 def check_paths(work, client, source, edit, text):
@@ -173,6 +199,10 @@ def check_paths(work, client, source, edit, text):
         close(f"a source by path, {s}", got["scores"][0], want, 1e-6)
     rows = {"images": [edit.read_bytes()], "prompts": [text], "ref_images": [{"bytes": None, "path": "abcd/efgh"}]}
     close("a row's path", with_root.post("/", rows)[1]["scores"][0], want, 1e-6)
+    begin = time.time()  # long base64 is not looked up as a path
+    status, got = with_root.post("/", {"images": [base64.b64encode(os.urandom(3 << 20)).decode()], "ref_images": [source.read_bytes()], "prompts": [text]})
+    if status != 400 or time.time() - begin > 5:
+        sys.exit(f"4 MB of base64 took {time.time() - begin:.1f} s: {status} {got}")
     said = set()
     for b, names in ((with_root, outside), (without, outside + [s["source"] for s in asked[1:]])):
         for name in names:

@@ -1,11 +1,14 @@
 """Scores and gradients from a server."""
 
 import base64
+import io
 import json
+import math
 import os
 import struct
 from array import array
 from dataclasses import dataclass
+from typing import Optional
 
 from .connections import Connections, ServerError
 from .pictures import encode
@@ -23,10 +26,10 @@ class ItemError(Exception):
 class Gradient:
     """A score with its derivative by the edited picture, per 8-bit level.
 
-    `values` is float32, row-major [height, width, 3]."""
+    `values` is float32, row-major [height, width, 3]; `score01` is None if the scorer has no range."""
 
     score: float
-    score01: float
+    score01: Optional[float]
     shape: tuple
     values: array
 
@@ -39,8 +42,8 @@ class Client:
     another 5xx, or an answer that cannot be read, it is sent again `retries` times. A request of more than the server
     takes is sent in parts. Connections are kept, one for each thread. `timeout` is that of one read or write.
 
-    `jpeg` is the quality of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as PNG:
-    JPEG is smaller and faster, and changes the score a little."""
+    `jpeg` is the quality (1 to 100) of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as
+    PNG: JPEG is smaller and faster, and changes the score a little."""
 
     def __init__(
         self,
@@ -53,6 +56,8 @@ class Client:
         wait=600.0,
         jpeg=None,
     ):
+        if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
+            raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
         self.url, self.scorer, self.jpeg = url.rstrip("/"), scorer, jpeg
         token = os.environ.get("ASSAY_TOKEN") if token is None else token
         self._http = Connections(self.url, token, timeout, retries, pause, wait)
@@ -148,7 +153,7 @@ class Client:
 
 
 def _list(edits):
-    if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict)):
+    if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict, io.IOBase)):
         if len(getattr(edits, "shape", ())) != 3:
             return list(edits)
     raise TypeError(f"edits: a list of pictures is wanted, not one {type(edits).__name__}: [edit]")
@@ -173,9 +178,17 @@ def _split(pairs, size, count):
 def _results(raw, count):
     answer = json.loads(raw)
     results = answer["results"]
-    if len(results) != count or not all("error" in r or isinstance(r["score"], (int, float)) for r in results):
-        raise ValueError(f"{len(results)} results for {count} edits, or one without a score")
+    if len(results) != count or not all(map(_readable, results)):
+        raise ValueError(f"{len(results)} results for {count} edits, or one without a score or an error's message")
     return [{**r, "scorer": answer["scorer"]} for r in results]
+
+
+def _readable(result):
+    """Whether a result is an error with a message, or finite scores."""
+    if "error" in result:
+        return isinstance(result["error"]["message"], str)
+    scores = result["score"], result.get("score01", 0)
+    return all(type(v) in (int, float) and -math.inf < v < math.inf for v in scores)
 
 
 def _gradients(raw, count):
@@ -198,5 +211,7 @@ def _gradients(raw, count):
         height, width, channels = shape = tuple(tensor["shape"])
         if len(values) != height * width * channels:
             raise ValueError(f"gradient {i} is cut off")
-        out.append(Gradient(float(facts[f"score.{i}"]), float(facts[f"score01.{i}"]), shape, values))
+        score01 = facts.get(f"score01.{i}")
+        score01 = None if score01 is None else float(score01)
+        out.append(Gradient(float(facts[f"score.{i}"]), score01, shape, values))
     return out

@@ -102,7 +102,7 @@ class Connections:
             except (ValueError, KeyError, TypeError, IndexError) as e:
                 why = f"{self.url}{path}: an answer that cannot be read ({type(e).__name__}: {e})"
                 raise _Failure(ServerError(why, status), away=False) from None
-        error = known.get("error") or next((r["error"] for r in known.get("results", ()) if "error" in r), {})
+        error = _error(known)
         failure = ServerError(error.get("message") or f"{self.url}{path}: HTTP {status}", status, error.get("kind", ""))
         if status not in (408, 429) and status < 500:
             raise failure
@@ -151,6 +151,16 @@ def _seconds(header):
         return float(header or 0)
     except ValueError:  # a date
         return 0.0
+
+
+def _error(answer):
+    """What a refusal says, as an object with a message; {} if it says nothing."""
+    results = answer.get("results")
+    for said in (answer, *(results if isinstance(results, list) else ())):
+        error = said.get("error") if isinstance(said, dict) else None
+        if error:
+            return error if isinstance(error, dict) else {"message": str(error)}
+    return {}
 
 
 def _json(raw):

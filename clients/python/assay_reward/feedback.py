@@ -38,34 +38,41 @@ class RewardFunction(torch.autograd.Function):
     type. Images are rounded to 8 bits on the way, which counts as the identity; where a value lies outside 0..1 the
     gradient is kept. There are no second derivatives: to ask for them raises."""
 
+    @classmethod
+    def apply(cls, images, *args):
+        """A derivative of the gradients is noticed by way of a part of the images without pixels: the images
+        themselves may change in place before the backward pass."""
+        return super().apply(images, images[:0].clone(), *args)
+
     @staticmethod
-    def forward(ctx, images, client, sources, instructions):
+    def forward(ctx, images, anchor, client, sources, instructions):
         pairs = [(s, t, _pixels(x, f"image {i}")) for i, (x, s, t) in enumerate(zip(images, sources, instructions))]
         if not ctx.needs_input_grad[0]:
             return images.new_tensor(client.scores(pairs), dtype=torch.float32)
         each = max(1, _PIXELS // max(1, images.shape[-2] * images.shape[-1]))
         got = [g for i in range(0, len(pairs), each) for g in client.gradients(pairs[i : i + each])]
         levels = [torch.frombuffer(g.values, dtype=torch.float32).reshape(g.shape).permute(2, 0, 1) for g in got]
-        ctx.save_for_backward(torch.stack(levels))
+        levels = torch.stack(levels) if levels else torch.zeros(images.shape)
+        ctx.save_for_backward(levels, anchor)
         ctx.images = images.device, images.dtype
         return images.new_tensor([g.score for g in got], dtype=torch.float32)
 
     @staticmethod
     def backward(ctx, upstream):
-        (levels,) = ctx.saved_tensors
+        levels, anchor = ctx.saved_tensors
         device, dtype = ctx.images
         grads = levels.to(device) * (255 * upstream.float()).reshape(-1, 1, 1, 1)  # a level is 1/255
         grads = grads.to(dtype)
         if torch.is_grad_enabled():  # create_graph=True: torch's once_differentiable is silent where upstream is constant
-            grads = _Once.apply(grads.detach(), torch.zeros((), requires_grad=True))
-        return grads, None, None, None
+            grads = _Once.apply(grads.detach(), anchor, upstream)
+        return grads, None, None, None, None
 
 
 class _Once(torch.autograd.Function):
-    """The identity, which cannot be differentiated."""
+    """The identity, which cannot be differentiated by what anchor and upstream are made of."""
 
     @staticmethod
-    def forward(ctx, grads, anchor):
+    def forward(ctx, grads, anchor, upstream):
         return grads.view_as(grads)
 
     @staticmethod
@@ -80,7 +87,12 @@ def reward(client, images, sources, instructions):
     """Differentiable scores, float32, on the scorer's range. `images`: [N, 3, H, W] or [3, H, W] in 0..1;
     `sources`: a picture of any kind that `encode` takes (or an image [3, H, W] in 0..1) for each, or one;
     `instructions`: a text for each, or one. Images of another scale, or of integers, raise, and so does a pixel that
-    is NaN or infinite. Small overshoot is clamped. Images without a gradient are scored in one request."""
+    is NaN or infinite. Small overshoot is clamped. Images without a gradient are scored in one request; no images have
+    no scores, [0]."""
+    if not torch.is_tensor(images):
+        raise TypeError(f"images: a tensor [3, H, W] or [N, 3, H, W] is wanted, not {type(images).__name__}")
+    if images.dim() not in (3, 4) or images.shape[-3] != 3:
+        raise ValueError(f"images: [3, H, W] or [N, 3, H, W] is wanted, not {list(images.shape)}")
     single = images.dim() == 3
     batch = images.unsqueeze(0) if single else images
 

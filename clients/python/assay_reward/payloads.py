@@ -122,7 +122,7 @@ def pairs(payload, root=None):
         return _editscore(payload, root)
     files = _Files(root)
     images = [files.of(i) for i in payload["images"]]
-    prompts = [str(p) for p in payload.get("prompts", [])]
+    prompts, own = _prompts(payload.get("prompts", []))
     metadata = payload.get("metadata")
     rows = payload.get("metadatas", payload.get("meta_datas"))
     rows = [] if rows is None else list(rows)
@@ -132,20 +132,44 @@ def pairs(payload, root=None):
     if sources is None and rows and all(isinstance(r, dict) and "ref_image" in r for r in rows):
         sources = [r["ref_image"] for r in rows]
     if sources is None:
-        parsed = [json.loads(p) if p.lstrip().startswith("{") else {} for p in prompts]
-        sources = [p.get("source", p.get("source_img")) for p in parsed]
-        if not parsed or any(s is None for s in sources):
+        if not own or any(s is None for s in own):
             raise ValueError(
                 "no sources: ref_images, metadata['ref_images'], metadatas[i]['ref_image'], "
-                "or prompts as JSON with a source are wanted"
+                "or prompts as JSON with instruction and source are wanted"
             )
-        prompts = [p["instruction"] for p in parsed]
+        sources = own
+    else:
+        for i, s in enumerate(own):
+            if s is not None:
+                raise ValueError(f"prompts[{i}] has a source of its own, and ref_images came too: send one of them")
     sources = [files.of(s) for s in sources]
     if len(images) == len(sources) < len(prompts):
         prompts = _part(prompts, len(images))
     if not len(images) == len(prompts) == len(sources):
         raise ValueError(f"{len(images)} images, {len(prompts)} prompts, {len(sources)} sources")
     return list(zip(sources, prompts, images))
+
+
+def _prompts(prompts):
+    """The instructions that prompts are or, as JSON, have; and the source that each of them has, or None."""
+    if not isinstance(prompts, (list, tuple)) and not getattr(prompts, "shape", ()):
+        raise ValueError(f"prompts: a list of texts is wanted, not {type(prompts).__name__}")
+    instructions, sources = [], []
+    for i, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            raise ValueError(f"prompts[{i}]: a text is wanted, not {type(prompt).__name__}")
+        try:
+            told = json.loads(prompt) if prompt.lstrip().startswith("{") else {}
+        except ValueError:  # a text that begins with a brace
+            told = {}
+        instruction, source = told.get("instruction"), told.get("source", told.get("source_img"))
+        if instruction is None and source is None:
+            instruction = str(prompt)
+        if not isinstance(instruction, str):
+            raise ValueError(f"prompts[{i}]: its instruction must be a text, not {type(instruction).__name__}")
+        instructions.append(instruction)
+        sources.append(source)
+    return instructions, sources
 
 
 def _part(prompts, n, most=64):
@@ -208,7 +232,7 @@ class _Files:
 
     def named(self, text):
         """A file below the root, or base64."""
-        if self.root:
+        if self.root and len(text) < 4096:  # a path; longer base64 would take seconds to look up
             path = os.path.realpath(os.path.join(self.root, text)) if "\0" not in text else ""
             if os.path.commonpath([self.root, path or "/"]) == self.root and os.path.isfile(path):
                 return encode(path)

@@ -24,8 +24,8 @@ def encode(picture, jpeg=None):
     [H, W, 3] array or tensor.
 
     Files go as they are. The others become PNG, which loses nothing, or JPEG of quality `jpeg` if they are opaque.
-    A PIL image scores as its file does: it keeps its transparency, and is turned upright by its EXIF orientation.
-    Modes I and F are refused."""
+    A PIL image scores as its file does, but for JPEG, which Assay and Pillow decode up to three levels apart: it keeps its
+    transparency, and is turned upright by its EXIF orientation. Modes I and F are refused."""
     if isinstance(picture, (bytes, bytearray, memoryview)):
         return bytes(picture)
     if isinstance(picture, dict):
@@ -39,13 +39,13 @@ def encode(picture, jpeg=None):
     pil = sys.modules.get("PIL.Image")
     if pil and isinstance(picture, pil.Image):
         return _file(_plain(picture), jpeg)
-    if hasattr(picture, "detach"):  # torch
+    if hasattr(picture, "detach") and hasattr(picture, "cpu"):  # torch; files have detach, too
         picture = picture.detach().cpu().contiguous()
     shape, kind = tuple(getattr(picture, "shape", ())), str(getattr(picture, "dtype", "")).rpartition(".")[2]
     if len(shape) != 3 or shape[2] != 3 or kind != "uint8":
         raise TypeError(
             "a picture is a path, bytes, a PIL image or uint8 [H, W, 3], "
-            f"not {type(picture).__name__} {kind} {list(shape)}"
+            f"not {type(picture).__name__}" + (f" {kind} {list(shape)}" if shape else "")
         )
     raw = (picture.numpy() if hasattr(picture, "numpy") else picture).tobytes()
     try:
