@@ -30,7 +30,8 @@ var aimBench = &Benchmark{
 		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the " +
 			"target",
 		"acc, f1: percent; f1 is the macro average over the 8 emotions. A predicted emotion outside the eight is wrong for " +
-			"acc and left out of f1, as in overall_auto.py",
+			"acc and left out of f1, as in overall_auto.py. Where is_correct contradicts the emotions, the emotions count in " +
+			"acc, and so in overall (overall_auto.py believes is_correct)",
 		"overall: 100 x the mean of the eight columns, clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
 			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no " +
 			"overall without a column (overall_auto.py counts 0 for it)",

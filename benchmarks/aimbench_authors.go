@@ -182,8 +182,10 @@ func (m *aimReader) readPoint(j *aimPredictions, i int, e aimEntry, where string
 		}
 	}
 	truth, err := parseVAD(e.Truth)
-	if err != nil || truth != m.vad[i] {
-		return fmt.Errorf("ground_truth_vad is %s, but %v in the data (%v)", brief(e.Truth), m.vad[i], err)
+	if err != nil {
+		return fmt.Errorf("ground_truth_vad is %s: %w", brief(e.Truth), err)
+	} else if truth != m.vad[i] {
+		return fmt.Errorf("ground_truth_vad is %s, but %v in the data", brief(e.Truth), m.vad[i])
 	}
 	v, err := parseVAD(e.Point)
 	if err != nil {

@@ -153,3 +153,36 @@ func TestAIMBenchHalves(t *testing.T) {
 		}
 	}
 }
+
+// TestAIMBenchTruth: an entry whose target is another one than the data's, or none, is refused, and the message says no more than that.
+func TestAIMBenchTruth(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"})
+	for truth, want := range map[string]string{
+		"[1, 2, 3]": fmt.Sprintf("M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2,3], but %v in the data",
+			s.(*aim).vad[0]),
+		"[1, 2]": "M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2]: the numbers valence, arousal and " +
+			"dominance were expected",
+	} {
+		dir := t.TempDir()
+		putFile(t, dir, "M/eval/evaluation_vad_results_j.json", []map[string]any{{"edited_image": s.(*aim).output(0),
+			"ground_truth_vad": json.RawMessage(truth), "predicted_vad": []float64{5, 5, 5}}})
+		if _, err := s.(Mixed).ReadAll([]string{filepath.Join(dir, "M")}); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", truth, err, want)
+		}
+	}
+}
+
+// TestAIMBenchCorrect: where is_correct contradicts the emotions, the emotions count, and a note says so.
+func TestAIMBenchCorrect(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"})
+	target := s.(*aim).emotion[0]
+	dir := t.TempDir()
+	putFile(t, dir, "M/eval/evaluation_results.json", []map[string]any{{"image_name": s.(*aim).output(0),
+		"target_emotion": target, "predicted_emotion": target, "is_correct": false}})
+	p := must[[]Editor](t)(s.(Mixed).ReadAll([]string{filepath.Join(dir, "M")}))[0].Predictions
+	near(t, "acc", byRule(numbersOf(p))["acc"], 100, 0)
+	want := "is_correct of 1 entries of evaluation_results.json is not what their emotions say"
+	if notes := strings.Join(p.Result().Notes, " "); !strings.Contains(notes, want) {
+		t.Errorf("the notes are %q, want %q in them", notes, want)
+	}
+}

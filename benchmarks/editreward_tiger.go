@@ -86,7 +86,8 @@ func loadTiger(table *samples, o Options) (Set, error) {
 	return s, nil
 }
 
-// tigerVerdict reads "A>C", "C<A", "A=C", "A=B=Good" of the candidates a and b.
+// tigerVerdict reads "A>C", "C<A", "A=C", "A=B=Good" of the candidates a and b. The published table has
+// ties as "A=B" (EditReward's inference_2pair_hf.py), which eval_bench.py does not know.
 func tigerVerdict(ranking, a, b string) (string, bool) {
 	ranking = strings.ReplaceAll(ranking, " ", "")
 	switch {

@@ -8,6 +8,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 	parquetzstd "github.com/parquet-go/parquet-go/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // pageCodec compresses pages by zstd as the library does, with one encoder that remembers less. The library's have 16
@@ -36,15 +38,15 @@ func (c *pageCodec) Encode(dst, src []byte) ([]byte, error) {
 	return c.encoder.EncodeAll(src, dst[:0]), nil
 }
 
-// packedField is a column of another file, or a group of them, whose pages are compressed by a pageCodec if they were
-// by zstd there.
-type packedField struct {
+// copiedField is a column of another file, or a group of them, as it is written again. Its pages are compressed by a
+// pageCodec if they were by zstd there.
+type copiedField struct {
 	parquet.Field
 	codec *pageCodec
 }
 
 // Compression implements parquet.Node.
-func (f packedField) Compression() compress.Codec {
+func (f copiedField) Compression() compress.Codec {
 	of := f.Field.Compression()
 	if of != nil && of.CompressionCodec() == f.codec.CompressionCodec() {
 		return f.codec
@@ -52,11 +54,21 @@ func (f packedField) Compression() compress.Codec {
 	return of
 }
 
+// Encoding implements parquet.Node. A column without a dictionary lists RLE, of its levels, and PLAIN, of its values.
+// The library takes the first for the values' own encoding, which only booleans have.
+func (f copiedField) Encoding() encoding.Encoding {
+	of := f.Field.Encoding()
+	if of != nil && of.Encoding() == format.RLE && f.Type().Kind() != parquet.Boolean {
+		return &parquet.Plain
+	}
+	return of
+}
+
 // Fields implements parquet.Node.
-func (f packedField) Fields() []parquet.Field {
+func (f copiedField) Fields() []parquet.Field {
 	fields := slices.Clone(f.Field.Fields())
 	for i := range fields {
-		fields[i] = packedField{fields[i], f.codec}
+		fields[i] = copiedField{fields[i], f.codec}
 	}
 	return fields
 }

@@ -144,7 +144,7 @@ func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*par
 				w.kept = append(w.kept, to)
 			}
 			if !drop {
-				schema.fields = append(schema.fields, packedField{like.data.Root().Fields()[i], codec})
+				schema.fields = append(schema.fields, copiedField{like.data.Root().Fields()[i], codec})
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 func samples(t testing.TB) []Row {
@@ -258,5 +259,41 @@ func TestWrongValues(t *testing.T) {
 	}
 	if _, err := NewWriter(new(bytes.Buffer), FormatParquet, []Column{{"n", KindInteger}, {"n", KindText}}); err == nil {
 		t.Error("two columns of one name are taken")
+	}
+}
+
+// TestRewriteEncodings: columns of every type without dictionaries are written again with the same values, and in
+// encodings that their types have.
+func TestRewriteEncodings(t *testing.T) {
+	for _, name := range []string{"plain.parquet", "datasets.parquet", "nested.parquet", "binary.parquet"} {
+		raw, err := os.ReadFile("testdata/tables/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := open(t, testfile.Write(t, name, string(raw)), WithRequired()) // in the folder of the copy: no path moves
+		path := filepath.Join(from.Folder(), "out.parquet")
+		if err := from.Rewrite(t.Context(), path, FormatParquet, nil, keep); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		to := open(t, path, WithRequired())
+		for i := range from.Len() {
+			want, err := from.Record(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := to.Record(i)
+			d := cmp.Diff(want.Fields, got.Fields, cmpopts.IgnoreUnexported(Record{}), cmpopts.EquateNaNs())
+			if err != nil || d != "" {
+				t.Errorf("%s: row %d: %v, -want +got\n%s", name, i+1, err, d)
+			}
+		}
+		for _, c := range to.source.(*parquetTable).data.Metadata().RowGroups[0].Columns {
+			for _, s := range c.MetaData.EncodingStats {
+				if s.Encoding == format.RLE && c.MetaData.Type != format.Boolean {
+					t.Errorf("%s: values of %v, of type %v, are written as RLE", name, c.MetaData.PathInSchema, c.MetaData.Type)
+				}
+			}
+		}
 	}
 }

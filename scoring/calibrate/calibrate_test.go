@@ -327,7 +327,8 @@ func TestLabelsRefused(t *testing.T) {
 	for want, list := range map[string][]string{
 		"2 of 3 rows have labels outside 0..1; the first is row 2: label 5": {rows[0], with(rows[1], "label", 5),
 			with(rows[2], "label", -1)},
-		"rows 1, 4 are one edit with the labels 0.25, 0.75; rows 2, 5 are one edit with the labels 0.5, 0": {
+		"rows 1, 4 are one edit with the labels 0.25, 0.75; rows 2, 5 are one edit with the labels 0.5, 0; keep one row of " +
+			"such an edit, or give all its rows the mean of their labels": {
 			with(rows[0], "label", 0.25), with(rows[1], "label", 0.5), rows[2], with(with(rows[0], "id", "x"), "label", 0.75),
 			with(with(rows[1], "id", "y"), "label", 0)},
 		"rows 1 and 2 have the id 0 and are different edits":               {rows[0], with(rows[1], "id", "0"), rows[2]},

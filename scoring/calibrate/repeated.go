@@ -56,6 +56,10 @@ func (t *table) merge() error {
 		wrong = append(wrong, fmt.Sprintf("rows %s are one edit with the labels %s", strings.Join(rows, ", "),
 			strings.Join(labels, ", ")))
 	}
+	advice := ""
+	if len(order) > 0 {
+		advice = "; keep one row of such an edit, or give all its rows the mean of their labels"
+	}
 	if len(wrong) == 0 {
 		t.rows = kept
 		return nil
@@ -64,5 +68,5 @@ func (t *table) merge() error {
 	if n := len(wrong) - mostNamed; n > 0 {
 		wrong, rest = wrong[:mostNamed], fmt.Sprintf("; and %d more", n)
 	}
-	return fmt.Errorf("every edit counts once, with one label: %s%s", strings.Join(wrong, "; "), rest)
+	return fmt.Errorf("every edit counts once, with one label: %s%s%s", strings.Join(wrong, "; "), rest, advice)
 }

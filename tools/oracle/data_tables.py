@@ -1,4 +1,5 @@
-"""data/testdata/tables/: the same three rows as pandas, pyarrow and Hugging Face datasets write them, and nested columns.
+"""data/testdata/tables/: the same three rows as pandas, pyarrow and Hugging Face datasets write them, nested columns, and
+columns of every type without dictionaries.
 
     pip install datasets pandas pyarrow pillow && python tools/oracle/data_tables.py     # from the repository's root
 
@@ -38,6 +39,16 @@ def main():
     ]
     pq.write_table(pa.Table.from_pylist(nested), OUT / "nested.parquet", compression="zstd")
     (OUT / "nested.json").write_text(json.dumps(nested, indent=1) + "\n")
+    encoded = {"delta": ("DELTA_BINARY_PACKED", pa.array([1, None, -3])), "split": ("BYTE_STREAM_SPLIT", pa.array([0.5, -1.5, None])),
+               "lengths": ("DELTA_LENGTH_BYTE_ARRAY", pa.array(["a", None, "bc"])), "prefixes": ("DELTA_BYTE_ARRAY", pa.array(["ab", "ac", None])),
+               "runs": ("RLE", pa.array([True, None, False]))}
+    simple = {"source": pa.array(raw, pa.binary()), "edit": pa.array(paths), "instruction": pa.array(["", "Größer", None]),
+              "bool": pa.array([True, False, None]), "int8": pa.array([-1, 0, None], pa.int8()), "int32": pa.array([1 << 30, 0, None], pa.int32()),
+              "int64": pa.array([1 << 40, -7, None]), "float": pa.array([0.25, -2, None], pa.float32()), "double": pa.array([0.1, -2, None]),
+              "fixed": pa.array([b"abcd", b"\0\1\2\3", None], pa.binary(4)), "list": pa.array([[1, None], [], None], pa.list_(pa.int32())),
+              "struct": pa.array([{"bytes": b"x", "n": 1}, {"bytes": None, "n": None}, None], pa.struct([("bytes", pa.binary()), ("n", pa.int32())]))}
+    pq.write_table(pa.table({**simple, **{k: v for k, (_, v) in encoded.items()}}), OUT / "plain.parquet", use_dictionary=False,
+                   column_encoding={k: e for k, (e, _) in encoded.items()})
 
 
 main()
