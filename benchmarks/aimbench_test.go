@@ -154,7 +154,8 @@ func TestAIMBenchHalves(t *testing.T) {
 	}
 }
 
-// TestAIMBenchTruth: an entry whose target is another one than the data's, or none, is refused, and the message says no more than that.
+// TestAIMBenchTruth: an entry whose target is another one than the data's, or none, is refused, and the message says no
+// more than that.
 func TestAIMBenchTruth(t *testing.T) {
 	s := loadSet(t, aimBench, Options{Data: "testdata"})
 	for truth, want := range map[string]string{

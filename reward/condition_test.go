@@ -148,15 +148,16 @@ func TestLooks(t *testing.T) {
 
 // TestEmptySelection: where nothing is left to balance, the error says why rows were left out.
 func TestEmptySelection(t *testing.T) {
-	file := testfile.Write(t, "t.jsonl", `{"id": "a", "input": "a.png", "target": "b.png", "instruction": "i", "emotion": "fear",`+
-		` "clip_i": 0.9, "score01": 0.5}`+"\n")
+	file := testfile.Write(t, "t.jsonl", `{"id": "a", "input": "a.png", "target": "b.png", "instruction": "i", `+
+		`"emotion": "fear", "clip_i": 0.9, "score01": 0.5}`+"\n")
 	table, err := data.OpenTable(file, data.WithColumns(TripletColumns))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer table.Close()
 	_, err = Selection{ClipI: 0.85}.Write(table, scoring.Scores{}, t.TempDir(), false)
-	if want := "1 of 1 rows are left out; " + file + ":1: vie is missing"; err == nil || !strings.Contains(err.Error(), want) {
+	want := "1 of 1 rows are left out; " + file + ":1: vie is missing"
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 }
