@@ -48,6 +48,16 @@ func edit(t *testing.T, file, old, new string) {
 	}
 }
 
+// linesOf are the lines of a file.
+func linesOf(t *testing.T, file string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(raw)), "\n")
+}
+
 // tableOf writes a table of edits of crops of a photograph, with labels that rise with the scores.
 func tableOf(t *testing.T, photo string, n int, scorer string) string {
 	t.Helper()
@@ -307,11 +317,7 @@ func TestSplit(t *testing.T) {
 func TestLabelsRefused(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 3, dir)
-	raw, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	rows := linesOf(t, table)
 	with := func(line, key string, v any) string {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
@@ -346,12 +352,12 @@ func TestLabelsRefused(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if err := os.WriteFile(table, raw, 0o666); err != nil {
+	if err := os.WriteFile(table, []byte(strings.Join(rows, "\n")+"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	other := filepath.Join(t.TempDir(), "labels.jsonl")
 	nobody := filepath.Join(t.TempDir(), "nobody.jsonl")
-	err = errors.Join(os.WriteFile(other, []byte(`{"id": "0", "label": 0.123}`), 0o666),
+	err := errors.Join(os.WriteFile(other, []byte(`{"id": "0", "label": 0.123}`), 0o666),
 		os.WriteFile(nobody, []byte(`{"id": "x", "label": 0.123}`), 0o666))
 	if err != nil {
 		t.Fatal(err)

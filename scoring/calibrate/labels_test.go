@@ -18,11 +18,7 @@ import (
 func TestUnlabelledAreTold(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 30, dir)
-	raw, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	rows := linesOf(t, table)
 	labels := `{"id": "nobody", "label": 0.5}` + "\n"
 	for i, line := range rows {
 		var m map[string]any
@@ -40,7 +36,7 @@ func TestUnlabelledAreTold(t *testing.T) {
 		rows[i] = string(b)
 	}
 	other := filepath.Join(t.TempDir(), "labels.jsonl")
-	err = errors.Join(os.WriteFile(table, []byte(strings.Join(rows, "\n")), 0o666),
+	err := errors.Join(os.WriteFile(table, []byte(strings.Join(rows, "\n")), 0o666),
 		os.WriteFile(other, []byte(labels), 0o666))
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,7 @@ import (
 func TestRepeatedRows(t *testing.T) {
 	dir := scorerDir(t)
 	table := tableOf(t, "coffee.png", 30, dir)
-	raw, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	rows := linesOf(t, table)
 	again := func(k int, id any, photo string) string {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(rows[k]), &m); err != nil {
