@@ -104,8 +104,8 @@ def check_tables(work):
 
 def check_trainers(work):
     """Labels load in what trainers load them with: diffusers' script, ai-toolkit, musubi-tuner."""
-    import trainers
-    return trainers.check(work, SCORE)
+    # A process of its own: it makes up modules, transformers among them, that the other checks must not meet.
+    return run(sys.executable, ROOT / "tools/parity/trainers.py", "--work", work, "--score", SCORE).strip()
 
 
 def check_client(work):
