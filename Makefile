@@ -7,8 +7,8 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: build ## label, train, score and report on photographs (DEMO=short: in a short form; DEMO_PHOTOS=folder: examine those; DEMO_CAPTIONS=world: labels by the world's captions)
-	@go build -o build/bin/ ./tools/demo
-	@tools/demo.sh
+	@mkdir -p build/lab && go -C lab build -o ../build/lab/ ./miniature ./demo
+	@lab/demo/run.sh
 
 # Tests of several packages run at a time and open thousands of sessions, whose idle threads must not spin (ort.SpinEnv).
 # Most are of a graph that was open before: closed sessions stay for the next one (ort.KeepEnv). Vet is make lint's.
@@ -19,9 +19,11 @@ test test-all cover: flags := -vet=off -ldflags='-s -w' -timeout 20m
 
 test: setup ## run the tests that take up to a second, and some of each kind that takes longer (internal/long)
 	@go run ./tools/testsum -short -p 3 $(flags) ./...
+	@go run ./tools/testsum -C lab -short -p 3 $(flags) ./...
 
 test-all: setup ## run all tests
 	@go run ./tools/testsum $(flags) ./...
+	@go run ./tools/testsum -C lab $(flags) ./...
 
 fmt: ## format the Go files
 	@git ls-files '*.go' | xargs gofmt -w
@@ -43,14 +45,18 @@ build: setup ## make bin/train, bin/score and bin/label
 	@mkdir -p bin && go build -o bin/ ./cmd/...
 	@echo "built: $$(echo bin/*)"
 
-bench: build ## measure beside PyTorch (installed into build/), into docs/benchmarks.md
-	@tools/bench/run.sh
+lab: setup ## make build/lab/miniature and the other programs for work on Assay (lab/README.md)
+	@mkdir -p build/lab && go -C lab build -o ../build/lab/ ./...
+	@echo "built: $$(echo build/lab/*)"
 
-parity: build ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)
+bench: build lab ## measure beside PyTorch (installed into build/), into docs/benchmarks.md
+	@lab/bench/run.sh
+
+parity: build lab ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)
 	@tools/parity/run.sh
 
-pretrain: build ## make the small checkpoints in backbones/ anew (hours; goes on where it stopped)
-	@tools/pretrain.sh
+pretrain: build lab ## make the small checkpoints in backbones/ anew (hours; goes on where it stopped)
+	@lab/pretrain/run.sh
 
 # Cargo begins at once; downloads and Go's compiler use what it leaves idle.
 setup: ## install what building and running need into build/
@@ -68,10 +74,12 @@ cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA dev
 book: build ## dry-run every chapter of the reproduction book in the miniature world (reproduce/README.md)
 	@ASSAY_SPIN=0 ASSAY_TEST_BOOK=1 go test -vet=off -count=1 -timeout 20m -run '^TestBook$$' ./internal/house
 
-weather: build ## kill commands, let calls fail and clocks jump, overload a server, and compare (docs/reliability.md; KILLS=100: how often; DAY=1h: a day's requests)
-	@go build -o build/weather-tool ./tools/weather
-	@build/weather-tool --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --pairs $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s \
+faults: build ## kill commands, let calls fail and clocks jump, overload a server, and compare (docs/reliability.md; KILLS=100: how often; DAY=1h: a day's requests)
+	@mkdir -p build/lab && go -C lab build -o ../build/lab/ ./faults
+	@build/lab/faults --kills $(or $(KILLS),10) --faults $(or $(KILLS),10) --pairs $(or $(KILLS),10) --server $$((6 * $(or $(KILLS),10)))s \
 		--day $(or $(DAY),$$((3 * $(or $(KILLS),10)))s) $(if $(filter 1 2 3 4,$(KILLS)),--brief)
+
+weather: faults # its old name
 
 # Go's cache does not see that pkg-config says something else: another MPI has a definition of its own.
 mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several processes (Open MPI or MPICH; docs/scale.md)
@@ -92,4 +100,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup cuda mpi weather cloud clean distclean
+.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup cuda mpi lab faults weather cloud clean distclean

@@ -95,7 +95,7 @@ func libraryFolders() []string {
 		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"),
 			filepath.Join(d, "..", "build", "lib"))
 	}
-	if root, ok := checkout(); ok { // go run and go test put their binaries elsewhere
+	for _, root := range checkouts() { // go run and go test put their binaries elsewhere
 		folders = append(folders, filepath.Join(root, "build", "lib"))
 	}
 	for _, d := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
@@ -107,20 +107,20 @@ func libraryFolders() []string {
 		"/usr/lib")
 }
 
-// checkout returns the module's folder around the working directory. Only a folder with a go.mod counts, so that no
-// library is taken from a folder above that anyone may write to.
-func checkout() (string, bool) {
+// checkouts returns the folders of the modules around the working directory (lab/ is one inside another). Only a folder
+// with a go.mod counts, so that no library is taken from a folder above that anyone may write to.
+func checkouts() (roots []string) {
 	d, err := os.Getwd()
 	for err == nil {
 		if _, e := os.Stat(filepath.Join(d, "go.mod")); e == nil {
-			return d, true
+			roots = append(roots, d)
 		}
 		if filepath.Dir(d) == d {
 			break
 		}
 		d = filepath.Dir(d)
 	}
-	return "", false
+	return roots
 }
 
 // libraryIn returns the library in a folder: libonnxruntime.so, or the highest libonnxruntime.so.VERSION.

@@ -8,7 +8,7 @@
 #   reproduce/run.sh --train adiee/full      only the commands that train, on labels that are there (examples/adiee)
 #   reproduce/run.sh --list                  the chapters
 #
-#   REPRODUCE_BIN            folder of train, score, label and reproduce, if they are not to be built
+#   REPRODUCE_BIN            folder of train, score, label, miniature and reproduce, if they are not to be built
 #   REPRODUCE_OUT            folder of --small and --check (build/reproduce, build/reproduce-check)
 #   REPRODUCE_INSTRUCTIONS   of the training data of --small (200; half as many chains), REPRODUCE_EXAM of the exam (70)
 #   URL, MODEL               server and model of the judges that answer in words
@@ -42,7 +42,9 @@ bin=${REPRODUCE_BIN:-}
 if [ -z "$bin" ]; then
 	bin=build/reproduce-bin
 	mkdir -p $bin
-	CGO_LDFLAGS="${CGO_LDFLAGS:-"-L$root/build/lib"}" go build -o $bin/ ./cmd/... ./tools/reproduce
+	export CGO_LDFLAGS="${CGO_LDFLAGS:-"-L$root/build/lib"}"
+	go build -o $bin/ ./cmd/...
+	go -C lab build -o ../$bin/ ./miniature ./reproduce
 fi
 bin=$(cd "$bin" && pwd)
 export PATH=$bin:$PATH ASSAY_ONNXRUNTIME=${ASSAY_ONNXRUNTIME:-$root/build/lib/libonnxruntime.so}
@@ -56,7 +58,7 @@ miniature() {
 	out=$(cd "$out" && pwd)
 	local made=$out/sets
 	mkdir -p "$made" "$out/backbones" "$out/reproduce"
-	set_of() { [ -e "$made/$1" ] || label miniature --photos examples/photos --out "$made/$1" "${@:2}"; }
+	set_of() { [ -e "$made/$1" ] || miniature --photos examples/photos --out "$made/$1" "${@:2}"; }
 	set_of train --held $held --seed 1 --instructions "$instructions" --chains $((instructions / 2))
 	set_of edits --held $held --seed 2 --instructions "$instructions" --chains 0
 	set_of exam --only $held --exam --seed 777 --instructions "$exam"

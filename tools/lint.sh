@@ -3,7 +3,7 @@
 #   staticcheck  bugs, and declarations that nobody uses
 #   misspell     common misspellings in code and documentation
 #   gocyclo      functions with more than 20 branches; those that have them already are in tools/lint/gocyclo.txt
-#   deadcode     functions that no command and no test reaches; those that are meant for others are in tools/lint/deadcode.txt
+#   deadcode     functions that no command, no program of lab/ and no test reaches; those that are meant for others are in tools/lint/deadcode.txt
 # --update writes both lists anew. They may only shrink: read the difference before it is committed.
 # docs/decisions/lint.md says why these and not golangci-lint.
 set -euo pipefail
@@ -42,9 +42,11 @@ tool deadcode golang.org/x/tools/cmd/deadcode v0.51.0
 
 build/bin/staticcheck ./... || failed=1
 (cd lab && go vet ./... && ../build/bin/staticcheck ./...) || failed=1
+# Both modules in a workspace of their own, for what looks at the whole program.
+printf 'go %s\n\nuse (\n\t%q\n\t%q\n)\n' "$(go list -m -f '{{.GoVersion}}')" "$PWD" "$PWD/lab" >build/go.work
 git ls-files '*.go' '*.md' '*.sh' '*.py' | xargs build/bin/misspell -error -i tahn,fullset,benchamrk || failed=1
 allowed tools/lint/gocyclo.txt "more than 20 branches: split it where that helps" \
 	< <(build/bin/gocyclo -over 20 -ignore '_test\.go$|\.pb\.go$' . | sed -E 's|^[0-9]+ [^ ]+ (.*) ([^ ]+)/[^/]+$|\2 \1|')
 allowed tools/lint/deadcode.txt "reached by no command and no test: remove it, or test it" \
-	< <(build/bin/deadcode -test -f '{{range .Funcs}}{{println $.Path .Name}}{{end}}' ./... | grep .)
+	< <(GOWORK=$PWD/build/go.work build/bin/deadcode -test -f '{{range .Funcs}}{{println $.Path .Name}}{{end}}' ./... ./lab/... | grep .)
 exit "$failed"

@@ -35,6 +35,4 @@ func TestNothingOutside(t *testing.T) {
 	watch("similarities", "similarities", "--clip", clip, "--dino", dino, "--in", in, "--out",
 		filepath.Join(to, "measured.jsonl"))
 	watch("label", "--config", config)
-	watch("miniature", "miniature", "--photos", "../../examples/photos", "--out", filepath.Join(to, "miniature"),
-		"--instructions", "28", "--chains", "8")
 }

@@ -64,7 +64,6 @@ chat/table: chat data store internal/atomicfile internal/exit internal/journal i
 captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml internal/workers
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
-internal/miniature: data internal/atomicfile internal/stats internal/workers
 model/text:       internal/strictjson internal/tokens
 model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
 model:            internal/workers internal/atomicfile quant internal/jsonfile internal/exit

@@ -29,8 +29,8 @@ var (
 	flagLine  = regexp.MustCompile(`(?m)^ +(?:-(\w), |    )--([\w-]+)`)
 	listed    = regexp.MustCompile(`(?m)^  ([\w-]+) `)
 	variable  = regexp.MustCompile(`^[A-Z_]+=`)
-	inline    = regexp.MustCompile("`((?:train|score|label|make|go|tools/[\\w/]+\\.sh) [^`]*)`")
-	ourOwn    = regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S* )*(train|score|label|make|go|(?:bin|tools)/\S+) `)
+	inline    = regexp.MustCompile("`((?:train|score|label|make|go|build/lab/\\w+|tools/[\\w/]+\\.sh) [^`]*)`")
+	ourOwn    = regexp.MustCompile(`^(?:\$ )?(?:[A-Z_]+=\S* )*(train|score|label|make|go|(?:bin|build/lab|tools)/\S+) `)
 	goTest    = regexp.MustCompile(`^-(?:run|fuzz|bench)$`)
 	makeNames = regexp.MustCompile(`(?m)^([a-z-]+):`)
 )
@@ -38,20 +38,30 @@ var (
 // joined makes a paragraph one line.
 var joined = strings.NewReplacer("\n\n", "\n\n", "\n", " ")
 
-// programs builds the commands into bin/, where nothing is done if they are new, and asks all of them for --help.
+// miniature is a program of lab/ that pages and help texts use to make data.
+const miniature = "build/lab/miniature"
+
+// programs builds the commands into bin/ and miniature, where nothing is done if they are new, and asks all of them for
+// --help.
 var programs = sync.OnceValues(func() (map[string]*command, error) {
-	build := exec.Command("go", "build", "-o", "bin/", "./cmd/...")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("go build: %w (is CGO_LDFLAGS set, as CONTRIBUTING.md says?)\n%.500s", err, out)
+	for _, args := range []string{"build -o bin/ ./cmd/...", "-C lab build -o ../build/lab/ ./miniature"} {
+		build := exec.Command("go", strings.Fields(args)...)
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("go %s: %w (is CGO_LDFLAGS set, as CONTRIBUTING.md says?)\n%.500s", args, err, out)
+		}
 	}
 	known := map[string]*command{}
-	todo := []string{"train", "score", "label"}
+	todo := []string{"train", "score", "label", miniature}
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
 		args := strings.Fields(name)
-		out, err := exec.Command(filepath.Join(root, "bin", args[0]), append(args[1:], "--help")...).Output()
+		program := filepath.Join(root, "bin", args[0])
+		if args[0] == miniature {
+			program = filepath.Join(root, miniature)
+		}
+		out, err := exec.Command(program, append(args[1:], "--help")...).Output()
 		if err != nil {
 			return nil, fmt.Errorf("%s --help: %w", name, err)
 		}
@@ -116,6 +126,9 @@ func wrong(t *testing.T, line string) string {
 	}
 	known := commands(t)
 	c := known[name]
+	if program, ok := strings.CutPrefix(name, "build/lab/"); ok && c == nil {
+		return wrongGo(t, append([]string{"run", "-C", "lab", "./" + program}, args...))
+	}
 	if c == nil {
 		return "no command " + name
 	}
@@ -314,7 +327,7 @@ func TestHelpRuns(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				long.Test(t)
 				t.Parallel()
-				runIn(t, sandbox(t), given(t, "help_"+strings.ReplaceAll(name, " ", "_"))+script.String())
+				runIn(t, sandbox(t), given(t, "help_"+strings.ReplaceAll(path.Base(name), " ", "_"))+script.String())
 			})
 		}
 	}
@@ -365,7 +378,7 @@ func sandbox(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"backbones", "bin", "clients", "testdata", "build/lib"} {
+	for _, name := range []string{"backbones", "bin", "clients", "testdata", "build/lib", "build/lab"} {
 		to := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			t.Fatal(err)

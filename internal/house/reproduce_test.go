@@ -47,7 +47,7 @@ func TestBook(t *testing.T) {
 	t.Parallel()
 	commands(t)
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin, "./tools/reproduce")
+	build := exec.Command("go", "-C", "lab", "build", "-o", bin, "./reproduce", "./miniature")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -42,5 +42,5 @@ other() {
 }
 other github.com/kubeflow/mpi-operator $operator mpi-operator operator
 other sigs.k8s.io/prometheus-adapter v0.12.0 adapter adapter
-go -C ../../.. build -mod=readonly -o build/kubernetes/bin/load ./tools/load
+go -C ../../../lab build -mod=readonly -o ../build/kubernetes/bin/load ./load
 echo "built: build/kubernetes/bin (Kubernetes $version, MPI operator $operator)"

@@ -1,4 +1,4 @@
-"""Writes internal/miniature/testdata/evaluate.json: candidates with true degrees and scores, and what numpy and scipy make of
+"""Writes lab/internal/miniature/testdata/evaluate.json: candidates with true degrees and scores, and what numpy and scipy make of
 them. Run: python tools/oracle/miniature.py"""
 import json
 from pathlib import Path
@@ -35,5 +35,5 @@ want["pairs"] = len(pairs)
 want["pair_accuracy"] = float(np.mean([a["score"] > b["score"] for a, b in pairs]))
 want["perfect_over"] = {k: float(np.mean([a["score"] > b["score"] for a, b in pairs if a["kind"] == "perfect" and b["kind"] == k]))
                         for k in KINDS if k != "perfect"}
-path = Path(__file__).parents[2] / "internal/miniature/testdata/evaluate.json"
+path = Path(__file__).parents[2] / "lab/internal/miniature/testdata/evaluate.json"
 path.write_text(json.dumps(dict(rows=rows, want=want), separators=(",", ":")))

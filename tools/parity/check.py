@@ -24,7 +24,7 @@ def check_adapters(work):
     run(TRAIN, "--config", config, "--json")
     scorer = work / "run/scorer"
     source, edit, _ = pairs()[0]
-    torch_side = json.loads(subprocess.run([sys.executable, ROOT / "tools/bench/torch_side.py", "score", scorer, source, edit, "0", "1"],
+    torch_side = json.loads(subprocess.run([sys.executable, ROOT / "lab/bench/torch_side.py", "score", scorer, source, edit, "0", "1"],
                                            capture_output=True, text=True, check=True).stdout)
     ours = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")
     close("score of a trained adapter in PEFT", ours["score"], torch_side["score"], 1e-4)
@@ -70,7 +70,7 @@ def check_parts(work):
                 sys.exit(f"{family}, {way}: PEFT adapts {sorted(theirs - ours)} besides, and not {sorted(ours - theirs)}")
             counts.append(len(ours))
             if family == "llavanext":
-                said = subprocess.run([sys.executable, ROOT / "tools/bench/torch_side.py", "score", scorer, source, edit, "0", "1"], capture_output=True, text=True, check=True)
+                said = subprocess.run([sys.executable, ROOT / "lab/bench/torch_side.py", "score", scorer, source, edit, "0", "1"], capture_output=True, text=True, check=True)
                 mine = run(SCORE, "pair", "--scorer", scorer, "--source", source, "--edit", edit, "--instruction", "make the picture brighter 0", "--json")["score"]
                 close(f"{family}, {way}: score in PEFT", mine, json.loads(said.stdout)["score"], 1e-4)
                 worst = max(worst, abs(mine - json.loads(said.stdout)["score"]))
@@ -210,7 +210,7 @@ def check_backbone(work):
     rows = [{"id": str(i), "source": os.path.relpath(s, work), "edit": os.path.relpath(e, work), "instruction": text}
             for i, ((s, e, _), text) in enumerate(zip(pairs(), ["blur the picture", "make it grey", "flip it horizontally", "make it brighter"] * 9))]
     edits.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    done = subprocess.run(["go", "run", "./tools/pretrain", "judge", "--backbone", backbone, "--in", edits, "--out", judged], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["build/lab/pretrain", "judge", "--backbone", backbone, "--in", edits, "--out", judged], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
     ours = [json.loads(line)["score01"] for line in judged.read_text().splitlines()]

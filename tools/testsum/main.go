@@ -1,5 +1,6 @@
-// Command testsum runs go test with its arguments, prints the output of what failed, a line per package, and what was
-// tested in all. With -short it says how many tests were left out, and which of the others took long.
+// Command testsum runs go test with its arguments (-C DIR first, for another module). It prints the output of what
+// failed, a line per package, and what was tested in all. With -short it says how many tests were left out, and which of
+// the others took long.
 package main
 
 import (
@@ -32,7 +33,11 @@ type event struct {
 type key struct{ pkg, test string }
 
 func main() {
-	cmd := exec.Command("go", append([]string{"test", "-json"}, os.Args[1:]...)...)
+	args, dir := os.Args[1:], []string(nil)
+	if len(args) > 1 && args[0] == "-C" { // go wants it in front
+		dir, args = args[:2], args[2:]
+	}
+	cmd := exec.Command("go", slices.Concat([]string{"test"}, dir, []string{"-json"}, args)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {

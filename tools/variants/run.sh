@@ -6,7 +6,7 @@
 #   tools/variants/run.sh losses [SEED...] pointwise, comparisons, orders, mu and sigma, and their sums; seeds 1 2 3
 #   tools/variants/run.sh table            what is done so far: the mean over seeds, and how many there are
 #
-#   VARIANTS_BIN   folder of the commands, if other than bin
+#   VARIANTS_BIN, VARIANTS_LAB   folders of the commands and of miniature, if other than bin and build/lab (make build lab)
 #   VARIANTS_TASKS instructions of the data (800; half as many chains)
 #   VARIANTS_EXAM  instructions of the exam (280)
 #   VARIANTS_OUT   folder of all that is made (build/variants-TASKS)
@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tasks=${VARIANTS_TASKS:-800} exam=${VARIANTS_EXAM:-280} held=tissue,rocket
 mkdir -p "${VARIANTS_OUT:=build/variants-$tasks}"
-out=$(cd "$VARIANTS_OUT" && pwd) bin=$(cd "${VARIANTS_BIN:-bin}" && pwd)
+out=$(cd "$VARIANTS_OUT" && pwd) bin=$(cd "${VARIANTS_BIN:-bin}" && pwd) lab=$(cd "${VARIANTS_LAB:-build/lab}" && pwd)
 
 # labelled NAME SOURCE...: labels by ADIEE's rules, of some of the sources.
 labelled() {
@@ -55,15 +55,15 @@ trained() {
 examined() {
 	[ -e "$out/$1.exam.json" ] || {
 		"$bin/score" batch --scorer "$out/$1/scorer" --in $out/exam/edits.jsonl --out "$out/$1.scores.jsonl"
-		"$bin/label" miniature evaluate --truth $out/exam/truth.jsonl --scores "$out/$1.scores.jsonl" --json >"$out/$1.new"
+		"$lab/miniature" evaluate --truth $out/exam/truth.jsonl --scores "$out/$1.scores.jsonl" --json >"$out/$1.new"
 		mv "$out/$1.new" "$out/$1.exam.json"
 	}
 }
 
 prepared() {
-	[ -e $out/data ] || "$bin/label" miniature --photos examples/photos --held $held --seed 1 --instructions $tasks --chains $((tasks / 2)) \
+	[ -e $out/data ] || "$lab/miniature" --photos examples/photos --held $held --seed 1 --instructions $tasks --chains $((tasks / 2)) \
 		--pictures embed --out $out/data
-	[ -e $out/exam ] || "$bin/label" miniature --photos examples/photos --only $held --exam --seed 777 --instructions $exam --out $out/exam
+	[ -e $out/exam ] || "$lab/miniature" --photos examples/photos --only $held --exam --seed 777 --instructions $exam --out $out/exam
 	labelled labels edits chains
 }
 

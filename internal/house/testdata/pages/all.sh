@@ -12,6 +12,6 @@ for edit in b c; do
 done >edits.jsonl
 cp edits.jsonl candidates.jsonl
 # Data sets are made in a short form.
-label() {
-	if [ "$1" = miniature ] && [ "$2" != evaluate ]; then command label "$@" --instructions 14; else command label "$@"; fi
+build/lab/miniature() {
+	if [ "$1" = evaluate ]; then command build/lab/miniature "$@"; else command build/lab/miniature "$@" --instructions 14; fi
 }

@@ -1,1 +1,1 @@
-label miniature --photos examples/photos --out build/demo/exam --exam
+build/lab/miniature --photos examples/photos --out build/demo/exam --exam

@@ -1,1 +1,0 @@
-label miniature --photos examples/photos --out data/exam --exam

@@ -1,0 +1,1 @@
+build/lab/miniature --photos examples/photos --out data/exam --exam

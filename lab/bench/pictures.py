@@ -1,0 +1,186 @@
+"""The part "Pictures" of make bench: decoding and preparing beside Pillow, and scoring pairs of such pictures.
+
+    python lab/bench/pictures.py [--decoding]      # --decoding: leaves the rows of scoring as they are
+
+Figures of decoding are seconds of processor time, the fastest of three: they hold on a machine that others use, too.
+"""
+
+import argparse
+import io
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, __version__
+
+ROOT = Path(__file__).resolve().parents[2]
+WORK = ROOT / "build/bench/pictures"
+PAGE = ROOT / "docs/benchmarks.md"
+SIZES = (512, 1024, 2048)
+HEAD = "## Pictures"
+
+
+def make():
+    WORK.mkdir(parents=True, exist_ok=True)
+    photo = Image.open(ROOT / "examples/photos/astronaut.png").convert("RGB")
+    for n in SIZES:
+        a = np.asarray(photo.resize((n, n), Image.BICUBIC)).astype(int) + np.random.default_rng(n).integers(
+            -2, 3, (n, n, 3)
+        )
+        im = Image.fromarray(a.clip(0, 255).astype(np.uint8))
+        rgba = im.copy()
+        rgba.putalpha(Image.fromarray(np.tile(np.linspace(0, 255, n).astype(np.uint8), (n, 1))))
+        palette = im.quantize(256)
+        for name, m, options in (
+            ("opaque.png", im, {}),
+            ("alpha.png", rgba, {}),
+            ("palette.png", palette, {}),
+            ("420.jpg", im, {"quality": 90}),
+            ("progressive.jpg", im, {"quality": 90, "progressive": True}),
+            ("lossy.webp", im, {"quality": 85, "method": 0}),
+            ("lossless.webp", im, {"lossless": True, "method": 0}),
+            ("palette.gif", palette, {}),
+            ("opaque.bmp", im, {}),
+            ("lzw.tif", im, {"compression": "tiff_lzw"}),
+        ):
+            if not (WORK / f"{n}-{name}").exists():
+                m.save(WORK / f"{n}-{name}", **options)
+    return [
+        WORK / f"{n}-{name}"
+        for n in SIZES
+        for name in (
+            "opaque.png",
+            "alpha.png",
+            "palette.png",
+            "420.jpg",
+            "progressive.jpg",
+            "lossy.webp",
+            "lossless.webp",
+            "palette.gif",
+            "opaque.bmp",
+            "lzw.tif",
+        )
+    ]
+
+
+def decode(raw):
+    """As transformers' convert_to_rgb after exif_transpose: transparency over white."""
+    im = ImageOps.exif_transpose(Image.open(io.BytesIO(raw)))
+    if im.mode == "RGBA" or "transparency" in im.info:
+        im = im.convert("RGBA")
+        im = Image.alpha_composite(Image.new("RGBA", im.size, (255, 255, 255)), im)
+    im = im.convert("RGB")
+    im.load()
+    return im
+
+
+def prepare(im):
+    x = np.asarray(im.resize((336, 336), Image.BICUBIC))
+    return np.ascontiguousarray(
+        (((x / 255).astype(np.float32) - np.float32(0.5)) / np.float32(0.25)).transpose(2, 0, 1)
+    )
+
+
+def fastest(f):
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        f()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def decoding():
+    files = make()
+    ours = json.loads(
+        subprocess.run([ROOT / "build/lab/bench", "pictures", *files], check=True, capture_output=True, text=True).stdout
+    )
+    lines = ["| picture | ours | Go's packages alone | Pillow | Pillow / ours |", "|---|---|---|---|---|"]
+    rows = []
+    for path in files:
+        raw = path.read_bytes()
+        theirs = fastest(lambda: decode(raw))
+        im = decode(raw)
+        t = ours[str(path)]
+        n, name = path.name.split("-", 1)
+        lines.append(
+            f"| {n} x {n}, {name} | {1e3 * t['Decode']:.1f} ms | {1e3 * t['Plain']:.1f} ms | {1e3 * theirs:.1f} ms "
+            f"| {theirs / t['Decode']:.2f}x |"
+        )
+        if name == "opaque.png":
+            p = fastest(lambda: prepare(im))
+            rows.append(
+                f"| prepare {n} x {n} to 336 x 336 | {1e3 * t['Prepare']:.1f} ms | | {1e3 * p:.1f} ms | "
+                f"{p / t['Prepare']:.2f}x |"
+            )
+    return lines + rows
+
+
+def scoring():
+    """Seconds of scoring a pair of pictures of each size with the checkpoint of the other parts, both sides in turn."""
+    work = ROOT / "build/bench"
+    lines = ["| scoring 1 pair of opaque PNGs | ours | PyTorch | speed |", "|---|---|---|---|"]
+    for n in SIZES:
+        picture = WORK / f"{n}-opaque.png"
+        go = [
+            "build/lab/bench",
+            "score",
+            "--backbone",
+            work / "backbone",
+            "--source",
+            picture,
+            "--edit",
+            picture,
+            "--steps",
+            "3",
+            "--pairs",
+            "1",
+        ]
+        py = [sys.executable, "lab/bench/torch_side.py", "score", work / "scorer", picture, picture, "3", "1"]
+        x, y = (
+            statistics.median(
+                json.loads(
+                    subprocess.run(
+                        list(map(str, c)), check=True, capture_output=True, text=True, cwd=ROOT
+                    ).stdout.splitlines()[-1]
+                )["seconds"]
+            )
+            for c in (go, py)
+        )
+        lines.append(f"| {n} x {n} | {x:.2f} s | {y:.2f} s | **{y / x:.2f}x** |")
+    return lines
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--decoding", action="store_true")
+    a = p.parse_args()
+    text = PAGE.read_text()
+    before, _, old = text.partition(HEAD + "\n")
+    old, _, after = old.partition("\n## ")
+    kept = [line for line in old.splitlines() if line.startswith("|")]
+    at = next((i for i, line in enumerate(kept) if "scoring 1 pair" in line), len(kept))
+    lines = [
+        HEAD,
+        "",
+        f"Decoding and preparing beside Pillow {__version__}: milliseconds of processor time on one core, the "
+        f"fastest of three, in one",
+        f"run (load of the machine when it ended: LOAD). Pictures with alpha are put over white. Cost is linear in "
+        f"pixels.",
+        "",
+        *decoding(),
+    ]
+    rows = kept[at:] if a.decoding else scoring()
+    if rows:
+        lines += ["", "From decoded pictures of such sizes to scores, as in the table at the top:", "", *rows]
+    page = "\n".join(lines).replace("LOAD", f"{os.getloadavg()[0]:.1f}") + "\n"
+    PAGE.write_text(before.rstrip() + "\n\n" + page + ("\n## " + after if after else ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/stats"
+	"assay/lab/internal/miniature"
+)
+
+// What the exam's folder holds of captions that a model wrote.
+const (
+	captionedFile = "captioned.jsonl"            // edits.jsonl with the model's captions
+	writtenFile   = "written-similarities.jsonl" // CLIP-D and CLIP-T with these
+)
+
+// CaptionQuality compares captions that a model wrote with those of the miniature world, which it was not shown.
+type CaptionQuality struct {
+	Tasks  int               `json:"tasks"`
+	Failed int               `json:"failed"` // tasks whose source or target has no caption
+	Source miniature.Measure `json:"source"` // share of sources captioned as in the world, but for the photograph's name
+	Target miniature.Measure `json:"target"` // the same of targets
+	Words  miniature.Measure `json:"words"`  // share of the words behind that name that are written, too
+
+	// What the rule "CLIP-D at or below 0 fails" makes of the outputs by either captions; undefined fails, too.
+	Given   FailedOutputs     `json:"given"`
+	Written FailedOutputs     `json:"written"`
+	Agree   miniature.Measure `json:"agree"` // share of outputs of which both say the same
+}
+
+// FailedOutputs are those that a rule fails.
+type FailedOutputs struct {
+	Outputs int               `json:"outputs"`
+	Truth   miniature.Measure `json:"truth"` // mean degree
+}
+
+// readCaptions compares the captions of an exam, and what CLIP-D makes of its outputs by either.
+func (x *exam) readCaptions(dir string) (*CaptionQuality, error) {
+	given, err := taskCaptions(filepath.Join(dir, miniature.EditsTable+".jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	written, err := taskCaptions(filepath.Join(dir, captionedFile))
+	if err != nil {
+		return nil, err
+	}
+	q := &CaptionQuality{Tasks: len(given)}
+	var same [2][]float64
+	var words []float64
+	for _, group := range slices.Sorted(maps.Keys(given)) {
+		want := given[group]
+		got, ok := written[group]
+		if !ok {
+			return nil, fmt.Errorf("%s: no row of task %s", captionedFile, group)
+		}
+		if got[0] == "" || got[1] == "" {
+			q.Failed++
+		}
+		for i := range want {
+			a, b := behind(want[i]), behind(got[i])
+			same[i] = append(same[i], number(got[i] != "" && a == b))
+			if a != "" {
+				words = append(words, shared(a, b))
+			}
+		}
+	}
+	q.Source, q.Target = miniature.Measure(stats.Mean(same[0])), miniature.Measure(stats.Mean(same[1]))
+	q.Words = miniature.Measure(stats.Mean(words))
+	return q, q.rule(x, dir)
+}
+
+// rule counts what CLIP-D fails.
+func (q *CaptionQuality) rule(x *exam, dir string) error {
+	a, _, err := x.column(filepath.Join(dir, "similarities.jsonl"), "clip_d")
+	if err != nil {
+		return err
+	}
+	b, _, err := x.column(filepath.Join(dir, writtenFile), "clip_d")
+	if err != nil {
+		return err
+	}
+	var agree []float64
+	var truths [2][]float64
+	for _, o := range x.outputs {
+		fails := [2]bool{a[o.truth.ID] <= 0, b[o.truth.ID] <= 0} // a number that does not exist counts as 0
+		for i, f := range fails {
+			if f {
+				truths[i] = append(truths[i], o.truth.Degree)
+			}
+		}
+		agree = append(agree, number(fails[0] == fails[1]))
+	}
+	q.Given = FailedOutputs{len(truths[0]), miniature.Measure(stats.Mean(truths[0]))}
+	q.Written = FailedOutputs{len(truths[1]), miniature.Measure(stats.Mean(truths[1]))}
+	q.Agree = miniature.Measure(stats.Mean(agree))
+	return nil
+}
+
+// taskCaptions are the captions of source and target of every task.
+func taskCaptions(path string) (map[string][2]string, error) {
+	t, err := data.OpenTable(path, data.WithRequired("group", "source_caption", "target_caption"), data.WithOnly("group"))
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	tasks := map[string][2]string{}
+	for rec, err := range t.Records() {
+		if err != nil {
+			return nil, err
+		}
+		var texts [3]string
+		for i, name := range []string{"group", "source_caption", "target_caption"} {
+			v, _ := rec.Get(name)
+			if texts[i], err = data.Text(v); err != nil {
+				return nil, fmt.Errorf("%s: column %s: %w", path, name, err)
+			}
+		}
+		tasks[texts[0]] = [2]string{texts[1], texts[2]}
+	}
+	return tasks, nil
+}
+
+// behind is a caption behind "a photo of a cat": its shapes and effects. No model can name a photograph that it never
+// saw.
+func behind(caption string) string {
+	if i := subject.FindStringIndex(caption); i != nil {
+		return caption[i[0]:]
+	}
+	return ""
+}
+
+// subject ends where shapes or effects begin.
+var subject = regexp.MustCompile(` with an? |, `)
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// shared is the share of the words of want that got has, too, each as often as it is there.
+func shared(want, got string) float64 {
+	left := map[string]int{}
+	for _, w := range strings.Fields(got) {
+		left[w]++
+	}
+	all, both := strings.Fields(want), 0
+	for _, w := range all {
+		if left[w] > 0 {
+			left[w]--
+			both++
+		}
+	}
+	return float64(both) / float64(len(all))
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"assay/internal/ptrace"
+)
+
+// command is a command line that is killed.
+type command struct {
+	name    string
+	args    func(out string) []string           // program first; out is a folder of its own
+	finish  func(out string) []string           // a command line afterwards; nil: none
+	worker  func(out string, i, n int) []string // one of n that share the work; nil: it is not shared
+	own     bool                                // worker i has a share of its own: another one does not take it over
+	results []string                            // files and folders below out that must be the same
+	quick   bool                                // it takes a second or two
+	once    string                              // folder that is made once, and then nothing is left to do; "": none
+}
+
+// storeOf is the folder in which a command keeps what it computed.
+func storeOf(out string) string { return filepath.Join(out, "store") }
+
+// environ is a command's: whatever it keeps, it keeps below out.
+func environ(out string) []string { return append(os.Environ(), "ASSAY_STORE="+storeOf(out)) }
+
+// made tells whether nothing is left to do.
+func (c *command) made(out string) bool { return c.once != "" && exists(filepath.Join(out, c.once)) }
+
+// alone runs the command in a new folder, and gives the digests of what it made. The folder is the same for all of its
+// runs: paths stand in some files. close removes it.
+func (c *command) alone(ctx context.Context) (out string, want map[string]string, closing func(), err error) {
+	root, err := os.MkdirTemp(os.TempDir(), "faults")
+	if err != nil {
+		return "", nil, nil, err
+	}
+	closing = func() { os.RemoveAll(root) }
+	out = filepath.Join(root, "out")
+	if err = c.run(ctx, out); err == nil {
+		want, err = digests(out, c.results)
+	}
+	if err != nil {
+		closing()
+		return "", nil, nil, err
+	}
+	return out, want, closing, nil
+}
+
+// killOften kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
+// and it begins anew.
+func (c *command) killOften(
+	ctx context.Context, kills int, late func() bool, rng *rand.Rand,
+) (r *tally, fault error) {
+	began := time.Now()
+	out, want, closing, err := c.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closing()
+	r = &tally{whole: time.Since(began)}
+	if err := os.RemoveAll(out); err != nil {
+		return nil, err
+	}
+	begun := 0
+	defer func() {
+		if ctx.Err() != nil { // what these kills came to was not seen
+			r.kills, fault = r.kills-begun, ctx.Err()
+		}
+	}()
+	for r.kills < kills && !late() || exists(out) {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if r.runs++; r.runs > 20*kills+20 {
+			return r, fmt.Errorf("%d runs, and no end", r.runs)
+		}
+		life := time.Hour
+		if r.kills < kills && !late() {
+			life = time.Duration(rng.Float64() * 1.1 * float64(r.whole))
+		}
+		began := time.Now()
+		killed, err := c.try(ctx, out, life)
+		if err != nil {
+			return r, fmt.Errorf("after %d kills: %w", r.kills, err)
+		}
+		if !killed && begun == 0 { // the machine may have less to do than before
+			r.whole = min(r.whole, time.Since(began))
+		}
+		if killed {
+			r.kills++
+			begun++
+		}
+		if killed && !c.made(out) {
+			continue
+		}
+		names, err := c.unlikeAlone(ctx, out, want)
+		if err != nil {
+			return r, err
+		}
+		if len(names) > 0 {
+			r.flaws = append(r.flaws, fmt.Sprintf("after %d kills, other bytes: %s", begun, strings.Join(names, ", ")))
+		}
+		begun = 0
+	}
+	return r, nil
+}
+
+// unlikeAlone ends a run that came to its end, names the results that are not those of one left alone, and removes
+// them.
+func (c *command) unlikeAlone(ctx context.Context, out string, want map[string]string) ([]string, error) {
+	if err := c.end(ctx, out); err != nil {
+		return nil, err
+	}
+	got, err := digests(out, c.results)
+	if err != nil {
+		return nil, err
+	}
+	return unlike(want, got), os.RemoveAll(out)
+}
+
+// run lets the command come to its end.
+func (c *command) run(ctx context.Context, out string) error {
+	if _, err := c.try(ctx, out, time.Hour); err != nil {
+		return err
+	}
+	return c.end(ctx, out)
+}
+
+// end runs the command that makes the result of what was done.
+func (c *command) end(ctx context.Context, out string) error {
+	if c.finish == nil {
+		return nil
+	}
+	return check(exec.CommandContext(ctx, c.finish(out)[0], c.finish(out)[1:]...), out)
+}
+
+// try starts the command and kills it after life, unless it ends before.
+func (c *command) try(ctx context.Context, out string, life time.Duration) (killed bool, err error) {
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, life)
+	defer cancel()
+	args := c.args(out)
+	p := exec.CommandContext(ctx, args[0], args[1:]...)
+	p.Cancel = func() error { return ptrace.KillTree(p.Process.Pid) }
+	err = check(p, out)
+	if ctx.Err() != nil && err != nil {
+		return true, nil
+	}
+	return false, err
+}
+
+// check runs a process, and makes an error of an exit code that is not 0.
+func check(p *exec.Cmd, out string) error {
+	p.Env = environ(out)
+	if said, err := ownThread(p); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(p.Args, " "), err, said)
+	}
+	return nil
+}
+
+// ownThread runs a process to its end on a thread that nothing else gets meanwhile: a tracer waits for all children of
+// its thread.
+func ownThread(p *exec.Cmd) ([]byte, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return p.CombinedOutput()
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

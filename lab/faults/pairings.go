@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// storeAll starts pairs of commands at a time, each in a folder of its own, on one store: both must make what each
+// makes alone.
+func (c *campaign) storeAll(list []command) (*table, []piece) {
+	t := &table{head: "| two commands on one store, in all pairings | pairs | result |",
+		line: func(t *tally) string { return fmt.Sprintf("%d | %s", t.runs, verdict(t)) }}
+	var pieces []piece
+	for i := range list {
+		l := c.ledger.line(ofStores, list[i].name)
+		t.lines = append(t.lines, l)
+		for k := range list[:i+1] {
+			if c.ledger.tried(ofStores, l.name, list[k].name) {
+				continue
+			}
+			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+				t, err := onOneStore(ctx, [2]*command{&list[i], &list[k]})
+				return t, c.ledger.add(c.seed, [3]string{ofStores, l.name, list[k].name}, t, err)
+			}})
+		}
+	}
+	rng := rand.New(rand.NewPCG(c.seed, 4))
+	rng.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
+	if c.pairs >= 0 {
+		pieces = pieces[:min(c.pairs, len(pieces))]
+	}
+	return t, pieces
+}
+
+// onOneStore runs two commands, first one after the other, each with a store of its own, and then at a time on one.
+func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
+	var outs [2]string
+	var want [2]map[string]string
+	for i, c := range both {
+		out, sums, closing, err := c.alone(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer closing()
+		outs[i], want[i] = out, sums
+	}
+	shared := filepath.Join(filepath.Dir(outs[0]), "shared")
+	for _, out := range append([]string{shared}, outs[:]...) {
+		if err := os.RemoveAll(out); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(out, 0o777); err != nil {
+			return nil, err
+		}
+		if out == shared {
+			continue
+		}
+		if err := os.Symlink(shared, storeOf(out)); err != nil {
+			return nil, err
+		}
+	}
+	refused, err := together(ctx, both, outs)
+	if err != nil {
+		return nil, err
+	}
+	t := &tally{runs: 1, failed: len(refused)}
+	for i, c := range both {
+		if slices.Contains(refused, i) {
+			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s fails", both[1-i].name, c.name))
+			continue
+		}
+		if err := c.end(ctx, outs[i]); err != nil {
+			return t, err
+		}
+		got, err := digests(outs[i], c.results)
+		if err != nil {
+			return t, err
+		}
+		if names := unlike(want[i], got); len(names) > 0 {
+			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s makes other bytes in %s", both[1-i].name, c.name,
+				strings.Join(names, ", ")))
+		}
+	}
+	return t, nil
+}
+
+// rivalAll starts pairs of unlike commands at a time that make the same file or folder: a run directory, a journal, a
+// job folder.
+func (c *campaign) rivalAll(list []command) (*table, []piece) {
+	t := &table{head: "| two unlike commands in one folder | pairs | of which one was refused | result |",
+		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.failed, verdict(t)) }}
+	var pieces []piece
+	const both = "both" // the only part of a line
+	for i := range list {
+		for k := range list[:i] {
+			one, other := &list[i], &list[k]
+			if !slices.ContainsFunc(one.results, func(name string) bool { return slices.Contains(other.results, name) }) {
+				continue
+			}
+			l := c.ledger.line(ofRivals, one.name+" and "+other.name)
+			t.lines = append(t.lines, l)
+			if c.ledger.tried(ofRivals, l.name, both) {
+				continue
+			}
+			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+				t, err := rivals(ctx, [2]*command{one, other})
+				return t, c.ledger.add(c.seed, [3]string{ofRivals, l.name, both}, t, err)
+			}})
+		}
+	}
+	if c.pairs >= 0 && len(pieces) > c.pairs {
+		pieces = pieces[:c.pairs]
+	}
+	return t, pieces
+}
+
+// rivals runs two commands alone, and then at a time in one folder. What is there in the end must be what one of them
+// makes, and not a mixture.
+func rivals(ctx context.Context, both [2]*command) (*tally, error) {
+	root, err := os.MkdirTemp(os.TempDir(), "faults")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(root)
+	out := filepath.Join(root, "out")
+	var want [2]map[string]string
+	for i, c := range both {
+		if err := c.run(ctx, out); err != nil {
+			return nil, err
+		}
+		if want[i], err = digests(out, c.results); err != nil {
+			return nil, err
+		}
+		if err := os.RemoveAll(out); err != nil {
+			return nil, err
+		}
+	}
+	refused, err := together(ctx, both, [2]string{out, out})
+	if err != nil {
+		return nil, err
+	}
+	t := &tally{runs: 1, failed: len(refused)}
+	found := false
+	for i, c := range both {
+		if slices.Contains(refused, i) || c.end(ctx, out) != nil { // to merge one's shards is refused where the other's are
+			continue
+		}
+		got, err := digests(out, c.results)
+		found = found || err == nil && len(unlike(want[i], got)) == 0
+	}
+	if !found {
+		t.flaws = append(t.flaws, "what is there in the end is what neither makes alone")
+	}
+	return t, nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay"
+	"assay/data"
+	"assay/internal/cli"
+	"assay/internal/testfile"
+	"assay/lab/internal/miniature"
+	"assay/labeling"
+)
+
+// run runs one command line in this process.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = app.Run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// TestLabels labels a data set as it is, in both forms: the ids of the table lead to the truth.
+func TestLabels(t *testing.T) {
+	for _, form := range []string{"files", "embed"} {
+		t.Run(form, func(t *testing.T) { testLabels(t, form) })
+	}
+}
+
+func testLabels(t *testing.T, form string) {
+	dir := filepath.Join(t.TempDir(), "set")
+	args := []string{"--photos", "../../examples/photos", "--out", dir, "--instructions", "28", "--chains", "8",
+		"--held", "tissue,rocket", "--pictures", form}
+	code, out, errs := run(t, append(args, "--json")...)
+	var summary struct {
+		miniature.Summary
+		PicturesPerSecond float64 `json:"pictures_per_second"`
+	}
+	if err := json.Unmarshal([]byte(out), &summary); code != cli.Done || err != nil || summary.PicturesPerSecond <= 0 {
+		t.Fatalf("exit code %d, want %d: %v %s%s", code, cli.Done, err, out, errs)
+	}
+	if code, _, errs := run(t, args...); code != cli.Wrong || !strings.Contains(errs, "exists already") {
+		t.Errorf("a second time: exit code %d: %s; want %d and \"exists already\"", code, errs, cli.Wrong)
+	}
+	about, err := os.ReadFile(filepath.Join(dir, miniature.AboutFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, config, ok := strings.Cut(string(about), "    sources:\n")
+	if !ok || strings.Contains(string(about), "tissue") {
+		t.Fatalf("%s", about)
+	}
+	path := filepath.Join(dir, "label.yaml")
+	config = "out: out\nprofile: adiee-released\nsources:" + strings.ReplaceAll("\n"+config, "\n    ", "\n")
+	if err := os.WriteFile(path, []byte(config), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := assay.Label(t.Context(), assay.Labeling{File: path}); err != nil {
+		t.Fatalf("%v\n%s", err, config)
+	}
+	checkLabels(t, dir)
+}
+
+// checkLabels compares the label table of a miniature data set with its truth.
+func checkLabels(t *testing.T, dir string) {
+	t.Helper()
+	truth, err := miniature.ReadTruth(filepath.Join(dir, miniature.TruthFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	degrees := map[string]float64{}
+	for _, row := range truth {
+		degrees[row.ID] = row.Degree
+	}
+	table, err := data.OpenTable(filepath.Join(dir, "out", labeling.TableFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	found := map[string]int{}
+	for row, err := range table.All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[row.Why]++
+		switch row.Why {
+		case "source", "target", "chain_foreign": // not an editor's
+			continue
+		}
+		_, id, _ := strings.Cut(row.ID, "/")
+		degree, ok := degrees[id]
+		if !ok {
+			t.Errorf("no truth for %s (%s)", row.ID, row.Why)
+		}
+		if exact := strings.HasPrefix(row.Why, "chain_") &&
+			row.Why != "chain_over_edited"; exact &&
+			math.Abs(degree-*row.Label) > 1e-12 {
+			t.Errorf("%s: %s is labelled %v, the truth is %v", row.ID, row.Why, *row.Label, degree)
+		}
+	}
+	for why, want := range map[string]int{"source": 28, "target": 28, "weak_editor": 40} {
+		if n := found[why]; n < want || n > 60 {
+			t.Errorf("%d rows by rule %s: %v", n, why, found)
+		}
+	}
+}
+
+func TestExam(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "exam")
+	if code, _, errs := run(t, "--photos", "../../examples/photos", "--out", dir, "--instructions", "14", "--only",
+		"tissue", "--exam"); code != cli.Done {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	truth := filepath.Join(dir, miniature.TruthFile)
+	all, err := miniature.ReadTruth(truth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	for _, row := range all {
+		fmt.Fprintf(&rows, "{\"id\": %q, \"score01\": %v}\n", row.ID, row.Degree)
+	}
+	scores := testfile.Write(t, "scores.jsonl", rows.String())
+	code, out, errs := run(t, "evaluate", "--truth", truth, "--scores", scores, "--json")
+	var r miniature.Result
+	if err := json.Unmarshal([]byte(out), &r); code != cli.Done || err != nil || r.Spearman < 0.999999 ||
+		r.PairAccuracy != 1 || r.Outputs != len(all) {
+		t.Errorf("the truth as scores: exit code %d: %v %s%s", code, err, out, errs)
+	}
+	code, out, _ = run(t, "evaluate", "--truth", truth, "--scores", scores)
+	if code != cli.Done || !strings.Contains(out, "pair accuracy 1.000") || !strings.Contains(out, "perfect above noop") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	photos, out := "../../examples/photos", filepath.Join(t.TempDir(), "out")
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"", "--photos and --out are needed"},
+		{"--photos nowhere --out " + out, "nowhere"},
+		{"--photos " + photos + " --out " + out + " --size 50", "a size of 50 pixels"},
+		{"--photos " + photos + " --out " + out + " --held cat", `no photograph named "cat", only astronaut`},
+		{"--photos " + photos + " --out " + out + " --held coffee --only tissue", "give one of the two"},
+		{"--photos " + photos + " --out " + out + " --pictures tar", "want files or embed"},
+		{"--photos " + photos + " --out " + out + " --instructions 0", "want at least 1"},
+		{"--photos " + photos + " --out " + out + " --exam --augment", "--augment is never for an exam"},
+		{"evaluate --truth t.jsonl", "--truth and --scores are needed"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			code, _, errs := run(t, strings.Fields(c.args)...)
+			if code != cli.Wrong || !strings.Contains(errs, c.want) {
+				t.Errorf("miniature %s: exit code %d: %s; want %d and %q", c.args, code, errs, cli.Wrong, c.want)
+			}
+		})
+	}
+}

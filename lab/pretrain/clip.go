@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"assay/data"
+	"assay/encoders"
+	"assay/heuristics"
+	"assay/internal/workers"
+	"assay/lab/internal/miniature"
+	"assay/model/fresh"
+	"assay/trainer"
+)
+
+func init() { app.Register(newCLIPCommand) }
+
+func newCLIPCommand() *cobra.Command {
+	var o course
+	c := &cobra.Command{
+		Use:   "clip",
+		Short: "Train a CLIP on pictures, edits of them, and captions",
+		Long: `clip trains a CLIP from nothing. A batch holds sources with several edits of each, so that pictures that
+differ by an edit alone are each other's negatives. Then the direction from a source to an edit means
+something. Validation compares CLIP-D of drawn pairs with their true degree of success; l1 of a training
+step is the share of pictures whose caption is not the nearest.`,
+		Example: "  pretrain clip --photos examples/photos --out build/pretrain/clip",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.trainEncoder(
+				c,
+				"miniature captions 1",
+				func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+					return newCLIPModel(c, world, clipSizes(o.size))
+				},
+			)
+		},
+	}
+	o.flags(c, course{out: "build/pretrain/clip", steps: 2400, batch: 24, lr: 1e-3, every: 200})
+	return c
+}
+
+// clipSizes make 2.6 MB.
+func clipSizes(size int) fresh.CLIPSizes {
+	return fresh.CLIPSizes{
+		Picture:    size,
+		Patch:      8,
+		Projection: 96,
+		Context:    77,
+		Vocab:      768,
+		Vision:     fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384},
+		Text:       fresh.Tower{Hidden: 96, Layers: 2, Heads: 4, Intermediate: 192},
+	}
+}
+
+func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSizes) (*encoderModel, error) {
+	m, err := openEncoder(c.Backbone, func(dir string) error { return makeCLIP(dir, sizes, world, c.Seed) }, c)
+	if err != nil {
+		return nil, err
+	}
+	m.rows = variants
+	m.contrast = func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error) {
+		pictures, captions := make([]*data.Picture, len(weights)), make([]string, len(weights))
+		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
+			at := i * variants
+			return drawVariants(
+				world,
+				generator(c.Seed, forTraining, batch[i].Index),
+				pictures[at:at+variants],
+				captions[at:at+variants],
+			)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return m.Captions(ctx, pictures, captions, weights)
+	}
+	m.score = func(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+		edits, err := drawEdits(world, c.Seed, batch)
+		if err != nil {
+			return nil, err
+		}
+		return directions(ctx, m, edits)
+	}
+	return m, nil
+}
+
+// makeCLIP makes the checkpoint that training begins with; its tokenizer learns from captions.
+func makeCLIP(dir string, sizes fresh.CLIPSizes, world *miniature.World, seed uint64) error {
+	var text bytes.Buffer
+	for i := range 5000 {
+		_, caption, err := world.Captioned(generator(seed, 0, i))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(&text, caption)
+	}
+	return fresh.CreateCLIP(dir, sizes, text.String(), seed)
+}
+
+// variants is the number of pictures of an example: a source, what was asked for, and other edits.
+const variants = 4
+
+// otherKinds are what the other edits are. Their captions say all that there is to see.
+var otherKinds = []miniature.Kind{
+	miniature.WrongAttribute,
+	miniature.WrongAttribute,
+	miniature.WrongFamily,
+	miniature.Over,
+	miniature.Half,
+}
+
+// drawVariants draws a source and edits of it with their captions.
+func drawVariants(world *miniature.World, rng *rand.Rand, pictures []*data.Picture, captions []string) error {
+	t, err := world.Task(rng, "")
+	if err != nil {
+		return err
+	}
+	pictures[0], captions[0] = t.Source, t.SourceCaption()
+	kind := miniature.Perfect
+	for i := 1; i < len(pictures); {
+		if c, ok := t.Candidate(rng, kind); ok {
+			pictures[i], captions[i] = c.Picture, t.Caption(c)
+			i++
+		}
+		kind = otherKinds[rng.IntN(len(otherKinds))]
+	}
+	return nil
+}
+
+// directions returns CLIP-D of every edit.
+func directions(ctx context.Context, m encoders.Encoder, edits []edit) ([]float64, error) {
+	var pictures []*data.Picture
+	var captions []string
+	for _, e := range edits {
+		pictures, captions = append(pictures, e.source, e.edit), append(captions, e.before, e.after)
+	}
+	images, err := m.Images(ctx, pictures)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := m.Texts(ctx, captions)
+	if err != nil {
+		return nil, err
+	}
+	scores := make([]float64, len(edits))
+	for i := range scores {
+		scores[i] = heuristics.ClipDirection(images[2*i], images[2*i+1], texts[2*i], texts[2*i+1])
+	}
+	return scores, nil
+}

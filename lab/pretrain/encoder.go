@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"assay/data"
+	"assay/encoders"
+	"assay/internal/workers"
+	"assay/lab/internal/miniature"
+	"assay/optim"
+	"assay/trainer"
+)
+
+// encoderModel is what the trainer trains: an encoder, by contrast, on examples drawn by their index.
+type encoderModel struct {
+	*encoders.Tuner
+	params []optim.Param
+	rows   int // pictures of an example
+	// contrast runs forward and backward pass over the pictures of some examples; weights are their rows'.
+	contrast func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error)
+	// score gives a number for each of some validation examples.
+	score func(ctx context.Context, batch []trainer.Example) ([]float64, error)
+}
+
+// trainEncoder runs the course on an encoder that open makes.
+func (o *course) trainEncoder(
+	c *cobra.Command, what string, open func(c *trainer.Config, world *miniature.World) (*encoderModel, error),
+) error {
+	world, err := o.world(true)
+	if err != nil {
+		return err
+	}
+	config := o.config()
+	config.Backbone = filepath.Join(o.out, "fresh")
+	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) { return open(c, world) },
+		drawn{400, degreeOf(world, o.seed)}, what)
+}
+
+// openEncoder opens the checkpoint in dir; without one make makes it first.
+func openEncoder(dir string, make func(dir string) error, c *trainer.Config) (*encoderModel, error) {
+	if !exists(filepath.Join(dir, "config.json")) {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
+			return nil, err
+		}
+		if err := make(dir); err != nil {
+			return nil, err
+		}
+	}
+	t, err := encoders.NewTuner(dir, encoders.Options{Device: c.Device, Threads: c.Threads, Batch: 64})
+	if err != nil {
+		return nil, err
+	}
+	return &encoderModel{Tuner: t, params: optim.NewParams(t.Params())}, nil
+}
+
+func (m *encoderModel) Params() []optim.Param { return m.params }
+
+// Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 -
+// top-1.
+func (m *encoderModel) Step(
+	ctx context.Context, batch []trainer.Example, weight float64, _ uint64,
+) (*trainer.StepResult, error) {
+	weights := make([]float64, len(batch)*m.rows)
+	for i := range weights {
+		weights[i] = weight / float64(m.rows)
+	}
+	r, err := m.contrast(ctx, batch, weights)
+	if err != nil {
+		return nil, err
+	}
+	out := &trainer.StepResult{
+		Loss:  make([]float64, len(batch)),
+		Score: make([]float64, len(batch)),
+		Grads: optim.Gradients(m.params, r.Grads),
+	}
+	for i, found := range r.Found {
+		out.Loss[i/m.rows] += r.Loss[i] / float64(m.rows)
+		if !found {
+			out.Score[i/m.rows] += 1 / float64(m.rows)
+		}
+	}
+	out.ScoreLoss = out.Loss
+	return out, nil
+}
+
+func (m *encoderModel) Score(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+	return m.score(ctx, batch)
+}
+
+func (m *encoderModel) SaveScorer(dir string) error { return m.SaveInto(dir) }
+
+func (m *encoderModel) Fingerprint() map[string]string {
+	return map[string]string{"encoder": m.Tuner.Fingerprint()}
+}
+
+// edit is what an encoder is validated on: a pair of any kind, and what was asked for.
+type edit struct {
+	source, edit, target *data.Picture
+	before, after        string // captions of source and target
+	degree               float64
+}
+
+func drawEdit(world *miniature.World, rng *rand.Rand) (edit, error) {
+	t, err := world.Task(rng, "")
+	if err != nil {
+		return edit{}, err
+	}
+	p := t.Pair(rng, 1)
+	target := t.Target(rng)
+	return edit{p.Source, p.Edit, target.Picture, p.SourceCaption, t.Caption(target), p.Questions[0].Degree}, nil
+}
+
+// drawEdits are those of a validation batch.
+func drawEdits(world *miniature.World, seed uint64, batch []trainer.Example) ([]edit, error) {
+	edits := make([]edit, len(batch))
+	return edits, workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
+		edits[i], err = drawEdit(world, generator(seed, forValidation, batch[i].Index))
+		return err
+	})
+}
+
+// degreeOf gives the labels of the validation examples.
+func degreeOf(world *miniature.World, seed uint64) func(i int) (float64, error) {
+	return func(i int) (float64, error) {
+		e, err := drawEdit(world, generator(seed, forValidation, i))
+		return e.degree, err
+	}
+}

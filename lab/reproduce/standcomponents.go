@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"assay/lab/internal/miniature"
+)
+
+// emotions are AIM-Bench's, expressions FED-Bench's. The miniature world has neither: samples get names in turn.
+var (
+	emotions    = []string{"amusement", "awe", "contentment", "excitement", "anger", "disgust", "fear", "sadness"}
+	expressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
+)
+
+// twoEditors are the editors whose pictures the benchmarks of components have: the first two outputs of each group.
+var twoEditors = []string{"Editor-A", "Editor-B"}
+
+// judged is what a made-up judge of 0 to 10 says: the truth, rounded.
+func judged(r row) float64 { return math.Round(10 * r.truth.Degree) }
+
+// quality is 10 but for outputs that were ruined.
+func quality(r row) float64 {
+	switch r.truth.Kind {
+	case miniature.Corrupt:
+		return 1
+	case miniature.Damaged:
+		return 5
+	}
+	return 10
+}
+
+// aimBench writes AIM-Bench's layout with two editors, and components that a made-up judge gives.
+func (s *set) aimBench(dir string) error {
+	var samples, lines []map[string]any
+	for i, g := range s.groups {
+		emotion := emotions[i%len(emotions)]
+		point := map[string]float64{"valence": 5, "arousal": 5, "dominance": 5}
+		samples = append(samples, map[string]any{"original_image": g[0].Group + ".png",
+			"edited_image": g[0].Group + "_" + emotion + ".png", "edit_type": "add_object", "edit_prompt": g[0].Instruction,
+			"source_emotion": map[string]any{"emotion": "awe", "VAD": point},
+			"target_emotion": map[string]any{"emotion": emotion, "VAD": point}})
+		if err := s.copied(g[0].Source, dir, "benchmark/"+g[0].Group+".png"); err != nil {
+			return err
+		}
+		for k, editor := range twoEditors {
+			to := fmt.Sprintf("%s/edited_output/%s_edited_%s.png", editor, g[k].Group, emotion)
+			if err := s.copied(g[k].Edit, dir, to); err != nil {
+				return err
+			}
+			seen := emotion
+			if g[k].truth.Degree < 0.5 {
+				seen = emotions[(i+1)%len(emotions)]
+			}
+			v := judged(g[k])
+			lines = append(lines, map[string]any{"id": i, "method": editor, "sc": []float64{v, v},
+				"pq": []float64{quality(g[k]), quality(g[k])}, "aesthetic": quality(g[k]) / 2, "s_sm": v, "s_vs": v,
+				"emotion": seen, "vad": map[string]float64{"valence": 5 - v/5, "arousal": 5, "dominance": 5}})
+		}
+	}
+	raw, err := json.Marshal(samples)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "Instructions.json"), raw, 0o666); err != nil {
+		return err
+	}
+	return writeLines(filepath.Join(dir, "components.jsonl"), lines)
+}
+
+// fedBench writes a table of triplets with two editors for simple instructions, and components that a made-up judge
+// gives.
+func (s *set) fedBench(dir string) error {
+	var triplets, lines []map[string]any
+	for i, g := range s.groups {
+		source, gt := "pictures/"+g[0].Group+"-source.png", "pictures/"+g[0].Group+"-gt.png"
+		triplets = append(triplets, map[string]any{"sample": g[0].Group, "source": source, "gt": gt,
+			"expression": expressions[i%len(expressions)], "simple_instruction": g[0].Instruction,
+			"dense_instruction": g[0].Instruction + " (" + g[0].TargetCaption + ")"})
+		places := map[string]string{source: g[0].Source, gt: g[0].Target}
+		for k, editor := range twoEditors {
+			places[editor+"/simple/"+g[k].Group+".png"] = g[k].Edit
+			v := judged(g[k])
+			lines = append(lines, map[string]any{"sample": g[k].Group, "method": editor, "instructions": "simple",
+				"id": quality(g[k]) / 10, "bg_rmse": 20 - quality(g[k]), "pq": quality(g[k]), "sc": v, "gta": v,
+				"lpips_src_trg": 0.1 * g[k].truth.Degree, "lpips_src_gt": 0.1})
+		}
+		for to, from := range places {
+			if err := s.copied(from, dir, to); err != nil {
+				return err
+			}
+		}
+	}
+	if err := writeLines(filepath.Join(dir, "components", "judged.jsonl"), lines); err != nil {
+		return err
+	}
+	return writeLines(filepath.Join(dir, "triplets.jsonl"), triplets)
+}
+
+// mvei writes MVEI's layout: two statements about each target, one of which describes another.
+func (s *set) mvei(dir string) error {
+	classes := []string{"sentiment polarity", "emotion interpretation", "scene context", "perception subjectivity"}
+	var entries []map[string]any
+	for i, g := range s.groups {
+		id := g[0].Group + ".png"
+		if err := s.copied(g[0].Target, dir, "images/"+id); err != nil {
+			return err
+		}
+		other := s.groups[(i+1)%len(s.groups)][0]
+		class := classes[i%len(classes)]
+		var statements []map[string]string
+		add := func(label, caption string) {
+			statements = append(statements, map[string]string{"statement": "This is " + caption + ".", "label": label,
+				"class": class, "subclass": class})
+		}
+		add("correct", g[0].TargetCaption)
+		if other.TargetCaption != g[0].TargetCaption {
+			add("incorrect", other.TargetCaption)
+		}
+		entries = append(entries, map[string]any{"image_id": id, "ov_emotion": []string{}, "statement_list": statements})
+	}
+	raw, err := json.Marshal(entries)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "MVEI_metadata.json"), raw, 0o666)
+}

@@ -1,0 +1,431 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/stats"
+	"assay/lab/internal/miniature"
+)
+
+// standIns are sets of the miniature world, as `miniature` writes them into files, and the folder where they are
+// written anew in published layouts.
+type standIns struct{ train, edits, exam, out string }
+
+// editors are published names for those of the miniature world: weak ones for weak ones, strong for strong.
+var editors = map[string]string{"stray": "diffedit", "rough": "sdedit", "plain": "instructpix2pix",
+	"steady": "magicbrush", "careful": "aurora"}
+
+// global are the families of edits that concern a whole picture, as Emu Edit's tasks global and style do.
+var global = []miniature.Family{"temperature", "grey", "sepia", "invert", "light", "focus", "pixelate"}
+
+func (s *standIns) write() error {
+	train, err := readSet(s.train)
+	if err != nil {
+		return err
+	}
+	edits, err := readSet(s.edits)
+	if err != nil {
+		return err
+	}
+	exam, err := readSet(s.exam)
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name  string
+		write func(dir string) error
+	}{
+		{"ADIEE-MagicBrush-Data", train.magicBrush},
+		{"emu_edit_generations", edits.emuEdit},
+		{"SEED-Data-Edit-Part2-3", train.sequences},
+		{"ImagenHub", exam.imagenHub},
+		{"GenAI-Bench", exam.genAIBench},
+		{"AURORA-Bench", exam.aurora},
+		{"editors", exam.tuned},
+		{"preferences", preferences},
+		{"GenAI-Arena", exam.arena},
+		{"AIM-bench", exam.aimBench},
+		{"FED-Bench", exam.fedBench},
+		{"MVEI", exam.mvei},
+		{"MVEI-train", train.mvei},
+	} {
+		dir := filepath.Join(s.out, part.name)
+		if _, err := os.Stat(dir); err == nil {
+			continue // complete, or it would not be there
+		}
+		if err := os.MkdirAll(s.out, 0o777); err != nil {
+			return err
+		}
+		if err := atomicfile.WriteDir(dir, part.write); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// set is a set of the miniature world: rows of its tables by group, in their order, with the truth of each.
+type set struct {
+	dir            string
+	groups, chains [][]row
+}
+
+// row is a line of edits.jsonl or chains.jsonl.
+type row struct {
+	ID            string `json:"id"`
+	Group         string `json:"group"`
+	Source        string `json:"source"`
+	Edit          string `json:"edit"`
+	Target        string `json:"target"`
+	Instruction   string `json:"instruction"`
+	SourceCaption string `json:"source_caption"`
+	TargetCaption string `json:"target_caption"`
+	Method        string `json:"method"`
+
+	Chain      string `json:"img_id"` // of chains, with the pictures of a turn
+	TurnSource string `json:"source_img"`
+	TurnTarget string `json:"target_img"`
+
+	truth miniature.Truth
+}
+
+func readSet(dir string) (*set, error) {
+	all, err := miniature.ReadTruth(filepath.Join(dir, miniature.TruthFile))
+	if err != nil {
+		return nil, err
+	}
+	truth := map[string]miniature.Truth{}
+	for _, t := range all {
+		truth[t.ID] = t
+	}
+	s := &set{dir: dir}
+	read := func(table string, key func(row) string, into *[][]row) error {
+		raw, err := os.ReadFile(filepath.Join(dir, table+".jsonl"))
+		if err != nil {
+			return err
+		}
+		last := ""
+		for line := range strings.Lines(string(raw)) {
+			var r row
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				return fmt.Errorf("%s: %w", table, err)
+			}
+			r.truth = truth[r.ID]
+			if k := key(r); len(*into) == 0 || k != last {
+				last = k
+				*into = append(*into, nil)
+			}
+			(*into)[len(*into)-1] = append((*into)[len(*into)-1], r)
+		}
+		return nil
+	}
+	if err := read(miniature.EditsTable, func(r row) string { return r.Group }, &s.groups); err != nil {
+		return nil, err
+	}
+	err = read(miniature.ChainsTable, func(r row) string { return r.Chain }, &s.chains)
+	if os.IsNotExist(err) {
+		err = nil // an exam has none
+	}
+	return s, err
+}
+
+// picture is a picture of the set with its bytes, for a column of a table.
+func (s *set) picture(name string) (data.Image, error) {
+	raw, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
+	return data.Image{Path: name, Bytes: raw}, err
+}
+
+// copied copies a picture of the set into a folder.
+func (s *set) copied(name, dir, to string) error {
+	raw, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, filepath.FromSlash(to))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(path, raw, 0o666)
+}
+
+// cell is a value of a table, and the kind of its column.
+type cell struct {
+	name  string
+	kind  data.Kind
+	value any
+}
+
+// table writes rows of the same columns as Parquet. A picture is named by a string and read here.
+func (s *set) table(path string, rows [][]cell) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}()
+	var columns []data.Column
+	for _, c := range rows[0] {
+		columns = append(columns, data.Column{Name: c.name, Kind: c.kind})
+	}
+	w, err := data.NewWriter(f, data.FormatParquet, columns)
+	if err != nil {
+		return err
+	}
+	for _, cells := range rows {
+		var r data.Record
+		for _, c := range cells {
+			if c.kind == data.KindImage {
+				if c.value, err = s.picture(c.value.(string)); err != nil {
+					return err
+				}
+			}
+			r.Set(c.name, c.value)
+		}
+		if err := w.Write(r); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+func picture(name, path string) cell { return cell{name, data.KindImage, path} }
+func text(name, value string) cell   { return cell{name, data.KindText, value} }
+
+// magicBrush writes ADIEE-MagicBrush-Data: a row for each instruction, with the outputs of all editors. Similarities
+// are left for the labels' encoders.
+func (s *set) magicBrush(dir string) error {
+	var rows [][]cell
+	for _, g := range s.groups {
+		cells := []cell{text("id", g[0].Group), text("img_id", g[0].Group), picture("source_img", g[0].Source),
+			picture("target_img", g[0].Target), text("instruction", g[0].Instruction),
+			text("source_caption", g[0].SourceCaption), text("target_caption", g[0].TargetCaption)}
+		for _, r := range g {
+			cells = append(cells, picture(editors[r.Method]+"_img", r.Edit))
+		}
+		rows = append(rows, cells)
+	}
+	return s.table(filepath.Join(dir, "train-00000-of-00001.parquet"), rows)
+}
+
+// emuEdit writes Emu Edit's generations: a row for each instruction and editor, without targets.
+func (s *set) emuEdit(dir string) error {
+	var rows [][]cell
+	for _, g := range s.groups {
+		for _, r := range g {
+			task := "local"
+			if slices.Contains(global, r.truth.Family) {
+				task = "global"
+			}
+			rows = append(rows, []cell{text("hash", r.Group), picture("image", r.Source), picture("edited_image", r.Edit),
+				text("model", editors[r.Method]), text("instruction", r.Instruction), text("task", task),
+				text("input_caption", r.SourceCaption), text("output_caption", r.TargetCaption)})
+		}
+	}
+	return s.table(filepath.Join(dir, "test-00000-of-00001.parquet"), rows)
+}
+
+// sequences writes SEED-Data-Edit's part 3: a line for each chain, with pictures as files.
+func (s *set) sequences(dir string) error {
+	var lines []map[string]any
+	for _, turns := range s.chains {
+		line := map[string]any{"source_image": turns[0].TurnSource}
+		if err := s.copied(turns[0].TurnSource, dir, turns[0].TurnSource); err != nil {
+			return err
+		}
+		for j, t := range turns {
+			line[fmt.Sprintf("instruction_%d", j+1)] = t.Instruction
+			line[fmt.Sprintf("edit_image_%d", j+1)] = t.TurnTarget
+			if err := s.copied(t.TurnTarget, dir, t.TurnTarget); err != nil {
+				return err
+			}
+		}
+		lines = append(lines, line)
+	}
+	return writeLines(filepath.Join(dir, "annotations", "multi_turn.jsonl"), lines)
+}
+
+// writeLines writes JSON lines.
+func writeLines[T any](path string, lines []T) error {
+	var b strings.Builder
+	for _, l := range lines {
+		raw, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		b.Write(append(raw, '\n'))
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o666)
+}
+
+// raters is the number of people who rate each output of ImagenHub.
+const raters = 3
+
+// rate is what a simulated rater says of an output, in steps of a half: how well the instruction was followed, and how
+// natural the picture is. The former is the true degree with an error of up to 0.2.
+func rate(rng *rand.Rand, t miniature.Truth) (sc, pq float64) {
+	followed := t.Degree + 0.4*rng.Float64() - 0.2
+	switch {
+	case followed >= 0.75:
+		sc = 1
+	case followed >= 0.25:
+		sc = 0.5
+	}
+	pq = map[miniature.Kind]float64{miniature.Corrupt: 0, miniature.Damaged: 0.5}[t.Kind]
+	if t.Kind != miniature.Corrupt && t.Kind != miniature.Damaged {
+		pq = 1
+	}
+	if rng.Float64() < 0.1 {
+		pq = 0.5
+	}
+	return sc, pq
+}
+
+// imagenHub writes ImagenHub's ratings and pictures, with the editors that every instruction has.
+func (s *set) imagenHub(dir string) error {
+	rng := stats.NewRand(1)
+	lookup := map[string]map[string]string{}
+	methods := len(s.groups[0])
+	for _, g := range s.groups {
+		methods = min(methods, len(g))
+	}
+	var tsv [raters]strings.Builder
+	for r := range tsv {
+		tsv[r].WriteString("uid")
+		for _, o := range s.groups[0][:methods] {
+			tsv[r].WriteString("\t" + o.Method)
+		}
+		tsv[r].WriteString("\n")
+	}
+	for _, g := range s.groups {
+		id := "sample_" + g[0].Group + "_1.png"
+		lookup[id] = map[string]string{"instruction": g[0].Instruction, "source_global_caption": g[0].SourceCaption,
+			"target_global_caption": g[0].TargetCaption}
+		places := map[string]string{"input": g[0].Source, "GroundTruth": g[0].Target}
+		for _, o := range g[:methods] {
+			places[o.Method] = o.Edit
+		}
+		for folder, name := range places {
+			if err := s.copied(name, dir, folder+"/"+id); err != nil {
+				return err
+			}
+		}
+		for r := range tsv {
+			tsv[r].WriteString(id)
+			for _, o := range g[:methods] {
+				sc, pq := rate(rng, o.truth)
+				fmt.Fprintf(&tsv[r], "\t[%g, %g]", sc, pq)
+			}
+			tsv[r].WriteString("\n")
+		}
+	}
+	for r := range tsv {
+		name := filepath.Join(dir, fmt.Sprintf("Text-Guided_IE_rater%d.tsv", r+1))
+		if err := os.WriteFile(name, []byte(tsv[r].String()), 0o666); err != nil {
+			return err
+		}
+	}
+	raw, err := json.Marshal(lookup)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "dataset_lookup.json"), raw, 0o666)
+}
+
+// pairsOf draws two pairs of outputs of each instruction.
+func (s *set) pairsOf(rng *rand.Rand) (pairs [][2]row) {
+	for _, g := range s.groups {
+		order := rng.Perm(len(g))
+		pairs = append(pairs, [2]row{g[order[0]], g[order[1]]}, [2]row{g[order[2]], g[order[3]]})
+	}
+	return pairs
+}
+
+// better says which of two outputs is the better one: 1, -1, or 0 if the degrees differ by Margin at most.
+func better(a, b row) int {
+	switch d := a.truth.Degree - b.truth.Degree; {
+	case d > miniature.Margin:
+		return 1
+	case d < -miniature.Margin:
+		return -1
+	}
+	return 0
+}
+
+// genAIBench writes GenAI-Bench's pairs with their votes.
+func (s *set) genAIBench(dir string) error {
+	var rows [][]cell
+	for _, p := range s.pairsOf(stats.NewRand(2)) {
+		vote := map[int]string{1: "leftvote", -1: "rightvote", 0: "bothbad_vote"}[better(p[0], p[1])]
+		if vote == "bothbad_vote" && min(p[0].truth.Degree, p[1].truth.Degree) >= 0.8 {
+			vote = "tievote"
+		}
+		rows = append(rows, []cell{picture("source_image", p[0].Source), picture("left_output_image", p[0].Edit),
+			picture("right_output_image", p[1].Edit), text("instruct_prompt", p[0].Instruction),
+			text("source_prompt", p[0].SourceCaption), text("target_prompt", p[0].TargetCaption), text("vote_type", vote)})
+	}
+	return s.table(filepath.Join(dir, "test_v1-00000-of-00001.parquet"), rows)
+}
+
+// aurora writes both parts of AURORA-Bench, and the captions of the edits for CLIP-D and CLIP-T.
+func (s *set) aurora(dir string) error {
+	var points, pairs []map[string]any
+	var captions []map[string]string
+	done := map[string]bool{}
+	keep := func(names ...string) error {
+		for _, name := range names {
+			if !done[name] {
+				done[name] = true
+				if err := s.copied(name, dir, name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for _, g := range s.groups {
+		for _, r := range g {
+			captions = append(captions, map[string]string{"id": fmt.Sprint(len(points)), "source_caption": r.SourceCaption,
+				"target_caption": r.TargetCaption})
+			points = append(points, map[string]any{"input": r.Source, "gen": r.Edit, "prompt": r.Instruction,
+				"score": 2 * r.truth.Degree, "model": r.Method})
+			if err := keep(r.Source, r.Edit); err != nil {
+				return err
+			}
+		}
+	}
+	var pairCaptions []map[string]string
+	for _, p := range s.pairsOf(stats.NewRand(3)) {
+		winner := map[int]string{1: p[0].Method, -1: p[1].Method, 0: "tie"}[better(p[0], p[1])]
+		pairCaptions = append(pairCaptions, map[string]string{"id": fmt.Sprint(len(pairs)),
+			"source_caption": p[0].SourceCaption, "target_caption": p[0].TargetCaption})
+		pairs = append(pairs, map[string]any{"input": p[0].Source, "gens": []string{p[0].Edit, p[1].Edit},
+			"prompt": p[0].Instruction, "winner": winner, "models": []string{p[0].Method, p[1].Method}})
+	}
+	for name, list := range map[string]any{"human_ratings_updated_prompt.json": points,
+		"human_ratings_pairwise.json": pairs} {
+		raw, err := json.Marshal(list)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o666); err != nil {
+			return err
+		}
+	}
+	if err := writeLines(filepath.Join(dir, "captions-pairs.jsonl"), pairCaptions); err != nil {
+		return err
+	}
+	return writeLines(filepath.Join(dir, "captions.jsonl"), captions)
+}
