@@ -169,6 +169,9 @@ func TestArrowsPointDown(t *testing.T) {
 			if name == module {
 				to, ours = ".", true
 			}
+			if ours && strings.HasPrefix(to, "lab/") {
+				t.Errorf("%s: nothing in this module may import %s: lab imports this module", path.Join(pkg, d.Name()), to)
+			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
 				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test",
 					path.Join(pkg, d.Name()), pkg, to)

@@ -1,11 +1,14 @@
-// Command bench is our side of `make bench`: it times training steps and scoring on a checkpoint and prints one JSON
-// line. bench.py runs it beside PyTorch.
+// Command bench is our side of `make bench`: it times training steps, scoring, picture decoding, encoders and generation
+// and prints one JSON line. The Python files beside it run it in turns with PyTorch, Pillow and llama.cpp.
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --pairs 1 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64
 //	bench group-step --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first] [--recompute] [--blocks N]
 //	bench group-score --backbone DIR --source A.png --edit B.png --edits 8 [--apart] [--first]
 //	bench gradient --scorer DIR --source A.png --edit B.png --pairs 32 --batch 8
+//	bench pictures [-steps 3] FILE...
+//	bench encoders --model DIR --batch 16 --repeat 64 --steps 3 A.png B.png...
+//	bench generate DIR PROMPT_TOKENS NEW_TOKENS
 package main
 
 import (
@@ -30,14 +33,18 @@ import (
 const (
 	question = `Rate from 0 to 10 how well the edit "[INSTRUCTION]" was carried out from the first picture to the ` +
 		`second.`
-	answer      = "It is [SCORE]."
+	answerText  = "It is [SCORE]."
 	instruction = "make the picture brighter"
 )
 
 func main() {
 	log.SetFlags(0)
-	if err := run(); err != nil {
-		log.Fatal("bench: ", err)
+	log.SetPrefix("bench: ")
+	if len(os.Args) < 2 {
+		log.Fatal("say what to time: step, score, group-step, group-score, gradient, pictures, encoders or generate")
+	}
+	if err := run(os.Args[1], os.Args[2:]); err != nil {
+		log.Fatal(err)
 	}
 }
 
@@ -144,7 +151,7 @@ func (o *options) state() (*model.ScorerState, error) {
 		Backbone: abs,
 		Pair:     model.Sequence,
 		Question: question,
-		Answer:   answer,
+		Answer:   answerText,
 		Head:     model.HeadConfig{Hidden: []int{256, 16}},
 	}
 	if o.first {
@@ -154,12 +161,19 @@ func (o *options) state() (*model.ScorerState, error) {
 	return model.NewScorerState(config, adapter, 1)
 }
 
-func run() error {
-	what := os.Args[1]
+func run(what string, args []string) error {
+	switch what {
+	case "pictures":
+		return pictures(args)
+	case "encoders":
+		return embed(args)
+	case "generate":
+		return answer(args)
+	}
 	f := flag.NewFlagSet(what, flag.ExitOnError)
 	var o options
 	o.flags(f)
-	f.Parse(os.Args[2:])
+	f.Parse(args)
 	if what == "gradient" {
 		return o.gradient()
 	}
@@ -184,8 +198,10 @@ func run() error {
 		return o.groupScore(state, a, b)
 	case "step":
 		return o.step(state, a, b)
+	case "score":
+		return o.score(state, a, b)
 	}
-	return o.score(state, a, b)
+	return fmt.Errorf("nothing is called %s", what)
 }
 
 // score times the scores of pairs. Pictures are prepared, and go through the vision tower, anew every time, as in

@@ -1,12 +1,9 @@
-// Command generate measures how fast a checkpoint generates: tokens of a prompt a second, and tokens of answers a
-// second alone and eight at a time. generate_torch.py measures the same with transformers.
-//
-//	generate DIR PROMPT_TOKENS NEW_TOKENS
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -16,23 +13,17 @@ import (
 
 	"assay/chat"
 	"assay/generate"
-	_ "assay/model/families"
 )
 
 // many answers are made together. How fast they are is measured behind short prompts of so many tokens: what remains
 // of two long times has the error of both.
 const many, short = 8, 16
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
+// answer measures how fast a checkpoint generates: tokens of a prompt a second, and tokens of answers a second, alone and
+// eight at a time. generate_torch.py measures the same with transformers.
+func answer(args []string) error {
 	if len(args) != 3 {
-		return fmt.Errorf("usage: generate DIR PROMPT_TOKENS NEW_TOKENS")
+		return errors.New("usage: bench generate DIR PROMPT_TOKENS NEW_TOKENS")
 	}
 	prompt, err := strconv.Atoi(args[1])
 	if err != nil {
