@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"assay/lab/internal/tree"
 )
 
 // TestFigures counts a tree of two packages, in which everything is there once.
@@ -33,14 +36,14 @@ func TestFigures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tree, err := read(root)
+	read, err := tree.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := tree.figures()
+	f := count(read)
 	got := []int{f.Lines, f.LabLines, f.TestLines, f.Files, f.Packages, f.DocLines, f.Exported, f.Unnamed,
-		f.Messages, f.Subtests}
-	if want := []int{23, 7, 11, 5, 2, 3, 2, 1, 2, 1}; !slices.Equal(got, want) {
+		f.Messages, f.Tests, f.Subtests}
+	if want := []int{23, 7, 11, 5, 2, 3, 2, 1, 2, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if f.GotWant != 0.5 {
@@ -54,5 +57,14 @@ func TestFigures(t *testing.T) {
 	}
 	if want := []Count{{"a/x_", 3}}; !slices.Equal(f.Prefixes, want) {
 		t.Errorf("prefixes: got %v, want %v", f.Prefixes, want)
+	}
+	var table strings.Builder
+	if err := run(&table, []string{root, root}, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| packages | 2 | 2 |\n", "| lines of tests | 11 | 11 |\n", "         3  a/x_\n"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("table:\n%s\nwant a line %q", table.String(), want)
+		}
 	}
 }

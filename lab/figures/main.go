@@ -1,60 +1,118 @@
-// Command figures counts what the size of the tree is judged by: lines, packages, exported names that no other package
-// names, the largest types, and what test messages say. It reads source text only.
+// Command figures counts what the size of a tree is judged by: lines, packages, exported names that no other package
+// names, the largest types, and what test messages say. It reads source text only, and so counts any commit.
 //
-//	go run -C lab ./figures            # the whole tree
-//	go run -C lab ./figures --json     # for comparisons
+//	go run -C lab ./figures                        # this checkout, as a table in Markdown
+//	go run -C lab ./figures /work/before "$PWD"    # two checkouts side by side
+//	go run -C lab ./figures --json                 # for programs
 package main
 
 import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
+
+	"assay/lab/internal/tree"
 )
 
 func main() {
-	asJSON := flag.Bool("json", false, "print JSON")
+	asJSON := flag.Bool("json", false, "print an array of JSON objects, one for each tree")
 	flag.Parse()
-	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
-	if err == nil {
-		err = run(strings.TrimSpace(string(out)), *asJSON)
-	}
-	if err != nil {
+	if err := run(os.Stdout, flag.Args(), *asJSON); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root string, asJSON bool) error {
-	t, err := read(root)
-	if err != nil {
-		return err
+func run(w io.Writer, roots []string, asJSON bool) error {
+	if len(roots) == 0 {
+		out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+		if err != nil {
+			return fmt.Errorf("git rev-parse: %w (name the tree to count)", err)
+		}
+		roots = []string{strings.TrimSpace(string(out))}
 	}
-	f := t.figures()
+	var all []*Figures
+	for _, root := range roots {
+		t, err := tree.Read(root)
+		if err != nil {
+			return err
+		}
+		all = append(all, count(t))
+	}
 	if asJSON {
-		return json.NewEncoder(os.Stdout).Encode(f)
+		return json.NewEncoder(w).Encode(all)
 	}
-	fmt.Printf("lines of Go, no tests, nothing generated   %d in %d files, %d packages\n", f.Lines, f.Files, f.Packages)
-	fmt.Printf("of these in lab/                           %d\n", f.LabLines)
-	fmt.Printf("lines of tests                             %d\n", f.TestLines)
-	fmt.Printf("comment lines                              %.1f%%\n", 100*f.Comments)
-	fmt.Printf("lines of docs/*.md                         %d\n", f.DocLines)
-	fmt.Printf("error constructors per 1,000 lines         %.1f\n", f.Errors)
-	fmt.Printf("exported names, and those no package names %d, %d\n", f.Exported, f.Unnamed)
-	fmt.Printf("exported types that share their name       %d\n", f.Homonyms)
-	fmt.Printf("test messages that say got and want        %.0f%% of %d\n", 100*f.GotWant, f.Messages)
-	fmt.Printf("calls of t.Run                             %d\n", f.Subtests)
-	print := func(what string, list []Count) {
-		fmt.Printf("\n%s\n", what)
-		for _, c := range list {
-			fmt.Printf("  %6d  %s\n", c.N, c.Name)
+	printTable(w, roots, all)
+	return nil
+}
+
+// rows are the figures that are one number.
+var rows = []struct {
+	what  string
+	value func(f *Figures) any
+}{
+	{"lines of Go without tests and generated files", func(f *Figures) any { return f.Lines }},
+	{"of these in lab/", func(f *Figures) any { return f.LabLines }},
+	{"files", func(f *Figures) any { return f.Files }},
+	{"packages", func(f *Figures) any { return f.Packages }},
+	{"packages of more than 45 files or 6,000 lines", func(f *Figures) any { return len(f.LargePackages) }},
+	{"package with the most files", func(f *Figures) any { return first(f.LargestFiles) }},
+	{"package with the most lines", func(f *Figures) any { return first(f.LargestLines) }},
+	{"prefixes that three files of a package share", func(f *Figures) any { return len(f.Prefixes) }},
+	{"exported package-level names", func(f *Figures) any { return f.Exported }},
+	{"of these named by no other package", func(f *Figures) any {
+		return fmt.Sprintf("%d (%.0f %%)", f.Unnamed, 100*float64(f.Unnamed)/float64(max(1, f.Exported)))
+	}},
+	{"of these named by other packages' tests", func(f *Figures) any {
+		return f.OnlyTests
+	}},
+	{"exported types that share their name with another's", func(f *Figures) any { return f.Homonyms }},
+	{"type with the most methods", func(f *Figures) any { return first(f.Methods) }},
+	{"struct with the most fields", func(f *Figures) any { return first(f.Fields) }},
+	{"error constructors per 1,000 lines", func(f *Figures) any { return fmt.Sprintf("%.1f", f.Errors) }},
+	{"comment lines", func(f *Figures) any { return fmt.Sprintf("%.1f %%", 100*f.Comments) }},
+	{"lines of tests", func(f *Figures) any { return f.TestLines }},
+	{"tests", func(f *Figures) any { return f.Tests }},
+	{"calls of t.Run", func(f *Figures) any { return f.Subtests }},
+	{"test messages with got and want", func(f *Figures) any { return fmt.Sprintf("%.0f %% of %d", 100*f.GotWant, f.Messages) }},
+	{"lines of docs/*.md", func(f *Figures) any { return f.DocLines }},
+}
+
+func first(list []Count) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s (%d)", list[0].Name, list[0].N)
+}
+
+// printTable writes a column for each tree, and below that its longer lists.
+func printTable(w io.Writer, roots []string, all []*Figures) {
+	fmt.Fprintf(w, "| figure | %s |\n|---|%s\n", strings.Join(roots, " | "), strings.Repeat("---|", len(roots)))
+	for _, row := range rows {
+		fmt.Fprintf(w, "| %s |", row.what)
+		for _, f := range all {
+			fmt.Fprintf(w, " %v |", row.value(f))
+		}
+		fmt.Fprintln(w)
+	}
+	for i, f := range all {
+		for _, list := range []struct {
+			what   string
+			counts []Count
+		}{
+			{"Packages of more than 6,000 lines or 45 files", f.LargePackages},
+			{"Types with the most methods", f.Methods},
+			{"Structs with the most fields", f.Fields},
+			{"Prefixes that three or more files of a package share", f.Prefixes},
+		} {
+			fmt.Fprintf(w, "\n%s in %s:\n\n", list.what, roots[i])
+			for _, c := range list.counts {
+				fmt.Fprintf(w, "    %6d  %s\n", c.N, c.Name)
+			}
 		}
 	}
-	print("packages of more than 6,000 lines or 45 files", f.LargePackages)
-	print("types with the most methods", f.Methods)
-	print("structs with the most fields", f.Fields)
-	print("prefixes that three or more files of a package share", f.Prefixes)
-	return nil
 }

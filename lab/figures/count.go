@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"assay/lab/internal/tree"
 )
 
 // Count is a number of something by name.
@@ -33,118 +28,45 @@ type Figures struct {
 	Comments      float64 `json:"comments"` // share of the lines
 	DocLines      int     `json:"doc_lines"`
 	Errors        float64 `json:"errors_per_1000_lines"`
-	Exported      int     `json:"exported"` // package-level names
-	Unnamed       int     `json:"unnamed"`  // of these, those that no other package names
-	Homonyms      int     `json:"homonyms"` // exported types whose name another package exports, too
+	Exported      int     `json:"exported"`   // package-level names
+	Unnamed       int     `json:"unnamed"`    // of these, those that no other package's code names
+	OnlyTests     int     `json:"only_tests"` // of the unnamed, those that other packages' tests name
+	Homonyms      int     `json:"homonyms"`   // exported types whose name another package exports, too
 	GotWant       float64 `json:"got_want"`
 	Messages      int     `json:"test_messages"`
-	Subtests      int     `json:"subtests"`
-	LargePackages []Count `json:"large_packages"`
+	Tests         int     `json:"tests"`
+	Subtests      int     `json:"subtests"`       // calls of t.Run
+	LargestFiles  []Count `json:"most_files"`     // the package with the most files
+	LargestLines  []Count `json:"most_lines"`     // the package with the most lines
+	LargePackages []Count `json:"large_packages"` // of more than 6,000 lines or 45 files
 	Methods       []Count `json:"methods"`
 	Fields        []Count `json:"fields"`
 	Prefixes      []Count `json:"prefixes"`
 }
 
-// source is a parsed file.
-type source struct {
-	dir, name string // dir below the root
-	test      bool
-	lines     int
-	file      *ast.File
-	comments  int
-}
-
-type tree struct {
-	root, module string
-	sources      []source
-	docLines     int
-}
-
-var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
-
-// read parses every Go file of a tree that is not generated, and counts the lines of docs/*.md.
-func read(root string) (*tree, error) {
-	t := &tree{root: root}
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		return nil, err
-	}
-	first, _, _ := strings.Cut(string(mod), "\n")
-	t.module = strings.TrimPrefix(first, "module ")
-	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := d.Name()
-		if d.IsDir() {
-			if file != root && (name == "build" || name == "bin" || name == "testdata" || name[0] == '.') {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		return t.add(file)
-	})
-	return t, err
-}
-
-func (t *tree) add(file string) error {
-	inside, err := filepath.Rel(t.root, file)
-	if err != nil {
-		return err
-	}
-	dir, name := path.Split(filepath.ToSlash(inside))
-	dir = path.Clean(dir)
-	isGo := strings.HasSuffix(name, ".go")
-	if !isGo && !(dir == "docs" && strings.HasSuffix(name, ".md")) {
-		return nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if !isGo {
-		t.docLines += bytes.Count(text, []byte("\n"))
-		return nil
-	}
-	if generated.Match(text) {
-		return nil
-	}
-	fset := token.NewFileSet()
-	parsed, err := parser.ParseFile(fset, file, text, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return fmt.Errorf("%s: %w", inside, err)
-	}
-	s := source{dir: dir, name: name, test: strings.HasSuffix(name, "_test.go"), file: parsed,
-		lines: bytes.Count(text, []byte("\n"))}
-	for _, c := range parsed.Comments {
-		s.comments += fset.Position(c.End()).Line - fset.Position(c.Pos()).Line + 1
-	}
-	t.sources = append(t.sources, s)
-	return nil
-}
-
-// figures counts.
-func (t *tree) figures() *Figures {
-	f := &Figures{DocLines: t.docLines}
+// count counts.
+func count(t *tree.Tree) *Figures {
+	f := &Figures{DocLines: t.DocLines}
 	lines, files, prefixes := map[string]int{}, map[string]int{}, map[string]int{}
 	comments, errors, gotWant := 0, 0, 0
-	for _, s := range t.sources {
-		if s.test {
-			f.TestLines += s.lines
-			m, both, runs := messages(s.file)
+	for _, s := range t.Files {
+		if s.IsTest() {
+			f.TestLines += s.Lines
+			m, both, runs := messages(s.AST)
 			f.Messages, gotWant, f.Subtests = f.Messages+m, gotWant+both, f.Subtests+runs
+			f.Tests += tests(s.AST)
 			continue
 		}
-		f.Lines, f.Files = f.Lines+s.lines, f.Files+1
-		if s.dir == "lab" || strings.HasPrefix(s.dir, "lab/") {
-			f.LabLines += s.lines
+		f.Lines, f.Files = f.Lines+s.Lines, f.Files+1
+		if s.Dir == "lab" || strings.HasPrefix(s.Dir, "lab/") {
+			f.LabLines += s.Lines
 		}
-		comments += s.comments
-		errors += errorCalls(s.file)
-		lines[s.dir] += s.lines
-		files[s.dir]++
-		if prefix, _, ok := strings.Cut(s.name, "_"); ok {
-			prefixes[s.dir+"/"+prefix+"_"]++
+		comments += s.Comments
+		errors += errorCalls(s.AST)
+		lines[s.Dir] += s.Lines
+		files[s.Dir]++
+		if prefix, _, ok := strings.Cut(s.Name, "_"); ok {
+			prefixes[s.Dir+"/"+prefix+"_"]++
 		}
 	}
 	f.Packages = len(lines)
@@ -157,14 +79,16 @@ func (t *tree) figures() *Figures {
 		}
 	}
 	f.LargePackages = largest(f.LargePackages, 20)
+	f.LargestFiles = largest(counts(files), 1)
+	f.LargestLines = largest(counts(lines), 1)
 	for name, n := range prefixes {
 		if n >= 3 {
 			f.Prefixes = append(f.Prefixes, Count{name, n})
 		}
 	}
 	f.Prefixes = largest(f.Prefixes, 20)
-	t.names(f)
-	t.types(f)
+	names(t, f)
+	largestTypes(t, f)
 	return f
 }
 
@@ -172,13 +96,16 @@ func (t *tree) figures() *Figures {
 type named struct{ pkg, name string }
 
 // names counts exported package-level names, and those that no other package selects.
-func (t *tree) names(f *Figures) {
-	exported, types := t.exported()
-	used := t.selected()
+func names(t *tree.Tree, f *Figures) {
+	exported, types := exportedNames(t)
+	inCode, inTests := selected(t)
 	f.Exported = len(exported)
 	for n := range exported {
-		if !used[n] {
+		if !inCode[n] {
 			f.Unnamed++
+			if inTests[n] {
+				f.OnlyTests++
+			}
 		}
 	}
 	for _, n := range types {
@@ -188,17 +115,17 @@ func (t *tree) names(f *Figures) {
 	}
 }
 
-// exported are the exported package-level names, and how many packages export a type of each name.
-func (t *tree) exported() (names map[named]bool, types map[string]int) {
+// exportedNames are the exported package-level names, and how many packages export a type of each name.
+func exportedNames(t *tree.Tree) (names map[named]bool, types map[string]int) {
 	names, types = map[named]bool{}, map[string]int{}
-	for _, s := range t.sources {
-		if s.test || s.file.Name.Name == "main" {
+	for _, s := range t.Files {
+		if s.IsTest() || s.AST.Name.Name == "main" {
 			continue
 		}
-		for _, d := range s.file.Decls {
+		for _, d := range s.AST.Decls {
 			for _, id := range declared(d) {
 				if id.IsExported() {
-					names[named{s.dir, id.Name}] = true
+					names[named{s.Dir, id.Name}] = true
 				}
 			}
 			g, ok := d.(*ast.GenDecl)
@@ -215,32 +142,24 @@ func (t *tree) exported() (names map[named]bool, types map[string]int) {
 	return names, types
 }
 
-// selected are the names that a file of another package selects.
-func (t *tree) selected() map[named]bool {
-	used := map[named]bool{}
-	for _, s := range t.sources {
-		imports := map[string]string{}
-		for _, i := range s.file.Imports {
-			p, err := strconv.Unquote(i.Path.Value)
-			if err != nil || p != t.module && !strings.HasPrefix(p, t.module+"/") {
-				continue
-			}
-			as := path.Base(p)
-			if i.Name != nil {
-				as = i.Name.Name
-			}
-			imports[as] = path.Clean("./" + strings.TrimPrefix(strings.TrimPrefix(p, t.module), "/"))
+// selected are the names that a file of another package selects: in code, and in tests.
+func selected(t *tree.Tree) (inCode, inTests map[named]bool) {
+	inCode, inTests = map[named]bool{}, map[named]bool{}
+	for _, s := range t.Files {
+		imports, used := t.Imports(s), inCode
+		if s.IsTest() {
+			used = inTests
 		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
+		ast.Inspect(s.AST, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && imports[x.Name] != "" && imports[x.Name] != s.dir {
+				if x, ok := sel.X.(*ast.Ident); ok && imports[x.Name] != "" && imports[x.Name] != s.Dir {
 					used[named{imports[x.Name], sel.Sel.Name}] = true
 				}
 			}
 			return true
 		})
 	}
-	return used
+	return inCode, inTests
 }
 
 // declared are the package-level names of a declaration, without methods.
@@ -263,34 +182,28 @@ func declared(d ast.Decl) (out []*ast.Ident) {
 	return out
 }
 
-// types finds those with the most methods and fields.
-func (t *tree) types(f *Figures) {
+// largestTypes finds those with the most methods and fields.
+func largestTypes(t *tree.Tree, f *Figures) {
 	methods, fields := map[string]int{}, map[string]int{}
-	for _, s := range t.sources {
-		if s.test {
+	for _, s := range t.Files {
+		if s.IsTest() {
 			continue
 		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
+		ast.Inspect(s.AST, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				if n.Recv != nil && len(n.Recv.List) == 1 {
-					methods[s.dir+"."+receiver(n.Recv.List[0].Type)]++
+					methods[s.Dir+"."+receiver(n.Recv.List[0].Type)]++
 				}
 			case *ast.TypeSpec:
 				if st, ok := n.Type.(*ast.StructType); ok {
-					fields[s.dir+"."+n.Name.Name] = st.Fields.NumFields()
+					fields[s.Dir+"."+n.Name.Name] = st.Fields.NumFields()
 				}
 			}
 			return true
 		})
 	}
-	list := func(m map[string]int) (all []Count) {
-		for name, n := range m {
-			all = append(all, Count{name, n})
-		}
-		return largest(all, 10)
-	}
-	f.Methods, f.Fields = list(methods), list(fields)
+	f.Methods, f.Fields = largest(counts(methods), 10), largest(counts(fields), 10)
 }
 
 func receiver(e ast.Expr) string {
@@ -357,6 +270,16 @@ func messages(file *ast.File) (all, both, runs int) {
 	return all, both, runs
 }
 
+// tests counts the tests of a file.
+func tests(file *ast.File) (n int) {
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+			n++
+		}
+	}
+	return n
+}
+
 // errorCalls counts calls that make an error with a text.
 func errorCalls(file *ast.File) (n int) {
 	ast.Inspect(file, func(node ast.Node) bool {
@@ -375,6 +298,13 @@ func errorCalls(file *ast.File) (n int) {
 		return true
 	})
 	return n
+}
+
+func counts(m map[string]int) (all []Count) {
+	for name, n := range m {
+		all = append(all, Count{name, n})
+	}
+	return all
 }
 
 // largest are the first few by their counts.
