@@ -22,11 +22,11 @@ type node struct {
 
 // graph is the packages of a tree, by name, and in the rows that they are drawn in, from the bottom up.
 type graph struct {
-	nodes   []*node
-	arrows  int // imports in all
-	rows    [][]*node
-	bottom  []*node
-	widest  float64
+	nodes  []*node
+	arrows int // imports in all
+	rows   [][]*node
+	bottom []*node
+	widest float64
 }
 
 // newGraph finds packages and imports in all files but tests.

@@ -4,8 +4,9 @@
 //	go run -C lab ./drawing >packages.svg                         # this checkout
 //	go run -C lab ./drawing --title "Before" /work/before >before.svg
 //
-// Internal packages that only tests import are left out. So that the arrows can be followed, one that other arrows imply is left out (a -> c where a -> b -> c), and packages
-// that many import and that import few stand in a row at the bottom, without the arrows that lead to them.
+// Internal packages that only tests import are left out. So that the arrows can be followed, one that other arrows imply
+// is left out, too (a -> c where a -> b -> c). Packages that many import, and that import few, stand in a row at the
+// bottom, without the arrows that lead to them.
 package main
 
 import (
@@ -21,7 +22,7 @@ import (
 func main() {
 	title := flag.String("title", "Packages and their imports", "what stands above the picture")
 	skip := flag.String("without", "lab,tools,examples", "folders that are left out, with commas between")
-	shared := flag.Int("shared", 7, "a package that so many import, and that imports few, stands at the bottom without arrows")
+	shared := flag.Int("shared", 7, "a package that so many import, and that imports few, stands at the bottom")
 	flag.Parse()
 	if err := run(flag.Arg(0), *title, strings.Split(*skip, ","), *shared); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

@@ -94,8 +94,8 @@ func (g *graph) svg(title string) string {
 		for _, to := range sorted(n.imports) {
 			y1, y2 := n.y+h, to.y
 			bend := (y2 - y1) / 2
-			fmt.Fprintf(b, `<path d="M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f" fill="none" stroke="#8a94a6" stroke-width=".8"/>`+"\n",
-				n.x, y1, n.x, y1+bend, to.x, y2-bend, to.x, y2)
+			fmt.Fprintf(b, `<path d="M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f" fill="none" stroke="#8a94a6" `+
+				`stroke-width=".8"/>`+"\n", n.x, y1, n.x, y1+bend, to.x, y2-bend, to.x, y2)
 		}
 	}
 	if len(g.bottom) > 0 {
@@ -116,11 +116,14 @@ func (n *node) draw(b *strings.Builder) {
 	if colour == "" {
 		colour = otherColour
 	}
-	fmt.Fprintf(b, `<g><title>%s: %d files, %d lines, imported by %d</title>`, html.EscapeString(n.label()), n.files, n.lines, n.importers)
+	name := html.EscapeString(n.label())
+	fmt.Fprintf(b, `<g><title>%s: %d files, %d lines, imported by %d</title>`, name, n.files, n.lines, n.importers)
 	fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3" fill="%s" stroke="#555" stroke-width=".7"/>`,
 		n.x-w/2, n.y, w, h, colour)
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" font-size="11" text-anchor="middle">%s</text>`, n.x, n.y+h/2, html.EscapeString(n.label()))
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" font-size="8" fill="#666" text-anchor="middle">%d</text></g>`+"\n", n.x, n.y+h/2+9.5, n.lines)
+	middle := n.y + h/2
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" font-size="11" text-anchor="middle">%s</text>`, n.x, middle, name)
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" font-size="8" fill="#666" text-anchor="middle">%d</text></g>`+"\n",
+		n.x, middle+9.5, n.lines)
 }
 
 func sorted(set map[*node]bool) (list []*node) {

@@ -78,7 +78,9 @@ var rows = []struct {
 	{"lines of tests", func(f *Figures) any { return f.TestLines }},
 	{"tests", func(f *Figures) any { return f.Tests }},
 	{"calls of t.Run", func(f *Figures) any { return f.Subtests }},
-	{"test messages with got and want", func(f *Figures) any { return fmt.Sprintf("%.0f %% of %d", 100*f.GotWant, f.Messages) }},
+	{"test messages with got and want", func(f *Figures) any {
+		return fmt.Sprintf("%.0f %% of %d", 100*f.GotWant, f.Messages)
+	}},
 	{"lines of docs/*.md", func(f *Figures) any { return f.DocLines }},
 }
 
