@@ -1,6 +1,6 @@
-// Package doctor tries a device: what is installed, where the session places the nodes of a step, its speed and memory.
-// It compares gradients and ten steps of training with an independent way of computing them. Its report is one value
-// that a user can attach to a bug.
+// Package doctor tries a device: what is installed, whether some steps of training give the gradients and losses that the
+// CPU gives, and the memory that they take beside the plan. Its report is one value that a user can attach to a bug.
+// lab/device tries more, for those who work on Assay.
 package doctor
 
 import (
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"assay/internal/exit"
+	"assay/doctor/trial"
 	"assay/model"
 	"assay/model/fresh"
 	"assay/ort"
@@ -19,10 +19,9 @@ import (
 
 // Options say what is tried.
 type Options struct {
-	Device   string   // cpu, cuda:N, auto
-	Backbone string   // a checkpoint to train an adapter on; "": one is made, with random weights
-	Steps    int      // of the traces; 0: 10
-	Parts    []string // that are tried, of Parts; nil: all
+	Device   string // cpu, cuda:N, auto
+	Backbone string // a checkpoint to train an adapter on; "": one is made, with random weights
+	Steps    int    // of the traces; 0: 10
 	Note     func(text string)
 }
 
@@ -31,11 +30,8 @@ type Report struct {
 	Device    string     `json:"device"`
 	Machine   Machine    `json:"machine"`
 	Model     Tried      `json:"model"`
-	Placement []Placed   `json:"placement"` // of the nodes of a step, by type
 	Traces    []Compared `json:"traces"`    // against the reference
 	Reference string     `json:"reference"` // how that was computed
-	Rows      []Row      `json:"parts"`     // each of the other parts beside the reference
-	Speed     []Speed    `json:"speed"`
 	Memory    Memory     `json:"memory"`
 	Notes     []string   `json:"notes,omitempty"`
 	Problems  []string   `json:"problems"` // what is not as it should be
@@ -46,7 +42,6 @@ type Tried struct {
 	Backbone   string `json:"backbone"` // "made" for one with random weights
 	Family     string `json:"family"`
 	Parameters int64  `json:"parameters"`
-	Decoder    int64  `json:"decoder"` // parameters of the language model's layers
 	Trainable  int64  `json:"trainable"`
 	Tokens     int    `json:"tokens"` // of a pair
 	Batch      int    `json:"batch"`  // pairs of a step
@@ -68,8 +63,7 @@ func (r *Report) problem(format string, args ...any) {
 type doctor struct {
 	o Options
 	*Report
-	folder string // for what is made
-	small  string // checkpoint that parts are tried on
+	folder string // for the checkpoint that is made
 }
 
 // Run tries a device. A report with problems is no error of Run.
@@ -80,9 +74,6 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	if err := checkParts(o.Parts); err != nil {
-		return nil, exit.Usage(err)
-	}
 	r = &Report{Problems: []string{}}
 	if r.Device, err = ort.Resolve(o.Device); err != nil {
 		return nil, err
@@ -92,24 +83,11 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(d.folder)
-	if d.wants(partTrace) || d.wants(partPlace) {
-		if err := d.makeBackbone(); err != nil {
-			return nil, err
-		}
-	}
-	for _, part := range []struct {
-		name string
-		run  func(context.Context) error
-	}{{partTrace, d.trace}, {partPlace, d.place}, {partTrace, d.measure}} {
-		if !d.wants(part.name) {
-			continue
-		}
-		if err := part.run(ctx); err != nil { // the rest goes on
-			d.problem("%s: %v", part.name, err)
-		}
-	}
-	if err := d.tryParts(ctx); err != nil {
+	if err := d.openBackbone(); err != nil {
 		return nil, err
+	}
+	if err := d.trace(ctx); err != nil {
+		d.problem("trace: %v", err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -133,13 +111,8 @@ func family(backbone string) (string, error) {
 	return c.ModelType, err
 }
 
-// words are what a made tokenizer learns from.
-const words = `How well was "make it brighter" done? It is. Rotate the picture, turn the cup blue, remove the sky.
-Change the colour of the sky, add a hat, mirror it, and make the second picture darker than the first.
-`
-
-// makeBackbone makes a small checkpoint, larger for a GPU, which small products do not keep busy.
-func (d *doctor) makeBackbone() error {
+// openBackbone looks at the checkpoint, or makes one first, larger for a GPU, which small products do not keep busy.
+func (d *doctor) openBackbone() error {
 	d.Model.Backbone = d.o.Backbone
 	if d.o.Backbone == "" {
 		d.o.Note("making a model")
@@ -153,7 +126,7 @@ func (d *doctor) makeBackbone() error {
 			sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 2048, 5632, 8, 16, 8
 			sizes.MinPixels, sizes.MaxPixels = 28*28*576, 28*28*576
 		}
-		if err := d.create(d.o.Backbone, sizes); err != nil {
+		if err := trial.Checkpoint(d.o.Backbone, sizes); err != nil {
 			return err
 		}
 	}
@@ -162,15 +135,6 @@ func (d *doctor) makeBackbone() error {
 		return err
 	}
 	defer b.Close()
-	if d.Model.Family, err = family(d.o.Backbone); err != nil {
-		return err
-	}
-	for _, name := range b.Weights.Names() {
-		info, ok := b.Weights.Info(name)
-		if !ok || len(info.Shape) != 2 || !strings.HasPrefix(name, b.Decoder().Key+"layers.") {
-			continue
-		}
-		d.Model.Decoder += info.Shape[0] * info.Shape[1]
-	}
-	return nil
+	d.Model.Family, err = family(d.o.Backbone)
+	return err
 }

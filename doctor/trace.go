@@ -6,59 +6,25 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
-	"assay/data"
+	"assay/doctor/trial"
 	"assay/model"
-	"assay/onnx"
 	"assay/optim"
 )
 
-// pairs is the number of pairs of a step.
-const pairs = 4
-
-// Within these a way of computing counts as the same: float32 in another order of additions, and bfloat16, whose steps
-// are 2^-8. There the single gradient says little: one that is a small difference of large numbers may be off by its
-// own size. What counts is the distance of all gradients together; in the parts, that of each tensor's.
-const (
-	closeGradients, closeLosses = 1e-3, 1e-4
-	halfGradients, halfLosses   = 0.2, 0.05
-	halfDistance                = 0.1
-)
+// halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one that is
+// a small difference of large numbers may be off by its own size.
+const halfDistance = 0.1
 
 // rate is the learning rate of the traces: small steps, so that types part slowly.
 const rate = 1e-4
-
-// way is one way of computing a step.
-type way struct {
-	device, dtype string
-	recompute     bool
-	alone         bool // pair by pair
-	profile       string
-	onGraph       func(graph string, m *onnx.Model)
-	steps         int
-}
-
-func (w way) String() string {
-	text := w.device + ", " + w.dtype
-	if w.recompute {
-		text += ", layers recomputed"
-	}
-	if w.alone {
-		text += ", pair by pair"
-	}
-	return text
-}
 
 // traced is what some steps gave.
 type traced struct {
 	losses    []float64
 	gradients map[string][]float32 // of the first step, by parameter
-	seconds   []float64
-	tokens    int // of a step
 	plan      model.Usage
 	used      int64 // of a GPU's memory, while its sessions are open
-	trainable int64
 }
 
 // Compared is a trace beside the reference.
@@ -74,23 +40,23 @@ type Compared struct {
 }
 
 // ways are those that are held against the reference: the device's, and on the CPU independent orders of computing.
-func (d *doctor) ways() []way {
+func (d *doctor) ways() []trial.Way {
 	if d.cuda() {
-		return []way{
-			{device: d.Device, dtype: "float32"},
-			{device: d.Device, dtype: "float32", recompute: true},
-			{device: d.Device, dtype: "bfloat16"},
+		return []trial.Way{
+			{Device: d.Device, DType: "float32"},
+			{Device: d.Device, DType: "float32", Recompute: true},
+			{Device: d.Device, DType: "bfloat16"},
 		}
 	}
-	return []way{
-		{device: "cpu", dtype: "float32", recompute: true},
-		{device: "cpu", dtype: "float32", alone: true},
+	return []trial.Way{
+		{Device: "cpu", DType: "float32", Recompute: true},
+		{Device: "cpu", DType: "float32", Alone: true},
 	}
 }
 
 // trace runs steps in all ways and compares them.
 func (d *doctor) trace(ctx context.Context) error {
-	reference := way{device: "cpu", dtype: "float32"}
+	reference := trial.Way{Device: "cpu", DType: "float32"}
 	d.Reference = reference.String()
 	d.o.Note("training on " + d.Reference)
 	before := d.memoryBefore("cpu")
@@ -98,31 +64,27 @@ func (d *doctor) trace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Model.Trainable, d.Model.Parameters, d.Model.Batch = want.trainable, want.plan.Parameters, pairs
+	d.Model.Trainable, d.Model.Parameters, d.Model.Batch = want.plan.Trainable, want.plan.Parameters, trial.Pairs
 	if !d.cuda() {
 		d.memoryAfter(before, want)
-		d.speed(reference, want)
 		d.Notes = append(d.Notes, "the CPU computes bfloat16 in float32: there is nothing to compare")
 	}
 	for i, w := range d.ways() {
 		d.o.Note("training on " + w.String())
-		before := d.memoryBefore(w.device)
+		before := d.memoryBefore(w.Device)
 		got, err := d.train(ctx, w)
 		if err != nil {
 			d.problem("%v: %v", w, err)
 			continue
 		}
-		if d.cuda() {
-			if i == 0 {
-				d.memoryAfter(before, got)
-			}
-			d.speed(w, got)
+		if d.cuda() && i == 0 {
+			d.memoryAfter(before, got)
 		}
 		c := compare(want, got)
 		c.Way = w.String()
-		c.Same = c.Gradients <= closeGradients && c.Loss <= closeLosses
-		if w.dtype == "bfloat16" {
-			c.Same = c.Distance <= halfDistance && c.Loss <= halfLosses
+		c.Same = c.Gradients <= trial.CloseGradients && c.Loss <= trial.CloseLosses
+		if w.DType == "bfloat16" {
+			c.Same = c.Distance <= halfDistance && c.Loss <= trial.HalfLosses
 		}
 		if !c.Same {
 			d.problem("%s: gradients differ by %.1e of their norm, at most by %.1e (%s), losses by %.1e", c.Way, c.Distance,
@@ -138,7 +100,7 @@ func (d *doctor) trace(ctx context.Context) error {
 func compare(want, got *traced) (c Compared) {
 	c.Losses = got.losses
 	for i, l := range want.losses {
-		c.Loss = worse(c.Loss, math.Abs(got.losses[i]-l)/max(math.Abs(l), math.Abs(want.losses[0])/10))
+		c.Loss = trial.Worse(c.Loss, math.Abs(got.losses[i]-l)/max(math.Abs(l), math.Abs(want.losses[0])/10))
 	}
 	var difference, size float64
 	for name, a := range want.gradients {
@@ -149,7 +111,7 @@ func compare(want, got *traced) (c Compared) {
 		}
 		for i, v := range a {
 			largest = max(largest, math.Abs(float64(v)))
-			most = worse(most, math.Abs(float64(v)-float64(b[i])))
+			most = trial.Worse(most, math.Abs(float64(v)-float64(b[i])))
 			size += float64(v) * float64(v)
 			difference += (float64(v) - float64(b[i])) * (float64(v) - float64(b[i]))
 		}
@@ -158,40 +120,33 @@ func compare(want, got *traced) (c Compared) {
 			far = 0
 		}
 		if !(far <= c.Gradients) || c.Worst == "" {
-			c.Gradients, c.Worst = worse(c.Gradients, far), name
+			c.Gradients, c.Worst = trial.Worse(c.Gradients, far), name
 		}
 	}
 	if difference != 0 {
-		c.Distance = worse(0, math.Sqrt(difference/size))
+		c.Distance = trial.Worse(0, math.Sqrt(difference/size))
 	}
 	return c
 }
 
-func worse(a, b float64) float64 {
-	if math.IsNaN(b) {
-		return math.MaxFloat64
-	}
-	return min(max(a, b), math.MaxFloat64)
-}
-
 // open makes the tuner of a way, the same at each call.
-func (d *doctor) open(w way) (*model.Tuner, []*model.Sample, error) {
-	state, err := scorer(d.o.Backbone, w.dtype)
+func (d *doctor) open(w trial.Way) (*model.Tuner, []*model.Sample, error) {
+	state, err := trial.Scorer(d.o.Backbone, w.DType)
 	if err != nil {
 		return nil, nil, err
 	}
 	t, err := model.NewTuner(state, model.TuneOptions{
-		Options:   w.of(0),
+		Options:   w.Options(0),
 		TextLoss:  1,
 		ScoreLoss: 10,
-		Recompute: w.recompute,
+		Recompute: w.Recompute,
 		Fixed:     d.cuda(),
-		Resident:  w.resident(),
+		Resident:  resident(w),
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	samples, err := prepare(t.Prepare, false)
+	samples, err := trial.Samples(t.Prepare, false)
 	if err != nil {
 		t.Close()
 		return nil, nil, err
@@ -199,92 +154,70 @@ func (d *doctor) open(w way) (*model.Tuner, []*model.Sample, error) {
 	return t, samples, nil
 }
 
-// picture is a pattern of its own for each number.
-func picture(n int) *data.Picture {
-	p := data.NewPicture(112, 112)
-	for i := range p.Pix {
-		x, y := i/3%112, i/3/112
-		p.Pix[i] = byte(128 + 100*math.Sin(float64(x*(n+1)+y*(i%3+2))/17))
-	}
-	return p
-}
-
 // train runs the steps of a way.
-func (d *doctor) train(ctx context.Context, w way) (*traced, error) {
+func (d *doctor) train(ctx context.Context, w trial.Way) (*traced, error) {
 	t, samples, err := d.open(w)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
 	d.Model.Tokens = len(samples[0].IDs)
-	micro, steps := pairs, d.o.Steps
-	if w.alone {
+	micro := trial.Pairs
+	if w.Alone {
 		micro = 1
 	}
-	if w.steps > 0 {
-		steps = w.steps
-	}
 	out := &traced{gradients: map[string][]float32{}}
-	if out.plan, err = t.Usage(samples[0], micro, 2*pairs, false); err != nil {
+	if out.plan, err = t.Usage(samples[0], micro, 2*trial.Pairs, false); err != nil {
 		return nil, err
 	}
-	out.trainable = out.plan.Trainable
-	grads := newSums(t.Params())
-	update := optim.NewAdamW(grads.params, [2]float64{0.9, 0.999}, 1e-8, 0)
-	for step := range steps {
-		begin := time.Now()
-		loss, tokens, err := traceStep(ctx, t, w, samples, micro, grads)
+	grads := trial.NewSums(t.Params())
+	update := optim.NewAdamW(grads.Params, [2]float64{0.9, 0.999}, 1e-8, 0)
+	for step := range d.o.Steps {
+		loss, err := traceStep(ctx, t, w, samples, grads)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step+1, err)
 		}
 		if step == 0 {
-			for i, p := range grads.params {
-				out.gradients[p.Name] = slices.Clone(grads.values[i])
+			for i, p := range grads.Params {
+				out.gradients[p.Name] = slices.Clone(grads.Values[i])
 			}
 		}
-		update.Update(grads.params, grads.values, rate)
-		out.losses, out.tokens = append(out.losses, loss), tokens
-		out.seconds = append(out.seconds, time.Since(begin).Seconds())
+		update.Update(grads.Params, grads.Values, rate)
+		out.losses = append(out.losses, loss)
 	}
-	if w.device != "cpu" {
-		out.used = usedOnGPU(w.device)
+	if w.Device != "cpu" {
+		out.used = usedOnGPU(w.Device)
 	}
 	return out, nil
 }
 
-// resident tells whether a way keeps parameters and the sums of gradients on the device, as training does.
-func (w way) resident() bool { return strings.HasPrefix(w.device, "cuda") }
+// resident says whether parameters and the sums of gradients stay on the device, as in training.
+func resident(w trial.Way) bool { return strings.HasPrefix(w.Device, "cuda") }
 
 // traceStep computes the gradients of a step over all pairs, and their mean loss.
-func traceStep(ctx context.Context, t *model.Tuner, w way, samples []*model.Sample, micro int, grads *sums) (
-	loss float64, tokens int, err error) {
-	grads.clear()
-	if w.resident() {
+func traceStep(ctx context.Context, t *model.Tuner, w trial.Way, samples []*model.Sample, grads *trial.Sums) (
+	loss float64, err error) {
+	grads.Clear()
+	if resident(w) {
 		if err := t.Begin(ctx); err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 	}
-	at := 0
-	for part := range slices.Chunk(samples, micro) {
-		labels := make([]float64, len(part))
-		for i := range labels {
-			labels[i] = float64(at+i) / pairs
-		}
-		at += len(part)
-		r, err := t.Step(ctx, part, labels, 1.0/pairs, 0)
+	err = w.Batches(samples, func(batch []*model.Sample, first int) error {
+		r, err := t.Step(ctx, batch, trial.Labels(first, len(batch)), 1.0/trial.Pairs, 0)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
-		tokens += r.Tokens
 		for _, l := range r.Loss {
-			loss += l / pairs
+			loss += l / trial.Pairs
 		}
-		if !w.resident() {
-			grads.add(optim.Gradients(grads.params, r.Grads))
+		if !resident(w) {
+			grads.Add(optim.Gradients(grads.Params, r.Grads))
 		}
+		return nil
+	})
+	if err == nil && resident(w) {
+		err = t.Sums(ctx, grads.Values)
 	}
-	if w.resident() {
-		err = t.Sums(ctx, grads.values)
-	}
-	return loss, tokens, err
+	return loss, err
 }

@@ -85,8 +85,8 @@ trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
-doctor:          onnx ort data losses lora model model/text model/quantize model/fresh optim internal/kernels
-doctor:          internal/exit internal/version
+doctor/trial:    onnx data lora model model/fresh optim
+doctor:          doctor/trial ort model model/fresh optim internal/version
 judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile

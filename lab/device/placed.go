@@ -1,4 +1,4 @@
-package doctor
+package main
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/doctor/trial"
 	"assay/internal/kernels"
 	"assay/onnx"
 )
@@ -39,19 +40,19 @@ type event struct {
 }
 
 // place runs a step under ONNX Runtime's profile and holds it against the table.
-func (d *doctor) place(ctx context.Context) error {
+func (d *visit) place(ctx context.Context) error {
 	types := []string{"float32"}
 	if d.cuda() {
 		types = append(types, "bfloat16")
 	}
 	for _, dtype := range types {
-		d.o.Note("looking where nodes run, in " + dtype)
+		d.note("looking where nodes run, in " + dtype)
 		prefix := filepath.Join(d.folder, "profile-"+dtype)
 		var graphs []*onnx.Model
-		w := way{device: d.Device, dtype: dtype, profile: prefix, steps: 1, onGraph: func(_ string, m *onnx.Model) {
+		w := trial.Way{Device: d.device, DType: dtype, Profile: prefix, OnGraph: func(_ string, m *onnx.Model) {
 			graphs = append(graphs, m)
 		}}
-		if _, err := d.train(ctx, w); err != nil {
+		if _, err := d.step(ctx, w, stepOf{resident: d.cuda()}); err != nil {
 			d.problem("%v, profiled: %v", w, err)
 			continue
 		}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"assay/data"
+	"assay/doctor/trial"
+	"assay/lora"
+	"assay/losses"
+	"assay/model"
+	"assay/model/text"
+	"assay/optim"
+)
+
+// stepOf says what is special about a training step.
+type stepOf struct {
+	packed    bool // weights of four bits
+	symmetric bool // without zero points
+	group     bool // edits of one source, which share what they begin with
+	blocks    int  // queries of a block of attention
+	resident  bool // parameters and the sums of gradients stay on the device
+}
+
+func (o stepOf) run(d *visit, ctx context.Context, w trial.Way) (values, error) {
+	return d.step(ctx, w, o)
+}
+
+// step gives losses, scores and gradients of a training step over four trial.Pairs.
+func (d *visit) step(ctx context.Context, w trial.Way, o stepOf) (values, error) {
+	backbone := d.backbone
+	if o.packed {
+		var err error
+		if backbone, err = d.packedBackbone(ctx, o.symmetric); err != nil {
+			return nil, err
+		}
+	}
+	state, err := trial.Scorer(backbone, w.DType)
+	if err != nil {
+		return nil, err
+	}
+	t, err := model.NewTuner(state, model.TuneOptions{Options: w.Options(o.blocks), TextLoss: 1, ScoreLoss: 10,
+		Share: o.group && !w.Alone, Resident: o.resident})
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	samples, err := trial.Samples(t.Prepare, o.group)
+	if err != nil {
+		return nil, err
+	}
+	if o.resident {
+		if err := t.Begin(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out, grads := values{}, trial.NewSums(t.Params())
+	err = w.Batches(samples, func(part []*model.Sample, at int) error {
+		r, err := t.Step(ctx, part, trial.Labels(at, len(part)), 1.0/trial.Pairs, 0)
+		if err != nil {
+			return err
+		}
+		out.note(r.Loss, r.Score)
+		if !o.resident {
+			grads.Add(optim.Gradients(grads.Params, r.Grads))
+		}
+		return nil
+	})
+	if err == nil && o.resident {
+		err = t.Sums(ctx, grads.Values)
+	}
+	out.gradients(grads)
+	return out, err
+}
+
+// gradients adds those of the parameters by name.
+func (v values) gradients(s *trial.Sums) {
+	for i, p := range s.Params {
+		v[p.Name] = s.Values[i]
+	}
+}
+
+// note adds losses and scores.
+func (v values) note(losses, scores []float64) {
+	for _, x := range losses {
+		v["loss"] = append(v["loss"], float32(x))
+	}
+	for _, x := range scores {
+		v["score"] = append(v["score"], float32(x))
+	}
+}
+
+// heads tries a scorer of format 2: a value, and mu and log sigma.
+func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
+	c := &model.ScorerConfig{Format: 2, Backbone: d.backbone, DType: w.DType, Judge: model.Judge{
+		Passes: []model.PassConfig{{Name: "all", Pictures: []string{"source", "edit"},
+			Prompt: "How well was [INSTRUCTION] done?", Position: "last", Heads: []string{"value", "spread"}}},
+		Heads: map[string]model.DimensionConfig{
+			"value":  {Hidden: []int{16}, Activation: "gelu", Outputs: model.OutputValue},
+			"spread": {Hidden: []int{16}, Activation: "silu", Outputs: model.OutputMuSigma, Scale: []float64{0, 10}},
+		},
+		Score: &model.FusionConfig{Fusion: "mean"},
+	}}
+	state, err := model.NewScorerState(c, trial.Adapter(d.backbone), 1)
+	if err != nil {
+		return nil, err
+	}
+	trial.FillB(state.Adapter)
+	terms := []losses.Spec{{Kind: "l1", Dimension: "value"}, {Kind: "gaussian", Dimension: "spread"}}
+	t, err := model.NewTuner(state, model.TuneOptions{Options: w.Options(0), Terms: terms})
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	samples, err := trial.Samples(t.Prepare, false)
+	if err != nil {
+		return nil, err
+	}
+	out, grads := values{}, trial.NewSums(t.Params())
+	err = w.Batches(samples, func(part []*model.Sample, at int) error {
+		items := make([][]losses.Item, len(terms))
+		for k := range terms {
+			for i := range part {
+				items[k] = append(items[k], losses.Item{Edits: []int{i}, Label: float64(at+i) / trial.Pairs, Weight: 1.0 / trial.Pairs})
+			}
+		}
+		r, err := t.Compare(ctx, part, items, 1.0/trial.Pairs, 0, 1)
+		if err != nil {
+			return err
+		}
+		out.note(r.Loss, r.Score)
+		grads.Add(optim.Gradients(grads.Params, r.Grads))
+		return nil
+	})
+	out.gradients(grads)
+	return out, err
+}
+
+// text tries a step over conversations.
+func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
+	b, err := model.OpenBackbone(d.backbone)
+	if err != nil {
+		return nil, err
+	}
+	adapter, err := lora.New(trial.Adapter(d.backbone), lora.Modules(b.Weights), 1)
+	if err = errors.Join(err, b.Close()); err != nil {
+		return nil, err
+	}
+	trial.FillB(adapter)
+	t, err := model.NewTextTuner(d.backbone, model.TextOptions{Options: w.Options(0), Adapter: adapter, DType: w.DType})
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	micro := trial.Pairs
+	if w.Alone {
+		micro = 1
+	}
+	var samples []*model.TextSample
+	for i := range trial.Pairs {
+		s, err := t.Prepare(model.Conversation{Messages: []text.Message{
+			{Role: "user", Content: []text.Content{{Image: true}, {Text: "How well was it done?"}}},
+			{Role: "assistant", Content: []text.Content{{Text: "It is " + strings.Repeat("darker, ", i) + "brighter."}}},
+		}, Pictures: []model.ShownPicture{{Load: func() (*data.Picture, error) { return trial.Picture(i), nil }}}})
+		if err != nil {
+			return nil, err
+		}
+		samples = append(samples, s)
+	}
+	out, grads := values{}, trial.NewSums(t.Params())
+	for part := range slices.Chunk(samples, micro) {
+		weights := make([]float64, len(part))
+		for i, s := range part {
+			weights[i] = 1 / float64(s.Targets()*trial.Pairs)
+		}
+		r, err := t.Step(ctx, part, weights, 0)
+		if err != nil {
+			return nil, err
+		}
+		out.note(r.Loss, nil)
+		grads.Add(optim.Gradients(grads.Params, r.Grads))
+	}
+	out.gradients(grads)
+	return out, nil
+}
+
+// scoring tries scores alone.
+func (d *visit) scoring(ctx context.Context, w trial.Way) (values, error) {
+	s, err := d.openScorer(w, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	samples, err := trial.Samples(s.Prepare, false)
+	if err != nil {
+		return nil, err
+	}
+	out := values{}
+	err = w.Batches(samples, func(part []*model.Sample, _ int) error {
+		scores, err := s.Score(ctx, part)
+		out.note(nil, scores)
+		return err
+	})
+	return out, err
+}
+
+func (d *visit) openScorer(w trial.Way, blocks int) (*model.Scorer, error) {
+	state, err := trial.Scorer(d.backbone, w.DType)
+	if err != nil {
+		return nil, err
+	}
+	return model.NewScorer(state, w.Options(blocks))
+}
+
+// pixels tries the gradients of scores with respect to the pictures; on the CPU with attention in blocks beside one
+// piece.
+func (d *visit) pixels(ctx context.Context, w trial.Way) (values, error) {
+	blocks := 32
+	if d.cuda() {
+		blocks = 0
+	}
+	s, err := d.openScorer(w, blocks)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	out := values{}
+	for i := range 2 {
+		g, err := s.Gradient(ctx, model.Pair{Source: trial.Picture(2 * i), Edit: trial.Picture(2*i + 1),
+			Instruction: "make it brighter"})
+		if err != nil {
+			return nil, err
+		}
+		out.note(nil, []float64{g.Score01})
+		out[fmt.Sprintf("pixels of source %d", i+1)] = g.Source.Values
+		out[fmt.Sprintf("pixels of edit %d", i+1)] = g.Edit.Values
+	}
+	return out, nil
+}
+
+// tryResident compares sums of gradients that stay on the device with those that the host adds up. They are the same,
+// bit for bit, on a device that computes the same twice.
+func (d *visit) tryResident(ctx context.Context) {
+	d.note("trying " + partResident)
+	w := trial.Way{Device: d.device, DType: "float32", Alone: true}
+	r := Row{Part: partResident, Way: w.String()}
+	begin := time.Now()
+	want, err := d.step(ctx, w, stepOf{})
+	host := time.Since(begin).Seconds()
+	begin = time.Now()
+	var got values
+	if err == nil {
+		got, err = d.step(ctx, w, stepOf{resident: true})
+	}
+	if err != nil {
+		r.Error = err.Error()
+	} else {
+		found := beside(want, got)
+		found.Part, found.Way, found.Seconds = r.Part, r.Way, time.Since(begin).Seconds()
+		found.Same = found.within(w.DType)
+		found.Note = fmt.Sprintf("beside the same with gradients that come down from every run: %.2f s", host)
+		r = found
+	}
+	d.add(r)
+}
