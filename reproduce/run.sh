@@ -58,7 +58,7 @@ miniature() {
 	out=$(cd "$out" && pwd)
 	local made=$out/sets
 	mkdir -p "$made" "$out/backbones" "$out/reproduce"
-	set_of() { [ -e "$made/$1" ] || miniature --photos examples/photos --out "$made/$1" "${@:2}"; }
+	set_of() { [ -e "$made/$1" ] || command miniature --photos examples/photos --out "$made/$1" "${@:2}"; }
 	set_of train --held $held --seed 1 --instructions "$instructions" --chains $((instructions / 2))
 	set_of edits --held $held --seed 2 --instructions "$instructions" --chains 0
 	set_of exam --only $held --exam --seed 777 --instructions "$exam"
