@@ -1,5 +1,4 @@
-// Package reward serves scorers to trainers of image editors: scores and gradients over HTTP, labels conditioned on
-// rewards, and reports that reveal reward hacking.
+// Package reward serves scorers to trainers of image editors: scores and gradients over HTTP.
 package reward
 
 import (

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
-	"assay/reward"
 )
 
 func init() { register(newAIMCommand) }
@@ -20,7 +20,7 @@ func newAIMCommand() *cobra.Command {
 	var f scorerFlags
 	var in, out string
 	var copied bool
-	s := reward.Selection{}
+	s := curate.Selection{}
 	c := &cobra.Command{
 		Use:   "aim --in FOLDER --out DIR",
 		Short: "Select triplets for affective tuning, as AIM-40k does, and write DiffSynth-Studio's metadata",
@@ -54,11 +54,11 @@ dropped.jsonl says why each of the others was left out.`,
 	return c
 }
 
-func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s reward.Selection, copied bool) error {
+func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s curate.Selection, copied bool) error {
 	if info, err := os.Stat(in); err == nil && info.IsDir() {
 		in = filepath.Join(in, "metadata.jsonl")
 	}
-	t, err := data.OpenTable(in, data.WithColumns(reward.TripletColumns))
+	t, err := data.OpenTable(in, data.WithColumns(curate.TripletColumns))
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -74,7 +74,7 @@ func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s reward.S
 	v := map[string]any{"out": out, "rows": r.Rows, "chosen": r.Chosen, "dropped": r.Dropped}
 	return cli.Print(c, f.result(v), func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d triplets chosen, %d of each emotion, in %s\n", r.Chosen, r.Rows,
-			r.Chosen/len(reward.Emotions), out)
+			r.Chosen/len(curate.Emotions), out)
 		f.printUnread(w)
 	})
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/oracle"
-	"assay/reward"
 )
 
 // command runs one command line with --json and returns its exit code and what it printed.
@@ -76,7 +76,7 @@ func TestConditionBestAndPairs(t *testing.T) {
 		"--out",
 		labels,
 		"--layouts",
-		strings.Join(reward.LayoutNames(), ","),
+		strings.Join(curate.LayoutNames(), ","),
 		"--copy",
 	)
 	if code != cli.Failed || v["labelled"] != 4.0 || v["failed"] != 2.0 {
@@ -84,7 +84,7 @@ func TestConditionBestAndPairs(t *testing.T) {
 	}
 	rows := lines(t, filepath.Join(labels, "metadata.jsonl"))
 	for _, row := range rows {
-		if want := reward.Presets["adiee"].Text(
+		if want := curate.Presets["adiee"].Text(
 			"blur it.",
 			row["score"].(float64),
 		); row["prompt"] != want ||
@@ -162,7 +162,7 @@ func TestAIM(t *testing.T) {
 	dir := t.TempDir()
 	folder := oracle.Folders(t)[0]
 	var b strings.Builder
-	for i, emotion := range append(slices.Clone(reward.Emotions), "awe", "fear") {
+	for i, emotion := range append(slices.Clone(curate.Emotions), "awe", "fear") {
 		clip := 0.9
 		if i == 9 {
 			clip = 0.8

@@ -99,8 +99,9 @@ benchmarks:       internal/page data heuristics model encoders scoring store int
 benchmarks:       internal/atomicfile metrics internal/workers textjudge shards internal/jsonfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
-reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers internal/jsonfile internal/stats internal/exit internal/remote
+curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
+reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+reward: internal/workers
 trainer/bybenchmark: store model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `

@@ -1,4 +1,7 @@
-package reward
+// Package curate turns a table of edits and their scores into what an editor is trained on, or is judged by: the best
+// edits of each group, labels that say the score in words, triplets for affective tuning, and a comparison of two
+// checkpoints that shows reward hacking.
+package curate
 
 import (
 	"fmt"
