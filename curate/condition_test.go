@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/internal/testfile"
-	"assay/scoring"
 )
 
 func TestPresets(t *testing.T) {
@@ -60,58 +58,6 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// Worked by hand from equation 3 of AIM-Bench.
-func TestSelection(t *testing.T) {
-	var all []Triplet
-	for i, e := range Emotions { // two targets of each emotion, with one input each
-		all = append(
-			all,
-			Triplet{Row: 2 * i, Target: e, Emotion: e, ClipI: 0.9, VIE: 4, ClipT: 0.2, Aesthetic: 5},
-			Triplet{
-				Row:       2*i + 1,
-				Target:    e + "2",
-				Emotion:   strings.ToUpper(e),
-				ClipI:     0.86,
-				VIE:       8,
-				ClipT:     0.3,
-				Aesthetic: 4,
-			},
-		)
-	}
-	all = append(all, Triplet{Row: 16, Target: "fear", Emotion: "fear", ClipI: 0.85, VIE: 10, ClipT: 1, Aesthetic: 10},
-		Triplet{Row: 17, Target: "fear", Emotion: "fear", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6},
-		Triplet{Row: 18, Target: "x", Emotion: "joy", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6})
-	chosen, dropped, err := Selection{ClipI: 0.85, Top: 1}.Select(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// ranges 4..8, 0.2..0.3, 4..6: rows 2i have 0.2*0.5 = 0.1, rows 2i+1 0.8, row 17 0.25 + 0.2 = 0.45
-	if len(chosen) != 16 || len(dropped) != 3 {
-		t.Fatalf("%d chosen, dropped %v", len(chosen), dropped)
-	}
-	for _, c := range chosen {
-		want := 0.1
-		if c.Row%2 == 1 {
-			want = 0.8
-		}
-		if c.Row == 17 {
-			want = 0.45
-		}
-		if math.Abs(c.Quality-want) > 1e-12 {
-			t.Errorf("row %d: quality %g, want %g", c.Row, c.Quality, want)
-		}
-	}
-	// fear is the seventh: its first row loses to row 17
-	for row, word := range map[int]string{16: "clip_i", 18: "emotion", 12: "target"} {
-		if !strings.Contains(dropped[row], word) {
-			t.Errorf("row %d: %q, want a word about %s", row, dropped[row], word)
-		}
-	}
-	if _, _, err := (Selection{}).Select(all[:4]); err == nil || !strings.Contains(err.Error(), "fear 0") {
-		t.Errorf("unbalanced: %v", err)
-	}
-}
-
 func TestLooks(t *testing.T) {
 	grey, board := data.NewPicture(20, 20), data.NewPicture(20, 20)
 	for i := range grey.Pix {
@@ -143,21 +89,5 @@ func TestLooks(t *testing.T) {
 	still = Compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
 	if w := Warnings(score, []Comparison{still}); len(w) != 0 {
 		t.Errorf("what stays constant did not move: %+v, %v", still, w)
-	}
-}
-
-// TestEmptySelection: where nothing is left to balance, the error says why rows were left out.
-func TestEmptySelection(t *testing.T) {
-	file := testfile.Write(t, "t.jsonl", `{"id": "a", "input": "a.png", "target": "b.png", "instruction": "i", `+
-		`"emotion": "fear", "clip_i": 0.9, "score01": 0.5}`+"\n")
-	table, err := data.OpenTable(file, data.WithColumns(TripletColumns))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer table.Close()
-	_, err = Selection{ClipI: 0.85}.Write(table, scoring.Scores{}, t.TempDir(), false)
-	want := "1 of 1 rows are left out; " + file + ":1: vie is missing"
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
 	}
 }

@@ -200,6 +200,22 @@ func TestAIM(t *testing.T) {
 		dropped[1]["row"] != 9.0 { // awe's better triplet is the later one; fear's is below the threshold
 		t.Errorf("%v", dropped)
 	}
+	for rule, want := range map[string]map[string]any{
+		curate.AIM40k:   {"chosen": 8.0, "dropped": 2.0, "rule": "aim-40k"},
+		curate.AIMBench: {"chosen": 5.0, "dropped": 5.0, "rule": "aim-bench", "sources": 1.0, "normalise": "source"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			code, v := command(t, "aim", "--rule", rule, "--in", dir, "--out", filepath.Join(t.TempDir(), "out"))
+			if code != cli.Done {
+				t.Fatalf("exit code %d (%v), want %d", code, v["error"], cli.Done)
+			}
+			for key, value := range want {
+				if v[key] != value {
+					t.Errorf("%s = %v, want %v", key, v[key], value)
+				}
+			}
+		})
+	}
 }
 
 func TestServeRefusesBadFlags(t *testing.T) {
