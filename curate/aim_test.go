@@ -167,7 +167,8 @@ func TestEmptySelection(t *testing.T) {
 			"no triplet is left of 2 rows: 2 have too low a clip_i (FILE:1: clip_i 0.85 is not above 0.85)"},
 		{"steps", low + row(`"emotion": "joy", "clip_i": 1`) + row(`"emotion": "fear"`),
 			Selection{Rule: AIM40k, ClipI: 0.85}, "no triplet is left of 3 rows: 1 cannot be used " +
-				`(FILE:3: clip_i is missing), 1 has none of the eight emotions (FILE:2: emotion "joy" is none of ` + strings.Join(Emotions, ", ") + "), 1 has too low a clip_i (FILE:1: "},
+				`(FILE:3: clip_i is missing), 1 has none of the eight emotions (FILE:2: emotion "joy" is none of ` +
+				strings.Join(Emotions, ", ") + "), 1 has too low a clip_i (FILE:1: "},
 		{"one emotion", low + high, Selection{Rule: AIM40k, ClipI: 0.85},
 			"the emotions cannot be balanced: of some too few are left (" +
 				"amusement 0, anger 0, awe 0, contentment 0, disgust 0, excitement 0, sadness 0). Of 2 rows: 1 has too low"},
