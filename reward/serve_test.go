@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/internal/graceful"
 	"assay/internal/long"
 )
 
 // serve starts s on a free port; stop is the signal, and returns when Serve has.
 func serve(t testing.TB, s *Server) (url string, stop func()) {
 	t.Helper()
-	l, err := Listen(t.Context(), "127.0.0.1:0")
+	l, err := graceful.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"assay/internal/graceful"
 )
 
 // Options are the limits of a server. Zero values stand for the defaults.
@@ -299,6 +301,19 @@ func localName(host string) bool {
 func Loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Serve answers on l, from [graceful.Listen], until ctx ends. Then it accepts no more connections, answers what was
+// accepted, for at most drain, and returns.
+func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
+	return graceful.Serve(ctx, l, graceful.Options{
+		Handler: s,
+		Cert:    s.o.Cert,
+		Key:     s.o.Key,
+		Wrap:    func(l net.Listener) net.Listener { return jsonListener{l} },
+		Drain:   drain,
+		Ending:  func() { s.draining.Store(true) },
+	})
 }
 
 // ServeHTTP answers one request.

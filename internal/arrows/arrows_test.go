@@ -26,6 +26,7 @@ internal/remote/s3test:
 internal/exit:
 internal/workers:
 internal/process:
+internal/graceful:
 shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
@@ -101,7 +102,7 @@ labeling:         internal/remote data store heuristics data/readers encoders in
 labeling:         internal/atomicfile internal/filelock
 curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers
+reward: internal/workers internal/graceful
 trainer/bybenchmark: store model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `

@@ -1,4 +1,9 @@
-package reward
+// Package graceful runs HTTP servers that lose no request when they end.
+//
+// Closing a port, or a connection that waits for its next request, loses what is on its way. So a server that ends
+// drops new connections in the kernel (drop_linux.go), accepts those in the listener's queue (door.go), answers what
+// comes on the connections that are open, and closes these when they have been idle for a while (serve.go).
+package graceful
 
 import (
 	"context"
@@ -14,8 +19,8 @@ import (
 // still arrive.
 const idlePeriod = 2 * time.Second
 
-// Listen opens an address for [Server.Serve]. It is plain TCP: the packet filter that [Server.Serve] needs at the end
-// does not work with multipath TCP, which is Go's default.
+// Listen opens an address for [Serve]. It is plain TCP: the packet filter that Serve needs at the end does not work with
+// multipath TCP, which is Go's default.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
@@ -30,16 +35,21 @@ func ListenShared(ctx context.Context, address string) (net.Listener, error) {
 	return c.Listen(ctx, "tcp", address)
 }
 
+// Options say how [Serve] answers.
+type Options struct {
+	Handler   http.Handler
+	Cert, Key string                          // files of TLS; "": plain HTTP
+	Wrap      func(net.Listener) net.Listener // of plain HTTP: what the connections go through; nil: nothing
+	Drain     time.Duration                   // how long requests may take once ctx has ended
+	Ending    func()                          // is called when ctx has ended: from then on answers should close connections
+}
+
 // Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers what was accepted,
-// for at most drain, and returns.
-//
-// Closing the port, or a connection that waits for its next request, would lose requests that are on their way. So it
-// first drops new connections (see dropNewConnections) and accepts those in the system's queue. Every answer then says
-// that its connection ends, and what remains is closed when it has been idle for a while.
-func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
+// for at most o.Drain, and returns.
+func Serve(ctx context.Context, l net.Listener, o Options) error {
 	open := &connections{at: map[net.Conn]connection{}}
 	h := &http.Server{
-		Handler:           s,
+		Handler:           o.Handler,
 		ReadHeaderTimeout: 30 * time.Second, // bodies and answers have deadlines of their own
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -48,19 +58,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	door := newDoor(l, open)
 	failed := make(chan error, 1)
 	go func() {
-		if s.o.Cert != "" {
-			failed <- h.ServeTLS(door, s.o.Cert, s.o.Key)
-			return
+		switch {
+		case o.Cert != "":
+			failed <- h.ServeTLS(door, o.Cert, o.Key)
+		case o.Wrap != nil:
+			failed <- h.Serve(o.Wrap(door))
+		default:
+			failed <- h.Serve(door)
 		}
-		failed <- h.Serve(jsonListener{door})
 	}()
 	select {
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
 	}
-	s.draining.Store(true)
-	limit, stop := context.WithTimeout(context.Background(), drain)
+	o.Ending()
+	limit, stop := context.WithTimeout(context.Background(), o.Drain)
 	defer stop()
 	if dropNewConnections(limit, l) {
 		door.shut(limit)
@@ -70,7 +83,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 	}
 	open.wait(limit)
 	if err := h.Shutdown(limit); err != nil {
-		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", drain, err), h.Close())
+		return errors.Join(fmt.Errorf("requests were not finished after %v: %w", o.Drain, err), h.Close())
 	}
 	return nil
 }
