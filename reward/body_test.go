@@ -231,10 +231,10 @@ func TestRanksWaitForMemory(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.memory.held("") > 0 || len(s.memory.holds) > 0 || !s.slotPool.TryAcquire(s.slots) {
+	if s.front.bodies.memory.held("") > 0 || len(s.front.bodies.memory.holds) > 0 || !s.engine.slots.TryAcquire(s.engine.slots.n) {
 		t.Error("memory was not given back")
 	}
-	if len(s.queue.reservations) > 0 {
+	if len(s.engine.queue.reservations) > 0 {
 		t.Error("reservations are left")
 	}
 }

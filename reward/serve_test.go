@@ -86,12 +86,12 @@ func TestDrain(t *testing.T) {
 		})
 	}
 	eventually(t, "requests to come in", func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return s.queue.active == 4
+		s.engine.queue.mu.Lock()
+		defer s.engine.queue.mu.Unlock()
+		return s.engine.queue.active == 4
 	})
 	all.Go(stop)
-	eventually(t, "the signal", s.draining.Load)
+	eventually(t, "the signal", s.front.draining.Load)
 	raw, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)

@@ -3,14 +3,13 @@ package reward
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
 	"assay/data"
 	"assay/internal/workers"
 	"assay/model"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // slotBytes is the size of a memory slot: room for one prepared edit, or for this many bytes of decoded pictures and
@@ -24,13 +23,67 @@ const (
 	gradientBytes = 2*12 + 12
 )
 
-// acquireSlots waits for so many slots, or for all of them if there are fewer.
-func (s *Server) acquireSlots(ctx context.Context, edits int, bytes int64) (free func(), err error) {
-	n := min(int64(edits)+bytes/slotBytes, s.slots)
-	if err := s.slotPool.Acquire(ctx, n); err != nil {
+// slots bound the memory of what is decoded and prepared.
+type slots struct {
+	*semaphore.Weighted
+	n int64 // of all
+}
+
+// acquire waits for so many slots, or for all of them if there are fewer.
+func (s *slots) acquire(ctx context.Context, edits int, bytes int64) (free func(), err error) {
+	n := min(int64(edits)+bytes/slotBytes, s.n)
+	if err := s.Acquire(ctx, n); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	return func() { s.slotPool.Release(n) }, nil
+	return func() { s.Release(n) }, nil
+}
+
+// engine turns items into scores and gradients.
+type engine struct {
+	scorers *scorerSet
+	clients *clients
+	decoder *decoder
+	slots   slots
+	queue   *queue
+	metrics *metrics
+	batch   int // edits of a run
+}
+
+func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
+	workers := scorers.copies()
+	n := int64(workers+1) * int64(o.Batch)
+	e := &engine{
+		scorers: scorers,
+		clients: clients,
+		decoder: newDecoder(data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}),
+		slots:   slots{semaphore.NewWeighted(n), n},
+		batch:   o.Batch,
+	}
+	e.metrics = newMetrics(func() float64 { return float64(e.queue.waiting()) },
+		func() float64 { return e.queue.foreseen().Seconds() })
+	e.queue = newQueue(o, workers, func(n int) { e.metrics.batch.Observe(float64(n)) },
+		func(d time.Duration) { e.metrics.delay.Observe(d.Seconds()) })
+	clients.edits = e.metrics.edits
+	all := scorers.all()
+	for _, v := range all {
+		v.changed = func() { e.queue.changed(all) }
+		if o.Warn != nil {
+			v.warn = o.Warn
+		}
+		if v.open != nil {
+			e.metrics.copies(v.Replicated)
+		}
+	}
+	return e
+}
+
+// probe refuses a request before its body is read, if even one item would be refused.
+func (n *engine) probe(kind jobKind) error {
+	first, err := n.scorers.find("")
+	if err != nil {
+		return err
+	}
+	return n.queue.probe(first.estimators[kind])
 }
 
 // item is one pair on its way to a score or a gradient.
@@ -82,7 +135,7 @@ type edited struct {
 }
 
 // groupItems groups the items whose headers are in order; the others get their error.
-func (s *Server) groupItems(items []*item) (groups []*group) {
+func (n *engine) groupItems(items []*item) (groups []*group) {
 	at := map[groupKey]*group{}
 	edits := map[*group]map[*byte]*edited{} // by where their bytes lie
 	digests := map[*encodedPicture][sha256.Size]byte{}
@@ -90,13 +143,13 @@ func (s *Server) groupItems(items []*item) (groups []*group) {
 		if it.err != nil {
 			continue
 		}
-		pixels, err := s.check(it.source, it.instruction)
+		pixels, err := n.decoder.check(it.source, it.instruction)
 		if err != nil {
 			it.err = err
 			continue
 		}
 		var own int64
-		if own, it.err = s.size(it.edit); it.err != nil {
+		if own, it.err = n.decoder.size(it.edit); it.err != nil {
 			continue
 		}
 		digest, ok := digests[it.source]
@@ -123,34 +176,34 @@ func (s *Server) groupItems(items []*item) (groups []*group) {
 }
 
 // admit reserves the time of decoding and running the groups.
-func (s *Server) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
+func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
 	w, edits := workload{}, 0
 	for _, g := range groups {
-		w[s.decoder] += kilopixels(g.pixels)
+		w[n.decoder.time] += kilopixels(g.pixels)
 		for _, e := range g.edits {
-			w[s.decoder] += kilopixels(e.pixels)
+			w[n.decoder.time] += kilopixels(e.pixels)
 			edits += len(e.items)
 			for _, it := range e.items {
 				w[it.scorer.estimators[kind]]++
 			}
 		}
 	}
-	if err := s.chargeQuota(ctx, edits); err != nil {
+	if err := n.clients.charge(ctx, edits); err != nil {
 		return nil, err
 	}
-	return s.queue.admit(w)
+	return n.queue.admit(w)
 }
 
-// scoreItems admits and scores items. An error of one item is kept in it; the error returned is the whole request's.
-func (s *Server) scoreItems(ctx context.Context, items []*item) error {
-	if groups := s.groupItems(items); len(groups) > 0 {
-		r, err := s.admit(ctx, groups, scoreKind)
+// score admits and scores items. An error of one item is kept in it; the error returned is the whole request's.
+func (n *engine) score(ctx context.Context, items []*item) error {
+	if groups := n.groupItems(items); len(groups) > 0 {
+		r, err := n.admit(ctx, groups, scoreKind)
 		if err != nil {
 			return err
 		}
 		defer r.release()
 		workers.Each(len(groups), len(groups), func(i int) error { // their errors are kept in their items
-			s.scoreGroup(ctx, r, groups[i])
+			n.scoreGroup(ctx, r, groups[i])
 			return nil
 		})
 	}
@@ -159,7 +212,7 @@ func (s *Server) scoreItems(ctx context.Context, items []*item) error {
 
 // scoreGroup scores a group. It decodes, prepares and scores a batch of pictures at a time, so that memory does not
 // grow with the number of edits.
-func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
+func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	todo := g.edits
 	fail := func(err error) {
 		for _, e := range todo {
@@ -175,26 +228,26 @@ func (s *Server) scoreGroup(ctx context.Context, r *reservation, g *group) {
 			}
 		}
 	}
-	free, err := s.acquireSlots(ctx, most*min(len(todo), s.o.Batch), pictureBytes*g.pixels)
+	free, err := n.slots.acquire(ctx, most*min(len(todo), n.batch), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)
 		return
 	}
 	defer free()
-	source, err := s.decodeOne(ctx, r, g.source, g.pixels)
+	source, err := n.decoder.one(ctx, r, g.source, g.pixels)
 	if err != nil {
 		fail(prefixError("source", err))
 		return
 	}
 	for len(todo) > 0 {
-		batch := todo[:min(s.o.Batch, len(todo))]
-		s.decodeEach(ctx, r, source, batch, func(it *item, edit *data.Picture) (err error) {
+		batch := todo[:min(n.batch, len(todo))]
+		n.decoder.each(ctx, r, source, batch, func(it *item, edit *data.Picture) (err error) {
 			pair := model.Pair{Source: source, Edit: edit, Instruction: it.instruction, Shared: it.shared}
 			it.sample, err = it.scorer.Prepare(pair)
 			it.shared = nil
 			return err
 		})
-		if err := s.scoreBatch(ctx, r, g, batch); err != nil {
+		if err := n.scoreBatch(ctx, r, g, batch); err != nil {
 			fail(err)
 			return
 		}
@@ -212,7 +265,7 @@ func (e *edited) fail(err error) {
 }
 
 // scoreBatch scores the items of one batch, which are prepared: those of different scorers side by side.
-func (s *Server) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
+func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
 	var scorers []*served
 	of := map[*served][]*item{}
 	for _, e := range batch {
@@ -238,80 +291,9 @@ func (s *Server) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 		for i, it := range of[v] {
 			it.scored, it.err = j.scores[i], j.errs[i]
 			if cfg := v.Config(); it.err == nil {
-				s.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
+				n.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
 			}
 		}
 		return nil
 	})
-}
-
-// decodeOne decodes a picture once a decoder is free.
-func (s *Server) decodeOne(
-	ctx context.Context,
-	r *reservation,
-	b *encodedPicture,
-	pixels int64,
-) (*data.Picture, error) {
-	var p *data.Picture
-	err := s.timeDecoding(ctx, r, pixels, func() (err error) {
-		p, err = s.decode(ctx, b)
-		return err
-	})
-	return p, err
-}
-
-// decodeEach decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture
-// itself. An error is kept in the items that it is about.
-func (s *Server) decodeEach(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
-	use func(it *item, edit *data.Picture) error) {
-	workers.Each(len(edits), cap(s.decoding), func(i int) error {
-		e := edits[i]
-		err := s.timeDecoding(ctx, r, e.pixels, func() (err error) {
-			edit := source
-			if !e.source {
-				if edit, err = s.decode(ctx, e.items[0].edit); err != nil {
-					return err
-				}
-			}
-			for _, it := range e.items {
-				it.err = asBadPair(use(it, edit))
-			}
-			return nil
-		})
-		if err != nil {
-			e.fail(err)
-		}
-		return nil
-	})
-}
-
-// asBadPair says that an error, if it is not the server's, is that of the pair.
-func asBadPair(err error) error {
-	var f *apiError
-	if err == nil || errors.As(err, &f) {
-		return err
-	}
-	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
-}
-
-// timeDecoding runs f once a decoder is free, and observes how long pictures of so many pixels take. A panic in a
-// decoder is an error of this picture.
-func (s *Server) timeDecoding(ctx context.Context, r *reservation, pixels int64, f func() error) (err error) {
-	defer r.decoded(s.decoder, pixels)
-	select {
-	case s.decoding <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	begin := time.Now()
-	defer func() {
-		<-s.decoding
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error, please report it: %v", p)
-		}
-		if err == nil {
-			s.decoder.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(s.decoding)))
-		}
-	}()
-	return f()
 }
