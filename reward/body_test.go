@@ -231,7 +231,8 @@ func TestRanksWaitForMemory(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.front.bodies.memory.held("") > 0 || len(s.front.bodies.memory.holds) > 0 || !s.engine.slots.TryAcquire(s.engine.slots.n) {
+	memory, slots := s.front.bodies.memory, &s.engine.slots
+	if memory.held("") > 0 || len(memory.holds) > 0 || !slots.TryAcquire(slots.n) {
 		t.Error("memory was not given back")
 	}
 	if len(s.engine.queue.reservations) > 0 {

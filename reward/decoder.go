@@ -102,7 +102,9 @@ func (d *decoder) decode(ctx context.Context, b *encodedPicture) (*data.Picture,
 }
 
 // one decodes a picture once a decoder is free.
-func (d *decoder) one(ctx context.Context, r *reservation, b *encodedPicture, pixels int64) (p *data.Picture, err error) {
+func (d *decoder) one(
+	ctx context.Context, r *reservation, b *encodedPicture, pixels int64,
+) (p *data.Picture, err error) {
 	err = d.timed(ctx, r, pixels, func() (err error) {
 		p, err = d.decode(ctx, b)
 		return err
