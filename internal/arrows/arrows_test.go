@@ -89,7 +89,7 @@ trainer:          trainer/events optim internal/stats internal/strictyaml intern
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
 doctor:          onnx ort data losses lora model model/text model/quantize model/fresh optim internal/kernels
 doctor:          internal/exit internal/version
-judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
+released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards

@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 type adieeCase struct {
@@ -48,7 +48,7 @@ func TestADIEE(t *testing.T) {
 			all := oracle.Read[adieeSuite](t, filepath.Join(dir, "cases.json"))
 			expect := oracle.Tensors(t, filepath.Join(dir, "expect.safetensors"))
 			for i, question := range all.Questions {
-				o := judges.Options{Weights: dir, PairSize: all.PairSize, Prompts: filepath.Join(t.TempDir(), "question.txt")}
+				o := released.Options{Weights: dir, PairSize: all.PairSize, Prompts: filepath.Join(t.TempDir(), "question.txt")}
 				if err := os.WriteFile(o.Prompts, []byte(question), 0o666); err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 // TestJoint compares choices of several tokens with transformers (tools/oracle/joint.py).
@@ -62,7 +62,7 @@ func TestJoint(t *testing.T) {
 		}
 		o.Choices, o.Out = []string{"Y", "Y"}, filepath.Join(t.TempDir(), "scorer")
 		o.Values = []float64{1, 0}
-		if _, err := judges.Import("choices", o); err == nil || !strings.Contains(err.Error(), "same tokens") {
+		if _, err := released.Import("choices", o); err == nil || !strings.Contains(err.Error(), "same tokens") {
 			t.Errorf("error %v, want one about the same tokens", err)
 		}
 	})

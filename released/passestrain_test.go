@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"math"
@@ -9,9 +9,9 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/losses"
 	"assay/model"
+	"assay/released"
 )
 
 // passesStep runs a training step of a scorer. It runs as it is for the term that is compared with the fixtures, and
@@ -59,10 +59,10 @@ func TestPassesTrain(t *testing.T) {
 				cases = append(cases, c)
 			}
 		}
-		o := judges.Options{Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"),
+		o := released.Options{Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"),
 			Prompts: filepath.Join(dir, "prompts"), Config: filepath.Join(dir, cases[0].Config)}
 		o.Out = filepath.Join(t.TempDir(), "scorer")
-		if _, err := judges.Import("editreward", o); err != nil {
+		if _, err := released.Import("editreward", o); err != nil {
 			t.Fatal(err)
 		}
 		samples := func(u *model.Tuner) (out []*model.Sample) {

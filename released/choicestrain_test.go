@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"context"
@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/released"
 )
 
 // TestChoicesTrain compares the training of a head of choices with torch (tools/oracle/choices_train.py): the loss, and
@@ -24,7 +24,7 @@ func TestChoicesTrain(t *testing.T) {
 		c := oracle.Read[map[string]*choicesJudge](t, filepath.Join(dir, "judges.json"))["yes_no"]
 		o := c.options(t, s, dir)
 		o.Out = filepath.Join(t.TempDir(), "scorer")
-		if _, err := judges.Import("choices", o); err != nil {
+		if _, err := released.Import("choices", o); err != nil {
 			t.Fatal(err)
 		}
 		p, err := model.LoadScorerState(o.Out)

@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"encoding/json"
@@ -13,10 +13,10 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
 	"assay/onnx"
 	"assay/ort"
+	"assay/released"
 )
 
 // export is an exported judge, run as anyone would by what graphs.json says.
@@ -184,7 +184,7 @@ func TestExportEditReward(t *testing.T) {
 		exports, scorers := map[string]*export{}, map[string]*model.Scorer{}
 		for _, c := range all.Cases {
 			if scorers[c.Config] == nil {
-				scorers[c.Config] = open(t, "editreward", judges.Options{
+				scorers[c.Config] = open(t, "editreward", released.Options{
 					Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
 					Config: filepath.Join(dir, c.Config),
 				})
@@ -234,7 +234,7 @@ func TestExportADIEE(t *testing.T) {
 		for _, kind := range []string{"classifier", "regressor"} {
 			dir := filepath.Join(s.dir, "adiee", kind)
 			all := oracle.Read[adieeSuite](t, filepath.Join(dir, "cases.json"))
-			o := judges.Options{Weights: dir, PairSize: all.PairSize, Prompts: filepath.Join(t.TempDir(), "question.txt")}
+			o := released.Options{Weights: dir, PairSize: all.PairSize, Prompts: filepath.Join(t.TempDir(), "question.txt")}
 			if err := os.WriteFile(o.Prompts, []byte(all.Questions[0]), 0o666); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 type hpsSuite struct {
@@ -30,7 +30,7 @@ type hpsSuite struct {
 }
 
 // hpsOptions import the HPSv3 of the fixtures.
-func hpsOptions(t *testing.T, s suite) (judges.Options, hpsSuite) {
+func hpsOptions(t *testing.T, s suite) (released.Options, hpsSuite) {
 	t.Helper()
 	dir := filepath.Join(s.dir, "hpsv3")
 	all := oracle.Read[hpsSuite](t, filepath.Join(dir, "cases.json"))
@@ -38,7 +38,7 @@ func hpsOptions(t *testing.T, s suite) (judges.Options, hpsSuite) {
 	if err := os.WriteFile(config, fmt.Appendf(nil, "max_pixels: %d\n", all.MaxPixels), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	return judges.Options{
+	return released.Options{
 		Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "HPSv3.safetensors"), Config: config,
 		Prompts: filepath.Join(dir, "prompts"),
 	}, all
@@ -80,7 +80,7 @@ func TestHPSv3(t *testing.T) {
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
-		good := judges.Options{
+		good := released.Options{
 			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"),
 			Config: filepath.Join(dir, "config", "EditReward-tiny.yaml"), Prompts: filepath.Join(dir, "prompts"),
 		}
@@ -91,21 +91,21 @@ func TestRefused(t *testing.T) {
 			}
 			return path
 		}
-		for want, change := range map[string]func(o *judges.Options){
-			"no tensors rm_head.":     func(o *judges.Options) { o.Config = "" },
-			"there are no tensors rm": func(o *judges.Options) { o.Weights = o.Base },
-			`"qwen3_vl": judges over`: func(o *judges.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
-			"embedding table has":     func(o *judges.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
-			"pooling_strategy":        func(o *judges.Options) { o.Config = yaml("pooling_strategy: max\n") },
-			"one number for both":     func(o *judges.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },
-			"rm_head_type is missing": func(o *judges.Options) { o.Config = yaml("") },
-			`"max_pixel"`: func(o *judges.Options) {
+		for want, change := range map[string]func(o *released.Options){
+			"no tensors rm_head.":     func(o *released.Options) { o.Config = "" },
+			"there are no tensors rm": func(o *released.Options) { o.Weights = o.Base },
+			`"qwen3_vl": judges over`: func(o *released.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
+			"embedding table has":     func(o *released.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
+			"pooling_strategy":        func(o *released.Options) { o.Config = yaml("pooling_strategy: max\n") },
+			"one number for both":     func(o *released.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },
+			"rm_head_type is missing": func(o *released.Options) { o.Config = yaml("") },
+			`"max_pixel"`: func(o *released.Options) {
 				o.Config = yaml("rm_head_type: ranknet_multi_head\npooling_strategy: mean\nmax_pixel: 6272\n")
 			},
-			"nothing is known":    func(o *judges.Options) { o.Config = filepath.Join(o.Base, "config.json") },
-			"PyTorch pickles":     func(o *judges.Options) { o.Weights = yaml("not weights") },
-			"following.txt":       func(o *judges.Options) { o.Prompts = t.TempDir() },
-			"--prompts is needed": func(o *judges.Options) { o.Prompts = "" },
+			"nothing is known":    func(o *released.Options) { o.Config = filepath.Join(o.Base, "config.json") },
+			"PyTorch pickles":     func(o *released.Options) { o.Weights = yaml("not weights") },
+			"following.txt":       func(o *released.Options) { o.Prompts = t.TempDir() },
+			"--prompts is needed": func(o *released.Options) { o.Prompts = "" },
 		} {
 			kind, o := "editreward", good
 			if change(&o); want == "no tensors rm_head." {
@@ -115,7 +115,7 @@ func TestRefused(t *testing.T) {
 				want = "config.json"
 			}
 			o.Out = filepath.Join(t.TempDir(), "scorer")
-			if _, err := judges.Import(kind, o); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := released.Import(kind, o); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want one about %q", err, want)
 			}
 			if _, err := os.Stat(o.Out); err == nil {

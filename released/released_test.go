@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
 	_ "assay/model/families"
+	"assay/released"
 )
 
 // suite is the fixtures of released judges in one fixture folder.
@@ -45,10 +45,10 @@ func (s suite) picture(t *testing.T, path string) *data.Picture {
 	return p
 }
 
-func open(t *testing.T, kind string, o judges.Options) *model.Scorer {
+func open(t *testing.T, kind string, o released.Options) *model.Scorer {
 	t.Helper()
 	o.Out = filepath.Join(t.TempDir(), "scorer")
-	if _, err := judges.Import(kind, o); err != nil {
+	if _, err := released.Import(kind, o); err != nil {
 		t.Fatal(err)
 	}
 	return openDir(t, o.Out, "")
@@ -198,7 +198,7 @@ func TestEditReward(t *testing.T) {
 			scorers := map[string]*model.Scorer{}
 			for _, c := range all.Cases {
 				if scorers[c.Config] == nil {
-					scorers[c.Config] = open(t, "editreward", judges.Options{
+					scorers[c.Config] = open(t, "editreward", released.Options{
 						Base: filepath.Join(dir, "base"), Weights: weights, Config: filepath.Join(dir, c.Config),
 						Prompts: filepath.Join(dir, "prompts"),
 					})

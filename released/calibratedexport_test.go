@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"bytes"
@@ -8,8 +8,8 @@ import (
 
 	"assay/calibration"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 // calibrated gives a scorer directory maps, as score calibrate does, and opens it.
@@ -45,10 +45,10 @@ func TestExportCalibrated(t *testing.T) {
 		quality := calibration.Map{Dimension: "quality", Method: calibration.Isotonic, X: []float64{-2, -0.5, 0.25, 2},
 			Y: []float64{0, 0.3, 0.35, 1}}
 		for _, c := range cases[:3] {
-			o := judges.Options{Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"),
+			o := released.Options{Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"),
 				Prompts: filepath.Join(dir, "prompts"), Config: filepath.Join(dir, c.Config),
 				Out: filepath.Join(t.TempDir(), "scorer")}
-			if _, err := judges.Import("editreward", o); err != nil {
+			if _, err := released.Import("editreward", o); err != nil {
 				t.Fatal(err)
 			}
 			scorer := calibrated(t, o.Out, score, quality)
@@ -74,7 +74,7 @@ func TestExportCalibrated(t *testing.T) {
 
 		o, all := hpsOptions(t, s)
 		o.Out = filepath.Join(t.TempDir(), "scorer")
-		if _, err := judges.Import("hpsv3", o); err != nil {
+		if _, err := released.Import("hpsv3", o); err != nil {
 			t.Fatal(err)
 		}
 		const name = "preference"

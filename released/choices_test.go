@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 type choicesJudge struct {
@@ -34,10 +34,10 @@ type choicesJudge struct {
 }
 
 // options writes the prompt with our marks, and says how a judge of the fixtures is imported.
-func (c *choicesJudge) options(t *testing.T, s suite, dir string) judges.Options {
+func (c *choicesJudge) options(t *testing.T, s suite, dir string) released.Options {
 	t.Helper()
 	marks := strings.NewReplacer("{prompt}", model.InstructionMark, "{requirement}", model.RequirementMark)
-	o := judges.Options{
+	o := released.Options{
 		Base:    filepath.Join(dir, c.Backbone),
 		Prompts: filepath.Join(t.TempDir(), "question.txt"),
 		Choices: c.Answers,
@@ -94,7 +94,7 @@ func TestChoices(t *testing.T) {
 			}
 			for _, e := range c.Errors {
 				o.Choices, o.Values, o.Out = e.Answers, []float64{1, 0}, filepath.Join(t.TempDir(), "scorer")
-				if _, err := judges.Import("choices", o); err == nil || !strings.Contains(err.Error(), "one token") {
+				if _, err := released.Import("choices", o); err == nil || !strings.Contains(err.Error(), "one token") {
 					t.Errorf("%v: error %v, want one about tokens", e.Answers, err)
 				}
 				if _, err := os.Stat(o.Out); err == nil {

@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"os"
@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 // TestOrigin: a scorer whose weights or base were changed since it was imported is refused by the file's name, whether
@@ -17,11 +17,11 @@ func TestOrigin(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))
-		o := judges.Options{
+		o := released.Options{
 			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
 			Config: filepath.Join(dir, all.Cases[0].Config), Out: filepath.Join(t.TempDir(), "scorer"), Copy: true,
 		}
-		if _, err := judges.Import("editreward", o); err != nil {
+		if _, err := released.Import("editreward", o); err != nil {
 			t.Fatal(err)
 		}
 		refused := func(path string, change func(raw []byte) []byte) {

@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 // formulas are the fusions of two dimensions, as docs/judges.md has them.
@@ -24,13 +24,13 @@ var formulas = map[string]func(a, b float64) float64{
 }
 
 // twoQuestions imports a judge of two questions with a fusion; import knows no weights, scorer.yaml does.
-func twoQuestions(t *testing.T, o judges.Options, fusion string) string {
+func twoQuestions(t *testing.T, o released.Options, fusion string) string {
 	t.Helper()
 	o.Out, o.Fusion = filepath.Join(t.TempDir(), "scorer"), fusion
 	if fusion == "weights" {
 		o.Fusion = "mean"
 	}
-	if _, err := judges.Import("choices", o); err != nil {
+	if _, err := released.Import("choices", o); err != nil {
 		t.Fatal(err)
 	}
 	if fusion == "weights" {

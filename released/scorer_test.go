@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/model"
+	"assay/released"
 )
 
 // TestTogether scores the same alone, in a batch, and in a batch of another order, to the last bit.
@@ -18,7 +18,7 @@ func TestTogether(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))
-		scorer := open(t, "editreward", judges.Options{
+		scorer := open(t, "editreward", released.Options{
 			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
 			Config: filepath.Join(dir, all.Cases[0].Config), Copy: true,
 		})
@@ -51,11 +51,11 @@ func TestDimension(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))
-		o := judges.Options{
+		o := released.Options{
 			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
 			Config: filepath.Join(dir, all.Cases[0].Config), Out: filepath.Join(t.TempDir(), "scorer"),
 		}
-		if r, err := judges.Import("editreward", o); err != nil || r.Published || len(r.Warnings) != 2 {
+		if r, err := released.Import("editreward", o); err != nil || r.Published || len(r.Warnings) != 2 {
 			t.Fatalf("%+v, %v: the prompts are not the published ones", r, err)
 		}
 		prints := map[string]string{}

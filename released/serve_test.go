@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/judges"
+	"assay/released"
 	"assay/reward"
 )
 
@@ -26,11 +26,11 @@ func TestServed(t *testing.T) {
 		dir := filepath.Join(s.dir, "editreward")
 		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))
 		c := all.Cases[0]
-		o := judges.Options{
+		o := released.Options{
 			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
 			Config: filepath.Join(dir, c.Config), Out: filepath.Join(t.TempDir(), "scorer"),
 		}
-		if _, err := judges.Import("editreward", o); err != nil {
+		if _, err := released.Import("editreward", o); err != nil {
 			t.Fatal(err)
 		}
 		server, err := reward.NewServer(reward.Options{}, []string{"editreward"}, []reward.Scorer{openDir(t, o.Out, "")})

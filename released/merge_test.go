@@ -1,4 +1,4 @@
-package judges_test
+package released_test
 
 import (
 	"math"
@@ -10,10 +10,10 @@ import (
 	"assay/checkpoints"
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/judges"
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/released"
 )
 
 // merged merges a scorer directory, and opens the result.
@@ -43,20 +43,20 @@ func TestMergeImported(t *testing.T) {
 		pair := cases.Cases[0].pair(t, s)
 		for _, c := range []struct {
 			kind  string
-			o     judges.Options
+			o     released.Options
 			files string // of the weights
 		}{
-			{"editreward", judges.Options{Base: filepath.Join(edit, "base"), Weights: filepath.Join(edit, "weights"),
+			{"editreward", released.Options{Base: filepath.Join(edit, "base"), Weights: filepath.Join(edit, "weights"),
 				Config: filepath.Join(edit, cases.Cases[0].Config), Prompts: filepath.Join(edit, "prompts")},
 				checkpoints.SingleFile},
-			{"editreward", judges.Options{Base: filepath.Join(edit, "base"), Weights: flat, Copy: true,
+			{"editreward", released.Options{Base: filepath.Join(edit, "base"), Weights: flat, Copy: true,
 				Config: filepath.Join(edit, cases.Cases[0].Config), Prompts: filepath.Join(edit, "prompts")},
 				checkpoints.IndexFile},
-			{"hpsv3", judges.Options{Base: filepath.Join(hps, "base"), Weights: filepath.Join(hps, "HPSv3.safetensors"),
+			{"hpsv3", released.Options{Base: filepath.Join(hps, "base"), Weights: filepath.Join(hps, "HPSv3.safetensors"),
 				Prompts: filepath.Join(hps, "prompts")}, checkpoints.SingleFile},
-			{"adiee", judges.Options{Weights: filepath.Join(s.dir, "adiee", "classifier"), Prompts: question},
+			{"adiee", released.Options{Weights: filepath.Join(s.dir, "adiee", "classifier"), Prompts: question},
 				checkpoints.SingleFile},
-			{"adiee", judges.Options{Weights: filepath.Join(s.dir, "adiee", "regressor"), Prompts: question},
+			{"adiee", released.Options{Weights: filepath.Join(s.dir, "adiee", "regressor"), Prompts: question},
 				checkpoints.IndexFile},
 		} {
 			if c.kind == "adiee" {
@@ -65,7 +65,7 @@ func TestMergeImported(t *testing.T) {
 			scorer := open(t, c.kind, c.o)
 			dir := filepath.Join(t.TempDir(), "scorer")
 			c.o.Out = dir
-			if _, err := judges.Import(c.kind, c.o); err != nil {
+			if _, err := released.Import(c.kind, c.o); err != nil {
 				t.Fatal(err)
 			}
 			one, r := merged(t, dir)
@@ -138,12 +138,12 @@ func TestMergeAdapted(t *testing.T) {
 		}{{"regressor", 1e-4}, {"classifier", 0.01}} { // float32; bfloat16: merging rounds the sum to 8 bits
 			weights := filepath.Join(s.dir, "adiee", c.name)
 			all := oracle.Read[adieeSuite](t, filepath.Join(weights, "cases.json"))
-			o := judges.Options{Weights: weights, PairSize: all.PairSize, Answer: all.Cases[0].Forced.Answer,
+			o := released.Options{Weights: weights, PairSize: all.PairSize, Answer: all.Cases[0].Forced.Answer,
 				Prompts: filepath.Join(t.TempDir(), "question.txt"), Out: filepath.Join(t.TempDir(), "scorer")}
 			if err := os.WriteFile(o.Prompts, []byte("Is {instruction} done?"), 0o666); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := judges.Import("adiee", o); err != nil {
+			if _, err := released.Import("adiee", o); err != nil {
 				t.Fatal(err)
 			}
 			pair = model.Pair{Source: s.picture(t, all.Cases[0].Source), Edit: s.picture(t, all.Cases[0].Edited),
@@ -155,7 +155,7 @@ func TestMergeAdapted(t *testing.T) {
 		c := oracle.Read[map[string]*choicesJudge](t, filepath.Join(logits, "judges.json"))["yes_no"]
 		o := c.options(t, s, logits)
 		o.Out = filepath.Join(t.TempDir(), "choices")
-		if _, err := judges.Import("choices", o); err != nil {
+		if _, err := released.Import("choices", o); err != nil {
 			t.Fatal(err)
 		}
 		checkAdapted(t, o.Out, pair, 1e-4)

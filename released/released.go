@@ -1,8 +1,8 @@
-// Package judges makes scorers of what others released: reward models with heads of their own, and models that judge
+// Package released makes scorers of what others released: reward models with heads of their own, and models that judge
 // by the likelihoods of their next token. A scorer made here is a scorer directory of format 2 like any other; weights
 // are referred to where they lie. Prompts of others are not part of this program: they come from the user's copy of the
 // judge's code, and are compared with the digests of the published ones.
-package judges
+package released
 
 import (
 	"crypto/sha256"
