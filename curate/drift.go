@@ -135,10 +135,8 @@ func Warnings(score Comparison, facts []Comparison) []string {
 		case f.Name == "change" && f.shifted() < -0.5:
 			out = append(out, "edits change less and less of the source while the score rises")
 		case f.Name != "clip_i" && f.Name != "change" && math.Abs(f.shifted()) > 0.5:
-			out = append(
-				out,
-				f.Name+" moved by more than half a standard deviation while the score rose: look at pictures",
-			)
+			out = append(out,
+				f.Name+" moved by more than half a standard deviation while the score rose: look at pictures")
 		}
 	}
 	return out

@@ -125,13 +125,11 @@ func (e *export) run(t *testing.T, graph string, ids []int64, pictures []*model.
 	}
 	n, k := int64(len(ids)), int64(len(selected))
 	feeds = map[string]*tensor.Dense{
-		"text_ids":       vector(text...),
-		"order":          vector(order...),
-		"image_features": out["image_features"],
-		"position_ids":   tensor.New(tensor.WithShape(count, len(ids)), tensor.WithBacking(slices.Concat(axes...))),
-		"group_rows": vector(
-			n,
-		),
+		"text_ids":          vector(text...),
+		"order":             vector(order...),
+		"image_features":    out["image_features"],
+		"position_ids":      tensor.New(tensor.WithShape(count, len(ids)), tensor.WithBacking(slices.Concat(axes...))),
+		"group_rows":        vector(n),
 		"group_lengths":     vector(n),
 		"select":            vector(selected...),
 		"select_place":      vector(selected...),

@@ -174,11 +174,8 @@ func addAdapter(t *testing.T, p *model.ScorerState) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	p.Adapter, err = lora.New(
-		lora.NewConfig(4, 8, lora.Names{List: []string{"q_proj", "v_proj"}}),
-		lora.Modules(b.Weights),
-		7,
-	)
+	p.Adapter, err = lora.New(lora.NewConfig(4, 8, lora.Names{List: []string{"q_proj", "v_proj"}}),
+		lora.Modules(b.Weights), 7)
 	if err != nil {
 		t.Fatal(err)
 	}

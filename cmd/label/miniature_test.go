@@ -113,19 +113,8 @@ func checkLabels(t *testing.T, dir string) {
 
 func TestMiniatureExam(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "exam")
-	if code, _, errs := label(
-		t,
-		"miniature",
-		"--photos",
-		"../../examples/photos",
-		"--out",
-		dir,
-		"--instructions",
-		"14",
-		"--only",
-		"tissue",
-		"--exam",
-	); code != cli.Done {
+	if code, _, errs := label(t, "miniature", "--photos", "../../examples/photos", "--out", dir, "--instructions", "14",
+		"--only", "tissue", "--exam"); code != cli.Done {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	truth := filepath.Join(dir, miniature.TruthFile)
@@ -140,10 +129,8 @@ func TestMiniatureExam(t *testing.T) {
 	scores := testfile.Write(t, "scores.jsonl", rows.String())
 	code, out, errs := label(t, "miniature", "evaluate", "--truth", truth, "--scores", scores, "--json")
 	var r miniature.Result
-	if err := json.Unmarshal(
-		[]byte(out),
-		&r,
-	); code != cli.Done || err != nil || r.Spearman < 0.999999 || r.PairAccuracy != 1 ||
+	if err := json.Unmarshal([]byte(out),
+		&r); code != cli.Done || err != nil || r.Spearman < 0.999999 || r.PairAccuracy != 1 ||
 		r.Outputs != len(all) {
 		t.Errorf("the truth as scores: exit code %d: %v %s%s", code, err, out, errs)
 	}

@@ -66,28 +66,14 @@ func TestConditionBestAndPairs(t *testing.T) {
 	dir := t.TempDir()
 	table, scorer := edits(t, dir)
 	labels := filepath.Join(dir, "labels")
-	code, v := command(
-		t,
-		"condition",
-		"--in",
-		table,
-		"--scorer",
-		scorer,
-		"--out",
-		labels,
-		"--layouts",
-		strings.Join(curate.LayoutNames(), ","),
-		"--copy",
-	)
+	code, v := command(t, "condition", "--in", table, "--scorer", scorer, "--out", labels, "--layouts",
+		strings.Join(curate.LayoutNames(), ","), "--copy")
 	if code != cli.Failed || v["labelled"] != 4.0 || v["failed"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	rows := lines(t, filepath.Join(labels, "metadata.jsonl"))
 	for _, row := range rows {
-		if want := curate.Presets["adiee"].Text(
-			"blur it.",
-			row["score"].(float64),
-		); row["prompt"] != want ||
+		if want := curate.Presets["adiee"].Text("blur it.", row["score"].(float64)); row["prompt"] != want ||
 			strings.Contains(want, "..") {
 			t.Errorf("prompt %q, want %q", row["prompt"], want)
 		}
@@ -105,27 +91,14 @@ func TestConditionBestAndPairs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if failed := lines(
-		t,
-		filepath.Join(labels, "failed.jsonl"),
-	); len(failed) != 2 ||
+	if failed := lines(t, filepath.Join(labels, "failed.jsonl")); len(failed) != 2 ||
 		!strings.Contains(failed[0]["error"].(string), "missing.png") {
 		t.Errorf("failed: %v", failed)
 	}
 
 	scores, pairs := filepath.Join(dir, "scores.jsonl"), filepath.Join(dir, "pairs.jsonl")
-	if code, v = command(
-		t,
-		"batch",
-		"--in",
-		table,
-		"--scorer",
-		scorer,
-		"--out",
-		scores,
-		"--pairs",
-		pairs,
-	); code != cli.Failed ||
+	if code, v = command(t, "batch", "--in", table, "--scorer", scorer, "--out", scores, "--pairs",
+		pairs); code != cli.Failed ||
 		v["pairs"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
@@ -145,14 +118,8 @@ func TestConditionBestAndPairs(t *testing.T) {
 		second["margin"] != nil {
 		t.Errorf("%v", list)
 	}
-	if code, v = command(
-		t,
-		"drift",
-		"--before",
-		scores,
-		"--after",
-		scores,
-	); code != cli.Failed || v["rows_after"] != 4.0 ||
+	if code, v = command(t, "drift", "--before", scores, "--after",
+		scores); code != cli.Failed || v["rows_after"] != 4.0 ||
 		v["failed_after"] != 2.0 {
 		t.Errorf("exit code %d, %v", code, v)
 	}
@@ -171,11 +138,7 @@ func TestAIM(t *testing.T) {
 			&b,
 			"{\"input\": %q, \"target\": %q, \"instruction\": \"evoke %s\", \"emotion\": %q, \"clip_i\": %g, \"sc\": %d, "+
 				"\"pq\": 6, \"clip_t\": 0.25, \"aesthetic\": 5, \"score01\": 0.7}\n",
-			filepath.Join(
-				folder,
-				"images",
-				"coffee.png",
-			),
+			filepath.Join(folder, "images", "coffee.png"),
 			filepath.Join(folder, "images", []string{"chelsea.png", "rocket.png"}[i%2]),
 			emotion,
 			emotion,
@@ -222,11 +185,8 @@ func TestServeRefusesBadFlags(t *testing.T) {
 	t.Setenv("ASSAY_TOKEN", "")
 	_, scorer := edits(t, t.TempDir())
 	clients := filepath.Join(t.TempDir(), "clients.yaml")
-	if err := os.WriteFile(
-		clients,
-		[]byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"),
-		0o666,
-	); err != nil {
+	if err := os.WriteFile(clients, []byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"),
+		0o666); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{}, {"--scorer", scorer, "--addr", "0.0.0.0:0"}, {"--scorer", scorer, "--addr", ":0"},
