@@ -324,7 +324,7 @@ func exampleOf(p *pictures, row data.Row, s scoring.Row) (e Example, err error) 
 		return e, errors.New("its score has no range: levels need one")
 	}
 	score := 10 * s.Score01
-	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: Level(score)}
+	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: level(score)}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
 	if e.Source, err = p.place(row.Source, name+"-input"); err != nil {
 		return e, fmt.Errorf("input: %w", err)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Words are the five levels of a reward.
-var Words = [5]string{"one", "two", "three", "four", "five"}
+// words are the five levels of a reward.
+var words = [5]string{"one", "two", "three", "four", "five"}
 
 // Template writes the text that an editor is trained with. It replaces {instruction}, {word} (one to five), {level}
 // (the same as 1 to 5), {level5} (the score mapped from 0..10 to 1..5, rounded) and {score} (0 to 10, one decimal). A
@@ -29,18 +29,18 @@ var Presets = map[string]Template{
 	"paper": "{instruction} The image quality is {level5} out of five",
 }
 
-// Level is the level 1..5 of a score on 0..10, with the cuts 2, 4, 6, 8, 10: up to 2 is one, above 8 five.
-func Level(score10 float64) int {
+// level is the level 1..5 of a score on 0..10, with the cuts 2, 4, 6, 8, 10: up to 2 is one, above 8 five.
+func level(score10 float64) int {
 	return int(min(max(math.Ceil(score10/2), 1), 5))
 }
 
 // Text fills in the template for a score on 0..10.
 func (t Template) Text(instruction string, score10 float64) string {
 	instruction = strings.TrimSpace(instruction)
-	level := Level(score10)
+	level := level(score10)
 	clipped := min(max(score10, 0), 10)
 	text := strings.NewReplacer(
-		"{word}", Words[level-1],
+		"{word}", words[level-1],
 		"{level}", strconv.Itoa(level),
 		"{level5}", strconv.Itoa(int(math.Round(1+4*clipped/10))),
 		"{score}", strconv.FormatFloat(math.Abs(clipped), 'f', 1, 64), // no "-0.0"
@@ -97,7 +97,7 @@ func repeated(examples []Example, seed uint64) []Example {
 	}
 	times := make([]int, len(examples))
 	rng := rand.New(rand.NewPCG(seed, 0xba1a))
-	for level := 1; level <= len(Words); level++ {
+	for level := 1; level <= len(words); level++ {
 		rows := of[level]
 		for rank, k := range rng.Perm(len(rows)) {
 			times[rows[k]] = most / len(rows)

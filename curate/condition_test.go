@@ -73,21 +73,21 @@ func TestLooks(t *testing.T) {
 		got.Change+got.Contrast+got.Saturation+got.Edges+got.Grain+got.Clipped > 1e-6 {
 		t.Errorf("grey: %+v", got)
 	}
-	score := Compare("score", []float64{1, 2, 3}, []float64{4, 5, 6}, []float64{4, 5, 6})
+	score := compare("score", []float64{1, 2, 3}, []float64{4, 5, 6}, []float64{4, 5, 6})
 	facts := []Comparison{
-		Compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}),
-		Compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6}),
+		compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}),
+		compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6}),
 	}
-	if w := Warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") ||
+	if w := warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") ||
 		math.Abs(*facts[0].Correlation+1) > 1e-9 {
 		t.Errorf("%v %+v", w, facts)
 	}
-	still := Compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.3, 0.3, 0.3}, []float64{4, 5, 6})
-	if w := Warnings(score, []Comparison{still}); still.Shift != nil || still.Correlation != nil || len(w) != 1 {
+	still := compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.3, 0.3, 0.3}, []float64{4, 5, 6})
+	if w := warnings(score, []Comparison{still}); still.Shift != nil || still.Correlation != nil || len(w) != 1 {
 		t.Errorf("what was constant has no deviations, and moved: %+v, %v", still, w)
 	}
-	still = Compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
-	if w := Warnings(score, []Comparison{still}); len(w) != 0 {
+	still = compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
+	if w := warnings(score, []Comparison{still}); len(w) != 0 {
 		t.Errorf("what stays constant did not move: %+v, %v", still, w)
 	}
 }

@@ -145,7 +145,7 @@ func (c *Conditioning) example(p *pictures, row *data.Row, s scoring.Row) (e Exa
 		Instruction: row.Instruction,
 		Prompt:      c.Template.Text(row.Instruction, score),
 		Score:       score,
-		Level:       Level(score),
+		Level:       level(score),
 	}
 	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
 	if e.Source, err = p.place(row.Source, name+"-source"); err != nil {

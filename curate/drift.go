@@ -9,9 +9,9 @@ import (
 	"assay/internal/stats"
 )
 
-// EditStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
+// editStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
 // pleases its reward and nobody else. None of them needs a model.
-type EditStats struct {
+type editStats struct {
 	Change     float64 // mean absolute difference to the source, 0..1
 	Brightness float64 // mean luma, 0..1
 	Contrast   float64 // standard deviation of luma, 0..1
@@ -22,8 +22,8 @@ type EditStats struct {
 }
 
 // measureEdit computes the statistics of an edit. The source is resized to it for Change.
-func measureEdit(source, edit *data.Picture) EditStats {
-	var l EditStats
+func measureEdit(source, edit *data.Picture) editStats {
+	var l editStats
 	n := float64(edit.Width * edit.Height)
 	s := source.Resize(edit.Width, edit.Height, data.Bicubic)
 	luma := make([]float64, edit.Width*edit.Height)
@@ -62,8 +62,8 @@ func measureEdit(source, edit *data.Picture) EditStats {
 }
 
 // Named lists the facts in their order.
-func (l EditStats) Named() []Fact {
-	return []Fact{
+func (l editStats) Named() []fact {
+	return []fact{
 		{"change", l.Change},
 		{"brightness", l.Brightness},
 		{"contrast", l.Contrast},
@@ -74,8 +74,8 @@ func (l EditStats) Named() []Fact {
 	}
 }
 
-// Fact is a named number.
-type Fact struct {
+// fact is a named number.
+type fact struct {
 	Name  string
 	Value float64
 }
@@ -105,8 +105,8 @@ func (m *Comparison) shifted() float64 {
 // rounding is how little a fact of pictures may vary, against its mean, before it varies by rounding alone.
 const rounding = 1e-12
 
-// Compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
-func Compare(name string, before, after, scoreAfter []float64) Comparison {
+// compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
+func compare(name string, before, after, scoreAfter []float64) Comparison {
 	m := Comparison{Name: name}
 	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
 	m.After = stat.Mean(after, nil)
@@ -121,9 +121,9 @@ func Compare(name string, before, after, scoreAfter []float64) Comparison {
 	return m
 }
 
-// Warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
+// warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
 // standard deviation.
-func Warnings(score Comparison, facts []Comparison) []string {
+func warnings(score Comparison, facts []Comparison) []string {
 	var out []string
 	if score.Difference <= 0 {
 		return nil

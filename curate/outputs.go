@@ -117,7 +117,7 @@ func CompareOutputs(before, after *Outputs) *Drift {
 		FailedAfter:  after.Failed,
 	}
 	for _, name := range before.names {
-		d.Facts = append(d.Facts, Compare(name, before.values[name], after.values[name], after.values["score"]))
+		d.Facts = append(d.Facts, compare(name, before.values[name], after.values[name], after.values["score"]))
 	}
 	if own := alone(before, after) + alone(after, before); own > 0 {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs are of a source and an instruction that the other "+
@@ -127,7 +127,7 @@ func CompareOutputs(before, after *Outputs) *Drift {
 		d.Warnings = append(d.Warnings, "before there is one output, which has no deviations: nothing can be told in them")
 		return d
 	}
-	d.Warnings = append(d.Warnings, Warnings(d.Facts[0], d.Facts[1:])...)
+	d.Warnings = append(d.Warnings, warnings(d.Facts[0], d.Facts[1:])...)
 	return d
 }
 

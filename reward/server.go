@@ -1,7 +1,8 @@
 // Package reward serves scorers to trainers of image editors: scores and gradients over HTTP.
 //
-// Every request goes through the front, which knows who asks, bounds its time, and writes and counts errors. A wire, one
-// for each protocol, reads it into items: edits, with the scorer that is asked about each. The engine does the items:
+// Every request goes through the front, which knows who asks, bounds its time, and writes and counts errors. A wire,
+// one for each protocol, reads it into items: edits, with the scorer that is asked about each. The engine scores or
+// differentiates them:
 //
 //	front -> wire: body (as memory allows) -> items
 //	         engine: groups of one source -> admission -> decoder -> queue -> workers -> copies of a scorer

@@ -19,8 +19,8 @@ import (
 // still arrive.
 const idlePeriod = 2 * time.Second
 
-// Listen opens an address for [Serve]. It is plain TCP: the packet filter that Serve needs at the end does not work with
-// multipath TCP, which is Go's default.
+// Listen opens an address for [Serve]. It is plain TCP: the packet filter that Serve needs at the end does not work
+// with multipath TCP, which is Go's default.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
@@ -41,7 +41,7 @@ type Options struct {
 	Cert, Key string                          // files of TLS; "": plain HTTP
 	Wrap      func(net.Listener) net.Listener // of plain HTTP: what the connections go through; nil: nothing
 	Drain     time.Duration                   // how long requests may take once ctx has ended
-	Ending    func()                          // is called when ctx has ended: from then on answers should close connections
+	Ending    func()                          // called when ctx has ended: answers should close connections from then on
 }
 
 // Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers what was accepted,
