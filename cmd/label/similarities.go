@@ -162,12 +162,8 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 			result.Known["clip_d"], result.Known["clip_i"], result.Known["dino_i"], result.Known["clip_t"], result.Encoded,
 			result.Cached)
 		for _, name := range slices.Sorted(maps.Keys(result.Not)) {
-			fmt.Fprintf(
-				w,
-				"%s does not exist of %d rows (equal captions have no direction): column undefined\n",
-				name,
-				result.Not[name],
-			)
+			fmt.Fprintf(w, "%s does not exist of %d rows (equal captions have no direction): column undefined\n", name,
+				result.Not[name])
 		}
 	}
 	if err := cli.Print(c, result, words); err != nil || result.Failed == 0 {

@@ -144,11 +144,8 @@ func TestSimilarities(t *testing.T) {
 // are, too, when another run keeps the numbers of an encoder that it is not given.
 func TestSimilaritiesUndefined(t *testing.T) {
 	folder := oracle.Folders(t)[0]
-	picture := filepath.Join(
-		folder,
-		"clip",
-		oracle.Read[[]struct{ Input string }](t, filepath.Join(folder, "clip", "pairs.json"))[0].Input,
-	)
+	picture := filepath.Join(folder, "clip",
+		oracle.Read[[]struct{ Input string }](t, filepath.Join(folder, "clip", "pairs.json"))[0].Input)
 	row := fmt.Sprintf(`{"source": %[1]q, "edit": %[1]q, "target_caption": "a cat"`, picture)
 	in := filepath.Join(t.TempDir(), "edits.jsonl")
 	if err := os.WriteFile(in, []byte(row+`, "source_caption": "a cat"}`+"\n"+row+"}\n"), 0o666); err != nil {

@@ -26,6 +26,7 @@ internal/remote/s3test:
 internal/exit:
 internal/workers:
 internal/process:
+internal/graceful:
 shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
@@ -87,7 +88,7 @@ trainer:          trainer/events optim internal/stats internal/strictyaml intern
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
 doctor/trial:    onnx data lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
-judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
+released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
@@ -98,8 +99,9 @@ benchmarks:       internal/page data heuristics model encoders scoring store int
 benchmarks:       internal/atomicfile metrics internal/workers textjudge shards internal/jsonfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
-reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers internal/jsonfile internal/stats internal/exit internal/remote
+curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
+reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+reward: internal/workers internal/graceful
 trainer/bybenchmark: store model benchmarks trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `
