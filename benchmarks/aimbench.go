@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -76,7 +77,7 @@ func loadAIM(o Options) (Set, error) {
 		return nil, err
 	}
 	s := &aim{root: filepath.Dir(path), editors: o.Editors, by: o.By, human: o.Human}
-	err = errors.Join(differentEditors(o.Editors), checkNames("--by", sortedNames(o.By), aimComponents))
+	err = errors.Join(differentEditors(o.Editors), checkNames("--by", slices.Sorted(maps.Keys(o.By)), aimComponents))
 	if err != nil {
 		return nil, err
 	}
@@ -177,4 +178,12 @@ func (s *aim) Items() ([]Item, error) {
 		}
 	}
 	return items, p.err()
+}
+
+// Outputs implements Measurable.
+func (s *aim) Outputs() ([]Item, error) { return s.Items() }
+
+// Line implements Measurable.
+func (s *aim) Line(k Key, component string, value any, by string) map[string]any {
+	return componentLine("id", k, component, value, by, aimComponents)
 }

@@ -171,21 +171,6 @@ func (j *aimPredictions) judge(number string) string {
 	return judges(j.by, of)
 }
 
-// judges joins what measured components; "" if that is not known of one of them.
-func judges(by map[string]string, components []string) string {
-	var names []string
-	for _, c := range components {
-		name := strings.ToLower(by[c])
-		if name == "" {
-			return ""
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, "; ")
-}
-
 // aimRow orders the columns as the paper does.
 func aimRow(means map[string]float64) []Number {
 	var out []Number

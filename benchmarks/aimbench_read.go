@@ -180,27 +180,6 @@ func (m *aimReader) readRow(r row, n int, inOrder bool, run string, seen map[str
 	return m.readSample(j, i, r)
 }
 
-// readBy reads the field "by", {component: what measured it}; two answers for one component are an error.
-func readBy(r row, by map[string]string, known []string) error {
-	if !r.has("by") {
-		return nil
-	}
-	raw, err := r.object("by")
-	if err != nil {
-		return err
-	}
-	if err := checkNames("by", sortedNames(raw), known); err != nil {
-		return err
-	}
-	for c, name := range raw {
-		if first, ok := by[c]; ok && first != name {
-			return fmt.Errorf("%s is measured by %s here, by %s before: one judge was expected", c, name, first)
-		}
-		by[c] = name
-	}
-	return nil
-}
-
 func aimID(r row) string { return r.first("id", "edited_image", "original_image", "image") }
 
 // find returns the sample that a line names. What else the line says of its pictures must be of that sample.

@@ -1,6 +1,12 @@
 package benchmarks
 
-import "strings"
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
 
 // aimJSON is the JSON result of AIM-Bench.
 type aimJSON struct {
@@ -135,7 +141,7 @@ func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float
 	for _, n := range aimRow(means) {
 		t.Columns = append(t.Columns, n.Name)
 	}
-	for _, k := range sortedNames(byKind) {
+	for _, k := range slices.Sorted(maps.Keys(byKind)) {
 		m := j.means(byKind[k])
 		used, marks := j.usedOf(byKind[k], t.Columns)
 		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m, used)
@@ -146,4 +152,73 @@ func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float
 		t.Rows = append(t.Rows, line)
 	}
 	return t
+}
+
+// agreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+func (j *aimPredictions) agreement() (out []Table, err error) {
+	var components []column
+	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
+		components = append(components, column{c, j.columns[c], c == "d_vad"})
+	}
+	right := make([]float64, len(j.kind))
+	for i, e := range j.emotion {
+		switch {
+		case e == "":
+			right[i] = math.NaN()
+		case e == j.aim.emotion[i]:
+			right[i] = 1
+		}
+	}
+	components = append(components, column{name: "emotion is right", values: right})
+	score := column{name: "score", values: j.columns["score"]}
+	if j.used("score") > 0 {
+		out = append(out, agreementOf("agreement of the scorer with each component", score, components))
+	}
+	if j.human == "" {
+		return out, nil
+	}
+	ratings, err := humanColumns(j.human, len(j.kind), func(r row) (int, error) {
+		if field := r.first("method", "model", "editor"); r.has(field) {
+			if name, err := r.text(field); err != nil || name != j.name {
+				return -1, err
+			}
+		} else if j.among > 1 {
+			return 0, fmt.Errorf("there is no \"method\", and there are %d editors: whose sample was rated?", j.among)
+		}
+		return j.find(r)
+	})
+	for _, h := range ratings {
+		out = append(out, agreementOf("agreement with the human rating "+h.name, h, append(components, score)))
+	}
+	return out, err
+}
+
+// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
+// their pictures if the editor's folder is known.
+func (j *aimPredictions) disagreements() []Example {
+	pictures := map[string]Item{}
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	for _, it := range items {
+		if it.Model == j.name {
+			pictures[it.ID] = it
+		}
+	}
+	p := points{truth: "sc"}
+	var scores []float64
+	for i, v := range j.columns["score"] {
+		if sc := j.columns["sc"][i]; !math.IsNaN(v) && !math.IsNaN(sc) {
+			p.keys, p.human = append(p.keys, Key{j.edited[i], j.name}), append(p.human, sc)
+			scores = append(scores, v)
+		}
+	}
+	return p.examples(scores, 4, func(i int) ([]CaptionedPicture, string) {
+		it, ok := pictures[p.keys[i].ID]
+		if !ok {
+			return nil, ""
+		}
+		return []CaptionedPicture{{"source", it.Source}, {"edit", it.Edit}, {"wanted", it.Target}}, it.Instruction
+	})
 }

@@ -20,7 +20,7 @@ func (r *Report) Apart() []Table {
 	type place struct{ paper, place string }
 	var order []place
 	groups := map[place][]Figure{}
-	for _, f := range r.Benchmark.printed() {
+	for _, f := range printed(r.Benchmark) {
 		switch {
 		case !slices.Contains(columns, f.Basis):
 			f.why = r.why(columns, f)
@@ -130,7 +130,7 @@ func (r *Report) Remarks() (out []string) {
 		}
 	}
 	out = append(out, whys.lines()...)
-	for _, f := range r.Benchmark.printed() {
+	for _, f := range printed(r.Benchmark) {
 		if len(f.Contradictions) > 0 && !f.again && slices.Contains(columns, f.Basis) {
 			out = append(out, fmt.Sprintf("† %s: %s prints %v for %s in %s, but %s", f.System, f.Paper,
 				float64(f.Value), f.Rule, f.Place, strings.Join(f.Contradictions, " and ")))
@@ -209,33 +209,8 @@ func undefinedNotes(list []lackingDraws, resamples int, system string) (out []st
 		resamples, len(list), system, someOf(names))}
 }
 
-// WithLower is the benchmark with more numbers of which less is better.
-func (b *Benchmark) WithLower(lower []string) *Benchmark {
-	own := *b
-	own.Lower = slices.Concat(b.Lower, lower)
-	return &own
-}
-
-// Direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a kind
-// ("l1: single turn") is as its column.
-func (b *Benchmark) Direction(number string) int {
-	column, _, _ := strings.Cut(number, ": ")
-	if isDistance(column) {
-		return -1
-	}
-	for _, lower := range b.Lower {
-		if column == lower || strings.HasPrefix(column, lower+"_") {
-			return -1
-		}
-	}
-	if slices.Contains(b.Neutral, column) {
-		return 0
-	}
-	return 1
-}
-
 // ranks marks of every column the best and the second best row: 1, 2 or 0, by row and column.
-func (t Table) ranks() [][]int {
+func ranksOf(t Table) [][]int {
 	out := make([][]int, len(t.Rows))
 	for i := range out {
 		out[i] = make([]int, len(t.Columns))

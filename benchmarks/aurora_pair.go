@@ -33,9 +33,7 @@ var auroraPair = &Benchmark{
 }
 
 var (
-	threeClasses = []string{left, right, tie}
 	threeAnswers = map[string][]string{left: {"A>B", "A>>B"}, right: {"B>A", "B>>A"}, tie: {"A=B", "A=B=Good", "A=B=Bad"}}
-	threeSides   = map[string]string{left: left, right: right, tie: tie}
 	auroraRules  = []pairRule{adieeRule(threeClasses, left, right, func(l, r float64) string { return tie }),
 		thresholdRules[0], thresholdRules[1], answerRule("answers", threeClasses, threeAnswers)}
 )

@@ -4,20 +4,13 @@
 package benchmarks
 
 import (
+	"assay/internal/stats"
 	"encoding/json"
-	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
-
-// All lists the benchmarks in the order of `score bench list`.
-func All() []*Benchmark {
-	return []*Benchmark{imagenHub, genAIBench, auroraPoint, auroraPair, editRewardBench,
-		editRewardCompass, aimBench, fedBench, mvei,
-		gEditBench, imgEditBench, riseBench, krisBench, magicBrush,
-		emuEdit}
-}
 
 // Benchmark describes one benchmark.
 type Benchmark struct {
@@ -229,14 +222,127 @@ func (r *Result) common(benchmark string) Common {
 	return Common{benchmark, r.N, r.Missing, r.Notes}
 }
 
-// Find returns the benchmark of a name.
-func Find(name string) (*Benchmark, error) {
-	var names []string
-	for _, b := range All() {
-		if b.Name == name {
-			return b, nil
-		}
-		names = append(names, b.Name)
+// Axis is an axis of a benchmark's radar chart: a number, and its values at the centre and at the rim.
+type Axis struct {
+	Number   string
+	From, To float64
+}
+
+// WithLower is the benchmark with more numbers of which less is better.
+func (b *Benchmark) WithLower(lower []string) *Benchmark {
+	own := *b
+	own.Lower = slices.Concat(b.Lower, lower)
+	return &own
+}
+
+// Direction is 1 if more of a number is better, -1 if less is, 0 if neither or not known. A number of a part or a kind
+// ("l1: single turn") is as its column.
+func (b *Benchmark) Direction(number string) int {
+	column, _, _ := strings.Cut(number, ": ")
+	if isDistance(column) {
+		return -1
 	}
-	return nil, fmt.Errorf("there is no benchmark %q: choose one of %s", name, strings.Join(names, ", "))
+	for _, lower := range b.Lower {
+		if column == lower || strings.HasPrefix(column, lower+"_") {
+			return -1
+		}
+	}
+	if slices.Contains(b.Neutral, column) {
+		return 0
+	}
+	return 1
+}
+
+// Teachable is a Scorable whose items have right answers in words, from which a model can learn them.
+type Teachable interface {
+	Scorable
+	// Answer is the one of some words that the benchmark's rule reads as the truth of an item, by its place in Items.
+	Answer(i int, words []string) (string, error)
+}
+
+// Measurable is a set whose components, or answers, may be measured by metrics.
+type Measurable interface {
+	Set
+	// Outputs lists the outputs of all editors.
+	Outputs() ([]Item, error)
+	// Line is the line of a file of components that says what a metric measured; by names the metric.
+	Line(k Key, component string, value any, by string) map[string]any
+}
+
+// Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether
+// its score is above or below the middle of its range.
+type Questions interface {
+	Scorable
+	// AnswerOf is the answer of a score that lies so far above the middle; "" if there is none.
+	AnswerOf(above float64) string
+}
+
+// Named is predictions whose units are lines of their own file, not those of the data: they are told apart by names.
+type Named interface {
+	// UnitNames are the names of the units; two of one name are no units to pair.
+	UnitNames() []string
+}
+
+// Expecting is a Set that knows what guessing is expected to get, by the numbers' names. A Set that is Guessable is
+// asked for many guesses instead.
+type Expecting interface {
+	Chance(seed uint64) map[string]Value
+}
+
+// sign is -1, 0 or 1.
+func sign(v float64) int {
+	switch {
+	case v > 0:
+		return 1
+	case v < 0:
+		return -1
+	}
+	return 0
+}
+
+// chanceDraws is the number of random judges whose mean is the expectation of guessing.
+const chanceDraws = 500
+
+// expectation averages the numbers of random judges.
+func expectation(g Guessable, seed uint64) map[string]Value {
+	rng := stats.NewRand(seed + 1)
+	draws := map[string][]float64{}
+	for range chanceDraws {
+		j := g.Guess(rng)
+		units := make([]int, j.Units())
+		for u := range units {
+			units[u] = u
+		}
+		for _, n := range j.Numbers(units) {
+			if !math.IsNaN(n.Value) {
+				draws[n.Name] = append(draws[n.Name], n.Value)
+			}
+		}
+	}
+	out := map[string]Value{}
+	for name, list := range draws {
+		out[name] = Value(stats.Mean(list))
+	}
+	return out
+}
+
+// componentLine is a line by the name of its sample's field; known are the components of which it is told what
+// measured them.
+func componentLine(field string, k Key, component string, value any, by string, known []string) map[string]any {
+	line := map[string]any{field: k.ID, "model": k.Model, component: value}
+	if slices.Contains(known, component) {
+		line["by"] = map[string]string{component: by}
+	}
+	return line
+}
+
+// guess returns n scores: uniform on 0..10, or all 5 without a generator.
+func guess(rng *rand.Rand, n int) []float64 {
+	scores := slices.Repeat([]float64{5}, n)
+	if rng != nil {
+		for i := range scores {
+			scores[i] = 10 * rng.Float64()
+		}
+	}
+	return scores
 }

@@ -6,13 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"assay/internal/stats"
 )
-
-// chanceDraws is the number of random judges whose mean is the expectation of guessing.
-const chanceDraws = 500
 
 // Difference is how one system's number differs from the reference's, with a paired bootstrap interval.
 type Difference struct {
@@ -39,12 +35,6 @@ type Comparison struct {
 
 // errNothingCommon means that no unit has predictions of all systems.
 var errNothingCommon = errors.New("no source, pair or sample has predictions in every file")
-
-// Named is predictions whose units are lines of their own file, not those of the data: they are told apart by names.
-type Named interface {
-	// UnitNames are the names of the units; two of one name are no units to pair.
-	UnitNames() []string
-}
 
 // aligned are predictions whose units are put in the order of another file's.
 type aligned struct {
@@ -236,50 +226,4 @@ func (c *Comparison) Table() Table {
 			Cells: []float64{float64(d.Difference), float64(d.Low), float64(d.High)}})
 	}
 	return t
-}
-
-// Baseline is made-up predictions.
-type Baseline struct {
-	Predictions
-	Name        string
-	Expectation map[string]Value // of its numbers: the mean over chanceDraws random judges; nil for the constant one
-}
-
-// NewBaseline returns the baseline "random" (scores uniform on 0..10, answers with equal chances, from a seed) or
-// "constant" (5 everywhere).
-func NewBaseline(s Set, name string, seed uint64) (*Baseline, error) {
-	g, ok := s.(Guessable)
-	if !ok {
-		return nil, errors.New("this benchmark takes components, not scores: baselines do not apply")
-	}
-	switch name {
-	case "constant":
-		return &Baseline{Predictions: g.Guess(nil), Name: name}, nil
-	case "random":
-		return &Baseline{Predictions: g.Guess(stats.NewRand(seed)), Name: name, Expectation: expectation(g, seed)}, nil
-	}
-	return nil, fmt.Errorf("baseline %q: random, constant, %s was expected", name, strings.Join(Similarities, ", "))
-}
-
-// expectation averages the numbers of random judges.
-func expectation(g Guessable, seed uint64) map[string]Value {
-	rng := stats.NewRand(seed + 1)
-	draws := map[string][]float64{}
-	for range chanceDraws {
-		j := g.Guess(rng)
-		units := make([]int, j.Units())
-		for u := range units {
-			units[u] = u
-		}
-		for _, n := range j.Numbers(units) {
-			if !math.IsNaN(n.Value) {
-				draws[n.Name] = append(draws[n.Name], n.Value)
-			}
-		}
-	}
-	out := map[string]Value{}
-	for name, list := range draws {
-		out[name] = Value(stats.Mean(list))
-	}
-	return out
 }

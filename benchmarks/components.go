@@ -17,15 +17,6 @@ import (
 	"assay/metrics"
 )
 
-// Measurable is a set whose components, or answers, may be measured by metrics.
-type Measurable interface {
-	Set
-	// Outputs lists the outputs of all editors.
-	Outputs() ([]Item, error)
-	// Line is the line of a file of components that says what a metric measured; by names the metric.
-	Line(k Key, component string, value any, by string) map[string]any
-}
-
 // measuredItem is a line of the file that a measurement goes on from.
 type measuredItem struct {
 	Key
@@ -152,44 +143,4 @@ func (c *Component) write(path string, set Measurable, items []Item, done map[Ke
 		}
 		return nil
 	})
-}
-
-// componentLine is a line by the name of its sample's field; known are the components of which it is told what
-// measured them.
-func componentLine(field string, k Key, component string, value any, by string, known []string) map[string]any {
-	line := map[string]any{field: k.ID, "model": k.Model, component: value}
-	if slices.Contains(known, component) {
-		line["by"] = map[string]string{component: by}
-	}
-	return line
-}
-
-// Outputs implements Measurable.
-func (s *aim) Outputs() ([]Item, error) { return s.Items() }
-
-// Outputs implements Measurable.
-func (s *fed) Outputs() ([]Item, error) { return s.Items() }
-
-// Outputs implements Measurable.
-func (s *statements) Outputs() ([]Item, error) { return s.Items() }
-
-// Line implements Measurable: a metric answers by its class, or by the sign of its number.
-func (s *statements) Line(k Key, _ string, value any, _ string) map[string]any {
-	line := map[string]any{"id": k.ID, "answer": value}
-	raw, err := json.Marshal(value)
-	var v float64
-	if err == nil && json.Unmarshal(raw, &v) == nil {
-		line["answer"] = s.AnswerOf(v)
-	}
-	return line
-}
-
-// Line implements Measurable.
-func (s *aim) Line(k Key, component string, value any, by string) map[string]any {
-	return componentLine("id", k, component, value, by, aimComponents)
-}
-
-// Line implements Measurable.
-func (s *fed) Line(k Key, component string, value any, by string) map[string]any {
-	return componentLine("sample", k, component, value, by, fedComponents)
 }

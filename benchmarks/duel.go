@@ -68,13 +68,11 @@ func editorOf(list []Predictions) (*gradedPredictions, bool) {
 	if len(list) == 0 {
 		return nil, false
 	}
-	switch p := list[0].(type) {
-	case *gradedPredictions:
-		return p, true
-	case imgEditPredictions:
-		return p.gradedPredictions, true
+	p, ok := list[0].(interface{ OfEditor() *gradedPredictions })
+	if !ok {
+		return nil, false
 	}
-	return nil, false
+	return p.OfEditor(), true
 }
 
 // duel compares two editors sample by sample.

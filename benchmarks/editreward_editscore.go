@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -245,19 +246,10 @@ func (j *editScorePredictions) Numbers(units []int) []Number {
 // meanOver is the mean of the values, added in the order of their names, so that it is the same every time.
 func meanOver(m map[string]float64) float64 {
 	var list []float64
-	for _, name := range sortedNames(m) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
 		list = append(list, m[name])
 	}
 	return stats.Mean(list)
-}
-
-func sortedNames[V any](m map[string]V) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 type editScoreDimension struct {
@@ -320,7 +312,7 @@ func (j *editScorePredictions) Result() *Result {
 			cells[task][k] = v
 		}
 	}
-	for _, task := range sortedNames(cells) {
+	for _, task := range slices.Sorted(maps.Keys(cells)) {
 		table.Rows = append(table.Rows, TableRow{Name: task, Cells: cells[task]})
 	}
 	r.Tables = []Table{table}

@@ -2,14 +2,10 @@ package benchmarks
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 )
@@ -18,55 +14,6 @@ import (
 type System struct {
 	Name   string
 	Result *Result
-}
-
-// Judge identifies what predictions are by.
-type Judge struct {
-	Fingerprint string `json:"fingerprint"`       // of all that its scores depend on
-	Prompts     string `json:"prompts,omitempty"` // digest of what it was asked, where it answers in words
-}
-
-// judgeOf reads what a file of predictions is by from run.json beside it, which a run writes; nil if there is none.
-func judgeOf(predictions string) (*Judge, error) {
-	path := filepath.Join(filepath.Dir(predictions), "run.json")
-	if filepath.Base(predictions) != "predictions.jsonl" {
-		return nil, nil
-	}
-	raw, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
-	var run struct{ Scorer, Prompts string }
-	if err := json.Unmarshal(raw, &run); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &Judge{run.Scorer, run.Prompts}, nil
-}
-
-// runOf names what wrote a file of predictions by the first digits of its fingerprint; "" of files that no run wrote.
-func runOf(predictions string) (string, error) {
-	judge, err := judgeOf(predictions)
-	if err != nil || judge == nil {
-		return "", err
-	}
-	return fmt.Sprintf("%.8s", judge.Fingerprint), nil
-}
-
-// oneRun refuses a number some of whose values are of one run, and others of another one or of files that no run wrote.
-// Two judges' halves do not make one judge's number.
-type oneRun struct{ first *string }
-
-func (o *oneRun) check(number, run string) error {
-	if o.first == nil {
-		o.first = &run
-	}
-	of := func(run string) string { return cmp.Or(run, "no known run") }
-	if *o.first != run {
-		return fmt.Errorf("%s is of %s here, of %s before: one judge was expected", number, of(run), of(*o.first))
-	}
-	return nil
 }
 
 // AddJudged is Add for predictions that a file holds, with what they are by.

@@ -6,19 +6,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"assay/internal/atomicfile"
 	"assay/textjudge"
 )
-
-// Teachable is a Scorable whose items have right answers in words, from which a model can learn them.
-type Teachable interface {
-	Scorable
-	// Answer is the one of some words that the benchmark's rule reads as the truth of an item, by its place in Items.
-	Answer(i int, words []string) (string, error)
-}
 
 // WriteExamples writes a conversation about each item, with the question of a judge and the right answer, as rows that
 // train (mode: text) learns from. Paths of pictures start at the file's folder.
@@ -55,14 +46,4 @@ func WriteExamples(path string, set Teachable, e *textjudge.Examples) (n int, er
 		}
 		return b.Flush()
 	})
-}
-
-// Answer implements Teachable.
-func (s *statements) Answer(i int, words []string) (string, error) {
-	read := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return parseKeyword(word) != s.label[i] })
-	if len(read) != 1 {
-		return "", fmt.Errorf("the statement is %s: one answer that says so was expected among the judge's %s",
-			s.label[i], strings.Join(words, ", "))
-	}
-	return read[0], nil
 }

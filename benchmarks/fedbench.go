@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -85,7 +86,7 @@ func loadFED(o Options) (Set, error) {
 		human:    o.Human,
 		index:    map[string]int{},
 	}
-	err = errors.Join(differentEditors(o.Editors), checkNames("--by", sortedNames(o.By), fedComponents))
+	err = errors.Join(differentEditors(o.Editors), checkNames("--by", slices.Sorted(maps.Keys(o.By)), fedComponents))
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +267,7 @@ func (j *fedPredictions) subset() string {
 			delete(kinds, "")
 			kinds["not stated"] = true
 		}
-		j.kinds = strings.Join(sortedNames(kinds), " and ")
+		j.kinds = strings.Join(slices.Sorted(maps.Keys(kinds)), " and ")
 	}
 	return j.kinds
 }
@@ -379,4 +380,12 @@ func (j *fedPredictions) Result() *Result {
 	}
 	r.JSON = out
 	return r
+}
+
+// Outputs implements Measurable.
+func (s *fed) Outputs() ([]Item, error) { return s.Items() }
+
+// Line implements Measurable.
+func (s *fed) Line(k Key, component string, value any, by string) map[string]any {
+	return componentLine("sample", k, component, value, by, fedComponents)
 }

@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -220,7 +221,7 @@ func (s *fedSample) merge(other fedSample) error {
 		}
 		s.tags[tag] = v
 	}
-	for _, name := range sortedNames(other.values) {
+	for _, name := range slices.Sorted(maps.Keys(other.values)) {
 		if _, ok := s.values[name]; ok {
 			return fmt.Errorf("a second value of %s for %v (the first is in %s)", name, s.key, s.where)
 		}
@@ -235,7 +236,7 @@ func (j *fedPredictions) finish() {
 	parts := map[part]map[string]bool{}
 	for i := range j.samples {
 		s := &j.samples[i]
-		for _, c := range sortedNames(fedNames) {
+		for _, c := range slices.Sorted(maps.Keys(fedNames)) {
 			if v, ok := s.values[c]; !ok || math.IsNaN(v) {
 				s.lacks = append(s.lacks, c)
 			}

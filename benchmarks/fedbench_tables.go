@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -87,7 +88,7 @@ func (j *fedPredictions) Leaderboard() []Entry {
 		for _, s := range g.samples {
 			has[s.key.ID] = true
 		}
-		for _, id := range sortedNames(ids[k.kind]) {
+		for _, id := range slices.Sorted(maps.Keys(ids[k.kind])) {
 			if !has[id] {
 				g.missing = append(g.missing, fedPart{id, k.method, k.kind})
 			}
@@ -141,7 +142,7 @@ func (j *fedPredictions) asPrinted() []Table {
 			t.Columns, t.Better = append(t.Columns, kind+": "+c), append(t.Better, j.direction(c))
 		}
 	}
-	for _, method := range sortedNames(methods) {
+	for _, method := range slices.Sorted(maps.Keys(methods)) {
 		row := TableRow{Name: method}
 		for _, kind := range fedKinds {
 			in := units[[2]string{method, kind}]
@@ -154,12 +155,12 @@ func (j *fedPredictions) asPrinted() []Table {
 	}
 	score := len(printedColumns) - 1
 	slices.SortStableFunc(t.Rows, func(a, b TableRow) int { return cmp.Compare(b.Cells[score], a.Cells[score]) })
-	t.noteParts()
+	noteParts(&t)
 	return []Table{t}
 }
 
 // noteParts explains marks of cells that do not stand on all samples.
-func (t *Table) noteParts() {
+func noteParts(t *Table) {
 	partly := func(r TableRow) bool { return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" }) }
 	if slices.ContainsFunc(t.Rows, partly) {
 		t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
@@ -179,7 +180,7 @@ func (j *fedPredictions) byExpression() []Table {
 	if len(expressions) == 0 {
 		return nil
 	}
-	columns := sortedNames(expressions)
+	columns := slices.Sorted(maps.Keys(expressions))
 	for _, p := range []string{"positive", "neutral", "negative"} {
 		if slices.ContainsFunc(columns, func(e string) bool { return polarity(e) == p }) {
 			columns = append(columns, "all "+p)
@@ -187,12 +188,12 @@ func (j *fedPredictions) byExpression() []Table {
 	}
 	var out []Table
 	wanted := j.wanted(columns)
-	for _, kind := range sortedNames(kinds) {
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t := Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1}, len(columns))}
 		if kind != "" {
 			t.Title += ", " + kind + " instructions"
 		}
-		for _, method := range sortedNames(methods) {
+		for _, method := range slices.Sorted(maps.Keys(methods)) {
 			row := TableRow{Name: method}
 			any := false
 			for _, c := range columns {
@@ -212,7 +213,7 @@ func (j *fedPredictions) byExpression() []Table {
 				t.Rows = append(t.Rows, row)
 			}
 		}
-		t.noteParts()
+		noteParts(&t)
 		out = append(out, t)
 	}
 	return out
@@ -254,14 +255,6 @@ func (j *fedPredictions) defined(units []int, number string) (n int) {
 		}
 	}
 	return n
-}
-
-// partial says on how many samples a cell stands; "" if on all.
-func partial(used, of int) string {
-	if used == of {
-		return ""
-	}
-	return fmt.Sprintf(" (%d of %d)", used, of)
 }
 
 // scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
@@ -319,7 +312,7 @@ func (j *fedPredictions) rowNames(tag string) func(*fedSample) (string, bool) {
 	}
 	sets := map[string]bool{}
 	for _, k := range kinds {
-		sets[strings.Join(sortedNames(k), "\n")] = true
+		sets[strings.Join(slices.Sorted(maps.Keys(k)), "\n")] = true
 	}
 	return func(s *fedSample) (string, bool) {
 		name, ok := s.tags[tag]
@@ -341,7 +334,7 @@ func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]
 	}
 	out := map[string]map[string]Value{}
 	t := Table{Title: "per " + tag, Columns: slices.Concat([]string{"n"}, fedColumns[:11])}
-	for _, name := range sortedNames(groups) {
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		least, most := j.used(groups[name])
 		out[name] = map[string]Value{"n": Value(least)}
 		line := TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(least)}}

@@ -3,6 +3,7 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -169,7 +170,7 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 		total += count
 	}
 	out := map[string]fedVotesJSON{}
-	aspects := sortedNames(n)
+	aspects := slices.Sorted(maps.Keys(n))
 	t := Table{Title: "2AFC accuracy against the majority of votes"}
 	var names []string
 	for _, aspect := range aspects {
@@ -182,7 +183,7 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, Table) {
 		t.Better = append(t.Better, 1)
 		out[name] = fedVotesJSON{n[aspect], map[string]Value{}}
 	}
-	for _, m := range sortedNames(metrics) {
+	for _, m := range slices.Sorted(maps.Keys(metrics)) {
 		if metrics[m] != total {
 			t.Notes = append(t.Notes, fmt.Sprintf("%s is left out: %d of %d pairs have no value of it", m, total-metrics[m],
 				total))

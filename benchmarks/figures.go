@@ -34,12 +34,6 @@ type Figure struct {
 // measured holds the intervals of a system's numbers by name.
 type measured map[string]stats.Interval
 
-// Expecting is a Set that knows what guessing is expected to get, by the numbers' names. A Set that is Guessable is
-// asked for many guesses instead.
-type Expecting interface {
-	Chance(seed uint64) map[string]Value
-}
-
 // Measure adds to every number its 95 % interval, from resamples of the units with replacement, and what guessing is
 // expected to get. Systems on the same units see the same resamples. With resamples of 0 there are no intervals.
 func (r *Report) Measure(s Set, resamples int, seed uint64) {
@@ -131,7 +125,7 @@ func (r *Report) Figures() (out []Figure) {
 }
 
 // printed are the numbers that papers print for the benchmark, on the basis that they state.
-func (b *Benchmark) printed() []Figure {
+func printed(b *Benchmark) []Figure {
 	counted := func(rule string) bool { return slices.Contains(b.Counted, rule) }
 	var out []Figure
 	for _, p := range b.Reported() {
@@ -269,7 +263,7 @@ func (r *Report) chanceRow(columns []Basis) *TableRow {
 
 // printedRows groups the printed numbers by method, paper and part; a contradiction begins another row.
 func (r *Report) printedRows() (out [][]Figure) {
-	for _, f := range r.Benchmark.printed() {
+	for _, f := range printed(r.Benchmark) {
 		n := len(out)
 		has := func(g Figure) bool { return g.Rule == f.Rule }
 		if n == 0 || out[n-1][0].System != f.System || out[n-1][0].Subset != f.Subset ||

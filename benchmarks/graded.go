@@ -81,6 +81,9 @@ type gradedPredictions struct {
 	ofSeveral bool // samples of several sources have scores
 }
 
+// OfEditor returns the columns, also of what embeds them.
+func (j *gradedPredictions) OfEditor() *gradedPredictions { return j }
+
 func (s *graded) blank(editor string) *gradedPredictions {
 	by := map[string]string{}
 	maps.Copy(by, s.by)
@@ -116,7 +119,7 @@ func (j *gradedPredictions) set(column, run string, i int, v float64, where stri
 
 // finish derives columns from others, and orders them.
 func (j *gradedPredictions) finish() error {
-	for _, column := range sortedNames(j.derive) {
+	for _, column := range slices.Sorted(maps.Keys(j.derive)) {
 		list, any := slices.Repeat([]float64{math.NaN()}, len(j.samples)), false
 		for i := range list {
 			one := map[string]float64{}
@@ -146,7 +149,7 @@ func (j *gradedPredictions) finish() error {
 			j.ofSeveral = j.ofSeveral || sample.several && !math.IsNaN(scores[i])
 		}
 	}
-	for _, column := range append(slices.Clone(j.graded.columns), sortedNames(j.values)...) {
+	for _, column := range append(slices.Clone(j.graded.columns), slices.Sorted(maps.Keys(j.values))...) {
 		if j.values[column] != nil && !slices.Contains(j.columns, column) {
 			j.columns = append(j.columns, column)
 		}
@@ -189,7 +192,7 @@ func (s *graded) items(which func(gradedSample) bool) ([]Item, error) {
 		if !which(sample) {
 			continue
 		}
-		for _, role := range sortedNames(sample.item.Shown) {
+		for _, role := range slices.Sorted(maps.Keys(sample.item.Shown)) {
 			if picture := sample.item.Shown[role]; sample.several && picture.Read == nil {
 				filePicture(picture.Path, true, &p)
 			}
@@ -204,7 +207,7 @@ func (s *graded) items(which func(gradedSample) bool) ([]Item, error) {
 			filePicture(it.Edit.Path, true, &p)
 			items = append(items, it)
 		}
-		for _, editor := range sortedNames(s.held) {
+		for _, editor := range slices.Sorted(maps.Keys(s.held)) {
 			if picture, ok := s.held[editor][sample.item.ID]; ok {
 				it := sample.item
 				it.Model, it.Group, it.Edit = editor, it.ID, picture

@@ -147,7 +147,7 @@ func (s *graded) readRow(r row, editor, by string, of func(string) *gradedPredic
 // known refuses a number whose name the benchmark does not have: it may be a slip. It is kept if the row's "by" says
 // what measured it, as for another metric, or if a judge wrote it.
 func (j *gradedPredictions) known(fields map[string]json.RawMessage, judge string) error {
-	for _, name := range sortedNames(fields) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		column := j.column(name)
 		if isKey(name) || judge != "" || j.by[column] != "" || slices.Contains(j.graded.columns, column) {
 			continue
@@ -178,7 +178,7 @@ func (s *graded) column(field string) string {
 // setAll sets the columns that fields have. Others that are numbers are columns, too, by their own names.
 func (j *gradedPredictions) setAll(fields map[string]json.RawMessage, i int, by, where string) error {
 	any := false
-	for _, name := range sortedNames(fields) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		column := j.column(name)
 		v, err := parseNumber(name, fields[name])
 		if isKey(name) || err != nil && !slices.Contains(j.graded.columns, column) || math.IsNaN(v) {

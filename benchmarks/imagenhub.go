@@ -3,12 +3,9 @@ package benchmarks
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"assay/internal/stats"
@@ -141,17 +138,6 @@ func (s *hub) Read(path string) (Predictions, error) {
 
 func (s *hub) Guess(rng *rand.Rand) Predictions { return &hubPredictions{s, guess(rng, len(s.keys))} }
 
-// guess returns n scores: uniform on 0..10, or all 5 without a generator.
-func guess(rng *rand.Rand, n int) []float64 {
-	scores := slices.Repeat([]float64{5}, n)
-	if rng != nil {
-		for i := range scores {
-			scores[i] = 10 * rng.Float64()
-		}
-	}
-	return scores
-}
-
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
 func (s *hub) Items() ([]Item, error) {
 	if s.images == "" {
@@ -181,18 +167,6 @@ func (s *hub) Items() ([]Item, error) {
 		}
 	}
 	return items, p.err()
-}
-
-// filePicture is the picture in a file; with check it is a problem if the file is not there.
-func filePicture(path string, check bool, p *problems) Picture {
-	if check {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			p.add(path, "the picture is not there")
-		} else if err != nil {
-			p.add(path, "%v", err)
-		}
-	}
-	return Picture{Path: path}
 }
 
 // humanCorrelation correlates each rater with the mean of the others, per method: tanh of the mean over raters, then

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -66,7 +68,7 @@ func loadImgEdit(o Options) (Set, error) {
 	}
 	s.output = func(editor string, i int) string { return filepath.Join(editor, s.samples[i].item.ID+".png") }
 	var p problems
-	for _, key := range sortedNames(entries) {
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		e := entries[key]
 		if e.ID == "" || e.Kind == "" || e.Prompt == "" {
 			p.add(key, "id, prompt and edit_type were expected")
@@ -144,7 +146,7 @@ func readImgEditResult(editor string, j *gradedPredictions) error {
 	}
 	var p problems
 	failed, odd := 0, 0
-	for _, key := range sortedNames(texts) {
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		i, ok := j.index[key]
 		if !ok {
 			p.add(path, "%q is no sample of the data", key)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -162,7 +163,7 @@ func askedItem(it Item) (textjudge.Item, error) {
 	if e.Source != nil {
 		out.Pictures["source"] = e.Source
 	}
-	for _, role := range sortedNames(it.Shown) {
+	for _, role := range slices.Sorted(maps.Keys(it.Shown)) {
 		if err != nil {
 			break
 		}

@@ -135,7 +135,7 @@ func loadKRIS(o Options) (Set, error) {
 		s.parts = append(s.parts, d.name)
 		for _, category := range d.categories {
 			judged[category] = d.judged
-			if err := s.addKRIS(filepath.Join(o.Data, category), category, []string{"overall", d.knowledge, d.name},
+			if err := addKRIS(s, filepath.Join(o.Data, category), category, []string{"overall", d.knowledge, d.name},
 				&p); err != nil {
 				return nil, err
 			}
@@ -167,7 +167,7 @@ func krisMean(v map[string]float64, judged bool) float64 {
 }
 
 // addKRIS adds the samples of a category, whose folder need not be there.
-func (s *graded) addKRIS(folder, category string, parts []string, p *problems) error {
+func addKRIS(s *graded, folder, category string, parts []string, p *problems) error {
 	path := filepath.Join(folder, "annotation.json")
 	var entries map[string]krisEntry
 	if err := readJSON(path, &entries, "{ID: {ori_img, ins_en}}"); errors.Is(err, fs.ErrNotExist) {

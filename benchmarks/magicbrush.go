@@ -77,12 +77,12 @@ func loadMagicBrush(o Options) (Set, error) {
 		bounds: map[string]bounds{"l1": {0, 1}, "l2": {0, 1}, "clip_i": cosineBounds, "dino": cosineBounds,
 			"clip_t": cosineBounds, "score": scoreBounds},
 	}
-	s.output = func(editor string, i int) string { return magicBrushPicture(editor, s.samples[i].item.ID, s.turns(i)) }
+	s.output = func(editor string, i int) string { return magicBrushPicture(editor, s.samples[i].item.ID, turns(s, i)) }
 	for _, d := range folders {
 		if !d.IsDir() {
 			continue
 		}
-		if err := s.addSession(root, d.Name(), instructions, captions[d.Name()]); err != nil {
+		if err := addSession(s, root, d.Name(), instructions, captions[d.Name()]); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +93,7 @@ func loadMagicBrush(o Options) (Set, error) {
 }
 
 // turns is how many turns the session of a sample has.
-func (s *graded) turns(i int) int {
+func turns(s *graded, i int) int {
 	id, _, _ := strings.Cut(s.samples[i].item.ID, "/")
 	for n := 1; ; n++ {
 		if _, ok := s.index[id+"/"+strconv.Itoa(n)]; !ok {
@@ -125,7 +125,7 @@ func exists(path string) bool {
 }
 
 // addSession adds a session's turns, and its end.
-func (s *graded) addSession(root, id string, instructions map[string]magicBrushTurn, captions map[string]string) error {
+func addSession(s *graded, root, id string, instructions map[string]magicBrushTurn, captions map[string]string) error {
 	entries, err := os.ReadDir(filepath.Join(root, id))
 	if err != nil {
 		return err

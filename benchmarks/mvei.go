@@ -61,7 +61,7 @@ type entry struct {
 	} `json:"statement_list"`
 }
 
-func (r row) entry() (e entry, err error) {
+func entryOf(r row) (e entry, err error) {
 	b, err := json.Marshal(r.fields)
 	if err == nil {
 		err = json.Unmarshal(b, &e)
@@ -88,7 +88,7 @@ func loadMVEI(o Options) (Set, error) {
 	answers := map[int]string{}
 	var p problems
 	for _, r := range rows {
-		e, err := r.entry()
+		e, err := entryOf(r)
 		if err != nil {
 			p.add(r.where, "%v", err)
 			continue
@@ -154,4 +154,18 @@ func (s *statements) AnswerOf(above float64) string {
 		return "Incorrect"
 	}
 	return ""
+}
+
+// Outputs implements Measurable.
+func (s *statements) Outputs() ([]Item, error) { return s.Items() }
+
+// Line implements Measurable: a metric answers by its class, or by the sign of its number.
+func (s *statements) Line(k Key, _ string, value any, _ string) map[string]any {
+	line := map[string]any{"id": k.ID, "answer": value}
+	raw, err := json.Marshal(value)
+	var v float64
+	if err == nil && json.Unmarshal(raw, &v) == nil {
+		line["answer"] = s.AnswerOf(v)
+	}
+	return line
 }

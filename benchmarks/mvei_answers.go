@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,7 +34,7 @@ func (s *statements) Read(path string) (Predictions, error) {
 	}
 	for _, r := range rows {
 		if r.has("statement_list") {
-			e, err := r.entry()
+			e, err := entryOf(r)
 			if err != nil {
 				p.add(r.where, "%v", err)
 				continue
@@ -191,4 +192,14 @@ func (j *statementsPredictions) WriteAuthors(dir string) error {
 		out = append(out, entry)
 	}
 	return jsonfile.Write(filepath.Join(dir, "MVEI_predict.json"), out)
+}
+
+// Answer implements Teachable.
+func (s *statements) Answer(i int, words []string) (string, error) {
+	read := slices.DeleteFunc(slices.Clone(words), func(word string) bool { return parseKeyword(word) != s.label[i] })
+	if len(read) != 1 {
+		return "", fmt.Errorf("the statement is %s: one answer that says so was expected among the judge's %s",
+			s.label[i], strings.Join(words, ", "))
+	}
+	return read[0], nil
 }

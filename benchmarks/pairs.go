@@ -15,6 +15,12 @@ const (
 	tie   = "tie"
 )
 
+// Verdicts of three classes, which are named by the side that wins.
+var (
+	threeClasses = []string{left, right, tie}
+	threeSides   = map[string]string{left: left, right: right, tie: tie}
+)
+
 // pairs are comparisons of two edits with a human verdict each. Every benchmark of pairs fills one.
 type pairs struct {
 	ids     []string

@@ -2,6 +2,7 @@ package benchmarks
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -78,7 +79,7 @@ func answerNotes(rule string, j *pairsPredictions, known func(i int) bool) (note
 		notes = append(notes, fmt.Sprintf("%s%d of %d pairs have no answer, which counts as wrong", rule, none, len(j.ids)))
 	}
 	if total > 0 {
-		texts := sortedNames(unreadable)
+		texts := slices.Sorted(maps.Keys(unreadable))
 		for k := range texts {
 			texts[k] = strconv.Quote(texts[k])
 		}

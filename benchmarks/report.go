@@ -38,7 +38,7 @@ var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 	"first":    func(list []Key, n int) []Key { return list[:min(n, len(list))] },
 })
 
-func (r *Result) number(name string) float64 {
+func numberOf(r *Result, name string) float64 {
 	for _, n := range r.Numbers {
 		if n.Name == name {
 			return n.Value
@@ -80,7 +80,7 @@ func (r *Report) markdown(w io.Writer) {
 			return t
 		}
 		fmt.Fprintf(w, "%s: %d predictions used.\n\n", s.Name, s.Result.N)
-		list(s.Result.remarks())
+		list(remarksOf(s.Result))
 		for _, t := range slices.Concat(s.Result.Agreement, s.Result.Tables) {
 			title(t).Markdown(w)
 		}
@@ -93,7 +93,7 @@ func (r *Report) markdown(w io.Writer) {
 }
 
 // remarks are what the reader must know of a result: notes, what could not be computed, and what is missing.
-func (r *Result) remarks() []string {
+func remarksOf(r *Result) []string {
 	out := slices.Clone(r.Notes)
 	for _, failed := range r.Failed {
 		out = append(out, "not computed: "+failed)
@@ -135,7 +135,7 @@ func (r *Report) Write(dir string) error {
 				Figures    []Figure       `json:"figures"`
 				Boards     []board        `json:"boards,omitempty"`
 				Printed    []Figure       `json:"printed"`
-			}{results, r.Comparison, r.Figures(), r.boardFigures(), r.Benchmark.printed()})
+			}{results, r.Comparison, r.Figures(), r.boardFigures(), printed(r.Benchmark)})
 		},
 	}
 	for i, t := range r.Apart() {

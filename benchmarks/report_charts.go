@@ -29,7 +29,7 @@ type barView struct {
 // barsOf draws the column that a report is sorted by; nil if it has fewer than two rows.
 func barsOf(r *Report) *barsView {
 	t := r.Summary()
-	at := r.Benchmark.sortColumn(t)
+	at := sortColumn(r.Benchmark, t)
 	if at < 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func barsOf(r *Report) *barsView {
 	v := &barsView{Title: t.Columns[at]}
 	for _, row := range rows {
 		x := row.Cells[at]
-		b := barView{Name: row.Name, Own: !row.Printed, Value: fmt.Sprintf("%.*f", digitsOf(t.column(at)), x) + row.mark(at),
+		b := barView{Name: row.Name, Own: !row.Printed, Value: fmt.Sprintf("%.*f", digitsOf(columnOf(t, at)), x) + row.mark(at),
 			Left: percent(min(0, x)), Width: max(0.2, percent(max(0, x))-percent(min(0, x)))}
 		if row.bounded(at) {
 			b.Bounded, b.Low = true, percent(row.Bounds[at].Low)
@@ -64,12 +64,6 @@ func barsOf(r *Report) *barsView {
 		v.Bars = append(v.Bars, b)
 	}
 	return v
-}
-
-// Axis is an axis of a benchmark's radar chart: a number, and its values at the centre and at the rim.
-type Axis struct {
-	Number   string
-	From, To float64
 }
 
 // radarView is a radar chart of the systems.
@@ -92,7 +86,7 @@ func (r *Report) byHeadline() []System {
 	list := slices.Clone(r.Systems)
 	better := float64(r.Benchmark.Direction(r.Benchmark.Headline))
 	slices.SortStableFunc(list, func(a, b System) int { // one without the number is behind all others
-		return cmp.Compare(better*b.Result.number(r.Benchmark.Headline), better*a.Result.number(r.Benchmark.Headline))
+		return cmp.Compare(better*numberOf(b.Result, r.Benchmark.Headline), better*numberOf(a.Result, r.Benchmark.Headline))
 	})
 	return list
 }
@@ -136,7 +130,7 @@ func radarOf(r *Report) *radarView {
 	for _, s := range r.byHeadline() {
 		shares := make([]float64, len(axes))
 		for k, a := range axes {
-			shares[k] = min(1, max(0, (s.Result.number(a.Number)-a.From)/(a.To-a.From))) // NaN stays
+			shares[k] = min(1, max(0, (numberOf(s.Result, a.Number)-a.From)/(a.To-a.From))) // NaN stays
 		}
 		if slices.ContainsFunc(shares, math.IsNaN) {
 			continue

@@ -37,7 +37,7 @@ func plainView(r *Report, t Table) tableView { return r.view(t) }
 
 // sortedView shows a table sorted by the benchmark's headline, or by the first column of which more or less is better.
 func sortedView(r *Report, t Table) tableView {
-	if at := r.Benchmark.sortColumn(t); at >= 0 {
+	if at := sortColumn(r.Benchmark, t); at >= 0 {
 		t.Rows = slices.Clone(t.Rows)
 		key := func(row TableRow) float64 {
 			if at >= len(row.Cells) || math.IsNaN(row.Cells[at]) {
@@ -47,7 +47,7 @@ func sortedView(r *Report, t Table) tableView {
 		}
 		slices.SortStableFunc(t.Rows, func(a, b TableRow) int { return cmp.Compare(key(a), key(b)) })
 		if len(t.Columns) > shownColumns && r.Benchmark.Headline != "" {
-			t = t.leading(at)
+			t = leading(t, at)
 		}
 	}
 	return r.view(t)
@@ -57,7 +57,7 @@ func sortedView(r *Report, t Table) tableView {
 const shownColumns = 8
 
 // leading is the table with a column before the others.
-func (t Table) leading(at int) Table {
+func leading(t Table, at int) Table {
 	t.Columns, t.Better = first(t.Columns, at), first(t.Better, at)
 	t.Rows = slices.Clone(t.Rows)
 	for i := range t.Rows {
@@ -89,7 +89,7 @@ func first[T any](list []T, at int) []T {
 
 // sortColumn is the column that a table is sorted by, -1 for none. Columns in which no system has a number do not count
 // where others have some.
-func (b *Benchmark) sortColumn(t Table) int {
+func sortColumn(b *Benchmark, t Table) int {
 	first := -1
 	lacks := func(column int) bool {
 		return !slices.ContainsFunc(t.Rows, func(r TableRow) bool {
@@ -121,10 +121,10 @@ func (r *Report) view(t Table) tableView {
 	for i, c := range t.Columns {
 		v.Head = append(v.Head, headView{c, rules.of(c), t.arrow(i)})
 	}
-	ranks := t.ranks()
+	ranks := ranksOf(t)
 	digits := make([]int, len(t.Columns))
 	for i := range t.Columns {
-		digits[i] = digitsOf(t.column(i))
+		digits[i] = digitsOf(columnOf(t, i))
 	}
 	for k, row := range t.Rows {
 		line := rowView{Name: row.Name}
@@ -139,14 +139,14 @@ func (r *Report) view(t Table) tableView {
 			if t.Mixed {
 				n = digitsOf(row.Cells)
 			}
-			line.Cells = append(line.Cells, row.view(i, n, ranks[k][i]))
+			line.Cells = append(line.Cells, viewCell(row, i, n, ranks[k][i]))
 		}
 		v.Rows = append(v.Rows, line)
 	}
 	return v
 }
 
-func (r TableRow) view(i, digits, rank int) cellView {
+func viewCell(r TableRow, i, digits, rank int) cellView {
 	switch {
 	case i < len(r.Text) && r.Text[i] != "":
 		return cellView{Text: r.Text[i]}
@@ -161,7 +161,7 @@ func (r TableRow) view(i, digits, rank int) cellView {
 }
 
 // column are the numbers of a column.
-func (t Table) column(at int) (out []float64) {
+func columnOf(t Table, at int) (out []float64) {
 	for _, r := range t.Rows {
 		if at < len(r.Cells) {
 			out = append(out, r.Cells[at])

@@ -1,65 +1,19 @@
 package benchmarks
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"assay/data"
 	"assay/internal/journal"
 	"assay/internal/jsonfile"
 	"assay/scoring"
-	"assay/store"
 )
-
-// Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed.
-type Picture struct {
-	Path string
-	Read func() ([]byte, error) // nil: the bytes of Path
-	Area int                    // pixels that it is resized to before anything sees it (bicubic); 0: it stays
-	Bare bool                   // it has the colours below its transparency, as by Pillow's convert("RGB"): not over white
-	Like bool                   // of an edit: it is resized to its source's size before anything sees it (bicubic)
-}
-
-// bare is a picture without its transparency.
-func bare(p Picture) Picture {
-	p.Bare = true
-	return p
-}
-
-// None reports whether there is no picture.
-func (p Picture) None() bool { return p.Path == "" && p.Read == nil }
-
-// Bytes returns the encoded picture.
-func (p Picture) Bytes() ([]byte, error) {
-	if p.Read != nil {
-		return p.Read()
-	}
-	return os.ReadFile(p.Path)
-}
-
-// Item is one edit to be scored.
-type Item struct {
-	Key
-	Group       string // source and instruction: the candidates of one group are scored together
-	Source      Picture
-	Edit        Picture
-	Instruction string
-	Target      Picture   // the wanted result, where a benchmark has it
-	Captions    [2]string // of the source and of the wanted result, "" where a benchmark has none
-
-	// What judges that answer in words may be shown besides.
-	Kind   string             // of the edit, by which questions differ
-	Fields map[string]string  // texts by name
-	Shown  map[string]Picture // pictures by role: reference, source2, ...
-}
 
 // Prediction is one line of predictions.jsonl.
 type Prediction struct {
@@ -89,71 +43,6 @@ func (p Prediction) MarshalJSON() ([]byte, error) {
 	}{p.Key, *p.Answer, p.Content})
 }
 
-// content identifies what an item's score depends on besides the scorer: its name, pictures and texts.
-func (it *Item) content() string {
-	content, _ := it.known()
-	return content
-}
-
-// known is the item's content, and why it is not known for sure: a picture that is there could not be read.
-func (it *Item) known() (content string, unknown error) {
-	image := func(p Picture) data.Image {
-		image, err := p.image()
-		if !errors.Is(err, fs.ErrNotExist) {
-			unknown = cmp.Or(unknown, err)
-		}
-		return image
-	}
-	row := data.Row{Source: image(it.Source), Edit: image(it.Edit), Instruction: it.Instruction}
-	of, err := scoring.Content("", &row, nil)
-	unknown = cmp.Or(unknown, err)
-	parts := []string{it.ID, it.Model, of, it.Captions[0], it.Captions[1]}
-	add := func(p Picture) {
-		k, err := store.Content("", image(p))
-		if err == nil {
-			parts = append(parts, k.String())
-		} else if !p.None() && !errors.Is(err, fs.ErrNotExist) {
-			unknown = cmp.Or(unknown, err)
-		}
-	}
-	add(it.Target) // few scorers need it: it need not be there
-	if it.Edit.Bare || it.Edit.Like {
-		parts = append(parts, fmt.Sprintf("shown bare %t, like the source %t", it.Edit.Bare, it.Edit.Like))
-	}
-	if it.Kind != "" {
-		parts = append(parts, "kind", it.Kind)
-	}
-	for _, name := range sortedNames(it.Fields) {
-		parts = append(parts, "field", name, it.Fields[name])
-	}
-	for _, role := range sortedNames(it.Shown) {
-		parts = append(parts, "shown", role)
-		add(it.Shown[role])
-	}
-	return store.KeyOf(parts...).String(), unknown
-}
-
-// Digest identifies what the scores of items depend on besides the scorer: their names, pictures and texts, in order.
-func Digest(items []Item) string {
-	parts := make([]string, len(items))
-	for i := range items {
-		parts[i] = items[i].content()
-	}
-	return store.KeyOf(parts...).String()
-}
-
-// image is a picture as tables have it. Bytes that cannot be read are no picture.
-func (p Picture) image() (data.Image, error) {
-	if p.Read == nil {
-		return data.Image{Path: p.Path}, nil
-	}
-	raw, err := p.Read()
-	if err != nil {
-		return data.Image{Path: p.Path}, err
-	}
-	return data.Image{Bytes: raw}, nil
-}
-
 // Run is a benchmark that a scorer is run on.
 type Run struct {
 	Benchmark string
@@ -166,14 +55,6 @@ type Run struct {
 	Told     func(text string)          // of what a shard waits for; nil: not called
 
 	Unchanged bool // Merge takes items as they were scored, without a look at whether they are others now
-}
-
-// Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether
-// its score is above or below the middle of its range.
-type Questions interface {
-	Scorable
-	// AnswerOf is the answer of a score that lies so far above the middle; "" if there is none.
-	AnswerOf(above float64) string
 }
 
 // runFile is run.json: a folder is only ever resumed by the same scorer on the same items.
@@ -372,15 +253,4 @@ func CheckOrder(ctx context.Context, s *Scorer, items []Item, progress func(done
 	}
 	o.Rate = Value(float64(o.Flips) / float64(o.Pairs))
 	return o, nil
-}
-
-// sign is -1, 0 or 1.
-func sign(v float64) int {
-	switch {
-	case v > 0:
-		return 1
-	case v < 0:
-		return -1
-	}
-	return 0
 }

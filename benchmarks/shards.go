@@ -60,7 +60,7 @@ func (r *Run) share(s *Scorer, count int) (*sharing, error) {
 		runFile
 		Asked string `json:"asked"` // digest of what identifies the items beside their pictures
 	}{r.head(s), store.KeyOf(said...).String()}
-	weigh := func(i int) (int64, bool) { return h.items[i].Source.size() + h.items[i].Edit.size(), first[i] }
+	weigh := func(i int) (int64, bool) { return sizeOf(h.items[i].Source) + sizeOf(h.items[i].Edit), first[i] }
 	var err error
 	if dir := shards.Folder(PredictionsFile(r.Dir)); count == 0 {
 		h.work, err = shards.Reopen[sharedItem](dir, h.head, len(h.items))
@@ -88,8 +88,8 @@ func (r *Run) share(s *Scorer, count int) (*sharing, error) {
 	return h, nil
 }
 
-// size is that of the file of a picture; pictures inside larger files count as equal.
-func (p Picture) size() int64 {
+// sizeOf is that of the file of a picture; pictures inside larger files count as equal.
+func sizeOf(p Picture) int64 {
 	if p.Read != nil || p.Path == "" {
 		return 0
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,7 +145,7 @@ func unknownCaptions(captions map[string][2]string, items []Item, file string, p
 	for _, it := range items {
 		known[it.ID] = true
 	}
-	for _, id := range sortedNames(captions) {
+	for _, id := range slices.Sorted(maps.Keys(captions)) {
 		if !known[id] {
 			p.add(file, "%q is no item of the data: an id such as %q was expected", id, items[0].ID)
 		}

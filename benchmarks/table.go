@@ -236,3 +236,11 @@ func (c Confusion) Table() Table {
 	}
 	return t
 }
+
+// partial says on how many samples a cell stands; "" if on all.
+func partial(used, of int) string {
+	if used == of {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of %d)", used, of)
+}

@@ -2,7 +2,9 @@ package benchmarks
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 )
 
 // hubTargets are ImagenHub's wanted results, found by the instruction and the captions of an edit, which GenAI-Bench
@@ -34,7 +36,7 @@ func openHubTargets(folder string) (*hubTargets, error) {
 		return nil, err
 	}
 	t := &hubTargets{filepath.Dir(path), map[[3]string][]string{}}
-	for _, id := range sortedNames(lookup) {
+	for _, id := range slices.Sorted(maps.Keys(lookup)) {
 		e := lookup[id]
 		key := [3]string{e.Instruction, e.Before, e.After}
 		t.ids[key] = append(t.ids[key], id)

@@ -10,54 +10,134 @@ import (
 	"testing"
 )
 
-const golden = "../testdata/golden/"
-
-// resultOf evaluates predictions and reads the result back from its JSON.
-func resultOf(t *testing.T, j Predictions) map[string]any {
-	t.Helper()
-	b, err := json.Marshal(j.Result().JSON)
-	if err != nil {
-		t.Fatal(err)
+// A null in the first line does not make another number of the file.
+func TestNumberOfAllLines(t *testing.T) {
+	const golden = "../testdata/golden/imagenhub/human_ratings"
+	set := loadSet(t, imagenHub, Options{Data: golden, Target: "SC"})
+	keys := set.(*hub).keys
+	line := func(i int, sc string) string {
+		return fmt.Sprintf(`{"id": %q, "model": %q, "sc": %s, "score": 5}`+"\n", keys[i].ID, keys[i].Model, sc)
 	}
-	var m map[string]any
-	if err := json.Unmarshal(b, &m); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-func near(t *testing.T, what string, got any, want, tolerance float64) {
-	t.Helper()
-	if f, ok := got.(float64); !ok || !(math.Abs(f-want) <= tolerance) {
-		t.Errorf("%s = %v, want %v", what, got, want)
+	p := must[Predictions](t)(set.Read(write(t, "p.jsonl", line(0, "null")+line(1, "2")+line(2, "3"))))
+	scores := p.(*hubPredictions).scores
+	if !math.IsNaN(scores[0]) || scores[1] != 2 || scores[2] != 3 {
+		t.Errorf("%v: the column sc was expected", scores[:3])
 	}
 }
 
-func write(t *testing.T, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func must[T any](t *testing.T) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
+// A line of a pair says one thing: what would be passed over is refused, and an answer beside two scores is kept.
+func TestOneKindOfPrediction(t *testing.T) {
+	set := loadSet(t, genAIBench, Options{Votes: write(t, "v.jsonl", `{"id": 0, "vote_type": "leftvote"}`)})
+	for row, want := range map[string]string{
+		`{"id": 0, "left": 7, "right": 3, "score": [1, 9]}`:                "left and right, and score",
+		`{"id": 0, "model": "left", "score": 1, "answer": "A>B"}`:          `this line is of "left" alone`,
+		`{"id": 0, "model": "left", "score": 1, "left": 7, "right": 3}`:    "left and right, and score",
+		`{"id": 0, "model": "left", "left": 7, "right": 3}`:                `this line is of "left" alone`,
+		`{"id": 0, "answer": "A>B", "right": 3}`:                           `there is no "left"`,
+		`{"id": 0, "answer": "A>B", "score": [7, 3]}`:                      "official adiee threshold threshold as run",
+		`{"id": 0, "answer": "A>B", "left": 7, "right": 3}`:                "official adiee threshold threshold as run",
+		`{"id": 0, "score": [7, 3]}` + "\n" + `{"id": 0, "score": [7, 3]}`: "a second prediction",
+	} {
+		p, err := set.Read(write(t, "p.jsonl", row))
 		if err != nil {
-			t.Fatal(err)
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", row, err, want)
+			}
+			continue
 		}
-		return v
+		var names []string
+		for _, n := range p.Result().Numbers {
+			names = append(names, n.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: numbers %s, want %s", row, got, want)
+		}
 	}
 }
 
-func loadSet(t *testing.T, b *Benchmark, o Options) Set {
-	t.Helper()
-	if o.Epsilon == 0 {
-		o.Epsilon = math.NaN()
+// Votes stand in place of the data: what both say would be passed over.
+func TestVotesAlone(t *testing.T) {
+	votes := write(t, "v.jsonl", `{"id": 0, "vote_type": "leftvote"}`)
+	for want, o := range map[string]Options{
+		"votes without pictures, in place of --ratings": {Votes: votes, Data: "testdata"},
+		"leave out that, --images and --targets":        {Votes: votes, Targets: "testdata"},
+		`subset "tset": test_v1 or test`:                {Votes: votes, Subset: "tset"},
+	} {
+		if _, err := loadGenAIBench(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", o, err, want)
+		}
 	}
-	return must[Set](t)(b.Load(o))
+}
+
+// A rating that is null is not 0, and a method is rated in one column.
+func TestRatersCells(t *testing.T) {
+	for want, text := range map[string]string{
+		`r2.tsv:2: a has "[null, 1]": [SC, PQ], two numbers`: "uid\ta\nx\t[null, 1]\n",
+		`r2.tsv:2: a has "null": [SC, PQ], two numbers`:      "uid\ta\nx\tnull\n",
+		`r2.tsv:1: a second column "a"`:                      "uid\ta\ta\nx\t[1, 1]\t[0, 0]\n",
+	} {
+		dir := t.TempDir()
+		for name, body := range map[string]string{"1": "uid\ta\nx\t[1, 1]\n", "2": text} {
+			path := filepath.Join(dir, "Text-Guided_IE_rater"+name+".tsv")
+			if err := os.WriteFile(path, []byte(body), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want = "Text-Guided_IE_rate" + want
+		if _, err := loadImagenHub(Options{Data: dir}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestThresholdAsAuthors: the rule as run is calc_accuracy_with_ties of EditReward's program.
+func TestThresholdAsAuthors(t *testing.T) {
+	votes := map[int]string{1: "leftvote", -1: "rightvote", 0: "tievote"}
+	winners := map[int]string{1: "x", -1: "y", 0: "tie"}
+	for n, f := range readAuthors(t).Thresholds {
+		var data, predictions strings.Builder
+		var pairs []map[string]any
+		for i, p := range f.Pairs {
+			fmt.Fprintf(&data, `{"id": %d, "vote_type": %q}`+"\n", i, votes[p.Human])
+			pairs = append(pairs, map[string]any{"input": "i", "prompt": fmt.Sprint(i), "models": []string{"x", "y"},
+				"gens": []string{fmt.Sprint("a", i), fmt.Sprint("b", i)}, "winner": winners[p.Human]})
+			if p.Scores[1] != nil {
+				fmt.Fprintf(&predictions, `{"id": %d, "left": %v, "right": %v}`+"\n", i, *p.Scores[0], *p.Scores[1])
+			}
+		}
+		path := write(t, "p.jsonl", predictions.String())
+		for _, s := range []Set{loadSet(t, genAIBench, Options{Votes: write(t, "v.jsonl", data.String())}),
+			loadSet(t, auroraPair, Options{Data: putFile(t, t.TempDir(), "human_ratings_pairwise.json", pairs)})} {
+			p := must[Predictions](t)(s.Read(path))
+			equalNumbers(t, fmt.Sprintf("file %d of %T", n, s), byRule(numbersOf(p)),
+				map[string]float64{"threshold as run": f.Expect})
+			near(t, "rules", at(resultOf(t, p), "rules", "threshold as run", "accuracy"), f.Expect, 1e-9)
+		}
+	}
+	s := loadSet(t, genAIBench, Options{Data: "testdata", Epsilon: 0.5})
+	if _, ok := numbersOf(must[Predictions](t)(s.Read("testdata/genaibench_scores.jsonl")))["threshold as run"]; ok {
+		t.Error("a margin that was chosen elsewhere has a number as run, too")
+	}
+}
+
+// TestOfficialAsAuthors: answers as models give them are right and wrong as GenAI-Bench's inference.py has it.
+func TestOfficialAsAuthors(t *testing.T) {
+	right := 0
+	for n, list := range readAuthors(t).Votes {
+		for _, v := range list {
+			s := loadSet(t, genAIBench, Options{Votes: write(t, "v.jsonl", fmt.Sprintf(`{"id": 0, "vote_type": %q}`, v.Vote))})
+			line := string(must[[]byte](t)(json.Marshal(map[string]any{"id": 0, "answer": v.Answer})))
+			p := must[Predictions](t)(s.Read(write(t, "p.jsonl", line)))
+			if got := p.Result().Numbers[0].Value == 1; got != v.Correct {
+				t.Errorf("file %d: %q for a %s is right: %t, want %t", n, v.Answer, v.Vote, got, v.Correct)
+			} else if got {
+				right++
+			}
+		}
+	}
+	if right == 0 {
+		t.Error("no answer is right")
+	}
 }
 
 // The numbers of real judges, by scipy (golden/README.md), among them the published 0.3821 and 0.2728.

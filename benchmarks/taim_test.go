@@ -187,3 +187,121 @@ func TestAIMBenchCorrect(t *testing.T) {
 		t.Errorf("the notes are %q, want %q in them", notes, want)
 	}
 }
+
+// TestAIMAsAuthors: the columns and Overall of an editor's result files are those of overall_auto.py.
+func TestAIMAsAuthors(t *testing.T) {
+	for n, f := range readAuthors(t).AIM {
+		dir := t.TempDir()
+		putFile(t, dir, "Instructions.json", []byte(f.Data))
+		for name, rows := range f.Files {
+			putFile(t, dir, "M/eval/"+name+".json", []byte(rows))
+		}
+		s := loadSet(t, aimBench, Options{Data: dir})
+		p := must[[]Editor](t)(s.(Mixed).ReadAll([]string{filepath.Join(dir, "M")}))[0].Predictions
+		numbers := numbersOf(p)
+		equalNumbers(t, fmt.Sprintf("file %d", n), byRule(numbers), f.Expect)
+		if _, whole := numbers["overall"]; whole {
+			t.Errorf("file %d: what is missing of overall is not told: %v", n, numbers)
+		}
+		again := t.TempDir()
+		if err := p.(Writer).WriteAuthors(again); err != nil {
+			t.Fatal(err)
+		}
+		p = must[[]Editor](t)(s.(Mixed).ReadAll([]string{filepath.Join(again, "M")}))[0].Predictions
+		equalNumbers(t, fmt.Sprintf("file %d, written and read", n), byRule(numbersOf(p)), f.Expect)
+	}
+}
+
+// TestAIMOverallStandsOn: the name of Overall counts the values that its columns are made of.
+func TestAIMOverallStandsOn(t *testing.T) {
+	s := loadSet(t, aimBench, Options{Data: "testdata"})
+	rows := strings.Split(strings.TrimSpace(string(must[[]byte](t)(os.ReadFile("testdata/aim.jsonl")))), "\n")
+	if n := numbersOf(must[Predictions](t)(s.Read("testdata/aim.jsonl"))); math.IsNaN(n["overall"]) || n["overall"] == 0 {
+		t.Errorf("overall of everything is %v", n["overall"])
+	}
+	less := write(t, "aim.jsonl", strings.Join(rows[:len(rows)-1], "\n")) // one sample of 80 has nothing
+	if n := numbersOf(must[Predictions](t)(s.Read(less))); math.IsNaN(n["overall (99% of 560 values)"]) ||
+		n["overall (99% of 560 values)"] == 0 {
+		t.Errorf("overall without a sample: %v", n)
+	}
+}
+
+// A sample that the data have twice is refused, and so are ratings by people that do not say whose output they are of.
+func TestWhoseSample(t *testing.T) {
+	entry := `{"original_image": "o.jpg", "edited_image": %q, "edit_type": "x", "edit_prompt": "p", ` +
+		`"target_emotion": {"emotion": "awe", "VAD": [5, 5, 5]}}`
+	data := func(names ...string) Options {
+		var list []string
+		for _, name := range names {
+			list = append(list, fmt.Sprintf(entry, name))
+		}
+		return Options{Data: write(t, "Instructions.json", "["+strings.Join(list, ",")+"]")}
+	}
+	if _, err := loadAIM(data("a.png", "b.png", "a.png")); err == nil || !strings.Contains(err.Error(),
+		`a second sample with the edited_image "a.png" (the first is in Instructions.json[0])`) {
+		t.Error(err)
+	}
+	o := data("a.png", "b.png") // one original and one emotion: one name of an editor's output
+	model := filepath.Join(t.TempDir(), "M")
+	if err := os.MkdirAll(filepath.Join(model, "eval"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(model, "eval", aimBeautyFile),
+		[]byte(`[{"name": "o_edited_awe.png", "score": 3}]`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadSet(t, aimBench, o).Read(model); err == nil || !strings.Contains(err.Error(), "of 2 samples") {
+		t.Error(err)
+	}
+	lines := ""
+	for _, editor := range []string{"A", "B"} {
+		for i, name := range []string{"a.png", "b.png"} {
+			lines += fmt.Sprintf(`{"id": %q, "method": %q, "sc": %d}`+"\n", name, editor, 5+i)
+		}
+	}
+	for who, refused := range map[string]bool{"": true, `, "method": "A"`: false} {
+		o.Human = write(t, "human.jsonl", `{"id": "a.png", "rating": 3`+who+`}`+"\n"+`{"id": "b.png", "rating": 4`+who+`}`)
+		list := must[[]Editor](t)(loadSet(t, aimBench, o).(Mixed).ReadAll([]string{write(t, "c.jsonl", lines)}))
+		failed := strings.Join(list[0].Result().Failed, "; ")
+		if strings.Contains(failed, "whose sample was rated") != refused {
+			t.Errorf("ratings %q: %s", who, failed)
+		}
+	}
+}
+
+func TestAIMBench(t *testing.T) {
+	want := expected(t, "aim")
+	s := loadSet(t, aimBench, Options{Data: "testdata"})
+	got := readSet(t, s, "testdata/aim.jsonl")
+	for _, c := range aimColumns {
+		same(t, got, want, [2]string{c.name, c.name})
+	}
+	same(t, got, want, [2]string{"positive.acc", "positive.acc"}, [2]string{"negative.d_vad", "negative.d_vad"})
+	near(t, "bias", at(got, "positivity_bias", "acc"),
+		at(want, "positive", "acc").(float64)-at(want, "negative", "acc").(float64), 1e-9)
+	for i, truth := range emotions {
+		for k, predicted := range emotions {
+			near(t, truth, at(got, "confusion", truth, predicted), want["confusion"].([]any)[i].([]any)[k].(float64), 0)
+		}
+	}
+	if _, err := s.Read(write(t, "c.jsonl", `{"id": "e3.jpg", "sc": "8"}`)); err == nil ||
+		!strings.Contains(err.Error(), `c.jsonl:1: sc is "8"`) {
+		t.Error(err)
+	}
+}
+
+// Overall from the printed means of all 14 methods of the paper's Table 1, to the rounding of the means.
+func TestAIMBenchMeans(t *testing.T) {
+	r := must[*Result](t)(aimMeans(golden + "aimbench/table1.csv"))
+	b := must[[]byte](t)(json.Marshal(r.JSON))
+	var got map[string]any
+	json.Unmarshal(b, &got)
+	if methods := got["methods"].([]any); len(methods) != 14 {
+		t.Errorf("%d methods", len(methods))
+	}
+	near(t, "largest difference", got["largest_difference"], 0, 0.09)
+	if _, err := aimMeans(write(t, "m.csv", "method,clip_t\na,0.2\n")); err == nil ||
+		!strings.Contains(err.Error(), `m.csv:1: there is no column "sc"`) {
+		t.Error(err)
+	}
+}

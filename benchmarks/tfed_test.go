@@ -3,53 +3,12 @@ package benchmarks
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"assay/internal/stats"
 )
-
-// The leaderboard has each method's means by kind of instructions, as the means of the lines alone.
-func TestFEDBenchLeaderboard(t *testing.T) {
-	s := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5})
-	r := &Report{Benchmark: fedBench}
-	r.Add("all", must[Predictions](t)(s.Read("testdata/fed.jsonl")))
-	r.Measure(s, 50, 1)
-	want := map[string][]float64{} // method and kind: the samples' scores, one line at a time
-	text := string(must[[]byte](t)(os.ReadFile("testdata/fed.jsonl")))
-	for line := range strings.Lines(text) {
-		var tags struct{ Method, Instructions string }
-		if err := json.Unmarshal([]byte(line), &tags); err != nil {
-			t.Fatal(err)
-		}
-		j := must[Predictions](t)(s.Read(write(t, "one.jsonl", line)))
-		k := tags.Instructions + " " + tags.Method
-		want[k] = append(want[k], j.Result().number("fed_score"))
-	}
-	seen := 0
-	for _, b := range r.Boards() {
-		summary := b.Summary()
-		at := slices.Index(summary.Columns, "fed_score")
-		kind := summary.Title[strings.LastIndex(summary.Title, " ")+1:]
-		for _, row := range summary.Rows {
-			list, ok := want[kind+" "+row.Name]
-			if !ok {
-				continue
-			}
-			seen++
-			if !(math.Abs(row.Cells[at]-stats.Mean(list)) < 1e-12) || !row.bounded(at) {
-				t.Errorf("%s %s: %v, want %v", kind, row.Name, row.Cells[at], stats.Mean(list))
-			}
-		}
-	}
-	if seen != len(want) {
-		t.Errorf("%d methods and kinds of instructions on the boards, want %d", seen, len(want))
-	}
-}
 
 // A scorer's lines and halves of the components mix, and the scorer is compared with every component and the votes.
 func TestFEDBenchMixes(t *testing.T) {
@@ -104,36 +63,6 @@ func TestFEDBenchMixes(t *testing.T) {
 	}
 	_, err := s.ReadAll(append(paths, paths[1]))
 	if err == nil || !strings.Contains(err.Error(), "a second value of pq for") {
-		t.Error(err)
-	}
-}
-
-// Components that are missing in part show in the coverage; judges, normalisation and instructions keep printed numbers
-// apart.
-func TestFEDBenchBasis(t *testing.T) {
-	const line = `{"sample": "%", "method": "m", "instructions": "dense", "id": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, ` +
-		`"gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "by": {"pq": "Gemini-2.5-Pro"}}`
-	data := write(t, "index.jsonl", `{"sample": "a", "source": "a.png", "gt": "g.png", "dense_instruction": "x"}`+"\n"+
-		`{"sample": "b", "source": "b.png", "gt": "g.png", "dense_instruction": "x"}`)
-	s := loadSet(t, fedBench, Options{Data: data, BGNorm: "linear:255", Sigma: 0.5})
-	r := &Report{Benchmark: fedBench}
-	r.Add("m", must[Predictions](t)(s.Read(write(t, "c.jsonl", strings.Replace(line, "%", "a", 1)))))
-	pq := r.Figures()[3]
-	if pq.Name != "pq (50% of 2)" || pq.Judge != "gemini-2.5-pro" || pq.Subset != "dense" {
-		t.Errorf("%+v", pq)
-	}
-	var apart []string
-	for _, table := range r.Apart() {
-		apart = append(apart, table.Notes...)
-	}
-	for _, want := range []string{"it covers all 747 items, not 1 of 2 items", "its part is simple, not dense",
-		"its normalisation is not public, not linear:255", "its judge is arcface-r100, that of the other is not stated"} {
-		if !strings.Contains(strings.Join(apart, "\n"), want) {
-			t.Errorf("%q is no reason: %q", want, apart)
-		}
-	}
-	if _, err := s.Read(write(t, "c.jsonl", strings.Replace(line, "%", "z", 1))); err == nil ||
-		!strings.Contains(err.Error(), `the sample "z" is not in the data`) {
 		t.Error(err)
 	}
 }
@@ -215,85 +144,6 @@ func TestFEDBenchGallery(t *testing.T) {
 	}
 }
 
-// Resamples without a number are told of, by number and system.
-func TestUndefinedResamples(t *testing.T) {
-	s := loadSet(t, magicBrush, Options{Data: gradedFolder(t, 2)})
-	rows := `{"id": "7/1", "l1": 0.5}` + "\n" + `{"id": "7/2", "l1": 0.5}` + "\n" + `{"id": "7/final", "l1": 0.25}`
-	r := &Report{Benchmark: magicBrush}
-	r.Add("m", must[Predictions](t)(s.Read(write(t, "p.jsonl", rows))))
-	r.Measure(s, 300, 1)
-	remarks := strings.Join(r.Remarks(), "\n")
-	for _, f := range r.Figures() { // of three draws of three samples 1 of 27 lacks the first two
-		if f.Rule == "l1: multi-turn" { // the mean of one sample, which says nothing of others
-			if f.Low != nil || f.Undefined > 0 {
-				t.Errorf("one sample has an interval: %+v", f)
-			}
-			continue
-		}
-		if f.Undefined == 0 || !strings.Contains(remarks, fmt.Sprintf("%d of 300 resamples have no %s of m", f.Undefined,
-			f.Name)) {
-			t.Errorf("%s: %d resamples without it, remarks %s", f.Name, f.Undefined, remarks)
-		}
-	}
-}
-
-// Coverage is of the data's triplets on every table, by method and kind of instructions. Means do not mix kinds that
-// other methods lack, and say on how many samples they stand.
-func TestFEDBenchCoverage(t *testing.T) {
-	line := func(sample, method, kind, pq string) string {
-		return fmt.Sprintf(`{"sample": %q, "method": %q, "instructions": %q, "id": 0.5, "bg_rmse": 1, "pq": %s, "sc": 5, `+
-			`"gta": 5, "lpips_src_trg": 0.1, "lpips_src_gt": 0.1, "score": 1}`+"\n", sample, method, kind, pq)
-	}
-	var index strings.Builder
-	for _, name := range []string{"s1", "s2", "s3", "s4"} {
-		fmt.Fprintf(&index, `{"sample": %q, "source": "a", "gt": "g", "dense_instruction": "x", "simple_instruction": "y"}`+
-			"\n", name)
-	}
-	s := loadSet(t, fedBench, Options{Data: write(t, "index.jsonl", index.String()), BGNorm: "linear:255", Sigma: 0.5})
-	read := func(lines ...string) *Report {
-		r := &Report{Benchmark: fedBench}
-		r.Add("all", must[Predictions](t)(s.Read(write(t, "c.jsonl", strings.Join(lines, "")))))
-		return r
-	}
-	r := read(line("s1", "A", "dense", "5"), line("s2", "A", "dense", "null"), line("s1", "B", "dense", "5"),
-		line("s2", "B", "dense", "5"), line("s1", "A", "simple", "1"))
-	var names []string
-	for _, board := range r.Boards() {
-		for _, f := range board.Figures() {
-			if f.Rule == "pq" {
-				names = append(names, f.System+" "+f.Subset+" "+f.Name)
-			}
-		}
-	}
-	if want := []string{"A dense pq (25% of 4)", "B dense pq (50% of 4)", "A simple pq (25% of 4)"}; !slices.Equal(names,
-		want) {
-		t.Errorf("the boards have %q, want %q", names, want)
-	}
-	var rows []string
-	for _, table := range r.Systems[0].Result.Tables {
-		for _, row := range table.Rows {
-			if table.Title == "per method" {
-				rows = append(rows, row.Name+": "+row.Text[0])
-			}
-		}
-	}
-	if want := []string{"A, dense: 1 to 2", "A, simple: 1", "B, dense: 2"}; !slices.Equal(rows, want) {
-		t.Errorf("per method %q, want %q", rows, want)
-	}
-	without := func(lines ...string) string { return read(lines...).Figures()[0].Coverage.Without }
-	a1, a2, b1, b2 := line("s1", "A", "dense", "1"), line("s2", "A", "dense", "1"), line("s1", "B", "dense", "1"),
-		line("s2", "B", "dense", "1")
-	if without(a1, a2, b1) == without(a1, b1, b2) {
-		t.Error("what one method lacks is taken for what the other lacks")
-	}
-	if without(a1) != without(b1) || without(a1) == without(line("s1", "A", "simple", "1")) {
-		t.Error("what a single method lacks goes by its name, or not by the kind of instructions")
-	}
-	if without(b1, a2, a1) != without(a1, a2, b1) {
-		t.Error("the digest of what is missing depends on the order of the lines")
-	}
-}
-
 // A pair has one line of votes, of two samples, and the table says how many pairs there are.
 func TestFEDBenchVotes(t *testing.T) {
 	const line = `{"sample": %q, "id": 0.5, "bg_rmse": %d, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
@@ -348,11 +198,72 @@ func TestFEDBenchLower(t *testing.T) {
 	}
 }
 
-func TestEditorsOfOneName(t *testing.T) {
-	for _, b := range []*Benchmark{fedBench, aimBench} {
-		_, err := b.Load(Options{Data: "testdata", BGNorm: "exp:2", Sigma: 0.5, Editors: []string{"ed/A", "ed2/A/"}})
-		if err == nil || !strings.Contains(err.Error(), "--editors ed/A and ed2/A/ are both called A") {
-			t.Errorf("%s: %v", b.Name, err)
+// Lines of FED-Bench that name no samples are not put together with those of another file, and are told of.
+func TestUnnamedSamples(t *testing.T) {
+	s := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5}).(Mixed)
+	line := strings.Replace(fedLines([]int{1}, 0), `"sample": "s1", `, "", 1)
+	p := must[[]Editor](t)(s.ReadAll([]string{write(t, "a.jsonl", line)}))
+	if notes := strings.Join(p[0].Result().Notes, "; "); !strings.Contains(notes, "by their places in the file") {
+		t.Error(notes)
+	}
+	_, err := s.ReadAll([]string{write(t, "a.jsonl", line), write(t, "b.jsonl", `{"score": 3}`)})
+	if err == nil || !strings.Contains(err.Error(), `there is no "sample"`) {
+		t.Error(err)
+	}
+}
+
+// FED-Bench's Table 4 has the methods by both kinds of instructions side by side, and says where a cell stands on less.
+func TestFEDBenchTable4(t *testing.T) {
+	s := loadSet(t, fedBench, Options{BGNorm: "linear:255", Sigma: 0.5})
+	text := ""
+	for k, part := range []string{"A dense", "A simple", "B dense", "B simple"} {
+		method, kind, _ := strings.Cut(part, " ")
+		ids := []int{1, 2, 3}
+		if part == "B simple" {
+			ids = ids[:2]
 		}
+		tags := fmt.Sprintf(`{"method": %q, "instructions": %q, "expression": "happy", `, method, kind)
+		text += strings.ReplaceAll(fedLines(ids, float64(k)/100), "{", tags)
+	}
+	p := must[Predictions](t)(s.Read(write(t, "p.jsonl", text)))
+	tables := p.Result().Tables
+	at := slices.IndexFunc(tables, func(t Table) bool { return strings.Contains(t.Title, "Table 4") })
+	if at < 0 {
+		t.Fatal("there is no such table")
+	}
+	table := tables[at]
+	if len(table.Columns) != 14 || table.Columns[7] != "simple: id" || table.Rows[0].Name != "B" ||
+		!equal(table.Rows[0].Cells[0], 0.2+0.02) || table.Rows[0].Marks[7] != " (2 of 3)" || table.Rows[0].Marks[0] != "" ||
+		len(table.Notes) != 1 {
+		t.Errorf("%+v", table)
+	}
+}
+
+func TestFEDBench(t *testing.T) {
+	want := expected(t, "fed")
+	options := Options{Votes: "testdata/fed_votes.jsonl", BGNorm: "linear:255", Sigma: 0.5}
+	got := readSet(t, loadSet(t, fedBench, options), "testdata/fed.jsonl")
+	for c := range want["means"].(map[string]any) {
+		same(t, got, want, [2]string{"means." + c, "means." + c})
+	}
+	for m := range want["two_afc"].(map[string]any) {
+		same(t, got, want, [2]string{"two_afc.all.accuracy." + m, "two_afc." + m})
+	}
+	same(t, got, want, [2]string{"per_expression.happy.fed_score", "happy"},
+		[2]string{"per_instructions.dense.fed_score", "dense"})
+	near(t, "first sample", at(got["samples"].([]any)[0], "values", "fed_score"), want["first"].(float64), 1e-12)
+	options.BGNorm = "exp:20"
+	same(t, readSet(t, loadSet(t, fedBench, options), "testdata/fed.jsonl"), want, [2]string{"fed_score", "exp20"})
+
+	zero := `{"id": "s", "identity": 0.5, "bg_rmse": 1, "pq": 5, "sc": 5, "gta": 5, "lpips_src_trg": 0.1, ` +
+		`"lpips_src_gt": 0}`
+	r := must[Predictions](t)(loadSet(t, fedBench,
+		Options{BGNorm: "linear:255", Sigma: 0.5}).Read(write(t, "c.jsonl", zero))).Result()
+	if len(r.Failed) != 1 || !strings.Contains(r.Failed[0], "c.jsonl:1: sample s: the LPIPS distance of source and "+
+		"ground truth is not positive") || r.N != 0 {
+		t.Errorf("failed %q, n %d", r.Failed, r.N)
+	}
+	if _, err := fedBench.Load(Options{BGNorm: "cubic:1", Sigma: 0.5}); err == nil {
+		t.Error("an unknown normalisation passed")
 	}
 }
