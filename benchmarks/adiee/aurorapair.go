@@ -29,10 +29,11 @@ var AuroraPair = &protocol.Benchmark{
 		protocol.ThresholdAsRun,
 		"answers: left is right on A>B, A>>B; right on B>A, B>>A; tie on A=B, A=B=Good, A=B=Bad; no answer is wrong",
 	},
-	Flags:   []string{"images", "epsilon"},
-	Load:    loadAuroraPair,
-	Size:    1600,
-	Counted: []string{"answers"},
+	Flags:        []string{"images", "epsilon"},
+	Load:         loadAuroraPair,
+	Size:         1600,
+	Counted:      []string{"answers"},
+	PublishedCSV: publishedCSV,
 }
 
 var (

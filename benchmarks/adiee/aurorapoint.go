@@ -27,9 +27,10 @@ var AuroraPoint = &protocol.Benchmark{
 		"global: one Spearman correlation over all edits (ADIEE)",
 		"per_model_mean: the mean over editing models of Spearman's correlation (EditReward)",
 	},
-	Flags: []string{"images"},
-	Load:  loadAuroraPoint,
-	Size:  2000,
+	Flags:        []string{"images"},
+	Load:         loadAuroraPoint,
+	Size:         2000,
+	PublishedCSV: publishedCSV,
 }
 
 // aurora is AURORA-Bench's point-wise part.

@@ -33,10 +33,11 @@ var GenAIBench = &protocol.Benchmark{
 			"(Deutsch et al. 2023), or --epsilon",
 		protocol.ThresholdAsRun,
 	},
-	Flags:   []string{"votes", "subset", "epsilon", "images", "targets"},
-	Load:    loadGenAIBench,
-	Size:    919,
-	Counted: []string{"official"},
+	Flags:        []string{"votes", "subset", "epsilon", "images", "targets"},
+	Load:         loadGenAIBench,
+	Size:         919,
+	Counted:      []string{"official"},
+	PublishedCSV: publishedCSV,
 }
 
 var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}

@@ -3,6 +3,7 @@
 package adiee
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +20,11 @@ const groundTruth = "GroundTruth"
 
 // leftOut is a method whose ratings are in the published files but not in the published numbers.
 const leftOut = "Imagic"
+
+// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
+//
+//go:embed published.csv
+var publishedCSV string
 
 // ImagenHub is ImagenHub's human ratings of text-guided editing.
 var ImagenHub = &protocol.Benchmark{
@@ -37,10 +43,11 @@ var ImagenHub = &protocol.Benchmark{
 		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
 		"human: each rater against the mean of the others, tanh of means as in published",
 	},
-	Flags:   []string{"images", "target"},
-	Load:    loadImagenHub,
-	Size:    1432,
-	Counted: []string{"human"},
+	Flags:        []string{"images", "target"},
+	Load:         loadImagenHub,
+	Size:         1432,
+	Counted:      []string{"human"},
+	PublishedCSV: publishedCSV,
 }
 
 // hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.

@@ -37,6 +37,12 @@ type Benchmark struct {
 	Neutral  []string // numbers of which neither is better
 	Headline string   // the number that tables are sorted by; "": the first one
 	Axes     []Axis   // of the radar chart
+
+	// PublishedCSV holds the numbers that papers print, a row each, under the names of the numbers here, with their place
+	// in the paper. Beside each stands what the paper states of it: the part of the benchmark, the judge and the
+	// normalisation. Where a paper does not state the rule of a number, its name says so. A paper that contradicts itself
+	// has a row for every place. Rows of other benchmarks are skipped, so that a family has one file.
+	PublishedCSV string
 }
 
 // Options are the inputs of one evaluation. Fields that a benchmark does not list in Flags are empty.

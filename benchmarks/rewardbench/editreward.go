@@ -3,11 +3,17 @@
 package rewardbench
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 
 	"assay/benchmarks/protocol"
 )
+
+// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
+//
+//go:embed published.csv
+var publishedCSV string
 
 // EditRewardBench is EditReward-Bench, in the layouts of TIGER-Lab and of EditScore.
 var EditRewardBench = &protocol.Benchmark{
@@ -36,8 +42,9 @@ var EditRewardBench = &protocol.Benchmark{
 		"pictures (EditScore): scorers and judges see every edit resized to its source's size (bicubic), and no picture's " +
 			"transparency (Pillow's convert('RGB')), as EditScore's evaluation.py shows them",
 	},
-	Flags: []string{"images", "epsilon"},
-	Load:  loadEditReward,
+	Flags:        []string{"images", "epsilon"},
+	Load:         loadEditReward,
+	PublishedCSV: publishedCSV,
 }
 
 func loadEditReward(o protocol.Options) (protocol.Set, error) {
