@@ -95,14 +95,25 @@ scoring:         data store model internal/remote internal/journal internal/work
 scoring:         internal/exit
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
 scoring/calibrate: internal/jsonfile
-benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
-benchmarks:       internal/atomicfile metrics internal/workers textjudge shards internal/jsonfile
+benchmarks/protocol: data scoring store internal/stats
+benchmarks/adiee: benchmarks/protocol internal/stats
+benchmarks/aimbench: benchmarks/protocol internal/jsonfile internal/stats
+benchmarks/editors: benchmarks/protocol
+benchmarks/fedbench: benchmarks/protocol internal/stats
+benchmarks/mvei: benchmarks/protocol internal/jsonfile
+benchmarks/rewardbench: benchmarks/protocol internal/stats
+benchmarks/registry: benchmarks/protocol benchmarks/adiee benchmarks/aimbench benchmarks/editors benchmarks/fedbench
+benchmarks/registry: benchmarks/mvei benchmarks/rewardbench
+benchmarks/runner: benchmarks/protocol data encoders heuristics metrics model scoring shards store textjudge
+benchmarks/runner: internal/atomicfile internal/journal internal/jsonfile internal/stats internal/workers
+benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
+benchmarks/benchtest: benchmarks/protocol data internal/testfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
 curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
-trainer/bybenchmark: store model benchmarks trainer
+trainer/bybenchmark: store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `
 
