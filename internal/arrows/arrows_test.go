@@ -58,6 +58,7 @@ data:             onnx internal/atomicfile internal/remote internal/workers
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
+table:           data store shards internal/exit internal/journal internal/remote internal/workers
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
