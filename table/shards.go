@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 
 	"assay/shards"
 )
@@ -61,7 +60,7 @@ func (j *Job[Row, V]) Shard(ctx context.Context) (*shards.Report, error) {
 			return nil, err
 		}
 		lines, err := shards.Collect(s, k.index.Get)
-		return lines, errors.Join(err, k.Close())
+		return lines, also(err, k.Close())
 	})
 }
 

@@ -13,6 +13,7 @@
 package table
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,12 +96,12 @@ func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("%v: %s", e.Err, text)
 }
 
-// Unwrap returns the cause, and exit.ErrInterrupted where that is the end of a context.
-func (e *InterruptedError) Unwrap() []error {
-	if errors.Is(e.Err, context.Canceled) {
-		return []error{e.Err, exit.ErrInterrupted}
-	}
-	return []error{e.Err}
+// Unwrap returns the cause.
+func (e *InterruptedError) Unwrap() error { return e.Err }
+
+// Is makes an error that the end of a context caused an exit.ErrInterrupted.
+func (e *InterruptedError) Is(target error) bool {
+	return target == exit.ErrInterrupted && errors.Is(e.Err, context.Canceled)
 }
 
 // FailedError says that too many rows failed.
@@ -153,7 +154,7 @@ func (j *Job[Row, V]) Do(ctx context.Context, write func(Get[V]) error) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(write(k.Line), k.Close()); err != nil {
+	if err := also(write(k.Line), k.Close()); err != nil {
 		return err
 	}
 	return os.Remove(journal)
@@ -169,14 +170,22 @@ func (j *Job[Row, V]) resume(ctx context.Context, journal string, from, to int) 
 	if err != nil {
 		return nil, exit.Named(err) // there is no folder to write to
 	}
-	err = errors.Join(j.Run(ctx, k, from, to), k.index.Sync())
+	err = also(j.Run(ctx, k, from, to), k.index.Sync())
 	if err == nil {
 		return k, nil
 	}
 	if e := new(InterruptedError); errors.As(err, &e) {
 		e.Journal = journal
 	}
-	return nil, errors.Join(err, k.Close())
+	return nil, also(err, k.Close())
+}
+
+// also joins two errors, and leaves a single one as it is.
+func also(err, other error) error {
+	if err == nil || other == nil {
+		return cmp.Or(err, other)
+	}
+	return errors.Join(err, other)
 }
 
 // InMemory does all rows and returns their results, without a journal.

@@ -29,7 +29,6 @@ internal/process:
 shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
-internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/ptrace:
 internal/outside: internal/ptrace
@@ -59,6 +58,7 @@ onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/ex
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
 table:           data store shards internal/exit internal/journal internal/remote internal/workers
+internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
 chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
@@ -81,7 +81,7 @@ textjudge:        internal/atomicfile internal/exit shards internal/workers chat
 model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/journal internal/remote internal/tokens
+encoders:         internal/atomicfile internal/remote internal/tokens table
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
