@@ -61,8 +61,8 @@ table:           data store shards internal/exit internal/journal internal/remot
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
-chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
-captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml internal/workers
+chat/table:       chat data internal/atomicfile internal/exit internal/strictjson table
+captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml table
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 internal/miniature: data internal/atomicfile internal/stats internal/workers
