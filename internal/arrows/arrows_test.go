@@ -30,7 +30,6 @@ internal/graceful:
 shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
-internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/ptrace:
 internal/outside: internal/ptrace
@@ -59,10 +58,12 @@ data:             onnx internal/atomicfile internal/remote internal/workers
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
+table:           data store shards internal/exit internal/journal internal/remote internal/workers
+internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
-chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
-captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml internal/workers
+chat/table:       chat data internal/atomicfile internal/exit internal/strictjson table
+captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml table
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
@@ -80,7 +81,7 @@ textjudge:        internal/atomicfile internal/exit shards internal/workers chat
 model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/journal internal/remote internal/tokens
+encoders:         internal/atomicfile internal/remote internal/tokens table
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
