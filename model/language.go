@@ -215,7 +215,10 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 		return nil, g.err
 	}
 	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
-	return out, g.differentiate(out, graphSpec{Loss: backward})
+	if !backward {
+		return out, nil
+	}
+	return out, g.differentiate(out, false, false)
 }
 
 // inSegments is the input [rows] int64 of Packing.Segments.

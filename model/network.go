@@ -29,7 +29,8 @@ const (
 // network is what is computed: a backbone with a scorer's tensors, and which of them are trained. All of it is decided
 // when it is opened. Only the values of trained tensors change.
 type network struct {
-	config      *ScorerConfig
+	config      *ScorerConfig // as it was read
+	spec        *ScorerConfig // config with passes and heads: see asPasses
 	backbone    *Backbone
 	adapter     *lora.Adapter            // nil: none
 	tensors     map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
@@ -67,6 +68,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	}
 	n := &network{
 		config:   config,
+		spec:     config.asPasses(),
 		backbone: b,
 		adapter:  p.Adapter,
 		tensors:  maps.Clone(p.Tensors),
@@ -117,17 +119,17 @@ func (n *network) check(elsewhere bool) (err error) {
 			return err
 		}
 	}
-	for _, pair := range c.pairs() {
+	for _, pair := range n.spec.pairs() {
 		if !n.backbone.CanPair(pair) {
 			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
 		}
 	}
-	if c.Format == 2 && n.training != trainNothing {
-		if err := c.trainable(n.training); err != nil {
+	if n.training != trainNothing {
+		if err := n.spec.trainable(n.training); err != nil {
 			return err
 		}
 	}
-	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
+	if err := checkTensors(n.spec, n.backbone.Decoder().Hidden, n.tensors); err != nil {
 		return err
 	}
 	if n.adapter == nil {
@@ -156,9 +158,9 @@ func (n *network) adapt(a *lora.Adapter) error {
 }
 
 // checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
-// trained. Only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
+// trained. Only the layers of towers, projector and decoder go through it. A scorer with a token of its own reads none.
 func (n *network) checkOutput(a *lora.Adapter) error {
-	if n.training == trainNothing && !n.speaks && n.config.Format != 2 {
+	if n.training == trainNothing && !n.speaks && n.config.ownToken() {
 		return nil
 	}
 	for _, t := range a.Targets {
@@ -304,30 +306,12 @@ func (n *network) visionGraph(g *Graph) (*built, error) {
 	return &built{Model: g.M, Params: g.Params}, g.Err()
 }
 
-// scoreGraph is the forward pass of scoring.
-func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
-	spec := graphSpec{Groups: 1, Vision: n.visionTrained(), Hidden: hidden}
-	return fmt.Sprintf("score hidden=%v", hidden), n.prepacked(func(g *Graph) (*built, error) {
-		return buildGraph(g, n.backbone, &n.config.Head, spec)
-	})
-}
-
-// outputs is the last graph of scoring.
-func (n *network) outputs() (name string, build buildFunc) {
-	if n.config.Format == 2 {
-		return n.judgeGraph(judgeSpec{})
-	}
-	return n.scoreGraph(false)
-}
-
 func (n *network) packing() packing {
-	if n.config.Format == 2 { // all tokens have rows of the table, and samples say which state is read
-		return packing{vocab: int64(n.backbone.Decoder().Vocab), table: true}
-	}
 	return packing{
 		vocab:  int64(n.backbone.Decoder().Vocab),
-		before: n.config.ScorePosition == "before",
-		all:    n.config.TextLoss == "all",
+		table:  !n.spec.ownToken(),
+		before: n.spec.ScorePosition == "before",
+		all:    n.spec.TextLoss == "all",
 	}
 }
 

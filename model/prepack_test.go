@@ -77,7 +77,7 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		}
 		defer s.Close()
 		large(s.network, packs)
-		if b, err := s.graph(s.scoreGraph(false)); err != nil || b.packed != packs {
+		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		one, err := s.Prepare(examplePair())

@@ -208,7 +208,7 @@ func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conve
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.textTokens(c.IDs, counts, "conversation")
+	words, err := t.textTokens(len(c.IDs), counts, "conversation")
 	if err != nil {
 		return nil, err
 	}
