@@ -129,7 +129,7 @@ func (n *network) forwardGraph(s forwardSpec) (name string, build buildFunc) {
 	return fmt.Sprintf("score %+v", s), func(g *Graph) (*built, error) {
 		b, err := n.buildForward(g, s)
 		if err == nil {
-			b.packed = n.packs && !(s.Pixels && n.spec.ownToken()) // whose gradients are older than packing
+			b.packed = n.prepack && !(s.Pixels && n.spec.ownToken()) // whose gradients are older than packing
 		}
 		return b, err
 	}

@@ -61,7 +61,7 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	if err != nil {
 		return nil, err
 	}
-	t := &LanguageTuner{network: n, sessions: newSessions(n)}
+	t := &LanguageTuner{network: n, sessions: newSessions(n, Options{})}
 	if t.prepare, err = newPreparer(n, newPictureCache(0)); err != nil {
 		n.backbone.Close()
 		return nil, err

@@ -39,7 +39,7 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	if !c.ownToken() {
 		options = append(options, text.WithOwnToken())
 	}
-	t, err := text.Open(c.Backbone, n.spec.token(), vocab, options...)
+	t, err := text.Open(c.Backbone, c.asPasses().token(), vocab, options...)
 	if err != nil {
 		return nil, err
 	}
