@@ -26,7 +26,7 @@ func TestPublished(t *testing.T) {
 		for row := range strings.Lines(b.PublishedCSV) {
 			name, _, _ := strings.Cut(row, ",")
 			if of, err := Find(name); name != "benchmark" && (err != nil || len(of.Reported()) == 0) {
-				t.Errorf("published.csv of %s: %d numbers are reported of %s (%v), want some", b.Name, len(of.Reported()), name, err)
+				t.Errorf("published.csv of %s: Find(%q) = %v, %v, want a benchmark with reported numbers", b.Name, name, of, err)
 			}
 		}
 	}
