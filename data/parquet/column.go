@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	"encoding/binary"
@@ -11,21 +11,23 @@ import (
 	"assay/onnx"
 )
 
-// parquetColumn is one column of a Parquet schema with the leaf columns below it. It assembles values from the
-// leaves' values and levels (Melnik et al., Dremel, 2010).
-type parquetColumn struct {
+// column is one column of a Parquet schema with the leaf columns below it. It assembles values from the leaves' values
+// and levels (Melnik et al., Dremel, 2010).
+type column struct {
 	name        string
-	column      *parquet.Column
+	node        *parquet.Column
 	first, last int // leaf columns [first, last)
 	half        bool
-	children    []*parquetColumn
+	element     bool // the middle level of LIST: {list: [{element: x}]} is [x]
+	children    []*column
+	group       func([]Field) any
 }
 
-// newParquetColumn describes a column; halves are the leaf columns of half floats.
-func newParquetColumn(c *parquet.Column, halves map[int]bool) *parquetColumn {
-	s := &parquetColumn{name: c.Name(), column: c}
+// newColumn describes a column; halves are the leaf columns of half floats.
+func newColumn(c *parquet.Column, halves map[int]bool, group func([]Field) any) *column {
+	s := &column{name: c.Name(), node: c, group: group}
 	for _, child := range c.Columns() {
-		s.children = append(s.children, newParquetColumn(child, halves))
+		s.children = append(s.children, newColumn(child, halves, group))
 	}
 	if c.Leaf() {
 		s.first, s.last = c.Index(), c.Index()+1
@@ -33,18 +35,22 @@ func newParquetColumn(c *parquet.Column, halves map[int]bool) *parquetColumn {
 	} else if len(s.children) > 0 {
 		s.first, s.last = s.children[0].first, s.children[len(s.children)-1].last
 	}
+	if len(s.children) == 1 {
+		child := s.children[0]
+		child.element = child.node.Repeated() && len(child.children) == 1
+	}
 	return s
 }
 
 // value assembles one value. leaves: the values of leaf columns first to last that belong to it.
-func (s *parquetColumn) value(leaves [][]parquet.Value) any {
+func (s *column) value(leaves [][]parquet.Value) any {
 	if len(leaves) == 0 || len(leaves[0]) == 0 {
 		return nil
 	}
-	defined := leaves[0][0].DefinitionLevel() >= s.column.MaxDefinitionLevel()
+	defined := leaves[0][0].DefinitionLevel() >= s.node.MaxDefinitionLevel()
 	switch {
-	case !s.column.Repeated():
-		if s.column.Optional() && !defined {
+	case !s.node.Repeated():
+		if s.node.Optional() && !defined {
 			return nil
 		}
 		return s.content(leaves)
@@ -52,7 +58,7 @@ func (s *parquetColumn) value(leaves [][]parquet.Value) any {
 		return []any{}
 	}
 	out := []any{}
-	for _, part := range split(leaves, s.column.MaxRepetitionLevel()) {
+	for _, part := range split(leaves, s.node.MaxRepetitionLevel()) {
 		out = append(out, s.content(part))
 	}
 	return out
@@ -78,28 +84,21 @@ func split(leaves [][]parquet.Value, level int) [][][]parquet.Value {
 	return parts
 }
 
-func (s *parquetColumn) content(leaves [][]parquet.Value) any {
-	if s.column.Leaf() {
+func (s *column) content(leaves [][]parquet.Value) any {
+	if s.node.Leaf() {
 		return s.scalar(leaves[0][0])
 	}
-	var rec Record
+	if s.element || len(s.children) == 1 && s.children[0].element {
+		return s.children[0].value(leaves)
+	}
+	var fields []Field
 	for _, child := range s.children {
-		v := child.value(leaves[child.first-s.first : child.last-s.first])
-		rec.Fields = append(rec.Fields, Field{child.name, v})
+		fields = append(fields, Field{child.name, child.value(leaves[child.first-s.first : child.last-s.first])})
 	}
-	if len(s.children) == 1 &&
-		s.children[0].column.Repeated() { // the two levels of LIST: {list: [{element: x}]} is [x]
-		if elements, ok := rec.Fields[0].Value.([]any); ok && len(s.children[0].children) == 1 {
-			for i, e := range elements {
-				elements[i] = e.(Record).Fields[0].Value
-			}
-			return elements
-		}
-	}
-	return rec
+	return s.group(fields)
 }
 
-func (s *parquetColumn) scalar(v parquet.Value) any {
+func (s *column) scalar(v parquet.Value) any {
 	switch v.Kind() {
 	case parquet.Boolean:
 		return v.Boolean()
@@ -115,7 +114,7 @@ func (s *parquetColumn) scalar(v parquet.Value) any {
 		if raw := v.ByteArray(); s.half && len(raw) == 2 {
 			return float64(onnx.Float16Value(binary.LittleEndian.Uint16(raw)))
 		}
-		if t := s.column.Type().LogicalType(); t != nil {
+		if t := s.node.Type().LogicalType(); t != nil {
 			switch kind := t.Value.(type) {
 			case *format.StringType, *format.JsonType, *format.EnumType:
 				return string(v.ByteArray())
@@ -132,8 +131,8 @@ func (s *parquetColumn) scalar(v parquet.Value) any {
 }
 
 // integer converts an integer by its logical type. bits is the same number read as unsigned.
-func (s *parquetColumn) integer(x int64, bits uint64) any {
-	if t := s.column.Type().LogicalType(); t != nil {
+func (s *column) integer(x int64, bits uint64) any {
+	if t := s.node.Type().LogicalType(); t != nil {
 		switch kind := t.Value.(type) {
 		case *format.DecimalType:
 			return decimal(big.NewInt(x), kind.Scale)

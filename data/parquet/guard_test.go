@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	"bytes"
@@ -99,16 +99,15 @@ func onePage(
 
 // readAll reads all rows of a table, and gives the first error.
 func readAll(path string) (rows int, err error) {
-	table, err := OpenTable(path, WithRequired())
+	f, err := openPath(path)
 	if err != nil {
 		return 0, err
 	}
-	defer table.Close()
-	for _, err := range table.Records() {
-		if err != nil {
+	defer f.Close()
+	for ; rows < f.Len(); rows++ {
+		if _, _, err := f.Read(rows); err != nil {
 			return rows, err
 		}
-		rows++
 	}
 	return rows, nil
 }
@@ -148,16 +147,15 @@ func TestWholePages(t *testing.T) {
 	}
 }
 
-// TestDamagedPages: whatever lengths a page announces, reading it takes bounded memory, and the error names file and
-// column.
+// TestDamagedPages: whatever lengths a page announces, reading it takes bounded memory, and the error names the column.
 func TestDamagedPages(t *testing.T) {
 	long.Test(t)
 	refused := func(what, path string) {
 		t.Helper()
 		var err error
 		fuzzing.Bounded(t, mostDamaged, func() { _, err = readAll(path) })
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), `"instruction"`) {
-			t.Errorf("%s: %v, want an error that names file and column", what, err)
+		if err == nil || !strings.Contains(err.Error(), `"instruction"`) {
+			t.Errorf("%s: %v, want an error that names the column", what, err)
 		}
 	}
 	for codecName, codec := range pageCodecs {

@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	"bufio"
@@ -70,7 +70,7 @@ func (b *pageBody) count(n int64) error {
 }
 
 // check unpacks a page, keeping nothing, and looks at all lengths in it.
-func (g *parquetGuard) check(c *guardedChunk, page *guardedPage) error {
+func (g *guardedFile) check(c *guardedChunk, page *guardedPage) error {
 	p, err := readPageHeader(g.file, page.from, c.to)
 	if err != nil {
 		return err

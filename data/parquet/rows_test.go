@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	"bytes"
@@ -110,19 +110,20 @@ func (w anyRows) write(t *testing.T) string {
 }
 
 // wrong says what is wrong with row i as it was read.
-func (w anyRows) wrong(rec Record, i int) string {
+func (w anyRows) wrong(row []Field, i int) string {
 	var tags []string
-	v, _ := rec.Get("tags")
-	list, _ := v.([]any)
+	list, _ := get(row, "tags").([]any)
 	for _, tag := range list {
 		text, _ := tag.(string)
 		tags = append(tags, text)
 	}
-	edit, _ := rec.Get("edit")
-	image, err := ToImage(edit)
-	if text, _ := rec.Get("instruction"); err != nil || !bytes.Equal(image.Bytes, w.picture(i)) ||
-		image.Path != fmt.Sprint("p", i) || text != fmt.Sprint("make it ", i) || !reflect.DeepEqual(tags, w.tags(i)) {
-		return fmt.Sprintf("row %d: %v, %d bytes of %d, %v, %v", i, err, len(image.Bytes), len(w.picture(i)), text, tags)
+	edit, _ := get(row, "edit").(fields)
+	image, _ := get(edit, "bytes").([]byte)
+	text, path := get(row, "instruction"), get(edit, "path")
+	if !bytes.Equal(image, w.picture(i)) || path != fmt.Sprint("p", i) || text != fmt.Sprint("make it ", i) ||
+		!reflect.DeepEqual(tags, w.tags(i)) {
+		return fmt.Sprintf("row %d: got a picture of %d bytes, %v, %v, %v, want %d bytes, p%[1]d, make it %[1]d, %v", i,
+			len(image), path, text, tags, len(w.picture(i)), w.tags(i))
 	}
 	return ""
 }
@@ -130,12 +131,12 @@ func (w anyRows) wrong(rec Record, i int) string {
 // check reads all rows, in order and in any other.
 func (w anyRows) check(t *testing.T, path string) (large bool) {
 	t.Helper()
-	table := open(t, path, WithRequired())
+	table := open(t, path)
 	for i := range 2 * w.n {
 		if i >= w.n {
 			i = i * 7919 % w.n
 		}
-		rec, err := table.Record(i)
+		rec, _, err := table.Read(i)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,7 @@ func (w anyRows) check(t *testing.T, path string) (large bool) {
 			t.Fatalf("%+v: %s", w, wrong)
 		}
 	}
-	return table.source.(*parquetTable).rows.last[0].large != nil
+	return table.rows.last[0].large != nil
 }
 
 // TestAnyRow: rows are read as they were written, in order and in any other, however the file's pages are.
@@ -184,9 +185,9 @@ func TestLargePagesTakeLittle(t *testing.T) {
 		w := anyRows{n: 200, bytes: 100_000, page: 64 << 20, group: 200, codec: codec, version: 1}
 		path := w.write(t)
 		fuzzing.Bounded(t, 6<<20, func() {
-			table := open(t, path, WithRequired())
+			table := open(t, path)
 			for _, i := range []int{199, 0, 17, 18, 150, 17} {
-				rec, err := table.Record(i)
+				rec, _, err := table.Read(i)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -198,7 +199,7 @@ func TestLargePagesTakeLittle(t *testing.T) {
 	}
 }
 
-// TestDamagedLargePages: a damaged byte is an error that names file, column and row, or nothing else is read for it.
+// TestDamagedLargePages: a damaged byte is an error that names the column, or nothing else is read for it.
 func TestDamagedLargePages(t *testing.T) {
 	long.Test(t)
 	for _, encoding := range []string{"plain", "dictionary"} {
@@ -206,16 +207,16 @@ func TestDamagedLargePages(t *testing.T) {
 			w := anyRows{n: 30, bytes: 60_000, page: 4 << 20, group: 30, codec: codec, version: 1, encoding: encoding}
 			path := w.write(t)
 			fuzzing.Damage(t, 60, []string{path}, func() (bool, error) {
-				table, err := OpenTable(path, WithRequired())
+				table, err := openPath(path)
 				if err != nil {
 					return true, nil
 				}
 				defer table.Close()
 				refused := false
 				for i := range table.Len() {
-					rec, err := table.Record(i)
+					rec, _, err := table.Read(i)
 					if err != nil {
-						if text := err.Error(); !strings.Contains(text, fmt.Sprintf("%s: row %d: column", path, i+1)) {
+						if !strings.HasPrefix(err.Error(), "column") {
 							return false, err
 						}
 						refused = true
@@ -302,8 +303,8 @@ func TestRowsOverPages(t *testing.T) {
 	}
 	w.check(t, path)
 	for _, i := range []int{39, 0, 20, 38, 39} { // where nothing was read before
-		table := open(t, path, WithRequired())
-		if rec, err := table.Record(i); err != nil || w.wrong(rec, i) != "" {
+		table := open(t, path)
+		if rec, _, err := table.Read(i); err != nil || w.wrong(rec, i) != "" {
 			t.Errorf("%v %s", err, w.wrong(rec, i))
 		}
 	}

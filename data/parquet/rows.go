@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	queue "container/list"
@@ -14,13 +14,13 @@ const (
 	windowRows = 256      // rows of a page that are taken out of it at a time, while they are read in order
 )
 
-// parquetRows reads rows of a Parquet file one by one. Of each column it decodes the page that has the row, which the
+// rowReader reads rows of a Parquet file one by one. Of each column it decodes the page that has the row, which the
 // headers of the pages tell. So any row costs one page of each column, however long its row group is, with a page index
 // or without. The last page of each column is kept, and others that were used lately. It is not safe for concurrent
 // use.
-type parquetRows struct {
+type rowReader struct {
 	file  *parquet.File
-	guard *parquetGuard
+	guard *guardedFile
 	last  []*decodedPage // by leaf column
 	kept  map[pageID]*queue.Element
 	used  *queue.List // of *decodedPage, the last used in front
@@ -54,13 +54,13 @@ type decodedPage struct {
 	windows [2]int64
 }
 
-func newParquetRows(file *parquet.File, g *parquetGuard) *parquetRows {
-	return &parquetRows{file: file, guard: g, last: make([]*decodedPage, len(file.Schema().Columns())),
+func newRowReader(file *parquet.File, g *guardedFile) *rowReader {
+	return &rowReader{file: file, guard: g, last: make([]*decodedPage, len(file.Schema().Columns())),
 		kept: map[pageID]*queue.Element{}, used: queue.New()}
 }
 
 // row reads row i of row group g. It refers to no page.
-func (r *parquetRows) row(g int, i int64) (parquet.Row, error) {
+func (r *rowReader) row(g int, i int64) (parquet.Row, error) {
 	inOrder := r.next == [2]int64{int64(g), i} || i == 0
 	var row parquet.Row
 	for column := range r.last {
@@ -79,7 +79,7 @@ func (r *parquetRows) row(g int, i int64) (parquet.Row, error) {
 }
 
 // values are those of row i in a column chunk.
-func (r *parquetRows) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Value, error) {
+func (r *rowReader) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Value, error) {
 	p, err := r.find(c, i)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (r *parquetRows) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.
 
 // find finds the page in which row i begins. Pages whose headers do not say how many rows they have are decoded up to
 // that one, once.
-func (r *parquetRows) find(c *guardedChunk, i int64) (int, error) {
+func (r *rowReader) find(c *guardedChunk, i int64) (int, error) {
 	for c.mistaken == nil && c.counted < len(c.pages) && c.rowsTo(c.counted) <= i {
 		if _, err := r.page(c, c.counted); err != nil {
 			return 0, err
@@ -128,7 +128,7 @@ func (r *parquetRows) find(c *guardedChunk, i int64) (int, error) {
 }
 
 // page gives a page, decoded.
-func (r *parquetRows) page(c *guardedChunk, p int) (*decodedPage, error) {
+func (r *rowReader) page(c *guardedChunk, p int) (*decodedPage, error) {
 	last := r.last[c.leaf]
 	id := pageID{c, p}
 	if last != nil && last.id == id {
@@ -162,7 +162,7 @@ func (r *parquetRows) page(c *guardedChunk, p int) (*decodedPage, error) {
 	return page, nil
 }
 
-func (r *parquetRows) forget(page *decodedPage) {
+func (r *rowReader) forget(page *decodedPage) {
 	r.bytes -= page.bytes
 	r.used.Remove(r.kept[page.id])
 	delete(r.kept, page.id)
@@ -170,7 +170,7 @@ func (r *parquetRows) forget(page *decodedPage) {
 }
 
 // decode reads a page by the library. Of a column chunk this sees no more than the page and, before it, its dictionary.
-func (r *parquetRows) decode(c *guardedChunk, p int) (*decodedPage, error) {
+func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
 	large, err := r.large(c, p)
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func readValues(page parquet.Page, n int) ([]parquet.Value, error) {
 }
 
 // close forgets all pages.
-func (r *parquetRows) close() {
+func (r *rowReader) close() {
 	clear(r.last)
 	for at := r.used.Front(); at != nil; at = r.used.Front() {
 		r.forget(at.Value.(*decodedPage))

@@ -1,4 +1,11 @@
-package data
+// Package parquet reads rows of Parquet files one by one, in any order, and writes Parquet files. It stands on
+// github.com/parquet-go/parquet-go, which knows the format: schemas, encodings, levels.
+//
+// A row is read in three steps. The headers of a column's pages are walked once and say which page has the row
+// (guard.go). The page is checked, since the library allocates what a damaged page announces (page.go), and decoded by
+// the library (rows.go); a page of pictures larger than 1 MiB stays in the file, and the value is read where it lies
+// (large.go, snappy.go). Then the columns' values are assembled into fields (column.go).
+package parquet
 
 import (
 	"encoding/binary"
@@ -14,25 +21,35 @@ import (
 	"assay/internal/remote"
 )
 
-// parquetTable reads rows of a Parquet file in any order.
-type parquetTable struct {
+// File reads the rows of a Parquet file in any order. It is safe for concurrent use.
+type File struct {
 	file   remote.File
 	data   *parquet.File
-	schema []*parquetColumn
+	schema []*column
 	starts []int64 // first row of every row group, and the number of rows
 
 	mutex sync.Mutex
-	rows  *parquetRows
+	rows  *rowReader
 }
 
-func openParquet(f remote.File) (*parquetTable, error) {
+// Field is one named value of a row: nil, string, bool, int64, float64, []byte, []any, or a group of fields.
+type Field struct {
+	Name  string
+	Value any
+}
+
+// Raw is a row as it is in the file, which a Writer copies.
+type Raw []parquet.Value
+
+// Open opens a Parquet file. group makes the value of a nested group of fields.
+func Open(f remote.File, group func([]Field) any) (*File, error) {
 	size, err := remote.Size(f)
 	if err != nil {
 		return nil, err
 	}
-	t := &parquetTable{file: f, starts: []int64{0}}
+	t := &File{file: f, starts: []int64{0}}
 	err = guard(func() error {
-		g, err := newParquetGuard(f, size)
+		g, err := newGuard(f, size)
 		if err != nil {
 			return err
 		}
@@ -40,7 +57,7 @@ func openParquet(f remote.File) (*parquetTable, error) {
 		if err != nil {
 			return err
 		}
-		t.rows = newParquetRows(t.data, g)
+		t.rows = newRowReader(t.data, g)
 		return g.watch(t.data)
 	})
 	if remote.Failed(err) {
@@ -53,7 +70,7 @@ func openParquet(f remote.File) (*parquetTable, error) {
 	}
 	halves := halfFloats(t.data.Metadata().Schema)
 	for _, c := range t.data.Root().Columns() {
-		t.schema = append(t.schema, newParquetColumn(c, halves))
+		t.schema = append(t.schema, newColumn(c, halves, group))
 	}
 	for i, g := range t.data.RowGroups() {
 		for _, c := range t.data.Metadata().RowGroups[i].Columns {
@@ -102,7 +119,8 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-func (t *parquetTable) columns() []string {
+// Columns are the names of the columns.
+func (t *File) Columns() []string {
 	names := []string{}
 	for _, s := range t.schema {
 		names = append(names, s.name)
@@ -110,22 +128,22 @@ func (t *parquetTable) columns() []string {
 	return names
 }
 
-func (t *parquetTable) len() int { return int(t.starts[len(t.starts)-1]) }
+// Len is the number of rows.
+func (t *File) Len() int { return int(t.starts[len(t.starts)-1]) }
 
-func (t *parquetTable) where(i int) string { return fmt.Sprintf("%s: row %d", t.file.Name(), i+1) }
-
-func (t *parquetTable) read(i int) (rec Record, err error) {
+// Read reads row i, from 0.
+func (t *File) Read(i int) (fields []Field, raw Raw, err error) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	g := sort.Search(len(t.starts)-1, func(g int) bool { return t.starts[g+1] > int64(i) })
 	err = guard(func() error {
 		row, err := t.rows.row(g, int64(i)-t.starts[g])
 		if err == nil {
-			rec = t.record(row)
+			fields, raw = t.fields(row), Raw(row)
 		}
 		return err
 	})
-	return rec, err
+	return fields, raw, err
 }
 
 func ended(err error) error {
@@ -135,21 +153,21 @@ func ended(err error) error {
 	return err
 }
 
-// record puts a row's values together.
-func (t *parquetTable) record(row parquet.Row) Record {
+// fields assembles a row's values.
+func (t *File) fields(row parquet.Row) (fields []Field) {
 	leaves := make([][]parquet.Value, len(t.data.Schema().Columns()))
 	row.Range(func(column int, values []parquet.Value) bool {
 		leaves[column] = values
 		return true
 	})
-	rec := Record{raw: row}
 	for _, s := range t.schema {
-		rec.Fields = append(rec.Fields, Field{s.name, s.value(leaves[s.first:s.last])})
+		fields = append(fields, Field{s.name, s.value(leaves[s.first:s.last])})
 	}
-	return rec
+	return fields
 }
 
-func (t *parquetTable) Close() error {
+// Close closes the file.
+func (t *File) Close() error {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.rows.close()

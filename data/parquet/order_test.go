@@ -1,7 +1,8 @@
-package data
+package parquet
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -11,44 +12,47 @@ import (
 func TestInOrderKeepsOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.parquet")
 	const groups = 4
-	err := WriteTable(path, func(yield func(Row, error) bool) {
-		for i := range groups*groupRows - 5 {
-			if !yield(Row{ID: fmt.Sprint(i), Source: Image{Path: "a"}, Edit: Image{Path: "b"}, Instruction: "c"}, nil) {
-				return
-			}
+	raw, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	w, err := NewWriter(raw, nil, []Column{{"id", Text}, {"source", Picture}, {"label", Number}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range groups*groupRows - 5 {
+		if err := w.Write(nil, []any{fmt.Append(nil, i), Image{Path: "a"}, 0.5}); err != nil {
+			t.Fatal(err)
 		}
-	})
-	if err != nil {
+	}
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	table, err := OpenTable(path)
-	if err != nil {
-		t.Fatal(err)
+	p := open(t, path)
+	read := func(i int) {
+		t.Helper()
+		row, _, err := p.Read(i)
+		if got, want := get(row, "id"), any(fmt.Sprint(i)); err != nil || got != want {
+			t.Fatalf("row %d: got id %v and error %v, want id %v", i, got, err, want)
+		}
 	}
-	defer table.Close()
-	p := table.source.(*parquetTable)
 	most, i := 0, 0
-	for row, err := range table.All() {
-		if err != nil || row.ID != fmt.Sprint(i) {
-			t.Fatal(i, row, err)
-		}
-		most, i = max(most, len(p.rows.kept)), i+1
+	for ; i < p.Len(); i++ {
+		read(i)
+		most = max(most, len(p.rows.kept))
 	}
-	if len(p.starts)-1 != groups || i != table.Len() || most != len(p.rows.last) {
+	if len(p.starts)-1 != groups || i != groups*groupRows-5 || most != len(p.rows.last) {
 		t.Errorf("%d pages of %d columns were in memory", most, len(p.rows.last))
 	}
 	for _, g := range []int{2, 0, 3, 1, 3, 2} {
-		if row, err := table.Read(g*groupRows + 7); err != nil || row.ID != fmt.Sprint(g*groupRows+7) {
-			t.Fatal(row, err)
-		}
+		read(g*groupRows + 7)
 	}
 	if n := len(p.rows.kept); n < groups*len(p.rows.last) {
 		t.Errorf("%d pages are kept of %d row groups that were read here and there", n, groups)
 	}
 	for _, i := range []int{groupRows - 1, groupRows, 5, 2*groupRows + 3*windowRows, 2*groupRows + 4*windowRows - 1,
 		2*groupRows + 4*windowRows, 0, windowRows, 3 * windowRows, 2 * windowRows, groups*groupRows - 6} {
-		if row, err := table.Read(i); err != nil || row.ID != fmt.Sprint(i) {
-			t.Fatal(i, row, err)
-		}
+		read(i)
 	}
 }

@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ const largePage = 1 << 20
 
 // largeValues are the byte strings of a page, data or dictionary, that stay in the file. It is known where they lie.
 type largeValues struct {
-	file  *parquetGuard
+	file  *guardedFile
 	codec format.CompressionCodec
 	lies  [2]int64     // bytes of the file, without levels of version 2
 	size  int64        // unpacked
@@ -55,7 +55,7 @@ func (c *guardedChunk) isLarge(p *pageHeader) bool {
 }
 
 // large prepares a page of large values, or of indices into such a dictionary; nil: it is no such page.
-func (r *parquetRows) large(c *guardedChunk, p int) (*largeRows, error) {
+func (r *rowReader) large(c *guardedChunk, p int) (*largeRows, error) {
 	h, err := readPageHeader(r.guard.file, c.pages[p].from, c.to)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (r *parquetRows) large(c *guardedChunk, p int) (*largeRows, error) {
 }
 
 // open checks a page, and gives its unpacked body.
-func (g *parquetGuard) open(c *guardedChunk, h *pageHeader) (*largeValues, *bufio.Reader, pageBody, error) {
+func (g *guardedFile) open(c *guardedChunk, h *pageHeader) (*largeValues, *bufio.Reader, pageBody, error) {
 	b, err := h.describe()
 	if err != nil {
 		return nil, nil, b, err
@@ -135,7 +135,7 @@ func (v *largeValues) rest() {
 }
 
 // largeValues finds out where the values of a page lie, and which rows are null (rows is nil for a dictionary).
-func (g *parquetGuard) largeValues(c *guardedChunk, h *pageHeader, rows *largeRows) (*largeValues, error) {
+func (g *guardedFile) largeValues(c *guardedChunk, h *pageHeader, rows *largeRows) (*largeValues, error) {
 	v, body, b, err := g.open(c, h)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func countDefined(rows *largeRows) (n int) {
 }
 
 // definitions reads the definition levels of a page. It gives how far it read in the body.
-func (g *parquetGuard) definitions(
+func (g *guardedFile) definitions(
 	c *guardedChunk, h *pageHeader, b *pageBody, body *bufio.Reader, rows *largeRows,
 ) (at int64, err error) {
 	rows.number = make([]int32, b.values)
@@ -211,7 +211,7 @@ func (g *parquetGuard) definitions(
 }
 
 // indices reads which values of the dictionary the rows of a page have.
-func (g *parquetGuard) indices(c *guardedChunk, h *pageHeader, rows *largeRows) error {
+func (g *guardedFile) indices(c *guardedChunk, h *pageHeader, rows *largeRows) error {
 	_, body, b, err := g.open(c, h)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package data
+package parquet
 
 import (
 	"cmp"
@@ -25,10 +25,10 @@ const (
 	valueRatio = 8        // ... and so many for each byte: booleans are bits
 )
 
-// parquetGuard is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
+// guardedFile is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
 // unpacks to what its header says, and holds as many values. Otherwise a damaged page of a few bytes costs 4 GiB and
 // more. It knows which rows a page has, too.
-type parquetGuard struct {
+type guardedFile struct {
 	file     io.ReaderAt
 	mutex    sync.Mutex
 	byColumn [][]*guardedChunk // by row group and leaf column
@@ -76,8 +76,8 @@ func (e *damagedPage) Error() string {
 
 func (e *damagedPage) Unwrap() error { return e.err }
 
-// newParquetGuard reads the metadata and checks their lengths.
-func newParquetGuard(f io.ReaderAt, size int64) (*parquetGuard, error) {
+// newGuard reads the metadata and checks their lengths.
+func newGuard(f io.ReaderAt, size int64) (*guardedFile, error) {
 	raw, err := readFooter(f, size)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func newParquetGuard(f io.ReaderAt, size int64) (*parquetGuard, error) {
 	if err := thrift.NewDecoder(protocol.NewReaderFromBytes(raw)).Decode(&meta); err != nil {
 		return nil, err
 	}
-	g := &parquetGuard{file: f}
+	g := &guardedFile{file: f}
 	chunks := 0
 	for _, group := range meta.RowGroups {
 		chunks += len(group.Columns)
@@ -99,7 +99,7 @@ func newParquetGuard(f io.ReaderAt, size int64) (*parquetGuard, error) {
 }
 
 // watch begins to check the pages of the open file.
-func (g *parquetGuard) watch(file *parquet.File) error {
+func (g *guardedFile) watch(file *parquet.File) error {
 	for i, group := range file.RowGroups() {
 		g.byColumn = append(g.byColumn, nil)
 		for j, chunk := range group.ColumnChunks() {
@@ -155,7 +155,7 @@ func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.Column
 }
 
 // chunk gives a column chunk with its pages.
-func (g *parquetGuard) chunk(group, column int) (*guardedChunk, error) {
+func (g *guardedFile) chunk(group, column int) (*guardedChunk, error) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	c := g.byColumn[group][column]
@@ -163,7 +163,7 @@ func (g *parquetGuard) chunk(group, column int) (*guardedChunk, error) {
 }
 
 // ReadAt reads from the file; what belongs to a page that is damaged is an error.
-func (g *parquetGuard) ReadAt(p []byte, off int64) (int, error) {
+func (g *guardedFile) ReadAt(p []byte, off int64) (int, error) {
 	n, err := g.file.ReadAt(p, off)
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
