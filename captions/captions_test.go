@@ -203,7 +203,8 @@ func TestRefused(t *testing.T) {
 	r := edits(t, m, slices.Repeat([]string{`{"source": "1.png", "instruction": "a"}`}, 50)...)
 	r.Workers = 1
 	_, err := r.Write(t.Context())
-	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "answers are kept: no more answers: the folder is full: 1 of 50 rows are done") ||
+	const said = "answers are kept: no more answers: the folder is full: 1 of 50 rows are done"
+	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), said) ||
 		len(m.asked) != 5 {
 		t.Errorf("Write = %v after %d questions, want 1 of 50 rows after 5", err, len(m.asked))
 	}

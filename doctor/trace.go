@@ -12,8 +12,8 @@ import (
 	"assay/optim"
 )
 
-// halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one that is
-// a small difference of large numbers may be off by its own size.
+// halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one
+// that is a small difference of large numbers may be off by its own size.
 const halfDistance = 0.1
 
 // rate is the learning rate of the traces: small steps, so that types part slowly.

@@ -213,7 +213,7 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
-		if lean && name == n.backbone.Keys().Output && n.training == trainNothing && !n.withLMHead { // scoring does not read it
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing && !n.withLMHead { // not read
 			continue
 		}
 		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix

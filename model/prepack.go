@@ -13,7 +13,8 @@ const packedShare = 32
 // packsFor decides whether graphs of a network that is not small pack their weights on a machine of so much memory.
 func (n *network) packsFor(memory int64) bool {
 	_, bytes := n.Weights()
-	return !n.small && !n.recompute && !n.onCUDA() && !n.lean() && n.training != trainBackbone && bytes <= memory/packedShare
+	return !n.small && !n.recompute && !n.onCUDA() && !n.lean() && n.training != trainBackbone &&
+		bytes <= memory/packedShare
 }
 
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number

@@ -78,8 +78,8 @@ func checkPlaceholder(t *text.Processor, b *Backbone) error {
 	return nil
 }
 
-// Prepare turns a pair into tokens and pictures: a sample for every pass, which share the pictures that they share. It is
-// safe for concurrent use.
+// Prepare turns a pair into tokens and pictures: a sample for every pass, which share the pictures that they share.
+// It is safe for concurrent use.
 func (p *preparer) Prepare(pair Pair) (*Sample, error) {
 	if err := p.checkTexts(pair); err != nil {
 		return nil, err

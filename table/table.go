@@ -1,5 +1,5 @@
-// Package table runs a job over the rows of a table: whatever scores, judges, captions or measures them. It resumes after
-// an interruption, shares the rows out among workers, and writes the results in the order of the rows.
+// Package table runs a job over the rows of a table: whatever scores, judges, captions or measures them. It resumes
+// after an interruption, shares the rows out among workers, and writes the results in the order of the rows.
 //
 //	Read, Content   row i as it stands, and a digest of all that its result depends on: rows that changed are done again
 //	Prepare         decodes it, ahead of the work, several rows at a time
@@ -8,8 +8,8 @@
 //	write           gets the lines in the order of the rows, and writes OUT
 //
 // A command fills in a [Job] and calls [Job.Do], or [Job.Shard] for a part of the rows. The value V of a row is plain
-// JSON. A row that fails keeps its place, with its error. Errors that may not come again (a server's) are not journaled,
-// so that the next call tries these rows again. [Job.Run] is the pipeline alone, into any [Results].
+// JSON. A row that fails keeps its place, with its error. Errors that may not come again (a server's) are not
+// journaled, so that the next call tries these rows again. [Job.Run] is the pipeline alone, into any [Results].
 package table
 
 import (
@@ -63,8 +63,8 @@ type Job[Row, V any] struct {
 
 	Batches func(rows iter.Seq[int]) iter.Seq[[]int] // cuts the rows to do into batches; nil: each row alone
 	Size    func(row *Row) int                       // of a prepared row, as MaxSize counts it; nil: not counted
-	MaxSize int                                      // a batch that has reached this size is worked on in parts; 0: no bound
-	Joined  func(a, b int) bool                      // rows that stay together all the same, below twice MaxSize; nil: none
+	MaxSize int                                      // a batch of this size is worked on in parts; 0: no bound
+	Joined  func(a, b int) bool                      // rows that stay together, below twice MaxSize; nil: none
 
 	Skip      func(i int) bool     // rows that are left out; nil: none
 	Ends      func(err error) bool // errors of rows that end the run, which can be resumed, as of a server that is gone
@@ -241,7 +241,9 @@ func Chunks(n int) func(iter.Seq[int]) iter.Seq[[]int] {
 }
 
 // Single makes the Work of a job out of a function of one row.
-func Single[Row, V any](work func(context.Context, *Row) (V, error)) func(context.Context, []Row) ([]V, []error, error) {
+func Single[Row, V any](
+	work func(context.Context, *Row) (V, error),
+) func(context.Context, []Row) ([]V, []error, error) {
 	return func(ctx context.Context, rows []Row) ([]V, []error, error) {
 		values, errs := make([]V, len(rows)), make([]error, len(rows))
 		for i := range rows {

@@ -315,7 +315,8 @@ func TestTemporaryShard(t *testing.T) {
 	j := d.job(filepath.Join(t.TempDir(), "out.jsonl"))
 	j.Options.Shard = shards.Ref{Index: 1, Count: 1}
 	var passing *shards.PassingError
-	if _, err := j.Shard(context.Background()); !errors.As(err, &passing) || passing.Row != 2 || passing.Why != "no answer" {
+	if _, err := j.Shard(context.Background()); !errors.As(err, &passing) || passing.Row != 2 ||
+		passing.Why != "no answer" {
 		t.Errorf("Shard = %v, want a PassingError of row 2", err)
 	}
 	d.fails, d.done = nil, nil
@@ -353,7 +354,8 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestErrors: an error of reading, preparing or working is its row's; a batch of which nothing can be done ends the run.
+// TestErrors: an error of reading, preparing or working is its row's; a batch of which nothing can be done ends the
+// run.
 func TestErrors(t *testing.T) {
 	d := &doubling{numbers: numbers(40), fails: map[int]error{13: errors.New("out of memory")}}
 	var batches [][]int

@@ -117,7 +117,8 @@ func TestOneOrder(t *testing.T) {
 			t.Errorf("%v and %v: orders %+v, want %v", test.a, test.b, o, test.ranks)
 		}
 	}
-	if p := (&objective{}).pairItems(pairs, []Example{{Said: said(0.5, 0)}, {Index: 1, Said: said(-1, 1)}}, 0, 2); len(p) != 0 {
+	both := []Example{{Said: said(0.5, 0)}, {Index: 1, Said: said(-1, 1)}}
+	if p := (&objective{}).pairItems(pairs, both, 0, 2); len(p) != 0 {
 		t.Errorf("a label and a rank are compared: %+v", p)
 	}
 }

@@ -108,7 +108,9 @@ func (t *Trainer) update(ctx context.Context, batch []Example, began time.Time) 
 
 // backward runs the micro-batches of a batch forward and backward and sums their gradients. It returns the examples
 // whose losses are not finite and, with an error, those at fault.
-func (t *Trainer) backward(ctx context.Context, m *StepMetrics, batch []Example) (notFinite, failed []Example, err error) {
+func (t *Trainer) backward(
+	ctx context.Context, m *StepMetrics, batch []Example,
+) (notFinite, failed []Example, err error) {
 	s, parts := &t.state, t.loader.Split(batch, t.state.MicroBatch)
 	labelled, first, items := 0, make([]int, len(parts)), make([][][]losses.Item, len(parts))
 	for i := range batch {

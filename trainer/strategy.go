@@ -99,7 +99,8 @@ func (single) save(o *optimizer, write func([]tensorSlice, func(put putter) erro
 // CUDAAuto is the device that is the GPU with the number that a process has on its machine.
 const CUDAAuto = "cuda:auto"
 
-// onDevice is the configuration for one of several processes (0: of one), with the device of the local-th of its machine.
+// onDevice is the configuration for one of several processes (0: of one), with the device of the local-th of its
+// machine.
 func onDevice(c *Config, processes, local int) *Config {
 	here := *c
 	here.Ranks = processes

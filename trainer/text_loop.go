@@ -86,7 +86,8 @@ func (t *Trainer) textCard(train, valid *Samples) (string, error) {
 	)
 	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
 		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
-	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps, c.BatchSize,
+	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.",
+		s.Step, t.loader.Steps, c.BatchSize,
 		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.seconds())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))

@@ -214,7 +214,8 @@ func TestSimilaritiesResume(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	code, stdout := run(ctx, folder, t.TempDir(), in, part)
-	if _, err := os.Stat(part); code != cli.Interrupted || !strings.Contains(stdout, "rerun the same command to resume") || !os.IsNotExist(err) {
+	if _, err := os.Stat(part); code != cli.Interrupted || !os.IsNotExist(err) ||
+		!strings.Contains(stdout, "rerun the same command to resume") {
 		t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
 	}
 	journal, err := os.ReadFile(part + ".progress")

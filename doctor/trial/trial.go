@@ -1,6 +1,6 @@
-// Package trial makes the small training problem that a device is tried on: a checkpoint with random weights, a scorer over
-// it, four pairs of pictures, and ways of computing a step that should agree. Package doctor and lab/device compute it on
-// a device and on the CPU, and compare.
+// Package trial makes the small training problem that a device is tried on: a checkpoint with random weights, a
+// scorer over it, four pairs of pictures, and ways of computing a step that should agree. Package doctor and
+// lab/device compute it on a device and on the CPU, and compare.
 package trial
 
 import (

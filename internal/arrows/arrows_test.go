@@ -54,7 +54,8 @@ calibration:      internal/jsonfile
 checkpoints:      onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
-data:             onnx internal/atomicfile internal/remote internal/workers
+data/parquet:     onnx internal/remote
+data:             onnx data/parquet internal/atomicfile internal/remote internal/workers
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks

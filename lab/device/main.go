@@ -1,7 +1,8 @@
-// Command device tries what `train doctor` leaves out, on any device that ONNX Runtime has: where the nodes of a training
-// step run, and steps over weights of four bits, over edits that share a prefix, with attention in blocks, over
-// conversations and of a scorer of format 2; scores, pixel gradients, and sums of gradients that stay on the device. Each
-// is computed on a small model that it makes, and compared with the CPU (on the CPU: with pairs one by one).
+// Command device tries what `train doctor` leaves out, on any device that ONNX Runtime has: where the nodes of a
+// training step run, and steps over weights of four bits, over edits that share a prefix, with attention in blocks,
+// over conversations and of a scorer of format 2; scores, pixel gradients, and sums of gradients that stay on the
+// device. Each is computed on a small model that it makes, and compared with the CPU (on the CPU: with pairs one by
+// one).
 //
 //	build/lab/device
 //	build/lab/device -device cuda:0 -out report.json
@@ -88,7 +89,8 @@ func run(ctx context.Context, device string, chosen []string, note func(text str
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	d := &visit{&report{Device: device, Problems: []string{}}, device, chosen, note, folder, filepath.Join(folder, "small")}
+	d := &visit{&report{Device: device, Problems: []string{}}, device, chosen, note, folder,
+		filepath.Join(folder, "small")}
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
 		return nil, err

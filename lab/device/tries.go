@@ -125,7 +125,8 @@ func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 		items := make([][]losses.Item, len(terms))
 		for k := range terms {
 			for i := range part {
-				items[k] = append(items[k], losses.Item{Edits: []int{i}, Label: float64(at+i) / trial.Pairs, Weight: 1.0 / trial.Pairs})
+				items[k] = append(items[k], losses.Item{Edits: []int{i}, Label: float64(at+i) / trial.Pairs,
+					Weight: 1.0 / trial.Pairs})
 			}
 		}
 		r, err := t.Compare(ctx, part, items, 1.0/trial.Pairs, 0, 1)

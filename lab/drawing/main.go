@@ -4,9 +4,9 @@
 //	go run -C lab ./drawing >packages.svg                         # this checkout
 //	go run -C lab ./drawing --title "Before" /work/before >before.svg
 //
-// Internal packages that only tests import are left out. So that the arrows can be followed, one that other arrows imply
-// is left out, too (a -> c where a -> b -> c). Packages that many import, and that import few, stand in a row at the
-// bottom, without the arrows that lead to them.
+// Internal packages that only tests import are left out. So that the arrows can be followed, one that other arrows
+// imply is left out, too (a -> c where a -> b -> c). Packages that many import, and that import few, stand in a row
+// at the bottom, without the arrows that lead to them.
 package main
 
 import (

@@ -86,8 +86,10 @@ func (g *graph) svg(title string) string {
 	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" `+
 		`font-family="DejaVu Sans, Helvetica, sans-serif">`+"\n", width, height, width, height)
 	fmt.Fprintf(b, `<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", width, height)
-	fmt.Fprintf(b, `<text x="%.0f" y="26" font-size="17" font-weight="bold">%s</text>`+"\n", margin, html.EscapeString(title))
-	fmt.Fprintf(b, `<text x="%.0f" y="44" font-size="12" fill="#555">%d packages, %d lines of Go without tests and generated `+
+	fmt.Fprintf(b, `<text x="%.0f" y="26" font-size="17" font-weight="bold">%s</text>`+"\n", margin,
+		html.EscapeString(title))
+	fmt.Fprintf(b, `<text x="%.0f" y="44" font-size="12" fill="#555">%d packages, %d lines of Go without tests and `+
+		`generated `+
 		`files, %d imports; a package stands above what it imports</text>`+"\n", margin, len(g.nodes), lines, g.arrows)
 	for _, n := range g.nodes {
 		_, h := n.size()
