@@ -203,9 +203,10 @@ func TestRefused(t *testing.T) {
 	r := edits(t, m, slices.Repeat([]string{`{"source": "1.png", "instruction": "a"}`}, 50)...)
 	r.Workers = 1
 	_, err := r.Write(t.Context())
-	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), "1 of 50 rows were captioned") ||
+	const said = "answers are kept: no more answers: the folder is full: 1 of 50 rows are done"
+	if !errors.Is(err, chat.ErrUnavailable) || !strings.Contains(err.Error(), said) ||
 		len(m.asked) != 5 {
-		t.Errorf("%v after %d questions", err, len(m.asked))
+		t.Errorf("Write = %v after %d questions, want 1 of 50 rows after 5", err, len(m.asked))
 	}
 	if _, err := os.Stat(r.Out); err == nil {
 		t.Error("there is a table")

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"assay/chat"
 	"assay/data"
 	"assay/internal/exit"
-	"assay/internal/workers"
+	"assay/table"
 )
 
 // readColumns are the columns that are read.
@@ -50,15 +49,12 @@ type row struct {
 	source, target string // captions; "": none
 	by             string // who wrote them
 	given, goal    bool   // they were there; there is a target
-	err            string
 }
 
-// Write writes the captions of all rows. One that has none says why in caption_error. What was answered is kept by the
-// model of the writer: when ctx ends the error wraps exit.ErrInterrupted, and the same call asks only what is missing.
-// An error that wraps chat.ErrUnavailable ends the run likewise.
+// Write writes the captions of all rows. One that has none says why in caption_error. Answers are kept by the model of
+// the writer, not in a journal: the same call asks only what is missing.
 func (r *Run) Write(ctx context.Context) (*Result, error) {
-	format, err := data.FormatOf(r.Out)
-	if err != nil {
+	if _, err := data.FormatOf(r.Out); err != nil {
 		return nil, exit.Usage(err)
 	}
 	t, err := r.open()
@@ -69,41 +65,29 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 	if err := t.CheckOutput(r.Out); err != nil {
 		return nil, exit.Usage(fmt.Errorf("out: %w", err))
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	rows, done := make([]row, t.Len()), 0
-	var mu sync.Mutex
-	_ = workers.Each(t.Len(), max(1, r.Workers), func(i int) error { // what ends it is ctx's cause
-		if ctx.Err() != nil {
-			return nil
-		}
-		one, err := r.row(ctx, t, i)
-		if errors.Is(err, chat.ErrUnavailable) {
-			stop(err)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			one.err = err.Error()
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		rows[i] = one
-		if done++; r.Progress != nil {
-			r.Progress(done, t.Len())
+	j := &table.Job[int, row]{
+		Options: table.Options{Out: r.Out, Workers: r.Workers, Progress: r.Progress},
+		Rows:    t.Len(),
+		Read:    func(i int) (int, error) { return i, nil },
+		Work:    table.Single(func(ctx context.Context, i *int) (row, error) { return r.row(ctx, t, *i) }),
+		Ends:    func(err error) bool { return errors.Is(err, chat.ErrUnavailable) },
+	}
+	rows, err := j.InMemory(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("answers are kept: %w", err)
+	}
+	result := &Result{Out: r.Out, Rows: t.Len()}
+	return result, j.Rewrite(ctx, t, written, func(line *table.Line[row], rec *data.Record) error {
+		result.count(line)
+		table.Clear(rec, written)
+		v := &line.Value
+		for k, text := range []string{v.source, v.target, v.by, line.Error} {
+			if text != "" {
+				rec.Set(written[k].Name, text)
+			}
 		}
 		return nil
-	})
-	if ctx.Err() != nil {
-		cause := context.Cause(ctx)
-		if errors.Is(cause, context.Canceled) {
-			cause = exit.ErrInterrupted
-		}
-		return nil, fmt.Errorf("%d of %d rows were captioned; the answers are kept, and the same command goes on: %w", done,
-			t.Len(), cause)
-	}
-	return r.write(ctx, t, format, rows)
+	})(rows.Line)
 }
 
 func (r *Run) open() (*data.Table, error) {
@@ -184,26 +168,11 @@ func (r *Run) picture(t *data.Table, m data.Image, what string) (*data.Picture, 
 	return p, nil
 }
 
-// write writes the table, complete or not at all.
-func (r *Run) write(ctx context.Context, t *data.Table, format data.Format, rows []row) (*Result, error) {
-	result := &Result{Out: r.Out, Rows: len(rows)}
-	return result, t.Rewrite(ctx, r.Out, format, written, func(i int, rec *data.Record) error {
-		v := &rows[i]
-		result.count(v)
-		for k, text := range []string{v.source, v.target, v.by, v.err} { // in order: a new column is a row's last
-			name := written[k].Name
-			rec.Set(name, nil)
-			if text != "" {
-				rec.Set(name, text)
-			}
-		}
-		return nil
-	})
-}
-
-func (r *Result) count(v *row) {
+// count adds a row.
+func (r *Result) count(line *table.Line[row]) {
+	v := &line.Value
 	switch {
-	case v.err != "":
+	case line.Error != "":
 		r.Failed++
 	case v.target == "":
 		r.SourceOnly++

@@ -5,156 +5,46 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 
-	"github.com/parquet-go/parquet-go"
+	"assay/data/parquet"
 )
 
-// orderedGroup is the root of a schema whose fields have a given order. (parquet.Group sorts them by name.)
-type orderedGroup struct {
-	parquet.Group
-	fields []parquet.Field
-}
-
-func (o orderedGroup) Fields() []parquet.Field { return o.fields }
-
-// GoType is needed by the interface alone: rows are not read by reflection here.
-func (o orderedGroup) GoType() reflect.Type { return reflect.TypeFor[map[string]any]() }
-
-// binary returns the paths of the leaves that hold binary data.
-func (o orderedGroup) binary() (paths [][]string) {
-	var walk func(path []string, n parquet.Node)
-	walk = func(path []string, n parquet.Node) {
-		if n.Leaf() {
-			if n.Type().Kind() == parquet.ByteArray && n.Type().LogicalType() == nil {
-				paths = append(paths, path)
-			}
-			return
-		}
-		for _, f := range n.Fields() {
-			walk(append(path[:len(path):len(path)], f.Name()), f)
-		}
-	}
-	walk(nil, o)
-	return paths
-}
-
-func (k Kind) node() parquet.Node {
-	n := parquet.String()
-	switch k {
-	case KindNumber:
-		n = parquet.Leaf(parquet.DoubleType)
-	case KindInteger:
-		n = parquet.Leaf(parquet.Int64Type)
-	case KindBool:
-		n = parquet.Leaf(parquet.BooleanType)
-	case KindImage:
-		n = parquet.Group{
-			"bytes": parquet.Optional(parquet.Leaf(parquet.ByteArrayType)),
-			"path":  parquet.Optional(parquet.String()),
-		}
-	}
-	return parquet.Optional(n)
-}
-
-// feature is the column's type for Hugging Face `datasets`.
-func (k Kind) feature() map[string]string {
-	switch k {
-	case KindImage:
-		return map[string]string{"_type": "Image"}
-	case KindNumber:
-		return map[string]string{"dtype": "float64", "_type": "Value"}
-	case KindInteger:
-		return map[string]string{"dtype": "int64", "_type": "Value"}
-	case KindBool:
-		return map[string]string{"dtype": "bool", "_type": "Value"}
-	}
-	return map[string]string{"dtype": "string", "_type": "Value"}
-}
-
-// features is the metadata in which `datasets` keeps the columns' types: that of like, with columns added. A file
-// without such metadata gets none.
-func features(like *parquetTable, columns []Column) string {
-	var meta struct {
-		Info struct {
-			Features map[string]any `json:"features"`
-		} `json:"info"`
-	}
-	meta.Info.Features = map[string]any{}
-	if like != nil {
-		text, ok := like.data.Lookup("huggingface")
-		if !ok || json.Unmarshal([]byte(text), &meta) != nil {
-			return ""
-		}
-	}
-	for _, c := range columns {
-		meta.Info.Features[c.Name] = c.Kind.feature()
-	}
-	raw, err := json.Marshal(meta)
-	if err != nil {
-		return ""
-	}
-	return string(raw)
-}
-
-// values returns a value as the leaf values of a column of this kind, with their definition levels.
-func (k Kind) values(v any) ([]parquet.Value, error) {
+// cell is a value as it is written to a Parquet column: nil, []byte, bool, int64, float64 or parquet.Image.
+func cell(k Kind, v any) (any, error) {
 	v, err := unwrap(v)
-	if err != nil {
+	if err != nil || v == nil {
 		return nil, err
 	}
-	if k == KindImage {
-		m, err := ToImage(v)
-		null := parquet.NullValue()
-		if err != nil || m.IsZero() {
-			return []parquet.Value{null, null}, err
-		}
-		bytes, path := null.Level(0, 1, 0), null.Level(0, 1, 0)
-		if len(m.Bytes) > 0 {
-			bytes = parquet.ByteArrayValue(m.Bytes).Level(0, 2, 0)
-		}
-		if m.Path != "" {
-			path = parquet.ByteArrayValue([]byte(m.Path)).Level(0, 2, 0)
-		}
-		return []parquet.Value{bytes, path}, nil
-	}
-	out, err := k.scalar(v)
-	if err == nil && !out.IsNull() {
-		out = out.Level(0, 1, 0)
-	}
-	return []parquet.Value{out}, err
-}
-
-func (k Kind) scalar(v any) (parquet.Value, error) {
-	null := parquet.NullValue()
-	if v == nil {
-		return null, nil
-	}
 	switch k {
+	case KindImage:
+		m, err := ToImage(v)
+		if err != nil || m.IsZero() {
+			return nil, err
+		}
+		return parquet.Image(m), nil
 	case KindText:
 		s, err := Text(v)
-		return parquet.ByteArrayValue([]byte(s)), err
+		return []byte(s), err
 	case KindJSON:
-		raw, err := json.Marshal(finite(v))
-		return parquet.ByteArrayValue(raw), err
+		return json.Marshal(finite(v))
 	case KindBool:
 		if b, ok := v.(bool); ok {
-			return parquet.BooleanValue(b), nil
+			return b, nil
 		}
-		return null, &kindError{"true or false", v}
+		return nil, &kindError{"true or false", v}
 	}
 	x, err := AnyNumber(v)
 	if err != nil || x == nil || k == KindInteger && math.IsNaN(*x) {
-		return null, err
+		return nil, err
 	}
 	if k == KindNumber {
-		return parquet.DoubleValue(*x), nil
+		return *x, nil
 	}
 	if float64(int64(*x)) != *x {
-		return null, &kindError{"an integer", v}
+		return nil, &kindError{"an integer", v}
 	}
-	return parquet.Int64Value(int64(*x)), nil
+	return int64(*x), nil
 }
 
 type kindError struct {

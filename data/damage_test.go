@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"assay/internal/fuzzing"
@@ -89,4 +90,24 @@ func TestDamagedTable(t *testing.T) {
 		}
 		return false, nil
 	})
+}
+
+// TestDamagedRow: the error of a row on a damaged page names file, row and column.
+func TestDamagedRow(t *testing.T) {
+	raw, err := os.ReadFile("testdata/tables/plain.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = 8 // in the first page
+	for at := first; at < 64; at++ {
+		raw[at] ^= 0xff
+	}
+	path := filepath.Join(t.TempDir(), "t.parquet")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = open(t, path, WithRequired()).Record(1)
+	if want := path + ": row 2: column"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("Record(1) of a damaged page: got error %v, want one that begins with %q", err, want)
+	}
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/parquet-go/parquet-go"
-
 	"assay/internal/remote"
 )
 
@@ -170,32 +168,7 @@ func (t *Table) move(rec *Record, m Moving) {
 			rec.Fields[i].Value = moved
 		}
 		if p, ok := t.source.(*parquetTable); ok {
-			p.setPath(rec, f.Name, moved)
-		}
-	}
-}
-
-// setPath changes the path of a picture in the values that are written from Parquet to Parquet.
-func (t *parquetTable) setPath(rec *Record, column, path string) {
-	leaf := -1
-	for _, s := range t.schema {
-		if s.name != column {
-			continue
-		}
-		if len(s.children) == 0 {
-			leaf = s.first
-		}
-		for _, child := range s.children {
-			if child.name == "path" {
-				leaf = child.first
-			}
-		}
-	}
-	rec.raw = slices.Clone(rec.raw)
-	for i, v := range rec.raw {
-		if v.Column() == leaf {
-			to := parquet.ByteArrayValue([]byte(path))
-			rec.raw[i] = to.Level(v.RepetitionLevel(), v.DefinitionLevel(), leaf)
+			rec.raw = p.SetPath(rec.raw, f.Name, moved)
 		}
 	}
 }

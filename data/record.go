@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/parquet-go/parquet-go"
+	"assay/data/parquet"
 )
 
 // Record is one row of any table: named values in the table's order. Values are nil, string, bool, int64, float64,
@@ -19,7 +19,7 @@ import (
 // changed are written back as they were read.
 type Record struct {
 	Fields []Field
-	raw    parquet.Row // the same as Parquet values, if it comes from a Parquet file
+	raw    parquet.Raw // the same as Parquet values, if it comes from a Parquet file
 }
 
 // Field is one named value of a Record.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/data/parquet"
 	"assay/internal/remote"
 )
 
@@ -55,6 +56,32 @@ type source interface {
 	read(i int) (Record, error)
 	where(i int) string // names row i for people
 	io.Closer
+}
+
+// parquetTable is a Parquet file as a source.
+type parquetTable struct {
+	*parquet.File
+	name string
+}
+
+func (t *parquetTable) columns() []string { return t.Columns() }
+
+func (t *parquetTable) len() int { return t.Len() }
+
+func (t *parquetTable) where(i int) string { return fmt.Sprintf("%s: row %d", t.name, i+1) }
+
+func (t *parquetTable) read(i int) (Record, error) {
+	fields, raw, err := t.Read(i)
+	rec := recordOf(fields)
+	rec.raw = raw
+	return rec, err
+}
+
+func recordOf(fields []parquet.Field) (r Record) {
+	for _, f := range fields {
+		r.Fields = append(r.Fields, Field(f))
+	}
+	return r
 }
 
 // Option changes how OpenTable reads.
@@ -144,7 +171,8 @@ func openSource(f remote.File) (source, error) {
 	head = bytes.TrimLeft(head, "\ufeff \t\r\n")
 	switch {
 	case bytes.HasPrefix(head, []byte("PAR1")):
-		return openParquet(f)
+		p, err := parquet.Open(f, func(fields []parquet.Field) any { return recordOf(fields) })
+		return &parquetTable{p, f.Name()}, err
 	case delimiter != 0:
 		d := delimited{delimiter}
 		return openText(f, d.rows, &d)

@@ -8,24 +8,24 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/parquet-go/parquet-go"
-
+	"assay/data/parquet"
 	"assay/internal/atomicfile"
 )
 
-// Kind is the type of a column that is written.
-type Kind int
+// Kind is the type of a column that is written. Every column may be null.
+type Kind = parquet.Kind
 
+// The kinds of columns.
 const (
-	KindText    Kind = iota // string
-	KindNumber              // double
-	KindInteger             // int64
-	KindBool                // boolean
-	KindImage               // {bytes: binary, path: string}, Hugging Face's Image feature
-	KindJSON                // anything else, as JSON text
+	KindText    = parquet.Text    // string
+	KindNumber  = parquet.Number  // double
+	KindInteger = parquet.Integer // int64
+	KindBool    = parquet.Bool    // boolean
+	KindImage   = parquet.Picture // {bytes: binary, path: string}, Hugging Face's Image feature
+	KindJSON    = parquet.JSON    // anything else, as JSON text
 )
 
-// Column is a column that is written. Every one may be null.
+// Column is a column that is written.
 type Column struct {
 	Name string
 	Kind Kind
@@ -82,7 +82,7 @@ func (t *Table) NewWriter(out io.Writer, f Format, added ...Column) (Writer, err
 		return NewWriter(out, f, nil)
 	}
 	if p, ok := t.source.(*parquetTable); ok {
-		return newParquetWriter(out, p, added)
+		return newParquetWriter(out, p.File, added)
 	}
 	columns, err := t.inferColumns()
 	if err != nil {
@@ -111,114 +111,29 @@ func (l *jsonlWriter) Write(r Record) error { return l.to.Encode(r) }
 
 func (l *jsonlWriter) Close() error { return l.out.Flush() }
 
-const (
-	groupBytes = 32 << 20 // of values in a row group, about
-	groupRows  = 1 << 14
-)
+// parquetWriter writes records to a Parquet file.
+type parquetWriter struct{ to *parquet.Writer }
 
-// parquetWriter writes what it keeps of another file's columns, then its own.
-type parquetWriter struct {
-	out     *parquet.GenericWriter[any]
-	kept    []int // leaf column of the other file -> leaf column here, -1: dropped
-	leaves  int   // kept leaf columns
-	columns []Column
-	bytes   int // since the last row group
-	rows    int
-}
-
-func newParquetWriter(out io.Writer, like *parquetTable, columns []Column) (*parquetWriter, error) {
-	if like != nil {
-		columns = append(like.halves(columns), columns...)
-	}
-	w, codec := &parquetWriter{columns: columns}, &pageCodec{}
-	var schema orderedGroup
-	if like != nil {
-		for i, s := range like.schema {
-			drop := slices.ContainsFunc(columns, func(c Column) bool { return c.Name == s.name })
-			for range s.last - s.first {
-				to := -1
-				if !drop {
-					to = w.leaves
-					w.leaves++
-				}
-				w.kept = append(w.kept, to)
-			}
-			if !drop {
-				schema.fields = append(schema.fields, copiedField{like.data.Root().Fields()[i], codec})
-			}
-		}
-	}
+func newParquetWriter(out io.Writer, like *parquet.File, columns []Column) (Writer, error) {
+	written := make([]parquet.Column, len(columns))
 	for i, c := range columns {
-		if slices.ContainsFunc(columns[:i], func(b Column) bool { return b.Name == c.Name }) {
-			return nil, fmt.Errorf("two columns %q", c.Name)
-		}
-		schema.fields = append(schema.fields, parquet.Group{c.Name: c.Kind.node()}.Fields()...)
+		written[i] = parquet.Column(c)
 	}
-	options := []parquet.WriterOption{
-		parquet.NewSchema("schema", schema),
-		parquet.Compression(codec),
-		parquet.CreatedBy("assay", "1", ""),
-		parquet.DataPageStatistics(false),
-	}
-	for _, path := range schema.binary() { // bounds of pictures would only make the file larger
-		options = append(options, parquet.SkipPageBounds(path...), parquet.SkipPageStatistics(path...))
-	}
-	if features := features(like, columns); features != "" {
-		options = append(options, parquet.KeyValueMetadata("huggingface", features))
-	}
-	return w, guard(func() error {
-		w.out = parquet.NewGenericWriter[any](out, options...)
-		return nil
-	})
+	w, err := parquet.NewWriter(out, like, written)
+	return parquetWriter{w}, err
 }
 
-// halves are the file's columns of half floats that added ones do not replace. They are written as doubles, since the
-// library does not write half floats.
-func (t *parquetTable) halves(added []Column) (own []Column) {
-	for _, s := range t.schema {
-		if s.half && !s.column.Repeated() &&
-			!slices.ContainsFunc(added, func(c Column) bool { return c.Name == s.name }) {
-			own = append(own, Column{s.name, KindNumber})
-		}
-	}
-	return own
-}
-
-func (w *parquetWriter) Write(r Record) error {
-	var row parquet.Row
-	for _, v := range r.raw {
-		if to := w.kept[v.Column()]; to >= 0 {
-			row = append(row, v.Level(v.RepetitionLevel(), v.DefinitionLevel(), to))
-		}
-	}
-	leaf := w.leaves
-	for _, c := range w.columns {
+func (w parquetWriter) Write(r Record) error {
+	columns := w.to.Columns()
+	values := make([]any, len(columns))
+	for i, c := range columns {
 		v, _ := r.Get(c.Name)
-		values, err := c.Kind.values(v)
-		if err != nil {
+		var err error
+		if values[i], err = cell(c.Kind, v); err != nil {
 			return fmt.Errorf("column %q: %w", c.Name, err)
 		}
-		for _, v := range values {
-			row = append(row, v.Level(0, v.DefinitionLevel(), leaf))
-			leaf++
-		}
 	}
-	for _, v := range row {
-		w.bytes += 16
-		if k := v.Kind(); k == parquet.ByteArray || k == parquet.FixedLenByteArray {
-			w.bytes += len(v.ByteArray())
-		}
-	}
-	w.rows++
-	err := guard(func() error {
-		_, err := w.out.WriteRows([]parquet.Row{row})
-		return err
-	})
-	if err == nil && (w.bytes >= groupBytes || w.rows >= groupRows) {
-		w.bytes, w.rows = 0, 0
-		err = w.out.Flush()
-	}
-	return err
+	return w.to.Write(r.raw, values)
 }
 
-func (w *parquetWriter) Close() error { return w.out.Close() }
+func (w parquetWriter) Close() error { return w.to.Close() }

@@ -88,7 +88,7 @@ func TestWriteTable(t *testing.T) {
 // TestRowGroups reads a table of many row groups, in order and at random.
 func TestRowGroups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "t.parquet")
-	const n = 3*groupRows + 5
+	const n = 3<<14 + 5 // of more than three row groups
 	label := func(i int) *float64 { return number(float64(i%11) / 10) }
 	err := WriteTable(path, func(yield func(Row, error) bool) {
 		for i := range n {
@@ -117,6 +117,20 @@ func TestRowGroups(t *testing.T) {
 		}
 		i++
 	}
+}
+
+// metadata are a Parquet file's.
+func metadata(t testing.TB, path string) *format.FileMetaData {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.OpenFile(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Metadata()
 }
 
 // TestLargeRowGroup reads with a seeking reader, with and without a page index.
@@ -152,8 +166,7 @@ func TestLargeRowGroup(t *testing.T) {
 	}
 	for _, path := range []string{indexed, plain} {
 		table := open(t, path)
-		p := table.source.(*parquetTable)
-		if size := p.data.Metadata().RowGroups[0].TotalByteSize; size <= 16<<20 {
+		if size := metadata(t, path).RowGroups[0].TotalByteSize; size <= 16<<20 {
 			t.Fatalf("%s: a row group of %d bytes does not test this", path, size)
 		}
 		for _, i := range []int{0, 1, 2, 59, 30, 31, 7, 7, 0} {
@@ -288,7 +301,7 @@ func TestRewriteEncodings(t *testing.T) {
 				t.Errorf("%s: row %d: %v, -want +got\n%s", name, i+1, err, d)
 			}
 		}
-		for _, c := range to.source.(*parquetTable).data.Metadata().RowGroups[0].Columns {
+		for _, c := range metadata(t, path).RowGroups[0].Columns {
 			for _, s := range c.MetaData.EncodingStats {
 				if s.Encoding == format.RLE && c.MetaData.Type != format.Boolean {
 					t.Errorf("%s: values of %v, of type %v, are written as RLE", name, c.MetaData.PathInSchema, c.MetaData.Type)

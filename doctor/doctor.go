@@ -1,6 +1,6 @@
-// Package doctor tries a device: what is installed, whether some steps of training give the gradients and losses
-// that the CPU gives, and the memory that they take beside the plan. Its report is one value that a user can attach
-// to a bug. lab/device tries more, for those who work on Assay.
+// Package doctor tries a device: what is installed, whether some steps of training give the gradients and losses that
+// the CPU gives, and the memory that they take beside the plan. Its report is one value that a user can attach to a
+// bug. lab/device tries more, for those who work on Assay.
 package doctor
 
 import (

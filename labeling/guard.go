@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"assay/data"
-	"assay/heuristics"
 	"assay/internal/workers"
 )
 
@@ -84,29 +83,4 @@ func openGuard(ctx context.Context, c GuardConfig, bad func(name string, err err
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.pixels, b.pixels))
 	})
 	return g, nil
-}
-
-// leak says which picture of a row shows one of a benchmark, if any does.
-func (m *merger) leak(r *row) string {
-	for p := range r.pictures() {
-		node := m.pictureNode(p)
-		if node < m.indexed {
-			node = m.alike[node]
-		}
-		l, ok := m.leaked[node]
-		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
-			l, ok = m.blank[p.Pixels]
-		}
-		if !ok {
-			continue
-		}
-		what := "source"
-		if p == r.Target {
-			what = "target"
-		} else if p == &r.Edit {
-			what = "edited"
-		}
-		return fmt.Sprintf("its %s picture is %s (%d bits apart)", what, l.name, l.distance)
-	}
-	return ""
 }

@@ -53,7 +53,7 @@ func TestMergeMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.skipped = json.NewEncoder(io.Discard)
+		m.log.skipped = json.NewEncoder(io.Discard)
 		if err := m.compare(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestMergeMemory(t *testing.T) {
 		}
 		bytes = alive() - before
 		runtime.KeepAlive(m)
-		return bytes, m.report.Rows
+		return bytes, m.log.report.Rows
 	}
 	few, fewRows := held(1000)
 	many, manyRows := held(5000)

@@ -24,7 +24,8 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page renders the report as one HTML file that loads nothing: histograms are SVG, pictures data URIs. read returns the
 // file of a picture.
-func (r *Report) page(read func(picture) ([]byte, error)) ([]byte, error) {
+func (l *mergeLog) page(read func(picture) ([]byte, error)) ([]byte, error) {
+	r := l.report
 	v := struct {
 		*Report
 		RuleCounts, LabelCounts, SplitCounts, DatasetCounts, SkippedCounts []counted
@@ -57,9 +58,9 @@ func (r *Report) page(read func(picture) ([]byte, error)) ([]byte, error) {
 	for _, h := range r.Histograms {
 		v.Plots = append(v.Plots, h.svg())
 	}
-	for _, why := range slices.Sorted(maps.Keys(r.shown)) {
+	for _, why := range slices.Sorted(maps.Keys(l.shown)) {
 		rule := shownRule{Rule: why, Count: r.Rules[why]}
-		for _, x := range r.shown[why] {
+		for _, x := range l.shown[why] {
 			shown, err := x.show(read)
 			if err != nil {
 				return nil, err

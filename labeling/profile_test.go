@@ -103,10 +103,8 @@ func TestMixes(t *testing.T) {
 		`{"model_type": "clip", "projection_dim": 768, "vision_config": {"hidden_size": 1024, "num_hidden_layers": 24, `+
 			`"patch_size": 14, "projection_dim": 768}}`,
 	)
-	dino := checkpoint(
-		t,
-		`{"model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "patch_size": 14, "image_size": 518}`,
-	)
+	dino := checkpoint(t,
+		`{"model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "patch_size": 14, "image_size": 518}`)
 	registers := checkpoint(t, `{"model_type": "dinov2_with_registers"}`)
 	sources := "sources: [{layout: folder, path: FIXTURES/folder}]\n"
 	for _, c := range []struct {

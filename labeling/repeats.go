@@ -1,9 +1,12 @@
 package labeling
 
 import (
+	"crypto/sha256"
 	"hash/maphash"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"assay/heuristics"
 )
@@ -35,6 +38,48 @@ func (r *repeats) found() {
 func (r *repeats) has(name string) bool {
 	_, ok := slices.BinarySearch(r.hashes, maphash.String(r.seed, name))
 	return ok
+}
+
+// dedup finds rows of one edit, and ids of two edits. All rows are added, then found is called, then rows are kept.
+type dedup struct {
+	edits, names *repeats            // rows' keys, and ids
+	kept         map[[16]byte]said   // the first row of each edit that may come again, by key
+	ids          map[string]sampleID // kept rows whose id may come again
+}
+
+// sampleID is a sample of a source.
+type sampleID struct{ source, sample int }
+
+func newDedup() *dedup {
+	return &dedup{newRepeats(), newRepeats(), map[[16]byte]said{}, map[string]sampleID{}}
+}
+
+func (d *dedup) add(r *row) {
+	key := r.key()
+	d.edits.add(string(key[:]))
+	d.names.add(r.ID)
+}
+
+func (d *dedup) found() {
+	d.edits.found()
+	d.names.found()
+}
+
+// keep remembers a row with that key, if a later one may be the same edit or have the same id.
+func (d *dedup) keep(e entry, key [16]byte) {
+	if d.names.has(e.Row.ID) {
+		d.ids[e.Row.ID] = sampleID{e.source, e.Sample}
+	}
+	if d.edits.has(string(key[:])) {
+		d.kept[key] = saidOf(e.Row)
+	}
+}
+
+// key tells edits apart: rows with one key are the same.
+func (r *row) key() [16]byte {
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
+		r.Chain}, "\x00")))
+	return [16]byte(sum[:16])
 }
 
 // said is what the data say of an edit: another row of it must not say something else.

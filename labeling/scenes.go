@@ -4,121 +4,144 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"fmt"
 
 	"assay/heuristics"
 )
 
-// compare finds what is a near copy of what: it joins the scenes of the data's pictures, and notes those that show a
-// picture of a benchmark. It finds out, too, of which rows there may be several.
-func (m *merger) compare(ctx context.Context) error {
-	first := map[[32]byte]int32{} // picture with that thumbnail
-	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		m.votes = m.votes || e.Prefer != nil
-		if e.Row == nil {
-			continue
-		}
-		key := e.Row.key()
-		m.rowCount++
-		m.edits.add(string(key[:]))
-		m.names.add(e.Row.ID)
-		for p := range e.Row.pictures() {
-			if len(p.Thumbnail) > 0 {
-				m.addThumbnail(p, first)
-			}
-		}
+// pictureGraph knows which pictures show the same scene, and which show a picture of a benchmark. All pictures are
+// added, then compare is called.
+type pictureGraph struct {
+	guard   *guard
+	scenes  *scenes
+	near    *nearIndex         // nil once all were compared
+	indexed int32              // nodes below it are pictures with a thumbnail
+	alike   []int32            // of each of these nodes, the first one with the same thumbnail, which is in the index
+	first   map[[32]byte]int32 // thumbnail -> that node
+	leaked  map[int32]leak     // benchmark pictures that nodes show
+	blank   map[string]leak    // benchmark pictures without a thumbnail, by pixels
+}
+
+func newPictureGraph(g *guard) *pictureGraph {
+	return &pictureGraph{guard: g, scenes: newScenes(), near: &nearIndex{}, first: map[[32]byte]int32{},
+		leaked: map[int32]leak{}, blank: map[string]leak{}}
+}
+
+func (g *pictureGraph) node(p *picture) int32 { return g.scenes.node("picture " + p.Pixels) }
+
+// add gives a picture to the index, if it has a thumbnail. One of all that have the same thumbnail is enough.
+func (g *pictureGraph) add(p *picture) {
+	if len(p.Thumbnail) == 0 {
+		return
 	}
-	m.edits.found()
-	m.names.found()
-	m.addGuarded(first)
+	n := g.node(p)
+	if n != g.indexed { // known
+		return
+	}
+	g.indexed++
+	thumbnail := sha256.Sum256(p.Thumbnail)
+	same, ok := g.first[thumbnail]
+	if !ok {
+		same, g.first[thumbnail] = n, n
+		g.near.add(n, p.Thumbnail)
+	}
+	g.alike = append(g.alike, same)
+	g.scenes.join(same, n)
+}
+
+// compare joins the scenes of near copies and finds the pictures of benchmarks. It returns for how many pictures not
+// all that is like them was compared.
+func (g *pictureGraph) compare(ctx context.Context) (crowded int, err error) {
+	g.addGuarded()
 	skip := func(a, b int32) bool {
 		if a >= 0 && b >= 0 {
-			return m.scenes.root(a) == m.scenes.root(b)
+			return g.scenes.root(a) == g.scenes.root(b)
 		}
 		return a < 0 && b < 0
 	}
-	err := m.near.pairs(ctx, skip, func(a, b int32, distance int) {
+	err = g.near.pairs(ctx, skip, func(a, b int32, distance int) {
 		if a < 0 {
 			a, b = b, a
 		}
 		if b >= 0 {
-			m.scenes.join(a, b)
-		} else if distance <= m.guard.distance {
-			m.noteLeak(a, leak{m.guard.pictures[-1-b].name, distance})
+			g.scenes.join(a, b)
+		} else if distance <= g.guard.distance {
+			g.noteLeak(a, leak{g.guard.pictures[-1-b].name, distance})
 		}
 	})
-	m.report.Crowded = int(m.near.crowded.Load())
-	m.near = nil
-	return err
-}
-
-// addThumbnail gives a picture of the data to the index. One of all that have the same thumbnail is enough.
-func (m *merger) addThumbnail(p *picture, first map[[32]byte]int32) {
-	n := m.pictureNode(p)
-	if n != m.indexed { // known
-		return
-	}
-	m.indexed++
-	thumbnail := sha256.Sum256(p.Thumbnail)
-	same, ok := first[thumbnail]
-	if !ok {
-		same, first[thumbnail] = n, n
-		m.near.add(n, p.Thumbnail)
-	}
-	m.alike = append(m.alike, same)
-	m.scenes.join(same, n)
+	crowded = int(g.near.crowded.Load())
+	g.near, g.first = nil, nil
+	return crowded, err
 }
 
 // addGuarded gives the pictures of benchmarks to the index. They count downwards from -1.
-func (m *merger) addGuarded(first map[[32]byte]int32) {
+func (g *pictureGraph) addGuarded() {
 	known := map[[32]byte]bool{}
-	for i, p := range m.guard.pictures {
+	for i, p := range g.guard.pictures {
 		if len(p.thumbnail) == 0 {
-			if _, ok := m.blank[p.pixels]; !ok {
-				m.blank[p.pixels] = leak{name: p.name}
+			if _, ok := g.blank[p.pixels]; !ok {
+				g.blank[p.pixels] = leak{name: p.name}
 			}
 			continue
 		}
 		thumbnail := sha256.Sum256(p.thumbnail)
-		if same, ok := first[thumbnail]; ok {
-			m.noteLeak(same, leak{name: p.name})
+		if same, ok := g.first[thumbnail]; ok {
+			g.noteLeak(same, leak{name: p.name})
 		}
 		if !known[thumbnail] { // by the first of their names
 			known[thumbnail] = true
-			m.near.add(int32(-1-i), p.thumbnail)
+			g.near.add(int32(-1-i), p.thumbnail)
 		}
 	}
 }
 
 // noteLeak keeps the nearest of the benchmark pictures that a picture shows.
-func (m *merger) noteLeak(node int32, l leak) {
-	old, ok := m.leaked[node]
+func (g *pictureGraph) noteLeak(node int32, l leak) {
+	old, ok := g.leaked[node]
 	if !ok || cmp.Or(cmp.Compare(l.distance, old.distance), cmp.Compare(l.name, old.name)) < 0 {
-		m.leaked[node] = l
+		g.leaked[node] = l
 	}
 }
 
-func (m *merger) pictureNode(p *picture) int32 { return m.scenes.node("picture " + p.Pixels) }
-
-// joinPictures puts all pictures of a row into one scene and returns its node, and that of a picture of another chain,
-// which stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would
-// join all samples where editors failed.
-func (m *merger) joinPictures(r *row) (scene, foreign int32) {
-	scene, foreign = m.pictureNode(&r.Source), -1
-	if r.Target != nil {
-		m.scenes.join(scene, m.pictureNode(r.Target))
+// leak says which picture of a row shows one of a benchmark, "" if none does.
+func (g *pictureGraph) leak(r *row) string {
+	for p := range r.pictures() {
+		node := g.node(p)
+		if node < g.indexed {
+			node = g.alike[node]
+		}
+		l, ok := g.leaked[node]
+		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
+			l, ok = g.blank[p.Pixels]
+		}
+		if !ok {
+			continue
+		}
+		what := "source"
+		if p == r.Target {
+			what = "target"
+		} else if p == &r.Edit {
+			what = "edited"
+		}
+		return fmt.Sprintf("its %s picture is %s (%d bits apart)", what, l.name, l.distance)
 	}
-	edit := m.pictureNode(&r.Edit)
+	return ""
+}
+
+// join puts all pictures of a row into one scene and returns its node, and that of a picture of another chain, which
+// stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would join
+// all samples where editors failed.
+func (g *pictureGraph) join(r *row) (scene, foreign int32) {
+	scene, foreign = g.node(&r.Source), -1
+	if r.Target != nil {
+		g.scenes.join(scene, g.node(r.Target))
+	}
+	edit := g.node(&r.Edit)
 	switch {
 	case r.Chain == heuristics.ChainForeign:
 		foreign = edit
-	case r.Chain != "" || r.Kind != heuristics.Output || edit < m.indexed:
-		m.scenes.join(scene, edit)
+	case r.Chain != "" || r.Kind != heuristics.Output || edit < g.indexed:
+		g.scenes.join(scene, edit)
 	}
 	return scene, foreign
 }

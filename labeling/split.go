@@ -48,12 +48,6 @@ func (s *scenes) join(a, b int32) {
 	s.parent[b] = a // the smallest key names the scene, in whatever order its parts were met
 }
 
-// scene is what the split needs to know of one.
-type scene struct {
-	rows  int
-	fixed string // the split that a data set asks for; "": none
-}
-
 // Splits of rows.
 const (
 	splitTrain      = "train"
@@ -64,32 +58,42 @@ const (
 // splitNames are the words that data sets use for splits. Any other word in their column is no split.
 var splitNames = []string{splitTrain, splitValidation, "val", "dev", "test"}
 
-// assign gives every scene (by its root) a split. What its data set asks for goes first. Of the others, in the order of
-// a hash of their names and the seed, those go to validation that fit into the share of the rows. One does in any case,
-// if it has at most half of the rows. The rest is train.
-func (s *scenes) assign(all map[int32]*scene, share float64, seed uint64) map[int32]string {
-	out := map[int32]string{}
+// splits are the splits of scenes, by root.
+type splits map[int32]string
+
+// wantedSplit is the split that the data set asks for, "" if it has no wish.
+func (s *SourceConfig) wantedSplit(r *row) string {
+	if s.Split == splitOwn {
+		return r.Split
+	}
+	return s.Split
+}
+
+// assign gives every scene a split, by its root: the wanted one, if there is one. Of the others, in the order of a hash
+// of their names and the seed, those go to validation that fit into the share of the rows. One does in any case, if it
+// has at most half of the rows. The rest is train. sizes are the rows of each scene.
+func (s *scenes) assign(sizes map[int32]int, wanted splits, share float64, seed uint64) splits {
+	out := splits{}
 	type draw struct {
 		root int32
 		hash [32]byte
 	}
 	var free []draw
 	total, held := 0, 0
-	for root, sc := range all {
-		if sc.fixed != "" {
-			out[root] = sc.fixed
+	for root, rows := range sizes {
+		if want := wanted[root]; want != "" {
+			out[root] = want
 			continue
 		}
-		total += sc.rows
+		total += rows
 		free = append(free, draw{root, sha256.Sum256(binary.LittleEndian.AppendUint64(s.keys[root][:], seed))})
 	}
 	slices.SortFunc(free, func(a, b draw) int {
-		return cmp.Or(slices.Compare(a.hash[:], b.hash[:]),
-			cmp.Compare(a.root, b.root))
+		return cmp.Or(slices.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.root, b.root))
 	})
 	for _, d := range free {
 		out[d.root] = splitTrain
-		n := held + all[d.root].rows
+		n := held + sizes[d.root]
 		if float64(n) <= share*float64(total) || share > 0 && held == 0 && 2*n <= total {
 			out[d.root], held = splitValidation, n
 		}

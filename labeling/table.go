@@ -13,23 +13,24 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// write is the second pass: it labels the rows and writes the table and the votes.
+// write labels the rows that stay, and writes the table and the votes.
 func (m *merger) write(ctx context.Context) error {
 	err := data.WriteTable(filepath.Join(m.job.Config.Out, TableFile), func(yield func(data.Row, error) bool) {
 		err := m.rows(ctx, func(i int, e entry) error {
-			d, labelled := m.label(e.Row)
+			d, labelled := m.labels.label(e.Row)
 			became := state{class: stateLabelled}
 			if !labelled {
-				became = state{stateUnlabelled, m.labeler.Unlabelled(e.Row.candidate())}
+				became = state{stateUnlabelled, m.labels.Unlabelled(e.Row.candidate())}
 			}
-			m.became(e, became)
+			m.log.became(e, became)
+			drop := !labelled && m.job.Config.Unlabelled == "drop"
+			m.log.count(e, d, labelled, drop, m.splits[m.outcomes[i].scene])
 			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() &&
-				m.labeler.PromptGuided(e.Row.Editor) {
-				m.report.unmeasured++
+				m.labels.PromptGuided(e.Row.Editor) {
+				m.log.unmeasured++
 			}
-			m.report.count(e, d, labelled, m.job.plan.Sources[e.source].Name, m.splits[m.outcomes[i].scene])
-			if !labelled && m.job.Config.Unlabelled == "drop" {
-				m.rename(e.Row.ID, "")
+			if drop {
+				m.votes.rename(e.Row.ID, "")
 				return nil
 			}
 			row, err := m.tableRow(i, e, d, labelled)
@@ -50,19 +51,57 @@ func (m *merger) write(ctx context.Context) error {
 
 var errStopped = errors.New("stopped")
 
-func (m *merger) label(r *row) (heuristics.Decision, bool) {
-	if r.Chain != "" {
-		c := m.job.Config.Chains
-		d := heuristics.Decision{Label: r.Label, Why: r.Chain}
-		switch r.Chain { // not among what parts depend on, so that they can be changed
-		case heuristics.ChainForeign:
-			d.Label = c.ForeignLabel
-		case heuristics.ChainOverEdited:
-			d.Label = c.OverEditedLabel
-		}
-		return d, true
+// allGiven says why a threshold that cannot be computed is off.
+const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities " +
+	"are not needed, and are off"
+
+// labels decides the labels of rows, once the similarities of all sources are known.
+type labels struct {
+	rules        heuristics.Rules
+	chains       heuristics.Chains
+	clipI, dinoI []float64 // of the sources shown as results
+	unlabelled   int       // outputs that came without a label
+	*heuristics.Labeler
+	allGiven bool // every output came with its label, and a threshold that cannot be computed is off
+}
+
+// note takes what the thresholds are computed from.
+func (l *labels) note(r *row) {
+	if r.Kind == heuristics.Output && r.Given == nil {
+		l.unlabelled++
 	}
-	return m.labeler.Label(r.candidate())
+	if r.Kind == heuristics.Source && r.Chain == "" {
+		if x, ok := r.ClipI.Value(); ok {
+			l.clipI = append(l.clipI, x)
+		}
+		if x, ok := r.DinoI.Value(); ok {
+			l.dinoI = append(l.dinoI, x)
+		}
+	}
+}
+
+// open computes the thresholds.
+func (l *labels) open() (err error) {
+	l.Labeler, err = l.rules.Labeler(l.clipI, l.dinoI)
+	given, ok := l.rules.AllGiven()
+	if l.allGiven = err != nil && ok && l.unlabelled == 0; l.allGiven {
+		l.Labeler, err = given.Labeler(nil, nil)
+	}
+	return err
+}
+
+func (l *labels) label(r *row) (heuristics.Decision, bool) {
+	if r.Chain == "" {
+		return l.Label(r.candidate())
+	}
+	d := heuristics.Decision{Label: r.Label, Why: r.Chain}
+	switch r.Chain { // not among what parts depend on, so that they can be changed
+	case heuristics.ChainForeign:
+		d.Label = l.chains.ForeignLabel
+	case heuristics.ChainOverEdited:
+		d.Label = l.chains.OverEditedLabel
+	}
+	return d, true
 }
 
 // candidate is the row as rules see it.
@@ -90,7 +129,7 @@ func (m *merger) tableRow(i int, e entry, d heuristics.Decision, labelled bool) 
 		DinoI:       r.DinoI.Cell(),
 		Split:       m.splits[m.outcomes[i].scene],
 		Dataset:     m.job.plan.Sources[e.source].Name,
-		Profile:     m.report.Profile,
+		Profile:     m.log.report.Profile,
 	}
 	if r.By != "" {
 		row.Profile += similaritiesOf + r.By
@@ -135,40 +174,21 @@ func (m *merger) preferences(ctx context.Context) error {
 	n := 0
 	err := atomicfile.Write(path, func(w io.Writer) error {
 		to := json.NewEncoder(w)
-		for e, err := range readParts(m.job.Config.Out, m.job.plan) {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err != nil {
-				return err
-			}
+		return m.parts(ctx, func(e entry) error {
 			if e.Prefer == nil {
-				continue
+				return nil
 			}
 			p := *e.Prefer
-			if p.Left, p.Right = m.standsFor(p.Left), m.standsFor(p.Right); p.Left == "" || p.Right == "" {
-				continue
+			if p.Left, p.Right = m.votes.standsFor(p.Left), m.votes.standsFor(p.Right); p.Left == "" || p.Right == "" {
+				return nil
 			}
 			n++
-			if err := to.Encode(p); err != nil {
-				return err
-			}
-		}
-		return nil
+			return to.Encode(p)
+		})
 	})
-	m.report.Preferences = n
+	m.log.report.Preferences = n
 	if err == nil && n == 0 {
 		err = os.Remove(path)
 	}
 	return err
-}
-
-func (m *merger) standsFor(id string) string {
-	for {
-		other, ok := m.renamed[id]
-		if !ok {
-			return id
-		}
-		id = other
-	}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +11,6 @@ import (
 
 // token is the score token of a scorer, "" if it has none.
 func (c *ScorerConfig) token() string {
-	if c.Format != 2 {
-		return c.ScoreToken
-	}
 	for _, q := range c.Passes {
 		if q.Token != "" {
 			return q.Token
@@ -21,43 +19,32 @@ func (c *ScorerConfig) token() string {
 	return ""
 }
 
-// prepareJudge is Prepare of format 2: a sample for every pass, which share the pictures that they share.
-func (p *preparer) prepareJudge(pair Pair) (*Sample, error) {
-	if pair.Question != "" || pair.Answer != "" {
-		return nil, fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with a pair")
+// shown identifies the pictures of a pass among those of other passes.
+func (q *PassConfig) shown() string { return strings.Join(q.Pictures, "+") }
+
+// joined reports whether a pass shows source and edit as one picture, or as two frames of one.
+func (q *PassConfig) joined() bool { return q.Pictures[0] == Concat || q.Pictures[0] == Frames }
+
+// onePerPicture stands for the tokens of a pass's pictures where their number does not matter.
+func (q *PassConfig) onePerPicture() []int {
+	if q.joined() {
+		return []int{1}
 	}
-	known := map[string][]*Picture{}
-	var first *Sample
-	for i := range p.config.Passes {
-		q := &p.config.Passes[i]
-		key := strings.Join(q.Pictures, "+")
-		if known[key] == nil {
-			var err error
-			if known[key], err = p.passPictures(&pair, q, key); err != nil {
-				return nil, err
-			}
-		}
-		s, err := p.ask(q, pair, known[key])
-		if err != nil {
-			return nil, err
-		}
-		if s.pass = i; first == nil {
-			first = s
-		} else {
-			first.rest = append(first.rest, s)
-		}
+	return slices.Repeat([]int{1}, len(q.Pictures))
+}
+
+// cacheKey identifies the pictures of a pair as a pass shows them; "": nothing does.
+func (pair *Pair) cacheKey(q *PassConfig) string {
+	if pair.Key == "" {
+		return ""
 	}
-	return first, nil
+	return pair.Key + " " + q.shown()
 }
 
 // passPictures loads the pictures of a pair if need be, arranges them for a pass, and makes what the tower takes.
-func (p *preparer) passPictures(pair *Pair, q *PassConfig, how string) (out []*Picture, err error) {
-	key := ""
-	if pair.Key != "" {
-		key = pair.Key + " " + how
-	}
+func (p *preparer) passPictures(pair *Pair, q *PassConfig) (out []*Picture, err error) {
 	if !pair.Pixels {
-		if out = p.pictures.pair(key); out != nil {
+		if out = p.pictures.pair(pair.cacheKey(q)); out != nil {
 			return out, nil
 		}
 	}
@@ -67,13 +54,13 @@ func (p *preparer) passPictures(pair *Pair, q *PassConfig, how string) (out []*P
 		}
 		pair.Load = nil
 	}
-	k := p.shared(pair, how, p.config.PairSize, p.config.Alpha, p.config.Pixels)
+	k := p.shared(pair, q.shown(), p.spec.PairSize, p.spec.Alpha == "drop", p.spec.Pixels)
 	if !pair.Pixels {
 		if out = pair.Shared.get(k); out != nil {
 			return out, nil
 		}
 	}
-	shown, err := p.config.show(q, pair.Source, pair.Edit)
+	shown, err := p.spec.show(q, pair.Source, pair.Edit)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +71,7 @@ func (p *preparer) passPictures(pair *Pair, q *PassConfig, how string) (out []*P
 		}
 		out = append(out, picture)
 	}
-	p.pictures.putPair(key, out)
+	p.pictures.putPair(pair.cacheKey(q), out)
 	if !pair.Pixels {
 		pair.Shared.put(k, out)
 	}
@@ -93,16 +80,13 @@ func (p *preparer) passPictures(pair *Pair, q *PassConfig, how string) (out []*P
 
 // ask makes the sample of a pass.
 func (p *preparer) ask(q *PassConfig, pair Pair, pictures []*Picture) (*Sample, error) {
-	counts := make([]int, len(pictures))
-	for i, picture := range pictures {
-		counts[i] = picture.Tokens
-	}
+	counts := pictureTokens(pictures)
 	t, err := p.passTokens(q, pair, counts)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sample{Tokens: t, Pictures: pictures}
-	if h := p.config.joint(q); h != nil {
+	if h := p.spec.joint(q); h != nil {
 		if s.choices, err = p.choiceSamples(q, h, pair, s, counts); err != nil {
 			return nil, err
 		}
@@ -114,25 +98,31 @@ func (p *preparer) ask(q *PassConfig, pair Pair, pictures []*Picture) (*Sample, 
 	return s, p.backbone.Decoder().longest(last + int64(q.Steps))
 }
 
-// passTokens asks a pass's question about pictures of that many tokens each. ScoreIndex is the state that is read.
+// passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
+// read, or the score token if that has rows of its own.
 func (p *preparer) passTokens(q *PassConfig, pair Pair, counts []int) (t text.Tokens, err error) {
+	if p.spec.ownToken() {
+		t, err = p.answerTokens(q, pair, counts)
+	} else {
+		t, err = p.promptTokens(q, pair, counts)
+	}
+	if err != nil {
+		return t, err
+	}
+	_, err = p.textTokens(len(t.IDs)+q.Steps, counts, "instruction")
+	return t, err
+}
+
+// promptTokens are prompt and answer of a pass whose score token, if it has one, is one of the vocabulary.
+func (p *preparer) promptTokens(q *PassConfig, pair Pair, counts []int) (t text.Tokens, err error) {
 	prompt, err := p.text.Ask(len(counts), text.Question{Text: string(q.Prompt), Marks: []text.Mark{
 		{Mark: InstructionMark, Text: pair.Instruction}, {Mark: RequirementMark, Text: pair.Requirement},
 	}})
 	if err != nil {
 		return t, err
 	}
-	t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.backbone.Placeholder(), counts)
-	if err != nil {
+	if t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.backbone.Placeholder(), counts); err != nil {
 		return t, err
-	}
-	n := len(t.IDs) + q.Steps
-	for _, c := range counts {
-		n -= c
-	}
-	if most := p.backbone.Decoder().MaxPositions; n > most {
-		return t, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the instruction",
-			n, most)
 	}
 	at := t.ScoreIndex
 	switch {
@@ -149,22 +139,17 @@ func (p *preparer) passTokens(q *PassConfig, pair Pair, counts []int) (t text.To
 	return t, nil
 }
 
-// checkJudgeText is CheckText of format 2.
-func (p *preparer) checkJudgeText(pair Pair) error {
-	for i := range p.config.Passes {
-		q := &p.config.Passes[i]
-		pictures := 1
-		if q.Pictures[0] != Concat && q.Pictures[0] != Frames {
-			pictures = len(q.Pictures)
-		}
-		counts := slices.Repeat([]int{1}, pictures)
-		t, err := p.passTokens(q, pair, counts)
-		if h := p.config.joint(q); err == nil && h != nil {
-			_, err = p.choiceSamples(q, h, pair, &Sample{Tokens: t}, counts)
-		}
-		if err != nil {
-			return err
-		}
+// answerTokens are prompt and answer of a pass whose answer holds a score token with rows of its own. The text loss
+// learns all of the answer, the end of the turn too. A pair may bring a question and an answer instead of the pass's.
+func (p *preparer) answerTokens(q *PassConfig, pair Pair, counts []int) (t text.Tokens, err error) {
+	question := cmp.Or(pair.Question, string(q.Prompt))
+	before := len(counts)
+	if p.spec.Layout == InstructionFirst {
+		before--
 	}
-	return nil
+	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, pair.Instruction))
+	if err != nil {
+		return t, err
+	}
+	return p.text.Encode(prompt, cmp.Or(pair.Answer, string(q.Answer)), p.endOfTurn(), p.backbone.Placeholder(), counts)
 }

@@ -89,8 +89,8 @@ func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
 // is, if it is made of that one alone.
 func (c *ScorerConfig) CalibrationKey() string {
 	same := []string{"mean", "sum", "min", "product"} // of one number
-	if c.Format == 2 && len(c.Score.Of) == 1 && slices.Contains(same, c.Score.Fusion) {
-		return c.Score.Of[0]
+	if f := c.asPasses().Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
+		return f.Of[0]
 	}
 	return ""
 }

@@ -16,7 +16,12 @@ import (
 )
 
 // headPrefix begins the names of a head's tensors in head.safetensors.
-func headPrefix(name string) string { return "heads." + name + "." }
+func headPrefix(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "heads." + name + "."
+}
 
 // isChoiceRows reports whether a tensor is the rows of a head of choices. A scorer may have rows of its own; without
 // them they are those of the backbone's output layer.
@@ -131,7 +136,7 @@ func (h *DimensionConfig) probabilities(z []float32) []float64 {
 
 // resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
 func (n *network) resolveChoices(t *text.Processor) error {
-	for name, h := range n.config.Heads {
+	for name, h := range n.spec.Heads {
 		if h.Outputs != OutputChoices || h.Joint {
 			continue
 		}

@@ -25,7 +25,7 @@ func backboneName(stored string) (string, bool) {
 // OpenBackboneWith opens the checkpoint directory dir with other weights than its own: a directory, or one .safetensors
 // file, in the names of any version of transformers, maybe below "vlm.". The size of the vocabulary is that of their
 // embedding table, whatever config.json says: judges that were trained with a new token have a table of their own.
-// Their heads are left out: package judges reads them.
+// Their heads are left out: package released reads them.
 func OpenBackboneWith(dir, weights string) (*Backbone, error) {
 	return openBackbone(dir, func(string) (*checkpoints.Weights, error) {
 		w, err := checkpoints.OpenWeightsAt(weights)

@@ -1,10 +1,12 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
@@ -68,17 +70,38 @@ const outLogits = "logits"
 // graphs.json, which documents every input and output. score.onnx gives score01. A scorer of format 2 may have other
 // graphs besides: see [ExportedJudge]. dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
-	if s.config.Format == 2 {
-		return s.exportJudge(dir)
+	judge, err := s.exported()
+	if err != nil {
+		return nil, err
 	}
-	score := func(g *Graph) error {
-		_, err := buildGraph(g, s.backbone, &s.config.Head, graphSpec{Groups: 1, Hidden: true})
-		if m := s.scoreMap(); m != nil && err == nil {
-			g.calibrateOutput(m)
-		}
-		return err
+	c := s.spec
+	joint := len(c.heads()) < len(c.Heads)
+	whole := len(c.Passes) == 1 && !joint // one graph gives all
+	spec := forwardSpec{State: true, Next: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}
+	var graphs []exportedGraph
+	if len(c.heads()) > 0 {
+		graphs = append(graphs, exportedGraph{"score", func(g *Graph) error {
+			_, err := s.buildForward(g, spec)
+			switch m := s.scoreMap(); {
+			case err != nil || !whole:
+			case judge != nil:
+				s.reported(g, headOutput)
+			case m != nil: // the head's own output is what is reported
+				g.calibrateOutput(m)
+			}
+			return errors.Join(err, g.Err())
+		}})
 	}
-	return exportTo(dir, s.backbone, s.newGraph, &Exported{}, exportedGraph{"score", score})
+	if joint {
+		graphs = append(graphs, exportedGraph{"joint", func(g *Graph) error {
+			_, err := s.buildJoint(g, false)
+			return err
+		}})
+	}
+	if !whole {
+		graphs = append(graphs, exportedGraph{"fusion", s.fusionGraph})
+	}
+	return exportTo(dir, s.backbone, s.newGraph, &Exported{Judge: judge}, graphs...)
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.
@@ -86,13 +109,7 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 	graph := func(name string) *Graph { return newGraph(name, b.Weights) }
 	score := func(g *Graph) error {
 		dec, keys := b.Decoder(), b.Keys()
-		ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-		order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-		p := newPacking(g, 1, true)
-		features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-		x := g.embed(keys, dec, p, ids, order, "", features)
-		r := dec.Rotary(g)
-		h := dec.Forward(g, x, r, p)
+		h := g.decode(b, batchSpec{Groups: 1}, nil)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
 		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float,
 			onnx.Dims("selected", dec.Vocab))

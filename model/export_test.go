@@ -14,21 +14,13 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 	}
 	defer e.Close()
 	builders := map[string]buildFunc{"vision": e.visionGraph}
-	if e.config.Format == 2 {
-		for _, s := range []judgeSpec{{}, {State: true, Say: true}, {Pixels: true}} {
-			name, build := e.judgeGraph(s)
-			builders[name] = build
-		}
-		for _, pixels := range []bool{false, true} {
-			name, build := e.jointGraph(pixels)
-			builders[name] = build
-		}
-	} else {
-		name, build := e.scoreGraph(true)
+	for _, s := range []forwardSpec{{}, {State: true, Next: true}, {Pixels: true}} {
+		name, build := e.forwardGraph(s)
 		builders[name] = build
-		builders["pixel gradient"] = func(g *Graph) (*built, error) {
-			return buildGraph(g, e.backbone, &e.config.Head, graphSpec{Groups: 1, Vision: true, PixelGrad: true})
-		}
+	}
+	for _, pixels := range []bool{false, true} {
+		name, build := e.jointGraph(pixels)
+		builders[name] = build
 	}
 	out := map[string]*onnx.Model{}
 	for name, build := range builders {

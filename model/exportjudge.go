@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"assay/onnx"
@@ -75,42 +74,10 @@ func aboutHead(name string) string {
 	return ""
 }
 
-// exportJudge is Export of format 2.
-func (s *Scorer) exportJudge(dir string) (*Exported, error) {
-	judge, err := s.exported()
-	if err != nil {
-		return nil, err
-	}
-	c := s.config
-	joint := len(c.heads()) < len(c.Heads)
-	whole := len(c.Passes) == 1 && !joint // one graph gives all
-	spec := judgeSpec{State: true, Say: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}
-	var graphs []exportedGraph
-	if len(c.heads()) > 0 {
-		graphs = append(graphs, exportedGraph{"score", func(g *Graph) error {
-			if _, err := buildJudge(g, s.network, spec); err != nil || !whole {
-				return err
-			}
-			s.reported(g, func(head string) string { return ofHead + head })
-			return g.Err()
-		}})
-	}
-	if joint {
-		graphs = append(graphs, exportedGraph{"joint", func(g *Graph) error {
-			_, err := buildJoint(g, s.network, false)
-			return err
-		}})
-	}
-	if !whole {
-		graphs = append(graphs, exportedGraph{"fusion", s.fusionGraph})
-	}
-	return exportTo(dir, s.backbone, s.newGraph, &Exported{Judge: judge}, graphs...)
-}
-
 // fusionGraph makes score01 of what the heads of all passes gave.
 func (s *Scorer) fusionGraph(g *Graph) error {
 	of := func(head string) string {
-		h := s.config.Heads[head]
+		h := s.spec.Heads[head]
 		prefix := ofHead
 		if h.Joint {
 			prefix = ofLikelihood
@@ -125,8 +92,8 @@ func (s *Scorer) fusionGraph(g *Graph) error {
 // deviation where fusion and heads have one, and what dimensions stand for.
 func (n *network) reported(g *Graph, of func(head string) string) {
 	var all, logs []string
-	for _, name := range n.config.Score.Of {
-		h := n.config.Heads[name]
+	for _, name := range n.spec.Score.Of {
+		h := n.spec.Heads[name]
 		z := of(name)
 		d := h.dimension(g, z)
 		if h.Joint {
@@ -140,7 +107,7 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 			logs = append(logs, h.logSigma(g, g.double(z), onnx.Double))
 		}
 	}
-	score, sigma := n.config.Score.emit(g, onnx.Double, all, logs)
+	score, sigma := n.spec.Score.emit(g, onnx.Double, all, logs)
 	if sigma != "" {
 		sigma = g.Op("Exp", sigma)
 	}
@@ -161,9 +128,12 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 func (g *Graph) double(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
 func (g *Graph) single(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
 
-// exported is what graphs.json says of the scorer.
+// exported is what graphs.json says of the scorer; nil: its graph has all.
 func (s *Scorer) exported() (*ExportedJudge, error) {
 	c := s.config
+	if c.ownToken() {
+		return nil, nil
+	}
 	out := &ExportedJudge{
 		Heads:      map[string]ExportedHead{},
 		Fusion:     c.Score.Fusion,

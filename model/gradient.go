@@ -72,24 +72,24 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	if err != nil {
 		return nil, err
 	}
-	if s.config.Format == 2 {
-		return s.judgeGradients(ctx, adjoint, pairs, samples)
+	judgements, each, err := s.differentiate(ctx, samples)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]*PixelGradients, len(pairs))
-	batches := s.gradientBatches(samples)
-	return out, workers.Each(len(batches), s.limits.parallel, func(k int) error {
-		part := pick(samples, batches[k])
-		scores, gradients, err := s.pixelGradients(ctx, part)
-		if err != nil {
-			return err
-		}
-		for i, j := range batches[k] {
-			if out[j], err = s.backToPictures(adjoint, &pairs[j], part[i], scores[i], gradients[i]); err != nil {
+	return out, workers.Each(len(pairs), s.limits.parallel, func(i int) error {
+		g := &PixelGradients{Score01: judgements[i].Score01, Judgement: judgements[i]}
+		for _, q := range each[i] {
+			pass := &s.spec.Passes[q.pass]
+			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, pass.Pictures[0] == Frames)
+			if err != nil {
 				return err
 			}
-			out[j].calibrate(s.network)
+			s.spec.showAdjoint(pass, &pairs[i], shown, g)
 		}
-		return nil
+		g.calibrate(s.network)
+		out[i] = g
+		return g.check()
 	})
 }
 
@@ -128,23 +128,6 @@ func (d *Decoder) aligned(length int) bool {
 		}
 	}
 	return true
-}
-
-// backToPictures takes the gradient of a pair's pixel_values back to the pair.
-func (s *Scorer) backToPictures(
-	adjoint PrepareAdjoint,
-	p *Pair,
-	sample *Sample,
-	score float64,
-	values []float32,
-) (*PixelGradients, error) {
-	joined, err := s.backThroughPictures(adjoint, sample, values, s.config.Pair == Frames)
-	if err != nil {
-		return nil, err
-	}
-	out := &PixelGradients{Score01: score}
-	out.Source, out.Edit = joinAdjoint(s.config.Pair, s.config.PairSize, p.Source, p.Edit, joined)
-	return out, out.check()
 }
 
 // backThroughPictures takes the gradient of a sample's pixel_values back to its pictures, frame by frame.

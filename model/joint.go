@@ -60,43 +60,27 @@ func (n *network) jointPacking() packing {
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
 func (n *network) jointGraph(pixels bool) (name string, build buildFunc) {
 	return fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*built, error) {
-		return buildJoint(g, n, pixels)
+		return n.buildJoint(g, pixels)
 	}
 }
 
-func buildJoint(g *Graph, n *network, pixels bool) (*built, error) {
-	b := n.backbone
-	dec, keys := b.Decoder(), b.Keys()
-	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newPacking(g, 1, true)
-	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
-	features := inFeatures
-	if pixels || n.visionTrained() {
-		g.Scoped("vision", func() { features = b.Vision(g) })
-	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-	}
-	x := g.embed(keys, dec, p, ids, order, "", features)
-	h := dec.Forward(g, x, dec.Rotary(g), p)
-	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
-	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+func (n *network) buildJoint(g *Graph, pixels bool) (*built, error) {
+	var predict, targets string
+	h := g.decode(n.backbone, batchSpec{Groups: 1, Vision: pixels || n.visionTrained()}, func() string {
+		predict = g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
+		targets = g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+		return ""
+	})
+	_, nll := g.nll(n.backbone.Keys(), g.Pick(h, predict, 0), targets)
 	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
 		weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
 		g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
 	}
-	if g.err != nil {
-		return nil, g.err
+	out, err := g.finish()
+	if err == nil && pixels {
+		out.Grads, err = g.Backward(outLoss, inPixels)
 	}
-	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
-	if !pixels {
-		return out, nil
-	}
-	var err error
-	out.Grads, err = g.Backward(outLoss, inPixels)
 	return out, err
 }
 
@@ -126,8 +110,8 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 		return err
 	}
 	for i, one := range samples {
-		q := &s.config.Passes[one.pass]
-		h, n := s.config.joint(q), len(one.choices)
+		q := &s.spec.Passes[one.pass]
+		h, n := s.spec.joint(q), len(one.choices)
 		*into[i] = Reading{
 			Pass:       q.Name,
 			IDs:        one.IDs,
@@ -148,8 +132,8 @@ func (h *DimensionConfig) expectation(p []float64) float64 {
 // jointSequences are those of the choices, each with the score's derivative: d sum p_k v_k / d log l_k = p_k (v_k - s)
 // for p = softmax(log l) and its expectation s.
 func (s *Scorer) jointSequences(one *Sample, r Reading, gradient map[string]float64) (out []*sequence) {
-	q := &s.config.Passes[one.pass]
-	h := s.config.joint(q)
+	q := &s.spec.Passes[one.pass]
+	h := s.spec.joint(q)
 	p := h.probabilities(r.Outputs[q.Heads[0]])
 	mean := h.expectation(p)
 	for k, choice := range one.choices {

@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -32,14 +31,6 @@ type Dimension struct {
 // Judge is Score with all that a scorer says.
 func (s *Scorer) Judge(ctx context.Context, samples []*Sample) ([]Judgement, error) {
 	out := make([]Judgement, len(samples))
-	if s.config.Format != 2 {
-		scores, _, err := s.score(ctx, samples, false)
-		for i, v := range scores {
-			out[i].Score01 = v
-			s.calibrate(&out[i])
-		}
-		return out, err
-	}
 	readings, err := s.readAll(ctx, samples, false)
 	if err != nil {
 		return nil, err
@@ -65,11 +56,8 @@ type Reading struct {
 	dimensions map[string]float64
 }
 
-// Readings returns what the passes of a scorer of format 2 read of a sample: for those who look inside.
+// Readings returns what the passes of a scorer read of a sample: for a look inside.
 func (s *Scorer) Readings(ctx context.Context, sample *Sample) ([]Reading, error) {
-	if s.config.Format != 2 {
-		return nil, fmt.Errorf("readings are those of a scorer of format 2: see Hidden")
-	}
 	all, err := s.readAll(ctx, []*Sample{sample}, true)
 	if err != nil {
 		return nil, err
@@ -88,14 +76,14 @@ func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([]
 			switch into := &out[i][k]; {
 			case one.choices != nil:
 				joint, intoJoint = append(joint, one), append(intoJoint, into)
-			case s.config.Passes[one.pass].Steps > 0:
+			case s.spec.Passes[one.pass].Steps > 0:
 				said, intoSaid = append(said, one), append(intoSaid, into)
 			default:
 				given, intoGiven = append(given, one), append(intoGiven, into)
 			}
 		}
 	}
-	if err := s.read(ctx, judgeSpec{State: state}, given, func(i int, r Reading) { *intoGiven[i] = r }); err != nil {
+	if err := s.read(ctx, forwardSpec{State: state}, given, func(i int, r Reading) { *intoGiven[i] = r }); err != nil {
 		return nil, err
 	}
 	if err := s.readJoint(ctx, joint, intoJoint); err != nil {
@@ -108,11 +96,11 @@ func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([]
 func (s *Sample) sequences() []*Sample { return append([]*Sample{s}, s.rest...) }
 
 // read runs samples of any pass once, and calls each, several times at once, with what was read of each.
-func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, each func(i int, r Reading)) error {
+func (s *Scorer) read(ctx context.Context, spec forwardSpec, samples []*Sample, each func(i int, r Reading)) error {
 	if len(samples) == 0 {
 		return nil
 	}
-	open := func(v variant) (*session, error) { return s.session(v(s.judgeGraph(spec))) }
+	open := func(v variant) (*session, error) { return s.session(v(s.forwardGraph(spec))) }
 	return s.eachBatch(ctx, open, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
@@ -124,7 +112,7 @@ func (s *Scorer) read(ctx context.Context, spec judgeSpec, samples []*Sample, ea
 
 // reading takes one sample's out of the outputs of a batch.
 func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense) (Reading, error) {
-	q := &s.config.Passes[sample.pass]
+	q := &s.spec.Passes[sample.pass]
 	r := Reading{
 		Pass:       q.Name,
 		IDs:        sample.IDs,
@@ -136,10 +124,10 @@ func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense
 		return slices.Clone(out[name].Data().([]float32)[place*width : (place+1)*width])
 	}
 	for _, name := range q.Heads {
-		head := s.config.Heads[name]
-		r.Outputs[name] = row(ofHead+name, head.width())
+		head := s.spec.Heads[name]
+		r.Outputs[name] = row(headOutput(name), head.width())
 		var err error
-		if r.dimensions[name], err = s.finite(row(ofScore+name, 1)[0]); err != nil {
+		if r.dimensions[name], err = s.finite(row(scoreOutput(name), 1)[0]); err != nil {
 			return r, err
 		}
 	}
@@ -162,7 +150,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 		todo[i] = i
 	}
 	token := int64(-1)
-	if t := s.config.token(); t != "" && len(samples) > 0 {
+	if t := s.spec.token(); t != "" && len(samples) > 0 {
 		var err error
 		if token, err = s.text.Row(t); err != nil {
 			return err
@@ -174,13 +162,13 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 			now[k] = samples[i].saying(texts[i])
 		}
 		readings := make([]Reading, len(todo))
-		err := s.read(ctx, judgeSpec{State: state, Say: true}, now, func(k int, r Reading) { readings[k] = r })
+		err := s.read(ctx, forwardSpec{State: state, Next: true}, now, func(k int, r Reading) { readings[k] = r })
 		if err != nil {
 			return err
 		}
 		var next []int
 		for k, i := range todo {
-			q, id := &s.config.Passes[samples[i].pass], readings[k].Said[0]
+			q, id := &s.spec.Passes[samples[i].pass], readings[k].Said[0]
 			texts[i] = append(texts[i], id)
 			if id == token || !found[i] {
 				*into[i], found[i] = readings[k], found[i] || id == token
@@ -210,13 +198,15 @@ func (s *Scorer) judgement(readings []Reading) (j Judgement, gradient map[string
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {
 		for name, z := range r.Outputs {
-			head := s.config.Heads[name]
+			head := s.spec.Heads[name]
 			d := Dimension{Name: name, Score01: r.dimensions[name], Sigma01: head.sigma(z), Probabilities: head.probabilities(z)}
 			dimensions[name], sigmas[name] = d.Score01, d.Sigma01
-			j.Dimensions = append(j.Dimensions, d)
+			if name != "" {
+				j.Dimensions = append(j.Dimensions, d)
+			}
 		}
 	}
 	slices.SortFunc(j.Dimensions, func(a, b Dimension) int { return cmp.Compare(a.Name, b.Name) })
-	j.Score01, j.Sigma01, gradient, err = s.config.fuse(dimensions, sigmas)
+	j.Score01, j.Sigma01, gradient, err = s.spec.fuse(dimensions, sigmas)
 	return j, gradient, err
 }

@@ -20,15 +20,15 @@ type sequence struct {
 	gradient   []float32 // d score / d pixel_values, picture by picture
 }
 
-// differentiateJudge differentiates samples of format 2: judgements, and of every sample the passes with their
-// gradients. What a model said is taken as given.
-func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]Judgement, [][]*sequence, error) {
+// differentiate differentiates samples: judgements, and of every sample the passes with their gradients. What a model
+// said is taken as given.
+func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]Judgement, [][]*sequence, error) {
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
 	gradients, err := s.scoreGradients(ctx, samples)
 	if err != nil {
 		return nil, nil, err
 	}
-	names := s.config.heads()
+	names := s.spec.heads()
 	var joint []*sequence
 	for i, sample := range samples {
 		for k, one := range sample.sequences() {
@@ -42,7 +42,7 @@ func (s *Scorer) differentiateJudge(ctx context.Context, samples []*Sample) ([]J
 			}
 			q := &sequence{Sample: gradients[i].at[k], dimensions: make([]float32, len(names))}
 			for h, name := range names {
-				if slices.Contains(s.config.Passes[one.pass].Heads, name) {
+				if slices.Contains(s.spec.Passes[one.pass].Heads, name) {
 					q.dimensions[h] = float32(gradients[i].dimensions[name])
 				}
 			}
@@ -93,11 +93,11 @@ type scoreGradient struct {
 // scoreGradients finds them. Without a forward pass where they are always the same.
 func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]scoreGradient, error) {
 	out := make([]scoreGradient, len(samples))
-	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
-		return q.Steps > 0 || s.config.joint(&q) != nil
+	said := slices.ContainsFunc(s.spec.Passes, func(q PassConfig) bool {
+		return q.Steps > 0 || s.spec.joint(&q) != nil
 	})
 	var readings [][]Reading
-	if said || !fusions[s.config.Score.Fusion].linear {
+	if said || !fusions[s.spec.Score.Fusion].linear {
 		var err error
 		if readings, err = s.readAll(ctx, samples, false); err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 	for i, sample := range samples {
 		out[i].at = sample.sequences()
 		if readings == nil {
-			_, _, gradient, err := s.config.fuse(map[string]float64{}, map[string]float64{})
+			_, _, gradient, err := s.spec.fuse(map[string]float64{}, map[string]float64{})
 			if err != nil {
 				return nil, err
 			}
@@ -119,7 +119,7 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 			return nil, err
 		}
 		for k, one := range out[i].at {
-			if s.config.Passes[one.pass].Steps > 0 {
+			if s.spec.Passes[one.pass].Steps > 0 {
 				r := readings[i][k]
 				out[i].at[k] = one.saying(r.Said[:r.At-one.ScoreIndex])
 			}
@@ -138,7 +138,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	ses, err := s.session(s.variant(p, true)(s.judgeGraph(judgeSpec{Pixels: true})))
+	ses, err := s.session(s.variant(p, true)(s.forwardGraph(forwardSpec{Pixels: true})))
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	width := len(s.config.heads())
+	width := len(s.spec.heads())
 	gradient := make([]float32, 0, width*len(part))
 	for _, i := range p.order {
 		gradient = append(gradient, part[i].dimensions...)
@@ -163,57 +163,4 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 		}
 	}
 	return nil
-}
-
-// judgeGradients is Gradients of format 2, of samples prepared with their pixels: the sum of the passes' gradients.
-func (s *Scorer) judgeGradients(ctx context.Context, adjoint PrepareAdjoint, pairs []Pair, samples []*Sample) (
-	[]*PixelGradients, error,
-) {
-	judgements, each, err := s.differentiateJudge(ctx, samples)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*PixelGradients, len(pairs))
-	return out, workers.Each(len(pairs), s.limits.parallel, func(i int) error {
-		g := &PixelGradients{Score01: judgements[i].Score01, Judgement: judgements[i]}
-		for _, q := range each[i] {
-			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, s.config.Passes[q.pass].Pictures[0] == Frames)
-			if err != nil {
-				return err
-			}
-			s.config.showAdjoint(&s.config.Passes[q.pass], &pairs[i], shown, g)
-		}
-		g.calibrate(s.network)
-		out[i] = g
-		return g.check()
-	})
-}
-
-// judgePixelGradient is PixelGradient of format 2, whose passes must all show the same pictures.
-func (s *Scorer) judgePixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
-	for _, one := range sample.rest {
-		if !slices.Equal(one.Pictures, sample.Pictures) {
-			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients have no common pixel_values")
-		}
-	}
-	judgements, each, err := s.differentiateJudge(ctx, []*Sample{sample})
-	if err != nil {
-		return 0, nil, err
-	}
-	sum := slices.Clone(each[0][0].gradient)
-	for _, q := range each[0][1:] {
-		for i, v := range q.gradient {
-			sum[i] += v
-		}
-	}
-	feeds, err := s.backbone.Feeds(sample.Pictures)
-	if err != nil {
-		return 0, nil, err
-	}
-	shape := feeds[inPixels].Shape().Clone()
-	score, by := s.calibrated(judgements[0].Score01)
-	if by != 1 {
-		scaleBy(sum, by)
-	}
-	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }

@@ -29,9 +29,12 @@ func (c *ScorerConfig) trainable(t training) error {
 	return nil
 }
 
-// HeadOf is the head that a term of the objective reads: that of its dimension; without one the only head; or what the
-// fusion makes of all, without a name.
+// HeadOf is the head that a term of the objective reads: the head of its dimension; the only head, which may have no
+// name; or the fusion of all heads, without a name.
 func (j *Judge) HeadOf(term *losses.Spec) (name string, h DimensionConfig, err error) {
+	if h, unnamed := j.Heads[""]; unnamed {
+		return "", h, nil
+	}
 	if term.Fused {
 		return "", j.fused(), nil
 	}
@@ -64,9 +67,6 @@ func (j *Judge) fused() DimensionConfig {
 
 // lossHead is the head of a term as losses know it, without values in a graph.
 func (c *ScorerConfig) lossHead(term *losses.Spec) (losses.Head, error) {
-	if c.Format != 2 {
-		return c.Head.output("", ""), nil
-	}
 	_, h, err := c.HeadOf(term)
 	return losses.Head{Outputs: h.LossOutputs(), Values: h.Values}, err
 }
@@ -77,63 +77,6 @@ func (h *DimensionConfig) LossOutputs() string {
 		return OutputClasses
 	}
 	return h.Outputs
-}
-
-// buildJudgeStep is a training step of format 2: the passes, all heads, the terms of the objective, and backwards. Of
-// several passes every edit has a sequence each, in any order; pass_rows of each pass say where those of the edits are.
-func buildJudgeStep(g *Graph, n *network, s graphSpec) (*built, error) {
-	if s.Dropout {
-		g.dropout = &dropout{}
-	}
-	h, read := n.judgeStates(g, s.Groups, s.Vision)
-	heads := map[string]losses.Head{}
-	for k, q := range n.config.Passes {
-		edits := func(x string) string { return x }
-		if len(n.config.Passes) > 1 {
-			rows := g.Input(passRows(k), onnx.Int64, onnx.Dims("edits"))
-			edits = func(x string) string {
-				y := g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
-				g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
-				return y
-			}
-		}
-		for _, name := range q.Heads {
-			head := n.config.Heads[name]
-			z, d := head.build(g, name, h)
-			z, d = read(z), read(d)
-			g.Output(ofHead+name, z, onnx.Float, onnx.Dims("examples", head.width()))
-			g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
-			z, d = edits(z), edits(d)
-			heads[name] = losses.Head{Outputs: head.LossOutputs(), Z: head.scaled(g, z, d), Score: d, Values: head.Values}
-		}
-	}
-	if slices.ContainsFunc(s.Terms, func(t losses.Spec) bool { return t.Fused }) {
-		heads[""] = n.config.fuseHeads(g, heads)
-	}
-	sum := ""
-	for i, t := range s.Terms {
-		name, _, err := n.config.HeadOf(&t)
-		if err != nil {
-			return nil, err
-		}
-		one, err := g.term(i, t, heads[name])
-		if err != nil {
-			return nil, err
-		}
-		if sum != "" {
-			one = g.Op("Add", sum, one)
-		}
-		sum = one
-	}
-	g.Output(outLoss, sum, onnx.Float, onnx.Dims(1))
-	if g.err != nil {
-		return nil, g.err
-	}
-	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
-	if g.dropout != nil {
-		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
-	}
-	return out, g.differentiate(out, s)
 }
 
 // passRows is the input of a training step that says which of its sequences are a pass of its edits, in their order.
@@ -157,9 +100,9 @@ func (c *ScorerConfig) fuseHeads(g *Graph, heads map[string]losses.Head) losses.
 	return out
 }
 
-// stepSequences are the sequences of a step over samples: of format 2 one for each pass, sample by sample.
+// stepSequences are the sequences of a step over samples: one for each pass, sample by sample.
 func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
-	if t.config.Format != 2 || len(t.config.Passes) == 1 {
+	if len(t.spec.Passes) == 1 {
 		return samples
 	}
 	var all []*Sample
@@ -171,8 +114,8 @@ func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
 
 // passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
 func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
-	n := len(t.config.Passes)
-	if t.config.Format != 2 || n == 1 {
+	n := len(t.spec.Passes)
+	if n == 1 {
 		return nil
 	}
 	feeds, rows := map[string]*tensor.Dense{}, make([][]int64, n)
@@ -190,10 +133,7 @@ func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
 
 // places are the rows that a step's edits have in what terms read.
 func (t *Tuner) places(p *packed) []int {
-	n := 1
-	if t.config.Format == 2 {
-		n = len(t.config.Passes)
-	}
+	n := len(t.spec.Passes)
 	place := make([]int, len(p.order)/n)
 	for at, i := range p.order {
 		if place[i/n] = at; n > 1 { // passFeeds has put them in order
@@ -215,10 +155,10 @@ func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
 
 // readScores fuses the dimensions of format 2 into the scores of a step over samples.
 func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.Dense, r *StepResult) error {
-	if t.config.Format != 2 {
+	if t.spec.TextLoss != "" { // see stepResult
 		return nil
 	}
-	scorer, n := &Scorer{t.pipeline}, len(t.config.Passes)
+	scorer, n := &Scorer{t.pipeline}, len(t.spec.Passes)
 	sequences := t.stepSequences(samples)
 	readings := make([][]Reading, len(samples))
 	for i := range readings {

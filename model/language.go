@@ -61,7 +61,7 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	if err != nil {
 		return nil, err
 	}
-	t := &LanguageTuner{network: n, sessions: newSessions(n)}
+	t := &LanguageTuner{network: n, sessions: newSessions(n, Options{})}
 	if t.prepare, err = newPreparer(n, newPictureCache(0)); err != nil {
 		n.backbone.Close()
 		return nil, err
@@ -215,7 +215,10 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 		return nil, g.err
 	}
 	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
-	return out, g.differentiate(out, graphSpec{Loss: backward})
+	if !backward {
+		return out, nil
+	}
+	return out, g.differentiate(out, false, false)
 }
 
 // inSegments is the input [rows] int64 of Packing.Segments.

@@ -15,18 +15,11 @@ import (
 	"assay/lora"
 	"assay/model/text"
 	"assay/onnx"
-	"assay/ort"
 )
 
 // LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
 // of what came before in a [Cache].
-type LanguageModel struct {
-	*network
-	*sessions
-	*visionFeatures
-	text     *text.Processor
-	pictures *pictureCache
-}
+type LanguageModel struct{ *pipeline }
 
 // OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
 // it, in PEFT's files, unless that is "".
@@ -35,7 +28,16 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &network{config: &ScorerConfig{Backbone: dir}, backbone: b, device: o.Device, on: o.On, speaks: true}
+	n := &network{config: &ScorerConfig{Backbone: dir}, backbone: b,
+		plan: plan{device: o.Device, runDevice: o.On, withLMHead: true}}
+	l, err := n.languageModel(adapter, o)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return l, nil
+}
+
+func (n *network) languageModel(adapter string, o Options) (_ *LanguageModel, err error) {
 	if adapter != "" {
 		a, err := lora.Load(adapter)
 		if err == nil {
@@ -43,40 +45,18 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 			err = n.adapt(a)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("adapter: %w", err), b.Close())
+			return nil, fmt.Errorf("adapter: %w", err)
 		}
 	}
-	l := &LanguageModel{network: n, pictures: newPictureCache(o.cacheSize())}
-	if err := l.open(dir, o); err != nil {
-		return nil, errors.Join(err, b.Close())
+	if err := n.resolveDevice(o.Elsewhere || o.On != ""); err != nil {
+		return nil, err
 	}
-	return l, nil
-}
-
-func (l *LanguageModel) open(dir string, o Options) (err error) {
-	n := l.network
-	if !o.Elsewhere && o.On == "" {
-		if n.device, err = ort.Resolve(n.device); err != nil {
-			return err
-		}
+	if n.config.DType, err = n.chooseType(o.DType); err != nil {
+		return nil, err
 	}
-	if n.config.DType, err = l.chooseType(o.DType); err != nil {
-		return err
-	}
-	parameters, _ := n.Weights()
-	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(n.small, n.onCUDA(), o.Threads)
-	d := n.backbone.Decoder()
-	if l.text, err = text.Open(dir, "", int64(d.Vocab), text.WithOwnToken()); err != nil {
-		return err
-	}
-	if err = checkPlaceholder(l.text, n.backbone); err != nil {
-		return errors.Join(err, l.text.Close())
-	}
-	l.sessions = newSessions(n)
-	l.sessions.options = o
-	l.visionFeatures = newVisionFeatures(l.sessions, l.pictures, o.Store)
-	return nil
+	n.completePlan(o.Threads)
+	p, err := newPipeline(n, o)
+	return &LanguageModel{p}, err
 }
 
 // CheckDType reports what is wrong with the name of a type that a language model computes in.
@@ -89,15 +69,15 @@ func CheckDType(name string) error {
 
 // chooseType is the type of products, keys and values: that of the stored table if it is to be chosen, and the device
 // computes with it.
-func (l *LanguageModel) chooseType(dtype string) (string, error) {
+func (n *network) chooseType(dtype string) (string, error) {
 	if dtype != "" && dtype != "auto" {
 		return dtype, CheckDType(dtype)
 	}
-	t, err := l.backbone.Weights.Tensor(l.backbone.Keys().Embedding)
+	t, err := n.backbone.Weights.Tensor(n.backbone.Keys().Embedding)
 	if err != nil {
 		return "", err
 	}
-	if l.onCUDA() && t.Type.Size() < onnx.Float.Size() {
+	if n.onCUDA() && t.Type.Size() < onnx.Float.Size() {
 		return "bfloat16", nil
 	}
 	return "float32", nil
@@ -113,11 +93,6 @@ func (l *LanguageModel) DType() string {
 
 // plainCache reports whether attention over the cache is made of plain operators.
 func (l *LanguageModel) plainCache() bool { return l.onCUDA() && l.computes() == onnx.Float }
-
-// Close frees sessions, tokenizer and weights.
-func (l *LanguageModel) Close() error {
-	return errors.Join(l.sessions.close(), l.text.Close(), l.backbone.Close())
-}
 
 // Unchanged is an error if the files of the weights, which are used where they lie, were changed since they were
 // opened.

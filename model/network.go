@@ -26,26 +26,31 @@ const (
 	trainBackbone          // and every parameter of the backbone
 )
 
-// network is what is computed: a backbone with a scorer's tensors, and which of them are trained. All of it is decided
-// when it is opened. Only the values of trained tensors change.
+// network is what a scorer has loaded, and the plan of its graphs. Only the values of trained tensors change.
 type network struct {
-	config      *ScorerConfig
-	backbone    *Backbone
+	config      *ScorerConfig            // as it was read
+	spec        *ScorerConfig            // config with passes and heads: see asPasses
+	backbone    *Backbone                //
 	adapter     *lora.Adapter            // nil: none
 	tensors     map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
-	training    training
-	device      string // cpu, cuda:N
-	on          string // where graphs made for it run; "": there
-	speaks      bool   // logits over the vocabulary are wanted, and nothing is trained
-	small       bool   // few parameters, and on the CPU
-	packs       bool   // weights are packed though the model is not small: see packsFor
-	limits      limits
-	blocks      blocks
-	pieces      int
-	calibration *calibration.Calibration // of what is reported; nil: none
-	saves       bool                     // memory rather than time: layers are recomputed
-	trains      func(name string) bool   // of the tensors that training is about, which are trained; nil: all
-	tower       bool                     // some of them are before the vision features
+	calibration *calibration.Calibration // of reported scores; nil: none
+	plan
+}
+
+// plan says how graphs are built and run. It is decided once, when a backbone is opened.
+type plan struct {
+	training     training
+	trains       func(name string) bool // which of the tensors that training is about; nil: all
+	trainsVision bool                   // some of them are before the vision features
+	recompute    bool                   // layers are recomputed in the backward pass: memory rather than time
+	withLMHead   bool                   // logits over the vocabulary are wanted, and nothing is trained
+	device       string                 // cpu, cuda:N
+	runDevice    string                 // where graphs made for device run; "": there
+	small        bool                   // few parameters, and on the CPU
+	prepack      bool                   // weights are packed though the model is not small: see packsFor
+	limits       limits
+	blocks       blocks
+	pieces       int
 }
 
 // openNetwork opens the backbone of a scorer and compares the two.
@@ -67,16 +72,12 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	}
 	n := &network{
 		config:   config,
+		spec:     config.asPasses(),
 		backbone: b,
 		adapter:  p.Adapter,
 		tensors:  maps.Clone(p.Tensors),
-		training: t,
-		device:   o.Device,
-		blocks:   blocks(o.Blocks),
-		pieces:   o.Pieces,
-
-		trains: o.trains,
-		saves:  o.saves,
+		plan: plan{training: t, trains: o.trains, recompute: o.saves, device: o.Device, blocks: blocks(o.Blocks),
+			pieces: o.Pieces},
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
@@ -91,43 +92,54 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		b.Close()
 		return nil, err
 	}
-	n.tower = n.trainsTower()
-	parameters, _ := n.Weights()
-	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.packs = n.packsFor(ort.HostMemory())
-	n.limits = newLimits(n.small && t == trainNothing, n.onCUDA(), o.Threads)
-	if n.onePicture() {
-		n.limits.pixels = 1
-	}
+	n.completePlan(o.Threads)
 	return n, nil
 }
 
-// onePicture tells whether pictures go through the frozen tower one by one: where its weights lie in the file, and in
+// completePlan decides what depends on the size of all that was loaded.
+func (n *network) completePlan(threads int) {
+	n.trainsVision = n.trainsTower()
+	parameters, _ := n.Weights()
+	n.small = parameters <= smallParameters && !n.onCUDA()
+	n.prepack = n.packsFor(ort.HostMemory())
+	n.limits = newLimits(n.small && n.training == trainNothing, n.onCUDA(), threads)
+	if n.onePicture() {
+		n.limits.pixels = 1
+	}
+}
+
+// onePicture reports whether pictures go through the frozen tower one by one: where its weights lie in the file, and in
 // training on the CPU. There a narrow product on several threads rounds by the number of its rows, and which pictures
 // still lack features is not the same after a run was stopped.
 func (n *network) onePicture() bool {
-	return n.lean() && !n.small || n.training != trainNothing && !n.onCUDA()
+	return n.lean() && !n.small && !n.withLMHead || n.training != trainNothing && !n.onCUDA()
+}
+
+// resolveDevice makes auto a device that is here, and refuses one that is not, unless graphs are for elsewhere.
+func (n *network) resolveDevice(elsewhere bool) (err error) {
+	if !elsewhere {
+		n.device, err = ort.Resolve(n.device)
+	}
+	return err
 }
 
 // check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
-func (n *network) check(elsewhere bool) (err error) {
+func (n *network) check(elsewhere bool) error {
 	c := n.config
-	if !elsewhere {
-		if n.device, err = ort.Resolve(n.device); err != nil {
-			return err
-		}
+	if err := n.resolveDevice(elsewhere); err != nil {
+		return err
 	}
-	for _, pair := range c.pairs() {
+	for _, pair := range n.spec.pairs() {
 		if !n.backbone.CanPair(pair) {
 			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
 		}
 	}
-	if c.Format == 2 && n.training != trainNothing {
-		if err := c.trainable(n.training); err != nil {
+	if n.training != trainNothing {
+		if err := n.spec.trainable(n.training); err != nil {
 			return err
 		}
 	}
-	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
+	if err := checkTensors(n.spec, n.backbone.Decoder().Hidden, n.tensors); err != nil {
 		return err
 	}
 	if n.adapter == nil {
@@ -156,9 +168,9 @@ func (n *network) adapt(a *lora.Adapter) error {
 }
 
 // checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
-// trained. Only the layers of towers, projector and decoder go through it. A scorer with a head of format 1 reads none.
+// trained. Only the layers of towers, projector and decoder go through it. A scorer with a token of its own reads none.
 func (n *network) checkOutput(a *lora.Adapter) error {
-	if n.training == trainNothing && !n.speaks && n.config.Format != 2 {
+	if n.training == trainNothing && !n.withLMHead && n.config.ownToken() {
 		return nil
 	}
 	for _, t := range a.Targets {
@@ -185,7 +197,7 @@ func bindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
 func (n *network) Device() string { return n.device }
 
 // runsOn is where sessions run.
-func (n *network) runsOn() string { return cmp.Or(n.on, n.device) }
+func (n *network) runsOn() string { return cmp.Or(n.runDevice, n.device) }
 
 func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
 
@@ -201,7 +213,7 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
-		if lean && name == n.backbone.Keys().Output && n.training == trainNothing && !n.speaks { // scoring does not read it
+		if lean && name == n.backbone.Keys().Output && n.training == trainNothing && !n.withLMHead { // not read
 			continue
 		}
 		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix
@@ -274,7 +286,7 @@ func (n *network) computes() onnx.DType {
 func (n *network) isTrained(name string) bool { return n.trains == nil || n.trains(name) }
 
 // visionTrained reports whether the vision features depend on what is trained, so that they cannot be kept.
-func (n *network) visionTrained() bool { return n.tower }
+func (n *network) visionTrained() bool { return n.trainsVision }
 
 func (n *network) trainsTower() bool {
 	switch {
@@ -304,30 +316,12 @@ func (n *network) visionGraph(g *Graph) (*built, error) {
 	return &built{Model: g.M, Params: g.Params}, g.Err()
 }
 
-// scoreGraph is the forward pass of scoring.
-func (n *network) scoreGraph(hidden bool) (name string, build buildFunc) {
-	spec := graphSpec{Groups: 1, Vision: n.visionTrained(), Hidden: hidden}
-	return fmt.Sprintf("score hidden=%v", hidden), n.prepacked(func(g *Graph) (*built, error) {
-		return buildGraph(g, n.backbone, &n.config.Head, spec)
-	})
-}
-
-// outputs is the last graph of scoring.
-func (n *network) outputs() (name string, build buildFunc) {
-	if n.config.Format == 2 {
-		return n.judgeGraph(judgeSpec{})
-	}
-	return n.scoreGraph(false)
-}
-
 func (n *network) packing() packing {
-	if n.config.Format == 2 { // all tokens have rows of the table, and samples say which state is read
-		return packing{vocab: int64(n.backbone.Decoder().Vocab), table: true}
-	}
 	return packing{
 		vocab:  int64(n.backbone.Decoder().Vocab),
-		before: n.config.ScorePosition == "before",
-		all:    n.config.TextLoss == "all",
+		table:  !n.spec.ownToken(),
+		before: n.spec.ScorePosition == "before",
+		all:    n.spec.TextLoss == "all",
 	}
 }
 

@@ -7,42 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
-	"assay/onnx"
 )
-
-// output is the head as losses read it, over z [examples, outputs] and score [examples].
-func (h *HeadConfig) output(z, score string) losses.Head {
-	kind := losses.Value
-	if h.Classes() {
-		kind = losses.Classes
-	}
-	return losses.Head{Outputs: kind, Z: z, Score: score, Values: h.Values}
-}
-
-// terms adds the terms over heads to the text's loss [1].
-func (g *Graph) terms(text string, head losses.Head, terms []losses.Spec) string {
-	sum := text
-	for i, s := range terms {
-		if s.Over() == losses.Tokens {
-			continue
-		}
-		one, err := g.term(i, s, head)
-		if err != nil {
-			return g.fail("%w", err)
-		}
-		sum = g.Op("Add", sum, one)
-	}
-	return sum
-}
-
-// term adds term i over a head; its own parameters are trained.
-func (g *Graph) term(i int, s losses.Spec, head losses.Head) (string, error) {
-	sum, err := losses.Build(g.Builder, i, s, head, onnx.Float)
-	for _, p := range losses.Parameters(i, &s) {
-		g.Params = append(g.Params, Param{p.Name, []int64{int64(len(p.Value))}})
-	}
-	return sum, err
-}
 
 // termPrefix begins the names of the terms' own parameters, which are not part of a scorer.
 const termPrefix = "losses."
@@ -151,7 +116,7 @@ func (t *Tuner) termFeeds(
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.config.lossHead(&s)
+		head, err := t.spec.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

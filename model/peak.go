@@ -319,7 +319,7 @@ func (e *sessions) packedPeak(pk packing, samples []*Sample) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := e.graph(e.variant(p, e.visionTrained())(e.outputs()))
+	b, err := e.graph(e.variant(p, e.visionTrained())(e.forwardGraph(forwardSpec{})))
 	if err != nil {
 		return 0, err
 	}

@@ -44,8 +44,9 @@ func (o *Options) cacheSize() int64 {
 	return o.Cache
 }
 
-// pipeline is the way from pairs to numbers that scorers and tuners share: pairs become samples, pictures become
-// features, and sessions run the graphs of the network.
+// pipeline is the way from pairs to numbers that scorers, language models and their trainers share. Each part hands the
+// next one what it made: network says what is loaded and builds graphs, preparer turns pairs into samples (tokens and
+// pictures), visionFeatures keeps what the tower makes of pictures, and sessions runs graphs over packed samples.
 type pipeline struct {
 	*network
 	*preparer
@@ -54,22 +55,29 @@ type pipeline struct {
 }
 
 // openPipeline opens a scorer, of which some tensors are trained.
-func openPipeline(p *ScorerState, t training, o Options) (*pipeline, error) {
-	n, err := openNetwork(p, t, o)
+func openPipeline(s *ScorerState, t training, o Options) (*pipeline, error) {
+	n, err := openNetwork(s, t, o)
 	if err != nil {
 		return nil, err
 	}
+	p, err := newPipeline(n, o)
+	if err != nil {
+		return nil, errors.Join(err, n.backbone.Close())
+	}
+	if err := n.resolveChoices(p.text); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// newPipeline opens the tokenizer; sessions are opened when they are first needed.
+func newPipeline(n *network, o Options) (*pipeline, error) {
 	pictures := newPictureCache(o.cacheSize())
 	prepare, err := newPreparer(n, pictures)
 	if err != nil {
-		n.backbone.Close()
 		return nil, err
 	}
-	if err := n.resolveChoices(prepare.text); err != nil {
-		return nil, errors.Join(err, prepare.text.Close(), n.backbone.Close())
-	}
-	s := newSessions(n)
-	s.options = o
+	s := newSessions(n, o)
 	return &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}, nil
 }
 

@@ -13,24 +13,14 @@ const packedShare = 32
 // packsFor decides whether graphs of a network that is not small pack their weights on a machine of so much memory.
 func (n *network) packsFor(memory int64) bool {
 	_, bytes := n.Weights()
-	return !n.small && !n.saves && !n.onCUDA() && !n.lean() && n.training != trainBackbone && bytes <= memory/packedShare
-}
-
-// prepacked is a graph that packs its weights where the network does.
-func (n *network) prepacked(build buildFunc) buildFunc {
-	return func(g *Graph) (*built, error) {
-		b, err := build(g)
-		if err == nil {
-			b.packed = n.packs
-		}
-		return b, err
-	}
+	return !n.small && !n.recompute && !n.onCUDA() && !n.lean() && n.training != trainBackbone &&
+		bytes <= memory/packedShare
 }
 
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
 // of groups.
 func (t *Tuner) stepPacks(g *Graph, groups int) bool {
-	return t.packs && (groups == 1 || groups == 2 && g.follows != nil)
+	return t.prepack && (groups == 1 || groups == 2 && g.follows != nil)
 }
 
 // addPackedCopies counts those of a step, one for each direction, and of scoring. What they were made from may leave
@@ -40,7 +30,7 @@ func (t *Tuner) addPackedCopies(u *Usage, scoring bool) {
 	if t.stepPacks(&Graph{}, 1) {
 		copies = 2
 	}
-	if t.packs && scoring {
+	if t.prepack && scoring {
 		copies++
 	}
 	if copies > 0 {

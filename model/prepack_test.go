@@ -11,7 +11,7 @@ import (
 
 // large makes a network one of a model that is not small, which packs its weights or does not.
 func large(n *network, packs bool) {
-	n.small, n.packs, n.limits = false, packs, newLimits(false, false, 2)
+	n.small, n.prepack, n.limits = false, packs, newLimits(false, false, 2)
 }
 
 // examplePair are two pictures that differ.
@@ -77,7 +77,7 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		}
 		defer s.Close()
 		large(s.network, packs)
-		if b, err := s.graph(s.scoreGraph(false)); err != nil || b.packed != packs {
+		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		one, err := s.Prepare(examplePair())
@@ -105,10 +105,10 @@ func TestWhatPacks(t *testing.T) {
 	if !n.packsFor(bytes*packedShare) || n.packsFor(bytes*packedShare-1) {
 		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*packedShare, bytes*packedShare-1)
 	}
-	if n.saves = true; n.packsFor(bytes * packedShare) {
+	if n.recompute = true; n.packsFor(bytes * packedShare) {
 		t.Error("a network that computes its layers anew packs")
 	}
-	n.packs = true
+	n.prepack = true
 	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{follows: []int{-1, 0}}, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}

@@ -3,7 +3,6 @@ package model
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"assay/data"
@@ -37,10 +36,10 @@ type preparer struct {
 func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	c, vocab := n.config, int64(n.backbone.Decoder().Vocab)
 	options := []text.Option{text.WithTemplate(c.ChatTemplate)}
-	if c.Format == 2 {
+	if !c.ownToken() {
 		options = append(options, text.WithOwnToken())
 	}
-	t, err := text.Open(c.Backbone, c.token(), vocab, options...)
+	t, err := text.Open(c.Backbone, c.asPasses().token(), vocab, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -79,32 +78,45 @@ func checkPlaceholder(t *text.Processor, b *Backbone) error {
 	return nil
 }
 
-// Prepare turns a pair into tokens and pictures. It is safe for concurrent use.
+// Prepare turns a pair into tokens and pictures: a sample for every pass, which share the pictures that they share.
+// It is safe for concurrent use.
 func (p *preparer) Prepare(pair Pair) (*Sample, error) {
-	if p.config.Format == 2 {
-		return p.prepareJudge(pair)
-	}
-	if strings.TrimSpace(pair.Instruction) == "" {
-		return nil, fmt.Errorf("the instruction is empty")
-	}
-	s := &Sample{}
-	if !pair.Pixels {
-		s.Pictures = p.pictures.pair(pair.Key)
-	}
-	var err error
-	if s.Pictures == nil {
-		if s.Pictures, err = p.preparePictures(pair); err != nil {
-			return nil, err
-		}
-	}
-	if s.Tokens, err = p.tokens(pair, pictureTokens(s.Pictures)); err != nil {
+	if err := p.checkTexts(pair); err != nil {
 		return nil, err
 	}
-	last := int64(0)
-	for _, axis := range p.positions(s) {
-		last = max(last, slices.Max(axis))
+	known := map[string][]*Picture{}
+	var first *Sample
+	for i := range p.spec.Passes {
+		q := &p.spec.Passes[i]
+		if known[q.shown()] == nil {
+			var err error
+			if known[q.shown()], err = p.passPictures(&pair, q); err != nil {
+				return nil, err
+			}
+		}
+		s, err := p.ask(q, pair, known[q.shown()])
+		if err != nil {
+			return nil, err
+		}
+		if s.pass = i; first == nil {
+			first = s
+		} else {
+			first.rest = append(first.rest, s)
+		}
 	}
-	return s, p.backbone.Decoder().longest(last)
+	return first, nil
+}
+
+// checkTexts refuses texts of a pair that the scorer has no place for, and an empty instruction where all prompts ask
+// about it.
+func (p *preparer) checkTexts(pair Pair) error {
+	switch {
+	case p.spec.ownToken() && strings.TrimSpace(pair.Instruction) == "":
+		return fmt.Errorf("the instruction is empty")
+	case !p.spec.ownToken() && (pair.Question != "" || pair.Answer != ""):
+		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with a pair")
+	}
+	return nil
 }
 
 // pictureTokens are the tokens of each picture.
@@ -114,37 +126,6 @@ func pictureTokens(pictures []*Picture) []int {
 		counts[i] = q.Tokens
 	}
 	return counts
-}
-
-// preparePictures loads the pictures of a pair if need be, arranges them, and makes what the vision tower takes.
-func (p *preparer) preparePictures(pair Pair) (out []*Picture, err error) {
-	if pair.Load != nil {
-		if pair.Source, pair.Edit, err = pair.Load(); err != nil {
-			return nil, err
-		}
-	}
-	k := p.shared(&pair, p.config.Pair, p.config.PairSize)
-	if !pair.Pixels {
-		if out = pair.Shared.get(k); out != nil {
-			return out, nil
-		}
-	}
-	joined, err := Join(p.config.Pair, p.config.PairSize, pair.Source, pair.Edit)
-	if err != nil {
-		return nil, err
-	}
-	for _, frames := range joined {
-		q, err := p.picture(frames, pair.Pixels)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, q)
-	}
-	p.pictures.putPair(pair.Key, out)
-	if !pair.Pixels {
-		pair.Shared.put(k, out)
-	}
-	return out, nil
 }
 
 // picture prepares what the backbone is shown, unless it is in the cache and its pixels are not wanted.
@@ -172,37 +153,9 @@ func (p *preparer) picture(frames []*data.Picture, pixels bool) (*Picture, error
 	return q, nil
 }
 
-// tokens asks about pictures of that many tokens each.
-func (p *preparer) tokens(pair Pair, counts []int) (t text.Tokens, err error) {
-	if strings.TrimSpace(pair.Instruction) == "" {
-		return t, fmt.Errorf("the instruction is empty")
-	}
-	question, answer := p.config.Question, p.config.Answer
-	if pair.Question != "" {
-		question = pair.Question
-	}
-	if pair.Answer != "" {
-		answer = pair.Answer
-	}
-	before := len(counts)
-	if p.config.Layout == InstructionFirst {
-		before--
-	}
-	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, pair.Instruction))
-	if err != nil {
-		return t, err
-	}
-	if t, err = p.text.Encode(prompt, answer, p.endOfTurn(), p.backbone.Placeholder(), counts); err != nil {
-		return t, err
-	}
-	_, err = p.textTokens(t.IDs, counts, "instruction")
-	return t, err
-}
-
-// textTokens is how many of the ids are no picture's. Pictures are bounded by their tiles, and published checkpoints go
-// beyond their positions with them; a text that does is an error, which says what to shorten.
-func (p *preparer) textTokens(ids []int64, counts []int, what string) (int, error) {
-	n := len(ids)
+// textTokens is how many of n tokens belong to no picture. Pictures are bounded by their tiles, and published
+// checkpoints go beyond their positions with them; a text that does is an error, which says what to shorten.
+func (p *preparer) textTokens(n int, counts []int, what string) (int, error) {
 	for _, c := range counts {
 		n -= c
 	}
@@ -215,19 +168,21 @@ func (p *preparer) textTokens(ids []int64, counts []int, what string) (int, erro
 
 // CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.
 func (p *preparer) CheckText(pair Pair) error {
-	if p.config.Format == 2 {
-		return p.checkJudgeText(pair)
+	if err := p.checkTexts(pair); err != nil {
+		return err
 	}
-	_, err := p.tokens(pair, p.onePerPicture())
-	return err
-}
-
-// onePerPicture stands for the tokens of a pair's pictures where these do not matter.
-func (p *preparer) onePerPicture() []int {
-	if p.config.Pair == Sequence {
-		return []int{1, 1}
+	for i := range p.spec.Passes {
+		q := &p.spec.Passes[i]
+		counts := q.onePerPicture()
+		t, err := p.passTokens(q, pair, counts)
+		if h := p.spec.joint(q); err == nil && h != nil {
+			_, err = p.choiceSamples(q, h, pair, &Sample{Tokens: t}, counts)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return []int{1}
+	return nil
 }
 
 func (p *preparer) endOfTurn() string {

@@ -11,25 +11,6 @@ import (
 	"assay/internal/workers"
 )
 
-// score returns score01 of every sample, and the hidden states if they are wanted. All samples of one run have the same
-// length, so one graph serves every batch. A score does not depend on the batch: see newLimits and packing.span for
-// what that takes.
-func (p *pipeline) score(ctx context.Context, samples []*Sample, hidden bool) ([]float64, [][]float32, error) {
-	open := func(v variant) (*session, error) { return p.session(v(p.scoreGraph(hidden))) }
-	scores, states := make([]float64, len(samples)), make([][]float32, len(samples))
-	width := p.backbone.Decoder().Hidden
-	err := p.eachBatch(ctx, open, p.packing(), samples, func(i, place int, out map[string]*tensor.Dense) (err error) {
-		if scores[i], err = p.finite(out[outScore].Data().([]float32)[place]); err == nil && out[outHidden] != nil {
-			states[i] = out[outHidden].Data().([]float32)[place*width : (place+1)*width]
-		}
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return scores, states, nil
-}
-
 // eachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures. It
 // calls read, several times at once, for every sample with its place in its batch's outputs. open gives the session for
 // a batch's variant of the graph.

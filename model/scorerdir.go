@@ -166,20 +166,16 @@ func layerShapes(to map[string][]int, prefix string, sizes []int) {
 	}
 }
 
-// checkTensors compares the head's tensors with what scorer.yaml and the backbone ask for.
+// checkTensors compares the tensors of head.safetensors with those that passes and the backbone ask for.
 func checkTensors(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
-	want := map[string][]int{"score_token.embedding": {hidden}, "score_token.lm_head": {hidden}}
-	var optional func(name string) bool
-	if c.Format == 2 {
-		want = c.headShapes(hidden)
-		optional = isChoiceRows
-	} else {
-		layerShapes(want, "", c.Head.Sizes(hidden))
+	want := c.headShapes(hidden)
+	if c.ownToken() {
+		want["score_token.embedding"], want["score_token.lm_head"] = []int{hidden}, []int{hidden}
 	}
 	var problems []error
 	for name, shape := range want {
 		t := own[name]
-		if t == nil && optional != nil && optional(name) {
+		if t == nil && isChoiceRows(name) {
 			continue
 		} else if t == nil {
 			problems = append(problems, fmt.Errorf("%s is missing", name))

@@ -125,15 +125,9 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	}
 	defer b.Close()
 	p.Tensors = map[string]*tensor.Dense{}
-	if c.Format == 2 {
-		p.beginHeads(c.headShapes(b.Decoder().Hidden), seed)
+	p.beginHeads(c.asPasses().headShapes(b.Decoder().Hidden), seed)
+	if !c.ownToken() {
 		return p.beginAdapter(l, b, seed)
-	}
-	sizes := c.Head.Sizes(b.Decoder().Hidden)
-	for i := range len(sizes) - 1 {
-		in, out := sizes[i], sizes[i+1]
-		p.uniform(fmt.Sprintf("layers.%d.weight", i), seed, in, out, in)
-		p.uniform(fmt.Sprintf("layers.%d.bias", i), seed, in, out)
 	}
 	for name, key := range map[string]string{
 		"score_token.embedding": b.Keys().Embedding,
@@ -157,7 +151,7 @@ func (p *ScorerState) beginAdapter(l *lora.Config, b *Backbone, seed uint64) (er
 	return bindAdapter(p.Adapter, b.Weights)
 }
 
-// beginHeads draws the heads of format 2, by their tensors' shapes; rows of choices are the backbone's.
+// beginHeads draws the heads by their tensors' shapes; rows of choices are the backbone's.
 func (p *ScorerState) beginHeads(shapes map[string][]int, seed uint64) {
 	for name, shape := range shapes {
 		layer, bias := strings.CutSuffix(name, ".bias")

@@ -37,9 +37,10 @@ type session struct {
 	inputs map[string]bool
 }
 
-func newSessions(n *network) *sessions {
+func newSessions(n *network, o Options) *sessions {
 	return &sessions{
 		network: n,
+		options: o,
 		graphs:  map[string]*built{},
 		open:    map[string]*session{},
 		trained: map[string]*tensor.Dense{},

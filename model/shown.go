@@ -11,13 +11,10 @@ import (
 
 // pairs are the ways in which a scorer shows source and edit together, as [Architecture.CanPair] knows them.
 func (c *ScorerConfig) pairs() []string {
-	if c.Format != 2 {
-		return []string{c.Pair}
-	}
 	var out []string
 	for _, q := range c.Passes {
 		switch {
-		case q.Pictures[0] == Concat || q.Pictures[0] == Frames:
+		case q.joined():
 			out = append(out, q.Pictures[0])
 		case len(q.Pictures) > 1:
 			out = append(out, Sequence)
@@ -28,14 +25,14 @@ func (c *ScorerConfig) pairs() []string {
 
 // NeedsSource reports whether any pass shows the source: a judge of one picture is asked about the edit alone.
 func (c *ScorerConfig) NeedsSource() bool {
-	return c.Format != 2 || slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
+	return slices.ContainsFunc(c.asPasses().Passes, func(q PassConfig) bool {
 		return !slices.Equal(q.Pictures, []string{"edit"})
 	})
 }
 
 // Asks reports whether a prompt holds a mark.
 func (c *ScorerConfig) Asks(mark string) bool {
-	return strings.Contains(c.Question, mark) || slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
+	return slices.ContainsFunc(c.asPasses().Passes, func(q PassConfig) bool {
 		return strings.Contains(string(q.Prompt), mark)
 	})
 }
@@ -60,7 +57,7 @@ func (c *ScorerConfig) show(q *PassConfig, source, edit *data.Picture) ([][]*dat
 		}
 		named[name] = p
 	}
-	if q.Pictures[0] == Concat || q.Pictures[0] == Frames {
+	if q.joined() {
 		return Join(q.Pictures[0], c.PairSize, named["source"], named["edit"])
 	}
 	var out [][]*data.Picture
@@ -107,13 +104,13 @@ func (c *ScorerConfig) showAdjoint(q *PassConfig, p *Pair, shown []*data.Gradien
 			(*into).Add(g)
 		}
 	}
-	if joined := q.Pictures[0]; joined == Concat || joined == Frames {
+	if q.joined() {
 		source, edit := p.Source, p.Edit
 		if c.Pixels != nil { // what was joined had these sizes
 			source, _ = c.Pixels.resize(source)
 			edit, _ = c.Pixels.resize(edit)
 		}
-		a, b := joinAdjoint(joined, c.PairSize, source, edit, shown)
+		a, b := joinAdjoint(q.Pictures[0], c.PairSize, source, edit, shown)
 		add(&to.Source, a, p.Source)
 		add(&to.Edit, b, p.Edit)
 		return

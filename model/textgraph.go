@@ -27,36 +27,20 @@ func (t *TextTuner) stepGraph(s textPass) (name string, build buildFunc) {
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
 // a token of an answer are multiplied with the vocabulary.
 func (t *TextTuner) buildText(g *Graph, s textPass) (*built, error) {
-	b := t.backbone
-	dec, keys := b.Decoder(), b.Keys()
 	if s.Backward && t.o.Dropout > 0 {
 		g.dropout = &dropout{}
 	}
-	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newPacking(g, s.Groups, true)
-	features := inFeatures
-	if s.Vision {
-		g.Scoped("vision", func() { features = b.Vision(g) })
-	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-	}
-	x := g.embed(keys, dec, p, ids, order, "", features)
-	h := dec.Forward(g, x, dec.Rotary(g), p)
-	logits := g.crossEntropy(keys, h)
+	h := g.decode(t.backbone, batchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
+	logits := g.crossEntropy(t.backbone.Keys(), h)
 	if !s.Backward {
 		best := g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 		g.Output(outBest, best, onnx.Int64, onnx.Dims("targets"))
 	}
-	if g.err != nil {
-		return nil, g.err
+	out, err := g.finish()
+	if err != nil || !s.Backward {
+		return out, err
 	}
-	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
-	if g.dropout != nil {
-		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
-	}
-	return out, g.differentiate(out, graphSpec{Loss: s.Backward, Recompute: t.o.Recompute && s.Backward,
-		Sums: t.o.Resident})
+	return out, g.differentiate(out, t.o.Recompute, t.o.Resident)
 }
 
 // crossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
@@ -65,9 +49,7 @@ func (g *Graph) crossEntropy(keys Keys, h string) (logits string) {
 	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
 	weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
-	logits, own := g.logits(keys, g.Pick(h, predict, 0), targets)
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
-	nll := g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+	logits, nll := g.nll(keys, g.Pick(h, predict, 0), targets)
 	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
 	g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
 	return logits

@@ -11,7 +11,6 @@ import (
 	"assay/data"
 	"assay/lora"
 	"assay/model/text"
-	"assay/ort"
 )
 
 // TextOptions say what a TextTuner trains and how.
@@ -75,17 +74,10 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 		return nil, err
 	}
 	n := &network{
-		config: &ScorerConfig{
-			Backbone:     dir,
-			DType:        o.DType,
-			ChatTemplate: o.ChatTemplate,
-			EndOfTurn:    o.EndOfTurn,
-		},
+		config:   &ScorerConfig{Backbone: dir, DType: o.DType, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn},
 		backbone: b,
 		tensors:  map[string]*tensor.Dense{},
-		training: trainBackbone,
-		device:   o.Device,
-		blocks:   blocks(o.Blocks),
+		plan:     plan{training: trainBackbone, device: o.Device, blocks: blocks(o.Blocks)},
 	}
 	t := &TextTuner{o: o}
 	if err := t.open(n); err != nil {
@@ -102,10 +94,8 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 
 func (t *TextTuner) open(n *network) (err error) {
 	o := &t.o
-	if !o.Elsewhere {
-		if n.device, err = ort.Resolve(n.device); err != nil {
-			return err
-		}
+	if err := n.resolveDevice(o.Elsewhere); err != nil {
+		return err
 	}
 	if rate := n.backbone.Decoder().Dropout; rate > 0 {
 		return fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
@@ -120,27 +110,9 @@ func (t *TextTuner) open(n *network) (err error) {
 	if err != nil {
 		return err
 	}
-	n.tower = n.trainsTower()
-	parameters, _ := n.Weights()
-	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.limits = newLimits(false, n.onCUDA(), o.Threads)
-	if n.onePicture() {
-		n.limits.pixels = 1
-	}
-	pictures := newPictureCache(o.cacheSize())
-	prepare := &preparer{network: n, pictures: pictures}
-	prepare.text, err = text.Open(n.backbone.Dir, "", int64(n.backbone.Decoder().Vocab), text.WithTemplate(o.ChatTemplate),
-		text.WithOwnToken())
-	if err != nil {
-		return err
-	}
-	if err := prepare.checkTokens(); err != nil {
-		return errors.Join(err, prepare.text.Close())
-	}
-	s := newSessions(n)
-	s.options = o.Options
-	t.pipeline = &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}
-	return nil
+	n.completePlan(o.Threads)
+	t.pipeline, err = newPipeline(n, o.Options)
+	return err
 }
 
 // Params returns the trained tensors by name, in a fixed order.
@@ -208,7 +180,7 @@ func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conve
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.textTokens(c.IDs, counts, "conversation")
+	words, err := t.textTokens(len(c.IDs), counts, "conversation")
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
 			p.Config.Backbone, rate)
 	}
-	if e.config.Format == 2 && len(o.Terms) == 0 {
+	if e.spec.TextLoss == "" && len(o.Terms) == 0 {
 		e.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
@@ -91,11 +91,8 @@ func shapesByName(params []Param) map[string][]int64 {
 
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
-	spec := graphSpec{
-		Vision:    t.visionTrained(),
-		Groups:    groups,
-		Loss:      true,
-		AllRows:   t.config.TextLoss == "all",
+	spec := stepSpec{
+		batchSpec: batchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.visionTrained()},
 		Recompute: t.o.Recompute,
 		Dropout:   t.o.Dropout > 0,
 		TextLoss:  t.o.TextLoss,
@@ -104,12 +101,7 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		Sums:      t.o.Resident,
 	}
 	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (b *built, err error) {
-		if t.config.Format == 2 {
-			b, err = buildJudgeStep(g, t.network, spec)
-		} else {
-			b, err = buildGraph(g, t.backbone, &t.config.Head, spec)
-		}
-		if err == nil {
+		if b, err = t.buildStep(g, spec); err == nil {
 			b.packed = t.stepPacks(g, groups)
 		}
 		return b, err
@@ -144,20 +136,21 @@ func (t *Tuner) Targets(s *Sample) int { return t.stepPacking().span(s, 0).predi
 // CountTargets is Targets of the sample that Prepare would make of a pair. Pictures, which are tokens of the text loss
 // with text_loss: all, are prepared if it is not known how many tokens they are.
 func (t *Tuner) CountTargets(pair Pair) (int, error) {
-	if t.config.Format == 2 {
+	if t.spec.TextLoss == "" {
 		return 0, nil
 	}
-	counts := t.onePerPicture()
+	q := &t.spec.Passes[0]
+	counts := q.onePerPicture()
 	if t.stepPacking().all {
-		if counts = t.pictures.tokens(pair.Key); counts == nil {
-			pictures, err := t.preparePictures(pair)
+		if counts = t.pictures.tokens(pair.cacheKey(q)); counts == nil {
+			pictures, err := t.passPictures(&pair, q)
 			if err != nil {
 				return 0, err
 			}
 			counts = pictureTokens(pictures)
 		}
 	}
-	tokens, err := t.tokens(pair, counts)
+	tokens, err := t.passTokens(q, pair, counts)
 	if err != nil {
 		return 0, err
 	}
@@ -220,7 +213,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.even, pk.step = t.config.Format != 2, t.o.Fixed, true
+	pk.loss, pk.even, pk.step = t.spec.TextLoss != "", t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}
@@ -243,7 +236,7 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
 	}
-	if t.config.Format == 2 {
+	if t.spec.TextLoss == "" {
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
@@ -331,6 +324,5 @@ func (t *Tuner) Config() ScorerConfig { return *t.config }
 
 // Hidden returns the state at the score token [hidden] of every sample.
 func (t *Tuner) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
-	_, states, err := t.score(ctx, samples, true)
-	return states, err
+	return (&Scorer{t.pipeline}).Hidden(ctx, samples)
 }

@@ -116,7 +116,7 @@ func (s *Scorer) UsageOf(sample *Sample, batch, pictures int) (Usage, error) {
 	if err := s.addPeaks(&u, sample, batch, peaks); err != nil {
 		return u, err
 	}
-	if s.small || s.packs { // packed copies of the weights
+	if s.small || s.prepack { // packed copies of the weights
 		u.Bytes["weights"] *= 2
 	}
 	if s.small { // runs side by side

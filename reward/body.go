@@ -22,7 +22,7 @@ import (
 const (
 	minRate = 256 << 10
 	grace   = 30 * time.Second
-	// lingering is the grace period of callers who have none left: see discardBody.
+	// lingering is the grace period of callers who have none left: see discard.
 	lingering = 5 * time.Second
 )
 
@@ -75,11 +75,19 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 // errEvicted refuses a body that stopped while others waited for its memory.
 var errEvicted = &busyError{time.Second, "the body stopped, and other requests waited for its memory"}
 
-// readBody reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
+// bodies reads the bodies of requests.
+type bodies struct {
+	max    int64         // bytes of one
+	wait   time.Duration // longest wait for memory
+	memory *memory
+	payer  func(*http.Request) string // whose share of the memory a request takes
+}
+
+// read reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
 //
 // What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by
-// TCP. The caller of readBody releases the memory when it is done with v.
-func (s *Server) readBody(
+// TCP. The caller releases the memory when it is done with v.
+func (b *bodies) read(
 	w http.ResponseWriter,
 	r *http.Request,
 	v any,
@@ -94,22 +102,22 @@ func (s *Server) readBody(
 			"give it in the body", r.URL.RawQuery)
 	}
 	n := r.ContentLength
-	if n > s.o.MaxBody {
-		return nil, &http.MaxBytesError{Limit: s.o.MaxBody}
+	if n > b.max {
+		return nil, &http.MaxBytesError{Limit: b.max}
 	}
 	if n < 0 {
-		n = s.o.MaxBody
+		n = b.max
 	}
 	to := http.NewResponseController(w)
-	h := s.memory.hold(s.payer(r), bodyCost(n), to)
+	h := b.memory.hold(b.payer(r), bodyCost(n), to)
 	arrived := false
 	defer func() {
 		if !arrived {
 			h.release()
 		}
 	}()
-	from := http.MaxBytesReader(w, r.Body, s.o.MaxBody)
-	body := &bodyReader{ctx: r.Context(), from: from, hold: h, slack: grace, grace: grace, wait: s.o.Wait}
+	from := http.MaxBytesReader(w, r.Body, b.max)
+	body := &bodyReader{ctx: r.Context(), from: from, hold: h, slack: grace, grace: grace, wait: b.wait}
 	if form != "" {
 		err = readForm(multipart.NewReader(body, form), field)
 	} else {
@@ -126,19 +134,6 @@ func (s *Server) readBody(
 	to.SetReadDeadline(time.Time{}) // or it would end the request during its work
 	h.shrink(body.n)
 	return h, nil
-}
-
-// payer is whose share of the memory a request takes: its client's, or, where all bear one token or none, that of the
-// machine that it comes from.
-func (s *Server) payer(r *http.Request) string {
-	if c, _ := r.Context().Value(clientKey{}).(*client); c != nil && len(s.clients) > 1 {
-		return c.name
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 // contentType wants JSON, or a form where one is taken, and returns a form's boundary.
@@ -233,10 +228,10 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// discardBody reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal.
+// discard reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal.
 // If the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or
 // when the sender falls behind: soon for those who may not ask at all, or who were too slow already.
-func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError) {
+func (b *bodies) discard(w http.ResponseWriter, r *http.Request, f *apiError) {
 	if r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
 		return
 	}
@@ -245,7 +240,7 @@ func (s *Server) discardBody(w http.ResponseWriter, r *http.Request, f *apiError
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout:
 		slack = lingering
 	}
-	most := s.o.MaxBody
+	most := b.max
 	if most <= math.MaxInt64/2 {
 		most *= 2
 	}

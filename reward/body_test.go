@@ -231,10 +231,11 @@ func TestRanksWaitForMemory(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.memory.held("") > 0 || len(s.memory.holds) > 0 || !s.slotPool.TryAcquire(s.slots) {
+	memory, slots := s.front.bodies.memory, &s.engine.slots
+	if memory.held("") > 0 || len(memory.holds) > 0 || !slots.TryAcquire(slots.n) {
 		t.Error("memory was not given back")
 	}
-	if len(s.queue.reservations) > 0 {
+	if len(s.engine.queue.reservations) > 0 {
 		t.Error("reservations are left")
 	}
 }

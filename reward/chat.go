@@ -41,6 +41,17 @@ const (
 
 var placeholder = &data.Picture{}
 
+// chatWire is OpenAI's protocol of chat completions.
+type chatWire struct {
+	*backend
+	models []NamedModel
+	busy   chan struct{} // one entry for each request that is held
+}
+
+func (s *chatWire) routes() []route {
+	return []route{{"POST", "/v1/chat/completions", s.post}, {"GET", "/v1/models", s.list}}
+}
+
 // checkChat compares the names of the chat models.
 func checkChat(models []NamedModel) error {
 	seen := map[string]bool{}
@@ -53,14 +64,14 @@ func checkChat(models []NamedModel) error {
 	return nil
 }
 
-// chatModel finds a model by name; "" is the first one.
-func (s *Server) chatModel(name string) (*NamedModel, error) {
+// model finds a model by name; "" is the first one.
+func (s *chatWire) model(name string) (*NamedModel, error) {
 	var names []string
-	for i := range s.o.Chat {
-		if m := &s.o.Chat[i]; m.Name == name || name == "" {
+	for i := range s.models {
+		if m := &s.models[i]; m.Name == name || name == "" {
 			return m, nil
 		}
-		names = append(names, s.o.Chat[i].Name)
+		names = append(names, s.models[i].Name)
 	}
 	if len(names) == 0 {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_model",
@@ -70,28 +81,28 @@ func (s *Server) chatModel(name string) (*NamedModel, error) {
 		strings.Join(names, ", "))
 }
 
-// getModels lists the chat models, as OpenAI does.
-func (s *Server) getModels(w http.ResponseWriter, _ *http.Request) error {
+// list lists the chat models, as OpenAI does.
+func (s *chatWire) list(w http.ResponseWriter, _ *http.Request) error {
 	list := []map[string]any{}
-	for _, m := range s.o.Chat {
+	for _, m := range s.models {
 		list = append(list, map[string]any{"id": m.Name, "object": "model", "created": 0, "owned_by": "assay"})
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": list})
 }
 
-// postChat answers POST /v1/chat/completions.
-func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.chatModel(""); err != nil {
+// post answers POST /v1/chat/completions.
+func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.model(""); err != nil {
 		return err
 	}
 	select {
-	case s.chats <- struct{}{}:
-		defer func() { <-s.chats }()
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
 	default:
 		return &busyError{time.Second, fmt.Sprintf("%d chat requests are being answered", mostChats)}
 	}
 	var raw jsontext.Value
-	held, err := s.readBody(w, r, &raw, nil)
+	held, err := s.bodies.read(w, r, &raw, nil)
 	if err != nil {
 		return err
 	}
@@ -101,19 +112,19 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
 	}
 	raw = nil
-	m, err := s.chatModel(p.model)
+	m, err := s.model(p.model)
 	if err != nil {
 		return err
 	}
-	if err := s.chargeQuota(r.Context(), p.several.Made()); err != nil {
+	if err := s.engine.clients.charge(r.Context(), p.several.Made()); err != nil {
 		return err
 	}
-	if err := s.decodeChat(r.Context(), p); err != nil {
+	if err := s.decode(r.Context(), p); err != nil {
 		return err
 	}
 	answer := chatAnswer{ID: "chatcmpl-" + rand.Text(), Created: time.Now().Unix(), Model: m.Name}
 	if p.stream {
-		return s.streamChat(w, r, m, p, answer)
+		return s.stream(w, r, m, p, answer)
 	}
 	choices, used, err := chat.Choices(r.Context(), m, p.messages, p.options, p.several)
 	if err != nil {
@@ -132,21 +143,21 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// decodeChat decodes the pictures of a request, within the limits of the server.
-func (s *Server) decodeChat(ctx context.Context, p *chatRequest) error {
+// decode decodes the pictures of a request, within the limits of the server.
+func (s *chatWire) decode(ctx context.Context, p *chatRequest) error {
 	if len(p.pictures) > mostPictures {
 		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d pictures, at most %d are taken at a time",
 			len(p.pictures), mostPictures)
 	}
 	var bytes int64
 	for i, picture := range p.pictures {
-		pixels, err := s.size(picture)
+		pixels, err := s.engine.decoder.size(picture)
 		if err != nil {
 			return prefixError(fmt.Sprintf("picture %d", i), err)
 		}
-		if bytes += pictureBytes * pixels; bytes > pictureBytes*4*s.o.MaxPixels {
+		if bytes += pictureBytes * pixels; bytes > pictureBytes*4*s.engine.decoder.limits.MaxPixels {
 			return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the pictures have more than %d pixels together",
-				4*s.o.MaxPixels)
+				4*s.engine.decoder.limits.MaxPixels)
 		}
 	}
 	next := 0
@@ -156,12 +167,12 @@ func (s *Server) decodeChat(ctx context.Context, p *chatRequest) error {
 				continue
 			}
 			select {
-			case s.decoding <- struct{}{}:
+			case s.engine.decoder.free <- struct{}{}:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			picture, err := s.decode(ctx, p.pictures[next])
-			<-s.decoding
+			picture, err := s.engine.decoder.decode(ctx, p.pictures[next])
+			<-s.engine.decoder.free
 			if err != nil {
 				return prefixError(fmt.Sprintf("picture %d", next), err)
 			}
@@ -202,8 +213,8 @@ func (e *eventWriter) send(v any) error {
 	return e.to.Flush()
 }
 
-// streamChat answers with server-sent events, a piece of the text each. An error after the first one is an event.
-func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
+// stream answers with server-sent events, a piece of the text each. An error after the first one is an event.
+func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "logprobs: they are not streamed, so far")
 	}
@@ -230,7 +241,7 @@ func (s *Server) streamChat(w http.ResponseWriter, r *http.Request, m *NamedMode
 		return chatError(err)
 	}
 	if err != nil {
-		f := s.countError(chatError(err))
+		f := s.engine.metrics.countError(chatError(err))
 		events.send(map[string]any{"error": f})
 		return nil
 	}

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"assay/internal/strictyaml"
@@ -57,12 +59,18 @@ func ParseClients(file string, raw []byte) ([]Client, error) {
 // CheckClients wants names and tokens of their own, each of at least eight characters. token is that of callers without
 // a name, "" for none.
 func CheckClients(all []Client, token string) error {
-	_, err := checkClients(all, token)
+	_, err := newClients(all, token)
 	return err
 }
 
-func checkClients(all []Client, token string) ([]*client, error) {
-	var out []*client
+// clients are the callers that a server knows.
+type clients struct {
+	all   []*client // none: anybody on this machine may ask
+	edits *prometheus.CounterVec
+}
+
+func newClients(all []Client, token string) (*clients, error) {
+	out := &clients{}
 	names, tokens := map[string]bool{}, map[string]bool{}
 	add := func(who string, c Client) error {
 		switch {
@@ -79,7 +87,7 @@ func checkClients(all []Client, token string) ([]*client, error) {
 		if c.Edits > 0 {
 			k.quota = rate.NewLimiter(rate.Limit(c.Edits/60), max(1, int(c.Edits)))
 		}
-		out = append(out, k)
+		out.all = append(out.all, k)
 		return nil
 	}
 	if token != "" {
@@ -100,13 +108,13 @@ func checkClients(all []Client, token string) ([]*client, error) {
 
 // authenticate finds the client whose token a request bears; nil if there is none. Its time does not depend on the
 // token.
-func (s *Server) authenticate(r *http.Request) (found *client) {
+func (c *clients) authenticate(r *http.Request) (found *client) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	bearer := strings.EqualFold(scheme, "Bearer") // schemes have no case (RFC 9110, 11.1)
 	digest := sha256.Sum256([]byte(token))
-	for _, c := range s.clients {
-		if subtle.ConstantTimeCompare(digest[:], c.digest[:]) == 1 && bearer {
-			found = c
+	for _, one := range c.all {
+		if subtle.ConstantTimeCompare(digest[:], one.digest[:]) == 1 && bearer {
+			found = one
 		}
 	}
 	return found
@@ -115,29 +123,42 @@ func (s *Server) authenticate(r *http.Request) (found *client) {
 // clientKey is the context key of a request's client.
 type clientKey struct{}
 
-// chargeQuota takes edits off the quota of a request's client.
-func (s *Server) chargeQuota(ctx context.Context, edits int) error {
-	c, _ := ctx.Value(clientKey{}).(*client)
-	if c == nil {
+// charge takes edits off the quota of a request's client.
+func (c *clients) charge(ctx context.Context, edits int) error {
+	by, _ := ctx.Value(clientKey{}).(*client)
+	if by == nil {
 		return nil
 	}
-	if c.quota != nil {
+	if by.quota != nil {
 		now := time.Now()
-		claim := c.quota.ReserveN(now, edits)
+		claim := by.quota.ReserveN(now, edits)
 		if !claim.OK() {
 			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
-				"%d edits are more than the %d a minute of client %s", edits, c.quota.Burst(), c.name)
+				"%d edits are more than the %d a minute of client %s", edits, by.quota.Burst(), by.name)
 		}
 		if wait := claim.DelayFrom(now); wait > 0 {
 			claim.CancelAt(now)
 			return &apiError{
 				Status:     http.StatusTooManyRequests,
 				Kind:       "quota",
-				Message:    fmt.Sprintf("client %s has used up its %d edits a minute", c.name, c.quota.Burst()),
+				Message:    fmt.Sprintf("client %s has used up its %d edits a minute", by.name, by.quota.Burst()),
 				RetryAfter: wait,
 			}
 		}
 	}
-	s.metrics.edits.WithLabelValues(c.name).Add(float64(edits))
+	c.edits.WithLabelValues(by.name).Add(float64(edits))
 	return nil
+}
+
+// payer is whose share of the memory a request takes: its client's, or, where all bear one token or none, that of the
+// machine that it comes from.
+func (c *clients) payer(r *http.Request) string {
+	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil && len(c.all) > 1 {
+		return by.name
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }

@@ -192,7 +192,7 @@ func TestTokenScheme(t *testing.T) {
 		"Basic alice-token":  false, "alice-token": false, "Bearer": false, "Bearer  alice-token": false, "": false} {
 		r, _ := http.NewRequest("POST", "/v1/score", nil)
 		r.Header.Set("Authorization", header)
-		if (s.authenticate(r) != nil) != known {
+		if (s.front.clients.authenticate(r) != nil) != known {
 			t.Errorf("%q: known is %v, want %v", header, !known, known)
 		}
 	}

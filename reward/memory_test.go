@@ -129,7 +129,7 @@ func TestPaceOfBodies(t *testing.T) {
 					t.Errorf("got %d %s after %v, want %d %s after %v to %v", code, kind, took, c.code, c.kind, c.from, c.end)
 				}
 				synctest.Wait()
-				if held := s.memory.held(""); held != 0 {
+				if held := s.front.bodies.memory.held(""); held != 0 {
 					t.Errorf("%d bytes are held afterwards", held)
 				}
 			})
@@ -190,9 +190,9 @@ func TestIdleCallersHoldNothing(t *testing.T) {
 			synctest.Wait()
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/metrics", nil))
-			s.memory.mu.Lock()
-			defer s.memory.mu.Unlock()
-			held := s.memory.held("")
+			s.front.bodies.memory.mu.Lock()
+			defer s.front.bodies.memory.mu.Unlock()
+			held := s.front.bodies.memory.held("")
 			if want := fmt.Sprintf("\nassay_memory_held_bytes %v\n", float64(held)); !strings.Contains(w.Body.String(), want) {
 				t.Errorf("%d callers, %d bytes of each: /metrics has no line %q", c.callers, c.sent, want)
 			}
@@ -281,11 +281,11 @@ func TestShares(t *testing.T) {
 		if code, kind, took := answer(t, conn, begin); code != 200 || took > time.Second {
 			t.Errorf("got %d %s after %v, want 200 within a second", code, kind, took)
 		}
-		s.memory.mu.Lock()
-		if held := s.memory.held("alice"); held > s.memory.share || held < size {
-			t.Errorf("alice holds %d bytes, want up to %d", held, s.memory.share)
+		s.front.bodies.memory.mu.Lock()
+		if held := s.front.bodies.memory.held("alice"); held > s.front.bodies.memory.share || held < size {
+			t.Errorf("alice holds %d bytes, want up to %d", held, s.front.bodies.memory.share)
 		}
-		s.memory.mu.Unlock()
+		s.front.bodies.memory.mu.Unlock()
 		close(stop)
 	})
 }

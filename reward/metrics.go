@@ -39,6 +39,13 @@ func (m *metrics) observe(scorer string, j *model.Judgement, bounded bool) {
 	}
 }
 
+// countError counts the error of an item, and returns it as it is sent.
+func (m *metrics) countError(err error) *apiError {
+	f := toAPIError(err)
+	m.errors.WithLabelValues(f.Kind).Inc()
+	return f
+}
+
 func newMetrics(waiting, foreseen func() float64) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)

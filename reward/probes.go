@@ -1,6 +1,9 @@
 package reward
 
-import "net/http"
+import (
+	"net/http"
+	"sync/atomic"
+)
 
 // Paths that Kubernetes asks.
 const (
@@ -8,34 +11,44 @@ const (
 	readyPath = "/readyz"
 )
 
-// getLive says whether the process is worth keeping: not if a scorer has no copy left, and none could be opened again.
-func (s *Server) getLive(w http.ResponseWriter, _ *http.Request) error {
-	for _, name := range s.names {
-		if s.scorers[name].lost() {
-			return s.writeProbe(w, http.StatusServiceUnavailable, "lost")
-		}
-	}
-	return s.writeProbe(w, http.StatusOK, "ok")
+// probeWire is what Kubernetes asks.
+type probeWire struct {
+	scorers  *scorerSet
+	draining *atomic.Bool
 }
 
-// getReady says whether new requests are to come here: not while the server ends, or a scorer has no copy that works.
-func (s *Server) getReady(w http.ResponseWriter, _ *http.Request) error {
+func (s *probeWire) routes() []route {
+	return []route{{"GET", livePath, s.live}, {"GET", readyPath, s.ready}}
+}
+
+// live says whether the process is worth keeping: not if a scorer has no copy left, and none could be opened again.
+func (s *probeWire) live(w http.ResponseWriter, _ *http.Request) error {
+	for _, v := range s.scorers.all() {
+		if v.lost() {
+			return s.write(w, http.StatusServiceUnavailable, "lost")
+		}
+	}
+	return s.write(w, http.StatusOK, "ok")
+}
+
+// ready says whether new requests are to come here: not while the server ends, or a scorer has no copy that works.
+func (s *probeWire) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.draining.Load() {
-		return s.writeProbe(w, http.StatusServiceUnavailable, "draining")
+		return s.write(w, http.StatusServiceUnavailable, "draining")
 	}
-	for _, name := range s.names {
-		if n, _ := s.scorers[name].up(); n == 0 {
-			return s.writeProbe(w, http.StatusServiceUnavailable, "down")
+	for _, v := range s.scorers.all() {
+		if n, _ := v.up(); n == 0 {
+			return s.write(w, http.StatusServiceUnavailable, "down")
 		}
 	}
-	return s.writeProbe(w, http.StatusOK, "ok")
+	return s.write(w, http.StatusOK, "ok")
 }
 
-// writeProbe says in a word how the server is, and which copies work.
-func (s *Server) writeProbe(w http.ResponseWriter, status int, word string) error {
+// write says in a word how the server is, and which copies work.
+func (s *probeWire) write(w http.ResponseWriter, status int, word string) error {
 	replicas := map[string][]bool{}
-	for _, name := range s.names {
-		_, replicas[name] = s.scorers[name].up()
+	for _, v := range s.scorers.all() {
+		_, replicas[v.name] = v.up()
 	}
 	if err := writeJSON(w, status, map[string]any{"status": word, "replicas": replicas}); err != nil {
 		return err

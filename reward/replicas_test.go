@@ -176,7 +176,7 @@ func TestCopiesFail(t *testing.T) {
 				})
 			}
 			all.Wait()
-			v := s.scorers["a"]
+			v := s.engine.scorers.by["a"]
 			eventually(t, "a new copy", func() bool { n, _ := v.up(); return n == 2 && v.restarts(0) == 1 })
 			if v.restarts(1) != 0 {
 				t.Error("the other copy was replaced, too")
@@ -217,7 +217,7 @@ func TestHostileEdits(t *testing.T) {
 		ask()
 	}
 	for i := range 2 {
-		if s.scorers["a"].restarts(i) != 0 {
+		if s.engine.scorers.by["a"].restarts(i) != 0 {
 			t.Errorf("copy %d was replaced", i)
 		}
 		l.copy(i).become("lie")
@@ -228,7 +228,7 @@ func TestHostileEdits(t *testing.T) {
 		t.Errorf("%d %s", code, raw)
 	}
 	eventually(t, "a copy to be replaced that has other scores than before", func() bool {
-		return s.scorers["a"].restarts(0)+s.scorers["a"].restarts(1) > 0
+		return s.engine.scorers.by["a"].restarts(0)+s.engine.scorers.by["a"].restarts(1) > 0
 	})
 }
 
@@ -242,7 +242,7 @@ func TestOnlyCopy(t *testing.T) {
 		return func() bool { code, _ := get(t, url+path); return code == want }
 	}
 	l.copy(0).become("error")
-	if code, _, raw := post(t, url+"/v1/score", body); code != 200 || s.scorers["a"].restarts(0) != 1 {
+	if code, _, raw := post(t, url+"/v1/score", body); code != 200 || s.engine.scorers.by["a"].restarts(0) != 1 {
 		t.Fatalf("%d %s", code, raw)
 	}
 	if !ready("/readyz", 200)() || !ready("/livez", 200)() {

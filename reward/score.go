@@ -7,20 +7,82 @@ import (
 	"assay/model"
 )
 
+// scoreWire is our own protocol for scores: JSON with pictures in base64, or a form with files.
+type scoreWire struct{ *backend }
+
+func (s *scoreWire) routes() []route {
+	return []route{{"POST", "/v1/score", s.post}, {"GET", "/v1/limits", s.limits}}
+}
+
+// scoreRequest is what /v1/score and /v1/gradient are asked for: edits of one source and instruction, or pairs that
+// have their own.
+type scoreRequest struct {
+	Scorer      string               `json:"scorer"`
+	Source      *encodedPicture      `json:"source"`
+	Instruction string               `json:"instruction"`
+	Edits       list[encodedPicture] `json:"edits"`
+	Pairs       list[pairRequest]    `json:"pairs"`
+}
+
+// pairRequest is one pair of a scoreRequest.
+type pairRequest struct {
+	Source      *encodedPicture `json:"source"`
+	Instruction string          `json:"instruction"`
+	Edit        *encodedPicture `json:"edit"`
+}
+
+// items returns the request's pairs or, without any, its edits with their common source.
+func (p *scoreRequest) items() (items []*item, err error) {
+	if len(p.Pairs) == 0 {
+		for i := range p.Edits {
+			items = append(items, &item{source: p.Source, edit: &p.Edits[i], instruction: p.Instruction})
+		}
+		return items, nil
+	}
+	if p.Source != nil || len(p.Edits) > 0 || p.Instruction != "" {
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "pairs have sources, instructions and "+
+			"edits of their own: source, instruction, edit and edits do not go with them")
+	}
+	for i, one := range p.Pairs {
+		if one.Edit == nil {
+			return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request",
+				"pairs/%d: edit is missing: one picture", i)
+		}
+		items = append(items, &item{source: one.Source, edit: one.Edit, instruction: one.Instruction})
+	}
+	return items, nil
+}
+
+func (p *scoreRequest) field(name string, value []byte) (err error) {
+	switch name {
+	case "scorer":
+		p.Scorer, err = formText(name, value)
+	case "instruction":
+		p.Instruction, err = formText(name, value)
+	case "source":
+		p.Source = &encodedPicture{raw: value}
+	case "edits":
+		p.Edits = append(p.Edits, encodedPicture{raw: value})
+	default:
+		err = apiErrorf(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
+	}
+	return err
+}
+
 // result is one edit's answer: all that the scorer says, or an error.
 type result struct {
 	*model.Report
 	Error *apiError `json:"error,omitempty"`
 }
 
-// postScore answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
+// post answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
 // status is that of the first edit's error.
-func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
-	if err := s.probeQueue(scoreKind); err != nil {
+func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
+	if err := s.engine.probe(scoreKind); err != nil {
 		return err
 	}
 	var p scoreRequest
-	held, err := s.readBody(w, r, &p, p.field)
+	held, err := s.bodies.read(w, r, &p, p.field)
 	if err != nil {
 		return err
 	}
@@ -28,7 +90,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if err := s.countItems("edits", max(len(p.Edits), len(p.Pairs))); err != nil {
 		return err
 	}
-	v, err := s.scorer(p.Scorer)
+	v, err := s.engine.scorers.find(p.Scorer)
 	if err != nil {
 		return err
 	}
@@ -37,7 +99,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil || len(p.Pairs) > 0:
 	case p.Source != nil || cfg.NeedsSource():
-		_, err = s.check(p.Source, p.Instruction)
+		_, err = s.engine.decoder.check(p.Source, p.Instruction)
 	default:
 		err = checkInstruction(p.Instruction)
 	}
@@ -49,7 +111,7 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 			it.source = it.edit
 		}
 	}
-	if err := s.scoreItems(r.Context(), items); err != nil {
+	if err := s.engine.score(r.Context(), items); err != nil {
 		return err
 	}
 	results, status, again := s.results(items, cfg)
@@ -65,12 +127,12 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 
 // results are the answers to items. The status is that of the first error if no item could be scored, and again is then
 // how long the caller should wait.
-func (s *Server) results(items []*item, cfg model.ScorerConfig) (out []result, status int, again time.Duration) {
+func (s *scoreWire) results(items []*item, cfg model.ScorerConfig) (out []result, status int, again time.Duration) {
 	out = make([]result, len(items))
 	scored := false
 	for i, it := range items {
 		if it.err != nil {
-			out[i].Error = s.countError(it.err)
+			out[i].Error = s.engine.metrics.countError(it.err)
 			if status == 0 {
 				status, again = out[i].Error.Status, out[i].Error.RetryAfter
 			}
@@ -86,11 +148,8 @@ func (s *Server) results(items []*item, cfg model.ScorerConfig) (out []result, s
 	return out, status, again
 }
 
-// probeQueue refuses a request before its body is read, if even one item would be refused.
-func (s *Server) probeQueue(kind jobKind) error {
-	first, err := s.scorer("")
-	if err != nil {
-		return err
-	}
-	return s.queue.probe(first.estimators[kind])
+// limits says what one request may have, so that a client can split what is larger.
+func (s *scoreWire) limits(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.bodies.max, "max_items": s.maxItems,
+		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes})
 }

@@ -18,13 +18,14 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/internal/graceful"
 	"assay/internal/long"
 )
 
 // serve starts s on a free port; stop is the signal, and returns when Serve has.
 func serve(t testing.TB, s *Server) (url string, stop func()) {
 	t.Helper()
-	l, err := Listen(t.Context(), "127.0.0.1:0")
+	l, err := graceful.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +86,12 @@ func TestDrain(t *testing.T) {
 		})
 	}
 	eventually(t, "requests to come in", func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return s.queue.active == 4
+		s.engine.queue.mu.Lock()
+		defer s.engine.queue.mu.Unlock()
+		return s.engine.queue.active == 4
 	})
 	all.Go(stop)
-	eventually(t, "the signal", s.draining.Load)
+	eventually(t, "the signal", s.front.draining.Load)
 	raw, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)

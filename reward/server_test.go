@@ -248,7 +248,7 @@ func (q *queue) running() bool {
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
 	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")
-	estimator := s.scorers["a"].estimators[scoreKind]
+	estimator := s.engine.scorers.by["a"].estimators[scoreKind]
 	estimator.observe(1, time.Second)
 	source := png(t, 9, 8, 6)
 	var all sync.WaitGroup
@@ -270,17 +270,17 @@ func TestQueue(t *testing.T) {
 	}
 	ready := func(n int) func() bool {
 		return func() bool {
-			s.queue.mu.Lock()
-			defer s.queue.mu.Unlock()
+			s.engine.queue.mu.Lock()
+			defer s.engine.queue.mu.Unlock()
 			items := 0
-			for _, j := range s.queue.ready {
+			for _, j := range s.engine.queue.ready {
 				items += len(j.errs)
 			}
 			return items == n
 		}
 	}
 	all.Go(func() { ask(0, 1) })
-	eventually(t, "the first run", s.queue.running)
+	eventually(t, "the first run", s.engine.queue.running)
 	for i, n := range []int{2, 1, 2} { // the first two share a run of three; the last does not fit
 		all.Go(func() { ask(1+i, n) })
 		total := []int{2, 3, 5}[i]
@@ -297,15 +297,15 @@ func TestQueue(t *testing.T) {
 	}
 
 	// nobody waits who would wait too long
-	s.queue.mu.Lock()
-	s.queue.maxWait = 2500 * time.Millisecond
-	s.queue.mu.Unlock()
+	s.engine.queue.mu.Lock()
+	s.engine.queue.maxWait = 2500 * time.Millisecond
+	s.engine.queue.mu.Unlock()
 	for range 100 {
 		estimator.observe(1, time.Second)
 	}
 	f.gate = make(chan struct{})
 	all.Go(func() { ask(5, 1) })
-	eventually(t, "a run", s.queue.running)
+	eventually(t, "a run", s.engine.queue.running)
 	ask(6, 2)
 	all.Go(func() { ask(7, 1) })
 	eventually(t, "a request to wait", ready(1))
@@ -335,7 +335,24 @@ func TestOpenAPINamesAllRoutes(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 13 {
-		t.Errorf("%d paths are described, 13 are served", len(doc.Paths))
+	described := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			described[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	served := []string{"GET /metrics", "GET /openapi.json", "GET /"}
+	for _, w := range newWires(&backend{engine: &engine{}}, nil, nil) {
+		for _, r := range w.routes() {
+			served = append(served, r.method+" "+r.path)
+		}
+	}
+	for _, name := range served {
+		if !described[name] {
+			t.Errorf("%s is served, and openapi.json does not describe it", name)
+		}
+	}
+	if len(described) != len(served) {
+		t.Errorf("openapi.json describes %d routes, want %d: %v", len(described), len(served), described)
 	}
 }

@@ -4,9 +4,20 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
+
+// uniRLWire is the protocol of UniRL's reward service.
+type uniRLWire struct {
+	*backend
+	draining *atomic.Bool
+}
+
+func (s *uniRLWire) routes() []route {
+	return []route{{"POST", "/score", s.post}, {"GET", "/rewards", s.rewards}, {"GET", "/health", s.health}}
+}
 
 // turn is half of an edit in the format of UniRL's reward service. An edit is a history of two turns, (instruction,
 // source) and (instruction, edited picture). A picture made from a text is one turn, for scorers that look at no
@@ -60,15 +71,15 @@ func (v *served) item(source, edit *encodedPicture, instruction string) (*item, 
 	return &item{scorer: v, source: source, edit: edit, instruction: instruction}, nil
 }
 
-// postUniRL answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
-func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
-	if err := s.probeQueue(scoreKind); err != nil {
+// post answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
+func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
+	if err := s.engine.probe(scoreKind); err != nil {
 		return err
 	}
 	var body struct {
 		Requests *list[unirlRequest] `json:"requests"`
 	}
-	held, err := s.readBody(w, r, &body, nil)
+	held, err := s.bodies.read(w, r, &body, nil)
 	if err != nil {
 		return err
 	}
@@ -85,13 +96,13 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	var items []*item
 	asked := 0
 	for i, q := range requests {
-		if asked += len(q.Required); asked > s.o.MaxItems {
+		if asked += len(q.Required); asked > s.maxItems {
 			return s.countItems("requested rewards", asked)
 		}
 		results[i], errs[i] = map[string]map[string]float64{}, map[string]string{}
 		source, edit, instruction, err := q.edit()
 		for _, name := range q.Required {
-			v, e := s.scorer(name)
+			v, e := s.engine.scorers.find(name)
 			if name == "" {
 				e = fmt.Errorf("a reward without a name")
 			}
@@ -109,13 +120,13 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 			items, request[it] = append(items, it), i
 		}
 	}
-	if err := s.scoreItems(r.Context(), items); err != nil {
+	if err := s.engine.score(r.Context(), items); err != nil {
 		return err
 	}
 	for _, it := range items {
 		i, name := request[it], it.scorer.name
 		if it.err != nil {
-			errs[i][name] = s.countError(it.err).Message
+			errs[i][name] = s.engine.metrics.countError(it.err).Message
 			continue
 		}
 		cfg := it.scorer.Config()
@@ -146,21 +157,15 @@ func shareBytes(requests []unirlRequest) (left int64) {
 	return left
 }
 
-// getRewards lists the scorers' names.
-func (s *Server) getRewards(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"rewards": s.names})
+// rewards lists the scorers' names.
+func (s *uniRLWire) rewards(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]any{"rewards": s.engine.scorers.names})
 }
 
-// getLimits says what one request may have, so that a client can split what is larger.
-func (s *Server) getLimits(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.o.MaxBody, "max_items": s.o.MaxItems,
-		"max_pixels": s.o.MaxPixels, "max_gradients": maxAnswerBytes})
-}
-
-// getHealth says that the server is ready, until it is told to stop.
-func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
+// health says that the server is ready, until it is told to stop.
+func (s *uniRLWire) health(w http.ResponseWriter, _ *http.Request) error {
 	ready := map[string][]bool{}
-	for _, name := range s.names {
+	for _, name := range s.engine.scorers.names {
 		ready[name] = []bool{!s.draining.Load()}
 	}
 	if s.draining.Load() {

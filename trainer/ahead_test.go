@@ -26,7 +26,7 @@ type early struct {
 	late  int // examples that a step had to have and were not prepared
 }
 
-func (e *early) Ahead(part []Example) {
+func (e *early) Prefetch(part []Example) {
 	time.Sleep(e.slow)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"assay/data"
-	"assay/internal/exit"
 	"assay/internal/jsonfile"
 	"assay/internal/remote"
 	"assay/internal/workers"
@@ -138,15 +137,19 @@ func (s *inspector) example(e *Example) error {
 	return nil
 }
 
-// inspect looks at all rows that the run will use, on all cores, and marks those that cannot be used. (Examples that a
-// program makes are left alone.)
-func (r *run) inspect(ctx context.Context, bar func(what string, total int64, unit string) Progress) error {
-	model, ok := r.model.(Inspector)
-	var rows []*sampleRow
-	for _, part := range []Examples{r.data.Train, r.valid} {
+// Progress shows how far some work is.
+type Progress interface {
+	Add(samples int64, note string)
+	Close()
+}
+
+// rowsToCheck are all rows that the run will use, as far as they are not known to be bad; limit bounds the validation
+// rows (0: all).
+func (d *Data) rowsToCheck(limit int) (rows []*sampleRow) {
+	for _, part := range []Examples{d.Train, d.Validation} {
 		if s, isTable := part.(*Samples); isTable {
 			n := s.Len()
-			if limit := r.config.Validate.Limit; part == r.valid && limit > 0 {
+			if part == d.Validation && limit > 0 {
 				n = min(n, limit)
 			}
 			for i := range n {
@@ -156,20 +159,37 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 			}
 		}
 	}
-	for i := range r.excluded {
-		if r.excluded[i].bad == "" {
-			rows = append(rows, &r.excluded[i])
+	for i := range d.excluded {
+		if d.excluded[i].bad == "" {
+			rows = append(rows, &d.excluded[i])
 		}
 	}
-	if !ok || len(rows) == 0 {
+	return rows
+}
+
+// CheckRows looks at every row that the run will use, on all cores, and marks those that cannot be used. limit bounds
+// the validation rows (0: all). Of several processes each looks at the rows that are mine, and merge tells all of them
+// what any of them found. (Examples that a program makes are not checked.)
+func (d *Data) CheckRows(
+	ctx context.Context,
+	model Inspector,
+	limit int,
+	bar func(n int64) Progress,
+	mine func(i int) bool,
+	merge func(bad map[int]string, err error) (map[int]string, error),
+) error {
+	rows := d.rowsToCheck(limit)
+	if len(rows) == 0 {
 		return nil
 	}
-	inspect, shown := model.Inspector(), bar("checking rows", int64(len(rows)), "rows")
+	inspect, shown := model.Inspector(), bar(int64(len(rows)))
 	defer shown.Close()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	var mu sync.Mutex
+	bad := map[int]string{}
 	err := workers.Each(len(rows), runtime.GOMAXPROCS(0), func(i int) error {
-		if !r.ranks.mine(i) {
+		if !mine(i) {
 			shown.Add(1, "")
 			return nil
 		}
@@ -184,26 +204,35 @@ func (r *run) inspect(ctx context.Context, bar func(what string, total int64, un
 			stop(err)
 			return err
 		} else if err != nil {
-			rows[i].bad = err.Error()
+			mu.Lock()
+			bad[i] = err.Error()
+			mu.Unlock()
 		}
 		shown.Add(1, "")
 		return nil
 	})
-	return r.ranks.tellBad(rows, err)
-}
-
-// setAside finds which rows of a batch that failed are bad themselves, and sets them aside if the budget allows it. It
-// returns nil if the step may be tried again without them, and err or a BadRowsError otherwise.
-func (r *run) setAside(batch []Example, valid bool, err error) error {
-	model, ok := r.model.(Inspector)
-	part, isTable := r.data.Train.(*Samples)
-	if valid {
-		part, isTable = r.valid.(*Samples)
-	}
-	if !ok || !isTable {
+	if bad, err = merge(bad, err); err != nil {
 		return err
 	}
-	found, inspect := false, model.Inspector() // as things are now
+	for i, why := range bad {
+		if i < len(rows) { // else the tables of the processes differ, which is reported next
+			rows[i].bad = why
+		}
+	}
+	return nil
+}
+
+// Quarantine looks for the rows of a batch that failed at a step which cannot be used, and marks them. It is false if
+// there are none: then the failure has another reason.
+func (d *Data) Quarantine(model Inspector, batch []Example, validation bool, step int64) (found bool, err error) {
+	part, isTable := d.Train.(*Samples)
+	if validation {
+		part, isTable = d.Validation.(*Samples)
+	}
+	if !isTable {
+		return false, nil
+	}
+	inspect := model.Inspector() // as things are now
 	for i := range batch {
 		row := &part.rows[batch[i].Index]
 		if row.bad != "" {
@@ -214,30 +243,27 @@ func (r *run) setAside(batch []Example, valid bool, err error) error {
 			why = inspect(&e)
 		}
 		if remote.Failed(why) {
-			return why
+			return false, why
 		}
 		if why != nil {
-			found, row.bad, row.step = true, why.Error(), r.state.Step+1
+			found, row.bad, row.step = true, why.Error(), step
 		}
 	}
-	if !found {
-		return err
-	}
-	return joinErrors(r.allow(), r.saveBadRows())
+	return found, nil
 }
 
-// badRows lists what cannot be used: of the tables, and of the samples.
-func (r *run) badRows() []BadRow {
+// BadRows lists what cannot be used: of the tables, and of the samples.
+func (d *Data) BadRows() []BadRow {
 	var out []BadRow
-	for _, b := range r.data.bad {
+	for _, b := range d.bad {
 		out = append(out, b.BadRow)
 	}
-	for _, row := range r.excluded {
+	for _, row := range d.excluded {
 		if !row.gone && row.bad != "" {
 			out = append(out, row.badRow())
 		}
 	}
-	for _, part := range []Examples{r.data.Train, r.valid} {
+	for _, part := range []Examples{d.Train, d.Validation} {
 		if s, ok := part.(*Samples); ok {
 			for i := range s.rows {
 				if row := &s.rows[i]; row.bad != "" && !row.gone {
@@ -249,20 +275,17 @@ func (r *run) badRows() []BadRow {
 	return out
 }
 
-// allow compares the rows that cannot be used with the budget.
-func (r *run) allow() error {
-	if bad := r.badRows(); len(bad) > r.config.Data.Skip {
-		return &BadRowsError{bad, r.config.Data.Skip}
+// AllowBadRows compares the rows that cannot be used with data.skip.
+func (d *Data) AllowBadRows(skip int) error {
+	if bad := d.BadRows(); len(bad) > skip {
+		return &BadRowsError{bad, skip}
 	}
 	return nil
 }
 
-// saveBadRows writes BadRowsFile, or removes it if there is nothing to list.
-func (r *run) saveBadRows() error {
-	if !r.ranks.first() {
-		return nil
-	}
-	path, bad := filepath.Join(r.config.Out, BadRowsFile), r.badRows()
+// SaveBadRows writes BadRowsFile into a run directory, or removes it if there is nothing to list.
+func (d *Data) SaveBadRows(out string) error {
+	path, bad := filepath.Join(out, BadRowsFile), d.BadRows()
 	if len(bad) == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -272,62 +295,39 @@ func (r *run) saveBadRows() error {
 	return jsonfile.WriteLines(path, bad)
 }
 
-// checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
-func (r *run) checkRows(ctx context.Context, o *Options, fresh bool) error {
-	if err := r.inspect(ctx, o.bar); err != nil {
-		return err
-	}
-	if err := r.allow(); err != nil {
-		if !fresh { // whoever repairs the tables may then change these rows
-			err = joinErrors(err, r.saveBadRows())
-		}
-		return exit.Usage(err)
-	}
-	if fresh {
-		r.dropBad()
-	}
-	if r.data.Train.Len() == 0 {
-		return exit.Usagef("data.train: no rows are left to train on")
-	}
-	return nil
-}
-
-// recordRows notes in the run directory which rows the run has, and which it does without.
-func (r *run) recordRows(o *Options, fresh bool) error {
-	if fresh || !r.hasLedger {
-		if err := r.writeLedger(); err != nil {
+// SaveRows writes the list of a run's rows, and that of those that it does without, into its directory. fresh: the run
+// begins.
+func (d *Data) SaveRows(out string, fresh bool) error {
+	if fresh || !d.hasLedger {
+		if err := d.writeLedger(out); err != nil {
 			return err
 		}
 	}
-	if bad := r.badRows(); len(bad) > 0 && o.Warn != nil {
-		o.Warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad),
-			filepath.Join(r.config.Out, BadRowsFile)))
-	}
-	if r.repaired && r.ranks.first() {
-		if err := writeRows(r.config.Out, r.ledger); err != nil {
+	if d.repaired {
+		if err := writeRows(out, d.ledger); err != nil {
 			return err
 		}
 	}
-	return r.saveBadRows()
+	return d.SaveBadRows(out)
 }
 
-// dropBad takes rows that cannot be used out of the samples, before there is an order.
-func (r *run) dropBad() {
+// DropBadRows takes rows that cannot be used out of the samples, before there is an order.
+func (d *Data) DropBadRows() {
 	keep := func(e Examples) Examples {
 		s, ok := e.(*Samples)
 		if !ok {
 			return e
 		}
-		kept := s.rows[:0] // where they lie: of many rows a copy counts
+		kept := s.rows[:0] // in place: with many rows a copy counts
 		for _, row := range s.rows {
 			if row.bad == "" {
 				kept = append(kept, row)
 			} else {
-				r.excluded = append(r.excluded, row)
+				d.excluded = append(d.excluded, row)
 			}
 		}
 		clear(s.rows[len(kept):])
 		return &Samples{rows: kept}
 	}
-	r.data.Train, r.valid = keep(r.data.Train), keep(r.valid)
+	d.Train, d.Validation = keep(d.Train), keep(d.Validation)
 }

@@ -11,7 +11,7 @@ import (
 	"assay/optim"
 )
 
-// BenchmarkConfig names a benchmark, as score bench knows it, and the number of it that says which scorer is best.
+// BenchmarkConfig names a benchmark, as score bench knows it, and the Number of it that says which scorer is best.
 type BenchmarkConfig struct {
 	Name    string `yaml:"name"`              // of score bench
 	Ratings string `yaml:"ratings"`           // its published data: a folder or a file
@@ -30,7 +30,7 @@ type Benchmark interface {
 	Measure(ctx context.Context, s Candidate) (float64, error)
 	// Lower tells whether less is better.
 	Lower() bool
-	// Fingerprint identifies all that the number depends on besides the scorer: digests by the names of files and parts.
+	// Fingerprint identifies all that the Number depends on besides the scorer: digests by the names of files and parts.
 	Fingerprint() (map[string]string, error)
 	// String says what is measured, and on how much.
 	String() string
@@ -60,31 +60,31 @@ func (c *Config) checkBenchmark(d checker) {
 }
 
 // openBenchmark reads the benchmark that validate.by wants.
-func (r *run) openBenchmark(open BenchmarkOpener) (err error) {
-	c := r.config.Validate.Benchmark
+func (t *Trainer) openBenchmark(open BenchmarkOpener) (err error) {
+	c := t.config.Validate.Benchmark
 	if c == nil {
 		return nil
 	}
 	if open == nil {
 		return exit.Usagef("validate.by: this program brings no benchmarks along")
 	}
-	if r.benchmark, err = open(c); err != nil {
+	if t.benchmark, err = open(c); err != nil {
 		return exit.Usage(fmt.Errorf("validate.benchmark: %w", err))
 	}
 	return nil
 }
 
 // fingerprintBenchmark notes what the benchmark was computed on.
-func (r *run) fingerprintBenchmark() (err error) {
-	if r.benchmark != nil {
-		if r.state.Benchmark, err = r.benchmark.Fingerprint(); err != nil {
+func (t *Trainer) fingerprintBenchmark() (err error) {
+	if t.benchmark != nil {
+		if t.state.Benchmark, err = t.benchmark.Fingerprint(); err != nil {
 			err = fmt.Errorf("validate.benchmark: %w", err)
 		}
 	}
-	return r.ranks.agree("reading the benchmark's files", err)
+	return err
 }
 
-// forgetBest drops what was measured by another benchmark: no number of the present one compares with it. The scorer as
+// forgetBest drops what was measured by another benchmark: no Number of the present one compares with it. The scorer as
 // the checkpoint has it is measured anew.
 func (s *state) forgetBest() {
 	s.Best, s.Last, s.Worse, s.Validated = nil, nil, 0, 0
@@ -93,45 +93,40 @@ func (s *state) forgetBest() {
 	}
 }
 
-// measureBenchmark adds the benchmark's number, which the first rank computes for all.
-func (r *run) measureBenchmark(ctx context.Context, m *ValidationMetrics) error {
-	if r.benchmark == nil {
+// measureBenchmark adds the benchmark's Number, which the first rank computes for all.
+func (t *Trainer) measureBenchmark(ctx context.Context, m *ValidationMetrics) error {
+	if t.benchmark == nil {
 		return nil
 	}
+	what := fmt.Sprintf("the benchmark at step %d", t.state.Step)
 	var v float64
 	var err error
-	if r.ranks.first() {
-		v, err = r.askBenchmark(ctx)
+	if t.strategy.main() {
+		v, err = t.askBenchmark(ctx)
 	}
-	if r.ranks != nil {
-		what := fmt.Sprintf("the benchmark at step %d", r.state.Step)
-		if err = r.ranks.agree(what, err); err == nil {
-			var all []float64
-			if all, err = gather(r.ranks, what, v); err == nil {
-				v = all[0]
-			}
-		}
+	if err = t.strategy.agree(what, err); err == nil {
+		err = t.strategy.share(what, &v)
 	}
 	if err != nil {
 		return err
 	}
-	n := number(v)
-	m.Benchmark, m.Lower = &n, r.benchmark.Lower()
+	n := Number(v)
+	m.Benchmark, m.Lower = &n, t.benchmark.Lower()
 	return nil
 }
 
-func (r *run) askBenchmark(ctx context.Context) (float64, error) {
-	s, ok := r.model.(interface{ Candidate() Candidate })
+func (t *Trainer) askBenchmark(ctx context.Context) (float64, error) {
+	s, ok := t.model.(interface{ Candidate() Candidate })
 	if !ok {
 		return 0, errors.New("validate.by: this model cannot be asked by a benchmark")
 	}
-	v, err := r.benchmark.Measure(ctx, s.Candidate())
+	v, err := t.benchmark.Measure(ctx, s.Candidate())
 	if err != nil {
 		return 0, fmt.Errorf("validate.benchmark: %w", err)
 	}
 	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("validate.benchmark: %s is not defined for the scores of step %d (all the same?)", r.benchmark,
-			r.state.Step)
+		return 0, fmt.Errorf("validate.benchmark: %s is not defined for the scores of step %d (all the same?)", t.benchmark,
+			t.state.Step)
 	}
 	return v, nil
 }

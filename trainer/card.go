@@ -15,18 +15,18 @@ import (
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
-func (r *run) writeScorer(dir string) error {
-	if err := r.model.SaveScorer(dir); err != nil {
+func (t *Trainer) writeScorer(dir string) error {
+	if err := t.model.SaveScorer(dir); err != nil {
 		return fmt.Errorf("writing the scorer: %w", err)
 	}
-	train, ok := r.data.Train.(*Samples)
-	valid, okValid := r.valid.(*Samples)
+	train, ok := t.data.Train.(*Samples)
+	valid, okValid := t.data.Validation.(*Samples)
 	if !ok || !okValid { // made by a program, which describes it
 		return nil
 	}
-	describe := r.card
-	if r.config.Mode == ModeText {
-		describe = r.textCard
+	describe := t.card
+	if t.config.Mode == ModeText {
+		describe = t.textCard
 	}
 	card, err := describe(train, valid)
 	if err != nil {
@@ -39,8 +39,8 @@ func (r *run) writeScorer(dir string) error {
 }
 
 // card is the model card: what the scorer was made from, and how well it does.
-func (r *run) card(train, valid *Samples) (string, error) {
-	c, s := r.config, &r.state
+func (t *Trainer) card(train, valid *Samples) (string, error) {
+	c, s := t.config, &t.state
 	var b strings.Builder
 	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": filepath.Base(c.Backbone),
 		"tags": []string{"reward-model", "image-editing"}})
@@ -60,14 +60,14 @@ func (r *run) card(train, valid *Samples) (string, error) {
 	)
 	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", ScorerDir)
 
-	r.cardData(&b, train, valid)
+	t.cardData(&b, train, valid)
 	b.WriteString("## Training\n\n")
 	size := fmt.Sprintf("%d samples", c.BatchSize)
-	if r.groups != nil {
+	if t.loader.Groups != nil {
 		size = fmt.Sprintf("whole groups, at most %d edits", c.BatchSize)
 	}
-	fmt.Fprintf(&b, "%d of %d steps of %s, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, size,
-		float64(s.Samples)/float64(r.order.Len()), c.Seed, r.seconds())
+	fmt.Fprintf(&b, "%d of %d steps of %s, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps, size,
+		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.seconds())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f", float64(s.Train.Loss))
 		if !math.IsNaN(float64(s.Train.L1)) {
@@ -75,24 +75,24 @@ func (r *run) card(train, valid *Samples) (string, error) {
 		}
 		b.WriteString(".")
 	}
-	if r.early() {
+	if t.early() {
 		fmt.Fprintf(&b, " It ended early: %d validations were no better than the best one (validate.patience).", s.Worse)
 	}
 	b.WriteString("\n\n")
-	r.measures(&b)
-	err = r.endCard(&b)
+	t.measures(&b)
+	err = t.endCard(&b)
 	return b.String(), err
 }
 
 // endCard tells the settings and the versions.
-func (r *run) endCard(b *strings.Builder) error {
-	text, err := withoutFolders(*r.config).YAML()
+func (t *Trainer) endCard(b *strings.Builder) error {
+	text, err := withoutFolders(*t.config).YAML()
 	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
 	return err
 }
 
 // cardData says what the scorer has learned from.
-func (r *run) cardData(b *strings.Builder, train, valid *Samples) {
+func (t *Trainer) cardData(b *strings.Builder, train, valid *Samples) {
 	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
 		"|---|---|---|---|---|---|---|\n")
 	unlabelled := 0
@@ -105,25 +105,25 @@ func (r *run) cardData(b *strings.Builder, train, valid *Samples) {
 		unlabelled += part.s.Len() - (n[0] + n[1] + n[2] + n[3] + n[4])
 	}
 	why := "have no label"
-	if len(r.config.Losses) > 0 {
+	if len(t.config.Losses) > 0 {
 		why = "say nothing that the losses read"
 		if unlabelled > 0 {
 			fmt.Fprintf(b, "\nThe labels are those of the score; %d edits have none, but a label or rank of a dimension, or "+
 				"are compared.\n", unlabelled)
 		}
 	}
-	if f := r.found(); f != nil {
+	if f := t.objective.summarise(t.data); f != nil {
 		b.WriteString("\nThe training rows:\n\n```\n")
 		f.Print(b)
 		b.WriteString("```\n")
 	}
-	fmt.Fprintf(b, "\n%d rows of the training tables %s and were not used. Tables: %s.\n\n", r.data.Unlabelled, why,
-		strings.Join(bases(r.config.Data.Train), ", "))
+	fmt.Fprintf(b, "\n%d rows of the training tables %s and were not used. Tables: %s.\n\n", t.data.Unlabelled, why,
+		strings.Join(bases(t.config.Data.Train), ", "))
 }
 
 // measures are those of the last validation and the best one, as far as they are defined.
-func (r *run) measures(b *strings.Builder) {
-	last, best := r.state.Last, r.state.Best
+func (t *Trainer) measures(b *strings.Builder) {
+	last, best := t.state.Last, t.state.Best
 	if last == nil {
 		b.WriteString("No validation so far.\n\n")
 		return
@@ -134,11 +134,11 @@ func (r *run) measures(b *strings.Builder) {
 	}
 	columns := []struct {
 		name  string
-		value func(m *ValidationMetrics) number
+		value func(m *ValidationMetrics) Number
 	}{
-		{"L1 (0 to 1)", func(m *ValidationMetrics) number { return m.L1 }},
-		{"Spearman", func(m *ValidationMetrics) number { return m.Spearman }},
-		{"accuracy over 0, 0.5, 1", func(m *ValidationMetrics) number { return m.Accuracy }},
+		{"L1 (0 to 1)", func(m *ValidationMetrics) Number { return m.L1 }},
+		{"Spearman", func(m *ValidationMetrics) Number { return m.Spearman }},
+		{"accuracy over 0, 0.5, 1", func(m *ValidationMetrics) Number { return m.Accuracy }},
 		{"pair accuracy", (*ValidationMetrics).pairAccuracy},
 	}
 	head, rule := "| validation at step | rows |", "|---|---|"
@@ -172,9 +172,9 @@ func (r *run) measures(b *strings.Builder) {
 }
 
 // pairAccuracy is NaN if there were no pairs.
-func (m *ValidationMetrics) pairAccuracy() number {
+func (m *ValidationMetrics) pairAccuracy() Number {
 	if m.Pairs == nil {
-		return number(math.NaN())
+		return Number(math.NaN())
 	}
 	return *m.Pairs
 }

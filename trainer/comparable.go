@@ -1,7 +1,6 @@
 package trainer
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,76 +12,76 @@ import (
 
 // checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
 // It tells (warn may be nil) what the run does not learn from.
-func (r *run) checkComparable(warn func(text string)) error {
-	if err := r.checkSchedule(warn); err != nil {
+func (t *Trainer) checkComparable(warn func(text string)) error {
+	if err := t.checkSchedule(warn); err != nil {
 		return err
 	}
-	if train, ok := r.data.Train.(*Samples); ok && len(r.config.Losses) > 0 {
-		if err := train.checkContrary("data.train", r.config.compared()); err != nil {
+	if train, ok := t.data.Train.(*Samples); ok && len(t.config.Losses) > 0 {
+		if err := train.checkContrary("data.train", t.config.compared()); err != nil {
 			return err
 		}
-		if err := r.checkTerms(train, warn); err != nil {
+		if err := t.checkTerms(train, warn); err != nil {
 			return err
 		}
 	}
-	if valid, ok := r.valid.(*Samples); ok {
+	if valid, ok := t.data.Validation.(*Samples); ok {
 		if err := valid.checkContrary("data.validation", []string{""}); err != nil {
 			return err
 		}
-		return r.checkMeasure(valid)
+		return t.checkMeasure(valid)
 	}
 	return nil
 }
 
 // checkSchedule refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of a
 // warm-up that the run ends within.
-func (r *run) checkSchedule(warn func(text string)) error {
-	if err := r.checkCourse("schedule", &r.config.Schedule, warn); err != nil {
+func (t *Trainer) checkSchedule(warn func(text string)) error {
+	if err := t.checkCourse("schedule", &t.config.Schedule, warn); err != nil {
 		return err
 	}
-	for _, x := range r.config.Optimizer.Groups.scheduled() {
-		if err := r.checkCourse(strings.TrimSuffix(x.key, "."), x.Schedule, warn); err != nil {
+	for _, x := range t.config.Optimizer.Groups.scheduled() {
+		if err := t.checkCourse(strings.TrimSuffix(x.key, "."), x.Schedule, warn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *run) checkCourse(key string, s *ScheduleConfig, warn func(text string)) error {
+func (t *Trainer) checkCourse(key string, s *ScheduleConfig, warn func(text string)) error {
 	steps := func(n float64) float64 {
 		if n < 1 {
-			n *= float64(r.total)
+			n *= float64(t.loader.Steps)
 		}
 		return n
 	}
-	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(r.total)+1e-6 {
+	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(t.loader.Steps)+1e-6 {
 		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay,
-			r.total)
+			t.loader.Steps)
 	}
-	if warn != nil && steps(s.Warmup) > float64(r.total) {
+	if warn != nil && steps(s.Warmup) > float64(t.loader.Steps) {
 		warn(fmt.Sprintf("%s: the warm-up has %g steps, the run %d: the learning rate stays below its peak", key, s.Warmup,
-			r.total))
+			t.loader.Steps))
 	}
 	return nil
 }
 
 // checkTerms refuses terms of the objective that have no item in an epoch, and ties where a term knows none.
-func (r *run) checkTerms(train *Samples, warn func(string)) error {
-	f := r.found()
+func (t *Trainer) checkTerms(train *Samples, warn func(string)) error {
+	f := t.objective.summarise(t.data)
 	if warn != nil {
 		for _, text := range f.leftOut() {
 			warn("left out: " + text)
 		}
 	}
-	for t := range r.config.Losses {
-		s := &r.config.Losses[t]
+	for i := range t.config.Losses {
+		s := &t.config.Losses[i]
 		if s.Ties == "refuse" {
-			if err := r.checkTies(train, s); err != nil {
+			if err := checkTies(train, s); err != nil {
 				return err
 			}
 		}
-		sampled := r.groups != nil && r.groups.bound > 1 && f.Sampled > 0 // an epoch may draw others
-		if s.Over() == losses.Tokens || f.Items[r.config.termName(t)] > 0 || sampled {
+		sampled := t.loader.Groups != nil && t.loader.Groups.bound > 1 && f.Sampled > 0 // an epoch may draw others
+		if s.Over() == losses.Tokens || f.Items[t.objective.termName(i)] > 0 || sampled {
 			continue
 		}
 		what, dimension := map[losses.Unit]string{
@@ -94,48 +93,20 @@ func (r *run) checkTerms(train *Samples, warn func(string)) error {
 			dimension = " of " + s.Dimension
 		}
 		return exit.Usagef("losses[%d]: %s has nothing to learn from: %s%s (%d rows in %d groups of %g to %g edits). "+
-			"A group is the edits of one source and instruction", t, s.Kind, what, dimension, train.Len(), f.Groups, f.Sizes[0],
+			"A group is the edits of one source and instruction", i, s.Kind, what, dimension, train.Len(), f.Groups, f.Sizes[0],
 			f.Sizes[2])
 	}
 	return nil
 }
 
-// checkTies refuses edits of a group that are equal to a term which wants none.
-func (r *run) checkTies(train *Samples, s *losses.Spec) error {
-	for _, rows := range newOrder(0, train.units(), WholeGroups).Units {
-		part := make([]Example, len(rows))
-		for k, i := range rows {
-			part[k] = Example{Index: i, Said: train.rows[i].Said}
-		}
-		for _, it := range orderItems(s, part, 0, len(part)) {
-			for a := range it.Ranks {
-				if b := slices.Index(it.Ranks, it.Ranks[a]); b < a {
-					return exit.Usagef("losses: %s has ties: refuse, but two edits of a group are equal: %s and %s", s.Kind,
-						train.name(rows[it.Edits[b]]), train.name(rows[it.Edits[a]]))
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// name says where a row stands, for people.
-func (s *Samples) name(i int) string {
-	r := &s.rows[i]
-	if r.table == nil && r.talks == nil {
-		return r.id
-	}
-	return cmp.Or(placeOf(r.table, r.index), r.place().String())
-}
-
 // checkMeasure refuses a way to choose the best scorer that the validation rows do not allow.
-func (r *run) checkMeasure(valid *Samples) error {
-	c := &r.config.Validate
+func (t *Trainer) checkMeasure(valid *Samples) error {
+	c := &t.config.Validate
 	if c.By == byBenchmark { // it has data of its own
 		return nil
 	}
 	if valid.Len() == 0 {
-		if len(r.config.plateaus()) > 0 {
+		if len(t.config.plateaus()) > 0 {
 			return exit.Usagef("schedule.kind: %s", plateauWants)
 		}
 		if c.By != "auto" || c.Patience > 0 {
@@ -144,14 +115,14 @@ func (r *run) checkMeasure(valid *Samples) error {
 		}
 		return nil
 	}
-	if r.config.Mode == ModeText { // every conversation has a loss
+	if t.config.Mode == ModeText { // every conversation has a loss
 		return nil
 	}
 	n := valid.Len()
 	if c.Limit > 0 {
 		n = min(n, c.Limit)
 	}
-	m := &ValidationMetrics{L1: number(math.NaN()), Spearman: number(math.NaN())}
+	m := &ValidationMetrics{L1: Number(math.NaN()), Spearman: Number(math.NaN())}
 	var examples []Example
 	for i := range n {
 		row := &valid.rows[i]
@@ -171,13 +142,13 @@ func (r *run) checkMeasure(valid *Samples) error {
 	if len(examples) == 0 { // told elsewhere
 		return nil
 	}
-	if _, pairs := r.rightPairs(make([]float64, len(examples)), examples); pairs > 0 {
-		m.Pairs = new(number)
+	if _, pairs := rightPairs(t.data.Validation, make([]float64, len(examples)), examples); pairs > 0 {
+		m.Pairs = new(Number)
 	}
-	best := r.state.Best
-	r.state.Best = nil
-	_, err := r.better(m)
-	if r.state.Best = best; err != nil {
+	best := t.state.Best
+	t.state.Best = nil
+	_, err := t.better(m)
+	if t.state.Best = best; err != nil {
 		return exit.Usage(err)
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"gorgonia.org/tensor"
-
 	"assay/internal/oracle"
 	"assay/losses"
 )
@@ -137,35 +135,33 @@ func TestMicroBatchesOfGroups(t *testing.T) {
 		e.Unit, e.Said = i/2, Said{Labels: map[string]float64{"": e.Label}}
 		batch = append(batch, e)
 	}
-	var sums [2][]*tensor.Dense
+	var sums [2][][]float32
 	for k, micro := range []int{2, 4} {
-		r := &run{config: c, model: m, params: m.Params(), groups: &groups{pairs: make([][]comparison, 1), bound: 4}}
-		r.state.MicroBatch = micro
-		parts := r.parts(batch)
+		o, err := newOptimizer(c, m, m.Params(), m.Params())
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.makeGrads()
+		groups := &Groups{pairs: make([][]comparison, 1), bound: 4}
+		parts := (&BatchSampler{Groups: groups}).Split(batch, micro)
 		if len(parts) != 4/micro {
 			t.Fatal(len(parts), "parts")
 		}
 		items := make([][][]losses.Item, len(parts))
 		for i, p := range parts {
-			items[i] = r.items(p)
+			items[i] = (&objective{c.Losses, groups}).items(p)
 		}
 		normalise(items)
-		for i, p := range r.params {
-			sums[k] = append(sums[k], tensor.New(tensor.WithShape(p.Value.Shape()...), tensor.Of(tensor.Float32)))
-			r.grads = append(r.grads, sums[k][i].Float32s())
+		run := func(i int) (*StepResult, error) {
+			return m.(Comparer).Compare(ctx, parts[i], items[i], 1.0/4, 1, 2)
 		}
-		for i, p := range parts {
-			out, err := r.forward(ctx, batch, p, items[i])
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.add(out, len(p)); err != nil {
-				t.Fatal(err)
-			}
+		if _, err := (single{}).accumulate(o, 1, parts, run, func(int, *StepResult) {}); err != nil {
+			t.Fatal(err)
 		}
+		sums[k] = o.grads
 	}
 	for i, p := range m.Params() {
-		if d := far(sums[0][i].Float32s(), sums[1][i].Float32s()); d > 1e-5 {
+		if d := far(sums[0][i], sums[1][i]); d > 1e-5 {
 			t.Errorf("gradient of %s is %g off", p.Name, d)
 		}
 	}

@@ -101,21 +101,3 @@ func (c *Config) textWeight() float64 {
 	}
 	return w
 }
-
-// termName is what a term is called in metrics: its kind, and its dimension if it has one. Kinds that are there twice
-// have their number.
-func (c *Config) termName(i int) string {
-	name := func(s *losses.Spec) string {
-		if s.Dimension != "" {
-			return s.Kind + "." + s.Dimension
-		}
-		return s.Kind
-	}
-	out := name(&c.Losses[i])
-	for j := range c.Losses {
-		if j != i && name(&c.Losses[j]) == out {
-			return fmt.Sprintf("%s.%d", out, i)
-		}
-	}
-	return out
-}

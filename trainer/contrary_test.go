@@ -109,7 +109,7 @@ func TestOneOrder(t *testing.T) {
 		{said(-1, 4), said(-1, 2.5), loss, 0, []int{1, 0}},
 	} {
 		part := []Example{{Index: 0, Said: test.a}, {Index: 1, Said: test.b}}
-		p, o := (&run{}).pairItems(pairs, part, 0, 2), orderItems(orders, part, 0, 2)
+		p, o := (&objective{}).pairItems(pairs, part, 0, 2), orderItems(orders, part, 0, 2)
 		if len(p) != 1 || p[0].Outcome != test.outcome || p[0].Margin != test.margin {
 			t.Errorf("%v and %v: pairs %+v, want outcome %v, margin %g", test.a, test.b, p, test.outcome, test.margin)
 		}
@@ -117,7 +117,8 @@ func TestOneOrder(t *testing.T) {
 			t.Errorf("%v and %v: orders %+v, want %v", test.a, test.b, o, test.ranks)
 		}
 	}
-	if p := (&run{}).pairItems(pairs, []Example{{Said: said(0.5, 0)}, {Index: 1, Said: said(-1, 1)}}, 0, 2); len(p) != 0 {
+	both := []Example{{Said: said(0.5, 0)}, {Index: 1, Said: said(-1, 1)}}
+	if p := (&objective{}).pairItems(pairs, both, 0, 2); len(p) != 0 {
 		t.Errorf("a label and a rank are compared: %+v", p)
 	}
 }

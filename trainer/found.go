@@ -32,37 +32,36 @@ type Found struct {
 	EqualPairs  map[string]int `json:"equal_pairs"`      // of each term over pairs those that are ties
 }
 
-// found counts; nil where the run neither compares edits nor keeps groups together.
-func (r *run) found() *Found {
-	table, ok := r.data.Train.(*Samples)
-	if !ok || r.groups == nil && len(r.config.Losses) == 0 {
+// summarise counts; nil where the run neither compares edits nor keeps groups together.
+func (o *objective) summarise(d *Data) *Found {
+	table, ok := d.Train.(*Samples)
+	if !ok || o.groups == nil && len(o.terms) == 0 {
 		return nil
 	}
 	f := &Found{Layouts: map[string]int{}, Items: map[string]int{}, EqualPairs: map[string]int{}}
-	for _, t := range r.data.tables {
+	for _, t := range d.tables {
 		f.Layouts[t.Layout]++
 	}
-	all := *r
-	all.order = newOrder(0, table.units(), WholeGroups)
-	all.groups = newGroups(all.order, table, math.MaxInt)
-	f.Same, f.Unused, f.Unread = all.groups.same, r.data.Unlabelled, r.data.unread
-	f.Groups, f.Sizes[0] = len(all.order.Units), math.Inf(1)
+	order := newOrder(0, table.units(), WholeGroups)
+	all := &objective{o.terms, newGroups(order, table, math.MaxInt)}
+	f.Same, f.Unused, f.Unread = all.groups.same, d.Unlabelled, d.unread
+	f.Groups, f.Sizes[0] = len(order.Units), math.Inf(1)
 	dimensions := map[string]bool{}
-	for u, rows := range all.order.Units {
+	for u, rows := range order.Units {
 		n := float64(len(rows))
 		f.Edits += len(rows)
 		f.Sizes[0], f.Sizes[2] = min(f.Sizes[0], n), max(f.Sizes[2], n)
-		if r.groups != nil && len(rows) > r.groups.bound {
+		if o.groups != nil && len(rows) > o.groups.bound {
 			f.Sampled++
 		}
 		f.group(table, rows, dimensions)
 		for _, c := range all.groups.pairs[u] {
 			f.compare(&c)
 		}
-		if r.groups != nil {
-			rows = rows[:r.groups.size(all.order, u)]
+		if o.groups != nil {
+			rows = rows[:o.groups.size(order, u)]
 		}
-		f.terms(&all, table, u, rows)
+		f.terms(all, table, u, rows)
 	}
 	f.Sizes[1] = float64(f.Edits) / float64(max(1, f.Groups))
 	for d := range dimensions {
@@ -107,15 +106,15 @@ func (f *Found) compare(c *comparison) {
 }
 
 // terms counts what each term compares in a group.
-func (f *Found) terms(all *run, table *Samples, unit int, rows []int) {
+func (f *Found) terms(all *objective, table *Samples, unit int, rows []int) {
 	part := make([]Example, len(rows))
 	for k, i := range rows {
 		part[k] = Example{Index: i, Said: table.rows[i].Said, Group: unit}
 	}
 	for t, items := range all.items(part) {
-		name := all.config.termName(t)
+		name := all.termName(t)
 		f.Items[name] += len(items)
-		if all.config.Losses[t].Over() != losses.Pairs {
+		if all.terms[t].Over() != losses.Pairs {
 			continue
 		}
 		for _, it := range items {

@@ -26,14 +26,13 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	r := &run{config: load(t, path), data: tables, valid: tables.Validation}
-	r.length()
-	for r.state.Samples = 0; r.state.Samples < r.limit; r.state.Samples = r.next() {
-		batch, err := r.batch()
+	c, l := loaderOf(t, path, tables)
+	for at := int64(0); at < l.Limit; at = l.Next(at) {
+		batch, err := l.Read(at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		items := r.items(batch)[0]
+		items := (&objective{c.Losses, l.Groups}).items(batch)[0]
 		for _, it := range items {
 			a, b := &batch[it.Edits[0]], &batch[it.Edits[1]]
 			if a.Contents[0] != b.Contents[0] || a.Row.Instruction != b.Row.Instruction {
@@ -42,7 +41,7 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 		}
 		pairs += len(items)
 	}
-	if f := r.found(); f.Items["bradley_terry"] != pairs {
+	if f := (&objective{c.Losses, l.Groups}).summarise(tables); f.Items["bradley_terry"] != pairs {
 		t.Errorf("%d pairs are found, %d come", f.Items["bradley_terry"], pairs)
 	}
 	return pairs
@@ -83,4 +82,15 @@ func TestNamedPreferences(t *testing.T) {
 	if n := pairsOfEpoch(t, path); n != 6 {
 		t.Errorf("%d pairs, want 6", n)
 	}
+}
+
+// loaderOf is the loader of a run that begins.
+func loaderOf(t *testing.T, path string, d *Data) (*Config, *Loader) {
+	t.Helper()
+	c := load(t, path)
+	l, err := NewLoader(c, d.Train, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, l
 }

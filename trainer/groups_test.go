@@ -212,11 +212,11 @@ func TestItems(t *testing.T) {
 		{Index: 3, Unit: 1, Said: Said{Ranks: map[string]float64{"": 2}}},
 		{Index: 4, Unit: 1, Said: Said{Ranks: map[string]float64{"": 1}}},
 	}
-	r := &run{config: &Config{Losses: []losses.Spec{
+	r := &objective{terms: []losses.Spec{
 		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10},
 		{Kind: "bradley_terry", Dimension: "quality"},
 		{Kind: "plackett_luce"},
-	}}}
+	}}
 	items := r.items(part)
 	normalise([][][]losses.Item{items})
 	third, quarter, a, b, tie := 1.0/3, 1.0/4, [3]float64{1, 0, 0}, [3]float64{0, 0, 1}, [3]float64{0, 1, 0}
@@ -275,10 +275,9 @@ func TestPreferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	r := &run{config: c, data: tables, valid: tables.Validation}
-	r.length()
-	for r.state.Samples = 0; r.state.Samples < r.limit; r.state.Samples = r.next() {
-		batch, err := r.batch()
+	_, l := loaderOf(t, path, tables)
+	for at := int64(0); at < l.Limit; at = l.Next(at) {
+		batch, err := l.Read(at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +285,7 @@ func TestPreferences(t *testing.T) {
 			if e.Row.Instruction != "turn it" || i > 0 && batch[i-1].Unit == e.Unit {
 				continue
 			}
-			checkPreferences(t, r.items(batch[i:i+3]))
+			checkPreferences(t, (&objective{c.Losses, l.Groups}).items(batch[i:i+3]))
 			return
 		}
 	}

@@ -67,17 +67,18 @@ func TestJudgeGradient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	r := &run{config: c, data: tables, valid: tables.Validation, model: m, params: m.Params()}
-	r.length()
-	r.state.MicroBatch = 4
-	batch, err := r.batch()
+	l, err := NewLoader(c, tables.Train, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := l.Read(0)
 	if err != nil || len(batch) != 4 {
 		t.Fatal(len(batch), err)
 	}
-	items := r.items(batch)
+	items := (&objective{c.Losses, l.Groups}).items(batch)
 	normalise([][][]losses.Item{items})
 	loss := func() (*StepResult, float64) {
-		out, err := r.forward(ctx, batch, batch, items)
+		out, err := m.(Comparer).Compare(ctx, batch, items, 1.0/4, 1, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +92,8 @@ func TestJudgeGradient(t *testing.T) {
 	}
 	out, _ := loss()
 	rng, slope := rand.New(rand.NewPCG(1, 2)), 0.0
-	directions := make([][]float32, len(r.params))
-	for i, p := range r.params {
+	directions := make([][]float32, len(m.Params()))
+	for i, p := range m.Params() {
 		for j := range p.Floats() {
 			d := float32(rng.NormFloat64())
 			directions[i] = append(directions[i], d)
@@ -100,7 +101,7 @@ func TestJudgeGradient(t *testing.T) {
 		}
 	}
 	move := func(by float32) {
-		for i, p := range r.params {
+		for i, p := range m.Params() {
 			for j := range p.Floats() {
 				p.Floats()[j] += by * directions[i][j]
 			}

@@ -107,21 +107,21 @@ func identify(rows []ledgerRow) {
 }
 
 // writeLedger notes the rows of a run that begins.
-func (r *run) writeLedger() error {
-	train, ok := r.data.Train.(*Samples)
-	valid, okValid := r.valid.(*Samples)
-	if !ok || !okValid || !r.ranks.first() {
+func (d *Data) writeLedger(out string) error {
+	train, ok := d.Train.(*Samples)
+	valid, okValid := d.Validation.(*Samples)
+	if !ok || !okValid {
 		return nil
 	}
 	groups := map[string]int{}
 	rows := ledgerOf(forTrain, train.rows, groups)
 	rows = append(rows, ledgerOf(forValidation, valid.rows, groups)...)
-	rows = append(rows, ledgerOf(forNothing, r.excluded, groups)...)
+	rows = append(rows, ledgerOf(forNothing, d.excluded, groups)...)
 	identify(rows)
-	for _, b := range r.data.bad { // could not be read: known by place only
+	for _, b := range d.bad { // could not be read: known by place only
 		rows = append(rows, ledgerRow{For: forNothing, Table: b.number, Row: b.Row - 1})
 	}
-	return writeRows(r.config.Out, rows)
+	return writeRows(out, rows)
 }
 
 func writeRows(out string, rows []ledgerRow) error {
@@ -140,6 +140,22 @@ func readLedger(out string) (rows []ledgerRow, err error) {
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// MatchLedger finds the rows of the list in a run directory again, and puts them into its order. diff lists what makes
+// this another run; listed is false if there is no such list.
+func (d *Data) MatchLedger(out string) (diff []string, listed bool, err error) {
+	ledger, err := readLedger(out)
+	if err != nil || ledger == nil {
+		return nil, false, err
+	}
+	if diff, err = d.arrange(out, ledger); err != nil {
+		return nil, true, err
+	}
+	if d.hasLedger = len(diff) == 0; d.hasLedger {
+		d.ledger = ledger
+	}
+	return diff, true, nil
 }
 
 // badBefore are the rows that a run has met as bad.
@@ -177,13 +193,13 @@ func (p rowPlace) String() string { return fmt.Sprintf("row %d of %s", p.row+1, 
 // arrange puts the rows of the tables into the order in which the run began, and lists what makes this another run. A
 // row is the same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted
 // as bad. A row that was good must be there with the same content, and there must be no new ones.
-func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
-	train, ok := r.data.Train.(*Samples)
-	valid, okValid := r.valid.(*Samples)
+func (d *Data) arrange(out string, ledger []ledgerRow) (diff []string, err error) {
+	train, ok := d.Train.(*Samples)
+	valid, okValid := d.Validation.(*Samples)
 	if !ok || !okValid {
 		return nil, nil
 	}
-	m, err := r.newMatcher(train.rows, valid.rows)
+	m, err := d.newMatcher(out, train.rows, valid.rows)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +210,7 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 	newTrain, newValid, excluded := arrangedLike(ledger)
 	for k := range ledger {
 		l := &ledger[k]
-		row, problem := r.recall(m, l, found[k])
+		row, problem := d.recall(m, l, found[k])
 		if problem != "" {
 			diff = append(diff, problem)
 		}
@@ -214,7 +230,7 @@ func (r *run) arrange(ledger []ledgerRow) (diff []string, err error) {
 		}
 	}
 	if len(diff) == 0 {
-		r.data.Train, r.valid, r.excluded = newTrain, newValid, excluded
+		d.Train, d.Validation, d.excluded = newTrain, newValid, excluded
 	}
 	return diff, nil
 }
@@ -241,7 +257,7 @@ type matcher struct {
 	bad     badBefore
 }
 
-func (r *run) newMatcher(tables ...[]sampleRow) (*matcher, error) {
+func (d *Data) newMatcher(out string, tables ...[]sampleRow) (*matcher, error) {
 	m := &matcher{unread: map[rowPlace]unreadRow{}}
 	groups := map[string]int{}
 	for _, rows := range tables {
@@ -258,11 +274,11 @@ func (r *run) newMatcher(tables ...[]sampleRow) (*matcher, error) {
 		m.byKey[m.now[i].contentKey()] = i // an id may have become the only one's
 		m.byPlace[m.rows[i].place()] = i
 	}
-	for _, b := range r.data.bad {
+	for _, b := range d.bad {
 		m.unread[rowPlace{filepath.Base(b.Table), b.Row - 1}] = b
 	}
 	var err error
-	m.bad, err = wasBad(r.config.Out)
+	m.bad, err = wasBad(out)
 	return m, err
 }
 
@@ -278,8 +294,8 @@ func (m *matcher) find(l *ledgerRow) int {
 
 // recall gives the row that l stands for, where i is what find found, or says what is wrong with it. The ledger's row
 // is brought up to date.
-func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem string) {
-	where := rowPlace{r.tableName(l), l.Row}
+func (d *Data) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem string) {
+	where := rowPlace{d.tableName(l), l.Row}
 	known := l.For == forNothing || l.Gone || m.bad.places[where] || m.bad.ids[l.ID]
 	if here, ok := m.byPlace[where]; i < 0 && known && ok && !m.used[here] { // repaired so that even its name is another
 		i, m.used[here] = here, true
@@ -290,7 +306,7 @@ func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem st
 		if !known && now.Digest != l.Digest {
 			return row, fmt.Sprintf("data: %s changed: %v", l.name(), where)
 		}
-		r.repaired = r.repaired || now.Digest != l.Digest || now.Row != l.Row || now.Table != l.Table || l.Gone
+		d.repaired = d.repaired || now.Digest != l.Digest || now.Row != l.Row || now.Table != l.Table || l.Gone
 		l.Digest, l.Twin, l.Row, l.Table, l.Gone = now.Digest, now.Twin, now.Row, now.Table, false
 		return *m.rows[i], ""
 	}
@@ -301,7 +317,7 @@ func (r *run) recall(m *matcher, l *ledgerRow, i int) (row sampleRow, problem st
 	if !known {
 		return row, fmt.Sprintf("data: %s is not there any more: %v", l.name(), where)
 	}
-	r.repaired = r.repaired || !l.Gone
+	d.repaired = d.repaired || !l.Gone
 	l.Gone = true
 	return row, ""
 }
@@ -313,12 +329,12 @@ func (l *ledgerRow) name() string {
 	return "a row without an id of its own"
 }
 
-func (r *run) tableName(l *ledgerRow) string {
-	if l.Table < len(r.data.talks) {
-		return filepath.Base(r.data.talks[l.Table].Path())
+func (d *Data) tableName(l *ledgerRow) string {
+	if l.Table < len(d.talks) {
+		return filepath.Base(d.talks[l.Table].Path())
 	}
-	if l.Table < len(r.data.tables) {
-		return filepath.Base(r.data.tables[l.Table].Path())
+	if l.Table < len(d.tables) {
+		return filepath.Base(d.tables[l.Table].Path())
 	}
 	return "a table that is not named any more"
 }

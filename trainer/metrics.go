@@ -8,24 +8,24 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/internal/journal"
-	"assay/optim"
 	"assay/trainer/events"
 )
 
 // MetricsFile is the run's record: one JSON object a line, only ever appended to.
 const MetricsFile = "metrics.jsonl"
 
-// number is a float64 whose NaN and infinities are null in JSON.
-type number float64
+// Number is a float64 whose NaN and infinities are null in JSON.
+type Number float64
 
-// none stands for a number that is not defined.
-var none = number(math.NaN())
+// none stands for a Number that is not defined.
+var none = Number(math.NaN())
 
-// MarshalJSON writes null for what JSON has no number for.
-func (n number) MarshalJSON() ([]byte, error) {
+// MarshalJSON writes null for what JSON has no Number for.
+func (n Number) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
 		return []byte("null"), nil
 	}
@@ -33,9 +33,9 @@ func (n number) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads null as NaN.
-func (n *number) UnmarshalJSON(b []byte) error {
+func (n *Number) UnmarshalJSON(b []byte) error {
 	if string(b) == "null" {
-		*n = number(math.NaN())
+		*n = Number(math.NaN())
 		return nil
 	}
 	return json.Unmarshal(b, (*float64)(n))
@@ -48,55 +48,74 @@ type StepMetrics struct {
 	Epoch     float64 `json:"epoch"`
 	Samples   int64   `json:"samples"`          // edits seen so far
 	Groups    int64   `json:"groups,omitempty"` // likewise, of a run over whole groups
-	Loss      number  `json:"loss"`
-	Text      *number `json:"text_loss,omitempty"`
-	ScoreLoss number  `json:"score_loss"`
-	L1        number  `json:"l1"` // |score01 - label|
+	Loss      Number  `json:"loss"`
+	Text      *Number `json:"text_loss,omitempty"`
+	ScoreLoss Number  `json:"score_loss"`
+	L1        Number  `json:"l1"` // |score01 - label|
 
-	Terms map[string]number `json:"losses,omitempty"` // mean of each term of the objective, before its weight
+	Terms map[string]Number `json:"losses,omitempty"` // mean of each term of the objective, before its weight
 	Items map[string]int    `json:"items,omitempty"`  // edits, pairs or orders that it had
 
 	LR       float64 `json:"lr"`
 	LRs      Rates   `json:"lrs,omitempty"` // of the groups that have their own, by name
-	GradNorm number  `json:"grad_norm"`     // before clipping
+	GradNorm Number  `json:"grad_norm"`     // before clipping
 	Tokens   int     `json:"tokens"`
 	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
-	Waited   number  `json:"waited"`            // share of the step's time that it waited for its examples
+	Waited   Number  `json:"waited"`            // share of the step's time that it waited for its examples
 	Seconds  float64 `json:"seconds"`           // of training so far
 }
 
 // Rates are learning rates by groups of tensors.
 type Rates map[string]float64
 
-// rates notes the learning rates of groups that have their own.
-func (m *StepMetrics) rates(groups optim.Groups, lrs []float64) {
-	for i := range groups {
-		if name := groups[i].Name; name != otherGroup {
-			if m.LRs == nil {
-				m.LRs = Rates{}
+// add counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose
+// loss is not finite.
+func (m *StepMetrics) add(out *StepResult, part []Example, n, labelled int) (notFinite []Example) {
+	for i, e := range part {
+		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
+			notFinite = append(notFinite, e)
+		}
+		m.Loss += Number(out.Loss[i] / float64(n))
+		m.ScoreLoss += Number(out.ScoreLoss[i] / float64(n))
+		switch {
+		case labelled == 0:
+			m.L1 = Number(math.NaN())
+		case e.labelled():
+			m.L1 += Number(math.Abs(out.Score[i]-e.Label) / float64(labelled))
+		}
+		if len(out.CE) > 0 {
+			if m.Text == nil {
+				m.Text = new(Number)
 			}
-			m.LRs[name] = lrs[i]
+			*m.Text += Number(out.CE[i] / float64(n))
 		}
 	}
+	m.Tokens += out.Tokens
+	return notFinite
+}
+
+// waitedShare is the share of a step's time that was spent waitedShare for its examples.
+func waitedShare(waited, all time.Duration) Number {
+	return Number(math.Round(1000*waited.Seconds()/max(all.Seconds(), 1e-9)) / 1000)
 }
 
 // ValidationMetrics are the measures over the validation rows.
 type ValidationMetrics struct {
 	Kind     string  `json:"kind"` // validation
 	Step     int64   `json:"step"`
-	L1       number  `json:"l1"`       // mean |score01 - label|
-	Spearman number  `json:"spearman"` // rank correlation; null if one side is constant
-	Accuracy number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
+	L1       Number  `json:"l1"`       // mean |score01 - label|
+	Spearman Number  `json:"spearman"` // rank correlation; null if one side is constant
+	Accuracy Number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
 	Rows     int     `json:"rows"`
 	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group of which one is better
-	Pairs    *number `json:"pair_accuracy,omitempty"` // share of them that the scores have right; equal scores are half
-	Loss     *number `json:"loss,omitempty"`          // of mode text: mean over the answers' tokens
+	Pairs    *Number `json:"pair_accuracy,omitempty"` // share of them that the scores have right; equal scores are half
+	Loss     *Number `json:"loss,omitempty"`          // of mode text: mean over the answers' tokens
 	Tokens   int     `json:"tokens,omitempty"`        // those
 	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
 
-	TokenAccuracy *number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
+	TokenAccuracy *Number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
 
-	Benchmark *number `json:"benchmark,omitempty"`       // the number of validate.benchmark
+	Benchmark *Number `json:"benchmark,omitempty"`       // the Number of validate.benchmark
 	Lower     bool    `json:"lower_is_better,omitempty"` // of it
 
 	Best    bool    `json:"best"`    // the lowest L1 so far
@@ -108,6 +127,8 @@ type recorder struct {
 	lines  *journal.File
 	events *events.Writer
 	name   string // of the event file
+
+	progress Progress
 }
 
 // newRecorder opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is
@@ -205,12 +226,48 @@ func (r *recorder) told(err error) error {
 	return nil
 }
 
-// sync makes the lines so far as durable as the checkpoint that counts them.
-func (r *recorder) sync() error { return errors.Join(r.lines.Sync(), r.events.Sync()) }
+// note writes to disk what the checkpoint counts, and notes in the state how much that is.
+func (r *recorder) note(s *state) error {
+	if err := errors.Join(r.lines.Sync(), r.events.Sync()); err != nil {
+		return r.told(err)
+	}
+	s.Metrics, s.Events, s.EventsFile = r.lines.Size(), r.events.Size(), r.name
+	return nil
+}
+
+// advance shows how far the run is after a micro-batch; last is the step before.
+func (r *recorder) advance(l *Loader, last *StepMetrics, part []Example) {
+	if r == nil {
+		return
+	}
+	note := ""
+	if last != nil {
+		note = fmt.Sprintf("loss %.4f", last.Loss)
+		if last.Waited >= 0.01 {
+			note += fmt.Sprintf(", %.0f %% waiting", 100*float64(last.Waited))
+		}
+	}
+	n := len(part)
+	if l.Groups != nil {
+		n = part[n-1].Unit - part[0].Unit + 1
+	}
+	r.progress.Add(int64(n), note)
+}
 
 func (r *recorder) close() error {
-	if r == nil {
-		return nil
-	}
+	r.progress.Close()
 	return errors.Join(r.lines.Close(), r.events.Close())
+}
+
+// ids lists the ids of examples for people.
+func ids(examples []Example) string {
+	var out []string
+	for i, e := range examples {
+		if i == 16 {
+			out = append(out, fmt.Sprintf("and %d more", len(examples)-i))
+			break
+		}
+		out = append(out, e.Row.ID)
+	}
+	return strings.Join(out, ", ")
 }

@@ -33,46 +33,43 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 		return nil, err
 	}
 	defer tables.Close()
-	r := &run{config: c, data: tables, valid: tables.Validation}
-	if err := r.openBenchmark(o.Benchmark); err != nil {
+	t := &Trainer{config: c, data: tables, strategy: single{}}
+	if err := t.openBenchmark(o.Benchmark); err != nil {
 		return nil, err
 	}
-	here := r.ranks.here(c)
-	here.Ranks = o.Ranks
-	if r.model, err = f(ctx, here); err != nil {
+	if t.model, err = f(ctx, onDevice(c, o.Ranks, 0)); err != nil {
 		return nil, err
 	}
-	defer func() { err = joinErrors(err, r.model.Close()) }()
-	if err := r.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
+	defer func() { err = errorsOf(err, t.model.Close()) }()
+	if err := t.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
 		return nil, err
 	}
-	if err := r.allow(); err != nil {
+	if err := t.data.AllowBadRows(c.Data.Skip); err != nil {
 		return nil, exit.Usage(err)
 	}
-	r.dropBad()
-	if err := r.length(); err != nil {
+	t.data.DropBadRows()
+	if err := t.order(); err != nil {
 		return nil, err
 	}
-	if err := r.checkComparable(nil); err != nil {
+	if err := t.checkComparable(nil); err != nil {
 		return nil, err
 	}
-	if _, err = c.groupsOf(r.model.Params()); err != nil {
+	if _, err = c.groupsOf(t.model.Params()); err != nil {
 		return nil, err
 	}
-	r.trains = r.describeTrained()
-	p, ok := r.model.(Planner)
+	t.trains = t.describeTrained()
+	p, ok := t.model.(Planner)
 	if !ok {
-		return r.complete(&Plan{MicroBatch: c.BatchSize}), nil
+		return t.complete(&Plan{MicroBatch: c.BatchSize}), nil
 	}
-	return r.plan(ctx, p)
+	return t.plan(ctx, p)
 }
 
 // plan asks the model about the first examples of the run.
-func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
-	one := &run{config: r.config, data: r.data, order: r.order, groups: r.groups, limit: r.limit}
+func (t *Trainer) plan(ctx context.Context, p Planner) (*Plan, error) {
 	var sample []Example
-	for len(sample) < planSample && one.state.Samples < r.limit {
-		batch, err := one.batch()
+	for at := int64(0); len(sample) < planSample && at < t.loader.Limit; at = t.loader.Next(at) {
+		batch, err := t.loader.Read(at)
 		if err != nil {
 			return nil, err
 		}
@@ -84,19 +81,18 @@ func (r *run) plan(ctx context.Context, p Planner) (*Plan, error) {
 			batch[i].Unit += units
 		}
 		sample = append(sample, batch...)
-		one.state.Samples = one.next()
 	}
 	if e, ok := p.(interface{ Expect(rows, validation int) }); ok {
-		e.Expect(r.data.Train.Len(), r.valid.Len())
+		e.Expect(t.data.Train.Len(), t.data.Validation.Len())
 	}
-	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && r.groups != nil {
-		e.ExpectGroup(r.groups.largest(r.order))
+	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && t.loader.Groups != nil {
+		e.ExpectGroup(t.loader.Largest())
 	}
 	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
 	if err != nil {
 		return nil, err
 	}
-	return r.complete(plan), nil
+	return t.complete(plan), nil
 }
 
 // Err says why the run that is planned would fail: a shard of the weights is missing, or there is too little memory.
@@ -112,21 +108,21 @@ func (p *Plan) Err() error {
 	return nil
 }
 
-func (r *run) complete(p *Plan) *Plan {
-	c := r.config
-	p.Steps, p.Examples, p.BatchSize, p.Trains = r.total, r.limit, c.BatchSize, r.trains
-	if r.groups != nil {
-		p.Examples, p.Groups = r.edits, r.limit
+func (t *Trainer) complete(p *Plan) *Plan {
+	c := t.config
+	p.Steps, p.Examples, p.BatchSize, p.Trains = t.loader.Steps, t.loader.Limit, c.BatchSize, t.trains
+	if t.loader.Groups != nil {
+		p.Examples, p.Groups = t.loader.Edits, t.loader.Limit
 	}
-	p.BadRows = r.badRows()
-	p.Rows, p.Validation, p.Warnings = r.data.Train.Len(), r.valid.Len(), r.data.Warnings
+	p.BadRows = t.data.BadRows()
+	p.Rows, p.Validation, p.Warnings = t.data.Train.Len(), t.data.Validation.Len(), t.data.Warnings
 	if c.MicroBatch != Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
-	p.Found = r.found()
-	if r.benchmark != nil {
-		p.Benchmark = r.benchmark.String()
+	p.Found = t.objective.summarise(t.data)
+	if t.benchmark != nil {
+		p.Benchmark = t.benchmark.String()
 	}
 	if here := p.Bytes; here != nil {
 		if p.Host != nil {

@@ -1,245 +1,266 @@
 package trainer
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/gob"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
-	"assay/internal/exit"
+	"assay/optim"
 )
 
-// Ranks are the processes that train together, all with the same options; mpi.World is one. The collective methods
-// (Gather to Sum) are called by all ranks in the same order.
-type Ranks interface {
-	Rank() int
-	Size() int
-	Local() int      // number of this one among those on its machine
-	Hosts() []string // by rank
-	Doing(what string)
-	Lost(tell func(error)) // tell is called when a rank has died or hangs, before the job ends
-
-	// Gather gives every rank the data of all, by rank. what names the call.
-	Gather(what string, mine []byte) ([][]byte, error)
-	// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in their order.
-	Deal(values, slices []float32, first int) error
-	// Collect gives every rank the slices of all, one behind the other.
-	Collect(slice, values []float32) error
-	// Sum adds up the values of all ranks in any order.
-	Sum(values []float32) error
-}
+// The ways to sum gradients over ranks.
+const (
+	ReduceOrdered = "ordered" // in the order of the micro-batches
+	ReduceFast    = "fast"    // in the order that the library likes
+)
 
 // RanksDir is the folder of a run directory that has each rank's own log.
 const RanksDir = "ranks"
 
-// CUDAAuto is the device that is the GPU with the number that a rank has on its machine.
-const CUDAAuto = "cuda:auto"
-
-// ranks is the place of a process among those that train together; nil: it trains alone. What it is asked, all ranks
-// ask at the same time; all come to the same answer.
+// ranks is the strategy of several processes.
 type ranks struct {
-	Ranks
-	cancel context.CancelFunc // ends the run as an interrupt would
-	log    *slog.Logger
-	file   *os.File
-
-	round                        []partResult // of the micro-batches at hand
-	values, slices               []float32    // between the gradients and the library
-	computing, waiting, reducing time.Duration
+	*Group
+	config *Config
+	shards *Shards
+	step   int64 // the present one
 }
 
 // newRanks gives this process its place, and a log; the options of all but the first rank become silent.
 func newRanks(o *Options, cancel context.CancelFunc) (*ranks, error) {
-	if o.Ranks == nil || o.Ranks.Size() == 1 {
-		return nil, nil
+	dir, r := filepath.Join(o.Config.Out, RanksDir), o.Ranks
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("the log of rank %d (%s): %w", r.Rank(), r.Hosts()[r.Rank()], err)
 	}
-	k := &ranks{Ranks: o.Ranks, cancel: cancel}
-	dir := filepath.Join(o.Config.Out, RanksDir)
-	err := os.MkdirAll(dir, 0o777)
-	if err == nil {
-		name := filepath.Join(dir, fmt.Sprintf("rank-%04d.log", k.Rank()))
-		k.file, err = os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	}
+	g, err := NewGroup(r, filepath.Join(dir, fmt.Sprintf("rank-%04d.log", r.Rank())), cancel)
 	if err != nil {
-		return nil, fmt.Errorf("the log of %s: %w", k.name(k.Rank()), err)
-	}
-	k.log = slog.New(slog.NewJSONHandler(k.file, nil))
-	k.log.Info("start", "rank", k.Rank(), "ranks", k.Size(), "host", k.Hosts()[k.Rank()], "pid", os.Getpid())
-	k.Lost(func(err error) { k.log.Error(err.Error()) })
-	if !k.first() {
-		o.Progress, o.Note = nil, nil
-		o.Warn = func(text string) { k.log.Warn(text) }
-	}
-	return k, nil
-}
-
-// close ends the log.
-func (k *ranks) close(err error) {
-	if k == nil {
-		return
-	}
-	if err != nil {
-		k.log.Error(err.Error())
-	}
-	k.file.Close()
-}
-
-// first tells the process that writes and speaks for all.
-func (k *ranks) first() bool { return k == nil || k.Rank() == 0 }
-
-// mine tells whether the i-th of many equal pieces of work is this process's.
-func (k *ranks) mine(i int) bool { return k == nil || i%k.Size() == k.Rank() }
-
-func (k *ranks) name(rank int) string { return fmt.Sprintf("rank %d (%s)", rank, k.Hosts()[rank]) }
-
-// agreedError is one that all ranks know of and return.
-type agreedError struct{ error }
-
-func (e *agreedError) Unwrap() error { return e.error }
-
-// Agreed tells whether all ranks return this error: then rank 0 speaks for them, and all leave in an orderly way. After
-// any other one the job has to be aborted.
-func Agreed(err error) bool {
-	var e *agreedError
-	return errors.As(err, &e)
-}
-
-// gather gives what every rank says.
-func gather[T any](k *ranks, what string, mine T) ([]T, error) {
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(mine); err != nil {
 		return nil, err
 	}
-	all, err := k.Gather(what, b.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", k.name(k.Rank()), what, err)
+	if r.Rank() != 0 {
+		o.Progress, o.Note = nil, nil
+		o.Warn = func(text string) { g.Log.Warn(text) }
 	}
-	out := make([]T, len(all))
-	for i, raw := range all {
-		if err := gob.NewDecoder(bytes.NewReader(raw)).Decode(&out[i]); err != nil {
-			return nil, fmt.Errorf("%s said to %s: %w", k.name(i), what, err)
-		}
-	}
-	return out, nil
+	return &ranks{Group: g, config: o.Config}, nil
 }
 
-// verdict is how something ended on a rank.
-type verdict struct {
-	Text string // of the error; "": none
-	Code int
-}
+func (k *ranks) close(err error)                                 { k.Close(err) }
+func (k *ranks) main() bool                                      { return k.Rank() == 0 }
+func (k *ranks) mine(i int) bool                                 { return k.Mine(i) }
+func (k *ranks) agree(what string, err error) error              { return k.Agree(what, err) }
+func (k *ranks) knows(err error) bool                            { return Agreed(err) }
+func (k *ranks) union(what string, entries any, err error) error { return k.Union(what, entries, err) }
+func (k *ranks) share(what string, v any) error                  { return k.Share(what, v) }
 
-func verdictOf(err error) (v verdict) {
-	if err != nil {
-		v = verdict{err.Error(), exit.Code(err)}
-		if errors.Is(err, context.Canceled) {
-			v.Code = exit.Interrupted
-		}
-	}
-	return v
-}
-
-// agree makes the error of one rank that of all: of several that of the lowest. That a rank was interrupted interrupts
-// all.
-func (k *ranks) agree(what string, err error) error {
-	if k == nil {
+func (k *ranks) same(what string, facts func() (map[string]string, error)) error {
+	known, err := facts()
+	if err := k.Agree(what, err); err != nil {
 		return err
 	}
-	k.Doing(what)
-	all, failed := gather(k, what, verdictOf(err))
-	if failed != nil {
-		return joinErrors(failed, err)
+	return k.Same(what, known)
+}
+
+// microBatch takes the least number of samples that any rank has chosen, and warns of ranks without work.
+func (k *ranks) microBatch(n, batch int, warn func(string)) (int, error) {
+	all, err := Gather(k.Group, "micro-batch", n)
+	if err != nil {
+		return 0, err
 	}
-	for i, v := range all {
-		switch {
-		case v.Text == "":
-		case v.Code == exit.Interrupted:
-			k.cancel()
-			return &agreedError{context.Canceled}
-		case i == k.Rank():
-			return &agreedError{k.of(i, err)}
-		case v.Code == exit.Wrong:
-			return &agreedError{exit.Usage(k.of(i, errors.New(v.Text)))}
-		default:
-			return &agreedError{k.of(i, errors.New(v.Text))}
+	micro := slices.Min(all)
+	if n := (batch + micro - 1) / micro; batch > 0 && n < k.Size() {
+		warn(fmt.Sprintf("a step has %d micro-batches of %d samples, so that %d of %d ranks have nothing to do: a smaller "+
+			"micro_batch or a larger batch_size shares it out", n, micro, k.Size()-n, k.Size()))
+	}
+	return micro, nil
+}
+
+func (k *ranks) shard(params []optim.Param) []optim.Param {
+	k.shards = NewShards(k.Group, params, k.config.Reduce != ReduceOrdered || !k.config.elementwise())
+	return k.shards.Owned(params)
+}
+
+// accumulate runs as many micro-batches at a time as there are ranks, one each, and adds up their gradients.
+func (k *ranks) accumulate(
+	o *optimizer, step int64, parts [][]Example, run func(i int) (*StepResult, error), show func(i int, out *StepResult),
+) (int, error) {
+	k.step = step
+	for i := 0; i < len(parts); i += k.Size() {
+		began := time.Now()
+		var out *StepResult
+		var mine StepResult
+		var err error
+		if own := i + k.Rank(); own < len(parts) {
+			k.Doing(fmt.Sprintf("step %d, micro-batch %d of %d", step, own+1, len(parts)))
+			if out, err = run(own); err == nil {
+				err = o.check(out, len(parts[own]))
+			}
+			if err == nil {
+				mine = *out
+				mine.Grads = nil
+			}
 		}
+		what := fmt.Sprintf("step %d, micro-batches from %d of %d", step, i+1, len(parts))
+		k.Computing += time.Since(began)
+		began = time.Now()
+		round, failed, err := Turn(k.Group, what, mine, err)
+		if err != nil {
+			return i + failed, err
+		}
+		k.Waiting += time.Since(began)
+		count := min(k.Size(), len(parts)-i)
+		if err := k.sum(o, out, count); err != nil {
+			return i, err
+		}
+		if out != nil {
+			o.release(out)
+		}
+		for j := range count {
+			show(i+j, &round[j])
+		}
+	}
+	return 0, nil
+}
+
+// sum adds the gradients of a round of count micro-batches to those of the batch.
+func (k *ranks) sum(o *optimizer, out *StepResult, count int) error {
+	if k.config.Reduce == ReduceFast {
+		if out != nil {
+			o.add(out)
+		}
+		return nil
+	}
+	var grads [][]float32
+	if out != nil {
+		for _, g := range out.Grads {
+			grads = append(grads, g.Float32s())
+		}
+	}
+	return k.shards.Add(grads, o.grads, count)
+}
+
+func (k *ranks) reduce(_ context.Context, o *optimizer) (norm float64, err error) {
+	switch {
+	case k.config.Reduce == ReduceFast:
+		err = k.shards.SumFast(o.grads)
+	case k.shards.Whole:
+		err = k.shards.Collect(o.grads)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if norm, err = k.shards.Norm(o.grads); err == nil {
+		k.LogStep(k.step)
+	}
+	return norm, err
+}
+
+func (k *ranks) update(o *optimizer, norm float64, rates []float64) error {
+	o.apply(norm, rates)
+	if k.shards.Whole {
+		return nil
+	}
+	if err := k.shards.Collect(nil); err != nil {
+		return &unrecorded{err} // some have the new parameters, some have not
 	}
 	return nil
 }
 
-// of says which rank an error is of, unless it is the one that speaks for all.
-func (k *ranks) of(rank int, err error) error {
-	if rank == 0 {
-		return err
-	}
-	return fmt.Errorf("%s: %w", k.name(rank), err)
+func (k *ranks) round(what string, measure func(i int) (measured, error)) ([]measured, int, error) {
+	mine, err := measure(k.Rank())
+	return Turn(k.Group, what, mine, err)
 }
 
-// same refuses a rank for which something is otherwise than for rank 0.
-func (k *ranks) same(what string, facts map[string]string) error {
-	if k == nil {
+func (k *ranks) due(now bool) (bool, error) {
+	if k.shards.Whole {
+		return now, nil
+	}
+	all, err := Gather(k.Group, "whether to save", now)
+	return err == nil && all[0], err
+}
+
+// tensors counts those of all ranks.
+func (k *ranks) tensors(here []tensorSlice) (int, error) {
+	if k.shards.Whole {
+		return len(here), nil
+	}
+	names := map[string]bool{}
+	for i := range here {
+		names[here[i].Name] = true
+	}
+	err := k.Union("the optimizer's tensors", &names, nil)
+	return len(names), err
+}
+
+// save of ranks that own parts of the optimizer's state each: the first one is given them, little at a time, and writes
+// them where they belong. Whatever fails there, all ranks come to the end.
+func (k *ranks) save(o *optimizer, write func([]tensorSlice, func(put putter) error) error) error {
+	if !k.shards.Whole {
+		return k.Agree("saving a checkpoint", k.saveTogether(o, write))
+	}
+	if k.Rank() != 0 {
 		return nil
 	}
-	all, err := gather(k, what, facts)
+	return single{}.save(o, write)
+}
+
+func (k *ranks) saveTogether(o *optimizer, write func([]tensorSlice, func(put putter) error) error) error {
+	kept := o.tensors()
+	whole, mine := kept[:len(o.params)], packets(kept[len(o.params):], max(1, exchanged/k.Size()))
+	all, err := Gather(k.Group, "the optimizer's state", mine)
 	if err != nil {
 		return err
 	}
-	var problems []error
-	for i := 1; i < len(all); i++ {
-		for _, d := range unlike(all[0], all[i]) {
-			problems = append(problems, fmt.Errorf("%s differs from rank 0 (%s): %s", k.name(i), k.Hosts()[0], d))
+	if k.Rank() != 0 {
+		return k.give(mine, all, nil)
+	}
+	for _, rank := range all {
+		kept = append(kept, slices.Concat(rank...)...)
+	}
+	given := false
+	saving := write(kept, func(put putter) error {
+		given = true
+		err := putAll(whole, put)
+		return cmp.Or(k.give(mine, all, put), err)
+	})
+	if !given {
+		err = k.give(mine, all, nil)
+	}
+	return errorsOf(saving, err)
+}
+
+// give sends the packets of all ranks, which put takes; without it they are dropped.
+func (k *ranks) give(mine [][]tensorSlice, all [][][]tensorSlice, put putter) (err error) {
+	rounds := 0
+	for _, rank := range all {
+		rounds = max(rounds, len(rank))
+	}
+	var buffer []byte
+	for t := range rounds {
+		buffer = buffer[:0]
+		if t < len(mine) {
+			for i := range mine[t] {
+				buffer = mine[t][i].contents(buffer)
+			}
+		}
+		given, lost := k.Gather(fmt.Sprintf("the optimizer's state, %d of %d", t+1, rounds), buffer)
+		if lost != nil {
+			return fmt.Errorf("rank %d (%s), saving: %w", k.Rank(), k.Hosts()[k.Rank()], lost)
+		}
+		for rank, data := range given {
+			if err != nil || put == nil || t >= len(all[rank]) {
+				continue
+			}
+			for i := range all[rank][t] {
+				s := &all[rank][t][i]
+				n := s.size(s.Length)
+				if err = put(s, data[:n]); err != nil {
+					break
+				}
+				data = data[n:]
+			}
 		}
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return &agreedError{exit.Usage(errors.Join(problems...))}
-}
-
-// share gives every rank what the first one has.
-func share[T any](k *ranks, what string, v *T) error {
-	if k == nil {
-		return nil
-	}
-	var text []byte
-	if k.first() {
-		var err error
-		if text, err = json.Marshal(v); err != nil {
-			return err
-		}
-	}
-	all, err := k.Gather(what, text)
-	if err != nil {
-		return err
-	}
-	if k.first() {
-		return nil
-	}
-	return json.Unmarshal(all[0], v)
-}
-
-// stopped tells whether the run ends here because some rank was interrupted.
-func (r *run) stopped(ctx context.Context) error {
-	if r.ranks == nil {
-		return ctx.Err()
-	}
-	return r.ranks.agree(fmt.Sprintf("after step %d", r.state.Step), ctx.Err())
-}
-
-// here is the configuration with the device of this process, and the number of processes.
-func (k *ranks) here(c *Config) *Config {
-	there, local := *c, 0
-	if k != nil {
-		there.Ranks, local = k.Size(), k.Local()
-	}
-	if c.Device == CUDAAuto {
-		there.Device = fmt.Sprintf("cuda:%d", local)
-	}
-	return &there
+	return err
 }

@@ -143,8 +143,8 @@ func TestEqualButForRounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	r := &run{config: load(t, path), data: d, valid: d.Validation}
-	examples, err := r.validRows(0, d.Validation.Len())
+	r := &Trainer{config: load(t, path), data: d}
+	examples, err := r.validationRows(0, d.Validation.Len())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,30 +20,3 @@ type Accumulator interface {
 // one process trains on. Several ranks add up their micro-batches' gradients in the order of the batch, or as the
 // library likes; both are done on the host. A variable for tests.
 var resident = func(c *Config) bool { return strings.HasPrefix(c.Device, "cuda") && c.Ranks <= 1 }
-
-// accumulator is the model if it adds up gradients itself; nil: the loop does.
-func (r *run) accumulator() Accumulator {
-	if a, ok := r.model.(Accumulator); ok && a.Accumulates() {
-		return a
-	}
-	return nil
-}
-
-// beginSums begins a step: no gradients.
-func (r *run) beginSums(ctx context.Context) error {
-	if a := r.accumulator(); a != nil {
-		return a.Begin(ctx)
-	}
-	for i := range r.grads {
-		clear(r.grads[i])
-	}
-	return nil
-}
-
-// endSums brings the sums of the gradients where the model has them.
-func (r *run) endSums(ctx context.Context) error {
-	if a := r.accumulator(); a != nil {
-		return a.Sums(ctx, r.grads)
-	}
-	return nil
-}

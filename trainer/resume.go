@@ -109,17 +109,10 @@ func number01(s string) bool {
 	return strings.HasPrefix(s, "0") && strings.Trim(s, "0123456789.e-") == ""
 }
 
-func short(s string) string {
-	if len(s) > 80 {
-		return s[:77] + "..."
-	}
-	return s
-}
-
 // keepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
 // out stays the default that the checkpoint has.
-func (r *run) keepSchedules(old *state, warn func(text string)) {
-	c, was := r.config, Default()
+func keepSchedules(c *Config, old *state, warn func(text string)) {
+	was := Default()
 	if old == nil || len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old.Config), was).Err() != nil {
 		return
 	}
@@ -134,62 +127,60 @@ func (r *run) keepSchedules(old *state, warn func(text string)) {
 			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
 				before == k.value(&usual) && before != k.value(x.Schedule) {
 				k.take(x.Schedule, had.Schedule)
-				if warn != nil {
-					warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
-						before))
-				}
+				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
+					before))
 			}
 		}
 	}
 }
 
 // describeTrained says what the run trains.
-func (r *run) describeTrained() Trained {
-	t := describeModel(r.model)
-	t.Departures, t.Groups, t.Ways = r.config.Departures(), r.config.trainedGroups(r.model.Params()), r.config.ways()
-	return t
+func (t *Trainer) describeTrained() Trained {
+	d := describeModel(t.model)
+	d.Departures, d.Groups, d.Ways = t.config.Departures(), t.config.trainedGroups(t.model.Params()), t.config.ways()
+	return d
 }
 
 // describe notes what a resumed run must find again.
-func (r *run) describe() error {
-	text, err := r.config.YAML()
+func (t *Trainer) describe() error {
+	text, err := t.config.YAML()
 	if err != nil {
 		return err
 	}
-	r.trains = r.describeTrained()
-	r.state = state{Format: 1, Config: string(text), Model: maps.Clone(r.model.Fingerprint()), Data: r.data.fingerprint}
-	if r.state.Model == nil {
-		r.state.Model = map[string]string{}
+	t.trains = t.describeTrained()
+	t.state = state{Format: 1, Config: string(text), Model: maps.Clone(t.model.Fingerprint()), Data: t.data.fingerprint}
+	if t.state.Model == nil {
+		t.state.Model = map[string]string{}
 	}
-	if m, ok := r.model.(interface {
+	if m, ok := t.model.(interface {
 		Files() (map[string]string, error)
 	}); ok {
-		if r.state.Files, err = m.Files(); err != nil {
+		if t.state.Files, err = m.Files(); err != nil {
 			return err
 		}
 	}
-	if err := r.fingerprintBenchmark(); err != nil {
+	if err := t.fingerprintBenchmark(); err != nil {
 		return err
 	}
-	if r.config.Init == "" {
+	if t.config.Init == "" {
 		return nil
 	}
 	for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
-		digest, err := store.FileDigest(filepath.Join(r.config.Init, name))
+		digest, err := store.FileDigest(filepath.Join(t.config.Init, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		r.state.Model["init "+name] = digest.String()[:32]
+		t.state.Model["init "+name] = digest.String()[:32]
 	}
 	return nil
 }
 
 // checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
 // written after the last checkpoint, so one without it is not of such a run.
-func (r *run) checkVacant(o *Options) error {
-	scorer := r.config.resultPath()
+func (t *Trainer) checkVacant(o *Options) error {
+	scorer := t.config.resultPath()
 	if _, err := os.Lstat(scorer); err == nil && !o.Fresh {
 		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
 			scorer)
@@ -198,37 +189,30 @@ func (r *run) checkVacant(o *Options) error {
 }
 
 // compare refuses to go on with something else, unless told to.
-func (r *run) compare(old *state, dir string, o *Options) error {
+func (t *Trainer) compare(old *state, dir string, o *Options) error {
 	was, err := trainedIn(dir)
 	if err != nil {
 		return err
 	}
-	if was.Digest != r.trains.Digest { // its tensors fit nothing else, whatever the user forces
+	if was.Digest != t.trains.Digest { // its tensors fit nothing else, whatever the user forces
 		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, "+
 			"lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
-			r.config.Out, was, old.Step, r.trains))
+			t.config.Out, was, old.Step, t.trains))
 	}
-	diff, err := differences(old, &r.state)
+	diff, err := differences(old, &t.state)
 	if err != nil {
 		return err
 	}
-	ledger, err := readLedger(r.config.Out)
+	rows, listed, err := t.data.MatchLedger(t.config.Out)
 	if err != nil {
 		return err
 	}
-	if r.hasLedger = ledger != nil; r.hasLedger {
-		rows, err := r.arrange(ledger)
-		if err != nil {
-			return err
-		}
-		if r.hasLedger = len(rows) == 0; r.hasLedger { // the tables may be others, these are their rows
-			r.ledger = ledger
-			diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
-		} else if len(rows) > 10 {
-			rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
-		}
-		diff = append(diff, rows...)
+	if listed && len(rows) == 0 { // the tables may be others, these are their rows
+		diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
+	} else if len(rows) > 10 {
+		rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
 	}
+	diff = append(diff, rows...)
 	if len(diff) == 0 {
 		return nil
 	}
@@ -241,16 +225,16 @@ func (r *run) compare(old *state, dir string, o *Options) error {
 	}
 	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, "+
 		"choose another out, begin anew with --fresh, or go on all the same with --force-resume",
-		r.config.Out, old.Step, what))
+		t.config.Out, old.Step, what))
 }
 
 // adopt takes over a checkpoint's counters.
-func (r *run) adopt(old *state) {
+func (t *Trainer) adopt(old *state) {
 	s := *old
-	s.Config, s.Model, s.Data, s.Benchmark = r.state.Config, r.state.Model, r.state.Data, r.state.Benchmark
-	s.Files = r.state.Files
+	s.Config, s.Model, s.Data, s.Benchmark = t.state.Config, t.state.Model, t.state.Data, t.state.Benchmark
+	s.Files = t.state.Files
 	if !maps.Equal(old.Benchmark, s.Benchmark) {
 		s.forgetBest()
 	}
-	r.state = s
+	t.state = s
 }

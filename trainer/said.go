@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 	"maps"
+	"math"
 
 	"assay/data"
 	"assay/losses"
@@ -83,4 +84,33 @@ func (r *sampleRow) comparedIn(e *data.Edit) string {
 		return r.group
 	}
 	return fmt.Sprintf("%d\x00%s\x00%s", r.number, e.Group, r.asked)
+}
+
+// place is where an edit stands among others of its group in a dimension, lower is better: by rank, or by label.
+func (s *Said) place(dimension string, ranked bool) (at float64, ok bool) {
+	if ranked {
+		at, ok = s.Ranks[dimension]
+		return at, ok
+	}
+	at, ok = s.Labels[dimension]
+	return -at, ok
+}
+
+// above tells whether an edit is better than another (d > 0), by rank if both have one, else by label, and by how much
+// its label is above the other's: ranks do not say, and a tie has no margin. ok is false where there is nothing to
+// compare.
+func (s *Said) above(o *Said, dimension string) (d, margin float64, ok bool) {
+	for _, ranked := range []bool{true, false} {
+		x, has := s.place(dimension, ranked)
+		y, too := o.place(dimension, ranked)
+		if has && too {
+			d, ok = y-x, true
+			break
+		}
+	}
+	x, has := s.Labels[dimension]
+	if y, too := o.Labels[dimension]; has && too && d != 0 {
+		margin = math.Abs(x - y)
+	}
+	return d, margin, ok
 }

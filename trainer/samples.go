@@ -159,6 +159,11 @@ type Data struct {
 	talks             []*table.Conversations // of mode text
 	bad               []unreadRow            // rows that could not even be read, of the tables that are used
 	fingerprint       map[string]string
+
+	hasLedger bool        // the order of the rows is that of the run directory's list
+	ledger    []ledgerRow // that list
+	repaired  bool        // a repair of the tables changed what the list says
+	excluded  []sampleRow // quarantined when the run began: not in the order
 }
 
 // OpenData opens the tables of a configuration and looks at every row once. Rows that cannot be used are noted; what is
@@ -166,7 +171,7 @@ type Data struct {
 func OpenData(c *Config) (*Data, error) {
 	d := &Data{fingerprint: map[string]string{}}
 	if err := d.open(c); err != nil {
-		return nil, joinErrors(err, d.Close())
+		return nil, errorsOf(err, d.Close())
 	}
 	return d, nil
 }
@@ -263,4 +268,13 @@ func (d *Data) checkRows(c *Config, s *scan, all *splitSamples) error {
 func (d *Data) note(what string, s *scan) {
 	d.fingerprint[what+" rows"] = strconv.Itoa(s.rows)
 	d.fingerprint[what+" content"] = hex.EncodeToString(s.digest.Sum(nil))[:32]
+}
+
+// name says where a row stands, for people.
+func (s *Samples) name(i int) string {
+	r := &s.rows[i]
+	if r.table == nil && r.talks == nil {
+		return r.id
+	}
+	return cmp.Or(placeOf(r.table, r.index), r.place().String())
 }

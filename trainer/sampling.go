@@ -67,8 +67,8 @@ func (s *Samples) groupKeys() []string {
 	return out
 }
 
-// drawn gives the weights that an epoch draws training rows by; nil: all are equal.
-func (c *Config) drawn(rows Examples) ([]float64, error) {
+// drawWeights are the weights that an epoch draws training rows by; nil: all are equal.
+func drawWeights(c *Config, rows Examples) ([]float64, error) {
 	s, ok := rows.(*Samples)
 	if c.Data.Balance == "" && c.Data.Weight == "" {
 		return nil, nil

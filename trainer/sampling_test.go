@@ -72,7 +72,7 @@ func TestBalance(t *testing.T) {
 	c := Default()
 	c.Data.Balance = byLabel
 	for _, sampling := range []string{"rows", "group"} {
-		weights, err := c.drawn(s)
+		weights, err := drawWeights(c, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestBalance(t *testing.T) {
 		}
 	}
 	s.rows[3].Said = Said{}
-	if _, err := c.drawn(s); err == nil || !strings.Contains(err.Error(), "has no label") {
+	if _, err := drawWeights(c, s); err == nil || !strings.Contains(err.Error(), "has no label") {
 		t.Errorf("a row without a label: %v", err)
 	}
 }

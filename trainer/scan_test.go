@@ -15,18 +15,18 @@ func TestRowsAreNotCopied(t *testing.T) {
 	if part := all.split("train"); len(part.rows) != 400 || cap(part.rows) != 400 || &part.rows[0] == &all.rows[0] {
 		t.Errorf("%d rows of a split, with room for %d", len(part.rows), cap(part.rows))
 	}
-	r := &run{data: &Data{Train: &Samples{rows: all.rows}}, valid: &Samples{}}
+	d := &Data{Train: &Samples{rows: all.rows}}
 	all.rows[3].bad = "damaged"
-	r.dropBad()
-	if left := r.data.Train.(*Samples).rows; len(left) != 999 || &left[0] != &all.rows[0] || len(r.excluded) != 1 {
-		t.Errorf("%d rows are left, %d were set aside", len(left), len(r.excluded))
+	d.DropBadRows()
+	if left := d.Train.(*Samples).rows; len(left) != 999 || &left[0] != &all.rows[0] || len(d.excluded) != 1 {
+		t.Errorf("%d rows are left, %d were set aside", len(left), len(d.excluded))
 	}
 }
 
 // TestPlanCountsRows: where the program lies, so do the rows of its tables.
 func TestPlanCountsRows(t *testing.T) {
-	r := &run{config: &Config{BatchSize: 1}, data: &Data{Train: &Samples{rows: make([]sampleRow, 900)}},
-		valid: &Samples{rows: make([]sampleRow, 100)}}
+	r := &Trainer{config: &Config{BatchSize: 1}, objective: &objective{}, loader: &Loader{BatchSampler: &BatchSampler{}},
+		data: &Data{Train: &Samples{rows: make([]sampleRow, 900)}, Validation: &Samples{rows: make([]sampleRow, 100)}}}
 	p := r.complete(&Plan{Bytes: map[string]int64{"program": 7}})
 	if want := int64(7 + 1000*rowBytes); p.Bytes["program"] != want || p.Need != want {
 		t.Errorf("%d bytes, want %d", p.Bytes["program"], want)

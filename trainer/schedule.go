@@ -103,24 +103,6 @@ func stepsOf(n float64, total int64) int64 {
 	return int64(n)
 }
 
-// schedule is the course of the run's own learning rate.
-func (c *Config) schedule(total int64) optim.Schedule { return c.courseOf(otherGroup, total) }
-
-// lrs are the learning rates of the groups in the present step, and that of optimizer.lr and schedule.
-func (r *run) lrs() (each []float64, main float64) {
-	at := func(group string, s optim.Schedule) float64 {
-		if p := r.state.Plateaus[r.config.ownerOf(group)]; p != nil {
-			s.Cuts = p.Cuts
-		}
-		return s.LR(r.state.Step)
-	}
-	for i := range r.optimizer {
-		name := r.optimizer[i].Name
-		each = append(each, at(name, r.config.courseOf(name, r.total)))
-	}
-	return each, at(otherGroup, r.schedule)
-}
-
 // ownerOf names the group whose schedule a group follows.
 func (c *Config) ownerOf(group string) string {
 	if x := c.Optimizer.Groups.of(group); x == nil || x.Schedule == nil {
@@ -145,16 +127,16 @@ func (c *Config) plateaus() map[string]*ScheduleConfig {
 }
 
 // measurePlateaus lets the schedules of kind plateau see a validation.
-func (r *run) measurePlateaus(m *ValidationMetrics) {
-	for owner, s := range r.config.plateaus() {
-		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !m.falling(r.by(m))}
-		if kept := r.state.Plateaus[owner]; kept != nil {
+func (t *Trainer) measurePlateaus(m *ValidationMetrics) {
+	for owner, s := range t.config.plateaus() {
+		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !m.falling(t.by(m))}
+		if kept := t.state.Plateaus[owner]; kept != nil {
 			p.PlateauState = *kept
 		}
-		p.Measure(m.number(r.by(m)))
-		if r.state.Plateaus == nil {
-			r.state.Plateaus = map[string]*optim.PlateauState{}
+		p.Measure(m.Number(t.by(m)))
+		if t.state.Plateaus == nil {
+			t.state.Plateaus = map[string]*optim.PlateauState{}
 		}
-		r.state.Plateaus[owner] = &p.PlateauState
+		t.state.Plateaus[owner] = &p.PlateauState
 	}
 }

@@ -15,7 +15,7 @@ func TestScheduleOfTheOracle(t *testing.T) {
 	c := Default()
 	c.Optimizer.LR = 0.002
 	c.Schedule = ScheduleConfig{Kind: "cosine", Warmup: 4}
-	s := c.schedule(10)
+	s := c.courseOf(otherGroup, 10)
 	want := []float64{
 		0.0005,
 		0.001,
@@ -39,7 +39,7 @@ func TestSchedules(t *testing.T) {
 	c := Default()
 	c.Optimizer.LR = 1
 	c.Schedule = ScheduleConfig{Kind: "linear", Warmup: 0.1, MinLR: 0.2}
-	s := c.schedule(50)
+	s := c.courseOf(otherGroup, 50)
 	if s.Warmup != 5 {
 		t.Error("a tenth of 50 steps is", s.Warmup)
 	}
@@ -49,7 +49,7 @@ func TestSchedules(t *testing.T) {
 		}
 	}
 	c.Schedule = ScheduleConfig{Kind: "constant"}
-	if s := c.schedule(3); s.LR(0) != 1 || s.LR(2) != 1 {
+	if s := c.courseOf(otherGroup, 3); s.LR(0) != 1 || s.LR(2) != 1 {
 		t.Error("constant is not")
 	}
 }

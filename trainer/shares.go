@@ -1,9 +1,9 @@
 package trainer
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"assay/internal/workers"
 )
@@ -13,15 +13,29 @@ type targeter interface {
 	Targets(e *Example) (int, error) // tokens that an example's text loss is over; 0: it has none
 }
 
-// share makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a batch and
-// transformers over the micro-batches of a step.
-func (r *run) share(batch []Example) error {
-	m, ok := r.model.(targeter)
+// shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a
+// batch and transformers over the micro-batches of a step. Of several processes each counts the tokens of some.
+func (t *Trainer) shareTextLoss(batch []Example) error {
+	m, ok := t.model.(targeter)
 	if !ok {
 		return nil
 	}
-	tokens, err := r.targets(m, batch)
-	if err != nil {
+	var mu sync.Mutex
+	tokens := map[int]int{}
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
+		if !t.strategy.mine(i) {
+			return nil
+		}
+		n, err := m.Targets(&batch[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		mu.Lock()
+		tokens[i] = n
+		mu.Unlock()
+		return nil
+	})
+	if err := t.strategy.union(fmt.Sprintf("tokens of step %d", t.state.Step+1), &tokens, err); err != nil {
 		return err
 	}
 	total := 0
@@ -34,40 +48,4 @@ func (r *run) share(batch []Example) error {
 		}
 	}
 	return nil
-}
-
-// tokensOf is what a rank tells of the tokens that it counted.
-type tokensOf struct {
-	Failed verdict
-	Tokens []int // of each example of the batch; 0: another rank's
-}
-
-// targets counts the tokens of every example of a batch. Of several ranks each counts some, and tells the others.
-func (r *run) targets(m targeter, batch []Example) ([]int, error) {
-	k, tokens := r.ranks, make([]int, len(batch))
-	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
-		if !k.mine(i) {
-			return nil
-		}
-		if tokens[i], err = m.Targets(&batch[i]); err != nil {
-			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
-		}
-		return err
-	})
-	if k == nil {
-		return tokens, err
-	}
-	all, err := gather(k, fmt.Sprintf("tokens of step %d", r.state.Step+1), tokensOf{verdictOf(err), tokens})
-	if err != nil {
-		return nil, err
-	}
-	for rank, one := range all {
-		if one.Failed.Text != "" {
-			return nil, &agreedError{k.of(rank, errors.New(one.Failed.Text))}
-		}
-		for i, n := range one.Tokens {
-			tokens[i] = max(tokens[i], n)
-		}
-	}
-	return tokens, nil
 }

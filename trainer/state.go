@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
@@ -52,42 +53,69 @@ type state struct {
 	Data   map[string]string `json:"data"`            // hash and count of the tables
 
 	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
+
+	began  time.Time // of this process's training
+	before float64   // seconds of training in earlier processes
+}
+
+// seen is the number of edits that the run has seen.
+func (s *state) seen(l *Loader) int64 {
+	if l.Groups != nil {
+		return s.Edits
+	}
+	return s.Samples
+}
+
+// seconds is the time of training so far.
+func (s *state) seconds() float64 { return s.before + time.Since(s.began).Seconds() }
+
+// checkpointer knows when the last checkpoint was saved.
+type checkpointer struct {
+	step int64
+	time time.Time
+}
+
+// due is true if the run's configuration wants a checkpoint at a step.
+func (k *checkpointer) due(c *CheckpointConfig, step int64) bool {
+	return c.Steps > 0 && step-k.step >= c.Steps || c.Minutes > 0 && time.Since(k.time).Minutes() >= c.Minutes
+}
+
+// saveIfDue writes a checkpoint if it is time.
+func (t *Trainer) saveIfDue() (err error) {
+	c := &t.config.Checkpoint
+	due := t.checkpoints.due(c, t.state.Step)
+	if c.Minutes > 0 { // where all processes write it, the main one looks at its clock
+		due, err = t.strategy.due(due)
+	}
+	if err != nil || !due {
+		return err
+	}
+	return t.save()
 }
 
 // save writes a checkpoint of parameters, moments and state.
-func (r *run) save() error {
-	switch {
-	case r.own.only:
-		if err := r.ranks.agree("saving a checkpoint", r.saveTogether()); err != nil {
-			return err
-		}
-	case r.ranks.first():
-		kept := r.kept()
-		if err := r.saveWith(kept, func(put putter) error { return putAll(kept, put) }); err != nil {
-			return err
-		}
+func (t *Trainer) save() error {
+	if err := t.strategy.save(t.optimizer, t.writeCheckpoint); err != nil {
+		return err
 	}
-	r.saved()
+	t.checkpoints.step, t.checkpoints.time = t.state.Step, time.Now()
 	return nil
 }
 
-// saveWith writes a checkpoint whose tensors are those stretches; each gives their contents, whose order does not
-// matter.
-func (r *run) saveWith(kept []stretch, each func(put putter) error) error {
-	if err := r.record.sync(); err != nil {
-		return r.record.told(err)
+// writeCheckpoint writes a checkpoint of tensors; each gives their contents, whose order does not matter.
+func (t *Trainer) writeCheckpoint(tensors []tensorSlice, each func(put putter) error) error {
+	if err := t.records.note(&t.state); err != nil {
+		return err
 	}
-	s := &r.state
-	s.Updates, s.Metrics, s.Events, s.EventsFile = r.optimizer.Updates(), r.record.lines.Size(), r.record.events.Size(),
-		r.record.name
-	s.Seconds = r.seconds()
+	s := &t.state
+	s.Updates, s.Seconds = t.optimizer.groups.Updates(), s.seconds()
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	root := filepath.Join(r.config.Out, CheckpointsDir)
-	return checkpoints.Save(root, s.Step, r.config.Checkpoint.Keep, func(dir string) error {
-		if err := writeStretches(filepath.Join(dir, tensorFile), kept, each); err != nil {
+	root := filepath.Join(t.config.Out, CheckpointsDir)
+	return checkpoints.Save(root, s.Step, t.config.Checkpoint.Keep, func(dir string) error {
+		if err := writeTensors(filepath.Join(dir, tensorFile), tensors, each); err != nil {
 			return err
 		}
 		return os.WriteFile(filepath.Join(dir, stateFile), append(text, '\n'), 0o666)
@@ -121,8 +149,9 @@ func findState(out string) (s *state, dir string, problem error, err error) {
 }
 
 // restore copies a checkpoint's tensors into the parameters and the optimizer.
-func (r *run) restore(dir string, s *state) error {
-	tensors, err := r.tensors()
+func (o *optimizer) restore(dir string, s *state, by strategy) error {
+	here := o.tensors()
+	tensors, err := by.tensors(here)
 	if err != nil {
 		return err
 	}
@@ -131,16 +160,16 @@ func (r *run) restore(dir string, s *state) error {
 		return err
 	}
 	defer f.Close()
-	for _, s := range r.kept() {
-		if err := s.read(f); err != nil {
+	for i := range here {
+		if err := here[i].read(f); err != nil {
 			return err
 		}
 	}
 	if n := len(f.Names()); n != tensors {
 		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n,
-			len(r.params))
+			len(o.params))
 	}
-	r.optimizer.SetUpdates(s.Updates)
+	o.groups.SetUpdates(s.Updates)
 	return nil
 }
 

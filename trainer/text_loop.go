@@ -27,13 +27,10 @@ type talker interface {
 }
 
 // measureTalks measures the first n validation rows, with other ranks if there are any.
-func (r *run) measureTalks(ctx context.Context, m talker, n int) (*ValidationMetrics, error) {
-	all, err := r.shareValidation(ctx, n, func(ctx context.Context, batch []Example) (scored, error) {
-		t, err := m.MeasureText(ctx, batch)
-		if err != nil {
-			return scored{}, err
-		}
-		return scored{Text: t, Examples: measured(batch)}, nil
+func (t *Trainer) measureTalks(ctx context.Context, m talker, n int) (*ValidationMetrics, error) {
+	all, err := t.measureRows(ctx, n, func(ctx context.Context, batch []Example) (out measured, err error) {
+		out.Text, err = m.MeasureText(ctx, batch)
+		return out, err
 	})
 	if err != nil {
 		return nil, err
@@ -41,13 +38,13 @@ func (r *run) measureTalks(ctx context.Context, m talker, n int) (*ValidationMet
 	var sum TextMeasure
 	rows := 0
 	for _, s := range all {
-		t := s.Text
-		rows, sum.Loss, sum.Tokens, sum.Right = rows+len(s.Examples), sum.Loss+t.Loss, sum.Tokens+t.Tokens, sum.Right+t.Right
+		rows, sum.Loss = rows+len(s.Examples), sum.Loss+s.Text.Loss
+		sum.Tokens, sum.Right = sum.Tokens+s.Text.Tokens, sum.Right+s.Text.Right
 	}
 	if rows == 0 {
 		return nil, errors.New("every validation row was set aside")
 	}
-	loss, accuracy := number(sum.Loss/float64(sum.Tokens)), number(float64(sum.Right)/float64(sum.Tokens))
+	loss, accuracy := Number(sum.Loss/float64(sum.Tokens)), Number(float64(sum.Right)/float64(sum.Tokens))
 	return &ValidationMetrics{
 		Kind:          "validation",
 		L1:            none,
@@ -61,8 +58,8 @@ func (r *run) measureTalks(ctx context.Context, m talker, n int) (*ValidationMet
 }
 
 // textCard is the model card of what mode text trained.
-func (r *run) textCard(train, valid *Samples) (string, error) {
-	c, s := r.config, &r.state
+func (t *Trainer) textCard(train, valid *Samples) (string, error) {
+	c, s := t.config, &t.state
 	var b strings.Builder
 	facts := map[string]any{"base_model": filepath.Base(c.Backbone), "pipeline_tag": "image-text-to-text"}
 	if c.adapts() {
@@ -89,19 +86,20 @@ func (r *run) textCard(train, valid *Samples) (string, error) {
 	)
 	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
 		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
-	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, r.total, c.BatchSize,
-		float64(s.Samples)/float64(r.order.Len()), c.Seed, r.seconds())
+	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.",
+		s.Step, t.loader.Steps, c.BatchSize,
+		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.seconds())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))
 	}
 	b.WriteString("\n\n")
-	r.textMeasures(&b)
-	err = r.endCard(&b)
+	t.textMeasures(&b)
+	err = t.endCard(&b)
 	return b.String(), err
 }
 
-func (r *run) textMeasures(w io.Writer) {
-	last, best := r.state.Last, r.state.Best
+func (t *Trainer) textMeasures(w io.Writer) {
+	last, best := t.state.Last, t.state.Best
 	if last == nil {
 		fmt.Fprint(w, "No validation so far.\n\n")
 		return

@@ -212,10 +212,10 @@ type resolved struct {
 type Resolver interface{ Resolved() map[string]string }
 
 // writePlan puts plan.json into the run directory.
-func (r *run) writePlan() error {
-	p := resolved{Trains: r.trains, MicroBatch: r.state.MicroBatch}
-	if m, ok := r.model.(Resolver); ok {
+func (t *Trainer) writePlan() error {
+	p := resolved{Trains: t.trains, MicroBatch: t.state.MicroBatch}
+	if m, ok := t.model.(Resolver); ok {
 		p.Auto = m.Resolved()
 	}
-	return jsonfile.Write(filepath.Join(r.config.Out, PlanFile), p)
+	return jsonfile.Write(filepath.Join(t.config.Out, PlanFile), p)
 }

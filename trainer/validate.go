@@ -11,9 +11,6 @@ import (
 	"assay/losses"
 )
 
-// rounding is how far scores of one edit lie apart at most that were computed in other batches.
-const rounding = 1e-6
-
 // measure compares scores with labels, both 0..1.
 func measure(scores, labels []float64) *ValidationMetrics {
 	classes := []float64{0, 0.5, 1}
@@ -23,133 +20,153 @@ func measure(scores, labels []float64) *ValidationMetrics {
 		distance += math.Abs(s - labels[i])
 		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
 	}
-	return &ValidationMetrics{Kind: "validation", L1: number(distance / float64(len(scores))),
-		Spearman: number(stats.Spearman(labels, scores)), Accuracy: number(stats.Accuracy(want, got)), Rows: len(scores)}
+	return &ValidationMetrics{Kind: "validation", L1: Number(distance / float64(len(scores))),
+		Spearman: Number(stats.Spearman(labels, scores)), Accuracy: Number(stats.Accuracy(want, got)), Rows: len(scores)}
 }
 
 // validationDue tells whether the validation rows are to be scored at the present step.
-func (r *run) validationDue() bool {
-	s := &r.state
-	if r.valid.Len() == 0 && r.benchmark == nil || s.Step == 0 || s.Step == s.Validated {
+func (t *Trainer) validationDue() bool {
+	s := &t.state
+	if t.data.Validation.Len() == 0 && t.benchmark == nil || s.Step == 0 || s.Step == s.Validated {
 		return false
 	}
-	if s.Step == r.total {
+	if s.Step == t.loader.Steps {
 		return true
 	}
-	if every := r.config.Validate.Every; every > 0 {
+	if every := t.config.Validate.Every; every > 0 {
 		return s.Step%every == 0
 	}
-	before := max(0, s.Samples-int64(r.config.BatchSize))
-	if r.groups != nil {
+	before := max(0, s.Samples-int64(t.config.BatchSize))
+	if t.loader.Groups != nil {
 		before = s.Before
 	}
-	return s.Samples/r.order.Len() > before/r.order.Len()
+	return s.Samples/t.loader.Order.Len() > before/t.loader.Order.Len()
 }
 
-// overRows measures the validation rows lo to hi-1 but for those that are set aside, and returns them.
-func (r *run) overRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
-	for {
-		if batch, err = r.tryRows(lo, hi, measure); err == nil {
-			return batch, nil
-		}
-		if err = r.setAside(batch, true, err); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// tryRows is overRows for rows that are all good; after an error it returns those that it was at.
-func (r *run) tryRows(lo, hi int, measure func(batch []Example) error) (batch []Example, err error) {
-	if batch, err = r.validRows(lo, hi); err != nil || len(batch) == 0 {
-		return batch, err
-	}
-	if err = measure(batch); err != nil {
-		err = fmt.Errorf("scoring validation rows %s: %w", ids(batch), err)
-	}
-	return batch, err
-}
-
-// validRows reads the validation rows lo to hi-1 but for those that are set aside; those in front of an error with it.
-func (r *run) validRows(lo, hi int) (batch []Example, err error) {
+// validationRows reads the validation rows lo to hi-1 but for those that are quarantined; those in front of an error
+// with it.
+func (t *Trainer) validationRows(lo, hi int) (batch []Example, err error) {
 	for i := lo; i < hi && err == nil; i++ {
-		if !usable(r.valid, i) {
+		if !usable(t.data.Validation, i) {
 			continue
 		}
 		var e Example
-		e, err = r.valid.Example(i)
-		e.Index, e.Question, e.Answer = i, r.config.Question[0], r.config.Answer[0]
+		e, err = t.data.Validation.Example(i)
+		e.Index, e.Question, e.Answer = i, t.config.Question[0], t.config.Answer[0]
 		batch = append(batch, e)
 	}
 	return batch, err
 }
 
-// score keeps the model's scores.
-func (r *run) score(ctx context.Context, batch []Example) (scored, error) {
-	scores, err := r.model.Score(ctx, batch)
-	if err != nil {
-		return scored{}, err
-	}
-	return scored{Scores: scores, Examples: measured(batch)}, nil
+// measured is what a model makes of a micro-batch of validation rows.
+type measured struct {
+	Scores   []float64   // of scorers
+	Text     TextMeasure // of mode text
+	Examples []Example   // what is compared of them, without their pictures
 }
 
-// scoreAll scores the first n validation rows, with other ranks if there are any.
-func (r *run) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
-	all, err := r.shareValidation(ctx, n, r.score)
+// measureRows measures the first n validation rows, as many micro-batches at a time as there are processes.
+func (t *Trainer) measureRows(
+	ctx context.Context, n int, measure func(ctx context.Context, batch []Example) (measured, error),
+) (out []measured, err error) {
+	if err := t.strategy.same(fmt.Sprintf("parameters after step %d", t.state.Step), t.optimizer.digest); err != nil {
+		return nil, err
+	}
+	micro := t.state.MicroBatch
+	for lo := 0; lo < n; {
+		if err := t.strategy.agree(fmt.Sprintf("after step %d", t.state.Step), ctx.Err()); err != nil {
+			return nil, err
+		}
+		batch := func(i int) ([]Example, error) { return t.validationRows(lo+i*micro, min(lo+(i+1)*micro, n)) }
+		what := fmt.Sprintf("validation at step %d, row %d", t.state.Step, lo+1)
+		round, failed, err := t.strategy.round(what, func(i int) (measured, error) {
+			rows, err := batch(i)
+			if err != nil || len(rows) == 0 {
+				return measured{}, err
+			}
+			m, err := measure(context.WithoutCancel(ctx), rows)
+			if err != nil {
+				return measured{}, fmt.Errorf("scoring validation rows %s: %w", ids(rows), err)
+			}
+			for _, e := range rows {
+				m.Examples = append(m.Examples, Example{Index: e.Index, Label: e.Label, Said: e.Said})
+			}
+			return m, nil
+		})
+		if err != nil { // look at its rows, and try again without those that are bad
+			rows, _ := batch(failed)
+			if err := t.quarantine(rows, true, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		out = append(out, round...)
+		lo += micro * len(round)
+	}
+	return out, nil
+}
+
+// scoreAll scores the first n validation rows.
+func (t *Trainer) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
+	all, err := t.measureRows(ctx, n, func(ctx context.Context, batch []Example) (m measured, err error) {
+		m.Scores, err = t.model.Score(ctx, batch)
+		return m, err
+	})
 	if err != nil {
 		return nil, err
 	}
 	var scores []float64
 	var examples []Example
-	for _, s := range all {
-		scores, examples = append(scores, s.Scores...), append(examples, s.Examples...)
+	for _, m := range all {
+		scores, examples = append(scores, m.Scores...), append(examples, m.Examples...)
 	}
 	if len(scores) == 0 {
 		return nil, errors.New("every validation row was set aside")
 	}
-	return r.measureAll(scores, examples), nil
+	return t.measureAll(scores, examples), nil
 }
 
 // validate scores the validation rows, with the first templates and without augmentation, and notes the result. It
 // stops when ctx does, and then nothing is noted.
-func (r *run) validate(ctx context.Context) error {
-	n := r.valid.Len()
-	if l := r.config.Validate.Limit; l > 0 {
+func (t *Trainer) validate(ctx context.Context) error {
+	n := t.data.Validation.Len()
+	if l := t.config.Validate.Limit; l > 0 {
 		n = min(n, l)
 	}
 	var m *ValidationMetrics
 	var err error
 	if n == 0 { // the benchmark alone
 		m = &ValidationMetrics{Kind: "validation", L1: none, Spearman: none, Accuracy: none}
-	} else if t, ok := r.model.(talker); ok {
-		m, err = r.measureTalks(ctx, t, n)
+	} else if text, ok := t.model.(talker); ok {
+		m, err = t.measureTalks(ctx, text, n)
 	} else {
-		m, err = r.scoreAll(ctx, n)
+		m, err = t.scoreAll(ctx, n)
 	}
 	if err == nil {
-		err = r.measureBenchmark(ctx, m)
+		err = t.measureBenchmark(ctx, m)
 	}
 	if err != nil {
 		return err
 	}
-	m.Step, m.Seconds = r.state.Step, r.seconds()
-	if m.Best, err = r.better(m); err != nil {
+	m.Step, m.Seconds = t.state.Step, t.state.seconds()
+	if m.Best, err = t.better(m); err != nil {
 		return err
 	}
 	if m.Best {
-		last, best := r.state.Last, r.state.Best
-		r.state.Last, r.state.Best = m, m // as the card says
-		if err := r.write(filepath.Join(r.config.Out, BestDir)); err != nil {
-			r.state.Last, r.state.Best = last, best
+		last, best := t.state.Last, t.state.Best
+		t.state.Last, t.state.Best = m, m // as the card says
+		if err := t.write(filepath.Join(t.config.Out, BestDir)); err != nil {
+			t.state.Last, t.state.Best = last, best
 			return err
 		}
-		r.state.Worse = 0
+		t.state.Worse = 0
 	} else {
-		r.state.Worse++
+		t.state.Worse++
 	}
-	r.measurePlateaus(m)
-	if err := r.record.validation(m); err != nil {
+	t.measurePlateaus(m)
+	if err := t.records.validation(m); err != nil {
 		return err
 	}
-	r.state.Last, r.state.Validated = m, m.Step
+	t.state.Last, t.state.Validated = m, m.Step
 	return nil
 }

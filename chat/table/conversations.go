@@ -3,13 +3,15 @@ package table
 import (
 	"fmt"
 	"path/filepath"
+
+	"assay/data"
 )
 
 // Conversations is a table of conversations that is read line by line: the questions of Ask, or what a model is trained
 // on. It is safe for concurrent use.
 type Conversations struct {
 	path  string
-	lines *lines
+	lines *data.Lines
 }
 
 // Open opens a .jsonl file.
@@ -17,11 +19,8 @@ func Open(path string) (*Conversations, error) {
 	if err := format(path); err != nil {
 		return nil, err
 	}
-	l, err := openLines(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Conversations{path, l}, nil
+	lines, err := data.OpenLines(path)
+	return &Conversations{path, lines}, err
 }
 
 // Path is the file.
@@ -31,20 +30,20 @@ func (c *Conversations) Path() string { return c.path }
 func (c *Conversations) Folder() string { return filepath.Dir(c.path) }
 
 // Len is the number of rows.
-func (c *Conversations) Len() int { return len(c.lines.at) }
+func (c *Conversations) Len() int { return c.lines.Len() }
 
 // Read reads a row. Its pictures are not opened.
 func (c *Conversations) Read(i int) (*Row, error) {
-	line, err := c.lines.read(i)
+	line, err := c.lines.Read(i)
 	if err != nil {
 		return nil, err
 	}
 	r, err := parse(line)
 	if err != nil {
-		return nil, fmt.Errorf("%s:%d: %w", c.path, c.lines.at[i].number, err)
+		return nil, fmt.Errorf("%s: %w", c.lines.Where(i), err)
 	}
 	return r, nil
 }
 
 // Close closes the file.
-func (c *Conversations) Close() error { return c.lines.close() }
+func (c *Conversations) Close() error { return c.lines.Close() }

@@ -14,7 +14,6 @@ import (
 	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/strictjson"
-	"assay/store"
 )
 
 // Row is a line of a table: a conversation, and how it is to be answered.
@@ -156,18 +155,6 @@ func (r *Row) open(folder string) error {
 		}
 	}
 	return nil
-}
-
-// content identifies what the answer depends on besides the model: the line and the content of the pictures.
-func content(folder string, line []byte, r *Row) string {
-	parts := []string{string(bytes.TrimSpace(line))}
-	if r != nil {
-		for _, m := range r.Pictures {
-			k, err := store.Content(folder, m)
-			parts = append(parts, fmt.Sprint(k, err))
-		}
-	}
-	return store.KeyOf(parts...).String()
 }
 
 // Answer is a line of the output: an answer, or an error.

@@ -21,6 +21,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/oracle"
 	_ "assay/model/families"
+	"assay/table"
 )
 
 // asked answers with what it was asked, and cuts the run off at some question.
@@ -63,13 +64,13 @@ func (m *asked) Fingerprint() string { return "asked" }
 func (m *asked) Close() error        { return nil }
 
 // write makes a table beside a picture and returns the two paths of a run.
-func write(t *testing.T, lines ...string) Options {
+func write(t *testing.T, lines ...string) table.Options {
 	t.Helper()
 	dir := t.TempDir()
 	if err := data.NewPicture(4, 3).WritePNG(filepath.Join(dir, "a.png")); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Parallel: 3}
+	o := table.Options{In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Workers: 3}
 	if err := os.WriteFile(o.In, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -115,17 +116,12 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 	}
 	r.Writer.Model = kept
 	r.Writer.Options = chat.Options{MaxNewTokens: r.MaxNewTokens, Temperature: &r.Temperature, Seed: r.Seed}
-	var bar *cli.Progress
-	r.Progress = func(_, rows int) {
-		if bar == nil {
-			bar = cli.NewProgress(c, "captions", int64(rows), "rows")
-		}
-		bar.Add(1, fmt.Sprintf("%d asked", kept.Asked()))
-	}
+	bar := cli.Bar{Command: c, What: "captions", Unit: "rows", Note: func(time.Duration) string {
+		return fmt.Sprintf("%d asked", kept.Asked())
+	}}
+	r.Progress = bar.Set
 	result, err := r.Write(c.Context())
-	if bar != nil {
-		bar.Close()
-	}
+	bar.Close()
 	if err != nil {
 		return err
 	}

@@ -105,11 +105,8 @@ encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, dev
 
 func TestUsage(t *testing.T) {
 	folder := filepath.Join(packed.Unpack(t, "../../data/readers/testdata/layouts.zip"), "folder")
-	good := testfile.Write(
-		t,
-		"label.yaml",
-		fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder),
-	)
+	good := testfile.Write(t, "label.yaml",
+		fmt.Sprintf("out: out\nprofile: adiee-released\nsources: [{layout: folder, path: %s}]\n", folder))
 	wrong := testfile.Write(t, "wrong.yaml", "profile: both\nsource: []\n")
 	latin := testfile.Write(t, "latin1.csv", "source,edit,instruction\na,b,gr\xf6\xdfer\n")
 	unreadable := testfile.Write(t, "label.yaml", fmt.Sprintf("out: out\nsources: [{layout: table, path: %s}]\n", latin))

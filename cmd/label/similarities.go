@@ -14,16 +14,14 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/store"
+	"assay/table"
 )
 
 func init() { app.Register(newSimilarities) }
 
-// similarityResult is what the command prints as JSON.
-type similarityResult = encoders.TableResult
-
 // similarityRun is one run of the command.
 type similarityRun struct {
-	table             encoders.TableRun
+	table             table.Options
 	clip, dino, cache string
 	cacheMiB          int64
 	options           encoders.Options
@@ -82,12 +80,11 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		return cli.Usagef("--in and --out are needed, a table of any format and one in .jsonl or .parquet, " +
 			"and --clip or --dino, encoders")
 	}
-	var err error
-	if r.table.Shard, r.table.Merge, err = r.shard.Read(); err != nil {
+	err := r.shard.Set(c, &r.table)
+	if err != nil {
 		return err
 	}
-	r.table.Unchanged = r.shard.Unchanged
-	if r.table.Format, err = data.FormatOf(r.table.Out); err != nil {
+	if _, err := data.FormatOf(r.table.Out); err != nil {
 		return cli.Usage(err)
 	}
 	if r.options.Batch < 1 || r.cacheMiB < 1 {
@@ -127,8 +124,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		}
 	}
 	if r.table.Shard.Count > 0 {
-		r.table.Told = r.shard.Told(c)
-		report, err := r.table.MeasureShard(c.Context(), t, &m)
+		report, err := m.Job(t, r.table).Shard(c.Context())
 		return r.shard.Finish(c, r.table.Out, report, err)
 	}
 	return r.finish(c, t, &m)
@@ -152,7 +148,13 @@ func (r *similarityRun) open(c *cobra.Command) (*data.Table, error) {
 
 // finish measures the whole table and prints what came of it.
 func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Measurer) error {
-	result, err := r.measure(c, t, m)
+	bar := cli.Bar{Command: c, What: "measuring", Unit: "rows", Note: func(passed time.Duration) string {
+		encoded, _ := m.Counts()
+		return fmt.Sprintf("%.1f encoded/s", float64(encoded)/passed.Seconds())
+	}}
+	r.table.Progress = bar.Set
+	result, err := m.Table(c.Context(), t, r.table)
+	bar.Close()
 	if err != nil {
 		return err
 	}
@@ -162,12 +164,8 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 			result.Known["clip_d"], result.Known["clip_i"], result.Known["dino_i"], result.Known["clip_t"], result.Encoded,
 			result.Cached)
 		for _, name := range slices.Sorted(maps.Keys(result.Not)) {
-			fmt.Fprintf(
-				w,
-				"%s does not exist of %d rows (equal captions have no direction): column undefined\n",
-				name,
-				result.Not[name],
-			)
+			fmt.Fprintf(w, "%s does not exist of %d rows (equal captions have no direction): column undefined\n", name,
+				result.Not[name])
 		}
 	}
 	if err := cli.Print(c, result, words); err != nil || result.Failed == 0 {
@@ -175,28 +173,4 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 	}
 	return cli.Reported(fmt.Errorf("%d of %d rows have pictures or captions that cannot be read; the column error of "+
 		"%s says which", result.Failed, result.Rows, r.table.Out))
-}
-
-// measure measures the table, and shows how far it is.
-func (r *similarityRun) measure(c *cobra.Command, t *data.Table, m *encoders.Measurer) (*similarityResult, error) {
-	var bar *cli.Progress
-	var start time.Time
-	r.table.Progress = func(rows int) {
-		if bar == nil { // what an earlier run had done
-			bar, start = cli.NewProgress(c, "measuring", int64(t.Len()), "rows"), time.Now()
-			bar.Add(int64(rows), "")
-			return
-		}
-		encoded, _ := m.Counts()
-		bar.Add(int64(rows), fmt.Sprintf("%.1f encoded/s", float64(encoded)/time.Since(start).Seconds()))
-	}
-	result, err := r.table.Measure(c.Context(), t, m)
-	if bar != nil {
-		bar.Close()
-	}
-	var kept *encoders.KeptError
-	if errors.As(err, &kept) {
-		err = fmt.Errorf("%w: %w", kept, cli.ErrInterrupted)
-	}
-	return result, err
 }

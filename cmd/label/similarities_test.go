@@ -15,6 +15,7 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/oracle"
+	"assay/table"
 )
 
 // edits writes the fixture's edits as a table and returns its path and what each row should measure.
@@ -98,7 +99,7 @@ func TestSimilarities(t *testing.T) {
 		for i, name := range []string{"measured.jsonl", "measured.parquet"} {
 			out := filepath.Join(t.TempDir(), name)
 			code, stdout := run(context.Background(), folder, cache, in, out)
-			var result similarityResult
+			var result encoders.TableResult
 			if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.Failed {
 				t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
 			}
@@ -144,11 +145,8 @@ func TestSimilarities(t *testing.T) {
 // are, too, when another run keeps the numbers of an encoder that it is not given.
 func TestSimilaritiesUndefined(t *testing.T) {
 	folder := oracle.Folders(t)[0]
-	picture := filepath.Join(
-		folder,
-		"clip",
-		oracle.Read[[]struct{ Input string }](t, filepath.Join(folder, "clip", "pairs.json"))[0].Input,
-	)
+	picture := filepath.Join(folder, "clip",
+		oracle.Read[[]struct{ Input string }](t, filepath.Join(folder, "clip", "pairs.json"))[0].Input)
 	row := fmt.Sprintf(`{"source": %[1]q, "edit": %[1]q, "target_caption": "a cat"`, picture)
 	in := filepath.Join(t.TempDir(), "edits.jsonl")
 	if err := os.WriteFile(in, []byte(row+`, "source_caption": "a cat"}`+"\n"+row+"}\n"), 0o666); err != nil {
@@ -216,20 +214,21 @@ func TestSimilaritiesResume(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	code, stdout := run(ctx, folder, t.TempDir(), in, part)
-	if _, err := os.Stat(part); code != cli.Interrupted || !strings.Contains(stdout, "goes on") || !os.IsNotExist(err) {
+	if _, err := os.Stat(part); code != cli.Interrupted || !os.IsNotExist(err) ||
+		!strings.Contains(stdout, "rerun the same command to resume") {
 		t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
 	}
 	journal, err := os.ReadFile(part + ".progress")
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenTable(in, data.WithRequired("source", "edit"))
+	opened, err := data.OpenTable(in, data.WithRequired("source", "edit"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer table.Close()
-	e, err := encoders.ReadEdit(table, nil, 3)
-	of, err := e.Digest(table.Folder(), err)
+	defer opened.Close()
+	e, err := encoders.ReadEdit(opened, nil, 3)
+	of, err := new(encoders.Measurer).Job(opened, table.Options{}).Content(&e, err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +316,7 @@ func TestSimilaritiesOfRenamedCaptions(t *testing.T) {
 	}
 	out, cache := filepath.Join(t.TempDir(), "out.jsonl"), t.TempDir()
 	code, stdout := run(t.Context(), folder, cache, in, out, "--columns", "source_caption=before,target_caption=after")
-	var r similarityResult
+	var r encoders.TableResult
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Done || r.Known["clip_t"] != len(want) {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}

@@ -6,31 +6,37 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
-	"assay/reward"
 )
 
 func init() { register(newAIMCommand) }
 
 func newAIMCommand() *cobra.Command {
 	var f scorerFlags
-	var in, out string
+	var in, out, normalise string
 	var copied bool
-	s := reward.Selection{}
+	s := curate.Selection{}
 	c := &cobra.Command{
-		Use:   "aim --in FOLDER --out DIR",
-		Short: "Select triplets for affective tuning, as AIM-40k does, and write DiffSynth-Studio's metadata",
-		Long: `aim reads triplets from a table, or from metadata.jsonl of a folder: input, instruction, target (the
-repainted picture) and emotion. The judges' values are columns: clip_i (original against repainted picture), vie (or
-sc and pq), clip_t, aesthetic. It keeps those with clip_i above the threshold, and ranks them by 0.5 VIE + 0.3
-CLIP-T + 0.2 aesthetic after min-max normalisation. It keeps the top of each target and balances the eight emotions.
-It writes a folder for DiffSynth-Studio with the score of each triplet (--scorer, or a column score01).
-dropped.jsonl says why each of the others was left out.`,
-		Example: `  score aim --in triplets --scorer runs/adiee/scorer --out aim --top 5`,
+		Use:   "aim --rule aim-bench|aim-40k --in FOLDER --out DIR",
+		Short: "Select triplets as AIM-Bench or AIM-40k does, and write DiffSynth-Studio's metadata",
+		Long: `aim reads triplets from a table, or from metadata.jsonl of a folder: input, instruction and target picture.
+It selects some of them by the values in their columns, and writes a folder for DiffSynth-Studio with the score of
+each (--scorer, or a column score01). dropped.jsonl says why each of the others was left out.
+
+aim-bench keeps the best edits of each input (--top) by 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max normalised
+over the edits of the input. It needs vie (or sc and pq), clip_t and aesthetic.
+
+aim-40k keeps targets whose clip_i, between original and repainted picture, exceeds --clip-i. Then it keeps as many
+of each of the eight emotions (--per-emotion), those of highest clip_i. It needs clip_i and emotion.`,
+		Example: `  score aim --rule aim-bench --in triplets --scorer runs/adiee/scorer --out bench --top 5
+  score aim --rule aim-40k --in triplets --scorer runs/adiee/scorer --out aim40k`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if in == "" || out == "" {
 				return cli.Usagef("--in and --out are needed: a folder or table of triplets, and a folder to make")
@@ -38,27 +44,58 @@ dropped.jsonl says why each of the others was left out.`,
 			if s.Top < 0 || s.PerEmotion < 0 || math.IsNaN(s.ClipI) {
 				return cli.Usagef("--top and --per-emotion are 0 or more, and --clip-i is a number")
 			}
+			if normalise != "source" && normalise != "table" {
+				return cli.Usagef("--normalise %q: there are source, table", normalise)
+			}
+			s.OverTable = normalise == "table"
+			if err := checkRule(c, s.Rule); err != nil {
+				return err
+			}
 			return selectTriplets(c, &f, in, out, s, copied)
 		},
 	}
 	f.add(c)
 	cli.Needs(c, "scorer|judge", "device", "threads")
 	flags := c.Flags()
+	flags.StringVar(&s.Rule, "rule", "", "aim-bench or aim-40k (none: the filters of both, until the next version)")
 	flags.StringVar(&in, "in", "", "folder with metadata.jsonl, or a table")
 	flags.StringVar(&out, "out", "", "folder to make")
 	cli.Makes(c, "out")
-	flags.Float64Var(&s.ClipI, "clip-i", 0.85, "clip_i must exceed this")
-	flags.IntVar(&s.Top, "top", 5, "best triplets of each target (0: all)")
-	flags.IntVar(&s.PerEmotion, "per-emotion", 0, "triplets of each emotion (0: as many as the rarest has)")
+	flags.IntVar(&s.Top, "top", 5, "aim-bench: best edits of each input (0: all)")
+	flags.StringVar(&normalise, "normalise", "source", "aim-bench: over what values are min-max normalised: source, table")
+	flags.Float64Var(&s.ClipI, "clip-i", 0.85, "aim-40k: clip_i must exceed this")
+	flags.IntVar(&s.PerEmotion, "per-emotion", 0, "aim-40k: triplets of each emotion (0: as many as the rarest has)")
 	flags.BoolVar(&copied, "copy", false, "copy pictures instead of linking to them")
+	cli.Needs(c, "rule", "normalise")
 	return c
 }
 
-func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s reward.Selection, copied bool) error {
+// checkRule refuses flags of the other rule.
+func checkRule(c *cobra.Command, rule string) error {
+	if rule == "" {
+		cli.Warner(c)("without --rule the filters of aim-40k and aim-bench are applied one after the other, as before they " +
+			"had names. The next version will want --rule")
+		return nil
+	}
+	if !slices.Contains(curate.RuleNames(), rule) {
+		return cli.Usagef("--rule %q: there are %s", rule, strings.Join(curate.RuleNames(), ", "))
+	}
+	own := map[string][]string{curate.AIMBench: {"top", "normalise"}, curate.AIM40k: {"clip-i", "per-emotion"}}
+	for of, flags := range own {
+		for _, name := range flags {
+			if of != rule && c.Flags().Changed(name) {
+				return cli.Usagef("--%s goes with --rule %s", name, of)
+			}
+		}
+	}
+	return nil
+}
+
+func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s curate.Selection, copied bool) error {
 	if info, err := os.Stat(in); err == nil && info.IsDir() {
 		in = filepath.Join(in, "metadata.jsonl")
 	}
-	t, err := data.OpenTable(in, data.WithColumns(reward.TripletColumns))
+	t, err := data.OpenTable(in, data.WithColumns(curate.TripletColumns))
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -72,9 +109,20 @@ func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s reward.S
 		return err
 	}
 	v := map[string]any{"out": out, "rows": r.Rows, "chosen": r.Chosen, "dropped": r.Dropped}
+	if s.Rule != "" {
+		v["rule"] = s.Rule
+	}
+	each := fmt.Sprintf("%d of each emotion", r.Chosen/len(curate.Emotions))
+	if s.Rule == curate.AIMBench {
+		over := "source"
+		if s.OverTable {
+			over = "table"
+		}
+		v["sources"], v["normalise"] = r.Sources, over
+		each = fmt.Sprintf("the best of %d sources, values normalised over each %s", r.Sources, over)
+	}
 	return cli.Print(c, f.result(v), func(w io.Writer) {
-		fmt.Fprintf(w, "%d of %d triplets chosen, %d of each emotion, in %s\n", r.Chosen, r.Rows,
-			r.Chosen/len(reward.Emotions), out)
+		fmt.Fprintf(w, "%d of %d triplets chosen, %s, in %s\n", r.Chosen, r.Rows, each, out)
 		f.printUnread(w)
 	})
 }

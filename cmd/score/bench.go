@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/registry"
+	"assay/benchmarks/runner"
 	"assay/internal/cli"
 )
 
@@ -17,7 +19,7 @@ func init() { register(newBenchCommand) }
 
 // benchFlags are the options of one benchmark.
 type benchFlags struct {
-	benchmarks.Options
+	protocol.Options
 	runtime     scorerFlags
 	predictions string
 	components  []string
@@ -54,7 +56,7 @@ they meet in the folder --out. When all parts are done, the same command with --
       --url http://localhost:8000/v1 --model NAME`,
 	}
 	c.AddCommand(newBenchListCommand(), newBenchRankCommand(), newBenchEnsemblesCommand())
-	for _, b := range benchmarks.All() {
+	for _, b := range registry.All() {
 		c.AddCommand(newBenchmarkCommand(b))
 	}
 	return c
@@ -74,7 +76,7 @@ func newBenchListCommand() *cobra.Command {
 				Rules     []string `json:"rules"`
 			}
 			var list []entry
-			for _, b := range benchmarks.All() {
+			for _, b := range registry.All() {
 				list = append(list, entry{b.Name, b.Title, b.Needs, b.Published, b.Predicts, b.Rules})
 			}
 			return cli.Print(c, list, func(w io.Writer) {
@@ -88,7 +90,7 @@ func newBenchListCommand() *cobra.Command {
 	}
 }
 
-func newBenchmarkCommand(b *benchmarks.Benchmark) *cobra.Command {
+func newBenchmarkCommand(b *protocol.Benchmark) *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{
 		Use:   b.Name,
@@ -111,7 +113,7 @@ func newBenchmarkCommand(b *benchmarks.Benchmark) *cobra.Command {
 	return c
 }
 
-func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
+func (f *benchFlags) add(c *cobra.Command, b *protocol.Benchmark) {
 	flags := c.Flags()
 	flags.StringVar(&f.Data, "ratings", "", "published data with the human ratings: a folder or a file")
 	flags.StringVar(&f.Data, "data", "", "the same as --ratings")
@@ -119,7 +121,7 @@ func (f *benchFlags) add(c *cobra.Command, b *benchmarks.Benchmark) {
 	flags.StringSliceVar(&f.compare, "compare", nil,
 		"files of predictions to put into one table; the first one, or --predictions, is compared with the others")
 	flags.StringVar(&f.baseline, "baseline", "",
-		"a judge to compare with: random, constant, "+strings.Join(benchmarks.Similarities, ", "))
+		"a judge to compare with: random, constant, "+strings.Join(runner.Similarities, ", "))
 	flags.StringVar(&f.clip, "clip", "", "CLIP checkpoint (directory or .onnx) of the clip_ baselines")
 	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the dino_ baselines")
 	flags.StringVar(&f.captions, "captions", "",

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks"
+	"assay/benchmarks/fedbench"
 	"assay/internal/cli"
 )
 
@@ -24,7 +24,7 @@ is wrong. An answer that is none of the seven expressions is wrong and no vote; 
   score bench ensembles answers.jsonl --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := benchmarks.ReadRecognition(args[0])
+			r, err := fedbench.ReadRecognition(args[0])
 			if err != nil {
 				return cli.Usage(err)
 			}

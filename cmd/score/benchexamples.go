@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/runner"
 	"assay/internal/cli"
 	"assay/textjudge"
 )
 
 // writeExamples writes what a model learns a judge's answers from; nothing is asked.
-func (f *benchFlags) writeExamples(c *cobra.Command, set benchmarks.Teachable) error {
+func (f *benchFlags) writeExamples(c *cobra.Command, set protocol.Teachable) error {
 	given := []string{"examples", "ratings", "data", "images", "judge", "prompts"}
 	if err := alone(c, "--examples asks nothing", given...); err != nil {
 		return err
@@ -34,7 +35,7 @@ func (f *benchFlags) writeExamples(c *cobra.Command, set benchmarks.Teachable) e
 	for _, w := range judge.Warnings() {
 		cli.Warner(c)(w)
 	}
-	n, err := benchmarks.WriteExamples(f.examples, set, judge)
+	n, err := runner.WriteExamples(f.examples, set, judge)
 	if err != nil {
 		return cli.Usage(err)
 	}

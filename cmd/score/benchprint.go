@@ -7,12 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/report"
 	"assay/internal/cli"
 )
 
 // finish writes the report and prints the results. Samples that could not be computed make the command fail at the end.
-func (f *benchFlags) finish(c *cobra.Command, r *benchmarks.Report) error {
+func (f *benchFlags) finish(c *cobra.Command, r *report.Report) error {
 	if f.report != "" {
 		if err := r.Write(f.report); err != nil {
 			return err
@@ -28,7 +29,7 @@ func (f *benchFlags) finish(c *cobra.Command, r *benchmarks.Report) error {
 	return err
 }
 
-func printReport(w io.Writer, r *benchmarks.Report, folder string) {
+func printReport(w io.Writer, r *report.Report, folder string) {
 	for _, fact := range r.Facts {
 		fmt.Fprintln(w, fact)
 	}
@@ -77,14 +78,14 @@ func printReport(w io.Writer, r *benchmarks.Report, folder string) {
 }
 
 // printRemarks prints why columns are several, and what their marks mean.
-func printRemarks(w io.Writer, r *benchmarks.Report) {
+func printRemarks(w io.Writer, r *report.Report) {
 	for _, remark := range r.Remarks() {
 		fmt.Fprintln(w, remark)
 	}
 }
 
 // printResult says what a result was computed from, and what the reader must know.
-func printResult(w io.Writer, r *benchmarks.Result) {
+func printResult(w io.Writer, r *protocol.Result) {
 	fmt.Fprintf(w, "%d predictions used\n", r.N)
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", note)
@@ -97,7 +98,7 @@ func printResult(w io.Writer, r *benchmarks.Result) {
 	}
 }
 
-func printTables(w io.Writer, r *benchmarks.Result) {
+func printTables(w io.Writer, r *protocol.Result) {
 	for _, t := range r.Tables {
 		fmt.Fprintln(w)
 		t.Print(w)

@@ -6,7 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks"
+	"assay/benchmarks/registry"
+	"assay/benchmarks/report"
 	"assay/internal/cli"
 )
 
@@ -56,19 +57,19 @@ func rankEditors(c *cobra.Command, f *rankFlags) error {
 			return cli.Usagef("--%s is of --scores: votes say themselves who won", name)
 		}
 	}
-	var contest *benchmarks.Contest
+	var contest *report.Contest
 	var err error
 	if f.votes != "" {
-		contest, err = benchmarks.ReadVotes(f.votes)
+		contest, err = report.ReadVotes(f.votes)
 	} else {
-		contest, err = benchmarks.ReadScores(f.scores, f.number, f.lower)
+		contest, err = report.ReadScores(f.scores, f.number, f.lower || registry.LowerIsBetter(f.number))
 	}
 	if err != nil {
 		return err
 	}
 	var given map[string]float64
 	if f.human != "" {
-		if given, err = benchmarks.ReadGiven(f.human); err != nil {
+		if given, err = report.ReadGiven(f.human); err != nil {
 			return err
 		}
 	}

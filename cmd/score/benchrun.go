@@ -10,15 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/report"
+	"assay/benchmarks/runner"
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/metrics"
 )
 
-func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
+func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 	b = b.WithLower(f.Lower)
-	r := &benchmarks.Report{Benchmark: b, Extra: map[string]any{}}
+	r := &report.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
 		if err := alone(c, "--means computes the overall score from the means alone", "means", "report"); err != nil {
 			return err
@@ -27,7 +29,7 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		if err != nil {
 			return err
 		}
-		r.Systems = []benchmarks.System{{Name: "means", Result: result}}
+		r.Systems = []report.System{{Name: "means", Result: result}}
 		return f.finish(c, r)
 	}
 	if err := f.check(c); err != nil {
@@ -38,7 +40,7 @@ func runBench(c *cobra.Command, b *benchmarks.Benchmark, f *benchFlags) error {
 		return cli.Usage(err)
 	}
 	if f.examples != "" {
-		return f.writeExamples(c, set.(benchmarks.Teachable)) // the flag is there for such sets alone
+		return f.writeExamples(c, set.(protocol.Teachable)) // the flag is there for such sets alone
 	}
 	if err := f.evaluate(c, r, set); errors.Is(err, errShared) {
 		return nil
@@ -73,7 +75,7 @@ func (f *benchFlags) check(c *cobra.Command) error {
 	}
 	if ref, merge, err := f.shard.Read(); err != nil {
 		return err
-	} else if _, similarity := benchmarks.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
+	} else if _, similarity := runner.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
 		!f.runtime.given() {
 		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
 			"of embeddings")
@@ -85,8 +87,8 @@ func (f *benchFlags) check(c *cobra.Command) error {
 }
 
 // evaluate adds all systems that the flags name, or the predictions that the data hold themselves.
-func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set) error {
-	mixed, isMixed := set.(benchmarks.Mixed)
+func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.Set) error {
+	mixed, isMixed := set.(protocol.Mixed)
 	paths := slices.Clone(f.components)
 	if f.predictions != "" {
 		paths = append(paths, f.predictions)
@@ -97,7 +99,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 			return err
 		}
 	}
-	kind, similarity := benchmarks.FindSimilarity(f.baseline)
+	kind, similarity := runner.FindSimilarity(f.baseline)
 	if similarity && f.runtime.given() {
 		return cli.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
@@ -137,10 +139,10 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *benchmarks.Report, set benchm
 
 // scored runs a scorer, adds its predictions where files do not mix, and returns their file.
 func (f *benchFlags) scored(
-	c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, kind benchmarks.Similarity,
+	c *cobra.Command, r *report.Report, set protocol.Set, kind runner.Similarity,
 ) (path string, err error) {
 	name, path, err := f.score(c, r, set, kind)
-	if _, isMixed := set.(benchmarks.Mixed); err == nil && !isMixed {
+	if _, isMixed := set.(protocol.Mixed); err == nil && !isMixed {
 		err = addJudged(r, set, name, path)
 	}
 	return path, err
@@ -149,9 +151,9 @@ func (f *benchFlags) scored(
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their
 // file.
 func (f *benchFlags) score(
-	c *cobra.Command, r *benchmarks.Report, set benchmarks.Set, kind benchmarks.Similarity,
+	c *cobra.Command, r *report.Report, set protocol.Set, kind runner.Similarity,
 ) (name, path string, err error) {
-	scorable, ok := set.(benchmarks.Scorable)
+	scorable, ok := set.(protocol.Scorable)
 	if !ok {
 		return "", "", cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
 			r.Benchmark.Name)
@@ -179,8 +181,8 @@ func (f *benchFlags) score(
 		}
 	}
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
-	run := benchmarks.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r)}
-	if questions, ok := set.(benchmarks.Questions); ok {
+	run := runner.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r)}
+	if questions, ok := set.(protocol.Questions); ok {
 		run.AnswerOf = questions.AnswerOf
 	}
 	if path, err = f.runScorer(c, &run, s); err != nil {
@@ -204,10 +206,10 @@ func (f *benchFlags) score(
 	return name, path, err
 }
 
-func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer, items []benchmarks.Item) error {
+func compareOrders(c *cobra.Command, r *report.Report, s *runner.Scorer, items []protocol.Item) error {
 	bar := progress{c: c, what: "both orders", unit: "pairs"}
 	bar.set(0, -1)
-	order, err := benchmarks.CheckOrder(c.Context(), s, items, func(done int) { bar.set(done, -1) })
+	order, err := runner.CheckOrder(c.Context(), s, items, func(done int) { bar.set(done, -1) })
 	bar.close()
 	if err != nil {
 		return err
@@ -219,11 +221,11 @@ func compareOrders(c *cobra.Command, r *benchmarks.Report, s *benchmarks.Scorer,
 }
 
 // measure runs the metrics that --component names, and returns their files of components.
-func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchmarks.Set) (paths []string, err error) {
+func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Set) (paths []string, err error) {
 	if len(f.metrics) == 0 {
 		return nil, nil
 	}
-	items, err := set.(benchmarks.Measurable).Outputs() // the flag is there for such sets alone
+	items, err := set.(protocol.Measurable).Outputs() // the flag is there for such sets alone
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
@@ -234,7 +236,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchma
 		}
 	}
 	for _, file := range f.metrics {
-		path, err := f.measureOne(c, r, set.(benchmarks.Measurable), items, file, o)
+		path, err := f.measureOne(c, r, set.(protocol.Measurable), items, file, o)
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +246,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *benchmarks.Report, set benchma
 }
 
 func (f *benchFlags) measureOne(
-	c *cobra.Command, r *benchmarks.Report, set benchmarks.Measurable, items []benchmarks.Item, file string,
+	c *cobra.Command, r *report.Report, set protocol.Measurable, items []protocol.Item, file string,
 	o metrics.Options,
 ) (path string, err error) {
 	m, err := metrics.OpenMeasurer(file, o)
@@ -254,7 +256,7 @@ func (f *benchFlags) measureOne(
 	defer func() { err = errors.Join(err, m.Close()) }()
 	bar := progress{c: c, what: m.Name(), unit: "edits"}
 	bar.set(0, len(items))
-	run := benchmarks.Component{Metric: m, Dir: f.folder(r), Progress: bar.set}
+	run := runner.Component{Metric: m, Dir: f.folder(r), Progress: bar.set}
 	path, err = run.Measure(c.Context(), set, items)
 	bar.close()
 	if errors.Is(err, context.Canceled) {
@@ -272,7 +274,7 @@ func (f *benchFlags) measureOne(
 }
 
 // folder is --out.
-func (f *benchFlags) folder(r *benchmarks.Report) string {
+func (f *benchFlags) folder(r *report.Report) string {
 	if f.out == "" {
 		return filepath.Join("runs", "bench-"+r.Benchmark.Name)
 	}
@@ -280,7 +282,7 @@ func (f *benchFlags) folder(r *benchmarks.Report) string {
 }
 
 // encoder says which flag names the encoder of a similarity, if it is not there.
-func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
+func (f *benchFlags) encoder(kind runner.Similarity) error {
 	path, flag := f.clip, "--clip"
 	if kind.DINO() {
 		path, flag = f.dino, "--dino"
@@ -292,13 +294,13 @@ func (f *benchFlags) encoder(kind benchmarks.Similarity) error {
 }
 
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
-func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*benchmarks.Scorer, error) {
+func (f *benchFlags) openScorer(c *cobra.Command, kind runner.Similarity) (*runner.Scorer, error) {
 	if f.runtime.judge != "" {
 		j, m, err := f.runtime.openJudge(c)
 		if err != nil {
 			return nil, err
 		}
-		s, err := benchmarks.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
+		s, err := runner.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
 		if err != nil {
 			return nil, errors.Join(cli.Usage(err), m.Close())
 		}
@@ -310,7 +312,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*
 		if err != nil {
 			return nil, err
 		}
-		s, err := benchmarks.OpenScorer(f.runtime.scorer, o)
+		s, err := runner.OpenScorer(f.runtime.scorer, o)
 		if err != nil {
 			return nil, cli.Named(err)
 		}
@@ -320,7 +322,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind benchmarks.Similarity) (*
 	if kind.DINO() {
 		path = f.dino
 	}
-	s, err := benchmarks.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
+	s, err := runner.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
 	if err != nil {
 		return nil, cli.Named(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks"
+	"assay/benchmarks/runner"
 	"assay/chat"
 	"assay/internal/cli"
 )
@@ -18,7 +18,7 @@ import (
 var errShared = errors.New("shards are done")
 
 // runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
-func (f *benchFlags) runScorer(c *cobra.Command, run *benchmarks.Run, s *benchmarks.Scorer) (path string, err error) {
+func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Scorer) (path string, err error) {
 	ref, merge, err := f.shard.Read()
 	if err != nil {
 		return "", err
@@ -30,7 +30,7 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *benchmarks.Run, s *benchma
 		run.Unchanged = f.shard.Unchanged
 		return run.Merge(s)
 	case ref.Count > 0:
-		run.Told, path = f.shard.Told(c), benchmarks.PredictionsFile(run.Dir)
+		run.Told, path = f.shard.Told(c), runner.PredictionsFile(run.Dir)
 		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
 		report, err := run.Shard(c.Context(), s, ref)
 		bar.close()

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/report"
+	"assay/benchmarks/runner"
 	"assay/internal/cli"
 )
 
 // addOwn adds the answers that the data hold themselves, if nothing else was added.
-func addOwn(r *benchmarks.Report, set benchmarks.Set) {
-	if with, ok := set.(benchmarks.WithPredictions); ok && len(r.Systems) == 0 {
+func addOwn(r *report.Report, set protocol.Set) {
+	if with, ok := set.(protocol.WithPredictions); ok && len(r.Systems) == 0 {
 		if p, ok := with.Predictions(); ok {
 			r.Add("answers in the data", p)
 		}
@@ -19,7 +21,7 @@ func addOwn(r *benchmarks.Report, set benchmarks.Set) {
 }
 
 // addJudged adds what this run has judged.
-func addJudged(r *benchmarks.Report, set benchmarks.Set, name, path string) error {
+func addJudged(r *report.Report, set protocol.Set, name, path string) error {
 	p, err := set.Read(path)
 	if err != nil {
 		return err
@@ -28,7 +30,7 @@ func addJudged(r *benchmarks.Report, set benchmarks.Set, name, path string) erro
 }
 
 // addFiles adds what each of the files says.
-func addFiles(r *benchmarks.Report, set benchmarks.Set, names namer, paths []string) error {
+func addFiles(r *report.Report, set protocol.Set, names namer, paths []string) error {
 	for _, path := range paths {
 		if err := addFile(r, set, names, path); err != nil {
 			return err
@@ -38,8 +40,8 @@ func addFiles(r *benchmarks.Report, set benchmarks.Set, names namer, paths []str
 }
 
 // addBaseline adds a judge that needs no model.
-func (f *benchFlags) addBaseline(r *benchmarks.Report, set benchmarks.Set) error {
-	baseline, err := benchmarks.NewBaseline(set, f.baseline, f.seed)
+func (f *benchFlags) addBaseline(r *report.Report, set protocol.Set) error {
+	baseline, err := runner.NewBaseline(set, f.baseline, f.seed)
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -52,7 +54,7 @@ func (f *benchFlags) addBaseline(r *benchmarks.Report, set benchmarks.Set) error
 }
 
 // addMixed adds the editors whose components several files hold.
-func addMixed(r *benchmarks.Report, set benchmarks.Mixed, names namer, paths []string) error {
+func addMixed(r *report.Report, set protocol.Mixed, names namer, paths []string) error {
 	editors, err := set.ReadAll(paths)
 	if err != nil {
 		return err
@@ -67,8 +69,8 @@ func addMixed(r *benchmarks.Report, set benchmarks.Mixed, names namer, paths []s
 	return nil
 }
 
-func addFile(r *benchmarks.Report, set benchmarks.Set, names namer, path string) error {
-	if mixed, ok := set.(benchmarks.Mixed); ok {
+func addFile(r *report.Report, set protocol.Set, names namer, path string) error {
+	if mixed, ok := set.(protocol.Mixed); ok {
 		return addMixed(r, mixed, names, []string{path})
 	}
 	p, err := set.Read(path)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
-	"assay/reward"
 	"assay/scoring"
 )
 
@@ -71,7 +71,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	path := f.in
 	if f.single() {
-		table, remove, err := reward.CandidateTable(f.folder, f.source, f.instruction)
+		table, remove, err := curate.CandidateTable(f.folder, f.source, f.instruction)
 		if err != nil {
 			return err
 		}
@@ -88,9 +88,9 @@ func best(c *cobra.Command, f *bestFlags) error {
 		return err
 	}
 	groups, failed := scoring.Groups(t, scores)
-	list := reward.Best(groups, f.keep, !f.single())
+	list := curate.Best(groups, f.keep, !f.single())
 	if f.out != "" {
-		if err := reward.WriteBest(f.out, list, t); err != nil {
+		if err := curate.WriteBest(f.out, list, t); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 
 // printBest lists the best edits. Those of a table have rows, and stand below the source and the instruction of their
 // group.
-func printBest(w io.Writer, list []reward.BestEdit, failed []scoring.FailedRow, table bool) {
+func printBest(w io.Writer, list []curate.BestEdit, failed []scoring.FailedRow, table bool) {
 	for i, b := range list {
 		if table && (i == 0 || b.Rank == 1) {
 			fmt.Fprintf(w, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %q", b.Source, b.Instruction)))

@@ -36,10 +36,8 @@ func TestCacheCommand(t *testing.T) {
 	}
 	code, out := cache("list", "--json")
 	var listed struct{ Kept []store.Contents }
-	if err := json.Unmarshal(
-		[]byte(out),
-		&listed,
-	); err != nil || code != cli.Done || len(listed.Kept) != 2 || listed.Kept[1].Kind != "states-1" ||
+	if err := json.Unmarshal([]byte(out),
+		&listed); err != nil || code != cli.Done || len(listed.Kept) != 2 || listed.Kept[1].Kind != "states-1" ||
 		listed.Kept[1].Records != 1 {
 		t.Errorf("%d %s (%v)", code, out, err)
 	}
@@ -70,19 +68,11 @@ func TestCacheCommand(t *testing.T) {
 	if code, out := cache("prune", "--older", "30d"); code != cli.Done || !strings.Contains(out, "0 files removed") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := cache(
-		"prune",
-		"--kind",
-		"states-1",
-		"--most",
-		"0",
-	); code != cli.Done ||
+	if code, out := cache("prune", "--kind", "states-1", "--most", "0"); code != cli.Done ||
 		!strings.Contains(out, "1 files removed") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := cache(
-		"list",
-	); code != cli.Done || !strings.Contains(out, "embeddings-1") ||
+	if code, out := cache("list"); code != cli.Done || !strings.Contains(out, "embeddings-1") ||
 		strings.Contains(out, "states-1") {
 		t.Errorf("%d %s", code, out)
 	}
@@ -97,10 +87,7 @@ func TestCacheCommand(t *testing.T) {
 	if err := os.WriteFile(paths[0], raw, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := cache(
-		"prune",
-		"--damaged",
-	); code != cli.Done ||
+	if code, out := cache("prune", "--damaged"); code != cli.Done ||
 		!strings.Contains(out, "1 damaged files rewritten, 0 whole") {
 		t.Errorf("%d %s", code, out)
 	}

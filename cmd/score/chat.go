@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/chat"
-	"assay/chat/table"
+	chattable "assay/chat/table"
 	"assay/data"
 	"assay/generate"
 	"assay/internal/cli"
 	"assay/internal/strictyaml"
 	"assay/model"
 	"assay/ort"
+	"assay/table"
 )
 
 func init() { register(newChatCommand) }
@@ -218,8 +219,8 @@ func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 func askTable(c *cobra.Command, m *generate.Model, o table.Options) error {
 	bar := progress{c: c, what: "asking", unit: "rows"}
 	o.Progress = bar.set
-	o.Parallel = 32 // some are prepared while others are answered
-	r, err := table.Ask(c.Context(), m, o)
+	o.Workers = 32 // some are prepared while others are answered
+	r, err := chattable.Ask(c.Context(), m, o)
 	bar.close()
 	if err != nil {
 		return err

@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/tokens"
-	"assay/reward"
 	"assay/scoring"
 )
 
@@ -50,7 +50,7 @@ Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6,
 
 Rows that are sampled in proportion to weight have all levels equally often. For a trainer that cannot do that, as
 DiffSynth-Studio and diffusers, --balance repeats rows: every level that occurs gets as many as the most frequent one.
-docs/reward.md has the command of each trainer.`,
+docs/curate.md has the command of each trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
       --layouts diffsynth,parquet
@@ -69,7 +69,7 @@ docs/reward.md has the command of each trainer.`,
 	flags.StringVar(&f.span, "range", "",
 		"`LOW,HIGH`: the score01 that become 0 and 10 before the cuts; auto: those of the table (default 0,1)")
 	flags.StringSliceVar(&f.layouts, "layouts", []string{"diffsynth"},
-		"layouts of the labels: "+strings.Join(reward.LayoutNames(), ", "))
+		"layouts of the labels: "+strings.Join(curate.LayoutNames(), ", "))
 	flags.BoolVar(&f.copied, "copy", false, "copy pictures instead of linking to them")
 	flags.BoolVar(&f.balance, "balance", false, "repeat rows until all levels that occur are equally frequent")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the rows that --balance repeats once more than others of their level")
@@ -80,12 +80,12 @@ docs/reward.md has the command of each trainer.`,
 	return c
 }
 
-func presets() string { return strings.Join(slices.Sorted(maps.Keys(reward.Presets)), ", ") }
+func presets() string { return strings.Join(slices.Sorted(maps.Keys(curate.Presets)), ", ") }
 
 func condition(c *cobra.Command, f *conditionFlags) error {
-	template, ok := reward.Presets[f.preset]
+	template, ok := curate.Presets[f.preset]
 	if f.template != "" {
-		template, ok = reward.Template(f.template), true
+		template, ok = curate.Template(f.template), true
 	}
 	switch {
 	case f.in == "" || f.out == "":
@@ -97,11 +97,11 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 		return cli.Usage(err)
 	}
 	if len(f.layouts) == 0 {
-		return cli.Usagef("--layouts names none: there are %s", strings.Join(reward.LayoutNames(), ", "))
+		return cli.Usagef("--layouts names none: there are %s", strings.Join(curate.LayoutNames(), ", "))
 	}
 	for _, l := range f.layouts {
-		if reward.Layouts[l] == nil {
-			return cli.Usagef("--layouts %q: there are %s", l, strings.Join(reward.LayoutNames(), ", "))
+		if curate.Layouts[l] == nil {
+			return cli.Usagef("--layouts %q: there are %s", l, strings.Join(curate.LayoutNames(), ", "))
 		}
 	}
 	t, err := data.OpenTable(f.in, data.WithColumns(f.columns), data.WithFound(f.columns))
@@ -113,7 +113,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil {
 		return err
 	}
-	job := reward.Conditioning{Template: template, Layouts: f.layouts, Copy: f.copied, Balance: f.balance, Seed: f.seed}
+	job := curate.Conditioning{Template: template, Layouts: f.layouts, Copy: f.copied, Balance: f.balance, Seed: f.seed}
 	if job.Low, job.High, err = parseRange(f.span, scores); err != nil {
 		return err
 	}
@@ -173,20 +173,20 @@ func openTokenizer(folder string) (*tokens.Tokenizer, error) {
 }
 
 // cutText says how many prompts CLIP's text encoder cuts, and what was counted.
-func cutText(r *reward.ConditioningResult, tokenizer string) string {
+func cutText(r *curate.ConditioningResult, tokenizer string) string {
 	counted := "more than 75 words, digits and marks, each of which is a token or more (--tokenizer counts exactly)"
 	if tokenizer != "" {
 		counted = "more tokens by " + tokenizer
 	}
 	return fmt.Sprintf("of %d of %d prompts CLIP's text encoder, which takes %d tokens, cuts off the end with the score: "+
 		"they have %s. Say the score first: --template 'Image quality {word} out of five. {instruction}'", r.Cut, r.Labelled,
-		reward.ClipTokens, counted)
+		curate.ClipTokens, counted)
 }
 
 // parseRange reads --range: the score01 that become 0 and 10.
 func parseRange(text string, scores scoring.Scores) (low, high float64, err error) {
 	if text == "auto" {
-		if low, high, err = reward.ScoreRange(scores); err != nil {
+		if low, high, err = curate.ScoreRange(scores); err != nil {
 			err = fmt.Errorf("--range auto: %w", err)
 		}
 		return low, high, err

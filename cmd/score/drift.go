@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/curate"
 	"assay/data"
 	"assay/encoders"
 	"assay/internal/cli"
-	"assay/reward"
 	"assay/scoring"
 )
 
@@ -47,7 +47,7 @@ correlation (-). Tables whose sources and instructions differ get a warning.`,
 }
 
 func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
-	var encoder reward.ImageEncoder
+	var encoder curate.ImageEncoder
 	if clip != "" {
 		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads, Kind: encoders.CLIP})
 		if err != nil {
@@ -56,7 +56,7 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 		defer e.Close()
 		encoder = e
 	}
-	var sides [2]*reward.Outputs
+	var sides [2]*curate.Outputs
 	var scores [2]scoring.Scores
 	for i, path := range []string{before, after} {
 		var err error
@@ -67,9 +67,9 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 	if err := scoring.OneRange([]string{before, after}, scores[:]...); err != nil {
 		return err
 	}
-	d := reward.CompareOutputs(sides[0], sides[1])
+	d := curate.CompareOutputs(sides[0], sides[1])
 	v := struct {
-		*reward.Drift
+		*curate.Drift
 		Unreadable *int     `json:"unreadable,omitempty"`
 		Share      *float64 `json:"unreadable_share,omitempty"`
 	}{Drift: d}
@@ -89,7 +89,7 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 }
 
 // measureOutputs scores and measures the rows of a table.
-func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e reward.ImageEncoder) (*reward.Outputs,
+func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e curate.ImageEncoder) (*curate.Outputs,
 	scoring.Scores, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
@@ -100,11 +100,11 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e reward.Imag
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := reward.Measure(c.Context(), t, scores, e)
+	o, err := curate.Measure(c.Context(), t, scores, e)
 	return o, scores, err
 }
 
-func printDrift(w io.Writer, d *reward.Drift) {
+func printDrift(w io.Writer, d *curate.Drift) {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "\tbefore\tafter\tdifference\tin deviations\tr with score\t")
 	known := func(v *float64) string {

@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
-	"assay/judges"
 	_ "assay/model/families"
+	"assay/released"
 )
 
 func init() { register(newImportCommand) }
 
 func newImportCommand() *cobra.Command {
-	var o judges.Options
+	var o released.Options
 	c := &cobra.Command{
 		Use:   "import KIND --base DIR --weights DIR|FILE --prompts FILE|DIR --out SCORER",
 		Short: "Make a scorer of a released judge, or of a stock model's next token",
@@ -38,7 +38,7 @@ other texts are taken, with a warning that the score is then not the published o
   score import choices --base backbones/tiny --prompts question.txt --choices 0,1,2,3,4,5 --out digits
   score import choices --base backbones/tiny --prompts question.txt --choices Y,N --values 1,0 --out fulfilled`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: judges.Kinds(),
+		ValidArgs: released.Kinds(),
 		RunE: func(c *cobra.Command, args []string) error {
 			return importJudge(c, args[0], &o)
 		},
@@ -64,7 +64,7 @@ other texts are taken, with a warning that the score is then not the published o
 	return c
 }
 
-func importJudge(c *cobra.Command, kind string, o *judges.Options) error {
+func importJudge(c *cobra.Command, kind string, o *released.Options) error {
 	if o.Out == "" {
 		return cli.Usagef("--out is needed: a scorer directory to make")
 	}
@@ -89,7 +89,7 @@ func importJudge(c *cobra.Command, kind string, o *judges.Options) error {
 	if _, err := os.Stat(o.Out); err == nil {
 		return cli.Usagef("--out %s is there already: choose another name, or remove it", o.Out)
 	}
-	r, err := judges.Import(kind, *o)
+	r, err := released.Import(kind, *o)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // released is the folder of the released judges' fixtures.
-func released(t *testing.T) (dir, images string) {
+func releasedFiles(t *testing.T) (dir, images string) {
 	t.Helper()
 	folder := oracle.Folders(t)[0]
 	if dir = filepath.Join(folder, "released"); !isDir(dir) {
@@ -45,7 +45,7 @@ func importEditReward(t *testing.T, dir, out string) {
 
 // TestImported takes an imported judge through all commands that score.
 func TestImported(t *testing.T) {
-	dir, images := released(t)
+	dir, images := releasedFiles(t)
 	tmp := t.TempDir()
 	scorer := filepath.Join(tmp, "editreward")
 	importEditReward(t, dir, scorer)
@@ -141,7 +141,7 @@ func TestImported(t *testing.T) {
 // TestDimensions: every command that scores reports the dimension that is asked for, as pair does, and refuses others.
 func TestDimensions(t *testing.T) {
 	long.Test(t)
-	dir, images := released(t)
+	dir, images := releasedFiles(t)
 	tmp := t.TempDir()
 	scorer := filepath.Join(tmp, "editreward")
 	importEditReward(t, dir, scorer)
@@ -215,7 +215,7 @@ func TestDimensions(t *testing.T) {
 
 // TestImportedOnePicture scores a picture that has no source.
 func TestImportedOnePicture(t *testing.T) {
-	dir, images := released(t)
+	dir, images := releasedFiles(t)
 	tmp := t.TempDir()
 	scorer, base := filepath.Join(tmp, "hpsv3"), filepath.Join(dir, "hpsv3")
 	config := filepath.Join(tmp, "hpsv3.yaml")

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"assay/benchmarks"
+	"assay/benchmarks/runner"
 	"assay/model"
 	"assay/scoring"
 )
@@ -13,7 +13,7 @@ type batchResult = scoring.TableResult
 
 var (
 	contentOf    = scoring.Content
-	similarities = benchmarks.Similarities
+	similarities = runner.Similarities
 )
 
 type sampleScorer interface {

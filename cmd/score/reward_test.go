@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/oracle"
-	"assay/reward"
 )
 
 // command runs one command line with --json and returns its exit code and what it printed.
@@ -66,28 +66,14 @@ func TestConditionBestAndPairs(t *testing.T) {
 	dir := t.TempDir()
 	table, scorer := edits(t, dir)
 	labels := filepath.Join(dir, "labels")
-	code, v := command(
-		t,
-		"condition",
-		"--in",
-		table,
-		"--scorer",
-		scorer,
-		"--out",
-		labels,
-		"--layouts",
-		strings.Join(reward.LayoutNames(), ","),
-		"--copy",
-	)
+	code, v := command(t, "condition", "--in", table, "--scorer", scorer, "--out", labels, "--layouts",
+		strings.Join(curate.LayoutNames(), ","), "--copy")
 	if code != cli.Failed || v["labelled"] != 4.0 || v["failed"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	rows := lines(t, filepath.Join(labels, "metadata.jsonl"))
 	for _, row := range rows {
-		if want := reward.Presets["adiee"].Text(
-			"blur it.",
-			row["score"].(float64),
-		); row["prompt"] != want ||
+		if want := curate.Presets["adiee"].Text("blur it.", row["score"].(float64)); row["prompt"] != want ||
 			strings.Contains(want, "..") {
 			t.Errorf("prompt %q, want %q", row["prompt"], want)
 		}
@@ -105,27 +91,14 @@ func TestConditionBestAndPairs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if failed := lines(
-		t,
-		filepath.Join(labels, "failed.jsonl"),
-	); len(failed) != 2 ||
+	if failed := lines(t, filepath.Join(labels, "failed.jsonl")); len(failed) != 2 ||
 		!strings.Contains(failed[0]["error"].(string), "missing.png") {
 		t.Errorf("failed: %v", failed)
 	}
 
 	scores, pairs := filepath.Join(dir, "scores.jsonl"), filepath.Join(dir, "pairs.jsonl")
-	if code, v = command(
-		t,
-		"batch",
-		"--in",
-		table,
-		"--scorer",
-		scorer,
-		"--out",
-		scores,
-		"--pairs",
-		pairs,
-	); code != cli.Failed ||
+	if code, v = command(t, "batch", "--in", table, "--scorer", scorer, "--out", scores, "--pairs",
+		pairs); code != cli.Failed ||
 		v["pairs"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
@@ -145,14 +118,8 @@ func TestConditionBestAndPairs(t *testing.T) {
 		second["margin"] != nil {
 		t.Errorf("%v", list)
 	}
-	if code, v = command(
-		t,
-		"drift",
-		"--before",
-		scores,
-		"--after",
-		scores,
-	); code != cli.Failed || v["rows_after"] != 4.0 ||
+	if code, v = command(t, "drift", "--before", scores, "--after",
+		scores); code != cli.Failed || v["rows_after"] != 4.0 ||
 		v["failed_after"] != 2.0 {
 		t.Errorf("exit code %d, %v", code, v)
 	}
@@ -162,7 +129,7 @@ func TestAIM(t *testing.T) {
 	dir := t.TempDir()
 	folder := oracle.Folders(t)[0]
 	var b strings.Builder
-	for i, emotion := range append(slices.Clone(reward.Emotions), "awe", "fear") {
+	for i, emotion := range append(slices.Clone(curate.Emotions), "awe", "fear") {
 		clip := 0.9
 		if i == 9 {
 			clip = 0.8
@@ -171,11 +138,7 @@ func TestAIM(t *testing.T) {
 			&b,
 			"{\"input\": %q, \"target\": %q, \"instruction\": \"evoke %s\", \"emotion\": %q, \"clip_i\": %g, \"sc\": %d, "+
 				"\"pq\": 6, \"clip_t\": 0.25, \"aesthetic\": 5, \"score01\": 0.7}\n",
-			filepath.Join(
-				folder,
-				"images",
-				"coffee.png",
-			),
+			filepath.Join(folder, "images", "coffee.png"),
 			filepath.Join(folder, "images", []string{"chelsea.png", "rocket.png"}[i%2]),
 			emotion,
 			emotion,
@@ -200,17 +163,30 @@ func TestAIM(t *testing.T) {
 		dropped[1]["row"] != 9.0 { // awe's better triplet is the later one; fear's is below the threshold
 		t.Errorf("%v", dropped)
 	}
+	for rule, want := range map[string]map[string]any{
+		curate.AIM40k:   {"chosen": 8.0, "dropped": 2.0, "rule": "aim-40k"},
+		curate.AIMBench: {"chosen": 5.0, "dropped": 5.0, "rule": "aim-bench", "sources": 1.0, "normalise": "source"},
+	} {
+		t.Run(rule, func(t *testing.T) {
+			code, v := command(t, "aim", "--rule", rule, "--in", dir, "--out", filepath.Join(t.TempDir(), "out"))
+			if code != cli.Done {
+				t.Fatalf("exit code %d (%v), want %d", code, v["error"], cli.Done)
+			}
+			for key, value := range want {
+				if v[key] != value {
+					t.Errorf("%s = %v, want %v", key, v[key], value)
+				}
+			}
+		})
+	}
 }
 
 func TestServeRefusesBadFlags(t *testing.T) {
 	t.Setenv("ASSAY_TOKEN", "")
 	_, scorer := edits(t, t.TempDir())
 	clients := filepath.Join(t.TempDir(), "clients.yaml")
-	if err := os.WriteFile(
-		clients,
-		[]byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"),
-		0o666,
-	); err != nil {
+	if err := os.WriteFile(clients, []byte("clients:\n  - {name: a, token: x}\n  - {name: b, token: x, rate: 3}\n"),
+		0o666); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{}, {"--scorer", scorer, "--addr", "0.0.0.0:0"}, {"--scorer", scorer, "--addr", ":0"},

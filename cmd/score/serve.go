@@ -14,6 +14,7 @@ import (
 	"assay/generate"
 	"assay/grammar"
 	"assay/internal/cli"
+	"assay/internal/graceful"
 	"assay/model"
 	"assay/reward"
 	"assay/textjudge"
@@ -122,9 +123,9 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []reward.S
 	if err := s.Warm(c.Context()); err != nil {
 		return err
 	}
-	listen := reward.Listen
+	listen := graceful.Listen
 	if f.reusePort {
-		listen = reward.ListenShared
+		listen = graceful.ListenShared
 	}
 	l, err := listen(c.Context(), f.addr)
 	if err != nil {

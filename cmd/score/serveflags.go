@@ -56,20 +56,10 @@ func (f *serveFlags) add(c *cobra.Command) {
 	cli.Part(c, "Flags of --chat-backbone", modelOptions("chat-backbone")...)
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
 		"scorer on each, and what answers in words on the first")
-	flags.IntVar(
-		&f.replicas,
-		"replicas",
-		1,
-		"copies of every scorer on each device, at most 64; on the CPU they share its threads and "+
-			"one set of weights",
-	)
-	flags.DurationVar(
-		&f.o.Stall,
-		"stall",
-		0,
-		"how long a run may take before its copy of the scorer is opened again (0: five minutes; "+
-			"--timeout with one copy alone). A run may always take ten times as long as foreseen",
-	)
+	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device, at most 64; on the CPU they share "+
+		"its threads and one set of weights")
+	flags.DurationVar(&f.o.Stall, "stall", 0, "how long a run may take before its copy of the scorer is opened again (0: "+
+		"five minutes; --timeout with one copy alone). A run may always take ten times as long as foreseen")
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	f.addLimits(c)

@@ -99,11 +99,15 @@ func TestAIMRefuses(t *testing.T) {
 			t.Errorf("%s, want %s", dropped, want)
 		}
 	}
-	for _, more := range [][]string{{"--top", "-1"}, {"--per-emotion", "-3"}, {"--clip-i", "NaN"}} {
-		code, _ := command(t, append([]string{"aim", "--in", in, "--out", out + "2"}, more...)...)
-		if code != cli.Wrong {
-			t.Errorf("%v: exit code %d", more, code)
-		}
+	for _, more := range []string{"--top -1", "--per-emotion -3", "--clip-i NaN", "--rule aim", "--normalise table",
+		"--rule aim-bench --clip-i 0.5", "--rule aim-bench --per-emotion 1", "--rule aim-40k --top 5",
+		"--rule aim-40k --normalise table", "--rule aim-bench --normalise edits"} {
+		t.Run(more, func(t *testing.T) {
+			args := append([]string{"aim", "--in", in, "--out", out + "2"}, strings.Fields(more)...)
+			if code, v := command(t, args...); code != cli.Wrong {
+				t.Errorf("exit code %d (%v), want %d", code, v["error"], cli.Wrong)
+			}
+		})
 	}
 }
 

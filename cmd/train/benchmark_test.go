@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/registry"
+	"assay/benchmarks/runner"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
@@ -99,24 +101,24 @@ func TestBestByBenchmark(t *testing.T) {
 			best = i
 		}
 	}
-	b, err := benchmarks.Find("aurora-point")
+	b, err := registry.Find("aurora-point")
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := b.Load(benchmarks.Options{Data: ratings})
+	set, err := b.Load(protocol.Options{Data: ratings})
 	if err != nil {
 		t.Fatal(err)
 	}
-	items, err := set.(benchmarks.Scorable).Items()
+	items, err := set.(protocol.Scorable).Items()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := benchmarks.OpenScorer(filepath.Join(out, trainer.BestDir), model.Options{Device: "cpu"})
+	s, err := runner.OpenScorer(filepath.Join(out, trainer.BestDir), model.Options{Device: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	path, err := (&benchmarks.Run{Benchmark: b.Name, Items: items, Dir: t.TempDir()}).Score(t.Context(), s)
+	path, err := (&runner.Run{Benchmark: b.Name, Items: items, Dir: t.TempDir()}).Score(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,8 +102,9 @@ func printTraces(w io.Writer, r *doctor.Report) {
 		if !t.Same {
 			verdict = "NOT THE SAME"
 		}
-		fmt.Fprintf(w, "trace       %s: gradients within %.1e of their norm, at most %.1e, losses of %d steps "+
-			"within %.1e: %s\n", t.Way, t.Distance, t.Gradients, len(t.Losses), t.Loss, verdict)
+		fmt.Fprintf(w, "trace       %s: gradients within %.1e of their norm, at most %.1e, losses of %d steps within %.1e: "+
+			"%s\n",
+			t.Way, t.Distance, t.Gradients, len(t.Losses), t.Loss, verdict)
 	}
 	fmt.Fprintf(w, "memory      %v\n", r.Memory)
 }

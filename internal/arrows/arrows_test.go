@@ -26,10 +26,10 @@ internal/remote/s3test:
 internal/exit:
 internal/workers:
 internal/process:
+internal/graceful:
 shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
-internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards
 internal/fuzzing:
 internal/ptrace:
 internal/outside: internal/ptrace
@@ -54,14 +54,17 @@ calibration:      internal/jsonfile
 checkpoints:      onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
 quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
-data:             onnx internal/atomicfile internal/remote internal/workers
+data/parquet:     onnx internal/remote
+data:             onnx data/parquet internal/atomicfile internal/remote internal/workers
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
+table:           data store shards internal/exit internal/journal internal/remote internal/workers
+internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
-chat/table: chat data store internal/atomicfile internal/exit internal/journal internal/strictjson internal/workers
-captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml internal/workers
+chat/table:       chat data internal/atomicfile internal/exit internal/strictjson table
+captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml table
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
@@ -79,7 +82,7 @@ textjudge:        internal/atomicfile internal/exit shards internal/workers chat
 model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/journal internal/remote internal/tokens
+encoders:         internal/atomicfile internal/remote internal/tokens table
 optim:            internal/workers
 trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
@@ -87,20 +90,32 @@ trainer:          trainer/events optim internal/stats internal/strictyaml intern
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
 doctor/trial:    onnx data lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
-judges:           checkpoints model store internal/atomicfile internal/exit internal/pystring
+released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring:         internal/exit
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
 scoring/calibrate: internal/jsonfile
-benchmarks:       internal/page data heuristics model encoders scoring store internal/journal internal/stats
-benchmarks:       internal/atomicfile metrics internal/workers textjudge shards internal/jsonfile
+benchmarks/protocol: data scoring store internal/stats
+benchmarks/adiee: benchmarks/protocol internal/stats
+benchmarks/aimbench: benchmarks/protocol internal/jsonfile internal/stats
+benchmarks/editors: benchmarks/protocol
+benchmarks/fedbench: benchmarks/protocol internal/stats
+benchmarks/mvei: benchmarks/protocol internal/jsonfile
+benchmarks/rewardbench: benchmarks/protocol internal/stats
+benchmarks/registry: benchmarks/protocol benchmarks/adiee benchmarks/aimbench benchmarks/editors benchmarks/fedbench
+benchmarks/registry: benchmarks/mvei benchmarks/rewardbench
+benchmarks/runner: benchmarks/protocol data encoders heuristics metrics model scoring shards store textjudge
+benchmarks/runner: internal/atomicfile internal/journal internal/jsonfile internal/stats internal/workers
+benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
+benchmarks/benchtest: benchmarks/protocol data internal/testfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
-reward: chat data heuristics model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers internal/jsonfile internal/stats internal/exit internal/remote
-trainer/bybenchmark: store model benchmarks trainer
+curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
+reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+reward: internal/workers internal/graceful
+trainer/bybenchmark: store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
 .:                data model model/families scoring trainer trainer/bybenchmark labeling
 `
 

@@ -44,6 +44,32 @@ func NewProgress(c *cobra.Command, what string, total int64, unit string) *Progr
 	return p
 }
 
+// Bar is a Progress of a job that reports how much is done. The display begins with the first report.
+type Bar struct {
+	Command    *cobra.Command
+	What, Unit string
+	Note       func(passed time.Duration) string // is shown beside it; nil: nothing
+
+	progress *Progress
+	start    time.Time
+	done     int
+}
+
+// Set shows that so much of total is done. total is -1 where it is unknown.
+func (b *Bar) Set(done, total int) {
+	note := ""
+	if b.start.IsZero() {
+		b.progress, b.start = NewProgress(b.Command, b.What, int64(total), b.Unit), time.Now()
+	} else if b.Note != nil {
+		note = b.Note(time.Since(b.start))
+	}
+	b.progress.Add(int64(done-b.done), note)
+	b.done = done
+}
+
+// Close ends the display.
+func (b *Bar) Close() { b.progress.Close() }
+
 // Add counts n more steps as done. note (a loss, a file; may be empty) is shown beside them.
 func (p *Progress) Add(n int64, note string) {
 	if p == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/shards"
+	"assay/table"
 )
 
 // ShardFlags are those of commands whose rows many workers share.
@@ -38,6 +39,13 @@ func (f *ShardFlags) Read() (ref shards.Ref, merge bool, err error) {
 		err = Usage(fmt.Errorf("--shard: %w", err))
 	}
 	return f.ref, f.merge, err
+}
+
+// Set reads the flags into the options of a table.
+func (f *ShardFlags) Set(c *cobra.Command, o *table.Options) (err error) {
+	o.Shard, o.Merge, err = f.Read()
+	o.Unchanged, o.Told = f.Unchanged, f.Told(c)
+	return err
 }
 
 // Told says on stderr what a worker waits for or takes over.

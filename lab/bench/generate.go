@@ -19,8 +19,8 @@ import (
 // of two long times has the error of both.
 const many, short = 8, 16
 
-// answer measures how fast a checkpoint generates: tokens of a prompt a second, and tokens of answers a second,
-// alone and eight at a time. generate_torch.py measures the same with transformers.
+// answer measures how fast a checkpoint generates: tokens of a prompt a second, and tokens of answers a second, alone
+// and eight at a time. generate_torch.py measures the same with transformers.
 func answer(args []string) error {
 	if len(args) != 3 {
 		return errors.New("usage: bench generate DIR PROMPT_TOKENS NEW_TOKENS")

@@ -1,6 +1,5 @@
 // Command bench is our side of `make bench`: it times training steps, scoring, picture decoding, encoders and
-// generation and prints one JSON line. The Python files beside it run it in turns with PyTorch, Pillow and
-// llama.cpp.
+// generation and prints one JSON line. The Python files beside it run it in turns with PyTorch, Pillow and llama.cpp.
 //
 //	bench step  --backbone DIR --source A.png --edit B.png --pairs 1 [--recompute] [--blocks 1000000]
 //	bench score --backbone DIR --source A.png --edit B.png --pairs 64

@@ -18,8 +18,8 @@ import (
 	"assay/data"
 )
 
-// pictures times, for each file: decoding, decoding by Go's own packages without a conversion, and preparing
-// (bicubic to 336 x 336 pixels, normalised), in seconds of processor time.
+// pictures times, for each file: decoding, decoding by Go's own packages without a conversion, and preparing (bicubic
+// to 336 x 336 pixels, normalised), in seconds of processor time.
 func pictures(args []string) error {
 	f := flag.NewFlagSet("pictures", flag.ExitOnError)
 	steps := f.Int("steps", 3, "timed repetitions; the fastest counts")

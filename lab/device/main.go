@@ -89,8 +89,8 @@ func run(ctx context.Context, device string, chosen []string, note func(text str
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
-	d := &visit{report: &report{Device: device, Problems: []string{}}, device: device, chosen: chosen, note: note,
-		folder: folder, backbone: filepath.Join(folder, "small")}
+	d := &visit{&report{Device: device, Problems: []string{}}, device, chosen, note, folder,
+		filepath.Join(folder, "small")}
 	sizes, err := fresh.Defaults(fresh.Qwen25VL)
 	if err != nil {
 		return nil, err

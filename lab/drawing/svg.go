@@ -89,8 +89,8 @@ func (g *graph) svg(title string) string {
 	fmt.Fprintf(b, `<text x="%.0f" y="26" font-size="17" font-weight="bold">%s</text>`+"\n", margin,
 		html.EscapeString(title))
 	fmt.Fprintf(b, `<text x="%.0f" y="44" font-size="12" fill="#555">%d packages, %d lines of Go without tests and `+
-		`generated files, %d imports; a package stands above what it imports</text>`+"\n",
-		margin, len(g.nodes), lines, g.arrows)
+		`generated `+
+		`files, %d imports; a package stands above what it imports</text>`+"\n", margin, len(g.nodes), lines, g.arrows)
 	for _, n := range g.nodes {
 		_, h := n.size()
 		for _, to := range sorted(n.imports) {

@@ -106,14 +106,8 @@ often the better one of two outputs for one instruction has the higher score (eq
 
 func printResult(w io.Writer, r miniature.Result) {
 	fmt.Fprintf(w, "%d outputs, %d pairs\n", r.Outputs, r.Pairs)
-	fmt.Fprintf(
-		w,
-		"Spearman %.3f, mean of families %.3f, one part %.3f, two parts %.3f\n",
-		r.Spearman,
-		r.FamilyMean,
-		r.OnePart,
-		r.TwoParts,
-	)
+	fmt.Fprintf(w, "Spearman %.3f, mean of families %.3f, one part %.3f, two parts %.3f\n", r.Spearman, r.FamilyMean,
+		r.OnePart, r.TwoParts)
 	fmt.Fprintf(w, "alive %.3f, mean of families %.3f\npair accuracy %.3f\n", r.Alive, r.AliveFamilyMean, r.PairAccuracy)
 	for _, f := range miniature.Families {
 		if rho, ok := r.Families[f]; ok {
@@ -173,15 +167,8 @@ func write(c *cobra.Command, f options) error {
 		for _, k := range miniature.Kinds {
 			kinds = append(kinds, fmt.Sprintf("%s %d", k, summary.Kinds[k]))
 		}
-		fmt.Fprintf(
-			w,
-			"%d instructions with %d outputs, %d chains: %d pictures, %.0f a second\n",
-			summary.Instructions,
-			summary.Outputs,
-			summary.Chains,
-			summary.Pictures,
-			rate,
-		)
+		fmt.Fprintf(w, "%d instructions with %d outputs, %d chains: %d pictures, %.0f a second\n", summary.Instructions,
+			summary.Outputs, summary.Chains, summary.Pictures, rate)
 		fmt.Fprintf(w, "outputs: %s\nthe truth: %s\n", strings.Join(kinds, ", "), filepath.Join(f.out, miniature.TruthFile))
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
 	"assay/internal/atomicfile"
 )
 
@@ -54,13 +54,13 @@ func (f *results) write() (int, error) {
 
 // figure is a number of a report.
 type figure struct {
-	System    string            `json:"system"`
-	Name      string            `json:"name"`
-	Benchmark string            `json:"benchmark"`
-	Value     *benchmarks.Value `json:"value"` // null: undefined
-	Low       *benchmarks.Value `json:"low"`
-	High      *benchmarks.Value `json:"high"`
-	Chance    *benchmarks.Value `json:"chance"`
+	System    string          `json:"system"`
+	Name      string          `json:"name"`
+	Benchmark string          `json:"benchmark"`
+	Value     *protocol.Value `json:"value"` // null: undefined
+	Low       *protocol.Value `json:"low"`
+	High      *protocol.Value `json:"high"`
+	Chance    *protocol.Value `json:"chance"`
 
 	report string // the name of its folder
 }

@@ -1,4 +1,4 @@
-"""Gradients of a head of choices by torch: python tools/oracle/choices_train.py ORACLE judges/testdata
+"""Gradients of a head of choices by torch: python tools/oracle/choices_train.py ORACLE released/testdata
 
 ORACLE as for joint.py. The rows of the answers are parameters of their own, as a scorer's are; the loss is the cross-entropy of
 the class nearest to a label plus half the distance of expectation and label. Written are the loss, and its gradients with respect

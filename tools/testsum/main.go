@@ -1,6 +1,6 @@
 // Command testsum runs go test with its arguments (-C DIR first, for another module). It prints the output of what
-// failed, a line per package, and what was tested in all. With -short it says how many tests were left out, and
-// which of the others took long.
+// failed, a line per package, and what was tested in all. With -short it says how many tests were left out, and which
+// of the others took long.
 package main
 
 import (

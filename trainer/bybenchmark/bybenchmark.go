@@ -13,16 +13,18 @@ import (
 	"slices"
 	"strings"
 
-	"assay/benchmarks"
+	"assay/benchmarks/protocol"
+	"assay/benchmarks/registry"
+	"assay/benchmarks/runner"
 	"assay/store"
 	"assay/trainer"
 )
 
 // benchmark is a trainer.Benchmark.
 type benchmark struct {
-	*benchmarks.Benchmark
-	set    benchmarks.Set
-	items  []benchmarks.Item
+	*protocol.Benchmark
+	set    protocol.Set
+	items  []protocol.Item
 	number string
 	part   string   // subset and human value
 	files  []string // of ratings
@@ -30,11 +32,11 @@ type benchmark struct {
 
 // Open reads the data of a benchmark that scorers can be run on. It is a trainer.BenchmarkOpener.
 func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
-	b, err := benchmarks.Find(c.Name)
+	b, err := registry.Find(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	o := benchmarks.Options{
+	o := protocol.Options{
 		Data:    c.Ratings,
 		Images:  c.Images,
 		Votes:   c.Votes,
@@ -54,11 +56,11 @@ func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
 	if err != nil {
 		return nil, err
 	}
-	scorable, ok := set.(benchmarks.Scorable)
-	if _, mixed := set.(benchmarks.Mixed); !ok || mixed {
+	scorable, ok := set.(protocol.Scorable)
+	if _, mixed := set.(protocol.Mixed); !ok || mixed {
 		return nil, fmt.Errorf("%s: its numbers are not of one scorer's scores of edits", b.Name)
 	}
-	if _, answers := set.(benchmarks.Questions); answers {
+	if _, answers := set.(protocol.Questions); answers {
 		return nil, fmt.Errorf("%s: its numbers are of answers, not of scores", b.Name)
 	}
 	items, err := scorable.Items()
@@ -84,8 +86,8 @@ func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
 }
 
 // numberOf finds a number among those that made up predictions have; "": the one that tables are sorted by.
-func numberOf(b *benchmarks.Benchmark, set benchmarks.Set, name string) (string, error) {
-	guess, ok := set.(benchmarks.Guessable)
+func numberOf(b *protocol.Benchmark, set protocol.Set, name string) (string, error) {
+	guess, ok := set.(protocol.Guessable)
 	if !ok {
 		return "", fmt.Errorf("%s: it cannot say beforehand which numbers it has", b.Name)
 	}
@@ -109,7 +111,7 @@ func numberOf(b *benchmarks.Benchmark, set benchmarks.Set, name string) (string,
 }
 
 // given fills in the usual part and value, and refuses what the benchmark does not ask for.
-func given(b *benchmarks.Benchmark, c *trainer.BenchmarkConfig, o *benchmarks.Options) error {
+func given(b *protocol.Benchmark, c *trainer.BenchmarkConfig, o *protocol.Options) error {
 	for _, key := range []struct {
 		name, value, usual string
 		to                 *string
@@ -153,7 +155,7 @@ func (b *benchmark) Fingerprint() (map[string]string, error) {
 		}
 		out[name] = digest.String()[:32]
 	}
-	out["pictures and texts of the edits"] = benchmarks.Digest(b.items)
+	out["pictures and texts of the edits"] = protocol.Digest(b.items)
 	return out, nil
 }
 
@@ -164,8 +166,8 @@ func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := benchmarks.Run{Benchmark: b.Name, Items: b.items, Dir: dir}
-	path, err := r.Score(ctx, benchmarks.ScorerOf(s, nil))
+	r := runner.Run{Benchmark: b.Name, Items: b.items, Dir: dir}
+	path, err := r.Score(ctx, runner.ScorerOf(s, nil))
 	if err != nil {
 		return 0, err
 	}

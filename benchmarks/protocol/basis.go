@@ -1,0 +1,203 @@
+package protocol
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Basis is what a number was computed on, and how. Numbers may be compared, and share a column of a table, if their
+// bases are equal; [Basis.Differs] says why two must not.
+type Basis struct {
+	Benchmark string   `json:"benchmark"`
+	Rule      string   `json:"rule"` // one of Benchmark.Rules, or a component
+	Coverage  Coverage `json:"coverage"`
+	Terms
+}
+
+// Terms are what a number depends on beside its rule and the items it covers.
+type Terms struct {
+	Subset        string `json:"subset,omitempty"`        // part of the benchmark or of its values; "" is the usual one
+	Judge         string `json:"judge,omitempty"`         // where editors are ranked: what measured them
+	Normalisation string `json:"normalisation,omitempty"` // where a rule leaves it open
+	// Over: which correlations a mean is of, where some are undefined; "": of all.
+	Over string `json:"over,omitempty"`
+	// Counted: what is absent counts as wrong, so that the number stands on everything.
+	Counted bool `json:"absent_counts_as_wrong,omitempty"`
+}
+
+// Coverage is how many of the rated items a number stands on.
+type Coverage struct {
+	Used    int    `json:"used"`
+	Of      int    `json:"of"`
+	Without string `json:"without,omitempty"` // digest of the items that are left out: two halves are not one half
+	// Values: Used and Of count single values of the items, which a number pools or whose columns it is made of.
+	Values bool `json:"values,omitempty"`
+	// Items is a digest of the items, where no data say which there are, and there are not as many as papers have.
+	Items string `json:"items,omitempty"`
+}
+
+// Whole reports whether nothing is left out.
+func (c Coverage) Whole() bool { return c.Used == c.Of }
+
+func (c Coverage) String() string {
+	if c.Values {
+		return fmt.Sprintf("%d of %d values", c.Used, c.Of)
+	}
+	return fmt.Sprintf("%d of %d items", c.Used, c.Of)
+}
+
+// CoverageOf is the coverage of a result: everything that has a prediction, of everything that is rated.
+func CoverageOf(r *Result) Coverage {
+	return NewCoverage(r.N+len(r.Missing), r.Missing)
+}
+
+// NewCoverage is that of all items but the missing ones.
+func NewCoverage(of int, missing []Key) Coverage {
+	c := Coverage{Used: of - len(missing), Of: of}
+	if len(missing) > 0 {
+		c.Without = KeysDigest(missing)
+	}
+	return c
+}
+
+// CoverageOfValues is that of a number made of so many values of items; each missing key names an item and a value. A
+// number that nothing is missing of stands on the items.
+func CoverageOfValues(items, of int, missing []Key) Coverage {
+	if len(missing) == 0 {
+		return NewCoverage(items, nil)
+	}
+	c := NewCoverage(of, missing)
+	c.Values = true
+	return c
+}
+
+// KeysDigest identifies a list of items.
+func KeysDigest(keys []Key) string {
+	h := sha256.New()
+	for _, k := range keys {
+		fmt.Fprintf(h, "%q %q\n", k.ID, k.Model)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Name is the rule, and the coverage where something is left out: a number on half of the items has another name.
+func (b Basis) Name() string {
+	if b.Coverage.Whole() {
+		return b.Rule
+	}
+	percent := 100 * float64(b.Coverage.Used) / float64(b.Coverage.Of)
+	what := ""
+	if b.Coverage.Values {
+		what = " values"
+	}
+	return fmt.Sprintf("%s (%s%% of %d%s)", b.Rule, percentDigits(percent), b.Coverage.Of, what)
+}
+
+// percentDigits prints a percentage below 100 with as many digits as it takes not to become 100.
+func percentDigits(v float64) string {
+	for digits := 0; ; digits++ {
+		if s := fmt.Sprintf("%.*f", digits, v); !strings.HasPrefix(s, "100") || digits > 6 {
+			return s
+		}
+	}
+}
+
+// Differs says in words why a number on another basis of the same rule must not stand beside one on b: "" if it may.
+func (b Basis) Differs(other Basis) string {
+	var why []string
+	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	if b.Benchmark != other.Benchmark {
+		add("it is of %s, not of %s", b.Benchmark, other.Benchmark)
+	}
+	if b.Rule != other.Rule {
+		add("its rule is %s, not %s", b.Rule, other.Rule)
+	}
+	switch {
+	case b.Coverage == other.Coverage:
+	case b.Coverage.Of == 0:
+		add("on how many items it is computed is not stated")
+	case b.Coverage.Whole() && other.Coverage.Whole() && b.Coverage.Of == other.Coverage.Of:
+		add("it is computed on other samples: no data say which there are (--ratings)")
+	case b.Coverage.Whole() && other.Coverage.Whole():
+		add("it is computed on %d items, not on %d", b.Coverage.Of, other.Coverage.Of)
+	case b.Coverage.Whole():
+		add("it covers all %d items, not %s", b.Coverage.Of, other.Coverage)
+	case b.Coverage.Used == other.Coverage.Used && b.Coverage.Of == other.Coverage.Of:
+		add("it covers %s, but others of them", b.Coverage)
+	default:
+		add("it covers %s", b.Coverage)
+	}
+	for _, t := range []struct{ what, mine, its string }{
+		{"part", b.Subset, other.Subset}, {"judge", b.Judge, other.Judge},
+		{"normalisation", b.Normalisation, other.Normalisation},
+	} {
+		switch {
+		case t.mine == t.its:
+		case t.mine == "":
+			add("its %s is not stated, that of the other is %s", t.what, t.its)
+		case t.its == "":
+			add("its %s is %s, that of the other is not stated", t.what, t.mine)
+		default:
+			add("its %s is %s, not %s", t.what, t.mine, t.its)
+		}
+	}
+	if whole := "the mean over all"; b.Over != other.Over {
+		add("it is %s, not %s", cmp.Or(b.Over, whole), cmp.Or(other.Over, whole))
+	}
+	if b.Counted != other.Counted {
+		add("absent answers count as wrong in one of them only")
+	}
+	return strings.Join(why, "; ")
+}
+
+// Stated prints a term, which may be unknown.
+func Stated(s string) string {
+	if s == "" {
+		return "not stated"
+	}
+	return s
+}
+
+// Bounds are the values that a measure can have; what lies outside was computed otherwise, in percent for instance.
+type Bounds struct{ Low, High float64 }
+
+// Bounds of common measures.
+var (
+	CosineBounds = Bounds{-1, 1}
+	ScoreBounds  = Bounds{0, 10} // of files that others wrote
+)
+
+// distances are the beginnings of names of metrics of which less is better, in every benchmark.
+var distances = []string{"bg_rmse", "lpips", "l1", "l2"}
+
+// isDistance reports whether less of a metric is better, by its name.
+func isDistance(name string) bool {
+	return slices.ContainsFunc(distances, func(d string) bool { return strings.HasPrefix(name, d) })
+}
+
+// BoundsOf are the values of a metric that is known by its name; false of others.
+func BoundsOf(name string) (Bounds, bool) {
+	switch {
+	case slices.Contains(strings.Fields("clip_t clip_i clip_d clip_dir clip_im clip_out dino dino_i"), name):
+		return CosineBounds, true
+	case name == "lpips" || strings.HasPrefix(name, "lpips_"):
+		return Bounds{0, math.Inf(1)}, true
+	}
+	return Bounds{}, false
+}
+
+// Check refuses a value outside of the bounds by the measure's name.
+func (b Bounds) Check(name string, v float64) error {
+	if v >= b.Low && v <= b.High || v != v {
+		return nil
+	}
+	if math.IsInf(b.High, 1) {
+		return fmt.Errorf("%s is %v: %v or more was expected", name, v, b.Low)
+	}
+	return fmt.Errorf("%s is %v: a number from %v to %v was expected", name, v, b.Low, b.High)
+}

@@ -1,0 +1,248 @@
+package protocol
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/stats"
+)
+
+// Units implements Predictions.
+func (j *EditorPredictions) Units() int { return len(j.Samples) }
+
+// Complete implements Predictions.
+func (j *EditorPredictions) Complete(i int) bool {
+	for _, c := range j.Columns {
+		if math.IsNaN(j.Values[c][i]) && j.wants(i, c) {
+			return false
+		}
+	}
+	return len(j.Columns) > 0
+}
+
+// mean is a column's number over samples: their mean, or that of the groups' means, NaN if a group has none.
+func (j *EditorPredictions) mean(column string, units []int) float64 {
+	if !j.Macro {
+		return j.plainMean(column, units)
+	}
+	var means []float64
+	for _, g := range j.Groups {
+		means = append(means, j.groupMean(column, g, units))
+	}
+	return stats.Mean(means)
+}
+
+// plainMean is the mean over samples, or over all numbers that a column pools.
+func (j *EditorPredictions) plainMean(column string, units []int) float64 {
+	of := []string{column}
+	if names, ok := j.Pooled[column]; ok {
+		of = names
+	}
+	var list []float64
+	for _, name := range of {
+		if values := j.Values[name]; values != nil {
+			for _, i := range units {
+				list = append(list, values[i])
+			}
+		}
+	}
+	return stats.Mean(Defined(list))
+}
+
+func (j *EditorPredictions) groupMean(column, group string, units []int) float64 {
+	return j.plainMean(column, j.ofGroup(group, units))
+}
+
+// ofGroup are the units of a group.
+func (j *EditorPredictions) ofGroup(group string, units []int) (in []int) {
+	for _, i := range units {
+		if j.Samples[i].Group == group {
+			in = append(in, i)
+		}
+	}
+	return in
+}
+
+// covers is on how many of the units that want a column its number stands, or on how many of the numbers that it pools.
+func (j *EditorPredictions) covers(column string, units []int) Coverage {
+	if names, ok := j.Pooled[column]; ok {
+		return j.coversPooled(names, units)
+	}
+	var missing []Key
+	of := 0
+	for _, i := range units {
+		if !j.wants(i, column) {
+			continue
+		}
+		of++
+		if math.IsNaN(j.Values[column][i]) {
+			missing = append(missing, j.Samples[i].Item.Key)
+		}
+	}
+	return NewCoverage(of, missing)
+}
+
+func (j *EditorPredictions) coversPooled(names []string, units []int) Coverage {
+	var missing []Key
+	of := 0
+	for _, i := range units {
+		for _, name := range names {
+			if !j.wants(i, name) {
+				continue
+			}
+			of++
+			if values := j.Values[name]; values == nil || math.IsNaN(values[i]) {
+				it := j.Samples[i].Item
+				missing = append(missing, Key{it.ID + " " + name, it.Model})
+			}
+		}
+	}
+	return CoverageOfValues(len(units), of, missing)
+}
+
+// key is the key of a column in JSON, with the share of the units that it stands on unless that is all of them.
+func (j *EditorPredictions) key(column string, units []int) string {
+	if slices.Contains(j.Counted, column) {
+		return column
+	}
+	return Basis{Rule: column, Coverage: j.covers(column, units)}.Name()
+}
+
+// in are the units of a part.
+func (j *EditorPredictions) in(part string, units []int) (out []int) {
+	for _, i := range units {
+		if slices.Contains(j.Samples[i].Parts, part) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Numbers implements Predictions: each column of each part, as "column: part".
+func (j *EditorPredictions) Numbers(units []int) []Number {
+	var out []Number
+	for _, part := range j.Parts {
+		in := j.in(part, units)
+		for _, c := range j.Columns {
+			covers := j.covers(c, in)
+			if covers.Of == 0 {
+				continue
+			}
+			out = append(out, Number{Name: gradedName(c, part), Value: j.mean(c, in), Terms: Terms{Judge: j.JudgeOf(c),
+				Counted: slices.Contains(j.Counted, c)},
+				Coverage: &covers})
+		}
+	}
+	return out
+}
+
+// JudgeOf is what measured a column; of a derived one, what measured the others.
+func (j *EditorPredictions) JudgeOf(column string) string {
+	if j.by[column] != "" || j.Derive[column] == nil {
+		return strings.ToLower(j.by[column])
+	}
+	return Judges(j.by, slices.DeleteFunc(slices.Clone(j.EditorSet.Columns), func(c string) bool {
+		return j.Derive[c] != nil || j.Values[c] == nil || c == "score"
+	}))
+}
+
+func gradedName(column, part string) string {
+	if part == "" {
+		return column
+	}
+	return column + ": " + part
+}
+
+// gradedJSON is the JSON result.
+type gradedJSON struct {
+	Common
+	Editor string                                 `json:"editor,omitempty"`
+	Parts  map[string]map[string]Value            `json:"parts"`
+	Groups map[string]map[string]map[string]Value `json:"groups,omitempty"` // part, group, column
+}
+
+// Result implements Predictions.
+func (j *EditorPredictions) Result() *Result {
+	r := &Result{Notes: j.Notes}
+	var all []int
+	for i := range j.Samples {
+		all = append(all, i)
+		if j.Complete(i) {
+			r.N++
+		} else {
+			r.Missing = append(r.Missing, j.Samples[i].Item.Key)
+		}
+	}
+	r.Numbers = j.Numbers(all)
+	out := gradedJSON{Editor: j.editor, Parts: map[string]map[string]Value{},
+		Groups: map[string]map[string]map[string]Value{}}
+	for _, part := range j.Parts {
+		in := j.in(part, all)
+		if len(in) == 0 {
+			continue
+		}
+		out.Parts[part] = map[string]Value{}
+		for _, c := range j.Columns {
+			out.Parts[part][j.key(c, in)] = Value(j.mean(c, in))
+		}
+		if len(j.Groups) > 1 {
+			t, m := j.groupTable(part, in)
+			r.Tables, out.Groups[part] = append(r.Tables, t), m
+		}
+	}
+	out.Common = r.Common(j.Name)
+	r.JSON = out
+	return r
+}
+
+// groupTable has a row for each group.
+func (j *EditorPredictions) groupTable(part string, units []int) (Table, map[string]map[string]Value) {
+	t := Table{Title: "by kind of edit", Columns: append([]string{"n"}, j.Columns...)}
+	if part != "" {
+		t.Title += ": " + part
+	}
+	out := map[string]map[string]Value{}
+	for _, g := range j.Groups {
+		least, most := j.used(g, units)
+		row := TableRow{Name: g, Cells: []float64{float64(least)}, Text: []string{fmt.Sprint(least)}}
+		if least < most {
+			row.Text[0] = fmt.Sprintf("%d to %d", least, most)
+		}
+		out[g] = map[string]Value{}
+		for _, c := range j.Columns {
+			v := j.groupMean(c, g, units)
+			row.Cells, out[g][j.key(c, j.ofGroup(g, units))] = append(row.Cells, v), Value(v)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, out
+}
+
+// used says on how many samples of a group the columns' means stand: of the one that stands on least, and on most.
+func (j *EditorPredictions) used(group string, units []int) (least, most int) {
+	first := true
+	for _, c := range j.Columns {
+		if j.Pooled[c] != nil { // it stands on what the others stand on
+			continue
+		}
+		n, wanted := 0, false
+		for _, i := range units {
+			if j.Samples[i].Group != group {
+				continue
+			}
+			wanted = wanted || c == "score" || j.wants(i, c)
+			if !math.IsNaN(j.Values[c][i]) {
+				n++
+			}
+		}
+		if !wanted {
+			continue
+		}
+		if least, most = min(least, n), max(most, n); first {
+			least, first = n, false
+		}
+	}
+	return least, most
+}

@@ -1,0 +1,249 @@
+package protocol
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// EditorSet is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the
+// means
+// of its groups, for each of its parts.
+type EditorSet struct {
+	Name    string
+	Samples []EditorSample
+	Index   map[string]int // of the samples by id
+	Editors []string       // folders
+	By      map[string]string
+
+	Parts   []string            // in the order of tables
+	Groups  []string            // kinds of edits; none: they have no groups
+	Macro   bool                // a number is the mean over the groups' means, not over the samples
+	Columns []string            // in the order of tables; others follow
+	Fields  map[string][]string // column: its names in files
+	Derive  map[string]func(sample int, values map[string]float64) float64
+	Counted []string          // columns for which what is absent counts as wrong
+	Bounds  map[string]Bounds // of columns; of a score that a file states: a scorer's own is on the scorer's range
+
+	Lacks  func(sample int, column string) bool // a sample has no such number, which is not missing then; nil: none
+	Strict bool                                 // a number that a sample lacks is an error, if it is there all the same
+	Scale  map[string]func(float64) float64     // of columns: what becomes of a number of a file
+	Pooled map[string][]string                  // of columns: their mean is that over all numbers of these columns
+
+	Held   map[string]map[string]Picture     // by editor and sample: pictures in the data
+	Output func(editor string, i int) string // file of an editor's picture of a sample
+	// reads the authors' result files; nil: there are none
+	Own   func(editor string, j *EditorPredictions) error
+	Table func(path string) (editor string, rows []Line, err error) // reads a file that is no JSON; nil: there is none
+}
+
+// EditorSample is one sample. Its item lacks the editor's picture.
+type EditorSample struct {
+	Item    Item
+	Group   string
+	Parts   []string
+	Scored  bool // a scorer has all that it needs
+	Several bool // it has several sources, which judges in words are shown that ask about them
+}
+
+// Add adds a sample.
+func (s *EditorSet) Add(sample EditorSample) error {
+	id := sample.Item.ID
+	if _, twice := s.Index[id]; twice {
+		return fmt.Errorf("a second sample %q", id)
+	}
+	if s.Index == nil {
+		s.Index = map[string]int{}
+	}
+	s.Index[id] = len(s.Samples)
+	s.Samples = append(s.Samples, sample)
+	for _, part := range sample.Parts {
+		if !slices.Contains(s.Parts, part) {
+			s.Parts = append(s.Parts, part)
+		}
+	}
+	if sample.Group != "" && !slices.Contains(s.Groups, sample.Group) {
+		s.Groups = append(s.Groups, sample.Group)
+	}
+	return nil
+}
+
+// EditorPredictions are the columns of one editor, NaN where missing.
+type EditorPredictions struct {
+	*EditorSet
+	editor  string
+	Columns []string
+	Values  map[string][]float64
+	by      map[string]string
+	Notes   []string
+	where   map[string]string  // of what was read, by column and sample
+	runs    map[string]*OneRun // by column
+
+	ofSeveral bool // samples of several sources have scores
+}
+
+// OfEditor returns the columns, also of what embeds them.
+func (j *EditorPredictions) OfEditor() *EditorPredictions { return j }
+
+// Blank returns predictions of an editor that hold nothing yet.
+func (s *EditorSet) Blank(editor string) *EditorPredictions {
+	by := map[string]string{}
+	maps.Copy(by, s.By)
+	return &EditorPredictions{
+		EditorSet: s,
+		editor:    editor,
+		Values:    map[string][]float64{},
+		by:        by,
+		where:     map[string]string{},
+		runs:      map[string]*OneRun{},
+	}
+}
+
+// Set sets a value that a run measured ("": no known one); a second one is an error, and so is one of another run.
+func (j *EditorPredictions) Set(column, run string, i int, v float64, where string) error {
+	if j.runs[column] == nil {
+		j.runs[column] = &OneRun{}
+	}
+	if err := j.runs[column].Check(column, run); err != nil {
+		return err
+	}
+	key := fmt.Sprint(column, "\n", i)
+	if first, ok := j.where[key]; ok {
+		return fmt.Errorf("a second value of %s for %s (the first is in %s)", column, j.Samples[i].Item.ID, first)
+	}
+	j.where[key] = where
+	if j.Values[column] == nil {
+		j.Values[column] = slices.Repeat([]float64{math.NaN()}, len(j.Samples))
+	}
+	j.Values[column][i] = v
+	return nil
+}
+
+// finish derives columns from others, and orders them.
+func (j *EditorPredictions) finish() error {
+	for _, column := range slices.Sorted(maps.Keys(j.Derive)) {
+		list, any := slices.Repeat([]float64{math.NaN()}, len(j.Samples)), false
+		for i := range list {
+			one := map[string]float64{}
+			for name, v := range j.Values {
+				one[name] = v[i]
+			}
+			list[i] = j.Derive[column](i, one)
+			any = any || !math.IsNaN(list[i])
+		}
+		if stated := j.Values[column]; stated != nil {
+			if err := j.contradicted(column, stated, list); err != nil {
+				return err
+			}
+		} else if any {
+			j.Values[column] = list
+		}
+	}
+	for _, column := range j.Counted { // what is absent is wrong, of an editor that has any
+		for i, v := range j.Values[column] {
+			if math.IsNaN(v) {
+				j.Values[column][i] = 0
+			}
+		}
+	}
+	if scores := j.Values["score"]; scores != nil {
+		for i, sample := range j.Samples {
+			j.ofSeveral = j.ofSeveral || sample.Several && !math.IsNaN(scores[i])
+		}
+	}
+	for _, column := range append(slices.Clone(j.EditorSet.Columns), slices.Sorted(maps.Keys(j.Values))...) {
+		if j.Values[column] != nil && !slices.Contains(j.Columns, column) {
+			j.Columns = append(j.Columns, column)
+		}
+	}
+	return nil
+}
+
+// contradicted refuses numbers of a file that are not what follows from others, but for rounding.
+func (j *EditorPredictions) contradicted(column string, stated, derived []float64) error {
+	b := j.Bounds[column]
+	for i, v := range stated {
+		if d := derived[i]; math.Abs(v-d) > 0.005*(b.High-b.Low) {
+			return fmt.Errorf("%s: %s is %v for %s, but its other numbers make %.4g of it",
+				j.where[fmt.Sprint(column, "\n", i)], column, v, j.Samples[i].Item.ID, d)
+		}
+	}
+	return nil
+}
+
+// Items implements Scorable: the outputs of all editors that a scorer has everything for.
+func (s *EditorSet) Items() ([]Item, error) {
+	return s.items(func(sample EditorSample) bool { return sample.Scored })
+}
+
+// ItemsOfSeveral implements SeveralSources.
+func (s *EditorSet) ItemsOfSeveral() ([]Item, error) {
+	return s.items(func(sample EditorSample) bool { return sample.Scored || sample.Several })
+}
+
+// Outputs implements Measurable.
+func (s *EditorSet) Outputs() ([]Item, error) {
+	return s.items(func(EditorSample) bool { return true })
+}
+
+func (s *EditorSet) items(which func(EditorSample) bool) ([]Item, error) {
+	if len(s.Editors)+len(s.Held) == 0 {
+		return nil, fmt.Errorf("the pictures are not named: give --editors, folders of the editors' pictures")
+	}
+	var p Problems
+	var items []Item
+	for i, sample := range s.Samples {
+		if !which(sample) {
+			continue
+		}
+		for _, role := range slices.Sorted(maps.Keys(sample.Item.Shown)) {
+			if picture := sample.Item.Shown[role]; sample.Several && picture.Read == nil {
+				FilePicture(picture.Path, true, &p)
+			}
+		}
+		if sample.Item.Source.Read == nil && sample.Item.Source.Path != "" {
+			FilePicture(sample.Item.Source.Path, true, &p)
+		}
+		for _, editor := range s.Editors {
+			it := sample.Item
+			it.Model, it.Group = EditorName(editor), it.ID
+			it.Edit.Path = s.Output(editor, i)
+			FilePicture(it.Edit.Path, true, &p)
+			items = append(items, it)
+		}
+		for _, editor := range slices.Sorted(maps.Keys(s.Held)) {
+			if picture, ok := s.Held[editor][sample.Item.ID]; ok {
+				it := sample.Item
+				it.Model, it.Group, it.Edit = editor, it.ID, picture
+				items = append(items, it)
+			}
+		}
+	}
+	return items, p.Err()
+}
+
+// Hold keeps an editor's picture of a sample that the data have.
+func (s *EditorSet) Hold(editor, sample string, p Picture) {
+	if s.Held == nil {
+		s.Held = map[string]map[string]Picture{}
+	}
+	if s.Held[editor] == nil {
+		s.Held[editor] = map[string]Picture{}
+	}
+	s.Held[editor][sample] = p
+}
+
+// Line implements Measurable.
+func (s *EditorSet) Line(k Key, component string, value any, by string) map[string]any {
+	return ComponentLine("id", k, component, value, by, []string{component})
+}
+
+// wants reports whether a sample has a column's number, if nothing is missing. Samples of several sources have a score
+// if any of them has: a judge was asked about them.
+func (j *EditorPredictions) wants(i int, column string) bool {
+	if column == "score" {
+		return j.Samples[i].Scored || j.Samples[i].Several && j.ofSeveral
+	}
+	return j.Lacks == nil || !j.Lacks(i, column)
+}

@@ -1,0 +1,185 @@
+package protocol
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// BestMargin returns the eps >= 0 that maximises the accuracy when |d| <= eps is a tie, and that accuracy (Deutsch et
+// al. 2023). human is 1, 0 or -1, d the difference of scores. Of equally good margins it is the smallest.
+func BestMargin(human []int, d []float64) (eps, accuracy float64) {
+	order := make([]int, len(d))
+	hits := 0 // at a margin below every |d|
+	for i := range order {
+		order[i] = i
+		if human[i] == Sign(d[i]) {
+			hits++
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(math.Abs(d[a]), math.Abs(d[b])) })
+	best := hits
+	for k := 0; k < len(order); {
+		at := math.Abs(d[order[k]])
+		for ; k < len(order) && math.Abs(d[order[k]]) == at; k++ {
+			if i := order[k]; human[i] == 0 && d[i] != 0 {
+				hits++
+			} else if human[i] != 0 && human[i] == Sign(d[i]) {
+				hits--
+			}
+		}
+		if hits > best {
+			best, eps = hits, at
+		}
+	}
+	return eps, float64(best) / float64(len(d))
+}
+
+// bestMarginAsRun is calc_accuracy_with_ties of EditReward's program: pairs become ties one at a time, the smallest |d|
+// first and equal ones in their order, and at least one does. It returns how many are ties where the accuracy is
+// highest (the fewest, if several numbers are as good), and the order.
+func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
+	hits := 0
+	for i := range d {
+		order = append(order, i)
+		if float64(human[i])*d[i] > 0 {
+			hits++
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(math.Abs(d[a]), math.Abs(d[b])) })
+	best := -1
+	for k, i := range order {
+		switch {
+		case human[i] == 0:
+			hits++
+		case float64(human[i])*d[i] > 0:
+			hits--
+		}
+		if hits > best {
+			best, ties = hits, k+1
+		}
+	}
+	return ties, order
+}
+
+// ThresholdAsRun says what the rule is.
+const ThresholdAsRun = "threshold as run (scores): the same as EditReward's program computes it " +
+	"(calc_accuracy_with_ties). Pairs become ties one at a time, the smallest difference first and equal ones in their " +
+	"order, and at least one does. So it differs from the formula where differences repeat, and where no tie at all " +
+	"would be best. There is none with --epsilon"
+
+// ThresholdRules are the rule "threshold", three classes of which a difference of at most eps is a tie, and
+// "threshold as run", which is what EditReward's program computes of it.
+var ThresholdRules = []PairRule{
+	{Name: "threshold", Columns: ThreeClasses, Decide: decideByThreshold},
+	{Name: "threshold as run", Columns: ThreeClasses, Decide: decideAsRun, chooses: true},
+}
+
+// differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
+// both.
+func (j *PairPredictions) differences(units []int) (human []int, d []float64) {
+	number := map[string]int{Left: 1, Right: -1, Tie: 0}
+	for _, i := range units {
+		if j.HasScores(i) {
+			human, d = append(human, number[j.Side[j.Human[i]]]), append(d, j.Scores[0][i]-j.Scores[1][i])
+		}
+	}
+	return human, d
+}
+
+// sideNames are the classes by the sign of a difference.
+var sideNames = map[int]string{1: Left, -1: Right, 0: Tie}
+
+// decideAsRun takes pairs for ties one at a time. Scores that are equal and were not taken yet are neither a tie nor a
+// preference: no verdict is right then.
+func decideAsRun(_ *PairSet, j *PairPredictions, units []int) Verdicts {
+	human, d := j.differences(units)
+	ties, order := bestMarginAsRun(human, d)
+	v := Verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
+		Predicted: make([]string, len(d)), Right: make([]bool, len(d))}
+	for k, i := range order {
+		switch {
+		case k < ties:
+			v.Predicted[i] = Tie
+			eps := math.Abs(d[i])
+			v.epsilon = &eps
+		case d[i] == 0:
+			v.Predicted[i] = "equal scores"
+		default:
+			v.Predicted[i] = sideNames[Sign(d[i])]
+		}
+		v.Truth[i] = sideNames[human[i]]
+		v.Right[i] = v.Truth[i] == v.Predicted[i]
+	}
+	return v
+}
+
+func decideByThreshold(_ *PairSet, j *PairPredictions, units []int) Verdicts {
+	v := Verdicts{Rows: ThreeClasses}
+	human, d := j.differences(units)
+	eps := j.epsilon
+	if v.chosenHere = math.IsNaN(eps); v.chosenHere {
+		eps, _ = BestMargin(human, d)
+	}
+	v.epsilon = &eps
+	for i := range d {
+		predicted := Sign(d[i])
+		if math.Abs(d[i]) <= eps {
+			predicted = 0
+		}
+		v.Truth, v.Predicted = append(v.Truth, sideNames[human[i]]), append(v.Predicted, sideNames[predicted])
+		v.Right = append(v.Right, human[i] == predicted)
+	}
+	return v
+}
+
+// ADIEERule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal ones
+// are what equal decides.
+func ADIEERule(classes []string, leftName, rightName string, equal func(l, r float64) string) PairRule {
+	return PairRule{
+		Name:    "adiee",
+		scale:   true,
+		Columns: classes,
+		Decide: func(p *PairSet, j *PairPredictions, units []int) Verdicts {
+			v := Verdicts{Rows: classes}
+			for _, i := range units {
+				if !j.HasScores(i) {
+					continue
+				}
+				l, r := j.Scores[0][i], j.Scores[1][i]
+				predicted := equal(l, r)
+				switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
+				case tl > tr:
+					predicted = leftName
+				case tl < tr:
+					predicted = rightName
+				}
+				v.Truth, v.Predicted = append(v.Truth, p.Human[i]), append(v.Predicted, predicted)
+				v.Right = append(v.Right, predicted == p.Human[i])
+			}
+			return v
+		},
+	}
+}
+
+// AnswerRule is a rule on answers: right lists the answers that are right for each verdict. Every pair counts, and no
+// answer is wrong.
+func AnswerRule(name string, classes []string, right map[string][]string) PairRule {
+	var known []string
+	for _, list := range right {
+		known = append(known, list...)
+	}
+	decide := func(p *PairSet, j *PairPredictions, units []int) Verdicts {
+		v := Verdicts{Rows: classes}
+		for _, i := range units {
+			answer := j.Answer[i]
+			if answer == "" {
+				answer = "none"
+			}
+			v.Truth, v.Predicted = append(v.Truth, p.Human[i]), append(v.Predicted, answer)
+			v.Right = append(v.Right, slices.Contains(right[p.Human[i]], answer))
+		}
+		return v
+	}
+	return PairRule{Name: name, answers: true, known: known, Decide: decide}
+}

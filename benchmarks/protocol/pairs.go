@@ -1,0 +1,344 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// The classes of pairs.
+const (
+	Left  = "left"
+	Right = "right"
+	Tie   = "tie"
+)
+
+// Verdicts of three classes, which are named by the side that wins.
+var (
+	ThreeClasses = []string{Left, Right, Tie}
+	ThreeSides   = map[string]string{Left: Left, Right: Right, Tie: Tie}
+)
+
+// PairSet are comparisons of two edits with a human verdict each. Every benchmark of pairs fills one.
+type PairSet struct {
+	IDs     []string
+	Human   []string          // the verdict, by the benchmark's own name
+	Side    map[string]string // verdict -> left, right or tie
+	Answers []string          // an answer per class for random guessing, nil where answers do not exist
+	Rules   []PairRule
+	Find    func(Key) ([]Slot, error) // instead of bySide
+	Show    func(pair int) ([]CaptionedPicture, string)
+	Index   map[string]int
+	Notes   []string // on the data
+}
+
+// Slot is one side of a pair.
+type Slot struct{ Pair, Side int }
+
+// PairRule decides, for each pair, which class is predicted and whether that is right.
+type PairRule struct {
+	Name    string
+	answers bool     // works on answers, else on scores
+	scale   bool     // made for scores on 0..10
+	chooses bool     // chooses its margin on the pairs: a given one is not for it
+	known   []string // the answers that it knows
+	Columns []string
+	Decide  func(p *PairSet, j *PairPredictions, units []int) Verdicts
+}
+
+// Verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
+type Verdicts struct {
+	Truth, Predicted []string
+	Right            []bool
+	Rows             []string // the classes of truth
+	epsilon          *float64
+	chosenHere       bool // epsilon maximises the accuracy on these very pairs
+	ties             int  // so many of the smallest differences are ties; 0: all up to epsilon are
+}
+
+func (v Verdicts) accuracy() float64 {
+	n := 0
+	for _, ok := range v.Right {
+		if ok {
+			n++
+		}
+	}
+	return float64(n) / float64(len(v.Right))
+}
+
+// PairPredictions holds the predictions of pairs: scores of the two sides (NaN where missing), answers ("" where
+// there is none; answered tells a missing answer from an empty one).
+type PairPredictions struct {
+	*PairSet
+	Scores    [2][]float64
+	Answer    []string
+	answered  []bool
+	anyAnswer bool
+	AnyScore  bool
+	epsilon   float64 // NaN: chosen on the pairs themselves
+}
+
+// BlankPairs returns predictions that hold nothing yet.
+func (p *PairSet) BlankPairs() *PairPredictions {
+	n := len(p.IDs)
+	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
+	return &PairPredictions{
+		PairSet:  p,
+		Scores:   [2][]float64{nan[:n:n], nan[n:]},
+		Answer:   make([]string, n),
+		answered: make([]bool, n),
+		epsilon:  math.NaN(),
+	}
+}
+
+// Add adds a pair with its human verdict.
+func (p *PairSet) Add(id, verdict string) {
+	if p.Index == nil {
+		p.Index = map[string]int{}
+	}
+	p.Index[id] = len(p.IDs)
+	p.IDs, p.Human = append(p.IDs, id), append(p.Human, verdict)
+}
+
+func (p *PairSet) slots(k Key) ([]Slot, error) {
+	if p.Find != nil {
+		return p.Find(k)
+	}
+	return p.BySide(k)
+}
+
+// BySide finds a pair by its id, or one side of it by "left" or "right".
+func (p *PairSet) BySide(k Key) ([]Slot, error) {
+	i, ok := p.Index[k.ID]
+	if !ok {
+		return nil, fmt.Errorf("the id %q is not one of the %d pairs: an id such as %q was expected", k.ID, len(p.IDs),
+			p.IDs[0])
+	}
+	switch k.Model {
+	case "":
+		return []Slot{{i, 0}, {i, 1}}, nil
+	case Left:
+		return []Slot{{i, 0}}, nil
+	case Right:
+		return []Slot{{i, 1}}, nil
+	}
+	return nil, fmt.Errorf("the model %q is no side: \"left\" or \"right\" was expected", k.Model)
+}
+
+// GuessPairs makes up scores and answers, drawn from rng, or equal ones when rng is nil.
+func (p *PairSet) GuessPairs(rng *rand.Rand, epsilon float64) *PairPredictions {
+	j := p.BlankPairs()
+	j.epsilon, j.AnyScore = epsilon, true
+	for side := range j.Scores {
+		j.Scores[side] = RandomScores(rng, len(p.IDs))
+	}
+	if rng != nil && len(p.Answers) > 0 {
+		j.anyAnswer = true
+		for i := range j.Answer {
+			j.Answer[i], j.answered[i] = p.Answers[rng.IntN(len(p.Answers))], true
+		}
+	}
+	return j
+}
+
+// HasScores reports whether both sides of a pair have a score.
+func (j *PairPredictions) HasScores(i int) bool {
+	return !math.IsNaN(j.Scores[0][i]) && !math.IsNaN(j.Scores[1][i])
+}
+
+// Units implements Predictions.
+func (j *PairPredictions) Units() int { return len(j.IDs) }
+
+// Complete implements Predictions.
+func (j *PairPredictions) Complete(i int) bool {
+	return (!j.anyAnswer || j.answered[i]) && (!j.AnyScore || j.HasScores(i))
+}
+
+func (j *PairPredictions) applies(r PairRule) bool {
+	if r.chooses && !math.IsNaN(j.epsilon) {
+		return false
+	}
+	return r.answers && j.anyAnswer || !r.answers && j.AnyScore
+}
+
+// Numbers implements Predictions: the accuracy by each rule.
+func (j *PairPredictions) Numbers(units []int) []Number {
+	var out []Number
+	for _, r := range j.Rules {
+		if j.applies(r) {
+			v := r.Decide(j.PairSet, j, units)
+			terms := Terms{Counted: r.answers, Normalisation: MarginTerm(v.epsilon, v.chosenHere)}
+			if r.scale {
+				terms.Normalisation = j.scaleTerm()
+			}
+			out = append(out, Number{Name: r.Name, Value: v.accuracy(), Terms: terms})
+		}
+	}
+	return out
+}
+
+// scaleTerm names the scores' scale, if it plainly is not 0..10: "" of scores on 0..10.
+func (j *PairPredictions) scaleTerm() string {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, v := range slices.Concat(j.Scores[0], j.Scores[1]) {
+		if !math.IsNaN(v) {
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	switch {
+	case low < 0 || high > 10:
+		return fmt.Sprintf("of scores from %.4g to %.4g, made for 0 to 10", low, high)
+	case high <= 1:
+		return "of scores within 0 to 1, made for 0 to 10"
+	}
+	return ""
+}
+
+// MarginTerm says where a margin of ties comes from; "" where there is none.
+func MarginTerm(eps *float64, chosenHere bool) string {
+	switch {
+	case eps == nil:
+		return ""
+	case chosenHere:
+		return "tie margin chosen on the test set"
+	}
+	return fmt.Sprintf("tie margin %v", *eps)
+}
+
+// ruleJSON is the JSON of one rule.
+type ruleJSON struct {
+	N         int                  `json:"n"`
+	Accuracy  Value                `json:"accuracy"`
+	Epsilon   *float64             `json:"epsilon,omitempty"`
+	EpsilonOn string               `json:"epsilon_from,omitempty"`
+	PerClass  map[string]classJSON `json:"per_class"`
+	Confusion Confusion            `json:"confusion"`
+}
+
+type classJSON struct {
+	N        int   `json:"n"`
+	Accuracy Value `json:"accuracy"`
+}
+
+type pairsJSON struct {
+	Common
+	Votes map[string]int      `json:"votes"`
+	Rules map[string]ruleJSON `json:"rules"`
+}
+
+// PairResult evaluates the pairs by all rules.
+func (j *PairPredictions) PairResult(benchmark string) *Result {
+	units := make([]int, len(j.IDs))
+	for i := range units {
+		units[i] = i
+	}
+	r := &Result{Notes: slices.Clone(j.Notes), Numbers: j.Numbers(units)}
+	votes := map[string]int{}
+	for i, id := range j.IDs {
+		votes[j.Human[i]]++
+		if !j.Complete(i) {
+			r.Missing = append(r.Missing, Key{ID: id})
+		}
+	}
+	r.N = len(j.IDs) - len(r.Missing)
+	rules := map[string]ruleJSON{}
+	for _, rule := range j.Rules {
+		if j.applies(rule) {
+			rules[rule.Name] = j.applyRule(rule, units, r)
+			if rule.answers {
+				r.Notes = append(r.Notes, j.answerNotes(rule)...)
+			}
+		}
+	}
+	outside := func(v float64) bool { return v < 0 || v > 10 }
+	switch term := j.scaleTerm(); {
+	case rules["adiee"].N == 0 || term == "":
+	case slices.ContainsFunc(slices.Concat(j.Scores[0], j.Scores[1]), outside):
+		r.Notes = append(r.Notes, "adiee: some scores lie outside 0..10, the range this rule is made for")
+	default:
+		r.Notes = append(r.Notes, "adiee: all scores lie within 0..1; this rule is made for 0..10, where they all are ties")
+	}
+	r.JSON = pairsJSON{r.Common(benchmark), votes, rules}
+	r.Examples = j.examples(4)
+	return r
+}
+
+// applyRule computes one rule, and adds its tables and notes to the result.
+func (j *PairPredictions) applyRule(rule PairRule, units []int, r *Result) ruleJSON {
+	v := rule.Decide(j.PairSet, j, units)
+	out := ruleJSON{
+		N:         len(v.Right),
+		Accuracy:  Value(v.accuracy()),
+		Epsilon:   v.epsilon,
+		PerClass:  map[string]classJSON{},
+		Confusion: NewConfusion(rule.Name, v.Truth, v.Predicted, v.Rows, rule.Columns),
+	}
+	if v.epsilon != nil {
+		out.EpsilonOn = "option"
+		if v.chosenHere {
+			out.EpsilonOn = "test set"
+			what := fmt.Sprintf("a difference of up to %.6g is a tie; this margin", *v.epsilon)
+			if v.ties > 0 {
+				what = fmt.Sprintf("the %d pairs with the smallest differences, up to %.6g, are ties; their number",
+					v.ties,
+					*v.epsilon)
+			}
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: %s was chosen on the test set itself, where it maximises the accuracy",
+				rule.Name, what))
+		}
+	}
+	t := Table{Title: rule.Name + ": accuracy per class", Columns: []string{"n", "accuracy"}}
+	for _, c := range v.Rows {
+		n, hits := 0, 0
+		for i := range v.Truth {
+			if v.Truth[i] == c {
+				n++
+				if v.Right[i] {
+					hits++
+				}
+			}
+		}
+		acc := float64(hits) / float64(n)
+		out.PerClass[c] = classJSON{n, Value(acc)}
+		t.Rows = append(t.Rows, TableRow{Name: c, Cells: []float64{float64(n), acc}, Text: []string{fmt.Sprint(n)}})
+	}
+	r.Tables, r.Confusions = append(r.Tables, t), append(r.Confusions, out.Confusion)
+	return out
+}
+
+// examples shows the pairs decided most clearly, rightly and wrongly, by the difference of scores.
+func (j *PairPredictions) examples(each int) []Example {
+	if !j.AnyScore || j.Show == nil {
+		return nil
+	}
+	var order []int
+	for i := range j.IDs {
+		if j.HasScores(i) && j.Side[j.Human[i]] != Tie {
+			order = append(order, i)
+		}
+	}
+	margin := func(i int) float64 { // positive: as the humans
+		d := j.Scores[0][i] - j.Scores[1][i]
+		if j.Side[j.Human[i]] == Right {
+			d = -d
+		}
+		return d
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(margin(b), margin(a)) })
+	var out []Example
+	add := func(kind string, i int) {
+		e := Example{Kind: kind, Text: fmt.Sprintf("%s: scores %.4g and %.4g, human %s",
+			j.IDs[i], j.Scores[0][i], j.Scores[1][i], j.Human[i])}
+		e.Pictures, e.Instruction = j.Show(i)
+		out = append(out, e)
+	}
+	for k := 0; k < min(each, len(order)) && margin(order[k]) > 0; k++ {
+		add("agrees", order[k])
+	}
+	for k := 0; k < min(each, len(order)) && margin(order[len(order)-1-k]) < 0; k++ {
+		add("disagrees", order[len(order)-1-k])
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+package curate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+
+	"assay/data"
+	"assay/internal/stats"
+)
+
+// editStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
+// pleases its reward and nobody else. None of them needs a model.
+type editStats struct {
+	Change     float64 // mean absolute difference to the source, 0..1
+	Brightness float64 // mean luma, 0..1
+	Contrast   float64 // standard deviation of luma, 0..1
+	Saturation float64 // mean of (max - min) / max over the channels
+	Edges      float64 // share of pixels whose Sobel gradient of luma is above 0.25 a pixel
+	Grain      float64 // mean absolute 4-neighbour Laplacian of luma, 0..1: high-frequency noise
+	Clipped    float64 // share of channel values at 0 or 255
+}
+
+// measureEdit computes the statistics of an edit. The source is resized to it for Change.
+func measureEdit(source, edit *data.Picture) editStats {
+	var l editStats
+	n := float64(edit.Width * edit.Height)
+	s := source.Resize(edit.Width, edit.Height, data.Bicubic)
+	luma := make([]float64, edit.Width*edit.Height)
+	sum, squares := 0.0, 0.0
+	for i := range luma {
+		p, q := edit.Pix[3*i:3*i+3], s.Pix[3*i:3*i+3]
+		hi, lo := max(p[0], p[1], p[2]), min(p[0], p[1], p[2])
+		if hi > 0 {
+			l.Saturation += float64(hi-lo) / float64(hi) / n
+		}
+		for c, v := range p {
+			l.Change += math.Abs(float64(v)-float64(q[c])) / 255 / 3 / n
+			if v == 0 || v == 255 {
+				l.Clipped += 1 / (3 * n)
+			}
+		}
+		luma[i] = (0.299*float64(p[0]) + 0.587*float64(p[1]) + 0.114*float64(p[2])) / 255
+		sum += luma[i]
+		squares += luma[i] * luma[i]
+	}
+	l.Brightness = sum / n
+	l.Contrast = math.Sqrt(max(0, squares/n-l.Brightness*l.Brightness))
+	w, inner := edit.Width, float64(max(1, (edit.Width-2)*(edit.Height-2)))
+	for y := 1; y < edit.Height-1; y++ {
+		for x := 1; x < w-1; x++ {
+			at := func(dx, dy int) float64 { return luma[(y+dy)*w+x+dx] }
+			gx := (at(1, -1) + 2*at(1, 0) + at(1, 1) - at(-1, -1) - 2*at(-1, 0) - at(-1, 1)) / 8
+			gy := (at(-1, 1) + 2*at(0, 1) + at(1, 1) - at(-1, -1) - 2*at(0, -1) - at(1, -1)) / 8
+			if math.Hypot(gx, gy) > 0.25/2 { // the kernel spans two pixels
+				l.Edges += 1 / inner
+			}
+			l.Grain += math.Abs(4*at(0, 0)-at(1, 0)-at(-1, 0)-at(0, 1)-at(0, -1)) / 4 / inner
+		}
+	}
+	return l
+}
+
+// Named lists the facts in their order.
+func (l editStats) Named() []fact {
+	return []fact{
+		{"change", l.Change},
+		{"brightness", l.Brightness},
+		{"contrast", l.Contrast},
+		{"saturation", l.Saturation},
+		{"edges", l.Edges},
+		{"grain", l.Grain},
+		{"clipped", l.Clipped},
+	}
+}
+
+// fact is a named number.
+type fact struct {
+	Name  string
+	Value float64
+}
+
+// Comparison compares one fact of the outputs of two checkpoints.
+type Comparison struct {
+	Name        string   `json:"name"`
+	Before      float64  `json:"before"` // means
+	After       float64  `json:"after"`
+	Difference  float64  `json:"difference"`
+	Deviation   float64  `json:"deviation"`   // of before
+	Shift       *float64 `json:"shift"`       // difference in deviations; null: before has none
+	Correlation *float64 `json:"correlation"` // of the fact with the score, within after; null: one is constant
+}
+
+// shifted is how far a fact moved, in deviations: without end if it moved where before it was constant.
+func (m *Comparison) shifted() float64 {
+	switch {
+	case m.Shift != nil:
+		return *m.Shift
+	case math.Abs(m.Difference) <= rounding*math.Abs(m.Before):
+		return 0
+	}
+	return math.Inf(int(math.Copysign(1, m.Difference)))
+}
+
+// rounding is how little a fact of pictures may vary, against its mean, before it varies by rounding alone.
+const rounding = 1e-12
+
+// compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
+func compare(name string, before, after, scoreAfter []float64) Comparison {
+	m := Comparison{Name: name}
+	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
+	m.After = stat.Mean(after, nil)
+	m.Difference = m.After - m.Before
+	if m.Deviation > rounding*math.Abs(m.Before) {
+		shift := m.Difference / m.Deviation
+		m.Shift = &shift
+	}
+	if r := stats.Pearson(after, scoreAfter); !math.IsNaN(r) {
+		m.Correlation = &r
+	}
+	return m
+}
+
+// warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
+// standard deviation.
+func warnings(score Comparison, facts []Comparison) []string {
+	var out []string
+	if score.Difference <= 0 {
+		return nil
+	}
+	for _, f := range facts {
+		switch {
+		case f.Name == "clip_i" && f.shifted() < -0.5:
+			out = append(out, "edits have less and less to do with their sources (CLIP-I falls) while the score rises")
+		case f.Name == "change" && f.shifted() < -0.5:
+			out = append(out, "edits change less and less of the source while the score rises")
+		case f.Name != "clip_i" && f.Name != "change" && math.Abs(f.shifted()) > 0.5:
+			out = append(out,
+				f.Name+" moved by more than half a standard deviation while the score rose: look at pictures")
+		}
+	}
+	return out
+}

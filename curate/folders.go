@@ -1,0 +1,161 @@
+package curate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/jsonfile"
+)
+
+// diffusersRow is a row of an image folder of Hugging Face `datasets`: columns NAME_file_name become pictures NAME. The
+// first three are what diffusers' train_instruct_pix2pix.py takes where no flag names others.
+type diffusersRow struct {
+	Source      string  `json:"source_file_name"`
+	Prompt      string  `json:"prompt"`
+	Edit        string  `json:"edit_file_name"`
+	ID          string  `json:"id"`
+	Instruction string  `json:"instruction"`
+	Score       decimal `json:"score"`
+	Level       int     `json:"level"`
+	Weight      decimal `json:"weight"`
+}
+
+// decimal is a number that is written with a point or an exponent. Readers of JSON lines take the type of a column from
+// its first rows: after whole numbers no others would be read.
+type decimal float64
+
+// MarshalJSON implements json.Marshaler.
+func (d decimal) MarshalJSON() ([]byte, error) {
+	raw, err := json.Marshal(float64(d))
+	if err == nil && !bytes.ContainsAny(raw, ".e") {
+		raw = append(raw, ".0"...)
+	}
+	return raw, err
+}
+
+// writeDiffusers writes diffusers/: images/ and metadata.jsonl, for --train_data_dir or --dataset_name of diffusers'
+// training scripts. It is a folder of its own, since `datasets` takes every picture and metadata file below a folder.
+func writeDiffusers(dir, _ string, examples []Example) error {
+	rows := make([]diffusersRow, len(examples))
+	names := map[string]string{} // picture of the labels -> its name in this folder
+	name := func(from string) (string, error) {
+		if to, ok := names[from]; ok {
+			return to, nil
+		}
+		at := filepath.Join("diffusers", "images", filepath.Base(from[:len(from)-len(filepath.Ext(from))]))
+		to, err := linkOneOf(data.PictureEndings, dir, from, at)
+		if err != nil {
+			return "", err
+		}
+		names[from], err = filepath.Rel("diffusers", to)
+		return names[from], err
+	}
+	for i, e := range examples {
+		source, err := name(e.Source)
+		if err != nil {
+			return err
+		}
+		edit, err := name(e.Edit)
+		if err != nil {
+			return err
+		}
+		rows[i] = diffusersRow{source, e.Prompt, edit, e.ID, e.Instruction, decimal(e.Score), e.Level, decimal(e.Weight)}
+	}
+	return jsonfile.WriteLines(filepath.Join(dir, "diffusers", "metadata.jsonl"), rows)
+}
+
+// writeCard writes the README.md by which `datasets` knows the data of the whole folder, if there is a layout for it.
+// Without it load_dataset takes the pictures in images/ alone, and says nothing.
+func writeCard(dir string, layouts []string) error {
+	files := ""
+	switch {
+	case slices.Contains(layouts, "parquet"):
+		files = "data.parquet"
+	case slices.Contains(layouts, "diffusers"):
+		files = "diffusers/**"
+	default:
+		return nil
+	}
+	text := "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: " + files + "\n---\n\n" +
+		"Reward-conditioned labels, as score condition writes them.\n"
+	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(text), 0o666)
+}
+
+const aiToolkitConfig = `# Paste this into process: of a configuration for an editing model, as
+# config/examples/train_lora_flux_kontext_24gb.yaml or train_lora_qwen_image_edit_32gb.yaml.
+datasets:
+  - folder_path: %s
+    control_path: %s
+    caption_ext: "txt"
+    caption_dropout_rate: 0.05
+    shuffle_tokens: false # the words of the score stay where they are
+    resolution: [512, 768, 1024]
+`
+
+// writeAIToolkit writes ai-toolkit/: images/ with the edits and a .txt file beside each, control/ with the sources
+// under the same names, and dataset.yaml, the datasets of a configuration of ostris' ai-toolkit.
+func writeAIToolkit(dir, out string, examples []Example) error {
+	return writeCaptioned(dir, out, "ai-toolkit", "dataset.yaml", aiToolkitConfig, examples)
+}
+
+const kohyaConfig = `# For --dataset_config of musubi-tuner: FLUX.1 Kontext, FLUX.2, Qwen-Image-Edit.
+[general]
+resolution = [1024, 1024]
+caption_extension = ".txt"
+batch_size = 1
+enable_bucket = true
+bucket_no_upscale = false
+
+[[datasets]]
+image_directory = %s
+control_directory = %s
+cache_directory = %s
+num_repeats = 1
+`
+
+// writeKohya writes kohya/: the same folders as for ai-toolkit, and dataset.toml of kohya's musubi-tuner.
+func writeKohya(dir, out string, examples []Example) error {
+	return writeCaptioned(dir, out, "kohya", "dataset.toml", kohyaConfig, examples)
+}
+
+// captionedEndings are those of pictures that both trainers look for.
+var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
+
+// writeCaptioned writes images/ and control/ below a folder, and the configuration that names them, and a cache, by
+// absolute paths: trainers start relative ones where they are started. The pictures' names are numbers of one length,
+// since trainers compare their beginnings.
+func writeCaptioned(dir, out, folder, file, config string, examples []Example) error {
+	out, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	var paths []any
+	for _, name := range []string{"images", "control", "cache"}[:strings.Count(config, "%s")] {
+		quoted, err := json.Marshal(filepath.Join(out, folder, name))
+		if err != nil {
+			return err
+		}
+		paths = append(paths, quoted)
+	}
+	for i, e := range examples {
+		name := fmt.Sprintf("%07d", i)
+		at := filepath.Join(folder, "images", name)
+		if _, err := linkOneOf(captionedEndings, dir, e.Edit, at); err != nil {
+			return err
+		}
+		if _, err := linkOneOf(captionedEndings, dir, e.Source, filepath.Join(folder, "control", name)); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, at+".txt"), []byte(e.Prompt), 0o666); err != nil {
+			return err
+		}
+	}
+	text := fmt.Sprintf(config, paths...)
+	return os.WriteFile(filepath.Join(dir, folder, file), []byte(text), 0o666)
+}

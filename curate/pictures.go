@@ -1,0 +1,113 @@
+package curate
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/remote"
+)
+
+// pictures puts the pictures of a table into a folder of labels, each once.
+type pictures struct {
+	table  *data.Table
+	dir    string
+	copied bool              // copy files instead of linking to them
+	placed map[string]string // file, or digest of the bytes -> where it is in the folder
+}
+
+func newPictures(t *data.Table, dir string, copied bool) *pictures {
+	return &pictures{t, dir, copied, map[string]string{}}
+}
+
+// place puts a picture into the folder as name, with its own ending, unless it is there already: a symbolic link to the
+// file, or a copy. Pictures in the table itself, and those on object storage, are always written out. It returns where
+// in the folder the picture is.
+func (p *pictures) place(m data.Image, name string) (string, error) {
+	if m.IsZero() {
+		return "", errors.New("no picture")
+	}
+	file := m.File(p.table.Folder())
+	key := file
+	if file == "" {
+		key = fmt.Sprintf("%x", sha256.Sum256(m.Bytes))
+	}
+	if to, ok := p.placed[key]; ok {
+		return to, nil
+	}
+	ext := filepath.Ext(m.Path)
+	if ext == "" {
+		ext = ".png"
+	}
+	to := name + ext
+	if err := p.write(m, file, filepath.Join(p.dir, to)); err != nil {
+		return "", err
+	}
+	p.placed[key] = to
+	return to, nil
+}
+
+// write puts a picture at path; file is where it lies, "" for one in the table.
+func (p *pictures) write(m data.Image, file, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	if file == "" || remote.Is(file) {
+		raw, err := m.Read(p.table.Folder(), data.Limits{})
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, raw, 0o666)
+	}
+	info, err := os.Stat(file) // a link to nothing would be found by the trainer
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file", file)
+	}
+	if p.copied {
+		return atomicfile.Copy(file, path)
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		return err
+	}
+	return os.Symlink(file, path)
+}
+
+// link makes a second name for a picture of the folder.
+func link(dir, from, to string) error {
+	to = filepath.Join(dir, to)
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.Dir(to), filepath.Join(dir, from))
+	if err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
+}
+
+// linkOneOf links to a picture of the folder as name, with its ending in small letters. A picture whose ending is none
+// of these is written as PNG, since the trainer would pass over it.
+func linkOneOf(endings []string, dir, from, name string) (string, error) {
+	ext := strings.ToLower(filepath.Ext(from))
+	if slices.Contains(endings, ext) {
+		return name + ext, link(dir, from, name+ext)
+	}
+	picture, err := data.Open(filepath.Join(dir, from), data.Limits{})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name+".png")
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return "", err
+	}
+	return name + ".png", picture.WritePNG(path)
+}

@@ -1,0 +1,319 @@
+package parquet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"assay/internal/remote"
+)
+
+// What a page may announce. The library takes the memory for it before it looks at what is there.
+const (
+	pageSlack  = 16 << 20 // a page unpacks to at most this many bytes ...
+	pageRatio  = 1100     // ... and so many for each packed one; deflate, the densest that is common, reaches 1,032
+	valueSlack = 4 << 20  // a page has at most this many values that take no bytes (nulls, runs of one value) ...
+	valueRatio = 8        // ... and so many for each byte: booleans are bits
+)
+
+// guardedFile is a Parquet file as the library reads it. Before it hands out bytes of a page it checks that the page
+// unpacks to what its header says, and holds as many values. Otherwise a damaged page of a few bytes costs 4 GiB and
+// more. It knows which rows a page has, too.
+type guardedFile struct {
+	file     io.ReaderAt
+	mutex    sync.Mutex
+	byColumn [][]*guardedChunk // by row group and leaf column
+	chunks   []*guardedChunk   // by offset, without overlaps; those that have bytes
+	unpack   unpacker
+}
+
+// guardedChunk is a column chunk: pages, each behind its header.
+type guardedChunk struct {
+	column      string
+	group, leaf int
+	from, to    int64   // bytes of the file
+	starts      []int64 // offsets of pages, as the metadata have them
+	rows        int64   // of the row group
+	codec       format.CompressionCodec
+	levels      [2]int // largest repetition and definition level
+	width       int64  // bytes of a value of a fixed length
+	bytes       bool   // values are of any length
+	pages       []guardedPage
+	walked      bool
+	mistaken    error // the metadata say what the pages do not
+	counted     int   // pages whose rows are known, the first ones
+}
+
+// guardedPage is where a page lies, with its header. A part of a chunk in which no page was found is one with an error.
+type guardedPage struct {
+	from, to   int64
+	end        int64 // rows of the row group that begin in it and before; of pages that are counted
+	dictionary bool
+	indexed    bool // its values are indices into the dictionary
+	checked    bool
+	err        error
+}
+
+// damagedPage says where a damaged page lies.
+type damagedPage struct {
+	column string
+	at     int64
+	err    error
+}
+
+func (e *damagedPage) Error() string {
+	return fmt.Sprintf("column %q: its page at byte %d is damaged: %v", e.column, e.at, e.err)
+}
+
+func (e *damagedPage) Unwrap() error { return e.err }
+
+// newGuard reads the metadata and checks their lengths.
+func newGuard(f io.ReaderAt, size int64) (*guardedFile, error) {
+	raw, err := readFooter(f, size)
+	if err != nil {
+		return nil, err
+	}
+	var meta format.FileMetaData
+	protocol := new(thrift.CompactProtocol)
+	if err := thrift.NewDecoder(protocol.NewReaderFromBytes(raw)).Decode(&meta); err != nil {
+		return nil, err
+	}
+	g := &guardedFile{file: f}
+	chunks := 0
+	for _, group := range meta.RowGroups {
+		chunks += len(group.Columns)
+	}
+	if n := len(meta.RowGroups); n > 0 && n*len(meta.RowGroups[0].Columns) > chunks {
+		return nil, errors.New("row groups have different columns")
+	}
+	return g, nil
+}
+
+// watch begins to check the pages of the open file.
+func (g *guardedFile) watch(file *parquet.File) error {
+	for i, group := range file.RowGroups() {
+		g.byColumn = append(g.byColumn, nil)
+		for j, chunk := range group.ColumnChunks() {
+			c, err := newGuardedChunk(file, i, j, chunk)
+			if err != nil {
+				return fmt.Errorf("row group %d, column %q: %w", i, c.column, err)
+			}
+			g.byColumn[i] = append(g.byColumn[i], c)
+			if c.from < c.to {
+				g.chunks = append(g.chunks, c)
+			}
+		}
+	}
+	slices.SortFunc(g.chunks, func(a, b *guardedChunk) int { return cmp.Compare(a.from, b.from) })
+	for i, c := range g.chunks {
+		if i > 0 && g.chunks[i-1].to > c.from {
+			return fmt.Errorf("column %q lies in column %q", c.column, g.chunks[i-1].column)
+		}
+	}
+	return nil
+}
+
+func newGuardedChunk(file *parquet.File, group, column int, chunk parquet.ColumnChunk) (*guardedChunk, error) {
+	m := &file.Metadata().RowGroups[group].Columns[column].MetaData
+	c := &guardedChunk{column: strings.Join(m.PathInSchema, "."), codec: m.Codec, group: group, leaf: column,
+		rows: file.RowGroups()[group].NumRows()}
+	leaf, ok := chunk.(*parquet.FileColumnChunk).Node().(*parquet.Column)
+	if !ok {
+		return c, errors.New("it has no place in the schema")
+	}
+	c.levels = [2]int{leaf.MaxRepetitionLevel(), leaf.MaxDefinitionLevel()}
+	switch m.Type {
+	case format.Int32, format.Float:
+		c.width = 4
+	case format.Int64, format.Double:
+		c.width = 8
+	case format.Int96:
+		c.width = 12
+	case format.FixedLenByteArray:
+		c.width = int64(leaf.Type().Length())
+	case format.ByteArray:
+		c.bytes = true
+	}
+	c.from, c.starts = m.DataPageOffset, []int64{m.DataPageOffset}
+	if m.DictionaryPageOffset != 0 {
+		c.from, c.starts = m.DictionaryPageOffset, append(c.starts, m.DictionaryPageOffset)
+	}
+	if m.TotalCompressedSize < 0 || c.from < 0 || c.from > file.Size()-m.TotalCompressedSize {
+		return c, errors.New("it does not lie in the file")
+	}
+	c.to = c.from + m.TotalCompressedSize
+	return c, nil
+}
+
+// chunk gives a column chunk with its pages.
+func (g *guardedFile) chunk(group, column int) (*guardedChunk, error) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	c := g.byColumn[group][column]
+	return c, c.walk(g.file)
+}
+
+// ReadAt reads from the file; what belongs to a page that is damaged is an error.
+func (g *guardedFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := g.file.ReadAt(p, off)
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	end := off + int64(n)
+	first := sort.Search(len(g.chunks), func(i int) bool { return g.chunks[i].to > off })
+	for _, c := range g.chunks[first:] {
+		if c.from >= end {
+			break
+		}
+		if err := c.walk(g.file); err != nil {
+			return int(max(c.from-off, 0)), err
+		}
+		first := sort.Search(len(c.pages), func(i int) bool { return c.pages[i].to > off })
+		for i := first; i < len(c.pages) && c.pages[i].from < end; i++ {
+			page := &c.pages[i]
+			if !page.checked {
+				if page.err = g.check(c, page); remote.Failed(page.err) {
+					return int(max(page.from-off, 0)), page.err
+				}
+				page.checked = true
+			}
+			if page.err != nil {
+				return int(max(page.from-off, 0)), c.wrong(i, page.err)
+			}
+		}
+	}
+	return n, err
+}
+
+// walk finds the pages of a chunk by their headers, once. Other places that the metadata name do not count.
+func (c *guardedChunk) walk(f io.ReaderAt) error {
+	if c.walked {
+		return nil
+	}
+	lost, at := slices.Clone(c.starts), c.from
+	c.pages, c.counted = nil, 0
+	for at < c.to {
+		header, err := readPageHeader(f, at, c.to)
+		if remote.Failed(err) {
+			return err
+		} else if err != nil {
+			c.pages = append(c.pages, guardedPage{from: at, to: c.to, checked: true, err: err})
+			break
+		}
+		lost = slices.DeleteFunc(lost, func(start int64) bool { return start == at })
+		c.pages = append(c.pages, guardedPage{from: at, to: header.to, dictionary: header.dictionary(),
+			indexed: header.indexed()})
+		if n, known := header.rows(c.levels[0] > 0); known && c.counted == len(c.pages)-1 {
+			c.count(n)
+		}
+		at = header.to
+	}
+	c.walked = true
+	for _, start := range lost { // behind a damaged page there may be one; a chunk without values has none
+		if start < at || start > c.to {
+			c.mistaken = &damagedPage{c.column, c.from,
+				fmt.Errorf("the metadata have a page at byte %d, where none begins", start)}
+			return nil
+		}
+	}
+	c.compare()
+	return nil
+}
+
+// count notes how many rows begin in the next page.
+func (c *guardedChunk) count(rows int64) {
+	c.pages[c.counted].end = c.rowsTo(c.counted) + rows
+	c.counted++
+}
+
+// compare looks whether the pages have the rows of the row group, once all are counted.
+func (c *guardedChunk) compare() {
+	if n := c.rowsTo(c.counted); c.counted == len(c.pages) && n != c.rows {
+		c.mistaken = fmt.Errorf("column %q: damaged: its pages have %d rows, its row group %d", c.column, n, c.rows)
+	}
+}
+
+// rowsTo is the number of rows that begin before page p, of which the pages before are counted.
+func (c *guardedChunk) rowsTo(p int) int64 {
+	if p == 0 {
+		return 0
+	}
+	return c.pages[p-1].end
+}
+
+// pageOf is the counted page in which row i begins.
+func (c *guardedChunk) pageOf(i int64) (p int, ok bool) {
+	p = sort.Search(c.counted, func(p int) bool { return c.pages[p].end > i })
+	return p, p < c.counted
+}
+
+// wrong says that page p cannot be read.
+func (c *guardedChunk) wrong(p int, err error) error {
+	if damaged := (*damagedPage)(nil); errors.As(err, &damaged) || remote.Failed(err) {
+		return err
+	}
+	return &damagedPage{c.column, c.pages[p].from, err}
+}
+
+// pageHeader is the header of a page, and where its body lies.
+type pageHeader struct {
+	from, body, to int64
+	header         format.PageHeader
+}
+
+func (h *pageHeader) dictionary() bool { return h.header.Type == format.DictionaryPage }
+
+func (h *pageHeader) indexed() bool {
+	e := h.header.DataPageHeader.V.Encoding
+	if h.header.Type == format.DataPageV2 {
+		e = h.header.DataPageHeaderV2.V.Encoding
+	}
+	return e == format.RLEDictionary || e == format.PlainDictionary //lint:ignore SA1019 files that have it are read
+}
+
+// rows is how many rows begin in the page. Where rows have several values only version 2 says so.
+func (h *pageHeader) rows(repeated bool) (n int64, known bool) {
+	switch h.header.Type {
+	case format.DataPage:
+		return int64(h.header.DataPageHeader.V.NumValues), !repeated
+	case format.DataPageV2:
+		return int64(h.header.DataPageHeaderV2.V.NumRows), true
+	}
+	return 0, true
+}
+
+// readPageHeader reads the header of the page at an offset of a chunk that ends at to.
+func readPageHeader(f io.ReaderAt, at, to int64) (page pageHeader, err error) {
+	for size := int64(1 << 10); ; size *= 8 { // statistics in it may be long
+		raw := make([]byte, min(size, to-at))
+		if _, err := f.ReadAt(raw, at); err != nil {
+			return page, err
+		}
+		rest, err := skipThriftStruct(raw, 0)
+		if err != nil {
+			if size < to-at {
+				continue
+			}
+			return page, errors.New("it has no header")
+		}
+		n := len(raw) - len(rest)
+		if err := thrift.Unmarshal(new(thrift.CompactProtocol), raw[:n], &page.header); err != nil {
+			return page, err
+		}
+		page.from, page.body = at, at+int64(n)
+		page.to = page.body + int64(page.header.CompressedPageSize)
+		if page.header.CompressedPageSize < 0 || page.to > to {
+			return page, fmt.Errorf("its header announces %d bytes, the column has %d more", page.header.CompressedPageSize,
+				to-page.body)
+		}
+		return page, nil
+	}
+}

@@ -1,0 +1,58 @@
+package parquet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestInOrderKeepsOne: of a table that is read from the beginning to the end no more than a page of each column is in
+// memory, whatever its row groups are. Of a table that is read here and there other pages are kept, within bounds.
+func TestInOrderKeepsOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rows.parquet")
+	const groups = 4
+	raw, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	w, err := NewWriter(raw, nil, []Column{{"id", Text}, {"source", Picture}, {"label", Number}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range groups*groupRows - 5 {
+		if err := w.Write(nil, []any{fmt.Append(nil, i), Image{Path: "a"}, 0.5}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, path)
+	read := func(i int) {
+		t.Helper()
+		row, _, err := p.Read(i)
+		if got, want := get(row, "id"), any(fmt.Sprint(i)); err != nil || got != want {
+			t.Fatalf("row %d: got id %v and error %v, want id %v", i, got, err, want)
+		}
+	}
+	most, i := 0, 0
+	for ; i < p.Len(); i++ {
+		read(i)
+		most = max(most, len(p.rows.kept))
+	}
+	if len(p.starts)-1 != groups || i != groups*groupRows-5 || most != len(p.rows.last) {
+		t.Errorf("%d pages of %d columns were in memory", most, len(p.rows.last))
+	}
+	for _, g := range []int{2, 0, 3, 1, 3, 2} {
+		read(g*groupRows + 7)
+	}
+	if n := len(p.rows.kept); n < groups*len(p.rows.last) {
+		t.Errorf("%d pages are kept of %d row groups that were read here and there", n, groups)
+	}
+	for _, i := range []int{groupRows - 1, groupRows, 5, 2*groupRows + 3*windowRows, 2*groupRows + 4*windowRows - 1,
+		2*groupRows + 4*windowRows, 0, windowRows, 3 * windowRows, 2 * windowRows, groups*groupRows - 6} {
+		read(i)
+	}
+}

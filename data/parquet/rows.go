@@ -1,0 +1,309 @@
+package parquet
+
+import (
+	queue "container/list"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+const (
+	keptPages  = 16 << 20 // bytes of decoded pages that are kept, besides the last one of each column
+	windowRows = 256      // rows of a page that are taken out of it at a time, while they are read in order
+)
+
+// rowReader reads rows of a Parquet file one by one. Of each column it decodes the page that has the row, which the
+// headers of the pages tell. So any row costs one page of each column, however long its row group is, with a page index
+// or without. The last page of each column is kept, and others that were used lately. It is not safe for concurrent
+// use.
+type rowReader struct {
+	file  *parquet.File
+	guard *guardedFile
+	last  []*decodedPage // by leaf column
+	kept  map[pageID]*queue.Element
+	used  *queue.List // of *decodedPage, the last used in front
+	bytes int64
+	next  [2]int64 // row group and row behind the one that was read last
+
+	dictionary struct { // the last one that is large
+		id     pageID
+		values *largeValues
+	}
+}
+
+// pageID is a page of a column chunk, by its number.
+type pageID struct {
+	chunk *guardedChunk
+	page  int
+}
+
+// decodedPage is a data page in memory.
+type decodedPage struct {
+	id       pageID
+	page     parquet.Page // nil: its values stay in the file
+	large    *largeRows
+	from, to int64 // rows of the row group that begin in it
+	lead     int   // values in front of them, of a row that began in an earlier page
+	bytes    int64
+	inOrder  int64 // rows from the first one on that were read one behind the other
+
+	window  []parquet.Value // of rows first to last
+	ends    []int           // of their values in the window
+	windows [2]int64
+}
+
+func newRowReader(file *parquet.File, g *guardedFile) *rowReader {
+	return &rowReader{file: file, guard: g, last: make([]*decodedPage, len(file.Schema().Columns())),
+		kept: map[pageID]*queue.Element{}, used: queue.New()}
+}
+
+// row reads row i of row group g. It refers to no page.
+func (r *rowReader) row(g int, i int64) (parquet.Row, error) {
+	inOrder := r.next == [2]int64{int64(g), i} || i == 0
+	var row parquet.Row
+	for column := range r.last {
+		c, err := r.guard.chunk(g, column)
+		if err != nil {
+			return nil, err
+		}
+		values, err := r.values(c, i, inOrder)
+		if err != nil {
+			return nil, err
+		}
+		row = append(row, values...)
+	}
+	r.next = [2]int64{int64(g), i + 1}
+	return row, nil
+}
+
+// values are those of row i in a column chunk.
+func (r *rowReader) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Value, error) {
+	p, err := r.find(c, i)
+	if err != nil {
+		return nil, err
+	}
+	page, err := r.page(c, p)
+	if err != nil {
+		return nil, err
+	}
+	values, err := page.row(i, inOrder)
+	if err != nil {
+		return nil, c.wrong(p, err)
+	}
+	for p++; c.levels[0] > 0 && i+1 == page.to && p < len(c.pages); p++ { // the row may go on in the next page
+		next, err := r.page(c, p)
+		if err != nil {
+			return nil, err
+		}
+		more, err := readValues(next.page, next.lead)
+		if err != nil {
+			return nil, c.wrong(p, err)
+		}
+		values = append(values, parquet.Row(more).Clone()...)
+		if next.to > next.from {
+			break
+		}
+	}
+	return values, nil
+}
+
+// find finds the page in which row i begins. Pages whose headers do not say how many rows they have are decoded up to
+// that one, once.
+func (r *rowReader) find(c *guardedChunk, i int64) (int, error) {
+	for c.mistaken == nil && c.counted < len(c.pages) && c.rowsTo(c.counted) <= i {
+		if _, err := r.page(c, c.counted); err != nil {
+			return 0, err
+		}
+	}
+	if c.mistaken != nil {
+		return 0, c.mistaken
+	}
+	p, ok := c.pageOf(i)
+	if !ok {
+		return 0, fmt.Errorf("column %q: the file ends too early", c.column)
+	}
+	return p, nil
+}
+
+// page gives a page, decoded.
+func (r *rowReader) page(c *guardedChunk, p int) (*decodedPage, error) {
+	last := r.last[c.leaf]
+	id := pageID{c, p}
+	if last != nil && last.id == id {
+		return last, nil
+	}
+	r.last[c.leaf] = nil
+	if last != nil && last.inOrder == last.to-last.from { // somebody reads from the beginning to the end
+		r.forget(last)
+	}
+	if last != nil && last.large != nil {
+		last.large.values.rest()
+	}
+	if at, ok := r.kept[id]; ok {
+		r.used.MoveToFront(at)
+		r.last[c.leaf] = at.Value.(*decodedPage)
+		return r.last[c.leaf], nil
+	}
+	page, err := r.decode(c, p)
+	if err != nil {
+		return nil, c.wrong(p, err)
+	}
+	r.last[c.leaf] = page
+	r.bytes += page.bytes
+	r.kept[id] = r.used.PushFront(page)
+	for at := r.used.Back(); at != nil && r.bytes > keptPages; {
+		old := at.Value.(*decodedPage)
+		if at = at.Prev(); r.last[old.id.chunk.leaf] != old {
+			r.forget(old)
+		}
+	}
+	return page, nil
+}
+
+func (r *rowReader) forget(page *decodedPage) {
+	r.bytes -= page.bytes
+	r.used.Remove(r.kept[page.id])
+	delete(r.kept, page.id)
+	parquet.Release(page.page)
+}
+
+// decode reads a page by the library. Of a column chunk this sees no more than the page and, before it, its dictionary.
+func (r *rowReader) decode(c *guardedChunk, p int) (*decodedPage, error) {
+	large, err := r.large(c, p)
+	if err != nil {
+		return nil, err
+	} else if large != nil {
+		out := &decodedPage{id: pageID{c, p}, large: large, from: c.rowsTo(p), bytes: large.bytes()}
+		out.to = out.from + int64(len(large.number))
+		return out, nil
+	}
+	chunk, ok := r.file.RowGroups()[c.group].ColumnChunks()[c.leaf].(*parquet.FileColumnChunk)
+	if !ok {
+		return nil, errors.New("it has no place in the file")
+	}
+	at := &c.pages[p]
+	seen := &partsOfFile{file: r.guard, from: c.from, parts: [][2]int64{{at.from, at.to}}}
+	if first := &c.pages[0]; at.indexed && first.dictionary {
+		seen.parts = [][2]int64{{first.from, first.to}, {at.from, at.to}}
+	}
+	pages := chunk.PagesFrom(seen)
+	defer pages.Close()
+	page, err := pages.ReadPage()
+	if err != nil {
+		return nil, ended(err)
+	}
+	out := &decodedPage{id: pageID{c, p}, page: page, bytes: page.Size()}
+	if d := page.Dictionary(); d != nil {
+		out.bytes += d.Page().Size()
+	}
+	if out.from = c.rowsTo(p); p < c.counted && out.from+page.NumRows() != c.pages[p].end {
+		parquet.Release(page)
+		return nil, fmt.Errorf("it has %d rows, its header says %d", page.NumRows(), c.pages[p].end-out.from)
+	}
+	if out.to = out.from + page.NumRows(); p == c.counted {
+		c.count(page.NumRows())
+		c.compare()
+	}
+	for _, level := range page.RepetitionLevels() {
+		if level == 0 {
+			break
+		}
+		out.lead++
+	}
+	return out, nil
+}
+
+// row are the values of row i, which begins in the page. They do not refer to it.
+func (d *decodedPage) row(i int64, inOrder bool) ([]parquet.Value, error) {
+	if i == d.from+d.inOrder {
+		d.inOrder++
+	}
+	if d.large != nil {
+		v, err := d.large.value(i - d.from)
+		return []parquet.Value{v}, err
+	}
+	if d.windows[0] > i || i >= d.windows[1] {
+		n := int64(1)
+		if inOrder {
+			n = windowRows
+		}
+		if err := d.take(i, min(i+n, d.to)); err != nil {
+			return nil, err
+		}
+	}
+	begin := 0
+	if k := i - d.windows[0]; k > 0 {
+		begin = d.ends[k-1]
+	}
+	return parquet.Row(d.window[begin:d.ends[i-d.windows[0]]]).Clone(), nil
+}
+
+// take takes the values of rows out of the page.
+func (d *decodedPage) take(from, to int64) (err error) {
+	d.windows, d.ends = [2]int64{}, d.ends[:0]
+	part := d.page.Slice(from-d.from, to-d.from)
+	if d.window, err = readValues(part, int(part.NumValues())); err != nil {
+		return err
+	}
+	for k, v := range d.window {
+		if k > 0 && v.RepetitionLevel() == 0 {
+			d.ends = append(d.ends, k)
+		}
+	}
+	if d.ends = append(d.ends, len(d.window)); int64(len(d.ends)) != to-from {
+		return fmt.Errorf("it has values of %d rows where %d are", len(d.ends), to-from)
+	}
+	d.windows = [2]int64{from, to}
+	return nil
+}
+
+// readValues reads the first values of a page.
+func readValues(page parquet.Page, n int) ([]parquet.Value, error) {
+	values, from := make([]parquet.Value, n), page.Values()
+	for k := 0; k < n; {
+		got, err := from.ReadValues(values[k:])
+		if k += got; k < n && (err != nil || got == 0) {
+			return nil, ended(err)
+		}
+	}
+	return values, nil
+}
+
+// close forgets all pages.
+func (r *rowReader) close() {
+	clear(r.last)
+	for at := r.used.Front(); at != nil; at = r.used.Front() {
+		r.forget(at.Value.(*decodedPage))
+	}
+}
+
+// partsOfFile is a part of a file from which all but some parts were taken out.
+type partsOfFile struct {
+	file  io.ReaderAt
+	from  int64 // where it begins
+	parts [][2]int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *partsOfFile) ReadAt(p []byte, off int64) (n int, err error) {
+	at := off - f.from
+	for _, part := range f.parts {
+		size := part[1] - part[0]
+		if at >= size {
+			at -= size
+			continue
+		}
+		want := int(min(int64(len(p)-n), size-at))
+		got, err := f.file.ReadAt(p[n:n+want], part[0]+at)
+		if n += got; got < want {
+			return n, ended(err)
+		}
+		if n == len(p) {
+			return n, nil
+		}
+		at = 0
+	}
+	return n, io.EOF
+}

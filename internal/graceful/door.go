@@ -1,0 +1,67 @@
+package graceful
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// door is a listener that knows every connection from the moment it is accepted. net/http tells of one only when it
+// begins to serve it, and a server that ends in between would close it unanswered.
+type door struct {
+	net.Listener
+	open   *connections
+	once   sync.Once
+	shutAt chan struct{} // closed when nothing more is accepted
+	closed chan struct{}
+	left   func() error
+}
+
+func newDoor(l net.Listener, open *connections) *door {
+	return &door{Listener: l, open: open, shutAt: make(chan struct{}), closed: make(chan struct{}),
+		left: sync.OnceValue(l.Close)}
+}
+
+// Accept waits for the next connection. After [door.shut] it waits until the listener is closed.
+func (d *door) Accept() (net.Conn, error) {
+	c, err := d.Listener.Accept()
+	if errors.Is(err, os.ErrDeadlineExceeded) { // the connections before were all tracked here
+		d.once.Do(func() { close(d.shutAt) })
+		<-d.closed
+		return nil, net.ErrClosed
+	}
+	if err == nil {
+		d.open.track(c, http.StateNew)
+	}
+	return c, err
+}
+
+// Close closes the listener.
+func (d *door) Close() error {
+	select {
+	case <-d.closed:
+	default:
+		close(d.closed)
+	}
+	return d.left()
+}
+
+// leave closes the listener alone: the server goes on with its connections.
+func (d *door) leave() { d.left() }
+
+// shut ends accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays
+// open: closing it would reset what is in its queue.
+func (d *door) shut(ctx context.Context) {
+	l, ok := d.Listener.(*net.TCPListener)
+	if !ok || l.SetDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	select {
+	case <-d.shutAt:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,126 @@
+package released_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/internal/oracle"
+	"assay/model"
+	"assay/released"
+)
+
+type hpsSuite struct {
+	MaxPixels int `json:"max_pixels"`
+	Cases     []struct {
+		ID       int
+		Picture  string
+		Text     string
+		At       int `json:"reward_index"`
+		Mu       float64
+		LogSigma float64 `json:"log_sigma"`
+		Score    float64
+		Tokens   []int   `json:"image_tokens"`
+		IDs      []int64 `json:"input_ids"`
+	}
+}
+
+// hpsOptions import the HPSv3 of the fixtures.
+func hpsOptions(t *testing.T, s suite) (released.Options, hpsSuite) {
+	t.Helper()
+	dir := filepath.Join(s.dir, "hpsv3")
+	all := oracle.Read[hpsSuite](t, filepath.Join(dir, "cases.json"))
+	config := filepath.Join(t.TempDir(), "hpsv3.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "max_pixels: %d\n", all.MaxPixels), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return released.Options{
+		Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "HPSv3.safetensors"), Config: config,
+		Prompts: filepath.Join(dir, "prompts"),
+	}, all
+}
+
+func openHPS(t *testing.T, s suite) (*model.Scorer, hpsSuite) {
+	t.Helper()
+	o, all := hpsOptions(t, s)
+	return open(t, "hpsv3", o), all
+}
+
+func TestHPSv3(t *testing.T) {
+	each(t, func(t *testing.T, s suite) {
+		scorer, all := openHPS(t, s)
+		expect := oracle.Tensors(t, filepath.Join(s.dir, "hpsv3", "expect.safetensors"))
+		for _, c := range all.Cases {
+			t.Run(fmt.Sprint(c.ID), func(t *testing.T) {
+				sample := prepare(t, scorer, model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
+				r, j := readings(t, scorer, sample)[0], judge(t, scorer, sample)
+				if !slices.Equal(r.IDs, c.IDs) || r.At != c.At {
+					t.Errorf("reads %d of %v, want %d of %v", r.At, r.IDs, c.At, c.IDs)
+				}
+				near(t, "score", j.Score01, c.Score)
+				near(t, "log of sigma", math.Log(j.Sigma01), c.LogSigma)
+				name := fmt.Sprintf("case%d", c.ID)
+				floats(t, expect, name+".hidden", r.State)
+				floats(t, expect, name+".output", r.Outputs["preference"])
+				pixels(t, scorer, expect, name, sample)
+				g, err := scorer.Gradient(t.Context(), model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
+				if err != nil || g.Source != nil || g.Score01 != j.Score01 {
+					t.Errorf("gradient of %+v, source %v (%v), want %g and no source", g.Judgement, g.Source, err, j.Score01)
+				}
+			})
+		}
+	})
+}
+
+// TestRefused says what is wrong with what judges are imported from.
+func TestRefused(t *testing.T) {
+	each(t, func(t *testing.T, s suite) {
+		dir := filepath.Join(s.dir, "editreward")
+		good := released.Options{
+			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"),
+			Config: filepath.Join(dir, "config", "EditReward-tiny.yaml"), Prompts: filepath.Join(dir, "prompts"),
+		}
+		yaml := func(text string) string {
+			path := filepath.Join(t.TempDir(), "config.yaml")
+			if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		for want, change := range map[string]func(o *released.Options){
+			"no tensors rm_head.":     func(o *released.Options) { o.Config = "" },
+			"there are no tensors rm": func(o *released.Options) { o.Weights = o.Base },
+			`"qwen3_vl": judges over`: func(o *released.Options) { o.Base = filepath.Join(s.folder, "qwen3_vl", "backbone") },
+			"embedding table has":     func(o *released.Options) { o.Base = filepath.Join(s.dir, "adiee", "regressor") },
+			"pooling_strategy":        func(o *released.Options) { o.Config = yaml("pooling_strategy: max\n") },
+			"one number for both":     func(o *released.Options) { o.Config = yaml("min_pixels: 784\nmax_pixels: 1568\n") },
+			"rm_head_type is missing": func(o *released.Options) { o.Config = yaml("") },
+			`"max_pixel"`: func(o *released.Options) {
+				o.Config = yaml("rm_head_type: ranknet_multi_head\npooling_strategy: mean\nmax_pixel: 6272\n")
+			},
+			"nothing is known":    func(o *released.Options) { o.Config = filepath.Join(o.Base, "config.json") },
+			"PyTorch pickles":     func(o *released.Options) { o.Weights = yaml("not weights") },
+			"following.txt":       func(o *released.Options) { o.Prompts = t.TempDir() },
+			"--prompts is needed": func(o *released.Options) { o.Prompts = "" },
+		} {
+			kind, o := "editreward", good
+			if change(&o); want == "no tensors rm_head." {
+				kind, o.Prompts = "hpsv3", filepath.Join(s.dir, "hpsv3", "prompts")
+			}
+			if want == "embedding table has" { // another family's tokenizer and configuration
+				want = "config.json"
+			}
+			o.Out = filepath.Join(t.TempDir(), "scorer")
+			if _, err := released.Import(kind, o); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want one about %q", err, want)
+			}
+			if _, err := os.Stat(o.Out); err == nil {
+				t.Errorf("%s: %s was made", want, o.Out)
+			}
+		}
+	})
+}

@@ -1,0 +1,146 @@
+package released_test
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/internal/oracle"
+	"assay/model"
+	"assay/released"
+)
+
+// TestTogether scores the same alone, in a batch, and in a batch of another order, to the last bit.
+func TestTogether(t *testing.T) {
+	each(t, func(t *testing.T, s suite) {
+		dir := filepath.Join(s.dir, "editreward")
+		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))
+		scorer := open(t, "editreward", released.Options{
+			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
+			Config: filepath.Join(dir, all.Cases[0].Config), Copy: true,
+		})
+		var samples []*model.Sample
+		for _, c := range all.Cases {
+			samples = append(samples, prepare(t, scorer, c.pair(t, s)))
+		}
+		together, err := scorer.Judge(t.Context(), samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backwards := slices.Clone(samples)
+		slices.Reverse(backwards)
+		scores, err := scorer.Score(t.Context(), backwards)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(scores)
+		for i, sample := range samples {
+			alone := judge(t, scorer, sample)
+			if alone.Score01 != together[i].Score01 || alone.Sigma01 != together[i].Sigma01 || alone.Score01 != scores[i] {
+				t.Errorf("case %d: %v alone, %v and %g among others", i, alone, together[i], scores[i])
+			}
+		}
+	})
+}
+
+// TestDimension reports one head, with the pass that it needs, and what is another scorer has another fingerprint.
+func TestDimension(t *testing.T) {
+	each(t, func(t *testing.T, s suite) {
+		dir := filepath.Join(s.dir, "editreward")
+		all := oracle.Read[editSuite](t, filepath.Join(dir, "cases.json"))
+		o := released.Options{
+			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
+			Config: filepath.Join(dir, all.Cases[0].Config), Out: filepath.Join(t.TempDir(), "scorer"),
+		}
+		if r, err := released.Import("editreward", o); err != nil || r.Published || len(r.Warnings) != 2 {
+			t.Fatalf("%+v, %v: the prompts are not the published ones", r, err)
+		}
+		prints := map[string]string{}
+		note := func(what string, s *model.Scorer) {
+			print, err := s.Fingerprint()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if other := prints[print]; other != "" {
+				t.Errorf("%s and %s have one fingerprint", what, other)
+			}
+			prints[print] = what
+		}
+		note("all", openDir(t, o.Out, ""))
+		for i, want := range all.Cases[0].Passes {
+			one := openDir(t, o.Out, want.Name)
+			note(want.Name, one)
+			sample := prepare(t, one, all.Cases[0].pair(t, s))
+			j := judge(t, one, sample)
+			near(t, want.Name, j.Score01, want.Mu)
+			near(t, "log of sigma", math.Log(j.Sigma01), want.LogSigma)
+			if len(j.Dimensions) != 1 || len(readings(t, one, sample)) != 1 {
+				t.Errorf("dimension %d of %v needs one pass", i, j.Dimensions)
+			}
+		}
+		if _, err := model.OpenScorer(o.Out, model.Options{Dimension: "looks"}); err == nil ||
+			!strings.Contains(err.Error(), "following, quality") {
+			t.Errorf("error %v, want one that names the dimensions", err)
+		}
+		for from, to := range map[string]string{
+			"positions: plain": "positions: own", "rotary: bfloat16": "rotary: float32", "alpha: drop": "alpha: white",
+			"fusion: mean": "fusion: min",
+		} {
+			note(to, openDir(t, changed(t, o.Out, from, to), ""))
+		}
+		for want, change := range map[string][2]string{
+			"belong to format 1":    {"kind: heads", "kind: heads\npair: sequence"},
+			"none of at, before":    {"position: at", "position: behind"},
+			"there is no head":      {"heads: [following]", "heads: [looks]"},
+			"hold the token":        {"token: <|Reward|>", "token: <|Other|>"},
+			"unknown field":         {"kind: heads", "kind: heads\nthreshold: 3"},
+			"shape":                 {"hidden: [1024, 16]", "hidden: [1024, 17]"},
+			"none of mean, min":     {"fusion: mean", "fusion: median"},
+			"belong to format":      {"format: 2", "format: 1"},
+			"formats 1 and 2":       {"format: 2", "format: 3"},
+			"cannot be":             {"least: ", "least: 9"},
+			"none of own, plain":    {"positions: plain", "positions: mrope"},
+			"score_range: [lo, hi":  {"score_range: none", "score_range: 7"},
+			"pass following is not": {"Compare the", "Compare an"},
+		} {
+			if want == "shape" {
+				want = "is float32"
+			}
+			if want == "none of mean, min" {
+				want = "score.fusion"
+			}
+			if _, err := model.OpenScorer(changed(t, o.Out, change[0], change[1]), model.Options{}); err == nil ||
+				!strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want one about %q", change[1], err, want)
+			}
+		}
+	})
+}
+
+// changed copies a scorer directory, beside it, with another text in scorer.yaml.
+func changed(t *testing.T, dir, from, to string) string {
+	t.Helper()
+	out, err := os.MkdirTemp(filepath.Dir(dir), "changed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{model.ConfigFile, model.HeadFile} {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == model.ConfigFile {
+			if !strings.Contains(string(raw), from) {
+				t.Fatalf("%s holds no %q", name, from)
+			}
+			raw = []byte(strings.Replace(string(raw), from, to, 1))
+		}
+		if err := os.WriteFile(filepath.Join(out, name), raw, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}

@@ -1,0 +1,110 @@
+package reward
+
+import (
+	"assay/data"
+	"assay/model"
+	"context"
+	"net/http"
+)
+
+// differentiate computes the gradients of all items. An error of one item is kept in it.
+func (n *engine) differentiate(ctx context.Context, v *served, items []*item) error {
+	groups := n.groupItems(items)
+	if len(groups) == 0 {
+		return nil
+	}
+	var pixels, most, answer int64 // of sources; bytes of the largest item's gradients; bytes of the answer
+	for _, g := range groups {
+		pixels += g.pixels
+		for _, one := range g.edits {
+			answer += 3 * 4 * one.pixels * int64(len(one.items))
+			most = max(most, gradientBytes*one.pixels)
+		}
+	}
+	if answer > maxAnswerBytes {
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "the gradients would take %d bytes, at most %d are "+
+			"sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
+	}
+	r, err := n.admit(ctx, groups, gradientKind)
+	if err != nil {
+		return err
+	}
+	defer r.release()
+	size := min(n.batch, len(items))
+	free, err := n.slots.acquire(ctx, size, pictureBytes*pixels+int64(size)*most+2*answer)
+	if err != nil {
+		return err
+	}
+	defer free()
+	b := gradientBatch{engine: n, r: r, scorer: v}
+	for _, g := range groups {
+		if err := b.add(ctx, g); err != nil {
+			return err
+		}
+	}
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// gradientBatch collects the items of several groups, which need not share a source, until they fill a batch.
+type gradientBatch struct {
+	engine *engine
+	r      *reservation
+	scorer *served
+	items  []*item
+	pairs  []model.Pair
+}
+
+// add decodes the pictures of a group, and runs every batch that is full.
+func (b *gradientBatch) add(ctx context.Context, g *group) error {
+	source, err := b.engine.decoder.one(ctx, b.r, g.source, g.pixels)
+	if err != nil {
+		for _, e := range g.edits {
+			e.fail(prefixError("source", err))
+		}
+		return nil
+	}
+	for todo := g.edits; len(todo) > 0; {
+		part := todo[:min(len(todo), b.engine.batch-len(b.items))]
+		todo = todo[len(part):]
+		b.engine.decoder.each(ctx, b.r, source, part, func(it *item, edit *data.Picture) error {
+			it.picture = edit
+			return nil
+		})
+		for _, e := range part {
+			for _, it := range e.items {
+				if it.err == nil {
+					b.items = append(b.items, it)
+					b.pairs = append(b.pairs, model.Pair{Source: source, Edit: it.picture, Instruction: it.instruction})
+				}
+			}
+		}
+		if len(b.items) == b.engine.batch {
+			if err := b.run(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run computes the gradients of the pairs collected so far, and empties the batch.
+func (b *gradientBatch) run(ctx context.Context) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	j := &job{kind: gradientKind, scorer: b.scorer, pairs: b.pairs}
+	if err := b.r.run(ctx, j); err != nil {
+		return err
+	}
+	for i, it := range b.items {
+		if it.err = asBadPair(j.errs[i]); it.err != nil { // what the prompt or the pictures' shapes make impossible
+			continue
+		}
+		it.gradient = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}
+	}
+	b.items, b.pairs = nil, nil
+	return nil
+}

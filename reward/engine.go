@@ -1,0 +1,299 @@
+package reward
+
+import (
+	"context"
+	"crypto/sha256"
+	"time"
+
+	"assay/data"
+	"assay/internal/workers"
+	"assay/model"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// slotBytes is the size of a memory slot: room for one prepared edit, or for this many bytes of decoded pictures and
+// gradients. There are slots for two batches: one on the device, and one that is prepared meanwhile. Requests wait for
+// slots in the order they came.
+const slotBytes = 4 << 20
+
+// Bytes of a pixel: decoded, and as gradients of both pictures of a pair on the way to the one that is sent.
+const (
+	pictureBytes  = 3
+	gradientBytes = 2*12 + 12
+)
+
+// slots bound the memory of what is decoded and prepared.
+type slots struct {
+	*semaphore.Weighted
+	n int64 // of all
+}
+
+// acquire waits for so many slots, or for all of them if there are fewer.
+func (s *slots) acquire(ctx context.Context, edits int, bytes int64) (free func(), err error) {
+	n := min(int64(edits)+bytes/slotBytes, s.n)
+	if err := s.Acquire(ctx, n); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() { s.Release(n) }, nil
+}
+
+// engine turns items into scores and gradients.
+type engine struct {
+	scorers *scorerSet
+	clients *clients
+	decoder *decoder
+	slots   slots
+	queue   *queue
+	metrics *metrics
+	batch   int // edits of a run
+}
+
+func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
+	workers := scorers.copies()
+	n := int64(workers+1) * int64(o.Batch)
+	e := &engine{
+		scorers: scorers,
+		clients: clients,
+		decoder: newDecoder(data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}),
+		slots:   slots{semaphore.NewWeighted(n), n},
+		batch:   o.Batch,
+	}
+	e.metrics = newMetrics(func() float64 { return float64(e.queue.waiting()) },
+		func() float64 { return e.queue.foreseen().Seconds() })
+	e.queue = newQueue(o, workers, func(n int) { e.metrics.batch.Observe(float64(n)) },
+		func(d time.Duration) { e.metrics.delay.Observe(d.Seconds()) })
+	clients.edits = e.metrics.edits
+	all := scorers.all()
+	for _, v := range all {
+		v.changed = func() { e.queue.changed(all) }
+		if o.Warn != nil {
+			v.warn = o.Warn
+		}
+		if v.open != nil {
+			e.metrics.copies(v.Replicated)
+		}
+	}
+	return e
+}
+
+// probe refuses a request before its body is read, if even one item would be refused.
+func (n *engine) probe(kind jobKind) error {
+	first, err := n.scorers.find("")
+	if err != nil {
+		return err
+	}
+	return n.queue.probe(first.estimators[kind])
+}
+
+// item is one pair on its way to a score or a gradient.
+type item struct {
+	scorer       *served
+	source, edit *encodedPicture
+	instruction  string
+
+	shared   *model.Shared // with items of other scorers; until it is prepared
+	sample   *model.Sample // prepared; until it is scored
+	scored   model.Judgement
+	picture  *data.Picture         // the edit, decoded; kept for gradients alone
+	gradient *model.PixelGradients // of the edit
+	err      error
+}
+
+// groupKey is what the edits of a group have in common, of one scorer. Sources with equal bytes are equal.
+type groupKey struct {
+	scorer      *served
+	source      [sha256.Size]byte
+	instruction string
+}
+
+// apart tells how little two groups share: 0 for one group, 1 for the source alone, 2 for nothing.
+func (k groupKey) apart(o groupKey) int {
+	switch {
+	case k == o:
+		return 0
+	case k.scorer == o.scorer && k.source == o.source:
+		return 1
+	}
+	return 2
+}
+
+// group holds the items of a request that share source and instruction, whichever scorer they are for.
+type group struct {
+	source      *encodedPicture
+	digest      [sha256.Size]byte // of the source
+	instruction string
+	edits       []*edited
+	pixels      int64 // of the source
+}
+
+// edited is an edit of a group, which is decoded once for all items that ask about it.
+type edited struct {
+	items  []*item
+	pixels int64
+	source bool // it is the source, too: of scorers that look at one picture
+}
+
+// groupItems groups the items whose headers are in order; the others get their error.
+func (n *engine) groupItems(items []*item) (groups []*group) {
+	at := map[groupKey]*group{}
+	edits := map[*group]map[*byte]*edited{} // by where their bytes lie
+	digests := map[*encodedPicture][sha256.Size]byte{}
+	for _, it := range items {
+		if it.err != nil {
+			continue
+		}
+		pixels, err := n.decoder.check(it.source, it.instruction)
+		if err != nil {
+			it.err = err
+			continue
+		}
+		var own int64
+		if own, it.err = n.decoder.size(it.edit); it.err != nil {
+			continue
+		}
+		digest, ok := digests[it.source]
+		if !ok {
+			digest = sha256.Sum256(it.source.raw)
+			digests[it.source] = digest
+		}
+		k := groupKey{nil, digest, it.instruction}
+		g := at[k]
+		if g == nil {
+			g = &group{source: it.source, digest: digest, instruction: it.instruction, pixels: pixels}
+			at[k], edits[g] = g, map[*byte]*edited{}
+			groups = append(groups, g)
+		}
+		e := edits[g][&it.edit.raw[0]]
+		if e == nil {
+			e = &edited{pixels: own, source: &it.edit.raw[0] == &g.source.raw[0]}
+			edits[g][&it.edit.raw[0]] = e
+			g.edits = append(g.edits, e)
+		}
+		e.items = append(e.items, it)
+	}
+	return groups
+}
+
+// admit reserves the time of decoding and running the groups.
+func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
+	w, edits := workload{}, 0
+	for _, g := range groups {
+		w[n.decoder.time] += kilopixels(g.pixels)
+		for _, e := range g.edits {
+			w[n.decoder.time] += kilopixels(e.pixels)
+			edits += len(e.items)
+			for _, it := range e.items {
+				w[it.scorer.estimators[kind]]++
+			}
+		}
+	}
+	if err := n.clients.charge(ctx, edits); err != nil {
+		return nil, err
+	}
+	return n.queue.admit(w)
+}
+
+// score admits and scores items. An error of one item is kept in it; the error returned is the whole request's.
+func (n *engine) score(ctx context.Context, items []*item) error {
+	if groups := n.groupItems(items); len(groups) > 0 {
+		r, err := n.admit(ctx, groups, scoreKind)
+		if err != nil {
+			return err
+		}
+		defer r.release()
+		workers.Each(len(groups), len(groups), func(i int) error { // their errors are kept in their items
+			n.scoreGroup(ctx, r, groups[i])
+			return nil
+		})
+	}
+	return ctx.Err()
+}
+
+// scoreGroup scores a group. It decodes, prepares and scores a batch of pictures at a time, so that memory does not
+// grow with the number of edits.
+func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
+	todo := g.edits
+	fail := func(err error) {
+		for _, e := range todo {
+			e.fail(err)
+		}
+	}
+	most := 0
+	for _, e := range todo {
+		if most = max(most, len(e.items)); len(e.items) > 1 {
+			shared := &model.Shared{}
+			for _, it := range e.items {
+				it.shared = shared
+			}
+		}
+	}
+	free, err := n.slots.acquire(ctx, most*min(len(todo), n.batch), pictureBytes*g.pixels)
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer free()
+	source, err := n.decoder.one(ctx, r, g.source, g.pixels)
+	if err != nil {
+		fail(prefixError("source", err))
+		return
+	}
+	for len(todo) > 0 {
+		batch := todo[:min(n.batch, len(todo))]
+		n.decoder.each(ctx, r, source, batch, func(it *item, edit *data.Picture) (err error) {
+			pair := model.Pair{Source: source, Edit: edit, Instruction: it.instruction, Shared: it.shared}
+			it.sample, err = it.scorer.Prepare(pair)
+			it.shared = nil
+			return err
+		})
+		if err := n.scoreBatch(ctx, r, g, batch); err != nil {
+			fail(err)
+			return
+		}
+		todo = todo[len(batch):]
+	}
+}
+
+// fail gives an error to the items that have none yet.
+func (e *edited) fail(err error) {
+	for _, it := range e.items {
+		if it.err == nil {
+			it.err = err
+		}
+	}
+}
+
+// scoreBatch scores the items of one batch, which are prepared: those of different scorers side by side.
+func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
+	var scorers []*served
+	of := map[*served][]*item{}
+	for _, e := range batch {
+		for _, it := range e.items {
+			if it.err != nil {
+				continue
+			}
+			if of[it.scorer] == nil {
+				scorers = append(scorers, it.scorer)
+			}
+			of[it.scorer] = append(of[it.scorer], it)
+		}
+	}
+	return workers.Each(len(scorers), len(scorers), func(i int) error {
+		v := scorers[i]
+		j := &job{kind: scoreKind, scorer: v, of: groupKey{v, g.digest, g.instruction}}
+		for _, it := range of[v] {
+			j.samples, it.sample = append(j.samples, it.sample), nil
+		}
+		if err := r.run(ctx, j); err != nil {
+			return err
+		}
+		for i, it := range of[v] {
+			it.scored, it.err = j.scores[i], j.errs[i]
+			if cfg := v.Config(); it.err == nil {
+				n.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
+			}
+		}
+		return nil
+	})
+}

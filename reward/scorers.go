@@ -1,0 +1,80 @@
+package reward
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// scorerSet holds the scorers that are served. The first one answers requests that name none.
+type scorerSet struct {
+	names []string // in their order
+	by    map[string]*served
+}
+
+// served is a scorer under a name.
+type served struct {
+	*Replicated
+	estimators [2]*estimator // by kind
+}
+
+func newScorerSet(names []string, scorers []Scorer) (*scorerSet, error) {
+	s := &scorerSet{names, map[string]*served{}}
+	for i, name := range names {
+		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.by[name] != nil {
+			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
+		}
+		copies, ok := scorers[i].(*Replicated)
+		if !ok {
+			copies = single(scorers[i])
+		}
+		copies.name = name
+		s.by[name] = &served{copies, [2]*estimator{{}, {}}}
+	}
+	return s, nil
+}
+
+func (s *scorerSet) all() (list []*served) {
+	for _, name := range s.names {
+		list = append(list, s.by[name])
+	}
+	return list
+}
+
+// copies is the largest number of copies of a scorer, and 1 without scorers.
+func (s *scorerSet) copies() int {
+	n := 1
+	for _, v := range s.by {
+		n = max(n, len(v.at))
+	}
+	return n
+}
+
+// find finds a scorer by name; "" is the first one.
+func (s *scorerSet) find(name string) (*served, error) {
+	if len(s.names) == 0 {
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "this server has no scorer")
+	}
+	if name == "" {
+		name = s.names[0]
+	}
+	if v := s.by[name]; v != nil {
+		return v, nil
+	}
+	return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "no scorer %q; there are %s",
+		name, strings.Join(s.names, ", "))
+}
+
+func (s *scorerSet) warm(ctx context.Context) error {
+	for _, v := range s.all() {
+		if v.inWords() {
+			continue // to ask costs
+		}
+		if err := v.warm(ctx, func(d time.Duration) { v.estimators[scoreKind].observe(1, d) }); err != nil {
+			return fmt.Errorf("scorer %s: %w", v.name, err)
+		}
+	}
+	return nil
+}
