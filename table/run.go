@@ -120,6 +120,11 @@ func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
 		}
 		return
 	}
+	r.readBatches(ctx, send)
+}
+
+// readBatches sends batches as Batches gives them, in parts where they become too large, until ctx ends.
+func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bool) {
 	full := func(size int) bool { return r.MaxSize > 0 && size >= r.MaxSize }
 	for rows := range r.Batches(iter.Seq[int](r.todo)) {
 		var batch []task[Row]
