@@ -356,6 +356,8 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 		{"serve --scorer s --url http://a", "--url goes with --judge"},
 		{"judge --config c --backbone b --model m", "--model goes with --url or --server"},
 		{"gradient --scorer s --source a --edit b --heatmap x.jpg", "ends in .png"},
+		{"gradient --scorer s --source a.png --edit b --instruction x --heatmap ./a.png", "./a.png would replace the picture"},
+		{"gradient --scorer s --source a --edit b.png --instruction x --heatmap b.png", "b.png would replace the picture"},
 		{"gradient --scorer s --source a --edit b --out g.npy", "--instruction is needed"},
 		{"gradient --scorer s --source a --edit b --instruction x", "--out or --heatmap is needed"},
 		{"condition --in in.jsonl --out labels --preset hive --template t", "[preset template]"},

@@ -171,6 +171,13 @@ func TestOutIsIn(t *testing.T) {
 			t.Errorf("%s: exit code %d, %v, want %d: it is the table that is read", args[0], code, v, cli.Wrong)
 		}
 	}
+	for _, pairs := range []string{table, filepath.Join(dir, "scores.jsonl")} {
+		code, v := command(t, "batch", "--scorer", scorer, "--in", table, "--out", filepath.Join(dir, "scores.jsonl"),
+			"--pairs", pairs)
+		if said, _ := v["error"].(string); code != cli.Wrong || !strings.Contains(said, "would replace the table") {
+			t.Errorf("--pairs %s: exit code %d, %v, want %d: it would replace the table", pairs, code, v, cli.Wrong)
+		}
+	}
 	if after, err := os.ReadFile(table); err != nil || string(after) != string(before) {
 		t.Errorf("the table is %q, want it as it was (%v)", after, err)
 	}
