@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/reward"
 )
@@ -31,11 +30,6 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 			}
 			if out == "" && heatmap == "" {
 				return cli.Usagef("--out or --heatmap is needed: a file to write")
-			}
-			for _, picture := range []string{q.source, q.edit} {
-				if heatmap != "" && atomicfile.Same(heatmap, picture) {
-					return cli.Usagef("--heatmap %s would replace the picture that is scored: write to another file", heatmap)
-				}
 			}
 			if out != "" {
 				if err := reward.CheckGradientFile(out); err != nil {
