@@ -86,7 +86,7 @@ func labelTable(t *testing.T) (*data.Table, scoring.Scores) {
 	scores := scoring.Scores{}
 	for i, r := range [][2]string{{"a.png", "e0.png"}, {"a.png", "e1.png"}, {"b.bmp", "e2.png"}, {"a.png", "e3.PNG"}} {
 		text += fmt.Sprintf(`{"id": "%d", "source": %q, "edit": %q, "instruction": "x < %d, \"é\""}`+"\n", i, r[0], r[1], i)
-		scores[i] = scoring.Row{Row: i, Score01: []float64{0.1, 0.15, 0.9, 1}[i], Range: model.ScoreRange{0, 10}}
+		scores[i] = scoring.Row{Row: i, Score01: []float64{0.1, 0.15, 0.9, 1}[i], Range: edit.Range{0, 10}}
 	}
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/lora"
 	"assay/model"
 
@@ -18,7 +19,7 @@ import (
 func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	t.Helper()
 	p, err := model.NewScorerState(&model.ScorerConfig{
-		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: model.ScoreRange{1, 9},
+		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: edit.Range{1, 9},
 		Judge: model.Judge{
 			Passes: []model.PassConfig{{
 				Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",

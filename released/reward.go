@@ -179,7 +179,7 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: model.NoRange(), Judge: model.Judge{
+	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: edit.NoRange(), Judge: model.Judge{
 		Kind:      "heads",
 		Weights:   weights,
 		Positions: "plain",

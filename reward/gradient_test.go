@@ -111,7 +111,7 @@ func TestGradients(t *testing.T) {
 // unbounded is a scorer without a range.
 type unbounded struct{ *fake }
 
-func (unbounded) Config() model.ScorerConfig { return model.ScorerConfig{ScoreRange: model.NoRange()} }
+func (unbounded) Config() model.ScorerConfig { return model.ScorerConfig{ScoreRange: edit.NoRange()} }
 
 // TestUnboundedGradients: the scores of a scorer without a range are not on 0 to 1, so no answer has score01.
 func TestUnboundedGradients(t *testing.T) {

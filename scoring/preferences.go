@@ -23,7 +23,7 @@ type Ranked struct {
 	Row       int // of the table
 	Edit      data.Image
 	Score01   float64
-	Range     model.ScoreRange // of the scorer; zero: 0 to 10
+	Range     edit.Range // of the scorer; zero: 0 to 10
 	Unbounded bool             // Score01 is a score without a range
 }
 

@@ -34,9 +34,9 @@ func Read(t *data.Table) (Scores, error) {
 		case err != nil:
 			row.Error = err.Error()
 		case p.score01 != nil:
-			row.Score01, row.Range = *p.score01, model.ScoreRange{0, 10}
+			row.Score01, row.Range = *p.score01, edit.Range{0, 10}
 		default:
-			row.Score01, row.Unbounded, row.Range = *p.score, true, model.NoRange()
+			row.Score01, row.Unbounded, row.Range = *p.score, true, edit.NoRange()
 		}
 		if scores[i] = row; err == nil {
 			points = append(points, p)
@@ -89,8 +89,8 @@ func readScore(rec data.Record) (score01, score *float64, err error) {
 }
 
 // rangeOf finds the range that all rows share: score = lo + (hi - lo) score01.
-func rangeOf(points []point) (r model.ScoreRange, err error) {
-	r = model.ScoreRange{0, 10}
+func rangeOf(points []point) (r edit.Range, err error) {
+	r = edit.Range{0, 10}
 	if len(points) == 0 {
 		return r, nil
 	}
@@ -106,7 +106,7 @@ func rangeOf(points []point) (r model.ScoreRange, err error) {
 		}
 	}
 	if !bounded {
-		return model.NoRange(), nil
+		return edit.NoRange(), nil
 	}
 	if len(both) == 0 {
 		return r, nil
@@ -114,7 +114,7 @@ func rangeOf(points []point) (r model.ScoreRange, err error) {
 	by01 := func(a, b point) int { return cmp.Compare(*a.score01, *b.score01) }
 	low, high := slices.MinFunc(both, by01), slices.MaxFunc(both, by01)
 	var wrong *point
-	for _, r := range append([]model.ScoreRange{r}, through(low, high)...) {
+	for _, r := range append([]edit.Range{r}, through(low, high)...) {
 		if wrong = misfit(r, both); wrong == nil {
 			return r, nil
 		}
@@ -125,20 +125,20 @@ func rangeOf(points []point) (r model.ScoreRange, err error) {
 }
 
 // through are the ranges of two points: with ends that somebody wrote, and as the rounded numbers have it.
-func through(low, high point) []model.ScoreRange {
+func through(low, high point) []edit.Range {
 	if width := *high.score01 - *low.score01; width != 0 {
 		slope := (*high.score - *low.score) / width
 		lo := *low.score - slope**low.score01
-		return []model.ScoreRange{{rounded(lo), rounded(lo + slope)}, {lo, lo + slope}}
+		return []edit.Range{{rounded(lo), rounded(lo + slope)}, {lo, lo + slope}}
 	}
 	if *low.score != 0 {
-		return []model.ScoreRange{{*low.score, *low.score}} // all the same
+		return []edit.Range{{*low.score, *low.score}} // all the same
 	}
-	return []model.ScoreRange{{-10 * *low.score01, 10 - 10**low.score01}}
+	return []edit.Range{{-10 * *low.score01, 10 - 10**low.score01}}
 }
 
 // misfit finds a score that is not on the range, to ten digits; nil: there is none.
-func misfit(r model.ScoreRange, points []point) *point {
+func misfit(r edit.Range, points []point) *point {
 	for i, p := range points {
 		size := max(math.Abs(r[0]), math.Abs(r[1]), math.Abs(*p.score))
 		if !(math.Abs(r.Of(*p.score01)-*p.score) <= 1e-10*size) {

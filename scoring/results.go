@@ -28,7 +28,7 @@ func (s Scores) keep(rows []Row) error {
 // kept are results in a journal, of which memory holds a bit a row.
 type kept struct {
 	*journal.Index[Row]
-	scale model.ScoreRange
+	scale edit.Range
 	skip  func(row int) bool // rows that are left out; nil: none
 }
 

@@ -23,7 +23,7 @@ type Row struct {
 
 	Unreadable bool `json:"unreadable,omitempty"` // the error is that an answer in words cannot be read
 
-	Range      model.ScoreRange  `json:"-"`                   // of the scorer; zero: 0 to 10
+	Range      edit.Range  `json:"-"`                   // of the scorer; zero: 0 to 10
 	Unbounded  bool              `json:"unbounded,omitempty"` // Score01 is a score without a range
 	Sigma01    float64           `json:"sigma01,omitempty"`
 	Dimensions []model.Dimension `json:"dimensions,omitempty"`
@@ -35,9 +35,9 @@ type Row struct {
 func (r *Row) Score() float64 { return orTen(r.Range).Of(r.Score01) }
 
 // orTen is the range that is meant where none is named.
-func orTen(r model.ScoreRange) model.ScoreRange {
-	if r == (model.ScoreRange{}) {
-		return model.ScoreRange{0, 10}
+func orTen(r edit.Range) edit.Range {
+	if r == (edit.Range{}) {
+		return edit.Range{0, 10}
 	}
 	return r
 }
@@ -85,7 +85,7 @@ func configOf(s PairScorer) model.ScorerConfig {
 	if c, ok := s.(configured); ok {
 		return c.Config()
 	}
-	return model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
+	return model.ScorerConfig{ScoreRange: edit.Range{0, 10}}
 }
 
 // rowsWithin is Rows for the rows from from to before to.

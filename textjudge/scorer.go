@@ -48,7 +48,7 @@ func (j *Judge) ItemScorer(workers int) (*Scorer, error) {
 // Config says the range of the scores, the dimensions, and which pictures are looked at.
 func (s *Scorer) Config() model.ScorerConfig {
 	c := &s.Text.Config
-	out := model.ScorerConfig{Format: 2, ScoreRange: model.ScoreRange(c.ScoreRange)}
+	out := model.ScorerConfig{Format: 2, ScoreRange: edit.Range(c.ScoreRange)}
 	out.Kind, out.Heads = "text", map[string]model.DimensionConfig{}
 	for _, q := range c.Questions {
 		pictures := slices.DeleteFunc(slices.Clone(q.Pictures), isFile)

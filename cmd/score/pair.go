@@ -169,7 +169,7 @@ func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {
 	r := cfg.Report(judgements[0])
 	v := struct {
 		model.Report
-		Range  model.ScoreRange `json:"score_range"`
+		Range  edit.Range `json:"score_range"`
 		Scorer string           `json:"scorer"`
 	}{r, cfg.ScoreRange, f.scorer}
 	return cli.Print(c, v, func(w io.Writer) {

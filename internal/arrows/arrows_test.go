@@ -56,6 +56,7 @@ quant:            onnx checkpoints internal/strictjson internal/workers internal
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data/parquet:     onnx internal/remote
 data:             onnx data/parquet internal/atomicfile internal/remote internal/workers
+edit:             data
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
@@ -69,7 +70,7 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
 model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
-model:            internal/workers internal/atomicfile quant internal/jsonfile internal/exit
+model:            edit internal/workers internal/atomicfile quant internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson

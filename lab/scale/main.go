@@ -211,7 +211,7 @@ func write(folder string, rows, pictures int) error {
 type nothing struct{}
 
 func (nothing) Config() model.ScorerConfig {
-	return model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
+	return model.ScorerConfig{ScoreRange: edit.Range{0, 10}}
 }
 func (nothing) Fingerprint() (string, error) { return "nothing", nil }
 
