@@ -3,6 +3,7 @@ package edit
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 
 	"assay/data"
@@ -17,6 +18,10 @@ type Score struct {
 	Raw01      *float64    // Score01 before it was calibrated; nil: it is not
 	Interval   *Interval   // of a calibrated score; nil: none
 	Dimensions []Dimension // of a judge of several, sorted by name
+
+	// Answer is what a judge said in words, or the class that it named. A judge that names a class, or that says
+	// dimensions alone, has no Value: it is NaN.
+	Answer string
 }
 
 // Interval is where the label of an edit lies with a probability of at least Coverage.
@@ -80,6 +85,22 @@ func (s *Score) ByName() map[string]Dimension {
 	out := make(map[string]Dimension, len(s.Dimensions))
 	for _, d := range s.Dimensions {
 		out[d.Name] = d
+	}
+	return out
+}
+
+// Plain is the value of a score, or where it has none (NaN) its answer, a string, or its dimensions by their names, a
+// map[string]float64.
+func (s *Score) Plain() any {
+	switch {
+	case !math.IsNaN(s.Value):
+		return s.Value
+	case s.Answer != "":
+		return s.Answer
+	}
+	out := map[string]float64{}
+	for _, d := range s.Dimensions {
+		out[d.Name] = d.Value
 	}
 	return out
 }

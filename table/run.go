@@ -213,6 +213,9 @@ func (r *run[Row, V]) batch(ctx context.Context, batch []task[Row]) error {
 			line.Value, err = values[0], cmp.Or(errs[0], t.unknown)
 			values, errs = values[1:], errs[1:]
 		}
+		if r.results.Has(t.index) { // it was worked on again for the sake of others
+			continue
+		}
 		switch {
 		case err == nil:
 		case ctx.Err() != nil: // it was cut off

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 
-	"assay/benchmarks/runner"
+	"assay/encoders"
 	"assay/model"
 	"assay/scoring"
 )
@@ -13,7 +13,7 @@ type batchResult = scoring.TableResult
 
 var (
 	contentOf    = scoring.Content
-	similarities = runner.Similarities
+	similarities = encoders.SimilarityNames()
 )
 
 type sampleScorer interface {
