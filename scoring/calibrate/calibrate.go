@@ -49,7 +49,7 @@ const (
 )
 
 // Run calibrates a scorer: report.json and report.html in the folder Out, then calibration.json in the scorer's, and
-// the line of scorer.yaml that names it. When ctx is cancelled the error is a [table.InterruptedError], and the same
+// the line of scorer.yaml that names it. When ctx is cancelled the error is a InterruptedError of package table, and the same
 // call resumes.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	state, err := model.LoadScorerState(o.Scorer)
