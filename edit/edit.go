@@ -1,10 +1,10 @@
 // Package edit holds what all of Assay speaks: an [Edit], the [Score] that a [Judge] gives it, and the [Gradient] of
 // that score.
 //
-// An edit comes from a table's row, a benchmark, a request, a training example or a Go program. Its pictures are decoded
-// when a judge looks at them. A judge prepares edits, several at a time (decoding, tokens, pixels), and scores batches
-// of what it prepared. Scorers, released reward models, models that answer in words, similarities and metrics are
-// judges: what holds edits need not know which.
+// An edit comes from a table's row, a benchmark, a request, a training example or a Go program. Its pictures are
+// decoded when a judge looks at them. A judge prepares edits, several at a time (decoding, tokens, pixels), and scores
+// batches of what it prepared. Scorers, released reward models, models that answer in words, similarities and metrics
+// are judges: whoever holds edits need not know which.
 package edit
 
 import (
@@ -58,8 +58,8 @@ type Picture interface {
 	Decode() (*data.Picture, error)
 }
 
-// Keyed is a [Picture] that knows what it will be before it is decoded: pictures of equal keys have equal pixels. Judges
-// that keep what they made of pictures do not decode those again.
+// Keyed is a [Picture] that knows what it will be before it is decoded: pictures of equal keys have equal pixels. A
+// judge that has features of a picture in its cache does not decode it again.
 type Keyed interface {
 	Picture
 	Key() string // "": not known

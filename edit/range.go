@@ -80,7 +80,7 @@ func (r *Range) UnmarshalYAML(raw []byte) error {
 	return nil
 }
 
-// Scale puts a score that a judge gives on 0 to 1 (in Value, Sigma, Interval and Dimensions as in Score01) on the range.
+// Scale puts a score on the range. Before, its Value, Sigma, Interval and Dimensions are on 0 to 1.
 func (r Range) Scale(s *Score) {
 	width := math.Abs(r.Width())
 	s.Score01, s.Unbounded = s.Value, !r.Bounded()

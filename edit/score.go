@@ -59,7 +59,8 @@ func (s *Score) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	*s = Score{Value: in.Score, Score01: in.Score, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01, Interval: in.Interval}
+	*s = Score{Value: in.Score, Score01: in.Score, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01,
+		Interval: in.Interval}
 	if in.Score01 != nil {
 		s.Score01, s.Unbounded = *in.Score01, false
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/edit"
 	"assay/model"
 )
 

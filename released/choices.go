@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/model"
 )

@@ -13,6 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/model"
 )
 

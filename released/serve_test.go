@@ -110,7 +110,7 @@ func library(t *testing.T, s suite, dir string, c editCase) {
 		t.Fatal(err)
 	}
 	defer scorer.Close()
-	pair := assay.Pair{Source: s.picture(t, c.Source), Edit: s.picture(t, c.Edited), Instruction: c.Instruction}
+	pair := assay.edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction)
 	results, err := scorer.ScoreAll(t.Context(), []assay.Pair{pair})
 	if err != nil || results[0].Err != nil {
 		t.Fatal(err, results)
