@@ -33,6 +33,14 @@ func (r Range) Of(score01 float64) float64 {
 	return r[0] + (r[1]-r[0])*score01
 }
 
+// To01 maps a score to score01.
+func (r Range) To01(score float64) float64 {
+	if !r.Bounded() {
+		return score
+	}
+	return (score - r[0]) / (r[1] - r[0])
+}
+
 // Words says the range: "on 0 to 10", or "without bounds".
 func (r Range) Words() string {
 	if !r.Bounded() {

@@ -113,6 +113,19 @@ type Gradient struct {
 	Output  *data.Gradient
 }
 
+// Scale makes it d Value / d pixel, of a score on a range, where it was d Score01 / d pixel.
+func (g *Gradient) Scale(r Range) {
+	width := float32(r.Width())
+	for _, part := range append(slices.Clone(g.Sources), g.Output) {
+		if part == nil {
+			continue
+		}
+		for i := range part.Values {
+			part.Values[i] *= width
+		}
+	}
+}
+
 // Source is the gradient of the first source; nil: there is none.
 func (g *Gradient) Source() *data.Gradient {
 	if len(g.Sources) == 0 {

@@ -13,6 +13,7 @@ import (
 
 	"assay"
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/released"
@@ -33,7 +34,7 @@ func TestServed(t *testing.T) {
 		if _, err := released.Import("editreward", o); err != nil {
 			t.Fatal(err)
 		}
-		server, err := reward.NewServer(reward.Options{}, []string{"editreward"}, []reward.Scorer{openDir(t, o.Out, "")})
+		server, err := reward.NewServer(reward.Options{}, []string{"editreward"}, []edit.Judge{openDir(t, o.Out, "")})
 		if err != nil {
 			t.Fatal(err)
 		}

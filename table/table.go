@@ -64,7 +64,9 @@ type Job[Row, V any] struct {
 	// Batches cuts the rows to do into batches, which may hold rows that are done, too: their results stay. nil: each row
 	// alone.
 	Batches func(rows iter.Seq[int]) iter.Seq[[]int]
-	Size    func(row *Row) int  // of a prepared row, as MaxSize counts it; nil: not counted
+	// Size is that of a prepared row, as MaxSize counts it, without what it shares with the one before it (nil: it is the
+	// first). nil: not counted.
+	Size    func(row, before *Row) int
 	MaxSize int                 // a batch of this size is worked on in parts; 0: no bound
 	Joined  func(a, b int) bool // rows that stay together, below twice MaxSize; nil: none
 

@@ -95,8 +95,7 @@ released:         checkpoints model store internal/atomicfile internal/exit inte
 internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data edit encoders heuristics store internal/strictyaml internal/atomicfile
 metrics:         internal/workers
-scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
-scoring:         internal/exit
+scoring:         data edit store shards table internal/atomicfile internal/exit internal/remote
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
 scoring/calibrate: internal/jsonfile
 benchmarks/protocol: data edit store table internal/stats
@@ -114,11 +113,11 @@ benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfil
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
-curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
-reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
+reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
 trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data model model/families scoring trainer trainer/bybenchmark labeling
+.:                data edit ort model model/families trainer trainer/bybenchmark labeling internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
