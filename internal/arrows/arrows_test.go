@@ -86,13 +86,13 @@ encoders:         shards onnx ort checkpoints data store heuristics model intern
 encoders:         internal/atomicfile internal/remote internal/tokens table edit
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
+trainer:          edit internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
-doctor/trial:    onnx data lora model model/fresh optim
+doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
-released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
+released:         checkpoints edit model store internal/atomicfile internal/exit internal/pystring
+internal/modeltest: edit onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data edit encoders heuristics store internal/strictyaml internal/atomicfile
 metrics:         internal/workers
 scoring:         data edit store shards table internal/atomicfile internal/exit internal/remote
