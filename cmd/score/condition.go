@@ -50,7 +50,7 @@ Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6,
 
 Rows that are sampled in proportion to weight have all levels equally often. For a trainer that cannot do that, as
 DiffSynth-Studio and diffusers, --balance repeats rows: every level that occurs gets as many as the most frequent one.
-docs/curate.md has the command of each trainer.`,
+docs/reward.md has the command of each trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
       --layouts diffsynth,parquet

@@ -19,7 +19,7 @@ func init() {
 	setRoot(func(root *cobra.Command) {
 		var o runOptions
 		f := root.Flags()
-		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
+		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training-keys.md has all keys)")
 		f.StringVar(&o.backbone, "backbone", "", "checkpoint directory, instead of the file's backbone or that of its init")
 		f.BoolVar(&o.dryRun, "dry-run", false,
 			"print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
