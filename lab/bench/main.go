@@ -146,14 +146,8 @@ func (o *options) state() (*model.ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{
-		Format:   1,
-		Backbone: abs,
-		Pair:     model.Sequence,
-		Question: question,
-		Answer:   answerText,
-		Head:     model.HeadConfig{Hidden: []int{256, 16}},
-	}
+	config := &model.ScorerConfig{Format: 1, Backbone: abs, Pair: model.Sequence, Question: question, Answer: answerText,
+		Head: model.HeadConfig{Hidden: []int{256, 16}}}
 	if o.first {
 		config.Layout, config.ChatTemplate = model.InstructionFirst, orderedTurns
 	}

@@ -17,13 +17,11 @@ import (
 // command is a command line that is killed.
 type command struct {
 	name    string
-	args    func(out string) []string           // program first; out is a folder of its own
-	finish  func(out string) []string           // a command line afterwards; nil: none
-	worker  func(out string, i, n int) []string // one of n that share the work; nil: it is not shared
-	own     bool                                // worker i has a share of its own: another one does not take it over
-	results []string                            // files and folders below out that must be the same
-	quick   bool                                // it takes a second or two
-	once    string                              // folder that is made once, and then nothing is left to do; "": none
+	args    func(out string) []string // program first; out is a folder of its own
+	finish  func(out string) []string // a command line afterwards; nil: none
+	results []string                  // files and folders below out that must be the same
+	quick   bool                      // it takes a second or two
+	once    string                    // folder that is made once, and then nothing is left to do; "": none
 }
 
 // storeOf is the folder in which a command keeps what it computed.

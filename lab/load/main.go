@@ -48,33 +48,24 @@ func main() {
 	}
 	l := &load{url: *url, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}}
 	var err error
-	l.body, err = json.Marshal(map[string]any{
-		"source":      pictures[0],
-		"edits":       [][]byte{pictures[1]},
-		"instruction": "blur the background",
-	})
+	l.body, err = json.Marshal(map[string]any{"source": pictures[0], "edits": [][]byte{pictures[1]},
+		"instruction": "blur the background"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if *ends > 0 {
-		if err := terminate(flag.Args(), l.body, *ends, *together); err != nil {
-			log.Fatal(err)
-		}
-		return
+	switch {
+	case *ends > 0:
+		err = l.terminate(flag.Args(), *ends, *together)
+	case *rolling > 0:
+		err = l.rolling(flag.Args(), *rolling, *first, *callers)
+	case *while:
+		err = l.while(flag.Args(), *callers)
+	default:
+		l.measure(*n, *factor)
 	}
-	if *rolling > 0 {
-		if err := l.rolling(flag.Args(), *rolling, *first, *callers); err != nil {
-			log.Fatal(err)
-		}
-		return
+	if err != nil {
+		log.Fatal(err)
 	}
-	if *while {
-		if err := l.while(flag.Args(), *callers); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
-	l.measure(*n, *factor)
 }
 
 type load struct {

@@ -68,12 +68,8 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 		pictures, captions := make([]*data.Picture, len(weights)), make([]string, len(weights))
 		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			at := i * variants
-			return drawVariants(
-				world,
-				generator(c.Seed, forTraining, batch[i].Index),
-				pictures[at:at+variants],
-				captions[at:at+variants],
-			)
+			return drawVariants(world, generator(c.Seed, forTraining, batch[i].Index), pictures[at:at+variants],
+				captions[at:at+variants])
 		})
 		if err != nil {
 			return nil, err
@@ -107,13 +103,8 @@ func makeCLIP(dir string, sizes fresh.CLIPSizes, world *miniature.World, seed ui
 const variants = 4
 
 // otherKinds are what the other edits are. Their captions say all that there is to see.
-var otherKinds = []miniature.Kind{
-	miniature.WrongAttribute,
-	miniature.WrongAttribute,
-	miniature.WrongFamily,
-	miniature.Over,
-	miniature.Half,
-}
+var otherKinds = []miniature.Kind{miniature.WrongAttribute, miniature.WrongAttribute, miniature.WrongFamily,
+	miniature.Over, miniature.Half}
 
 // drawVariants draws a source and edits of it with their captions.
 func drawVariants(world *miniature.World, rng *rand.Rand, pictures []*data.Picture, captions []string) error {
