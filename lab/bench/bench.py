@@ -104,8 +104,7 @@ def main():
     if not exam.exists():
         child(
             [
-                "bin/label",
-                "miniature",
+                "build/lab/miniature",
                 "--photos",
                 "examples/photos",
                 "--only",

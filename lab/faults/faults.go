@@ -18,8 +18,8 @@ import (
 // longest is how long a command with a fault may take.
 const longest = 5 * time.Minute
 
-// faults makes so many calls of a command fail, one in each run. It must end with an error that names a file, and make the same bytes when it is run again; or make them in
-// spite of the fault.
+// faults makes so many calls of a command fail, one in each run. It must end with an error that names a file, and make
+// the same bytes when it is run again; or make them in spite of the fault.
 func (c *command) faults(ctx context.Context, kind string, most int, late func() bool) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {

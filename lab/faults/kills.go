@@ -54,9 +54,7 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 
 // killOften kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
 // and it begins anew.
-func (c *command) killOften(
-	ctx context.Context, kills int, late func() bool, rng *rand.Rand,
-) (r *tally, fault error) {
+func (c *command) killOften(ctx context.Context, kills int, late func() bool, rng *rand.Rand) (r *tally, fault error) {
 	began := time.Now()
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {

@@ -77,8 +77,7 @@ func init() {
 func main() { app.Main() }
 
 // register adds a subcommand that has flags, some of them required, and no arguments.
-func register(use, short string, required []string, flags func(*cobra.Command), do func() (v any, said string, err error),
-) {
+func register(use, short string, required []string, flags func(*cobra.Command), do func() (any, string, error)) {
 	app.Register(func() *cobra.Command {
 		c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
 			v, said, err := do()
