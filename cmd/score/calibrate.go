@@ -38,7 +38,8 @@ The order of edits never changes. Six tenths of the rows fit the map, two tenths
 two tenths measure; --test measures on another table. Rows of one source picture, or of one value of --by, stay in one
 part. Rows with pictures of the scorer's training tables are refused; its run names the tables, --trained adds others.
 
---out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command resumes.`,
+--out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command
+resumes.`,
 		Example: `  score calibrate --scorer DIR --in exam/labels.jsonl
   score calibrate --scorer DIR --in exam/edits.jsonl --labels exam/truth.jsonl --columns label=degree --method inverse \
       --trained edits.jsonl --out report --json`,
