@@ -48,7 +48,7 @@ Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6,
 the column score01 is used, as score batch writes it.
 
 Sampling rows in proportion to weight balances the levels. For trainers that sample uniformly (DiffSynth-Studio,
-diffusers), --balance repeats rows until every level has as many as the largest. docs/reward.md has the command of each
+diffusers), --balance repeats rows until every level has as many as the largest. docs/tuning.md has the command of each
 trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
