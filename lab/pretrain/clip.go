@@ -32,13 +32,9 @@ step is the share of pictures whose caption is not the nearest.`,
 		Example: "  pretrain clip --photos examples/photos --out build/pretrain/clip",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.trainEncoder(
-				c,
-				"miniature captions 1",
-				func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
-					return newCLIPModel(c, world, clipSizes(o.size))
-				},
-			)
+			return o.trainEncoder(c, "miniature captions 1", func(c *trainer.Config, w *miniature.World) (*encoderModel, error) {
+				return newCLIPModel(c, w, clipSizes(o.size))
+			})
 		},
 	}
 	o.flags(c, course{out: "build/pretrain/clip", steps: 2400, batch: 24, lr: 1e-3, every: 200})
@@ -68,8 +64,8 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 		pictures, captions := make([]*data.Picture, len(weights)), make([]string, len(weights))
 		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			at := i * variants
-			return drawVariants(world, generator(c.Seed, forTraining, batch[i].Index), pictures[at:at+variants],
-				captions[at:at+variants])
+			rng := generator(c.Seed, forTraining, batch[i].Index)
+			return drawVariants(world, rng, pictures[at:at+variants], captions[at:at+variants])
 		})
 		if err != nil {
 			return nil, err
