@@ -159,8 +159,13 @@ func (m *backboneModel) Step(
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: r.Loss, Tokens: r.Tokens, Score: make([]float64, len(batch)),
-		ScoreLoss: make([]float64, len(batch)), Grads: optim.Gradients(m.params, r.Grads)}
+	out := &trainer.StepResult{
+		Loss:      r.Loss,
+		Tokens:    r.Tokens,
+		Score:     make([]float64, len(batch)),
+		ScoreLoss: make([]float64, len(batch)),
+		Grads:     optim.Gradients(m.params, r.Grads),
+	}
 	for i, first := range r.First {
 		for _, nll := range first[:questions] {
 			out.ScoreLoss[i] += nll / questions

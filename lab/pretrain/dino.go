@@ -30,9 +30,13 @@ degree of success. l1 of a training step is the share of views whose other view 
 		Example: "  pretrain dino --photos examples/photos --out build/pretrain/dino",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.trainEncoder(c, "miniature views 1", func(c *trainer.Config, w *miniature.World) (*encoderModel, error) {
-				return newDINOModel(c, w, dinoSizes(o.size))
-			})
+			return o.trainEncoder(
+				c,
+				"miniature views 1",
+				func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+					return newDINOModel(c, world, dinoSizes(o.size))
+				},
+			)
 		},
 	}
 	o.flags(c, course{out: "build/pretrain/dino", steps: 800, batch: 24, lr: 1e-3, every: 200})

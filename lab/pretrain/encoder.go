@@ -74,8 +74,11 @@ func (m *encoderModel) Step(
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{Loss: make([]float64, len(batch)), Score: make([]float64, len(batch)),
-		Grads: optim.Gradients(m.params, r.Grads)}
+	out := &trainer.StepResult{
+		Loss:  make([]float64, len(batch)),
+		Score: make([]float64, len(batch)),
+		Grads: optim.Gradients(m.params, r.Grads),
+	}
 	for i, found := range r.Found {
 		out.Loss[i/m.rows] += r.Loss[i] / float64(m.rows)
 		if !found {
