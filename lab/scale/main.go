@@ -24,9 +24,10 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/workers"
-	"assay/model"
 	"assay/scoring"
+	"assay/table"
 )
 
 func main() {
@@ -152,21 +153,33 @@ func write(folder string, rows, pictures int) error {
 // nothing is a scorer that computes nothing.
 type nothing struct{}
 
-func (nothing) Config() model.ScorerConfig {
-	return model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
-}
+// firstPixel is what nothing prepares.
+type firstPixel float32
+
+func (firstPixel) Size(edit.Inputs) int { return 1 }
+
+func (nothing) Info() edit.Info              { return edit.Info{Range: edit.Range{0, 10}, Sources: 1} }
 func (nothing) Fingerprint() (string, error) { return "nothing", nil }
+func (nothing) Close() error                 { return nil }
 
-func (nothing) Prepare(p model.Pair) (*model.Sample, error) {
-	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(p.Edit.Pix[0]) / 255}}}}, nil
+func (nothing) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	if _, err := edit.Decode(e.Source()); err != nil {
+		return nil, err
+	}
+	p, err := edit.Decode(e.Output)
+	if err != nil {
+		return nil, err
+	}
+	return firstPixel(float32(p.Pix[0]) / 255), nil
 }
 
-func (nothing) Score(_ context.Context, samples []*model.Sample) ([]float64, error) {
-	scores := make([]float64, len(samples))
-	for i, s := range samples {
-		scores[i] = float64(s.Pictures[0].Pixels[0])
+func (nothing) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	scores := make([]edit.Score, len(inputs))
+	for i, in := range inputs {
+		scores[i].Value = float64(in.(firstPixel))
+		edit.Range{0, 10}.Scale(&scores[i])
 	}
-	return scores, nil
+	return scores, make([]error, len(inputs)), nil
 }
 
 // score scores a table, and prints a result.
@@ -182,7 +195,7 @@ func score(folder string, rows int) error {
 		}
 	}
 	done, err := scoring.Table(context.Background(), nothing{},
-		scoring.TableOptions{In: in, Out: out, Progress: progress})
+		scoring.Options{Options: table.Options{In: in, Out: out, Progress: progress}})
 	if err = errors.Join(err, looked); err != nil {
 		return err
 	}
