@@ -38,13 +38,13 @@ func TestAdamWIsTorchs(t *testing.T) {
 		for i, s := range run.Steps {
 			n := Root(Squares(s.Grads))
 			if math.Abs(n-s.Norm) > 1e-6*s.Norm {
-				t.Errorf("run %d, step %d: norm %g, torch has %g", r, i, n, s.Norm)
+				t.Errorf("run %d, step %d: got norm %g, want torch's %g", r, i, n, s.Norm)
 			}
 			Clip(s.Grads, n, run.Clip)
 			a.Update(params, s.Grads, s.LR)
 			for k, p := range params {
 				if d := far(p.Value.Float32s(), s.Params[k]); d > 3e-7 {
-					t.Errorf("run %d, step %d, parameter %d: %g from torch's", r, i, k, d)
+					t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", r, i, k, d)
 				}
 			}
 		}
@@ -75,7 +75,7 @@ func TestNormOfManyBlocks(t *testing.T) {
 	}
 	Clip([][]float32{g}, want, want/2)
 	if math.Abs(float64(g[len(g)-1])-0.25) > 1e-7 {
-		t.Error("clipped to", g[len(g)-1])
+		t.Errorf("last gradient: got %v after clipping, want 0.25", g[len(g)-1])
 	}
 }
 
@@ -92,9 +92,11 @@ func TestCheck(t *testing.T) {
 		"twice": {{Name: "a", Value: good}, {Name: "a", Value: good}},
 		"nil":   {{Name: "a", Value: nil}},
 	} {
-		if Check(params) == nil {
-			t.Errorf("%s: no error", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if Check(params) == nil {
+				t.Errorf("%s: got no error for %v, want one", name, params)
+			}
+		})
 	}
 	if err := Check([]Param{{Name: "a", Value: good}}); err != nil {
 		t.Error(err)
