@@ -40,7 +40,7 @@ func TestGreedy(t *testing.T) {
 				}
 				check(t, &c, a, expect)
 				if told.String() != c.Text {
-					t.Errorf("the pieces are %q, the text is %q", told.String(), c.Text)
+					t.Errorf("pieces: got %q, want %q", told.String(), c.Text)
 				}
 				r.checkLogits(t, m, messages, &c, expect)
 			})
@@ -63,7 +63,7 @@ func check(t *testing.T, c *answered, a *chat.Answer, expect map[string]*tensor.
 	}
 	oracle.Close(t, "log_probs", got, want, 1e-4, 0)
 	if a.Usage.Prompt != len(c.InputIDs) || a.Usage.Completion != len(c.NewIDs) {
-		t.Errorf("usage %+v for %d and %d tokens", a.Usage, len(c.InputIDs), len(c.NewIDs))
+		t.Errorf("got usage %+v, want %d and %d tokens", a.Usage, len(c.InputIDs), len(c.NewIDs))
 	}
 	finish := chat.FinishStop
 	if len(c.NewIDs) == 24 {

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,7 +59,7 @@ func TestIndex(t *testing.T) {
 	defer x.Close()
 	check(x, map[int]string{0: long, 3: "three again", 6: "six", 9: "anew"})
 	if x.Path() != path {
-		t.Error(fmt.Sprint("the path is ", x.Path()))
+		t.Errorf("got path %s, want %s", x.Path(), path)
 	}
 }
 
@@ -78,10 +77,10 @@ func TestIndexMemory(t *testing.T) {
 		}
 		defer x.Close()
 		if r, ok, err := x.Get(rows - 1); err != nil || !ok || r.Text != "the last" || x.Has(0) {
-			t.Errorf("%+v %v %v", r, ok, err)
+			t.Errorf("Get: got %+v, %t, %v, want the last row's text, and no row 0", r, ok, err)
 		}
 		if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
-			t.Errorf("%v, %v", files, err)
+			t.Errorf("folder: got %v, %v, want one file", files, err)
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestGoesOn(t *testing.T) {
 		map[string]string{"in": "b.jsonl"},
 	); err == nil ||
 		!strings.Contains(err.Error(), "a.jsonl") {
-		t.Errorf("a journal of other work: %v", err)
+		t.Errorf("a journal of other work: got error %v, want one with %q", err, "a.jsonl")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestHeadCutOff(t *testing.T) {
 	for range 2 {
 		j, done, err := Open[result](path, map[string]string{"in": "a.jsonl"})
 		if err != nil || len(done) != 0 {
-			t.Fatalf("%v, %v", done, err)
+			t.Fatalf("got %v, %v, want no results", done, err)
 		}
 		j.Close()
 	}
@@ -83,14 +83,14 @@ func TestOneWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := Open[int](path, "work"); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("open twice: %v", err)
+		t.Errorf("open twice: got error %v, want one with %q", err, "another process")
 	}
 	if err := errors.Join(first.Write(3), first.Close()); err != nil {
 		t.Fatal(err)
 	}
 	again, done, err := Open[int](path, "work")
 	if err != nil || len(done) != 3 {
-		t.Fatal(done, err)
+		t.Fatalf("got %v, %v, want 3 results", done, err)
 	}
 	if err := again.Close(); err != nil {
 		t.Fatal(err)

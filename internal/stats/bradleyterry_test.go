@@ -44,9 +44,9 @@ func TestBradleyTerry(t *testing.T) {
 		}
 	}
 	if got := BradleyTerry([][]float64{{0, 3}, {1, 0}}); math.Abs(got[0]-got[1]-math.Log(3)) > 1e-12 {
-		t.Errorf("%v", got)
+		t.Errorf("strengths of 3 wins to 1: got %v, want log 3 apart", got)
 	}
 	if v := KendallB([]float64{1, 1}, []float64{1, 2}); !math.IsNaN(v) {
-		t.Error(v)
+		t.Errorf("tau-b with ties alone: got %v, want NaN", v)
 	}
 }

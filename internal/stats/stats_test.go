@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -55,7 +56,7 @@ func TestAgainstScipy(t *testing.T) {
 	r := load(t)
 	for _, c := range r.Correlations {
 		if d := cmp.Diff(c.Ranks, Ranks(c.X)); d != "" {
-			t.Errorf("%s: ranks (-scipy +got):\n%s", c.Name, d)
+			t.Errorf("%s: ranks (-want +got):\n%s", c.Name, d)
 		}
 		near(t, c.Name+": spearman", Spearman(c.X, c.Y), c.Spearman, 1e-12)
 		near(t, c.Name+": pearson", Pearson(c.X, c.Y), c.Pearson, 1e-7) // "large" cancels nine digits
@@ -98,7 +99,7 @@ func TestBootstrap(t *testing.T) {
 	near(t, "high", got[0].High, &r.High, 0.05*r.StandardError)
 	near(t, "always undefined", got[1].Low, nil, 0)
 	if d := cmp.Diff(got, draw(5), cmpopts.EquateNaNs()); d != "" {
-		t.Errorf("one seed gave two results:\n%s", d)
+		t.Errorf("drawn again with one seed (-want +got):\n%s", d)
 	}
 }
 
@@ -106,16 +107,18 @@ func TestBootstrap(t *testing.T) {
 func TestPearsonOfConstants(t *testing.T) {
 	y := []float64{1, 4, 2, 8, 5, 7, 1, 4, 2, 9}
 	for _, v := range []float64{0.1, 1e-9, 1e9 + 0.1, 0} {
-		x := slices.Repeat([]float64{v}, len(y))
-		if r := Pearson(x, y); !math.IsNaN(r) {
-			t.Errorf("the correlation with %v is %v", v, r)
-		}
-		x[3] = math.Nextafter(v, 2*v+1)
-		if r := Pearson(y, x); v != 0 && !math.IsNaN(r) {
-			t.Errorf("the correlation with %v but for rounding is %v", v, r)
-		}
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			x := slices.Repeat([]float64{v}, len(y))
+			if r := Pearson(x, y); !math.IsNaN(r) {
+				t.Errorf("correlation with the constant %v: got %v, want NaN", v, r)
+			}
+			x[3] = math.Nextafter(v, 2*v+1)
+			if r := Pearson(y, x); v != 0 && !math.IsNaN(r) {
+				t.Errorf("correlation with %v but for rounding: got %v, want NaN", v, r)
+			}
+		})
 	}
 	if r := Pearson([]float64{1e-12, 2e-12, 3e-12}, []float64{1, 2, 3}); math.Abs(r-1) > 1e-12 {
-		t.Errorf("the correlation with small values is %v", r)
+		t.Errorf("correlation with small values: got %v, want 1", r)
 	}
 }
