@@ -36,7 +36,7 @@ func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 			u := noise(c.Resized[0], c.Resized[1]).Rotate90(2)
 			back := gradientOf(u).Resize(c.Size[0], c.Size[1], filters[c.Filter])
 			if back.Width != c.Size[0] || back.Height != c.Size[1] {
-				t.Fatalf("%dx%d", back.Width, back.Height)
+				t.Fatalf("got %d x %d, want %d x %d", back.Width, back.Height, c.Size[0], c.Size[1])
 			}
 			got := dots(back, noise(c.Size[0], c.Size[1]))
 			for i, want := range c.Dots {
@@ -52,13 +52,15 @@ func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 func TestGradientOfCopies(t *testing.T) {
 	x := noise(17, 11)
 	for _, r := range [][4]int{{0, 0, 17, 11}, {3, 2, 5, 4}, {-4, -3, 30, 20}, {10, 8, 12, 9}, {20, 0, 3, 3}} {
-		y := x.Crop(r[0], r[1], r[2], r[3])
-		u := noise(r[2], r[3]).Rotate90(2)
-		back := NewGradient(17, 11)
-		back.Paste(gradientOf(u), r[0], r[1])
-		if got, want := dots(back, x), dots(gradientOf(u), y); got != want {
-			t.Errorf("crop %v: %v, want %v", r, got, want)
-		}
+		t.Run(fmt.Sprint(r), func(t *testing.T) {
+			y := x.Crop(r[0], r[1], r[2], r[3])
+			u := noise(r[2], r[3]).Rotate90(2)
+			back := NewGradient(17, 11)
+			back.Paste(gradientOf(u), r[0], r[1])
+			if got, want := dots(back, x), dots(gradientOf(u), y); got != want {
+				t.Errorf("crop %v: %v, want %v", r, got, want)
+			}
+		})
 	}
 	a, b := noise(9, 7), noise(5, 7).Rotate90(2)
 	u := noise(14, 7).FlipVertical()
