@@ -40,7 +40,7 @@ func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 			}
 			got := dots(back, noise(c.Size[0], c.Size[1]))
 			for i, want := range c.Dots {
-				if math.Abs(got[i]-want) > 2e-6*math.Abs(want) {
+				if !(math.Abs(got[i]-want) <= 2e-6*math.Abs(want)) {
 					t.Errorf("channel %d: %g, Pillow %g", i, got[i], want)
 				}
 			}
@@ -87,7 +87,7 @@ func TestGradientNormalize(t *testing.T) {
 		step := float64(q.Pix[i]) - float64(p.Pix[i])
 		at := i%3*30 + i/3
 		change := float64(u[at]) * (float64(q.Normalize(mean, std)[at]) - float64(p.Normalize(mean, std)[at]))
-		if got := float64(s.Values[i]) * step; math.Abs(got-change) > 1e-5*math.Abs(change) {
+		if got := float64(s.Values[i]) * step; !(math.Abs(got-change) <= 1e-5*math.Abs(change)) {
 			t.Fatalf("value %d: %g, want %g", i, got, change)
 		}
 	}

@@ -68,7 +68,7 @@ func TestPlainSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range r.Answers.Answers {
-			if far := got[i].LogProb() - a.LogProb; far > 1e-4 || far < -1e-4 {
+			if far := got[i].LogProb() - a.LogProb; !(far <= 1e-4 && far >= -1e-4) {
 				t.Errorf("%q: got log P %g away, want at most 1e-4", a.Text, far)
 			}
 		}

@@ -168,7 +168,7 @@ func TestPercentileAgainstNumPy(t *testing.T) {
 
 func TestSimilarities(t *testing.T) {
 	near := func(what string, got, want float64) {
-		if math.Abs(got-want) > 1e-12 && !(math.IsNaN(got) && math.IsNaN(want)) {
+		if !(math.Abs(got-want) <= 1e-12) && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}

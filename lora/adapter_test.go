@@ -224,7 +224,7 @@ func TestInitialValues(t *testing.T) {
 		}
 		bound := 1 / math.Sqrt(float64(matA.Shape()[1]))
 		for _, v := range matA.Data().([]float32) {
-			if math.Abs(float64(v)) > bound {
+			if !(math.Abs(float64(v)) <= bound) {
 				t.Fatalf("%s: got %v in A, want at most %v", target.Module, v, bound)
 			}
 			squares += float64(v) * float64(v) / (bound * bound)
@@ -236,7 +236,7 @@ func TestInitialValues(t *testing.T) {
 			}
 		}
 	}
-	if got := squares / count; math.Abs(got-1.0/3) > 0.005 { // the variance of U(-1, 1)
+	if got := squares / count; !(math.Abs(got-1.0/3) <= 0.005) { // the variance of U(-1, 1)
 		t.Errorf("variance %v of the bound's square, want 1/3", got)
 	}
 	c = c.Clone()

@@ -176,7 +176,7 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 		}
 		for _, target := range got {
 			w := want[target.Module]
-			if float64(target.Rank) != w[0] || target.Alpha != w[1] || math.Abs(target.Scale-w[2]) > 1e-15*math.Abs(w[2]) {
+			if float64(target.Rank) != w[0] || target.Alpha != w[1] || !(math.Abs(target.Scale-w[2]) <= 1e-15*math.Abs(w[2])) {
 				t.Errorf("%s: got %+v, want PEFT's rank, alpha and scale %v", c.Config, target, w)
 			}
 		}

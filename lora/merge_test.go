@@ -144,7 +144,7 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 				if x == y {
 					exact++
 				}
-				if math.Abs(float64(x-y)) > c.tolerance*(math.Abs(float64(x))+0.02) {
+				if !(math.Abs(float64(x-y)) <= c.tolerance*(math.Abs(float64(x))+0.02)) {
 					t.Errorf("%s%s: value %d: got %v, want PEFT's %v", prefix, name, i, y, x)
 				}
 			}

@@ -72,7 +72,7 @@ func TestGroupsAreTorchs(t *testing.T) {
 		for i, s := range run.Steps {
 			g.Update(params, s.Grads, s.LRs)
 			for k, p := range params {
-				if d := far(p.Floats(), s.Params[k]); d > 3e-7 {
+				if d := far(p.Floats(), s.Params[k]); !(d <= 3e-7) {
 					t.Errorf("step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", i, k, d)
 				}
 			}
@@ -100,7 +100,7 @@ func TestPlateauIsTorchs(t *testing.T) {
 			for k, m := range c.Measures {
 				p.Measure(m)
 				s.Cuts = p.Cuts
-				if got := s.LR(int64(k)); math.Abs(got-c.LRs[k]) > 1e-15 {
+				if got := s.LR(int64(k)); !(math.Abs(got-c.LRs[k]) <= 1e-15) {
 					t.Errorf("run %d, measurement %d: got rate %v, want torch's %v", i, k, got, c.LRs[k])
 				}
 			}
@@ -162,7 +162,7 @@ func TestAdamW8IsBitsandbytes(t *testing.T) {
 				for _, i := range step[k].At {
 					got = append(got, p.Floats()[i])
 				}
-				if d := far(got, step[k].Param); d > 1e-6 {
+				if d := far(got, step[k].Param); !(d <= 1e-6) {
 					t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 1e-6 from bitsandbytes'", r, s, k, d)
 				}
 				for m, want := range step[k].Codes {

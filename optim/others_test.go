@@ -42,7 +42,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 		for i, s := range run.Steps {
 			o.Update(params, s.Grads, s.LR)
 			for k, p := range params {
-				if d := far(p.Floats(), s.Params[k]); d > 1e-6 {
+				if d := far(p.Floats(), s.Params[k]); !(d <= 1e-6) {
 					t.Errorf("%s, step %d, parameter %d: got values %g away, want at most 1e-6 from the reference's", run.Name, i, k,
 						d)
 				}
@@ -58,7 +58,7 @@ func TestOthersAreTheirReferences(t *testing.T) {
 			s.End = 0.2
 		}
 		for i, want := range c.LRs {
-			if got := s.LR(int64(i)); math.Abs(got-want) > 1e-12 {
+			if got := s.LR(int64(i)); !(math.Abs(got-want) <= 1e-12) {
 				t.Errorf("%s, step %d: %v, transformers has %v", c.Kind, i, got, want)
 			}
 		}
@@ -123,7 +123,7 @@ func TestDecayed(t *testing.T) {
 	a.Decayed = d
 	a.Update(p, [][]float32{{0}, {0}, {0}}, 0.1)
 	for i, want := range []float32{0.95, 1, 0.95} {
-		if got := p[i].Floats()[0]; math.Abs(float64(got-want)) > 1e-6 {
+		if got := p[i].Floats()[0]; !(math.Abs(float64(got-want)) <= 1e-6) {
 			t.Errorf("%s: %g, want %g", p[i].Name, got, want)
 		}
 	}

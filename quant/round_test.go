@@ -42,7 +42,7 @@ func TestHalfScales(t *testing.T) {
 					t.Errorf("got scale %g, want a value of float16", s)
 				}
 			}
-			if math.Abs(a.Relative-b.Relative) > 0.001*a.Relative {
+			if !(math.Abs(a.Relative-b.Relative) <= 0.001*a.Relative) {
 				t.Errorf("got relative errors %g and %g, want equal ones", a.Relative, b.Relative)
 			}
 			for _, tiny := range []float32{1e-6, 1e9} {

@@ -24,14 +24,14 @@ func TestBradleyTerry(t *testing.T) {
 	for i, c := range f.Cases {
 		got := BradleyTerry(c.Wins)
 		for k, want := range c.Strengths {
-			if math.Abs(got[k]-want) > 1e-6 {
+			if !(math.Abs(got[k]-want) <= 1e-6) {
 				t.Errorf("case %d: %v, want %v", i, got, c.Strengths)
 				break
 			}
 		}
 	}
 	for i, c := range f.Taus {
-		if got := KendallB(c.X, c.Y); math.Abs(got-c.Tau) > 1e-12 {
+		if got := KendallB(c.X, c.Y); !(math.Abs(got-c.Tau) <= 1e-12) {
 			t.Errorf("case %d: tau-b %v, want %v", i, got, c.Tau)
 		}
 	}
@@ -43,7 +43,7 @@ func TestBradleyTerry(t *testing.T) {
 			t.Errorf("%v: %v, want no strengths", wins, got)
 		}
 	}
-	if got := BradleyTerry([][]float64{{0, 3}, {1, 0}}); math.Abs(got[0]-got[1]-math.Log(3)) > 1e-12 {
+	if got := BradleyTerry([][]float64{{0, 3}, {1, 0}}); !(math.Abs(got[0]-got[1]-math.Log(3)) <= 1e-12) {
 		t.Errorf("strengths of 3 wins to 1: got %v, want log 3 apart", got)
 	}
 	if v := KendallB([]float64{1, 1}, []float64{1, 2}); !math.IsNaN(v) {

@@ -118,7 +118,7 @@ func TestPearsonOfConstants(t *testing.T) {
 			}
 		})
 	}
-	if r := Pearson([]float64{1e-12, 2e-12, 3e-12}, []float64{1, 2, 3}); math.Abs(r-1) > 1e-12 {
+	if r := Pearson([]float64{1e-12, 2e-12, 3e-12}, []float64{1, 2, 3}); !(math.Abs(r-1) <= 1e-12) {
 		t.Errorf("correlation with small values: got %v, want 1", r)
 	}
 }

@@ -81,7 +81,7 @@ func TestRecomputeKeepsGradients(t *testing.T) {
 	for name, want := range results[0] {
 		a, b := floats(want), floats(results[1][name])
 		for i := range a {
-			if math.Abs(a[i]-b[i]) > 1e-6*(1+math.Abs(a[i])) {
+			if !(math.Abs(a[i]-b[i]) <= 1e-6*(1+math.Abs(a[i]))) {
 				t.Fatalf("%s[%d]: got %g with recomputation, want %g", name, i, b[i], a[i])
 			}
 		}
@@ -177,7 +177,7 @@ func TestRecomputeFollowsCaptures(t *testing.T) {
 	}
 	for name, want := range results[0] {
 		for i, v := range floats(want) {
-			if again := floats(results[1][name])[i]; math.Abs(again-v) > 1e-6*(1+math.Abs(v)) {
+			if again := floats(results[1][name])[i]; !(math.Abs(again-v) <= 1e-6*(1+math.Abs(v))) {
 				t.Errorf("%s[%d]: got %g with recomputation, want %g", name, i, again, v)
 			}
 		}
