@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLeastIsTheShortest: wherever a text has come to, its shortest end is one byte longer than the shortest of what may
-// follow, and is empty exactly where the text is whole.
+// TestLeastIsTheShortest: the shortest way to the end of a text is one byte longer than the shortest after the next byte,
+// and nothing exactly where the text is whole.
 func TestLeastIsTheShortest(t *testing.T) {
 	within := func(choices ...string) *Grammar {
 		g, err := Within(choices...)
@@ -111,7 +111,8 @@ func TestHas(t *testing.T) {
 		`{"type": "array", "items": {"const": 1}, "minItems": 1}`: {[]string{"[1]", "[1,1,1,1,1]"}, []string{"[]"}},
 		`{"type": "string"}`: {
 			[]string{`""`, "\"" + strings.Repeat("a", 300) + `"`, "\"\x7f\"", `"\ud83d\ude00"`, `"é日😀"`},
-			[]string{"\"\x1f\"", `"\x"`, `"\ud83d"`, `"\ude00"`, `"\ud83da"`, "\"\xc3\"", "\"\xed\xa0\x80\"", "\"\xf5\x80\x80\x80\""},
+			[]string{"\"\x1f\"", `"\x"`, `"\ud83d"`, `"\ude00"`, `"\ud83da"`, "\"\xc3\"", "\"\xed\xa0\x80\"",
+				"\"\xf5\x80\x80\x80\""},
 		},
 		`{"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}, "required": ["b"]}`: {
 			[]string{`{"b":2}`, `{"a":1,"b":2}`, "{" + strings.Repeat(" ", 12) + `"b":2}`},
@@ -169,15 +170,20 @@ func TestRefusedAtTheEdge(t *testing.T) {
 			`{"type": "object", "properties": {"a": ` + options(64) + `, "b": ` + options(64) + `}}`,
 			`{"anyOf": [{"type": "object", "properties": {"a": ` + options(64) + `, "b": ` + aText + `}}, ` + aText + `]}`,
 			"65 alternatives"},
-		{"bytes", `{"const":"` + strings.Repeat("a", 128<<10-12) + `"}`, `{"const":"` + strings.Repeat("a", 128<<10-11) + `"}`,
+		{"bytes", `{"const":"` + strings.Repeat("a", 128<<10-12) + `"}`,
+			`{"const":"` + strings.Repeat("a", 128<<10-11) + `"}`,
 			"at most 131072"},
 		{"shortest text", `{"type": "array", "minItems": 65536, "items": {"const": "` + strings.Repeat("a", 254) + `"}}`,
 			`{"type": "array", "minItems": 65536, "items": {"const": "` + strings.Repeat("a", 255) + `"}}`,
 			"more than 16777216 bytes"},
-		{"repeats", `{"type": "string", "minLength": 65536}`, `{"type": "string", "minLength": 65537}`, "65537: want 0 to 65536"},
-		{"largest repeats", `{"type": "string", "maxLength": 65536}`, `{"type": "string", "maxLength": 65537}`, "65537: want"},
-		{"negative repeats", `{"type": "string", "minLength": 0}`, `{"type": "string", "minLength": -1}`, "minLength: -1: want 0"},
-		{"negative largest", `{"type": "string", "maxLength": 0}`, `{"type": "string", "maxLength": -1}`, "maxLength: -1: want 0"},
+		{"repeats", `{"type": "string", "minLength": 65536}`, `{"type": "string", "minLength": 65537}`,
+			"65537: want 0 to 65536"},
+		{"largest repeats", `{"type": "string", "maxLength": 65536}`, `{"type": "string", "maxLength": 65537}`,
+			"65537: want"},
+		{"negative repeats", `{"type": "string", "minLength": 0}`, `{"type": "string", "minLength": -1}`,
+			"minLength: -1: want 0"},
+		{"negative largest", `{"type": "string", "maxLength": 0}`, `{"type": "string", "maxLength": -1}`,
+			"maxLength: -1: want 0"},
 		{"least and largest length", `{"type": "string", "minLength": 2, "maxLength": 2}`,
 			`{"type": "string", "minLength": 3, "maxLength": 2}`, "allows no text"},
 		{"least and largest items", `{"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 2}`,
@@ -191,7 +197,8 @@ func TestRefusedAtTheEdge(t *testing.T) {
 			`{"type": "object", "additionalProperties": true}`, "true is not supported"},
 		{"properties that are no object", `{"type": "object", "properties": {}}`, `{"type": "object", "properties": []}`,
 			"schema.properties: want an object"},
-		{"a type beside values", `{"type": "integer", "enum": [1]}`, `{"type": "integer", "enum": [1.0]}`, "1.0 is not of the type"},
+		{"a type beside values", `{"type": "integer", "enum": [1]}`, `{"type": "integer", "enum": [1.0]}`,
+			"1.0 is not of the type"},
 		{"a value that is no text", `{"type": "boolean", "enum": [true, false]}`, `{"type": "null", "enum": [true]}`,
 			"true is not of the type"},
 		{"an array as a value", `{"const": 1}`, `{"const": [1]}`, "only texts, numbers"},
@@ -222,7 +229,8 @@ func TestChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]bool{"a": true, "ab": true, "é": true, "": false, "abc": false, "b": false, "\xc3": false} {
+	for text, want := range map[string]bool{"a": true, "ab": true, "é": true, "": false, "abc": false, "b": false,
+		"\xc3": false} {
 		if got := g.Has(text); got != want {
 			t.Errorf("Has(%q): got %t, want %t", text, got, want)
 		}

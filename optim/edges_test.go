@@ -30,8 +30,10 @@ func TestSchedules(t *testing.T) {
 		{"wsd", Schedule{Kind: "wsd", Peak: 3, End: 1, Warmup: 1, Total: 10, Decay: 4},
 			map[int64]float64{0: 3, 5: 3, 6: 3, 7: 2.5, 8: 2, 9: 1.5}},
 		{"plateau", Schedule{Kind: "plateau", Peak: 4, End: 0.75, Factor: 0.5}, map[int64]float64{0: 4, 99: 4}},
-		{"plateau after two cuts", Schedule{Kind: "plateau", Peak: 4, End: 0.75, Factor: 0.5, Cuts: 2}, map[int64]float64{5: 1}},
-		{"plateau at its end", Schedule{Kind: "plateau", Peak: 4, End: 0.75, Factor: 0.5, Cuts: 9}, map[int64]float64{5: 0.75}},
+		{"plateau after two cuts", Schedule{Kind: "plateau", Peak: 4, End: 0.75, Factor: 0.5, Cuts: 2},
+			map[int64]float64{5: 1}},
+		{"plateau at its end", Schedule{Kind: "plateau", Peak: 4, End: 0.75, Factor: 0.5, Cuts: 9},
+			map[int64]float64{5: 0.75}},
 		{"warm-up alone", Schedule{Kind: "linear", Peak: 2, Warmup: 2, Total: 2}, map[int64]float64{0: 1, 1: 2, 2: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -200,7 +200,8 @@ func TestBootstrapCounts(t *testing.T) {
 		}
 		return []float64{v, float64(-n)}
 	})
-	want := []Interval{{Quantile([]float64{1, 2, 3, 4, 6, 7, 8, 9}, 0.1), Quantile([]float64{1, 2, 3, 4, 6, 7, 8, 9}, 0.9), 2},
+	defined := []float64{1, 2, 3, 4, 6, 7, 8, 9}
+	want := []Interval{{Quantile(defined, 0.1), Quantile(defined, 0.9), 2},
 		{-9.1, -1.9, 0}}
 	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-12)); d != "" {
 		t.Errorf("intervals (-want +got):\n%s", d)

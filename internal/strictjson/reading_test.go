@@ -41,7 +41,8 @@ func TestOpt(t *testing.T) {
 
 // TestSub: an object that is absent or null is nil without an error; one that is no object is an error.
 func TestSub(t *testing.T) {
-	for text, want := range map[string]string{`{}`: "", `{"sub": null}`: "", `{"sub": 3}`: "a.json: sub: 3: want an object"} {
+	for text, want := range map[string]string{`{}`: "", `{"sub": null}`: "",
+		`{"sub": 3}`: "a.json: sub: 3: want an object"} {
 		t.Run(text, func(t *testing.T) {
 			o := parse(t, text)
 			sub := o.Sub("sub")

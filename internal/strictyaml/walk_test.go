@@ -49,7 +49,8 @@ func TestDecodePlaces(t *testing.T) {
 			strings.Repeat("x", 40) + "..."},
 		{"name: {a: 1}", "1:7: name: want a text, not a mapping (put it in quotes)"},
 		{"name: [1]", "1:7: name: want a text, not a list (put it in quotes)"},
-		{"on: 010", "1:5: on: 010 counts by eights to some readers of YAML and by tens to others: leave out the zero in front"},
+		{"on: 010",
+			"1:5: on: 010 counts by eights to some readers of YAML and by tens to others: leave out the zero in front"},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			var v struct {
@@ -235,7 +236,8 @@ func TestReadFile(t *testing.T) {
 		t.Errorf("ReadFile: got %q in %s, %v, want a: 1 in %s", text, folder, err, want)
 	}
 	text, folder, err = ReadFile("none.yaml")
-	if text != nil || folder != "" || !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "reading the conf") {
+	if text != nil || folder != "" || !errors.Is(err, fs.ErrNotExist) ||
+		!strings.HasPrefix(err.Error(), "reading the conf") {
 		t.Errorf("ReadFile of none: got %q, %q, %v, want %v", text, folder, err, fs.ErrNotExist)
 	}
 }
