@@ -299,6 +299,10 @@ func TestChainEdges(t *testing.T) {
 	if d := cmp.Diff(map[float64]int{0: 2, 0.5: 2, 1: 2}, labels); d != "" {
 		t.Errorf("balanced labels (-want +got):\n%s", d)
 	}
+	c.Samples = 4
+	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 4 {
+		t.Errorf("4 balanced samples: got %d, %v, want 4", len(turns), err)
+	}
 	c.Balanced, c.Samples = false, 100
 	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 9 {
 		t.Errorf("100 samples of 9: got %d, %v, want all", len(turns), err)

@@ -41,6 +41,8 @@ func TestRules(t *testing.T) {
 		{"target", Candidate{Kind: Target}, Decision{1, RuleTarget}},
 		{"target, whatever its similarities", Candidate{Kind: Target, ClipD: num(-1), ClipI: num(0), DinoI: num(0)},
 			Decision{1, RuleTarget}},
+		{"target of another instruction", Candidate{Kind: Foreign, ClipD: num(0.9), ClipI: num(1), DinoI: num(1)},
+			Decision{0, RuleForeign}},
 		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: vote(0.75)},
 			Decision{0.75, RuleGiven}},
 
