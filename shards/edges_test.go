@@ -245,7 +245,11 @@ func TestClaimed(t *testing.T) {
 			t.Errorf("mine of lease %d: got %t, %v, want %t", l.number, mine, err, want)
 		}
 	}
-	if err := w.release(second); err != nil {
+	stays := w.path(progressName(1, 1)) // a folder that is not empty
+	if err := errors.Join(os.MkdirAll(filepath.Join(stays, "x"), 0o777), w.release(second)); err == nil {
+		t.Errorf("release of what cannot be removed: got error %v, want one", err)
+	}
+	if err := errors.Join(os.RemoveAll(stays), w.release(second)); err != nil {
 		t.Fatal(err)
 	}
 	if names := left(t, w, "plan"); names != nil {

@@ -62,8 +62,8 @@ func TestDecodePlaces(t *testing.T) {
 				On      bool     `yaml:"on"`
 			}
 			err := Decode("c.yaml", []byte(c.text), &v).Err()
-			if err == nil || !strings.HasPrefix(err.Error(), "c.yaml:"+c.want) {
-				t.Errorf("got error %v, want %q", err, c.want)
+			if err == nil || !strings.HasPrefix(err.Error(), "c.yaml:"+c.want) || strings.Count(err.Error(), "c.yaml:") != 1 {
+				t.Errorf("got error %v, want %q alone", err, c.want)
 			}
 			if strings.Contains(c.text, "on:") && v.On {
 				t.Errorf("on: got %t of a refused value, want it as it was", v.On)
