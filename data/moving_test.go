@@ -151,7 +151,7 @@ func checkMoved(t *testing.T, in, out string, options []Option) {
 	}
 	for name, p := range map[string]Image{"source": row.Source, "edit": row.Edit} {
 		if _, err := p.Open(to.Folder(), Limits{}); err != nil {
-			t.Errorf("%s: %s: %v", out, name, err)
+			t.Errorf("%s: %s: got error %v, want none", out, name, err)
 		}
 	}
 	before, err := from.Record(0)

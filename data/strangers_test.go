@@ -27,7 +27,7 @@ func TestCSVAgainstPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(cases) < 300 {
-		t.Fatalf("%d cases", len(cases))
+		t.Fatalf("got %d cases, want at least 300", len(cases))
 	}
 	for _, c := range cases {
 		for comma, want := range map[byte][][]string{',': c.Comma, '\t': c.Tab} {
@@ -36,14 +36,14 @@ func TestCSVAgainstPython(t *testing.T) {
 			var lines []int
 			err := d.rows(strings.NewReader(c.Text), func(raw []byte, start int64, line int) error {
 				if !strings.HasPrefix(c.Text[start:], string(raw)) {
-					t.Errorf("%q: row %q does not lie at %d", c.Text, raw, start)
+					t.Errorf("%q: got row %q at %d, want it to lie there", c.Text, raw, start)
 				}
 				got, lines = append(got, d.fields(raw)), append(lines, line)
 				return nil
 			})
 			if want == nil {
 				if err == nil {
-					t.Errorf("%q: a quoted field never ends, and is read as %q", c.Text, got)
+					t.Errorf("%q: got %q, want an error: a quoted field never ends", c.Text, got)
 				}
 				continue
 			}
@@ -61,7 +61,7 @@ func TestCSVAgainstPython(t *testing.T) {
 		lines = append(lines, line)
 		return nil
 	}); err != nil || cmp.Diff([]int{1, 4, 5, 7}, lines) != "" {
-		t.Errorf("lines %v %v", lines, err)
+		t.Errorf("got lines %v, %v, want 1, 4, 5, 7", lines, err)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestStrangers(t *testing.T) {
 				Label:       w.Label,
 			}
 			if d := cmp.Diff(r, got[i]); d != "" {
-				t.Errorf("%s: row %d: %s", name, i+1, d)
+				t.Errorf("%s: row %d (-want +got):\n%s", name, i+1, d)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestUndefinedIsWritten(t *testing.T) {
 		t.Errorf("clip_d %v, clip_i %v, want NaN and nothing", d, i)
 	}
 	if got, err := table.Read(0); err != nil || got.ClipD != nil || got.Profile != "p/1" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("got %+v, %v, want no clip_d, profile p/1", got, err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestHalvesAreCopied(t *testing.T) {
 func TestTextIsUTF8(t *testing.T) {
 	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
 		if s, err := Text(v); err == nil {
-			t.Errorf("%q is read as %q", v, s)
+			t.Errorf("%q: got text %q, want an error", v, s)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func FuzzCSV(f *testing.F) {
 		d := delimited{','}
 		err := d.rows(bytes.NewReader(raw), func(row []byte, start int64, _ int) error {
 			if !bytes.Equal(row, raw[start:start+int64(len(row))]) {
-				t.Errorf("row %q does not lie at %d of %q", row, start, raw)
+				t.Errorf("got row %q at %d of %q, want it to lie there", row, start, raw)
 			}
 			for i, field := range d.fields(row) {
 				if i > 0 {
@@ -224,7 +224,7 @@ func FuzzCSV(f *testing.F) {
 			again.WriteByte('\n')
 			return nil
 		}); err != nil || !bytes.Equal(back.Bytes(), again.Bytes()) {
-			t.Errorf("%q is written %q, which is read %q (%v)", raw, back.Bytes(), again.Bytes(), err)
+			t.Errorf("%q written as %q and read: got %q, %v, want the same", raw, back.Bytes(), again.Bytes(), err)
 		}
 	})
 }

@@ -123,7 +123,7 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 			before, _ := w.Info(name)
 			after, _ := merged.Info(name)
 			if before.Type != after.Type || !slices.Equal(before.Shape, after.Shape) {
-				t.Fatalf("%s: %+v became %+v", name, before, after)
+				t.Fatalf("%s: got %+v, want the type and shape of %+v", name, after, before)
 			}
 			all.Add(before.Length)
 			was, _ := w.Bytes(name)
@@ -131,7 +131,7 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 			want, err := expect.Dense(prefix + Canonical(name))
 			if err != nil { // not changed
 				if !slices.Equal(was, is) {
-					t.Errorf("%s: %s changed", prefix, name)
+					t.Errorf("%s: %s: got other bytes, want them as they were", prefix, name)
 				}
 				continue
 			}
@@ -144,8 +144,8 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 				if x == y {
 					exact++
 				}
-				if math.Abs(float64(x-y)) > c.tolerance*(math.Abs(float64(x))+0.02) {
-					t.Errorf("%s%s: value %d is %v, PEFT has %v", prefix, name, i, y, x)
+				if !(math.Abs(float64(x-y)) <= c.tolerance*(math.Abs(float64(x))+0.02)) {
+					t.Errorf("%s%s: value %d: got %v, want PEFT's %v", prefix, name, i, y, x)
 				}
 			}
 		}
@@ -156,20 +156,20 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 			}
 		}
 		if changed != count || changed != len(a.Targets) {
-			t.Errorf("%s: %d weights changed, with PEFT %d, of %d targets", prefix, changed, count, len(a.Targets))
+			t.Errorf("%s: got %d weights changed, want PEFT's %d, of %d targets", prefix, changed, count, len(a.Targets))
 		}
 		if c.name != "float32" && exact < values*99/100 { // float32 sums that fall on the edge between two half numbers
-			t.Errorf("%s: only %d of %d values are the same", prefix, exact, values)
+			t.Errorf("%s: got %d of %d values equal to PEFT's, want 99 in 100", prefix, exact, values)
 		}
 		if done.Load() != all.Load() {
-			t.Errorf("%s: progress said %d of %d bytes", prefix, done.Load(), all.Load())
+			t.Errorf("%s: progress: got %d bytes done, want %d", prefix, done.Load(), all.Load())
 		}
 		for _, s := range w.Shards() {
 			if !slices.ContainsFunc(
 				merged.Shards(),
 				func(m *checkpoints.Shard) bool { return m.Name == s.Name && m.Metadata()["format"] == "pt" },
 			) {
-				t.Errorf("%s: shard %s is missing", prefix, s.Name)
+				t.Errorf("%s: got no shard %s with the format pt, want one", prefix, s.Name)
 			}
 		}
 	}
@@ -189,7 +189,7 @@ func TestMergeRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := Merge(ctx, w, a, out, nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("Merge with a context that has ended: got error %v, want %v", err, context.Canceled)
 	}
 	// An output layer tied to the embedding has no weight that could change alone.
 	tied := t.TempDir()
@@ -216,9 +216,9 @@ func TestMergeRefuses(t *testing.T) {
 		nil,
 	); err == nil ||
 		!strings.Contains(err.Error(), "no weight of its own") {
-		t.Error(err)
+		t.Errorf("Merge: got error %v, want one with %q", err, "no weight of its own")
 	}
 	if left, _ := os.ReadDir(out); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("got files %v left behind, want none", left)
 	}
 }

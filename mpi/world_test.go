@@ -91,7 +91,7 @@ func TestMPICalls(t *testing.T) {
 		c.Env = append(os.Environ(), childEnv+"=1")
 		text, err := c.CombinedOutput()
 		if err != nil || strings.Count(string(text), "is well") != n {
-			t.Errorf("%d ranks: %v: %s", n, err, text)
+			t.Errorf("%d ranks: got %v: %s, want each to say it is well", n, err, text)
 		}
 	}
 }

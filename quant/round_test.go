@@ -2,6 +2,7 @@ package quant
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ func TestRangeOverflows(t *testing.T) {
 	w[1], w[2] = 3e38, -3e38
 	_, err := Rounding{Bits: 4, Block: 16}.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16)
 	if err == nil || !strings.Contains(err.Error(), "further apart than float32 reaches") {
-		t.Error(err)
+		t.Errorf("got error %v, want one with %q", err, "further apart than float32 reaches")
 	}
 }
 
@@ -27,31 +28,33 @@ func TestHalfScales(t *testing.T) {
 		w[i] = float32(math.Sin(float64(i*i))) / 50
 	}
 	for _, symmetric := range []bool{false, true} {
-		exact := Rounding{Bits: 4, Block: 32, Symmetric: symmetric}
-		half := exact
-		half.Half = true
-		a, errA := exact.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
-		b, errB := half.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
-		if err := errors.Join(errA, errB); err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range b.Scales {
-			if onnx.Float16Value(onnx.Float16Bits(s)) != s {
-				t.Errorf("the scale %g is not in float16", s)
+		t.Run(fmt.Sprintf("symmetric %t", symmetric), func(t *testing.T) {
+			exact := Rounding{Bits: 4, Block: 32, Symmetric: symmetric}
+			half := exact
+			half.Half = true
+			a, errA := exact.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
+			b, errB := half.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
+			if err := errors.Join(errA, errB); err != nil {
+				t.Fatal(err)
 			}
-		}
-		if math.Abs(a.Relative-b.Relative) > 0.001*a.Relative {
-			t.Errorf("errors %g and %g", a.Relative, b.Relative)
-		}
-		for _, tiny := range []float32{1e-6, 1e9} {
-			v := slices.Clone(w)
-			for i := range 32 {
-				v[i] *= tiny
+			for _, s := range b.Scales {
+				if onnx.Float16Value(onnx.Float16Bits(s)) != s {
+					t.Errorf("got scale %g, want a value of float16", s)
+				}
 			}
-			if _, err := half.RoundStored(onnx.Float32Bytes(v), onnx.Float, 4, 64); err == nil ||
-				!strings.Contains(err.Error(), "float16") {
-				t.Errorf("%g: error %v, want one about float16", tiny, err)
+			if !(math.Abs(a.Relative-b.Relative) <= 0.001*a.Relative) {
+				t.Errorf("got relative errors %g and %g, want equal ones", a.Relative, b.Relative)
 			}
-		}
+			for _, tiny := range []float32{1e-6, 1e9} {
+				v := slices.Clone(w)
+				for i := range 32 {
+					v[i] *= tiny
+				}
+				if _, err := half.RoundStored(onnx.Float32Bytes(v), onnx.Float, 4, 64); err == nil ||
+					!strings.Contains(err.Error(), "float16") {
+					t.Errorf("%g: error %v, want one about float16", tiny, err)
+				}
+			}
+		})
 	}
 }

@@ -141,7 +141,7 @@ func (w anyRows) check(t *testing.T, path string) (large bool) {
 			t.Fatal(err)
 		}
 		if wrong := w.wrong(rec, i); wrong != "" {
-			t.Fatalf("%+v: %s", w, wrong)
+			t.Fatalf("%+v: row %d: got %s, want what was written", w, i, wrong)
 		}
 	}
 	return table.rows.last[0].large != nil
@@ -168,7 +168,7 @@ func testAnyRow(t *testing.T, large bool, codecs map[string]compress.Codec) {
 					w.bytes, w.page = 60_000, 4<<20
 				}
 				if got := w.check(t, w.write(t)); got != large {
-					t.Errorf("%s: %+v: values stay in the file: %v", name, w, got)
+					t.Errorf("%s: %+v: got values that stay in the file %t, want %t", name, w, got, large)
 				}
 			}
 		}
@@ -192,7 +192,7 @@ func TestLargePagesTakeLittle(t *testing.T) {
 					t.Fatal(err)
 				}
 				if wrong := w.wrong(rec, i); wrong != "" {
-					t.Errorf("%s: %s", name, wrong)
+					t.Errorf("%s: row %d: got %s, want what was written", name, i, wrong)
 				}
 			}
 		})
@@ -305,7 +305,7 @@ func TestRowsOverPages(t *testing.T) {
 	for _, i := range []int{39, 0, 20, 38, 39} { // where nothing was read before
 		table := open(t, path)
 		if rec, _, err := table.Read(i); err != nil || w.wrong(rec, i) != "" {
-			t.Errorf("%v %s", err, w.wrong(rec, i))
+			t.Errorf("row %d: got %s, %v, want what was written", i, w.wrong(rec, i), err)
 		}
 	}
 }

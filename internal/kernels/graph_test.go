@@ -28,7 +28,7 @@ func TestLacking(t *testing.T) {
 	}
 	for i, l := range got {
 		if i >= len(want) || l.Since != want[i].Since || l.Types[0] != want[i].Types[0] || l.Sizes != want[i].Sizes {
-			t.Errorf("%v, sizes=%v", l, l.Sizes)
+			t.Errorf("got %v, sizes=%v, want one of %v", l, l.Sizes, want)
 		}
 	}
 	if len(got) != len(want) {
@@ -55,7 +55,7 @@ func TestBnb4(t *testing.T) {
 		}
 		lacking, err := Lacking(b.M)
 		if err != nil || len(lacking) > 0 {
-			t.Error(dtype, lacking, err)
+			t.Errorf("%v: got %v lacking, %v, want nothing", dtype, lacking, err)
 		}
 	}
 }

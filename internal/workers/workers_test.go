@@ -24,7 +24,7 @@ func TestEach(t *testing.T) {
 		}
 		for i := range called {
 			if n := called[i].Load(); n != 1 {
-				t.Errorf("%d at once: index %d was called %d times", most, i, n)
+				t.Errorf("%d at once: index %d: got %d calls, want 1", most, i, n)
 			}
 		}
 		if peak.Load() > int64(most) {
@@ -37,6 +37,6 @@ func TestEach(t *testing.T) {
 	var sum atomic.Int64
 	Do(100, func(i int) { sum.Add(int64(i)) })
 	if sum.Load() != 4950 {
-		t.Errorf("the sum of the indices is %d", sum.Load())
+		t.Errorf("sum of the indices: got %d, want 4950", sum.Load())
 	}
 }

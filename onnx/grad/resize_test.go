@@ -23,7 +23,7 @@ func TestCornersOfBrokenSizes(t *testing.T) {
 		_, err := Append(b.M, Options{Outputs: []string{y}, Wrt: []string{"x"}})
 		if err == nil || !strings.Contains(err.Error(), alignCornersDiffer) ||
 			!strings.Contains(err.Error(), `"Resize"`) {
-			t.Errorf("height %v: %v", height, err)
+			t.Errorf("height %v: got error %v, want one with %q and the node's name", height, err, alignCornersDiffer)
 		}
 	}
 }
