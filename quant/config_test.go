@@ -41,7 +41,8 @@ func TestConfigs(t *testing.T) {
 			`{"type": "float", "num_bits": 8, "strategy": "channel"}, "input_activations": {"dynamic": true, "num_bits": 8}}}`,
 			Config{Method: "compressed-tensors", Bits: 8, Float: true, Symmetric: true}},
 		{`"quant_method": "compressed-tensors", "config_groups": {"g": {"format": "naive-quantized", ` +
-			`"weights": {"type": "float", "num_bits": 8}}}`, Config{Method: "compressed-tensors", Bits: 8, Float: true, Symmetric: true}},
+			`"weights": {"type": "float", "num_bits": 8}}}`,
+			Config{Method: "compressed-tensors", Bits: 8, Float: true, Symmetric: true}},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			got, err := parse(json.RawMessage("{" + c.text + "}"))
