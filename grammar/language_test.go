@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLeastIsTheShortest: the shortest way to the end of a text is one byte longer than the shortest after the next byte,
+// TestLeastIsTheShortest: the shortest way to the end of a text is a byte longer than the shortest after its next byte,
 // and nothing exactly where the text is whole.
 func TestLeastIsTheShortest(t *testing.T) {
 	within := func(choices ...string) *Grammar {
