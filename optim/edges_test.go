@@ -161,7 +161,7 @@ func TestStretch(t *testing.T) {
 	}
 }
 
-// TestRisingPlateau: higher is better by more than the threshold's share; the rate is cut after more than Patience others.
+// TestRisingPlateau: higher by more than the threshold's share is better; Patience others do not cut the rate.
 func TestRisingPlateau(t *testing.T) {
 	p := &Plateau{Threshold: 0.5, Rising: true, Patience: 1}
 	for i, c := range []struct {
