@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -302,6 +303,10 @@ func TestChainEdges(t *testing.T) {
 	c.Samples = 4
 	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 4 {
 		t.Errorf("4 balanced samples: got %d, %v, want 4", len(turns), err)
+	} else if !slices.IsSortedFunc(turns, func(a, b Turn) int {
+		return slices.Compare([]int{a.From, a.To, a.Shown}, []int{b.From, b.To, b.Shown})
+	}) {
+		t.Errorf("4 balanced samples: got %+v, want them sorted", turns)
 	}
 	c.Balanced, c.Samples = false, 100
 	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 9 {

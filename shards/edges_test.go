@@ -518,3 +518,27 @@ func TestLaunchers(t *testing.T) {
 		t.Errorf("Folder: got %s, want out.jsonl.shards", Folder("out.jsonl"))
 	}
 }
+
+// TestHeads: work is the same if its head is, however that is written, and another one if anything in it is.
+func TestHeads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shards")
+	open := func(head any, rows int) error {
+		_, err := Open[result](dir, 2, head, rows, func(int) (int64, bool) { return 1, true })
+		return err
+	}
+	head := map[string]any{"in": "a.jsonl", "list": []int{1, 2}}
+	for range 2 {
+		if err := open(head, 6); err != nil {
+			t.Errorf("Open: got error %v, want none", err)
+		}
+	}
+	if _, err := Reopen[result](dir, head, 6); err != nil {
+		t.Errorf("Reopen: got error %v, want none", err)
+	}
+	if err := open(map[string]any{"in": "a.jsonl", "list": []int{1, 3}}, 6); err == nil {
+		t.Errorf("Open of other work: got error %v, want one", err)
+	}
+	if err := open(head, 5); err == nil {
+		t.Errorf("Open of fewer rows: got error %v, want one", err)
+	}
+}
