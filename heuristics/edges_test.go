@@ -308,6 +308,18 @@ func TestChainEdges(t *testing.T) {
 	}) {
 		t.Errorf("4 balanced samples: got %+v, want them sorted", turns)
 	}
+	first := map[float64]bool{}
+	c.Samples = 1
+	for i := range 20 {
+		turns, err := c.Turns(1, fmt.Sprint("chain ", i), 3)
+		if err != nil || len(turns) != 1 {
+			t.Fatalf("1 balanced sample: got %v, %v, want one", turns, err)
+		}
+		first[turns[0].Label] = true
+	}
+	if len(first) != 3 {
+		t.Errorf("1 balanced sample of 20 chains: got labels %v, want each of 3", first)
+	}
 	c.Balanced, c.Samples = false, 100
 	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 9 {
 		t.Errorf("100 samples of 9: got %d, %v, want all", len(turns), err)
