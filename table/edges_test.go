@@ -113,7 +113,7 @@ func TestParts(t *testing.T) {
 			const n = 192
 			d := &doubling{numbers: numbers(n)}
 			j := d.job("")
-			j.Batches, j.Size = Chunks(n), func(*int) int { return 10 }
+			j.Batches, j.Size = Chunks(n), func(_, _ *int) int { return 10 }
 			c.change(j)
 			r := &run[int, value]{Job: j, results: NewMemory[value](), to: n}
 			most, all := 0, 0
