@@ -249,3 +249,43 @@ func TestDeclare(t *testing.T) {
 		})
 	}
 }
+
+// TestBnbStates: what bitsandbytes says of a matrix must be what can be read.
+func TestBnbStates(t *testing.T) {
+	const config = `{"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4"}`
+	const state = "a.weight.quant_state.bitsandbytes__nf4"
+	bytesOf := func(raw []byte, shape ...int64) stored { return stored{onnx.Uint8, shape, raw} }
+	for _, c := range []struct{ text, want string }{
+		{`{"quant_type": "nf4", "blocksize": 4, "shape": [2, 4]}`, ""},
+		{`{"quant_type": "nf4", "blocksize": 2, "shape": [2, 4]}`,
+			"a.weight.absmax is float[2], want floating-point numbers [4]"},
+		{`{"quant_type": "nf4", "blocksize": 3, "shape": [3, 4]}`, "blocksize 3 and shape [3 4] are not those of a matrix"},
+		{`{"quant_type": "nf4", "blocksize": 0, "shape": [2, 4]}`, "blocksize 0"},
+		{`{"quant_type": "nf4", "blocksize": 1, "shape": [2, 4]}`, "blocksize 1"},
+		{`{"quant_type": "fp4", "blocksize": 4, "shape": [2, 4]}`, `quant_type "fp4"`},
+		{`{"quant_type": "nf4", "blocksize": 4, "shape": [8]}`, "shape [8]"},
+		{`{"quant_type": "nf4", "blocksize": 6, "shape": [2, 4]}`, "holds no whole number of blocks of 6"},
+		{`{"quant_type": "nf4", "blocksize": 4, "shape": [2, 6]}`, "a.weight is uint8[4 1], want uint8[6 1]"},
+		{`{`, state},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			w, err := find(t, config, map[string]stored{
+				"a.weight":           bytesOf([]byte{0x01, 0x23, 0x45, 0xF7}, 4, 1),
+				"a.weight.absmax":    floats([]int64{2}, 2, 3),
+				"a.weight.quant_map": floats([]int64{16}, onnx.Bnb4Values[1][:]...),
+				state:                bytesOf([]byte(c.text), int64(len(c.text))),
+			})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("Find: got error %v, want %q", err, c.want)
+			}
+			if err != nil {
+				return
+			}
+			v := onnx.Bnb4Values[1]
+			want := []float32{v[0] * 2, v[1] * 2, v[2] * 2, v[3] * 2, v[4] * 3, v[5] * 3, v[15] * 3, v[7] * 3}
+			if got, err := w.Dense("a.weight"); err != nil || !cmp.Equal(got.Data(), any(want)) {
+				t.Errorf("values: got %v, %v, want %v", got, err, want)
+			}
+		})
+	}
+}
