@@ -289,3 +289,46 @@ func TestBnbStates(t *testing.T) {
 		})
 	}
 }
+
+// TestGPTQLayout: a rounded matrix in GPTQ's layout reads back as what it stands for.
+func TestGPTQLayout(t *testing.T) {
+	const out, in = 16, 48
+	w := make([]float32, out*in)
+	for i := range w {
+		w[i] = float32(i*i%37) - 11
+	}
+	for _, bits := range []int{4, 8} {
+		t.Run(fmt.Sprint(bits), func(t *testing.T) {
+			r := Rounding{Bits: bits, Block: 16}.Round(w, out, in)
+			g := r.GPTQ()
+			each := int64(32 / bits)
+			tensors := map[string]stored{
+				"a.qweight": {onnx.Int32, []int64{in / each, out}, g.Weight},
+				"a.qzeros":  {onnx.Int32, []int64{in / 16, out / each}, g.Zeros},
+				"a.scales":  floats([]int64{in / 16, out}, g.Scales...),
+			}
+			config := fmt.Sprintf(`{"quant_method": "gptq", "bits": %d, "group_size": 16, "format": "gptq_v2"}`, bits)
+			weights, err := find(t, config, tensors)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := weights.Dense("a.weight")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []float32
+			for n := range out {
+				for k := range in {
+					want = append(want, r.Value(n, k))
+				}
+			}
+			if d := cmp.Diff(any(want), got.Data()); d != "" || g.In != in {
+				t.Errorf("in %d, want %d; values (-want +got):\n%s", g.In, in, d)
+			}
+			values, err := r.Layer("", "", false).Values()
+			if d := cmp.Diff(want, values); d != "" || err != nil {
+				t.Errorf("Layer: error %v, values (-want +got):\n%s", err, d)
+			}
+		})
+	}
+}
