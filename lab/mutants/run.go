@@ -105,7 +105,8 @@ func (t *tester) try(ctx context.Context, m Mutant) (Verdict, error) {
 }
 
 func (t *tester) test(ctx context.Context, flags []string) ([]byte, error) {
-	args := []string{"test", "-tags=" + t.tags, "-short", "-vet=off", "-count=1", "-failfast", "-timeout", t.timeout.String()}
+	args := []string{"test", "-short", "-vet=off", "-count=1", "-failfast"}
+	args = append(args, "-tags="+t.tags, "-timeout="+t.timeout.String())
 	args = append(args, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, t.pkg.ImportPath)...)
 	cmd.Dir = t.root
