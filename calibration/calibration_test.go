@@ -133,29 +133,33 @@ func TestPlatt(t *testing.T) {
 // TestMeasures holds bins to sklearn's calibration_curve, and half widths to numpy's quantile.
 func TestMeasures(t *testing.T) {
 	for _, c := range read(t).Curve {
-		k, sum, n := 0, 0.0, 0
-		bins := Reliability(c.Scores, c.Labels, c.Bins)
-		for _, b := range bins {
-			if b.Count == 0 {
-				continue
+		t.Run(fmt.Sprintf("%d bins", c.Bins), func(t *testing.T) {
+			k, sum, n := 0, 0.0, 0
+			bins := Reliability(c.Scores, c.Labels, c.Bins)
+			for _, b := range bins {
+				if b.Count == 0 {
+					continue
+				}
+				near(t, "score", b.Score, c.Score[k], 1e-12)
+				near(t, "label", b.Label, c.Label[k], 1e-12)
+				sum += float64(b.Count) * math.Abs(c.Score[k]-c.Label[k])
+				n += b.Count
+				k++
 			}
-			near(t, "score", b.Score, c.Score[k], 1e-12)
-			near(t, "label", b.Label, c.Label[k], 1e-12)
-			sum += float64(b.Count) * math.Abs(c.Score[k]-c.Label[k])
-			n += b.Count
-			k++
-		}
-		if k != len(c.Score) {
-			t.Errorf("%d bins, want %d", k, len(c.Score))
-		}
-		near(t, "error", Error(bins), sum/float64(n), 1e-12)
+			if k != len(c.Score) {
+				t.Errorf("%d bins, want %d", k, len(c.Score))
+			}
+			near(t, "error", Error(bins), sum/float64(n), 1e-12)
+		})
 	}
 	for _, c := range read(t).Conformal {
-		got, err := HalfWidth(c.Distances, make([]float64, len(c.Distances)), c.Coverage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		near(t, "half width", got, c.HalfWidth, 0)
+		t.Run(fmt.Sprintf("%d rows, coverage %g", len(c.Distances), c.Coverage), func(t *testing.T) {
+			got, err := HalfWidth(c.Distances, make([]float64, len(c.Distances)), c.Coverage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near(t, "half width", got, c.HalfWidth, 0)
+		})
 	}
 	if _, err := HalfWidth(make([]float64, 8), make([]float64, 8), 0.9); err == nil ||
 		!strings.Contains(err.Error(), "at least 9") {

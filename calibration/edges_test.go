@@ -181,3 +181,28 @@ func TestFind(t *testing.T) {
 		t.Errorf("Read of no file: got error %v, want one", err)
 	}
 }
+
+// TestPlattOfFew: a single label of its kind is enough.
+func TestPlattOfFew(t *testing.T) {
+	for _, labels := range [][]float64{{0, 1}, {0, 1, 1}, {0, 0, 1}} {
+		t.Run(fmt.Sprint(labels), func(t *testing.T) {
+			m, err := Fit(Platt, []float64{0, 1, 2}[:len(labels)], labels)
+			if err != nil || !(m.A < 0) || !finite(m.B) {
+				t.Errorf("Fit: got %+v, %v, want a curve that rises", m, err)
+			}
+		})
+	}
+}
+
+// TestCheckKnots: a knot of which one number is not finite is refused as one of which both are not.
+func TestCheckKnots(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for _, v := range [][4]float64{{nan, 1, 0, 1}, {0, inf, 0, 1}, {0, 1, nan, 1}, {0, 1, 0, inf}, {nan, 1, nan, 1}} {
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			m := &Map{Method: Isotonic, X: v[:2], Y: v[2:]}
+			if err := m.check(); err == nil || !strings.Contains(err.Error(), "does not ascend") {
+				t.Errorf("check: got error %v, want one", err)
+			}
+		})
+	}
+}

@@ -433,9 +433,11 @@ func TestCheck(t *testing.T) {
 	for _, key := range []string{
 		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "cost_cap",
 	} {
-		if err == nil || !strings.Contains(err.Error(), key+": ") {
-			t.Errorf("%s: got error %v, want one that names it", key, err)
-		}
+		t.Run(key, func(t *testing.T) {
+			if err == nil || !strings.Contains(err.Error(), key+": ") {
+				t.Errorf("%s: got error %v, want one that names it", key, err)
+			}
+		})
 	}
 	s := DefaultServer()
 	s.URL, s.Model, s.KeyVariable = "http://localhost/v1", "m", "NO_SUCH_VARIABLE"

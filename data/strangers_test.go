@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,22 +75,24 @@ func TestStrangers(t *testing.T) {
 	}
 	testfile.ReadJSON(t, filepath.Join(strangers, "expect.json"), &expect)
 	for name, want := range expect {
-		got := rows(t, open(t, filepath.Join(strangers, name)))
-		if len(got) != len(want) {
-			t.Errorf("%s: %d rows, want %d", name, len(got), len(want))
-			continue
-		}
-		for i, w := range want {
-			r := Row{
-				Source:      Image{Path: w.Source},
-				Edit:        Image{Path: w.Edit},
-				Instruction: w.Instruction,
-				Label:       w.Label,
+		t.Run(name, func(t *testing.T) {
+			got := rows(t, open(t, filepath.Join(strangers, name)))
+			if len(got) != len(want) {
+				t.Errorf("%s: %d rows, want %d", name, len(got), len(want))
+				return
 			}
-			if d := cmp.Diff(r, got[i]); d != "" {
-				t.Errorf("%s: row %d (-want +got):\n%s", name, i+1, d)
+			for i, w := range want {
+				r := Row{
+					Source:      Image{Path: w.Source},
+					Edit:        Image{Path: w.Edit},
+					Instruction: w.Instruction,
+					Label:       w.Label,
+				}
+				if d := cmp.Diff(r, got[i]); d != "" {
+					t.Errorf("%s: row %d (-want +got):\n%s", name, i+1, d)
+				}
 			}
-		}
+		})
 	}
 	rec, err := open(t, filepath.Join(strangers, "unsigned.parquet")).Record(0)
 	if err != nil {
@@ -107,18 +110,20 @@ func TestStrangersRefused(t *testing.T) {
 	var refused map[string]string
 	testfile.ReadJSON(t, filepath.Join(strangers, "refused.json"), &refused)
 	for name, want := range refused {
-		table, err := OpenTable(filepath.Join(strangers, name))
-		if err == nil {
-			for _, e := range table.All() {
-				if e != nil && err == nil {
-					err = e
+		t.Run(name, func(t *testing.T) {
+			table, err := OpenTable(filepath.Join(strangers, name))
+			if err == nil {
+				for _, e := range table.All() {
+					if e != nil && err == nil {
+						err = e
+					}
 				}
+				table.Close()
 			}
-			table.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		})
 	}
 }
 
@@ -180,9 +185,11 @@ func TestHalvesAreCopied(t *testing.T) {
 // Columns of text may hold other values than text.
 func TestTextIsUTF8(t *testing.T) {
 	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
-		if s, err := Text(v); err == nil {
-			t.Errorf("%q: got text %q, want an error", v, s)
-		}
+		t.Run(fmt.Sprintf("%T", v), func(t *testing.T) {
+			if s, err := Text(v); err == nil {
+				t.Errorf("%q: got text %q, want an error", v, s)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,13 +79,15 @@ func TestMost(t *testing.T) {
 		{Config{MaxLength: 30}, 0, 10, 1000, 20},
 		{Config{MaxLength: 30}, 50, 10, 1000, 50},
 	} {
-		c.config.Temperature, c.config.TopP, c.config.RepetitionPenalty = 1, 1, 1
-		r, err := c.config.with(chat.Options{MaxNewTokens: c.asked})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.most(c.prompt, c.room); got != c.want {
-			t.Errorf("%+v: %d tokens, want %d", c, got, c.want)
-		}
+		t.Run(fmt.Sprintf("%d asked", c.asked), func(t *testing.T) {
+			c.config.Temperature, c.config.TopP, c.config.RepetitionPenalty = 1, 1, 1
+			r, err := c.config.with(chat.Options{MaxNewTokens: c.asked})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.most(c.prompt, c.room); got != c.want {
+				t.Errorf("%+v: %d tokens, want %d", c, got, c.want)
+			}
+		})
 	}
 }

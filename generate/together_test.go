@@ -163,24 +163,26 @@ func TestBudget(t *testing.T) {
 		messages := r.messages(t, c)
 		need := int64(rounded(len(c.InputIDs)+r.MaxNewTokens)) * big.lm.RowBytes()
 		for _, cache := range []int64{need - 1, need, 2*need + 1} {
-			m := r.open(t, "", Options{Cache: cache})
-			var all sync.WaitGroup
-			for range 3 {
-				all.Go(func() {
-					a, err := m.Chat(context.Background(), messages, r.greedy())
-					if cache < need {
-						if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), "larger cache") {
-							t.Errorf("with %d bytes: got %v, %v, want an error with %q", cache, a, err, "larger cache")
+			t.Run(fmt.Sprint(cache), func(t *testing.T) {
+				m := r.open(t, "", Options{Cache: cache})
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						a, err := m.Chat(context.Background(), messages, r.greedy())
+						if cache < need {
+							if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), "larger cache") {
+								t.Errorf("with %d bytes: got %v, %v, want an error with %q", cache, a, err, "larger cache")
+							}
+						} else if err != nil || cmp.Diff(c.NewIDs, a.TokenIDs) != "" {
+							t.Errorf("with %d bytes: got %+v, %v, want tokens %v", cache, a, err, c.NewIDs)
 						}
-					} else if err != nil || cmp.Diff(c.NewIDs, a.TokenIDs) != "" {
-						t.Errorf("with %d bytes: got %+v, %v, want tokens %v", cache, a, err, c.NewIDs)
-					}
-				})
-			}
-			all.Wait()
-			if s := m.engine.slots; cache >= need && int64(s.cache.Slots()*s.cache.Capacity())*big.lm.RowBytes() > cache {
-				t.Errorf("got a cache of %d slots of %d rows, want at most %d bytes", s.cache.Slots(), s.cache.Capacity(), cache)
-			}
+					})
+				}
+				all.Wait()
+				if s := m.engine.slots; cache >= need && int64(s.cache.Slots()*s.cache.Capacity())*big.lm.RowBytes() > cache {
+					t.Errorf("got a cache of %d slots of %d rows, want at most %d bytes", s.cache.Slots(), s.cache.Capacity(), cache)
+				}
+			})
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package heuristics
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -33,16 +34,20 @@ var chainOfFive = map[[2]int][6]float64{
 
 func TestChainLabel(t *testing.T) {
 	for j, want := range chainOfFive {
-		for k := range 6 {
-			if got := ChainLabel(j[0], j[1], k, 0.5); got != want[k] {
-				t.Errorf("f(%d, %d, %d) = %v, want %v", j[0], j[1], k, got, want[k])
+		t.Run(fmt.Sprint(j), func(t *testing.T) {
+			for k := range 6 {
+				if got := ChainLabel(j[0], j[1], k, 0.5); got != want[k] {
+					t.Errorf("f(%d, %d, %d) = %v, want %v", j[0], j[1], k, got, want[k])
+				}
 			}
-		}
+		})
 	}
 	for _, bad := range [][3]int{{1, 1, 0}, {2, 1, 0}, {-1, 1, 0}, {0, 1, -1}} {
-		if got := ChainLabel(bad[0], bad[1], bad[2], 0.5); !math.IsNaN(got) {
-			t.Errorf("f%v = %v, want NaN", bad, got)
-		}
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			if got := ChainLabel(bad[0], bad[1], bad[2], 0.5); !math.IsNaN(got) {
+				t.Errorf("f%v = %v, want NaN", bad, got)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -302,6 +303,22 @@ func TestChainEdges(t *testing.T) {
 	c.Samples = 4
 	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 4 {
 		t.Errorf("4 balanced samples: got %d, %v, want 4", len(turns), err)
+	} else if !slices.IsSortedFunc(turns, func(a, b Turn) int {
+		return slices.Compare([]int{a.From, a.To, a.Shown}, []int{b.From, b.To, b.Shown})
+	}) {
+		t.Errorf("4 balanced samples: got %+v, want them sorted", turns)
+	}
+	first := map[float64]bool{}
+	c.Samples = 1
+	for i := range 20 {
+		turns, err := c.Turns(1, fmt.Sprint("chain ", i), 3)
+		if err != nil || len(turns) != 1 {
+			t.Fatalf("1 balanced sample: got %v, %v, want one", turns, err)
+		}
+		first[turns[0].Label] = true
+	}
+	if len(first) != 3 {
+		t.Errorf("1 balanced sample of 20 chains: got labels %v, want each of 3", first)
 	}
 	c.Balanced, c.Samples = false, 100
 	if turns, err := c.Turns(1, "a", 3); err != nil || len(turns) != 9 {

@@ -3,6 +3,7 @@ package lora
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -188,12 +189,14 @@ func TestBrokenAdapters(t *testing.T) {
 	config := []byte(readFile(t, from, ConfigFile))
 	for _, file := range []struct{ name, want string }{{ConfigFile, WeightsFile + " is missing"},
 		{"adapter_model.bin", "pickle"}} {
-		if err := os.WriteFile(filepath.Join(dir, file.name), config, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file.want) {
-			t.Errorf("%s: got error %v, want one with %q that is not %v", file.name, err, file.want, fs.ErrNotExist)
-		}
+		t.Run(file.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, file.name), config, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file.want) {
+				t.Errorf("%s: got error %v, want one with %q that is not %v", file.name, err, file.want, fs.ErrNotExist)
+			}
+		})
 	}
 }
 
@@ -241,15 +244,17 @@ func TestInitialValues(t *testing.T) {
 	}
 	c = c.Clone()
 	c.Targets = Names{List: []string{"q_proj"}}
-	for seed, want := range map[uint64]bool{5: true, 6: false} { // a module's values depend on the seed and its name only
-		b, err := New(c, modules, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := NameA("model.language_model.layers.1.self_attn.q_proj")
-		if got := cmp.Equal(a.Tensors[name].Data(), b.Tensors[name].Data()); got != want {
-			t.Errorf("seed %d: got the same values %t, want %t", seed, got, want)
-		}
+	for seed, want := range map[uint64]bool{5: true, 6: false} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { // a module's values depend on the seed and its name only
+			b, err := New(c, modules, seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := NameA("model.language_model.layers.1.self_attn.q_proj")
+			if got := cmp.Equal(a.Tensors[name].Data(), b.Tensors[name].Data()); got != want {
+				t.Errorf("seed %d: got the same values %t, want %t", seed, got, want)
+			}
+		})
 	}
 }
 

@@ -115,9 +115,11 @@ func TestOtherVersions(t *testing.T) {
 		"r":                       4.0,
 		"layers_to_transform":     3.0,
 	} {
-		if diff := cmp.Diff(want, got[name]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(want, got[name]); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		})
 	}
 	if again, err := ParseConfig(text); err != nil || again.Rank != 4 {
 		t.Errorf("read back: got rank %d, %v, want 4", again.Rank, err)

@@ -75,40 +75,42 @@ func (p *peftFile) kinds(t *testing.T, family string) map[string]string {
 func TestModules(t *testing.T) {
 	p := readPEFT(t)
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
-		keys := p.checkpoint(t, family)
-		kinds := p.kinds(t, family)
-		spellings := map[string]shapes{"transformers 5": keys, "published": {}, "modules": {}}
-		for k, shape := range keys {
-			hub := strings.Replace(k, "vision_tower.", "vision_tower.vision_model.", 1)
-			spellings["published"][hub] = shape
-			spellings["modules"][Canonical(k)] = shape
-		}
-		for spelling, keys := range spellings {
-			var linear []string
-			for _, m := range Modules(keys) {
-				kind, ok := kinds[m.Name]
-				if !ok || m.Linear != (kind == "linear") {
-					t.Errorf("%s, %s: got module %+v, want a %q as in transformers", family, spelling, m, kind)
-				}
-				if m.Linear {
-					linear = append(linear, m.Name)
-					if diff := cmp.Diff(keys[m.Key], []int64{m.Out, m.In}); diff != "" || Canonical(m.Key) != m.Name+".weight" {
-						t.Errorf("%s: got canonical key %s, want %s.weight; shape (-want +got):\n%s", m.Name, Canonical(m.Key), m.Name,
-							diff)
+		t.Run(family, func(t *testing.T) {
+			keys := p.checkpoint(t, family)
+			kinds := p.kinds(t, family)
+			spellings := map[string]shapes{"transformers 5": keys, "published": {}, "modules": {}}
+			for k, shape := range keys {
+				hub := strings.Replace(k, "vision_tower.", "vision_tower.vision_model.", 1)
+				spellings["published"][hub] = shape
+				spellings["modules"][Canonical(k)] = shape
+			}
+			for spelling, keys := range spellings {
+				var linear []string
+				for _, m := range Modules(keys) {
+					kind, ok := kinds[m.Name]
+					if !ok || m.Linear != (kind == "linear") {
+						t.Errorf("%s, %s: got module %+v, want a %q as in transformers", family, spelling, m, kind)
+					}
+					if m.Linear {
+						linear = append(linear, m.Name)
+						if diff := cmp.Diff(keys[m.Key], []int64{m.Out, m.In}); diff != "" || Canonical(m.Key) != m.Name+".weight" {
+							t.Errorf("%s: got canonical key %s, want %s.weight; shape (-want +got):\n%s", m.Name, Canonical(m.Key), m.Name,
+								diff)
+						}
 					}
 				}
-			}
-			var want []string
-			for name, kind := range kinds {
-				if kind == "linear" {
-					want = append(want, name)
+				var want []string
+				for name, kind := range kinds {
+					if kind == "linear" {
+						want = append(want, name)
+					}
+				}
+				slices.Sort(want)
+				if diff := cmp.Diff(want, linear); diff != "" {
+					t.Errorf("%s, %s: linear layers (-want +got):\n%s", family, spelling, diff)
 				}
 			}
-			slices.Sort(want)
-			if diff := cmp.Diff(want, linear); diff != "" {
-				t.Errorf("%s, %s: linear layers (-want +got):\n%s", family, spelling, diff)
-			}
-		}
+		})
 	}
 }
 
@@ -130,15 +132,17 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 	p := readPEFT(t)
 	modules := map[string][]Module{}
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
-		modules[family] = Modules(p.checkpoint(t, family))
-		for name, kind := range p.kinds(t, family) { // activations and the like are in no checkpoint
-			if !slices.ContainsFunc(modules[family], func(m Module) bool { return m.Name == name }) {
-				if kind == "linear" {
-					t.Fatalf("got no linear layer %s in the checkpoint, want PEFT's", name)
+		t.Run(family, func(t *testing.T) {
+			modules[family] = Modules(p.checkpoint(t, family))
+			for name, kind := range p.kinds(t, family) { // activations and the like are in no checkpoint
+				if !slices.ContainsFunc(modules[family], func(m Module) bool { return m.Name == name }) {
+					if kind == "linear" {
+						t.Fatalf("got no linear layer %s in the checkpoint, want PEFT's", name)
+					}
+					modules[family] = append(modules[family], Module{Name: name})
 				}
-				modules[family] = append(modules[family], Module{Name: name})
 			}
-		}
+		})
 	}
 	for _, c := range p.Cases {
 		config, err := ParseConfig(c.Config)

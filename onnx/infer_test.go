@@ -138,9 +138,11 @@ func TestSymbols(t *testing.T) {
 		parts[0]: "[1 counts[0] 64]", heads: "[(counts[0]/lengths[0]) lengths[0] 4 16]", flat: "[1 counts[0] 64]",
 		joined: "[1 rows 64]",
 	} {
-		if got := fmt.Sprint(types.Of(value).Shape); got != want {
-			t.Errorf("%s is %s, want %s", value, got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got := fmt.Sprint(types.Of(value).Shape); got != want {
+				t.Errorf("%s is %s, want %s", value, got, want)
+			}
+		})
 	}
 }
 

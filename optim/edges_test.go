@@ -160,3 +160,53 @@ func TestStretch(t *testing.T) {
 		t.Errorf("Gradients: got %v, want none of b, then a's", grads)
 	}
 }
+
+// TestRisingPlateau: higher by more than the threshold's share is better; Patience others do not cut the rate.
+func TestRisingPlateau(t *testing.T) {
+	p := &Plateau{Threshold: 0.5, Rising: true, Patience: 1}
+	for i, c := range []struct {
+		x    float64
+		cut  bool
+		best float64
+	}{{1, false, 1}, {1.5, false, 1}, {1.25, true, 1}, {1.75, false, 1.75}, {0, false, 1.75}, {2.75, false, 2.75},
+		{math.NaN(), false, 2.75}, {3, true, 2.75}} {
+		if got := p.Measure(c.x); got != c.cut || p.Best != c.best {
+			t.Errorf("measurement %d, %v: got cut %t, best %v, want %t, %v", i, c.x, got, p.Best, c.cut, c.best)
+		}
+	}
+	if p.Cuts != 2 {
+		t.Errorf("got %d cuts, want 2", p.Cuts)
+	}
+}
+
+// TestUpdates: an optimizer counts its updates, and from the number that it is set to.
+func TestUpdates(t *testing.T) {
+	p := []Param{{Name: "a", Value: tensor.New(tensor.WithShape(1), tensor.WithBacking([]float32{1}))}}
+	ada := NewAdafactor(p, 0)
+	if ada.Decay != -0.8 || ada.Eps1 != 1./(1<<23) || ada.Eps2 != 1e-3 || ada.D != 1 {
+		t.Errorf("Adafactor: got %+v, want torch's defaults: -0.8, 2^-23, 1e-3, 1", ada)
+	}
+	for name, o := range map[string]Optimizer{
+		"adamw":  NewAdamW(p, [2]float64{0.9, 0.99}, 1e-8, 0),
+		"lion":   NewLion(p, [2]float64{0.9, 0.99}, 0),
+		"adamw8": NewAdamW8(p, [2]float64{0.9, 0.99}, 1e-8, 0), "adafactor": ada,
+	} {
+		t.Run(name, func(t *testing.T) {
+			gs := Groups{{Params: []int{0}, Optimizer: o}}
+			gs.Update(p, [][]float32{{1}}, []float64{0.1})
+			if got := gs.Updates(); got != 1 {
+				t.Errorf("after one update: got %d, want 1", got)
+			}
+			gs.SetUpdates(41)
+			gs.Update(p, [][]float32{{1}}, []float64{0.1})
+			if got := gs.Updates(); got != 42 {
+				t.Errorf("one more than 41: got %d, want 42", got)
+			}
+			for _, s := range gs.State() {
+				if s.Param != 0 {
+					t.Errorf("%s: got parameter %d, want 0", s.Kind, s.Param)
+				}
+			}
+		})
+	}
+}

@@ -62,33 +62,35 @@ func paramsOf(shapes [][]int, values [][]float32) (params []Param) {
 // TestGroupsAreTorchs follows torch.optim.AdamW with parameter groups of other rates and decays.
 func TestGroupsAreTorchs(t *testing.T) {
 	for _, run := range readGroups(t).Groups {
-		params := paramsOf(run.Shapes, run.Start)
-		var g Groups
-		for i, m := range run.Members {
-			one := Group{Params: m}
-			one.Optimizer = NewAdamW(Of(&one, params), [2]float64{0.9, 0.95}, 1e-8, run.Decays[i])
-			g = append(g, one)
-		}
-		for i, s := range run.Steps {
-			g.Update(params, s.Grads, s.LRs)
-			for k, p := range params {
-				if d := far(p.Floats(), s.Params[k]); !(d <= 3e-7) {
-					t.Errorf("step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", i, k, d)
+		t.Run(fmt.Sprint(run.Shapes), func(t *testing.T) {
+			params := paramsOf(run.Shapes, run.Start)
+			var g Groups
+			for i, m := range run.Members {
+				one := Group{Params: m}
+				one.Optimizer = NewAdamW(Of(&one, params), [2]float64{0.9, 0.95}, 1e-8, run.Decays[i])
+				g = append(g, one)
+			}
+			for i, s := range run.Steps {
+				g.Update(params, s.Grads, s.LRs)
+				for k, p := range params {
+					if d := far(p.Floats(), s.Params[k]); !(d <= 3e-7) {
+						t.Errorf("step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", i, k, d)
+					}
 				}
 			}
-		}
-		seen := map[int]int{}
-		for _, s := range g.State() {
-			seen[s.Param]++
-			if len(s.Values) != len(params[s.Param].Floats()) {
-				t.Errorf("%s of parameter %d: got %d values, want %d", s.Kind, s.Param, len(s.Values),
-					len(params[s.Param].Floats()))
+			seen := map[int]int{}
+			for _, s := range g.State() {
+				seen[s.Param]++
+				if len(s.Values) != len(params[s.Param].Floats()) {
+					t.Errorf("%s of parameter %d: got %d values, want %d", s.Kind, s.Param, len(s.Values),
+						len(params[s.Param].Floats()))
+				}
 			}
-		}
-		if len(seen) != len(params) || g.Updates() != int64(len(run.Steps)) {
-			t.Errorf("got a state of %d parameters after %d updates, want %d after %d", len(seen), g.Updates(), len(params),
-				len(run.Steps))
-		}
+			if len(seen) != len(params) || g.Updates() != int64(len(run.Steps)) {
+				t.Errorf("got a state of %d parameters after %d updates, want %d after %d", len(seen), g.Updates(), len(params),
+					len(run.Steps))
+			}
+		})
 	}
 }
 
@@ -117,69 +119,73 @@ func TestPlateauIsTorchs(t *testing.T) {
 func TestAdamW8IsBitsandbytes(t *testing.T) {
 	all := readGroups(t)
 	for i, want := range all.Maps {
-		if got := dynamicMap(i == 0); far(got[:], want) != 0 {
-			t.Errorf("map %d: got other values than bitsandbytes (-want +got):\n%s", i, cmp.Diff(want, got[:]))
-			for k := range want {
-				if got[k] != want[k] {
-					t.Log(k, got[k], want[k])
+		t.Run(fmt.Sprintf("map %d", i), func(t *testing.T) {
+			if got := dynamicMap(i == 0); far(got[:], want) != 0 {
+				t.Errorf("map %d: got other values than bitsandbytes (-want +got):\n%s", i, cmp.Diff(want, got[:]))
+				for k := range want {
+					if got[k] != want[k] {
+						t.Log(k, got[k], want[k])
+					}
 				}
 			}
-		}
+		})
 	}
 	for r, run := range all.Eight {
-		count := uint64(0)
-		draw := func(n int) []float32 {
-			out := make([]float32, n)
-			for i := range out {
-				out[i] = float32(float64(count*2654435761%(1<<32))/(1<<31) - 1)
-				count++
-			}
-			return out
-		}
-		var values [][]float32
-		for _, s := range run.Shapes {
-			n := 1
-			for _, d := range s {
-				n *= d
-			}
-			values = append(values, draw(n))
-		}
-		params := paramsOf(run.Shapes, values)
-		a := NewAdamW8(params, [2]float64{0.9, 0.999}, 1e-8, run.WeightDecay)
-		codes, off := 0, 0
-		for s, step := range run.Steps {
-			grads := make([][]float32, len(params))
-			for k, p := range params {
-				grads[k] = draw(len(p.Floats()))
-				by := float32(math.Pow(10, float64(k-s%3)))
-				for i, x := range grads[k] {
-					grads[k][i] = x * x * x * run.Scale * by
+		t.Run(fmt.Sprintf("run %d", r), func(t *testing.T) {
+			count := uint64(0)
+			draw := func(n int) []float32 {
+				out := make([]float32, n)
+				for i := range out {
+					out[i] = float32(float64(count*2654435761%(1<<32))/(1<<31) - 1)
+					count++
 				}
+				return out
 			}
-			a.Update(params, grads, run.LRs[s])
-			for k, p := range params {
-				var got []float32
-				for _, i := range step[k].At {
-					got = append(got, p.Floats()[i])
+			var values [][]float32
+			for _, s := range run.Shapes {
+				n := 1
+				for _, d := range s {
+					n *= d
 				}
-				if d := far(got, step[k].Param); !(d <= 1e-6) {
-					t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 1e-6 from bitsandbytes'", r, s, k, d)
+				values = append(values, draw(n))
+			}
+			params := paramsOf(run.Shapes, values)
+			a := NewAdamW8(params, [2]float64{0.9, 0.999}, 1e-8, run.WeightDecay)
+			codes, off := 0, 0
+			for s, step := range run.Steps {
+				grads := make([][]float32, len(params))
+				for k, p := range params {
+					grads[k] = draw(len(p.Floats()))
+					by := float32(math.Pow(10, float64(k-s%3)))
+					for i, x := range grads[k] {
+						grads[k][i] = x * x * x * run.Scale * by
+					}
 				}
-				for m, want := range step[k].Codes {
-					have := []*moments{&a.m[k], &a.v[k]}[m]
-					for j, i := range step[k].At {
-						codes++
-						if int(have.codes[i]) != want[j] {
-							off++
+				a.Update(params, grads, run.LRs[s])
+				for k, p := range params {
+					var got []float32
+					for _, i := range step[k].At {
+						got = append(got, p.Floats()[i])
+					}
+					if d := far(got, step[k].Param); !(d <= 1e-6) {
+						t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 1e-6 from bitsandbytes'", r, s, k, d)
+					}
+					for m, want := range step[k].Codes {
+						have := []*moments{&a.m[k], &a.v[k]}[m]
+						for j, i := range step[k].At {
+							codes++
+							if int(have.codes[i]) != want[j] {
+								off++
+							}
 						}
 					}
 				}
 			}
-		}
-		if codes == 0 || off*1000 > codes {
-			t.Errorf("run %d: got %d of %d codes that differ, want at most one in a thousand", r, off, codes)
-		}
-		t.Logf("run %d: %d of %d codes differ", r, off, codes)
+			if codes == 0 || off*1000 > codes {
+				t.Errorf("run %d: got %d of %d codes that differ, want at most one in a thousand", r, off, codes)
+			}
+			t.Logf("run %d: %d of %d codes differ", r, off, codes)
+		})
 	}
 }
 

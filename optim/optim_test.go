@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -27,27 +28,29 @@ func TestAdamWIsTorchs(t *testing.T) {
 	}
 	testfile.ReadJSON(t, "testdata/adamw.json", &runs)
 	for r, run := range runs {
-		var params []Param
-		for i, s := range run.Start {
-			params = append(
-				params,
-				Param{Name: string(rune('a' + i)), Value: tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))},
-			)
-		}
-		a := NewAdamW(params, run.Betas, run.Eps, run.WeightDecay)
-		for i, s := range run.Steps {
-			n := Root(Squares(s.Grads))
-			if !(math.Abs(n-s.Norm) <= 1e-6*s.Norm) {
-				t.Errorf("run %d, step %d: got norm %g, want torch's %g", r, i, n, s.Norm)
+		t.Run(fmt.Sprintf("run %d", r), func(t *testing.T) {
+			var params []Param
+			for i, s := range run.Start {
+				params = append(
+					params,
+					Param{Name: string(rune('a' + i)), Value: tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))},
+				)
 			}
-			Clip(s.Grads, n, run.Clip)
-			a.Update(params, s.Grads, s.LR)
-			for k, p := range params {
-				if d := far(p.Value.Float32s(), s.Params[k]); !(d <= 3e-7) {
-					t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", r, i, k, d)
+			a := NewAdamW(params, run.Betas, run.Eps, run.WeightDecay)
+			for i, s := range run.Steps {
+				n := Root(Squares(s.Grads))
+				if !(math.Abs(n-s.Norm) <= 1e-6*s.Norm) {
+					t.Errorf("run %d, step %d: got norm %g, want torch's %g", r, i, n, s.Norm)
+				}
+				Clip(s.Grads, n, run.Clip)
+				a.Update(params, s.Grads, s.LR)
+				for k, p := range params {
+					if d := far(p.Value.Float32s(), s.Params[k]); !(d <= 3e-7) {
+						t.Errorf("run %d, step %d, parameter %d: got values %g away, want at most 3e-7 from torch's", r, i, k, d)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

@@ -30,38 +30,42 @@ func TestOthersAreTheirReferences(t *testing.T) {
 	}
 	testfile.ReadJSON(t, "testdata/others.json", &all)
 	for _, run := range all.Runs {
-		var params []Param
-		for i, s := range run.Start {
-			v := tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))
-			params = append(params, Param{Name: string(rune('a' + i)), Value: v})
-		}
-		var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
-		if run.Name == "adafactor" {
-			o = NewAdafactor(params, run.WeightDecay)
-		}
-		for i, s := range run.Steps {
-			o.Update(params, s.Grads, s.LR)
-			for k, p := range params {
-				if d := far(p.Floats(), s.Params[k]); !(d <= 1e-6) {
-					t.Errorf("%s, step %d, parameter %d: got values %g away, want at most 1e-6 from the reference's", run.Name, i, k,
-						d)
+		t.Run(run.Name, func(t *testing.T) {
+			var params []Param
+			for i, s := range run.Start {
+				v := tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))
+				params = append(params, Param{Name: string(rune('a' + i)), Value: v})
+			}
+			var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
+			if run.Name == "adafactor" {
+				o = NewAdafactor(params, run.WeightDecay)
+			}
+			for i, s := range run.Steps {
+				o.Update(params, s.Grads, s.LR)
+				for k, p := range params {
+					if d := far(p.Floats(), s.Params[k]); !(d <= 1e-6) {
+						t.Errorf("%s, step %d, parameter %d: got values %g away, want at most 1e-6 from the reference's", run.Name, i, k,
+							d)
+					}
 				}
 			}
-		}
-		if n := o.Updates(); n != int64(len(run.Steps)) {
-			t.Errorf("%s: got %d updates, want %d", run.Name, n, len(run.Steps))
-		}
+			if n := o.Updates(); n != int64(len(run.Steps)) {
+				t.Errorf("%s: got %d updates, want %d", run.Name, n, len(run.Steps))
+			}
+		})
 	}
 	for _, c := range all.Schedules {
-		s := Schedule{Kind: c.Kind, Peak: 2, Total: 30, Cycles: 3, Decay: 8}
-		if c.Kind == "wsd" {
-			s.End = 0.2
-		}
-		for i, want := range c.LRs {
-			if got := s.LR(int64(i)); !(math.Abs(got-want) <= 1e-12) {
-				t.Errorf("%s, step %d: %v, transformers has %v", c.Kind, i, got, want)
+		t.Run(c.Kind, func(t *testing.T) {
+			s := Schedule{Kind: c.Kind, Peak: 2, Total: 30, Cycles: 3, Decay: 8}
+			if c.Kind == "wsd" {
+				s.End = 0.2
 			}
-		}
+			for i, want := range c.LRs {
+				if got := s.LR(int64(i)); !(math.Abs(got-want) <= 1e-12) {
+					t.Errorf("%s, step %d: %v, transformers has %v", c.Kind, i, got, want)
+				}
+			}
+		})
 	}
 }
 

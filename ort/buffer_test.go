@@ -2,6 +2,7 @@ package ort
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,9 +81,11 @@ func TestBuffers(t *testing.T) {
 		})
 	}
 	for _, wrong := range [][2]int64{{1, 1}, {-Alignment, 1}, {2 * Alignment, Alignment + 1}, {0, 0}} {
-		if _, err := buffer.View(wrong[0], wrong[1]); err == nil {
-			t.Errorf("a view of %d elements from %d on: got error %v, want one", wrong[1], wrong[0], err)
-		}
+		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
+			if _, err := buffer.View(wrong[0], wrong[1]); err == nil {
+				t.Errorf("a view of %d elements from %d on: got error %v, want one", wrong[1], wrong[0], err)
+			}
+		})
 	}
 	if err := buffer.Write(ctx, 2*Alignment, make([]float32, Alignment+1)); err == nil {
 		t.Errorf("writing behind the end: got error %v, want one", err)

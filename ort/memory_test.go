@@ -126,9 +126,11 @@ func TestCopyBlocks(t *testing.T) {
 	defer m.Close()
 	copyBlocks(t, m, func() string { return string(m.Host()) }, func(s string) { copy(m.Host(), s) })
 	for _, name := range []string{"tpu", "cuda:x"} {
-		if m, err := NewMemory(name, 8); err == nil {
-			t.Errorf("memory of %s: got %v, want an error", name, m)
-		}
+		t.Run(name, func(t *testing.T) {
+			if m, err := NewMemory(name, 8); err == nil {
+				t.Errorf("memory of %s: got %v, want an error", name, m)
+			}
+		})
 	}
 	if m, err := NewMemory("cpu", 0); err == nil {
 		t.Errorf("memory of no bytes: got %v, want an error", m)

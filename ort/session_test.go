@@ -179,9 +179,11 @@ func TestViewsAreReadInRowMajorOrder(t *testing.T) {
 		{fortran, []float32{1, 2, 3, 4, 5, 6}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, runTest(t, s, map[string]*tensor.Dense{"x": tt.x})["y"].Data()); diff != "" {
-			t.Error(diff)
-		}
+		t.Run(fmt.Sprint(tt.want), func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, runTest(t, s, map[string]*tensor.Dense{"x": tt.x})["y"].Data()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -287,9 +289,11 @@ func TestDevices(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"", "cpu", "auto"} {
-		if s := openTest(t, m, Options{Device: name}); s.Device() != "cpu" {
-			t.Errorf("device %q: got %q, want cpu", name, s.Device())
-		}
+		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
+			if s := openTest(t, m, Options{Device: name}); s.Device() != "cpu" {
+				t.Errorf("device %q: got %q, want cpu", name, s.Device())
+			}
+		})
 	}
 }
 
@@ -388,19 +392,21 @@ func TestNoMemoryIsLost(t *testing.T) {
 		"b": floats([]int{n}, make([]float32, n)...),
 	}
 	for _, declared := range [][]onnx.Dim{onnx.Dims(n), onnx.Dims("n"), nil} {
-		m := sum(onnx.Float, onnx.Dims("n"), declared)
-		s := openTest(t, m, Options{})
-		var before int
-		for i := range 400 {
-			if i == 100 {
-				before = resident(t)
+		t.Run(fmt.Sprint(declared), func(t *testing.T) {
+			m := sum(onnx.Float, onnx.Dims("n"), declared)
+			s := openTest(t, m, Options{})
+			var before int
+			for i := range 400 {
+				if i == 100 {
+					before = resident(t)
+				}
+				runTest(t, s, x)
 			}
-			runTest(t, s, x)
-		}
-		if grown := resident(t) - before; grown > 60 {
-			t.Errorf("300 runs of 1 MB outputs (declared %v): got a process that grew by %d MB, want at most 60",
-				fmt.Sprint(declared), grown)
-		}
+			if grown := resident(t) - before; grown > 60 {
+				t.Errorf("300 runs of 1 MB outputs (declared %v): got a process that grew by %d MB, want at most 60",
+					fmt.Sprint(declared), grown)
+			}
+		})
 	}
 	m := sum(onnx.Float, onnx.Dims("n"), nil)
 	var before int

@@ -3,6 +3,7 @@ package ort
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -84,30 +85,32 @@ func TestSessionsShareWeights(t *testing.T) {
 	defer plain.Close()
 	want := run(t, plain)
 	for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
-		dir := t.TempDir()
-		w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers())
-		var open []*Session
-		for _, low := range []bool{true, false, true} {
-			s, err := Open(product(w), Options{Folder: dir, LowMemory: low})
-			if err != nil {
-				t.Fatalf("%v: got error %v, want none", typ, err)
+		t.Run(fmt.Sprint(typ), func(t *testing.T) {
+			dir := t.TempDir()
+			w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers())
+			var open []*Session
+			for _, low := range []bool{true, false, true} {
+				s, err := Open(product(w), Options{Folder: dir, LowMemory: low})
+				if err != nil {
+					t.Fatalf("%v: got error %v, want none", typ, err)
+				}
+				open = append(open, s)
+				if len(pool.weights) != 1 {
+					t.Errorf("%v: got %d copies of one weight in %d sessions, want 1", typ, len(pool.weights), len(open))
+				}
 			}
-			open = append(open, s)
-			if len(pool.weights) != 1 {
-				t.Errorf("%v: got %d copies of one weight in %d sessions, want 1", typ, len(pool.weights), len(open))
+			for i, s := range open {
+				if diff := cmp.Diff(want, run(t, s)); diff != "" {
+					t.Errorf("%v, session %d (-want +got):\n%s", typ, i, diff)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		for i, s := range open {
-			if diff := cmp.Diff(want, run(t, s)); diff != "" {
-				t.Errorf("%v, session %d (-want +got):\n%s", typ, i, diff)
+			if len(pool.weights) != 0 {
+				t.Errorf("%v: got %d weights left when all sessions are closed, want none", typ, len(pool.weights))
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if len(pool.weights) != 0 {
-			t.Errorf("%v: got %d weights left when all sessions are closed, want none", typ, len(pool.weights))
-		}
+		})
 	}
 }
 

@@ -22,24 +22,27 @@ func TestConfigs(t *testing.T) {
 		{`"quant_method": "gptq", "bits": 8, "group_size": -1, "desc_act": true`,
 			Config{Method: "gptq", Bits: 8, Group: 0, Offset: 1, DescAct: true}},
 		{`"quant_method": "gptq", "bits": 4`, Config{Method: "gptq", Bits: 4, Group: 128, Offset: 1}},
-		{`"quant_method": "gptq", "bits": 4, "group_size": 1, "format": "gptq_v2"`, Config{Method: "gptq", Bits: 4,
-			Group: 1}},
+		{`"quant_method": "gptq", "bits": 4, "group_size": 1, "format": "gptq_v2"`,
+			Config{Method: "gptq", Bits: 4, Group: 1}},
 		{`"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"`, Config{Method: "gptq", Bits: 4, Group: 128}},
-		{`"quant_method": "awq", "bits": 4, "version": "GEMM", "zero_point": true`, Config{Method: "awq", Bits: 4,
-			Group: 128}},
+		{`"quant_method": "awq", "bits": 4, "version": "GEMM", "zero_point": true`,
+			Config{Method: "awq", Bits: 4, Group: 128}},
 		{`"quant_method": "bitsandbytes", "load_in_4bit": true`, Config{Method: "bitsandbytes", Kind: "fp4"}},
-		{`"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": true`,
+		{`"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "nf4", ` +
+			`"bnb_4bit_use_double_quant": true`,
 			Config{Method: "bitsandbytes", Kind: "nf4", Double: true}},
-		{`"quant_method": "compressed-tensors", "format": "pack-quantized", ` + group + `"strategy": "group", "group_size": 32}}}`,
+		{`"quant_method": "compressed-tensors", "format": "pack-quantized", ` + group +
+			`"strategy": "group", "group_size": 32}}}`,
 			Config{Method: "compressed-tensors", Bits: 4, Group: 32, Symmetric: true}},
 		{`"quant_method": "compressed-tensors", "format": "pack-quantized", ` + group +
 			`"strategy": "channel", "group_size": -1, "symmetric": false}}}`,
 			Config{Method: "compressed-tensors", Bits: 4}},
-		{`"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"g": {"weights": {"type": "float",
-			"num_bits": 8, "strategy": "channel"}, "input_activations": {"dynamic": true, "num_bits": 8}}}`,
+		{`"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"g": {"weights": ` +
+			`{"type": "float", "num_bits": 8, "strategy": "channel"}, "input_activations": {"dynamic": true, "num_bits": 8}}}`,
 			Config{Method: "compressed-tensors", Bits: 8, Float: true, Symmetric: true}},
-		{`"quant_method": "compressed-tensors", "config_groups": {"g": {"format": "naive-quantized", "weights": {"type": "float",
-			"num_bits": 8}}}`, Config{Method: "compressed-tensors", Bits: 8, Float: true, Symmetric: true}},
+		{`"quant_method": "compressed-tensors", "config_groups": {"g": {"format": "naive-quantized", ` +
+			`"weights": {"type": "float", "num_bits": 8}}}`,
+			Config{Method: "compressed-tensors", Bits: 8, Float: true, Symmetric: true}},
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			got, err := parse(json.RawMessage("{" + c.text + "}"))
@@ -59,52 +62,45 @@ func TestConfigs(t *testing.T) {
 
 // TestRefusedConfigs: what would be computed otherwise is refused, by the key that says so.
 func TestRefusedConfigs(t *testing.T) {
+	const gptq, awq = `"quant_method": "gptq", "bits": `, `"quant_method": "awq", "bits": `
+	const bnb, tensors = `"quant_method": "bitsandbytes", "load_in_4bit": `, `"quant_method": "compressed-tensors"`
 	compressed := func(format, weights, more string) string {
-		return fmt.Sprintf(`"quant_method": "compressed-tensors", "format": %q, "config_groups": {"g": {"weights": {%s}}%s}`,
-			format, weights, more)
+		return fmt.Sprintf(`%s, "format": %q, "config_groups": {"g": {"weights": {%s}}%s}`, tensors, format, weights, more)
 	}
 	const four = `"type": "int", "num_bits": 4, "strategy": "group", "group_size": 32`
 	const floats = `"type": "float", "num_bits": 8, "strategy": `
-	for text, want := range map[string]string{
-		`"quant_method": "gptq", "bits": 3`:                                                    "bits: 3 is not read; [4 8] are",
-		`"quant_method": "awq", "bits": 8`:                                                     "bits: 8 is not read; [4] are",
-		`"quant_method": "gptq", "bits": 4, "group_size": 0`:                                   "group_size: 0 is no number of columns",
-		`"quant_method": "gptq", "bits": 4, "group_size": -2`:                                  "group_size: -2",
-		`"quant_method": "gptq", "bits": 4, "format": "marlin"`:                                `checkpoint_format: "marlin" is not read`,
-		`"quant_method": "gptq", "bits": 4, "is_marlin_format": true`:                          "is_marlin_format: true is not supported",
-		`"quant_method": "awq", "bits": 4, "version": "gemv"`:                                  `version: "gemv" is not read`,
-		`"quant_method": "awq", "bits": 4, "zero_point": false`:                                "zero_point: false is not read",
-		`"quant_method": "bitsandbytes"`:                                                       "load_in_4bit: only weights of four bits",
-		`"quant_method": "bitsandbytes", "load_in_4bit": false`:                                "load_in_4bit: only weights of four bits",
-		`"quant_method": "bitsandbytes", "load_in_4bit": true, "load_in_8bit": 1`:              "load_in_8bit: 1 is not supported",
-		`"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_quant_type": "int4"`:  `bnb_4bit_quant_type: "int4"`,
-		`"quant_method": "compressed-tensors"`:                                                 "config_groups: nothing says how",
-		`"quant_method": "compressed-tensors", "config_groups": {}`:                            "config_groups: nothing says how",
-		`"quant_method": "compressed-tensors", "config_groups": {"g": {}}`:                     "weights: nothing says how",
-		`"quant_method": "compressed-tensors", "ignore": ["re:("], "config_groups": {"g": {}}`: "ignore: error parsing regexp",
-		compressed("pack-quantized", four, `, "h": {"weights": {`+strings.Replace(four, "32", "64",
-			1)+`}}`): "h: layers stored in different ways",
-		compressed("int-quantized", four,
-			""): `format "int-quantized" are not read`,
-		compressed("pack-quantized", strings.Replace(four, "4", "2", 1),
-			""): "2 bits of type int",
-		compressed("pack-quantized", strings.Replace(four, "32", "0", 1),
-			""): "strategy group",
-		compressed("pack-quantized", strings.Replace(four, `"group",`, `"block",`, 1),
-			""): "strategy block",
-		compressed("pack-quantized", floats+`"channel"`,
-			""): "8 bits of type float",
-		compressed("float-quantized", floats+`"group"`,
-			""): "strategy group",
-		compressed("float-quantized", floats+`"tensor", "symmetric": false`,
-			""): "8 bits of type float",
-		compressed("float-quantized", floats+`"tensor", "dynamic": true`,
-			""): "dynamic: true is not supported",
+	for _, c := range []struct{ text, want string }{
+		{gptq + `3`, "bits: 3 is not read; [4 8] are"},
+		{awq + `8`, "bits: 8 is not read; [4] are"},
+		{gptq + `4, "group_size": 0`, "group_size: 0 is no number of columns"},
+		{gptq + `4, "group_size": -2`, "group_size: -2"},
+		{gptq + `4, "format": "marlin"`, `checkpoint_format: "marlin" is not read`},
+		{gptq + `4, "is_marlin_format": true`, "is_marlin_format: true is not supported"},
+		{awq + `4, "version": "gemv"`, `version: "gemv" is not read`},
+		{awq + `4, "zero_point": false`, "zero_point: false is not read"},
+		{`"quant_method": "bitsandbytes"`, "load_in_4bit: only weights of four bits"},
+		{bnb + `false`, "load_in_4bit: only weights of four bits"},
+		{bnb + `true, "load_in_8bit": 1`, "load_in_8bit: 1 is not supported"},
+		{bnb + `true, "bnb_4bit_quant_type": "int4"`, `bnb_4bit_quant_type: "int4"`},
+		{tensors, "config_groups: nothing says how"},
+		{tensors + `, "config_groups": {}`, "config_groups: nothing says how"},
+		{tensors + `, "config_groups": {"g": {}}`, "weights: nothing says how"},
+		{tensors + `, "ignore": ["re:("], "config_groups": {"g": {}}`, "ignore: error parsing regexp"},
+		{compressed("pack-quantized", four, `, "h": {"weights": {`+strings.Replace(four, "32", "64", 1)+`}}`),
+			"h: layers stored in different ways"},
+		{compressed("int-quantized", four, ""), `format "int-quantized" are not read`},
+		{compressed("pack-quantized", strings.Replace(four, "4", "2", 1), ""), "2 bits of type int"},
+		{compressed("pack-quantized", strings.Replace(four, "32", "0", 1), ""), "strategy group"},
+		{compressed("pack-quantized", strings.Replace(four, `"group",`, `"block",`, 1), ""), "strategy block"},
+		{compressed("pack-quantized", floats+`"channel"`, ""), "8 bits of type float"},
+		{compressed("float-quantized", floats+`"group"`, ""), "strategy group"},
+		{compressed("float-quantized", floats+`"tensor", "symmetric": false`, ""), "8 bits of type float"},
+		{compressed("float-quantized", floats+`"tensor", "dynamic": true`, ""), "dynamic: true is not supported"},
 	} {
-		t.Run(text, func(t *testing.T) {
-			_, err := parse(json.RawMessage("{" + text + "}"))
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("parse: got error %v, want one with %q", err, want)
+		t.Run(c.text, func(t *testing.T) {
+			_, err := parse(json.RawMessage("{" + c.text + "}"))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("parse: got error %v, want one with %q", err, c.want)
 			}
 		})
 	}

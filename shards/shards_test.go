@@ -452,14 +452,16 @@ func TestParse(t *testing.T) {
 			"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "4/6"},
 	}
 	for _, tt := range tests {
-		env := map[string]string{}
-		for _, kv := range strings.Fields(tt.env) {
-			k, v, _ := strings.Cut(kv, "=")
-			env[k] = v
-		}
-		r, err := parse(tt.text, func(name string) string { return env[name] })
-		if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
-		}
+		t.Run(tt.text+" "+tt.env, func(t *testing.T) {
+			env := map[string]string{}
+			for _, kv := range strings.Fields(tt.env) {
+				k, v, _ := strings.Cut(kv, "=")
+				env[k] = v
+			}
+			r, err := parse(tt.text, func(name string) string { return env[name] })
+			if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
+			}
+		})
 	}
 }

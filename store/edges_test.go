@@ -387,3 +387,23 @@ func TestPictures(t *testing.T) {
 		})
 	}
 }
+
+// TestEvictedFirst: what was used longest ago makes room, whatever the names of the files are.
+func TestEvictedFirst(t *testing.T) {
+	size := recordSize(100)
+	for range 5 { // files have random names
+		dir, _ := three(t)
+		s := open(t, dir, 6*size)
+		put(t, bucket(t, s, "c", "more"), 1, make([]byte, 100))
+		for model, want := range map[string]int{"new": 1, "old": 2, "oldest": 0} {
+			kind := map[bool]string{true: "a", false: "b"}[model == "oldest"]
+			if err := bucket(t, s, kind, model).refresh(); err != nil {
+				t.Fatal(err)
+			}
+			if got := bucket(t, s, kind, model).Len(); got != want {
+				t.Errorf("%s: got %d records left, want %d", model, got, want)
+			}
+		}
+		s.Close()
+	}
+}

@@ -362,10 +362,12 @@ func TestKeyOf(t *testing.T) {
 	seen := map[Key]string{}
 	for _, parts := range [][]string{{}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""},
 		{"\x02\x00\x00\x00\x00\x00\x00\x00ab"}} {
-		k := KeyOf(parts...)
-		if seen[k] != "" {
-			t.Errorf("%q: got the digest of %s, want another", parts, seen[k])
-		}
-		seen[k] = fmt.Sprintf("%q", parts)
+		t.Run(fmt.Sprintf("%q", parts), func(t *testing.T) {
+			k := KeyOf(parts...)
+			if seen[k] != "" {
+				t.Errorf("%q: got the digest of %s, want another", parts, seen[k])
+			}
+			seen[k] = fmt.Sprintf("%q", parts)
+		})
 	}
 }

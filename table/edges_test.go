@@ -95,7 +95,8 @@ func TestParts(t *testing.T) {
 		change func(j *Job[int, value])
 		want   int // rows of the largest part, of one core; 0: all
 	}{
-		{"exactly the size", func(j *Job[int, value]) { j.MaxSize = 10 }, 1},
+		{"exactly the size", func(j *Job[int, value]) { j.MaxSize = 10 * runtime.GOMAXPROCS(0) }, 1},
+		{"less than a row", func(j *Job[int, value]) { j.MaxSize = 1 }, 1},
 		{"no bound", func(j *Job[int, value]) { j.MaxSize = 0 }, 0},
 		{"not counted", func(j *Job[int, value]) { j.Size, j.MaxSize = nil, 1 }, 0},
 		{"failed rows", func(j *Job[int, value]) {
@@ -360,5 +361,29 @@ func TestContent(t *testing.T) {
 	}
 	if _, err := Content(dir, data.Image{Path: "."}, data.Image{Path: "a"}); err == nil {
 		t.Errorf("a folder: got error %v, want one", err)
+	}
+}
+
+// TestNothingToWorkOn: a batch of which no row can be read is not worked on.
+func TestNothingToWorkOn(t *testing.T) {
+	d := &doubling{numbers: numbers(4)}
+	j := d.job("")
+	j.Batches = Chunks(2)
+	j.Read = func(i int) (int, error) {
+		if i < 2 {
+			return 0, errors.New("cannot be read")
+		}
+		return d.numbers[i], nil
+	}
+	work := j.Work
+	j.Work = func(ctx context.Context, rows []int) ([]value, []error, error) {
+		if len(rows) != 2 {
+			t.Errorf("Work of %v, want two rows", rows)
+		}
+		return work(ctx, rows)
+	}
+	m, err := j.InMemory(t.Context())
+	if err != nil || m.Len() != 4 {
+		t.Errorf("InMemory: got %d results, %v, want 4", m.Len(), err)
 	}
 }

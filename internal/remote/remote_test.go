@@ -21,14 +21,18 @@ func TestNames(t *testing.T) {
 		{"s3://bucket/edits", "gs://other/b.png", "gs://other/b.png"},
 		{"s3://bucket/edits", "/local/b.png", "/local/b.png"},
 	} {
-		if got := Join(c.folder, c.name); got != c.want {
-			t.Errorf("%s and %s: %s, want %s", c.folder, c.name, got, c.want)
-		}
+		t.Run(c.folder+" "+c.name, func(t *testing.T) {
+			if got := Join(c.folder, c.name); got != c.want {
+				t.Errorf("%s and %s: %s, want %s", c.folder, c.name, got, c.want)
+			}
+		})
 	}
 	for name, want := range map[string]string{"s3://b/x/y.png": "s3://b/x", "s3://b/y.png": "s3://b", "/a/b": "/a"} {
-		if got := Dir(name); got != want {
-			t.Errorf("the folder of %s: %s, want %s", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := Dir(name); got != want {
+				t.Errorf("the folder of %s: %s, want %s", name, got, want)
+			}
+		})
 	}
 	for name, want := range map[string]string{
 		"s3://":                  "want s3://bucket/key",
@@ -40,9 +44,11 @@ func TestNames(t *testing.T) {
 		"s3://bucket?region=x/y": "want s3://bucket/key",
 		"file://x/y":             "three slashes",
 	} {
-		if _, _, err := split(name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := split(name); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		})
 	}
 }
 

@@ -101,20 +101,24 @@ func TestS3(t *testing.T) {
 	client, _ := s3Server(t)
 	for name, size := range map[string]int{"s3://edits/empty": 0, "s3://edits/a b+c?ä.parquet": 3000,
 		"s3://edits/parts/large": 2*partBytes + 12345} {
-		want := pattern(size)
-		if err := Write(ctx, name, fill(want)); err != nil {
-			t.Fatal(err)
-		}
-		check(t, name, want)
+		t.Run(name, func(t *testing.T) {
+			want := pattern(size)
+			if err := Write(ctx, name, fill(want)); err != nil {
+				t.Fatal(err)
+			}
+			check(t, name, want)
+		})
 	}
 	for _, c := range []struct{ name, want string }{
 		{"s3://edits/none", "reading s3://edits/none: there is no such object"},
 		{"s3://nobody/none", "there is no bucket s3://nobody"},
 	} {
-		closeBuckets()
-		if _, err := Open(ctx, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			closeBuckets()
+			if _, err := Open(ctx, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
+			}
+		})
 	}
 	t.Run("given up", func(t *testing.T) {
 		broken := errors.New("broken")
@@ -321,11 +325,13 @@ func TestS3Ranges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, at := range []int{len(want) - 8, 5 * blockBytes, 20*blockBytes + 77} { // a footer, and two row groups
-		got := make([]byte, 8)
-		if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+8]) {
-			t.Errorf("at %d: got %v, %v, want %v", at, got, err, want[at:at+8])
-		}
+	for _, at := range []int{len(want) - 8, 5 * blockBytes, 20*blockBytes + 77} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) { // a footer, and two row groups
+			got := make([]byte, 8)
+			if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+8]) {
+				t.Errorf("at %d: got %v, %v, want %v", at, got, err, want[at:at+8])
+			}
+		})
 	}
 	if ranged.Load() != 3 || whole.Load() != 0 || sent.Load() > 3*blockBytes {
 		t.Errorf("%d requests of ranges, %d of all; %d of %d bytes were sent", ranged.Load(), whole.Load(), sent.Load(),

@@ -24,26 +24,32 @@ func TestBradleyTerry(t *testing.T) {
 	}
 	testfile.ReadJSON(t, "testdata/bradleyterry.json", &f)
 	for i, c := range f.Cases {
-		got := BradleyTerry(c.Wins)
-		for k, want := range c.Strengths {
-			if !(math.Abs(got[k]-want) <= 1e-6) {
-				t.Errorf("case %d: %v, want %v", i, got, c.Strengths)
-				break
+		t.Run(fmt.Sprintf("case %d", i), func(t *testing.T) {
+			got := BradleyTerry(c.Wins)
+			for k, want := range c.Strengths {
+				if !(math.Abs(got[k]-want) <= 1e-6) {
+					t.Errorf("case %d: %v, want %v", i, got, c.Strengths)
+					break
+				}
 			}
-		}
+		})
 	}
 	for i, c := range f.Taus {
-		if got := KendallB(c.X, c.Y); !(math.Abs(got-c.Tau) <= 1e-12) {
-			t.Errorf("case %d: tau-b %v, want %v", i, got, c.Tau)
-		}
+		t.Run(fmt.Sprintf("tau %d", i), func(t *testing.T) {
+			if got := KendallB(c.X, c.Y); !(math.Abs(got-c.Tau) <= 1e-12) {
+				t.Errorf("case %d: tau-b %v, want %v", i, got, c.Tau)
+			}
+		})
 	}
 	for _, wins := range [][][]float64{
 		{{0, 3}, {0, 0}}, // one won everything
 		{{0, 2, 0, 0}, {1, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 2, 0}}, // two never met the others
 	} {
-		if got := BradleyTerry(wins); !math.IsNaN(got[0]) {
-			t.Errorf("%v: %v, want no strengths", wins, got)
-		}
+		t.Run(fmt.Sprint(wins), func(t *testing.T) {
+			if got := BradleyTerry(wins); !math.IsNaN(got[0]) {
+				t.Errorf("%v: %v, want no strengths", wins, got)
+			}
+		})
 	}
 	if got := BradleyTerry([][]float64{{0, 3}, {1, 0}}); !(math.Abs(got[0]-got[1]-math.Log(3)) <= 1e-12) {
 		t.Errorf("strengths of 3 wins to 1: got %v, want log 3 apart", got)

@@ -55,11 +55,13 @@ func near(t *testing.T, what string, got float64, want *float64, tolerance float
 func TestAgainstScipy(t *testing.T) {
 	r := load(t)
 	for _, c := range r.Correlations {
-		if d := cmp.Diff(c.Ranks, Ranks(c.X)); d != "" {
-			t.Errorf("%s: ranks (-want +got):\n%s", c.Name, d)
-		}
-		near(t, c.Name+": spearman", Spearman(c.X, c.Y), c.Spearman, 1e-12)
-		near(t, c.Name+": pearson", Pearson(c.X, c.Y), c.Pearson, 1e-7) // "large" cancels nine digits
+		t.Run(c.Name, func(t *testing.T) {
+			if d := cmp.Diff(c.Ranks, Ranks(c.X)); d != "" {
+				t.Errorf("%s: ranks (-want +got):\n%s", c.Name, d)
+			}
+			near(t, c.Name+": spearman", Spearman(c.X, c.Y), c.Spearman, 1e-12)
+			near(t, c.Name+": pearson", Pearson(c.X, c.Y), c.Pearson, 1e-7) // "large" cancels nine digits
+		})
 	}
 	near(t, "fisher", FisherMean(r.Fisher.R), &r.Fisher.Fisher, 1e-14)
 	near(t, "tanh", TanhMean(r.Fisher.R), &r.Fisher.Tanh, 1e-14)

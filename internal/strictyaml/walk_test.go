@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -179,6 +180,28 @@ func TestDistance(t *testing.T) {
 		t.Run(c.a+" "+c.b, func(t *testing.T) {
 			if got := distance(c.a, c.b); got != c.want {
 				t.Errorf("distance(%q, %q): got %d, want %d", c.a, c.b, got, c.want)
+			}
+		})
+	}
+}
+
+// TestSuggest: the nearest key, the first of several, or all.
+func TestSuggest(t *testing.T) {
+	for _, c := range []struct{ name, keys, want string }{
+		{"rte", "rate rates", " (did you mean rate?)"},
+		{"ratesx", "rate rates", " (did you mean rates?)"},
+		{"rat", "rate rats", " (did you mean rate?)"},
+		{"xyz", "rate rates", " (known here: rate, rates)"},
+		{"abcdef", "abcxyz", " (did you mean abcxyz?)"}, // three of six letters
+		{"abcde", "abxyz", " (known here: abxyz)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fields := map[string]int{}
+			for i, key := range strings.Fields(c.keys) {
+				fields[key] = i
+			}
+			if got := suggest(c.name, fields, reflect.Value{}); got != c.want {
+				t.Errorf("suggest(%q) of %s: got %q, want %q", c.name, c.keys, got, c.want)
 			}
 		})
 	}
