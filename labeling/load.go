@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"assay/data"
+	"assay/labeling/nearcopy"
 	"assay/store"
 )
 
@@ -206,7 +207,7 @@ func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
 			}
 		}
 	}
-	s.Pixels, s.Thumbnail = pixelsName(pixels), Thumbnail(known[1:])
+	s.Pixels, s.Thumbnail = pixelsName(pixels), nearcopy.Thumbnail(known[1:])
 	return true
 }
 
@@ -223,7 +224,7 @@ func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Pi
 	if err != nil {
 		return nil, err
 	}
-	s.Pixels, s.Thumbnail = pixelsName(pixels), thumbnailOf(p)
+	s.Pixels, s.Thumbnail = pixelsName(pixels), nearcopy.ThumbnailOf(p)
 	if l.thumbnails != nil { // behind a byte, since a thumbnail may be empty
 		l.thumbnails.Remember(pixels, append([]byte{1}, s.Thumbnail...))
 	}

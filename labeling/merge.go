@@ -12,6 +12,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/atomicfile"
 	"assay/internal/filelock"
+	"assay/labeling/guard"
 )
 
 // Files that Merge writes into the output folder.
@@ -152,12 +153,12 @@ func (j *Job) merger(ctx context.Context) (*merger, error) {
 		labels:  labels{rules: j.Config.Rules, chains: j.Config.Chains},
 		log:     newMergeLog(j),
 	}
-	g, err := openGuard(ctx, j.Config.Guard, m.log.report.Guard.unreadable)
+	guarded, err := guard.Pictures(ctx, j.Config.Guard.Folders, m.log.report.Guard.unreadable)
 	if err != nil {
 		return nil, err
 	}
-	m.log.report.Guard.Pictures = len(g.pictures)
-	m.pictures = newPictureGraph(g)
+	m.log.report.Guard.Pictures = len(guarded)
+	m.pictures = newPictureGraph(guarded, j.Config.Guard.Distance)
 	return m, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"assay/heuristics"
+	"assay/labeling/nearcopy"
 )
 
 // mergeLog records what becomes of every sample and row while a table is merged, and makes the report of it.
@@ -177,7 +178,7 @@ func (l *mergeLog) finish(by *labels) error {
 	}
 	if r.Crowded > 0 {
 		r.warn("%d pictures look like very many others: of those that the index lists first only the %d nearest were "+
-			"compared. A near copy may be on the other side of the split", r.Crowded, mostCompared)
+			"compared. A near copy may be on the other side of the split", r.Crowded, nearcopy.MostCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")

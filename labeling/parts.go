@@ -20,6 +20,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/atomicfile"
 	"assay/internal/filelock"
+	"assay/labeling/nearcopy"
 )
 
 // The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and
@@ -224,9 +225,9 @@ func (r *row) group() string {
 
 // picture is where a picture lies and what it looks like.
 type picture struct {
-	Path      string    `json:"path"`           // relative to the output folder
-	Pixels    string    `json:"pixels"`         // digest of width, height and pixels
-	Thumbnail Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
+	Path      string             `json:"path"`           // relative to the output folder
+	Pixels    string             `json:"pixels"`         // digest of width, height and pixels
+	Thumbnail nearcopy.Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
 }
 
 // pictures yields the pictures of a row.

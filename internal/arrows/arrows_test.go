@@ -110,7 +110,10 @@ benchmarks/runner: benchmarks/protocol data encoders heuristics metrics model sc
 benchmarks/runner: internal/atomicfile internal/journal internal/jsonfile internal/stats internal/workers
 benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
-labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
+labeling/nearcopy: data internal/workers
+labeling/guard:    data internal/workers labeling/nearcopy
+labeling:         labeling/nearcopy labeling/guard internal/remote data store heuristics data/readers
+labeling:         encoders internal/strictyaml internal/workers table shards
 labeling:         internal/atomicfile internal/filelock
 curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson

@@ -1,4 +1,4 @@
-package labeling
+package nearcopy
 
 import (
 	"cmp"
@@ -29,8 +29,8 @@ const (
 // its uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
 type Thumbnail []byte
 
-// thumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
-func thumbnailOf(p *data.Picture) Thumbnail {
+// ThumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
+func ThumbnailOf(p *data.Picture) Thumbnail {
 	small := withoutBorders(grey(p)).Resize(thumbnailSide, thumbnailSide, data.Bilinear)
 	l := make(Thumbnail, thumbnailSize)
 	for i := range l {

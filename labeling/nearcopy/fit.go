@@ -1,4 +1,4 @@
-package labeling
+package nearcopy
 
 import (
 	"math"
