@@ -20,16 +20,12 @@ const (
 
 // Candidate is a picture to be labelled, as a rule sees it.
 type Candidate struct {
-	Kind                Kind
-	Editor              string   // who made it, if it is an Output
-	Given               *float64 // a label that came with the data, 0 to 1: a person's vote
-	ClipD, ClipI, DinoI Similarity
-}
-
-// Decision is a label and the name of the rule that gave it.
-type Decision struct {
-	Label float64
-	Why   string
+	Kind   Kind       `json:"kind,omitempty"`
+	Editor string     `json:"editor,omitempty"` // who made it, if it is an Output
+	Given  *float64   `json:"given,omitempty"`  // a label that came with the data, 0 to 1: a person's vote
+	ClipD  Similarity `json:"clip_d,omitzero"`
+	ClipI  Similarity `json:"clip_i,omitzero"`
+	DinoI  Similarity `json:"dino_i,omitzero"`
 }
 
 // editorKey is an editor's name by its letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".

@@ -129,14 +129,14 @@ func (r Rules) AllGiven() (rules Rules, ok bool) {
 // Thresholds returns the numbers that CLIP-I and DINO-I are compared with, NaN where there is none.
 func (l *Labeler) Thresholds() (clipI, dinoI float64) { return l.clipI, l.dinoI }
 
-// Label returns the decision of the first rule that applies, false if none does: such an edit stays unlabelled.
-func (l *Labeler) Label(c Candidate) (Decision, bool) {
+// Label returns the label and the name of the first rule that applies; nil if none does: such an edit stays unlabelled.
+func (l *Labeler) Label(c Candidate) (label *float64, rule string) {
 	for i, f := range l.order {
 		if label, ok := f(c, l); ok {
-			return Decision{label, l.Order[i]}, true
+			return &label, l.Order[i]
 		}
 	}
-	return Decision{}, false
+	return nil, ""
 }
 
 // Unlabelled says why no rule applies to a candidate.

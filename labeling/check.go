@@ -1,6 +1,7 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,7 +244,7 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 			kept = kept || !v.Unknown()
 		}
 		if kept {
-			given(orElse(measuredWith(o.Profile), unsaid))
+			given(cmp.Or(measuredWith(o.Profile), unsaid))
 		}
 	}
 	var errs []string

@@ -153,7 +153,7 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := map[string]int{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		kept[row.Why]++
 		if row.Why == heuristics.ChainForeign && row.Split == "" {
 			t.Errorf("%s has no split", row.ID)
@@ -170,7 +170,7 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 	}
 	// No picture is on two sides.
 	sides := map[string]string{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		for _, m := range []string{string(row.Source.Bytes), string(row.Edit.Bytes)} {
 			if have, ok := sides[m]; ok && have != row.Split {
 				t.Errorf("%s: a picture is in %s and %s", row.ID, have, row.Split)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/shards"
 	"assay/store"
 )
 
@@ -73,14 +74,14 @@ func TestChangedInputs(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		defer j.Close()
-		todo, err := j.Todo(context.Background(), Shard{})
-		if err != nil || (todo > 0) != want {
-			t.Errorf("%s: %d samples to measure (%v)", name, todo, err)
+		todo := todo(t, j)
+		if (todo > 0) != want {
+			t.Errorf("%s: %d samples to measure", name, todo)
 		}
 		if _, err := j.Merge(context.Background()); want == (err == nil) {
 			t.Errorf("%s: merged without measuring: %v", name, err)
 		}
-		if err := j.Measure(context.Background(), Encoders{Clip: e, Dino: e}, Shard{}, nothing); err != nil {
+		if err := measure(t.Context(), j, Encoders{Clip: e, Dino: e}, shards.Ref{}, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if _, err := j.Merge(context.Background()); err != nil {
@@ -89,7 +90,7 @@ func TestChangedInputs(t *testing.T) {
 		if n := e.pictures.Load(); (n > 0) != want || todo <= samplesPerPart && n > 4*2 {
 			t.Errorf("%s: %d pictures were encoded", name, n)
 		}
-		return table(t, c)
+		return readTable(t, c)
 	}
 	find := func(rows []data.Row) *float64 {
 		for _, r := range rows {
@@ -162,7 +163,7 @@ func TestDecodedOnce(t *testing.T) {
 	}
 	defer kept.Close()
 	known, knownDino := map[store.Key][]float32{}, map[store.Key][]float32{}
-	wanted := table(t, plain)
+	wanted := readTable(t, plain)
 	for i, want := range []int64{5, 0} { // distinct pictures
 		e := &remembering{colours: &colours{}, known: known}
 		c := load(t, yaml)
@@ -173,7 +174,7 @@ func TestDecodedOnce(t *testing.T) {
 		if n := e.pictures.Load(); n != want {
 			t.Errorf("job %d decoded and encoded %d pictures, want %d", i, n, want)
 		}
-		for k, row := range table(t, c) {
+		for k, row := range readTable(t, c) {
 			if w := wanted[k]; row.ID != w.ID || (row.ClipI == nil) != (w.ClipI == nil) || row.ClipI != nil &&
 				*row.ClipI != *w.ClipI {
 				t.Fatalf("row %d is %+v, want %+v", k, row, w)

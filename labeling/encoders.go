@@ -7,9 +7,9 @@ import (
 	"assay/store"
 )
 
-// OpenEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
+// openEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
 // store could not do. closer frees them.
-func OpenEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func() error, err error) {
+func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func() error, err error) {
 	var open []func() error
 	closeAll := func() error {
 		var first error

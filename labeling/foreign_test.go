@@ -90,7 +90,7 @@ func TestForeignInstructions(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string][]string{}
-		for _, r := range table(t, c) {
+		for _, r := range readTable(t, c) {
 			if r.Why != "foreign_instruction" {
 				continue
 			}

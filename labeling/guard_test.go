@@ -108,7 +108,7 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := table(t, c)
+	rows := readTable(t, c)
 	if len(rows) != r.Labelled || r.Unlabelled == 0 {
 		t.Errorf("%d rows, report %+v", len(rows), r)
 	}
@@ -164,13 +164,6 @@ max_bad: 2
 	}
 	if strings.Contains(all, "sources[5]") {
 		t.Errorf("chains of magicbrush are refused:\n%s", all)
-	}
-	for text, want := range map[string]string{"1/4": "{1 4}", "0/4": "{0 4}", "4/4": "{4 4}", "": "{0 0}", "5/4": "",
-		"1": "", "-1/4": "", "1/0": "", "1/2/3": "", " 1/2": ""} {
-		s, err := ParseShard(text)
-		if got := fmt.Sprint(s); (err == nil) != (want != "") || err == nil && got != want {
-			t.Errorf("shard %q: %s %v, want %s", text, got, err, want)
-		}
 	}
 }
 
@@ -250,7 +243,7 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 		t.Fatal(err)
 	}
 	left := map[string]int{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		left[row.Instruction]++
 	}
 	raw, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
@@ -349,7 +342,7 @@ func TestSplitOfNearCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 		sides, count := map[string]string{}, map[string]int{}
-		for _, row := range table(t, c) {
+		for _, row := range readTable(t, c) {
 			if have, ok := sides[row.Instruction]; ok && have != row.Split {
 				t.Errorf("pair %s is on both sides", row.Instruction)
 			}

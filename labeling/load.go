@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -41,13 +42,6 @@ type rememberer interface {
 // thumbnailKind is what a store calls thumbnails, with the version of their computation.
 const thumbnailKind = "look-1"
 
-// measuredImage is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
-type measuredImage struct {
-	picture
-	err        error
-	clip, dino []float32
-}
-
 // loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
 // batches, one after the other, while the next one is decoded. No more than two batches and one picture per worker are
 // in memory.
@@ -55,17 +49,17 @@ type loader struct {
 	ctx      context.Context
 	out      string
 	encoders Encoders
-	size     int                // of a batch
-	counted  func(pictures int) // called for every picture that is done
-	inputs   inputs
+	size     int // of a batch
+	inputs   *inputs
+	loaded   *atomic.Int64 // counts pictures
 
 	pictures   *store.Pictures // what is known of pictures; nil: nothing
 	thumbnails *store.Bucket
 
-	tokens chan struct{}             // of pictures in memory
-	decode chan struct{}             // of pictures being decoded
-	busy   *errgroup.Group           // ctx ends at the first error that is not one of a picture
-	known  map[string]*measuredImage // by content, or name where that is not known
+	tokens chan struct{}       // of pictures in memory
+	decode chan struct{}       // of pictures being decoded
+	busy   *errgroup.Group     // ctx ends at the first error that is not one of a picture
+	known  map[string]*picture // by content, or name where that is not known
 
 	encode sync.Mutex // held while a batch is embedded
 
@@ -75,12 +69,11 @@ type loader struct {
 
 // batch are pictures that wait to be embedded.
 type batch struct {
-	images   []*measuredImage
+	images   []*picture
 	pictures []*data.Picture
 }
 
-func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int,
-	counted func(int)) (*loader, error) {
+func newLoader(ctx context.Context, out string, in *inputs, e Encoders, size, workers int, loaded *atomic.Int64) (*loader, error) {
 	busy, ctx := errgroup.WithContext(ctx)
 	l := &loader{
 		ctx:      ctx,
@@ -88,9 +81,9 @@ func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, wor
 		out:      out,
 		inputs:   in,
 		encoders: e,
+		loaded:   loaded,
 		size:     size,
-		counted:  counted,
-		known:    map[string]*measuredImage{},
+		known:    map[string]*picture{},
 		tokens:   make(chan struct{}, 2*size+workers),
 		decode:   make(chan struct{}, workers),
 	}
@@ -104,9 +97,9 @@ func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, wor
 	return l, err
 }
 
-// add begins to load a picture. The image is ready when wait has returned. A picture that was asked for before is not
-// loaded again: whether anything in the part needs its embedding is known beforehand.
-func (l *loader) add(m data.Image, embed bool) *measuredImage {
+// add begins to load a picture and returns what it is called; it is ready when wait has returned. A picture that was
+// asked for before is not loaded again: whether anything in the part needs its embedding is known beforehand.
+func (l *loader) add(m data.Image, embed bool) data.Image {
 	path := m.File("")
 	content, ok := l.inputs.files[path]
 	if path == "" {
@@ -117,10 +110,10 @@ func (l *loader) add(m data.Image, embed bool) *measuredImage {
 		key, embed = string(content[:]), embed || l.inputs.embedded[content]
 	}
 	embed = embed && (l.encoders.Clip != nil || l.encoders.Dino != nil)
-	if s := l.known[key]; s != nil {
-		return s
+	if l.known[key] != nil {
+		return data.Image{Path: key}
 	}
-	s := &measuredImage{}
+	s := &picture{}
 	l.known[key] = s
 	l.tokens <- struct{}{}
 	l.busy.Go(func() error {
@@ -130,17 +123,19 @@ func (l *loader) add(m data.Image, embed bool) *measuredImage {
 			<-l.tokens
 		case !embed:
 			<-l.tokens
-			l.counted(1)
 		default:
 			err = l.embed(l.ctx, l.collect(s, p))
 		}
 		return err
 	})
-	return s
+	return data.Image{Path: key}
 }
 
+// of is a picture by what add called it; nil for the zero one.
+func (l *loader) of(m data.Image) *picture { return l.known[m.Path] }
+
 // load reads a picture; nil: it cannot be used, or all that is needed is known. Its error is not one of the picture.
-func (l *loader) load(s *measuredImage, m data.Image, embed bool) (*data.Picture, error) {
+func (l *loader) load(s *picture, m data.Image, embed bool) (*data.Picture, error) {
 	l.decode <- struct{}{}
 	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
@@ -168,17 +163,12 @@ func (l *loader) load(s *measuredImage, m data.Image, embed bool) (*data.Picture
 		s.Path, err = filepath.Rel(l.out, m.Path)
 		s.Path = filepath.ToSlash(s.Path)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		l.counted(1)
-	}
-	return p, nil
+	l.loaded.Add(1)
+	return p, err
 }
 
 // recall fills an image with what is known of a content, and reports whether that is all that is needed.
-func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
+func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	if l.pictures == nil {
 		return false
 	}
@@ -212,7 +202,7 @@ func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
 }
 
 // prepare decodes a picture and measures what needs no encoder.
-func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Picture, err error) {
+func (l *loader) prepare(s *picture, m data.Image, raw []byte) (p *data.Picture, err error) {
 	var pixels store.Key
 	if l.pictures == nil {
 		if p, err = m.Decode("", raw, data.Limits{}); err == nil {
@@ -235,7 +225,7 @@ func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Pi
 func pixelsName(digest store.Key) string { return hex.EncodeToString(digest[:16]) }
 
 // collect adds a picture to the batch, and returns the batch if that makes it full.
-func (l *loader) collect(s *measuredImage, p *data.Picture) (full batch) {
+func (l *loader) collect(s *picture, p *data.Picture) (full batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.batch.images, l.batch.pictures = append(l.batch.images, s), append(l.batch.pictures, p)
@@ -255,15 +245,14 @@ func (l *loader) embed(ctx context.Context, b batch) error {
 		for range n {
 			<-l.tokens
 		}
-		l.counted(n)
 	}()
 	l.encode.Lock()
 	defer l.encode.Unlock()
 	for _, e := range []struct {
 		encoder Encoder
-		set     func(*measuredImage, []float32)
-	}{{l.encoders.Clip, func(s *measuredImage, v []float32) { s.clip = v }}, {l.encoders.Dino,
-		func(s *measuredImage, v []float32) { s.dino = v }}} {
+		set     func(*picture, []float32)
+	}{{l.encoders.Clip, func(s *picture, v []float32) { s.clip = v }}, {l.encoders.Dino,
+		func(s *picture, v []float32) { s.dino = v }}} {
 		if e.encoder == nil || ctx.Err() != nil {
 			continue
 		}

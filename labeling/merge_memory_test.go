@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"testing"
+
+	"assay/shards"
 )
 
 // TestRepeats: all that comes more than once is found, and with hashes of 64 bits nothing else.
@@ -45,7 +47,7 @@ func TestMergeMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		if err := j.Measure(t.Context(), Encoders{}, Shard{}, nothing); err != nil {
+		if err := measure(t.Context(), j, Encoders{}, shards.Ref{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := alive()

@@ -24,7 +24,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page renders the report as one HTML file that loads nothing: histograms are SVG, pictures data URIs. read returns the
 // file of a picture.
-func (l *mergeLog) page(read func(picture) ([]byte, error)) ([]byte, error) {
+func (l *mergeLog) page(read func(*picture) ([]byte, error)) ([]byte, error) {
 	r := l.report
 	v := struct {
 		*Report
@@ -61,7 +61,7 @@ func (l *mergeLog) page(read func(picture) ([]byte, error)) ([]byte, error) {
 	for _, why := range slices.Sorted(maps.Keys(l.shown)) {
 		rule := shownRule{Rule: why, Count: r.Rules[why]}
 		for _, x := range l.shown[why] {
-			shown, err := x.show(read)
+			shown, err := x.show(l.config, read)
 			if err != nil {
 				return nil, err
 			}
@@ -108,10 +108,11 @@ type thumbnail struct {
 	Data template.URL
 }
 
-func (x example) show(read func(picture) ([]byte, error)) (shownExample, error) {
-	out := shownExample{ID: x.id, Instruction: x.row.Instruction, Dataset: x.dataset, Label: "none"}
-	if x.labelled {
-		out.Label = fmt.Sprintf("%.3g", x.decision.Label)
+func (x example) show(c *Config, read func(*picture) ([]byte, error)) (shownExample, error) {
+	out := shownExample{ID: x.row.ID, Instruction: x.row.Instruction, Dataset: c.Sources[x.row.source].Name,
+		Label: unlabelled}
+	if x.label != nil {
+		out.Label = fmt.Sprintf("%.3g", *x.label)
 	}
 	var facts []string
 	for _, s := range []struct {
@@ -124,19 +125,19 @@ func (x example) show(read func(picture) ([]byte, error)) (shownExample, error) 
 			facts = append(facts, s.name+" undefined")
 		}
 	}
-	if m := method(x.row); m != "" {
+	if m := x.row.method(); m != "" {
 		facts = append([]string{m}, facts...)
 	}
 	out.Facts = strings.Join(facts, ", ")
 	pictures := []struct {
 		name string
 		p    *picture
-	}{{"source", &x.row.Source}, {"edit", &x.row.Edit}, {"target", x.row.Target}}
+	}{{"source", x.row.Source}, {"edit", x.row.Edit}, {"target", x.row.Target}}
 	for _, p := range pictures {
 		if p.p == nil {
 			continue
 		}
-		raw, err := read(*p.p)
+		raw, err := read(p.p)
 		if err != nil {
 			return out, err
 		}

@@ -16,6 +16,7 @@ import (
 	"assay/data/readers"
 	"assay/heuristics"
 	"assay/internal/packed"
+	"assay/shards"
 )
 
 // colouredTable is a table of five outputs beside the fixtures' pictures, with captions.
@@ -63,7 +64,7 @@ func TestClipDOfProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := d.Of(vector(one), vector(three), texts[0], texts[1])
-		for _, row := range table(t, c) {
+		for _, row := range readTable(t, c) {
 			if row.Method == "aurora" {
 				values[profile] = *row.ClipD
 				if math.Abs(*row.ClipD-want) > 1e-12 {
@@ -268,7 +269,7 @@ func TestBrokenEncoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	err = j.Measure(t.Context(), Encoders{Clip: &brokenEncoder{}}, Shard{}, nothing)
+	err = measure(t.Context(), j, Encoders{Clip: &brokenEncoder{}}, shards.Ref{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "an encoder gave the embedding NaN") {
 		t.Error(err)
 	}
@@ -289,7 +290,7 @@ sources:
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		got[row.ID] = row.Why
 	}
 	want := map[string]string{

@@ -121,7 +121,7 @@ func (g *pictureGraph) leak(r *row) string {
 			node = g.alike[node]
 		}
 		l, ok := g.leaked[node]
-		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
+		if !ok && (p != r.Edit || r.Kind != heuristics.Output) {
 			l, ok = g.blank[p.Pixels]
 		}
 		if !ok {
@@ -130,7 +130,7 @@ func (g *pictureGraph) leak(r *row) string {
 		what := "source"
 		if p == r.Target {
 			what = "target"
-		} else if p == &r.Edit {
+		} else if p == r.Edit {
 			what = "edited"
 		}
 		return fmt.Sprintf("its %s picture is %s (%d bits apart)", what, l.name, l.distance)
@@ -142,11 +142,11 @@ func (g *pictureGraph) leak(r *row) string {
 // stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would join
 // all samples where editors failed.
 func (g *pictureGraph) join(r *row) (scene, foreign int32) {
-	scene, foreign = g.node(&r.Source), -1
+	scene, foreign = g.node(r.Source), -1
 	if r.Target != nil {
 		g.scenes.join(scene, g.node(r.Target))
 	}
-	edit := g.node(&r.Edit)
+	edit := g.node(r.Edit)
 	switch {
 	case r.Chain == heuristics.ChainForeign:
 		foreign = edit

@@ -119,7 +119,7 @@ curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/s
 reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
 trainer/bybenchmark: store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data model model/families scoring trainer trainer/bybenchmark labeling
+.:                data model model/families scoring trainer trainer/bybenchmark labeling table
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
