@@ -18,8 +18,8 @@ import (
 // says in its first line what it was made of; it is measured again when that is no longer so.
 type contents struct {
 	config *Config
-	models string         // of the encoders
-	pools  map[int]string // digests of the samples that lend their instructions, by source
+	models string                    // of the encoders
+	pools  map[int][]*readers.Sample // the samples that lend their instructions, by source
 }
 
 // partFormat is the version of the rows of parts.
@@ -40,7 +40,7 @@ func (c *Config) embeds(o *readers.Output) bool {
 }
 
 func newContents(c *Config) (*contents, error) {
-	d := &contents{config: c, pools: map[int]string{}}
+	d := &contents{config: c, pools: map[int][]*readers.Sample{}}
 	for _, path := range []string{c.Encoders.Clip, c.Encoders.Dino} {
 		print := ""
 		if path != "" {
@@ -57,11 +57,14 @@ func newContents(c *Config) (*contents, error) {
 // part looks at the samples of a part.
 func (d *contents) part(ctx context.Context, p part, r readers.Reader) (inputs, error) {
 	in := inputs{part: p, files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
-	pool, err := d.pool(ctx, p.source, r)
+	pool, err := d.lenders(ctx, p.source, r)
 	if err != nil {
 		return in, err
 	}
-	said := []string{partFormat, d.models, data.Decoding, pool}
+	said := []string{partFormat, d.models, data.Decoding}
+	for _, s := range pool {
+		said = append(said, s.Instruction, s.SourceCaption, s.TargetCaption)
+	}
 	for i := range p.samples {
 		if err := ctx.Err(); err != nil {
 			return in, err
@@ -123,24 +126,4 @@ func (d *contents) image(in *inputs, m data.Image, embed bool) data.Image {
 	}
 	in.files[path] = k
 	return data.Image{Path: k.String() + " " + d.config.relative(path)}
-}
-
-// pool describes the samples of a source that lend their instructions.
-func (d *contents) pool(ctx context.Context, source int, r readers.Reader) (string, error) {
-	if d.config.Foreign.Instructions == 0 {
-		return "", nil
-	}
-	if known, ok := d.pools[source]; ok {
-		return known, nil
-	}
-	samples, err := d.config.lenders(ctx, source, r)
-	if err != nil {
-		return "", err
-	}
-	var said []string
-	for _, s := range samples {
-		said = append(said, s.Instruction, s.SourceCaption, s.TargetCaption)
-	}
-	d.pools[source] = store.KeyOf(said...).String()
-	return d.pools[source], nil
 }

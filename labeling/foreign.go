@@ -26,13 +26,10 @@ type foreignInstruction struct {
 
 // pool draws the samples of a data set that lend their instructions, in their order there.
 func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, error) {
-	if m.config.Foreign.Instructions == 0 {
-		return nil, nil
-	}
 	if p, ok := m.pools[source]; ok {
 		return p, nil
 	}
-	samples, err := m.config.lenders(ctx, source, m.readers[source])
+	samples, err := m.job.inputs.lenders(ctx, source, m.job.readers[source])
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +42,16 @@ func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, 
 		p = append(p, foreignInstruction{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption],
 			texts[s.TargetCaption]})
 	}
-	if m.pools == nil {
-		m.pools = map[int][]foreignInstruction{}
-	}
 	m.pools[source] = p
 	return p, nil
 }
 
 // lenders draws the samples whose instructions are asked of others' targets, without their pictures.
-func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*readers.Sample, error) {
+func (d *contents) lenders(ctx context.Context, source int, r readers.Reader) ([]*readers.Sample, error) {
+	c := d.config
+	if known, ok := d.pools[source]; ok || c.Foreign.Instructions == 0 {
+		return known, nil
+	}
 	at := rand.New(rand.NewPCG(c.Seed, uint64(source))).Perm(r.Len())
 	at = at[:min(len(at), 4*poolSize)]
 	slices.Sort(at) // tables are quickest from the front
@@ -75,6 +73,7 @@ func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*
 		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption,
 			TargetCaption: s.TargetCaption})
 	}
+	d.pools[source] = samples
 	return samples, nil
 }
 
@@ -94,7 +93,7 @@ func (m *measurer) foreign(source int, rows []row, s *readers.Sample, before []r
 	if len(pool) == 0 || own.Target == nil || slices.ContainsFunc(before, again) {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|1<<39|uint64(own.Sample)))
+	rng := rand.New(rand.NewPCG(m.job.Config.Seed, uint64(source)<<40|1<<39|uint64(own.Sample)))
 	right := wordSet(s.Instruction)
 	drawn := rng.Perm(len(pool))
 	near := slices.SortedStableFunc(slices.Values(drawn), func(a, b int) int {
@@ -103,7 +102,7 @@ func (m *measurer) foreign(source int, rows []row, s *readers.Sample, before []r
 	var out []row
 	taken := map[int]bool{}
 	for k, list := range [][]int{near, drawn} {
-		want := (m.config.Foreign.Instructions + 1 - k) / 2
+		want := (m.job.Config.Foreign.Instructions + 1 - k) / 2
 		for _, j := range list {
 			if want == 0 {
 				break
@@ -122,7 +121,7 @@ func (m *measurer) foreign(source int, rows []row, s *readers.Sample, before []r
 			}
 			taken[j] = true
 			want--
-			r.ID = fmt.Sprintf("%s/%s/foreign%d", m.config.Sources[source].Name, s.ID, len(taken))
+			r.ID = fmt.Sprintf("%s/%s/foreign%d", m.job.Config.Sources[source].Name, s.ID, len(taken))
 			out = append(out, r)
 		}
 	}
@@ -135,9 +134,9 @@ func (m *measurer) unfulfilled(r *row, l *foreignInstruction, near bool) bool {
 	if l.before == nil || l.after == nil || r.Edit.clip == nil {
 		return !near
 	}
-	v := m.config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, l.before, l.after)
+	v := m.job.Config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, l.before, l.after)
 	r.ClipD = heuristics.Measured(v)
-	return v <= m.config.Foreign.ClipD // not of NaN: two captions are equal
+	return v <= m.job.Config.Foreign.ClipD // not of NaN: two captions are equal
 }
 
 // turns draws the turns of a chain of n pictures.

@@ -9,7 +9,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"assay/data/readers"
 	"assay/heuristics"
@@ -29,8 +28,7 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 	if err != nil {
 		return err
 	}
-	m := &measurer{config: j.Config, readers: j.readers, encoders: e, workers: j.Config.Workers,
-		loaded: &j.loaded}
+	m := &measurer{job: j, encoders: e, workers: j.Config.Workers, pools: map[int][]foreignInstruction{}}
 	if m.workers == 0 {
 		m.workers = runtime.GOMAXPROCS(0)
 	}
@@ -59,17 +57,15 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 
 // measurer turns samples into rows with similarities.
 type measurer struct {
-	config   *Config
-	readers  []readers.Reader
+	job      *Job
 	encoders Encoders
 	workers  int
-	loaded   *atomic.Int64                // counts pictures
 	pools    map[int][]foreignInstruction // of the data sets so far
 }
 
 // part measures the samples of one part. The error is none of a sample.
 func (m *measurer) part(ctx context.Context, in *inputs) ([]row, error) {
-	load, err := newLoader(ctx, m.config.Out, in, m.encoders, m.config.Encoders.Batch, m.workers, m.loaded)
+	load, err := newLoader(ctx, m.job.Config.Out, in, m.encoders, m.job.Config.Encoders.Batch, m.workers, &m.job.loaded)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +110,7 @@ func (m *measurer) part(ctx context.Context, in *inputs) ([]row, error) {
 
 // begin reads a sample and starts to load its pictures. In place of these the sample has what load calls them.
 func (m *measurer) begin(source, i int, load *loader) (*readers.Sample, error) {
-	r := m.readers[source]
+	r := m.job.readers[source]
 	s, err := r.Read(i)
 	if err != nil {
 		return nil, err
@@ -131,7 +127,7 @@ func (m *measurer) begin(source, i int, load *loader) (*readers.Sample, error) {
 	}
 	for k := range s.Outputs {
 		o := &s.Outputs[k]
-		o.Picture = load.add(o.Picture, m.config.embeds(o))
+		o.Picture = load.add(o.Picture, m.job.Config.embeds(o))
 	}
 	return s, nil
 }
@@ -142,10 +138,10 @@ func (m *measurer) beginChain(source, i int, s *readers.Sample, load *loader) er
 	if n < 2 || len(s.Chain.Instructions) != n-1 {
 		return fmt.Errorf("a chain of %d pictures with %d instructions", n, len(s.Chain.Instructions))
 	}
-	if _, err := m.config.turns(source, s, n); err != nil {
+	if _, err := m.job.Config.turns(source, s, n); err != nil {
 		return err
 	}
-	all := append(slices.Clone(s.Chain.Pictures), m.config.foreignPictures(source, i, s, m.readers[source])...)
+	all := append(slices.Clone(s.Chain.Pictures), m.job.Config.foreignPictures(source, i, s, m.job.readers[source])...)
 	for k, p := range all {
 		if k < n || !p.IsZero() {
 			all[k] = load.add(p, false)
@@ -165,7 +161,7 @@ func (m *measurer) failed(source, i int, s *readers.Sample, err error) row {
 	if s != nil {
 		id = s.ID
 	}
-	return row{Sample: i, ID: m.config.Sources[source].Name + "/" + id, Bad: err.Error()}
+	return row{Sample: i, ID: m.job.Config.Sources[source].Name + "/" + id, Bad: err.Error()}
 }
 
 // texts embeds the captions of samples that have both.
@@ -202,7 +198,7 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 func (m *measurer) rows(
 	source, i int, s *readers.Sample, load *loader, texts map[string][]float32,
 ) (out []row, err error) {
-	id := m.config.Sources[source].Name + "/" + s.ID
+	id := m.job.Config.Sources[source].Name + "/" + s.ID
 	if s.Chain != nil {
 		return m.chainRows(source, i, id, s, load), nil
 	}
@@ -256,7 +252,7 @@ func (m *measurer) rows(
 // output is the row of an editor's output, with the similarities that came with it if they are kept.
 func (m *measurer) output(r row, o *readers.Output) (row, error) {
 	r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
-	if m.config.Encoders.Given != "keep" {
+	if m.job.Config.Encoders.Given != "keep" {
 		return r, nil
 	}
 	if err := cosines(o); err != nil {
@@ -278,7 +274,7 @@ func (m *measurer) similarities(r *row, s *readers.Sample, texts map[string][]fl
 	}
 	if before, after := texts[s.SourceCaption], texts[s.TargetCaption]; before != nil && after != nil &&
 		r.Edit.clip != nil {
-		set(&r.ClipD, m.config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, before, after))
+		set(&r.ClipD, m.job.Config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, before, after))
 	} else if s.SourceCaption != "" && s.SourceCaption == s.TargetCaption {
 		set(&r.ClipD, math.NaN()) // of no model equal captions have a direction
 	}
@@ -306,7 +302,7 @@ func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *
 			out = append(out, row{Sample: i, ID: fmt.Sprintf("%s/%d", id, k), Bad: "picture of a chain: " + p.err.Error()})
 		}
 	}
-	turns, _ := m.config.turns(source, s, n) // its error was begin's
+	turns, _ := m.job.Config.turns(source, s, n) // its error was begin's
 	for _, t := range turns {
 		var edit *picture
 		name := fmt.Sprintf("%s/%d-%d/%d", id, t.From, t.To, t.Shown)
@@ -331,7 +327,7 @@ func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *
 			Source:      from,
 			Edit:        edit,
 			Target:      to,
-			Instruction: m.config.Chains.Join(t, s.Chain.Instructions),
+			Instruction: m.job.Config.Chains.Join(t, s.Chain.Instructions),
 			Chain:       t.Why,
 			Label:       t.Label,
 		})

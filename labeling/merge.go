@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"slices"
 
@@ -57,8 +58,7 @@ type merger struct {
 	votes    votes
 	labels   labels
 	log      *mergeLog
-	rowCount int
-	outcomes []outcome // by row
+	outcomes []outcome // by the number of the edit
 }
 
 // outcome is what survey decided about a row.
@@ -159,76 +159,65 @@ func (j *Job) merger(ctx context.Context) (*merger, error) {
 	return m, nil
 }
 
-// all calls f for the rows of all parts until one cannot be read, or ctx ends.
-func (m *merger) all(ctx context.Context, f func(r *row) error) error {
-	for r, err := range m.job.plan.rows(m.job.Config.Out) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = f(r)
-		}
-		if err != nil {
-			return err
+// kept yields the edits that are kept.
+func (m *merger) kept(ctx context.Context) iter.Seq2[*row, error] {
+	return func(yield func(*row, error) bool) {
+		for r, err := range m.job.rows(ctx) {
+			if err == nil && (!r.isEdit() || m.outcomes[r.number].drop) {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
 		}
 	}
-	return nil
-}
-
-// kept calls f for each edit that is kept, with its number among all edits.
-func (m *merger) kept(ctx context.Context, f func(i int, r *row) error) error {
-	i := -1
-	return m.all(ctx, func(r *row) error {
-		if !r.isEdit() {
-			return nil
-		}
-		if i++; i < len(m.outcomes) && !m.outcomes[i].drop {
-			return f(i, r)
-		}
-		return nil
-	})
 }
 
 // compare finds near copies among the pictures: it joins the scenes of the data's, and notes those that show a picture
 // of a benchmark. It also finds which edits and ids may come more than once.
 func (m *merger) compare(ctx context.Context) error {
-	err := m.all(ctx, func(r *row) error {
+	edits := 0
+	for r, err := range m.job.rows(ctx) {
+		if err != nil {
+			return err
+		}
 		m.votes.any = m.votes.any || r.Vote != nil
 		if !r.isEdit() {
-			return nil
+			continue
 		}
-		m.rowCount++
+		edits++
 		m.repeats.add(r)
 		for p := range r.pictures() {
 			m.pictures.add(p)
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
+	m.outcomes = make([]outcome, 0, edits)
 	m.repeats.found()
+	var err error
 	m.log.report.Crowded, err = m.pictures.compare(ctx)
 	return err
 }
 
 // survey decides which rows stay, which scene each belongs to, and which split that is in.
 func (m *merger) survey(ctx context.Context) error {
-	m.outcomes = make([]outcome, 0, m.rowCount)
 	report := m.log.report
-	err := m.all(ctx, func(r *row) error {
+	for r, err := range m.job.rows(ctx) {
+		if err != nil {
+			return err
+		}
 		report.Candidates.Total++
 		switch {
 		case r.Bad != "":
-			return m.log.bad(r, r.Bad)
+			err = m.log.bad(r, r.Bad)
 		case r.Left != "":
-			return m.log.skip(r, "left out", r.Left)
+			err = m.log.skip(r, "left out", r.Left)
+		default:
+			report.Rows++
+			err = m.row(r)
 		}
-		report.Rows++
-		return m.row(r)
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	// Only now it is known which scenes are one.
 	sizes := map[int32]int{}
@@ -312,24 +301,26 @@ func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
 	}
 	wanted := map[int32]string{}
 	if any {
-		err := m.kept(ctx, func(i int, r *row) error {
-			want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[i].scene
+		for r, err := range m.kept(ctx) {
+			if err != nil {
+				return err
+			}
+			want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
 			// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
 			if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
 				wanted[root] = want
 			}
-			return nil
-		})
-		if err != nil {
-			return err
 		}
 	}
 	m.splits = m.pictures.scenes.assign(sizes, wanted, m.job.Config.Split.Validation, m.job.Config.Seed)
 	if !any && !foreign {
 		return nil
 	}
-	return m.kept(ctx, func(i int, r *row) error {
-		f := m.outcomes[i]
+	for r, err := range m.kept(ctx) {
+		if err != nil {
+			return err
+		}
+		f := &m.outcomes[r.number]
 		have, other := m.splits[f.scene], ""
 		if f.foreign >= 0 {
 			other = m.splits[f.foreign]
@@ -340,10 +331,13 @@ func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
 		} else if other != "" && other != have {
 			reason = "its foreign picture is in split " + other + ", and its scene in " + have
 		} else {
-			return nil
+			continue
 		}
-		m.outcomes[i].drop = true
+		f.drop = true
 		m.votes.rename(r.ID, "")
-		return m.log.skip(r, "split", reason)
-	})
+		if err := m.log.skip(r, "split", reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }

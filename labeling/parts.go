@@ -3,6 +3,7 @@ package labeling
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -302,15 +303,21 @@ func madeOf(path string) (string, error) {
 	return head.Of, nil
 }
 
-// rows yields the rows of all parts in order.
-func (p *plan) rows(out string) iter.Seq2[*row, error] {
+// rows yields the rows of all parts in order, until one cannot be read or ctx ends.
+func (j *Job) rows(ctx context.Context) iter.Seq2[*row, error] {
 	return func(yield func(*row, error) bool) {
-		for _, part := range p.parts() {
-			for r, err := range readPart(part.file(out)) {
-				if r != nil {
-					r.source = part.source
+		number := 0
+		for _, p := range j.plan.parts() {
+			for r, err := range readPart(p.file(j.Config.Out)) {
+				if err = cmp.Or(err, ctx.Err()); err != nil {
+					yield(nil, err)
+					return
 				}
-				if !yield(r, err) || err != nil {
+				if r.source = p.source; r.isEdit() {
+					r.number = number
+					number++
+				}
+				if !yield(r, nil) {
 					return
 				}
 			}

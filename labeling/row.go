@@ -15,7 +15,7 @@ import (
 // row is an edit of a data set with its similarities, before the rules: a line of a part. A line that is no edit says
 // what became of one that cannot be used (Bad), or of a whole sample (Left).
 type row struct {
-	source int // number of its data set, as its part says
+	source, number int // of its data set, and of the edit among all, in the order of parts
 
 	Sample int    `json:"sample"` // number in the data set, from 0
 	ID     string `json:"id,omitempty"`

@@ -3,7 +3,6 @@ package labeling
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,7 +15,11 @@ import (
 // write labels the rows that stay, and writes the table and the votes.
 func (m *merger) write(ctx context.Context) error {
 	err := data.WriteTable(filepath.Join(m.job.Config.Out, TableFile), func(yield func(data.Row, error) bool) {
-		err := m.kept(ctx, func(i int, r *row) error {
+		for r, err := range m.kept(ctx) {
+			if err != nil {
+				yield(data.Row{}, err)
+				return
+			}
 			label, rule := m.labels.label(r)
 			became := state{class: stateLabelled}
 			if label == nil {
@@ -24,23 +27,16 @@ func (m *merger) write(ctx context.Context) error {
 			}
 			m.log.became(r, became)
 			drop := label == nil && m.job.Config.Unlabelled == "drop"
-			split := m.splits[m.outcomes[i].scene]
+			split := m.splits[m.outcomes[r.number].scene]
 			m.log.count(r, label, rule, drop, split)
 			if r.Kind == heuristics.Output && r.Chain == "" && r.ClipD.Unknown() && m.labels.PromptGuided(r.Editor) {
 				m.log.unmeasured++
 			}
 			if drop {
 				m.votes.rename(r.ID, "")
-				return nil
+			} else if !yield(m.tableRow(r, label, rule, split)) {
+				return
 			}
-			row, err := m.tableRow(r, label, rule, split)
-			if err == nil && !yield(row, nil) {
-				err = errStopped
-			}
-			return err
-		})
-		if err != nil && err != errStopped {
-			yield(data.Row{}, err)
 		}
 	})
 	if err != nil {
@@ -48,8 +44,6 @@ func (m *merger) write(ctx context.Context) error {
 	}
 	return m.preferences(ctx)
 }
-
-var errStopped = errors.New("stopped")
 
 // allGiven says why a threshold that cannot be computed is off.
 const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities " +
@@ -147,17 +141,23 @@ func (m *merger) preferences(ctx context.Context) error {
 	n := 0
 	err := atomicfile.Write(path, func(w io.Writer) error {
 		to := json.NewEncoder(w)
-		return m.all(ctx, func(r *row) error {
-			if r.Vote == nil {
-				return nil
+		for r, err := range m.job.rows(ctx) {
+			if err != nil {
+				return err
 			}
-			p := *r.Vote
-			if p.Left, p.Right = m.votes.standsFor(p.Left), m.votes.standsFor(p.Right); p.Left == "" || p.Right == "" {
-				return nil
+			if r.Vote == nil {
+				continue
+			}
+			v := *r.Vote
+			if v.Left, v.Right = m.votes.standsFor(v.Left), m.votes.standsFor(v.Right); v.Left == "" || v.Right == "" {
+				continue
 			}
 			n++
-			return to.Encode(p)
-		})
+			if err := to.Encode(v); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	m.log.report.Preferences = n
 	if err == nil && n == 0 {
