@@ -161,8 +161,7 @@ func (c *Config) unopened() (out []string) {
 		if e.path == "" {
 			continue
 		}
-		m, err := encoders.Open(e.path, encoders.Options{Device: c.Encoders.Device, Threads: c.Encoders.Threads,
-			Batch: c.Encoders.Batch, Kind: e.kind})
+		m, err := encoders.Open(e.path, c.Encoders.options(e.kind))
 		if err == nil {
 			err = m.Close()
 		}

@@ -1,7 +1,10 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
+	"io"
+	"slices"
 
 	"assay/encoders"
 	"assay/store"
@@ -10,15 +13,12 @@ import (
 // openEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
 // store could not do. closer frees them.
 func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func() error, err error) {
-	var open []func() error
-	closeAll := func() error {
-		var first error
-		for i := len(open) - 1; i >= 0; i-- {
-			if err := open[i](); first == nil {
-				first = err
-			}
+	var open []io.Closer
+	closeAll := func() (err error) {
+		for _, o := range slices.Backward(open) {
+			err = cmp.Or(err, o.Close())
 		}
-		return first
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -28,12 +28,10 @@ func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 	if c.Clip == "" && c.Dino == "" {
 		return e, closeAll, nil
 	}
-	cache, err := store.Open(c.Cache, store.Options{Limit: int64(c.CacheSize), Warn: warn})
-	if err != nil {
+	if e.Store, err = store.Open(c.Cache, store.Options{Limit: int64(c.CacheSize), Warn: warn}); err != nil {
 		return e, nil, err
 	}
-	open = append(open, cache.Close)
-	e.Store = cache
+	open = append(open, e.Store)
 	for _, model := range []struct {
 		kind, path string
 		to         *Encoder
@@ -41,13 +39,12 @@ func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 		if model.path == "" {
 			continue
 		}
-		m, err := encoders.Open(model.path, encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch,
-			Kind: model.kind})
+		m, err := encoders.Open(model.path, c.options(model.kind))
 		if err != nil {
 			return e, nil, err
 		}
-		open = append(open, m.Close)
-		cached, err := encoders.NewCached(m, cache)
+		open = append(open, m)
+		cached, err := encoders.NewCached(m, e.Store)
 		if err != nil {
 			return e, nil, err
 		}
@@ -56,6 +53,10 @@ func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 		}
 	}
 	return e, closeAll, nil
+}
+
+func (c *EncoderConfig) options(kind string) encoders.Options {
+	return encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch, Kind: kind}
 }
 
 // picturesOnly is an encoder without a text tower: it has no vectors for captions, so there is no CLIP-D.

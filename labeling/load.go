@@ -34,6 +34,23 @@ type Encoders struct {
 	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
 }
 
+// embedder is an encoder with the embedding that it fills in.
+type embedder struct {
+	Encoder
+	of func(p *picture) *[]float32
+}
+
+// list has the encoders that there are.
+func (e Encoders) list() (list []embedder) {
+	if e.Clip != nil {
+		list = append(list, embedder{e.Clip, func(p *picture) *[]float32 { return &p.clip }})
+	}
+	if e.Dino != nil {
+		list = append(list, embedder{e.Dino, func(p *picture) *[]float32 { return &p.dino }})
+	}
+	return list
+}
+
 // rememberer is an encoder that knows the embeddings of pictures that it saw before.
 type rememberer interface {
 	Known(pixels store.Key) []float32
@@ -48,7 +65,7 @@ const thumbnailKind = "look-1"
 type loader struct {
 	ctx      context.Context
 	out      string
-	encoders Encoders
+	encoders []embedder
 	size     int // of a batch
 	inputs   *inputs
 	loaded   *atomic.Int64 // counts pictures
@@ -73,26 +90,25 @@ type batch struct {
 	pictures []*data.Picture
 }
 
-func newLoader(ctx context.Context, out string, in *inputs, e Encoders, size, workers int, loaded *atomic.Int64) (*loader, error) {
+func (m *measurer) newLoader(ctx context.Context, in *inputs) (l *loader, err error) {
 	busy, ctx := errgroup.WithContext(ctx)
-	l := &loader{
+	size := m.job.Config.Encoders.Batch
+	l = &loader{
 		ctx:      ctx,
 		busy:     busy,
-		out:      out,
+		out:      m.job.Config.Out,
 		inputs:   in,
-		encoders: e,
-		loaded:   loaded,
+		encoders: m.encoders.list(),
+		loaded:   &m.job.loaded,
 		size:     size,
 		known:    map[string]*picture{},
-		tokens:   make(chan struct{}, 2*size+workers),
-		decode:   make(chan struct{}, workers),
+		tokens:   make(chan struct{}, 2*size+m.workers),
+		decode:   make(chan struct{}, m.workers),
 	}
-	if e.Store == nil {
-		return l, nil
-	}
-	var err error
-	if l.pictures, err = e.Store.Pictures(); err == nil {
-		l.thumbnails, err = e.Store.Bucket(thumbnailKind, "")
+	if kept := m.encoders.Store; kept != nil {
+		if l.pictures, err = kept.Pictures(); err == nil {
+			l.thumbnails, err = kept.Bucket(thumbnailKind, "")
+		}
 	}
 	return l, err
 }
@@ -109,7 +125,7 @@ func (l *loader) add(m data.Image, embed bool) data.Image {
 	if ok {
 		key, embed = string(content[:]), embed || l.inputs.embedded[content]
 	}
-	embed = embed && (l.encoders.Clip != nil || l.encoders.Dino != nil)
+	embed = embed && len(l.encoders) > 0
 	if l.known[key] != nil {
 		return data.Image{Path: key}
 	}
@@ -181,18 +197,13 @@ func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 		return false
 	}
 	if embed {
-		for _, e := range []struct {
-			encoder Encoder
-			to      *[]float32
-		}{{l.encoders.Clip, &s.clip}, {l.encoders.Dino, &s.dino}} {
-			if e.encoder == nil {
-				continue
-			}
-			r, ok := e.encoder.(rememberer)
+		for _, e := range l.encoders {
+			r, ok := e.Encoder.(rememberer)
 			if !ok {
 				return false
 			}
-			if *e.to = r.Known(pixels); *e.to == nil {
+			to := e.of(s)
+			if *to = r.Known(pixels); *to == nil {
 				return false
 			}
 		}
@@ -248,15 +259,11 @@ func (l *loader) embed(ctx context.Context, b batch) error {
 	}()
 	l.encode.Lock()
 	defer l.encode.Unlock()
-	for _, e := range []struct {
-		encoder Encoder
-		set     func(*picture, []float32)
-	}{{l.encoders.Clip, func(s *picture, v []float32) { s.clip = v }}, {l.encoders.Dino,
-		func(s *picture, v []float32) { s.dino = v }}} {
-		if e.encoder == nil || ctx.Err() != nil {
-			continue
+	for _, e := range l.encoders {
+		if ctx.Err() != nil {
+			return nil
 		}
-		vectors, err := e.encoder.Images(ctx, b.pictures)
+		vectors, err := e.Images(ctx, b.pictures)
 		if err == nil && len(vectors) != n {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
@@ -267,7 +274,7 @@ func (l *loader) embed(ctx context.Context, b batch) error {
 			return err
 		}
 		for i, s := range b.images {
-			e.set(s, vectors[i])
+			*e.of(s) = vectors[i]
 		}
 	}
 	return nil

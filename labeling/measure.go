@@ -65,7 +65,7 @@ type measurer struct {
 
 // part measures the samples of one part. The error is none of a sample.
 func (m *measurer) part(ctx context.Context, in *inputs) ([]row, error) {
-	load, err := newLoader(ctx, m.job.Config.Out, in, m.encoders, m.job.Config.Encoders.Batch, m.workers, &m.job.loaded)
+	load, err := m.newLoader(ctx, in)
 	if err != nil {
 		return nil, err
 	}
