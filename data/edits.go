@@ -43,7 +43,7 @@ type Pair struct {
 	Margin    *float64   // by how much the better one is better; nil: not known
 }
 
-// Labelled tells whether there is anything to learn from the edit.
+// Labelled reports whether there is anything to learn from the edit.
 func (e *Edit) Labelled() bool {
 	return e.Label != nil || len(e.Labels) > 0 || len(e.Ranks) > 0 || e.Pair != nil
 }

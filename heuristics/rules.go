@@ -152,7 +152,7 @@ func (l *Labeler) Unlabelled(c Candidate) string {
 	return "no rule applies"
 }
 
-// PromptGuided tells whether an editor works from two captions.
+// PromptGuided reports whether an editor works from two captions.
 func (l *Labeler) PromptGuided(editor string) bool { return l.promptGuided[editorKey(editor)] }
 
 func editorSet(names []string) map[string]bool {

@@ -27,88 +27,87 @@ func fixed(t *testing.T, change func(*Rules)) *Labeler {
 	return l
 }
 
-// labelled is what Label returns: the label, 0 if there is none, and the rule.
-type labelled struct {
-	label float64
-	rule  string
+// Decision is what Label returns.
+type Decision struct {
+	Label float64
+	Why   string
 }
 
-func labelOf(l *Labeler, c Candidate) (d labelled, ok bool) {
+func decide(l *Labeler, c Candidate) (d Decision, ok bool) {
 	label, rule := l.Label(c)
-	if label != nil {
-		d.label = *label
+	if label == nil {
+		return d, false
 	}
-	d.rule = rule
-	return d, label != nil
+	return Decision{*label, rule}, true
 }
 
-// Labels worked out by hand from the paper, sections 3.1 and 4.1, and the released thresholds.
+// Decisions worked out by hand from the paper, sections 3.1 and 4.1, and the released thresholds.
 func TestRules(t *testing.T) {
-	none := labelled{}
+	none := Decision{math.NaN(), ""}
 	for _, c := range []struct {
 		name string
 		c    Candidate
-		want labelled
+		want Decision
 	}{
-		{"source as output", Candidate{Kind: Source}, labelled{0, RuleSource}},
+		{"source as output", Candidate{Kind: Source}, Decision{0, RuleSource}},
 		{"source, whatever its similarities", Candidate{Kind: Source, ClipD: num(0.9), ClipI: num(1), DinoI: num(1)},
-			labelled{0, RuleSource}},
-		{"target", Candidate{Kind: Target}, labelled{1, RuleTarget}},
+			Decision{0, RuleSource}},
+		{"target", Candidate{Kind: Target}, Decision{1, RuleTarget}},
 		{"target, whatever its similarities", Candidate{Kind: Target, ClipD: num(-1), ClipI: num(0), DinoI: num(0)},
-			labelled{1, RuleTarget}},
+			Decision{1, RuleTarget}},
 		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: vote(0.75)},
-			labelled{0.75, RuleGiven}},
+			Decision{0.75, RuleGiven}},
 
-		{"undefined CLIP-D, prompt-guided", Candidate{Editor: "pr2pr", ClipD: nan}, labelled{0, RuleNoClipD}},
+		{"undefined CLIP-D, prompt-guided", Candidate{Editor: "pr2pr", ClipD: nan}, Decision{0, RuleNoClipD}},
 		{"a CLIP-D that nobody measured is no failure", Candidate{Editor: "pr2pr"}, none},
 		{"nor with other similarities", Candidate{Editor: "cyclediff", ClipI: num(0.99), DinoI: num(0.99)}, none},
-		{"unknown CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit"}, labelled{0, RuleWeakEditor}},
+		{"unknown CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit"}, Decision{0, RuleWeakEditor}},
 		{"NaN CLIP-D, prompt-guided", Candidate{Editor: "cyclediff", ClipD: nan, ClipI: num(0.99), DinoI: num(0.99)},
-			labelled{0, RuleNoClipD}},
-		{"undefined CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit", ClipD: nan}, labelled{0, RuleNoClipD}},
+			Decision{0, RuleNoClipD}},
+		{"undefined CLIP-D, weak and prompt-guided", Candidate{Editor: "DiffEdit", ClipD: nan}, Decision{0, RuleNoClipD}},
 		{"no CLIP-D, instruction-guided", Candidate{Editor: "magicbrush"}, none},
 		{"NaN CLIP-D is no partial success", Candidate{Editor: "aurora", ClipD: nan}, none},
 
-		{"CLIP-D below 0", Candidate{Editor: "ip2p", ClipD: num(-0.01)}, labelled{0, RuleClipD}},
-		{"CLIP-D at 0", Candidate{Editor: "ip2p", ClipD: num(0)}, labelled{0, RuleClipD}},
-		{"CLIP-D at 0, strong editor", Candidate{Editor: "magicbrush", ClipD: num(0)}, labelled{0, RuleClipD}},
-		{"CLIP-D at 0, weak editor", Candidate{Editor: "sdedit", ClipD: num(0)}, labelled{0, RuleClipD}},
+		{"CLIP-D below 0", Candidate{Editor: "ip2p", ClipD: num(-0.01)}, Decision{0, RuleClipD}},
+		{"CLIP-D at 0", Candidate{Editor: "ip2p", ClipD: num(0)}, Decision{0, RuleClipD}},
+		{"CLIP-D at 0, strong editor", Candidate{Editor: "magicbrush", ClipD: num(0)}, Decision{0, RuleClipD}},
+		{"CLIP-D at 0, weak editor", Candidate{Editor: "sdedit", ClipD: num(0)}, Decision{0, RuleClipD}},
 		{"CLIP-D just above 0", Candidate{Editor: "ip2p", ClipD: num(1e-9)}, none},
 
 		{"both below", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.5), DinoI: num(0.1)},
-			labelled{0, RuleDissimilar}},
+			Decision{0, RuleDissimilar}},
 		{"both at their thresholds", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.83), DinoI: num(0.4)},
-			labelled{0, RuleDissimilar}},
+			Decision{0, RuleDissimilar}},
 		{"only CLIP-I", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.83), DinoI: num(0.41)}, none},
 		{"only DINO-I", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.84), DinoI: num(0.4)}, none},
 		{"CLIP-I below, DINO-I not known", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: num(0.1)}, none},
 		{"DINO-I below, CLIP-I NaN", Candidate{Editor: "ip2p", ClipD: num(0.3), ClipI: nan, DinoI: num(0.1)}, none},
 		{"before partial", Candidate{Editor: "aurora", ClipD: num(0.1), ClipI: num(0.5), DinoI: num(0.1)},
-			labelled{0, RuleDissimilar}},
+			Decision{0, RuleDissimilar}},
 		{"before weak", Candidate{Editor: "t2l", ClipD: num(0.1), ClipI: num(0.5), DinoI: num(0.1)},
-			labelled{0, RuleDissimilar}},
+			Decision{0, RuleDissimilar}},
 		{"similarities alone, without CLIP-D", Candidate{Editor: "ip2p", ClipI: num(0.5), DinoI: num(0.1)},
-			labelled{0, RuleDissimilar}},
+			Decision{0, RuleDissimilar}},
 
 		{"DiffEdit", Candidate{Editor: "diffedit", ClipD: num(0.9), ClipI: num(0.99), DinoI: num(0.99)},
-			labelled{0, RuleWeakEditor}},
-		{"Pix2Pix-Zero", Candidate{Editor: "Pix2Pix-Zero", ClipD: num(0.9)}, labelled{0, RuleWeakEditor}},
-		{"p2p0", Candidate{Editor: "p2p0", ClipD: num(0.9)}, labelled{0, RuleWeakEditor}},
-		{"SDEdit", Candidate{Editor: "SDEdit", ClipD: num(0.9)}, labelled{0, RuleWeakEditor}},
-		{"Text2LIVE", Candidate{Editor: "Text2LIVE", ClipD: num(0.9)}, labelled{0, RuleWeakEditor}},
+			Decision{0, RuleWeakEditor}},
+		{"Pix2Pix-Zero", Candidate{Editor: "Pix2Pix-Zero", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
+		{"p2p0", Candidate{Editor: "p2p0", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
+		{"SDEdit", Candidate{Editor: "SDEdit", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
+		{"Text2LIVE", Candidate{Editor: "Text2LIVE", ClipD: num(0.9)}, Decision{0, RuleWeakEditor}},
 
 		{"strong, below 0.2", Candidate{Editor: "MagicBrush", ClipD: num(0.1), ClipI: num(0.95), DinoI: num(0.9)},
-			labelled{0.5, RulePartial}},
-		{"strong, at 0.2", Candidate{Editor: "AURORA", ClipD: num(0.2)}, labelled{0.5, RulePartial}},
+			Decision{0.5, RulePartial}},
+		{"strong, at 0.2", Candidate{Editor: "AURORA", ClipD: num(0.2)}, Decision{0.5, RulePartial}},
 		{"strong, above 0.2", Candidate{Editor: "aurora", ClipD: num(math.Nextafter(0.2, 1))}, none},
 		{"neither weak nor strong", Candidate{Editor: "cyclediff", ClipD: num(0.1), ClipI: num(0.95), DinoI: num(0.9)}, none},
-		{"global edit without a target", Candidate{Editor: "magicbrush", ClipD: num(0.15)}, labelled{0.5, RulePartial}},
+		{"global edit without a target", Candidate{Editor: "magicbrush", ClipD: num(0.15)}, Decision{0.5, RulePartial}},
 		{"unknown editor, nothing known", Candidate{}, none},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, ok := labelOf(fixed(t, nil), c.c)
-			if ok != (c.want.rule != "") || got != c.want {
-				t.Errorf("got %v %v, want %v", got, ok, c.want)
+			d, ok := decide(fixed(t, nil), c.c)
+			if ok != (c.want.Why != "") || ok && d != c.want {
+				t.Errorf("%s: %v %v, want %v", c.name, d, ok, c.want)
 			}
 		})
 	}
@@ -119,20 +118,20 @@ func TestConfiguredRules(t *testing.T) {
 	for _, v := range []struct {
 		name   string
 		change func(*Rules)
-		want   labelled
+		want   Decision
 	}{
-		{"or", func(r *Rules) { r.Join = JoinOr }, labelled{0, RuleDissimilar}},
-		{"and", nil, labelled{0.5, RulePartial}},
+		{"or", func(r *Rules) { r.Join = JoinOr }, Decision{0, RuleDissimilar}},
+		{"and", nil, Decision{0.5, RulePartial}},
 		{"order", func(r *Rules) { r.Join, r.Order = JoinOr, []string{RulePartial, RuleDissimilar} },
-			labelled{0.5, RulePartial}},
-		{"lists", func(r *Rules) { r.Weak, r.Strong = []string{"Magic-Brush"}, nil }, labelled{0, RuleWeakEditor}},
-		{"CLIP-D", func(r *Rules) { r.FailedClipD = 0.1 }, labelled{0, RuleClipD}},
-		{"partial", func(r *Rules) { r.PartialLabel = 0.25 }, labelled{0.25, RulePartial}},
-		{"off", func(r *Rules) { r.Join, r.ClipI = JoinOr, Threshold{Off: true} }, labelled{0.5, RulePartial}},
+			Decision{0.5, RulePartial}},
+		{"lists", func(r *Rules) { r.Weak, r.Strong = []string{"Magic-Brush"}, nil }, Decision{0, RuleWeakEditor}},
+		{"CLIP-D", func(r *Rules) { r.FailedClipD = 0.1 }, Decision{0, RuleClipD}},
+		{"partial", func(r *Rules) { r.PartialLabel = 0.25 }, Decision{0.25, RulePartial}},
+		{"off", func(r *Rules) { r.Join, r.ClipI = JoinOr, Threshold{Off: true} }, Decision{0.5, RulePartial}},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			if got, ok := labelOf(fixed(t, v.change), c); !ok || got != v.want {
-				t.Errorf("got %v %v, want %v", got, ok, v.want)
+			if d, ok := decide(fixed(t, v.change), c); !ok || d != v.want {
+				t.Errorf("%s: %v %v, want %v", v.name, d, ok, v.want)
 			}
 		})
 	}
@@ -153,7 +152,7 @@ func TestPercentileThresholds(t *testing.T) {
 		t.Fatalf("thresholds %v, %v, want 0.05, 0.005", c, d)
 	}
 	at := Candidate{Editor: "ip2p", ClipD: num(0.5), ClipI: num(0.05), DinoI: num(0.005)}
-	if d, ok := labelOf(l, at); !ok || d.rule != RuleDissimilar {
+	if d, ok := decide(l, at); !ok || d.Why != RuleDissimilar {
 		t.Errorf("at the thresholds: %v %v", d, ok)
 	}
 	if _, err := paperRules().Labeler(nil, nil); err == nil || !strings.Contains(err.Error(), "fixed threshold") {

@@ -141,7 +141,7 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 	return out
 }
 
-// allGiven tells whether every output that was read came with a label, and no rule is asked before that.
+// allGiven reports whether every output that was read came with a label, and no rule is asked before that.
 func (c *Config) allGiven(sources []SourceCheck) bool {
 	outputs := 0
 	for _, s := range sources {

@@ -14,8 +14,8 @@ import (
 	"assay/store"
 )
 
-// contents finds out what parts are made of: texts, the content of pictures, the content of encoders' weights. A part
-// says in its first line what it was made of; it is measured again when that is no longer so.
+// contents computes digests of what parts depend on: texts, the bytes of pictures, the weights of encoders. The digest is
+// the first line of a part, which is measured again when it has changed.
 type contents struct {
 	config *Config
 	models string                    // of the encoders
@@ -34,7 +34,7 @@ type inputs struct {
 	embedded map[store.Key]bool
 }
 
-// embeds tells whether an output has to be embedded. Sources and targets always are, pictures of chains never.
+// embeds reports whether an output has to be embedded. Sources and targets always are, pictures of chains never.
 func (c *Config) embeds(o *readers.Output) bool {
 	return c.Encoders.Given != "keep" || o.ClipD.Unknown() || o.ClipI.Unknown() || o.DinoI.Unknown()
 }

@@ -132,7 +132,7 @@ func (m *measurer) begin(source, i int, load *loader) (*readers.Sample, error) {
 	return s, nil
 }
 
-// beginChain puts the pictures of the foreign turns, in their order, behind those of the chain.
+// beginChain appends the pictures of the foreign turns, in their order, to the pictures of the chain.
 func (m *measurer) beginChain(source, i int, s *readers.Sample, load *loader) error {
 	n := len(s.Chain.Pictures)
 	if n < 2 || len(s.Chain.Instructions) != n-1 {

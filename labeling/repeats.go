@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// repeats finds the names that come more than once among many, with eight bytes of memory for each: what has to be
-// remembered of names is remembered of these alone. All names are added, then found is called, then has tells. It tells
-// so of a name, too, that merely has the hash of another one: who asks compares names.
+// repeats finds the names that occur more than once, with eight bytes of memory for each name. All names are added, then
+// found is called, then has answers. A hash collision makes has true for a name that occurs once.
 type repeats struct {
 	seed   maphash.Seed
-	hashes []uint64 // sorted after found, and only those of several names
+	hashes []uint64 // after found: sorted, only hashes that occur more than once
 }
 
 func newRepeats() *repeats { return &repeats{seed: maphash.MakeSeed()} }

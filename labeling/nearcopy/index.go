@@ -78,7 +78,7 @@ type Index struct {
 	pictures []indexed    // by their pixels once they are sorted, so that the order in which they came decides nothing
 	hashes   []uint64     // thumbnail*8 + turn
 	data     shelf        // pictures with numbers from 0
-	guarded  shelf        // and those of benchmarks
+	guarded  shelf        // pictures of benchmarks
 	crowded  atomic.Int64 // pictures of which not all that is like them was compared
 }
 
@@ -156,8 +156,8 @@ func (n *Index) shelve(wanted func(owner int32) bool) (s shelf) {
 
 func (d *band) of(key uint32) []hashed { return d.list[d.first[key]:d.first[key+1]] }
 
-// around returns the entries with a key. Of more than mostListed, which are sorted by their bits, those of the lowest
-// frequencies first, it returns those around a hash; all is false then.
+// around returns the entries with a key. If there are more than mostListed, which are sorted by their bits (the lowest
+// frequencies first), it returns the ones nearest to a hash in that order; all is false then.
 func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) {
 	list = d.of(key)
 	if len(list) <= mostListed {
@@ -172,7 +172,7 @@ func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) 
 	return list[from : from+mostListed], false
 }
 
-// Crowded is the number of pictures of which Pairs did not compare all that is like them.
+// Crowded is the number of pictures that Pairs compared with only a part of what is like them.
 func (n *Index) Crowded() int { return int(n.crowded.Load()) }
 
 // Pairs calls found for pictures that are near copies of each other, with the bits in which their hashes differ. The

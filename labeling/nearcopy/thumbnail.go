@@ -222,7 +222,7 @@ func spectra(thumb []byte, f func(window int, s *spectrum)) {
 	}
 }
 
-// wholeSpectrum is that of a whole thumbnail.
+// wholeSpectrum is the spectrum of a whole thumbnail.
 func wholeSpectrum(thumb []byte) spectrum {
 	rows := along(thumb, &spanWaves[0])
 	return across(&rows, &spanWaves[0])
@@ -272,7 +272,7 @@ var frequencyOf, transposedBit = func() (f [hashBits]float64, t [hashBits]int) {
 	return f, t
 }()
 
-// sizes are those of the coefficients, in the order of their bits.
+// sizes are the absolute values of the coefficients, in the order of their bits.
 func (s *spectrum) sizes() (out [hashBits]float64) {
 	for bit, at := range &bitOf {
 		out[bit] = math.Abs(s[at[0]][at[1]])
@@ -286,7 +286,7 @@ type turn int
 
 const turns = 8
 
-// spectrum is that of the turned picture: a mirror changes the sign of the odd frequencies.
+// spectrum is the spectrum of the turned picture: a mirror changes the sign of the odd frequencies.
 func (t turn) spectrum(s *spectrum) (out spectrum) {
 	for v := range hashLow {
 		for u := range hashLow {
