@@ -14,8 +14,8 @@ import (
 	"assay/store"
 )
 
-// contents computes digests of what parts depend on: texts, the bytes of pictures, the weights of encoders. The digest is
-// the first line of a part, which is measured again when it has changed.
+// contents computes digests of what parts depend on: texts, the bytes of pictures, the weights of encoders. The
+// digest is the first line of a part, which is measured again when it has changed.
 type contents struct {
 	config *Config
 	models string                    // of the encoders

@@ -129,8 +129,8 @@ func architecture(path string) (a heuristics.Architecture, err error) {
 		Projection: s.Projection}, nil
 }
 
-// givenMixes warns of similarities that came with the data and were measured under another profile. given counts rows by
-// source and profile.
+// givenMixes warns of similarities that came with the data and were measured under another profile. given counts rows
+// by source and profile.
 func (c *Config) givenMixes(given map[givenKey]int) []string {
 	var out []string
 	for i, s := range c.Sources {

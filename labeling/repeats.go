@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// repeats finds the names that occur more than once, with eight bytes of memory for each name. All names are added, then
-// found is called, then has answers. A hash collision makes has true for a name that occurs once.
+// repeats finds the names that occur more than once, with eight bytes of memory for each name. All names are added,
+// then found is called, then has answers. A hash collision makes has true for a name that occurs once.
 type repeats struct {
 	seed   maphash.Seed
 	hashes []uint64 // after found: sorted, only hashes that occur more than once

@@ -120,8 +120,8 @@ const (
 	promisingDetail = 0.1
 )
 
-// promising reports whether a window may fit another thumbnail once its edges are moved, which costs ten times as much as
-// to ask this: see docs/decisions/near-copies.md.
+// promising reports whether a window may fit another thumbnail once its edges are moved, which costs ten times as
+// much as to ask this: see docs/decisions/near-copies.md.
 func promising(window, whole *plane) bool {
 	var like [blocksAcross * blocksAcross]float64
 	for b := range like {
