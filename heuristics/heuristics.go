@@ -4,6 +4,7 @@
 package heuristics
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 )
@@ -26,6 +27,18 @@ type Candidate struct {
 	ClipD  Similarity `json:"clip_d,omitzero"`
 	ClipI  Similarity `json:"clip_i,omitzero"`
 	DinoI  Similarity `json:"dino_i,omitzero"`
+}
+
+// Similarities are the three similarities, by the names of their columns.
+func (c *Candidate) Similarities() iter.Seq2[string, Similarity] {
+	return func(yield func(string, Similarity) bool) {
+		_ = yield("clip_d", c.ClipD) && yield("clip_i", c.ClipI) && yield("dino_i", c.DinoI)
+	}
+}
+
+// Measured reports whether any of the similarities is known, or known not to exist.
+func (c *Candidate) Measured() bool {
+	return !c.ClipD.Unknown() || !c.ClipI.Unknown() || !c.DinoI.Unknown()
 }
 
 // editorKey is an editor's name by its letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".

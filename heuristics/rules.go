@@ -142,7 +142,7 @@ func (l *Labeler) Label(c Candidate) (label *float64, rule string) {
 // Unlabelled says why no rule applies to a candidate.
 func (l *Labeler) Unlabelled(c Candidate) string {
 	switch {
-	case c.ClipD.Unknown() && c.ClipI.Unknown() && c.DinoI.Unknown():
+	case !c.Measured():
 		return "none of its similarities is known"
 	case c.ClipD.Unknown():
 		return "its CLIP-D is not known, and no rule applies"

@@ -225,24 +225,19 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 		}
 	}
 	for i, o := range s.Outputs {
-		if f.Outputs++; o.Label == nil {
+		if f.Outputs++; o.Given == nil {
 			f.unlabelled++
 		}
 		pictures[fmt.Sprintf("edit %d", i+1)] = o.Picture
-		kept := false
-		for name, v := range map[string]interface {
-			Unknown() bool
-			Undefined() bool
-		}{"clip_d": o.ClipD, "clip_i": o.ClipI, "dino_i": o.DinoI} {
+		for name, v := range o.Similarities() {
 			switch {
 			case v.Undefined():
 				f.Not[name]++
 			case !v.Unknown():
 				f.Known[name]++
 			}
-			kept = kept || !v.Unknown()
 		}
-		if kept {
+		if o.Measured() {
 			given(cmp.Or(measuredWith(o.Profile), unsaid))
 		}
 	}

@@ -251,15 +251,14 @@ func (m *measurer) rows(
 
 // output is the row of an editor's output, with the similarities that came with it if they are kept.
 func (m *measurer) output(r row, o *readers.Output) (row, error) {
-	r.Kind, r.Editor, r.Given = heuristics.Output, o.Editor, o.Label
 	if m.job.Config.Encoders.Given != "keep" {
+		r.Candidate = heuristics.Candidate{Editor: o.Editor, Given: o.Given}
 		return r, nil
 	}
-	if err := cosines(o); err != nil {
+	if err := cosines(&o.Candidate); err != nil {
 		return r, err
 	}
-	r.ClipD, r.ClipI, r.DinoI = o.ClipD, o.ClipI, o.DinoI
-	if !o.ClipD.Unknown() || !o.ClipI.Unknown() || !o.DinoI.Unknown() {
+	if r.Candidate = o.Candidate; o.Measured() {
 		r.By = cmp.Or(measuredWith(o.Profile), unsaid)
 	}
 	return r, nil
@@ -336,15 +335,12 @@ func (m *measurer) chainRows(source, i int, id string, s *readers.Sample, load *
 }
 
 // cosines refuses given similarities that cannot be any: percentages, or a column of something else.
-func cosines(o *readers.Output) error {
+func cosines(c *heuristics.Candidate) error {
 	const rounding = 1e-3 // half floats lie on a grid of 2^-10 at 1
-	for _, c := range []struct {
-		name string
-		s    heuristics.Similarity
-	}{{"clip_d", o.ClipD}, {"clip_i", o.ClipI}, {"dino_i", o.DinoI}} {
-		if x, ok := c.s.Value(); ok && math.Abs(x) > 1+rounding {
+	for name, s := range c.Similarities() {
+		if x, ok := s.Value(); ok && math.Abs(x) > 1+rounding {
 			return fmt.Errorf("%s is %v, and a cosine lies in -1..1: map another column, or measure it with encoders.given: "+
-				"replace", c.name, x)
+				"replace", name, x)
 		}
 	}
 	return nil

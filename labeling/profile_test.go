@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
-	"assay/data/readers"
 	"assay/heuristics"
 	"assay/internal/packed"
 	"assay/shards"
@@ -322,13 +321,13 @@ sources:
 
 // TestGivenSimilaritiesAreCosines: a percentage would pass every threshold.
 func TestGivenSimilaritiesAreCosines(t *testing.T) {
-	for _, o := range []readers.Output{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
+	for _, o := range []heuristics.Candidate{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
 		{ClipD: heuristics.Measured(1.1)}} {
 		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine lies in -1..1") {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	half := readers.Output{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
+	half := heuristics.Candidate{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
 	if err := cosines(&half); err != nil {
 		t.Errorf("1 as a half float, and an undefined one: %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -107,14 +108,12 @@ func (r *row) contradicts(again *row) string {
 	if r.By == "" || again.By == "" { // similarities are measured here
 		return ""
 	}
-	for _, s := range []struct {
-		name       string
-		one, other heuristics.Similarity
-	}{{"clip_d", r.ClipD, again.ClipD}, {"clip_i", r.ClipI, again.ClipI}, {"dino_i", r.DinoI, again.DinoI}} {
-		a, one := s.one.Value()
-		b, two := s.other.Value()
+	first := maps.Collect(r.Similarities())
+	for name, s := range again.Similarities() {
+		a, one := first[name].Value()
+		b, two := s.Value()
 		if two && (!one || math.Abs(a-b) > digits) {
-			return s.name
+			return name
 		}
 	}
 	return ""

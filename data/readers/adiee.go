@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -39,7 +40,7 @@ func (r *adiee) Read(i int) (*Sample, error) {
 	}
 	c.need("source", "instruction")
 	s := &Sample{
-		ID:            orElse(c.text("id"), fmt.Sprintf("%06d", i)),
+		ID:            cmp.Or(c.text("id"), fmt.Sprintf("%06d", i)),
 		Session:       c.text("session"),
 		Split:         c.text("split"),
 		Source:        c.picture("source"),
@@ -55,13 +56,14 @@ func (r *adiee) Read(i int) (*Sample, error) {
 			continue
 		}
 		out := Output{
-			Editor:  editor,
 			Picture: c.picture(f.Name),
-			ClipD:   c.similarity(editor + "_clipdir"),
-			ClipI:   c.similarity(editor + "_clipsim"),
-			DinoI:   c.similarity(editor + "_dinosim"),
-			Profile: orElse(r.o.Profile,
-				heuristics.ProfileReleased),
+			Candidate: heuristics.Candidate{
+				Editor: editor,
+				ClipD:  c.similarity(editor + "_clipdir"),
+				ClipI:  c.similarity(editor + "_clipsim"),
+				DinoI:  c.similarity(editor + "_dinosim"),
+			},
+			Profile: cmp.Or(r.o.Profile, heuristics.ProfileReleased),
 		}
 		if !out.Picture.IsZero() {
 			s.Outputs = append(s.Outputs, out)

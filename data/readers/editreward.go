@@ -1,9 +1,12 @@
 package readers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+
+	"assay/heuristics"
 )
 
 func init() {
@@ -33,11 +36,11 @@ func (r *editReward) Read(i int) (*Sample, error) {
 		return nil, err
 	}
 	c.need("source", "instruction", "left", "right", "vote")
-	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), "row"), i), Split: c.text("split"),
+	s := &Sample{ID: fmt.Sprintf("%s-%06d", cmp.Or(c.text("id"), "row"), i), Split: c.text("split"),
 		Source: c.picture("source"), Instruction: c.text("instruction")}
 	for _, side := range []string{"left", "right"} {
-		s.Outputs = append(s.Outputs, Output{Editor: orElse(c.text(side+"_model"), side), Picture: c.picture(side),
-			Label: c.label(side+"_score", 2, 8)})
+		by := heuristics.Candidate{Editor: cmp.Or(c.text(side+"_model"), side), Given: c.label(side+"_score", 2, 8)}
+		s.Outputs = append(s.Outputs, Output{Picture: c.picture(side), Candidate: by})
 	}
 	vote := strings.ToLower(c.text("vote"))
 	switch {

@@ -1,9 +1,12 @@
 package readers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+
+	"assay/heuristics"
 )
 
 func init() {
@@ -39,7 +42,7 @@ func (r *emuEdit) Read(i int) (*Sample, error) {
 	}
 	c.need("source", "instruction")
 	s := &Sample{
-		ID:            fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i),
+		ID:            fmt.Sprintf("%s-%06d", cmp.Or(c.text("id"), c.text("number"), "row"), i),
 		Split:         c.text("split"),
 		Source:        c.picture("source"),
 		Instruction:   c.text("instruction"),
@@ -47,7 +50,7 @@ func (r *emuEdit) Read(i int) (*Sample, error) {
 		TargetCaption: c.text("target_caption"),
 	}
 	if edit := c.picture("edit"); !edit.IsZero() {
-		s.Outputs = []Output{{Editor: orElse(c.text("method"), r.o.Editor), Picture: edit}}
+		s.Outputs = []Output{{Picture: edit, Candidate: heuristics.Candidate{Editor: cmp.Or(c.text("method"), r.o.Editor)}}}
 	}
 	return s, c.err()
 }

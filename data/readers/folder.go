@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
 func init() {
@@ -79,8 +80,10 @@ func (r *folder) Read(i int) (*Sample, error) {
 	for _, e := range edits {
 		ext := filepath.Ext(e.Name())
 		if slices.Contains(pictureNames, strings.ToLower(ext)) {
-			s.Outputs = append(s.Outputs, Output{Editor: strings.TrimSuffix(e.Name(), ext),
-				Picture: data.Image{Path: filepath.Join(dir, "edits", e.Name())}})
+			s.Outputs = append(s.Outputs, Output{
+				Picture:   data.Image{Path: filepath.Join(dir, "edits", e.Name())},
+				Candidate: heuristics.Candidate{Editor: strings.TrimSuffix(e.Name(), ext)},
+			})
 		}
 	}
 	return s, nil

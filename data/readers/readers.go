@@ -31,11 +31,9 @@ type Sample struct {
 
 // Output is what an editor made of the source.
 type Output struct {
-	Editor              string
-	Picture             data.Image
-	Label               *float64              // a person's vote, 0 to 1
-	ClipD, ClipI, DinoI heuristics.Similarity // that came with the data
-	Profile             string                // with which they were measured; "": nobody says
+	Picture              data.Image
+	heuristics.Candidate        // its editor, and the label and similarities that came with the data
+	Profile              string // with which the similarities were measured; "": nobody says
 }
 
 // Preference tells which of a sample's two outputs was found better.

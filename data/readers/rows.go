@@ -343,13 +343,3 @@ func under(folder string, m data.Image) data.Image {
 	}
 	return m
 }
-
-// orElse returns the first text that is not empty.
-func orElse(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
