@@ -2,7 +2,6 @@ package readers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,13 +18,7 @@ func init() {
 			"instruction":    "instruction",
 			"source_caption": "source_caption", "target_caption": "target_caption", "split": "split"},
 		Needed: []string{"source", "instruction"},
-		open: func(_ context.Context, o Options) (Reader, error) {
-			r, err := openRows(o.Path)
-			if err != nil {
-				return nil, err
-			}
-			return &adiee{tabular{r, o}}, nil
-		},
+		open:   openTabular(openRows, func(t tabular) Reader { return &adiee{t} }),
 	})
 }
 

@@ -2,7 +2,6 @@ package readers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strings"
 
@@ -17,13 +16,7 @@ func init() {
 			"left": "left_output_image", "right": "right_output_image", "left_model": "left_model", "right_model": "right_model",
 			"left_score": "left_overall_score", "right_score": "right_overall_score", "vote": "vote_type", "split": "split"},
 		Needed: []string{"source", "instruction", "left", "right", "vote"},
-		open: func(_ context.Context, o Options) (Reader, error) {
-			r, err := openRows(o.Path)
-			if err != nil {
-				return nil, err
-			}
-			return &editReward{tabular{r, o}}, nil
-		},
+		open:   openTabular(openRows, func(t tabular) Reader { return &editReward{t} }),
 	})
 }
 

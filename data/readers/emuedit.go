@@ -2,7 +2,6 @@ package readers
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 
@@ -19,13 +18,7 @@ func init() {
 			"instruction": "instruction", "task": "task", "split": "split", "source_caption": "input_caption",
 			"target_caption": "output_caption"},
 		Needed: []string{"source", "instruction"},
-		open: func(_ context.Context, o Options) (Reader, error) {
-			r, err := openRows(o.Path)
-			if err != nil {
-				return nil, err
-			}
-			return &emuEdit{tabular{r, o}}, nil
-		},
+		open:   openTabular(openRows, func(t tabular) Reader { return &emuEdit{t} }),
 	})
 }
 

@@ -23,8 +23,6 @@ func init() {
 	})
 }
 
-var pictureNames = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tiff", ".tif"}
-
 // folder reads a folder of samples; instruction.txt is what tells them from other folders.
 type folder struct {
 	root  string
@@ -79,7 +77,7 @@ func (r *folder) Read(i int) (*Sample, error) {
 	}
 	for _, e := range edits {
 		ext := filepath.Ext(e.Name())
-		if slices.Contains(pictureNames, strings.ToLower(ext)) {
+		if slices.Contains(data.PictureEndings, strings.ToLower(ext)) {
 			s.Outputs = append(s.Outputs, Output{
 				Picture:   data.Image{Path: filepath.Join(dir, "edits", e.Name())},
 				Candidate: heuristics.Candidate{Editor: strings.TrimSuffix(e.Name(), ext)},
@@ -91,7 +89,7 @@ func (r *folder) Read(i int) (*Sample, error) {
 
 // pictureIn finds a picture by its name without extension.
 func pictureIn(dir, name string) data.Image {
-	for _, ext := range pictureNames {
+	for _, ext := range data.PictureEndings {
 		if path := filepath.Join(dir, name+ext); exists(path) {
 			return data.Image{Path: path}
 		}

@@ -77,13 +77,7 @@ type table struct {
 }
 
 func openTable(open func(path string) (rows, error), needed ...string) func(context.Context, Options) (Reader, error) {
-	return func(_ context.Context, o Options) (Reader, error) {
-		r, err := open(o.Path)
-		if err != nil {
-			return nil, err
-		}
-		return &table{tabular{r, o}, needed}, nil
-	}
+	return openTabular(open, func(t tabular) Reader { return &table{t, needed} })
 }
 
 func (r *table) Read(i int) (*Sample, error) {
