@@ -62,8 +62,8 @@ func (c *colours) Texts(_ context.Context, texts []string) ([][]float32, error) 
 }
 
 // measure measures a shard with encoders of the test's.
-func measure(ctx context.Context, j *Job, e Encoders, shard shards.Ref, progress func(done, total int)) error {
-	j.open = func(EncoderConfig, func(string)) (Encoders, func() error, error) {
+func measure(ctx context.Context, j *Job, e models, shard shards.Ref, progress func(done, total int)) error {
+	j.open = func(EncoderConfig, func(string)) (models, func() error, error) {
 		return e, func() error { return nil }, nil
 	}
 	return j.Measure(ctx, tables.Options{Shard: shard, Progress: progress}, nil)
@@ -93,7 +93,7 @@ func load(t *testing.T, yaml string) *Config {
 }
 
 // run measures all shards and merges.
-func run(t *testing.T, c *Config, e Encoders, count int) (*Report, error) {
+func run(t *testing.T, c *Config, e models, count int) (*Report, error) {
 	t.Helper()
 	j, err := Open(t.Context(), c)
 	if err != nil {
@@ -143,7 +143,7 @@ max_bad: 0.1
 // The labels of the fixtures' rows, worked out by hand from the rules.
 func TestLabels(t *testing.T) {
 	c := load(t, everything)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func many(t *testing.T) string {
 func TestSameBytes(t *testing.T) {
 	yaml := many(t) + "  - {layout: editreward, path: FIXTURES/editreward.parquet}\n"
 	measured := &colours{}
-	e := Encoders{Clip: measured, Dino: &colours{}}
+	e := models{Clip: measured, Dino: &colours{}}
 	one := load(t, yaml)
 	if _, err := run(t, one, e, 1); err != nil {
 		t.Fatal(err)
@@ -356,7 +356,7 @@ func TestSameBytes(t *testing.T) {
 
 func TestThresholdsOfSources(t *testing.T) {
 	c := load(t, many(t))
-	r, err := run(t, c, Encoders{Clip: &colours{}, Dino: &colours{}}, 1)
+	r, err := run(t, c, models{Clip: &colours{}, Dino: &colours{}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestThresholdsOfSources(t *testing.T) {
 		*r.Thresholds.ClipI != want {
 		t.Errorf("threshold %v, want %v of %d sources", r.Thresholds.ClipI, want, len(clip))
 	}
-	if _, err := run(t, load(t, many(t)), Encoders{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
+	if _, err := run(t, load(t, many(t)), models{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
 		t.Errorf("percentiles of nothing: %v", err)
 	}
 }
@@ -384,7 +384,7 @@ func TestThresholdsOfSources(t *testing.T) {
 func TestBad(t *testing.T) {
 	c := load(t, many(t)+"profile: adiee-released\nmax_bad: 0.001\n")
 	var bad *BadError
-	if _, err := run(t, c, Encoders{}, 1); !errors.As(err, &bad) || bad.Bad != 1 {
+	if _, err := run(t, c, models{}, 1); !errors.As(err, &bad) || bad.Bad != 1 {
 		t.Fatalf("one bad row: %v", err)
 	}
 	raw, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
@@ -407,7 +407,7 @@ func TestBad(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	c := load(t, everything+"split: {validation: 0.3}\n")
-	if _, err := run(t, c, Encoders{}, 1); err != nil {
+	if _, err := run(t, c, models{}, 1); err != nil {
 		t.Fatal(err)
 	}
 	sides := map[string]map[string]bool{}
@@ -443,7 +443,7 @@ sources:
   - {layout: adiee-magicbrush, path: FIXTURES/adiee, name: adiee, split: train}
   - {layout: emu-edit, path: FIXTURES/emu.parquet, name: emu, split: own}
 `)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

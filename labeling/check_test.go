@@ -105,7 +105,7 @@ func TestOwnSplit(t *testing.T) {
 			abs,
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 			dir,
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,8 +91,8 @@ const (
 	PicturesFiles = "files"
 )
 
-// Default is the configuration that a file changes.
-func Default() *Config {
+// defaults is the configuration that a file changes.
+func defaults() *Config {
 	c := &Config{
 		Pictures:   PicturesEmbed,
 		Unlabelled: "keep",
@@ -114,9 +114,9 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := Default()
+	c := defaults()
 	d := strictyaml.Decode(path, text, c)
-	named := Default()
+	named := defaults()
 	if !d.Unreadable && named.adopt(c.Profile, c.Preset) {
 		c = named
 		d = strictyaml.Decode(path, text, c)

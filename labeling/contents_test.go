@@ -81,7 +81,7 @@ func TestChangedInputs(t *testing.T) {
 		if _, err := j.Merge(context.Background()); want == (err == nil) {
 			t.Errorf("%s: merged without measuring: %v", name, err)
 		}
-		if err := measure(t.Context(), j, Encoders{Clip: e, Dino: e}, shards.Ref{}, nil); err != nil {
+		if err := measure(t.Context(), j, models{Clip: e, Dino: e}, shards.Ref{}, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if _, err := j.Merge(context.Background()); err != nil {
@@ -154,7 +154,7 @@ func (r *remembering) Known(pixels store.Key) []float32 {
 func TestDecodedOnce(t *testing.T) {
 	yaml := many(t)
 	plain := load(t, yaml)
-	if _, err := run(t, plain, Encoders{Clip: &colours{}, Dino: &colours{}}, 1); err != nil {
+	if _, err := run(t, plain, models{Clip: &colours{}, Dino: &colours{}}, 1); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := store.Open(t.TempDir(), store.Options{})
@@ -167,7 +167,7 @@ func TestDecodedOnce(t *testing.T) {
 	for i, want := range []int64{5, 0} { // distinct pictures
 		e := &remembering{colours: &colours{}, known: known}
 		c := load(t, yaml)
-		if _, err := run(t, c, Encoders{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept},
+		if _, err := run(t, c, models{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept},
 			1); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // openEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
 // store could not do. closer frees them.
-func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func() error, err error) {
+func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() error, err error) {
 	var open []io.Closer
 	closeAll := func() (err error) {
 		for _, o := range slices.Backward(open) {
@@ -34,7 +34,7 @@ func openEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 	open = append(open, e.Store)
 	for _, model := range []struct {
 		kind, path string
-		to         *Encoder
+		to         *encoder
 	}{{encoders.CLIP, c.Clip, &e.Clip}, {encoders.DINO, c.Dino, &e.Dino}} {
 		if model.path == "" {
 			continue

@@ -83,7 +83,7 @@ func TestForeignInstructions(t *testing.T) {
 		"out: out\nsources:\n  - {layout: table, path: %s}\nforeign: {instructions: 3}\nsplit: {validation: 0}\n",
 		filepath.Join(dir, "edits.jsonl"),
 	)
-	asked := func(e Encoders, shards int) map[string][]string {
+	asked := func(e models, shards int) map[string][]string {
 		c := load(t, strings.Replace(config, "out: out",
 			"out: "+filepath.Join(t.TempDir(), "out")+"\nrules: {clip_i: off, dino_i: off}", 1))
 		if _, err := run(t, c, e, shards); err != nil {
@@ -105,7 +105,7 @@ func TestForeignInstructions(t *testing.T) {
 		}
 		return got
 	}
-	got := asked(Encoders{Clip: named{}}, 1)
+	got := asked(models{Clip: named{}}, 1)
 	want := []string{"make the big wall blue", "make the big wall green", "something quite different, and blue"}
 	if d := cmp.Diff(want, got["0"]); d != "" {
 		t.Errorf("asked of the red wall (-want +got):\n%s", d)
@@ -119,10 +119,10 @@ func TestForeignInstructions(t *testing.T) {
 	if len(got) != 3 { // two pairs of tasks have one target, and the same is asked of it
 		t.Errorf("%d targets", len(got))
 	}
-	if d := cmp.Diff(got, asked(Encoders{Clip: named{}}, 3)); d != "" {
+	if d := cmp.Diff(got, asked(models{Clip: named{}}, 3)); d != "" {
 		t.Errorf("three shards (-one +three):\n%s", d)
 	}
-	for own, list := range asked(Encoders{}, 1) { // nothing tells a rewording: the nearest are not asked
+	for own, list := range asked(models{}, 1) { // nothing tells a rewording: the nearest are not asked
 		if len(list) != 1 {
 			t.Errorf("task %s without an encoder: %q", own, list)
 		}

@@ -75,7 +75,7 @@ func TestGuard(t *testing.T) {
 			filepath.Join(dir, "bench"),
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestGuard(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	c := load(t, everything+"pictures: files\nunlabelled: drop\n")
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 			bench,
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestSplitOfNearCopies(t *testing.T) {
 				dir,
 			),
 		)
-		if _, err := run(t, c, Encoders{}, 1); err != nil {
+		if _, err := run(t, c, models{}, 1); err != nil {
 			t.Fatal(err)
 		}
 		sides, count := map[string]string{}, map[string]int{}

@@ -37,7 +37,7 @@ type Job struct {
 	inputs  *contents
 	loaded  atomic.Int64 // pictures
 
-	open func(c EncoderConfig, warn func(string)) (Encoders, func() error, error)
+	open func(c EncoderConfig, warn func(string)) (models, func() error, error)
 }
 
 // SourceError says why a data set cannot be opened: its files or its columns are not as the configuration says.

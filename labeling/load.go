@@ -21,27 +21,27 @@ import (
 	"assay/store"
 )
 
-// Encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
+// encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
 // vectors, so a cache is wanted in front of a model. encoders.Encoder is one.
-type Encoder interface {
+type encoder interface {
 	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
 	Texts(ctx context.Context, texts []string) ([][]float32, error)
 }
 
-// Encoders are the models that measure similarities; either may be nil.
-type Encoders struct {
-	Clip, Dino Encoder
+// models are the encoders that measure similarities; either may be nil.
+type models struct {
+	Clip, Dino encoder
 	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
 }
 
 // embedder is an encoder with the embedding that it fills in.
 type embedder struct {
-	Encoder
+	encoder
 	of func(p *picture) *[]float32
 }
 
 // list has the encoders that there are.
-func (e Encoders) list() (list []embedder) {
+func (e models) list() (list []embedder) {
 	if e.Clip != nil {
 		list = append(list, embedder{e.Clip, func(p *picture) *[]float32 { return &p.clip }})
 	}
@@ -198,7 +198,7 @@ func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	}
 	if embed {
 		for _, e := range l.encoders {
-			r, ok := e.Encoder.(rememberer)
+			r, ok := e.encoder.(rememberer)
 			if !ok {
 				return false
 			}

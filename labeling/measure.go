@@ -58,7 +58,7 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 // measurer turns samples into rows with similarities.
 type measurer struct {
 	job      *Job
-	encoders Encoders
+	encoders models
 	workers  int
 	pools    map[int][]foreignInstruction // of the data sets so far
 }

@@ -47,7 +47,7 @@ func TestMergeMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		if err := measure(t.Context(), j, Encoders{}, shards.Ref{}, nil); err != nil {
+		if err := measure(t.Context(), j, models{}, shards.Ref{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := alive()

@@ -44,7 +44,7 @@ func TestClipDOfProfiles(t *testing.T) {
 		"adiee-released/1": heuristics.DirectionRaw, "assay": heuristics.DirectionUnit} {
 		c := load(t, "out: out\nprofile: "+profile+"\nsources: ["+source+"]\n")
 		e := &colours{}
-		if _, err := run(t, c, Encoders{Clip: e, Dino: e}, 1); err != nil {
+		if _, err := run(t, c, models{Clip: e, Dino: e}, 1); err != nil {
 			t.Fatal(err)
 		}
 		vector := func(name string) []float32 {
@@ -158,7 +158,7 @@ func TestGivenMixes(t *testing.T) {
 		source := colouredTable(t, header, fmt.Sprintf(row, "1", c.own))
 		source = strings.Replace(source, "{", "{"+c.of, 1)
 		cfg := load(t, "out: out\nprofile: "+c.profile+"\nsources: ["+source+"]\n")
-		r, err := run(t, cfg, Encoders{}, 1)
+		r, err := run(t, cfg, models{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestUndefinedOfTables(t *testing.T) {
 		"b,"+one+","+three+",pr2pr,change,,clip_d",
 		"c,"+one+","+three+",pr2pr,alter,,",
 		"d,"+one+","+three+",pr2pr,turn,,dino_i clip_d")
-	r, err := run(t, load(t, "out: out\nprofile: adiee-released\nsources: ["+source+"]\n"), Encoders{}, 1)
+	r, err := run(t, load(t, "out: out\nprofile: adiee-released\nsources: ["+source+"]\n"), models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAccounts(t *testing.T) {
 		"c,"+three+","+three+",,ip2p,edit it,,,",                 // bad: the id of another edit
 		"d,"+four+","+one+",,ip2p,edit,,,", "e,"+four+",,,,x,,,") // no output: its source is labelled
 	cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+source+"]\n")
-	r, err := run(t, cfg, Encoders{}, 1)
+	r, err := run(t, cfg, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestContradictingDuplicates(t *testing.T) {
 	} {
 		cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+
 			colouredTable(t, header, row(c.first), row(c.again))+"]\n")
-		r, err := run(t, cfg, Encoders{}, 1)
+		r, err := run(t, cfg, models{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestBrokenEncoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	err = measure(t.Context(), j, Encoders{Clip: &brokenEncoder{}}, shards.Ref{}, nil)
+	err = measure(t.Context(), j, models{Clip: &brokenEncoder{}}, shards.Ref{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "an encoder gave the embedding NaN") {
 		t.Error(err)
 	}
@@ -284,7 +284,7 @@ sources:
   - {layout: webdataset, path: 'STRANGERS/webdataset/shard-{000..001}.tar', name: shards}
   - {layout: instructpix2pix-hub, path: STRANGERS/hub, name: hub}
 `, "STRANGERS", strangers))
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
