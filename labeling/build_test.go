@@ -302,6 +302,7 @@ func TestSameBytes(t *testing.T) {
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		c := load(t, yaml)
+		const total = 303
 		left := math.MaxInt
 		for range 100 {
 			ctx, stop := context.WithCancel(t.Context())
@@ -323,8 +324,10 @@ func TestSameBytes(t *testing.T) {
 			stop()
 			if err == nil {
 				break
-			} else if !errors.Is(err, context.Canceled) || !errors.Is(err, exit.ErrInterrupted) {
-				t.Fatal(err)
+			}
+			var e *tables.InterruptedError
+			if !errors.As(err, &e) || !errors.Is(err, exit.ErrInterrupted) || e.Rows != total || e.Done <= total-todo {
+				t.Fatalf("got %v after %d of %d samples, want that more of them are kept", err, total-todo, total)
 			}
 		}
 		if _, err := run(t, c, e, 1); err != nil {

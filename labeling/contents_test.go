@@ -193,3 +193,24 @@ func TestUnreadablePart(t *testing.T) {
 		t.Errorf("of a part that is not there: %q, %v", of, err)
 	}
 }
+
+// TestPartOfAnEarlierVersion: a part whose rows were written in another form says so by its first line, and is measured
+// again.
+func TestPartOfAnEarlierVersion(t *testing.T) {
+	c := load(t, "out: out\nprofile: adiee-released\nsources: [{layout: folder, path: FIXTURES/folder}]\n")
+	if _, err := run(t, c, models{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	path := part{}.file(c.Out)
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, `{"of":"0123","sample":0}`+"\n"+`{"sample":0,"row":{"id":"folder/dog/source"}}`+"\n")
+	if _, err := run(t, c, models{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+		t.Errorf("got the part\n%s\n%v, want\n%s", got, err, want)
+	}
+}

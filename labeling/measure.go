@@ -52,7 +52,7 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 	if e := new(table.InterruptedError); errors.As(err, &e) {
 		e.Done, e.Rows, e.Journal = files.samples, files.total, j.Config.Out
 	}
-	return errors.Join(err, closeEncoders())
+	return cmp.Or(err, closeEncoders())
 }
 
 // measurer turns samples into rows with similarities.
