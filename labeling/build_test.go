@@ -189,11 +189,12 @@ func TestLabels(t *testing.T) {
 		}
 	}
 	if _, again := got["turns/100-1/source"]; again || r.Duplicates < 3 {
-		t.Errorf("adiee's sources are in the table twice, %d duplicates", r.Duplicates)
+		t.Errorf("adiee's sources: got %d duplicates, turns/100-1/source again %v, want 3 or more, false",
+			r.Duplicates, again)
 	}
 	if r.Rows != r.TableRows+r.Duplicates || r.TableRows != len(got) || r.Labelled+r.Unlabelled != r.TableRows ||
 		r.Bad != 1 || r.Skipped["left out"] != 2 {
-		t.Errorf("counts: %+v", r)
+		t.Errorf("got counts %+v, want sums that agree, 1 bad row, 2 samples left out, %d rows in the table", r, len(got))
 	}
 	votes, err := os.ReadFile(filepath.Join(c.Out, PreferencesFile))
 	if err != nil {
@@ -255,7 +256,7 @@ func TestSameBytes(t *testing.T) {
 	want := files(t, one.Out)
 	// per part once as a source, once as anything else; a cache would know more
 	if n := measured.pictures.Load(); n > 2*5*5+11 {
-		t.Errorf("%d pictures were embedded, though there are few", n)
+		t.Errorf("got %d pictures embedded, want at most %d", n, 2*5*5+11)
 	}
 
 	t.Run("shards", func(t *testing.T) {
@@ -264,7 +265,7 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, files(t, c.Out)); d != "" {
-			t.Error("another table than in one go")
+			t.Errorf("got other files than in one go (-want +got):\n%.2000s", d)
 		}
 	})
 	t.Run("machines", func(t *testing.T) {
@@ -287,7 +288,7 @@ func TestSameBytes(t *testing.T) {
 			o.Close()
 			var missing *MissingError
 			if _, err := j.Merge(t.Context()); !errors.As(err, &missing) {
-				t.Fatalf("merged with shards missing: %v", err)
+				t.Fatalf("shards are missing: got error %v, want a MissingError", err)
 			}
 			if err := j.AddShard(t.Context(), other.Out); err != nil {
 				t.Fatal(err)
@@ -297,7 +298,7 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, files(t, c.Out)); d != "" {
-			t.Error("another table than in one go")
+			t.Errorf("got other files than in one go (-want +got):\n%.2000s", d)
 		}
 	})
 	t.Run("interrupted", func(t *testing.T) {
@@ -312,7 +313,7 @@ func TestSameBytes(t *testing.T) {
 			}
 			todo := todo(t, j)
 			if todo > left {
-				t.Errorf("%d samples to do after %d", todo, left)
+				t.Errorf("got %d samples to do, want at most the %d before", todo, left)
 			}
 			left = todo
 			err = measure(ctx, j, e, shards.Ref{}, func(done, total int) {
@@ -334,7 +335,7 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, files(t, c.Out)); d != "" {
-			t.Error("another table than in one go")
+			t.Errorf("got other files than in one go (-want +got):\n%.2000s", d)
 		}
 	})
 	t.Run("other rules on the same parts", func(t *testing.T) {
@@ -347,12 +348,13 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.Rules[heuristics.RuleWeakEditor] != 0 || measured.pictures.Load() != before {
-			t.Errorf("rules %v, %d pictures measured again", r.Rules, measured.pictures.Load()-before)
+			t.Errorf("got rules %v, %d pictures measured again, want none by %s, 0", r.Rules,
+				measured.pictures.Load()-before, heuristics.RuleWeakEditor)
 		}
 		c.Seed++
 		var other *PlanError
 		if _, err := Open(t.Context(), c); !errors.As(err, &other) {
-			t.Errorf("another seed on the same parts: %v", err)
+			t.Errorf("another seed on the same parts: got error %v, want a PlanError", err)
 		}
 	})
 }
@@ -368,11 +370,11 @@ func TestThresholdsOfSources(t *testing.T) {
 		if row.Why == heuristics.RuleSource {
 			clip = append(clip, *row.ClipI)
 			if *row.ClipD != 0 {
-				t.Errorf("%s: CLIP-D of a source is %v", row.ID, *row.ClipD)
+				t.Errorf("%s: got CLIP-D %v of a source, want 0", row.ID, *row.ClipD)
 			}
 		}
 		if row.Why == heuristics.RuleTarget && math.Abs(*row.ClipI-1) > 1e-9 {
-			t.Errorf("%s: CLIP-I of a target is %v", row.ID, *row.ClipI)
+			t.Errorf("%s: got CLIP-I %v of a target, want 1", row.ID, *row.ClipI)
 		}
 	}
 	if want := stats.Quantile(slices.Sorted(slices.Values(clip)), 0.05); r.Thresholds.ClipI == nil ||
@@ -380,7 +382,7 @@ func TestThresholdsOfSources(t *testing.T) {
 		t.Errorf("threshold %v, want %v of %d sources", r.Thresholds.ClipI, want, len(clip))
 	}
 	if _, err := run(t, load(t, many(t)), models{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
-		t.Errorf("percentiles of nothing: %v", err)
+		t.Errorf("percentiles of nothing: got error %v, want one that names a fixed threshold", err)
 	}
 }
 
@@ -388,7 +390,7 @@ func TestBad(t *testing.T) {
 	c := load(t, many(t)+"profile: adiee-released\nmax_bad: 0.001\n")
 	var bad *BadError
 	if _, err := run(t, c, models{}, 1); !errors.As(err, &bad) || bad.Bad != 1 {
-		t.Fatalf("one bad row: %v", err)
+		t.Fatalf("got error %v, want a BadError of one row", err)
 	}
 	raw, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
 	if err != nil {
@@ -401,10 +403,10 @@ func TestBad(t *testing.T) {
 	if err := json.Unmarshal(raw, &line); err != nil || line.Sample != 77 || line.ID != "many/000077/ip2p" ||
 		line.Kind != "bad" ||
 		!strings.Contains(line.Reason, "none.png: no such file") {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf("got %s (%v), want sample 77, many/000077/ip2p, with its reason", raw, err)
 	}
 	if _, err := os.Stat(filepath.Join(c.Out, TableFile)); err == nil {
-		t.Error("there is a table")
+		t.Error("got a table, want none")
 	}
 }
 
@@ -429,11 +431,11 @@ func TestSplit(t *testing.T) {
 	}
 	for key, on := range sides {
 		if len(on) != 1 {
-			t.Errorf("source picture %s is on sides %v", key, slices.Collect(maps.Keys(on)))
+			t.Errorf("source picture %s: got it in splits %v, want one", key, slices.Collect(maps.Keys(on)))
 		}
 	}
 	if n := count[splitTrain] + count[splitValidation]; count[splitValidation] == 0 || 2*count[splitValidation] > n {
-		t.Errorf("splits: %v", count)
+		t.Errorf("got splits %v, want some of validation, at most half", count)
 	}
 }
 
@@ -452,6 +454,6 @@ sources:
 	}
 	// Six of held, one of emu (the other is in held); the sources of all outputs of adiee are among them.
 	if d := cmp.Diff(map[string]int{"test": 7}, r.Splits); d != "" || r.Skipped["split"] != 8 {
-		t.Errorf("%s\n%v", d, r.Skipped)
+		t.Errorf("splits (-want +got):\n%s\ngot %v left out, want 8 by their splits", d, r.Skipped)
 	}
 }

@@ -76,10 +76,10 @@ func TestChangedInputs(t *testing.T) {
 		defer j.Close()
 		todo := todo(t, j)
 		if (todo > 0) != want {
-			t.Errorf("%s: %d samples to measure", name, todo)
+			t.Errorf("%s: got %d samples to measure, want any: %v", name, todo, want)
 		}
 		if _, err := j.Merge(context.Background()); want == (err == nil) {
-			t.Errorf("%s: merged without measuring: %v", name, err)
+			t.Errorf("%s: merged without measuring: got error %v, want one: %v", name, err, want)
 		}
 		if err := measure(t.Context(), j, models{Clip: e, Dino: e}, shards.Ref{}, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -88,7 +88,7 @@ func TestChangedInputs(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if n := e.pictures.Load(); (n > 0) != want || todo <= samplesPerPart && n > 4*2 {
-			t.Errorf("%s: %d pictures were encoded", name, n)
+			t.Errorf("%s: got %d pictures encoded, want any: %v", name, n, want)
 		}
 		return readTable(t, c)
 	}
@@ -98,14 +98,14 @@ func TestChangedInputs(t *testing.T) {
 				return r.ClipI
 			}
 		}
-		t.Fatal("the edit is not there")
+		t.Fatal("got no edit with CLIP-I below 1, want one")
 		return nil
 	}
 	before := *find(label("first", true))
 	label("unchanged", false)
 	picture("b.png", 200)
 	if after := *find(label("a picture was replaced", true)); after == before {
-		t.Errorf("CLIP-I is %g as before", after)
+		t.Errorf("got CLIP-I %g as before, want another", after)
 	}
 	label("unchanged since", false)
 	text := strings.Replace(rows.String(), "edit a,", "other,", 1)
@@ -115,7 +115,7 @@ func TestChangedInputs(t *testing.T) {
 		found = found || r.Instruction == "other"
 	}
 	if !found {
-		t.Error("the instruction in the table is the former one")
+		t.Error("got the former instruction, want other")
 	}
 	text = strings.Replace(text, "a dog", "a cat", 1)
 	write(t, table0, text)
@@ -187,10 +187,10 @@ func TestDecodedOnce(t *testing.T) {
 func TestUnreadablePart(t *testing.T) {
 	dir := t.TempDir() // opens, and cannot be read
 	if _, err := madeOf(dir); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("%v does not name %s", err, dir)
+		t.Errorf("got error %v, want one that names %s", err, dir)
 	}
 	if of, err := madeOf(filepath.Join(dir, "none")); of != "" || err != nil {
-		t.Errorf("of a part that is not there: %q, %v", of, err)
+		t.Errorf("a part that is not there: got %q, %v, want nothing", of, err)
 	}
 }
 

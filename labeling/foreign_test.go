@@ -95,7 +95,8 @@ func TestForeignInstructions(t *testing.T) {
 				continue
 			}
 			if r.Label == nil || *r.Label != 0 || r.Method != "target" || r.ClipD != nil && *r.ClipD > 0.2 {
-				t.Errorf("%s: label %v, method %s, CLIP-D %v", r.ID, r.Label, r.Method, r.ClipD)
+				t.Errorf("%s: got label %v, method %s, CLIP-D %v, want 0, target, at most the threshold", r.ID, r.Label,
+					r.Method, r.ClipD)
 			}
 			own := strings.Split(r.ID, "/")[1]
 			got[own] = append(got[own], r.Instruction)
@@ -120,7 +121,7 @@ func TestForeignInstructions(t *testing.T) {
 		t.Errorf("%d targets", len(got))
 	}
 	if d := cmp.Diff(got, asked(models{Clip: named{}}, 3)); d != "" {
-		t.Errorf("three shards (-one +three):\n%s", d)
+		t.Errorf("got others by three shards (-want +got):\n%s", d)
 	}
 	for own, list := range asked(models{}, 1) { // nothing tells a rewording: the nearest are not asked
 		if len(list) != 1 {

@@ -80,12 +80,13 @@ func TestGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Guard.Rows != 2 || r.Guard.Pictures != 1 || len(r.Guard.Unreadable) != 1 || r.TableRows != 6 {
-		t.Errorf("%+v, %d rows", r.Guard, r.TableRows)
+		t.Errorf("got guard %+v, %d rows, want 2 rows left out, 1 picture, 1 that is unreadable, 6 rows", r.Guard,
+			r.TableRows)
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
 	if err != nil || strings.Count(string(listed), "1.png") != 2 ||
 		!strings.Contains(string(listed), `"table/000000/edit"`) {
-		t.Errorf("%s %v", listed, err)
+		t.Errorf("got %s (%v), want two rows that show 1.png", listed, err)
 	}
 	// The page shows the pictures and asks nobody for anything.
 	page, err := os.ReadFile(filepath.Join(c.Out, PageFile))
@@ -94,11 +95,11 @@ func TestGuard(t *testing.T) {
 	}
 	for _, s := range []string{"http://", "https://", "url(", "<script", "ZgotmplZ"} {
 		if strings.Contains(string(page), s) {
-			t.Errorf("the page has %q in it", s)
+			t.Errorf("got %q in the page, want it to load nothing", s)
 		}
 	}
 	if n := strings.Count(string(page), `src="data:image/jpeg;base64,`); n != 12 {
-		t.Errorf("%d thumbnails", n)
+		t.Errorf("got %d thumbnails, want 12", n)
 	}
 }
 
@@ -110,12 +111,12 @@ func TestFiles(t *testing.T) {
 	}
 	rows := readTable(t, c)
 	if len(rows) != r.Labelled || r.Unlabelled == 0 {
-		t.Errorf("%d rows, report %+v", len(rows), r)
+		t.Errorf("got %d rows, want the %d that are labelled, and some that are not: %d", len(rows), r.Labelled, r.Unlabelled)
 	}
 	for _, row := range rows {
 		for _, m := range []data.Image{row.Source, row.Edit} {
 			if len(m.Bytes) > 0 || filepath.IsAbs(m.Path) {
-				t.Fatalf("%s: %+v", row.ID, m.Path)
+				t.Fatalf("%s: got picture %+v with %d bytes, want a relative path", row.ID, m.Path, len(m.Bytes))
 			}
 			if _, err := m.Open(c.Out, data.Limits{}); err != nil {
 				t.Errorf("%s: %v", row.ID, err)
@@ -177,19 +178,19 @@ rules: {clip_i: {percentile: 2.5}, dino_i: off, weak: [cosxl]}
 chains: {samples: 3}
 `)
 	if c.Encoders.CacheSize != 3<<29 {
-		t.Errorf("cache_size: 1.5GiB is %d bytes", c.Encoders.CacheSize)
+		t.Errorf("cache_size: got %d bytes of 1.5GiB, want %d", c.Encoders.CacheSize, 3<<29)
 	}
 	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) ||
 		c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
-		t.Errorf("thresholds: %+v %+v", c.Rules.ClipI, c.Rules.DinoI)
+		t.Errorf("thresholds: got %+v %+v, want percentile 2.5, off", c.Rules.ClipI, c.Rules.DinoI)
 	}
 	released := heuristics.Profiles[heuristics.ProfileReleased]
 	if len(c.Rules.Weak) != 1 || len(c.Rules.Strong) != len(released.Rules.Strong) || !c.Chains.Shuffle ||
 		c.Chains.Samples != 3 {
-		t.Errorf("what the file does not say is the profile's: %+v %+v", c.Rules, c.Chains)
+		t.Errorf("got %+v %+v, want the profile's where the file says nothing", c.Rules, c.Chains)
 	}
 	if !filepath.IsAbs(c.Out) || c.Sources[0].Name != "folder" || c.Encoders.Cache != filepath.Join(c.Out, "cache") {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want absolute paths, the layout as the name, the cache below out", c)
 	}
 }
 
@@ -253,7 +254,8 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 	if left["its source"] != 0 || left["its target"] != 0 || left["none"] != 3 ||
 		left["an editor that gave nothing"] == 0 ||
 		left["its output"] != 2 { // the source and the target are no benchmark's
-		t.Errorf("%v, guard %+v\n%s", left, r.Guard, raw)
+		t.Errorf("got rows %v, guard %+v, want none of its source or target, 2 of its output, 3 of none\n%s", left,
+			r.Guard, raw)
 	}
 	for _, want := range []string{"its source picture is ", "its target picture is ", "its edited picture is ",
 		"cropped.png", "framed.png", "turned.png"} {
@@ -344,16 +346,16 @@ func TestSplitOfNearCopies(t *testing.T) {
 		sides, count := map[string]string{}, map[string]int{}
 		for _, row := range readTable(t, c) {
 			if have, ok := sides[row.Instruction]; ok && have != row.Split {
-				t.Errorf("pair %s is on both sides", row.Instruction)
+				t.Errorf("pair %s: got splits %s and %s, want one", row.Instruction, have, row.Split)
 			}
 			sides[row.Instruction] = row.Split
 			count[row.Split]++
 		}
 		if len(sides) < 20 || count[splitTrain] == 0 || count[splitValidation] == 0 {
-			t.Fatalf("%d pairs, %v", len(sides), count)
+			t.Fatalf("got %d pairs in splits %v, want 20 or more, in both", len(sides), count)
 		}
 		if before != nil && !maps.Equal(before, sides) {
-			t.Error("the split depends on the order of the rows")
+			t.Errorf("got splits %v, want %v as in another order of rows", sides, before)
 		}
 		before = sides
 		slices.Reverse(rows)

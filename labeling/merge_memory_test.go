@@ -25,7 +25,7 @@ func TestRepeats(t *testing.T) {
 		}
 	}
 	if r.has("another") {
-		t.Error("a name that was not added is said to come several times")
+		t.Error("a name that was not added: got true, want false")
 	}
 }
 
@@ -71,7 +71,7 @@ func TestMergeMemory(t *testing.T) {
 	each := float64(many-few) / float64(manyRows-fewRows)
 	t.Logf("%d rows hold %d bytes, %d rows %d: %.1f bytes a row", fewRows, few, manyRows, many, each)
 	if each > 40 {
-		t.Errorf("merging holds %.1f bytes of a row", each)
+		t.Errorf("got %.1f bytes held of a row, want at most 40", each)
 	}
 }
 

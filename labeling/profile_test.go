@@ -71,12 +71,12 @@ func TestClipDOfProfiles(t *testing.T) {
 				}
 			}
 			if name, _, _ := strings.Cut(profile, "/"); row.Profile != name+"/1" {
-				t.Errorf("%s: the table says %q", profile, row.Profile)
+				t.Errorf("%s: got profile %q in the table, want it to begin so", profile, row.Profile)
 			}
 		}
 	}
 	if values["adiee-paper"] == values["assay"] {
-		t.Error("the two definitions give one number")
+		t.Error("got one CLIP-D by both definitions, want two")
 	}
 }
 
@@ -211,16 +211,17 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("samples %s\nwant    %s\n%+v", &r.Samples, want, r.Examples)
 	}
 	if sum := r.TableRows + r.Bad + r.Duplicates; r.Candidates.Total != sum || r.Candidates.Labelled != r.Labelled {
-		t.Errorf("%s; %d rows in the table, %d bad, %d duplicates", &r.Candidates, r.TableRows, r.Bad, r.Duplicates)
+		t.Errorf("got %s, want the sum of %d rows in the table, %d bad, %d duplicates", &r.Candidates, r.TableRows,
+			r.Bad, r.Duplicates)
 	}
 	raw, err := os.ReadFile(filepath.Join(cfg.Out, SkippedFile))
 	if err != nil || !strings.Contains(string(raw), `sample 4 of source \"t\" has the same id and is another edit`) {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf("got %s (%v), want a row whose id another edit has", raw, err)
 	}
 	a := r.Samples
 	a.Total++
 	if err := a.check("samples"); err == nil || !strings.Contains(err.Error(), "internal error") {
-		t.Errorf("a lost sample: %v", err)
+		t.Errorf("a lost sample: got error %v, want an internal one", err)
 	}
 }
 
@@ -324,11 +325,11 @@ func TestGivenSimilaritiesAreCosines(t *testing.T) {
 	for _, o := range []heuristics.Candidate{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
 		{ClipD: heuristics.Measured(1.1)}} {
 		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine lies in -1..1") {
-			t.Errorf("%+v: %v", o, err)
+			t.Errorf("%+v: got error %v, want one that a cosine lies in -1..1", o, err)
 		}
 	}
 	half := heuristics.Candidate{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
 	if err := cosines(&half); err != nil {
-		t.Errorf("1 as a half float, and an undefined one: %v", err)
+		t.Errorf("1 as a half float, and an undefined one: got error %v, want none", err)
 	}
 }

@@ -67,7 +67,7 @@ func TestGuardPassesNothing(t *testing.T) {
 			}
 			found, unread := guardFinds(t, dir)
 			if c.found && (found != 1 || len(unread) > 0) || !c.found && (found > 0 || len(unread) == 0) {
-				t.Errorf("found %d, unread %q", found, unread)
+				t.Errorf("got %d found, unread %q, want found: %v", found, unread, c.found)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func TestThumbnailAgainstPillow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(reference.Looks) < 20 {
-		t.Fatalf("%d thumbnails", len(reference.Looks))
+		t.Fatalf("got %d thumbnails in the reference, want 20 or more", len(reference.Looks))
 	}
 	for name, want := range reference.Looks {
 		l := ThumbnailOf(photograph(t, name))
@@ -88,7 +88,7 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	if len(seen) != turns {
-		t.Errorf("%d turns", len(seen))
+		t.Errorf("got %d different turns, want %d", len(seen), turns)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestBlankHasNoThumbnail(t *testing.T) {
 		"red":        filled(500, 2, 255, 0, 0),
 		"faint ramp": ramp, "dot": dot} {
 		if l := ThumbnailOf(p); len(l) != 0 {
-			t.Errorf("%s: a thumbnail of %d bytes", name, len(l))
+			t.Errorf("%s: got a thumbnail of %d bytes, want none", name, len(l))
 		}
 	}
 }
@@ -333,7 +333,7 @@ func TestNearCopies(t *testing.T) {
 		t.Logf("| %s | %.1f %% | %.0f %% |", c.name, 100*float64(hits)/float64(clearOnes),
 			100*float64(others)/float64(max(rest, 1)))
 		if float64(hits) < c.recall*float64(clearOnes) {
-			t.Errorf("%s: %d of %d were found", c.name, hits, clearOnes)
+			t.Errorf("%s: got %d of %d found, want a share of %v", c.name, hits, clearOnes, c.recall)
 		}
 	}
 	pairs := len(seen) * (len(seen) - 1) / 2
@@ -345,6 +345,6 @@ func TestNearCopies(t *testing.T) {
 	t.Logf("false alarms: %d among %d pairs of pictures and copies, between %d of %d pairs of pictures", len(alarms),
 		pairs*kinds*kinds, len(between), pairs)
 	if len(between) > pairs/1500 {
-		t.Errorf("%d false alarms", len(between))
+		t.Errorf("got %d false alarms, want at most %d", len(between), pairs/1500)
 	}
 }
