@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -59,58 +58,47 @@ type rememberer interface {
 // thumbnailKind is what a store calls thumbnails, with the version of their computation.
 const thumbnailKind = "look-1"
 
-// loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
-// batches, one after the other, while the next one is decoded. No more than two batches and one picture per worker are
-// in memory.
+// loader reads and embeds the pictures of one part. Several workers decode, and one goroutine embeds in batches what
+// they queue. No more than two batches and one picture per worker are in memory.
 type loader struct {
-	ctx      context.Context
+	ctx      context.Context // ends at the first error that is not one of a picture
+	stop     func()
 	out      string
 	encoders []embedder
-	size     int // of a batch
 	inputs   *inputs
 	loaded   *atomic.Int64 // counts pictures
 
 	pictures   *store.Pictures // what is known of pictures; nil: nothing
 	thumbnails *store.Bucket
 
-	tokens chan struct{}       // of pictures in memory
-	decode chan struct{}       // of pictures being decoded
-	busy   *errgroup.Group     // ctx ends at the first error that is not one of a picture
-	known  map[string]*picture // by content, or name where that is not known
-
-	encode sync.Mutex // held while a batch is embedded
-
-	mu    sync.Mutex
-	batch batch // that is being collected
-}
-
-// batch are pictures that wait to be embedded.
-type batch struct {
-	images   []*picture
-	pictures []*data.Picture
+	known    map[string]*picture // by content, or name where that is not known
+	decoders errgroup.Group
+	queue    chan *picture // decoded pictures, of one batch at most
+	embedded chan error    // the end of the goroutine that embeds
 }
 
 func (m *measurer) newLoader(ctx context.Context, in *inputs) (l *loader, err error) {
-	busy, ctx := errgroup.WithContext(ctx)
-	size := m.job.Config.Encoders.Batch
 	l = &loader{
-		ctx:      ctx,
-		busy:     busy,
 		out:      m.job.Config.Out,
-		inputs:   in,
 		encoders: m.encoders.list(),
+		inputs:   in,
 		loaded:   &m.job.loaded,
-		size:     size,
 		known:    map[string]*picture{},
-		tokens:   make(chan struct{}, 2*size+m.workers),
-		decode:   make(chan struct{}, m.workers),
+		queue:    make(chan *picture, max(1, m.job.Config.Encoders.Batch)),
+		embedded: make(chan error, 1),
 	}
 	if kept := m.encoders.Store; kept != nil {
 		if l.pictures, err = kept.Pictures(); err == nil {
 			l.thumbnails, err = kept.Bucket(thumbnailKind, "")
 		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return l, err
+	l.ctx, l.stop = context.WithCancel(ctx)
+	l.decoders.SetLimit(m.workers)
+	go func() { l.embedded <- l.embedQueue() }()
+	return l, nil
 }
 
 // add begins to load a picture and returns what it is called; it is ready when wait has returned. A picture that was
@@ -131,16 +119,13 @@ func (l *loader) add(m data.Image, embed bool) data.Image {
 	}
 	s := &picture{}
 	l.known[key] = s
-	l.tokens <- struct{}{}
-	l.busy.Go(func() error {
-		p, err := l.load(s, m, embed)
-		switch {
-		case p == nil:
-			<-l.tokens
-		case !embed:
-			<-l.tokens
-		default:
-			err = l.embed(l.ctx, l.collect(s, p))
+	l.decoders.Go(func() (err error) {
+		if s.decoded, err = l.load(s, m, embed); err != nil {
+			l.stop()
+		} else if s.decoded != nil && embed {
+			l.queue <- s
+		} else {
+			s.decoded = nil
 		}
 		return err
 	})
@@ -152,8 +137,6 @@ func (l *loader) of(m data.Image) *picture { return l.known[m.Path] }
 
 // load reads a picture; nil: it cannot be used, or all that is needed is known. Its error is not one of the picture.
 func (l *loader) load(s *picture, m data.Image, embed bool) (*data.Picture, error) {
-	l.decode <- struct{}{}
-	defer func() { <-l.decode }()
 	if s.err = l.ctx.Err(); s.err != nil {
 		return nil, nil
 	}
@@ -235,58 +218,61 @@ func (l *loader) prepare(s *picture, m data.Image, raw []byte) (p *data.Picture,
 // pixelsName is what a part calls the pixels of that digest.
 func pixelsName(digest store.Key) string { return hex.EncodeToString(digest[:16]) }
 
-// collect adds a picture to the batch, and returns the batch if that makes it full.
-func (l *loader) collect(s *picture, p *data.Picture) (full batch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.batch.images, l.batch.pictures = append(l.batch.images, s), append(l.batch.pictures, p)
-	if len(l.batch.images) >= l.size {
-		full, l.batch = l.batch, batch{}
+// embedQueue embeds the pictures of the queue until it is closed. After an error it only empties it.
+func (l *loader) embedQueue() (err error) {
+	var batch []*picture
+	embed := func() {
+		if err == nil && len(batch) > 0 {
+			if err = l.embed(batch); err != nil {
+				l.stop()
+			}
+		}
+		for _, p := range batch {
+			p.decoded = nil
+		}
+		batch = batch[:0]
 	}
-	return full
+	for p := range l.queue {
+		if batch = append(batch, p); len(batch) == cap(l.queue) {
+			embed()
+		}
+	}
+	embed()
+	return err
 }
 
-// embed runs the encoders on a batch, unless ctx has ended.
-func (l *loader) embed(ctx context.Context, b batch) error {
-	n := len(b.images)
-	if n == 0 {
-		return nil
+// embed runs the encoders on a batch.
+func (l *loader) embed(batch []*picture) error {
+	n := len(batch)
+	pictures := make([]*data.Picture, n)
+	for i, p := range batch {
+		pictures[i] = p.decoded
 	}
-	defer func() {
-		for range n {
-			<-l.tokens
-		}
-	}()
-	l.encode.Lock()
-	defer l.encode.Unlock()
 	for _, e := range l.encoders {
-		if ctx.Err() != nil {
-			return nil
-		}
-		vectors, err := e.Images(ctx, b.pictures)
-		if err == nil && len(vectors) != n {
+		vectors, err := e.Images(l.ctx, pictures)
+		if err = cmp.Or(l.ctx.Err(), err); err == nil && len(vectors) != n {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
 		for i := 0; err == nil && i < n; i++ {
-			err = finite(vectors[i], b.images[i].Path)
+			err = finite(vectors[i], batch[i].Path)
 		}
 		if err != nil {
 			return err
 		}
-		for i, s := range b.images {
-			*e.of(s) = vectors[i]
+		for i, p := range batch {
+			*e.of(p) = vectors[i]
 		}
 	}
 	return nil
 }
 
-// wait returns when all pictures are ready. Its error is not one of a picture.
+// wait returns when all pictures are ready. Its error is not one of a picture. ctx is newLoader's.
 func (l *loader) wait(ctx context.Context) error {
-	err := l.busy.Wait() // which ends l.ctx
-	if err == nil {
-		err = l.embed(ctx, l.batch)
-	}
-	return cmp.Or(ctx.Err(), err)
+	defer l.stop()
+	err := l.decoders.Wait()
+	close(l.queue)
+	embedding := <-l.embedded
+	return cmp.Or(ctx.Err(), err, embedding)
 }
 
 // finite refuses what a broken encoder gives: NaN would pass for a similarity that is undefined, which fails an edit.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/data"
 	"assay/heuristics"
 	"assay/labeling/nearcopy"
 )
@@ -52,8 +53,9 @@ type picture struct {
 	Pixels    string             `json:"pixels"`         // digest of width, height and pixels
 	Thumbnail nearcopy.Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
 
-	// While it is measured: why it cannot be read, and its embeddings (nil: not wanted).
+	// While it is measured: why it cannot be read, its pixels until they are embedded, and its embeddings (nil: none).
 	err        error
+	decoded    *data.Picture
 	clip, dino []float32
 }
 
