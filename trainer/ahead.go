@@ -1,9 +1,10 @@
 package trainer
 
 import (
+	"runtime"
+
 	"assay/internal/workers"
 	"assay/model"
-	"runtime"
 )
 
 // prepared is what a model made of an example ahead of the step that wants it.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"assay/edit"
 	"assay/internal/exit"
-	"assay/model"
 	"assay/optim"
 )
 
@@ -26,21 +26,15 @@ type BenchmarkConfig struct {
 // Benchmark is somebody else's measure of scorers, which validate.by may name. This package knows none: who trains
 // brings them along (see trainer/bybenchmark).
 type Benchmark interface {
-	// Measure runs a scorer on it. The same scorer always has the same number; it is NaN if it is not defined.
-	Measure(ctx context.Context, s Candidate) (float64, error)
+	// Measure runs a scorer, as it stands while it is trained, on it. The same scorer always has the same number; it is
+	// NaN if it is not defined.
+	Measure(ctx context.Context, j edit.Judge) (float64, error)
 	// Lower tells whether less is better.
 	Lower() bool
 	// Fingerprint identifies all that the Number depends on besides the scorer: digests by the names of files and parts.
 	Fingerprint() (map[string]string, error)
 	// String says what is measured, and on how much.
 	String() string
-}
-
-// Candidate is a scorer as it stands while it is trained.
-type Candidate interface {
-	Prepare(model.Pair) (*model.Sample, error)
-	Score(ctx context.Context, samples []*model.Sample) ([]float64, error) // score01
-	Config() model.ScorerConfig
 }
 
 // BenchmarkOpener reads the data of a benchmark. Its errors are of the configuration.
@@ -116,7 +110,7 @@ func (t *Trainer) measureBenchmark(ctx context.Context, m *ValidationMetrics) er
 }
 
 func (t *Trainer) askBenchmark(ctx context.Context) (float64, error) {
-	s, ok := t.model.(interface{ Candidate() Candidate })
+	s, ok := t.model.(interface{ Candidate() edit.Judge })
 	if !ok {
 		return 0, errors.New("validate.by: this model cannot be asked by a benchmark")
 	}
@@ -132,4 +126,4 @@ func (t *Trainer) askBenchmark(ctx context.Context) (float64, error) {
 }
 
 // Candidate is the scorer as it stands.
-func (m *scorerModel) Candidate() Candidate { return m.tuner }
+func (m *scorerModel) Candidate() edit.Judge { return m.tuner.Scorer() }

@@ -31,28 +31,36 @@ func (e *Example) contents() (Contents, error) {
 	return contentsOf(&e.Row, e.Base)
 }
 
-// pictures decodes source and edit and augments them. They must be what the example's contents say.
-func (e *Example) pictures(contents Contents) (source, edit *data.Picture, err error) {
-	var out [2]*data.Picture
-	for i, m := range []data.Image{e.Row.Source, e.Row.Edit} {
-		what := [2]string{"source", "edit"}[i]
-		if out[i], err = openAs(m, e.Base, contents[i]); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", what, err)
-		}
-		if e.Augment != 0 {
-			out[i] = data.RandomAugmentation(e.Augment).Apply(out[i])
-		}
+// examplePicture is a picture of an example, augmented.
+type examplePicture struct {
+	example *Example
+	content store.Key // that the file must have
+	image   data.Image
+}
+
+// Decode implements edit.Picture.
+func (p examplePicture) Decode() (*data.Picture, error) {
+	out, err := openAs(p.image, p.example.Base, p.content)
+	if err == nil && p.example.Augment != 0 {
+		out = data.RandomAugmentation(p.example.Augment).Apply(out)
 	}
-	return out[0], out[1], nil
+	return out, err
+}
+
+// Key implements edit.Keyed.
+func (p examplePicture) Key() string { return string(p.content[:]) + p.example.augmentation() }
+
+// augmentation identifies what is done to the pictures of an example.
+func (e *Example) augmentation() string {
+	if e.Augment == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%+v", data.RandomAugmentation(e.Augment))
 }
 
 // pairKey identifies the two pictures of an example as it is augmented.
 func (e *Example) pairKey(c Contents) store.Key {
-	augmentation := ""
-	if e.Augment != 0 {
-		augmentation = fmt.Sprintf("%+v", data.RandomAugmentation(e.Augment))
-	}
-	return store.KeyOf("pair", data.Decoding, string(c[0][:]), string(c[1][:]), augmentation)
+	return store.KeyOf("pair", data.Decoding, string(c[0][:]), string(c[1][:]), e.augmentation())
 }
 
 // openStore opens the store of a run.

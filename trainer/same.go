@@ -1,7 +1,6 @@
 package trainer
 
 import (
-	"assay/store"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+
+	"assay/store"
 
 	"github.com/goccy/go-yaml"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/workers"
 	"assay/lora"
@@ -251,11 +251,11 @@ func (m *scorerModel) Targets(e *Example) (int, error) {
 	if known, ok := e.Prepared.(*prepared); ok && known.err == nil {
 		return m.tuner.Targets(known.sample), nil
 	}
-	pair, err := e.pair()
+	asked, err := e.edit()
 	if err != nil {
 		return 0, err
 	}
-	return m.tuner.CountTargets(pair)
+	return m.tuner.CountTargets(asked, e.ask())
 }
 
 // Compare trains on an objective of several terms.
@@ -294,7 +294,7 @@ func (m *scorerModel) Score(ctx context.Context, batch []Example) ([]float64, er
 	if err != nil {
 		return nil, err
 	}
-	return m.tuner.Score(ctx, samples)
+	return m.tuner.Scorer().Score01(ctx, samples)
 }
 
 func (m *scorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
@@ -329,12 +329,14 @@ func (m *scorerModel) Inspector() func(*Example) error {
 }
 
 // texter is what counts the tokens of a question's text: a Tuner or a Scorer.
-type texter interface{ CheckText(model.Pair) error }
+type texter interface {
+	CheckText(*edit.Edit, model.Ask) error
+}
 
 func checkTexts(m texter, c *Config, e *Example) error {
 	for _, q := range c.Question {
 		for _, a := range c.Answer {
-			if err := m.CheckText(model.Pair{Instruction: e.Row.Instruction, Question: q, Answer: a}); err != nil {
+			if err := m.CheckText(&edit.Edit{Instruction: e.Row.Instruction}, model.Ask{Question: q, Answer: a}); err != nil {
 				return err
 			}
 		}
@@ -342,9 +344,9 @@ func checkTexts(m texter, c *Config, e *Example) error {
 	return nil
 }
 
-// preparer is what turns pairs into samples: a Tuner or a Scorer.
+// preparer is what turns edits into samples: a Tuner or a Scorer.
 type preparer interface {
-	Prepare(model.Pair) (*model.Sample, error)
+	Sample(*edit.Edit, model.Ask) (*model.Sample, error)
 }
 
 // prepareExamples reads, augments and tokenises a batch on all cores. Pictures whose features are known are not read.
@@ -367,24 +369,21 @@ func prepareExample(p preparer, e *Example) (*model.Sample, error) {
 	if known, ok := e.Prepared.(*prepared); ok {
 		return known.sample, known.err
 	}
-	pair, err := e.pair()
+	asked, err := e.edit()
 	if err != nil {
 		return nil, err
 	}
-	return p.Prepare(pair)
+	return p.Sample(asked, e.ask())
 }
 
-// pair is what a scorer is asked about an example.
-func (e *Example) pair() (model.Pair, error) {
+// edit is an example as a scorer sees it.
+func (e *Example) edit() (*edit.Edit, error) {
 	c, err := e.contents()
 	if err != nil {
-		return model.Pair{}, err
+		return nil, err
 	}
-	return model.Pair{
-		Instruction: e.Row.Instruction,
-		Question:    e.Question,
-		Answer:      e.Answer,
-		Key:         e.pairKey(c).String(),
-		Load:        func() (source, edit *data.Picture, err error) { return e.pictures(c) },
-	}, nil
+	return edit.New(examplePicture{e, c[0], e.Row.Source}, examplePicture{e, c[1], e.Row.Edit}, e.Row.Instruction), nil
 }
+
+// ask has the templates that were drawn for an example.
+func (e *Example) ask() model.Ask { return model.Ask{Question: e.Question, Answer: e.Answer} }

@@ -13,7 +13,6 @@ import (
 	"assay/lora"
 	"assay/model"
 	"assay/model/text"
-	"assay/store"
 )
 
 // textModel trains a backbone, or an adapter over it, on conversations.
@@ -100,13 +99,22 @@ func (m *textModel) prepare(batch []Example) ([]*model.TextSample, error) {
 	return samples, err
 }
 
+// talkPicture is a picture of an example's conversation.
+type talkPicture struct {
+	example *Example
+	at      int
+}
+
+// Decode implements edit.Picture.
+func (p talkPicture) Decode() (*data.Picture, error) { return p.example.talkPicture(p.at) }
+
+// Key implements edit.Keyed.
+func (p talkPicture) Key() string { return p.example.Talk.Contents[p.at].String() }
+
 func (m *textModel) prepareOne(e *Example) (*model.TextSample, error) {
 	c := model.Conversation{Messages: turns(e.Talk)}
 	for i := range e.Talk.Pictures {
-		c.Pictures = append(c.Pictures, model.ShownPicture{
-			Key:  store.KeyOf("picture", data.Decoding, e.Talk.Contents[i].String()).String(),
-			Load: func() (*data.Picture, error) { return e.talkPicture(i) },
-		})
+		c.Pictures = append(c.Pictures, talkPicture{e, i})
 	}
 	return m.tuner.Prepare(c)
 }
