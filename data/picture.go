@@ -5,8 +5,8 @@
 //	Table     a Parquet, JSONL, JSON, CSV or TSV file, read row by row in any order
 //	Record    a row of any table, with its columns in their order; Table.Rewrite writes it with more columns
 //	Row       a row of a label table: an edit, its label, the rule that gave it
-//	Edit      a row as training reads it, from any of three layouts (OpenEdits): a Row with labels and ranks by dimension,
-//	          and the Pair, a comparison of two edits, that it comes from
+//	Edit      a row as training reads it, from any of three layouts (OpenEdits): a Row with labels and ranks by
+//	          dimension, and the Pair, a comparison of two edits, that it comes from
 //
 // Package data/parquet has the Parquet format, data/readers the layouts of published data sets.
 package data
