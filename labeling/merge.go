@@ -295,25 +295,12 @@ func (m *merger) again(r, first *row) error {
 
 // split gives scenes their splits. Rows whose data set, or whose foreign picture, asks for another one are dropped.
 func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
-	any, foreign := false, slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 })
-	for _, s := range m.job.Config.Sources {
-		any = any || s.Split != ""
-	}
-	wanted := map[int32]string{}
-	if any {
-		for r, err := range m.kept(ctx) {
-			if err != nil {
-				return err
-			}
-			want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
-			// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
-			if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
-				wanted[root] = want
-			}
-		}
+	wanted, err := m.wantedSplits(ctx)
+	if err != nil {
+		return err
 	}
 	m.splits = m.pictures.scenes.assign(sizes, wanted, m.job.Config.Split.Validation, m.job.Config.Seed)
-	if !any && !foreign {
+	if wanted == nil && !slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 }) {
 		return nil
 	}
 	for r, err := range m.kept(ctx) {
@@ -340,4 +327,23 @@ func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
 		}
 	}
 	return nil
+}
+
+// wantedSplits are the splits that data sets ask for, by scene; nil if none asks.
+func (m *merger) wantedSplits(ctx context.Context) (splits, error) {
+	if !slices.ContainsFunc(m.job.Config.Sources, func(s SourceConfig) bool { return s.Split != "" }) {
+		return nil, nil
+	}
+	wanted := splits{}
+	for r, err := range m.kept(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
+		// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
+		if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
+			wanted[root] = want
+		}
+	}
+	return wanted, nil
 }
