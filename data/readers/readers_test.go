@@ -81,8 +81,8 @@ func describe(s *Sample, err error) string {
 	}
 	for _, o := range s.Outputs {
 		fmt.Fprintf(&b, "|%s %s", o.Editor, colour(o.Picture))
-		if o.Label != nil {
-			fmt.Fprintf(&b, " label %s", number(o.Label))
+		if o.Given != nil {
+			fmt.Fprintf(&b, " label %s", number(o.Given))
 		}
 		if !o.ClipI.Unknown() {
 			fmt.Fprintf(&b, " %s %s %s", similarity(o.ClipD), similarity(o.ClipI), similarity(o.DinoI))

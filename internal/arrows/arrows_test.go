@@ -111,13 +111,17 @@ benchmarks/runner: benchmarks/protocol edit encoders model shards store table te
 benchmarks/runner: internal/atomicfile internal/exit internal/journal internal/jsonfile internal/stats
 benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
-labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
+labeling/nearcopy: data internal/workers
+labeling/guard:    data internal/workers labeling/nearcopy
+labeling:         labeling/nearcopy labeling/guard internal/remote data store heuristics data/readers
+labeling:         encoders internal/strictyaml internal/workers table shards
 labeling:         internal/atomicfile internal/filelock
 curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
 trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data edit ort model model/families trainer trainer/bybenchmark labeling internal/workers
+.:                data edit ort model model/families trainer trainer/bybenchmark labeling table
+.:                internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
