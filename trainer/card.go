@@ -12,6 +12,9 @@ import (
 
 	"assay/internal/atomicfile"
 	"assay/internal/version"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/records"
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
@@ -19,13 +22,13 @@ func (t *Trainer) writeScorer(dir string) error {
 	if err := t.model.SaveScorer(dir); err != nil {
 		return fmt.Errorf("writing the scorer: %w", err)
 	}
-	train, ok := t.data.Train.(*Samples)
-	valid, okValid := t.data.Validation.(*Samples)
+	train, ok := t.data.Train.(*dataset.Samples)
+	valid, okValid := t.data.Validation.(*dataset.Samples)
 	if !ok || !okValid { // made by a program, which describes it
 		return nil
 	}
 	describe := t.card
-	if t.config.Mode == ModeText {
+	if t.config.Mode == config.ModeText {
 		describe = t.textCard
 	}
 	card, err := describe(train, valid)
@@ -39,7 +42,7 @@ func (t *Trainer) writeScorer(dir string) error {
 }
 
 // card is the model card: what the scorer was made from, and how well it does.
-func (t *Trainer) card(train, valid *Samples) (string, error) {
+func (t *Trainer) card(train, valid *dataset.Samples) (string, error) {
 	c, s := t.config, &t.state
 	var b strings.Builder
 	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": filepath.Base(c.Backbone),
@@ -58,7 +61,7 @@ func (t *Trainer) card(train, valid *Samples) (string, error) {
 		version.Version,
 		c.Mode,
 	)
-	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", ScorerDir)
+	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", config.ScorerDir)
 
 	t.cardData(&b, train, valid)
 	b.WriteString("## Training\n\n")
@@ -67,7 +70,7 @@ func (t *Trainer) card(train, valid *Samples) (string, error) {
 		size = fmt.Sprintf("whole groups, at most %d edits", c.BatchSize)
 	}
 	fmt.Fprintf(&b, "%d of %d steps of %s, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps, size,
-		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.seconds())
+		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.Elapsed())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f", float64(s.Train.Loss))
 		if !math.IsNaN(float64(s.Train.L1)) {
@@ -92,15 +95,15 @@ func (t *Trainer) endCard(b *strings.Builder) error {
 }
 
 // cardData says what the scorer has learned from.
-func (t *Trainer) cardData(b *strings.Builder, train, valid *Samples) {
+func (t *Trainer) cardData(b *strings.Builder, train, valid *dataset.Samples) {
 	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
 		"|---|---|---|---|---|---|---|\n")
 	unlabelled := 0
 	for _, part := range []struct {
 		name string
-		s    *Samples
+		s    *dataset.Samples
 	}{{"training", train}, {"validation", valid}} {
-		n := part.s.labelCounts()
+		n := part.s.LabelCounts()
 		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d | %d |\n", part.name, part.s.Len(), n[0], n[1], n[2], n[3], n[4])
 		unlabelled += part.s.Len() - (n[0] + n[1] + n[2] + n[3] + n[4])
 	}
@@ -112,7 +115,7 @@ func (t *Trainer) cardData(b *strings.Builder, train, valid *Samples) {
 				"are compared.\n", unlabelled)
 		}
 	}
-	if f := t.objective.summarise(t.data); f != nil {
+	if f := t.objective.Summarize(t.data); f != nil {
 		b.WriteString("\nThe training rows:\n\n```\n")
 		f.Print(b)
 		b.WriteString("```\n")
@@ -128,18 +131,18 @@ func (t *Trainer) measures(b *strings.Builder) {
 		b.WriteString("No validation so far.\n\n")
 		return
 	}
-	list := []*ValidationMetrics{last}
+	list := []*records.ValidationMetrics{last}
 	if best != nil && best.Step != last.Step {
 		list = append(list, best)
 	}
 	columns := []struct {
 		name  string
-		value func(m *ValidationMetrics) Number
+		value func(m *records.ValidationMetrics) records.Number
 	}{
-		{"L1 (0 to 1)", func(m *ValidationMetrics) Number { return m.L1 }},
-		{"Spearman", func(m *ValidationMetrics) Number { return m.Spearman }},
-		{"accuracy over 0, 0.5, 1", func(m *ValidationMetrics) Number { return m.Accuracy }},
-		{"pair accuracy", (*ValidationMetrics).pairAccuracy},
+		{"L1 (0 to 1)", func(m *records.ValidationMetrics) records.Number { return m.L1 }},
+		{"Spearman", func(m *records.ValidationMetrics) records.Number { return m.Spearman }},
+		{"accuracy over 0, 0.5, 1", func(m *records.ValidationMetrics) records.Number { return m.Accuracy }},
+		{"pair accuracy", (*records.ValidationMetrics).PairAccuracy},
 	}
 	head, rule := "| validation at step | rows |", "|---|---|"
 	rows := make([]string, len(list))
@@ -165,38 +168,10 @@ func (t *Trainer) measures(b *strings.Builder) {
 			last.PairRows)
 	}
 	if best != nil {
-		what := map[string]string{"": "lowest L1", bySpearman: "highest Spearman correlation",
-			byPairs: "highest pair accuracy"}[best.By]
-		fmt.Fprintf(b, "\nThe %s was at step %d; that scorer is in `%s`.\n\n", what, best.Step, BestDir)
+		what := map[string]string{"": "lowest L1", config.BySpearman: "highest Spearman correlation",
+			config.ByPairs: "highest pair accuracy"}[best.By]
+		fmt.Fprintf(b, "\nThe %s was at step %d; that scorer is in `%s`.\n\n", what, best.Step, config.BestDir)
 	}
-}
-
-// pairAccuracy is NaN if there were no pairs.
-func (m *ValidationMetrics) pairAccuracy() Number {
-	if m.Pairs == nil {
-		return Number(math.NaN())
-	}
-	return *m.Pairs
-}
-
-// labelCounts counts labels 0, between, 0.5, between, 1.
-func (s *Samples) labelCounts() (n [5]int) {
-	for _, r := range s.rows {
-		switch {
-		case r.bad != "" || !r.labelled():
-		case r.label == 0:
-			n[0]++
-		case r.label < 0.5:
-			n[1]++
-		case r.label == 0.5:
-			n[2]++
-		case r.label < 1:
-			n[3]++
-		default:
-			n[4]++
-		}
-	}
-	return n
 }
 
 func bases(paths []string) []string {
@@ -208,7 +183,7 @@ func bases(paths []string) []string {
 }
 
 // withoutFolders keeps only the last part of every path: a card may be published.
-func withoutFolders(c Config) *Config {
+func withoutFolders(c config.Config) *config.Config {
 	for _, p := range []*string{&c.Backbone, &c.Init, &c.Out} {
 		if *p != "" {
 			*p = filepath.Base(*p)

@@ -8,6 +8,10 @@ import (
 
 	"assay/internal/exit"
 	"assay/losses"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/objective"
+	"assay/trainer/records"
 )
 
 // checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
@@ -16,16 +20,16 @@ func (t *Trainer) checkComparable(warn func(text string)) error {
 	if err := t.checkSchedule(warn); err != nil {
 		return err
 	}
-	if train, ok := t.data.Train.(*Samples); ok && len(t.config.Losses) > 0 {
-		if err := train.checkContrary("data.train", t.config.compared()); err != nil {
+	if train, ok := t.data.Train.(*dataset.Samples); ok && len(t.config.Losses) > 0 {
+		if err := train.CheckContrary("data.train", t.config.Compared()); err != nil {
 			return err
 		}
 		if err := t.checkTerms(train, warn); err != nil {
 			return err
 		}
 	}
-	if valid, ok := t.data.Validation.(*Samples); ok {
-		if err := valid.checkContrary("data.validation", []string{""}); err != nil {
+	if valid, ok := t.data.Validation.(*dataset.Samples); ok {
+		if err := valid.CheckContrary("data.validation", []string{""}); err != nil {
 			return err
 		}
 		return t.checkMeasure(valid)
@@ -39,15 +43,15 @@ func (t *Trainer) checkSchedule(warn func(text string)) error {
 	if err := t.checkCourse("schedule", &t.config.Schedule, warn); err != nil {
 		return err
 	}
-	for _, x := range t.config.Optimizer.Groups.scheduled() {
-		if err := t.checkCourse(strings.TrimSuffix(x.key, "."), x.Schedule, warn); err != nil {
+	for _, x := range t.config.Optimizer.Groups.Scheduled() {
+		if err := t.checkCourse(strings.TrimSuffix(x.Key, "."), x.Schedule, warn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Trainer) checkCourse(key string, s *ScheduleConfig, warn func(text string)) error {
+func (t *Trainer) checkCourse(key string, s *config.ScheduleConfig, warn func(text string)) error {
 	steps := func(n float64) float64 {
 		if n < 1 {
 			n *= float64(t.loader.Steps)
@@ -66,22 +70,22 @@ func (t *Trainer) checkCourse(key string, s *ScheduleConfig, warn func(text stri
 }
 
 // checkTerms refuses terms of the objective that have no item in an epoch, and ties where a term knows none.
-func (t *Trainer) checkTerms(train *Samples, warn func(string)) error {
-	f := t.objective.summarise(t.data)
+func (t *Trainer) checkTerms(train *dataset.Samples, warn func(string)) error {
+	f := t.objective.Summarize(t.data)
 	if warn != nil {
-		for _, text := range f.leftOut() {
+		for _, text := range f.LeftOut() {
 			warn("left out: " + text)
 		}
 	}
 	for i := range t.config.Losses {
 		s := &t.config.Losses[i]
 		if s.Ties == "refuse" {
-			if err := checkTies(train, s); err != nil {
+			if err := objective.CheckTies(train, s); err != nil {
 				return err
 			}
 		}
-		sampled := t.loader.Groups != nil && t.loader.Groups.bound > 1 && f.Sampled > 0 // an epoch may draw others
-		if s.Over() == losses.Tokens || f.Items[t.objective.termName(i)] > 0 || sampled {
+		sampled := t.loader.Groups != nil && t.loader.Groups.Bound > 1 && f.Sampled > 0 // an epoch may draw others
+		if s.Over() == losses.Tokens || f.Items[t.objective.TermName(i)] > 0 || sampled {
 			continue
 		}
 		what, dimension := map[losses.Unit]string{
@@ -100,14 +104,14 @@ func (t *Trainer) checkTerms(train *Samples, warn func(string)) error {
 }
 
 // checkMeasure refuses a way to choose the best scorer that the validation rows do not allow.
-func (t *Trainer) checkMeasure(valid *Samples) error {
+func (t *Trainer) checkMeasure(valid *dataset.Samples) error {
 	c := &t.config.Validate
-	if c.By == byBenchmark { // it has data of its own
+	if c.By == config.ByBenchmark { // it has data of its own
 		return nil
 	}
 	if valid.Len() == 0 {
-		if len(t.config.plateaus()) > 0 {
-			return exit.Usagef("schedule.kind: %s", plateauWants)
+		if len(t.config.Plateaus()) > 0 {
+			return exit.Usagef("schedule.kind: %s", config.PlateauWants)
 		}
 		if c.By != "auto" || c.Patience > 0 {
 			return exit.Usagef("validate: by and patience want validation rows: name them with data.validation or " +
@@ -115,24 +119,24 @@ func (t *Trainer) checkMeasure(valid *Samples) error {
 		}
 		return nil
 	}
-	if t.config.Mode == ModeText { // every conversation has a loss
+	if t.config.Mode == config.ModeText { // every conversation has a loss
 		return nil
 	}
 	n := valid.Len()
 	if c.Limit > 0 {
 		n = min(n, c.Limit)
 	}
-	m := &ValidationMetrics{L1: Number(math.NaN()), Spearman: Number(math.NaN())}
-	var examples []Example
+	m := &records.ValidationMetrics{L1: records.Number(math.NaN()), Spearman: records.Number(math.NaN())}
+	var examples []dataset.Example
 	for i := range n {
-		row := &valid.rows[i]
-		if row.bad != "" {
+		row := &valid.Rows[i]
+		if row.Bad != "" {
 			continue
 		}
-		e := Example{Index: i, Label: row.label, Said: row.Said}
-		if e.labelled() {
+		e := dataset.Example{Index: i, Label: row.Label, Annotations: row.Annotations}
+		if e.Labelled() {
 			m.L1 = 0
-			if first := slices.IndexFunc(examples, func(o Example) bool { return o.labelled() }); first >= 0 &&
+			if first := slices.IndexFunc(examples, func(o dataset.Example) bool { return o.Labelled() }); first >= 0 &&
 				examples[first].Label != e.Label {
 				m.Spearman = 0
 			}
@@ -142,8 +146,8 @@ func (t *Trainer) checkMeasure(valid *Samples) error {
 	if len(examples) == 0 { // told elsewhere
 		return nil
 	}
-	if _, pairs := rightPairs(t.data.Validation, make([]float64, len(examples)), examples); pairs > 0 {
-		m.Pairs = new(Number)
+	if _, pairs := objective.RightPairs(t.data.Validation, make([]float64, len(examples)), examples); pairs > 0 {
+		m.Pairs = new(records.Number)
 	}
 	best := t.state.Best
 	t.state.Best = nil

@@ -2,9 +2,12 @@ package trainer
 
 import (
 	"context"
-	"fmt"
 
 	"assay/internal/exit"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/optimizer"
 )
 
 // planSample is the number of examples a plan looks at.
@@ -16,19 +19,19 @@ const rowBytes = 1800
 
 // PlanOptions say how a run is planned.
 type PlanOptions struct {
-	Progress  func(what string, total int64, unit string) Progress // of the look at all rows; nil: none
-	Benchmark BenchmarkOpener                                      // as Options.Benchmark
-	Ranks     int                                                  // processes that would train together; 0: one
+	Progress  func(what string, total int64, unit string) dataset.Progress // of the look at all rows; nil: none
+	Benchmark BenchmarkOpener                                              // as Options.Benchmark
+	Ranks     int                                                          // processes that would train together; 0: one
 }
 
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
 // empty if the model is no Planner.
-func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (plan *Plan, err error) {
+func DryRun(ctx context.Context, c *config.Config, f models.Factory, more ...PlanOptions) (plan *models.Plan, err error) {
 	var o PlanOptions
 	if len(more) > 0 {
 		o = more[0]
 	}
-	tables, err := OpenData(c)
+	tables, err := dataset.Open(c)
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +40,10 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	if err := t.openBenchmark(o.Benchmark); err != nil {
 		return nil, err
 	}
-	if t.model, err = f(ctx, onDevice(c, o.Ranks, 0)); err != nil {
+	if t.model, err = f(ctx, config.OnDevice(c, o.Ranks, 0)); err != nil {
 		return nil, err
 	}
-	defer func() { err = errorsOf(err, t.model.Close()) }()
+	defer func() { err = exit.Join(err, t.model.Close()) }()
 	if err := t.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
 		return nil, err
 	}
@@ -54,20 +57,20 @@ func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (pla
 	if err := t.checkComparable(nil); err != nil {
 		return nil, err
 	}
-	if _, err = c.groupsOf(t.model.Params()); err != nil {
+	if _, err = optimizer.GroupsOf(c, t.model.Params()); err != nil {
 		return nil, err
 	}
 	t.trains = t.describeTrained()
-	p, ok := t.model.(Planner)
+	p, ok := t.model.(models.Planner)
 	if !ok {
-		return t.complete(&Plan{MicroBatch: c.BatchSize}), nil
+		return t.complete(&models.Plan{MicroBatch: c.BatchSize}), nil
 	}
 	return t.plan(ctx, p)
 }
 
 // plan asks the model about the first examples of the run.
-func (t *Trainer) plan(ctx context.Context, p Planner) (*Plan, error) {
-	var sample []Example
+func (t *Trainer) plan(ctx context.Context, p models.Planner) (*models.Plan, error) {
+	var sample []dataset.Example
 	for at := int64(0); len(sample) < planSample && at < t.loader.Limit; at = t.loader.Next(at) {
 		batch, err := t.loader.Read(at)
 		if err != nil {
@@ -95,20 +98,7 @@ func (t *Trainer) plan(ctx context.Context, p Planner) (*Plan, error) {
 	return t.complete(plan), nil
 }
 
-// Err says why the run that is planned would fail: a shard of the weights is missing, or there is too little memory.
-// Weights that are absent as a whole are no reason: a run can be planned before they are fetched.
-func (p *Plan) Err() error {
-	switch {
-	case p.Partly:
-		return fmt.Errorf("the run would fail: %s", p.Absent)
-	case p.Fits != nil && !*p.Fits:
-		return fmt.Errorf("the run would not fit: it needs %.1f GB, %.1f GB are free", float64(p.Need)/1e9,
-			float64(p.Memory)/1e9)
-	}
-	return nil
-}
-
-func (t *Trainer) complete(p *Plan) *Plan {
+func (t *Trainer) complete(p *models.Plan) *models.Plan {
 	c := t.config
 	p.Steps, p.Examples, p.BatchSize, p.Trains = t.loader.Steps, t.loader.Limit, c.BatchSize, t.trains
 	if t.loader.Groups != nil {
@@ -116,11 +106,11 @@ func (t *Trainer) complete(p *Plan) *Plan {
 	}
 	p.BadRows = t.data.BadRows()
 	p.Rows, p.Validation, p.Warnings = t.data.Train.Len(), t.data.Validation.Len(), t.data.Warnings
-	if c.MicroBatch != Auto {
+	if c.MicroBatch != config.Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
-	p.Found = t.objective.summarise(t.data)
+	p.Summary = t.objective.Summarize(t.data)
 	if t.benchmark != nil {
 		p.Benchmark = t.benchmark.String()
 	}
@@ -130,7 +120,7 @@ func (t *Trainer) complete(p *Plan) *Plan {
 		}
 		here["program"] += int64(p.Rows+p.Validation) * rowBytes
 	}
-	if p.Need = total(p.Bytes); p.Memory > 0 {
+	if p.Need = models.Total(p.Bytes); p.Memory > 0 {
 		fits := p.Need <= p.Memory
 		p.Fits = &fits
 	}

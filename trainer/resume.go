@@ -12,20 +12,16 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"assay/internal/exit"
-	"assay/internal/strictyaml"
 	"assay/store"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
-
-// mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
-// lies at the paths is compared by content.
-var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
-	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
-	"validate.benchmark.votes", "validate.benchmark.targets"}
 
 const benchmarkPrefix = "validate.benchmark: "
 
 // differences lists what is no longer as the checkpoint has it.
-func differences(old, now *state) ([]string, error) {
+func differences(old, now *checkpoint.State) ([]string, error) {
 	var was, is map[string]any
 	if err := yaml.Unmarshal([]byte(old.Config), &was); err != nil {
 		return nil, fmt.Errorf("the configuration of the checkpoint: %w", err)
@@ -33,7 +29,7 @@ func differences(old, now *state) ([]string, error) {
 	if err := yaml.Unmarshal([]byte(now.Config), &is); err != nil {
 		return nil, err
 	}
-	text, err := Default().YAML()
+	text, err := config.Default().YAML()
 	if err != nil {
 		return nil, err
 	}
@@ -42,102 +38,25 @@ func differences(old, now *state) ([]string, error) {
 		return nil, err
 	}
 	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
-	before, present := flatten("", usual), flatten("", is)
-	past := flatten("", was)
+	before, present := config.Flatten("", usual), config.Flatten("", is)
+	past := config.Flatten("", was)
 	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
 		before["lora.parts"] = present["lora.parts"]
 	}
 	maps.Copy(before, past)
-	out := changed("", before, present)
-	out = append(out, changed("model: ", old.Model, now.Model)...)
+	out := config.Changed("", before, present)
+	out = append(out, config.Changed("model: ", old.Model, now.Model)...)
 	if len(old.Files) > 0 && len(now.Files) > 0 { // an earlier version noted none
-		out = append(out, changed("backbone: ", old.Files, now.Files)...)
+		out = append(out, config.Changed("backbone: ", old.Files, now.Files)...)
 	}
-	out = append(out, changed("data: ", old.Data, now.Data)...)
-	return append(out, changed(benchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
-}
-
-func flatten(key string, tree map[string]any) map[string]string {
-	out := map[string]string{}
-	for name, v := range tree {
-		if key != "" {
-			name = key + "." + name
-		}
-		if sub, ok := v.(map[string]any); ok && len(sub) > 0 {
-			maps.Copy(out, flatten(name, sub))
-		} else {
-			out[name] = fmt.Sprint(v)
-		}
-	}
-	return out
-}
-
-func changed(prefix string, was, is map[string]string) []string {
-	names := slices.Sorted(maps.Keys(was))
-	for _, n := range slices.Sorted(maps.Keys(is)) {
-		if _, ok := was[n]; !ok {
-			names = append(names, n)
-		}
-	}
-	var out []string
-	for _, n := range names {
-		a, hadA := was[n]
-		b, hadB := is[n]
-		if a == b && hadA == hadB || prefix == "" && moved(n, a, b) {
-			continue
-		}
-		if !hadA {
-			a = "absent"
-		}
-		if !hadB {
-			b = "absent"
-		}
-		out = append(out, fmt.Sprintf("%s%s: %s in the checkpoint, %s now", prefix, n, short(a), short(b)))
-	}
-	return out
-}
-
-// moved tells whether a key may differ. data.validation may as a path, not as a fraction.
-func moved(name, a, b string) bool {
-	if name == "data.validation" {
-		return !number01(a) && !number01(b)
-	}
-	return slices.ContainsFunc(mayDiffer, func(k string) bool { return name == k || strings.HasPrefix(name, k+".") })
-}
-
-func number01(s string) bool {
-	return strings.HasPrefix(s, "0") && strings.Trim(s, "0123456789.e-") == ""
-}
-
-// keepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
-// out stays the default that the checkpoint has.
-func keepSchedules(c *Config, old *state, warn func(text string)) {
-	was := Default()
-	if old == nil || len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old.Config), was).Err() != nil {
-		return
-	}
-	usual := defaultSchedule()
-	for _, x := range c.Optimizer.Groups.scheduled() {
-		had := was.Optimizer.Groups.of(x.name)
-		if had == nil || had.Schedule == nil {
-			continue
-		}
-		for _, k := range scheduleKeys {
-			before := k.value(had.Schedule)
-			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
-				before == k.value(&usual) && before != k.value(x.Schedule) {
-				k.take(x.Schedule, had.Schedule)
-				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
-					before))
-			}
-		}
-	}
+	out = append(out, config.Changed("data: ", old.Data, now.Data)...)
+	return append(out, config.Changed(benchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
 }
 
 // describeTrained says what the run trains.
-func (t *Trainer) describeTrained() Trained {
-	d := describeModel(t.model)
-	d.Departures, d.Groups, d.Ways = t.config.Departures(), t.config.trainedGroups(t.model.Params()), t.config.ways()
+func (t *Trainer) describeTrained() models.Trained {
+	d := models.Describe(t.model)
+	d.Departures, d.Groups, d.Ways = t.config.Departures(), models.TrainedGroups(t.config, t.model.Params()), models.Ways(t.config)
 	return d
 }
 
@@ -148,7 +67,8 @@ func (t *Trainer) describe() error {
 		return err
 	}
 	t.trains = t.describeTrained()
-	t.state = state{Format: 1, Config: string(text), Model: maps.Clone(t.model.Fingerprint()), Data: t.data.fingerprint}
+	t.state = checkpoint.State{Format: 1, Identity: checkpoint.Identity{Config: string(text),
+		Model: maps.Clone(t.model.Fingerprint()), Data: t.data.Fingerprint}}
 	if t.state.Model == nil {
 		t.state.Model = map[string]string{}
 	}
@@ -180,7 +100,7 @@ func (t *Trainer) describe() error {
 // checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
 // written after the last checkpoint, so one without it is not of such a run.
 func (t *Trainer) checkVacant(o *Options) error {
-	scorer := t.config.resultPath()
+	scorer := t.config.ResultPath()
 	if _, err := os.Lstat(scorer); err == nil && !o.Fresh {
 		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
 			scorer)
@@ -189,8 +109,8 @@ func (t *Trainer) checkVacant(o *Options) error {
 }
 
 // compare refuses to go on with something else, unless told to.
-func (t *Trainer) compare(old *state, dir string, o *Options) error {
-	was, err := trainedIn(dir)
+func (t *Trainer) compare(old *checkpoint.State, dir string, o *Options) error {
+	was, err := models.TrainedIn(dir)
 	if err != nil {
 		return err
 	}
@@ -229,12 +149,11 @@ func (t *Trainer) compare(old *state, dir string, o *Options) error {
 }
 
 // adopt takes over a checkpoint's counters.
-func (t *Trainer) adopt(old *state) {
+func (t *Trainer) adopt(old *checkpoint.State) {
 	s := *old
-	s.Config, s.Model, s.Data, s.Benchmark = t.state.Config, t.state.Model, t.state.Data, t.state.Benchmark
-	s.Files = t.state.Files
+	s.Identity = t.state.Identity
 	if !maps.Equal(old.Benchmark, s.Benchmark) {
-		s.forgetBest()
+		s.ForgetBest()
 	}
 	t.state = s
 }

@@ -6,24 +6,21 @@ import (
 	"sync"
 
 	"assay/internal/workers"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
-
-// targeter is a model with a text loss.
-type targeter interface {
-	Targets(e *Example) (int, error) // tokens that an example's text loss is over; 0: it has none
-}
 
 // shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a
 // batch and transformers over the micro-batches of a step. Of several processes each counts the tokens of some.
-func (t *Trainer) shareTextLoss(batch []Example) error {
-	m, ok := t.model.(targeter)
+func (t *Trainer) shareTextLoss(batch []dataset.Example) error {
+	m, ok := t.model.(models.Targeter)
 	if !ok {
 		return nil
 	}
 	var mu sync.Mutex
 	tokens := map[int]int{}
 	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
-		if !t.strategy.mine(i) {
+		if !t.strategy.Mine(i) {
 			return nil
 		}
 		n, err := m.Targets(&batch[i])
@@ -35,7 +32,7 @@ func (t *Trainer) shareTextLoss(batch []Example) error {
 		mu.Unlock()
 		return nil
 	})
-	if err := t.strategy.union(fmt.Sprintf("tokens of step %d", t.state.Step+1), &tokens, err); err != nil {
+	if err := t.strategy.Union(fmt.Sprintf("tokens of step %d", t.state.Step+1), &tokens, err); err != nil {
 		return err
 	}
 	total := 0

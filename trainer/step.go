@@ -7,7 +7,13 @@ import (
 	"math"
 	"time"
 
+	"assay/internal/exit"
 	"assay/losses"
+	"assay/trainer/checkpoint"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/objective"
+	"assay/trainer/records"
 )
 
 // train runs steps until all are done, or saves and returns context.Canceled's error when ctx ends: the present step is
@@ -23,7 +29,7 @@ func (t *Trainer) train(ctx context.Context) error {
 		if t.state.Step >= t.loader.Steps || t.exhausted() {
 			return t.stop(ctx, nil)
 		}
-		if err := t.strategy.agree(fmt.Sprintf("after step %d", t.state.Step), ctx.Err()); err != nil {
+		if err := t.strategy.Agree(fmt.Sprintf("after step %d", t.state.Step), ctx.Err()); err != nil {
 			return t.stop(ctx, err)
 		}
 		if err := t.step(context.WithoutCancel(ctx)); err != nil {
@@ -43,7 +49,7 @@ func (t *Trainer) step(ctx context.Context) error {
 	t.loader.Waited = 0
 	for {
 		batch, err := t.loader.Load(t.state.Samples)
-		err = t.strategy.agree("reading a batch", err)
+		err = t.strategy.Agree("reading a batch", err)
 		failed := batch
 		if err == nil {
 			failed, err = t.update(ctx, batch, began)
@@ -59,11 +65,11 @@ func (t *Trainer) step(ctx context.Context) error {
 }
 
 // update is step for a batch. After an error it returns the examples at fault, and nothing has changed.
-func (t *Trainer) update(ctx context.Context, batch []Example, began time.Time) ([]Example, error) {
+func (t *Trainer) update(ctx context.Context, batch []dataset.Example, began time.Time) ([]dataset.Example, error) {
 	s := &t.state
-	m := &StepMetrics{Kind: "train", Step: s.Step + 1}
-	rates := t.optimizer.rates(m, s)
-	err := t.optimizer.begin(ctx)
+	m := &records.StepMetrics{Kind: "train", Step: s.Step + 1}
+	rates := t.optimizer.Rates(m, s.Step, s.Plateaus)
+	err := t.optimizer.Begin(ctx)
 	if err == nil {
 		err = t.shareTextLoss(batch)
 	}
@@ -74,21 +80,21 @@ func (t *Trainer) update(ctx context.Context, batch []Example, began time.Time) 
 	if err != nil {
 		return failed, err
 	}
-	norm, err := t.strategy.reduce(ctx, t.optimizer)
+	norm, err := t.strategy.Reduce(ctx, t.optimizer)
 	if err != nil {
 		return nil, err
 	}
-	m.GradNorm = Number(norm)
+	m.GradNorm = records.Number(norm)
 	switch {
 	case len(batch) == 0: // all of them are quarantined
 		m.Skipped = true
 	case len(notFinite) > 0 || math.IsNaN(norm) || math.IsInf(norm, 0):
-		if err := t.strategy.agree("looking at the step", t.checkSkip(m, batch, notFinite)); err != nil {
+		if err := t.strategy.Agree("looking at the step", t.checkSkip(m, batch, notFinite)); err != nil {
 			return nil, err
 		}
 		m.Skipped = true
 	default:
-		if err := t.strategy.update(t.optimizer, norm, rates); err != nil {
+		if err := t.strategy.Update(t.optimizer, norm, rates); err != nil {
 			return nil, err
 		}
 	}
@@ -97,11 +103,12 @@ func (t *Trainer) update(ctx context.Context, batch []Example, began time.Time) 
 		s.Edits, m.Groups = s.Edits+t.loader.Count(s.Samples, next), next
 	}
 	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, next // quarantined rows count
-	m.Waited = waitedShare(t.loader.Waited, time.Since(began))
-	m.Samples, m.Epoch, m.Seconds = s.seen(t.loader), float64(s.Samples)/float64(t.loader.Order.Len()), s.seconds()
+	m.Waited = records.WaitedShare(t.loader.Waited, time.Since(began))
+	m.Samples, m.Seconds = s.Seen(t.loader.Groups != nil), s.Elapsed()
+	m.Epoch = float64(s.Samples) / float64(t.loader.Order.Len())
 	s.Train = m
-	if err := t.records.step(m); err != nil {
-		return nil, &unrecorded{err}
+	if err := t.records.Step(m); err != nil {
+		return nil, &checkpoint.InconsistentError{Err: err}
 	}
 	return nil, nil
 }
@@ -109,63 +116,71 @@ func (t *Trainer) update(ctx context.Context, batch []Example, began time.Time) 
 // backward runs the micro-batches of a batch forward and backward and sums their gradients. It returns the examples
 // whose losses are not finite and, with an error, those at fault.
 func (t *Trainer) backward(
-	ctx context.Context, m *StepMetrics, batch []Example,
-) (notFinite, failed []Example, err error) {
+	ctx context.Context, m *records.StepMetrics, batch []dataset.Example,
+) (notFinite, failed []dataset.Example, err error) {
 	s, parts := &t.state, t.loader.Split(batch, t.state.MicroBatch)
 	labelled, first, items := 0, make([]int, len(parts)), make([][][]losses.Item, len(parts))
 	for i := range batch {
-		if batch[i].labelled() {
+		if batch[i].Labelled() {
 			labelled++
 		}
 	}
 	for i, part := range parts {
-		items[i] = t.objective.items(part)
+		items[i] = t.objective.Items(part)
 		if i > 0 {
 			first[i] = first[i-1] + len(parts[i-1])
 		}
 	}
-	normalise(items)
+	objective.Normalize(items)
 	weight := 1 / float64(len(batch))
-	run := func(i int) (*StepResult, error) {
+	run := func(i int) (*models.StepResult, error) {
 		if i > 0 {
 			t.loader.Join()
 		}
-		t.loader.Ahead(parts, i, s.Step, s.Samples)
-		dropout := mix(t.config.Seed, forDropout, uint64(s.Step), uint64(first[i]))
+		t.loader.Prefetch(parts, i, s.Step, s.Samples)
+		dropout := dataset.Mix(t.config.Seed, dataset.ForDropout, uint64(s.Step), uint64(first[i]))
+		var out *models.StepResult
+		var err error
 		if len(t.config.Losses) == 0 {
-			return t.model.Step(ctx, parts[i], weight, dropout)
+			out, err = t.model.Step(ctx, parts[i], weight, dropout)
+		} else if c, ok := t.model.(models.Comparer); ok {
+			out, err = c.Compare(ctx, parts[i], items[i], weight, dropout, dataset.Mix(t.config.Seed, dataset.ForDraws, uint64(s.Step)))
+		} else {
+			err = errors.New("this model does not train on losses of several terms")
 		}
-		c, ok := t.model.(Comparer)
-		if !ok {
-			return nil, errors.New("this model does not train on losses of several terms")
+		if err == nil {
+			err = exit.Join(out.Check(len(parts[i])), t.optimizer.Check(out.Grads))
 		}
-		return c.Compare(ctx, parts[i], items[i], weight, dropout, mix(t.config.Seed, forDraws, uint64(s.Step)))
+		return out, err
 	}
-	show := func(i int, out *StepResult) {
-		notFinite = append(notFinite, m.add(out, parts[i], len(batch), labelled)...)
-		t.objective.measure(m, out, items[i])
-		t.records.advance(t.loader, s.Train, parts[i])
+	show := func(i int, out *models.StepResult) {
+		notFinite = append(notFinite, count(m, out, parts[i], len(batch), labelled)...)
+		t.objective.Measure(m, out.Terms, items[i])
+		t.records.Advance(t.loader, s.Train, parts[i])
 	}
-	if at, err := t.strategy.accumulate(t.optimizer, m.Step, parts, run, show); err != nil {
-		return nil, parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, ids(parts[at]), err)
+	if at, err := t.strategy.Accumulate(t.optimizer, m.Step, len(parts), run, show); err != nil {
+		return nil, parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, dataset.IDs(parts[at]), err)
 	}
 	return notFinite, nil, nil
 }
 
 // checkSkip says whether a batch whose loss or gradient is not finite may be left out. notFinite are the examples whose
 // losses are not.
-func (t *Trainer) checkSkip(m *StepMetrics, batch, notFinite []Example) error {
+func (t *Trainer) checkSkip(m *records.StepMetrics, batch, notFinite []dataset.Example) error {
 	what, which := "the loss is", notFinite
 	if len(notFinite) == 0 {
 		what, which = "the losses are finite, but the gradient is", batch
 	}
-	if err := t.optimizer.damage(); err != nil { // whatever the samples are
-		return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+	if d, ok := t.model.(interface{ Damage() error }); ok && !t.searched {
+		t.searched = true
+		if err := d.Damage(); err != nil { // whatever the samples are
+			return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+		}
 	}
 	if t.config.NonFinite == "stop" {
 		return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: "+
 			"look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
-			m.Step, what, float64(m.Loss), float64(m.GradNorm), ids(which))
+			m.Step, what, float64(m.Loss), float64(m.GradNorm), dataset.IDs(which))
 	}
 	return nil
 }
@@ -179,15 +194,10 @@ func (t *Trainer) exhausted() bool {
 // early is true if the run ended before its last step.
 func (t *Trainer) early() bool { return t.exhausted() && t.state.Step < t.loader.Steps }
 
-// unrecorded is an error that came after the parameters had changed: the metrics lack what the state says.
-type unrecorded struct{ error }
-
-func (e *unrecorded) Unwrap() error { return e.error }
-
 // fail saves what was reached before an error. The step that failed changed nothing, so that a run resumes from there.
 func (t *Trainer) fail(err error) error {
-	var lost *unrecorded
-	if errors.As(err, &lost) || t.state.Step == t.checkpoints.step || !t.strategy.knows(err) {
+	var lost *checkpoint.InconsistentError
+	if errors.As(err, &lost) || t.state.Step == t.checkpoints.Step || !t.strategy.Knows(err) {
 		return err
 	}
 	if saving := t.save(); saving != nil {
@@ -205,4 +215,30 @@ func (t *Trainer) stop(ctx context.Context, err error) error {
 		return saving
 	}
 	return err
+}
+
+// count counts a micro-batch into the means over n samples, of which some are labelled, and returns the examples whose
+// loss is not finite.
+func count(m *records.StepMetrics, out *models.StepResult, part []dataset.Example, n, labelled int) (notFinite []dataset.Example) {
+	for i, e := range part {
+		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
+			notFinite = append(notFinite, e)
+		}
+		m.Loss += records.Number(out.Loss[i] / float64(n))
+		m.ScoreLoss += records.Number(out.ScoreLoss[i] / float64(n))
+		switch {
+		case labelled == 0:
+			m.L1 = records.Number(math.NaN())
+		case e.Labelled():
+			m.L1 += records.Number(math.Abs(out.Score[i]-e.Label) / float64(labelled))
+		}
+		if len(out.CE) > 0 {
+			if m.Text == nil {
+				m.Text = new(records.Number)
+			}
+			*m.Text += records.Number(out.CE[i] / float64(n))
+		}
+	}
+	m.Tokens += out.Tokens
+	return notFinite
 }

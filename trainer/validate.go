@@ -9,10 +9,14 @@ import (
 
 	"assay/internal/stats"
 	"assay/losses"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 // measure compares scores with labels, both 0..1.
-func measure(scores, labels []float64) *ValidationMetrics {
+func measure(scores, labels []float64) *records.ValidationMetrics {
 	classes := []float64{0, 0.5, 1}
 	distance := 0.0
 	got, want := make([]int, len(scores)), make([]int, len(scores))
@@ -20,8 +24,8 @@ func measure(scores, labels []float64) *ValidationMetrics {
 		distance += math.Abs(s - labels[i])
 		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
 	}
-	return &ValidationMetrics{Kind: "validation", L1: Number(distance / float64(len(scores))),
-		Spearman: Number(stats.Spearman(labels, scores)), Accuracy: Number(stats.Accuracy(want, got)), Rows: len(scores)}
+	return &records.ValidationMetrics{Kind: "validation", L1: records.Number(distance / float64(len(scores))),
+		Spearman: records.Number(stats.Spearman(labels, scores)), Accuracy: records.Number(stats.Accuracy(want, got)), Rows: len(scores)}
 }
 
 // validationDue tells whether the validation rows are to be scored at the present step.
@@ -45,12 +49,12 @@ func (t *Trainer) validationDue() bool {
 
 // validationRows reads the validation rows lo to hi-1 but for those that are quarantined; those in front of an error
 // with it.
-func (t *Trainer) validationRows(lo, hi int) (batch []Example, err error) {
+func (t *Trainer) validationRows(lo, hi int) (batch []dataset.Example, err error) {
 	for i := lo; i < hi && err == nil; i++ {
-		if !usable(t.data.Validation, i) {
+		if !dataset.Usable(t.data.Validation, i) {
 			continue
 		}
-		var e Example
+		var e dataset.Example
 		e, err = t.data.Validation.Example(i)
 		e.Index, e.Question, e.Answer = i, t.config.Question[0], t.config.Answer[0]
 		batch = append(batch, e)
@@ -58,38 +62,31 @@ func (t *Trainer) validationRows(lo, hi int) (batch []Example, err error) {
 	return batch, err
 }
 
-// measured is what a model makes of a micro-batch of validation rows.
-type measured struct {
-	Scores   []float64   // of scorers
-	Text     TextMeasure // of mode text
-	Examples []Example   // what is compared of them, without their pictures
-}
-
 // measureRows measures the first n validation rows, as many micro-batches at a time as there are processes.
 func (t *Trainer) measureRows(
-	ctx context.Context, n int, measure func(ctx context.Context, batch []Example) (measured, error),
-) (out []measured, err error) {
-	if err := t.strategy.same(fmt.Sprintf("parameters after step %d", t.state.Step), t.optimizer.digest); err != nil {
+	ctx context.Context, n int, measure func(ctx context.Context, batch []dataset.Example) (models.Measured, error),
+) (out []models.Measured, err error) {
+	if err := t.strategy.Same(fmt.Sprintf("parameters after step %d", t.state.Step), t.optimizer.Digest); err != nil {
 		return nil, err
 	}
 	micro := t.state.MicroBatch
 	for lo := 0; lo < n; {
-		if err := t.strategy.agree(fmt.Sprintf("after step %d", t.state.Step), ctx.Err()); err != nil {
+		if err := t.strategy.Agree(fmt.Sprintf("after step %d", t.state.Step), ctx.Err()); err != nil {
 			return nil, err
 		}
-		batch := func(i int) ([]Example, error) { return t.validationRows(lo+i*micro, min(lo+(i+1)*micro, n)) }
+		batch := func(i int) ([]dataset.Example, error) { return t.validationRows(lo+i*micro, min(lo+(i+1)*micro, n)) }
 		what := fmt.Sprintf("validation at step %d, row %d", t.state.Step, lo+1)
-		round, failed, err := t.strategy.round(what, func(i int) (measured, error) {
+		round, failed, err := t.strategy.Round(what, func(i int) (models.Measured, error) {
 			rows, err := batch(i)
 			if err != nil || len(rows) == 0 {
-				return measured{}, err
+				return models.Measured{}, err
 			}
 			m, err := measure(context.WithoutCancel(ctx), rows)
 			if err != nil {
-				return measured{}, fmt.Errorf("scoring validation rows %s: %w", ids(rows), err)
+				return models.Measured{}, fmt.Errorf("scoring validation rows %s: %w", dataset.IDs(rows), err)
 			}
 			for _, e := range rows {
-				m.Examples = append(m.Examples, Example{Index: e.Index, Label: e.Label, Said: e.Said})
+				m.Examples = append(m.Examples, dataset.Example{Index: e.Index, Label: e.Label, Annotations: e.Annotations})
 			}
 			return m, nil
 		})
@@ -107,8 +104,8 @@ func (t *Trainer) measureRows(
 }
 
 // scoreAll scores the first n validation rows.
-func (t *Trainer) scoreAll(ctx context.Context, n int) (*ValidationMetrics, error) {
-	all, err := t.measureRows(ctx, n, func(ctx context.Context, batch []Example) (m measured, err error) {
+func (t *Trainer) scoreAll(ctx context.Context, n int) (*records.ValidationMetrics, error) {
+	all, err := t.measureRows(ctx, n, func(ctx context.Context, batch []dataset.Example) (m models.Measured, err error) {
 		m.Scores, err = t.model.Score(ctx, batch)
 		return m, err
 	})
@@ -116,7 +113,7 @@ func (t *Trainer) scoreAll(ctx context.Context, n int) (*ValidationMetrics, erro
 		return nil, err
 	}
 	var scores []float64
-	var examples []Example
+	var examples []dataset.Example
 	for _, m := range all {
 		scores, examples = append(scores, m.Scores...), append(examples, m.Examples...)
 	}
@@ -133,12 +130,12 @@ func (t *Trainer) validate(ctx context.Context) error {
 	if l := t.config.Validate.Limit; l > 0 {
 		n = min(n, l)
 	}
-	var m *ValidationMetrics
+	var m *records.ValidationMetrics
 	var err error
 	if n == 0 { // the benchmark alone
-		m = &ValidationMetrics{Kind: "validation", L1: none, Spearman: none, Accuracy: none}
-	} else if text, ok := t.model.(talker); ok {
-		m, err = t.measureTalks(ctx, text, n)
+		m = &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None, Accuracy: records.None}
+	} else if text, ok := t.model.(textMeasurer); ok {
+		m, err = t.measureText(ctx, text, n)
 	} else {
 		m, err = t.scoreAll(ctx, n)
 	}
@@ -148,14 +145,14 @@ func (t *Trainer) validate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.Step, m.Seconds = t.state.Step, t.state.seconds()
+	m.Step, m.Seconds = t.state.Step, t.state.Elapsed()
 	if m.Best, err = t.better(m); err != nil {
 		return err
 	}
 	if m.Best {
 		last, best := t.state.Last, t.state.Best
 		t.state.Last, t.state.Best = m, m // as the card says
-		if err := t.write(filepath.Join(t.config.Out, BestDir)); err != nil {
+		if err := t.write(filepath.Join(t.config.Out, config.BestDir)); err != nil {
 			t.state.Last, t.state.Best = last, best
 			return err
 		}
@@ -164,7 +161,7 @@ func (t *Trainer) validate(ctx context.Context) error {
 		t.state.Worse++
 	}
 	t.measurePlateaus(m)
-	if err := t.records.validation(m); err != nil {
+	if err := t.records.Validation(m); err != nil {
 		return err
 	}
 	t.state.Last, t.state.Validated = m, m.Step

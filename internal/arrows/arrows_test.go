@@ -85,9 +85,21 @@ encoders:         shards onnx ort checkpoints data store heuristics model intern
 encoders:         internal/atomicfile internal/remote internal/tokens table
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
-trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
-trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
+trainer/config:   data internal/remote internal/strictyaml lora losses model optim ort store
+trainer/dataset:  chat chat/table data internal/exit internal/jsonfile internal/remote internal/workers losses store
+trainer/dataset:  trainer/config
+trainer/head:     losses model optim store trainer/dataset
+trainer/records:  internal/journal trainer/config trainer/dataset trainer/events
+trainer/objective: data internal/exit losses trainer/config trainer/dataset trainer/records
+trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx optim trainer/config trainer/dataset
+trainer/checkpoint: trainer/records
+trainer/optimizer: checkpoints internal/exit internal/workers optim trainer/checkpoint trainer/config trainer/records
+trainer/models:   checkpoints data internal/exit internal/workers lora losses model model/text optim ort store
+trainer/models:   trainer/checkpoint trainer/config trainer/dataset trainer/head trainer/objective trainer/optimizer
+trainer:          checkpoints internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+trainer:          internal/workers losses optim store trainer/checkpoint trainer/config trainer/dataset trainer/models
+trainer:          trainer/objective trainer/optimizer trainer/records
+trainer/distributed: internal/exit optim trainer/checkpoint trainer/config trainer/models trainer/optimizer
 doctor/trial:    onnx data lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
 released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
@@ -115,8 +127,10 @@ labeling:         internal/atomicfile internal/filelock
 curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
-trainer/bybenchmark: store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data model model/families scoring trainer trainer/bybenchmark labeling
+trainer/bybenchmark: store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
+trainer/bybenchmark: trainer/models
+.:                data model model/families scoring trainer trainer/bybenchmark trainer/config trainer/dataset
+.:                trainer/models labeling
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

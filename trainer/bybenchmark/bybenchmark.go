@@ -18,6 +18,8 @@ import (
 	"assay/benchmarks/runner"
 	"assay/store"
 	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
 
 // benchmark is a trainer.Benchmark.
@@ -31,7 +33,7 @@ type benchmark struct {
 }
 
 // Open reads the data of a benchmark that scorers can be run on. It is a trainer.BenchmarkOpener.
-func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
+func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 	b, err := registry.Find(c.Name)
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func numberOf(b *protocol.Benchmark, set protocol.Set, name string) (string, err
 }
 
 // given fills in the usual part and value, and refuses what the benchmark does not ask for.
-func given(b *protocol.Benchmark, c *trainer.BenchmarkConfig, o *protocol.Options) error {
+func given(b *protocol.Benchmark, c *config.BenchmarkConfig, o *protocol.Options) error {
 	for _, key := range []struct {
 		name, value, usual string
 		to                 *string
@@ -160,7 +162,7 @@ func (b *benchmark) Fingerprint() (map[string]string, error) {
 }
 
 // Measure computes the number as score bench does.
-func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64, err error) {
+func (b *benchmark) Measure(ctx context.Context, s models.Candidate) (_ float64, err error) {
 	dir, err := os.MkdirTemp("", "benchmark-")
 	if err != nil {
 		return 0, err

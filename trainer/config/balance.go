@@ -1,0 +1,4 @@
+package config
+
+// ByLabel is the data.balance that there is.
+const ByLabel = "label"
