@@ -2,14 +2,22 @@ package trainer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
 	"time"
 
+	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/internal/workers"
 	"assay/losses"
 	"assay/trainer/checkpoint"
+	"assay/trainer/config"
 	"assay/trainer/dataset"
 	"assay/trainer/models"
 	"assay/trainer/objective"
@@ -241,4 +249,154 @@ func count(m *records.StepMetrics, out *models.StepResult, part []dataset.Exampl
 	}
 	m.Tokens += out.Tokens
 	return notFinite
+}
+
+// saveIfDue writes a checkpoint if it is time.
+func (t *Trainer) saveIfDue() (err error) {
+	c := &t.config.Checkpoint
+	due := t.checkpoints.Due(c, t.state.Step)
+	if c.Minutes > 0 { // where all processes write it, the main one looks at its clock
+		due, err = t.strategy.Due(due)
+	}
+	if err != nil || !due {
+		return err
+	}
+	return t.save()
+}
+
+// save writes a checkpoint of parameters, moments and state.
+func (t *Trainer) save() error {
+	if err := t.strategy.Save(t.optimizer, t.writeCheckpoint); err != nil {
+		return err
+	}
+	t.checkpoints.Step, t.checkpoints.Time = t.state.Step, time.Now()
+	return nil
+}
+
+// writeCheckpoint writes a checkpoint of tensors; each gives their contents, whose order does not matter.
+func (t *Trainer) writeCheckpoint(tensors []checkpoint.Slice, each func(put checkpoint.Putter) error) error {
+	s := &t.state
+	var err error
+	if s.Metrics, s.Events, s.EventsFile, err = t.records.Sync(); err != nil {
+		return err
+	}
+	s.Updates, s.Seconds = t.optimizer.Groups.Updates(), s.Elapsed()
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(t.config.Out, config.CheckpointsDir)
+	return checkpoints.Save(root, s.Step, t.config.Checkpoint.Keep, func(dir string) error {
+		if err := checkpoint.WriteTensors(filepath.Join(dir, checkpoint.TensorFile), tensors, each); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, checkpoint.StateFile), append(text, '\n'), 0o666)
+	})
+}
+
+// shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a
+// batch and transformers over the micro-batches of a step. Of several processes each counts the tokens of some.
+func (t *Trainer) shareTextLoss(batch []dataset.Example) error {
+	m, ok := t.model.(models.Targeter)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	tokens := map[int]int{}
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
+		if !t.strategy.Mine(i) {
+			return nil
+		}
+		n, err := m.Targets(&batch[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		mu.Lock()
+		tokens[i] = n
+		mu.Unlock()
+		return nil
+	})
+	if err := t.strategy.Union(fmt.Sprintf("tokens of step %d", t.state.Step+1), &tokens, err); err != nil {
+		return err
+	}
+	total := 0
+	for _, n := range tokens {
+		total += n
+	}
+	for i, n := range tokens {
+		if total > 0 {
+			batch[i].Share = float64(n*len(batch)) / float64(total)
+		}
+	}
+	return nil
+}
+
+// inspect looks at all rows that the run will use and marks those that cannot be used.
+func (t *Trainer) inspect(ctx context.Context, bar func(what string, total int64, unit string) dataset.Progress) error {
+	model, ok := t.model.(dataset.Inspector)
+	if !ok {
+		return nil
+	}
+	rows := func(n int64) dataset.Progress { return bar("checking rows", n, "rows") }
+	return t.data.CheckRows(ctx, model, t.config.Validate.Limit, rows, t.strategy.Mine,
+		func(bad map[int]string, err error) (map[int]string, error) {
+			err = t.strategy.Union("rows that cannot be used", &bad, err)
+			return bad, err
+		})
+}
+
+// quarantine finds which rows of a batch that failed are bad themselves, and sets them aside if data.skip allows it. It
+// returns nil if the step may be tried again without them, and err or a BadRowsError otherwise. All processes must find
+// the same rows.
+func (t *Trainer) quarantine(batch []dataset.Example, validation bool, err error) error {
+	if !t.strategy.Knows(err) { // the processes have lost each other
+		return err
+	}
+	left := err
+	if model, ok := t.model.(dataset.Inspector); ok {
+		found, failed := t.data.Quarantine(model, batch, validation, t.state.Step+1)
+		if failed != nil {
+			left = failed
+		} else if found {
+			left = exit.Join(t.data.AllowBadRows(t.config.Data.Skip), t.saveBadRows())
+		}
+	}
+	differ := t.strategy.Same("rows that are set aside", func() (map[string]string, error) {
+		bad := map[string]string{"after it": fmt.Sprint(left == nil)}
+		for _, b := range t.data.BadRows() {
+			bad[fmt.Sprintf("row %d of %s", b.Row, b.Table)] = b.Reason
+		}
+		return bad, nil
+	})
+	if differ != nil {
+		return fmt.Errorf("%w\nafter %w", differ, left)
+	}
+	return t.strategy.Agree("rows that are set aside", left)
+}
+
+func (t *Trainer) saveBadRows() error {
+	if !t.strategy.Main() {
+		return nil
+	}
+	return t.data.SaveBadRows(t.config.Out)
+}
+
+// checkRows looks at every row before the first step, and sets aside those that cannot be used if the budget allows it.
+func (t *Trainer) checkRows(ctx context.Context, o *Options, fresh bool) error {
+	if err := t.inspect(ctx, o.bar); err != nil {
+		return err
+	}
+	if err := t.data.AllowBadRows(t.config.Data.Skip); err != nil {
+		if !fresh { // whoever repairs the tables may then change these rows
+			err = exit.Join(err, t.saveBadRows())
+		}
+		return exit.Usage(err)
+	}
+	if fresh {
+		t.data.DropBadRows()
+	}
+	if t.data.Train.Len() == 0 {
+		return exit.Usagef("data.train: no rows are left to train on")
+	}
+	return nil
 }

@@ -7,11 +7,14 @@ import (
 	"math"
 	"path/filepath"
 
+	"assay/internal/exit"
 	"assay/internal/stats"
 	"assay/losses"
+	"assay/optim"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
 	"assay/trainer/models"
+	"assay/trainer/objective"
 	"assay/trainer/records"
 )
 
@@ -166,4 +169,148 @@ func (t *Trainer) validate(ctx context.Context) error {
 	}
 	t.state.Last, t.state.Validated = m, m.Step
 	return nil
+}
+
+// measureAll compares the scores of validation rows with their labels, and with the comparisons of their groups.
+func (t *Trainer) measureAll(scores []float64, examples []dataset.Example) *records.ValidationMetrics {
+	var s, labels []float64
+	for i := range examples {
+		if examples[i].Labelled() {
+			s, labels = append(s, scores[i]), append(labels, examples[i].Label)
+		}
+	}
+	m := measure(s, labels)
+	m.Rows = len(scores)
+	right, pairs := objective.RightPairs(t.data.Validation, scores, examples)
+	if m.PairRows = pairs; pairs > 0 {
+		share := records.Number(right / float64(pairs))
+		m.Pairs = &share
+	}
+	return m
+}
+
+// better tells whether a validation is the best so far, by what validate.by says.
+func (t *Trainer) better(m *records.ValidationMetrics) (bool, error) {
+	by := t.by(m)
+	if by != config.ByL1 {
+		m.By = by
+	}
+	now, ok := m.Value(by)
+	if !ok {
+		return false, fmt.Errorf("validate.by: %s, but the validation rows have no %s", by,
+			map[string]string{config.ByL1: "labels", config.BySpearman: "labels that differ, or all have one score",
+				config.ByPairs: "two edits of a group of which one is better"}[by])
+	}
+	if t.state.Best == nil {
+		return true, nil
+	}
+	was, ok := t.state.Best.Value(by)
+	return !ok || now < was, nil
+}
+
+// by is the measure that says what is best: that of validate.by.
+func (t *Trainer) by(m *records.ValidationMetrics) string {
+	switch by := t.config.Validate.By; {
+	case by != "auto":
+		return by
+	case m.Loss != nil:
+		return config.ByLoss
+	case math.IsNaN(float64(m.L1)) && m.Pairs != nil:
+		return config.ByPairs
+	}
+	return config.ByL1
+}
+
+// measurePlateaus lets the schedules of kind plateau see a validation.
+func (t *Trainer) measurePlateaus(m *records.ValidationMetrics) {
+	for owner, s := range t.config.Plateaus() {
+		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !m.Falling(t.by(m))}
+		if kept := t.state.Plateaus[owner]; kept != nil {
+			p.PlateauState = *kept
+		}
+		p.Measure(m.Number(t.by(m)))
+		if t.state.Plateaus == nil {
+			t.state.Plateaus = map[string]*optim.PlateauState{}
+		}
+		t.state.Plateaus[owner] = &p.PlateauState
+	}
+}
+
+// Benchmark is somebody else's measure of scorers, which validate.by may name. This package knows none: who trains
+// brings them along (see trainer/bybenchmark).
+type Benchmark interface {
+	// Measure runs a scorer on it. The same scorer always has the same number; it is NaN if it is not defined.
+	Measure(ctx context.Context, s models.Candidate) (float64, error)
+	// Lower tells whether less is better.
+	Lower() bool
+	// Fingerprint identifies all that the Number depends on besides the scorer: digests by the names of files and parts.
+	Fingerprint() (map[string]string, error)
+	// String says what is measured, and on how much.
+	String() string
+}
+
+// BenchmarkOpener reads the data of a benchmark. Its errors are of the configuration.
+type BenchmarkOpener func(c *config.BenchmarkConfig) (Benchmark, error)
+
+// openBenchmark reads the benchmark that validate.by wants.
+func (t *Trainer) openBenchmark(open BenchmarkOpener) (err error) {
+	c := t.config.Validate.Benchmark
+	if c == nil {
+		return nil
+	}
+	if open == nil {
+		return exit.Usagef("validate.by: this program brings no benchmarks along")
+	}
+	if t.benchmark, err = open(c); err != nil {
+		return exit.Usage(fmt.Errorf("validate.benchmark: %w", err))
+	}
+	return nil
+}
+
+// fingerprintBenchmark notes what the benchmark was computed on.
+func (t *Trainer) fingerprintBenchmark() (err error) {
+	if t.benchmark != nil {
+		if t.state.Benchmark, err = t.benchmark.Fingerprint(); err != nil {
+			err = fmt.Errorf("validate.benchmark: %w", err)
+		}
+	}
+	return err
+}
+
+// measureBenchmark adds the benchmark's Number, which the first rank computes for all.
+func (t *Trainer) measureBenchmark(ctx context.Context, m *records.ValidationMetrics) error {
+	if t.benchmark == nil {
+		return nil
+	}
+	what := fmt.Sprintf("the benchmark at step %d", t.state.Step)
+	var v float64
+	var err error
+	if t.strategy.Main() {
+		v, err = t.askBenchmark(ctx)
+	}
+	if err = t.strategy.Agree(what, err); err == nil {
+		err = t.strategy.Share(what, &v)
+	}
+	if err != nil {
+		return err
+	}
+	n := records.Number(v)
+	m.Benchmark, m.Lower = &n, t.benchmark.Lower()
+	return nil
+}
+
+func (t *Trainer) askBenchmark(ctx context.Context) (float64, error) {
+	s, ok := t.model.(interface{ Candidate() models.Candidate })
+	if !ok {
+		return 0, errors.New("validate.by: this model cannot be asked by a benchmark")
+	}
+	v, err := t.benchmark.Measure(ctx, s.Candidate())
+	if err != nil {
+		return 0, fmt.Errorf("validate.benchmark: %w", err)
+	}
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, fmt.Errorf("validate.benchmark: %s is not defined for the scores of step %d (all the same?)", t.benchmark,
+			t.state.Step)
+	}
+	return v, nil
 }

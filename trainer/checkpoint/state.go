@@ -14,6 +14,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/internal/filelock"
 	"assay/optim"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
@@ -211,3 +212,15 @@ func (e *InconsistentError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the error itself.
 func (e *InconsistentError) Unwrap() error { return e.Err }
+
+// Lock keeps a second process out of a run directory.
+func Lock(out string) (unlock func(), err error) {
+	f, err := filelock.Take(filepath.Join(out, ".lock"))
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, fmt.Errorf("another process trains in %s: wait for it, or choose another out", out)
+	case err != nil:
+		return nil, fmt.Errorf("the run directory %s: %w", out, err)
+	}
+	return func() { f.Close() }, nil
+}

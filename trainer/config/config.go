@@ -4,6 +4,8 @@
 package config
 
 import (
+	"fmt"
+
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
@@ -217,4 +219,27 @@ func Default() *Config {
 		Validate:   ValidateConfig{By: "auto"},
 		Cache:      CacheConfig{Vision: 1 << 30, Size: store.DefaultLimit},
 	}
+}
+
+// The ways to sum gradients over ranks.
+const (
+	ReduceOrdered = "ordered" // in the order of the micro-batches
+	ReduceFast    = "fast"    // in the order that the library likes
+)
+
+// ByLabel is the data.balance that there is.
+const ByLabel = "label"
+
+// CUDAAuto is the device that is the GPU with the number that a process has on its machine.
+const CUDAAuto = "cuda:auto"
+
+// OnDevice is the configuration for one of several processes (0: of one), with the device of the local-th of its
+// machine.
+func OnDevice(c *Config, processes, local int) *Config {
+	here := *c
+	here.Ranks = processes
+	if c.Device == CUDAAuto {
+		here.Device = fmt.Sprintf("cuda:%d", local)
+	}
+	return &here
 }

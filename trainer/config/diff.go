@@ -91,3 +91,10 @@ func KeepSchedules(c *Config, old string, warn func(text string)) {
 		}
 	}
 }
+
+func Short(s string) string {
+	if len(s) > 80 {
+		return s[:77] + "..."
+	}
+	return s
+}

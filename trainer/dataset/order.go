@@ -1,11 +1,18 @@
 package dataset
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"hash/fnv"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sort"
 
+	"assay/data"
+	"assay/internal/exit"
 	"assay/trainer/config"
 )
 
@@ -142,4 +149,147 @@ func holdOut(seed uint64, groups []string, fraction float64) (train, held []int)
 		}
 	}
 	return train, held
+}
+
+// labelBins is the number of equal parts of 0..1 that balancing counts labels in.
+const labelBins = 10
+
+// weight reads a row's weight out of the column of data.weight.
+func (s *scan) weightOf(t *data.Edits, index int) (float64, error) {
+	rec, err := t.Record(index / t.Each())
+	if err != nil {
+		return 0, err
+	}
+	v, ok := rec.Get(s.weight)
+	if !ok {
+		names := make([]string, len(rec.Fields))
+		for i, f := range rec.Fields {
+			names[i] = f.Name
+		}
+		return 0, fmt.Errorf("data.weight: there is no column %q; the columns are %q", s.weight, names)
+	}
+	w, err := data.Finite(v)
+	if err != nil || w == nil || *w < 0 {
+		text, _ := data.Text(v)
+		return 0, fmt.Errorf("%v: %s is %q: a weight is a number of at least 0", rowPlace{t.Path(), index}, s.weight, text)
+	}
+	return *w, nil
+}
+
+// weighted is a row's digest together with its weight: another weight makes another order.
+func weighted(digest string, weight float64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %x", digest, math.Float64bits(weight)))
+	return hex.EncodeToString(sum[:8])
+}
+
+// groupKeys names the groups that an epoch has one edit of each: a table's name is a group, in each table by itself.
+// Where a name is that of one table only, as it should be, it is the name.
+func (s *Samples) groupKeys() []string {
+	first, shared := map[string]int{}, map[string]bool{}
+	for _, r := range s.Rows {
+		if table, ok := first[r.Group]; !ok {
+			first[r.Group] = r.number
+		} else if table != r.number {
+			shared[r.Group] = true
+		}
+	}
+	out := make([]string, len(s.Rows))
+	for i, r := range s.Rows {
+		if out[i] = r.Group; shared[r.Group] {
+			out[i] = fmt.Sprintf("%s\x00%d", r.Group, r.number)
+		}
+	}
+	return out
+}
+
+// drawWeights are the weights that an epoch draws training rows by; nil: all are equal.
+func drawWeights(c *config.Config, rows Examples) ([]float64, error) {
+	s, ok := rows.(*Samples)
+	if c.Data.Balance == "" && c.Data.Weight == "" {
+		return nil, nil
+	}
+	if !ok {
+		return nil, exit.Usagef("data.balance and data.weight are for tables")
+	}
+	out := make([]float64, len(s.Rows))
+	bins, sizes := make([]int, len(s.Rows)), make([]float64, labelBins)
+	for i := range s.Rows {
+		r := &s.Rows[i]
+		if out[i] = 1; c.Data.Weight != "" {
+			out[i] = r.weight
+		}
+		if r.gone {
+			return nil, exit.Usagef("row %s is not in the tables any more, and its weight is not known: with data.balance and "+
+				"data.weight rows must stay where they are", r.ID)
+		}
+		if c.Data.Balance == "" {
+			continue
+		}
+		if !r.labelled() {
+			return nil, exit.Usagef("data.balance: %s has no label", s.Name(i))
+		}
+		bins[i] = min(max(int(r.Label*labelBins), 0), labelBins-1)
+		sizes[bins[i]] += out[i]
+	}
+	sum := 0.0
+	for i := range out {
+		if c.Data.Balance != "" && sizes[bins[i]] > 0 {
+			out[i] /= sizes[bins[i]]
+		}
+		sum += out[i]
+	}
+	if sum == 0 {
+		return nil, exit.Usagef("data.weight: all weights are 0")
+	}
+	return out, nil
+}
+
+// weigh makes an order draw rows by weights. An epoch is as long as before. It has each unit as often as its share of
+// the weights (the mean over its rows) says, rounded up or down by chance.
+func (o *Order) weigh(weights []float64) {
+	if weights == nil {
+		return
+	}
+	o.rows = weights
+	o.ends = make([]float64, len(o.Units))
+	sum := 0.0
+	for u, rows := range o.Units {
+		mean := 0.0
+		for _, i := range rows {
+			mean += weights[i] / float64(len(rows))
+		}
+		sum += mean
+		o.ends[u] = sum
+	}
+}
+
+// drawUnits replaces a permutation of units by as many drawn ones (systematic sampling; Madow, 1949). Every unit has a
+// stretch of its weight on a line; points at equal distances, from a random one on, draw the units. Each drawn unit
+// takes the place of one of the permutation.
+func (o *Order) drawUnits(rng *rand.PCG) {
+	n := len(o.perm)
+	step := o.ends[n-1] / float64(n)
+	at := step * (float64(rng.Uint64()>>11) / (1 << 53))
+	places := slices.Clone(o.perm)
+	unit := 0
+	for _, place := range places {
+		for unit < n-1 && o.ends[unit] <= at {
+			unit++
+		}
+		o.perm[place] = int32(unit)
+		at += step
+	}
+}
+
+// drawRow chooses a row of a unit by the weights.
+func (o *Order) drawRow(rows []int, h uint64) int {
+	ends := make([]float64, len(rows))
+	sum := 0.0
+	for k, i := range rows {
+		sum += o.rows[i]
+		ends[k] = sum
+	}
+	x := sum * (float64(h>>11) / (1 << 53))
+	k := sort.Search(len(rows)-1, func(k int) bool { return ends[k] > x })
+	return rows[k]
 }

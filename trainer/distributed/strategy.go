@@ -46,10 +46,10 @@ func New(r Ranks, c *config.Config, cancel context.CancelFunc) (*Strategy, error
 	return &Strategy{Group: g, config: c}, nil
 }
 
-func (k *Strategy) Main() bool                         { return k.Rank() == 0 }
-func (k *Strategy) Knows(err error) bool               { return Agreed(err) }
-func (k *Strategy) Place() (processes, local int)      { return k.Size(), k.Local() }
-func (k *Strategy) Warn(text string)                   { k.Log.Warn(text) }
+func (k *Strategy) Main() bool                    { return k.Rank() == 0 }
+func (k *Strategy) Knows(err error) bool          { return Agreed(err) }
+func (k *Strategy) Place() (processes, local int) { return k.Size(), k.Local() }
+func (k *Strategy) Warn(text string)              { k.Log.Warn(text) }
 
 func (k *Strategy) Rephrase(err, as error) error {
 	if Agreed(err) {

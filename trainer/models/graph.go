@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path/filepath"
+	"strings"
 
 	"gorgonia.org/tensor"
 
@@ -126,3 +128,29 @@ func (m *graphModel[T]) Damage() error { return m.tuner.Damage() }
 
 // Close frees the model.
 func (m *graphModel[T]) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
+
+// OpenStore opens the store of a run.
+func OpenStore(c *config.Config, warn func(string)) (*store.Store, error) {
+	folder := c.Cache.Folder
+	if folder == "" {
+		folder = filepath.Join(c.Out, "cache")
+	}
+	return store.Open(folder, store.Options{Limit: int64(c.Cache.Size), Warn: warn})
+}
+
+// warner passes on what a store warns of to whoever runs the model.
+type warner struct{ tell func(string) }
+
+// Warn says who is to be told.
+func (w *warner) Warn(tell func(string)) { w.tell = tell }
+
+func (w *warner) warn(text string) {
+	if w.tell != nil {
+		w.tell(text)
+	}
+}
+
+// Resident tells whether parameters and the sums of gradients stay on the device between micro-batches: on a GPU that
+// one process trains on. Several ranks add up their micro-batches' gradients in the order of the batch, or as the
+// library likes; both are done on the host. A variable for tests.
+var Resident = func(c *config.Config) bool { return strings.HasPrefix(c.Device, "cuda") && c.Ranks <= 1 }

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model"
 	"assay/optim"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
@@ -124,4 +125,33 @@ func (t *TokenCount) add(n, of int) {
 	}
 	t.Min, t.Max = min(t.Min, n), max(t.Max, n)
 	t.Mean += float64(n) / float64(of)
+}
+
+// Measured is what a model makes of a micro-batch of validation rows.
+type Measured struct {
+	Scores   []float64         // of scorers
+	Text     TextMeasure       // of mode text
+	Examples []dataset.Example // what is compared of them, without their pictures
+}
+
+// TextMeasure adds up what a model makes of the tokens of answers.
+type TextMeasure struct {
+	Loss   float64 // sum of -log softmax
+	Tokens int
+	Right  int // those that were the likeliest
+}
+
+// Candidate is a scorer as it stands while it is trained.
+type Candidate interface {
+	Prepare(model.Pair) (*model.Sample, error)
+	Score(ctx context.Context, samples []*model.Sample) ([]float64, error) // score01
+	Config() model.ScorerConfig
+}
+
+// Candidate is the scorer as it stands.
+func (m *ScorerModel) Candidate() Candidate { return m.tuner }
+
+// Targeter is a model with a text loss.
+type Targeter interface {
+	Targets(e *dataset.Example) (int, error) // tokens that an example's text loss is over; 0: it has none
 }

@@ -4,13 +4,21 @@ package optimizer
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"math"
+	"path/filepath"
 	"runtime"
+	"slices"
 
 	"gorgonia.org/tensor"
 
+	"assay/checkpoints"
 	"assay/internal/workers"
 	"assay/optim"
+	"assay/trainer/checkpoint"
 	"assay/trainer/config"
 	"assay/trainer/records"
 )
@@ -142,4 +150,93 @@ func (o *Optimizer) Sum(ctx context.Context) (norm float64, err error) {
 func (o *Optimizer) Apply(norm float64, rates []float64) {
 	optim.Clip(o.Grads, norm, o.config.ClipNorm)
 	o.Groups.Update(o.owned, o.Grads, rates)
+}
+
+// Accumulator is a model that may keep parameters and the sums of gradients on its device. Then Step and Compare give
+// no gradients.
+type Accumulator interface {
+	// Accumulates tells whether it does.
+	Accumulates() bool
+	// Begin begins a step of the optimizer: parameters as they are now, no gradients.
+	Begin(ctx context.Context) error
+	// Sums gives the sums of the gradients since Begin, added up in the order of the calls, by the order of Params.
+	Sums(ctx context.Context, into [][]float32) error
+}
+
+// The gradients of a batch are the sum of those of its micro-batches, and sums of floating-point numbers depend on
+// their order. So micro-batches have numbers, and are added up in that order whichever rank made them. Each rank owns
+// an equal part of all elements, is given that part of every micro-batch's gradient, and adds them as a process alone
+// would. At the end of the step the parts are put together: those of the parameters, or, where every rank has the
+// optimizer's whole state, those of the sums. The result is that of one process, bit for bit.
+//
+// With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step. A ring
+// that sums in an order of its own (reduce: fast) sends 2 B (N-1)/N. With one micro-batch for each rank they are equal.
+
+//
+// Several ranks share out what the optimizer keeps (ZeRO's first stage; Rajbhandari et al., 2020). Every rank owns an
+// equal part of all elements, one stretch of them. It has the sum of the gradients and the optimizer's state of that
+// part alone. It updates its part of the parameters, and the parts are put together: one exchange, in place of that of
+// the gradients. Parts are cut between the blocks over which norms are added up and moments are rounded. So every bit
+// is that of one process, and so is the saved state, which is whole.
+//
+// Adafactor's state is of rows and columns: little, and not of elements. Every rank has it whole. So it is with reduce:
+// fast, which adds up whole gradients.
+
+// Exchanged is how many elements go through the library at a time.
+const Exchanged = 4 << 20
+
+// Restore copies a checkpoint's tensors into the parameters and the optimizer: those that lie here, of so many in all.
+func (o *Optimizer) Restore(dir string, here []checkpoint.Slice, tensors int, updates int64) error {
+	f, err := checkpoints.OpenFile(filepath.Join(dir, checkpoint.TensorFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for i := range here {
+		if err := here[i].Read(f); err != nil {
+			return err
+		}
+	}
+	if n := len(f.Names()); n != tensors {
+		return fmt.Errorf("%s: it holds %d tensors, the model has %d parameters: it is of another model", f.Path(), n,
+			len(o.Params))
+	}
+	o.Groups.SetUpdates(updates)
+	return nil
+}
+
+// Tensors lists the tensors of a checkpoint as far as they lie here; of the optimizer's state that may be a part.
+func (o *Optimizer) Tensors() []checkpoint.Slice {
+	var out []checkpoint.Slice
+	for _, p := range o.Params {
+		out = append(out, checkpoint.Slice{Name: "parameter/" + p.Name, Shape: p.Value.Shape(), Length: len(p.Floats()),
+			Values: p.Floats()})
+	}
+	for _, s := range o.Groups.State() {
+		out = append(out, checkpoint.Slice{
+			Name:   s.Kind + "/" + o.owned[s.Param].Name,
+			Shape:  s.Shape,
+			Packed: s.Bytes != nil,
+			First:  s.First,
+			Length: len(s.Values) + len(s.Bytes),
+			Values: s.Values,
+			Bytes:  s.Bytes,
+		})
+	}
+	return out
+}
+
+// Digest is that of all parameters.
+func (o *Optimizer) Digest() (map[string]string, error) {
+	h, b := sha256.New(), make([]byte, 0, 4<<12)
+	for _, p := range o.Params {
+		for part := range slices.Chunk(p.Floats(), 1<<12) {
+			b = b[:0]
+			for _, v := range part {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+			}
+			h.Write(b)
+		}
+	}
+	return map[string]string{"parameters": hex.EncodeToString(h.Sum(nil))[:32]}, nil
 }

@@ -6,6 +6,14 @@ import (
 	"assay/trainer/config"
 )
 
+// PairAccuracy is NaN if there were no pairs.
+func (m *ValidationMetrics) PairAccuracy() Number {
+	if m.Pairs == nil {
+		return Number(math.NaN())
+	}
+	return *m.Pairs
+}
+
 // Falling tells whether a measure is the better the lower it is.
 func (m *ValidationMetrics) Falling(by string) bool {
 	return by == config.ByL1 || by == config.ByLoss || by == config.ByBenchmark && m.Lower

@@ -1,4 +1,0 @@
-package config
-
-// ByLabel is the data.balance that there is.
-const ByLabel = "label"

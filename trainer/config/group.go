@@ -1,8 +1,0 @@
-package config
-
-func Short(s string) string {
-	if len(s) > 80 {
-		return s[:77] + "..."
-	}
-	return s
-}
