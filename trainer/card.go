@@ -1,8 +1,6 @@
 package trainer
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,14 +12,14 @@ import (
 
 	"assay/internal/atomicfile"
 	"assay/internal/version"
+	"assay/trainer/checkpoint"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
-	"assay/trainer/models"
 	"assay/trainer/records"
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
-func (t *Trainer) writeScorer(dir string) error {
+func writeScorer(t *Trainer, dir string) error {
 	if err := t.model.SaveScorer(dir); err != nil {
 		return fmt.Errorf("writing the scorer: %w", err)
 	}
@@ -30,11 +28,11 @@ func (t *Trainer) writeScorer(dir string) error {
 	if !ok || !okValid { // made by a program, which describes it
 		return nil
 	}
-	describe := t.card
+	describe := scorerCard
 	if t.config.Mode == config.ModeText {
-		describe = t.textCard
+		describe = textCard
 	}
-	card, err := describe(train, valid)
+	card, err := describe(t, train, valid)
 	if err != nil {
 		return err
 	}
@@ -44,8 +42,8 @@ func (t *Trainer) writeScorer(dir string) error {
 	})
 }
 
-// card is the model card: what the scorer was made from, and how well it does.
-func (t *Trainer) card(train, valid *dataset.Samples) (string, error) {
+// scorerCard is the model card: what the scorer was made from, and how well it does.
+func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	c, s := t.config, &t.state
 	var b strings.Builder
 	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": filepath.Base(c.Backbone),
@@ -66,14 +64,14 @@ func (t *Trainer) card(train, valid *dataset.Samples) (string, error) {
 	)
 	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", config.ScorerDir)
 
-	t.cardData(&b, train, valid)
+	writeCardData(t, &b, train, valid)
 	b.WriteString("## Training\n\n")
 	size := fmt.Sprintf("%d samples", c.BatchSize)
 	if t.loader.Groups != nil {
 		size = fmt.Sprintf("whole groups, at most %d edits", c.BatchSize)
 	}
 	fmt.Fprintf(&b, "%d of %d steps of %s, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps, size,
-		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.Elapsed())
+		t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f", float64(s.Train.Loss))
 		if !math.IsNaN(float64(s.Train.L1)) {
@@ -81,24 +79,17 @@ func (t *Trainer) card(train, valid *dataset.Samples) (string, error) {
 		}
 		b.WriteString(".")
 	}
-	if t.early() {
+	if endedEarly(t) {
 		fmt.Fprintf(&b, " It ended early: %d validations were no better than the best one (validate.patience).", s.Worse)
 	}
 	b.WriteString("\n\n")
-	t.measures(&b)
-	err = t.endCard(&b)
+	writeMeasures(&b, s)
+	err = writeCardEnd(&b, c)
 	return b.String(), err
 }
 
-// endCard tells the settings and the versions.
-func (t *Trainer) endCard(b *strings.Builder) error {
-	text, err := withoutFolders(*t.config).YAML()
-	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
-	return err
-}
-
-// cardData says what the scorer has learned from.
-func (t *Trainer) cardData(b *strings.Builder, train, valid *dataset.Samples) {
+// writeCardData says what the scorer has learned from.
+func writeCardData(t *Trainer, b *strings.Builder, train, valid *dataset.Samples) {
 	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
 		"|---|---|---|---|---|---|---|\n")
 	unlabelled := 0
@@ -127,9 +118,9 @@ func (t *Trainer) cardData(b *strings.Builder, train, valid *dataset.Samples) {
 		strings.Join(bases(t.config.Data.Train), ", "))
 }
 
-// measures are those of the last validation and the best one, as far as they are defined.
-func (t *Trainer) measures(b *strings.Builder) {
-	last, best := t.state.Last, t.state.Best
+// writeMeasures lists those of the last validation and the best one, as far as they are defined.
+func writeMeasures(b *strings.Builder, s *checkpoint.State) {
+	last, best := s.Last, s.Best
 	if last == nil {
 		b.WriteString("No validation so far.\n\n")
 		return
@@ -177,6 +168,72 @@ func (t *Trainer) measures(b *strings.Builder) {
 	}
 }
 
+// textCard is the model card of what mode text trained.
+func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
+	c, s := t.config, &t.state
+	var b strings.Builder
+	facts := map[string]any{"base_model": filepath.Base(c.Backbone), "pipeline_tag": "image-text-to-text"}
+	if c.Adapts() {
+		facts["library_name"] = "peft"
+	}
+	front, err := yaml.Marshal(facts)
+	if err != nil {
+		return "", err
+	}
+	what, use := "Model", "score chat --backbone "+config.BackboneDir
+	if c.Adapts() {
+		what, use = "Adapter", fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), config.AdapterDir)
+	}
+	fmt.Fprintf(
+		&b,
+		"---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by "+
+			"assay %s, mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n",
+		front,
+		what,
+		version.Version,
+		c.Mode,
+		c.Text.Tune,
+		use,
+	)
+	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
+		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
+	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.",
+		s.Step, t.loader.Steps, c.BatchSize,
+		t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
+	if s.Train != nil {
+		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))
+	}
+	b.WriteString("\n\n")
+	writeTextMeasures(&b, s)
+	err = writeCardEnd(&b, c)
+	return b.String(), err
+}
+
+func writeTextMeasures(w io.Writer, s *checkpoint.State) {
+	last, best := s.Last, s.Best
+	if last == nil {
+		fmt.Fprint(w, "No validation so far.\n\n")
+		return
+	}
+	fmt.Fprint(w, "| validation at step | rows | tokens | loss | token accuracy |\n|---|---|---|---|---|\n")
+	line := func(m *records.ValidationMetrics) {
+		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*m.Loss),
+			float64(*m.TokenAccuracy))
+	}
+	line(last)
+	if best != nil && best.Step != last.Step {
+		line(best)
+	}
+	fmt.Fprintf(w, "\nLoss and accuracy are of the answers' tokens. The best one by %s is in `%s`.\n\n", best.By, config.BestDir)
+}
+
+// writeCardEnd tells the settings and the versions.
+func writeCardEnd(b *strings.Builder, c *config.Config) error {
+	text, err := withoutFolders(*c).YAML()
+	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
+	return err
+}
+
 func bases(paths []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
@@ -214,100 +271,4 @@ func versions() string {
 		}
 	}
 	return strings.Join(out, ", ")
-}
-
-// textMeasurer is a model that learns the answers of conversations.
-type textMeasurer interface {
-	models.Targeter
-	MeasureText(ctx context.Context, batch []dataset.Example) (models.TextMeasure, error)
-}
-
-// measureText measures the first n validation rows, with other ranks if there are any.
-func (t *Trainer) measureText(ctx context.Context, m textMeasurer, n int) (*records.ValidationMetrics, error) {
-	all, err := t.measureRows(ctx, n, func(ctx context.Context, batch []dataset.Example) (out models.Measured, err error) {
-		out.Text, err = m.MeasureText(ctx, batch)
-		return out, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var sum models.TextMeasure
-	rows := 0
-	for _, s := range all {
-		rows, sum.Loss = rows+len(s.Examples), sum.Loss+s.Text.Loss
-		sum.Tokens, sum.Right = sum.Tokens+s.Text.Tokens, sum.Right+s.Text.Right
-	}
-	if rows == 0 {
-		return nil, errors.New("every validation row was set aside")
-	}
-	loss, accuracy := records.Number(sum.Loss/float64(sum.Tokens)), records.Number(float64(sum.Right)/float64(sum.Tokens))
-	return &records.ValidationMetrics{
-		Kind:          "validation",
-		L1:            records.None,
-		Spearman:      records.None,
-		Accuracy:      records.None,
-		Rows:          rows,
-		Loss:          &loss,
-		TokenAccuracy: &accuracy,
-		Tokens:        sum.Tokens,
-	}, nil
-}
-
-// textCard is the model card of what mode text trained.
-func (t *Trainer) textCard(train, valid *dataset.Samples) (string, error) {
-	c, s := t.config, &t.state
-	var b strings.Builder
-	facts := map[string]any{"base_model": filepath.Base(c.Backbone), "pipeline_tag": "image-text-to-text"}
-	if c.Adapts() {
-		facts["library_name"] = "peft"
-	}
-	front, err := yaml.Marshal(facts)
-	if err != nil {
-		return "", err
-	}
-	what, use := "Model", "score chat --backbone "+config.BackboneDir
-	if c.Adapts() {
-		what, use = "Adapter", fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), config.AdapterDir)
-	}
-	fmt.Fprintf(
-		&b,
-		"---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by "+
-			"assay %s, mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n",
-		front,
-		what,
-		version.Version,
-		c.Mode,
-		c.Text.Tune,
-		use,
-	)
-	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
-		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
-	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.",
-		s.Step, t.loader.Steps, c.BatchSize,
-		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.Elapsed())
-	if s.Train != nil {
-		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))
-	}
-	b.WriteString("\n\n")
-	t.textMeasures(&b)
-	err = t.endCard(&b)
-	return b.String(), err
-}
-
-func (t *Trainer) textMeasures(w io.Writer) {
-	last, best := t.state.Last, t.state.Best
-	if last == nil {
-		fmt.Fprint(w, "No validation so far.\n\n")
-		return
-	}
-	fmt.Fprint(w, "| validation at step | rows | tokens | loss | token accuracy |\n|---|---|---|---|---|\n")
-	line := func(m *records.ValidationMetrics) {
-		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*m.Loss),
-			float64(*m.TokenAccuracy))
-	}
-	line(last)
-	if best != nil && best.Step != last.Step {
-		line(best)
-	}
-	fmt.Fprintf(w, "\nLoss and accuracy are of the answers' tokens. The best one by %s is in `%s`.\n\n", best.By, config.BestDir)
 }

@@ -26,53 +26,46 @@ type PlanOptions struct {
 
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
 // empty if the model is no Planner.
-func DryRun(ctx context.Context, c *config.Config, f models.Factory, more ...PlanOptions) (plan *models.Plan, err error) {
+func DryRun(
+	ctx context.Context, c *config.Config, f models.Factory, more ...PlanOptions,
+) (plan *models.Plan, err error) {
 	var o PlanOptions
 	if len(more) > 0 {
 		o = more[0]
 	}
-	tables, err := dataset.Open(c)
-	if err != nil {
+	s := &setup{
+		Trainer: &Trainer{config: c, strategy: single{}},
+		o:       &Options{Config: c, Factory: f, Progress: o.Progress, Benchmark: o.Benchmark},
+		here:    config.OnDevice(c, o.Ranks, 0),
+	}
+	defer func() { err = exit.Join(err, s.close()) }()
+	for _, do := range []func() error{
+		s.openData,
+		s.openBenchmark,
+		func() error { return s.openModel(ctx) },
+		func() error { return s.quarantine.inspect(ctx, s.o) },
+		func() error { return exit.Usage(s.data.AllowBadRows(c.Data.Skip)) },
+		func() error { s.data.DropBadRows(); return s.order() },
+		func() error { return s.checkComparable(nil) },
+	} {
+		if err := do(); err != nil {
+			return nil, err
+		}
+	}
+	if _, err = optimizer.GroupsOf(c, s.model.Params()); err != nil {
 		return nil, err
 	}
-	defer tables.Close()
-	t := &Trainer{config: c, data: tables, strategy: single{}}
-	if err := t.openBenchmark(o.Benchmark); err != nil {
-		return nil, err
+	if p, ok := s.model.(models.Planner); ok {
+		return s.plan(ctx, p)
 	}
-	if t.model, err = f(ctx, config.OnDevice(c, o.Ranks, 0)); err != nil {
-		return nil, err
-	}
-	defer func() { err = exit.Join(err, t.model.Close()) }()
-	if err := t.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
-		return nil, err
-	}
-	if err := t.data.AllowBadRows(c.Data.Skip); err != nil {
-		return nil, exit.Usage(err)
-	}
-	t.data.DropBadRows()
-	if err := t.order(); err != nil {
-		return nil, err
-	}
-	if err := t.checkComparable(nil); err != nil {
-		return nil, err
-	}
-	if _, err = optimizer.GroupsOf(c, t.model.Params()); err != nil {
-		return nil, err
-	}
-	t.trains = t.describeTrained()
-	p, ok := t.model.(models.Planner)
-	if !ok {
-		return t.complete(&models.Plan{MicroBatch: c.BatchSize}), nil
-	}
-	return t.plan(ctx, p)
+	return s.complete(&models.Plan{MicroBatch: c.BatchSize}), nil
 }
 
 // plan asks the model about the first examples of the run.
-func (t *Trainer) plan(ctx context.Context, p models.Planner) (*models.Plan, error) {
+func (s *setup) plan(ctx context.Context, p models.Planner) (*models.Plan, error) {
 	var sample []dataset.Example
-	for at := int64(0); len(sample) < planSample && at < t.loader.Limit; at = t.loader.Next(at) {
-		batch, err := t.loader.Read(at)
+	for at := int64(0); len(sample) < planSample && at < s.loader.Limit; at = s.loader.Next(at) {
+		batch, err := s.loader.Read(at)
 		if err != nil {
 			return nil, err
 		}
@@ -86,33 +79,33 @@ func (t *Trainer) plan(ctx context.Context, p models.Planner) (*models.Plan, err
 		sample = append(sample, batch...)
 	}
 	if e, ok := p.(interface{ Expect(rows, validation int) }); ok {
-		e.Expect(t.data.Train.Len(), t.data.Validation.Len())
+		e.Expect(s.data.Train.Len(), s.data.Validation.Len())
 	}
-	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && t.loader.Groups != nil {
-		e.ExpectGroup(t.loader.Largest())
+	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && s.loader.Groups != nil {
+		e.ExpectGroup(s.loader.Largest())
 	}
 	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
 	if err != nil {
 		return nil, err
 	}
-	return t.complete(plan), nil
+	return s.complete(plan), nil
 }
 
-func (t *Trainer) complete(p *models.Plan) *models.Plan {
-	c := t.config
-	p.Steps, p.Examples, p.BatchSize, p.Trains = t.loader.Steps, t.loader.Limit, c.BatchSize, t.trains
-	if t.loader.Groups != nil {
-		p.Examples, p.Groups = t.loader.Edits, t.loader.Limit
+func (s *setup) complete(p *models.Plan) *models.Plan {
+	c := s.config
+	p.Steps, p.Examples, p.BatchSize, p.Trains = s.loader.Steps, s.loader.Limit, c.BatchSize, s.trains
+	if s.loader.Groups != nil {
+		p.Examples, p.Groups = s.loader.Edits, s.loader.Limit
 	}
-	p.BadRows = t.data.BadRows()
-	p.Rows, p.Validation, p.Warnings = t.data.Train.Len(), t.data.Validation.Len(), t.data.Warnings
+	p.BadRows = s.data.BadRows()
+	p.Rows, p.Validation, p.Warnings = s.data.Train.Len(), s.data.Validation.Len(), s.data.Warnings
 	if c.MicroBatch != config.Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
-	p.Summary = t.objective.Summarize(t.data)
-	if t.benchmark != nil {
-		p.Benchmark = t.benchmark.String()
+	p.Summary = s.objective.Summarize(s.data)
+	if s.validator.benchmark != nil {
+		p.Benchmark = s.validator.benchmark.String()
 	}
 	if here := p.Bytes; here != nil {
 		if p.Host != nil {

@@ -122,12 +122,12 @@ func TestEqualButForRounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	r := &Trainer{config: load(t, path), data: d}
-	examples, err := r.validationRows(0, d.Validation.Len())
+	v := &validator{config: load(t, path), data: d}
+	examples, err := v.rows(0, d.Validation.Len())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := r.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
+	m := v.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
 	if m.PairRows != 3 || m.Pairs == nil || *m.Pairs != 0.5 || math.Abs(float64(m.Spearman)+0.5) > 1e-12 {
 		t.Errorf("%+v", m)
 	}

@@ -11,8 +11,10 @@ import (
 
 // TestPlanCountsRows: where the program lies, so do the rows of its tables.
 func TestPlanCountsRows(t *testing.T) {
-	r := &Trainer{config: &config.Config{BatchSize: 1}, objective: &objective.Objective{}, loader: &dataset.Loader{BatchSampler: &dataset.BatchSampler{}},
-		data: &dataset.Data{Train: &dataset.Samples{Rows: make([]dataset.Row, 900)}, Validation: &dataset.Samples{Rows: make([]dataset.Row, 100)}}}
+	r := &setup{Trainer: &Trainer{config: &config.Config{BatchSize: 1}, objective: &objective.Objective{},
+		loader: &dataset.Loader{BatchSampler: &dataset.BatchSampler{}}, validator: &validator{},
+		data: &dataset.Data{Train: &dataset.Samples{Rows: make([]dataset.Row, 900)},
+			Validation: &dataset.Samples{Rows: make([]dataset.Row, 100)}}}}
 	p := r.complete(&models.Plan{Bytes: map[string]int64{"program": 7}})
 	if want := int64(7 + 1000*rowBytes); p.Bytes["program"] != want || p.Need != want {
 		t.Errorf("%d bytes, want %d", p.Bytes["program"], want)

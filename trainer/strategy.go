@@ -2,20 +2,10 @@ package trainer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"os"
-	"runtime"
-	"sync"
-
-	"github.com/goccy/go-yaml"
 
 	"assay/optim"
-	"assay/store"
 	"assay/trainer/checkpoint"
 	"assay/trainer/config"
-	"assay/trainer/dataset"
 	"assay/trainer/models"
 	"assay/trainer/optimizer"
 )
@@ -72,22 +62,38 @@ type StrategyOpener func(c *config.Config, cancel context.CancelFunc) (Strategy,
 // single is the strategy of one process.
 type single struct{}
 
-func (single) Main() bool                                                          { return true }
-func (single) Mine(int) bool                                                       { return true }
-func (single) Agree(_ string, err error) error                                     { return err }
-func (single) Knows(error) bool                                                    { return true }
-func (single) Rephrase(_, as error) error                                          { return as }
-func (single) Place() (processes, local int)                                       { return 1, 0 }
-func (single) Warn(string)                                                         {}
-func (single) Close(error)                                                         {}
-func (single) Union(_ string, _ any, err error) error                              { return err }
-func (single) Share(string, any) error                                             { return nil }
-func (single) Same(string, func() (map[string]string, error)) error                { return nil }
-func (single) MicroBatch(n, _ int, _ func(string)) (int, error)                    { return n, nil }
-func (single) Shard(params []optim.Param) []optim.Param                            { return params }
+func (single) Main() bool { return true }
+
+func (single) Mine(int) bool { return true }
+
+func (single) Agree(_ string, err error) error { return err }
+
+func (single) Knows(error) bool { return true }
+
+func (single) Rephrase(_, as error) error { return as }
+
+func (single) Place() (processes, local int) { return 1, 0 }
+
+func (single) Warn(string) {}
+
+func (single) Close(error) {}
+
+func (single) Union(_ string, _ any, err error) error { return err }
+
+func (single) Share(string, any) error { return nil }
+
+func (single) Same(string, func() (map[string]string, error)) error { return nil }
+
+func (single) MicroBatch(n, _ int, _ func(string)) (int, error) { return n, nil }
+
+func (single) Shard(params []optim.Param) []optim.Param { return params }
+
 func (single) Reduce(ctx context.Context, o *optimizer.Optimizer) (float64, error) { return o.Sum(ctx) }
-func (single) Due(now bool) (bool, error)                                          { return now, nil }
-func (single) Tensors(here []checkpoint.Slice) (int, error)                        { return len(here), nil }
+
+func (single) Due(now bool) (bool, error) { return now, nil }
+
+func (single) Tensors(here []checkpoint.Slice) (int, error) { return len(here), nil }
+
 func (single) Round(_ string, f func(int) (models.Measured, error)) ([]models.Measured, int, error) {
 	m, err := f(0)
 	return []models.Measured{m}, 0, err
@@ -116,67 +122,4 @@ func (single) Accumulate(
 func (single) Save(o *optimizer.Optimizer, write func([]checkpoint.Slice, func(put checkpoint.Putter) error) error) error {
 	all := o.Tensors()
 	return write(all, func(put checkpoint.Putter) error { return checkpoint.PutAll(all, put) })
-}
-
-// program is the digest of the running executable.
-var program = sync.OnceValues(func() (string, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	digest, err := store.FileDigest(path)
-	return digest.String()[:32], err
-})
-
-// sameRun refuses processes with another program, configuration, backbone or table, or other options.
-func (t *Trainer) sameRun(o *Options) error {
-	return t.strategy.Same("what is trained", func() (map[string]string, error) {
-		digest, err := program()
-		var tree map[string]any
-		if err == nil {
-			err = yaml.Unmarshal([]byte(t.state.Config), &tree)
-		}
-		if err != nil {
-			return nil, err
-		}
-		facts := map[string]string{
-			"program": digest, "architecture": runtime.GOARCH, "trained tensors": t.trains.Digest,
-			"--fresh": fmt.Sprint(o.Fresh), "--resume": fmt.Sprint(o.Resume), "--force-resume": fmt.Sprint(o.Force),
-		}
-		for name, v := range config.Flatten("", tree) {
-			if name == "out" || !config.Moved(name, v, v) {
-				facts["configuration: "+name] = v
-			}
-		}
-		for name, v := range t.state.Model {
-			facts["model: "+name] = v
-		}
-		for name, v := range t.state.Data {
-			facts["data: "+name] = v
-		}
-		for name, v := range t.state.Benchmark {
-			facts[benchmarkPrefix+name] = v
-		}
-		return facts, nil
-	})
-}
-
-// sameRows refuses processes that have other rows or parameters.
-func (t *Trainer) sameRows() error {
-	return t.strategy.Same("rows and parameters", func() (map[string]string, error) {
-		facts, err := t.optimizer.Digest()
-		if err != nil {
-			return nil, err
-		}
-		for name, part := range map[string]dataset.Examples{"training rows": t.data.Train, "validation rows": t.data.Validation} {
-			h := sha256.New()
-			if s, ok := part.(*dataset.Samples); ok {
-				for i := range s.Rows {
-					fmt.Fprintf(h, "%q %q %q %q\n", s.Rows[i].ID, s.Rows[i].Digest, s.Rows[i].Group, s.Rows[i].Bad)
-				}
-			}
-			facts[name] = fmt.Sprintf("%d, %s", part.Len(), hex.EncodeToString(h.Sum(nil))[:32])
-		}
-		return facts, nil
-	})
 }

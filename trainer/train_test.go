@@ -205,7 +205,7 @@ func TestDryRun(t *testing.T) {
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: 13,
 		Trainable:  13,
-		Trains:     models.Describe(newFake()),
+		Trains:     models.Describe(c, newFake()),
 		Bytes:      map[string]int64{"sample": 64, "program": 39 * rowBytes},
 		Need:       64 + 39*rowBytes,
 	}

@@ -111,8 +111,8 @@ func PutAll(kept []Slice, put Putter) error {
 	return nil
 }
 
-// WriteTensors writes a file of the tensors that slices are of, with the contents that each gives.
-func WriteTensors(path string, kept []Slice, each func(put Putter) error) error {
+// writeTensors writes a file of the tensors that slices are of, with the contents that each gives.
+func writeTensors(path string, kept []Slice, each func(put Putter) error) error {
 	var infos []checkpoints.Info
 	seen := map[string]bool{}
 	for i := range kept {

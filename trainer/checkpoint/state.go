@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/goccy/go-yaml"
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
@@ -23,7 +26,7 @@ import (
 
 // The files of a checkpoint.
 const (
-	StateFile  = "state.json"
+	stateFile  = "state.json"
 	TensorFile = "state.safetensors"
 )
 
@@ -79,6 +82,9 @@ func (s *State) Begin() { s.began, s.before = time.Now(), s.Seconds }
 // Elapsed is the time of training so far, in seconds.
 func (s *State) Elapsed() float64 { return s.before + time.Since(s.began).Seconds() }
 
+// Exhausted reports whether as many validations as patience were no better than the best one before them; 0: never.
+func (s *State) Exhausted(patience int64) bool { return patience > 0 && s.Worse >= patience }
+
 // Seen is the number of edits that the run has seen.
 func (s *State) Seen(groups bool) int64 {
 	if groups {
@@ -109,7 +115,7 @@ func Find(out string) (s *State, dir string, problem error, err error) {
 	if err != nil || dir == "" {
 		return nil, "", problem, err
 	}
-	path := filepath.Join(dir, StateFile)
+	path := filepath.Join(dir, stateFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, "", problem, err
@@ -122,6 +128,20 @@ func Find(out string) (s *State, dir string, problem error, err error) {
 		return nil, "", problem, fmt.Errorf("%s: this program reads format 1, not %d", path, s.Format)
 	}
 	return s, dir, problem, nil
+}
+
+// Write writes a checkpoint of tensors and a state; each gives the contents of tensors, whose order does not matter.
+func Write(c *config.Config, s *State, tensors []Slice, each func(put Putter) error) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return checkpoints.Save(filepath.Join(c.Out, config.CheckpointsDir), s.Step, c.Checkpoint.Keep, func(dir string) error {
+		if err := writeTensors(filepath.Join(dir, TensorFile), tensors, each); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, stateFile), append(text, '\n'), 0o666)
+	})
 }
 
 // ReplaceDir puts a folder into place of one that may be there already: written beside, synced, renamed.
@@ -223,4 +243,40 @@ func Lock(out string) (unlock func(), err error) {
 		return nil, fmt.Errorf("the run directory %s: %w", out, err)
 	}
 	return func() { f.Close() }, nil
+}
+
+// BenchmarkPrefix begins the names of what a benchmark was computed on.
+const BenchmarkPrefix = "validate.benchmark: "
+
+// Differences lists what is no longer as the checkpoint has it.
+func Differences(old, now *State) ([]string, error) {
+	var was, is map[string]any
+	if err := yaml.Unmarshal([]byte(old.Config), &was); err != nil {
+		return nil, fmt.Errorf("the configuration of the checkpoint: %w", err)
+	}
+	if err := yaml.Unmarshal([]byte(now.Config), &is); err != nil {
+		return nil, err
+	}
+	text, err := config.Default().YAML()
+	if err != nil {
+		return nil, err
+	}
+	var usual map[string]any
+	if err := yaml.Unmarshal(text, &usual); err != nil {
+		return nil, err
+	}
+	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
+	before, present := config.Flatten("", usual), config.Flatten("", is)
+	past := config.Flatten("", was)
+	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
+		before["lora.parts"] = present["lora.parts"]
+	}
+	maps.Copy(before, past)
+	out := config.Changed("", before, present)
+	out = append(out, config.Changed("model: ", old.Model, now.Model)...)
+	if len(old.Files) > 0 && len(now.Files) > 0 { // an earlier version noted none
+		out = append(out, config.Changed("backbone: ", old.Files, now.Files)...)
+	}
+	out = append(out, config.Changed("data: ", old.Data, now.Data)...)
+	return append(out, config.Changed(BenchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
 }

@@ -75,17 +75,17 @@ func KeepSchedules(c *Config, old string, warn func(text string)) {
 		return
 	}
 	usual := defaultSchedule()
-	for _, x := range c.Optimizer.Groups.Scheduled() {
+	for _, x := range c.Optimizer.Groups.scheduled() {
 		had := was.Optimizer.Groups.Of(x.name)
 		if had == nil || had.Schedule == nil {
 			continue
 		}
 		for _, k := range scheduleKeys {
 			before := k.value(had.Schedule)
-			if slices.Contains(c.Inherited, x.Key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
+			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
 				before == k.value(&usual) && before != k.value(x.Schedule) {
 				k.take(x.Schedule, had.Schedule)
-				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.Key, k.name,
+				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
 					before))
 			}
 		}

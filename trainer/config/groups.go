@@ -110,11 +110,11 @@ func (s ScheduleConfig) String() string {
 // scheduleOwner is a group with a schedule of its own.
 type scheduleOwner struct {
 	*GroupConfig
-	name, Key string // key: the prefix of the schedule's keys
+	name, key string // key: the prefix of the schedule's keys
 }
 
 // Scheduled lists the groups that have schedules of their own.
-func (g *GroupsConfig) Scheduled() (out []scheduleOwner) {
+func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
 	for _, name := range GroupNames() {
 		if x := g.Of(name); x != nil && x.Schedule != nil && name != AdapterBGroup {
 			out = append(out, scheduleOwner{x, name, "optimizer.groups." + name + ".schedule."})
@@ -126,11 +126,11 @@ func (g *GroupsConfig) Scheduled() (out []scheduleOwner) {
 // inheritSchedules gives the groups' schedules what they leave out of the run's, as far as their kinds have it.
 func (c *Config) inheritSchedules(d *strictyaml.Document) {
 	c.Inherited = nil
-	for _, x := range c.Optimizer.Groups.Scheduled() {
+	for _, x := range c.Optimizer.Groups.scheduled() {
 		for _, k := range scheduleKeys {
-			if !d.Has(x.Key+k.name) && k.of(x.Schedule.Kind) {
+			if !d.Has(x.key+k.name) && k.of(x.Schedule.Kind) {
 				k.take(x.Schedule, &c.Schedule)
-				c.Inherited = append(c.Inherited, x.Key+k.name)
+				c.Inherited = append(c.Inherited, x.key+k.name)
 			}
 		}
 	}

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"strings"
 
+	"assay/internal/exit"
 	"assay/optim"
 )
 
@@ -58,4 +60,36 @@ func (c *Config) Plateaus() map[string]*ScheduleConfig {
 		}
 	}
 	return out
+}
+
+// CheckSchedules refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of a
+// warm-up that the run ends within.
+func (c *Config) CheckSchedules(steps int64, warn func(text string)) error {
+	if err := c.Schedule.checkSteps("schedule", steps, warn); err != nil {
+		return err
+	}
+	for _, x := range c.Optimizer.Groups.scheduled() {
+		if err := x.Schedule.checkSteps(strings.TrimSuffix(x.key, "."), steps, warn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *ScheduleConfig) checkSteps(key string, all int64, warn func(text string)) error {
+	steps := func(n float64) float64 {
+		if n < 1 {
+			n *= float64(all)
+		}
+		return n
+	}
+	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(all)+1e-6 {
+		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay,
+			all)
+	}
+	if warn != nil && steps(s.Warmup) > float64(all) {
+		warn(fmt.Sprintf("%s: the warm-up has %g steps, the run %d: the learning rate stays below its peak", key, s.Warmup,
+			all))
+	}
+	return nil
 }

@@ -76,6 +76,9 @@ func (s *BatchSampler) Count(from, to int64) int64 {
 	return to - from
 }
 
+// Epochs is the number of epochs that end at a position.
+func (s *BatchSampler) Epochs(at int64) float64 { return float64(at) / float64(s.Order.Len()) }
+
 // Largest is the most edits that a group has in a step; 0 without whole groups.
 func (s *BatchSampler) Largest() int {
 	if s.Groups == nil {

@@ -40,6 +40,7 @@ type graphModel[T tuner] struct {
 	given     int64 // memory of the GPU that a plan is for; 0: as it is here
 	pictures  int   // that the run sees
 	measuring bool  // there are validation rows
+	searched  bool  // for tensors that are not finite
 }
 
 // begin opens the store.
@@ -123,8 +124,14 @@ func (m *graphModel[T]) pictureInspector() *dataset.PictureInspector {
 	return dataset.NewPictureInspector(m.store)
 }
 
-// Damage names a tensor that is not finite.
-func (m *graphModel[T]) Damage() error { return m.tuner.Damage() }
+// Damage names a tensor that is not finite. It looks once.
+func (m *graphModel[T]) Damage() error {
+	if m.searched {
+		return nil
+	}
+	m.searched = true
+	return m.tuner.Damage()
+}
 
 // Close frees the model.
 func (m *graphModel[T]) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }

@@ -49,8 +49,8 @@ func (g TrainedGroup) String() string {
 		g.WeightDecay, g.Schedule)
 }
 
-// TrainedGroups describes the groups of parameters, if the optimizer has groups. One that lacks tensors was refused.
-func TrainedGroups(c *config.Config, params []optim.Param) (out []TrainedGroup) {
+// trainedGroups describes the groups of parameters, if the optimizer has groups. One that lacks tensors was refused.
+func trainedGroups(c *config.Config, params []optim.Param) (out []TrainedGroup) {
 	if c.Optimizer.Groups == nil {
 		return nil
 	}
@@ -64,8 +64,8 @@ func TrainedGroups(c *config.Config, params []optim.Param) (out []TrainedGroup) 
 	return out
 }
 
-// Ways says what the configured adapter is besides low-rank matrices.
-func Ways(c *config.Config) (out []string) {
+// ways says what the configured adapter is besides low-rank matrices.
+func ways(c *config.Config) (out []string) {
 	if c.Mode != "lora" {
 		return nil
 	}
@@ -149,8 +149,15 @@ func (t Trained) String() string {
 // Shaper is a model whose parameters may have no values yet: those of a plan.
 type Shaper interface{ Shapes() map[string][]int64 }
 
-// Describe counts what a model trains.
-func Describe(m Model) Trained {
+// Describe says what a run trains.
+func Describe(c *config.Config, m Model) Trained {
+	t := describeModel(m)
+	t.Departures, t.Groups, t.Ways = c.Departures(), trainedGroups(c, m.Params()), ways(c)
+	return t
+}
+
+// describeModel counts what a model trains.
+func describeModel(m Model) Trained {
 	var known map[string][]int64
 	if s, ok := m.(Shaper); ok {
 		known = s.Shapes()

@@ -177,9 +177,9 @@ func Normalize(parts [][][]losses.Item) {
 	}
 }
 
-// TermName is what a term is called in metrics: its kind, and its dimension if it has one. Kinds that are there twice
+// termName is what a term is called in metrics: its kind, and its dimension if it has one. Kinds that are there twice
 // have their number.
-func (o *Objective) TermName(i int) string {
+func (o *Objective) termName(i int) string {
 	name := func(s *losses.Spec) string {
 		if s.Dimension != "" {
 			return s.Kind + "." + s.Dimension
@@ -195,8 +195,8 @@ func (o *Objective) TermName(i int) string {
 	return out
 }
 
-// CheckTies refuses edits of a group that are equal to a term which wants none.
-func CheckTies(train *dataset.Samples, s *losses.Spec) error {
+// checkTies refuses edits of a group that are equal to a term which wants none.
+func checkTies(train *dataset.Samples, s *losses.Spec) error {
 	for _, rows := range dataset.NewOrder(0, train.Units(), config.WholeGroups).Units {
 		part := make([]dataset.Example, len(rows))
 		for k, i := range rows {
@@ -273,7 +273,7 @@ func (o *Objective) Measure(m *records.StepMetrics, terms [][]float64, items [][
 		m.Terms, m.Items = map[string]records.Number{}, map[string]int{}
 	}
 	for t := range items {
-		name := o.TermName(t)
+		name := o.termName(t)
 		for i, it := range items[t] {
 			m.Terms[name] += records.Number(it.Weight * terms[t][i])
 		}
@@ -281,4 +281,38 @@ func (o *Objective) Measure(m *records.StepMetrics, terms [][]float64, items [][
 			m.Items[name] += n
 		}
 	}
+}
+
+// CheckTerms refuses terms of the objective that have no item in an epoch, and ties where a term knows none.
+func (o *Objective) CheckTerms(d *dataset.Data, warn func(string)) error {
+	train, f := d.Train.(*dataset.Samples), o.Summarize(d)
+	if warn != nil {
+		for _, text := range f.leftOut() {
+			warn("left out: " + text)
+		}
+	}
+	for i := range o.terms {
+		s := &o.terms[i]
+		if s.Ties == "refuse" {
+			if err := checkTies(train, s); err != nil {
+				return err
+			}
+		}
+		sampled := o.groups != nil && o.groups.Bound > 1 && f.Sampled > 0 // an epoch may draw others
+		if s.Over() == losses.Tokens || f.Items[o.termName(i)] > 0 || sampled {
+			continue
+		}
+		what, dimension := map[losses.Unit]string{
+			losses.Edits:  "no edit has a label",
+			losses.Pairs:  "no group has two edits in a step that are compared, or have labels or ranks",
+			losses.Orders: "no group has two edits in a step with labels or ranks",
+		}[s.Over()], ""
+		if s.Dimension != "" {
+			dimension = " of " + s.Dimension
+		}
+		return exit.Usagef("losses[%d]: %s has nothing to learn from: %s%s (%d rows in %d groups of %g to %g edits). "+
+			"A group is the edits of one source and instruction", i, s.Kind, what, dimension, train.Len(), f.Groups, f.Sizes[0],
+			f.Sizes[2])
+	}
+	return nil
 }

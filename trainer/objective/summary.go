@@ -114,7 +114,7 @@ func (f *Summary) terms(all *Objective, table *dataset.Samples, unit int, rows [
 		part[k] = dataset.Example{Index: i, Annotations: table.Rows[i].Annotations, Group: unit}
 	}
 	for t, items := range all.Items(part) {
-		name := all.TermName(t)
+		name := all.termName(t)
 		f.Items[name] += len(items)
 		if all.terms[t].Over() != losses.Pairs {
 			continue
@@ -127,8 +127,8 @@ func (f *Summary) terms(all *Objective, table *dataset.Samples, unit int, rows [
 	}
 }
 
-// LeftOut says what of the tables the run does not learn from.
-func (f *Summary) LeftOut() (out []string) {
+// leftOut says what of the tables the run does not learn from.
+func (f *Summary) leftOut() (out []string) {
 	if f.Same > 0 {
 		out = append(out, fmt.Sprintf("%d comparisons are of an edit with itself (the same bytes), and say nothing", f.Same))
 	}
@@ -157,7 +157,7 @@ func (f *Summary) Print(w io.Writer) {
 		fmt.Fprintf(w, "preferences  %d; %d ties, %d with margins, %d with votes\n", f.Preferences, f.Ties,
 			f.Margins, f.Votes)
 	}
-	for _, text := range f.LeftOut() {
+	for _, text := range f.leftOut() {
 		fmt.Fprintf(w, "left out     %s\n", text)
 	}
 	names := make([]string, 0, len(f.Items))
