@@ -42,7 +42,9 @@ func (e *early) Prefetch(part []dataset.Example) {
 	e.most = max(e.most, e.now)
 }
 
-func (e *early) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*models.StepResult, error) {
+func (e *early) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	e.mu.Lock()
 	for i := range batch {
 		if batch[i].Prepared == nil {

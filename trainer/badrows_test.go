@@ -30,7 +30,9 @@ func (m *looking) Inspector() func(*dataset.Example) error {
 	return new(dataset.PictureInspector).Example
 }
 
-func (m *looking) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*models.StepResult, error) {
+func (m *looking) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	for i := range batch {
 		if err := new(dataset.PictureInspector).Example(&batch[i]); err != nil { // as it lies there now
 			return nil, fmt.Errorf("%s: %w", batch[i].Row.ID, err)
@@ -352,7 +354,9 @@ type failing struct {
 	at int
 }
 
-func (f *failing) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*models.StepResult, error) {
+func (f *failing) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	if f.done+1 >= f.at {
 		return nil, errors.New("out of memory")
 	}

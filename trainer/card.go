@@ -62,7 +62,8 @@ func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 		version.Version,
 		c.Mode,
 	)
-	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", config.ScorerDir)
+	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n",
+		config.ScorerDir)
 
 	writeCardData(t, &b, train, valid)
 	b.WriteString("## Training\n\n")
@@ -182,7 +183,8 @@ func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	}
 	what, use := "Model", "score chat --backbone "+config.BackboneDir
 	if c.Adapts() {
-		what, use = "Adapter", fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), config.AdapterDir)
+		what = "Adapter"
+		use = fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), config.AdapterDir)
 	}
 	fmt.Fprintf(
 		&b,
@@ -224,7 +226,8 @@ func writeTextMeasures(w io.Writer, s *checkpoint.State) {
 	if best != nil && best.Step != last.Step {
 		line(best)
 	}
-	fmt.Fprintf(w, "\nLoss and accuracy are of the answers' tokens. The best one by %s is in `%s`.\n\n", best.By, config.BestDir)
+	fmt.Fprintf(w, "\nLoss and accuracy are of the answers' tokens. The best one by %s is in `%s`.\n\n", best.By,
+		config.BestDir)
 }
 
 // writeCardEnd tells the settings and the versions.

@@ -61,11 +61,12 @@ func TestMicroBatchesOfGroups(t *testing.T) {
 			items[i] = objective.New(c.Losses, groups).Items(p)
 		}
 		objective.Normalize(items)
-		run := func(i int) (*models.StepResult, error) {
-			return m.(models.Comparer).Compare(ctx, parts[i], items[i], 1.0/4, 1, 2)
-		}
-		if _, err := (single{}).Accumulate(o, 1, len(parts), run, func(int, *models.StepResult) {}); err != nil {
-			t.Fatal(err)
+		for i, p := range parts {
+			r, err := m.(models.Comparer).Compare(ctx, p, items[i], 1.0/4, 1, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Add(r.Grads)
 		}
 		sums[k] = o.Grads
 	}

@@ -71,7 +71,9 @@ func features(e *dataset.Example) []float32 {
 	return x
 }
 
-func (f *fake) Step(_ context.Context, batch []dataset.Example, weight float64, seed uint64) (*models.StepResult, error) {
+func (f *fake) Step(
+	_ context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	time.Sleep(f.slow)
 	f.seen = append(f.seen, batch...)
 	rng := rand.New(rand.NewPCG(seed, 2))

@@ -37,7 +37,8 @@ func TestMicroBatchFillsGPU(t *testing.T) {
 	if tokens := float64(cpu.MicroBatch) * cpu.Tokens.Mean; tokens > models.EnoughCPU {
 		t.Errorf("%.0f tokens on the CPU", tokens)
 	}
-	if want := min(16, int(models.MostCUDA/large.Tokens.Mean)); large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
+	want := min(16, int(models.MostCUDA/large.Tokens.Mean))
+	if large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
 		t.Errorf("%d samples on a large GPU, %d on the CPU, want %d", large.MicroBatch, cpu.MicroBatch, want)
 	}
 	for n := large.MicroBatch - 1; n > 1; n /= 2 { // a GPU in which just n fit

@@ -43,9 +43,8 @@ func TestOutageIsNoBadRow(t *testing.T) {
 			t.Fatal(c.Data.Skip, err)
 		}
 		m := &outage{fake: newFake(), after: after}
-		_, err = Train(context.Background(), Options{Config: c, Factory: func(context.Context, *config.Config) (models.Model, error) {
-			return m, nil
-		}})
+		open := func(context.Context, *config.Config) (models.Model, error) { return m, nil }
+		_, err = Train(context.Background(), Options{Config: c, Factory: open})
 		if !remote.Failed(err) {
 			t.Errorf("after %d looks: %v", after, err)
 		}

@@ -65,7 +65,8 @@ func TestTrainSection(t *testing.T) {
 			t.Errorf("%s: it trains %v", test.extra, r.Trains)
 		}
 		again := load(t, filepath.Join(r.Run, config.ConfigFile))
-		if dry, err := DryRun(context.Background(), again, models.OpenPlan); err != nil || dry.Trains.Digest != r.Trains.Digest {
+		dry, err := DryRun(context.Background(), again, models.OpenPlan)
+		if err != nil || dry.Trains.Digest != r.Trains.Digest {
 			t.Errorf("%s: the dry run of config.yaml says %v, %v", test.extra, dry, err)
 		}
 		a, err := lora.Load(r.Scorer)
@@ -292,7 +293,8 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	}
 	write(text)
 	r := train(t, path, newFake())
-	if left := refuse(Options{Fresh: true}); !slices.Contains(left, config.ScorerDir) || !slices.Contains(left, records.MetricsFile) {
+	if left := refuse(Options{Fresh: true}); !slices.Contains(left, config.ScorerDir) ||
+		!slices.Contains(left, records.MetricsFile) {
 		t.Errorf("the run before it is gone: %v", left)
 	}
 	if _, err := os.Stat(filepath.Join(r.Scorer, "weights.txt")); err != nil {

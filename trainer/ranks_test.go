@@ -246,7 +246,8 @@ func TestRanksResume(t *testing.T) {
 				t.Fatalf("turn %d, rank %d of %d: %v", turn, i, n, err)
 			}
 		}
-		if s, _, _, err := checkpoint.Find(load(t, path).Out); err != nil || s.Step == 0 || turn < 4 && s.Step >= whole.Steps {
+		s, _, _, err := checkpoint.Find(load(t, path).Out)
+		if err != nil || s.Step == 0 || turn < 4 && s.Step >= whole.Steps {
 			t.Fatalf("turn %d: %+v, %v", turn, s, err)
 		}
 	}
@@ -328,7 +329,9 @@ type brokenDevice struct {
 	left int
 }
 
-func (f *brokenDevice) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*models.StepResult, error) {
+func (f *brokenDevice) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	if f.left--; f.left < 0 {
 		return nil, errors.New("the GPU is gone")
 	}

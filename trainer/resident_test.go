@@ -42,7 +42,8 @@ func writeOracle(t *testing.T, family, text string, data ...string) string {
 // left is what a run leaves: metrics without times, and the scorer's files.
 func left(t *testing.T, r *Result) map[string]string {
 	t.Helper()
-	all := map[string]string{records.MetricsFile: seconds.ReplaceAllString(mustRead(t, filepath.Join(r.Run, records.MetricsFile)), "")}
+	metrics := mustRead(t, filepath.Join(r.Run, records.MetricsFile))
+	all := map[string]string{records.MetricsFile: seconds.ReplaceAllString(metrics, "")}
 	files, err := filepath.Glob(filepath.Join(r.Scorer, "*.safetensors"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, files)

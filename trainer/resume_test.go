@@ -168,8 +168,9 @@ func TestInterruptFromOutside(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	metrics := filepath.Join(filepath.Dir(path), "out", records.MetricsFile)
 	for range 500 { // until it trains
-		if info, err := os.Stat(filepath.Join(filepath.Dir(path), "out", records.MetricsFile)); err == nil && info.Size() > 0 {
+		if info, err := os.Stat(metrics); err == nil && info.Size() > 0 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)

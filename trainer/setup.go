@@ -378,7 +378,8 @@ func (s *setup) sameRows() error {
 		if err != nil {
 			return nil, err
 		}
-		for name, part := range map[string]dataset.Examples{"training rows": s.data.Train, "validation rows": s.data.Validation} {
+		parts := map[string]dataset.Examples{"training rows": s.data.Train, "validation rows": s.data.Validation}
+		for name, part := range parts {
 			h := sha256.New()
 			if table, ok := part.(*dataset.Samples); ok {
 				for i := range table.Rows {
@@ -538,7 +539,7 @@ func (s *setup) beginClock() (err error) {
 		return err
 	}
 	s.loader.MicroBatch = s.state.MicroBatch
-	if processes, _ := s.strategy.Place(); processes == 1 { // several processes prepare their own micro-batches as they come
+	if processes, _ := s.strategy.Place(); processes == 1 { // several prepare their micro-batches as they come
 		s.loader.Prefetches(s.model)
 	}
 	s.state.Begin()
@@ -572,7 +573,8 @@ func (s *setup) openRecords() (err error) {
 func (s *setup) result() *Result {
 	state := &s.state
 	result := &Result{Scorer: s.config.ResultPath(), Trains: s.trains, Run: s.config.Out, Steps: state.Step,
-		Samples: state.Seen(s.loader.Groups != nil), Early: endedEarly(s.Trainer), Seconds: state.Seconds, Validation: state.Last, Best: state.Best}
+		Samples: state.Seen(s.loader.Groups != nil), Early: endedEarly(s.Trainer), Seconds: state.Seconds,
+		Validation: state.Last, Best: state.Best}
 	if s.loader.Groups != nil {
 		result.Groups = state.Samples
 	}

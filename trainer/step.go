@@ -13,7 +13,6 @@ import (
 	"assay/internal/workers"
 	"assay/losses"
 	"assay/trainer/checkpoint"
-	"assay/trainer/config"
 	"assay/trainer/dataset"
 	"assay/trainer/models"
 	"assay/trainer/objective"
@@ -39,15 +38,8 @@ func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error
 	if err != nil {
 		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
-	b := t.split(batch)
-	var notFinite []dataset.Example
-	run := func(i int) (*models.StepResult, error) { return b.forwardBackward(ctx, i) }
-	show := func(i int, out *models.StepResult) {
-		notFinite = append(notFinite, b.measure(m, i, out)...)
-		t.objective.Measure(m, out.Terms, b.items[i])
-		t.records.Advance(t.loader, s.Train, b.parts[i])
-	}
-	if at, err := t.strategy.Accumulate(t.optimizer, m.Step, len(b.parts), run, show); err != nil {
+	b := t.split(batch, m)
+	if at, err := t.strategy.Accumulate(ctx, t.optimizer, b); err != nil {
 		return b.parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, dataset.IDs(b.parts[at]), err)
 	}
 	norm, err := t.strategy.Reduce(ctx, t.optimizer)
@@ -58,8 +50,8 @@ func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error
 	switch {
 	case len(batch) == 0: // all of them are quarantined
 		m.Skipped = true
-	case len(notFinite) > 0 || math.IsNaN(norm) || math.IsInf(norm, 0):
-		if err := t.strategy.Agree("looking at the step", b.checkSkip(m, batch, notFinite)); err != nil {
+	case len(b.notFinite) > 0 || math.IsNaN(norm) || math.IsInf(norm, 0):
+		if err := t.strategy.Agree("looking at the step", b.checkSkip(batch)); err != nil {
 			return nil, err
 		}
 		m.Skipped = true
@@ -82,27 +74,21 @@ func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error
 	return nil, nil
 }
 
-// microBatches are the parts of a batch that run one by one.
+// microBatches are the parts of a step's batch, which run one by one.
 type microBatches struct {
-	config *config.Config
-	model  models.Model
-	loader *dataset.Loader
-	step   int64 // before this one
-	at     int64 // position of the batch
-
-	parts    [][]dataset.Example
-	first    []int             // number of each part's first example
-	items    [][][]losses.Item // of each part, by term
-	examples int
-	labelled int
-	check    func(out *models.StepResult) error
+	*Trainer
+	metrics   *records.StepMetrics
+	parts     [][]dataset.Example
+	first     []int             // number of each part's first example
+	items     [][][]losses.Item // of each part, by term
+	examples  int
+	labelled  int
+	notFinite []dataset.Example // whose losses are not
 }
 
 // split cuts a batch into micro-batches, and looks what the terms of the objective compare in them.
-func (t *Trainer) split(batch []dataset.Example) *microBatches {
-	b := &microBatches{config: t.config, model: t.model, loader: t.loader, step: t.state.Step, at: t.state.Samples,
-		parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch),
-		check: func(out *models.StepResult) error { return t.optimizer.Check(out.Grads) }}
+func (t *Trainer) split(batch []dataset.Example, m *records.StepMetrics) *microBatches {
+	b := &microBatches{Trainer: t, metrics: m, parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch)}
 	n := 0
 	for _, part := range b.parts {
 		b.first, b.items = append(b.first, n), append(b.items, t.objective.Items(part))
@@ -117,40 +103,45 @@ func (t *Trainer) split(batch []dataset.Example) *microBatches {
 	return b
 }
 
-// forwardBackward runs the i-th micro-batch, while the next one is prepared.
-func (b *microBatches) forwardBackward(ctx context.Context, i int) (out *models.StepResult, err error) {
+// Step is the number of the step.
+func (b *microBatches) Step() int64 { return b.metrics.Step }
+
+// Len is the number of micro-batches.
+func (b *microBatches) Len() int { return len(b.parts) }
+
+// Run runs the i-th micro-batch forward and backward, while the next one is prepared.
+func (b *microBatches) Run(ctx context.Context, i int) (out *models.StepResult, err error) {
 	if i > 0 {
 		b.loader.Join()
 	}
-	b.loader.Prefetch(b.parts, i, b.step, b.at)
-	weight, seed := 1/float64(b.examples), b.config.Seed
-	dropout := dataset.Mix(seed, dataset.ForDropout, uint64(b.step), uint64(b.first[i]))
+	step, part, weight := uint64(b.state.Step), b.parts[i], 1/float64(b.examples)
+	b.loader.Prefetch(b.parts, i, b.state.Step, b.state.Samples)
+	dropout := dataset.Mix(b.config.Seed, dataset.ForDropout, step, uint64(b.first[i]))
 	if len(b.config.Losses) == 0 {
-		out, err = b.model.Step(ctx, b.parts[i], weight, dropout)
+		out, err = b.model.Step(ctx, part, weight, dropout)
 	} else if c, ok := b.model.(models.Comparer); ok {
-		draws := dataset.Mix(seed, dataset.ForDraws, uint64(b.step))
-		out, err = c.Compare(ctx, b.parts[i], b.items[i], weight, dropout, draws)
+		out, err = c.Compare(ctx, part, b.items[i], weight, dropout, dataset.Mix(b.config.Seed, dataset.ForDraws, step))
 	} else {
 		err = errors.New("this model does not train on losses of several terms")
 	}
 	if err == nil {
-		err = exit.Join(out.Check(len(b.parts[i])), b.check(out))
+		err = exit.Join(out.Check(len(part)), b.optimizer.Check(out.Grads))
 	}
 	return out, err
 }
 
-// measure counts the i-th micro-batch into the means over the batch, and returns the examples whose loss is not finite.
-func (b *microBatches) measure(m *records.StepMetrics, i int, out *models.StepResult) (notFinite []dataset.Example) {
-	n := float64(b.examples)
+// Done counts what the i-th micro-batch gave into the means over the batch, and shows that it is done.
+func (b *microBatches) Done(i int, out *models.StepResult) {
+	m, n := b.metrics, float64(b.examples)
 	for i, e := range b.parts[i] {
 		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
-			notFinite = append(notFinite, e)
+			b.notFinite = append(b.notFinite, e)
 		}
 		m.Loss += records.Number(out.Loss[i] / n)
 		m.ScoreLoss += records.Number(out.ScoreLoss[i] / n)
 		switch {
 		case b.labelled == 0:
-			m.L1 = records.Number(math.NaN())
+			m.L1 = records.None
 		case e.Labelled():
 			m.L1 += records.Number(math.Abs(out.Score[i]-e.Label) / float64(b.labelled))
 		}
@@ -162,14 +153,14 @@ func (b *microBatches) measure(m *records.StepMetrics, i int, out *models.StepRe
 		}
 	}
 	m.Tokens += out.Tokens
-	return notFinite
+	b.objective.Measure(m, out.Terms, b.items[i])
+	b.records.Advance(b.loader, b.state.Train, b.parts[i])
 }
 
-// checkSkip says whether a batch whose loss or gradient is not finite may be left out. notFinite are the examples whose
-// losses are not.
-func (b *microBatches) checkSkip(m *records.StepMetrics, batch, notFinite []dataset.Example) error {
-	what, which := "the loss is", notFinite
-	if len(notFinite) == 0 {
+// checkSkip says whether a batch whose loss or gradient is not finite may be left out.
+func (b *microBatches) checkSkip(batch []dataset.Example) error {
+	m, what, which := b.metrics, "the loss is", b.notFinite
+	if len(which) == 0 {
 		what, which = "the losses are finite, but the gradient is", batch
 	}
 	if d, ok := b.model.(interface{ Damage() error }); ok {

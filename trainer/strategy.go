@@ -34,11 +34,8 @@ type Strategy interface {
 
 	// Shard gives the parameters that this process updates, or stretches of them.
 	Shard(params []optim.Param) []optim.Param
-	// Accumulate runs the n micro-batches of a step, sums their gradients and shows each result in order. failed is the
-	// micro-batch of an error.
-	Accumulate(
-		o *optimizer.Optimizer, step int64, n int, run func(i int) (*models.StepResult, error), show func(i int, out *models.StepResult),
-	) (failed int, err error)
+	// Accumulate runs the micro-batches of a step and sums their gradients. failed is the micro-batch of an error.
+	Accumulate(ctx context.Context, o *optimizer.Optimizer, b models.MicroBatches) (failed int, err error)
 	// Reduce ends the sums of a step, and gives the norm of the gradient.
 	Reduce(ctx context.Context, o *optimizer.Optimizer) (norm float64, err error)
 	// Update applies the gradients to the parameters of all processes.
@@ -51,7 +48,7 @@ type Strategy interface {
 	// Due is whether the main process finds a checkpoint due by its clock.
 	Due(now bool) (bool, error)
 	// Save writes a checkpoint's tensors by write, which one process calls.
-	Save(o *optimizer.Optimizer, write func(tensors []checkpoint.Slice, each func(put checkpoint.Putter) error) error) error
+	Save(o *optimizer.Optimizer, write checkpoint.WriteFunc) error
 	// Tensors is the number of tensors of a checkpoint of which this process has some.
 	Tensors(here []checkpoint.Slice) (int, error)
 }
@@ -104,22 +101,20 @@ func (single) Update(o *optimizer.Optimizer, norm float64, rates []float64) erro
 	return nil
 }
 
-func (single) Accumulate(
-	o *optimizer.Optimizer, _ int64, n int, run func(i int) (*models.StepResult, error), show func(i int, out *models.StepResult),
-) (int, error) {
-	for i := range n {
-		out, err := run(i)
+func (single) Accumulate(ctx context.Context, o *optimizer.Optimizer, b models.MicroBatches) (int, error) {
+	for i := range b.Len() {
+		out, err := b.Run(ctx, i)
 		if err != nil {
 			return i, err
 		}
 		o.Add(out.Grads)
 		o.Release(&out.Grads)
-		show(i, out)
+		b.Done(i, out)
 	}
 	return 0, nil
 }
 
-func (single) Save(o *optimizer.Optimizer, write func([]checkpoint.Slice, func(put checkpoint.Putter) error) error) error {
+func (single) Save(o *optimizer.Optimizer, write checkpoint.WriteFunc) error {
 	all := o.Tensors()
 	return write(all, func(put checkpoint.Putter) error { return checkpoint.PutAll(all, put) })
 }

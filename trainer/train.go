@@ -1,6 +1,7 @@
 // Package trainer trains scorers. Train brings a run to its first step (setup), or to that of the checkpoint that it
-// resumes from, and then loops: a batch is loaded, its micro-batches run forward and backward, their gradients are summed
-// and clipped, the optimizer updates the parameters, and validation, checkpoint and metrics follow where they are due.
+// resumes from, and then loops: a batch is loaded, its micro-batches run forward and backward, their gradients are
+// summed and clipped, the optimizer updates the parameters, and validation, checkpoint and metrics follow where they
+// are due.
 //
 // The parts are packages below this one: config, dataset, objective, models, optimizer, checkpoint, records. What
 // several processes do together is behind Strategy; trainer/distributed is the one of MPI jobs.
@@ -100,8 +101,8 @@ func (o *Options) warn(text string) {
 // directory. A cancelled ctx ends the run after the present step with the state saved and an error that wraps
 // exit.ErrInterrupted.
 //
-// With Options.Strategy every process makes this call. The first one writes and returns the Result, whatever the others do;
-// the run directory must be the same for all.
+// With Options.Strategy every process makes this call. The first one writes and returns the Result, whatever the others
+// do; the run directory must be the same for all.
 func Train(ctx context.Context, o Options) (result *Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,8 +169,8 @@ func (t *Trainer) loop(ctx context.Context) error {
 
 // validate measures the model as it is, and keeps it if it is the best so far.
 func (t *Trainer) validate(ctx context.Context) error {
-	err := t.validator.validate(ctx, &t.state, func() error { return t.write(filepath.Join(t.config.Out, config.BestDir)) })
-	if err != nil {
+	best := filepath.Join(t.config.Out, config.BestDir)
+	if err := t.validator.validate(ctx, &t.state, func() error { return t.write(best) }); err != nil {
 		return err
 	}
 	if err := t.records.Validation(t.state.Last); err != nil {
@@ -195,13 +196,14 @@ func (t *Trainer) saveIfDue() (err error) {
 // save writes a checkpoint of parameters, moments and state.
 func (t *Trainer) save() error {
 	s := &t.state
-	err := t.strategy.Save(t.optimizer, func(tensors []checkpoint.Slice, each func(put checkpoint.Putter) error) (err error) {
+	write := func(tensors []checkpoint.Slice, each func(put checkpoint.Putter) error) (err error) {
 		if s.Metrics, s.Events, s.EventsFile, err = t.records.Sync(); err != nil {
 			return err
 		}
 		s.Updates, s.Seconds = t.optimizer.Groups.Updates(), s.Elapsed()
 		return checkpoint.Write(t.config, s, tensors, each)
-	})
+	}
+	err := t.strategy.Save(t.optimizer, write)
 	if err == nil {
 		t.checkpoints = &checkpoint.Checkpointer{Step: s.Step, Time: time.Now()}
 	}

@@ -143,7 +143,9 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 // plain is the fake without dropout, which depends on the micro-batch.
 type plain struct{ *fake }
 
-func (p *plain) Step(ctx context.Context, batch []dataset.Example, weight float64, _ uint64) (*models.StepResult, error) {
+func (p *plain) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+) (*models.StepResult, error) {
 	r := &models.StepResult{}
 	for i := range batch {
 		one, err := p.fake.Step(ctx, batch[i:i+1], weight, 5)

@@ -125,7 +125,8 @@ func TestTrainedParts(t *testing.T) {
 		if !slices.Equal(again.Lora.Parts, test.parts) {
 			t.Errorf("%s %s: config.yaml has parts %v, want %v", test.family, test.lora, again.Lora.Parts, test.parts)
 		}
-		if dry, err := DryRun(context.Background(), again, models.OpenPlan); err != nil || dry.Trains.Digest != r.Trains.Digest {
+		dry, err := DryRun(context.Background(), again, models.OpenPlan)
+		if err != nil || dry.Trains.Digest != r.Trains.Digest {
 			t.Errorf("%s %s: the dry run of config.yaml says %v, %v", test.family, test.lora, dry, err)
 		}
 	}

@@ -93,10 +93,11 @@ func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func
 
 // scoreAll scores the first n validation rows.
 func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*records.ValidationMetrics, error) {
-	all, err := v.measureRows(ctx, s, n, func(ctx context.Context, batch []dataset.Example) (m models.Measured, err error) {
+	score := func(ctx context.Context, batch []dataset.Example) (m models.Measured, err error) {
 		m.Scores, err = v.model.Score(ctx, batch)
 		return m, err
-	})
+	}
+	all, err := v.measureRows(ctx, s, n, score)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +122,11 @@ type textMeasurer interface {
 func (v *validator) measureText(
 	ctx context.Context, s *checkpoint.State, m textMeasurer, n int,
 ) (*records.ValidationMetrics, error) {
-	all, err := v.measureRows(ctx, s, n, func(ctx context.Context, batch []dataset.Example) (out models.Measured, err error) {
+	measure := func(ctx context.Context, batch []dataset.Example) (out models.Measured, err error) {
 		out.Text, err = m.MeasureText(ctx, batch)
 		return out, err
-	})
+	}
+	all, err := v.measureRows(ctx, s, n, measure)
 	if err != nil {
 		return nil, err
 	}
@@ -235,10 +237,12 @@ func measure(scores, labels []float64) *records.ValidationMetrics {
 		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
 	}
 	return &records.ValidationMetrics{Kind: "validation", L1: records.Number(distance / float64(len(scores))),
-		Spearman: records.Number(stats.Spearman(labels, scores)), Accuracy: records.Number(stats.Accuracy(want, got)), Rows: len(scores)}
+		Spearman: records.Number(stats.Spearman(labels, scores)), Accuracy: records.Number(stats.Accuracy(want, got)),
+		Rows: len(scores)}
 }
 
-// better reports whether a validation is better than the best one before it (nil: there is none), by what validate.by says.
+// better reports whether a validation is better than the best one before it (nil: there is none), by what validate.by
+// says.
 func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 	by := v.by(m)
 	if by != config.ByL1 {

@@ -57,7 +57,9 @@ func broadParams() (out []optim.Param) {
 func (b *broad) Params() []optim.Param                                         { return b.all }
 func (b *broad) factory(context.Context, *config.Config) (models.Model, error) { return b, nil }
 
-func (b *broad) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*models.StepResult, error) {
+func (b *broad) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	r, err := b.fake.Step(ctx, batch, weight, seed)
 	for _, p := range b.all[2:] {
 		g := p.Value.Clone().(*tensor.Dense)

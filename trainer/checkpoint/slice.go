@@ -24,6 +24,9 @@ type Slice struct {
 // Putter takes the contents of a tensorSlice.
 type Putter func(s *Slice, data []byte) error
 
+// WriteFunc writes tensors, whose contents each gives; the order of the slices does not matter.
+type WriteFunc func(tensors []Slice, each func(put Putter) error) error
+
 // info describes the whole tensor.
 func (s *Slice) info() checkpoints.Info {
 	info := checkpoints.Info{Name: s.Name, Type: onnx.Float, Shape: []int64{}}

@@ -136,7 +136,8 @@ func Write(c *config.Config, s *State, tensors []Slice, each func(put Putter) er
 	if err != nil {
 		return err
 	}
-	return checkpoints.Save(filepath.Join(c.Out, config.CheckpointsDir), s.Step, c.Checkpoint.Keep, func(dir string) error {
+	root := filepath.Join(c.Out, config.CheckpointsDir)
+	return checkpoints.Save(root, s.Step, c.Checkpoint.Keep, func(dir string) error {
 		if err := writeTensors(filepath.Join(dir, TensorFile), tensors, each); err != nil {
 			return err
 		}
@@ -205,7 +206,8 @@ func WriteConfig(c *config.Config) error {
 // RemoveRun removes what an earlier run left in a run directory.
 func RemoveRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
-	for _, name := range append([]string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile}, config.ResultDirs...) {
+	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile}
+	for _, name := range append(names, config.ResultDirs...) {
 		path := filepath.Join(out, name)
 		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
 	}
@@ -224,8 +226,8 @@ func (s *State) ForgetBest() {
 	}
 }
 
-// InconsistentError came after the parameters had changed: what is recorded does not go with them, so that they must not
-// be saved.
+// InconsistentError came after the parameters had changed: what is recorded does not go with them, so that they must
+// not be saved.
 type InconsistentError struct{ Err error }
 
 func (e *InconsistentError) Error() string { return e.Err.Error() }

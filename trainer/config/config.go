@@ -1,6 +1,7 @@
-// Package config reads the YAML file of a training run. Load decodes it strictly, fills in what init, mode and other keys
-// imply, makes paths absolute, and reports all problems at once, each with its line. The result is a Config in which
-// every key has a value; a run writes it into its directory, and a resumed run compares it with the one it began with.
+// Package config reads the YAML file of a training run. Load decodes it strictly, fills in what init, mode and other
+// keys imply, makes paths absolute, and reports all problems at once, each with its line. The result is a Config in
+// which every key has a value; a run writes it into its directory, and a resumed run compares it with the one it began
+// with.
 package config
 
 import (
@@ -84,6 +85,7 @@ type DeviceOptions struct {
 	CudnnSearch string    `yaml:"cudnn_search,omitempty"` // exhaustive, heuristic, default
 }
 
+// CUDA are the options as sessions take them.
 func (o DeviceOptions) CUDA() ort.CUDAOptions {
 	return ort.CUDAOptions{MemoryLimit: int64(o.MemoryLimit), Arena: o.Arena, CudnnSearch: o.CudnnSearch}
 }

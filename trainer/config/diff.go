@@ -15,6 +15,7 @@ var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validati
 	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
 	"validate.benchmark.votes", "validate.benchmark.targets"}
 
+// Flatten gives the values of a tree of YAML by keys with dots.
 func Flatten(key string, tree map[string]any) map[string]string {
 	out := map[string]string{}
 	for name, v := range tree {
@@ -30,6 +31,7 @@ func Flatten(key string, tree map[string]any) map[string]string {
 	return out
 }
 
+// Changed lists the keys whose values differ, unless they are of the configuration (prefix "") and may.
 func Changed(prefix string, was, is map[string]string) []string {
 	names := slices.Sorted(maps.Keys(was))
 	for _, n := range slices.Sorted(maps.Keys(is)) {
@@ -92,6 +94,7 @@ func KeepSchedules(c *Config, old string, warn func(text string)) {
 	}
 }
 
+// Short cuts a long text.
 func Short(s string) string {
 	if len(s) > 80 {
 		return s[:77] + "..."

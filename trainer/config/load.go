@@ -107,6 +107,7 @@ func (c *Config) refuseStorage(d *strictyaml.Document) {
 	}
 }
 
+// Absolute is a path relative to a folder; an empty one stays empty.
 func Absolute(folder, path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -12,6 +12,7 @@ import (
 // plateau is the schedule that cuts the rate where validations do not get better.
 const plateau = "plateau"
 
+// PlateauWants says what a schedule of kind plateau lacks.
 const PlateauWants = "plateau wants validation rows: name them with data.validation or data.validation_split"
 
 // IsTokenRow recognises the rows of the score token.
@@ -62,8 +63,8 @@ func (c *Config) Plateaus() map[string]*ScheduleConfig {
 	return out
 }
 
-// CheckSchedules refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of a
-// warm-up that the run ends within.
+// CheckSchedules refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of
+// a warm-up that the run ends within.
 func (c *Config) CheckSchedules(steps int64, warn func(text string)) error {
 	if err := c.Schedule.checkSteps("schedule", steps, warn); err != nil {
 		return err

@@ -84,6 +84,7 @@ func (c *Config) settleTrain(d checker) {
 	c.Lora.Parts = adapted
 }
 
+// SameSet reports whether two lists have the same elements.
 func SameSet(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)

@@ -180,8 +180,8 @@ func (s *Samples) contradiction(high, low int, dimension string) error {
 		if r.ID != "" {
 			id = fmt.Sprintf(" (id %s)", r.ID)
 		}
-		return fmt.Sprintf("%s%s has label%s %v and rank%s %v", s.Name(i), id, suffix, r.Annotations.Labels[dimension], suffix,
-			r.Annotations.Ranks[dimension])
+		return fmt.Sprintf("%s%s has label%s %v and rank%s %v", s.Name(i), id, suffix, r.Annotations.Labels[dimension],
+			suffix, r.Annotations.Ranks[dimension])
 	}
 	group := ""
 	if parts := strings.Split(s.Rows[high].unit, "\x00"); len(parts) == 3 { // see comparedIn

@@ -16,23 +16,23 @@ import (
 	"assay/trainer/config"
 )
 
-// Everything random in a run is a function of the seed and of what it is for: there is no generator whose state would
-// have to be saved. purpose keeps the streams apart.
-type purpose uint64
+// Purpose is what a random number is for. Everything random in a run is a function of the seed and of that: there is no
+// generator whose state would have to be saved.
+type Purpose uint64
 
 const (
-	forOrder purpose = iota + 1
+	forOrder Purpose = iota + 1
 	forGroupRow
 	forQuestion
 	forAnswer
 	forAugment
-	ForDropout
+	ForDropout // in a micro-batch
 	forHoldOut
-	ForDraws
+	ForDraws // of losses that draw
 )
 
 // Mix hashes numbers to 64 even bits, by the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) after each.
-func Mix(seed uint64, what purpose, numbers ...uint64) uint64 {
+func Mix(seed uint64, what Purpose, numbers ...uint64) uint64 {
 	h := finalize(seed + 0x9e3779b97f4a7c15*uint64(what))
 	for _, n := range numbers {
 		h = finalize(h + 0x9e3779b97f4a7c15 + n)

@@ -1,8 +1,8 @@
 // Package dataset turns label tables, or tables of conversations, into batches of examples.
 //
 // Open scans every row once: it hashes rows and pictures, groups edits, splits off validation rows and notes rows that
-// cannot be used (quarantine.go). An Order says which row comes when, as a function of the seed; a BatchSampler cuts the
-// order into batches and micro-batches; a Loader reads them and prefetches the next one. A list of rows in the run
+// cannot be used (quarantine.go). An Order says which row comes when, as a function of the seed; a BatchSampler cuts
+// the order into batches and micro-batches; a Loader reads them and prefetches the next one. A list of rows in the run
 // directory (ledger.go) lets a resumed run find its rows again, even in tables that were repaired or reordered.
 package dataset
 
@@ -29,6 +29,7 @@ type Samples struct {
 	Rows []Row
 }
 
+// Row is a labelled edit, or a conversation, of a table: what a run keeps of it in memory.
 type Row struct {
 	table       *data.Edits
 	number      int // of the table
@@ -66,7 +67,8 @@ func (r *Row) example() (Example, error) {
 	if row.ID == "" {
 		row.ID = r.table.Place(r.Index)
 	}
-	return Example{Row: row.Row, Base: r.table.Folder(), Label: r.Label, Contents: r.contents, Annotations: r.Annotations}, nil
+	return Example{Row: row.Row, Base: r.table.Folder(), Label: r.Label, Contents: r.contents,
+		Annotations: r.Annotations}, nil
 }
 
 func (r *Row) badRow() BadRow {

@@ -1,7 +1,7 @@
 // Package distributed trains with several processes. A Strategy takes the place of that of one process in
-// trainer.Options: it shares out micro-batches and rows, adds up gradients in the order of the micro-batches (shards.go),
-// and makes an error of one process that of all (group.go). Whatever the number of processes, the result is the same to
-// the last bit. A process that trains alone runs nothing of this package.
+// trainer.Options: it shares out micro-batches and rows, adds up gradients in the order of the micro-batches
+// (shards.go), and makes an error of one process that of all (group.go). Whatever the number of processes, the result
+// is the same to the last bit. A process that trains alone runs nothing of this package.
 package distributed
 
 import (
@@ -46,11 +46,19 @@ func New(r Ranks, c *config.Config, cancel context.CancelFunc) (*Strategy, error
 	return &Strategy{Group: g, config: c}, nil
 }
 
-func (k *Strategy) Main() bool                    { return k.Rank() == 0 }
-func (k *Strategy) Knows(err error) bool          { return Agreed(err) }
-func (k *Strategy) Place() (processes, local int) { return k.Size(), k.Local() }
-func (k *Strategy) Warn(text string)              { k.Log.Warn(text) }
+// Main reports whether this is rank 0, which writes files and reports.
+func (k *Strategy) Main() bool { return k.Rank() == 0 }
 
+// Knows reports whether all ranks have this error.
+func (k *Strategy) Knows(err error) bool { return Agreed(err) }
+
+// Place is the number of ranks, and that of this one on its machine.
+func (k *Strategy) Place() (processes, local int) { return k.Size(), k.Local() }
+
+// Warn writes to the rank's log.
+func (k *Strategy) Warn(text string) { k.Log.Warn(text) }
+
+// Rephrase makes an error one that the same ranks know of.
 func (k *Strategy) Rephrase(err, as error) error {
 	if Agreed(err) {
 		return &agreedError{as}
@@ -58,6 +66,7 @@ func (k *Strategy) Rephrase(err, as error) error {
 	return as
 }
 
+// Same refuses ranks for which a fact differs from rank 0's.
 func (k *Strategy) Same(what string, facts func() (map[string]string, error)) error {
 	known, err := facts()
 	if err := k.Agree(what, err); err != nil {
@@ -80,29 +89,29 @@ func (k *Strategy) MicroBatch(n, batch int, warn func(string)) (int, error) {
 	return micro, nil
 }
 
+// Shard gives the parameters that this rank updates, or stretches of them.
 func (k *Strategy) Shard(params []optim.Param) []optim.Param {
 	k.shards = NewShards(k.Group, params, k.config.Reduce != config.ReduceOrdered || !optimizer.Elementwise(k.config))
 	return k.shards.Owned(params)
 }
 
 // Accumulate runs as many micro-batches at a time as there are ranks, one each, and adds up their gradients.
-func (k *Strategy) Accumulate(
-	o *optimizer.Optimizer, step int64, n int, run func(i int) (*models.StepResult, error), show func(i int, out *models.StepResult),
-) (int, error) {
-	k.step = step
+func (k *Strategy) Accumulate(ctx context.Context, o *optimizer.Optimizer, b models.MicroBatches) (int, error) {
+	k.step = b.Step()
+	n := b.Len()
 	for i := 0; i < n; i += k.Size() {
 		began := time.Now()
 		var out *models.StepResult
 		var mine models.StepResult
 		var err error
 		if own := i + k.Rank(); own < n {
-			k.Doing(fmt.Sprintf("step %d, micro-batch %d of %d", step, own+1, n))
-			if out, err = run(own); err == nil {
+			k.Doing(fmt.Sprintf("step %d, micro-batch %d of %d", k.step, own+1, n))
+			if out, err = b.Run(ctx, own); err == nil {
 				mine = *out
 				mine.Grads = nil
 			}
 		}
-		what := fmt.Sprintf("step %d, micro-batches from %d of %d", step, i+1, n)
+		what := fmt.Sprintf("step %d, micro-batches from %d of %d", k.step, i+1, n)
 		k.Computing += time.Since(began)
 		began = time.Now()
 		round, failed, err := Turn(k.Group, what, mine, err)
@@ -118,7 +127,7 @@ func (k *Strategy) Accumulate(
 			o.Release(&out.Grads)
 		}
 		for j := range count {
-			show(i+j, &round[j])
+			b.Done(i+j, &round[j])
 		}
 	}
 	return 0, nil
@@ -141,6 +150,7 @@ func (k *Strategy) sum(o *optimizer.Optimizer, out *models.StepResult, count int
 	return k.shards.Add(grads, o.Grads, count)
 }
 
+// Reduce ends the sums of a step, and gives the norm of the gradient.
 func (k *Strategy) Reduce(_ context.Context, o *optimizer.Optimizer) (norm float64, err error) {
 	switch {
 	case k.config.Reduce == config.ReduceFast:
@@ -157,6 +167,7 @@ func (k *Strategy) Reduce(_ context.Context, o *optimizer.Optimizer) (norm float
 	return norm, err
 }
 
+// Update applies the gradients to the parameters of all ranks.
 func (k *Strategy) Update(o *optimizer.Optimizer, norm float64, rates []float64) error {
 	o.Apply(norm, rates)
 	if k.shards.Whole {
@@ -168,11 +179,13 @@ func (k *Strategy) Update(o *optimizer.Optimizer, norm float64, rates []float64)
 	return nil
 }
 
+// Round measures a micro-batch of validation rows on each rank.
 func (k *Strategy) Round(what string, measure func(i int) (models.Measured, error)) ([]models.Measured, int, error) {
 	mine, err := measure(k.Rank())
 	return Turn(k.Group, what, mine, err)
 }
 
+// Due is whether rank 0 finds a checkpoint due by its clock.
 func (k *Strategy) Due(now bool) (bool, error) {
 	if k.shards.Whole {
 		return now, nil
@@ -196,7 +209,7 @@ func (k *Strategy) Tensors(here []checkpoint.Slice) (int, error) {
 
 // Save of ranks that own parts of the optimizer's state each: the first one is given them, little at a time, and writes
 // them where they belong. Whatever fails there, all ranks come to the end.
-func (k *Strategy) Save(o *optimizer.Optimizer, write func([]checkpoint.Slice, func(put checkpoint.Putter) error) error) error {
+func (k *Strategy) Save(o *optimizer.Optimizer, write checkpoint.WriteFunc) error {
 	if !k.shards.Whole {
 		return k.Agree("saving a checkpoint", k.saveTogether(o, write))
 	}
@@ -207,7 +220,7 @@ func (k *Strategy) Save(o *optimizer.Optimizer, write func([]checkpoint.Slice, f
 	return write(all, func(put checkpoint.Putter) error { return checkpoint.PutAll(all, put) })
 }
 
-func (k *Strategy) saveTogether(o *optimizer.Optimizer, write func([]checkpoint.Slice, func(put checkpoint.Putter) error) error) error {
+func (k *Strategy) saveTogether(o *optimizer.Optimizer, write checkpoint.WriteFunc) error {
 	kept := o.Tensors()
 	whole, mine := kept[:len(o.Params)], checkpoint.Packets(kept[len(o.Params):], max(1, optimizer.Exchanged/k.Size()))
 	all, err := Gather(k.Group, "the optimizer's state", mine)

@@ -52,7 +52,9 @@ func (m *HeadModel) Params() []optim.Param { return m.o.Params }
 
 // Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it
 // was.
-func (m *HeadModel) Prepare(ctx context.Context, examples iter.Seq2[dataset.Example, error], done func(n int)) (err error) {
+func (m *HeadModel) Prepare(
+	ctx context.Context, examples iter.Seq2[dataset.Example, error], done func(n int),
+) (err error) {
 	if m.cache, err = head.OpenStates(m.o.Store, m.head.In, m.o.Backbone); err != nil {
 		return err
 	}

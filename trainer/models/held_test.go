@@ -44,7 +44,8 @@ func TestHeld(t *testing.T) {
 		}
 		one := held(c, planned)
 		c.Ranks = 4
-		if four, less := held(c, planned)-2*4*optimizer.Exchanged, name != "adafactor"; less != (four == one/4) || !less && four != one {
+		four, less := held(c, planned)-2*4*optimizer.Exchanged, name != "adafactor"
+		if less != (four == one/4) || !less && four != one {
 			t.Errorf("%s: %d bytes, of four ranks %d", name, one, four)
 		}
 	}

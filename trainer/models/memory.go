@@ -149,7 +149,9 @@ const (
 
 // fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
 // it. They have enough tokens for large matrix products, and fit into nine tenths of the memory.
-func fitMicroBatch(c *config.Config, p *Plan, least int, usage func(n int) (model.Usage, error)) (u model.Usage, err error) {
+func fitMicroBatch(
+	c *config.Config, p *Plan, least int, usage func(n int) (model.Usage, error),
+) (u model.Usage, err error) {
 	enough := EnoughCPU
 	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
 		enough = MostCUDA
@@ -177,6 +179,7 @@ func fitMicroBatch(c *config.Config, p *Plan, least int, usage func(n int) (mode
 	return u, err
 }
 
+// Total is the memory of all parts, in bytes.
 func Total(bytes map[string]int64) (sum int64) {
 	for _, b := range bytes {
 		sum += b

@@ -34,6 +34,14 @@ func (r *StepResult) Check(n int) error {
 	return nil
 }
 
+// MicroBatches are the parts of a step's batch.
+type MicroBatches interface {
+	Step() int64
+	Len() int
+	Run(ctx context.Context, i int) (*StepResult, error) // forward and backward
+	Done(i int, out *StepResult)                         // in order, once its gradients are summed
+}
+
 // Model is what the loop trains.
 type Model interface {
 	// Params are the trainable tensors, always the same ones in the same order.
@@ -87,7 +95,7 @@ type Plan struct {
 	Summary    *objective.Summary `json:"found,omitempty"`     // groups and what compares their edits, if they are used
 	Benchmark  string             `json:"benchmark,omitempty"` // that says which scorer is best
 	BatchSize  int                `json:"batch_size"`          // samples per step
-	MicroBatch int                `json:"micro_batch"`         // samples per run of the graph; from the model if it is auto
+	MicroBatch int                `json:"micro_batch"`         // samples per run of the graph; the model's if auto
 	Tokens     TokenCount         `json:"tokens"`              // of an example, over the sample looked at
 	Shared     *SharedTokens      `json:"shared,omitempty"`    // what the edits of a whole group begin with
 	Parameters int64              `json:"parameters"`          // of backbone, adapter and head

@@ -169,7 +169,8 @@ func configuredScorer(c *config.Config) *model.ScorerConfig {
 
 // beginOnAdapter makes a fresh scorer around a bare adapter.
 func beginOnAdapter(
-	c *config.Config, sc *model.ScorerConfig, begin func(*model.ScorerConfig, *lora.Config, uint64) (*model.ScorerState, error),
+	c *config.Config, sc *model.ScorerConfig,
+	begin func(*model.ScorerConfig, *lora.Config, uint64) (*model.ScorerState, error),
 ) (*model.ScorerState, error) {
 	if c.Mode == "full" {
 		return nil, errors.New("init is an adapter, which mode full does not train: merge it first (train merge --backbone " +
@@ -232,7 +233,10 @@ type ScorerModel struct {
 	least int // edits of the largest group, which a run of the graph must hold
 }
 
-func (m *ScorerModel) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*StepResult, error) {
+// Step trains on the labels of edits.
+func (m *ScorerModel) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*StepResult, error) {
 	samples, err := prepareExamples(m.tuner, batch)
 	if err != nil {
 		return nil, err
@@ -291,6 +295,7 @@ func (m *ScorerModel) result(r *model.StepResult) *StepResult {
 	}
 }
 
+// Score gives score01 of every example.
 func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 	samples, err := prepareExamples(m.tuner, batch)
 	if err != nil {
@@ -299,6 +304,7 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 	return m.tuner.Score(ctx, samples)
 }
 
+// SaveScorer writes the scorer directory.
 func (m *ScorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
 
 // Fingerprint is that of the backbone, and of what a scorer of format 2 asks.

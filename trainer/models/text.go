@@ -114,7 +114,9 @@ func (m *textModel) prepareOne(e *dataset.Example) (*model.TextSample, error) {
 }
 
 // Step runs forward and backward pass; the weight of a token of an example is weight Share / tokens of the example.
-func (m *textModel) Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*StepResult, error) {
+func (m *textModel) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*StepResult, error) {
 	samples, err := m.prepare(batch)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func GroupsOf(c *config.Config, params []optim.Param) (optim.Groups, error) {
 	for _, name := range config.GroupNames() {
 		if len(members[name]) > 0 {
 			out = append(out, optim.Group{Name: name, Params: members[name]})
-		} else if c.Optimizer.Groups.Of(name) != nil && (name != config.AdapterBGroup || c.Optimizer.Groups.Adapters.Ratio != nil) {
+		} else if own := c.Optimizer.Groups.Of(name); own != nil && (name != config.AdapterBGroup || own.Ratio != nil) {
 			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: nothing of it trains: leave it out", name))
 		}
 	}

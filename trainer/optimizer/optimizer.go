@@ -1,5 +1,5 @@
-// Package optimizer updates what a run trains. An Optimizer sums the gradients of micro-batches, clips them, and applies
-// them by groups of tensors that have learning rates, decays and schedules of their own.
+// Package optimizer updates what a run trains. An Optimizer sums the gradients of micro-batches, clips them, and
+// applies them by groups of tensors that have learning rates, decays and schedules of their own.
 package optimizer
 
 import (
@@ -56,7 +56,9 @@ func (o *Optimizer) MakeGrads() {
 }
 
 // Rates are the learning rates of the groups in the present step, which the metrics note.
-func (o *Optimizer) Rates(m *records.StepMetrics, step int64, plateaus map[string]*optim.PlateauState) (each []float64) {
+func (o *Optimizer) Rates(
+	m *records.StepMetrics, step int64, plateaus map[string]*optim.PlateauState,
+) (each []float64) {
 	at := func(group string) float64 {
 		c := o.config.CourseOf(group, o.Steps)
 		if p := plateaus[o.config.OwnerOf(group)]; p != nil {

@@ -141,6 +141,7 @@ func (r *Recorder) line(v any) error {
 	return err
 }
 
+// Step records a step.
 func (r *Recorder) Step(m *StepMetrics) error {
 	if r == nil { // another rank's
 		return nil
@@ -168,6 +169,7 @@ func (r *Recorder) Step(m *StepMetrics) error {
 	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
 }
 
+// Validation records a validation.
 func (r *Recorder) Validation(m *ValidationMetrics) error {
 	if r == nil {
 		return nil
@@ -227,6 +229,7 @@ func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.
 	r.Progress.Add(int64(n), note)
 }
 
+// Close ends the progress bar and closes the files.
 func (r *Recorder) Close() error {
 	r.Progress.Close()
 	return errors.Join(r.lines.Close(), r.events.Close())
