@@ -199,9 +199,8 @@ func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	)
 	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
 		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
-	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.",
-		s.Step, t.loader.Steps, c.BatchSize,
-		t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
+	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps,
+		c.BatchSize, t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))
 	}

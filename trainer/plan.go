@@ -33,21 +33,14 @@ func DryRun(
 	if len(more) > 0 {
 		o = more[0]
 	}
-	s := &setup{
-		Trainer: &Trainer{config: c, strategy: single{}},
-		o:       &Options{Config: c, Factory: f, Progress: o.Progress, Benchmark: o.Benchmark},
-		here:    config.OnDevice(c, o.Ranks, 0),
-	}
+	s := &setup{Trainer: &Trainer{config: c, strategy: single{}},
+		o:    &Options{Config: c, Factory: f, Progress: o.Progress, Benchmark: o.Benchmark},
+		here: config.OnDevice(c, o.Ranks, 0)}
 	defer func() { err = exit.Join(err, s.close()) }()
-	for _, do := range []func() error{
-		s.openData,
-		s.openBenchmark,
-		func() error { return s.openModel(ctx) },
+	for _, do := range []func() error{s.openData, s.openBenchmark, func() error { return s.openModel(ctx) },
 		func() error { return s.quarantine.inspect(ctx, s.o) },
 		func() error { return exit.Usage(s.data.AllowBadRows(c.Data.Skip)) },
-		func() error { s.data.DropBadRows(); return s.order() },
-		func() error { return s.checkComparable(nil) },
-	} {
+		func() error { s.data.DropBadRows(); return s.order() }, func() error { return s.checkComparable(nil) }} {
 		if err := do(); err != nil {
 			return nil, err
 		}

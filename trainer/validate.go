@@ -140,16 +140,8 @@ func (v *validator) measureText(
 		return nil, errors.New("every validation row was set aside")
 	}
 	loss, accuracy := records.Number(sum.Loss/float64(sum.Tokens)), records.Number(float64(sum.Right)/float64(sum.Tokens))
-	return &records.ValidationMetrics{
-		Kind:          "validation",
-		L1:            records.None,
-		Spearman:      records.None,
-		Accuracy:      records.None,
-		Rows:          rows,
-		Loss:          &loss,
-		TokenAccuracy: &accuracy,
-		Tokens:        sum.Tokens,
-	}, nil
+	return &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
+		Accuracy: records.None, Rows: rows, Loss: &loss, TokenAccuracy: &accuracy, Tokens: sum.Tokens}, nil
 }
 
 // measureRows measures the first n validation rows, as many micro-batches at a time as there are processes.

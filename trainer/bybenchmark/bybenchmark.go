@@ -38,17 +38,8 @@ func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := protocol.Options{
-		Data:    c.Ratings,
-		Images:  c.Images,
-		Votes:   c.Votes,
-		Targets: c.Targets,
-		Subset:  c.Subset,
-		Target:  c.Target,
-		Epsilon: math.NaN(),
-		BGNorm:  "linear:255",
-		Sigma:   0.5,
-	}
+	o := protocol.Options{Data: c.Ratings, Images: c.Images, Votes: c.Votes, Targets: c.Targets, Subset: c.Subset,
+		Target: c.Target, Epsilon: math.NaN(), BGNorm: "linear:255", Sigma: 0.5}
 	if err := given(b, c, &o); err != nil {
 		return nil, err
 	}
@@ -77,14 +68,7 @@ func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 		return nil, fmt.Errorf("%s: it does not say which files it reads: name another benchmark", b.Name)
 	}
 	part := strings.Trim(o.Subset+" "+o.Target, " ")
-	return &benchmark{
-		Benchmark: b,
-		set:       set,
-		items:     items,
-		number:    number,
-		part:      part,
-		files:     files,
-	}, nil
+	return &benchmark{Benchmark: b, set: set, items: items, number: number, part: part, files: files}, nil
 }
 
 // numberOf finds a number among those that made up predictions have; "": the one that tables are sorted by.

@@ -34,11 +34,8 @@ func (d checker) oneOf(key, value string, allowed ...string) {
 
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
-	d.want(
-		c.Backbone != "" || c.Init != "" || c.Judge != nil,
-		"backbone",
-		"the folder of a Hugging Face checkpoint is wanted",
-	)
+	d.want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone",
+		"the folder of a Hugging Face checkpoint is wanted")
 	d.want(c.Out != "", "out", "the run directory to write is wanted")
 	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out",
 		c.resultDir(), BestDir)
@@ -85,14 +82,8 @@ func (c *Config) checkScorer(d checker) {
 	d.want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
 		"want [height, width] in pixels, not %v", c.PairSize)
 	d.oneOf("layout", c.Layout, "", model.InstructionFirst)
-	d.want(
-		c.Layout == "" || c.Pair == model.Sequence,
-		"layout",
-		"%s needs pair: %s; with %s nothing stands before the edit",
-		c.Layout,
-		model.Sequence,
-		c.Pair,
-	)
+	d.want(c.Layout == "" || c.Pair == model.Sequence, "layout",
+		"%s needs pair: %s; with %s nothing stands before the edit", c.Layout, model.Sequence, c.Pair)
 	d.oneOf("text_loss", c.TextLoss, "answer", "all")
 	d.want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
 		c.ScoreRange)
@@ -196,12 +187,8 @@ func (c *Config) checkCourse(d checker) {
 	usual := Default().Optimizer // what config.yaml has, whoever reads it
 	d.want(o.Name != "adafactor" || slices.Equal(o.Betas, usual.Betas), "optimizer.betas",
 		"adafactor has no betas: leave it out")
-	d.want(
-		strings.HasPrefix(o.Name, "adamw") || o.Eps == usual.Eps,
-		"optimizer.eps",
-		"%s has no eps to choose: leave it out",
-		o.Name,
-	)
+	d.want(strings.HasPrefix(o.Name, "adamw") || o.Eps == usual.Eps, "optimizer.eps",
+		"%s has no eps to choose: leave it out", o.Name)
 	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
 	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
 	s.check(d, "schedule.", "optimizer.lr", o.LR)

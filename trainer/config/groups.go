@@ -54,14 +54,7 @@ func GroupNames() []string {
 }
 
 func defaultSchedule() ScheduleConfig {
-	return ScheduleConfig{
-		Kind:      "constant",
-		Cycles:    1,
-		Decay:     0.1,
-		Factor:    0.1,
-		Patience:  10,
-		Threshold: 1e-4,
-	}
+	return ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4}
 }
 
 // SetDefaults are those of the keys that neither a group's schedule nor the run's has.

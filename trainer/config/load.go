@@ -147,15 +147,8 @@ func (c *Config) fromScorer(dir string) error {
 		_, err = model.ReadScorerConfig(path) // says what the folder is instead
 		return fmt.Errorf("not a scorer directory: %w", err)
 	}
-	s := scorerFile{
-		Pair:          c.Pair,
-		TextLoss:      "answer",
-		ScoreRange:    c.ScoreRange,
-		ScoreToken:    c.ScoreToken,
-		ScorePosition: c.ScorePosition,
-		Dtype:         c.Dtype,
-		Head:          model.HeadConfig{Activation: "relu", Kind: "regression"},
-	}
+	s := scorerFile{Pair: c.Pair, TextLoss: "answer", ScoreRange: c.ScoreRange, ScoreToken: c.ScoreToken,
+		ScorePosition: c.ScorePosition, Dtype: c.Dtype, Head: model.HeadConfig{Activation: "relu", Kind: "regression"}}
 	d := strictyaml.Decode(path, text, &s)
 	if s.Format != 1 {
 		d.Problem("format", "this program reads format 1, not %d", s.Format)

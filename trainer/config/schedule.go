@@ -20,16 +20,8 @@ func IsTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.
 
 // course resolves the learning rates of a run of total steps.
 func (s *ScheduleConfig) course(peak float64, total int64) optim.Schedule {
-	return optim.Schedule{
-		Kind:   s.Kind,
-		Peak:   peak,
-		End:    s.MinLR,
-		Warmup: stepsOf(s.Warmup, total),
-		Total:  total,
-		Cycles: s.Cycles,
-		Decay:  stepsOf(s.Decay, total),
-		Factor: s.Factor,
-	}
+	return optim.Schedule{Kind: s.Kind, Peak: peak, End: s.MinLR, Warmup: stepsOf(s.Warmup, total), Total: total,
+		Cycles: s.Cycles, Decay: stepsOf(s.Decay, total), Factor: s.Factor}
 }
 
 // stepsOf reads a number of steps, or below 1 the fraction of all steps.
@@ -85,8 +77,7 @@ func (s *ScheduleConfig) checkSteps(key string, all int64, warn func(text string
 		return n
 	}
 	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(all)+1e-6 {
-		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay,
-			all)
+		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay, all)
 	}
 	if warn != nil && steps(s.Warmup) > float64(all) {
 		warn(fmt.Sprintf("%s: the warm-up has %g steps, the run %d: the learning rate stays below its peak", key, s.Warmup,

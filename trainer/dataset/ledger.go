@@ -78,14 +78,7 @@ func ledgerOf(what string, rows []Row, groups map[string]int) []ledgerRow {
 		if _, ok := groups[r.Group]; !ok {
 			groups[r.Group] = len(groups)
 		}
-		out[i] = ledgerRow{
-			For:    what,
-			ID:     r.ID,
-			Digest: r.Digest,
-			Group:  groups[r.Group],
-			Table:  r.number,
-			Row:    r.Index,
-		}
+		out[i] = ledgerRow{For: what, ID: r.ID, Digest: r.Digest, Group: groups[r.Group], Table: r.number, Row: r.Index}
 	}
 	return out
 }

@@ -72,14 +72,8 @@ func (r *Row) example() (Example, error) {
 }
 
 func (r *Row) badRow() BadRow {
-	return BadRow{
-		Table:  r.path(),
-		Row:    r.Index + 1,
-		ID:     r.ID,
-		Reason: r.Bad,
-		Step:   r.step,
-		Place:  placeOf(r.table, r.Index),
-	}
+	return BadRow{Table: r.path(), Row: r.Index + 1, ID: r.ID, Reason: r.Bad, Step: r.step,
+		Place: placeOf(r.table, r.Index)}
 }
 
 // placeOf names the edit of a table with two edits a row.

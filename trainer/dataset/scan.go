@@ -124,16 +124,8 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			s.unlabelled++
 			continue
 		}
-		sample := Row{
-			table:       t,
-			number:      number,
-			Index:       i,
-			Asked:       data.GroupOf(contents[0][:], row.Instruction),
-			Annotations: annotationsOf(&row),
-			ID:          row.ID,
-			Digest:      digest,
-			contents:    contents,
-		}
+		sample := Row{table: t, number: number, Index: i, Asked: data.GroupOf(contents[0][:], row.Instruction),
+			Annotations: annotationsOf(&row), ID: row.ID, Digest: digest, contents: contents}
 		if err := s.weigh(&sample); err != nil {
 			s.problems = append(s.problems, err)
 			return

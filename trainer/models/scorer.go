@@ -284,15 +284,8 @@ func (m *ScorerModel) Compare(
 }
 
 func (m *ScorerModel) result(r *model.StepResult) *StepResult {
-	return &StepResult{
-		Loss:      r.Loss,
-		CE:        r.CE,
-		ScoreLoss: r.ScoreLoss,
-		Score:     r.Score,
-		Tokens:    r.Tokens,
-		Terms:     r.Terms,
-		Grads:     m.gradients(r.Grads),
-	}
+	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score,
+		Tokens: r.Tokens, Terms: r.Terms, Grads: m.gradients(r.Grads)}
 }
 
 // Score gives score01 of every example.

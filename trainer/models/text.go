@@ -29,17 +29,9 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	if err := m.begin(c, plan, memory); err != nil {
 		return nil, err
 	}
-	o := model.TextOptions{
-		Options:      modelOptions(c, m.store),
-		Plan:         plan,
-		DType:        dtype(c),
-		ChatTemplate: c.ChatTemplate,
-		EndOfTurn:    c.EndOfTurn,
-		MaxTokens:    c.Text.MaxTokens,
-		Recompute:    c.Recompute == "layers",
-		Fixed:        strings.HasPrefix(c.Device, "cuda"),
-		Resident:     Resident(c),
-	}
+	o := model.TextOptions{Options: modelOptions(c, m.store), Plan: plan, DType: dtype(c),
+		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, MaxTokens: c.Text.MaxTokens,
+		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda"), Resident: Resident(c)}
 	o.Elsewhere = memory > 0
 	if c.Adapts() {
 		o.Dropout = c.Lora.Dropout

@@ -215,15 +215,8 @@ func (o *Optimizer) Tensors() []checkpoint.Slice {
 			Values: p.Floats()})
 	}
 	for _, s := range o.Groups.State() {
-		out = append(out, checkpoint.Slice{
-			Name:   s.Kind + "/" + o.owned[s.Param].Name,
-			Shape:  s.Shape,
-			Packed: s.Bytes != nil,
-			First:  s.First,
-			Length: len(s.Values) + len(s.Bytes),
-			Values: s.Values,
-			Bytes:  s.Bytes,
-		})
+		out = append(out, checkpoint.Slice{Name: s.Kind + "/" + o.owned[s.Param].Name, Shape: s.Shape,
+			Packed: s.Bytes != nil, First: s.First, Length: len(s.Values) + len(s.Bytes), Values: s.Values, Bytes: s.Bytes})
 	}
 	return out
 }
