@@ -119,7 +119,7 @@ func writeCardData(t *Trainer, b *strings.Builder, train, valid *dataset.Samples
 		strings.Join(bases(t.config.Data.Train), ", "))
 }
 
-// writeMeasures lists those of the last validation and the best one, as far as they are defined.
+// writeMeasures lists the measures of the last and the best validation, as far as they are defined.
 func writeMeasures(b *strings.Builder, s *checkpoint.State) {
 	last, best := s.Last, s.Best
 	if last == nil {
@@ -229,7 +229,7 @@ func writeTextMeasures(w io.Writer, s *checkpoint.State) {
 		config.BestDir)
 }
 
-// writeCardEnd tells the settings and the versions.
+// writeCardEnd writes the configuration and the versions.
 func writeCardEnd(b *strings.Builder, c *config.Config) error {
 	text, err := withoutFolders(*c).YAML()
 	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())

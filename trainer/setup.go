@@ -48,7 +48,7 @@ func (s *setup) close() (err error) {
 	return err
 }
 
-// stage is a part of the setup. An error of one process is that of all.
+// stage is a part of the setup. An error of one process ends all.
 type stage struct {
 	what string // "": all processes have the same error anyway
 	do   func() error
@@ -152,7 +152,7 @@ func (s *setup) findCheckpoint() error {
 	return nil
 }
 
-// shareCheckpoint makes the checkpoint that the main process found that of all.
+// shareCheckpoint broadcasts the checkpoint that the main process found.
 func (s *setup) shareCheckpoint() error {
 	found := struct {
 		Old *checkpoint.State
@@ -407,7 +407,7 @@ func (s *setup) order() (err error) {
 }
 
 // checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
-// It tells (warn may be nil) what the run does not learn from.
+// It warns (warn may be nil) of rows that the run does not learn from.
 func (s *setup) checkComparable(warn func(text string)) error {
 	if err := s.config.CheckSchedules(s.loader.Steps, warn); err != nil {
 		return err

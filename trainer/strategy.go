@@ -11,11 +11,11 @@ import (
 )
 
 // Strategy divides the work of a run among processes. Every process makes the same calls in the same order. single is
-// the strategy of one process; ranks is that of several.
+// the strategy of one process; distributed.Strategy is for several.
 type Strategy interface {
 	Main() bool                         // this process writes files and reports
 	Mine(i int) bool                    // the i-th of many equal pieces of work is this process's
-	Agree(what string, err error) error // an error of any process becomes that of all
+	Agree(what string, err error) error // an error of any process becomes an error of all
 	Knows(err error) bool               // all processes have this error
 	Rephrase(err, as error) error       // as in place of err, known to the same processes
 

@@ -331,12 +331,12 @@ func (v *validator) check(valid *dataset.Samples) error {
 	return exit.Usage(err)
 }
 
-// Benchmark is somebody else's measure of scorers, which validate.by may name. This package knows none: who trains
-// brings them along (see trainer/bybenchmark).
+// Benchmark is a published measure of scorers, which validate.by may name. This package knows none: the caller
+// brings it (see trainer/bybenchmark).
 type Benchmark interface {
 	// Measure runs a scorer on it. The same scorer always has the same number; it is NaN if it is not defined.
 	Measure(ctx context.Context, s models.Candidate) (float64, error)
-	// Lower tells whether less is better.
+	// Lower reports whether lower is better.
 	Lower() bool
 	// Fingerprint identifies all that the Number depends on besides the scorer: digests by the names of files and parts.
 	Fingerprint() (map[string]string, error)

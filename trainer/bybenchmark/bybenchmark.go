@@ -124,7 +124,7 @@ func (b *benchmark) String() string {
 	return fmt.Sprintf("%s of %s, %d edits", b.number, b.Name, len(b.items))
 }
 
-// Lower tells whether less is better.
+// Lower reports whether lower is better.
 func (b *benchmark) Lower() bool { return b.Direction(b.number) < 0 }
 
 // Fingerprint identifies all that the number depends on besides the scorer.

@@ -39,7 +39,7 @@ func (s *Slice) info() checkpoints.Info {
 	return info
 }
 
-// Size is that of n elements in bytes.
+// Size is the size of n elements in bytes.
 func (s *Slice) Size(n int) int {
 	if s.Packed {
 		return n

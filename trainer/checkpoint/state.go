@@ -145,7 +145,7 @@ func Write(c *config.Config, s *State, tensors []Slice, each func(put Putter) er
 	})
 }
 
-// ReplaceDir puts a folder into place of one that may be there already: written beside, synced, renamed.
+// ReplaceDir writes a folder atomically, in place of one that may be there: beside it, synced, renamed.
 func ReplaceDir(path string, write func(dir string) error) error {
 	fresh, old := hiddenSibling(path, "new"), hiddenSibling(path, "old")
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
@@ -163,7 +163,7 @@ func ReplaceDir(path string, write func(dir string) error) error {
 	return os.RemoveAll(old)
 }
 
-// Tidy removes what killed processes left of the folders that replaceDir writes. A folder that was just moved away
+// Tidy removes what killed processes left of the folders that ReplaceDir writes. A folder that was just moved away
 // comes back.
 func Tidy(out string) error {
 	var errs []error
@@ -217,8 +217,8 @@ func RemoveRun(out string) error {
 	return err
 }
 
-// ForgetBest drops what was measured by another benchmark: no Number of the present one compares with it. The scorer as
-// the checkpoint has it is measured anew.
+// ForgetBest drops measurements by another benchmark, which compare with nothing now. The scorer of
+// the checkpoint is measured again.
 func (s *State) ForgetBest() {
 	s.Validations = Validations{}
 	for _, p := range s.Plateaus {

@@ -78,7 +78,7 @@ type Config struct {
 	Ranks int `yaml:"-"` // processes that train together, as far as memory is planned; 0: one
 }
 
-// DeviceOptions are those of a CUDA device: see ort.CUDAOptions.
+// DeviceOptions are the options of a CUDA device: see ort.CUDAOptions.
 type DeviceOptions struct {
 	MemoryLimit CacheSize `yaml:"memory_limit,omitempty"` // bytes; 0: all of the device
 	Arena       string    `yaml:"arena,omitempty"`        // doubling, requested

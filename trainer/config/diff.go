@@ -57,7 +57,7 @@ func Changed(prefix string, was, is map[string]string) []string {
 	return out
 }
 
-// Moved tells whether a key may differ. data.validation may as a path, not as a fraction.
+// Moved reports whether a key may differ when a run resumes. data.validation may as a path, not as a fraction.
 func Moved(name, a, b string) bool {
 	if name == "data.validation" {
 		return !number01(a) && !number01(b)

@@ -11,7 +11,7 @@ import (
 	"assay/optim"
 )
 
-// The groups of tensors that may have rates of their own. The parts of the model are those of [lora.Parts].
+// The parameter groups that may have their own learning rates. The parts of the model are [lora.Parts].
 const (
 	AdapterGroup  = "adapters"
 	AdapterBGroup = "adapters.B" // where optimizer.groups.adapters has a ratio
@@ -31,7 +31,7 @@ type GroupsConfig struct {
 	Vision    *GroupConfig `yaml:"vision,omitempty"`
 }
 
-// GroupConfig is what a group has of its own; the rest is as optimizer and schedule say, key by key.
+// GroupConfig overrides optimizer and schedule for a parameter group, key by key.
 type GroupConfig struct {
 	LR          *float64        `yaml:"lr,omitempty"`           // nil: optimizer.lr
 	Ratio       *float64        `yaml:"ratio,omitempty"`        // of adapters: of B, in A's (LoRA+); nil: 1
@@ -39,7 +39,7 @@ type GroupConfig struct {
 	Schedule    *ScheduleConfig `yaml:"schedule,omitempty"`     // nil: schedule
 }
 
-// Of is what a group has of its own; nil: nothing.
+// Of is the configuration of a group; nil: it has none.
 func (g *GroupsConfig) Of(name string) *GroupConfig {
 	if g == nil {
 		return nil
@@ -57,7 +57,7 @@ func defaultSchedule() ScheduleConfig {
 	return ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4}
 }
 
-// SetDefaults are those of the keys that neither a group's schedule nor the run's has.
+// SetDefaults fills in keys that neither the group's schedule nor the run's has.
 func (s *ScheduleConfig) SetDefaults() { *s = defaultSchedule() }
 
 // scheduleKey is a key of a schedule.
@@ -86,7 +86,7 @@ var scheduleKeys = []scheduleKey{
 		plateau),
 }
 
-// of tells whether a schedule of some kind has the key.
+// of reports whether schedules of a kind have the key.
 func (k *scheduleKey) of(kind string) bool { return k.kinds == nil || slices.Contains(k.kinds, kind) }
 
 // String is what train prints: the kind, and the other keys that it has and that are not 0.
@@ -100,7 +100,7 @@ func (s ScheduleConfig) String() string {
 	return strings.Join(words, ", ")
 }
 
-// scheduleOwner is a group with a schedule of its own.
+// scheduleOwner is a group with its own schedule.
 type scheduleOwner struct {
 	*GroupConfig
 	name, key string // key: the prefix of the schedule's keys
@@ -210,7 +210,7 @@ func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	}
 }
 
-// GroupOf tells which group a trained tensor is of, by its name.
+// GroupOf is the parameter group of a tensor, by its name.
 func GroupOf(name string) string {
 	_, adapted := lora.ModuleOf(name)
 	path, brought := lora.ParameterOf(name)

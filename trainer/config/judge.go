@@ -69,7 +69,7 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 	}
 }
 
-// empty tells what config.yaml of such a run has.
+// empty reports whether a key has the value that config.yaml of such a run has.
 func empty(c *Config, key string) bool {
 	was := Default()
 	switch key {

@@ -136,7 +136,7 @@ type scorerFile struct {
 	Digests       *model.Digests   `yaml:"digests"`     // compared when the model is opened
 }
 
-// fromScorer takes what a scorer directory says as the defaults of a run that goes on from it.
+// fromScorer takes the settings of a scorer directory as the defaults of a run that starts from it.
 func (c *Config) fromScorer(dir string) error {
 	path := filepath.Join(dir, model.ConfigFile)
 	text, err := os.ReadFile(path)
@@ -189,7 +189,7 @@ func (c *Config) fromAdapter(a *lora.Config, err error) error {
 	return nil
 }
 
-// BareAdapter tells whether a folder that a run begins with holds an adapter without a scorer.
+// BareAdapter reports whether init is a PEFT adapter without a scorer.yaml.
 func BareAdapter(init string) bool {
 	_, err := os.Stat(filepath.Join(init, model.ConfigFile))
 	return errors.Is(err, fs.ErrNotExist)

@@ -8,7 +8,7 @@ import (
 	"assay/lora"
 )
 
-// wholePaths tells whether the targets are an expression that a whole module path must match.
+// wholePaths reports whether the targets are a regular expression for whole module paths.
 func (t Targets) wholePaths() bool {
 	return t.Pattern != "" && !strings.EqualFold(t.Pattern, "all-linear")
 }

@@ -20,7 +20,7 @@ const (
 	ByBenchmark     = "benchmark"
 )
 
-// compares tells whether a term of the objective is over several edits of a group.
+// compares reports whether a term of the objective compares several edits of a group.
 func (c *Config) compares() bool { return len(c.Compared()) > 0 }
 
 // Compared lists the dimensions in which terms of the objective compare edits of a group.
@@ -35,7 +35,7 @@ func (c *Config) Compared() (dimensions []string) {
 	return slices.Compact(dimensions)
 }
 
-// Reads tells whether a term of the objective learns from what is said of a dimension.
+// Reads reports whether a term of the objective learns from a dimension.
 func (c *Config) Reads(dimension string) bool {
 	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
 		return s.Over() != losses.Tokens && s.Dimension == dimension

@@ -11,7 +11,7 @@ import (
 // ModeText trains a model on the answers of conversations.
 const ModeText = "text"
 
-// TextConfig is what mode text has besides the keys of every run.
+// TextConfig has the keys of mode text.
 type TextConfig struct {
 	Tune      string `yaml:"tune"`       // lora, full
 	MaxTokens int    `yaml:"max_tokens"` // longest conversation; 0: the model's positions decide

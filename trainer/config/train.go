@@ -90,7 +90,7 @@ func SameSet(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// BringsAdapter tells whether init has an adapter, which decides where adapters are.
+// BringsAdapter reports whether init has an adapter, which decides where adapters are.
 func (c *Config) BringsAdapter() bool {
 	if c.Init == "" {
 		return false
@@ -116,7 +116,7 @@ func (c *Config) checkTrain(d checker) {
 		"a scorer of format 2 has no score token: leave this out")
 }
 
-// Adapts tells whether the run has adapters that it makes or trains.
+// Adapts reports whether the run trains adapters.
 func (c *Config) Adapts() bool {
 	if c.Mode == ModeText {
 		return c.Text != nil && c.Text.Tune == byLora
@@ -154,13 +154,13 @@ func (t *TrainConfig) lastLayers(modules []lora.Module) (int, error) {
 	return n, nil
 }
 
-// reaches tells whether a module or parameter is of a part that trains in this way, and among its last layers.
+// reaches reports whether a module or parameter belongs to a part that trains this way, within its last layers.
 func (t *TrainConfig) reaches(how, path string, layers int) bool {
 	part := lora.Part(path)
 	return *t.part(part) == how && (part != lora.Language || t.Last == 0 || layerOf(path) >= max(0, layers-t.Last))
 }
 
-// TrainsTensor tells which tensors train, by their names in the scorer directory or the checkpoint; nil: all.
+// TrainsTensor reports which tensors train, by their names in the scorer directory or the checkpoint; nil: all.
 func (c *Config) TrainsTensor(modules []lora.Module) (func(name string) bool, error) {
 	t := c.Train
 	if t == nil {

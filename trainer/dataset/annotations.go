@@ -15,7 +15,7 @@ import (
 	"assay/trainer/config"
 )
 
-// Said is all that people said about an edit.
+// Annotations are the labels, ranks and preferences of an edit.
 type Annotations struct {
 	Labels map[string]float64 `json:"labels,omitempty"` // by dimension; "" is the score
 	Ranks  map[string]float64 `json:"ranks,omitempty"`  // likewise, within the group: lower is better
@@ -23,10 +23,10 @@ type Annotations struct {
 	Pair   *data.Pair         `json:"pair,omitempty"`   // the comparison that it is of
 }
 
-// none tells that nothing was said but, perhaps, a plain label.
+// none reports whether there are no annotations but, perhaps, a plain label.
 func (s *Annotations) none() bool { return len(s.Labels) == 0 && len(s.Ranks) == 0 && s.Pair == nil }
 
-// labelled tells whether the row has a label of the score.
+// labelled reports whether the row has a label of the score.
 func (r *Row) labelled() bool {
 	_, ok := r.Annotations.Labels[""]
 	return ok
@@ -43,7 +43,7 @@ func annotationsOf(e *data.Edit) Annotations {
 	return s
 }
 
-// learnsFrom tells whether the objective has a use for what is said about an edit.
+// learnsFrom reports whether the objective uses an edit's annotations.
 func learnsFrom(c *config.Config, e *data.Edit) bool {
 	if len(c.Losses) == 0 {
 		return e.Label != nil
@@ -71,7 +71,7 @@ func learnsFrom(c *config.Config, e *data.Edit) bool {
 	return false
 }
 
-// measures tells whether an edit says anything about how good a score is.
+// measures reports whether an edit can be validated on.
 func measures(c *config.Config, e *data.Edit) bool { return e.Label != nil || learnsFrom(c, e) }
 
 // groupOf is the group of an edit: the name that its table gives it. Without a name, comparisons and what whole groups
@@ -149,9 +149,9 @@ func (s *Samples) CheckContrary(key string, dimensions []string) error {
 func (s *Samples) contrary(rows []int, dimension string) (high, low int, found bool) {
 	var both []int
 	for _, i := range rows {
-		said := &s.Rows[i].Annotations
-		_, labelled := said.Labels[dimension]
-		if _, ranked := said.Ranks[dimension]; labelled && ranked && s.Rows[i].Bad == "" {
+		a := &s.Rows[i].Annotations
+		_, labelled := a.Labels[dimension]
+		if _, ranked := a.Ranks[dimension]; labelled && ranked && s.Rows[i].Bad == "" {
 			both = append(both, i)
 		}
 	}

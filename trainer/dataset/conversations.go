@@ -156,7 +156,7 @@ func rowID(raw json.RawMessage) string {
 	return ""
 }
 
-// conversation reads the row as an example.
+// conversation reads the row as an example of mode text.
 func (r *Row) conversation() (Example, error) {
 	row, err := r.conversations.Read(r.Index)
 	if err != nil {

@@ -20,14 +20,14 @@ type Example struct {
 	Conversation *Conversation // of mode text; nil: a labelled edit
 	Share        float64       // what its mean text loss counts in its batch, 1 on average; 0: as much as any other's
 
-	Annotations Annotations // all that people said about it; without it Label is all
+	Annotations Annotations // without any Label is all
 	Unit        int         // number of its group in the batch
 	Group       int         // unit of the order that it is of
 
-	Prepared any // what an Aheader made of it; nil: nothing yet
+	Prepared any // what a Prefetcher made of it; nil: nothing yet
 }
 
-// Labelled tells whether Label is one: what only comparisons speak of has none.
+// Labelled reports whether there is a label: an edit that is only compared has none.
 func (e *Example) Labelled() bool {
 	if e.Conversation != nil {
 		return false

@@ -94,7 +94,7 @@ func (g *Groups) rows(o *Order, position int64) (unit int, rows []int, epoch int
 	return unit, rows, epoch
 }
 
-// edits counts those of the units at positions of the run.
+// edits counts the edits of the units at some positions.
 func (g *Groups) edits(o *Order, from, to int64) (n int64) {
 	for at := from; at < to; at++ {
 		unit, _ := o.Unit(at)

@@ -61,7 +61,7 @@ type rowKey struct {
 	twin       int
 }
 
-// key is that of its id if it is the only one's, else that of its content.
+// key is its id if no other row has it, else its content.
 func (l *ledgerRow) key() rowKey {
 	if l.ID != "" {
 		return rowKey{id: l.ID}
@@ -239,7 +239,7 @@ func arrangedLike(ledger []ledgerRow) (train, valid *Samples, excluded []Row) {
 	return &Samples{Rows: room(count[forTrain])}, &Samples{Rows: room(count[forValidation])}, room(rest)
 }
 
-// matcher finds the rows of a ledger among those of the tables.
+// matcher finds the rows of a ledger in the tables.
 type matcher struct {
 	rows    []*Row      // of the tables
 	now     []ledgerRow // the same as a ledger has them

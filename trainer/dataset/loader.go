@@ -248,7 +248,7 @@ func (l *Loader) prepareFirst(batch []Example) {
 	}
 }
 
-// Prefetch begins to prepare what comes after micro-batch i of the batch at a position, which is that of a step.
+// Prefetch begins to prepare what follows micro-batch i of a step's batch, which is at a position.
 func (l *Loader) Prefetch(parts [][]Example, i int, step, at int64) {
 	p := &prefetch{at: -1, done: make(chan struct{})}
 	if i+1 < len(parts) {

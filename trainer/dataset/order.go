@@ -183,7 +183,7 @@ func weighted(digest string, weight float64) string {
 }
 
 // groupKeys names the groups that an epoch has one edit of each: a table's name is a group, in each table by itself.
-// Where a name is that of one table only, as it should be, it is the name.
+// A name that only one table has is kept.
 func (s *Samples) groupKeys() []string {
 	first, shared := map[string]int{}, map[string]bool{}
 	for _, r := range s.Rows {

@@ -296,7 +296,7 @@ func (d *Data) SaveBadRows(out string) error {
 	return jsonfile.WriteLines(path, bad)
 }
 
-// SaveRows writes the list of a run's rows, and that of those that it does without, into its directory. fresh: the run
+// SaveRows writes the lists of a run's rows and of its bad rows into its directory. fresh: the run
 // begins.
 func (d *Data) SaveRows(out string, fresh bool) error {
 	if fresh || !d.hasLedger {

@@ -139,20 +139,20 @@ func (s *Samples) Example(i int) (Example, error) {
 	return s.Rows[i].example()
 }
 
-// Usable tells whether example i can be used, as far as is known.
+// Usable reports whether example i can be used, as far as is known.
 func Usable(s Examples, i int) bool {
 	t, ok := s.(*Samples)
 	return !ok || t.Rows[i].Bad == ""
 }
 
-// Examples are what a run learns from or is measured on: rows of label tables, or what a program makes.
+// Examples are rows of label tables, or made by a program.
 type Examples interface {
 	Len() int
 	Groups() []string // of every example
 	Example(i int) (Example, error)
 }
 
-// Data is what a run learns from and is measured on.
+// Data are a run's training and validation examples.
 type Data struct {
 	Train, Validation Examples
 	Unlabelled        int            // rows of the training tables without a label: not used
@@ -163,7 +163,7 @@ type Data struct {
 	bad               []unreadRow            // rows that could not even be read, of the tables that are used
 	Fingerprint       map[string]string
 
-	hasLedger bool        // the order of the rows is that of the run directory's list
+	hasLedger bool        // the rows are in the order of the run directory's list
 	ledger    []ledgerRow // that list
 	repaired  bool        // a repair of the tables changed what the list says
 	excluded  []Row       // quarantined when the run began: not in the order

@@ -276,7 +276,7 @@ func withSplit(name string) string {
 	return fmt.Sprintf(" with split %q", name)
 }
 
-// theEdit tells an edit from others, wherever it stands: by source and instruction, and by the edited picture.
+// theEdit identifies an edit: source, instruction and edited picture.
 type theEdit struct {
 	asked string
 	edit  store.Key

@@ -29,15 +29,15 @@ type Ranks interface {
 
 	// Gather gives every rank the data of all, by rank. what names the call.
 	Gather(what string, mine []byte) ([][]byte, error)
-	// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in their order.
+	// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in their order (all-to-all).
 	Deal(values, slices []float32, first int) error
-	// Collect gives every rank the slices of all, one behind the other.
+	// Collect concatenates the slices of all ranks (all-gather).
 	Collect(slice, values []float32) error
-	// Sum adds up the values of all ranks in any order.
+	// Sum adds up the values of all ranks in any order (all-reduce).
 	Sum(values []float32) error
 }
 
-// Group is this process among those of a job. All make the same calls in the same order, and all return the same.
+// Group is this process among the ranks of a job. All make the same calls in the same order, and get the same results.
 type Group struct {
 	Ranks
 	Log *slog.Logger
@@ -80,7 +80,7 @@ type agreedError struct{ error }
 
 func (e *agreedError) Unwrap() error { return e.error }
 
-// Agreed tells whether all ranks return this error: then rank 0 speaks for them, and all leave in an orderly way. After
+// Agreed reports whether all ranks return this error: then rank 0 reports it, and all leave in an orderly way. After
 // any other one the job has to be aborted.
 func Agreed(err error) bool {
 	var e *agreedError
@@ -122,7 +122,7 @@ func verdictOf(err error) (v verdict) {
 	return v
 }
 
-// Agree makes the error of one process that of all: of several that of the lowest rank. An interrupt of one interrupts
+// Agree makes an error of one rank an error of all; the lowest rank's wins. An interrupt of one interrupts
 // all.
 func (g *Group) Agree(what string, err error) error {
 	if Agreed(err) {

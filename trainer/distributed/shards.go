@@ -9,10 +9,26 @@ import (
 	"assay/trainer/optimizer"
 )
 
+// Sums of floating-point numbers depend on their order, so micro-batches are numbered, and their gradients are added up in
+// that order whichever rank computed them. Each rank owns an equal part of all elements, receives that part of every
+// micro-batch's gradient, and adds them up as one process would. At the end of a step the parts are gathered: the
+// parameters or, where every rank has the whole optimizer state, the sums. The result equals that of one process bit for
+// bit.
+//
+// With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step. A ring
+// all-reduce in its own order (reduce: fast) sends 2 B (N-1)/N. With one micro-batch for each rank they are equal.
+//
+// Optimizer state is sharded (ZeRO's first stage; Rajbhandari et al., 2020): every rank has the sums and the state of its
+// own elements alone, updates these parameters, and one all-gather of parameters replaces that of the gradients. Parts are
+// cut between the blocks over which norms are summed and moments are quantized, so that nothing rounds otherwise.
+//
+// Adafactor's state is by rows and columns, small and not by element: every rank has all of it. So it is with reduce:
+// fast, which adds up whole gradients.
+
 // Shards are the parts of all parameters that the processes own.
 type Shards struct {
 	*Group
-	Whole bool // every process has all gradients and the optimizer's whole state; else those of its own elements alone
+	Whole bool // every rank has all gradients and the whole optimizer state; else only for its own elements
 
 	cuts   []int       // where the elements of each rank begin, and the end
 	values [][]float32 // of the whole parameters
@@ -55,7 +71,7 @@ func cut(params []optim.Param, n int) []int {
 	return cuts
 }
 
-// stretches are the elements from to to-1 of parameters that lie one behind the other.
+// stretches are the elements from to to-1 of the concatenated parameters.
 func stretches(params []optim.Param, from, to int) (out []optim.Param) {
 	begin := 0
 	for _, p := range params {
@@ -85,7 +101,7 @@ func (s *Shards) eachSlot(f func(at, part int) error) error {
 	return nil
 }
 
-// slot gives which elements of all those of a rank are.
+// slot is the range of elements of a rank in an exchange.
 func (s *Shards) slot(rank, at, part int) (from, to int) {
 	end := s.cuts[rank+1]
 	from = min(s.cuts[rank]+at, end)
@@ -172,7 +188,7 @@ func (s *Shards) Collect(tensors [][]float32) error {
 	})
 }
 
-// Norm is that of the whole gradient, of whose sums this process has its own elements, or all.
+// Norm is the norm of the whole gradient.
 func (s *Shards) Norm(sums [][]float32) (float64, error) {
 	squares := optim.Squares(sums)
 	if s.Whole {

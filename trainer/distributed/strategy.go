@@ -52,7 +52,7 @@ func (k *Strategy) Main() bool { return k.Rank() == 0 }
 // Knows reports whether all ranks have this error.
 func (k *Strategy) Knows(err error) bool { return Agreed(err) }
 
-// Place is the number of ranks, and that of this one on its machine.
+// Place is the number of ranks, and this rank's number on its machine.
 func (k *Strategy) Place() (processes, local int) { return k.Size(), k.Local() }
 
 // Warn writes to the rank's log.
@@ -133,7 +133,7 @@ func (k *Strategy) Accumulate(ctx context.Context, o *optimizer.Optimizer, b mod
 	return 0, nil
 }
 
-// sum adds the gradients of a round of count micro-batches to those of the batch.
+// sum adds the gradients of a round of count micro-batches to the sums of the batch.
 func (k *Strategy) sum(o *optimizer.Optimizer, out *models.StepResult, count int) error {
 	if k.config.Reduce == config.ReduceFast {
 		if out != nil {
@@ -194,7 +194,7 @@ func (k *Strategy) Due(now bool) (bool, error) {
 	return err == nil && all[0], err
 }
 
-// Tensors counts those of all ranks.
+// Tensors counts the tensors of all ranks.
 func (k *Strategy) Tensors(here []checkpoint.Slice) (int, error) {
 	if k.shards.Whole {
 		return len(here), nil

@@ -84,7 +84,7 @@ func backboneParts(dir string) (modules []lora.Module, parameters []string, err 
 	return lora.Modules(b.Weights), parameters, nil
 }
 
-// loadInit reads the scorer that training goes on from. Adapter, head and rows were made for its backbone, so another
+// loadInit reads the scorer of init. Adapter, head and rows were made for its backbone, so another
 // one is refused.
 func loadInit(c *config.Config, plan bool) (*model.ScorerState, error) {
 	p, err := model.LoadScorerState(c.Init)
@@ -254,7 +254,7 @@ var partNames = map[string]string{
 	lora.Projector: "the projector",
 }
 
-// counted says "24 adapters in the language model, 0 in vision, 0 in the projector".
+// counted writes "24 adapters in the language model, 0 in vision, 0 in the projector".
 func counted(count map[string]int, what string) string {
 	var words []string
 	for i, p := range lora.Parts() {

@@ -67,10 +67,10 @@ func (m *graphModel[T]) take(t T, err error) error {
 
 func (m *graphModel[T]) Params() []optim.Param { return m.params }
 
-// Shapes are those of the parameters, by name.
+// Shapes are the parameters' shapes, by name.
 func (m *graphModel[T]) Shapes() map[string][]int64 { return m.tuner.Shapes() }
 
-// Fingerprint is that of the backbone.
+// Fingerprint identifies the backbone.
 func (m *graphModel[T]) Fingerprint() map[string]string {
 	return map[string]string{"backbone": m.backbone}
 }
@@ -108,7 +108,7 @@ func (m *graphModel[T]) Sums(ctx context.Context, into [][]float32) error {
 	return m.tuner.Sums(ctx, into)
 }
 
-// gradients are those of a step; nil where they are added up in the graph.
+// gradients are a step's gradients; nil where the graph adds them up.
 func (m *graphModel[T]) gradients(of map[string]*tensor.Dense) []*tensor.Dense {
 	if m.Accumulates() {
 		return nil
@@ -116,7 +116,7 @@ func (m *graphModel[T]) gradients(of map[string]*tensor.Dense) []*tensor.Dense {
 	return optim.Gradients(m.params, of)
 }
 
-// pictureInspector decodes pictures; that of a plan leaves nothing behind.
+// pictureInspector decodes pictures; for a plan it keeps nothing.
 func (m *graphModel[T]) pictureInspector() *dataset.PictureInspector {
 	if m.plan {
 		return &dataset.PictureInspector{}
@@ -136,7 +136,7 @@ func (m *graphModel[T]) Damage() error {
 // Close frees the model.
 func (m *graphModel[T]) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
 
-// OpenStore opens the store of a run.
+// OpenStore opens a run's store.
 func OpenStore(c *config.Config, warn func(string)) (*store.Store, error) {
 	folder := c.Cache.Folder
 	if folder == "" {
@@ -145,7 +145,7 @@ func OpenStore(c *config.Config, warn func(string)) (*store.Store, error) {
 	return store.Open(folder, store.Options{Limit: int64(c.Cache.Size), Warn: warn})
 }
 
-// warner passes on what a store warns of to whoever runs the model.
+// warner passes a store's warnings on.
 type warner struct{ tell func(string) }
 
 // Warn says who is to be told.
@@ -157,7 +157,7 @@ func (w *warner) warn(text string) {
 	}
 }
 
-// Resident tells whether parameters and the sums of gradients stay on the device between micro-batches: on a GPU that
+// Resident reports whether parameters and the sums of gradients stay on the device between micro-batches: on a GPU that
 // one process trains on. Several ranks add up their micro-batches' gradients in the order of the batch, or as the
 // library likes; both are done on the host. A variable for tests.
 var Resident = func(c *config.Config) bool { return strings.HasPrefix(c.Device, "cuda") && c.Ranks <= 1 }

@@ -50,7 +50,7 @@ func NewHeadModel(o HeadOptions) (*HeadModel, error) {
 // Params are the head's tensors.
 func (m *HeadModel) Params() []optim.Param { return m.o.Params }
 
-// Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it goes on where it
+// Prepare computes the hidden states that the cache lacks, and closes the backbone. Interrupted, it resumes where it
 // was.
 func (m *HeadModel) Prepare(
 	ctx context.Context, examples iter.Seq2[dataset.Example, error], done func(n int),
@@ -186,7 +186,7 @@ func (m *HeadModel) Score(_ context.Context, batch []dataset.Example) ([]float64
 // SaveScorer writes the scorer directory with the head as it is.
 func (m *HeadModel) SaveScorer(dir string) error { return m.o.Save(dir, m.o.Params) }
 
-// Fingerprint is that of the backbone.
+// Fingerprint identifies the backbone.
 func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Backbone) }
 
 // Plan counts the head.
@@ -270,10 +270,10 @@ type tableHead struct {
 // Files are the digests of the backbone's files.
 func (m *tableHead) Files() (map[string]string, error) { return backboneFiles(m.config) }
 
-// Expect tells the model what rows a plan is for.
+// Expect sets the number of rows that a plan is for.
 func (m *tableHead) Expect(rows, validation int) { m.pictures = pictures(m.config, rows+validation) }
 
-// Plan is that of the head, with what the backbone needs while it computes hidden states, before the head trains.
+// Plan adds to the head's plan the memory of the backbone, which computes hidden states before the head trains.
 func (m *tableHead) Plan(ctx context.Context, sample []dataset.Example) (p *Plan, err error) {
 	p, err = m.HeadModel.Plan(ctx, sample)
 	if err != nil {

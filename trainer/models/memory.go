@@ -18,7 +18,7 @@ import (
 	"assay/trainer/optimizer"
 )
 
-// Expect tells the model what rows a plan is for.
+// Expect sets the number of rows that a plan is for.
 func (m *ScorerModel) Expect(rows, validation int) {
 	m.pictures, m.measuring = pictures(m.config, rows+validation), validation > 0
 }
@@ -32,7 +32,7 @@ func pictures(c *config.Config, rows int) int {
 	return n
 }
 
-// ExpectGroup tells the model how many edits the largest group has: they are in one run of the graph.
+// ExpectGroup sets the size of the largest group, which is in one run of the graph.
 func (m *ScorerModel) ExpectGroup(edits int) { m.least = edits }
 
 // Plan counts tokens, parameters and memory.

@@ -149,14 +149,14 @@ type TextMeasure struct {
 	Right  int // those that were the likeliest
 }
 
-// Candidate is a scorer as it stands while it is trained.
+// Candidate is the scorer in its present state of training.
 type Candidate interface {
 	Prepare(model.Pair) (*model.Sample, error)
 	Score(ctx context.Context, samples []*model.Sample) ([]float64, error) // score01
 	Config() model.ScorerConfig
 }
 
-// Candidate is the scorer as it stands.
+// Candidate is the scorer in its present state.
 func (m *ScorerModel) Candidate() Candidate { return m.tuner }
 
 // Targeter is a model with a text loss.

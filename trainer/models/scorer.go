@@ -96,7 +96,7 @@ func NewParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	return p, err
 }
 
-// beginParts reads the scorer that training goes on from, or makes a fresh one. What the configuration says about the
+// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the
 // scorer counts in both cases.
 func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	if c.Judge != nil {
@@ -186,7 +186,7 @@ func beginOnAdapter(
 	return p, checkSameAdapter(c, p.Adapter)
 }
 
-// dtype resolves auto: half precision where there is a GPU, float32 on the CPU.
+// dtype resolves auto: bfloat16 on a GPU, float32 on the CPU.
 func dtype(c *config.Config) string {
 	if c.Dtype != "auto" {
 		return c.Dtype
@@ -300,7 +300,7 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 // SaveScorer writes the scorer directory.
 func (m *ScorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
 
-// Fingerprint is that of the backbone, and of what a scorer of format 2 asks.
+// Fingerprint identifies the backbone and the prompts of a scorer of format 2.
 func (m *ScorerModel) Fingerprint() map[string]string {
 	out := m.graphModel.Fingerprint()
 	if m.config.Judge != nil {
@@ -390,7 +390,7 @@ func pairOf(e *dataset.Example) (model.Pair, error) {
 	}, nil
 }
 
-// newJudgeParts reads the scorer of format 2 that training goes on from, or makes a fresh one.
+// newJudgeParts reads the scorer of init, of format 2, or makes a fresh one.
 func newJudgeParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	sc := *c.Judge
 	sc.Backbone = c.Backbone

@@ -45,7 +45,7 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	return m, nil
 }
 
-// adapterOf reads the adapter that training goes on from, or makes the one that the configuration asks for.
+// adapterOf reads the adapter of init, or makes a fresh one.
 func adapterOf(c *config.Config) (*lora.Adapter, error) {
 	if c.Init != "" {
 		a, err := lora.Load(c.Init)
@@ -155,7 +155,7 @@ func (m *textModel) MeasureText(ctx context.Context, batch []dataset.Example) (t
 // SaveScorer writes the adapter, or the backbone.
 func (m *textModel) SaveScorer(dir string) error { return m.tuner.SaveInto(dir) }
 
-// Inspector decodes pictures and counts the tokens of the text; with text.max_tokens those of the pictures, too.
+// Inspector decodes pictures and counts the text's tokens; with text.max_tokens the pictures' tokens, too.
 func (m *textModel) Inspector() func(*dataset.Example) error {
 	pictures := m.pictureInspector()
 	return func(e *dataset.Example) error {
@@ -175,7 +175,7 @@ func (m *textModel) Inspector() func(*dataset.Example) error {
 	}
 }
 
-// Expect tells the model what rows a plan is for.
+// Expect sets the number of rows that a plan is for.
 func (m *textModel) Expect(rows, validation int) {
 	m.pictures, m.measuring = rows+validation, validation > 0
 }

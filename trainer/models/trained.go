@@ -34,7 +34,7 @@ type Trained struct {
 	Ways       []string       `json:"ways,omitempty"`       // what the adapter is besides low-rank matrices
 }
 
-// TrainedGroup is a group of tensors that the optimizer gives a learning rate of its own.
+// TrainedGroup is a parameter group with its own learning rate.
 type TrainedGroup struct {
 	Name        string                `json:"name"`
 	Tensors     int                   `json:"tensors"`
@@ -64,7 +64,7 @@ func trainedGroups(c *config.Config, params []optim.Param) (out []TrainedGroup) 
 	return out
 }
 
-// ways says what the configured adapter is besides low-rank matrices.
+// ways lists what the adapter has besides low-rank matrices.
 func ways(c *config.Config) (out []string) {
 	if c.Mode != "lora" {
 		return nil
@@ -146,7 +146,7 @@ func (t Trained) String() string {
 	return fmt.Sprintf("%s; %d parameters", strings.Join(words, "; "), t.Parameters)
 }
 
-// Shaper is a model whose parameters may have no values yet: those of a plan.
+// Shaper is a model whose parameters may have no values yet, as in a plan.
 type Shaper interface{ Shapes() map[string][]int64 }
 
 // Describe says what a run trains.

@@ -157,7 +157,7 @@ func orderItems(s *losses.Spec, part []dataset.Example, lo, hi int) []losses.Ite
 	return []losses.Item{it}
 }
 
-// Normalize makes the weights of every term's items those of a mean over all parts of a batch.
+// Normalize scales the weights of every term's items so that they sum to 1 over all parts of a batch.
 func Normalize(parts [][][]losses.Item) {
 	if len(parts) == 0 {
 		return

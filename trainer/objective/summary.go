@@ -13,7 +13,7 @@ import (
 	"assay/trainer/dataset"
 )
 
-// Summary is what a run found in its training tables: edits, groups, and what people said when they compared edits.
+// Summary counts the training tables: edits, groups, labels, ranks and preferences.
 type Summary struct {
 	Layouts     map[string]int `json:"layouts"`          // tables by layout
 	Edits       int            `json:"edits"`            // distinct ones
@@ -127,7 +127,7 @@ func (f *Summary) terms(all *Objective, table *dataset.Samples, unit int, rows [
 	}
 }
 
-// leftOut says what of the tables the run does not learn from.
+// leftOut lists what the run does not learn from.
 func (f *Summary) leftOut() (out []string) {
 	if f.Same > 0 {
 		out = append(out, fmt.Sprintf("%d comparisons are of an edit with itself (the same bytes), and say nothing", f.Same))
@@ -142,7 +142,7 @@ func (f *Summary) leftOut() (out []string) {
 	return out
 }
 
-// Print writes what was found for people.
+// Print writes the summary as text.
 func (f *Summary) Print(w io.Writer) {
 	fmt.Fprintf(w, "groups       %d of %g to %g edits, %.1f on average; %d distinct edits\n", f.Groups,
 		f.Sizes[0], f.Sizes[2], f.Sizes[1], f.Edits)

@@ -43,7 +43,7 @@ func newGroupsOf(c *config.Config, params, here []optim.Param) (optim.Groups, er
 	return groups, err
 }
 
-// Elementwise tells whether the optimizer does to every stretch of a tensor what it does to the whole.
+// Elementwise reports whether the optimizer treats every element by itself, so that tensors can be cut.
 func Elementwise(c *config.Config) bool { return c.Optimizer.Name != "adafactor" }
 
 // OptimizerOf makes the optimizer of some parameters.

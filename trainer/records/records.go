@@ -23,10 +23,10 @@ const MetricsFile = "metrics.jsonl"
 // Number is a float64 whose NaN and infinities are null in JSON.
 type Number float64
 
-// None stands for a Number that is not defined.
+// None is a Number that is not defined.
 var None = Number(math.NaN())
 
-// MarshalJSON writes null for what JSON has no Number for.
+// MarshalJSON writes null for NaN and infinities.
 func (n Number) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
 		return []byte("null"), nil
@@ -70,7 +70,7 @@ type StepMetrics struct {
 // Rates are learning rates by groups of tensors.
 type Rates map[string]float64
 
-// WaitedShare is the share of a step's time that was spent waitedShare for its examples.
+// WaitedShare is the share of a step's time that was spent waiting for its examples.
 func WaitedShare(waited, all time.Duration) Number {
 	return Number(math.Round(1000*waited.Seconds()/max(all.Seconds(), 1e-9)) / 1000)
 }

@@ -14,7 +14,7 @@ func (m *ValidationMetrics) PairAccuracy() Number {
 	return *m.Pairs
 }
 
-// Falling tells whether a measure is the better the lower it is.
+// Falling reports whether lower values of a measure are better.
 func (m *ValidationMetrics) Falling(by string) bool {
 	return by == config.ByL1 || by == config.ByLoss || by == config.ByBenchmark && m.Lower
 }
