@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/filelock"
@@ -252,24 +250,23 @@ const BenchmarkPrefix = "validate.benchmark: "
 
 // Differences lists what is no longer as the checkpoint has it.
 func Differences(old, now *State) ([]string, error) {
-	var was, is map[string]any
-	if err := yaml.Unmarshal([]byte(old.Config), &was); err != nil {
+	past, err := config.Values([]byte(old.Config))
+	if err != nil {
 		return nil, fmt.Errorf("the configuration of the checkpoint: %w", err)
 	}
-	if err := yaml.Unmarshal([]byte(now.Config), &is); err != nil {
-		return nil, err
-	}
-	text, err := config.Default().YAML()
+	present, err := config.Values([]byte(now.Config))
 	if err != nil {
 		return nil, err
 	}
-	var usual map[string]any
-	if err := yaml.Unmarshal(text, &usual); err != nil {
+	usual, err := config.Default().YAML()
+	if err != nil {
+		return nil, err
+	}
+	before, err := config.Values(usual)
+	if err != nil {
 		return nil, err
 	}
 	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
-	before, present := config.Flatten("", usual), config.Flatten("", is)
-	past := config.Flatten("", was)
 	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
 		before["lora.parts"] = present["lora.parts"]
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"assay/internal/strictyaml"
 )
 
@@ -15,20 +17,45 @@ var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validati
 	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
 	"validate.benchmark.votes", "validate.benchmark.targets"}
 
-// Flatten gives the values of a tree of YAML by keys with dots.
-func Flatten(key string, tree map[string]any) map[string]string {
+func flatten(key string, tree map[string]any) map[string]string {
 	out := map[string]string{}
 	for name, v := range tree {
 		if key != "" {
 			name = key + "." + name
 		}
 		if sub, ok := v.(map[string]any); ok && len(sub) > 0 {
-			maps.Copy(out, Flatten(name, sub))
+			maps.Copy(out, flatten(name, sub))
 		} else {
 			out[name] = fmt.Sprint(v)
 		}
 	}
 	return out
+}
+
+// Values are the values of all keys of a configuration's YAML, as text, by keys with dots.
+func Values(text []byte) (map[string]string, error) {
+	var tree map[string]any
+	err := yaml.Unmarshal(text, &tree)
+	return flatten("", tree), err
+}
+
+// values are the values of all keys.
+func (c *Config) values() map[string]string {
+	text, err := c.YAML()
+	if err != nil {
+		return nil
+	}
+	values, _ := Values(text) // it was just written
+	return values
+}
+
+// sameValue reports whether a key has the same value, or the same values below it, in two configurations.
+func sameValue(a, b map[string]string, key string) bool {
+	below := func(name string, _ string) bool { return name != key && !strings.HasPrefix(name, key+".") }
+	a, b = maps.Clone(a), maps.Clone(b)
+	maps.DeleteFunc(a, below)
+	maps.DeleteFunc(b, below)
+	return maps.Equal(a, b)
 }
 
 // Changed lists the keys whose values differ, unless they are of the configuration (prefix "") and may.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"reflect"
 
 	"assay/internal/strictyaml"
 	"assay/lora"
@@ -87,25 +86,13 @@ func (c *Config) checkText(d checker) {
 	)
 	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)
-	usual := Default()
-	for _, k := range []struct {
-		key        string
-		now, usual any
-	}{
-		{"scorer", c.Scorer, usual.Scorer}, {"train", c.Train == nil, true}, {"layout", c.Layout, usual.Layout},
-		{"pair", c.Pair, usual.Pair}, {"pair_size", c.PairSize, usual.PairSize},
-		{"question", c.Question, usual.Question}, {"answer", c.Answer, usual.Answer},
-		{"text_loss", c.TextLoss, usual.TextLoss}, {"score_range", c.ScoreRange, usual.ScoreRange},
-		{"head", c.Head, usual.Head}, {"score_token", c.ScoreToken, usual.ScoreToken},
-		{"score_position", c.ScorePosition, usual.ScorePosition}, {"augment", c.Augment, usual.Augment},
-		{"loss", c.Loss, usual.Loss}, {"losses", len(c.Losses), 0},
-		{"data.columns", c.Data.Columns, usual.Data.Columns}, {"data.sampling", c.Data.Sampling, usual.Data.Sampling},
-		{"data.balance", c.Data.Balance, usual.Data.Balance}, {"data.weight", c.Data.Weight, usual.Data.Weight},
-		{"data.group_edits", c.Data.GroupEdits, usual.Data.GroupEdits},
-		{"data.train_split", c.Data.TrainSplit, usual.Data.TrainSplit},
-		{"data.validation_split", c.Data.ValidationSplit, usual.Data.ValidationSplit},
-	} {
-		d.want(reflect.DeepEqual(k.now, k.usual), k.key,
-			"is of scorers: mode text, which learns conversations, has no such key")
+	now, usual := c.values(), Default().values()
+	for _, key := range scorerKeys {
+		d.want(sameValue(now, usual, key), key, "is of scorers: mode text, which learns conversations, has no such key")
 	}
 }
+
+// scorerKeys are the keys that mode text does not have.
+var scorerKeys = []string{"scorer", "train", "layout", "pair", "pair_size", "question", "answer", "text_loss",
+	"score_range", "head", "score_token", "score_position", "augment", "loss", "losses", "data.columns", "data.sampling", "data.balance",
+	"data.weight", "data.group_edits", "data.train_split", "data.validation_split"}

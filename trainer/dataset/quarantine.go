@@ -172,11 +172,7 @@ func (d *Data) rowsToCheck(limit int) (rows []*Row) {
 // the validation rows (0: all). Of several processes each looks at the rows that are mine, and merge tells all of them
 // what any of them found. (Examples that a program makes are not checked.)
 func (d *Data) CheckRows(
-	ctx context.Context,
-	model Inspector,
-	limit int,
-	bar func(n int64) Progress,
-	mine func(i int) bool,
+	ctx context.Context, model Inspector, limit int, bar func(n int64) Progress, mine func(i int) bool,
 	merge func(bad map[int]string, err error) (map[int]string, error),
 ) error {
 	rows := d.rowsToCheck(limit)

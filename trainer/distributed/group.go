@@ -29,7 +29,7 @@ type Ranks interface {
 
 	// Gather gives every rank the data of all, by rank. what names the call.
 	Gather(what string, mine []byte) ([][]byte, error)
-	// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in their order (all-to-all).
+	// Deal gives rank k the k-th slices (of Size equal ones) of the values of the first ranks, in order (all-to-all).
 	Deal(values, slices []float32, first int) error
 	// Collect concatenates the slices of all ranks (all-gather).
 	Collect(slice, values []float32) error

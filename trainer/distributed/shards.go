@@ -9,18 +9,19 @@ import (
 	"assay/trainer/optimizer"
 )
 
-// Sums of floating-point numbers depend on their order, so micro-batches are numbered, and their gradients are added up in
-// that order whichever rank computed them. Each rank owns an equal part of all elements, receives that part of every
+// Sums of floating-point numbers depend on their order, so micro-batches are numbered, and their gradients are added up
+// in that order whichever rank computed them. Each rank owns an equal part of all elements, receives that part of every
 // micro-batch's gradient, and adds them up as one process would. At the end of a step the parts are gathered: the
-// parameters or, where every rank has the whole optimizer state, the sums. The result equals that of one process bit for
-// bit.
+// parameters or, where every rank has the whole optimizer state, the sums. The result equals that of one process bit
+// for bit.
 //
 // With N ranks, M micro-batches each and gradients of B bytes every rank sends (M + 1) B (N-1)/N bytes a step. A ring
 // all-reduce in its own order (reduce: fast) sends 2 B (N-1)/N. With one micro-batch for each rank they are equal.
 //
-// Optimizer state is sharded (ZeRO's first stage; Rajbhandari et al., 2020): every rank has the sums and the state of its
-// own elements alone, updates these parameters, and one all-gather of parameters replaces that of the gradients. Parts are
-// cut between the blocks over which norms are summed and moments are quantized, so that nothing rounds otherwise.
+// Optimizer state is sharded (ZeRO's first stage; Rajbhandari et al., 2020): every rank has the sums and the state of
+// its own elements alone, updates these parameters, and one all-gather of parameters replaces that of the gradients.
+// Parts are cut between the blocks over which norms are summed and moments are quantized, so that nothing rounds
+// otherwise.
 //
 // Adafactor's state is by rows and columns, small and not by element: every rank has all of it. So it is with reduce:
 // fast, which adds up whole gradients.
