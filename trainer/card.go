@@ -23,9 +23,8 @@ func writeScorer(t *Trainer, dir string) error {
 	if err := t.model.SaveScorer(dir); err != nil {
 		return fmt.Errorf("writing the scorer: %w", err)
 	}
-	train, ok := t.data.Train.(*dataset.Samples)
-	valid, okValid := t.data.Validation.(*dataset.Samples)
-	if !ok || !okValid { // made by a program, which describes it
+	train, valid := t.data.Train, t.data.Validation
+	if train.Made() || valid.Made() { // made by a program, which describes it
 		return nil
 	}
 	describe := scorerCard

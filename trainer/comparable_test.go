@@ -95,10 +95,10 @@ func TestGroupsWithoutNames(t *testing.T) {
 	}
 	defer d.Close()
 	trained := map[string]bool{}
-	for _, g := range d.Train.(*dataset.Samples).Rows {
+	for _, g := range d.Train.Rows {
 		trained[g.Asked] = true
 	}
-	valid := d.Validation.(*dataset.Samples).Rows
+	valid := d.Validation.Rows
 	for _, g := range valid {
 		if trained[g.Asked] {
 			t.Errorf("row %d: its group is on both sides", g.Index+1)

@@ -139,7 +139,8 @@ func (f *fake) SaveScorer(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "weights.txt"), []byte(b.String()), 0o666)
 }
 
-func (f *fake) Plan(_ context.Context, sample []dataset.Example) (*models.Plan, error) {
+func (f *fake) Plan(_ context.Context, in models.PlanInput) (*models.Plan, error) {
+	sample := in.Examples
 	return &models.Plan{
 		Device:     "cpu",
 		MicroBatch: f.micro,

@@ -71,13 +71,8 @@ func (s *setup) plan(ctx context.Context, p models.Planner) (*models.Plan, error
 		}
 		sample = append(sample, batch...)
 	}
-	if e, ok := p.(interface{ Expect(rows, validation int) }); ok {
-		e.Expect(s.data.Train.Len(), s.data.Validation.Len())
-	}
-	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && s.loader.Groups != nil {
-		e.ExpectGroup(s.loader.Largest())
-	}
-	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
+	plan, err := p.Plan(ctx, models.PlanInput{Examples: sample[:min(len(sample), planSample)], Rows: s.data.Train.Len(),
+		Validation: s.data.Validation.Len(), Group: s.loader.Largest()})
 	if err != nil {
 		return nil, err
 	}

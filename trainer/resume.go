@@ -211,14 +211,12 @@ func (s *setup) sameRows() error {
 		if err != nil {
 			return nil, err
 		}
-		parts := map[string]dataset.Examples{"training rows": s.data.Train, "validation rows": s.data.Validation}
+		parts := map[string]*dataset.Samples{"training rows": s.data.Train, "validation rows": s.data.Validation}
 		for name, part := range parts {
 			h := sha256.New()
-			if table, ok := part.(*dataset.Samples); ok {
-				for i := range table.Rows {
-					row := &table.Rows[i]
-					fmt.Fprintf(h, "%q %q %q %q\n", row.ID, row.Digest, row.Group, row.Bad)
-				}
+			for i := range part.Rows {
+				row := &part.Rows[i]
+				fmt.Fprintf(h, "%q %q %q %q\n", row.ID, row.Digest, row.Group, row.Bad)
 			}
 			facts[name] = fmt.Sprintf("%d, %s", part.Len(), hex.EncodeToString(h.Sum(nil))[:32])
 		}

@@ -197,7 +197,7 @@ func (s *setup) checkComparable(warn func(text string)) error {
 	if err := s.config.CheckSchedules(s.loader.Steps, warn); err != nil {
 		return err
 	}
-	if train, ok := s.data.Train.(*dataset.Samples); ok && len(s.config.Losses) > 0 {
+	if train := s.data.Train; !train.Made() && len(s.config.Losses) > 0 {
 		if err := train.CheckContrary("data.train", s.config.Compared()); err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (s *setup) checkComparable(warn func(text string)) error {
 			return err
 		}
 	}
-	if valid, ok := s.data.Validation.(*dataset.Samples); ok {
+	if valid := s.data.Validation; !valid.Made() {
 		if err := valid.CheckContrary("data.validation", []string{""}); err != nil {
 			return err
 		}
@@ -265,9 +265,9 @@ func (s *setup) prepare(ctx context.Context) error {
 }
 
 // eachPrompt yields every sample with every pair of templates. It is false when the consumer wants no more.
-func eachPrompt(s dataset.Examples, questions, answers []string, yield func(dataset.Example, error) bool) bool {
+func eachPrompt(s *dataset.Samples, questions, answers []string, yield func(dataset.Example, error) bool) bool {
 	for i := range s.Len() {
-		if !dataset.Usable(s, i) {
+		if !s.Usable(i) {
 			continue
 		}
 		e, err := s.Example(i)

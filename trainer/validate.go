@@ -190,7 +190,7 @@ func (v *validator) measureRows(
 // with it.
 func (v *validator) rows(lo, hi int) (batch []dataset.Example, err error) {
 	for i := lo; i < hi && err == nil; i++ {
-		if !dataset.Usable(v.data.Validation, i) {
+		if !v.data.Validation.Usable(i) {
 			continue
 		}
 		var e dataset.Example

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
 	"strings"
 
@@ -28,15 +27,15 @@ type Conversation struct {
 
 // openConversations opens the tables of mode text and looks at every row once.
 func (d *Data) openConversations(c *config.Config) error {
-	train := conversationScan{data: d, digest: sha256.New()}
-	rows := train.tables(c.Data.Train)
+	train := scan{data: d, digest: sha256.New()}
+	rows := train.conversationTables(c.Data.Train)
 	d.Train, d.Validation = rows, &Samples{}
-	d.noteConversations("train", &train)
+	d.note("train", &train)
 	switch v := c.Data.Validation; {
 	case len(v.Tables) > 0:
-		valid := conversationScan{data: d, digest: sha256.New()}
-		d.Validation = valid.tables(v.Tables)
-		d.noteConversations("validation", &valid)
+		valid := scan{data: d, digest: sha256.New()}
+		d.Validation = valid.conversationTables(v.Tables)
+		d.note("validation", &valid)
 		train.problems = append(train.problems, valid.problems...)
 	case v.Fraction > 0:
 		kept, held := holdOut(c.Seed, rows.Groups(), v.Fraction)
@@ -54,20 +53,8 @@ func (d *Data) openConversations(c *config.Config) error {
 	return nil
 }
 
-func (d *Data) noteConversations(what string, s *conversationScan) {
-	d.Fingerprint[what+" rows"] = fmt.Sprint(s.rows)
-	d.Fingerprint[what+" content"] = hex.EncodeToString(s.digest.Sum(nil))[:32]
-}
-
-// conversationScan goes through tables of conversations once.
-type conversationScan struct {
-	data     *Data
-	digest   hash.Hash // over the content of all rows
-	rows     int
-	problems []error // of tables as a whole
-}
-
-func (s *conversationScan) tables(paths []string) *Samples {
+// conversationTables goes through tables of conversations.
+func (s *scan) conversationTables(paths []string) *Samples {
 	out := &Samples{}
 	for _, path := range paths {
 		t, err := table.Open(path)
@@ -79,7 +66,7 @@ func (s *conversationScan) tables(paths []string) *Samples {
 		number := len(s.data.conversations) - 1
 		for i := range t.Len() {
 			s.rows++
-			row, err := s.row(t, i)
+			row, err := s.conversation(t, i)
 			if remote.Failed(err) {
 				s.problems = append(s.problems, fmt.Errorf("row %d: %w", i+1, err))
 				return out
@@ -99,9 +86,9 @@ func (s *conversationScan) tables(paths []string) *Samples {
 	return out
 }
 
-// row reads a conversation and the digests of its pictures. Conversations about the same pictures are of one group, so
-// that none of them is held out while another is trained on.
-func (s *conversationScan) row(t *table.Conversations, i int) (Row, error) {
+// conversation reads a conversation and the digests of its pictures. Conversations about the same pictures are of one
+// group, so that none of them is held out while another is trained on.
+func (s *scan) conversation(t *table.Conversations, i int) (Row, error) {
 	r := Row{conversations: t, Index: i}
 	row, err := t.Read(i)
 	if err != nil {

@@ -26,7 +26,7 @@ type Comparison struct {
 // with each of the others, say), its rows become one: o.Units keeps the first.
 func NewGroups(o *Order, s *Samples, bound int) *Groups {
 	g := &Groups{Pairs: make([][]Comparison, len(o.Units)), Bound: bound}
-	if s == nil {
+	if s.Made() {
 		return g
 	}
 	for u, rows := range o.Units {

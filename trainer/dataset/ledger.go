@@ -101,9 +101,8 @@ func identify(rows []ledgerRow) {
 
 // writeLedger notes the rows of a run that begins.
 func (d *Data) writeLedger(out string) error {
-	train, ok := d.Train.(*Samples)
-	valid, okValid := d.Validation.(*Samples)
-	if !ok || !okValid {
+	train, valid := d.Train, d.Validation
+	if train.Made() || valid.Made() {
 		return nil
 	}
 	groups := map[string]int{}
@@ -187,9 +186,8 @@ func (p rowPlace) String() string { return fmt.Sprintf("row %d of %s", p.row+1, 
 // row is the same wherever it stands, in whatever format. What a repair may do: change or remove rows that were noted
 // as bad. A row that was good must be there with the same content, and there must be no new ones.
 func (d *Data) arrange(out string, ledger []ledgerRow) (diff []string, err error) {
-	train, ok := d.Train.(*Samples)
-	valid, okValid := d.Validation.(*Samples)
-	if !ok || !okValid {
+	train, valid := d.Train, d.Validation
+	if train.Made() || valid.Made() {
 		return nil, nil
 	}
 	m, err := d.newMatcher(out, train.Rows, valid.Rows)

@@ -20,7 +20,7 @@ type BatchSampler struct {
 }
 
 // NewBatchSampler makes the batches of a run that stands at a step and a position.
-func NewBatchSampler(c *config.Config, train Examples, step, at int64) (*BatchSampler, error) {
+func NewBatchSampler(c *config.Config, train *Samples, step, at int64) (*BatchSampler, error) {
 	s := &BatchSampler{Order: NewOrder(c.Seed, train.Groups(), c.Data.Sampling), size: c.BatchSize}
 	weights, err := drawWeights(c, train)
 	if err != nil {
@@ -40,13 +40,12 @@ func NewBatchSampler(c *config.Config, train Examples, step, at int64) (*BatchSa
 }
 
 // wholeGroups counts the steps of batches of whole groups, whose numbers of edits differ.
-func (s *BatchSampler) wholeGroups(c *config.Config, train Examples, step, at int64) {
-	rows, _ := train.(*Samples)
+func (s *BatchSampler) wholeGroups(c *config.Config, train *Samples, step, at int64) {
 	bound := c.Data.GroupEdits
 	if bound == 0 {
 		bound = c.BatchSize
 	}
-	s.Groups = NewGroups(s.Order, rows, bound)
+	s.Groups = NewGroups(s.Order, train, bound)
 	s.Steps, s.Limit = c.Steps, math.MaxInt64
 	if c.Steps == 0 {
 		s.Steps, s.Limit = math.MaxInt64, int64(c.Epochs)*s.Order.Len()
@@ -115,7 +114,7 @@ type batchRow struct {
 }
 
 // rows lists the usable rows of the batch between two positions.
-func (s *BatchSampler) rows(train Examples, from, to int64) (out []batchRow) {
+func (s *BatchSampler) rows(train *Samples, from, to int64) (out []batchRow) {
 	for at := from; at < to; at++ {
 		var unit int
 		var epoch int64
@@ -126,7 +125,7 @@ func (s *BatchSampler) rows(train Examples, from, to int64) (out []batchRow) {
 			rows[0], epoch = s.Order.At(at)
 		}
 		for _, row := range rows {
-			if Usable(train, row) { // a quarantined row keeps its place, which stays empty
+			if train.Usable(row) { // a quarantined row keeps its place, which stays empty
 				out = append(out, batchRow{row, unit, int(at - from), epoch})
 			}
 		}
@@ -149,7 +148,7 @@ type Loader struct {
 	MicroBatch int
 	Waited     time.Duration // for examples, since the caller set it to 0
 
-	train    Examples
+	train    *Samples
 	config   *config.Config
 	model    Prefetcher // nil: nothing is prepared before its step
 	prefetch *prefetch  // running, or done and not used yet; nil: none
@@ -166,7 +165,7 @@ type prefetch struct {
 
 // NewLoader makes the loader of a run that stands at a step and a position. Without prefetch batches are read when they
 // are asked for.
-func NewLoader(c *config.Config, train Examples, step, at int64) (*Loader, error) {
+func NewLoader(c *config.Config, train *Samples, step, at int64) (*Loader, error) {
 	s, err := NewBatchSampler(c, train, step, at)
 	return &Loader{BatchSampler: s, train: train, config: c}, err
 }
@@ -175,7 +174,7 @@ func NewLoader(c *config.Config, train Examples, step, at int64) (*Loader, error
 // other examples may not be made for that.
 func (l *Loader) Prefetches(model any) {
 	l.model, _ = model.(Prefetcher)
-	_, l.parallel = l.train.(*Samples)
+	l.parallel = !l.train.Made()
 }
 
 // Read reads the batch at a position; after an error it returns the example that it was at.

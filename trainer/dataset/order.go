@@ -203,12 +203,11 @@ func (s *Samples) groupKeys() []string {
 }
 
 // drawWeights are the weights that an epoch draws training rows by; nil: all are equal.
-func drawWeights(c *config.Config, rows Examples) ([]float64, error) {
-	s, ok := rows.(*Samples)
+func drawWeights(c *config.Config, s *Samples) ([]float64, error) {
 	if c.Data.Balance == "" && c.Data.Weight == "" {
 		return nil, nil
 	}
-	if !ok {
+	if s.Made() {
 		return nil, exit.Usagef("data.balance and data.weight are for tables")
 	}
 	out := make([]float64, len(s.Rows))

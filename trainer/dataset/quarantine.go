@@ -147,16 +147,14 @@ type Progress interface {
 // rowsToCheck are all rows that the run will use, as far as they are not known to be bad; limit bounds the validation
 // rows (0: all).
 func (d *Data) rowsToCheck(limit int) (rows []*Row) {
-	for _, part := range []Examples{d.Train, d.Validation} {
-		if s, isTable := part.(*Samples); isTable {
-			n := s.Len()
-			if part == d.Validation && limit > 0 {
-				n = min(n, limit)
-			}
-			for i := range n {
-				if s.Rows[i].Bad == "" {
-					rows = append(rows, &s.Rows[i])
-				}
+	for _, part := range []*Samples{d.Train, d.Validation} {
+		n := len(part.Rows)
+		if part == d.Validation && limit > 0 {
+			n = min(n, limit)
+		}
+		for i := range n {
+			if part.Rows[i].Bad == "" {
+				rows = append(rows, &part.Rows[i])
 			}
 		}
 	}
@@ -222,11 +220,11 @@ func (d *Data) CheckRows(
 // Quarantine looks for the rows of a batch that failed at a step which cannot be used, and marks them. It is false if
 // there are none: then the failure has another reason.
 func (d *Data) Quarantine(model Inspector, batch []Example, validation bool, step int64) (found bool, err error) {
-	part, isTable := d.Train.(*Samples)
+	part := d.Train
 	if validation {
-		part, isTable = d.Validation.(*Samples)
+		part = d.Validation
 	}
-	if !isTable {
+	if part.Made() {
 		return false, nil
 	}
 	inspect := model.Inspector() // as things are now
@@ -260,12 +258,10 @@ func (d *Data) BadRows() []BadRow {
 			out = append(out, row.badRow())
 		}
 	}
-	for _, part := range []Examples{d.Train, d.Validation} {
-		if s, ok := part.(*Samples); ok {
-			for i := range s.Rows {
-				if row := &s.Rows[i]; row.Bad != "" && !row.gone {
-					out = append(out, row.badRow())
-				}
+	for _, part := range []*Samples{d.Train, d.Validation} {
+		for i := range part.Rows {
+			if row := &part.Rows[i]; row.Bad != "" && !row.gone {
+				out = append(out, row.badRow())
 			}
 		}
 	}
@@ -310,10 +306,9 @@ func (d *Data) SaveRows(out string, fresh bool) error {
 
 // DropBadRows takes rows that cannot be used out of the samples, before there is an order.
 func (d *Data) DropBadRows() {
-	keep := func(e Examples) Examples {
-		s, ok := e.(*Samples)
-		if !ok {
-			return e
+	keep := func(s *Samples) *Samples {
+		if s.Made() {
+			return s
 		}
 		kept := s.Rows[:0] // in place: with many rows a copy counts
 		for _, row := range s.Rows {

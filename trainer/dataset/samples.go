@@ -23,10 +23,11 @@ import (
 	"assay/trainer/config"
 )
 
-// Samples are the labelled rows of some label tables. Only labels and groups are held; rows are read when they are
-// wanted.
+// Samples are the rows of label tables, or examples that a program makes. Of rows only labels and groups are held; they
+// are read when they are wanted.
 type Samples struct {
 	Rows []Row
+	made Examples // by a program; nil: Rows are of tables
 }
 
 // Row is a labelled edit, or a conversation, of a table: what a run keeps of it in memory.
@@ -96,10 +97,21 @@ func (r *Row) path() string {
 }
 
 // Len is the number of rows.
-func (s *Samples) Len() int { return len(s.Rows) }
+func (s *Samples) Len() int {
+	if s.made != nil {
+		return s.made.Len()
+	}
+	return len(s.Rows)
+}
+
+// Made reports whether a program makes the examples.
+func (s *Samples) Made() bool { return s.made != nil }
 
 // Groups are the groups of all rows.
 func (s *Samples) Groups() []string {
+	if s.made != nil {
+		return s.made.Groups()
+	}
 	out := make([]string, len(s.Rows))
 	for i, r := range s.Rows {
 		out[i] = r.Group
@@ -136,16 +148,16 @@ func (s *Samples) choose(rows []int) *Samples {
 
 // Example reads row i; the templates are left to the caller.
 func (s *Samples) Example(i int) (Example, error) {
+	if s.made != nil {
+		return s.made.Example(i)
+	}
 	return s.Rows[i].example()
 }
 
 // Usable reports whether example i can be used, as far as is known.
-func Usable(s Examples, i int) bool {
-	t, ok := s.(*Samples)
-	return !ok || t.Rows[i].Bad == ""
-}
+func (s *Samples) Usable(i int) bool { return s.made != nil || s.Rows[i].Bad == "" }
 
-// Examples are rows of label tables, or made by a program.
+// Examples are made by a program.
 type Examples interface {
 	Len() int
 	Groups() []string // of every example
@@ -154,7 +166,7 @@ type Examples interface {
 
 // Data are a run's training and validation examples.
 type Data struct {
-	Train, Validation Examples
+	Train, Validation *Samples
 	Unlabelled        int            // rows of the training tables without a label: not used
 	Warnings          []string       // of rows that a run can use, but hardly means to
 	Unread            map[string]int // rows of the training tables by dimensions that no loss reads
@@ -181,7 +193,7 @@ func Open(c *config.Config) (*Data, error) {
 
 // New is data that a program makes. A resumed run must find the same fingerprint again.
 func New(train, validation Examples, fingerprint map[string]string) *Data {
-	return &Data{Train: train, Validation: validation, Fingerprint: fingerprint}
+	return &Data{Train: &Samples{made: train}, Validation: &Samples{made: validation}, Fingerprint: fingerprint}
 }
 
 // Close closes the tables.
@@ -236,11 +248,11 @@ func (d *Data) open(c *config.Config) error {
 	case c.Data.ValidationSplit != "":
 		d.Validation = all.split(c.Data.ValidationSplit)
 	case c.Data.Validation.Fraction > 0:
-		rows := d.Train.(*Samples)
+		rows := d.Train
 		train, held := holdOut(c.Seed, rows.Groups(), c.Data.Validation.Fraction)
 		d.Train, d.Validation = rows.choose(train), rows.choose(held)
 	}
-	switch rows := d.Train.(*Samples); c.Data.Sampling {
+	switch rows := d.Train; c.Data.Sampling {
 	case config.WholeGroups:
 		rows.regroup(rows.Units())
 	case "group":

@@ -287,11 +287,7 @@ func (r *Row) theEdit() theEdit { return theEdit{r.Asked, r.contents[1]} }
 // lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look
 // swapped, and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
 func (d *Data) lookForRepeats(fraction bool) {
-	train, ok := d.Train.(*Samples)
-	validation, both := d.Validation.(*Samples)
-	if !ok || !both {
-		return
-	}
+	train, validation := d.Train, d.Validation
 	labels, contrary := map[theEdit]float64{}, 0
 	for i := range train.Rows {
 		r := &train.Rows[i]

@@ -17,10 +17,10 @@ func TestRowsAreNotCopied(t *testing.T) {
 	if part := all.split("train"); len(part.Rows) != 400 || cap(part.Rows) != 400 || &part.Rows[0] == &all.Rows[0] {
 		t.Errorf("%d rows of a split, with room for %d", len(part.Rows), cap(part.Rows))
 	}
-	d := &Data{Train: &Samples{Rows: all.Rows}}
+	d := &Data{Train: &Samples{Rows: all.Rows}, Validation: &Samples{}}
 	all.Rows[3].Bad = "damaged"
 	d.DropBadRows()
-	if left := d.Train.(*Samples).Rows; len(left) != 999 || &left[0] != &all.Rows[0] || len(d.excluded) != 1 {
+	if left := d.Train.Rows; len(left) != 999 || &left[0] != &all.Rows[0] || len(d.excluded) != 1 {
 		t.Errorf("%d rows are left, %d were set aside", len(left), len(d.excluded))
 	}
 }

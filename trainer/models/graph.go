@@ -36,11 +36,9 @@ type graphModel[T tuner] struct {
 	params   []optim.Param
 	warner
 
-	plan      bool  // nothing will be trained
-	given     int64 // memory of the GPU that a plan is for; 0: as it is here
-	pictures  int   // that the run sees
-	measuring bool  // there are validation rows
-	searched  bool  // for tensors that are not finite
+	plan     bool  // nothing will be trained
+	given    int64 // memory of the GPU that a plan is for; 0: as it is here
+	searched bool  // for tensors that are not finite
 }
 
 // begin opens the store.

@@ -190,7 +190,7 @@ func (m *HeadModel) SaveScorer(dir string) error { return m.o.Save(dir, m.o.Para
 func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Backbone) }
 
 // Plan counts the head.
-func (m *HeadModel) Plan(context.Context, []dataset.Example) (*Plan, error) {
+func (m *HeadModel) Plan(context.Context, PlanInput) (*Plan, error) {
 	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt, Bytes: map[string]int64{}}
 	for _, x := range m.o.Params {
 		p.Trainable += int64(x.Value.DataSize())
@@ -261,21 +261,17 @@ const hiddenBatch = 16
 // tableHead is a HeadModel whose examples are rows of tables.
 type tableHead struct {
 	*HeadModel
-	config   *config.Config
-	parts    *model.ScorerState
-	given    int64 // memory of the GPU that a plan is for; 0: as it is here
-	pictures int   // that the run sees
+	config *config.Config
+	parts  *model.ScorerState
+	given  int64 // memory of the GPU that a plan is for; 0: as it is here
 }
 
 // Files are the digests of the backbone's files.
 func (m *tableHead) Files() (map[string]string, error) { return backboneFiles(m.config) }
 
-// Expect sets the number of rows that a plan is for.
-func (m *tableHead) Expect(rows, validation int) { m.pictures = pictures(m.config, rows+validation) }
-
 // Plan adds to the head's plan the memory of the backbone, which computes hidden states before the head trains.
-func (m *tableHead) Plan(ctx context.Context, sample []dataset.Example) (p *Plan, err error) {
-	p, err = m.HeadModel.Plan(ctx, sample)
+func (m *tableHead) Plan(ctx context.Context, in PlanInput) (p *Plan, err error) {
+	p, err = m.HeadModel.Plan(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -286,11 +282,11 @@ func (m *tableHead) Plan(ctx context.Context, sample []dataset.Example) (p *Plan
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	longest, err := p.count(s, sample, nil)
+	longest, err := p.count(s, in.Examples, nil)
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.UsageOf(longest, hiddenBatch, m.pictures)
+	u, err := s.UsageOf(longest, hiddenBatch, pictures(m.config, in.Rows+in.Validation))
 	if err != nil {
 		return nil, err
 	}

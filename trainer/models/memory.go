@@ -18,11 +18,6 @@ import (
 	"assay/trainer/optimizer"
 )
 
-// Expect sets the number of rows that a plan is for.
-func (m *ScorerModel) Expect(rows, validation int) {
-	m.pictures, m.measuring = pictures(m.config, rows+validation), validation > 0
-}
-
 // pictures is the largest number of distinct ones that so many rows have.
 func pictures(c *config.Config, rows int) int {
 	n := 2 * rows
@@ -32,11 +27,9 @@ func pictures(c *config.Config, rows int) int {
 	return n
 }
 
-// ExpectGroup sets the size of the largest group, which is in one run of the graph.
-func (m *ScorerModel) ExpectGroup(edits int) { m.least = edits }
-
 // Plan counts tokens, parameters and memory.
-func (m *ScorerModel) Plan(_ context.Context, sample []dataset.Example) (*Plan, error) {
+func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
+	sample := in.Examples
 	p := &Plan{Device: m.tuner.Device()}
 	var groups [][]*model.Sample
 	longest, err := p.count(m.tuner, sample, func(i int, s *model.Sample) {
@@ -51,13 +44,13 @@ func (m *ScorerModel) Plan(_ context.Context, sample []dataset.Example) (*Plan, 
 	if err != nil {
 		return nil, err
 	}
-	m.tuner.PlanGroups(groups, m.least)
+	m.tuner.PlanGroups(groups, in.Group)
 	if p.Shared, err = m.shared(sample); err != nil {
 		return nil, err
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := fitMicroBatch(m.config, p, m.least, func(n int) (model.Usage, error) {
-		return m.tuner.Usage(longest, n, m.pictures, m.measuring)
+	u, err := fitMicroBatch(m.config, p, in.Group, func(n int) (model.Usage, error) {
+		return m.tuner.Usage(longest, n, pictures(m.config, in.Rows+in.Validation), in.Validation > 0)
 	})
 	if err != nil {
 		return nil, err

@@ -78,8 +78,15 @@ type Preparer interface {
 
 // Planner is a model that can say what a run will need.
 type Planner interface {
-	// Plan looks at some examples of the run. Steps, Examples and BatchSize are filled in by the caller.
-	Plan(ctx context.Context, sample []dataset.Example) (*Plan, error)
+	// Plan estimates memory. Steps, Examples and BatchSize are filled in by the caller.
+	Plan(ctx context.Context, in PlanInput) (*Plan, error)
+}
+
+// PlanInput is what a plan is made of.
+type PlanInput struct {
+	Examples         []dataset.Example // the first ones of the run
+	Rows, Validation int               // numbers of training and of validation rows
+	Group            int               // edits of the largest group, which is in one run of the graph; 0: no whole groups
 }
 
 // Plan is what train --dry-run prints.

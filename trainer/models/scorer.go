@@ -20,7 +20,6 @@ import (
 // ScorerModel trains adapter or backbone together with head and score token, in the step graph.
 type ScorerModel struct {
 	graphModel[*model.Tuner]
-	least int // edits of the largest group, which a run of the graph must hold
 }
 
 // Step trains on the labels of edits.

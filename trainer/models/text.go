@@ -175,13 +175,9 @@ func (m *textModel) Inspector() func(*dataset.Example) error {
 	}
 }
 
-// Expect sets the number of rows that a plan is for.
-func (m *textModel) Expect(rows, validation int) {
-	m.pictures, m.measuring = rows+validation, validation > 0
-}
-
 // Plan counts tokens, parameters and memory.
-func (m *textModel) Plan(_ context.Context, sample []dataset.Example) (*Plan, error) {
+func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
+	sample := in.Examples
 	p := &Plan{Device: m.tuner.Device()}
 	var longest *model.TextSample
 	shown := 1
@@ -199,7 +195,7 @@ func (m *textModel) Plan(_ context.Context, sample []dataset.Example) (*Plan, er
 	}
 	p.onDevice(m.config, m.tuner, m.given)
 	u, err := fitMicroBatch(m.config, p, 1, func(n int) (model.Usage, error) {
-		return m.tuner.Usage(longest, n, shown*m.pictures, m.measuring)
+		return m.tuner.Usage(longest, n, shown*(in.Rows+in.Validation), in.Validation > 0)
 	})
 	if err != nil {
 		return nil, err

@@ -220,11 +220,7 @@ const rounding = 1e-6
 // RightPairs counts the pairs of edits of a group of which one is better, as people compared them or by their labels.
 // It also counts those whose better edit has the higher score. Scores that differ by rounding alone are
 // equal, and count half.
-func RightPairs(validation dataset.Examples, scores []float64, examples []dataset.Example) (right float64, pairs int) {
-	table, ok := validation.(*dataset.Samples)
-	if !ok {
-		return 0, 0
-	}
+func RightPairs(table *dataset.Samples, scores []float64, examples []dataset.Example) (right float64, pairs int) {
 	at := map[int]int{}
 	for i := range examples {
 		at[examples[i].Index] = i
@@ -285,7 +281,7 @@ func (o *Objective) Measure(m *records.StepMetrics, terms [][]float64, items [][
 
 // CheckTerms refuses terms of the objective that have no item in an epoch, and ties where a term knows none.
 func (o *Objective) CheckTerms(d *dataset.Data, warn func(string)) error {
-	train, f := d.Train.(*dataset.Samples), o.Summarize(d)
+	train, f := d.Train, o.Summarize(d)
 	if warn != nil {
 		for _, text := range f.leftOut() {
 			warn("left out: " + text)

@@ -36,8 +36,8 @@ type Summary struct {
 
 // Summarize counts; nil where the run neither compares edits nor keeps groups together.
 func (o *Objective) Summarize(d *dataset.Data) *Summary {
-	table, ok := d.Train.(*dataset.Samples)
-	if !ok || o.groups == nil && len(o.terms) == 0 {
+	table := d.Train
+	if table.Made() || o.groups == nil && len(o.terms) == 0 {
 		return nil
 	}
 	f := &Summary{Layouts: map[string]int{}, Items: map[string]int{}, EqualPairs: map[string]int{}}
