@@ -146,7 +146,7 @@ func (d *doctor) open(w trial.Way) (*model.Tuner, []*model.Sample, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	samples, err := trial.Samples(t.Prepare, false)
+	samples, err := trial.Samples(t.Sample, false)
 	if err != nil {
 		t.Close()
 		return nil, nil, err

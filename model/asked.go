@@ -6,7 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"assay/data"
+	"assay/edit"
 	"assay/model/text"
+	"assay/store"
 )
 
 // token is the score token of a scorer, "" if it has none.
@@ -33,61 +36,82 @@ func (q *PassConfig) onePerPicture() []int {
 	return slices.Repeat([]int{1}, len(q.Pictures))
 }
 
-// cacheKey identifies the pictures of a pair as a pass shows them; "": nothing does.
-func (pair *Pair) cacheKey(q *PassConfig) string {
-	if pair.Key == "" {
-		return ""
+// cacheKey identifies the pictures of an edit as a pass shows them; zero: nothing does.
+func (c *ScorerConfig) cacheKey(e *edit.Edit, q *PassConfig) store.Key {
+	output, source := edit.KeyOf(e.Output), ""
+	if c.NeedsSource() {
+		source = edit.KeyOf(e.Source())
 	}
-	return pair.Key + " " + q.shown()
+	if output == "" || source == "" && c.NeedsSource() {
+		return store.Key{}
+	}
+	return store.KeyOf(source, output, q.shown())
 }
 
-// passPictures loads the pictures of a pair if need be, arranges them for a pass, and makes what the tower takes.
-func (p *preparer) passPictures(pair *Pair, q *PassConfig) (out []*Picture, err error) {
-	if !pair.Pixels {
-		if out = p.pictures.pair(pair.cacheKey(q)); out != nil {
+// shownPictures are the decoded pictures of an edit.
+type shownPictures struct{ source, output *data.Picture }
+
+// decode decodes what a scorer looks at.
+func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
+	if c.NeedsSource() {
+		if s.source, err = edit.Decode(e.Source()); err != nil {
+			return s, fmt.Errorf("source: %w", err)
+		}
+	}
+	if s.output, err = edit.Decode(e.Output); err != nil {
+		return s, fmt.Errorf("edit: %w", err)
+	}
+	return s, nil
+}
+
+// passPictures decodes the pictures of an edit if need be, arranges them for a pass, and makes what the tower takes.
+func (p *preparer) passPictures(
+	e *edit.Edit, a Ask, q *PassConfig, decode func() (shownPictures, error),
+) (out []*Picture, err error) {
+	key := p.spec.cacheKey(e, q)
+	if !a.Pixels {
+		if out = p.pictures.ofEdit(key); out != nil {
 			return out, nil
 		}
 	}
-	if pair.Load != nil {
-		if pair.Source, pair.Edit, err = pair.Load(); err != nil {
-			return nil, err
-		}
-		pair.Load = nil
+	pictures, err := decode()
+	if err != nil {
+		return nil, err
 	}
-	k := p.shared(pair, q.shown(), p.spec.PairSize, p.spec.Alpha == "drop", p.spec.Pixels)
-	if !pair.Pixels {
-		if out = pair.Shared.get(k); out != nil {
+	k := p.shared(pictures, q.shown(), p.spec.PairSize, p.spec.Alpha == "drop", p.spec.Pixels)
+	if !a.Pixels {
+		if out = a.Shared.get(k); out != nil {
 			return out, nil
 		}
 	}
-	shown, err := p.spec.show(q, pair.Source, pair.Edit)
+	shown, err := p.spec.show(q, pictures)
 	if err != nil {
 		return nil, err
 	}
 	for _, frames := range shown {
-		picture, err := p.picture(frames, pair.Pixels)
+		picture, err := p.picture(frames, a.Pixels)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, picture)
 	}
-	p.pictures.putPair(pair.cacheKey(q), out)
-	if !pair.Pixels {
-		pair.Shared.put(k, out)
+	p.pictures.putEdit(key, out)
+	if !a.Pixels {
+		a.Shared.put(k, out)
 	}
 	return out, nil
 }
 
 // ask makes the sample of a pass.
-func (p *preparer) ask(q *PassConfig, pair Pair, pictures []*Picture) (*Sample, error) {
+func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*Picture) (*Sample, error) {
 	counts := pictureTokens(pictures)
-	t, err := p.passTokens(q, pair, counts)
+	t, err := p.passTokens(q, e, a, counts)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sample{Tokens: t, Pictures: pictures}
 	if h := p.spec.joint(q); h != nil {
-		if s.choices, err = p.choiceSamples(q, h, pair, s, counts); err != nil {
+		if s.choices, err = p.choiceSamples(q, h, e, s, counts); err != nil {
 			return nil, err
 		}
 	}
@@ -100,11 +124,11 @@ func (p *preparer) ask(q *PassConfig, pair Pair, pictures []*Picture) (*Sample, 
 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
 // read, or the score token if that has rows of its own.
-func (p *preparer) passTokens(q *PassConfig, pair Pair, counts []int) (t text.Tokens, err error) {
+func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
 	if p.spec.ownToken() {
-		t, err = p.answerTokens(q, pair, counts)
+		t, err = p.answerTokens(q, e, a, counts)
 	} else {
-		t, err = p.promptTokens(q, pair, counts)
+		t, err = p.promptTokens(q, e, counts)
 	}
 	if err != nil {
 		return t, err
@@ -114,9 +138,9 @@ func (p *preparer) passTokens(q *PassConfig, pair Pair, counts []int) (t text.To
 }
 
 // promptTokens are prompt and answer of a pass whose score token, if it has one, is one of the vocabulary.
-func (p *preparer) promptTokens(q *PassConfig, pair Pair, counts []int) (t text.Tokens, err error) {
+func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t text.Tokens, err error) {
 	prompt, err := p.text.Ask(len(counts), text.Question{Text: string(q.Prompt), Marks: []text.Mark{
-		{Mark: InstructionMark, Text: pair.Instruction}, {Mark: RequirementMark, Text: pair.Requirement},
+		{Mark: InstructionMark, Text: e.Instruction}, {Mark: RequirementMark, Text: e.Requirement},
 	}})
 	if err != nil {
 		return t, err
@@ -140,16 +164,16 @@ func (p *preparer) promptTokens(q *PassConfig, pair Pair, counts []int) (t text.
 }
 
 // answerTokens are prompt and answer of a pass whose answer holds a score token with rows of its own. The text loss
-// learns all of the answer, the end of the turn too. A pair may bring a question and an answer instead of the pass's.
-func (p *preparer) answerTokens(q *PassConfig, pair Pair, counts []int) (t text.Tokens, err error) {
-	question := cmp.Or(pair.Question, string(q.Prompt))
+// learns all of the answer, the end of the turn too.
+func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
+	question := cmp.Or(a.Question, string(q.Prompt))
 	before := len(counts)
 	if p.spec.Layout == InstructionFirst {
 		before--
 	}
-	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, pair.Instruction))
+	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
 	if err != nil {
 		return t, err
 	}
-	return p.text.Encode(prompt, cmp.Or(pair.Answer, string(q.Answer)), p.endOfTurn(), p.backbone.Placeholder(), counts)
+	return p.text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.endOfTurn(), p.backbone.Placeholder(), counts)
 }

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"assay/calibration"
-	"assay/data"
+	"assay/edit"
 	"assay/lora"
 	"assay/onnx"
 )
@@ -80,7 +80,7 @@ func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
 	n.calibration = p.Calibration
 	if !n.config.ScoreRange.Bounded() && n.scoreMap() != nil { // labels have a range, and so has the score now
 		c := *n.config
-		c.ScoreRange, n.config = ScoreRange{0, 1}, &c
+		c.ScoreRange, n.config = edit.Range{0, 1}, &c
 	}
 	return nil
 }
@@ -98,28 +98,27 @@ func (c *ScorerConfig) CalibrationKey() string {
 // scoreMap is the calibration of the score; nil: it has none.
 func (n *network) scoreMap() *calibration.Map { return n.calibration.Find(n.config.CalibrationKey()) }
 
-// calibrate replaces what heads and fusion say by what it stands for.
-func (n *network) calibrate(j *Judgement) {
+// calibrate replaces what heads and fusion say, on 0 to 1, by what it stands for.
+func (n *network) calibrate(s *edit.Score) {
 	if n.calibration == nil {
 		return
 	}
-	for i := range j.Dimensions {
-		d := &j.Dimensions[i]
+	for i := range s.Dimensions {
+		d := &s.Dimensions[i]
 		if m := n.calibration.Find(d.Name); m != nil {
-			d.Sigma01 = m.Sigma(d.Score01, d.Sigma01)
-			d.Score01, _ = m.At(d.Score01)
+			d.Sigma = m.Sigma(d.Value, d.Sigma)
+			d.Value, _ = m.At(d.Value)
 		}
 	}
 	m := n.scoreMap()
 	if m == nil {
 		return
 	}
-	raw := j.Score01
-	j.Raw01, j.Sigma01 = &raw, m.Sigma(raw, j.Sigma01)
-	j.Score01, _ = m.At(raw)
+	raw := s.Value
+	s.Raw01, s.Sigma = &raw, m.Sigma(raw, s.Sigma)
+	s.Value, _ = m.At(raw)
 	if i := m.Interval; i != nil {
-		low, high := max(0, j.Score01-i.HalfWidth), min(1, j.Score01+i.HalfWidth)
-		j.Interval = &Interval{Low01: low, High01: high, Coverage: i.Coverage}
+		s.Interval = &edit.Interval{Low: max(0, s.Value-i.HalfWidth), High: min(1, s.Value+i.HalfWidth), Coverage: i.Coverage}
 	}
 }
 
@@ -131,22 +130,6 @@ func (n *network) calibrated(raw float64) (score, slope float64) {
 		return raw, 1
 	}
 	return m.At(raw)
-}
-
-// calibrate makes gradients those of the calibrated score.
-func (g *PixelGradients) calibrate(n *network) {
-	_, by := n.calibrated(g.Score01)
-	g.Judgement.Score01 = g.Score01
-	n.calibrate(&g.Judgement)
-	g.Score01 = g.Judgement.Score01
-	if by == 1 {
-		return
-	}
-	for _, picture := range []*data.Gradient{g.Source, g.Edit} {
-		if picture != nil {
-			scaleBy(picture.Values, by)
-		}
-	}
 }
 
 func scaleBy(values []float32, by float64) {

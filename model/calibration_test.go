@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/calibration"
+	"assay/edit"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -47,9 +48,9 @@ func TestCalibratedGraph(t *testing.T) {
 	}
 }
 
-// TestCalibrateJudgement: each dimension has its own map, and the fusion is over what the heads say. A score that is
+// TestCalibrateScore: each dimension has its own map, and the fusion is over what the heads say. A score that is
 // one dimension alone has that one's map.
-func TestCalibrateJudgement(t *testing.T) {
+func TestCalibrateScore(t *testing.T) {
 	quality := testMap
 	quality.Dimension = "quality"
 	curve := calibration.Map{Method: calibration.Platt, A: -3, B: 1,
@@ -59,31 +60,31 @@ func TestCalibrateJudgement(t *testing.T) {
 	}
 	n := &network{config: score("following", "quality"),
 		calibration: &calibration.Calibration{Format: 1, Maps: []calibration.Map{quality, curve}}}
-	judge := func() Judgement {
-		j := Judgement{Score01: 0.4, Sigma01: 0.1, Dimensions: []Dimension{{Name: "following", Score01: 0.3, Sigma01: 0.02},
-			{Name: "quality", Score01: 0.5, Sigma01: 0.2}}}
-		n.calibrate(&j)
-		return j
+	calibrated := func() edit.Score {
+		s := edit.Score{Value: 0.4, Sigma: 0.1, Dimensions: []edit.Dimension{{Name: "following", Value: 0.3, Sigma: 0.02},
+			{Name: "quality", Value: 0.5, Sigma: 0.2}}}
+		n.calibrate(&s)
+		return s
 	}
-	j := judge()
+	s := calibrated()
 	want, _ := curve.At(0.4)
-	if j.Score01 != want || *j.Raw01 != 0.4 || j.Sigma01 != curve.Sigma(0.4, 0.1) || j.Dimensions[0].Score01 != 0.3 {
-		t.Errorf("%+v", j)
+	if s.Value != want || *s.Raw01 != 0.4 || s.Sigma != curve.Sigma(0.4, 0.1) || s.Dimensions[0].Value != 0.3 {
+		t.Errorf("got %+v, want the value %g of 0.4, and following as it was", s, want)
 	}
-	if i := j.Interval; i.Low01 != want-0.3 || i.High01 != math.Min(1, want+0.3) || i.Coverage != 0.8 {
-		t.Errorf("%+v", i)
+	if i := s.Interval; i.Low != want-0.3 || i.High != math.Min(1, want+0.3) || i.Coverage != 0.8 {
+		t.Errorf("got %+v, want 0.3 around %g, within 1, and coverage 0.8", i, want)
 	}
-	if want, _ := quality.At(0.5); j.Dimensions[1].Score01 != want || j.Dimensions[1].Sigma01 != quality.Sigma(0.5, 0.2) {
-		t.Errorf("%+v", j.Dimensions)
+	if want, _ := quality.At(0.5); s.Dimensions[1].Value != want || s.Dimensions[1].Sigma != quality.Sigma(0.5, 0.2) {
+		t.Errorf("got %+v, want quality %g", s.Dimensions, want)
 	}
 	n.config = score("quality")
 	want, _ = quality.At(0.4)
-	if j := judge(); j.Score01 != want || j.Interval != nil {
-		t.Errorf("%+v", j)
+	if s := calibrated(); s.Value != want || s.Interval != nil {
+		t.Errorf("got %+v, want %g without an interval", s, want)
 	}
 	n.config = score("following")
-	if j := judge(); j.Score01 != 0.4 || j.Raw01 != nil {
-		t.Errorf("%+v", j)
+	if s := calibrated(); s.Value != 0.4 || s.Raw01 != nil {
+		t.Errorf("got %+v, want 0.4, not calibrated", s)
 	}
 	// The slope is that of the score.
 	n.config = score("following", "quality")

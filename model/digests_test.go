@@ -15,6 +15,7 @@ import (
 	"assay/calibration"
 	"assay/checkpoints"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/lora"
 	"assay/model"
@@ -78,17 +79,14 @@ func blurred(t *testing.T, dir string, o model.Options) float64 {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	pair := model.Pair{Instruction: "blur the picture"}
-	for name, to := range map[string]**data.Picture{"coffee": &pair.Source, "coffee_blur": &pair.Edit} {
-		if *to, err = data.Open("../testdata/oracle/images/"+name+".png", data.Limits{}); err != nil {
-			t.Fatal(err)
-		}
+	image := func(name string) edit.Picture {
+		return data.File{Image: data.Image{Path: name + ".png"}, Folder: "../testdata/oracle/images"}
 	}
-	sample, err := s.Prepare(pair)
+	sample, err := s.Sample(edit.New(image("coffee"), image("coffee_blur"), "blur the picture"), model.Ask{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	scores, err := s.Score(t.Context(), []*model.Sample{sample})
+	scores, err := s.Score01(t.Context(), []*model.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 )
 
@@ -28,23 +29,20 @@ func TestFilledUp(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
+			image := func(name string) edit.Picture {
+				return data.File{Image: data.Image{Path: name + ".png"}, Folder: "../testdata/oracle/images"}
+			}
 			var samples []*Sample
 			var alone []float64
 			for i, instruction := range []string{
 				"blur it", "make the picture blurred", "no", "blur the picture of the coffee as a lens would",
 			} {
-				p := Pair{Instruction: instruction}
-				edit := []string{"coffee_blur", "coffee_blur_gt"}[i%2]
-				for to, name := range map[**data.Picture]string{&p.Source: "coffee", &p.Edit: edit} {
-					if *to, err = data.Open("../testdata/oracle/images/"+name+".png", data.Limits{}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				sample, err := s.Prepare(p)
+				output := []string{"coffee_blur", "coffee_blur_gt"}[i%2]
+				sample, err := s.Sample(edit.New(image("coffee"), image(output), instruction), Ask{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				score, err := s.Score(context.Background(), []*Sample{sample})
+				score, err := s.Score01(context.Background(), []*Sample{sample})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -55,13 +53,13 @@ func TestFilledUp(t *testing.T) {
 			if after := len(s.batches(s.packing(), samples)); after >= before {
 				t.Errorf("%s: %d runs, %d before", dir, after, before)
 			}
-			together, err := s.Score(context.Background(), samples)
+			together, err := s.Score01(context.Background(), samples)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i := range alone {
 				if math.Abs(alone[i]-together[i]) > 1e-6 {
-					t.Errorf("%s: pair %d: %g together, %g alone", dir, i, together[i], alone[i])
+					t.Errorf("%s: edit %d: %g together, %g alone", dir, i, together[i], alone[i])
 				}
 			}
 		}

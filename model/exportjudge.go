@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"assay/edit"
 	"assay/onnx"
 )
 
@@ -21,7 +22,7 @@ type ExportedJudge struct {
 	Heads      map[string]ExportedHead `json:"heads"`
 	Fusion     string                  `json:"fusion"`
 	Of         []string                `json:"of"`
-	ScoreRange ScoreRange              `json:"score_range"` // reported: lo + (hi - lo) score01; null: score01 itself
+	ScoreRange edit.Range              `json:"score_range"` // reported: lo + (hi - lo) score01; null: score01 itself
 	Positions  string                  `json:"positions"`   // own: the family's; plain: 0, 1, 2... on all axes
 	Alpha      string                  `json:"alpha"`       // drop: the colours below transparency; white: over white
 	Pixels     *PixelLimits            `json:"pixels,omitempty"`

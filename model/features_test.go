@@ -8,6 +8,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/edit"
 	"assay/store"
 )
 
@@ -28,7 +29,7 @@ func TestStoredFeatures(t *testing.T) {
 	}
 	coffee, blur, rocket := open("coffee"), open("coffee_blur"), open("rocket")
 	// computed tells whether scoring needed the vision tower, and gives the score.
-	computed := func(source, edit *data.Picture, change func(p *ScorerState)) (bool, float64) {
+	computed := func(source, output *data.Picture, change func(p *ScorerState)) (bool, float64) {
 		t.Helper()
 		p, err := LoadScorerState("../backbones/tiny-scorer")
 		if err != nil {
@@ -48,11 +49,11 @@ func TestStoredFeatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		sample, err := s.Prepare(Pair{Source: source, Edit: edit, Instruction: "blur the picture"})
+		sample, err := s.Sample(edit.New(source, output, "blur the picture"), Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		scores, err := s.Score(context.Background(), []*Sample{sample})
+		scores, err := s.Score01(context.Background(), []*Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/workers"
 )
 
@@ -17,17 +17,9 @@ type PrepareAdjoint interface {
 	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
 }
 
-// PixelGradients are the derivatives of score01 with respect to the pixels of the two pictures as they were given,
-// before any resizing: per 8-bit level.
-type PixelGradients struct {
-	Score01      float64
-	Judgement    Judgement      // its Score01 is the same; dimensions and sigma are of format 2
-	Source, Edit *data.Gradient // Source is nil if the scorer does not look at it
-}
-
-// check refuses gradients that are no numbers.
-func (g *PixelGradients) check() error {
-	for _, v := range g.Edit.Values {
+// checkGradient refuses gradients that are no numbers.
+func checkGradient(g *data.Gradient) error {
+	for _, v := range g.Values {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return fmt.Errorf("the gradient is %g: the scorer's or the backbone's weights are damaged", f)
 		}
@@ -35,19 +27,10 @@ func (g *PixelGradients) check() error {
 	return nil
 }
 
-// Gradient differentiates the score of a pair: through head, language model, vision tower, normalisation, tiles or
-// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity.
-func (s *Scorer) Gradient(ctx context.Context, p Pair) (*PixelGradients, error) {
-	all, err := s.Gradients(ctx, []Pair{p})
-	if err != nil {
-		return nil, err
-	}
-	return all[0], nil
-}
-
-// Gradients is [Scorer.Gradient] of several pairs, in order: those of equal shape share passes. Neither a score nor a
-// gradient depends on the other pairs, as in [Scorer.Score].
-func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients, error) {
+// Gradients differentiates the scores of edits: through head, language model, vision tower, normalisation, tiles or
+// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of equal
+// shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
+func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
 	adjoint, ok := s.backbone.Architecture.(PrepareAdjoint)
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
@@ -55,41 +38,46 @@ func (s *Scorer) Gradients(ctx context.Context, pairs []Pair) ([]*PixelGradients
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	pairs = slices.Clone(pairs)
-	samples := make([]*Sample, len(pairs))
-	err := workers.Each(len(pairs), s.limits.parallel, func(i int) (err error) {
-		p := &pairs[i]
-		if p.Load != nil {
-			if p.Source, p.Edit, err = p.Load(); err != nil {
-				return err
-			}
-			p.Load = nil
+	samples, pictures := make([]*Sample, len(edits)), make([]shownPictures, len(edits))
+	err := workers.Each(len(edits), s.limits.parallel, func(i int) (err error) {
+		if err = s.checkTexts(edits[i], Ask{}); err != nil {
+			return err
 		}
-		p.Pixels = true
-		samples[i], err = s.Prepare(*p)
+		if pictures[i], err = s.spec.decode(edits[i]); err != nil {
+			return err
+		}
+		samples[i], err = s.sample(edits[i], Ask{Pixels: true}, func() (shownPictures, error) { return pictures[i], nil })
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	judgements, each, err := s.differentiate(ctx, samples)
+	scores, each, err := s.differentiate(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]*PixelGradients, len(pairs))
-	return out, workers.Each(len(pairs), s.limits.parallel, func(i int) error {
-		g := &PixelGradients{Score01: judgements[i].Score01, Judgement: judgements[i]}
+	out := make([]*edit.Gradient, len(edits))
+	return out, workers.Each(len(edits), s.limits.parallel, func(i int) error {
+		var source, output *data.Gradient
 		for _, q := range each[i] {
 			pass := &s.spec.Passes[q.pass]
 			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, pass.Pictures[0] == Frames)
 			if err != nil {
 				return err
 			}
-			s.spec.showAdjoint(pass, &pairs[i], shown, g)
+			s.spec.showAdjoint(pass, pictures[i], shown, &source, &output)
 		}
-		g.calibrate(s.network)
-		out[i] = g
-		return g.check()
+		_, by := s.calibrated(scores[i].Value)
+		for _, g := range []*data.Gradient{source, output} {
+			if g != nil && by != 1 {
+				scaleBy(g.Values, by)
+			}
+		}
+		out[i] = &edit.Gradient{Score: s.report(scores[i]), Output: output}
+		if source != nil {
+			out[i].Sources = []*data.Gradient{source}
+		}
+		return checkGradient(output)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/internal/workers"
 	"assay/onnx"
 )
@@ -24,13 +25,13 @@ func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 }
 
 // choiceSamples are the sequences of a pass's choices behind its prompt, which s is the sample of.
-func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, pair Pair, s *Sample, counts []int) (
+func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *Sample, counts []int) (
 	out []*Sample, err error,
 ) {
 	for _, choice := range h.Choices {
 		with := *q
 		with.Answer = Text(choice)
-		t, err := p.passTokens(&with, pair, counts)
+		t, err := p.passTokens(&with, e, Ask{}, counts)
 		if err != nil {
 			return nil, err
 		}

@@ -6,42 +6,32 @@ import (
 	"slices"
 
 	"gorgonia.org/tensor"
+
+	"assay/edit"
 )
 
-// Judgement is what a scorer says of a pair.
-type Judgement struct {
-	Score01    float64     // not clipped; see ScorerConfig.Range
-	Sigma01    float64     // standard deviation of Score01, as the scorer sees it; 0: it says none
-	Dimensions []Dimension // of format 2, sorted by name
-	Raw01      *float64    // Score01 before it was calibrated; nil: it is not
-	Interval   *Interval   // of a calibrated score; nil: none
-}
-
-// Interval is where the label of an edit lies with a probability of at least Coverage.
-type Interval struct{ Low01, High01, Coverage float64 }
-
-// Dimension is what one head of a scorer says.
-type Dimension struct {
-	Name          string    `json:"name"`
-	Score01       float64   `json:"score01"` // as those of a Judgement
-	Sigma01       float64   `json:"sigma01,omitempty"`
-	Probabilities []float64 `json:"probabilities,omitempty"` // of classes or choices
-}
-
-// Judge is Score with all that a scorer says.
-func (s *Scorer) Judge(ctx context.Context, samples []*Sample) ([]Judgement, error) {
-	out := make([]Judgement, len(samples))
+// ScoreSamples is [Scorer.Score] of samples, all or none.
+func (s *Scorer) ScoreSamples(ctx context.Context, samples []*Sample) ([]edit.Score, error) {
+	out := make([]edit.Score, len(samples))
 	readings, err := s.readAll(ctx, samples, false)
 	if err != nil {
 		return nil, err
 	}
 	for i, r := range readings {
-		if out[i], _, err = s.judgement(r); err != nil {
+		score, _, err := s.fused(r)
+		if err != nil {
 			return nil, err
 		}
-		s.calibrate(&out[i])
+		out[i] = s.report(score)
 	}
 	return out, nil
+}
+
+// report calibrates a score as the heads and the fusion give it, and puts it on the scorer's range.
+func (s *Scorer) report(score edit.Score) edit.Score {
+	s.calibrate(&score)
+	s.config.ScoreRange.Scale(&score)
+	return score
 }
 
 // Reading is what was read of a pass.
@@ -193,20 +183,20 @@ func (s *Sample) saying(said []int64) *Sample {
 	return &out
 }
 
-// judgement fuses what was read of a sample, before any calibration. gradient is d Score01 / d dimension.
-func (s *Scorer) judgement(readings []Reading) (j Judgement, gradient map[string]float64, err error) {
+// fused is the score on 0 to 1 of what was read of a sample, before any calibration. gradient is d score / d dimension.
+func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]float64, err error) {
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {
 		for name, z := range r.Outputs {
 			head := s.spec.Heads[name]
-			d := Dimension{Name: name, Score01: r.dimensions[name], Sigma01: head.sigma(z), Probabilities: head.probabilities(z)}
-			dimensions[name], sigmas[name] = d.Score01, d.Sigma01
+			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z), Probabilities: head.probabilities(z)}
+			dimensions[name], sigmas[name] = d.Value, d.Sigma
 			if name != "" {
-				j.Dimensions = append(j.Dimensions, d)
+				out.Dimensions = append(out.Dimensions, d)
 			}
 		}
 	}
-	slices.SortFunc(j.Dimensions, func(a, b Dimension) int { return cmp.Compare(a.Name, b.Name) })
-	j.Score01, j.Sigma01, gradient, err = s.spec.fuse(dimensions, sigmas)
-	return j, gradient, err
+	slices.SortFunc(out.Dimensions, func(a, b edit.Dimension) int { return cmp.Compare(a.Name, b.Name) })
+	out.Value, out.Sigma, gradient, err = s.spec.fuse(dimensions, sigmas)
+	return out, gradient, err
 }

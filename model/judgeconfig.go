@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"assay/edit"
 )
 
 // Judge is what scorer.yaml of format 2 says: one or several passes over pictures and prompts, heads that read a state
@@ -122,8 +124,8 @@ func (c *ScorerConfig) normalizeJudge() error {
 	fill(&c.Rotary, "float32")
 	fill(&c.Alpha, "white")
 	fill(&c.DType, "float32")
-	if c.ScoreRange == (ScoreRange{}) {
-		c.ScoreRange = ScoreRange{0, 10}
+	if c.ScoreRange == (edit.Range{}) {
+		c.ScoreRange = edit.Range{0, 10}
 	}
 	p.wrong(c.Pair+c.Layout+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
 		len(c.Head.Hidden) > 0, "pair, layout, question, answer, text_loss, head, score_token and score_position "+

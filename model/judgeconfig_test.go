@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"assay/edit"
+
 	"github.com/goccy/go-yaml"
 )
 
@@ -20,7 +22,7 @@ func TestPromptsStay(t *testing.T) {
 		"把天空换成紫色 \u00a0\u2028é", "<|Reward|>\n\nEND\n", "none", "0", "%d --- ...",
 		"very long " + Text(strings.Repeat("word ", 400)),
 	} {
-		c := ScorerConfig{Format: 2, Backbone: "b", ScoreRange: NoRange(), Judge: Judge{
+		c := ScorerConfig{Format: 2, Backbone: "b", ScoreRange: edit.NoRange(), Judge: Judge{
 			Passes: []PassConfig{{Pictures: []string{"edit"}, Prompt: text, Position: "last", Heads: []string{"h"}}},
 			Heads: map[string]DimensionConfig{"h": {
 				Outputs: OutputChoices,

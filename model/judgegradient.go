@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/internal/workers"
 )
 
@@ -20,9 +21,9 @@ type sequence struct {
 	gradient   []float32 // d score / d pixel_values, picture by picture
 }
 
-// differentiate differentiates samples: judgements, and of every sample the passes with their gradients. What a model
+// differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with their gradients. What a model
 // said is taken as given.
-func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]Judgement, [][]*sequence, error) {
+func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]edit.Score, [][]*sequence, error) {
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
 	gradients, err := s.scoreGradients(ctx, samples)
 	if err != nil {
@@ -33,7 +34,7 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]Judgem
 	for i, sample := range samples {
 		for k, one := range sample.sequences() {
 			if one.Pictures[0].Pixels == nil {
-				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Pair.Pixels")
+				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Ask.Pixels")
 			}
 			if one.choices != nil {
 				choices := s.jointSequences(one, gradients[i].readings[k], gradients[i].dimensions)
@@ -55,13 +56,13 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]Judgem
 	if err := s.jointGradients(ctx, joint); err != nil {
 		return nil, nil, err
 	}
-	out := make([]Judgement, len(samples))
+	out := make([]edit.Score, len(samples))
 	for i, sequences := range each {
 		var readings []Reading
 		for _, q := range sequences {
 			readings = append(readings, q.reading)
 		}
-		if out[i], _, err = s.judgement(readings); err != nil {
+		if out[i], _, err = s.fused(readings); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -115,7 +116,7 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 		}
 		var err error
 		out[i].readings = readings[i]
-		if _, out[i].dimensions, err = s.judgement(readings[i]); err != nil {
+		if _, out[i].dimensions, err = s.fused(readings[i]); err != nil {
 			return nil, err
 		}
 		for k, one := range out[i].at {

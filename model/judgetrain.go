@@ -158,7 +158,7 @@ func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.
 	if t.spec.TextLoss != "" { // see stepResult
 		return nil
 	}
-	scorer, n := &Scorer{t.pipeline}, len(t.spec.Passes)
+	scorer, n := t.Scorer(), len(t.spec.Passes)
 	sequences := t.stepSequences(samples)
 	readings := make([][]Reading, len(samples))
 	for i := range readings {
@@ -172,11 +172,11 @@ func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.
 		readings[i/n][i%n] = one
 	}
 	for i := range samples {
-		j, _, err := scorer.judgement(readings[i])
+		score, _, err := scorer.fused(readings[i])
 		if err != nil {
 			return err
 		}
-		r.Score[i] = j.Score01
+		r.Score[i] = score.Value
 	}
 	return nil
 }

@@ -3,11 +3,11 @@ package model_test
 import (
 	"context"
 	"math"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/lora"
 	"assay/model"
 
@@ -18,7 +18,7 @@ import (
 func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	t.Helper()
 	p, err := model.NewScorerState(&model.ScorerConfig{
-		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: model.ScoreRange{1, 9},
+		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: edit.Range{1, 9},
 		Judge: model.Judge{
 			Passes: []model.PassConfig{{
 				Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
@@ -59,19 +59,17 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer even.Close()
-	p := model.Pair{Instruction: "blur it"}
-	for to, name := range map[**data.Picture]string{&p.Source: "coffee", &p.Edit: "coffee_blur"} {
-		if *to, err = data.Open(filepath.Join("../testdata/oracle/images", name+".png"), data.Limits{}); err != nil {
-			t.Fatal(err)
-		}
+	image := func(name string) edit.Picture {
+		return data.File{Image: data.Image{Path: name + ".png"}, Folder: "../testdata/oracle/images"}
 	}
+	e := edit.New(image("coffee"), image("coffee_blur"), "blur it")
 	var scores []float64
 	for _, s := range []*model.Scorer{s, even} {
-		sample, err := s.Prepare(p)
+		sample, err := s.Sample(e, model.Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		score, err := s.Score(context.Background(), []*model.Sample{sample})
+		score, err := s.Score01(context.Background(), []*model.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/model/text"
 )
 
@@ -25,8 +26,24 @@ type Sample struct {
 
 	choices []*Sample // of joint choices: each behind the prompt
 	common  int       // of a choice: tokens that it begins with as the others do
+}
 
-	Asked *Pair // of judges that answer in words: the pair itself, and nothing else
+// Size implements [edit.Inputs]: values of pixels, without pictures that the sample before shows, too.
+func (s *Sample) Size(before edit.Inputs) (n int) {
+	shared := map[*float32]bool{}
+	if b, ok := before.(*Sample); ok && b != nil {
+		for _, p := range b.Pictures {
+			if len(p.Pixels) > 0 {
+				shared[&p.Pixels[0]] = true
+			}
+		}
+	}
+	for _, p := range s.Pictures {
+		if len(p.Pixels) > 0 && !shared[&p.Pixels[0]] {
+			n += len(p.Pixels)
+		}
+	}
+	return n
 }
 
 // share is Share with its default.

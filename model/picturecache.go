@@ -16,20 +16,20 @@ type pictureCache struct {
 	limit int64
 	used  int64
 	items map[store.Key]*list.Element
-	order *list.List            // most recently used first
-	pairs map[string]cachedPair // by the key of a pair
+	order *list.List               // most recently used first
+	edits map[store.Key]cachedEdit // by ScorerConfig.cacheKey
 
 	recent map[store.Key]weak.Pointer[Picture] // prepared, and still held by somebody
 }
 
-// cachedPair is what is known of a pair, whether its pictures are still there or not.
-type cachedPair struct {
+// cachedEdit is what is known of an edit, whether its pictures are still there or not.
+type cachedEdit struct {
 	pictures []store.Key
 	tokens   []int // of each picture
 }
 
-// mostPairs bounds the memory of pair keys; when it is reached all are forgotten.
-const mostPairs = 1 << 20
+// mostEdits bounds the memory of keys of edits; when it is reached all are forgotten.
+const mostEdits = 1 << 20
 
 func newPictureCache(limit int64) *pictureCache {
 	c := &pictureCache{limit: limit}
@@ -41,11 +41,12 @@ func newPictureCache(limit int64) *pictureCache {
 func (c *pictureCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.items, c.order, c.pairs, c.used = map[store.Key]*list.Element{}, list.New(), map[string]cachedPair{}, 0
+	c.items, c.order, c.used = map[store.Key]*list.Element{}, list.New(), 0
+	c.edits = map[store.Key]cachedEdit{}
 	c.recent = map[store.Key]weak.Pointer[Picture]{}
 }
 
-// digest identifies what the backbone is shown: a picture, or the frames of a pair.
+// digest identifies what the backbone is shown: a picture, or two frames.
 func digest(frames []*data.Picture) store.Key {
 	var parts []string
 	for _, p := range frames {
@@ -108,15 +109,15 @@ func (c *pictureCache) touch(key store.Key) *Picture {
 	return e.Value.(*Picture)
 }
 
-// pair returns the pictures of a pair if all of them are still there.
-func (c *pictureCache) pair(key string) []*Picture {
-	if key == "" {
+// ofEdit returns the pictures of an edit if all of them are still there.
+func (c *pictureCache) ofEdit(key store.Key) []*Picture {
+	if key == (store.Key{}) {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []*Picture
-	for _, k := range c.pairs[key].pictures {
+	for _, k := range c.edits[key].pictures {
 		p := c.touch(k)
 		if p == nil {
 			return nil
@@ -126,8 +127,8 @@ func (c *pictureCache) pair(key string) []*Picture {
 	return out
 }
 
-func (c *pictureCache) putPair(key string, pictures []*Picture) {
-	if key == "" {
+func (c *pictureCache) putEdit(key store.Key, pictures []*Picture) {
+	if key == (store.Key{}) {
 		return
 	}
 	keys := make([]store.Key, len(pictures))
@@ -136,17 +137,17 @@ func (c *pictureCache) putPair(key string, pictures []*Picture) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pairs) >= mostPairs {
-		clear(c.pairs)
+	if len(c.edits) >= mostEdits {
+		clear(c.edits)
 	}
-	c.pairs[key] = cachedPair{keys, pictureTokens(pictures)}
+	c.edits[key] = cachedEdit{keys, pictureTokens(pictures)}
 }
 
-// tokens are those of each picture of a pair, as they were when they were prepared; nil: they are not known.
-func (c *pictureCache) tokens(key string) []int {
+// tokens are the numbers of tokens of an edit's pictures, from when they were prepared; nil: not known.
+func (c *pictureCache) tokens(key store.Key) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pairs[key].tokens
+	return c.edits[key].tokens
 }
 
 func (p *Picture) bytes() int64 { return 4 * int64(len(p.features)+len(p.Pixels)) }

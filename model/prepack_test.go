@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 )
 
 // large makes a network one of a model that is not small, which packs its weights or does not.
@@ -14,13 +15,13 @@ func large(n *network, packs bool) {
 	n.small, n.prepack, n.limits = false, packs, newLimits(false, false, 2)
 }
 
-// examplePair are two pictures that differ.
-func examplePair() Pair {
+// exampleEdit has two pictures that differ.
+func exampleEdit() *edit.Edit {
 	a, b := data.NewPicture(64, 64), data.NewPicture(64, 64)
 	for i := range a.Pix {
 		a.Pix[i], b.Pix[i] = byte(i*7), byte(i*i)
 	}
-	return Pair{Source: a, Edit: b, Instruction: "blur it"}
+	return edit.New(a, b, "blur it")
 }
 
 // TestStepsOverPackedWeights: loss and gradients of a step are those of weights as they lie, to rounding.
@@ -34,7 +35,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		if err != nil || b.packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
-		s, err := u.Prepare(examplePair())
+		s, err := u.Sample(exampleEdit(), Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,11 +81,11 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
-		one, err := s.Prepare(examplePair())
+		one, err := s.Sample(exampleEdit(), Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone, err := s.Score(context.Background(), []*Sample{one})
+		alone, err := s.Score01(context.Background(), []*Sample{one})
 		if err != nil {
 			t.Fatal(err)
 		}

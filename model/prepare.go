@@ -4,28 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"assay/data"
+	"assay/edit"
 	"assay/model/text"
 )
 
-// Pair is a question about an edit.
-type Pair struct {
-	Source, Edit *data.Picture
-	Instruction  string
-	Question     string // template; "": the scorer's
-	Answer       string // template; "": the scorer's
-	Requirement  string // what the edit must also fulfil, for scorers whose prompts ask about it
-	Pixels       bool   // keep the pixels, for PixelGradient
-
-	// Load reads the two pictures, instead of Source and Edit. It is not called while those of Key are in the cache.
-	Load func() (source, edit *data.Picture, err error)
-	Key  string // identifies the two pictures; "": nothing does
-
-	Shared *Shared // with other scorers that are asked about these pictures; nil: nothing is
+// Ask says how an edit becomes a sample. The zero value is what scoring does.
+type Ask struct {
+	Question string  // template; "": the scorer's
+	Answer   string  // template; "": the scorer's
+	Pixels   bool    // keep the pixels, for PixelGradient
+	Shared   *Shared // pictures prepared for other scorers that are asked about the same edit; nil: none
 }
 
-// preparer turns pairs into samples: the tokens of a text, and pictures as the vision tower takes them.
+// preparer turns edits into samples: the tokens of a text, and pictures as the vision tower takes them.
 type preparer struct {
 	*network
 	text     *text.Processor
@@ -78,23 +72,27 @@ func checkPlaceholder(t *text.Processor, b *Backbone) error {
 	return nil
 }
 
-// Prepare turns a pair into tokens and pictures: a sample for every pass, which share the pictures that they share.
-// It is safe for concurrent use.
-func (p *preparer) Prepare(pair Pair) (*Sample, error) {
-	if err := p.checkTexts(pair); err != nil {
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It is
+// safe for concurrent use.
+func (p *preparer) Sample(e *edit.Edit, a Ask) (*Sample, error) {
+	if err := p.checkTexts(e, a); err != nil {
 		return nil, err
 	}
+	return p.sample(e, a, sync.OnceValues(func() (shownPictures, error) { return p.spec.decode(e) }))
+}
+
+func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, error)) (*Sample, error) {
 	known := map[string][]*Picture{}
 	var first *Sample
 	for i := range p.spec.Passes {
 		q := &p.spec.Passes[i]
 		if known[q.shown()] == nil {
 			var err error
-			if known[q.shown()], err = p.passPictures(&pair, q); err != nil {
+			if known[q.shown()], err = p.passPictures(e, a, q, decode); err != nil {
 				return nil, err
 			}
 		}
-		s, err := p.ask(q, pair, known[q.shown()])
+		s, err := p.ask(q, e, a, known[q.shown()])
 		if err != nil {
 			return nil, err
 		}
@@ -107,14 +105,13 @@ func (p *preparer) Prepare(pair Pair) (*Sample, error) {
 	return first, nil
 }
 
-// checkTexts refuses texts of a pair that the scorer has no place for, and an empty instruction where all prompts ask
-// about it.
-func (p *preparer) checkTexts(pair Pair) error {
+// checkTexts refuses texts that the scorer has no place for, and an empty instruction where all prompts ask about it.
+func (p *preparer) checkTexts(e *edit.Edit, a Ask) error {
 	switch {
-	case p.spec.ownToken() && strings.TrimSpace(pair.Instruction) == "":
+	case p.spec.ownToken() && strings.TrimSpace(e.Instruction) == "":
 		return fmt.Errorf("the instruction is empty")
-	case !p.spec.ownToken() && (pair.Question != "" || pair.Answer != ""):
-		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with a pair")
+	case !p.spec.ownToken() && (a.Question != "" || a.Answer != ""):
+		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with an edit")
 	}
 	return nil
 }
@@ -166,17 +163,17 @@ func (p *preparer) textTokens(n int, counts []int, what string) (int, error) {
 	return n, nil
 }
 
-// CheckText gives the error that Prepare would give about the text of a pair, whatever the pictures are.
-func (p *preparer) CheckText(pair Pair) error {
-	if err := p.checkTexts(pair); err != nil {
+// CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
+func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
+	if err := p.checkTexts(e, a); err != nil {
 		return err
 	}
 	for i := range p.spec.Passes {
 		q := &p.spec.Passes[i]
 		counts := q.onePerPicture()
-		t, err := p.passTokens(q, pair, counts)
+		t, err := p.passTokens(q, e, a, counts)
 		if h := p.spec.joint(q); err == nil && h != nil {
-			_, err = p.choiceSamples(q, h, pair, &Sample{Tokens: t}, counts)
+			_, err = p.choiceSamples(q, h, e, &Sample{Tokens: t}, counts)
 		}
 		if err != nil {
 			return err

@@ -3,9 +3,12 @@ package model
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
+
+	"assay/edit"
 )
 
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
@@ -37,16 +40,44 @@ func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
 // Config returns scorer.yaml as read.
 func (s *Scorer) Config() ScorerConfig { return *s.config }
 
-// Score returns score01 of every sample: one deterministic forward pass each, 0..1 and not clipped.
-// [ScorerConfig.Range] maps it to what is reported.
-func (s *Scorer) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
-	judgements, err := s.Judge(ctx, samples)
+// Info implements [edit.Judge].
+func (s *Scorer) Info() edit.Info {
+	c := s.config
+	info := edit.Info{Range: c.ScoreRange, Asks: c.Asks(RequirementMark)}
+	if c.NeedsSource() {
+		info.Sources = 1
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
+		info.Dimensions = append(info.Dimensions, edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma})
+	}
+	return info
+}
+
+// Prepare implements [edit.Judge]: it makes a [Sample].
+func (s *Scorer) Prepare(e *edit.Edit) (edit.Inputs, error) { return s.Sample(e, Ask{}) }
+
+// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone or
+// among others.
+func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	samples := make([]*Sample, len(inputs))
+	for i, in := range inputs {
+		var ok bool
+		if samples[i], ok = in.(*Sample); !ok {
+			return nil, nil, fmt.Errorf("inputs of another judge: %T", in)
+		}
+	}
+	return edit.Each(ctx, samples, s.ScoreSamples)
+}
+
+// Score01 returns score01 of every sample, all or none.
+func (s *Scorer) Score01(ctx context.Context, samples []*Sample) ([]float64, error) {
+	all, err := s.ScoreSamples(ctx, samples)
 	if err != nil {
 		return nil, err
 	}
-	scores := make([]float64, len(judgements))
-	for i, j := range judgements {
-		scores[i] = j.Score01
+	scores := make([]float64, len(all))
+	for i := range all {
+		scores[i] = all[i].Score01
 	}
 	return scores, nil
 }
@@ -72,7 +103,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients have no common pixel_values")
 		}
 	}
-	judgements, each, err := s.differentiate(ctx, []*Sample{sample})
+	scores, each, err := s.differentiate(ctx, []*Sample{sample})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -87,7 +118,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 		return 0, nil, err
 	}
 	shape := feeds[inPixels].Shape().Clone()
-	score, by := s.calibrated(judgements[0].Score01)
+	score, by := s.calibrated(scores[0].Value)
 	if by != 1 {
 		scaleBy(sum, by)
 	}

@@ -12,6 +12,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/lora"
 )
 
@@ -25,7 +26,7 @@ type ScorerConfig struct {
 	Question      string     `yaml:"question,omitempty"`       // [INSTRUCTION] is replaced
 	Answer        string     `yaml:"answer,omitempty"`         // holds the score token once
 	TextLoss      string     `yaml:"text_loss,omitempty"`      // answer (default) or all
-	ScoreRange    ScoreRange `yaml:"score_range,flow"`         // reported: lo + (hi - lo) * score01
+	ScoreRange    edit.Range `yaml:"score_range,flow"`         // reported: lo + (hi - lo) * score01
 	Head          HeadConfig `yaml:"head,omitempty"`
 	ScoreToken    string     `yaml:"score_token,omitempty"`
 	ScorePosition string     `yaml:"score_position,omitempty"` // at (the score token) or before it
@@ -69,8 +70,8 @@ func (c *ScorerConfig) Normalize() error {
 	fill(&c.DType, "float32")
 	fill(&c.Head.Activation, "relu")
 	fill(&c.Head.Kind, "regression")
-	if c.ScoreRange == (ScoreRange{}) {
-		c.ScoreRange = ScoreRange{0, 10}
+	if c.ScoreRange == (edit.Range{}) {
+		c.ScoreRange = edit.Range{0, 10}
 	}
 	var problems []error
 	wrong := func(bad bool, format string, args ...any) {

@@ -3,11 +3,9 @@ package model
 import (
 	"fmt"
 	"sync"
-
-	"assay/data"
 )
 
-// Shared is what scorers that are asked about the same pair have in common: those that show pictures in one way, to
+// Shared is what scorers that are asked about the same edit have in common: those that show pictures in one way, to
 // equal image processors, prepare them once. The pictures must not change meanwhile. It is safe for concurrent use.
 type Shared struct {
 	mu sync.Mutex
@@ -16,13 +14,13 @@ type Shared struct {
 
 // sharedKey is what prepared pictures are made of, and how.
 type sharedKey struct {
-	source, edit *data.Picture
-	how          string
+	pictures shownPictures
+	how      string
 }
 
-// shared is what pictures of a pair are shared under if they are shown in a certain way.
-func (p *preparer) shared(pair *Pair, shown ...any) sharedKey {
-	return sharedKey{pair.Source, pair.Edit, p.backbone.Processing() + " " + fmt.Sprint(shown...)}
+// shared is what pictures of an edit are shared under if they are shown in a certain way.
+func (p *preparer) shared(s shownPictures, shown ...any) sharedKey {
+	return sharedKey{s, p.backbone.Processing() + " " + fmt.Sprint(shown...)}
 }
 
 // get returns pictures that another scorer prepared; nil: none did.

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 )
 
 // TestShared: scorers that show a pair in one way, to equal image processors, share what is prepared of it, and score
-// it as they do alone. The others do not share, nor do pairs of other pictures.
+// it as they do alone. The others do not share, nor do edits of other pictures.
 func TestShared(t *testing.T) {
 	folder := oracle.Folders(t)[0]
 	picture := func(name string) *data.Picture {
@@ -22,7 +23,7 @@ func TestShared(t *testing.T) {
 		}
 		return p
 	}
-	pair := model.Pair{Source: picture("coffee.png"), Edit: picture("coffee_blur.png"), Instruction: "blur it"}
+	source, output := picture("coffee.png"), picture("coffee_blur.png")
 	same := filepath.Join(folder, "llavanext", "scorer")
 	open := func(dir string) *model.Scorer {
 		s, err := model.OpenScorer(dir, model.Options{Device: "cpu", Threads: 1})
@@ -32,55 +33,52 @@ func TestShared(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	prepare := func(dir string, p model.Pair) (*model.Scorer, *model.Sample) {
+	prepare := func(dir string, e *edit.Edit, shared *model.Shared) (*model.Scorer, *model.Sample) {
 		s := open(dir)
-		sample, err := s.Prepare(p)
+		sample, err := s.Sample(e, model.Ask{Shared: shared})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s, sample
 	}
 	score := func(s *model.Scorer, sample *model.Sample) float64 {
-		all, err := s.Score(t.Context(), []*model.Sample{sample})
+		all, err := s.Score01(t.Context(), []*model.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return all[0]
 	}
-	shared := pair
-	shared.Shared = &model.Shared{}
-	a, first := prepare(same, shared)
+	shared, asked := &model.Shared{}, edit.New(source, output, "blur it")
+	a, first := prepare(same, asked, shared)
 	changed := func(file, old, text string) string { return altered(t, same, file, old, text) }
 	for name, c := range map[string]struct {
 		dir, instruction string
-		edit             *data.Picture
+		output           *data.Picture
 		shares           bool
 	}{
-		"the same scorer":     {same, "blur it", pair.Edit, true},
-		"another instruction": {same, "make it red", pair.Edit, true},
+		"the same scorer":     {same, "blur it", output, true},
+		"another instruction": {same, "make it red", output, true},
 		"another picture":     {same, "blur it", picture("coffee_blur.png"), false},
-		"other colours":       {changed("processor_config.json", "0.48145466", "0.25"), "blur it", pair.Edit, false},
-		"another size":        {changed(model.ConfigFile, "pair", "pair_size: [40, 40]\npair"), "blur it", pair.Edit, false},
-		"two pictures":        {changed(model.ConfigFile, `pair: "concat"`, "pair: sequence"), "blur it", pair.Edit, false},
+		"other colours":       {changed("processor_config.json", "0.48145466", "0.25"), "blur it", output, false},
+		"another size":        {changed(model.ConfigFile, "pair", "pair_size: [40, 40]\npair"), "blur it", output, false},
+		"two pictures":        {changed(model.ConfigFile, `pair: "concat"`, "pair: sequence"), "blur it", output, false},
 	} {
-		one, two := pair, shared
-		one.Instruction, two.Instruction, one.Edit, two.Edit = c.instruction, c.instruction, c.edit, c.edit
-		b, second := prepare(c.dir, two)
+		e := edit.New(source, c.output, c.instruction)
+		b, second := prepare(c.dir, e, shared)
 		if got := &first.Pictures[0].Pixels[0] == &second.Pictures[0].Pixels[0]; got != c.shares {
 			t.Errorf("%s: shared is %v, want %v", name, got, c.shares)
 		}
-		alone, third := prepare(c.dir, one)
+		alone, third := prepare(c.dir, e, nil)
 		if got, want := score(b, second), score(alone, third); got != want {
 			t.Errorf("%s: got the score %v, want %v as it is alone", name, got, want)
 		}
 	}
 	want := score(a, first)
-	again := shared
-	again.Shared = &model.Shared{}
-	if _, err := a.Prepare(again); err != nil { // it has its features now, which are no other's
+	again := &model.Shared{}
+	if _, err := a.Sample(asked, model.Ask{Shared: again}); err != nil { // it has its features now, which are no other's
 		t.Fatal(err)
 	}
-	if got := score(prepare(same, again)); got != want {
+	if got := score(prepare(same, asked, again)); got != want {
 		t.Errorf("behind features that are kept: got the score %v, want %v", got, want)
 	}
 }

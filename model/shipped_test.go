@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/modeltest"
 	"assay/model"
 )
@@ -30,13 +31,13 @@ func TestShippedScorer(t *testing.T) {
 	} {
 		var samples []*model.Sample
 		for _, instruction := range []string{c.right, c.wrong} {
-			sample, err := s.Prepare(model.Pair{Source: open(c.source), Edit: open(c.edit), Instruction: instruction})
+			sample, err := s.Sample(edit.New(open(c.source), open(c.edit), instruction), model.Ask{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			samples = append(samples, sample)
 		}
-		scores, err := s.Score(context.Background(), samples)
+		scores, err := s.Score01(context.Background(), samples)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,23 +47,23 @@ func TestShippedScorer(t *testing.T) {
 	}
 }
 
-// The gradients of many pairs at once are, bit for bit, those of each pair alone.
+// The gradients of many edits at once are, bit for bit, those of each edit alone.
 func TestShippedScorerGradientsTogether(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	var pairs []model.Pair
+	var edits []*edit.Edit
 	for _, name := range []string{"coffee", "chelsea", "rocket", "hubble_bright_small"} {
 		p, err := data.Open("../testdata/oracle/images/"+name+".png", data.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, instruction := range []string{"flip it horizontally", "make the picture grey", "rotate it clockwise"} {
-			pairs = append(pairs, model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: instruction},
-				model.Pair{Source: p.FlipHorizontal(), Edit: p, Instruction: instruction})
+			edits = append(edits, edit.New(p, p.FlipHorizontal(), instruction),
+				edit.New(p.FlipHorizontal(), p, instruction))
 		}
 	}
-	modeltest.TogetherAsAlone(t, s, pairs)
+	modeltest.TogetherAsAlone(t, s, edits)
 }

@@ -37,16 +37,15 @@ func (c *ScorerConfig) Asks(mark string) bool {
 	})
 }
 
-// show arranges a source and an edit for a pass: pictures for the backbone, each a list of frames.
-func (c *ScorerConfig) show(q *PassConfig, source, edit *data.Picture) ([][]*data.Picture, error) {
-	named := map[string]*data.Picture{"source": source, "edit": edit}
+// show arranges the pictures of an edit for a pass: pictures for the backbone, each a list of frames.
+func (c *ScorerConfig) show(q *PassConfig, s shownPictures) ([][]*data.Picture, error) {
+	named := map[string]*data.Picture{"source": s.source, "edit": s.output}
 	for _, name := range []string{"source", "edit"} {
 		if name == "source" && !c.NeedsSource() {
 			continue
 		}
-		p := named[name]
-		err := p.Check()
-		if err == nil && c.Alpha == "drop" {
+		p, err := named[name], error(nil)
+		if c.Alpha == "drop" {
 			p, err = p.DropAlpha()
 		}
 		if err == nil && c.Pixels != nil {
@@ -96,7 +95,7 @@ func (l *PixelLimits) resize(p *data.Picture) (*data.Picture, error) {
 
 // showAdjoint goes back through show: from the gradients of what it made, frame by frame, to those of source and edit
 // as they were given, which it adds to.
-func (c *ScorerConfig) showAdjoint(q *PassConfig, p *Pair, shown []*data.Gradient, to *PixelGradients) {
+func (c *ScorerConfig) showAdjoint(q *PassConfig, s shownPictures, shown []*data.Gradient, source, output **data.Gradient) {
 	add := func(into **data.Gradient, g *data.Gradient, of *data.Picture) {
 		if g = g.Resize(of.Width, of.Height, data.Bicubic); *into == nil {
 			*into = g
@@ -105,21 +104,21 @@ func (c *ScorerConfig) showAdjoint(q *PassConfig, p *Pair, shown []*data.Gradien
 		}
 	}
 	if q.joined() {
-		source, edit := p.Source, p.Edit
+		joined := s
 		if c.Pixels != nil { // what was joined had these sizes
-			source, _ = c.Pixels.resize(source)
-			edit, _ = c.Pixels.resize(edit)
+			joined.source, _ = c.Pixels.resize(s.source)
+			joined.output, _ = c.Pixels.resize(s.output)
 		}
-		a, b := joinAdjoint(q.Pictures[0], c.PairSize, source, edit, shown)
-		add(&to.Source, a, p.Source)
-		add(&to.Edit, b, p.Edit)
+		a, b := joinAdjoint(q.Pictures[0], c.PairSize, joined.source, joined.output, shown)
+		add(source, a, s.source)
+		add(output, b, s.output)
 		return
 	}
 	for i, name := range q.Pictures {
 		if name == "source" {
-			add(&to.Source, shown[i], p.Source)
+			add(source, shown[i], s.source)
 		} else {
-			add(&to.Edit, shown[i], p.Edit)
+			add(output, shown[i], s.output)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/edit"
 	"assay/losses"
 	"assay/model"
 	"assay/onnx"
@@ -27,8 +28,8 @@ func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (grou
 		source := picture.Resize(sizes[i], 56, data.Bicubic)
 		var group []*model.Sample
 		for k := range n {
-			edit := []*data.Picture{source.FlipHorizontal(), source.FlipVertical(), source}[k%3]
-			s, err := u.Prepare(model.Pair{Source: source, Edit: edit, Instruction: strings.Repeat("turn it ", lengths[i])})
+			output := []*data.Picture{source.FlipHorizontal(), source.FlipVertical(), source}[k%3]
+			s, err := u.Sample(edit.New(source, output, strings.Repeat("turn it ", lengths[i])), model.Ask{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +209,7 @@ func TestPlansCountEveryPrefix(t *testing.T) {
 	var longest *model.Sample
 	for _, source := range []*data.Picture{picture, picture.FlipVertical()} {
 		for range 4 {
-			s, err := u.Prepare(model.Pair{Source: source, Edit: picture.FlipHorizontal(), Instruction: "turn it"})
+			s, err := u.Sample(edit.New(source, picture.FlipHorizontal(), "turn it"), model.Ask{})
 			if err != nil {
 				t.Fatal(err)
 			}

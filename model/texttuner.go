@@ -9,8 +9,10 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/edit"
 	"assay/lora"
 	"assay/model/text"
+	"assay/store"
 )
 
 // TextOptions say what a TextTuner trains and how.
@@ -36,16 +38,10 @@ type TextTuner struct {
 	params []Param // by name
 }
 
-// ShownPicture is a picture of a conversation that is read when it is wanted.
-type ShownPicture struct {
-	Key  string // identifies it; "": nothing does
-	Load func() (*data.Picture, error)
-}
-
 // Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
 type Conversation struct {
 	Messages []text.Message
-	Pictures []ShownPicture
+	Pictures []edit.Picture
 }
 
 // TextSample is a conversation ready for the graph.
@@ -154,20 +150,21 @@ func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
 }
 
 // shown prepares a picture unless it is in the cache.
-func (t *TextTuner) shown(p ShownPicture) (*Picture, error) {
-	if known := t.prepared().pair(p.Key); known != nil {
+func (t *TextTuner) shown(p edit.Picture) (*Picture, error) {
+	key := store.Key{}
+	if k := edit.KeyOf(p); k != "" {
+		key = store.KeyOf(k)
+	}
+	if known := t.prepared().ofEdit(key); known != nil {
 		return known[0], nil
 	}
-	picture, err := p.Load()
+	picture, err := edit.Decode(p)
 	if err != nil {
-		return nil, err
-	}
-	if err := picture.Check(); err != nil {
 		return nil, err
 	}
 	q, err := t.picture([]*data.Picture{picture}, false)
 	if err == nil {
-		t.prepared().putPair(p.Key, []*Picture{q})
+		t.prepared().putEdit(key, []*Picture{q})
 	}
 	return q, err
 }

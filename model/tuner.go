@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/losses"
 )
 
@@ -133,24 +134,24 @@ func (t *Tuner) Step(
 // Targets is the number of tokens that a sample's text loss is over.
 func (t *Tuner) Targets(s *Sample) int { return t.stepPacking().span(s, 0).predicted }
 
-// CountTargets is Targets of the sample that Prepare would make of a pair. Pictures, which are tokens of the text loss
+// CountTargets is Targets of the sample that Sample would make of an edit. Pictures, which are tokens of the text loss
 // with text_loss: all, are prepared if it is not known how many tokens they are.
-func (t *Tuner) CountTargets(pair Pair) (int, error) {
+func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 	if t.spec.TextLoss == "" {
 		return 0, nil
 	}
 	q := &t.spec.Passes[0]
 	counts := q.onePerPicture()
 	if t.stepPacking().all {
-		if counts = t.pictures.tokens(pair.cacheKey(q)); counts == nil {
-			pictures, err := t.passPictures(&pair, q)
+		if counts = t.pictures.tokens(t.spec.cacheKey(e, q)); counts == nil {
+			pictures, err := t.passPictures(e, a, q, func() (shownPictures, error) { return t.spec.decode(e) })
 			if err != nil {
 				return 0, err
 			}
 			counts = pictureTokens(pictures)
 		}
 	}
-	tokens, err := t.passTokens(q, pair, counts)
+	tokens, err := t.passTokens(q, e, a, counts)
 	if err != nil {
 		return 0, err
 	}
@@ -314,15 +315,5 @@ func dropoutFeeds(rate float64, s *session, rows int, seed uint64) map[string]*t
 	return map[string]*tensor.Dense{"dropout_pool": vector(pool), "dropout_offsets": vector(offsets)}
 }
 
-// Score returns score01 of every sample with the tensors as they are now.
-func (t *Tuner) Score(ctx context.Context, samples []*Sample) ([]float64, error) {
-	return (&Scorer{t.pipeline}).Score(ctx, samples)
-}
-
-// Config says what the scorer is asked, and the range of its scores.
-func (t *Tuner) Config() ScorerConfig { return *t.config }
-
-// Hidden returns the state at the score token [hidden] of every sample.
-func (t *Tuner) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
-	return (&Scorer{t.pipeline}).Hidden(ctx, samples)
-}
+// Scorer scores with the tensors as they are now. It is closed with the Tuner.
+func (t *Tuner) Scorer() *Scorer { return &Scorer{t.pipeline} }

@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 	"assay/released"
@@ -58,7 +59,7 @@ func TestADIEE(t *testing.T) {
 				var samples []*model.Sample
 				var scores []float64
 				for _, c := range all.Cases {
-					pair := model.Pair{Source: s.picture(t, c.Source), Edit: s.picture(t, c.Edited), Instruction: c.Instruction}
+					pair := edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction)
 					if question != "" && c.Question != strings.ReplaceAll(question, "{instruction}", c.Instruction) {
 						continue
 					}
@@ -69,7 +70,7 @@ func TestADIEE(t *testing.T) {
 						checkForced(t, forced, prepare(t, forced, pair), c, expect)
 					})
 				}
-				together, err := free.Judge(t.Context(), samples)
+				together, err := free.ScoreSamples(t.Context(), samples)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"assay/calibration"
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 	"assay/released"
@@ -65,8 +66,8 @@ func TestExportCalibrated(t *testing.T) {
 			}
 			near(t, "raw score", *want.Raw01, c.Score)
 			near(t, "score", number(out, "score01"), want.Score01)
-			near(t, "sigma", number(out, "sigma01"), want.Sigma01)
-			near(t, "quality", number(out, "calibrated.quality"), want.Dimensions[1].Score01)
+			near(t, "sigma", number(out, "sigma01"), want.Sigma)
+			near(t, "quality", number(out, "calibrated.quality"), want.Dimensions[1].Value)
 			if out["calibrated.following"] != nil {
 				t.Error("following has no map")
 			}
@@ -82,11 +83,11 @@ func TestExportCalibrated(t *testing.T) {
 			Y: []float64{0.1, 1}})
 		e := openExport(t, one)
 		for _, c := range all.Cases {
-			sample := prepare(t, one, model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
+			sample := prepare(t, one, &edit.Edit{Output: s.picture(t, c.Picture), Instruction: c.Text})
 			want, out := judge(t, one, sample), e.state(t, c.IDs[:c.At+1], sample)
 			near(t, "score", number(out, "score01"), want.Score01)
-			near(t, "sigma", number(out, "sigma01"), want.Sigma01)
-			near(t, name, number(out, "calibrated."+name), want.Dimensions[0].Score01)
+			near(t, "sigma", number(out, "sigma01"), want.Sigma)
+			near(t, name, number(out, "calibrated."+name), want.Dimensions[0].Value)
 			near(t, "what the head says", number(out, "score01."+name), c.Score)
 		}
 	})

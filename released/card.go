@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/edit"
 	"assay/model"
 )
 
@@ -56,7 +57,7 @@ var adieeCard = card{
 	cannot: []string{"pictures in detail: each is resized to a square"},
 }
 
-func choicesCard(o *Options, r model.ScoreRange) card {
+func choicesCard(o *Options, r edit.Range) card {
 	return card{
 		name:    "the choices of " + filepath.Base(o.Base),
 		licence: "that of the checkpoint",

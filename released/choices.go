@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/model"
 )
@@ -65,7 +66,7 @@ func choices(o *Options) (*judge, error) {
 }
 
 // choiceValues returns the values of the choices on 0..1, and the range that they are reported on.
-func choiceValues(o *Options) (values []float64, r model.ScoreRange, err error) {
+func choiceValues(o *Options) (values []float64, r edit.Range, err error) {
 	given := o.Values
 	if given == nil {
 		for _, c := range o.Choices {
@@ -79,9 +80,9 @@ func choiceValues(o *Options) (values []float64, r model.ScoreRange, err error) 
 	if len(given) != len(o.Choices) {
 		return nil, r, fmt.Errorf("--values: %d for %d choices", len(given), len(o.Choices))
 	}
-	r = model.ScoreRange{slices.Min(given), slices.Max(given)}
+	r = edit.Range{slices.Min(given), slices.Max(given)}
 	if len(o.Range) == 2 {
-		r = model.ScoreRange{o.Range[0], o.Range[1]}
+		r = edit.Range{o.Range[0], o.Range[1]}
 	}
 	for _, v := range append([]float64{r[0], r[1]}, given...) {
 		if math.IsInf(v, 0) || math.IsNaN(v) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/losses"
@@ -50,8 +51,8 @@ func TestChoicesTrain(t *testing.T) {
 		items := make([][]losses.Item, 2)
 		for i, q := range want.Cases {
 			of := c.Cases[q.Case]
-			sample, err := u.Prepare(model.Pair{Source: s.picture(t, of.Source), Edit: s.picture(t, of.Edited),
-				Instruction: of.Instruction, Pixels: true})
+			sample, err := u.Sample(edit.New(s.picture(t, of.Source), s.picture(t, of.Edited), of.Instruction),
+				model.Ask{Pixels: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,7 +94,7 @@ func TestChoicesTrain(t *testing.T) {
 		if err := u.SaveScorer(again); err != nil {
 			t.Fatal(err)
 		}
-		scores, err := u.Score(context.Background(), samples)
+		scores, err := u.Scorer().Score01(context.Background(), samples)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func TestChoicesTrain(t *testing.T) {
 		}
 		defer opened.Close()
 		for i, v := range scores {
-			j, err := opened.Judge(context.Background(), []*model.Sample{samples[i]})
+			j, err := opened.ScoreSamples(context.Background(), []*model.Sample{samples[i]})
 			if err != nil {
 				t.Fatal(err)
 			}

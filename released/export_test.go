@@ -11,6 +11,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
@@ -218,7 +219,7 @@ func TestExportHPSv3(t *testing.T) {
 			t.Errorf("graphs %v, want vision and score", e.graphs)
 		}
 		for _, c := range all.Cases {
-			sample := prepare(t, scorer, model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
+			sample := prepare(t, scorer, &edit.Edit{Output: s.picture(t, c.Picture), Instruction: c.Text})
 			out := e.state(t, c.IDs[:c.At+1], sample)
 			near(t, "score", number(out, "score01"), c.Score)
 			near(t, "log of sigma", math.Log(number(out, "sigma01")), c.LogSigma)
@@ -243,8 +244,7 @@ func TestExportADIEE(t *testing.T) {
 				if c.Question != strings.ReplaceAll(all.Questions[0], "{instruction}", c.Instruction) {
 					continue
 				}
-				sample := prepare(t, free, model.Pair{Source: s.picture(t, c.Source), Edit: s.picture(t, c.Edited),
-					Instruction: c.Instruction})
+				sample := prepare(t, free, edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction))
 				var said []int64
 				score, found := 0.0, false
 				for len(said) < pass.Steps && (len(said) == 0 || !slices.Contains(pass.End, said[len(said)-1])) {
@@ -274,8 +274,7 @@ func TestExportChoices(t *testing.T) {
 			o.Joint = true
 			several := openExport(t, open(t, "choices", o))
 			for i, q := range c.Cases[:min(len(c.Cases), 2)] {
-				pair := model.Pair{Source: s.picture(t, q.Source), Edit: s.picture(t, q.Edited), Instruction: q.Instruction,
-					Requirement: q.Requirement}
+				pair := &edit.Edit{Sources: []edit.Picture{s.picture(t, q.Source)}, Output: s.picture(t, q.Edited), Instruction: q.Instruction, Requirement: q.Requirement}
 				sample := prepare(t, scorer, pair)
 				near(t, name, number(e.state(t, sample.IDs, sample), "score01"), q.Score)
 				var logs []float32

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
@@ -63,7 +64,7 @@ func TestFusionGradients(t *testing.T) {
 			}
 		}
 		q := c.Cases[0]
-		pair := model.Pair{Source: s.picture(t, q.Source), Edit: s.picture(t, q.Edited), Instruction: q.Instruction}
+		pair := edit.New(s.picture(t, q.Source), s.picture(t, q.Edited), q.Instruction)
 		gradient := func(dir, dimension string) (float64, []float32) {
 			scorer := openDir(t, dir, dimension)
 			score, g, err := scorer.PixelGradient(t.Context(), prepare(t, scorer, pair))

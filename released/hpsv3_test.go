@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 	"assay/released"
@@ -56,20 +57,20 @@ func TestHPSv3(t *testing.T) {
 		expect := oracle.Tensors(t, filepath.Join(s.dir, "hpsv3", "expect.safetensors"))
 		for _, c := range all.Cases {
 			t.Run(fmt.Sprint(c.ID), func(t *testing.T) {
-				sample := prepare(t, scorer, model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
+				sample := prepare(t, scorer, &edit.Edit{Output: s.picture(t, c.Picture), Instruction: c.Text})
 				r, j := readings(t, scorer, sample)[0], judge(t, scorer, sample)
 				if !slices.Equal(r.IDs, c.IDs) || r.At != c.At {
 					t.Errorf("reads %d of %v, want %d of %v", r.At, r.IDs, c.At, c.IDs)
 				}
 				near(t, "score", j.Score01, c.Score)
-				near(t, "log of sigma", math.Log(j.Sigma01), c.LogSigma)
+				near(t, "log of sigma", math.Log(j.Sigma), c.LogSigma)
 				name := fmt.Sprintf("case%d", c.ID)
 				floats(t, expect, name+".hidden", r.State)
 				floats(t, expect, name+".output", r.Outputs["preference"])
 				pixels(t, scorer, expect, name, sample)
-				g, err := scorer.Gradient(t.Context(), model.Pair{Edit: s.picture(t, c.Picture), Instruction: c.Text})
-				if err != nil || g.Source != nil || g.Score01 != j.Score01 {
-					t.Errorf("gradient of %+v, source %v (%v), want %g and no source", g.Judgement, g.Source, err, j.Score01)
+				g := gradient(t, scorer, &edit.Edit{Output: s.picture(t, c.Picture), Instruction: c.Text})
+				if g.Source() != nil || g.Score01 != j.Score01 {
+					t.Errorf("got a gradient of %+v, source %v, want %g and no source", g.Score, g.Source(), j.Score01)
 				}
 			})
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
@@ -35,9 +36,7 @@ func TestJoint(t *testing.T) {
 			t.Run(fmt.Sprint(want.Case, want.Choices), func(t *testing.T) {
 				o.Choices, o.Values, o.Joint = want.Choices, want.Values, true
 				scorer, of := open(t, "choices", o), c.Cases[want.Case]
-				sample := prepare(t, scorer, model.Pair{
-					Source: s.picture(t, of.Source), Edit: s.picture(t, of.Edited), Instruction: of.Instruction,
-				})
+				sample := prepare(t, scorer, edit.New(s.picture(t, of.Source), s.picture(t, of.Edited), of.Instruction))
 				for i, v := range readings(t, scorer, sample)[0].Outputs["question"] {
 					near(t, "log of the likelihood of "+want.Choices[i], float64(v), want.Logs[i])
 				}
@@ -54,7 +53,7 @@ func TestJoint(t *testing.T) {
 				if norm := math.Sqrt(sum); !(math.Abs(norm-want.Norm) <= 1e-4*want.Norm+1e-8) {
 					t.Errorf("the gradient has norm %g, want %g", norm, want.Norm)
 				}
-				together, err := scorer.Judge(t.Context(), []*model.Sample{sample, sample, sample})
+				together, err := scorer.ScoreSamples(t.Context(), []*model.Sample{sample, sample, sample})
 				if err != nil || together[2].Score01 != j.Score01 {
 					t.Errorf("%v among others (%v), %g alone", together, err, j.Score01)
 				}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
@@ -86,22 +87,15 @@ func TestMergeImported(t *testing.T) {
 				}
 			}
 			b.Close()
-			asked := pair
+			asked := *pair
 			if c.kind == "hpsv3" {
-				asked.Source = nil
+				asked.Sources = nil
 			}
-			want, err := scorer.Gradient(t.Context(), asked)
-			if err != nil {
-				t.Fatal(err)
+			want, got := gradient(t, scorer, &asked), gradient(t, one, &asked)
+			if got.Score01 != want.Score01 || got.Score.Sigma != want.Score.Sigma {
+				t.Errorf("%s: %+v in one folder, %+v in two", c.kind, got.Score, want.Score)
 			}
-			got, err := one.Gradient(t.Context(), asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Score01 != want.Score01 || got.Judgement.Sigma01 != want.Judgement.Sigma01 {
-				t.Errorf("%s: %+v in one folder, %+v in two", c.kind, got.Judgement, want.Judgement)
-			}
-			oracle.Close(t, "gradient", got.Edit.Values, want.Edit.Values, 0, 0)
+			oracle.Close(t, "gradient", got.Output.Values, want.Output.Values, 0, 0)
 			if c.kind == "hpsv3" { // weights from elsewhere train with an adapter only; in one folder all of them do
 				trainsWhole(t, dir, config.Backbone)
 			}
@@ -131,7 +125,7 @@ func trainsWhole(t *testing.T, apart, whole string) {
 // scores stay the same, and so does what an export of the result says.
 func TestMergeAdapted(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
-		var pair model.Pair
+		var pair *edit.Edit
 		for _, c := range []struct {
 			name  string
 			moves float64 // the score, on 0..1
@@ -146,8 +140,7 @@ func TestMergeAdapted(t *testing.T) {
 			if _, err := released.Import("adiee", o); err != nil {
 				t.Fatal(err)
 			}
-			pair = model.Pair{Source: s.picture(t, all.Cases[0].Source), Edit: s.picture(t, all.Cases[0].Edited),
-				Instruction: all.Cases[0].Instruction}
+			pair = edit.New(s.picture(t, all.Cases[0].Source), s.picture(t, all.Cases[0].Edited), all.Cases[0].Instruction)
 			checkAdapted(t, o.Out, pair, c.moves)
 		}
 
@@ -189,7 +182,7 @@ func addAdapter(t *testing.T, p *model.ScorerState) {
 }
 
 // checkAdapted merges; the score may move by what rounding to the stored type makes.
-func checkAdapted(t *testing.T, dir string, pair model.Pair, moves float64) {
+func checkAdapted(t *testing.T, dir string, pair *edit.Edit, moves float64) {
 	t.Helper()
 	p, err := model.LoadScorerState(dir)
 	if err != nil {

@@ -67,7 +67,7 @@ func TestPassesTrain(t *testing.T) {
 		}
 		samples := func(u *model.Tuner) (out []*model.Sample) {
 			for _, c := range cases {
-				sample, err := u.Prepare(c.pair(t, s))
+				sample, err := u.Sample(c.pair(t, s), model.Ask{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/model"
@@ -134,7 +135,7 @@ func checkJudge(s *model.Scorer, written *model.ScorerConfig) error {
 			return fmt.Errorf("the prompt of %s does not survive in %s: please report it", q.Name, model.ConfigFile)
 		}
 	}
-	return s.CheckText(model.Pair{Instruction: "make it brighter"})
+	return s.CheckText(&edit.Edit{Instruction: "make it brighter"}, model.Ask{})
 }
 
 // openWeights opens the weights of a judge under the names of their files.

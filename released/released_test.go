@@ -13,6 +13,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 	_ "assay/model/families"
@@ -64,23 +65,31 @@ func openDir(t *testing.T, dir, dimension string) *model.Scorer {
 	return s
 }
 
-func prepare(t *testing.T, s *model.Scorer, p model.Pair) *model.Sample {
+func prepare(t *testing.T, s *model.Scorer, p *edit.Edit) *model.Sample {
 	t.Helper()
-	p.Pixels = true
-	sample, err := s.Prepare(p)
+	sample, err := s.Sample(p, model.Ask{Pixels: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sample
 }
 
-func judge(t *testing.T, s *model.Scorer, sample *model.Sample) model.Judgement {
+func judge(t *testing.T, s *model.Scorer, sample *model.Sample) edit.Score {
 	t.Helper()
-	j, err := s.Judge(t.Context(), []*model.Sample{sample})
+	j, err := s.ScoreSamples(t.Context(), []*model.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return j[0]
+}
+
+func gradient(t *testing.T, s *model.Scorer, e *edit.Edit) *edit.Gradient {
+	t.Helper()
+	all, err := s.Gradients(t.Context(), []*edit.Edit{e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[0]
 }
 
 func readings(t *testing.T, s *model.Scorer, sample *model.Sample) []model.Reading {
@@ -176,8 +185,8 @@ type editSuite struct {
 	Errors []struct{ Instruction, Why string }
 }
 
-func (c editCase) pair(t *testing.T, s suite) model.Pair {
-	return model.Pair{Source: s.picture(t, c.Source), Edit: s.picture(t, c.Edited), Instruction: c.Instruction}
+func (c editCase) pair(t *testing.T, s suite) *edit.Edit {
+	return edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction)
 }
 
 func TestEditReward(t *testing.T) {
@@ -244,7 +253,7 @@ func checkEdit(t *testing.T, s *model.Scorer, sample *model.Sample, c editCase, 
 	}
 	j := judge(t, s, sample)
 	near(t, "score", j.Score01, c.Score)
-	near(t, "log of sigma", math.Log(j.Sigma01), c.Fused[c.Pooling][1])
+	near(t, "log of sigma", math.Log(j.Sigma), c.Fused[c.Pooling][1])
 	config := s.Config()
 	if got := config.Range(j.Score01); got != j.Score01 {
 		t.Errorf("%g is reported as %g, though there is no range", j.Score01, got)

@@ -13,6 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/model"
 )
 
@@ -179,7 +180,7 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: model.NoRange(), Judge: model.Judge{
+	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: edit.NoRange(), Judge: model.Judge{
 		Kind:      "heads",
 		Weights:   weights,
 		Positions: "plain",

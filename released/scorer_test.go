@@ -26,20 +26,20 @@ func TestTogether(t *testing.T) {
 		for _, c := range all.Cases {
 			samples = append(samples, prepare(t, scorer, c.pair(t, s)))
 		}
-		together, err := scorer.Judge(t.Context(), samples)
+		together, err := scorer.ScoreSamples(t.Context(), samples)
 		if err != nil {
 			t.Fatal(err)
 		}
 		backwards := slices.Clone(samples)
 		slices.Reverse(backwards)
-		scores, err := scorer.Score(t.Context(), backwards)
+		scores, err := scorer.Score01(t.Context(), backwards)
 		if err != nil {
 			t.Fatal(err)
 		}
 		slices.Reverse(scores)
 		for i, sample := range samples {
 			alone := judge(t, scorer, sample)
-			if alone.Score01 != together[i].Score01 || alone.Sigma01 != together[i].Sigma01 || alone.Score01 != scores[i] {
+			if alone.Score01 != together[i].Score01 || alone.Sigma != together[i].Sigma || alone.Score01 != scores[i] {
 				t.Errorf("case %d: %v alone, %v and %g among others", i, alone, together[i], scores[i])
 			}
 		}
@@ -76,7 +76,7 @@ func TestDimension(t *testing.T) {
 			sample := prepare(t, one, all.Cases[0].pair(t, s))
 			j := judge(t, one, sample)
 			near(t, want.Name, j.Score01, want.Mu)
-			near(t, "log of sigma", math.Log(j.Sigma01), want.LogSigma)
+			near(t, "log of sigma", math.Log(j.Sigma), want.LogSigma)
 			if len(j.Dimensions) != 1 || len(readings(t, one, sample)) != 1 {
 				t.Errorf("dimension %d of %v needs one pass", i, j.Dimensions)
 			}

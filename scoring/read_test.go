@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/model"
+	"assay/edit"
 )
 
 func scoresOf(t *testing.T, lines ...string) (Scores, error) {
@@ -30,25 +30,24 @@ func line(more string) string {
 
 // TestReadRange: a table's scores stay on the range of its scorer, which score and score01 say.
 func TestReadRange(t *testing.T) {
-	read := func(want model.ScoreRange, lines ...string) Scores {
+	read := func(want edit.Range, lines ...string) Scores {
 		t.Helper()
 		s, err := scoresOf(t, lines...)
-		if err != nil || s[0].Range != want {
-			t.Errorf("%v, %v: want %v", s, err, want)
+		if err != nil || s.Range != want {
+			t.Errorf("Read = %v, %v; want the range %v", s, err, want)
 		}
 		return s
 	}
-	five := read(model.ScoreRange{0, 5}, line(`"score": 3.15, "score01": 0.63`), line(`"score": 1.1, "score01": 0.22`))
-	a, b := five[0], five[1]
-	if v := a.Score(); v != 3.15 || b.Score() != 1.1 {
-		t.Error(v, b.Score())
+	five := read(edit.Range{0, 5}, line(`"score": 3.15, "score01": 0.63`), line(`"score": 1.1, "score01": 0.22`))
+	if a, b := five.Lines[0].Value.Value, five.Lines[1].Value.Value; a != 3.15 || b != 1.1 {
+		t.Errorf("scores %g and %g, want 3.15 and 1.1", a, b)
 	}
-	ten := read(model.ScoreRange{0, 10}, line(`"score": 6.3, "score01": 0.63`),
+	ten := read(edit.Range{0, 10}, line(`"score": 6.3, "score01": 0.63`),
 		line(`"score": null, "score01": null, "error": "e"`))
-	read(model.ScoreRange{0, 10}, line(`"score01": 0.63`))
-	read(model.ScoreRange{-1, 1}, line(`"score": 0, "score01": 0.5`), line(`"score": 0.5, "score01": 0.75`))
-	alone := read(model.ScoreRange{3.15, 3.15}, line(`"score": 3.15, "score01": 0.63`))
-	free := read(model.NoRange(), line(`"score": -2.5, "score01": null`))
+	read(edit.Range{0, 10}, line(`"score01": 0.63`))
+	read(edit.Range{-1, 1}, line(`"score": 0, "score01": 0.5`), line(`"score": 0.5, "score01": 0.75`))
+	alone := read(edit.Range{3.15, 3.15}, line(`"score": 3.15, "score01": 0.63`))
+	free := read(edit.NoRange(), line(`"score": -2.5, "score01": null`))
 	for _, lines := range [][]string{
 		{line(`"score": 3.15, "score01": 0.63`), line(`"score": 2.2, "score01": 0.22`), line(`"score": 1, "score01": 0.2`)},
 		{line(`"score": 3.15, "score01": 0.63`), line(`"score": 2.2, "score01": null`)},

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/trainer/config"
-	"assay/trainer/models"
 	"assay/trainer/records"
 )
 
@@ -16,7 +16,7 @@ import (
 // brings it (see trainer/bybenchmark).
 type Benchmark interface {
 	// Measure runs a scorer on it. The same scorer always has the same number; it is NaN if it is not defined.
-	Measure(ctx context.Context, s models.Candidate) (float64, error)
+	Measure(ctx context.Context, s edit.Judge) (float64, error)
 	// Lower reports whether lower is better.
 	Lower() bool
 	// Fingerprint identifies all that the Number depends on besides the scorer: digests by the names of files and parts.
@@ -66,7 +66,7 @@ func (v *validator) measureBenchmark(ctx context.Context, step int64, m *records
 }
 
 func (v *validator) askBenchmark(ctx context.Context, step int64) (float64, error) {
-	s, ok := v.model.(interface{ Candidate() models.Candidate })
+	s, ok := v.model.(interface{ Candidate() edit.Judge })
 	if !ok {
 		return 0, errors.New("validate.by: this model cannot be asked by a benchmark")
 	}

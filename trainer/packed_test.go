@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
 	"assay/trainer/config"
@@ -78,7 +79,7 @@ func planScoring(t *testing.T, c *config.Config) map[string]int64 {
 	}
 	defer s.Close()
 	picture := data.NewPicture(756, 756)
-	sample, err := s.Prepare(model.Pair{Source: picture, Edit: picture, Instruction: "make it purple"})
+	sample, err := s.Sample(edit.New(picture, picture, "make it purple"), model.Ask{})
 	if err != nil {
 		t.Fatal(err)
 	}

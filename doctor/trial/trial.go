@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/edit"
 	"assay/lora"
 	"assay/model"
 	"assay/model/fresh"
@@ -174,14 +175,16 @@ func Picture(n int) *data.Picture {
 	return p
 }
 
-// Samples prepares the pairs, all of one source if they are a group.
-func Samples(prepare func(model.Pair) (*model.Sample, error), group bool) (samples []*model.Sample, err error) {
+// Samples prepares the edits, all of one source if they are a group.
+func Samples(
+	prepare func(*edit.Edit, model.Ask) (*model.Sample, error), group bool,
+) (samples []*model.Sample, err error) {
 	for i := range Pairs {
 		source := Picture(2 * i)
 		if group {
 			source = Picture(0)
 		}
-		s, err := prepare(model.Pair{Source: source, Edit: Picture(2*i + 1), Instruction: "make it brighter"})
+		s, err := prepare(edit.New(source, Picture(2*i+1), "make it brighter"), model.Ask{})
 		if err != nil {
 			return nil, err
 		}

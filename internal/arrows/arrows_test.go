@@ -56,6 +56,7 @@ quant:            onnx checkpoints internal/strictjson internal/workers internal
 lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
 data/parquet:     onnx internal/remote
 data:             onnx data/parquet internal/atomicfile internal/remote internal/workers
+edit:             data
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
@@ -64,12 +65,12 @@ internal/cli: internal/atomicfile internal/exit internal/signals internal/versio
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
 chat/table:       chat data internal/atomicfile internal/exit internal/strictjson table
-captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml table
+captions:         chat chat/table data edit internal/atomicfile internal/exit internal/strictyaml table
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
 model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
-model:            internal/workers internal/atomicfile quant internal/jsonfile internal/exit
+model:            edit internal/workers internal/atomicfile quant internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model internal/strictjson
 model/qwenvl:    onnx checkpoints data model internal/strictjson
 model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
@@ -77,60 +78,61 @@ model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock internal/jsonfile
-textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
-textjudge:        internal/atomicfile internal/exit shards internal/workers chat/table internal/remote
+textjudge:        chat data edit grammar store model/text internal/pystring internal/strictyaml internal/exit shards
+textjudge:        internal/workers chat/table table
 model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/remote internal/tokens table
+encoders:         internal/atomicfile internal/remote internal/tokens table edit
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer/config:   data internal/remote internal/strictyaml lora losses model optim ort store
-trainer/dataset:  chat chat/table data internal/exit internal/jsonfile internal/remote internal/workers losses store
-trainer/dataset:  trainer/config
+trainer/config:   data internal/exit internal/remote internal/strictyaml lora losses model optim ort store
+trainer/dataset:  chat chat/table data edit internal/exit internal/jsonfile internal/remote internal/workers
+trainer/dataset:  losses store trainer/config
 trainer/head:     losses model optim store trainer/dataset
 trainer/records:  internal/journal trainer/config trainer/dataset trainer/events
 trainer/objective: data internal/exit losses trainer/config trainer/dataset trainer/records
 trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx optim trainer/config trainer/dataset
 trainer/checkpoint: trainer/records
-trainer/optimizer: checkpoints internal/exit internal/workers optim trainer/checkpoint trainer/config trainer/records
-trainer/models:   checkpoints data internal/exit internal/workers lora losses model model/text optim ort store
-trainer/models:   trainer/checkpoint trainer/config trainer/dataset trainer/head trainer/objective trainer/optimizer
-trainer:          checkpoints internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
-trainer:          internal/workers losses optim store trainer/checkpoint trainer/config trainer/dataset trainer/models
-trainer:          trainer/objective trainer/optimizer trainer/records
+trainer/optimizer: checkpoints internal/exit internal/workers optim trainer/checkpoint trainer/config
+trainer/optimizer: trainer/records
+trainer/models:   checkpoints data edit internal/exit internal/workers lora losses model model/text optim ort
+trainer/models:   store trainer/checkpoint trainer/config trainer/dataset trainer/head trainer/objective
+trainer/models:   trainer/optimizer
+trainer:          edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+trainer:          internal/workers losses optim store trainer/checkpoint trainer/config trainer/dataset
+trainer:          trainer/models trainer/objective trainer/optimizer trainer/records
 trainer/distributed: internal/exit optim trainer/checkpoint trainer/config trainer/models trainer/optimizer
-doctor/trial:    onnx data lora model model/fresh optim
+doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
-released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
-metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
-scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
-scoring:         internal/exit
+released:         checkpoints edit model store internal/atomicfile internal/exit internal/pystring
+internal/modeltest: edit onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
+metrics:         onnx ort checkpoints data edit encoders heuristics store internal/strictyaml internal/atomicfile
+metrics:         internal/workers
+scoring:         data edit store shards table internal/atomicfile internal/exit internal/remote
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
 scoring/calibrate: internal/jsonfile
-benchmarks/protocol: data scoring store internal/stats
-benchmarks/adiee: benchmarks/protocol internal/stats
-benchmarks/aimbench: benchmarks/protocol internal/jsonfile internal/stats
-benchmarks/editors: benchmarks/protocol
-benchmarks/fedbench: benchmarks/protocol internal/stats
-benchmarks/mvei: benchmarks/protocol internal/jsonfile
-benchmarks/rewardbench: benchmarks/protocol internal/stats
+benchmarks/protocol: data edit store table internal/stats
+benchmarks/adiee: benchmarks/protocol edit internal/stats
+benchmarks/aimbench: benchmarks/protocol edit internal/jsonfile internal/stats
+benchmarks/editors: benchmarks/protocol edit
+benchmarks/fedbench: benchmarks/protocol edit internal/stats
+benchmarks/mvei: benchmarks/protocol edit internal/jsonfile
+benchmarks/rewardbench: benchmarks/protocol edit internal/stats
 benchmarks/registry: benchmarks/protocol benchmarks/adiee benchmarks/aimbench benchmarks/editors benchmarks/fedbench
 benchmarks/registry: benchmarks/mvei benchmarks/rewardbench
-benchmarks/runner: benchmarks/protocol data encoders heuristics metrics model scoring shards store textjudge
-benchmarks/runner: internal/atomicfile internal/journal internal/jsonfile internal/stats internal/workers
+benchmarks/runner: benchmarks/protocol edit encoders model shards store table textjudge
+benchmarks/runner: internal/atomicfile internal/exit internal/journal internal/jsonfile internal/stats
 benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
-curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
-reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
+reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
-trainer/bybenchmark: store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
-trainer/bybenchmark: trainer/models
-.:                data model model/families scoring trainer trainer/bybenchmark trainer/config trainer/dataset
-.:                trainer/models labeling
+trainer/bybenchmark: edit store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
+.:                data edit ort model model/families trainer trainer/bybenchmark trainer/config trainer/dataset
+.:                trainer/models labeling internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

@@ -11,6 +11,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
@@ -116,14 +117,15 @@ func (r *reference) features(t *testing.T) []float32 {
 // scorer is the case's scorer directory.
 func (r *reference) scorer() string { return filepath.Join(r.family, r.Scorer) }
 
-func (r *reference) pair(t *testing.T) model.Pair {
+func (r *reference) edit(t *testing.T) *edit.Edit {
 	t.Helper()
-	return model.Pair{
-		Source:      picture(t, filepath.Join(r.family, r.Source)),
-		Edit:        picture(t, filepath.Join(r.family, r.Edited)),
-		Instruction: r.Instruction,
-		Pixels:      true,
-	}
+	return edit.New(picture(t, filepath.Join(r.family, r.Source)), picture(t, filepath.Join(r.family, r.Edited)),
+		r.Instruction)
+}
+
+// decoded are the two pictures of an edit.
+func decoded(e *edit.Edit) (source, output *data.Picture) {
+	return e.Source().(*data.Picture), e.Output.(*data.Picture)
 }
 
 func picture(t *testing.T, path string) *data.Picture {
@@ -137,12 +139,12 @@ func picture(t *testing.T, path string) *data.Picture {
 
 // preparer is a Scorer or a Tuner.
 type preparer interface {
-	Prepare(model.Pair) (*model.Sample, error)
+	Sample(*edit.Edit, model.Ask) (*model.Sample, error)
 }
 
 func (r *reference) sample(t *testing.T, p preparer) *model.Sample {
 	t.Helper()
-	s, err := p.Prepare(r.pair(t))
+	s, err := p.Sample(r.edit(t), model.Ask{Pixels: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 )
@@ -38,17 +39,19 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 	}
 	defer b.Close()
 	r := &reference{Case: c, family: dir}
-	pair := r.pair(t)
-	got, err := s.Gradient(t.Context(), pair)
+	asked := r.edit(t)
+	source, output := decoded(asked)
+	all, err := s.Gradients(t.Context(), []*edit.Edit{asked})
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := all[0]
 	checkScore(t, s, got.Score01, r)
 	p := &probe{
 		Scorer: s,
 		sample: r.sample(t, s),
-		source: oracle.FieldOf(pair.Source.Width, pair.Source.Height, pair.Source.Pix),
-		edit:   oracle.FieldOf(pair.Edit.Width, pair.Edit.Height, pair.Edit.Pix),
+		source: oracle.FieldOf(source.Width, source.Height, source.Pix),
+		edit:   oracle.FieldOf(output.Width, output.Height, output.Pix),
 	}
 	p.shown = func(source, edit *oracle.Field) (pixels []float64) {
 		for _, frames := range oracle.JoinFields(cfg.Pair, cfg.PairSize, source, edit) {
@@ -62,8 +65,8 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 	}
 	p.gradient = g.Data().([]float32)
 	rng := rand.New(rand.NewPCG(7, uint64(c.ID)))
-	p.check(t, "source", got.Source.Values, rng)
-	p.check(t, "edit", got.Edit.Values, rng)
+	p.check(t, "source", got.Source().Values, rng)
+	p.check(t, "edit", got.Output.Values, rng)
 }
 
 // probe moves the pictures of a sample.

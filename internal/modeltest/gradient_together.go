@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 )
 
-// GradientsTogether checks that gradients of many pairs at once are, bit for bit, those of each pair alone.
+// GradientsTogether checks that gradients of many edits at once are, bit for bit, those of each pair alone.
 func GradientsTogether(t *testing.T, family, scorer string) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		dir := filepath.Join(folder, family)
@@ -20,43 +21,44 @@ func GradientsTogether(t *testing.T, family, scorer string) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		var pairs []model.Pair
+		var edits []*edit.Edit
 		for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(dir, "cases.json")) {
 			source, err := data.Open(filepath.Join(dir, c.Source), data.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			edit, err := data.Open(filepath.Join(dir, c.Edited), data.Limits{})
+			output, err := data.Open(filepath.Join(dir, c.Edited), data.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			pairs = append(pairs, model.Pair{Source: source, Edit: edit, Instruction: c.Instruction},
-				model.Pair{Source: source, Edit: edit.FlipHorizontal(), Instruction: c.Instruction},
-				model.Pair{Source: edit, Edit: source, Instruction: c.Instruction})
+			edits = append(edits, edit.New(source, output, c.Instruction),
+				edit.New(source, output.FlipHorizontal(), c.Instruction),
+				edit.New(output, source, c.Instruction))
 		}
-		TogetherAsAlone(t, s, pairs)
+		TogetherAsAlone(t, s, edits)
 	})
 }
 
-// TogetherAsAlone compares the gradients of pairs that are differentiated together with those of each alone.
-func TogetherAsAlone(t *testing.T, s *model.Scorer, pairs []model.Pair) {
+// TogetherAsAlone compares the gradients of edits that are differentiated together with those of each alone.
+func TogetherAsAlone(t *testing.T, s *model.Scorer, edits []*edit.Edit) {
 	t.Helper()
 	ctx := context.Background()
-	together, err := s.Gradients(ctx, pairs)
+	together, err := s.Gradients(ctx, edits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range pairs {
-		alone, err := s.Gradient(ctx, p)
+	for i, p := range edits {
+		one, err := s.Gradients(ctx, []*edit.Edit{p})
 		if err != nil {
 			t.Fatal(err)
 		}
+		alone := one[0]
 		if alone.Score01 != together[i].Score01 {
-			t.Errorf("pair %d of %d: score01 %v among others, %v alone", i, len(pairs), together[i].Score01, alone.Score01)
+			t.Errorf("edit %d of %d: score01 %v among others, %v alone", i, len(edits), together[i].Score01, alone.Score01)
 		}
-		if !slices.Equal(alone.Edit.Values, together[i].Edit.Values) ||
-			!slices.Equal(alone.Source.Values, together[i].Source.Values) {
-			t.Errorf("pair %d of %d: the gradients among others are not those alone", i, len(pairs))
+		if !slices.Equal(alone.Output.Values, together[i].Output.Values) ||
+			!slices.Equal(alone.Source().Values, together[i].Source().Values) {
+			t.Errorf("edit %d of %d: the gradients among others are not those alone", i, len(edits))
 		}
 	}
 }

@@ -65,7 +65,7 @@ func Packed(t *testing.T, dir string) {
 		r := &reference{c, dir, expect}
 		s := openScorer(t, r.scorer())
 		sample := r.sample(t, s)
-		scores, err := s.Score(context.Background(), []*model.Sample{sample})
+		scores, err := s.Score01(context.Background(), []*model.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	for i, n := range names {
 		comparePeft(t, final, n, values[i].Float32s())
 	}
-	score, err := u.Score(context.Background(), []*model.Sample{sample})
+	score, err := u.Scorer().Score01(context.Background(), []*model.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	}
 	peftSaved(t, saved, final, strings.Contains(dir, "pissa") || strings.Contains(dir, "olora"))
 	again := openTuner(t, saved, model.TuneOptions{})
-	if other, err := again.Score(
+	if other, err := again.Scorer().Score01(
 		context.Background(),
 		[]*model.Sample{sample},
 	); err != nil ||

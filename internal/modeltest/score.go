@@ -52,7 +52,7 @@ func (f Family) inputs(t *testing.T) {
 func (f Family) score(t *testing.T, open opener) {
 	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
 		samples := []*model.Sample{r.sample(t, s)}
-		scores, err := s.Score(context.Background(), samples)
+		scores, err := s.Score01(context.Background(), samples)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func (f Family) batch(t *testing.T, open opener) {
 			for _, r := range rs {
 				samples = append(samples, r.sample(t, s))
 			}
-			together, err := s.Score(context.Background(), samples)
+			together, err := s.Score01(context.Background(), samples)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
 )
@@ -44,26 +45,22 @@ func (f Family) shared(t *testing.T) {
 	}
 }
 
-// group are pairs of one source and instruction: the case's edit, others of its size and of another.
-func (r *reference) group(t *testing.T) (pairs []model.Pair) {
-	first := r.pair(t)
-	first.Pixels = false
-	e := first.Edit
-	half := e.Resize(max(1, e.Width/2), e.Height, data.Bicubic)
-	for _, edit := range []*data.Picture{
-		e, e.FlipHorizontal(), e.FlipVertical(), e.FlipVertical().FlipHorizontal(), half, half.FlipVertical(),
+// group are edits of one source and instruction: the case's, others of its size and of another.
+func (r *reference) group(t *testing.T) (edits []*edit.Edit) {
+	source, p := decoded(r.edit(t))
+	half := p.Resize(max(1, p.Width/2), p.Height, data.Bicubic)
+	for _, output := range []*data.Picture{
+		p, p.FlipHorizontal(), p.FlipVertical(), p.FlipVertical().FlipHorizontal(), half, half.FlipVertical(),
 	} {
-		p := first
-		p.Edit = edit
-		pairs = append(pairs, p)
+		edits = append(edits, edit.New(source, output, r.Instruction))
 	}
-	return pairs
+	return edits
 }
 
-func prepareAll(t *testing.T, p preparer, pairs []model.Pair) (samples []*model.Sample) {
+func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*model.Sample) {
 	t.Helper()
-	for _, pair := range pairs {
-		s, err := p.Prepare(pair)
+	for _, e := range edits {
+		s, err := p.Sample(e, model.Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,20 +71,19 @@ func prepareAll(t *testing.T, p preparer, pairs []model.Pair) (samples []*model.
 
 func (f Family) sharedScores(t *testing.T, open opener) {
 	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
-		pairs := r.group(t)
-		other := pairs[1] // of another source
-		other.Source = other.Source.FlipVertical()
-		pairs = append(pairs, other)
-		other.Edit = other.Edit.FlipVertical()
-		pairs = append(pairs, other, model.Pair{Source: pairs[0].Source, Edit: pairs[0].Edit, Instruction: "Remove all."})
-		samples := prepareAll(t, s, pairs)
-		together, err := s.Score(context.Background(), samples)
+		edits := r.group(t)
+		source, output := decoded(edits[1])
+		other := source.FlipVertical()
+		edits = append(edits, edit.New(other, output, r.Instruction), edit.New(other, output.FlipVertical(), r.Instruction),
+			edit.New(source, edits[0].Output, "Remove all."))
+		samples := prepareAll(t, s, edits)
+		together, err := s.Score01(context.Background(), samples)
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkScore(t, s, together[0], r)
 		for i, one := range samples {
-			alone, err := s.Score(context.Background(), []*model.Sample{one})
+			alone, err := s.Score01(context.Background(), []*model.Sample{one})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,22 +154,22 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 			return
 		}
 		seen[r.scorer()] = true
-		pairs := r.group(t)
+		edits := r.group(t)
 		labels := []float64{0.1, 0.9, 0.4, 0.2, 0.7, 0.3}
 		shares := both.pair == model.Sequence
 		if o.Fixed {
-			pairs, labels = append(pairs, others(pairs[:2], text == "answer")...), append(labels, 0, 1)
+			edits, labels = append(edits, others(edits[:2], text == "answer")...), append(labels, 0, 1)
 		}
-		want := both.oneByOne(t, prepareAll(t, both.alone, pairs), labels)
-		both.plan(t, prepareAll(t, both.group, pairs[:1])[0], len(pairs))
-		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, pairs), labels, 0.5, 0)
+		want := both.oneByOne(t, prepareAll(t, both.alone, edits), labels)
+		both.plan(t, prepareAll(t, both.group, edits[:1])[0], len(edits))
+		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, edits), labels, 0.5, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if shares != (got.Tokens < want.Tokens) && !(o.Fixed && text == "answer") {
 			t.Errorf("%d rows together, %d one by one", got.Tokens, want.Tokens)
 		}
-		for i := range pairs {
+		for i := range edits {
 			if near(got.Loss[i], want.Loss[i]) > 1e-5 || near(got.Score[i], want.Score[i]) > 1e-5 {
 				t.Errorf("edit %d: loss %g and score %g, one by one %g and %g", i, got.Loss[i], got.Score[i], want.Loss[i],
 					want.Score[i])
@@ -188,16 +184,17 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 	})
 }
 
-// others are pairs of another source, which is a second prefix in a group. If they are narrow, it is of another length
+// others are edits of another source, which is a second prefix in a group. If they are narrow, it is of another length
 // in most families, and then nothing is shared.
-func others(pairs []model.Pair, narrow bool) (out []model.Pair) {
-	for _, p := range pairs {
-		p.Source = p.Source.FlipVertical()
+func others(edits []*edit.Edit, narrow bool) (out []*edit.Edit) {
+	for _, e := range edits {
+		source, output := decoded(e)
+		one := edit.New(source.FlipVertical(), output, e.Instruction)
 		if narrow {
-			p.Instruction = "Remove all."
-			p.Source = p.Source.Resize(max(1, p.Source.Width/2), p.Source.Height, data.Bicubic)
+			one = edit.New(source.FlipVertical().Resize(max(1, source.Width/2), source.Height, data.Bicubic), output,
+				"Remove all.")
 		}
-		out = append(out, p)
+		out = append(out, one)
 	}
 	return out
 }
@@ -263,24 +260,24 @@ func (f Family) instructionFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { s.Close() })
-			pairs := r.group(t)[:4]
-			if _, err := s.Prepare(pairs[0]); err != nil {
+			edits := r.group(t)[:4]
+			if _, err := s.Sample(edits[0], model.Ask{}); err != nil {
 				if !strings.Contains(err.Error(), "wherever they stand") {
 					t.Error(err)
 				}
 				continue
 			}
-			samples := prepareAll(t, s, pairs)
+			samples := prepareAll(t, s, edits)
 			rows, apart := s.Rows(samples)
-			if usually, same := usual.Rows(prepareAll(t, usual, pairs)); rows >= usually || apart != same {
+			if usually, same := usual.Rows(prepareAll(t, usual, edits)); rows >= usually || apart != same {
 				t.Errorf("%d of %d rows, with the instruction behind the pictures %d of %d", rows, apart, usually, same)
 			}
-			together, err := s.Score(context.Background(), samples)
+			together, err := s.Score01(context.Background(), samples)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, one := range samples {
-				alone, err := s.Score(context.Background(), []*model.Sample{one})
+				alone, err := s.Score01(context.Background(), []*model.Sample{one})
 				if err != nil {
 					t.Fatal(err)
 				}

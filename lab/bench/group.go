@@ -5,6 +5,7 @@ import (
 	"runtime"
 
 	"assay/data"
+	"assay/edit"
 	"assay/model"
 )
 
@@ -22,9 +23,9 @@ const orderedTurns = `{%- for message in messages -%}
 {%- endif -%}`
 
 // edits are pairs of one source and instruction.
-func edits(a, b *data.Picture, n int) (pairs []model.Pair) {
+func edits(a, b *data.Picture, n int) (pairs []*edit.Edit) {
 	for i := range n {
-		pairs = append(pairs, model.Pair{Source: a, Edit: other(b, i), Instruction: instruction})
+		pairs = append(pairs, edit.New(a, other(b, i), instruction))
 	}
 	return pairs
 }
@@ -46,7 +47,7 @@ func (o *options) groupStep(state *model.ScorerState, a, b *data.Picture) error 
 	defer t.Close()
 	var samples []*model.Sample
 	for _, p := range edits(a, b, n) {
-		s, err := t.Prepare(p)
+		s, err := t.Sample(p, model.Ask{})
 		if err != nil {
 			return err
 		}
@@ -107,13 +108,13 @@ func (o *options) groupScore(state *model.ScorerState, a, b *data.Picture) error
 		for at := 0; at < n; at += each {
 			var samples []*model.Sample
 			for _, p := range pairs[at : at+each] {
-				one, err := s.Prepare(p)
+				one, err := s.Sample(p, model.Ask{})
 				if err != nil {
 					return err
 				}
 				samples = append(samples, one)
 			}
-			got, err := s.Score(context.Background(), samples)
+			got, err := s.Score01(context.Background(), samples)
 			if err != nil {
 				return err
 			}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/lora"
 	"assay/model"
 	_ "assay/model/families"
@@ -60,7 +61,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture) error {
 	samples, labels := make([]*model.Sample, o.pairs), make([]float64, o.pairs)
 	for i, p := range edits(a, b, o.pairs) {
 		labels[i] = 0.5
-		if samples[i], err = t.Prepare(p); err != nil {
+		if samples[i], err = t.Sample(p, model.Ask{}); err != nil {
 			return err
 		}
 	}
@@ -71,7 +72,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture) error {
 	var loss float64
 	facts := map[string]any{"tokens": len(samples[0].IDs), "loss": &loss, "planned": total(u)}
 	if o.pairs > 1 {
-		if _, err := t.Score(context.Background(), samples); err != nil {
+		if _, err := t.Scorer().Score01(context.Background(), samples); err != nil {
 			return err
 		}
 	}
@@ -219,12 +220,12 @@ func (o *options) score(state *model.ScorerState, a, b *data.Picture) error {
 			samples := make([]*model.Sample, min(chunk, o.pairs-first))
 			for i := range samples {
 				n := first + i
-				pair := model.Pair{Source: other(a, n), Edit: other(b, n), Instruction: fmt.Sprint(instruction, " ", n)}
-				if samples[i], err = s.Prepare(pair); err != nil {
+				pair := edit.New(other(a, n), other(b, n), fmt.Sprint(instruction, " ", n))
+				if samples[i], err = s.Sample(pair, model.Ask{}); err != nil {
 					return err
 				}
 			}
-			if _, err := s.Score(ctx, samples); err != nil {
+			if _, err := s.Score01(ctx, samples); err != nil {
 				return err
 			}
 			s.ClearCache()
@@ -247,9 +248,9 @@ func (o *options) gradient() error {
 	scores := make([]float64, o.pairs)
 	return report(o.steps, map[string]any{"pairs": o.pairs, "scores": &scores}, func() error {
 		for first := 0; first < o.pairs; first += o.batch {
-			var part []model.Pair
+			var part []*edit.Edit
 			for i := first; i < min(first+o.batch, o.pairs); i++ {
-				part = append(part, model.Pair{Source: other(a, i), Edit: other(b, i), Instruction: instruction})
+				part = append(part, edit.New(other(a, i), other(b, i), instruction))
 			}
 			gradients, err := s.Gradients(context.Background(), part)
 			if err != nil {

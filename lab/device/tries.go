@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"assay/data"
 	"assay/doctor/trial"
+	"assay/edit"
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
@@ -49,7 +49,7 @@ func (d *visit) step(ctx context.Context, w trial.Way, o stepOf) (values, error)
 		return nil, err
 	}
 	defer t.Close()
-	samples, err := trial.Samples(t.Prepare, o.group)
+	samples, err := trial.Samples(t.Sample, o.group)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 		return nil, err
 	}
 	defer t.Close()
-	samples, err := trial.Samples(t.Prepare, false)
+	samples, err := trial.Samples(t.Sample, false)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
 		s, err := t.Prepare(model.Conversation{Messages: []text.Message{
 			{Role: "user", Content: []text.Content{{Image: true}, {Text: "How well was it done?"}}},
 			{Role: "assistant", Content: []text.Content{{Text: "It is " + strings.Repeat("darker, ", i) + "brighter."}}},
-		}, Pictures: []model.ShownPicture{{Load: func() (*data.Picture, error) { return trial.Picture(i), nil }}}})
+		}, Pictures: []edit.Picture{trial.Picture(i)}})
 		if err != nil {
 			return nil, err
 		}
@@ -196,13 +196,13 @@ func (d *visit) scoring(ctx context.Context, w trial.Way) (values, error) {
 		return nil, err
 	}
 	defer s.Close()
-	samples, err := trial.Samples(s.Prepare, false)
+	samples, err := trial.Samples(s.Sample, false)
 	if err != nil {
 		return nil, err
 	}
 	out := values{}
 	err = w.Batches(samples, func(part []*model.Sample, _ int) error {
-		scores, err := s.Score(ctx, part)
+		scores, err := s.Score01(ctx, part)
 		out.note(nil, scores)
 		return err
 	})
@@ -231,14 +231,14 @@ func (d *visit) pixels(ctx context.Context, w trial.Way) (values, error) {
 	defer s.Close()
 	out := values{}
 	for i := range 2 {
-		g, err := s.Gradient(ctx, model.Pair{Source: trial.Picture(2 * i), Edit: trial.Picture(2*i + 1),
-			Instruction: "make it brighter"})
+		all, err := s.Gradients(ctx, []*edit.Edit{edit.New(trial.Picture(2*i), trial.Picture(2*i+1), "make it brighter")})
 		if err != nil {
 			return nil, err
 		}
+		g := all[0]
 		out.note(nil, []float64{g.Score01})
-		out[fmt.Sprintf("pixels of source %d", i+1)] = g.Source.Values
-		out[fmt.Sprintf("pixels of edit %d", i+1)] = g.Edit.Values
+		out[fmt.Sprintf("pixels of source %d", i+1)] = g.Source().Values
+		out[fmt.Sprintf("pixels of edit %d", i+1)] = g.Output.Values
 	}
 	return out, nil
 }

@@ -27,10 +27,12 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/workers"
 	"assay/model"
 	_ "assay/model/families"
 	"assay/scoring"
+	"assay/table"
 )
 
 func main() {
@@ -210,38 +212,46 @@ func write(folder string, rows, pictures int) error {
 // nothing is a scorer that computes nothing.
 type nothing struct{}
 
-func (nothing) Config() model.ScorerConfig {
-	return model.ScorerConfig{ScoreRange: model.ScoreRange{0, 10}}
-}
+// firstPixel is what nothing prepares.
+type firstPixel float32
+
+func (firstPixel) Size(edit.Inputs) int { return 1 }
+
+func (nothing) Info() edit.Info              { return edit.Info{Range: edit.Range{0, 10}, Sources: 1} }
 func (nothing) Fingerprint() (string, error) { return "nothing", nil }
+func (nothing) Close() error                 { return nil }
 
-func (nothing) Prepare(p model.Pair) (*model.Sample, error) {
-	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(p.Edit.Pix[0]) / 255}}}}, nil
+func (nothing) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	if _, err := edit.Decode(e.Source()); err != nil {
+		return nil, err
+	}
+	p, err := edit.Decode(e.Output)
+	if err != nil {
+		return nil, err
+	}
+	return firstPixel(float32(p.Pix[0]) / 255), nil
 }
 
-func (nothing) Score(_ context.Context, samples []*model.Sample) ([]float64, error) {
-	scores := make([]float64, len(samples))
-	for i, s := range samples {
-		scores[i] = float64(s.Pictures[0].Pixels[0])
+func (nothing) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	scores := make([]edit.Score, len(inputs))
+	for i, in := range inputs {
+		scores[i].Value = float64(in.(firstPixel))
+		edit.Range{0, 10}.Scale(&scores[i])
 	}
-	return scores, nil
+	return scores, make([]error, len(inputs)), nil
 }
 
 // open opens the scorer that --scorer names, or one that computes nothing.
-func (m *measuring) open() (scoring.TableScorer, func() error, error) {
+func (m *measuring) open() (edit.Judge, error) {
 	if m.scorer == "" {
-		return nothing{}, func() error { return nil }, nil
+		return nothing{}, nil
 	}
-	s, err := model.OpenScorer(m.scorer, model.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, s.Close, nil
+	return model.OpenScorer(m.scorer, model.Options{})
 }
 
 // score scores a table, and prints a result.
 func (m *measuring) score(rows int) error {
-	s, stop, err := m.open()
+	s, err := m.open()
 	if err != nil {
 		return err
 	}
@@ -255,7 +265,8 @@ func (m *measuring) score(rows int) error {
 			looked = m.look(&r)
 		}
 	}
-	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: progress})
+	done, err := scoring.Table(context.Background(), s, scoring.Options{
+		Options: table.Options{In: in, Out: out, Progress: progress}})
 	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
 		return err
 	}
@@ -283,7 +294,7 @@ func (m *measuring) score(rows int) error {
 	runtime.ReadMemStats(&now)
 	r.Allocated = float64(now.TotalAlloc) / 1024 / n
 	r.Resident, r.Table, r.SHA256 = resident/1024, float64(len(table))/(1<<20), hex.EncodeToString(sum[:])
-	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(r))
+	return errors.Join(s.Close(), json.NewEncoder(os.Stdout).Encode(r))
 }
 
 // peak is the word behind which the system tells the largest resident memory. Rusage would count what the parent had.
@@ -327,5 +338,3 @@ func told(path, word string) (float64, error) {
 	}
 	return strconv.ParseFloat(fields[0], 64)
 }
-
-var _ scoring.TableScorer = nothing{}

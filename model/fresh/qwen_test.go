@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/model"
@@ -56,8 +57,8 @@ func testStates(t *testing.T, family string) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		sample, err := s.Prepare(
-			model.Pair{Source: images["astronaut"], Edit: images["astronaut_purple"], Instruction: "make it purple"})
+		sample, err := s.Sample(
+			edit.New(images["astronaut"], images["astronaut_purple"], "make it purple"), model.Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,15 +99,15 @@ func TestGradientsOfOddHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	var pairs []model.Pair
+	var edits []*edit.Edit
 	for _, name := range []string{"astronaut", "coffee", "chelsea"} {
 		p, err := data.Open(oracle+"images/"+name+".png", data.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, instruction := range []string{"1", "12"} { // a digit is a token: one of the lengths is odd
-			pairs = append(pairs, model.Pair{Source: p, Edit: p.FlipHorizontal(), Instruction: instruction})
+			edits = append(edits, edit.New(p, p.FlipHorizontal(), instruction))
 		}
 	}
-	modeltest.TogetherAsAlone(t, s, pairs)
+	modeltest.TogetherAsAlone(t, s, edits)
 }

@@ -10,6 +10,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/long"
 	"assay/internal/oracle"
@@ -185,7 +186,7 @@ func TestLargeMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer u.Close()
-		s, err := u.Prepare(model.Pair{Source: square, Edit: square, Instruction: "blur it"})
+		s, err := u.Sample(edit.New(square, square, "blur it"), model.Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}

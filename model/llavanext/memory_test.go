@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/lora"
 	"assay/model"
@@ -63,7 +64,7 @@ func oneStep(dir string, recompute bool) error {
 	for i := range a.Pix {
 		a.Pix[i], b.Pix[i] = byte(i*7), byte(i*i)
 	}
-	s, err := u.Prepare(model.Pair{Source: a, Edit: b, Instruction: "blur it"})
+	s, err := u.Sample(edit.New(a, b, "blur it"), model.Ask{})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"assay/data"
+	"assay/edit"
 	"assay/store"
 )
 
@@ -59,26 +60,43 @@ func (e *Example) PictureContents() (Contents, error) {
 	return contentsOf(&e.Row, e.Base)
 }
 
-// Pictures decodes source and edit and augments them. They must be what the example's contents say.
-func (e *Example) Pictures(contents Contents) (source, edit *data.Picture, err error) {
-	var out [2]*data.Picture
-	for i, m := range []data.Image{e.Row.Source, e.Row.Edit} {
-		what := [2]string{"source", "edit"}[i]
-		if out[i], err = openAs(m, e.Base, contents[i]); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", what, err)
-		}
-		if e.Augment != 0 {
-			out[i] = data.RandomAugmentation(e.Augment).Apply(out[i])
-		}
+// Edit is the example as a scorer sees it. Its pictures must be what they were when the run began.
+func (e *Example) Edit() (*edit.Edit, error) {
+	c, err := e.PictureContents()
+	if err != nil {
+		return nil, err
 	}
-	return out[0], out[1], nil
+	return edit.New(picture{e, c[0], e.Row.Source}, picture{e, c[1], e.Row.Edit}, e.Row.Instruction), nil
+}
+
+// picture is a picture of an example, augmented: an edit.Picture with a key.
+type picture struct {
+	example *Example
+	content store.Key // that the file must have
+	image   data.Image
+}
+
+// Decode decodes and augments the picture.
+func (p picture) Decode() (*data.Picture, error) {
+	out, err := openAs(p.image, p.example.Base, p.content)
+	if err == nil && p.example.Augment != 0 {
+		out = data.RandomAugmentation(p.example.Augment).Apply(out)
+	}
+	return out, err
+}
+
+// Key identifies content and augmentation.
+func (p picture) Key() string { return string(p.content[:]) + p.example.augmentation() }
+
+// augmentation identifies what is done to the pictures.
+func (e *Example) augmentation() string {
+	if e.Augment == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%+v", data.RandomAugmentation(e.Augment))
 }
 
 // PairKey identifies the two pictures of an example as it is augmented.
 func (e *Example) PairKey(c Contents) store.Key {
-	augmentation := ""
-	if e.Augment != 0 {
-		augmentation = fmt.Sprintf("%+v", data.RandomAugmentation(e.Augment))
-	}
-	return store.KeyOf("pair", data.Decoding, string(c[0][:]), string(c[1][:]), augmentation)
+	return store.KeyOf("pair", data.Decoding, string(c[0][:]), string(c[1][:]), e.augmentation())
 }

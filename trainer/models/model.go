@@ -10,8 +10,8 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/edit"
 	"assay/losses"
-	"assay/model"
 	"assay/optim"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
@@ -156,15 +156,8 @@ type TextMeasure struct {
 	Right  int // those that were the likeliest
 }
 
-// Candidate is the scorer in its present state of training.
-type Candidate interface {
-	Prepare(model.Pair) (*model.Sample, error)
-	Score(ctx context.Context, samples []*model.Sample) ([]float64, error) // score01
-	Config() model.ScorerConfig
-}
-
 // Candidate is the scorer in its present state.
-func (m *ScorerModel) Candidate() Candidate { return m.tuner }
+func (m *ScorerModel) Candidate() edit.Judge { return m.tuner.Scorer() }
 
 // Targeter is a model with a text loss.
 type Targeter interface {

@@ -1,7 +1,6 @@
 package models
 
 import (
-	_ "assay/model/families"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/oracle"
+	_ "assay/model/families"
 	"assay/optim"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
@@ -91,7 +91,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states, err := tuner.Hidden(ctx, samples)
+		states, err := tuner.Scorer().Hidden(ctx, samples)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"assay/data"
+	"assay/edit"
 	"assay/internal/workers"
 	"assay/losses"
 	"assay/model"
@@ -46,11 +46,11 @@ func (m *ScorerModel) Targets(e *dataset.Example) (int, error) {
 	if known, ok := e.Prepared.(*Prepared); ok && known.err == nil {
 		return m.tuner.Targets(known.Sample), nil
 	}
-	pair, err := pairOf(e)
+	asked, err := e.Edit()
 	if err != nil {
 		return 0, err
 	}
-	return m.tuner.CountTargets(pair)
+	return m.tuner.CountTargets(asked, askOf(e))
 }
 
 // Compare trains on an objective of several terms.
@@ -79,7 +79,7 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 	if err != nil {
 		return nil, err
 	}
-	return m.tuner.Score(ctx, samples)
+	return m.tuner.Scorer().Score01(ctx, samples)
 }
 
 // SaveScorer writes the scorer directory.
@@ -115,12 +115,14 @@ func (m *ScorerModel) Inspector() func(*dataset.Example) error {
 }
 
 // texter is what counts the tokens of a question's text: a Tuner or a Scorer.
-type texter interface{ CheckText(model.Pair) error }
+type texter interface {
+	CheckText(*edit.Edit, model.Ask) error
+}
 
 func checkTexts(m texter, c *config.Config, e *dataset.Example) error {
 	for _, q := range c.Question {
 		for _, a := range c.Answer {
-			if err := m.CheckText(model.Pair{Instruction: e.Row.Instruction, Question: q, Answer: a}); err != nil {
+			if err := m.CheckText(&edit.Edit{Instruction: e.Row.Instruction}, model.Ask{Question: q, Answer: a}); err != nil {
 				return err
 			}
 		}
@@ -128,9 +130,9 @@ func checkTexts(m texter, c *config.Config, e *dataset.Example) error {
 	return nil
 }
 
-// preparer is what turns pairs into samples: a Tuner or a Scorer.
+// preparer is what turns edits into samples: a Tuner or a Scorer.
 type preparer interface {
-	Prepare(model.Pair) (*model.Sample, error)
+	Sample(*edit.Edit, model.Ask) (*model.Sample, error)
 }
 
 // prepareExamples reads, augments and tokenises a batch on all cores. Pictures whose features are known are not read.
@@ -153,27 +155,15 @@ func prepareExample(p preparer, e *dataset.Example) (*model.Sample, error) {
 	if known, ok := e.Prepared.(*Prepared); ok {
 		return known.Sample, known.err
 	}
-	pair, err := pairOf(e)
+	asked, err := e.Edit()
 	if err != nil {
 		return nil, err
 	}
-	return p.Prepare(pair)
+	return p.Sample(asked, askOf(e))
 }
 
-// pairOf is what a scorer is asked about an example.
-func pairOf(e *dataset.Example) (model.Pair, error) {
-	c, err := e.PictureContents()
-	if err != nil {
-		return model.Pair{}, err
-	}
-	return model.Pair{
-		Instruction: e.Row.Instruction,
-		Question:    e.Question,
-		Answer:      e.Answer,
-		Key:         e.PairKey(c).String(),
-		Load:        func() (source, edit *data.Picture, err error) { return e.Pictures(c) },
-	}, nil
-}
+// askOf has the templates that were drawn for an example.
+func askOf(e *dataset.Example) model.Ask { return model.Ask{Question: e.Question, Answer: e.Answer} }
 
 // Prepared is what a model made of an example ahead of the step that wants it.
 type Prepared struct {

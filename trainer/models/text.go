@@ -13,7 +13,6 @@ import (
 	"assay/lora"
 	"assay/model"
 	"assay/model/text"
-	"assay/store"
 	"assay/trainer/config"
 	"assay/trainer/dataset"
 )
@@ -94,13 +93,24 @@ func (m *textModel) prepare(batch []dataset.Example) ([]*model.TextSample, error
 	return samples, err
 }
 
+// conversationPicture is a picture of an example's conversation, an edit.Picture with a key.
+type conversationPicture struct {
+	example *dataset.Example
+	at      int
+}
+
+// Decode decodes the picture.
+func (p conversationPicture) Decode() (*data.Picture, error) {
+	return p.example.ConversationPicture(p.at)
+}
+
+// Key is its content.
+func (p conversationPicture) Key() string { return p.example.Conversation.Contents[p.at].String() }
+
 func (m *textModel) prepareOne(e *dataset.Example) (*model.TextSample, error) {
 	c := model.Conversation{Messages: turns(e.Conversation)}
 	for i := range e.Conversation.Pictures {
-		c.Pictures = append(c.Pictures, model.ShownPicture{
-			Key:  store.KeyOf("picture", data.Decoding, e.Conversation.Contents[i].String()).String(),
-			Load: func() (*data.Picture, error) { return e.ConversationPicture(i) },
-		})
+		c.Pictures = append(c.Pictures, conversationPicture{e, i})
 	}
 	return m.tuner.Prepare(c)
 }

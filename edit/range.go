@@ -1,4 +1,4 @@
-package model
+package edit
 
 import (
 	"encoding/json"
@@ -8,17 +8,17 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// ScoreRange is what score01 of 0 and of 1 are reported as.
-type ScoreRange [2]float64
+// Range is what score01 of 0 and of 1 are reported as.
+type Range [2]float64
 
 // NoRange is the range of a scorer whose scores have no bounds: they are reported as the head gives them.
-func NoRange() ScoreRange { return ScoreRange{math.Inf(-1), math.Inf(1)} }
+func NoRange() Range { return Range{math.Inf(-1), math.Inf(1)} }
 
 // Bounded reports whether there is a range at all.
-func (r ScoreRange) Bounded() bool { return !math.IsInf(r[0], 0) && !math.IsInf(r[1], 0) }
+func (r Range) Bounded() bool { return !math.IsInf(r[0], 0) && !math.IsInf(r[1], 0) }
 
 // Width is d score / d score01.
-func (r ScoreRange) Width() float64 {
+func (r Range) Width() float64 {
 	if !r.Bounded() {
 		return 1
 	}
@@ -26,15 +26,23 @@ func (r ScoreRange) Width() float64 {
 }
 
 // Of maps score01 to the score. Without a range they are the same.
-func (r ScoreRange) Of(score01 float64) float64 {
+func (r Range) Of(score01 float64) float64 {
 	if !r.Bounded() {
 		return score01
 	}
 	return r[0] + (r[1]-r[0])*score01
 }
 
+// To01 maps a score to score01.
+func (r Range) To01(score float64) float64 {
+	if !r.Bounded() {
+		return score
+	}
+	return (score - r[0]) / (r[1] - r[0])
+}
+
 // Words says the range: "on 0 to 10", or "without bounds".
-func (r ScoreRange) Words() string {
+func (r Range) Words() string {
 	if !r.Bounded() {
 		return "without bounds"
 	}
@@ -42,7 +50,7 @@ func (r ScoreRange) Words() string {
 }
 
 // MarshalJSON writes [lo, hi], or null where there is none.
-func (r ScoreRange) MarshalJSON() ([]byte, error) {
+func (r Range) MarshalJSON() ([]byte, error) {
 	if !r.Bounded() {
 		return []byte("null"), nil
 	}
@@ -50,7 +58,7 @@ func (r ScoreRange) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalYAML writes [lo, hi], or none.
-func (r ScoreRange) MarshalYAML() ([]byte, error) {
+func (r Range) MarshalYAML() ([]byte, error) {
 	if !r.Bounded() {
 		return []byte("none"), nil
 	}
@@ -58,7 +66,7 @@ func (r ScoreRange) MarshalYAML() ([]byte, error) {
 }
 
 // UnmarshalYAML reads [lo, hi], or none.
-func (r *ScoreRange) UnmarshalYAML(raw []byte) error {
+func (r *Range) UnmarshalYAML(raw []byte) error {
 	var word string
 	if yaml.Unmarshal(raw, &word) == nil && word == "none" {
 		*r = NoRange()
@@ -70,4 +78,19 @@ func (r *ScoreRange) UnmarshalYAML(raw []byte) error {
 	}
 	*r = v
 	return nil
+}
+
+// Scale puts a score on the range. Before, its Value, Sigma, Interval and Dimensions are on 0 to 1.
+func (r Range) Scale(s *Score) {
+	width := math.Abs(r.Width())
+	s.Score01, s.Unbounded = s.Value, !r.Bounded()
+	s.Value, s.Sigma = r.Of(s.Value), width*s.Sigma
+	if i := s.Interval; i != nil {
+		low, high := r.Of(i.Low), r.Of(i.High)
+		s.Interval = &Interval{Low: min(low, high), High: max(low, high), Coverage: i.Coverage}
+	}
+	for k := range s.Dimensions {
+		d := &s.Dimensions[k]
+		d.Value, d.Sigma = r.Of(d.Value), width*d.Sigma
+	}
 }

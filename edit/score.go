@@ -1,0 +1,135 @@
+package edit
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+
+	"assay/data"
+)
+
+// Score is what a judge says of an edit. Value, Sigma, Interval and Dimensions are on the judge's [Range].
+type Score struct {
+	Value      float64     // not clipped
+	Score01    float64     // Value on 0 to 1, not clipped; the same as Value where the range has no bounds
+	Unbounded  bool        // the range has no bounds
+	Sigma      float64     // standard deviation of Value, as the judge sees it; 0: it says none
+	Raw01      *float64    // Score01 before it was calibrated; nil: it is not
+	Interval   *Interval   // of a calibrated score; nil: none
+	Dimensions []Dimension // of a judge of several, sorted by name
+
+	// Answer is what a judge said in words, or the class that it named. A judge that names a class, or that says
+	// dimensions alone, has no Value: it is NaN.
+	Answer string
+}
+
+// Interval is where the label of an edit lies with a probability of at least Coverage.
+type Interval struct {
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+	Coverage float64 `json:"coverage"`
+}
+
+// Dimension is one of the numbers that a judge says of an edit.
+type Dimension struct {
+	Name          string    `json:"-"`
+	Value         float64   `json:"score"`
+	Sigma         float64   `json:"sigma,omitempty"`         // standard deviation of Value; 0: none
+	Probabilities []float64 `json:"probabilities,omitempty"` // of classes or choices, in their order
+}
+
+// scoreJSON is how a score is written: dimensions by their names, and no score01 without a range.
+type scoreJSON struct {
+	Score      float64              `json:"score"`
+	Score01    *float64             `json:"score01,omitempty"`
+	Sigma      float64              `json:"sigma,omitempty"`
+	Dimensions map[string]Dimension `json:"dimensions,omitempty"`
+	Raw01      *float64             `json:"raw01,omitempty"`
+	Interval   *Interval            `json:"interval,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s Score) MarshalJSON() ([]byte, error) {
+	out := scoreJSON{Score: s.Value, Sigma: s.Sigma, Raw01: s.Raw01, Interval: s.Interval, Dimensions: s.ByName()}
+	if !s.Unbounded {
+		out.Score01 = &s.Score01
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Score) UnmarshalJSON(raw []byte) error {
+	var in scoreJSON
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	*s = Score{Value: in.Score, Score01: in.Score, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01,
+		Interval: in.Interval}
+	if in.Score01 != nil {
+		s.Score01, s.Unbounded = *in.Score01, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Dimensions)) {
+		d := in.Dimensions[name]
+		d.Name = name
+		s.Dimensions = append(s.Dimensions, d)
+	}
+	return nil
+}
+
+// ByName returns the dimensions by their names; nil if there are none.
+func (s *Score) ByName() map[string]Dimension {
+	if len(s.Dimensions) == 0 {
+		return nil
+	}
+	out := make(map[string]Dimension, len(s.Dimensions))
+	for _, d := range s.Dimensions {
+		out[d.Name] = d
+	}
+	return out
+}
+
+// Plain is the value of a score, or where it has none (NaN) its answer, a string, or its dimensions by their names, a
+// map[string]float64.
+func (s *Score) Plain() any {
+	switch {
+	case !math.IsNaN(s.Value):
+		return s.Value
+	case s.Answer != "":
+		return s.Answer
+	}
+	out := map[string]float64{}
+	for _, d := range s.Dimensions {
+		out[d.Name] = d.Value
+	}
+	return out
+}
+
+// Gradient is a score with its derivatives by every pixel: d Score01 / d pixel of the pictures as they were given, per
+// 8-bit level.
+type Gradient struct {
+	Score
+	Sources []*data.Gradient // of each source; nil where the judge does not look at it
+	Output  *data.Gradient
+}
+
+// Scale makes it d Value / d pixel, of a score on a range, where it was d Score01 / d pixel.
+func (g *Gradient) Scale(r Range) {
+	width := float32(r.Width())
+	for _, part := range append(slices.Clone(g.Sources), g.Output) {
+		if part == nil {
+			continue
+		}
+		for i := range part.Values {
+			part.Values[i] *= width
+		}
+	}
+}
+
+// Source is the gradient of the first source; nil: there is none.
+func (g *Gradient) Source() *data.Gradient {
+	if len(g.Sources) == 0 {
+		return nil
+	}
+	return g.Sources[0]
+}
