@@ -17,11 +17,16 @@ type Slice struct {
 	First  int    // number of the first element
 	Length int    // in elements
 
-	Values []float32
-	Bytes  []byte // of one that is packed
+	values []float32 // not exported, so that gob sends what describes a slice without its elements
+	bytes  []byte    // of one that is packed
 }
 
-// Putter takes the contents of a tensorSlice.
+// NewSlice is the elements from first on of a tensor of some shape: values or, where they are packed, bytes.
+func NewSlice(name string, shape []int, first int, values []float32, bytes []byte) Slice {
+	return Slice{name, shape, bytes != nil, first, len(values) + len(bytes), values, bytes}
+}
+
+// Putter takes the contents of a slice.
 type Putter func(s *Slice, data []byte) error
 
 // WriteFunc writes tensors, whose contents each gives; the order of the slices does not matter.
@@ -47,31 +52,31 @@ func (s *Slice) Size(n int) int {
 	return 4 * n
 }
 
-// Contents are the tensorSlice as a checkpoint has it.
+// Contents are the slice as a checkpoint has it.
 func (s *Slice) Contents(b []byte) []byte {
 	if s.Packed {
-		return append(b, s.Bytes...)
+		return append(b, s.bytes...)
 	}
-	b, _ = checkpoints.AppendFloat32s(b, onnx.Float, s.Values) // that is a floating-point type
+	b, _ = checkpoints.AppendFloat32s(b, onnx.Float, s.values) // that is a floating-point type
 	return b
 }
 
-// cut gives the tensorSlice in parts of at most n elements.
+// cut gives the slice in parts of at most n elements.
 func (s *Slice) cut(n int) (out []Slice) {
 	for at := 0; at < s.Length; at += n {
 		part := *s
 		part.First, part.Length = s.First+at, min(n, s.Length-at)
 		if s.Packed {
-			part.Bytes = s.Bytes[at : at+part.Length]
+			part.bytes = s.bytes[at : at+part.Length]
 		} else {
-			part.Values = s.Values[at : at+part.Length]
+			part.values = s.values[at : at+part.Length]
 		}
 		out = append(out, part)
 	}
 	return out
 }
 
-// Read fills the tensorSlice with what a file has.
+// Read fills the slice with what a file has.
 func (s *Slice) Read(f *checkpoints.File) error {
 	data, err := f.Bytes(s.Name)
 	if err != nil {
@@ -83,7 +88,7 @@ func (s *Slice) Read(f *checkpoints.File) error {
 	}
 	data = data[s.Size(s.First):s.Size(s.First+s.Length)]
 	if s.Packed {
-		copy(s.Bytes, data)
+		copy(s.bytes, data)
 		return nil
 	}
 	for at := 0; at < s.Length; at += packet { // a copy of little at a time
@@ -92,12 +97,12 @@ func (s *Slice) Read(f *checkpoints.File) error {
 		if err != nil {
 			return err
 		}
-		copy(s.Values[at:end], part)
+		copy(s.values[at:end], part)
 	}
 	return nil
 }
 
-// packet bounds the elements of a tensorSlice that are copied at a time.
+// packet bounds the elements of a slice that are copied at a time.
 const packet = 1 << 20
 
 // PutAll gives the contents of slices that all lie here.

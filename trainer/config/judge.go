@@ -62,9 +62,7 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
 	if c.Init != "" {
 		if a, err := lora.LoadConfig(Absolute(folder, c.Init)); err == nil && !d.Has("lora") {
-			dropout := c.Lora.Dropout
-			c.Lora = LoraConfigOf(a)
-			c.Lora.Dropout = dropout
+			c.takeAdapter(a)
 		}
 	}
 }

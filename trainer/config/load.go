@@ -168,9 +168,7 @@ func (c *Config) fromScorer(dir string) error {
 	} else if err != nil {
 		return err
 	}
-	dropout := c.Lora.Dropout // how to train is the run's own matter
-	c.Lora = LoraConfigOf(a)
-	c.Lora.Dropout = dropout
+	c.takeAdapter(a)
 	return nil
 }
 
@@ -183,10 +181,15 @@ func (c *Config) fromAdapter(a *lora.Config, err error) error {
 	if _, err := os.Stat(filepath.Join(a.Base, "config.json")); err == nil && filepath.IsAbs(a.Base) {
 		c.Backbone = a.Base
 	}
+	c.takeAdapter(a)
+	return nil
+}
+
+// takeAdapter takes the layers and ranks of an adapter. Dropout, which is about training, is the run's own.
+func (c *Config) takeAdapter(a *lora.Config) {
 	dropout := c.Lora.Dropout
 	c.Lora = LoraConfigOf(a)
 	c.Lora.Dropout = dropout
-	return nil
 }
 
 // BareAdapter reports whether init is a PEFT adapter without a scorer.yaml.

@@ -65,9 +65,7 @@ func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.
 		return c, d
 	}
 	base := Default()
-	dropout := base.Lora.Dropout // how to train is the run's own matter
-	base.Lora = LoraConfigOf(a)
-	base.Lora.Dropout = dropout
+	base.takeAdapter(a)
 	return base, strictyaml.Decode(path, text, base)
 }
 

@@ -88,14 +88,11 @@ func NewParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	return p, err
 }
 
-// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the
-// scorer counts in both cases.
+// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the scorer counts in both
+// cases.
 func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
-	if c.Judge != nil {
-		return newJudgeParts(c, plan)
-	}
-	sc := configuredScorer(c)
-	if err := sc.Normalize(); err != nil {
+	sc, err := configuredScorer(c)
+	if err != nil {
 		return nil, err
 	}
 	begin := model.NewScorerState
@@ -117,12 +114,13 @@ func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Mode == "full" && p.Adapter != nil {
-		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; merge it first (train merge "+
-			"--scorer %s --out DIR)",
-			c.Init, c.Init)
-	}
 	switch {
+	case p.Adapter != nil && c.Mode == "full":
+		remedy := "merge it first (train merge --scorer " + c.Init + " --out DIR)"
+		if c.Judge != nil {
+			remedy = "use mode lora"
+		}
+		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; %s", c.Init, remedy)
 	case p.Adapter != nil:
 		if err := checkSameAdapter(c, p.Adapter); err != nil {
 			return nil, err
@@ -138,9 +136,20 @@ func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	return p, nil
 }
 
-// configuredScorer is what a configuration says of its scorer, of format 1.
-func configuredScorer(c *config.Config) *model.ScorerConfig {
-	return &model.ScorerConfig{
+// configuredScorer is what a configuration says of its scorer: in a file of format 2, or by its own keys.
+func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
+	if c.Judge != nil {
+		if c.Mode == "head" {
+			return nil, errors.New("mode head trains scorers of format 1")
+		}
+		sc := *c.Judge
+		sc.Backbone = c.Backbone
+		if c.Init == "" {
+			sc.Digests = nil // of the scorer whose file begins this one
+		}
+		return &sc, nil
+	}
+	sc := &model.ScorerConfig{
 		Format:        1,
 		Backbone:      c.Backbone,
 		Pair:          c.Pair,
@@ -157,6 +166,7 @@ func configuredScorer(c *config.Config) *model.ScorerConfig {
 		EndOfTurn:     c.EndOfTurn,
 		Head:          c.Head,
 	}
+	return sc, sc.Normalize()
 }
 
 // beginOnAdapter makes a fresh scorer around a bare adapter.
@@ -176,48 +186,6 @@ func beginOnAdapter(
 		return nil, err
 	}
 	return p, checkSameAdapter(c, p.Adapter)
-}
-
-// newJudgeParts reads the scorer of init, of format 2, or makes a fresh one.
-func newJudgeParts(c *config.Config, plan bool) (*model.ScorerState, error) {
-	sc := *c.Judge
-	sc.Backbone = c.Backbone
-	begin := model.NewScorerState
-	if plan {
-		begin = model.PlanScorerState
-	}
-	if c.Mode == "head" {
-		return nil, errors.New("mode head trains scorers of format 1")
-	}
-	l, err := adapterConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	if c.Init == "" {
-		sc.Digests = nil // of the scorer whose file begins this one
-		p, err := begin(&sc, l, c.Seed)
-		return p, suggestParts(c, err)
-	}
-	p, err := loadInit(c, plan)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case p.Adapter != nil && c.Mode == "full":
-		return nil, errors.New("init has an adapter, which mode full does not train: use mode lora")
-	case p.Adapter != nil:
-		if err := checkSameAdapter(c, p.Adapter); err != nil {
-			return nil, err
-		}
-	case l != nil:
-		fresh, err := begin(&sc, l, c.Seed)
-		if err != nil {
-			return nil, suggestParts(c, err)
-		}
-		p.Adapter = fresh.Adapter
-	}
-	p.Config, p.Plan = &sc, plan
-	return p, nil
 }
 
 // dtype resolves auto: bfloat16 on a GPU, float32 on the CPU.

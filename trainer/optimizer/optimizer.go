@@ -192,12 +192,10 @@ func (o *Optimizer) Restore(dir string, here []checkpoint.Slice, tensors int, up
 func (o *Optimizer) Tensors() []checkpoint.Slice {
 	var out []checkpoint.Slice
 	for _, p := range o.Params {
-		out = append(out, checkpoint.Slice{Name: "parameter/" + p.Name, Shape: p.Value.Shape(), Length: len(p.Floats()),
-			Values: p.Floats()})
+		out = append(out, checkpoint.NewSlice("parameter/"+p.Name, p.Value.Shape(), 0, p.Floats(), nil))
 	}
 	for _, s := range o.Groups.State() {
-		out = append(out, checkpoint.Slice{Name: s.Kind + "/" + o.owned[s.Param].Name, Shape: s.Shape,
-			Packed: s.Bytes != nil, First: s.First, Length: len(s.Values) + len(s.Bytes), Values: s.Values, Bytes: s.Bytes})
+		out = append(out, checkpoint.NewSlice(s.Kind+"/"+o.owned[s.Param].Name, s.Shape, s.First, s.Values, s.Bytes))
 	}
 	return out
 }
