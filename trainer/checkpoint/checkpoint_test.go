@@ -78,7 +78,8 @@ func TestSlicesTravelEmpty(t *testing.T) {
 
 // TestPackets cuts slices into packets that are full but for the last one.
 func TestPackets(t *testing.T) {
-	kept := []Slice{NewSlice("a", []int{5}, 0, make([]float32, 5), nil), NewSlice("b", []int{4}, 0, make([]float32, 4), nil)}
+	kept := []Slice{NewSlice("a", []int{5}, 0, make([]float32, 5), nil),
+		NewSlice("b", []int{4}, 0, make([]float32, 4), nil)}
 	var got [][]int
 	for _, p := range Packets(kept, 4) {
 		var lengths []int

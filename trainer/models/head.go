@@ -19,7 +19,7 @@ import (
 // HeadOptions are the parts of a HeadModel.
 type HeadOptions struct {
 	Head     model.HeadConfig
-	Params   []optim.Param                                  // layers.N.weight, layers.N.bias, as a GorgoniaHead wants them
+	Params   []optim.Param                                  // layers.N.weight, layers.N.bias, as head.Gorgonia wants them
 	Open     func(ctx context.Context) (head.Hidden, error) // the backbone; opened only if hidden states are missing
 	Batch    int                                            // examples given to the backbone at once; 0: 1
 	Store    *store.Store                                   // of the hidden states; closed with the model

@@ -88,8 +88,8 @@ func NewParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	return p, err
 }
 
-// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the scorer counts in both
-// cases.
+// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the scorer counts in
+// both cases.
 func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
 	sc, err := configuredScorer(c)
 	if err != nil {
