@@ -9,12 +9,15 @@ import (
 	"assay/table"
 	"assay/trainer"
 	"assay/trainer/bybenchmark"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // Training is what [Train] trains and [DryRun] plans. File or Config is needed.
 type Training struct {
-	File   string          // YAML file, as `train --config` takes it; docs/training-keys.md has every key
-	Config *trainer.Config // instead of File: as trainer.Load gives it, or changed
+	File   string         // YAML file, as `train --config` takes it; docs/training-keys.md has every key
+	Config *config.Config // instead of File: as config.Load gives it, or changed
 
 	Fresh bool // begin anew, even if there are checkpoints to go on from
 
@@ -23,7 +26,7 @@ type Training struct {
 	DeviceMemory int64
 
 	// Progress begins the display of a part of the work: its name, its length and the unit of that; nil: none.
-	Progress func(what string, total int64, unit string) trainer.Progress
+	Progress func(what string, total int64, unit string) dataset.Progress
 	Warn     func(text string) // nil: not called
 }
 
@@ -42,7 +45,7 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	}
 	r, err := trainer.Train(ctx, trainer.Options{
 		Config:   c,
-		Factory:  trainer.OpenModel,
+		Factory:  models.Open,
 		Fresh:    t.Fresh,
 		Progress: t.Progress,
 		Warn:     t.Warn,
@@ -54,7 +57,7 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 
 // DryRun says what [Train] would do and need: steps, tokens, what trains, memory. It looks at every row of the tables,
 // and trains and writes nothing. The backbone's weights may be absent. The plan's Err says whether the run would fail.
-func DryRun(ctx context.Context, t Training) (*trainer.Plan, error) {
+func DryRun(ctx context.Context, t Training) (*models.Plan, error) {
 	c, err := t.config()
 	if err != nil {
 		return nil, err
@@ -65,21 +68,21 @@ func DryRun(ctx context.Context, t Training) (*trainer.Plan, error) {
 	p, err := trainer.DryRun(
 		ctx,
 		c,
-		trainer.PlanModelFor(t.DeviceMemory),
+		models.OpenPlanFor(t.DeviceMemory),
 		trainer.PlanOptions{Progress: t.Progress, Benchmark: bybenchmark.Open},
 	)
 	return p, ended(ctx, err)
 }
 
 // config is what File says, or Config.
-func (t Training) config() (*trainer.Config, error) {
+func (t Training) config() (*config.Config, error) {
 	switch {
 	case t.Config != nil:
 		return t.Config, nil
 	case t.File == "":
 		return nil, errors.New("nothing says what to train: Training.File or Training.Config is needed")
 	}
-	return trainer.Load(t.File)
+	return config.Load(t.File)
 }
 
 // Labeling is what [Label] labels. File or Config is needed.

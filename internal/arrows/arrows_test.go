@@ -86,9 +86,23 @@ encoders:         shards onnx ort checkpoints data store heuristics model intern
 encoders:         internal/atomicfile internal/remote internal/tokens table edit
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          edit internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
-trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
-trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
+trainer/config:   data internal/exit internal/remote internal/strictyaml lora losses model optim ort store
+trainer/dataset:  chat chat/table data edit internal/exit internal/jsonfile internal/remote internal/workers
+trainer/dataset:  losses store trainer/config
+trainer/head:     losses model optim store trainer/dataset
+trainer/records:  internal/journal trainer/config trainer/dataset trainer/events
+trainer/objective: data internal/exit losses trainer/config trainer/dataset trainer/records
+trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx optim trainer/config trainer/dataset
+trainer/checkpoint: trainer/records
+trainer/optimizer: checkpoints internal/exit internal/workers optim trainer/checkpoint trainer/config
+trainer/optimizer: trainer/records
+trainer/models:   checkpoints data edit internal/exit internal/workers lora losses model model/text optim ort
+trainer/models:   store trainer/checkpoint trainer/config trainer/dataset trainer/head trainer/objective
+trainer/models:   trainer/optimizer
+trainer:          edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+trainer:          internal/workers losses optim store trainer/checkpoint trainer/config trainer/dataset
+trainer:          trainer/models trainer/objective trainer/optimizer trainer/records
+trainer/distributed: internal/exit optim trainer/checkpoint trainer/config trainer/models trainer/optimizer
 doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
 released:         checkpoints edit model store internal/atomicfile internal/exit internal/pystring
@@ -119,9 +133,9 @@ labeling:         internal/atomicfile internal/filelock
 curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
-trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data edit ort model model/families trainer trainer/bybenchmark labeling table
-.:                internal/workers
+trainer/bybenchmark: edit store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
+.:                data edit ort model model/families trainer trainer/bybenchmark trainer/config trainer/dataset
+.:                trainer/models labeling table internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
