@@ -2,8 +2,6 @@ package store
 
 import (
 	"crypto/sha256"
-	"errors"
-	"io/fs"
 	"sync/atomic"
 
 	"assay/data"
@@ -35,19 +33,6 @@ func Content(folder string, m data.Image) (Key, error) {
 		return Key{}, err
 	}
 	return sha256.Sum256(raw), nil
-}
-
-// Unknown is why the content of one of these pictures, which is there, cannot be told; nil if it can.
-func Unknown(folder string, pictures ...data.Image) error {
-	for _, m := range pictures {
-		if m.IsZero() {
-			continue
-		}
-		if _, err := Content(folder, m); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // Pixels returns the digest of the pixels of a content, if it is stored.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"assay/edit"
 	"assay/internal/remote"
 	"assay/internal/workers"
 )
@@ -230,7 +231,7 @@ func (r *run[Row, V]) batch(ctx context.Context, batch []task[Row]) error {
 			ends = cmp.Or(ends, fmt.Errorf("row %d: %w; rerun the same command to resume", t.index+1, err))
 			continue
 		default:
-			line.Error, line.Unreadable, line.Temporary = err.Error(), Unreadable(err), Temporary(err)
+			line.Error, line.Unreadable, line.Temporary = err.Error(), edit.Unreadable(err), edit.Temporary(err)
 		}
 		lines, failures = append(lines, line), append(failures, err)
 	}

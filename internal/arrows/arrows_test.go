@@ -60,7 +60,7 @@ edit:             data
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
-table:           data store shards internal/exit internal/journal internal/remote internal/workers
+table:           data edit store shards internal/exit internal/journal internal/remote internal/workers
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
