@@ -117,7 +117,8 @@ curate: data edit heuristics scoring internal/atomicfile internal/jsonfile inter
 reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
 trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data edit ort model model/families trainer trainer/bybenchmark labeling internal/workers
+.:                chat data edit generate labeling model model/families ort textjudge trainer trainer/bybenchmark
+.:                internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
