@@ -14,8 +14,8 @@ import (
 	"assay/internal/process"
 )
 
-// ErrLost says that another worker has taken over a shard, because this one did not renew its lease in time.
-var ErrLost = errors.New("the lease was not renewed in time, and another worker has taken over")
+// errLost says that another worker has taken over a shard, because this one did not renew its lease in time.
+var errLost = errors.New("the lease was not renewed in time, and another worker has taken over")
 
 // holder is who holds a lease.
 type holder struct {
@@ -118,10 +118,10 @@ func (w *Work[T]) lease() time.Duration {
 	if w.Lease > 0 {
 		return w.Lease
 	}
-	return DefaultLease
+	return defaultLease
 }
 
-// keep renews a lease until stop; the context that it gives ends with ErrLost if that cannot be done in time.
+// keep renews a lease until stop; the context that it gives ends with errLost if that cannot be done in time.
 func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, stop func()) {
 	kept, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -142,7 +142,7 @@ func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, sto
 			case err == nil && mine:
 				renewed = time.Now()
 			case err == nil, time.Since(renewed) > w.lease():
-				cancel(ErrLost)
+				cancel(errLost)
 				return
 			}
 		}

@@ -3,7 +3,7 @@
 // The rows are cut once into consecutive shards of about the same number of bytes; the plan is kept in the folder. A
 // worker that does a shard holds a lease, which it renews. While it lives nobody else begins; when it is lost another
 // one takes over, with what was done so far. A shard that is done is a file of results and a manifest, which appears
-// last. [Work.Merge] gives the results of all shards after it has proved that nothing is missing, double or damaged.
+// last. [Work.Results] yields the results of all shards after it has proved that nothing is missing, double or damaged.
 // Results must be a function of the row alone; then any order, any number of workers and any crashes end in the same
 // bytes.
 package shards
@@ -20,23 +20,24 @@ import (
 	"assay/internal/remote"
 )
 
-// DefaultLease is how long a lease lasts that is not renewed.
-const DefaultLease = time.Minute
+// defaultLease is how long a lease lasts that is not renewed.
+const defaultLease = time.Minute
 
-// Work is a table cut into shards. T is the result of a row; it is kept as JSON.
-type Work[T any] struct {
-	Lease  time.Duration     // 0: DefaultLease
-	Place  func(T) int       // the row that a result is of
-	Failed func(T) bool      // whether it says why there is none
-	Told   func(text string) // of what a worker waits for or takes over; may be nil
+// Outcome is the result of a row. It is kept as JSON.
+type Outcome interface {
+	Place() int // the row
+	// Failure is why the row failed; "": it did not. A temporary failure may not come again, as a server's: a shard with
+	// such rows is not done.
+	Failure() (why string, temporary bool)
+}
 
-	// Passing tells whether a failed result may be another one when it is asked for again, as where a server failed. A
-	// shard with such results is not done. nil: none is.
-	Passing func(T) bool
-	Why     func(T) string // what a result that is Passing says; may be nil
+// Work is a table cut into shards.
+type Work[T Outcome] struct {
+	Lease time.Duration     // 0: a minute
+	Told  func(text string) // of what a worker waits for or takes over; may be nil
 
-	// Changed tells whether the row that a result is of has become another one since. [Work.Results] refuses such rows.
-	// It is called from several goroutines. nil: nobody asks.
+	// Changed reports whether a row has changed since its result was made. [Work.Results] refuses such rows. It is called
+	// from several goroutines. nil: rows are not checked.
 	Changed func(T) (bool, error)
 	Name    func(T) string // of such a row; nil: its number
 
@@ -58,7 +59,7 @@ const planFile = "plan.json"
 // Open opens the work in the folder dir, or begins it. head says what the work is (inputs, models, options); another
 // one, and another number of shards, are refused. weigh gives the bytes of a row, and whether the work may be cut in
 // front of it.
-func Open[T any](
+func Open[T Outcome](
 	dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool),
 ) (*Work[T], error) {
 	what, err := json.Marshal(head)
@@ -92,7 +93,7 @@ func Open[T any](
 }
 
 // Reopen opens work that was begun before, of whatever number of shards.
-func Reopen[T any](dir string, head any, rows int) (*Work[T], error) {
+func Reopen[T Outcome](dir string, head any, rows int) (*Work[T], error) {
 	p, err := readPlan(placeOf(dir), dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: there are no shards to merge", dir)

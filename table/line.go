@@ -26,6 +26,12 @@ type Line[V any] struct {
 	Temporary  bool // the error may not come again: it is not journaled
 }
 
+// Place implements [shards.Outcome].
+func (l Line[V]) Place() int { return l.Row }
+
+// Failure implements [shards.Outcome].
+func (l Line[V]) Failure() (why string, temporary bool) { return l.Error, l.Temporary }
+
 // The fields before and behind those of a value.
 type (
 	lineHead struct {

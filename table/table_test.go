@@ -280,9 +280,9 @@ func TestShards(t *testing.T) {
 						t.Errorf("Shard = %v, want it interrupted", err)
 					}
 					d.hook, d.done = nil, nil
-					var missing *shards.MissingError
+					var missing *shards.IncompleteError
 					if err := merge.Do(context.Background(), nil); !errors.As(err, &missing) {
-						t.Errorf("merge = %v, want a MissingError", err)
+						t.Errorf("merge = %v, want an IncompleteError", err)
 					}
 				}
 				r, err := j.Shard(context.Background())
@@ -315,10 +315,10 @@ func TestTemporaryShard(t *testing.T) {
 	d := &doubling{numbers: numbers(6), fails: map[int]error{2: &answerError{temporary: true}}}
 	j := d.job(filepath.Join(t.TempDir(), "out.jsonl"))
 	j.Options.Shard = shards.Ref{Index: 1, Count: 1}
-	var passing *shards.PassingError
+	var passing *shards.TemporaryError
 	if _, err := j.Shard(context.Background()); !errors.As(err, &passing) || passing.Row != 2 ||
 		passing.Why != "no answer" {
-		t.Errorf("Shard = %v, want a PassingError of row 2", err)
+		t.Errorf("Shard = %v, want a TemporaryError of row 2", err)
 	}
 	d.fails, d.done = nil, nil
 	if r, err := j.Shard(context.Background()); err != nil || r.Rows != 6 || !slices.Equal(d.done, []int{2}) {
