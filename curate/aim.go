@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
 	"assay/scoring"
@@ -47,8 +46,8 @@ const (
 // RuleNames lists the rules.
 func RuleNames() []string { return []string{AIMBench, AIM40k} }
 
-// Selection chooses triplets by a rule.
-type Selection struct {
+// TripletSelection chooses triplets by a rule.
+type TripletSelection struct {
 	// Rule is AIMBench or AIM40k. "" applies both, as before they had names: of AIM40k the threshold, then of AIMBench
 	// the best of each target, normalised over the table, then the balance.
 	Rule string
@@ -92,15 +91,15 @@ var rules = map[string]rule{
 }
 
 // Select applies the rule. It returns the chosen triplets by row, and a reason for every other row, also with an error.
-func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
-	v := sieve{Selection: s, left: slices.Clone(all), dropped: map[int]string{}}
+func (s TripletSelection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
+	v := sieve{TripletSelection: s, left: slices.Clone(all), dropped: map[int]string{}}
 	err = v.run()
 	return v.left, v.dropped, err
 }
 
 // sieve is a selection under way.
 type sieve struct {
-	Selection
+	TripletSelection
 	left    []Triplet
 	dropped map[int]string
 	lost    []loss
@@ -244,8 +243,8 @@ func (s *sieve) balance(reason string, value func(*Triplet) float64) error {
 	return nil
 }
 
-// SelectionResult counts what [Selection.Write] did.
-type SelectionResult struct {
+// TripletCounts counts what [TripletSelection.Write] did.
+type TripletCounts struct {
 	Rows, Chosen, Dropped int
 	Sources               int // of the chosen triplets
 }
@@ -253,8 +252,8 @@ type SelectionResult struct {
 // Write selects triplets of a table with the columns of [TripletColumns] and the values that the rule needs, and makes
 // a folder for DiffSynth-Studio of them. dropped.jsonl says why each of the others was left out. If none is left, or
 // the emotions cannot be balanced, the error counts what each step left out.
-func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*SelectionResult, error) {
-	v := sieve{Selection: s, dropped: map[int]string{}, lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
+func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*TripletCounts, error) {
+	v := sieve{TripletSelection: s, dropped: map[int]string{}, lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
 	rows := map[int]data.Row{}
 	for i := range t.Len() {
 		row, triplet, err := readTriplet(t, i, rules[s.Rule].columns)
@@ -279,11 +278,16 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 	}
 	sources := map[string]bool{}
 	err := atomicfile.WriteDir(out, func(dir string) error {
-		var examples []Example
+		var examples []RewardLabel
 		pictures := newPictures(t, dir, copied)
 		for _, triplet := range v.left {
 			sources[triplet.Source] = true
-			e, err := exampleOf(pictures, triplet.Row, rows[triplet.Row], scores.Lines[triplet.Row].Value)
+			row, score := rows[triplet.Row], scores.Lines[triplet.Row].Value
+			err := errors.New("its score has no range: levels need one")
+			var e RewardLabel
+			if !score.Unbounded {
+				e, err = pictures.label(triplet.Row, &row, row.Instruction, 10*score.Score01, "input", "target")
+			}
 			if err != nil {
 				return t.At(triplet.Row, err)
 			}
@@ -298,7 +302,7 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 	if err != nil {
 		return nil, err
 	}
-	return &SelectionResult{t.Len(), len(v.left), len(left), len(sources)}, nil
+	return &TripletCounts{t.Len(), len(v.left), len(left), len(sources)}, nil
 }
 
 // losses counts the rows, and those that each step left out, with the first one's reason.
@@ -317,23 +321,6 @@ func (s *sieve) losses(t *data.Table) string {
 		}
 	}
 	return strings.TrimSuffix(count(t.Len(), "row: ", "rows: ")+strings.Join(steps, ", "), ": ")
-}
-
-// exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
-func exampleOf(p *pictures, i int, row data.Row, s edit.Score) (e Example, err error) {
-	if s.Unbounded {
-		return e, errors.New("its score has no range: levels need one")
-	}
-	score := 10 * s.Score01
-	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: level(score)}
-	name := filepath.Join("images", fmt.Sprintf("%07d", i))
-	if e.Source, err = p.place(row.Source, name+"-input"); err != nil {
-		return e, fmt.Errorf("input: %w", err)
-	}
-	if e.Edit, err = p.place(row.Edit, name+"-target"); err != nil {
-		return e, fmt.Errorf("target: %w", err)
-	}
-	return e, nil
 }
 
 // readTriplet reads a row and those of its values that are needed.
@@ -364,34 +351,31 @@ func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, erro
 		}
 		return n != nil, nil
 	}
+	fields := map[string]*float64{"vie": &triplet.VIE, "clip_i": &triplet.ClipI, "clip_t": &triplet.ClipT,
+		"aesthetic": &triplet.Aesthetic}
 	for _, name := range needed {
-		missing := fmt.Errorf("%s is missing", name)
-		ok := true
-		switch name {
-		case "vie":
-			if ok, err = number(name, &triplet.VIE); !ok && err == nil {
-				missing = errors.New("vie is missing (or sc and pq)")
-				var sc, pq float64
-				if ok, err = number("sc", &sc); ok {
-					ok, err = number("pq", &pq)
-				}
-				triplet.VIE = (sc + pq) / 2
-			}
-		case "clip_i":
-			ok, err = number(name, &triplet.ClipI)
-		case "clip_t":
-			ok, err = number(name, &triplet.ClipT)
-		case "aesthetic":
-			ok, err = number(name, &triplet.Aesthetic)
-		case "emotion":
+		if name == "emotion" {
 			emotion, _ := rec.Get(name)
-			triplet.Emotion, err = data.Text(emotion)
+			if triplet.Emotion, err = data.Text(emotion); err != nil {
+				return row, triplet, err
+			}
+			continue
 		}
-		if err != nil {
+		ok, err := number(name, fields[name])
+		if name == "vie" && !ok && err == nil {
+			var sc, pq float64
+			if ok, err = number("sc", &sc); ok {
+				ok, err = number("pq", &pq)
+			}
+			triplet.VIE = (sc + pq) / 2
+		}
+		switch {
+		case err != nil:
 			return row, triplet, err
-		}
-		if !ok {
-			return row, triplet, missing
+		case !ok && name == "vie":
+			return row, triplet, errors.New("vie is missing (or sc and pq)")
+		case !ok:
+			return row, triplet, fmt.Errorf("%s is missing", name)
 		}
 	}
 	return row, triplet, nil

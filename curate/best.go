@@ -31,7 +31,7 @@ type BestEdit struct {
 }
 
 // Best keeps the best edits of every group, so many of each. rows says whether they name their rows.
-func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
+func Best(groups []*scoring.RankedEdits, keep int, rows bool) []BestEdit {
 	best := []BestEdit{}
 	for _, g := range groups {
 		for i, edit := range g.Edits[:min(keep, len(g.Edits))] {

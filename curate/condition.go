@@ -74,8 +74,8 @@ func (t Template) Check() error {
 	return fmt.Errorf("template %q: one of {word}, {level}, {level5} and {score} is missing", t)
 }
 
-// Example is an edit with its reward, for the training of an editor.
-type Example struct {
+// RewardLabel is an edit with its reward, for the training of an editor.
+type RewardLabel struct {
 	ID           string
 	Source, Edit string // picture files, relative to the folder of the labels
 	Instruction  string
@@ -88,7 +88,7 @@ type Example struct {
 // repeated repeats examples until every level that occurs has as many as the most frequent one. Each of n examples of a
 // level comes floor(most/n) times, and as many of them as are still missing, drawn by the seed, once more. All weights
 // become 1.
-func repeated(examples []Example, seed uint64) []Example {
+func repeated(examples []RewardLabel, seed uint64) []RewardLabel {
 	of := map[int][]int{}
 	most := 0
 	for i, e := range examples {
@@ -106,16 +106,16 @@ func repeated(examples []Example, seed uint64) []Example {
 			}
 		}
 	}
-	var out []Example
+	var out []RewardLabel
 	for i, e := range examples {
 		e.Weight = 1
-		out = append(out, slices.Repeat([]Example{e}, times[i])...)
+		out = append(out, slices.Repeat([]RewardLabel{e}, times[i])...)
 	}
 	return out
 }
 
 // balance sets the weights to the inverse frequency of each level: N / (levels count(level)).
-func balance(examples []Example) {
+func balance(examples []RewardLabel) {
 	var counts [6]int
 	levels := 0
 	for _, e := range examples {

@@ -1,7 +1,9 @@
 package curate
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,18 +30,16 @@ type Conditioning struct {
 
 // ScoreRange returns the lowest and the highest score01 of a table.
 func ScoreRange(scores scoring.Scores) (low, high float64, err error) {
-	first := true
+	low, high = math.Inf(1), math.Inf(-1)
 	for _, line := range scores.Lines {
-		if line.Error != "" {
-			continue
+		if line.Error == "" {
+			low, high = min(low, line.Value.Score01), max(high, line.Value.Score01)
 		}
-		v := line.Value.Score01
-		if first {
-			low, high, first = v, v, false
-		}
-		low, high = min(low, v), max(high, v)
 	}
-	if high <= low {
+	if low > high {
+		return 0, 0, errors.New("there are no scores")
+	}
+	if high == low {
 		return 0, 0, fmt.Errorf("all scores are %g", low)
 	}
 	return low, high, nil
@@ -61,15 +61,16 @@ type ConditioningResult struct {
 func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
 	err := atomicfile.WriteDir(out, func(dir string) (err error) {
-		var examples []Example
+		var examples []RewardLabel
 		failed := []scoring.FailedRow{}
 		pictures := newPictures(t, dir, c.Copy)
 		for i := range t.Len() {
 			row, err := t.Read(i)
-			var e Example
+			var e RewardLabel
 			if err == nil {
 				if err = scores.Err(i); err == nil {
-					e, err = c.example(pictures, i, &row, scores.Lines[i].Value.Score01)
+					score := 10 * ((scores.Lines[i].Value.Score01 - c.Low) / (c.High - c.Low))
+					e, err = pictures.label(i, &row, c.Template.Text(row.Instruction, score), score, "source", "edit")
 				}
 				if err != nil {
 					err = t.At(i, err)
@@ -115,7 +116,7 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 }
 
 // cut counts the prompts whose end, with words of the score, does not fit into CLIP's text encoder.
-func (c *Conditioning) cut(examples []Example) (n int, err error) {
+func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	count := c.Tokens
 	if count == nil {
 		count = func(text string) (int, error) { return LeastClipTokens(text), nil }
@@ -136,24 +137,4 @@ func (c *Conditioning) cut(examples []Example) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// example makes the label of one row, and puts its pictures into the folder.
-func (c *Conditioning) example(p *pictures, i int, row *data.Row, score01 float64) (e Example, err error) {
-	score := 10 * ((score01 - c.Low) / (c.High - c.Low))
-	e = Example{
-		ID:          row.ID,
-		Instruction: row.Instruction,
-		Prompt:      c.Template.Text(row.Instruction, score),
-		Score:       score,
-		Level:       level(score),
-	}
-	name := filepath.Join("images", fmt.Sprintf("%07d", i))
-	if e.Source, err = p.place(row.Source, name+"-source"); err != nil {
-		return e, fmt.Errorf("source: %w", err)
-	}
-	if e.Edit, err = p.place(row.Edit, name+"-edit"); err != nil {
-		return e, fmt.Errorf("edit: %w", err)
-	}
-	return e, nil
 }

@@ -41,7 +41,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 
 // writeDiffusers writes diffusers/: images/ and metadata.jsonl, for --train_data_dir or --dataset_name of diffusers'
 // training scripts. It is a folder of its own, since `datasets` takes every picture and metadata file below a folder.
-func writeDiffusers(dir, _ string, examples []Example) error {
+func writeDiffusers(dir, _ string, examples []RewardLabel) error {
 	rows := make([]diffusersRow, len(examples))
 	names := map[string]string{} // picture of the labels -> its name in this folder
 	name := func(from string) (string, error) {
@@ -100,7 +100,7 @@ datasets:
 
 // writeAIToolkit writes ai-toolkit/: images/ with the edits and a .txt file beside each, control/ with the sources
 // under the same names, and dataset.yaml, the datasets of a configuration of ostris' ai-toolkit.
-func writeAIToolkit(dir, out string, examples []Example) error {
+func writeAIToolkit(dir, out string, examples []RewardLabel) error {
 	return writeCaptioned(dir, out, "ai-toolkit", "dataset.yaml", aiToolkitConfig, examples)
 }
 
@@ -120,7 +120,7 @@ num_repeats = 1
 `
 
 // writeKohya writes kohya/: the same folders as for ai-toolkit, and dataset.toml of kohya's musubi-tuner.
-func writeKohya(dir, out string, examples []Example) error {
+func writeKohya(dir, out string, examples []RewardLabel) error {
 	return writeCaptioned(dir, out, "kohya", "dataset.toml", kohyaConfig, examples)
 }
 
@@ -130,7 +130,7 @@ var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
 // writeCaptioned writes images/ and control/ below a folder, and the configuration that names them, and a cache, by
 // absolute paths: trainers start relative ones where they are started. The pictures' names are numbers of one length,
 // since trainers compare their beginnings.
-func writeCaptioned(dir, out, folder, file, config string, examples []Example) error {
+func writeCaptioned(dir, out, folder, file, config string, examples []RewardLabel) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return err

@@ -100,12 +100,12 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 
 // Drift sets the outputs of two checkpoints beside each other.
 type Drift struct {
-	Facts        []Comparison `json:"facts"` // the score first
-	FailedAfter  int          `json:"failed_after"`
-	FailedBefore int          `json:"failed_before"`
-	RowsAfter    int          `json:"rows_after"`
-	RowsBefore   int          `json:"rows_before"`
-	Warnings     []string     `json:"warnings"`
+	Facts        []FactDrift `json:"facts"` // the score first
+	FailedAfter  int         `json:"failed_after"`
+	FailedBefore int         `json:"failed_before"`
+	RowsAfter    int         `json:"rows_after"`
+	RowsBefore   int         `json:"rows_before"`
+	Warnings     []string    `json:"warnings"`
 }
 
 // CompareOutputs compares what two checkpoints made.

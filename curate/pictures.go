@@ -53,6 +53,22 @@ func (p *pictures) place(m data.Image, name string) (string, error) {
 	return to, nil
 }
 
+// label is the label of a row whose score is on 0..10. The row's pictures are put into the folder, by names that end in
+// source and output.
+func (p *pictures) label(
+	i int, row *data.Row, prompt string, score float64, source, output string,
+) (l RewardLabel, err error) {
+	l = RewardLabel{ID: row.ID, Instruction: row.Instruction, Prompt: prompt, Score: score, Level: level(score)}
+	name := filepath.Join("images", fmt.Sprintf("%07d-", i))
+	if l.Source, err = p.place(row.Source, name+source); err != nil {
+		return l, fmt.Errorf("%s: %w", source, err)
+	}
+	if l.Edit, err = p.place(row.Edit, name+output); err != nil {
+		return l, fmt.Errorf("%s: %w", output, err)
+	}
+	return l, nil
+}
+
 // write puts a picture at path; file is where it lies, "" for one in the table.
 func (p *pictures) write(m data.Image, file, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {

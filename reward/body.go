@@ -153,12 +153,12 @@ func contentType(r *http.Request, forms bool) (boundary string, err error) {
 			return "", apiErrorf(http.StatusBadRequest, "bad_request", "multipart/form-data without a boundary")
 		}
 		return params["boundary"], nil
-	case forms:
-		return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
-			"Content-Type %q: application/json and multipart/form-data are taken", given)
 	}
-	return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
-		"Content-Type %q: application/json is taken", given)
+	taken := "application/json is taken"
+	if forms {
+		taken = "application/json and multipart/form-data are taken"
+	}
+	return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: %s", given, taken)
 }
 
 // bodyError gives an error of reading a body its status.
@@ -180,11 +180,9 @@ func bodyError(err error) error {
 		return apiErrorf(http.StatusRequestTimeout, "timeout",
 			"the body came at less than %d KiB a second", minRate>>10)
 	case errors.As(err, &meaning) && errors.Is(err, json.ErrUnknownName):
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"unknown field %q", meaning.JSONPointer.LastToken())
+		return badRequest("unknown field %q", meaning.JSONPointer.LastToken())
 	case errors.As(err, &meaning):
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
+		return badRequest("%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
 	case errors.As(err, &syntax) && syntax.JSONPointer != "":
 		return apiErrorf(http.StatusBadRequest, "bad_request",
 			"%s: %s", fieldPath(syntax.JSONPointer), syntaxReason(syntax))
@@ -266,16 +264,14 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		if err := d.SkipValue(); err != nil {
 			return err
 		}
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"%s: a list is wanted", fieldPath(d.StackPointer()))
+		return badRequest("%s: a list is wanted", fieldPath(d.StackPointer()))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
 	for *l = nil; d.PeekKind() != ']'; {
 		if len(*l) == maxListed {
-			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
-				"%s: more than %d values", fieldPath(d.StackPointer().Parent()), maxListed)
+			return tooMany("%s: more than %d values", fieldPath(d.StackPointer().Parent()), maxListed)
 		}
 		var v T
 		if err := json.UnmarshalDecode(d, &v); err != nil {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"encoding/json"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/chat"
@@ -109,7 +107,7 @@ func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
 	defer held.release()
 	p, err := parseChat(raw)
 	if err != nil {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
+		return badRequest("%v", err)
 	}
 	raw = nil
 	m, err := s.model(p.model)
@@ -146,8 +144,7 @@ func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
 // decode decodes the pictures of a request, within the limits of the server.
 func (s *chatWire) decode(ctx context.Context, p *chatRequest) error {
 	if len(p.pictures) > mostPictures {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d pictures, at most %d are taken at a time",
-			len(p.pictures), mostPictures)
+		return tooMany("%d pictures, at most %d are taken at a time", len(p.pictures), mostPictures)
 	}
 	var bytes int64
 	for i, picture := range p.pictures {
@@ -189,22 +186,20 @@ type eventWriter struct {
 	begun bool
 }
 
-// send writes one event: bytes as they are, other values as JSON.
+// send writes one event as JSON.
 func (e *eventWriter) send(v any) error {
+	line, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return e.write(bytes.TrimSpace(line))
+}
+
+func (e *eventWriter) write(line []byte) error {
 	if !e.begun {
 		e.w.Header().Set("Content-Type", "text/event-stream")
 		e.w.WriteHeader(http.StatusOK)
 		e.begun = true
-	}
-	line, ok := v.([]byte)
-	if !ok {
-		var b bytes.Buffer
-		coder := json.NewEncoder(&b)
-		coder.SetEscapeHTML(false)
-		if err := coder.Encode(v); err != nil {
-			return err
-		}
-		line = bytes.TrimSpace(b.Bytes())
 	}
 	e.to.SetWriteDeadline(deadline(int64(len(line)))) // it sets none in tests without a connection
 	if _, err := e.w.Write(slices.Concat([]byte("data: "), line, []byte("\n\n"))); err != nil {
@@ -216,14 +211,10 @@ func (e *eventWriter) send(v any) error {
 // stream answers with server-sent events, a piece of the text each. An error after the first one is an event.
 func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "logprobs: they are not streamed, so far")
+		return badRequest("logprobs: they are not streamed, so far")
 	}
 	if p.several.Made() > 1 {
-		return apiErrorf(
-			http.StatusUnprocessableEntity,
-			"bad_request",
-			"n, best_of: several answers are not streamed, so far",
-		)
+		return badRequest("n, best_of: several answers are not streamed, so far")
 	}
 	a.Object = "chat.completion.chunk"
 	events := eventWriter{w: w, to: http.NewResponseController(w)}
@@ -254,6 +245,6 @@ func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel,
 			return nil
 		}
 	}
-	events.send([]byte("[DONE]"))
+	events.write([]byte("[DONE]"))
 	return nil
 }

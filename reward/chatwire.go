@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 
 	"github.com/go-json-experiment/json"
 
@@ -27,27 +26,24 @@ type chatRequest struct {
 
 // chatHarmless are fields that do not change an answer, or not at the values listed.
 var chatHarmless = strictjson.Harmless{
-	"user":                nil,
-	"metadata":            nil,
-	"store":               nil,
-	"service_tier":        nil,
-	"safety_identifier":   nil,
-	"prompt_cache_key":    nil,
-	"parallel_tool_calls": nil,
-	"verbosity":           {nil},
-	"modalities":          {nil, []any{"text"}},
-	"prediction":          {nil},
-	"frequency_penalty":   {nil, 0},
-	"presence_penalty":    {nil, 0},
-	"logit_bias":          {nil, map[string]any{}},
-	"top_logprobs":        {nil, 0},
-	"tools":               {nil, []any{}},
-	"tool_choice":         {nil, "none", "auto"},
-	"functions":           {nil, []any{}},
-	"min_p": {
-		nil,
-		0,
-	},
+	"user":                  nil,
+	"metadata":              nil,
+	"store":                 nil,
+	"service_tier":          nil,
+	"safety_identifier":     nil,
+	"prompt_cache_key":      nil,
+	"parallel_tool_calls":   nil,
+	"verbosity":             {nil},
+	"modalities":            {nil, []any{"text"}},
+	"prediction":            {nil},
+	"frequency_penalty":     {nil, 0},
+	"presence_penalty":      {nil, 0},
+	"logit_bias":            {nil, map[string]any{}},
+	"top_logprobs":          {nil, 0},
+	"tools":                 {nil, []any{}},
+	"tool_choice":           {nil, "none", "auto"},
+	"functions":             {nil, []any{}},
+	"min_p":                 {nil, 0},
 	"min_tokens":            {nil, 0},
 	"ignore_eos":            {nil, false},
 	"use_beam_search":       {nil, false},
@@ -217,7 +213,7 @@ func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 // chatError gives the errors of a model their status.
 func chatError(err error) error {
 	if errors.Is(err, chat.ErrRequest) {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
+		return badRequest("%v", err)
 	}
 	return fmt.Errorf("chat: %w", err)
 }

@@ -133,8 +133,7 @@ func (c *clients) charge(ctx context.Context, edits int) error {
 		now := time.Now()
 		claim := by.quota.ReserveN(now, edits)
 		if !claim.OK() {
-			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
-				"%d edits are more than the %d a minute of client %s", edits, by.quota.Burst(), by.name)
+			return tooMany("%d edits are more than the %d a minute of client %s", edits, by.quota.Burst(), by.name)
 		}
 		if wait := claim.DelayFrom(now); wait > 0 {
 			claim.CancelAt(now)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"runtime"
 	"time"
@@ -29,7 +28,7 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return err
 	}
 	if value.Kind() != '"' {
-		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "a picture is a base64 string")
+		b.err = badPicture("a picture is a base64 string")
 		return nil
 	}
 	text := []byte(value[1 : len(value)-1])
@@ -46,8 +45,7 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	raw := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(raw, text)
 	if err != nil {
-		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture",
-			"a picture is base64, not a URL or a path: %v", err)
+		b.err = badPicture("a picture is base64, not a URL or a path: %v", err)
 		return nil
 	}
 	b.raw = raw[:n]
@@ -72,7 +70,7 @@ func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	}
 	width, height, err := data.Size(b.raw, d.limits)
 	if err != nil && !errors.Is(err, data.ErrLimit) {
-		err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+		err = badPicture("%v", err)
 	}
 	return int64(width) * int64(height), err
 }
@@ -84,7 +82,7 @@ func (d *decoder) check(source *encodedPicture, instruction string) (pixels int6
 		return 0, err
 	}
 	if source == nil {
-		return 0, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "source is missing: a picture")
+		return 0, badRequest("source is missing: a picture")
 	}
 	if pixels, err = d.size(source); err != nil {
 		return 0, prefixError("source", err)
@@ -96,7 +94,7 @@ func (d *decoder) check(source *encodedPicture, instruction string) (pixels int6
 func (d *decoder) decode(ctx context.Context, b *encodedPicture) (*data.Picture, error) {
 	p, err := data.DecodeContext(ctx, b.raw, d.limits)
 	if err != nil && ctx.Err() == nil {
-		err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+		err = badPicture("%v", err)
 	}
 	return p, err
 }
@@ -148,7 +146,7 @@ func asBadEdit(err error) error {
 
 // timed runs f once a decoder is free, and observes how long pictures of so many pixels take. A panic in a
 // decoder is an error of this picture.
-func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() error) (err error) {
+func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() error) error {
 	defer r.decoded(d.time, pixels)
 	select {
 	case d.free <- struct{}{}:
@@ -156,14 +154,10 @@ func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f fun
 		return context.Cause(ctx)
 	}
 	begin := time.Now()
-	defer func() {
-		<-d.free
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error, please report it: %v", p)
-		}
-		if err == nil {
-			d.time.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
-		}
-	}()
-	return f()
+	err := attempt(f)
+	<-d.free
+	if err == nil {
+		d.time.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
+	}
+	return err
 }

@@ -2,7 +2,6 @@ package reward
 
 import (
 	"context"
-	"net/http"
 
 	"assay/data"
 	"assay/edit"
@@ -23,7 +22,7 @@ func (n *engine) differentiate(ctx context.Context, v *served, items []*item) er
 		}
 	}
 	if answer > maxAnswerBytes {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "the gradients would take %d bytes, at most %d are "+
+		return tooMany("the gradients would take %d bytes, at most %d are "+
 			"sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
 	}
 	r, err := n.admit(ctx, groups, gradientKind)

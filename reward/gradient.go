@@ -33,15 +33,14 @@ func (g *gradientRequest) field(name string, value []byte) (err error) {
 
 // items returns what is asked for, and whether it is a single edit, whose answer has a form of its own.
 func (g *gradientRequest) items() (items []*item, single bool, err error) {
-	bad := func(text string) error { return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
 	if g.Edit != nil && len(g.Edits) > 0 {
-		return nil, false, bad("edit and edits: one of them is wanted")
+		return nil, false, badRequest("edit and edits: one of them is wanted")
 	}
 	if g.Edit != nil {
 		g.Edits = append(g.Edits, *g.Edit)
 	}
 	if len(g.Pairs)+len(g.Edits) == 0 {
-		return nil, false, bad("edit is missing: one picture; or edits, or pairs, for several")
+		return nil, false, badRequest("edit is missing: one picture; or edits, or pairs, for several")
 	}
 	items, err = g.scoreRequest.items()
 	return items, len(g.Pairs) == 0 && len(items) == 1, err
@@ -101,7 +100,7 @@ func (s *gradientWire) post(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return writeBytes(w, "application/octet-stream", body)
+		return write(w, http.StatusOK, binaryType, body)
 	}
 	return g.writeOne(w, items[0])
 }
@@ -111,7 +110,8 @@ func (g *gradientRequest) writeOne(w http.ResponseWriter, it *item) error {
 	if it.err != nil {
 		return it.err
 	}
-	body, kind, err := encoders[g.Format](it.gradient, it.picture)
+	format := gradientFormats[g.Format]
+	body, err := format.encode(it.gradient, it.picture)
 	if err != nil {
 		return err
 	}
@@ -119,18 +119,16 @@ func (g *gradientRequest) writeOne(w http.ResponseWriter, it *item) error {
 		w.Header().Set("X-"+name, value)
 	}
 	w.Header().Set("X-Pixel-Unit", pixelUnit)
-	return writeBytes(w, kind, body)
+	return write(w, http.StatusOK, format.contentType, body)
 }
 
 // checkFormat: several gradients come as safetensors alone.
 func (g *gradientRequest) checkFormat(single bool) error {
 	switch {
-	case encoders[g.Format] == nil:
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"format %q: safetensors, npy and png are served", g.Format)
+	case gradientFormats[g.Format].encode == nil:
+		return badRequest("format %q: safetensors, npy and png are served", g.Format)
 	case !single && g.Format != "" && g.Format != "safetensors":
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"format %q is for one edit: several come as safetensors", g.Format)
+		return badRequest("format %q is for one edit: several come as safetensors", g.Format)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 			return err
 		}
 	}
-	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "more than %d form fields", maxListed)
+	return tooMany("more than %d form fields", maxListed)
 }
 
 // formError says that a form cannot be read, unless the connection is to blame.

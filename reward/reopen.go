@@ -46,7 +46,7 @@ const (
 func (v *Replicated) reopen(i int) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		c := &replica{set: v, i: i, users: 1}
-		err := c.attempt(func() (err error) {
+		err := attempt(func() (err error) {
 			c.Judge, err = v.open(i)
 			return err
 		})

@@ -35,7 +35,7 @@ func (c *replica) release() {
 	if !last || !c.guarded() {
 		return
 	}
-	if err := c.attempt(c.Judge.Close); err != nil {
+	if err := attempt(c.Judge.Close); err != nil {
 		c.set.warn(fmt.Sprintf("scorer %s, copy %d: closing it: %v", c.set.name, c.i, err))
 	}
 }
@@ -60,7 +60,7 @@ func (e *panicError) Error() string {
 }
 
 // attempt calls f. A panic is its error: it must not end the process.
-func (c *replica) attempt(f func() error) (err error) {
+func attempt(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicError{p}
@@ -102,7 +102,7 @@ func (c *replica) check(ctx context.Context) error {
 
 // scoreOne scores one edit.
 func (c *replica) scoreOne(ctx context.Context, e *edit.Edit) (score01 float64, err error) {
-	err = c.attempt(func() error {
+	err = attempt(func() error {
 		scores, errs, err := edit.ScoreAll(ctx, c.Judge, e)
 		if err == nil {
 			score01, err = scores[0].Score01, errs[0]

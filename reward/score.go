@@ -38,13 +38,12 @@ func (p *scoreRequest) items() (items []*item, err error) {
 		return items, nil
 	}
 	if p.Source != nil || len(p.Edits) > 0 || p.Instruction != "" {
-		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "pairs have sources, instructions and "+
+		return nil, badRequest("pairs have sources, instructions and " +
 			"edits of their own: source, instruction, edit and edits do not go with them")
 	}
 	for i, one := range p.Pairs {
 		if one.Edit == nil {
-			return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-				"pairs/%d: edit is missing: one picture", i)
+			return nil, badRequest("pairs/%d: edit is missing: one picture", i)
 		}
 		items = append(items, &item{source: one.Source, output: one.Edit, instruction: one.Instruction})
 	}
@@ -62,7 +61,7 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	case "edits":
 		p.Edits = append(p.Edits, encodedPicture{raw: value})
 	default:
-		err = apiErrorf(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
+		err = badRequest("unknown field %q", name)
 	}
 	return err
 }

@@ -12,6 +12,7 @@
 package reward
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -46,21 +47,10 @@ type Options struct {
 }
 
 func (o *Options) fill() {
-	for v, d := range map[*int64]int64{&o.MaxBody: 64 << 20, &o.MaxPixels: 16 << 20, &o.Memory: 2 << 30} {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	for v, d := range map[*int]int{&o.MaxItems: 256, &o.Queue: 1 << 16, &o.Batch: 32} {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute} {
-		if *v == 0 {
-			*v = d
-		}
-	}
+	o.MaxBody, o.MaxPixels = cmp.Or(o.MaxBody, 64<<20), cmp.Or(o.MaxPixels, 16<<20)
+	o.MaxItems, o.Queue, o.Batch = cmp.Or(o.MaxItems, 256), cmp.Or(o.Queue, 1<<16), cmp.Or(o.Batch, 32)
+	o.Memory = cmp.Or(o.Memory, 2<<30)
+	o.Wait, o.Timeout = cmp.Or(o.Wait, 10*time.Minute), cmp.Or(o.Timeout, 15*time.Minute)
 }
 
 // Server answers HTTP requests with scores.
@@ -150,7 +140,7 @@ func static(contentType, body string) http.HandlerFunc {
 		"img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
-		writeBytes(w, contentType, []byte(body))
+		write(w, http.StatusOK, contentType, []byte(body))
 	}
 }
 

@@ -36,20 +36,17 @@ type unirlRequest struct {
 
 // edit takes the edit out of a request. source is nil in a history of one turn.
 func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
-	bad := func(format string, args ...any) error {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
-	}
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) != 1 && len(q.History) != 2 {
-		return nil, nil, "", bad("an edit is a history of two turns, (instruction, source) and "+
+		return nil, nil, "", badRequest("an edit is a history of two turns, (instruction, source) and "+
 			"(instruction, edited picture), not of %d", len(q.History))
 	}
 	for i, t := range q.History {
 		if given(t.Video) || given(t.VideoPath) {
-			return nil, nil, "", bad("turn %d: videos are not scored", i)
+			return nil, nil, "", badRequest("turn %d: videos are not scored", i)
 		}
 		if t.Image == nil {
-			return nil, nil, "", bad("turn %d: image_b64 is missing", i)
+			return nil, nil, "", badRequest("turn %d: image_b64 is missing", i)
 		}
 		if instruction == "" {
 			instruction = t.Text
@@ -62,7 +59,7 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 // item is what a scorer is asked about an edit. One that looks at no source may lack it.
 func (v *served) item(source, output *encodedPicture, instruction string) (*item, error) {
 	if source == nil && v.info.Sources != 0 {
-		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s compares with a source: an edit is a "+
+		return nil, badRequest("%s compares with a source: an edit is a "+
 			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
 	}
 	if source == nil {
@@ -85,8 +82,7 @@ func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer held.release()
 	if body.Requests == nil {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"requests is missing: a list, in UniRL's format; source, instruction and edits go to /v1/score")
+		return badRequest("requests is missing: a list, in UniRL's format; source, instruction and edits go to /v1/score")
 	}
 	requests := *body.Requests
 	held.shrink(shareBytes(requests))

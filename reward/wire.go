@@ -36,11 +36,10 @@ func newWires(b *backend, draining *atomic.Bool, models []NamedModel) []wire {
 // countItems wants at least one item, and at most maxItems.
 func (b *backend) countItems(what string, n int) error {
 	if n > b.maxItems {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d %s, at most %d are taken at a time",
-			n, what, b.maxItems)
+		return tooMany("%d %s, at most %d are taken at a time", n, what, b.maxItems)
 	}
 	if n == 0 {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s is empty: at least one is wanted", what)
+		return badRequest("%s is empty: at least one is wanted", what)
 	}
 	return nil
 }
@@ -57,12 +56,10 @@ func prefixError(what string, err error) error {
 
 func checkInstruction(text string) error {
 	if strings.TrimSpace(text) == "" {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"instruction is missing: what the edit was to do")
+		return badRequest("instruction is missing: what the edit was to do")
 	}
 	if len(text) > maxInstruction {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
+		return badRequest("instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (r *run) execute(ctx context.Context) *outcome {
 			call = r.differentiate
 		}
 		var failed error // of an edit
-		err := r.on.attempt(func() (err error) {
+		err := attempt(func() (err error) {
 			failed, err = call(ctx, part, out)
 			return err
 		})

@@ -2,7 +2,7 @@
 //
 // [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is scored.
 // Edits of one source and instruction are scored together, as a judge computes once what they have in common. The rows
-// are written with the columns of their scores, and [Read] reads these. [Groups] ranks edits of one source and
+// are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of one source and
 // instruction.
 package scoring
 
@@ -31,8 +31,8 @@ type Options struct {
 	Warn        func(text string) // told what is odd about the table; nil: not called
 }
 
-// Result counts what [Table] did.
-type Result struct {
+// TableCounts are the numbers of rows that [Table] did.
+type TableCounts struct {
 	Out         string `json:"out"`
 	Rows        int    `json:"rows"`
 	Scored      int    `json:"scored"`
@@ -211,14 +211,14 @@ func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.J
 //
 // Results are kept in OUT.progress while it runs. When ctx is cancelled the error is a [table.InterruptedError], and the
 // same call resumes; rows that were changed meanwhile are scored anew. With o.Merge it writes what [Shard] scored.
-func Table(ctx context.Context, j edit.Judge, o Options) (*Result, error) {
+func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
 	t, job, err := o.open(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
 	info := j.Info()
-	r := &Result{Out: o.Out, Rows: t.Len()}
+	r := &TableCounts{Out: o.Out, Rows: t.Len()}
 	kept := Scores{Range: info.Range, Lines: map[int]table.Line[edit.Score]{}} // for preferences
 	unreadable := 0
 	columns := scoreColumns(&info)
