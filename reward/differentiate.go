@@ -100,10 +100,11 @@ func (b *gradientBatch) run(ctx context.Context) error {
 		return err
 	}
 	for i, it := range b.items {
-		if it.err = asBadEdit(j.errs[i]); it.err != nil { // what the prompt or the pictures' shapes make impossible
+		r := j.results[i]
+		if it.err = asBadEdit(r.err); it.err != nil { // what the prompt or the pictures' shapes make impossible
 			continue
 		}
-		it.gradient = &edit.Gradient{Score: j.gradients[i].Score, Output: j.gradients[i].Output}
+		it.gradient = &edit.Gradient{Score: r.gradient.Score, Output: r.gradient.Output}
 		it.gradient.Scale(b.scorer.info.Range)
 	}
 	b.items, b.edits = nil, nil

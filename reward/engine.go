@@ -289,7 +289,7 @@ func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 			return err
 		}
 		for i, it := range of[v] {
-			it.scored, it.err = j.scores[i], j.errs[i]
+			it.scored, it.err = j.results[i].score, j.results[i].err
 			if it.err == nil {
 				n.metrics.observe(v.name, &it.scored, v.info.Range)
 			}

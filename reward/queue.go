@@ -68,15 +68,20 @@ type job struct {
 	edits  []*edit.Edit
 	of     groupKey // of the inputs
 
-	ctx       context.Context
-	scores    []edit.Score     // of each of the inputs
-	gradients []*edit.Gradient // of each of the edits
-	errs      []error          // of each
-	left      []int            // items that have neither yet
-	since     time.Time        // it waits
-	avoid     *replica         // where it failed before; nil: nowhere
-	dropped   bool             // nobody waited for it any more
-	done      chan struct{}
+	ctx     context.Context
+	results []result  // of each input or edit
+	left    []int     // items without a result so far
+	since   time.Time // when it began to wait
+	avoid   *replica  // copy on which it failed before; nil: none
+	dropped bool      // its request ended before it began
+	done    chan struct{}
+}
+
+// result is the score of an input or the gradient of an edit, or why there is none.
+type result struct {
+	score    edit.Score
+	gradient *edit.Gradient
+	err      error
 }
 
 func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
@@ -85,8 +90,7 @@ func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 func (r *reservation) run(ctx context.Context, j *job) error {
 	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
 	n := len(j.inputs) + len(j.edits)
-	j.scores, j.gradients, j.errs = make([]edit.Score, n), make([]*edit.Gradient, n), make([]error, n)
-	j.left, j.since = make([]int, n), time.Now()
+	j.results, j.left, j.since = make([]result, n), make([]int, n), time.Now()
 	for i := range j.left {
 		j.left[i] = i
 	}

@@ -117,31 +117,31 @@ func (v *Replicated) up() (n int, each []bool) {
 	return n, each
 }
 
-// gone is an error if there is no copy, and none could be opened; nil while that is tried for the first time.
-func (v *Replicated) gone() error {
+// allFailed reports whether there is no copy, and opening each of them again has failed n times in a row. last is why.
+func (v *Replicated) allFailed(n int) (all bool, last error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var last error
 	for i, c := range v.at {
-		if c != nil || v.states[i].failures == 0 {
-			return nil
+		if c != nil || v.states[i].failures < n {
+			return false, nil
 		}
 		last = v.states[i].err
 	}
-	return v.errDown(last)
+	return true, last
+}
+
+// gone is an error if there is no copy, and none could be opened; nil while that is tried for the first time.
+func (v *Replicated) gone() error {
+	if all, err := v.allFailed(1); all {
+		return v.errDown(err)
+	}
+	return nil
 }
 
 // lost reports whether opening copies again has failed so often that only a new process may help.
 func (v *Replicated) lost() bool {
-	const often = 3
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for i, c := range v.at {
-		if c != nil || v.states[i].failures < often {
-			return false
-		}
-	}
-	return true
+	all, _ := v.allFailed(3)
+	return all
 }
 
 // restarts counts how often the copy of that number was opened again.

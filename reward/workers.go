@@ -99,17 +99,14 @@ type run struct {
 // outcome is what became of a run's items. It is the run's own until the run is over: one that hangs may go on writing
 // while its jobs are done elsewhere.
 type outcome struct {
-	scores    []edit.Score
-	gradients []*edit.Gradient
-	errs      []error // of each item
-	broken    error   // why the copy cannot be used any more; nil: it can
+	results []result // of each item
+	broken  error    // why the copy cannot be used any more; nil: it can
 }
 
 func (r *run) newOutcome(broken error) *outcome {
-	n := len(r.items)
-	o := &outcome{make([]edit.Score, n), make([]*edit.Gradient, n), make([]error, n), broken}
-	for k := range o.errs {
-		o.errs[k] = broken
+	o := &outcome{make([]result, len(r.items)), broken}
+	for k := range o.results {
+		o.results[k].err = broken
 	}
 	return o
 }
@@ -177,7 +174,7 @@ func (r *run) execute(ctx context.Context) *outcome {
 		return r.newOutcome(context.Cause(ctx))
 	}
 	for k, err := range errs {
-		out.errs[k] = cmp.Or(err, out.errs[k])
+		out.results[k].err = cmp.Or(err, out.results[k].err)
 	}
 	return out
 }
@@ -197,10 +194,10 @@ func (r *run) score(ctx context.Context, part []int, out *outcome) (failed, err 
 	}
 	for at, k := range part {
 		if err != nil {
-			out.errs[k] = err
+			out.results[k].err = err
 			continue
 		}
-		out.scores[k], out.errs[k] = scores[at], errs[at]
+		out.results[k] = result{score: scores[at], err: errs[at]}
 		failed = cmp.Or(failed, errs[at])
 	}
 	return cmp.Or(err, failed), nil
@@ -220,7 +217,7 @@ func (r *run) differentiate(ctx context.Context, part []int, out *outcome) (fail
 		return nil, err
 	}
 	for at, k := range part {
-		out.gradients[k] = gradients[at]
+		out.results[k].gradient = gradients[at]
 	}
 	return nil, nil
 }
@@ -247,20 +244,15 @@ func (q *queue) finish(k int, r *run) {
 		j.left = j.left[:0]
 	}
 	for at, p := range r.items {
-		err := r.out.errs[at]
-		switch {
+		p.results[p.i] = r.out.results[at]
+		switch err := p.results[p.i].err; {
+		case err == nil && p.avoid != nil: // it was not the edit's fault
+			suspects = append(suspects, p.avoid)
 		case err == nil:
-			p.scores[p.i], p.gradients[p.i] = r.out.scores[at], r.out.gradients[at]
-			if p.avoid != nil { // it was not the edit's fault
-				suspects = append(suspects, p.avoid)
-			}
-			p.errs[p.i] = nil
 		case p.avoid == nil && retry:
-			p.errs[p.i], p.left = err, append(p.left, p.i)
+			p.left = append(p.left, p.i)
 		case r.out.broken != nil:
-			p.errs[p.i] = &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Second}
-		default:
-			p.errs[p.i] = err
+			p.results[p.i].err = &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Second}
 		}
 	}
 	var again []*job
@@ -297,7 +289,7 @@ func (q *queue) changed(all []*served) {
 			continue
 		}
 		for _, i := range j.left {
-			j.errs[i] = err
+			j.results[i].err = err
 		}
 		close(j.done)
 	}

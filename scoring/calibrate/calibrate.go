@@ -36,8 +36,8 @@ type Options struct {
 	Insist   bool              // use rows that the scorer was trained on, too
 	Out      string            // folder of reports, and of what is done so far
 
-	Progress func(what string, done, total int) // nil: not called
-	Warn     func(text string)                  // of what to be told at once; nil: not called
+	Progress func(done, total int) // rows of both tables; nil: not called
+	Warn     func(text string)     // nil: not called
 }
 
 // shares of the rows that fit the map, and that its interval is found on; the rest tests both. With a table for tests
@@ -219,6 +219,10 @@ func (p *job) progress(t *table) string {
 
 // score scores the labelled rows.
 func (p *job) score(ctx context.Context, s *model.Scorer) error {
+	before, total := 0, 0
+	for _, t := range p.tables() {
+		total += len(t.rows)
+	}
 	for _, t := range p.tables() {
 		labelled := map[int]bool{}
 		for _, r := range t.rows {
@@ -226,8 +230,10 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 		}
 		var told func(done, total int)
 		if p.o.Progress != nil {
-			told = func(done, total int) { p.o.Progress(t.Path(), done, total) }
+			offset := before
+			told = func(done, _ int) { p.o.Progress(offset+done, total) }
 		}
+		before += len(t.rows)
 		scores, err := scoring.Resume(ctx, s, t.Table, p.progress(t), func(i int) bool { return !labelled[i] }, told)
 		if err != nil {
 			return err
