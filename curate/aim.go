@@ -22,7 +22,7 @@ var Emotions = []string{"amusement", "anger", "awe", "contentment", "disgust", "
 // TripletColumns are the names of a triplet's columns, for [data.WithColumns].
 var TripletColumns = map[string]string{"source": "input", "edit": "target", "target": "original"}
 
-// Triplet is an input, an instruction and the target picture, with the values that judges and encoders gave it.
+// Triplet is an input, an instruction and the target picture, with values of judges and encoders.
 type Triplet struct {
 	Row            int
 	Source, Target string  // identify the pictures
@@ -46,7 +46,7 @@ const (
 // RuleNames lists the rules.
 func RuleNames() []string { return []string{AIMBench, AIM40k} }
 
-// TripletSelection chooses triplets by a rule.
+// TripletSelection selects triplets by a rule.
 type TripletSelection struct {
 	// Rule is AIMBench or AIM40k. "" applies both, as before they had names: of AIM40k the threshold, then of AIMBench
 	// the best of each target, normalised over the table, then the balance.
@@ -58,7 +58,7 @@ type TripletSelection struct {
 	OverTable  bool    // AIMBench: normalise over the table. The paper does not say over what
 }
 
-// rule is what the rows of a selection must have, and the steps that leave some of them out.
+// rule is the columns that a selection needs, and its filters.
 type rule struct {
 	columns []string
 	steps   []func(*sieve) error
@@ -90,14 +90,15 @@ var rules = map[string]rule{
 	}},
 }
 
-// Select applies the rule. It returns the chosen triplets by row, and a reason for every other row, also with an error.
+// Select applies the rule. It returns the chosen triplets by row, and a reason for every other row, also with an
+// error.
 func (s TripletSelection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
 	v := sieve{TripletSelection: s, left: slices.Clone(all), dropped: map[int]string{}}
 	err = v.run()
 	return v.left, v.dropped, err
 }
 
-// sieve is a selection under way.
+// sieve is a selection in progress.
 type sieve struct {
 	TripletSelection
 	left    []Triplet
@@ -105,7 +106,7 @@ type sieve struct {
 	lost    []loss
 }
 
-// loss is what one step left out.
+// loss counts the rows that one filter dropped.
 type loss struct {
 	one, many string // of the rows: "has ...", "have ..."
 	n, first  int    // how many rows, and the first one
@@ -129,7 +130,7 @@ func (s *sieve) drop(row int, reason string) {
 	}
 }
 
-// keep drops the triplets for which why has a reason.
+// keep drops triplets for which why returns a reason.
 func (s *sieve) keep(one, many string, why func(t *Triplet) string) {
 	s.lost = append(s.lost, loss{one: one, many: many})
 	s.left = slices.DeleteFunc(s.left, func(t Triplet) bool {
@@ -164,7 +165,7 @@ func (s *sieve) resembling() error {
 	return nil
 }
 
-// rate sets the quality of each triplet (equation 3). Its values are normalised over the triplets with the same key.
+// rate sets the quality of each triplet (equation 3), normalised over the triplets with the same key.
 func (s *sieve) rate(key func(*Triplet) string) error {
 	groups := map[string][]*Triplet{}
 	for i := range s.left {
@@ -183,7 +184,7 @@ func (s *sieve) rate(key func(*Triplet) string) error {
 	return nil
 }
 
-// minMax maps a value onto 0..1 over all triplets; a constant becomes 0.
+// minMax maps values onto 0..1 over all triplets; a constant becomes 0.
 func minMax(all []*Triplet, value func(*Triplet) float64) func(float64) float64 {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, t := range all {
@@ -209,7 +210,7 @@ func (s *sieve) best(what string, key func(*Triplet) string) error {
 	return nil
 }
 
-// balance keeps as many triplets of each emotion, those of the highest value.
+// balance keeps equally many triplets of each emotion, those of highest value.
 func (s *sieve) balance(reason string, value func(*Triplet) float64) error {
 	slices.SortStableFunc(s.left, func(a, b Triplet) int { return cmp.Compare(value(&b), value(&a)) })
 	counts := map[string]int{}
@@ -249,9 +250,9 @@ type TripletCounts struct {
 	Sources               int // of the chosen triplets
 }
 
-// Write selects triplets of a table with the columns of [TripletColumns] and the values that the rule needs, and makes
-// a folder for DiffSynth-Studio of them. dropped.jsonl says why each of the others was left out. If none is left, or
-// the emotions cannot be balanced, the error counts what each step left out.
+// Write selects triplets of a table with the columns of [TripletColumns] and the values that the rule needs, and
+// writes a folder for DiffSynth-Studio. dropped.jsonl has the reason for each other row. If no triplet is left, or the
+// emotions cannot be balanced, the error counts what each filter dropped.
 func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*TripletCounts, error) {
 	v := sieve{TripletSelection: s, dropped: map[int]string{}, lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
 	rows := map[int]data.Row{}
@@ -305,7 +306,7 @@ func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string
 	return &TripletCounts{t.Len(), len(v.left), len(left), len(sources)}, nil
 }
 
-// losses counts the rows, and those that each step left out, with the first one's reason.
+// losses counts the rows, and those that each filter dropped, with the reason for the first.
 func (s *sieve) losses(t *data.Table) string {
 	count := func(n int, one, many string) string {
 		if n == 1 {
@@ -323,7 +324,7 @@ func (s *sieve) losses(t *data.Table) string {
 	return strings.TrimSuffix(count(t.Len(), "row: ", "rows: ")+strings.Join(steps, ", "), ": ")
 }
 
-// readTriplet reads a row and those of its values that are needed.
+// readTriplet reads a row and the needed values.
 func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, error) {
 	triplet := Triplet{Row: i}
 	rec, err := t.Record(i)

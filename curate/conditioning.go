@@ -14,7 +14,7 @@ import (
 	"assay/scoring"
 )
 
-// Conditioning makes labels that say the score of each edit in words.
+// Conditioning writes labels with the score of each edit in words.
 type Conditioning struct {
 	Template  Template
 	Low, High float64  // score01 that become 0 and 10 before the cuts into levels
@@ -23,8 +23,8 @@ type Conditioning struct {
 	Balance   bool     // repeat examples, so that all levels that occur are equally frequent
 	Seed      uint64   // of the draw of examples that are repeated once more than others of their level
 
-	// Tokens counts the tokens of a prompt, with those that begin and end it. nil: [LeastClipTokens], where a layout's
-	// trainer has CLIP's text encoder.
+	// Tokens counts the tokens of a prompt, begin and end included. nil: [LeastClipTokens], for layouts whose trainers
+	// have CLIP's text encoder.
 	Tokens func(text string) (int, error)
 }
 
@@ -56,8 +56,8 @@ type ConditioningResult struct {
 	Cut      int    // labelled rows whose prompts have more than [ClipTokens] tokens, and lose words of the score
 }
 
-// Write makes the folder out: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not
-// be used. If none can be used it is not made, and the error says why the first one cannot.
+// Write makes the folder out: images/, labels in the chosen layouts, and failed.jsonl with the unusable rows. If no
+// row is usable, it makes no folder and returns the first reason.
 func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
 	err := atomicfile.WriteDir(out, func(dir string) (err error) {
@@ -115,7 +115,7 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 	return r, err
 }
 
-// cut counts the prompts whose end, with words of the score, does not fit into CLIP's text encoder.
+// cut counts the prompts of which CLIP's text encoder would truncate the score.
 func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	count := c.Tokens
 	if count == nil {

@@ -16,8 +16,8 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are
-// there already, under the paths that the examples name. The folder is called out when it is complete.
+// Layouts are the formats that trainers of editors read, by name. Each writes files below dir, where the pictures
+// already lie under the paths of the labels. dir is renamed to out when it is complete.
 var Layouts = map[string]func(dir, out string, examples []RewardLabel) error{
 	"ai-toolkit":      writeAIToolkit,
 	"diffsynth":       writeDiffSynth,
@@ -31,7 +31,7 @@ var Layouts = map[string]func(dir, out string, examples []RewardLabel) error{
 // LayoutNames lists the layouts.
 func LayoutNames() []string { return slices.Sorted(maps.Keys(Layouts)) }
 
-// diffSynth is a row of DiffSynth-Studio's metadata: image is what is to be made, edit_image what it is made from.
+// diffSynth is a row of DiffSynth-Studio's metadata: image is the target, edit_image the source.
 type diffSynth struct {
 	Prompt    string  `json:"prompt"`
 	Image     string  `json:"image"`

@@ -14,7 +14,7 @@ import (
 	"assay/internal/remote"
 )
 
-// pictures puts the pictures of a table into a folder of labels, each once.
+// pictures places the pictures of a table in a folder of labels, each once.
 type pictures struct {
 	table  *data.Table
 	dir    string
@@ -26,9 +26,9 @@ func newPictures(t *data.Table, dir string, copied bool) *pictures {
 	return &pictures{t, dir, copied, map[string]string{}}
 }
 
-// place puts a picture into the folder as name, with its own ending, unless it is there already: a symbolic link to the
-// file, or a copy. Pictures in the table itself, and those on object storage, are always written out. It returns where
-// in the folder the picture is.
+// place places a picture under a name with its own ending and returns the path within the folder; a picture that is
+// there already keeps its path. Files are linked or copied; pictures inside the table and on object storage are
+// written.
 func (p *pictures) place(m data.Image, name string) (string, error) {
 	if m.IsZero() {
 		return "", errors.New("no picture")
@@ -53,8 +53,7 @@ func (p *pictures) place(m data.Image, name string) (string, error) {
 	return to, nil
 }
 
-// label is the label of a row whose score is on 0..10. The row's pictures are put into the folder, by names that end in
-// source and output.
+// label makes the label of a row whose score is on 0..10 and places its pictures. source and output end their names.
 func (p *pictures) label(
 	i int, row *data.Row, prompt string, score float64, source, output string,
 ) (l RewardLabel, err error) {
@@ -110,8 +109,8 @@ func link(dir, from, to string) error {
 	return os.Symlink(target, to)
 }
 
-// linkOneOf links to a picture of the folder as name, with its ending in small letters. A picture whose ending is none
-// of these is written as PNG, since the trainer would pass over it.
+// linkOneOf links to a picture of the folder as name, with its ending in lower case. A picture with another ending is
+// converted to PNG, since the trainer would ignore it.
 func linkOneOf(endings []string, dir, from, name string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(from))
 	if slices.Contains(endings, ext) {

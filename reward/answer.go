@@ -15,7 +15,7 @@ import (
 	"assay/edit"
 )
 
-// apiError is an error with its HTTP status, and a word for programs.
+// apiError is an error with its HTTP status and a machine-readable kind.
 type apiError struct {
 	Status     int           `json:"-"`
 	Kind       string        `json:"kind"`
@@ -44,7 +44,7 @@ func tooMany(format string, args ...any) *apiError {
 	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", format, args...)
 }
 
-// toAPIError gives any error a status and a kind.
+// toAPIError maps any error to a status and a kind.
 func toAPIError(err error) *apiError {
 	var f *apiError
 	var busy *busyError
@@ -71,7 +71,7 @@ func toAPIError(err error) *apiError {
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
-// retryAfter is a time as the header has it: whole seconds.
+// retryAfter formats the Retry-After header: whole seconds, rounded up.
 func retryAfter(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }

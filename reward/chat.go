@@ -19,19 +19,19 @@ import (
 // ChatModel answers /v1/chat/completions. *generate.Model is one.
 type ChatModel interface {
 	chat.Model
-	// Stream is Chat that tells the text in pieces as it is made.
+	// Stream is Chat that passes on the text in pieces as it is generated.
 	Stream(ctx context.Context, messages []chat.Message, o chat.Options, piece func(string) error) (*chat.Answer, error)
-	// Decode spells tokens.
+	// Decode detokenises.
 	Decode(ids []int64) (string, error)
 }
 
-// NamedModel is a chat model and the name that requests give it.
+// NamedModel is a chat model under the name by which requests select it.
 type NamedModel struct {
 	Name string
 	ChatModel
 }
 
-// Bounds of chat requests: how many are held at a time, and the pictures of each.
+// Bounds of chat requests in flight, and of the pictures of each.
 const (
 	mostChats    = 64
 	mostPictures = 64
@@ -50,7 +50,7 @@ func (s *chatWire) routes() []route {
 	return []route{{"POST", "/v1/chat/completions", s.post}, {"GET", "/v1/models", s.list}}
 }
 
-// checkChat compares the names of the chat models.
+// checkChat refuses names of chat models that are empty, contain spaces or repeat.
 func checkChat(models []NamedModel) error {
 	seen := map[string]bool{}
 	for _, m := range models {
@@ -62,7 +62,7 @@ func checkChat(models []NamedModel) error {
 	return nil
 }
 
-// model finds a model by name; "" is the first one.
+// model finds a chat model by name; "" is the first one.
 func (s *chatWire) model(name string) (*NamedModel, error) {
 	var names []string
 	for i := range s.models {
@@ -208,7 +208,7 @@ func (e *eventWriter) write(line []byte) error {
 	return e.to.Flush()
 }
 
-// stream answers with server-sent events, a piece of the text each. An error after the first one is an event.
+// stream sends server-sent events, one for each piece of text. An error after the first event is an event, too.
 func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
 		return badRequest("logprobs: they are not streamed, so far")

@@ -12,8 +12,8 @@ import (
 	"assay/internal/strictjson"
 )
 
-// chatRequest is what /v1/chat/completions is asked for: OpenAI's request, with the names that vLLM, SGLang and
-// transformers give to options that it lacks.
+// chatRequest is a request to /v1/chat/completions: OpenAI's fields, and the names of vLLM, SGLang and transformers
+// for options that OpenAI lacks.
 type chatRequest struct {
 	model    string
 	messages []chat.Message
@@ -24,7 +24,7 @@ type chatRequest struct {
 	usage    bool // a stream ends with the usage
 }
 
-// chatHarmless are fields that do not change an answer, or not at the values listed.
+// chatHarmless lists fields that do not change the answer, or not at these values.
 var chatHarmless = strictjson.Harmless{
 	"user":                  nil,
 	"metadata":              nil,
@@ -53,7 +53,7 @@ var chatHarmless = strictjson.Harmless{
 	"echo":                  {nil, false},
 }
 
-// parseChat reads a request. A field that may change the answer and is not understood is an error that names it.
+// parseChat parses a request. A field that is not understood and may change the answer is an error.
 func parseChat(raw []byte) (*chatRequest, error) {
 	o, err := strictjson.Parse("request", raw)
 	if err != nil {
@@ -184,7 +184,7 @@ type chatUsage struct {
 	Details    map[string]int `json:"prompt_tokens_details"`
 }
 
-// openAIFinish is why an answer ended, in the protocol's words: clients know no others.
+// openAIFinish is the finish reason in OpenAI's words, the only ones that clients know.
 func openAIFinish(a *chat.Answer) *string {
 	finish := a.Finish
 	if finish == chat.FinishContext {
@@ -197,7 +197,7 @@ func usageOf(u chat.Usage) *chatUsage {
 	return &chatUsage{u.Prompt, u.Completion, u.Prompt + u.Completion, map[string]int{"cached_tokens": u.Cached}}
 }
 
-// logProbsOf spells the tokens of an answer.
+// logProbsOf is the logprobs of an answer, with each token detokenised.
 func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 	l := &chatLogProbs{Content: []tokenLogProb{}}
 	for i, id := range a.TokenIDs {
@@ -210,7 +210,7 @@ func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 	return l, nil
 }
 
-// chatError gives the errors of a model their status.
+// chatError maps the errors of a model to a status.
 func chatError(err error) error {
 	if errors.Is(err, chat.ErrRequest) {
 		return badRequest("%v", err)

@@ -14,14 +14,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// encodedPicture is the bytes of a picture file. In JSON it is base64, with or without the head of a data URL. Damaged
-// base64 is the error of one item, not of the request.
+// encodedPicture is an encoded picture. In JSON it is base64, with or without the prefix of a data URL. Damaged base64
+// is the error of one item, not of the request.
 type encodedPicture struct {
 	raw []byte
 	err error
 }
 
-// UnmarshalJSONFrom takes a base64 string out of the stream, so that only one picture at a time is held as text.
+// UnmarshalJSONFrom decodes base64 from the stream, so that only one picture at a time is held as text.
 func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	if err != nil {
@@ -52,7 +52,7 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// decoder decodes pictures, as many at a time as there are cores, and observes how long that takes.
+// decoder decodes pictures, as many at a time as there are cores, and measures how long that takes.
 type decoder struct {
 	limits data.Limits
 	free   chan struct{} // one entry for each picture that is being decoded
@@ -63,7 +63,7 @@ func newDecoder(l data.Limits) *decoder {
 	return &decoder{l, make(chan struct{}, runtime.NumCPU()), &estimator{pixels: true}}
 }
 
-// size returns the number of pixels that the picture's header says; nothing is decoded.
+// size returns the number of pixels according to the picture's header, without decoding it.
 func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	if b.err != nil {
 		return 0, b.err
@@ -75,8 +75,7 @@ func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	return int64(width) * int64(height), err
 }
 
-// check finds what is wrong with a source and an instruction without decoding a picture, and returns the source's
-// pixels.
+// check validates source and instruction without decoding, and returns the source's pixels.
 func (d *decoder) check(source *encodedPicture, instruction string) (pixels int64, err error) {
 	if err := checkInstruction(instruction); err != nil {
 		return 0, err
@@ -99,7 +98,7 @@ func (d *decoder) decode(ctx context.Context, b *encodedPicture) (*data.Picture,
 	return p, err
 }
 
-// one decodes a picture once a decoder is free.
+// one decodes a picture as soon as a decoder is free.
 func (d *decoder) one(
 	ctx context.Context, r *reservation, b *encodedPicture, pixels int64,
 ) (p *data.Picture, err error) {
@@ -110,8 +109,8 @@ func (d *decoder) one(
 	return p, err
 }
 
-// each decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture
-// itself. An error is kept in the items that it is about.
+// each decodes several edits of a source at a time and calls use with each of their items. It keeps no picture. Errors
+// are set on the items.
 func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
 	use func(it *item, output *data.Picture) error) {
 	workers.Each(len(edits), cap(d.free), func(i int) error {
@@ -135,7 +134,7 @@ func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture
 	})
 }
 
-// asBadEdit says that an error, if it is not the server's, is that of the edit.
+// asBadEdit attributes an error to the edit, unless it is the server's.
 func asBadEdit(err error) error {
 	var f *apiError
 	if err == nil || errors.As(err, &f) {
@@ -144,8 +143,7 @@ func asBadEdit(err error) error {
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 }
 
-// timed runs f once a decoder is free, and observes how long pictures of so many pixels take. A panic in a
-// decoder is an error of this picture.
+// timed runs f as soon as a decoder is free and measures its time. A panic is an error of this picture.
 func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() error) error {
 	defer r.decoded(d.time, pixels)
 	select {

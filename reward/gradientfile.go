@@ -17,10 +17,10 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// pixelUnit is what a gradient is per.
+// pixelUnit is the unit of a gradient's denominator.
 const pixelUnit = "8-bit level"
 
-// scoreTexts are the scores as texts by name: score, and score01 where the scorer has a range.
+// scoreTexts formats score and, if the scorer has a range, score01.
 func scoreTexts(g *edit.Gradient) map[string]string {
 	out := map[string]string{"score": fmt.Sprint(g.Value)}
 	if !g.Unbounded {
@@ -37,7 +37,7 @@ type gradientFormat struct {
 	encode      func(g *edit.Gradient, output *data.Picture) ([]byte, error)
 }
 
-// gradientFormats are those that are served; "" is the default.
+// gradientFormats are the served formats; "" is the default.
 var gradientFormats = map[string]gradientFormat{
 	"":            {binaryType, encodeSafetensors},
 	"safetensors": {binaryType, encodeSafetensors},
@@ -45,7 +45,7 @@ var gradientFormats = map[string]gradientFormat{
 	"png":         {"image/png", encodeHeatmap},
 }
 
-// encodeSafetensors writes the tensor gradient, with score, score01 (where the scorer has a range) and the unit as
+// encodeSafetensors writes the tensor gradient with score, score01 (if the scorer has a range) and the unit as
 // metadata.
 func encodeSafetensors(g *edit.Gradient, _ *data.Picture) ([]byte, error) {
 	metadata := scoreTexts(g)

@@ -40,7 +40,7 @@ func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
 	}
 }
 
-// countError counts the error of an item, and returns it as it is sent.
+// countError counts an error and returns it as it is sent.
 func (m *metrics) countError(err error) *apiError {
 	f := toAPIError(err)
 	m.errors.WithLabelValues(f.Kind).Inc()
@@ -83,7 +83,7 @@ func (m *metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-// memory shows what bodies of requests hold.
+// memory registers gauges of the memory of request bodies.
 func (m *metrics) memory(of *memory) {
 	gauge := func(name, help string, value func() int64) {
 		m.gauge(name, help, func() float64 {
@@ -98,7 +98,7 @@ func (m *metrics) memory(of *memory) {
 		func() int64 { return int64(len(of.waiting)) })
 }
 
-// copies shows the copies of a scorer.
+// copies registers metrics of the replicas of a scorer.
 func (m *metrics) copies(v *Replicated) {
 	for i := range v.at {
 		labels := prometheus.Labels{"scorer": v.name, "replica": strconv.Itoa(i)}

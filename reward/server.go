@@ -41,8 +41,8 @@ type Options struct {
 	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
 	Warn      func(string)  // told of copies of scorers that failed; nil: nobody
 
-	// Stall is how long a run may take before its copy of the scorer is given up: this long at least, and ten times as
-	// long as foreseen. 5 minutes; where there is one copy alone, Timeout. See [Replicated].
+	// Stall is the longest time of a run, but always at least ten times its estimate, before its replica is given up. 0:
+	// 5 minutes, or Timeout if there is a single replica. See [Replicated].
 	Stall time.Duration
 }
 
@@ -61,8 +61,8 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer makes a server of scorers by name; the first one answers requests that name none. Those of which there are
-// several copies are [Replicated]. Close ends it, but not the scorers.
+// NewServer makes a server of scorers by name; requests that name none get the first one. Scorers with several
+// replicas are [Replicated]. Close ends it, but not the scorers.
 func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error) {
 	o.fill()
 	clients, err := newClients(o.Clients, o.Token)
@@ -97,8 +97,8 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 	return s, nil
 }
 
-// Warm scores a small edit with every copy of every scorer, so that graphs are built, and times known, before the first
-// request. Copies that disagree are an error.
+// Warm scores a small edit with every replica of every scorer, so that graphs are built and times known before the
+// first request. Replicas that disagree are an error.
 func (s *Server) Warm(ctx context.Context) error { return s.engine.scorers.warm(ctx) }
 
 func (s *Server) routes(wires []wire) http.Handler {
@@ -150,8 +150,8 @@ var page string
 //go:embed openapi.json
 var openapi string
 
-// Serve answers on l, from [graceful.Listen], until ctx ends. Then it accepts no more connections, answers what was
-// accepted, for at most drain, and returns.
+// Serve answers on l, from [graceful.Listen], until ctx ends. Then it accepts no more connections, answers accepted
+// requests for at most drain, and returns.
 func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
 	return graceful.Serve(ctx, l, graceful.Options{
 		Handler: s,

@@ -11,7 +11,7 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// RankedEdits are the edits of one source by one instruction.
+// RankedEdits are the edits of one source and instruction.
 type RankedEdits struct {
 	Source      data.Image
 	Instruction string
@@ -19,7 +19,7 @@ type RankedEdits struct {
 	Edits       []RankedEdit // best first
 }
 
-// RankedEdit is an edit among others of its source and instruction.
+// RankedEdit is an edit of a row, with its score.
 type RankedEdit struct {
 	Row   int // of the table
 	Edit  data.Image

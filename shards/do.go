@@ -20,11 +20,11 @@ import (
 type Shard struct {
 	Index    int // from 1
 	From, To int // rows, To not among them
-	// Progress is a file for what is done; a worker that takes over finds there what was done before.
+	// Progress is a file for partial results; a worker that takes over finds those of the one before.
 	Progress string
 }
 
-// manifest says what a finished shard holds. Every run of the same work writes the same.
+// manifest describes a finished shard. Every run of the same work writes the same bytes.
 type manifest struct {
 	Format int    `json:"format"`
 	Shard  int    `json:"shard"`
@@ -37,7 +37,7 @@ type manifest struct {
 	Plan   string `json:"plan"`   // digest of the plan
 }
 
-// Report says what [Work.Do] did.
+// Report counts what [Work.Do] did.
 type Report struct {
 	Shards []int `json:"shards"` // done by this worker
 	Before int   `json:"before"` // that were done already, of those it was to do
@@ -49,7 +49,7 @@ func resultName(shard int) string { return fmt.Sprintf("%06d.jsonl", shard) }
 
 func manifestName(shard int) string { return fmt.Sprintf("%06d.json", shard) }
 
-// path is that of a file among the shards.
+// path is the path of a file in the folder.
 func (w *Work[T]) path(name string) string { return remote.Join(w.dir, name) }
 
 // done reports whether a shard is finished.
@@ -119,7 +119,7 @@ func (w *Work[T]) Do(
 	}
 }
 
-// try does a shard, unless it is done; busy is who has it.
+// try does a shard, unless it is done; busy is the worker that has it.
 func (w *Work[T]) try(
 	ctx context.Context, k int, r *Report, first bool, run func(context.Context, Shard) ([]T, error),
 ) (busy string, err error) {
@@ -153,7 +153,7 @@ func (w *Work[T]) try(
 	return "", nil
 }
 
-// shard does a shard that is claimed, and commits it.
+// shard does a claimed shard and commits it.
 func (w *Work[T]) shard(
 	ctx context.Context, l *lease, run func(context.Context, Shard) ([]T, error),
 ) (*manifest, error) {
@@ -214,7 +214,7 @@ func (w *Work[T]) final(s Shard, results []T) error {
 	return nil
 }
 
-// inherit copies what the worker before had done.
+// inherit copies the partial results of the worker before.
 func (w *Work[T]) inherit(l *lease, to string) error {
 	for n := l.number - 1; n > 0; n-- {
 		from, err := w.place.progress(progressName(l.shard, n))
@@ -264,7 +264,7 @@ func (w *Work[T]) commit(s Shard, results []T) (*manifest, error) {
 	return m, writeOnce(w.place, manifestName(s.Index), m)
 }
 
-// digest is that of the plan.
+// digest is the digest of the plan.
 func (w *Work[T]) digest() string {
 	raw, _ := json.Marshal(w.plan) // numbers and what was JSON before
 	sum := sha256.Sum256(raw)

@@ -17,7 +17,7 @@ import (
 	"assay/internal/workers"
 )
 
-// IncompleteError says which shards are not done.
+// IncompleteError lists the shards that are not done.
 type IncompleteError struct {
 	Of      int
 	Missing []string // number, and who has it
@@ -91,10 +91,10 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 	}
 }
 
-// looks is how many rows are looked at again at a time: most of it is waiting for a file system or storage.
+// looks is how many rows are checked at a time: most of that is waiting for a file system or storage.
 const looks = 16
 
-// unchanged is an error if rows of a finished shard are others now than when they were done.
+// unchanged is an error if rows of a finished shard have changed since.
 func (w *Work[T]) unchanged(k int, part []T) error {
 	if w.Changed == nil {
 		return nil
@@ -134,7 +134,7 @@ func (w *Work[T]) Reader() (get func(row int) (T, error), stop func(), err error
 	return get, stop, nil
 }
 
-// read reads a finished shard, and holds it against its manifest.
+// read reads a finished shard and verifies it by its manifest.
 func (w *Work[T]) read(k int) (results []T, err error) {
 	manifestPath, result := w.path(manifestName(k)), w.path(resultName(k))
 	raw, err := w.place.read(manifestName(k))

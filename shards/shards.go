@@ -1,11 +1,10 @@
-// Package shards shares the rows of a table out among workers that know nothing of each other but a folder.
+// Package shards splits the rows of a table among workers that share nothing but a folder.
 //
 // The rows are cut once into consecutive shards of about the same number of bytes; the plan is kept in the folder. A
-// worker that does a shard holds a lease, which it renews. While it lives nobody else begins; when it is lost another
-// one takes over, with what was done so far. A shard that is done is a file of results and a manifest, which appears
-// last. [Work.Results] yields the results of all shards after it has proved that nothing is missing, double or damaged.
-// Results must be a function of the row alone; then any order, any number of workers and any crashes end in the same
-// bytes.
+// worker holds a lease on its shard and renews it. If the worker is lost, another takes over with what was done so
+// far. A finished shard is a file of results and a manifest, which is written last. [Work.Results] yields the results
+// of all shards after checking that nothing is missing, double or damaged. Results must be a function of the row
+// alone; then any order, any number of workers and any crashes give the same bytes.
 package shards
 
 import (
@@ -20,7 +19,7 @@ import (
 	"assay/internal/remote"
 )
 
-// defaultLease is how long a lease lasts that is not renewed.
+// defaultLease is the lifetime of a lease that is not renewed.
 const defaultLease = time.Minute
 
 // Outcome is the result of a row. It is kept as JSON.
@@ -46,7 +45,7 @@ type Work[T Outcome] struct {
 	plan  plan
 }
 
-// plan is how the work is cut. It is made once.
+// plan is the cuts of the work. It is made once.
 type plan struct {
 	Format int             `json:"format"`
 	Head   json.RawMessage `json:"head"` // what the work is
@@ -56,9 +55,8 @@ type plan struct {
 
 const planFile = "plan.json"
 
-// Open opens the work in the folder dir, or begins it. head says what the work is (inputs, models, options); another
-// one, and another number of shards, are refused. weigh gives the bytes of a row, and whether the work may be cut in
-// front of it.
+// Open opens the work in the folder dir, or begins it. head identifies the work (inputs, models, options); other work,
+// and another number of shards, are refused. weigh returns the bytes of a row, and whether a shard may begin with it.
 func Open[T Outcome](
 	dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool),
 ) (*Work[T], error) {
@@ -92,7 +90,7 @@ func Open[T Outcome](
 	return w, nil
 }
 
-// Reopen opens work that was begun before, of whatever number of shards.
+// Reopen opens existing work, of any number of shards.
 func Reopen[T Outcome](dir string, head any, rows int) (*Work[T], error) {
 	p, err := readPlan(placeOf(dir), dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,7 +130,7 @@ func readPlan(at place, dir string) (p plan, err error) {
 	return p, nil
 }
 
-// cut finds where shards begin: as near behind equal parts of all bytes as rows allow.
+// cut finds the cuts: as close after equal parts of all bytes as rows allow.
 func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int {
 	before, begins := make([]int64, rows+1), make([]bool, rows+1) // bytes in front of a row
 	for i := range rows {
@@ -150,7 +148,7 @@ func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int 
 	return append(cuts, rows)
 }
 
-// writeOnce writes a JSON file unless it is there.
+// writeOnce writes a JSON file unless it exists.
 func writeOnce(at place, name string, v any) error {
 	raw, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

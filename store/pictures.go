@@ -14,7 +14,7 @@ type Pictures struct {
 	decoded atomic.Int64
 }
 
-// Pictures opens the digests of pixels that are stored.
+// Pictures opens the stored digests of pixels.
 func (s *Store) Pictures() (*Pictures, error) {
 	b, err := s.Bucket("pixels-1", "decoding "+data.Decoding)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Store) Pictures() (*Pictures, error) {
 	return &Pictures{pixels: b}, nil
 }
 
-// Content is the digest of a picture's encoded bytes. A file that was read before is not read again: see [FileDigest].
+// Content is the digest of a picture's encoded bytes. Files are read once: see [FileDigest].
 func Content(folder string, m data.Image) (Key, error) {
 	if path := m.File(folder); path != "" {
 		return FileDigest(path)
@@ -44,8 +44,7 @@ func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	return Key(raw), true
 }
 
-// Open decodes a picture and stores the digest of its pixels. The digests are those of the bytes and pixels that were
-// read.
+// Open decodes a picture and stores the digest of its pixels.
 func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, content, pixels Key, err error) {
 	raw, err := m.Read(folder, data.Limits{})
 	if err != nil {
@@ -54,7 +53,7 @@ func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, con
 	return p.Decode(folder, m, raw)
 }
 
-// Decode is Open of bytes that were read already.
+// Decode is Open of bytes that were already read.
 func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (
 	picture *data.Picture, content, pixels Key, err error) {
 	content = sha256.Sum256(raw)

@@ -42,9 +42,9 @@ func (j *Job[Row, V]) work() (w *shards.Work[Line[V]], err error) {
 	return w, nil
 }
 
-// Shard does the rows of the shards that Options.Shard names, into [shards.Folder] of Out. When all shards are done, Do
-// with Merge writes the same table as it would have without shards. A shard with rows that failed for the time being is
-// not done ([shards.TemporaryError]): the same call tries them again.
+// Shard does the rows of the shards that Options.Shard names, into [shards.Folder] of Out. When all are done, Do with
+// Merge writes the same table as without shards. A shard with temporary failures is not done
+// ([shards.TemporaryError]): the same call tries these rows again.
 func (j *Job[Row, V]) Shard(ctx context.Context) (*shards.Report, error) {
 	w, err := j.work()
 	if err != nil {

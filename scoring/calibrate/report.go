@@ -18,7 +18,7 @@ import (
 // bins of the reliability diagrams.
 const bins = 10
 
-// Report is what a calibration was made of, and what it brought. Numbers are on 0..1.
+// Report describes the data of a calibration, and scores before and after. Numbers are on 0..1.
 type Report struct {
 	Scorer     string   `json:"scorer"`
 	Dimension  string   `json:"dimension"` // "": the score
@@ -47,7 +47,7 @@ type Part struct {
 	Scenes int `json:"scenes"` // rows of one source picture are of one scene, and never in two parts
 }
 
-// Measures say how far scores are from labels.
+// Measures compare scores with labels.
 type Measures struct {
 	L1       float64           `json:"l1"`
 	Error    float64           `json:"expected_calibration_error"`
@@ -87,7 +87,7 @@ func part(scenes, rows []int) Part {
 	return Part{Rows: len(rows), Scenes: len(seen)}
 }
 
-// fit fits the map on one part of the rows, its interval on another one, and measures both on a third.
+// fit fits the map on one part of the rows, its interval on another, and measures both on a third.
 func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 	scenes := p.in.scenes()
 	shares := []float64{fitShare, intervalShare}
@@ -187,7 +187,7 @@ func (r *Report) write(out string) error {
 	})
 }
 
-// view is what the page shows.
+// view is the data of the HTML page.
 func (r *Report) view() any {
 	type diagram struct {
 		Title string
