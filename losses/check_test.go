@@ -71,9 +71,9 @@ func TestTiesRefused(t *testing.T) {
 	}
 }
 
-// TestDocumented holds the table in docs/training.md to this one.
+// TestDocumented holds the table in docs/training-keys.md to this one.
 func TestDocumented(t *testing.T) {
-	raw, err := os.ReadFile("../docs/training.md")
+	raw, err := os.ReadFile("../docs/training-keys.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestDocumented(t *testing.T) {
 		line := fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", r.Kind, r.Over, r.Outputs, code(r.Options...),
 			strings.ReplaceAll(r.Formula, "|", `\|`), r.Source)
 		if !strings.Contains(string(raw), line) {
-			t.Errorf("docs/training.md lacks\n%s", line)
+			t.Errorf("docs/training-keys.md lacks\n%s", line)
 		}
 	}
 }

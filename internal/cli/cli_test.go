@@ -201,6 +201,7 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		for _, name := range []string{"judge", "model", "url", "server", "out", "heatmap", "folder"} {
 			c.Flags().String(name, "", "")
 		}
+		c.Flags().StringSlice("tables", nil, "")
 		Needs(c, "judge", "url")
 		Needs(c, "url|server", "model")
 		Writes(c, nil, "out")
@@ -219,6 +220,10 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		"--folder full":     "--folder full exists already and is not empty",
 		"--folder file":     "--folder file: a file has that name",
 		"--out /proc/1/x/y": "there is no folder /proc/1/x",
+		"--url x --judge a --model file --out ./file": "--out ./file is the file of --model, too, which would be replaced",
+		"--tables no,file --out file":                 "--out file is the file of --tables, too",
+		"--out new.png --heatmap ./new.png":           "is the file of --",
+		"--tables new --out new":                      "", // nothing that would be lost
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Chdir(dir)

@@ -126,6 +126,21 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestNamedPages looks for the pages that messages, help texts and comments of Go files name.
+func TestNamedPages(t *testing.T) {
+	named := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)
+	for name, text := range goFiles(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, page := range named.FindAllString(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(page))); err != nil {
+				t.Errorf("%s names %s: %v", name, page, err)
+			}
+		}
+	}
+}
+
 var place = regexp.MustCompile("`([a-z_]+)(/[\\w./-]+)`")
 
 // elsewhere are places that are not in the repository: in a package, in a run directory.
