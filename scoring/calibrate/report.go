@@ -32,17 +32,17 @@ type Report struct {
 	Repeated   int      `json:"repeated"`   // rows that repeat another one, which counts once
 	Warnings   []string `json:"warnings,omitempty"`
 
-	Fit      Part `json:"fit"` // rows that the map was fitted on
-	Interval Part `json:"interval_rows"`
-	Tested   Part `json:"tested"`
+	Fit      Subset `json:"fit"` // rows that the map was fitted on
+	Interval Subset `json:"interval_rows"`
+	Tested   Subset `json:"tested"`
 
 	Map    calibration.Map `json:"map"`
 	Before *Measures       `json:"before,omitempty"` // on the tested rows; nil: the scores have no bounds
 	After  Measures        `json:"after"`
 }
 
-// Part is a part of the rows.
-type Part struct {
+// Subset is a part of the rows.
+type Subset struct {
 	Rows   int `json:"rows"`
 	Scenes int `json:"scenes"` // rows of one source picture are of one scene, and never in two parts
 }
@@ -79,12 +79,12 @@ func (p *job) points(t *table, rows []int) (scores, labels []float64) {
 	return scores, labels
 }
 
-func part(scenes, rows []int) Part {
+func part(scenes, rows []int) Subset {
 	seen := map[int]bool{}
 	for _, i := range rows {
 		seen[scenes[i]] = true
 	}
-	return Part{Rows: len(rows), Scenes: len(seen)}
+	return Subset{Rows: len(rows), Scenes: len(seen)}
 }
 
 // fit fits the map on one part of the rows, its interval on another, and measures both on a third.
