@@ -61,7 +61,7 @@ func TestGradientRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gradients, err := s.Judge().Gradients(t.Context(), []*Edit{e})
+	gradients, err := s.Judge().(edit.Differentiable).Gradients(t.Context(), []*Edit{e})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,27 +14,27 @@ import (
 	"assay/trainer/models"
 )
 
-// Training is what [Train] trains and [DryRun] plans. File or Config is needed.
+// Training is the input of [Train] and [DryRun]. File or Config is needed.
 type Training struct {
 	File   string         // YAML file, as `train --config` takes it; docs/training-keys.md has every key
 	Config *config.Config // instead of File: as config.Load gives it, or changed
 
 	Fresh bool // begin anew, even if there are checkpoints to go on from
 
-	// DeviceMemory makes DryRun plan for a GPU of that many bytes, which need not be here; 0: for the device of the
-	// configuration. Train uses what is there, and refuses it.
+	// DeviceMemory makes DryRun plan for a GPU of that many bytes, which need not be here; 0: for the configured device.
+	// Train refuses it.
 	DeviceMemory int64
 
-	// Progress begins the display of a part of the work: its name, its length and the unit of that; nil: none.
+	// Progress starts the display of a phase by name, length and unit; nil: none.
 	Progress func(what string, total int64, unit string) dataset.Progress
 	Warn     func(text string) // nil: not called
 }
 
-// Train trains a scorer, or goes on from the newest checkpoint of the run directory. The result names the scorer
+// Train trains a scorer, or resumes from the newest checkpoint of the run directory. The result names the scorer
 // directory, which [Open] opens.
 //
-// When ctx is cancelled the run ends after the present step with its state saved, and the error wraps ctx's: the same
-// call goes on from there. What is wrong with a file is told all at once, with lines.
+// When ctx is cancelled the run saves its state after the current step, and the error wraps ctx's: the same call
+// resumes. All problems of a configuration file are reported at once, with lines.
 func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	c, err := t.config()
 	if err != nil {
@@ -55,8 +55,9 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	return r, ended(ctx, err)
 }
 
-// DryRun says what [Train] would do and need: steps, tokens, what trains, memory. It looks at every row of the tables,
-// and trains and writes nothing. The backbone's weights may be absent. The plan's Err says whether the run would fail.
+// DryRun plans what [Train] would do and need: steps, tokens, trainable weights, memory. It reads every row of the
+// tables, and trains and writes nothing. The backbone's weights may be absent. The plan's Err is why the run would
+// fail.
 func DryRun(ctx context.Context, t Training) (*models.Plan, error) {
 	c, err := t.config()
 	if err != nil {
@@ -74,7 +75,7 @@ func DryRun(ctx context.Context, t Training) (*models.Plan, error) {
 	return p, ended(ctx, err)
 }
 
-// config is what File says, or Config.
+// config is Config, or read from File.
 func (t Training) config() (*config.Config, error) {
 	switch {
 	case t.Config != nil:
@@ -85,7 +86,7 @@ func (t Training) config() (*config.Config, error) {
 	return config.Load(t.File)
 }
 
-// Labeling is what [Label] labels. File or Config is needed.
+// Labeling is the input of [Label]. File or Config is needed.
 type Labeling struct {
 	File   string           // YAML file, as `label --config` takes it; docs/label.md has every key
 	Config *labeling.Config // instead of File: as labeling.Load gives it, or changed
@@ -95,10 +96,10 @@ type Labeling struct {
 	Warn     func(text string) // nil: not called
 }
 
-// Label makes a label table of data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
-// rules. The table and the report are in the output folder of the configuration; the result is the report.
+// Label makes a label table from data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
+// rules. Table and report are written to the output folder of the configuration; the report is returned.
 //
-// When ctx is cancelled the error wraps ctx's, and the same call goes on from the parts that are measured.
+// When ctx is cancelled the error wraps ctx's, and the same call resumes.
 func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
 	c := l.Config
 	if c == nil && l.File == "" {

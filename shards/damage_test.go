@@ -24,7 +24,7 @@ func TestDamage(t *testing.T) {
 		if err != nil {
 			return true, nil
 		}
-		got, err := prepared(w).Merge()
+		got, err := w.merge()
 		if err != nil {
 			return true, nil
 		}

@@ -26,7 +26,7 @@ func few(t *testing.T, count int) *Work[result] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return prepared(w)
+	return w
 }
 
 // plain gives the results of a shard without keeping anything.
@@ -97,12 +97,12 @@ func TestReport(t *testing.T) {
 		t.Errorf("results: got %s, %v, want %s", raw, err, want)
 	}
 	raw, err = os.ReadFile(w.path(manifestName(1)))
-	var m Manifest
+	var m manifest
 	if err := errors.Join(err, json.Unmarshal(raw, &m)); err != nil {
 		t.Fatal(err)
 	}
 	m.SHA256, m.Plan = "", ""
-	if d := cmp.Diff(Manifest{Format: 1, Shard: 1, Of: 3, From: 0, Rows: 2, Failed: 1, Bytes: 66}, m); d != "" {
+	if d := cmp.Diff(manifest{Format: 1, Shard: 1, Of: 3, From: 0, Rows: 2, Failed: 1, Bytes: 66}, m); d != "" {
 		t.Errorf("manifest (-want +got):\n%s", d)
 	}
 }
@@ -131,12 +131,12 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
-// TestPassing: a shard with results that may be others another time is not done, says which and why, and is begun again
+// TestTemporary: a shard with results that may be others another time is not done, says which and why, and is begun again
 // at once, with what was kept; the other shards are done.
-func TestPassing(t *testing.T) {
+func TestTemporary(t *testing.T) {
 	w := few(t, 2)
 	server := true
-	w.Passing = func(r result) bool { return server && (r.Row == 1 || r.Row == 2) }
+	why := func(int) string { return "" }
 	run := func(ctx context.Context, s Shard) ([]result, error) {
 		if raw, err := os.ReadFile(s.Progress); err == nil {
 			t.Logf("shard %d goes on from %s", s.Index, raw)
@@ -146,15 +146,21 @@ func TestPassing(t *testing.T) {
 		if err := os.WriteFile(s.Progress, []byte("kept"), 0o666); err != nil {
 			return nil, err
 		}
-		return plain(ctx, s)
+		results, err := plain(ctx, s)
+		for i := range results {
+			if r := &results[i]; server && (r.Row == 1 || r.Row == 2) {
+				r.Temporary, r.Error = true, why(r.Row)
+			}
+		}
+		return results, err
 	}
 	const text = "shard 1 is not done: at 2 of its 3 rows a server failed, the first is row 2; the same command asks again"
 	r, err := w.Do(t.Context(), Ref{0, 2}, run)
-	var passing *PassingError
+	var passing *TemporaryError
 	if !errors.As(err, &passing) || err.Error() != text || !slices.Equal(r.Shards, []int{2}) {
 		t.Errorf("got %+v, %v, want shard 2 done and %q", r, err, text)
 	}
-	w.Why = func(r result) string { return fmt.Sprint("row ", r.Row) }
+	why = func(row int) string { return fmt.Sprint("row ", row) }
 	if _, err := w.Do(t.Context(), Ref{0, 2}, run); err == nil || err.Error() != text+": row 1" {
 		t.Errorf("got error %v, want %q", err, text+": row 1")
 	}
@@ -189,13 +195,13 @@ func TestBusy(t *testing.T) {
 	if d := cmp.Diff([]string{"waiting: shard 2 is with process 7 on there"}, told); d != "" {
 		t.Errorf("told (-want +got):\n%s", d)
 	}
-	_, err = w.Merge()
+	_, err = w.merge()
 	if want := "1 of 2 shards are not done: 2 (with process 7 on there)"; err == nil || err.Error() != want {
 		t.Errorf("Merge: got error %v, want %q", err, want)
 	}
 	told = nil
 	elsewhere(t, w, leaseName(2, 1), time.Hour+time.Second)
-	if _, err = w.Merge(); err == nil || err.Error() != "1 of 2 shards are not done: 2" {
+	if _, err = w.merge(); err == nil || err.Error() != "1 of 2 shards are not done: 2" {
 		t.Errorf("Merge when the lease is old: got error %v, want nobody named", err)
 	}
 	if r, err := w.Do(t.Context(), Ref{0, 2}, plain); err != nil || !slices.Equal(r.Shards, []int{2}) || r.Before != 1 {
@@ -209,7 +215,7 @@ func TestBusy(t *testing.T) {
 	}
 	elsewhere(t, w, leaseName(1, 2), time.Hour+time.Second)
 	elsewhere(t, w, leaseName(2, 1), time.Minute) // its worker may be about to release it
-	if got, err := w.Merge(); err != nil || len(got) != 6 {
+	if got, err := w.merge(); err != nil || len(got) != 6 {
 		t.Errorf("Merge: got %d results, %v, want 6", len(got), err)
 	}
 	if d := cmp.Diff([]string{"000002.lease-0001"}, slices.DeleteFunc(left(t, w, "plan"), func(name string) bool {
@@ -292,14 +298,14 @@ func TestKeep(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("without a lease: got a context that goes on, want its end")
 	}
-	if cause := context.Cause(kept); !errors.Is(cause, ErrLost) {
-		t.Errorf("without a lease: got cause %v, want %v", cause, ErrLost)
+	if cause := context.Cause(kept); !errors.Is(cause, errLost) {
+		t.Errorf("without a lease: got cause %v, want %v", cause, errLost)
 	}
 	stop()
 	kept, stop = w.keep(t.Context(), l)
 	stop()
-	if cause := context.Cause(kept); errors.Is(cause, ErrLost) || cause == nil {
-		t.Errorf("stopped: got cause %v, want another than %v", cause, ErrLost)
+	if cause := context.Cause(kept); errors.Is(cause, errLost) || cause == nil {
+		t.Errorf("stopped: got cause %v, want another than %v", cause, errLost)
 	}
 }
 
@@ -366,8 +372,8 @@ func TestDisk(t *testing.T) {
 // TestReader: results row by row, in their order; other rows are errors.
 func TestReader(t *testing.T) {
 	w := few(t, 3)
-	if get, stop, err := w.Reader(); get != nil || stop != nil || !errors.As(err, new(*MissingError)) {
-		t.Errorf("Reader of work that is not done: got error %v, want a MissingError", err)
+	if get, stop, err := w.Reader(); get != nil || stop != nil || !errors.As(err, new(*IncompleteError)) {
+		t.Errorf("Reader of work that is not done: got error %v, want an IncompleteError", err)
 	}
 	if _, err := w.Do(t.Context(), Ref{0, 3}, plain); err != nil {
 		t.Fatal(err)
@@ -377,12 +383,12 @@ func TestReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for row := range 6 {
-		if r, ok, err := get(row); r.Row != row || !ok || err != nil {
-			t.Errorf("row %d: got %+v, %t, %v, want it", row, r, ok, err)
+		if r, err := get(row); r.Row != row || err != nil {
+			t.Errorf("row %d: got %+v, %v, want it", row, r, err)
 		}
 	}
-	if r, ok, err := get(6); ok || err == nil || err.Error() != w.dir+": row 7 has no result" {
-		t.Errorf("behind the last row: got %+v, %t, %v, want an error", r, ok, err)
+	if r, err := get(6); err == nil || err.Error() != w.dir+": row 7 has no result" {
+		t.Errorf("behind the last row: got %+v, %v, want an error", r, err)
 	}
 	stop()
 	get, stop, err = w.Reader()
@@ -390,7 +396,7 @@ func TestReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	if r, _, err := get(1); err == nil || err.Error() != w.dir+": row 2 has no result" {
+	if r, err := get(1); err == nil || err.Error() != w.dir+": row 2 has no result" {
 		t.Errorf("out of order: got %+v, %v, want an error", r, err)
 	}
 }
@@ -399,7 +405,7 @@ func TestReader(t *testing.T) {
 func TestMissing(t *testing.T) {
 	for n, want := range map[int]string{1: "1 of 99 shards are not done: 1", 20: ", 19, 20", 21: ", 19, 20, and 1 more",
 		50: ", 20, and 30 more"} {
-		e := &MissingError{Of: 99}
+		e := &IncompleteError{Of: 99}
 		for k := range n {
 			e.Missing = append(e.Missing, fmt.Sprint(k+1))
 		}
@@ -417,7 +423,7 @@ func TestChangedRows(t *testing.T) {
 	}
 	w.Changed = func(r result) (bool, error) { return r.Row >= 4, nil }
 	for _, want := range []string{"row 5 was changed", "fifth was changed"} {
-		_, err := w.Merge()
+		_, err := w.merge()
 		if err == nil || !strings.HasPrefix(err.Error(), want) ||
 			!strings.Contains(err.Error(), fmt.Sprintf("remove %s and %s, and shard 2", w.path("000002.json"),
 				w.path("000002.jsonl"))) {

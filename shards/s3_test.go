@@ -44,7 +44,7 @@ func TestS3Workers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	merged(t, prepared(w))
+	merged(t, w)
 }
 
 // TestDriverWithoutClaims: storage that cannot keep two workers apart is refused.

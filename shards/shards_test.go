@@ -25,6 +25,8 @@ type result struct {
 	Row   int
 	Value uint64
 	Error string `json:",omitempty"`
+
+	Temporary bool `json:"-"`
 }
 
 func value(row int) result {
@@ -47,14 +49,12 @@ func open(t testing.TB, dir string, count int) *Work[result] {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return prepared(w)
-}
-
-func prepared(w *Work[result]) *Work[result] {
-	w.Place = func(r result) int { return r.Row }
-	w.Failed = func(r result) bool { return r.Error != "" }
 	return w
 }
+
+func (r result) Place() int { return r.Row }
+
+func (r result) Failure() (why string, temporary bool) { return r.Error, r.Temporary }
 
 // do makes the results of a shard, one after another, and keeps them as it goes.
 func do(each func(row int)) func(ctx context.Context, s Shard) ([]result, error) {
@@ -98,7 +98,7 @@ func do(each func(row int)) func(ctx context.Context, s Shard) ([]result, error)
 
 func merged(t *testing.T, w *Work[result]) {
 	t.Helper()
-	got, err := w.Merge()
+	got, err := w.merge()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	w.Lease = 2 * time.Second
-	_, err = prepared(w).Do(context.Background(), Ref{0, 24}, do(func(i int) {
+	_, err = w.Do(context.Background(), Ref{0, 24}, do(func(i int) {
 		fmt.Fprintln(log, i)
 		time.Sleep(40 * time.Millisecond)
 	}))
@@ -193,8 +193,8 @@ func TestAnyOrder(t *testing.T) {
 			for range 2 {
 				dir := filepath.Join(t.TempDir(), "shards")
 				w := open(t, dir, n)
-				if _, err := w.Merge(); !errors.As(err, new(*MissingError)) {
-					t.Errorf("Merge before the shards are done: got error %v, want a MissingError", err)
+				if _, err := w.merge(); !errors.As(err, new(*IncompleteError)) {
+					t.Errorf("Merge before the shards are done: got error %v, want an IncompleteError", err)
 				}
 				for _, k := range rand.Perm(n) {
 					r, err := w.Do(t.Context(), Ref{k + 1, n}, do(func(int) {}))
@@ -276,8 +276,8 @@ func TestSlowIsLeftAlone(t *testing.T) {
 				t.Error(err)
 			}
 			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), ErrLost) {
-				t.Errorf("cause of the context's end: got %v, want %v", context.Cause(ctx), ErrLost)
+			if !errors.Is(context.Cause(ctx), errLost) {
+				t.Errorf("cause of the context's end: got %v, want %v", context.Cause(ctx), errLost)
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -326,7 +326,6 @@ func TestClockJumps(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := open(t, filepath.Join(t.TempDir(), "shards"), 1)
 			w.Lease = 300 * time.Millisecond
-			prepared(w)
 			name := w.path(leaseName(1, 1))
 			elsewhere := []byte(`{"host": "other", "pid": 1, "id": "1-1", "boot": "other"}`)
 			if err := os.WriteFile(name, elsewhere, 0o666); err != nil {
@@ -397,7 +396,7 @@ func TestMergeProves(t *testing.T) {
 			if err := damage(w); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), what) {
+			if _, err := w.merge(); err == nil || !strings.Contains(err.Error(), what) {
 				t.Errorf("%v, want %q", err, what)
 			}
 		})

@@ -369,23 +369,6 @@ func TestPictures(t *testing.T) {
 	if _, _, _, err := again.Open("", data.Image{Path: filepath.Join(dir, "none.png")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Open of no file: got error %v, want %v", err, fs.ErrNotExist)
 	}
-	for name, c := range map[string]struct {
-		pictures []data.Image
-		want     bool
-	}{
-		"none":          {nil, false},
-		"absent":        {[]data.Image{{}}, false},
-		"there":         {[]data.Image{{Path: path}, {Bytes: []byte("x")}}, false},
-		"not there":     {[]data.Image{{Path: filepath.Join(dir, "none")}}, false},
-		"a folder":      {[]data.Image{{Path: dir}}, true},
-		"a folder last": {[]data.Image{{}, {Path: path}, {Path: filepath.Join(dir, "none")}, {Path: dir}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := Unknown("", c.pictures...); (err != nil) != c.want {
-				t.Errorf("Unknown: got %v, want an error: %t", err, c.want)
-			}
-		})
-	}
 }
 
 // TestEvictedFirst: what was used longest ago makes room, whatever the names of the files are.

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/shards"
 
@@ -49,12 +50,12 @@ func TestErrorTexts(t *testing.T) {
 	}
 	for _, c := range []struct{ temporary, unreadable bool }{{true, false}, {false, true}} {
 		err := fmt.Errorf("so: %w", &answerError{c.temporary, c.unreadable})
-		if Temporary(err) != c.temporary || Unreadable(err) != c.unreadable {
-			t.Errorf("%+v: got temporary %t, unreadable %t", err, Temporary(err), Unreadable(err))
+		if edit.Temporary(err) != c.temporary || edit.Unreadable(err) != c.unreadable {
+			t.Errorf("%+v: got temporary %t, unreadable %t", err, edit.Temporary(err), edit.Unreadable(err))
 		}
 	}
-	if Temporary(cause) || Unreadable(cause) {
-		t.Errorf("another error: got temporary %t, unreadable %t, want neither", Temporary(cause), Unreadable(cause))
+	if edit.Temporary(cause) || edit.Unreadable(cause) {
+		t.Errorf("another error: got temporary %t, unreadable %t, want neither", edit.Temporary(cause), edit.Unreadable(cause))
 	}
 }
 

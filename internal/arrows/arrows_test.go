@@ -60,7 +60,7 @@ edit:             data
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
-table:           data store shards internal/exit internal/journal internal/remote internal/workers
+table:           data edit store shards internal/exit internal/journal internal/remote internal/workers
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
@@ -134,8 +134,8 @@ curate: data edit heuristics scoring internal/atomicfile internal/jsonfile inter
 reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
 trainer/bybenchmark: edit store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
-.:                data edit ort model model/families trainer trainer/bybenchmark trainer/config trainer/dataset
-.:                trainer/models labeling table internal/workers
+.:                chat data edit generate labeling model model/families ort table textjudge trainer
+.:                trainer/bybenchmark trainer/config trainer/dataset trainer/models internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
