@@ -45,9 +45,9 @@ ships:
 ` + strings.Join(textjudge.Shipped(), ", ") + `.
 
 The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target where the judge
-shows them. The same rows are written in the same order with score, score01, dimensions, answers and error. An answer
-that does not parse, is out of range or was cut off is asked for again with other seeds. After that the row has an
-error, and the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
+shows them. The same rows are written in the same order with score, score01 (or class), dimensions, answers and error.
+An answer that does not parse, is out of range or was cut off is asked for again with other seeds. After that the row
+has an error, and the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
 
 Answers are kept by content: what was asked once is not asked again. After Ctrl-C (what was sent is waited for), a
 crash, or a cap that was reached (exit code 3) the same command goes on where it was.`,
@@ -234,13 +234,19 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
 	}
 	v["dimensions"] = r.Dimensions
-	if r.Agree != nil {
+	said := fmt.Sprintf("%.4f", r.Score)
+	switch {
+	case r.Agree != nil:
 		v["preference"], v["agree"] = r.Score, *r.Agree
-	} else {
+	case j.Config.Scores():
 		v["score"], v["score01"] = r.Score, r.Score01
+	case r.Class != "":
+		v["class"], said = r.Class, r.Class
+	default:
+		said = "no score"
 	}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%.4f  (%s, rule %s)\n", r.Score, j.Config.Name, j.Config.Rule)
+		fmt.Fprintf(w, "%s  (%s, rule %s)\n", said, j.Config.Name, j.Config.Rule)
 		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
 			fmt.Fprintf(w, "  %s %.4f\n", name, r.Dimensions[name])
 		}
