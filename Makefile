@@ -38,7 +38,7 @@ cover: setup ## run all tests and measure what they cover, into build/cover.html
 	@go tool cover -html build/cover.out -o build/cover.html
 	@go tool cover -func build/cover.out | tail -1
 
-fuzz: setup ## run every fuzz target for millions of executions (hours; docs/fuzzing.md)
+fuzz: setup ## run every fuzz target for millions of executions (hours; docs/decisions/fuzzing.md)
 	@tools/fuzz.sh
 
 build: setup ## make bin/train, bin/score and bin/label
@@ -49,7 +49,7 @@ lab: setup ## make build/lab/miniature and the other programs for work on Assay 
 	@mkdir -p build/lab && go -C lab build -o ../build/lab/ ./...
 	@echo "built: $$(echo build/lab/*)"
 
-bench: build lab ## measure beside PyTorch (installed into build/), into docs/benchmarks.md
+bench: build lab ## measure beside PyTorch (installed into build/), into docs/decisions/benchmarks.md
 	@lab/bench/run.sh
 
 parity: build lab ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)

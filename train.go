@@ -12,7 +12,7 @@ import (
 
 // Training is what [Train] trains and [DryRun] plans. File or Config is needed.
 type Training struct {
-	File   string          // YAML file, as `train --config` takes it; docs/training.md has every key
+	File   string          // YAML file, as `train --config` takes it; docs/training-keys.md has every key
 	Config *trainer.Config // instead of File: as trainer.Load gives it, or changed
 
 	Fresh bool // begin anew, even if there are checkpoints to go on from

@@ -8,8 +8,8 @@ import (
 	"assay/store"
 )
 
-// Config is one training run, as its YAML file says. Every key has a default (see Default and docs/training.md) but
-// backbone, out and data.train. Relative paths are relative to the folder of the file.
+// Config is one training run, as its YAML file says. Every key has a default (see Default and
+// docs/training-keys.md) but backbone, out and data.train. Relative paths start at the file's folder.
 type Config struct {
 	Backbone string `yaml:"backbone"` // Hugging Face checkpoint directory
 	Init     string `yaml:"init"`     // scorer directory to go on from; gives the defaults of what a scorer.yaml says

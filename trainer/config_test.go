@@ -295,9 +295,9 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// TestDocumentedKeys compares the table in docs/training.md with the configuration: every key, with its default.
+// TestDocumentedKeys compares the table in docs/training-keys.md with the configuration: every key, with its default.
 func TestDocumentedKeys(t *testing.T) {
-	text, err := os.ReadFile("../docs/training.md")
+	text, err := os.ReadFile("../docs/training-keys.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,14 +310,14 @@ func TestDocumentedKeys(t *testing.T) {
 	for key, value := range defaults(t, "", reflect.ValueOf(*Default())) {
 		got, ok := documented[key]
 		if !ok {
-			t.Errorf("docs/training.md lacks %s, default %s", key, value)
+			t.Errorf("docs/training-keys.md lacks %s, default %s", key, value)
 		} else if got != value && got != "required" {
-			t.Errorf("docs/training.md: %s has default %s, not %s", key, value, got)
+			t.Errorf("docs/training-keys.md: %s has default %s, not %s", key, value, got)
 		}
 		delete(documented, key)
 	}
 	for key := range documented {
-		t.Errorf("docs/training.md has the unknown key %s", key)
+		t.Errorf("docs/training-keys.md has the unknown key %s", key)
 	}
 }
 

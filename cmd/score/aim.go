@@ -26,15 +26,15 @@ func newAIMCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "aim --rule aim-bench|aim-40k --in FOLDER --out DIR",
 		Short: "Select triplets as AIM-Bench or AIM-40k does, and write DiffSynth-Studio's metadata",
-		Long: `aim reads triplets from a table, or from metadata.jsonl of a folder: input, instruction and target picture.
-It selects some of them by the values in their columns, and writes a folder for DiffSynth-Studio with the score of
-each (--scorer, or a column score01). dropped.jsonl says why each of the others was left out.
+		Long: `aim selects triplets (input, instruction and target picture) of a table, or of metadata.jsonl in a folder, by
+the values in their columns. It writes a folder for DiffSynth-Studio with the score of each (--scorer, or a column
+score01), and dropped.jsonl with the reason for each other triplet.
 
 aim-bench keeps the best edits of each input (--top) by 0.5 VIE + 0.3 CLIP-T + 0.2 aesthetic, each min-max normalised
 over the edits of the input. It needs vie (or sc and pq), clip_t and aesthetic.
 
-aim-40k keeps targets whose clip_i, between original and repainted picture, exceeds --clip-i. Then it keeps as many
-of each of the eight emotions (--per-emotion), those of highest clip_i. It needs clip_i and emotion.`,
+aim-40k keeps targets whose clip_i, between original and repainted picture, exceeds --clip-i, then equally many of each
+of the eight emotions (--per-emotion), those of highest clip_i. It needs clip_i and emotion.`,
 		Example: `  score aim --rule aim-bench --in triplets --scorer runs/adiee/scorer --out bench --top 5
   score aim --rule aim-40k --in triplets --scorer runs/adiee/scorer --out aim40k`,
 		RunE: func(c *cobra.Command, _ []string) error {

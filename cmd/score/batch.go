@@ -23,22 +23,21 @@ func newBatchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "batch (--scorer DIR | --judge NAME) --in FILE --out FILE",
 		Short: "Score every edit of a table",
-		Long: `batch reads a table (JSONL, CSV or Parquet) with the columns source, edit and instruction. It writes the
-same rows in the same order into a .jsonl or .parquet file, with score (on the scorer's range), score01 and error
-added. A row that cannot be scored gets an error and no number; the others go on, and the exit code is 1 at the end.
+		Long: `batch scores a table (JSONL, CSV or Parquet) with the columns source, edit and instruction. It writes the same
+rows in the same order into a .jsonl or .parquet file and adds score (on the scorer's range), score01 and error. A row
+that cannot be scored gets an error and no number; the exit code is then 1.
 
-FILE may be s3://bucket/key, gs:// or azblob:// with the program that make cloud builds (docs/scale.md).
-Relative paths of pictures start at the input's folder; OUT names the same pictures as seen from its own. Results are
-kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes on where it was.
+Picture paths are relative to the input's folder, and OUT rewrites them relative to its own. Results are kept in
+OUT.progress: after Ctrl-C (exit code 3) or a crash the same command resumes. FILE may be s3://bucket/key, gs:// or
+azblob:// in the program that make cloud builds (docs/scale.md).
 
-With --judge a model is asked in words (docs/text-judges.md). An answer that cannot be read is the error of its row,
-and the share of such rows is part of the result.
+With --judge a VLM judge scores the edits in words (docs/text-judges.md). An unreadable answer is the error of its row;
+the result has their share.
 
-Many workers share a table with --shard. i/n does the i-th of n shards (1/8 to 8/8), any/n whichever shards are
-free until all are done. auto takes the number that mpirun, srun or a SLURM array gives this process (auto/n: a
-Kubernetes indexed job). They meet in the folder OUT.shards: a shard whose worker is lost is taken over, one that
-is only slow is waited for. When all shards are done, --merge writes OUT, the same table as without shards
-(docs/scale.md).`,
+--shard splits a table among workers. i/n is the i-th of n shards (1/8 to 8/8); any/n takes free shards until all are
+done; auto uses the number that mpirun, srun or a SLURM array gives this process (auto/n: a Kubernetes indexed job).
+Workers meet in OUT.shards; a lost worker's shard is taken over. When all are done, --merge writes OUT, the same bytes
+as without shards.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --shard 1/2

@@ -42,12 +42,12 @@ type benchFlags struct {
 func newBenchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Judge a scorer, or predictions, by the rules of a published benchmark",
-		Long: `bench computes the numbers that papers print for a benchmark, each by the name of its rule, from
-predictions in a file, a scorer, or a baseline. score bench list says what every benchmark needs on disk.
+		Short: "Evaluate a scorer, judge or editor by a published benchmark's rules",
+		Long: `bench computes the numbers that papers print for a benchmark, each under the name of its rule, from a file of
+predictions, a scorer, a VLM judge, or a baseline. score bench list prints what each benchmark needs on disk.
 
-Many workers share what a scorer, a judge or an encoder is run on with --shard (i/n, any/n, auto, as in score batch);
-they meet in the folder --out. When all parts are done, the same command with --merge gives the report.`,
+--shard (i/n, any/n, auto, as in score batch) splits the items among workers, which meet in the folder --out. When all
+are done, the same command with --merge prints the report.`,
 		Example: `  score bench list
   score bench imagenhub --ratings testdata/golden/imagenhub \
       --predictions testdata/golden/imagenhub/judges/gpt4o_0shot.jsonl
@@ -65,7 +65,7 @@ they meet in the folder --out. When all parts are done, the same command with --
 func newBenchListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "Say what each benchmark needs on disk, where it is published, and what its numbers are",
+		Short: "Print what each benchmark needs on disk, where it is published, and its numbers",
 		RunE: func(c *cobra.Command, _ []string) error {
 			type entry struct {
 				Name      string   `json:"name"`

@@ -87,10 +87,10 @@ func measureOne(
 	bar.close()
 	switch {
 	case errors.Is(err, chat.ErrCap):
-		return "", fmt.Errorf("%w: what was measured is kept beside %s; the same command goes on: %w", err, path,
+		return "", fmt.Errorf("%w: what was measured is kept beside %s; the same command resumes: %w", err, path,
 			cli.ErrInterrupted)
 	case errors.Is(err, context.Canceled):
-		return "", fmt.Errorf("what was measured is kept beside %s; the same command goes on: %w", path, cli.ErrInterrupted)
+		return "", fmt.Errorf("what was measured is kept beside %s; the same command resumes: %w", path, cli.ErrInterrupted)
 	case err != nil:
 		return "", err
 	}

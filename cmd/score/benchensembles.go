@@ -16,10 +16,9 @@ func newBenchEnsemblesCommand() *cobra.Command {
 		Use:   "ensembles FILE",
 		Short: "Search the set of models whose votes recognise expressions best (FED-Bench, Table 2)",
 		Long: `ensembles lets all sets of models vote on the expressions of pictures, as FED-Bench chose the models that
-check its ground truths. They vote on the seven expressions, and regrouped to positive (happy), neutral and
-negative. The file has lines of id, truth, model and answer. Most votes win; where several labels have most, the set
-is wrong. An answer that is none of the seven expressions is wrong and no vote; how many a model has is told
-("unreadable").`,
+check its ground truths. They vote on the seven expressions, and regrouped to positive (happy), neutral and negative.
+The file has lines of id, truth, model and answer. Most votes win; where several labels have most, the set is wrong. An
+answer that is none of the seven expressions is wrong and no vote; how many a model has is told ("unreadable").`,
 		Example: `  score bench ensembles answers.jsonl --sizes 3,5,7,9
   score bench ensembles answers.jsonl --json`,
 		Args: cobra.ExactArgs(1),

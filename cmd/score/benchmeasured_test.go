@@ -148,7 +148,7 @@ func decoded(t *testing.T, stdout string) (v benchNumbers) {
 func TestComponentsByJudges(t *testing.T) {
 	m, url := newMeasured(t)
 	code, stdout, stderr := m.run(url, "m", "run", "--token-cap", "40")
-	if code != 3 || !strings.Contains(stderr, "the cap is reached") || !strings.Contains(stderr, "same command goes on") {
+	if code != 3 || !strings.Contains(stderr, "the cap is reached") || !strings.Contains(stderr, "same command resumes") {
 		t.Fatalf("at a cap: got exit code %d, want 3: %s%s", code, stdout, stderr)
 	}
 	if got := m.requests.Load(); got == 0 || got >= 10 {

@@ -26,11 +26,11 @@ func newBenchRankCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rank (--scores FILE,... | --votes FILE)",
 		Short: "Rank editors by comparing their outputs: Bradley-Terry strengths, and agreement with people",
-		Long: `rank compares the outputs of editors for the same samples, by a number that a run of score bench wrote, or
-by votes. Numbers are in predictions.jsonl or component-NAME.jsonl: lines of id, model and the number. Votes are
-lines of left, right and winner. Strengths are Bradley-Terry's, with mean 0 and 95 % intervals over samples or
-votes; a tie is half a win of either. --human is a ranking by people, lines of model and score (more is better) or
-rank (1 is the best), and gives the rank correlation with it.`,
+		Long: `rank compares the outputs of editors for the same samples, by a number that a run of score bench wrote, or by
+votes. Numbers are in predictions.jsonl or component-NAME.jsonl: lines of id, model and the number. Votes are lines of
+left, right and winner. Strengths are Bradley-Terry's, with mean 0 and 95 % intervals over samples or votes; a tie is
+half a win of either. --human is a ranking by people, lines of model and score (more is better) or rank (1 is the
+best), and gives the rank correlation with it.`,
 		Example: `  score bench rank --scores runs/bench-gedit-bench/predictions.jsonl --human arena.jsonl
   score bench rank --scores runs/bench-magicbrush/component-l1.jsonl --number l1
   score bench rank --votes votes.jsonl --json`,

@@ -27,11 +27,10 @@ func newBestCommand() *cobra.Command {
 		Use:   "best (--scorer DIR | --judge NAME) (--source FILE --instruction TEXT --candidates DIR | --in TABLE)",
 		Short: "Choose the best of several edits",
 		Long: `best ranks the edits of a source by their scores (on the scorer's range) and keeps the best. The margin is the
-lead over the next one: a small one says that the scorer has no clear favourite.
+lead over the next edit: if it is small, the scorer has no clear favourite.
 
-With --in every group of rows of the same source and instruction is ranked by itself. Without --scorer and --judge the
-column score01 of the table is used, as score batch writes it; all must be on one range. With --json and in --out rows
-are counted from 0.`,
+With --in every group of rows with the same source and instruction is ranked. Without --scorer and --judge the column
+score01 is used, as score batch writes it; all must be on one range. --json and --out count rows from 0.`,
 		Example: `  score best --scorer DIR --source a.png --instruction "make it brighter" --candidates outputs --keep 3
   score best --scorer DIR --in candidates.jsonl --out best.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error { return best(c, &f) },

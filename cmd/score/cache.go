@@ -21,14 +21,13 @@ func init() { register(newCache) }
 func newCache() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cache",
-		Short: "List, verify or prune what was computed and kept",
-		Long: `cache looks after the folders in which train, score and label keep image features, hidden states,
-embeddings and digests. What lies there is found by content alone and computed again where it is missing, so any of
-it may be removed at any time.
+		Short: "List, verify or prune stored features, embeddings and answers",
+		Long: `cache manages the folders in which train, score and label keep image features, hidden states, embeddings and
+digests. Records are addressed by content and computed again if missing, so anything may be removed at any time.
 
 Without --folder it is the user's own store: ` + store.FolderVariable + `, or assay/store in the user's cache folder.
-Runs have
-one in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
+Runs have one
+in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 		Example: `  score cache list
   score cache list --folder build/demo/labels/cache --json
   score cache verify

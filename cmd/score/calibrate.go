@@ -21,25 +21,23 @@ func newCalibrateCommand() *cobra.Command {
 	var o calibrate.Options
 	c := &cobra.Command{
 		Use:   "calibrate --scorer DIR --in TABLE",
-		Short: "Make scores mean what people's labels say",
-		Long: `calibrate fits a monotone map from scores to labels (0 to 1, column label; label_NAME with --dimension NAME)
-of edits that the scorer was not trained on. It writes the map beside the head (calibration.json), and the line of
-scorer.yaml that names it. Whatever scores with the directory then gives calibrated scores, intervals (score pair
---json) and gradients; without that line it is as it was.
+		Short: "Map scores to the labels that people give",
+		Long: `calibrate fits an increasing map from scores to labels (0 to 1, column label; label_NAME with --dimension
+NAME) on edits that the scorer was not trained on. It writes calibration.json into the scorer directory and names it in
+scorer.yaml. From then on every command gives calibrated scores and gradients, and score pair --json gives intervals.
+Remove the line from scorer.yaml to undo it.
 
-  isotonic  every score becomes the mean label of edits with such a score (pooled neighbours, straight lines between)
-  platt     a logistic curve, of labels 0 and 1
-  inverse   edits of one label get that label on average: the mean score of each label, read backwards. The isotonic
-            map is nearest to the labels, and draws the ends to the middle; this one does not, and is further off
+  isotonic  the mean label of edits with such a score (isotonic regression with straight lines between blocks)
+  platt     a logistic curve, for labels 0 and 1
+  inverse   the mean score of each label, read backwards: right on average for each label, but further off for single
+            edits
 
-A map rises everywhere, so that no order changes. A gradient is that of the calibrated score: the map's slope times
-what it was. Six tenths of the rows fit the map, two tenths find the intervals (split conformal), and the rest
-measures both. Rows of one source picture, or of one value of --by, are never in two of these parts. With --test
-another table measures. Rows whose pictures the scorer was trained on are refused: its run's tables are looked up,
-others named by --trained.
+The order of edits never changes. Six tenths of the rows fit the map, two tenths set the intervals (split conformal),
+two tenths measure; --test measures on another table. Rows of one source picture, or of one value of --by, stay in one
+part. Rows with pictures of the scorer's training tables are refused; its run names the tables, --trained adds others.
 
---out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command goes
-on.`,
+--out gets report.html with reliability diagrams, and report.json. After Ctrl-C (exit code 3) the same command
+resumes.`,
 		Example: `  score calibrate --scorer DIR --in exam/labels.jsonl
   score calibrate --scorer DIR --in exam/edits.jsonl --labels exam/truth.jsonl --columns label=degree --method inverse \
       --trained edits.jsonl --out report --json`,

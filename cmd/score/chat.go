@@ -38,11 +38,11 @@ func (f *modelFlags) add(c *cobra.Command, name string) {
 	flags.StringVar(&f.backbone, name, "", "Hugging Face checkpoint directory that answers")
 	flags.StringVar(&f.o.Adapter, strings.Replace(name, "backbone", "adapter", 1), "",
 		"LoRA adapter of --"+name+" (PEFT's files, as train makes with mode: text)")
-	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "`bytes` for the keys and values of answers that are made, as "+
+	flags.Var((*strictyaml.Bytes)(&f.o.Cache), "cache", "`bytes` of the KV cache, as "+
 		"4GiB or 500MB (0: 2GiB; on CUDA what the device has room for). A request that takes more is refused")
 	flags.StringVar(&f.o.DType, "dtype", "auto", "type in which --"+name+" computes on CUDA: float32, bfloat16, or "+
 		"auto (bfloat16 if its weights are half precision); the CPU computes in float32")
-	flags.IntVar(&f.o.Batch, "answers", 8, "answers made at a time on --"+name)
+	flags.IntVar(&f.o.Batch, "answers", 8, "answers generated at a time on --"+name)
 	cli.Needs(c, name, modelOptions(name)...)
 }
 
@@ -83,18 +83,18 @@ func newChatCommand() *cobra.Command {
 	var f questionFlags
 	c := &cobra.Command{
 		Use:   "chat --backbone DIR --text QUESTION | --in FILE --out FILE",
-		Short: "Ask a vision-language model in words",
-		Long: `chat asks a checkpoint a question about pictures and prints the answer while it is made, or asks the rows of a
-table. How an answer is made follows the checkpoint's generation_config.json; flags, and keys of a row, stand above it.
+		Short: "Ask a vision-language model about pictures",
+		Long: `chat asks a checkpoint a question about pictures and prints the answer as it is generated, or answers a table
+of questions. Defaults come from the checkpoint's generation_config.json; flags and keys of a row override them.
 
 A row of the table (.jsonl) is {"id", "messages"} and may have max_new_tokens, temperature (0: greedy), top_k, top_p,
-repetition_penalty, stop, stop_token_ids and seed. messages are as transformers' apply_chat_template takes them; a
-picture is {"type": "image", "image": PATH}, relative to the table's folder. The output has {"id", "text", "token_ids",
-"token_logprobs", "finish_reason"} or {"id", "error"} for each row, in their order; with an error the exit code is 1 at
-the end. Answers are kept in OUT.progress while it runs: after Ctrl-C (exit code 3) or a crash the same command goes on.
+repetition_penalty, stop, stop_token_ids and seed. messages are those of transformers' apply_chat_template; a picture
+is {"type": "image", "image": PATH}, relative to the table's folder. The output has {"id", "text", "token_ids",
+"token_logprobs", "finish_reason"} or {"id", "error"} for each row, in order; with an error the exit code is 1. Answers
+are kept in OUT.progress: after Ctrl-C (exit code 3) or a crash the same command resumes.
 
-On the CPU an answer is the same alone and among others, and a sampled one is a function of its seed. On CUDA a token in
-company may differ in the last bits, and with it what follows.`,
+On the CPU an answer is the same alone and in a batch, and a sampled one is a function of its seed. On CUDA the last
+bits depend on the batch, and so may what follows.`,
 		Example: `  score chat --backbone backbones/tiny --image testdata/oracle/images/coffee.png --text "What is this?" \
       --max-new-tokens 8
   score chat --backbone DIR --image a.png --image b.png --text "What was changed?" --temperature 0

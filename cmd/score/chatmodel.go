@@ -33,14 +33,14 @@ var serverOptions = []string{"model", "key-variable", "concurrency", "token-cap"
 func (f *answerFlags) addServer(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.server, "server", "", "YAML file of a server's settings (docs/text-judges.md); "+
-		"flags stand above it")
+		"flags override it")
 	flags.StringVar(&f.url, "url", "", "server that speaks OpenAI's chat protocol, such as http://localhost:8000/v1")
 	flags.StringVar(&f.model, "model", "", "name by which the server knows the model")
 	flags.StringVar(&f.keyVariable, "key-variable", "", "environment variable that holds the API key")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "requests at a time (default 8)")
 	flags.Int64Var(&f.tokenCap, "token-cap", 0, "most tokens of this run, prompts included (0: no bound)")
-	flags.Float64Var(&f.costCap, "cost-cap", 0, "most that this run may cost, by the prices in --server (0: no bound)")
-	flags.StringVar(&f.store, "store", "", "folder in which answers are kept (default: beside the user's own store)")
+	flags.Float64Var(&f.costCap, "cost-cap", 0, "highest cost of this run, by the prices in --server (0: no bound)")
+	flags.StringVar(&f.store, "store", "", "folder of stored answers (default: beside the user's own store)")
 	cli.Needs(c, "url|server", serverOptions...)
 }
 

@@ -39,18 +39,17 @@ func newConditionCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "condition --in TABLE (--scorer DIR | --judge NAME) --out DIR",
 		Short: "Make reward-conditioned labels for the training of an editor",
-		Long: `condition scores the edits of a table and says each score in words behind the instruction. An editor
-trained on all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE,
-section 3.4). It writes the folder DIR: images/, labels in the layouts asked for, and failed.jsonl with the rows
-that could not be scored.
+		Long: `condition scores the edits of a table and appends each score to its instruction in words. An editor trained on
+all of them, good and bad, learns what the words mean and can be asked for the best (HIVE; ADIEE, section 3.4). It
+writes the folder DIR: images/, labels in the chosen layouts, and failed.jsonl with the rows that could not be scored.
 
 Presets: adiee ("... . The image quality is four out of five.", cuts at 2, 4, 6, 8, 10), hive, paper (a figure, 1 to
-5). --template with {instruction} and {word}, {level}, {level5} or {score} takes their place. Without --scorer and
---judge the column score01 is used, as score batch writes it.
+5). --template with {instruction} and {word}, {level}, {level5} or {score} replaces them. Without --scorer and --judge
+the column score01 is used, as score batch writes it.
 
-Rows that are sampled in proportion to weight have all levels equally often. For a trainer that cannot do that, as
-DiffSynth-Studio and diffusers, --balance repeats rows: every level that occurs gets as many as the most frequent one.
-docs/curate.md has the command of each trainer.`,
+Sampling rows in proportion to weight balances the levels. For trainers that sample uniformly (DiffSynth-Studio,
+diffusers), --balance repeats rows until every level has as many as the largest. docs/tuning.md has the command of each
+trainer.`,
 		Example: `  score condition --in edits.jsonl --scorer backbones/tiny-scorer --out labels
   score condition --in scores.parquet --out labels --template '{instruction} (quality {level}/5)' \
       --layouts diffsynth,parquet

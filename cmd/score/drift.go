@@ -22,13 +22,13 @@ func newDriftCommand() *cobra.Command {
 	var before, after, clip string
 	c := &cobra.Command{
 		Use:   "drift --before TABLE --after TABLE (--scorer DIR | --judge NAME)",
-		Short: "Compare two checkpoints' outputs: score, likeness to the source, and looks",
+		Short: "Compare two checkpoints of an editor, to notice reward hacking",
 		Long: `drift compares what two checkpoints of an editor made of the same inputs: tables with source, edit and
-instruction. Beside the mean score (on the scorer's range, which must be the same in both) it sets CLIP-I to the
-source (with --clip) and plain facts of the pictures. These are change, brightness, contrast, saturation, edges,
-grain and clipped values. A fact that leaves its place while the score rises is how reward hacking looks; the
-correlation says whether, among the later outputs, the score goes with it. What is constant has no deviations and no
-correlation (-). Tables whose sources and instructions differ get a warning.`,
+instruction. It shows the mean score (both on one range), CLIP-I to the source (with --clip), and plain facts of the
+pictures: change, brightness, contrast, saturation, edges, grain and clipped values. A fact that moves while the score
+rises is a sign of reward hacking. "in deviations" is the difference in standard deviations of the earlier outputs; r
+is the correlation with the score among the later ones (- for constants). Tables with different sources or instructions
+get a warning.`,
 		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip ` +
 			`clip-vit-large-patch14`,
 		RunE: func(c *cobra.Command, _ []string) error {

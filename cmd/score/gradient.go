@@ -20,9 +20,9 @@ func newGradientCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gradient --scorer DIR --source FILE --edit FILE --instruction TEXT --out FILE",
 		Short: "Differentiate a score with respect to the edited picture",
-		Long: `gradient computes d score / d pixel of the edited picture, float32 [height, width, 3], per 8-bit level:
-through head, language model, vision tower, normalisation, tiles or patches and resizing. Rounding to 8 bits between
-them counts as the identity. The picture is meant as decoded: upright, transparency over white.`,
+		Long: `gradient computes d score / d pixel of the edited picture, float32 [height, width, 3], per 8-bit level. It
+passes through head, language model, vision tower, normalisation, tiles or patches, and resizing; rounding to 8 bits
+counts as the identity. Pixels are those of the decoded picture: upright, transparency over white.`,
 		Example: `  score gradient --scorer backbones/tiny-scorer --source a.png --edit b.png \
       --instruction "make it brighter" --out gradient.safetensors --heatmap heat.png`,
 		RunE: func(c *cobra.Command, _ []string) error {

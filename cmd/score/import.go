@@ -19,19 +19,19 @@ func newImportCommand() *cobra.Command {
 	var o released.Options
 	c := &cobra.Command{
 		Use:   "import KIND --base DIR --weights DIR|FILE --prompts FILE|DIR --out SCORER",
-		Short: "Make a scorer of a released judge, or of a stock model's next token",
-		Long: `import makes a scorer directory of a judge that others released. It refers to the weights where they lie
-(--copy copies them), and is a scorer for every other command. Kinds:
+		Short: "Make a scorer from a released judge, or from a stock model's next token",
+		Long: `import makes a scorer directory from a judge that others released, or from a stock model. The weights stay
+where they are (--copy copies them). Kinds:
 
   editreward  EditReward: two prompts, two heads, mu and sigma; --config is the judge's YAML
-  hpsv3       HPSv3: one picture and the text that it was made from; called without --source
-  adiee       ADIEE's released weights, classifier or regressor; --base is the weights' folder unless given
-  choices     a stock model: the likelihoods of --choices as the next token behind the question, and the expectation
-              of their --values; several *.txt in the folder --prompts are as many dimensions, put together by --fusion
+  hpsv3       HPSv3: one picture and its text; runs without --source
+  adiee       ADIEE's released weights, classifier or regressor; --base defaults to the weights' folder
+  choices     a stock model: the likelihoods of --choices as the next token after the question, and the expectation
+              of their --values; each *.txt of a folder --prompts is a dimension, combined by --fusion
 
-Prompts of others are not part of this program. --prompts is your copy of the judge's code (a Python file), a folder
-(following.txt and quality.txt; picture.txt), or a text. They are compared with the digests of the published ones;
-other texts are taken, with a warning that the score is then not the published one. docs/judges.md says more.`,
+Prompts of others are not part of Assay. --prompts is your copy of the judge's code (a Python file), a folder
+(following.txt and quality.txt; picture.txt), or a text file. Prompts that differ from the published ones work with a
+warning, but their score is not the published one (docs/judges.md).`,
 		Example: `  score import editreward --base Qwen2.5-VL-7B-Instruct --weights EditReward-Qwen2.5-VL-7B \
       --prompts EditReward/EditReward/dataset/prompts.py --out scorers/editreward
   score import adiee --weights ADIEE --prompts question.txt --out scorers/adiee

@@ -38,19 +38,18 @@ func newJudgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "judge --config JUDGE (--url URL --model NAME | --backbone DIR) (--in FILE --out FILE | " +
 			"--source FILE --edit FILE --instruction TEXT)",
-		Short: "Judge edits by a model that answers in words",
-		Long: `judge asks a vision-language model about edits, on a server (--url) or on this machine (--backbone), reads its
-answers strictly, and makes scores of them. JUDGE is a folder with judge.yaml and prompts, such a file, or one that
-ships:
+		Short: "Score edits by a VLM judge, a model that answers in words",
+		Long: `judge asks a vision-language model about edits, on a server (--url) or on this machine (--backbone), parses its
+answers strictly, and computes scores. --config is a folder with judge.yaml and prompts, such a file, or one that ships:
 ` + strings.Join(textjudge.Shipped(), ", ") + `.
 
-The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target where the judge
-shows them. The same rows are written in the same order with score, score01 (or class), dimensions, answers and error.
-An answer that does not parse, is out of range or was cut off is asked for again with other seeds. After that the row
-has an error, and the texts are kept. The share of such rows is part of the result, and the exit code is 1 at the end.
+The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target if the judge shows
+them. The output has the same rows in the same order with score, score01 (or class), dimensions, answers and error. A
+question whose answer does not parse, is out of range or was cut off is asked again with other seeds, then the row gets
+an error. The result has the share of such rows, and the exit code is 1.
 
-Answers are kept by content: what was asked once is not asked again. After Ctrl-C (what was sent is waited for), a
-crash, or a cap that was reached (exit code 3) the same command goes on where it was.`,
+Answers are stored by content, so that no question is asked twice. After Ctrl-C, a crash, or a reached cap (exit code 3)
+the same command resumes.`,
 		Example: `  score judge --config viescore --url http://localhost:8000/v1 --model Qwen/Qwen2.5-VL-7B-Instruct \
       --in edits.jsonl --out judged.jsonl
   score judge --config viescore --backbone Qwen2.5-VL-7B-Instruct --in edits.jsonl --out judged.jsonl
@@ -66,21 +65,21 @@ crash, or a cap that was reached (exit code 3) the same command goes on where it
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.settings.Passes, "passes", 0, "how often every question is asked (0: as configured)")
+	flags.IntVar(&f.settings.Passes, "passes", 0, "times to ask every question (0: as configured)")
 	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
 	addConstrained(c, &f.settings)
 	flags.StringVar(&f.table.In, "in", "", "table to read")
 	flags.StringVar(&f.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.Writes(c, nil, "out")
 	flags.StringToStringVar(&f.table.Columns, "columns", nil, "our column=the table's, for other names")
-	flags.StringVar(&f.instruction, "instruction", "", "of one edit: what was asked for")
+	flags.StringVar(&f.instruction, "instruction", "", "for one edit: what was asked for")
 	cli.TakesText(c, "instruction")
 	cli.Needs(c, "in", "columns", "shard", "merge")
 	for role, what := range map[string]string{
 		"source": "picture before the edit", "edit": "edited picture", "edit2": "another edited picture, of a pair",
 		"reference": "the wanted result",
 	} {
-		f.pictures[role] = flags.String(role, "", "of one edit: "+what)
+		f.pictures[role] = flags.String(role, "", "for one edit: "+what)
 	}
 	return c
 }

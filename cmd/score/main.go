@@ -11,7 +11,7 @@ var app = cli.App{Root: func() *cobra.Command {
 	return &cobra.Command{
 		Use:   "score",
 		Short: "Score instruction-guided image edits from 0 to 10",
-		Long: `score runs a scorer directory on pictures: one edit, a table of edits, a benchmark, or as a server.
+		Long: `score runs a scorer on one edit, a table of edits, a benchmark, or as a server.
 
 Exit codes: 0 done, 1 failed (or some rows failed), 2 wrong usage, 3 interrupted with the state saved.`,
 		Example: `  score pair --scorer DIR --source a.png --edit b.png --instruction "make the sky red"

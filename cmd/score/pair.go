@@ -33,7 +33,7 @@ func (f *runtimeFlags) add(c *cobra.Command) {
 	cli.Needs(c, "scorer", "backbone")
 }
 
-const backboneUsage = "where the scorer's backbone is now (default: where scorer.yaml says); it must be the same one"
+const backboneUsage = "the scorer's own backbone, if it has moved (default: where scorer.yaml says)"
 
 // addShared is add without --backbone, which commands with --judge have anyway.
 func (f *runtimeFlags) addShared(c *cobra.Command) {
@@ -84,11 +84,12 @@ func newPairCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pair --scorer DIR --source FILE --edit FILE --instruction TEXT",
 		Short: "Score one edit",
-		Long: `pair says how well an edited picture follows an instruction. It is one deterministic forward pass, or one for
-each prompt of the scorer. The score is on the scorer's range (0 to 10 unless its scorer.yaml says otherwise; not
-clipped). With --json there are all dimensions of the score, and sigma, its standard deviation, where the scorer says
-one; of a calibrated scorer (docs/calibration.md) also interval and raw01, the score before, on 0 to 1, or as it was
-for a scorer without a range. An imported judge of one picture (docs/judges.md) is called without --source.`,
+		Long: `pair scores one edit: how well the edited picture follows the instruction, from 0 to 10 unless scorer.yaml
+says otherwise. It is deterministic. Scores are not clipped, so values slightly outside the range occur.
+
+--json also gives all dimensions and, where the scorer has one, sigma (the standard deviation). A calibrated scorer
+(docs/calibration.md) adds interval and raw01, the score before calibration. Imported judges of single pictures
+(docs/judges.md) run without --source.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \

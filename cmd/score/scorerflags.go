@@ -77,10 +77,10 @@ var judgeOptions = []string{"prompts", "passes", "average", "constrained", "serv
 // addJudge adds the flags of the judge but those of the model that it asks.
 func (f *scorerFlags) addJudge(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a judge that answers in words: a folder, a file, or a "+
-		"name (score judge --help has them). It asks the model of --backbone, or of --url and --model")
+	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a VLM judge: a folder, a file, or a name (score judge "+
+		"--help lists them). It asks the model of --backbone, or of --url and --model")
 	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.settings.Passes, "passes", 0, "how often the judge asks every question (0: as configured)")
+	flags.IntVar(&f.settings.Passes, "passes", 0, "times that the judge asks every question (0: as configured)")
 	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
 	addConstrained(c, &f.settings)
 }
@@ -91,7 +91,7 @@ const averageUsage = "score of several passes: last (mean of their scores) or fi
 // addConstrained adds the flag of answers that always can be read.
 func addConstrained(c *cobra.Command, s *textjudge.Settings) {
 	c.Flags().BoolVar(&s.Constrained, "constrained", false,
-		"the judge's grammar decides which tokens may be chosen, so that every answer can be read; results say so")
+		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
 }
 
 // given reports whether something gives scores.

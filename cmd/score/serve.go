@@ -26,27 +26,23 @@ func newServeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR | --judge [NAME=]JUDGE",
 		Short: "Serve scores and their gradients over HTTP",
-		Long: `serve answers trainers of image editors: POST /v1/score, POST /v1/gradient, and /score, /rewards and
-/health as UniRL's reward service has them. GET /openapi.json describes all, GET / is a page to try a pair with, GET
-/metrics is for Prometheus. docs/reward.md says what to run for which trainer.
+		Long: `serve is a reward server for trainers of image editors: POST /v1/score, POST /v1/gradient, and UniRL's /score,
+/rewards and /health. GET / is a page to try an edit, GET /openapi.json the description, GET /metrics is for
+Prometheus. docs/reward.md says what to run for which trainer.
 
-With --chat-backbone a checkpoint answers in words, too: POST /v1/chat/completions as OpenAI's protocol has it, with
-pictures as data URLs, streamed or not; docs/chat.md says which fields it understands.
+Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one). --judge
+serves a VLM judge, which asks the model of --url and --model (or --server), or that of --chat-backbone.
+--chat-backbone also serves a checkpoint's answers, as POST /v1/chat/completions in OpenAI's protocol (docs/chat.md).
 
-With --judge a judge that answers in words gives scores as a scorer does (score judge says which there are). It asks
-the model of --url and --model (or --server), or else that of --chat-backbone.
+--device cuda:0,cuda:1 and --replicas open copies of every scorer behind one queue; a copy that fails is reopened. GET
+/livez and /readyz are for Kubernetes. With --reuse-port several servers share an address.
 
-Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2; without a name it is the folder's.
+Addresses other than loopback require a bearer token: the variable ASSAY_TOKEN, --token-file, or --clients, a YAML file
+with a token and an optional quota for each client. --cert and --key serve HTTPS.
 
---device cuda:0,cuda:1 and --replicas open several copies of every scorer behind one queue; a copy that fails is opened
-again. GET /livez and /readyz are for Kubernetes. With --reuse-port several servers share an address.
-
-On any address but loopback a bearer token is required: the variable ASSAY_TOKEN, --token-file, or --clients, a YAML
-file that gives each of several clients a token and a quota. --cert and --key serve HTTPS.
-
-Callers who come together wait for each other. Bodies are read when there is memory for them (--memory). A request
-is accepted if its answer is expected within --wait; the others get 429 with Retry-After. SIGTERM or Ctrl-C: no new
-connection is accepted, what was accepted is answered.`,
+Bursts of requests wait in a queue, and bodies are read as memory allows (--memory). A request that is not expected to
+be answered within --wait gets 429 with Retry-After. On SIGTERM or Ctrl-C the server stops accepting connections and
+answers what it accepted.`,
 		Example: `  score serve --scorer backbones/tiny-scorer
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --chat-backbone DIR --addr 127.0.0.1:8200

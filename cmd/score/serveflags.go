@@ -39,8 +39,8 @@ type serveFlags struct {
 func (f *serveFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
-	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension that is reported as the score, of every scorer, or "+
-		"scorer=dimension of one; may be given several times (default: what scorer.yaml makes of all)")
+	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension to report as the score, of every scorer, or "+
+		"scorer=dimension for one; may be given several times (default: scorer.yaml's fusion)")
 	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
 		"scorer=directory of one; may be given several times (default: where scorer.yaml says); it must be the same one")
 	cli.Needs(c, "scorer", "backbone")
@@ -49,7 +49,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	f.answers.add(c, "chat-backbone")
 	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
 	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "how often a judge asks every question (0: as configured)")
+	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "times that a judge asks every question (0: as configured)")
 	f.asked.answers.addServer(c)
 	own := []string{"prompts", "passes", "server", "url", "store"}
 	cli.Needs(c, "judge", own...)
@@ -59,8 +59,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 		"scorer on each, and what answers in words on the first")
 	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device, at most 64; on the CPU they share "+
 		"its threads and one set of weights")
-	flags.DurationVar(&f.o.Stall, "stall", 0, "how long a run may take before its copy of the scorer is opened again (0: "+
-		"five minutes; --timeout with one copy alone). A run may always take ten times as long as foreseen")
+	flags.DurationVar(&f.o.Stall, "stall", 0, "longest time of a run before its copy of the scorer is reopened (0: five "+
+		"minutes; --timeout with a single copy); ten times the expected time is always allowed")
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
 	f.addLimits(c)
@@ -69,15 +69,14 @@ func (f *serveFlags) add(c *cobra.Command) {
 // addLimits adds what bounds requests.
 func (f *serveFlags) addLimits(c *cobra.Command) {
 	flags := c.Flags()
-	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "how long accepted requests may take after SIGTERM")
+	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "longest time of accepted requests after SIGTERM")
 	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "bytes of a request")
 	flags.Int64Var(&f.o.MaxPixels, "max-pixels", 16<<20, "pixels of a picture")
 	flags.IntVar(&f.o.MaxItems, "max-items", 256, "edits of a request")
 	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
 	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
 	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
-	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "how long an answer may take, as foreseen, for its request to "+
-		"be accepted")
+	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "longest expected time of an answer; requests beyond it get 429")
 	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
 	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
 		"edits_per_minute")

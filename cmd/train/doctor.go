@@ -19,14 +19,13 @@ func newDoctorCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use:   "doctor [--device DEVICE]",
-		Short: "Try a device: libraries, gradients, losses and memory, in one report",
-		Long: `doctor trains an adapter for a few steps on a small model that it makes, or on --backbone, and says whether
-the device computes what it should. It reports driver, libraries and versions. It compares gradients and losses with
-the CPU's, in float32 and bfloat16. (On the CPU it compares them with the same steps with layers recomputed, and pair
-by pair.) It reports memory beside what --dry-run plans. --out writes all into one file, which can be attached to a
-bug.
+		Short: "Test a device: libraries, gradients, losses and memory, in one report",
+		Long: `doctor tests a device. It trains an adapter for a few steps on a small model that it makes, or on --backbone,
+and compares gradients and losses with the CPU's, in float32 and bfloat16. (The CPU is compared with itself: layers
+recomputed, and edits one by one.) It reports driver, libraries, versions, and memory beside the plan of --dry-run.
+--out writes everything into one file that you can attach to a bug report.
 
-Exit code 1: something is not as it should be.`,
+Exit code 1: something is wrong.`,
 		Example: `  train doctor
   train doctor --device cuda:0 --out report.json
   train doctor --backbone DIR --steps 3`,

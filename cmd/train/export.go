@@ -17,12 +17,11 @@ func newExportCommand() *cobra.Command {
 	var backbone, scorer, out string
 	c := &cobra.Command{
 		Use:   "export (--backbone DIR | --scorer DIR) --out DIR",
-		Short: "Write a checkpoint's graphs as ONNX files for any ONNX Runtime",
-		Long: `export writes vision.onnx and score.onnx, the weights they refer to (hard links where the file
-system allows it), and the tokenizer's and processor's files. graphs.json documents every input and output.
+		Short: "Export a scorer or checkpoint as ONNX graphs",
+		Long: `export writes vision.onnx and score.onnx, their weights (hard links where possible), and the tokenizer's and
+processor's files. graphs.json documents every input and output.
 
-With --scorer score.onnx gives the score; with --backbone alone it gives hidden states and logits. See
-docs/graphs.md.`,
+With --scorer, score.onnx gives the score; with --backbone alone, hidden states and logits. See docs/graphs.md.`,
 		Example: `  train export --backbone testdata/oracle/llavanext/backbone --out build/export
   train export --scorer testdata/oracle/llavanext/scorer --out build/export-scorer`,
 		RunE: func(c *cobra.Command, _ []string) error {

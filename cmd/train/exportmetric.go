@@ -18,15 +18,15 @@ func newExportMetricCommand() *cobra.Command {
 	var e metrics.Export
 	c := &cobra.Command{
 		Use:   "export-metric --kind KIND --weights FILE --out DIR",
-		Short: "Make a metric of benchmarks of published weights: LPIPS, the aesthetic predictor",
+		Short: "Make a benchmark metric from published weights: LPIPS, the aesthetic predictor",
 		Long: `export-metric writes a folder with model.onnx and metric.yaml, which score bench --component takes. Kinds:
 
   lpips-vgg, lpips-alex  --weights: torchvision's vgg16 or alexnet; --lin: the linear layers of the package lpips
                          (lpips/weights/v0.1/vgg.pth or alex.pth)
-  aesthetic              --weights: the head (layers.N.weight, or one layer); --encoder: the CLIP checkpoint that it
-                         stands on (ViT-L/14 of those that were published)
+  aesthetic              --weights: the head (layers.N.weight, or one layer); --encoder: its CLIP checkpoint (the
+                         published ones need ViT-L/14)
 
-Weights are .safetensors, or .pth as torch.save writes a state dict; nothing of a .pth is run.`,
+Weights are .safetensors, or .pth of a state dict, read without running code.`,
 		Example: `  train export-metric --kind lpips-alex --weights alexnet-owt-7be5be79.pth \
       --lin lpips/weights/v0.1/alex.pth --out lpips-alex
   train export-metric --kind aesthetic --weights sac+logos+ava1-l14-linearMSE.pth --encoder clip-vit-large-patch14 \

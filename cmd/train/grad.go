@@ -18,19 +18,16 @@ func newGradCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grad --model FILE --inputs FILE --out FILE",
 		Short: "Differentiate any ONNX model",
-		Long: `grad computes d(sum of output x cotangent)/d(name) for inputs and initializers of an ONNX model,
-by a gradient graph of ordinary ONNX operators run on ONNX Runtime. docs/ops.md lists the operators.
+		Long: `grad computes d(sum of output x cotangent)/d(name) for inputs and initializers of an ONNX model, with a
+gradient graph of ordinary ONNX operators on ONNX Runtime. A gradient is exact, or the model is refused with the name
+of the node (docs/gradients.md; docs/ops.md lists the operators).
 
---inputs holds one tensor per graph input, by name. --cotangents holds one tensor per differentiated output, by
-output name; without it all outputs are differentiated with ones. External data is looked for beside the model.
+--inputs has one tensor per graph input, --cotangents one per differentiated output, by name; without it all outputs
+are differentiated with ones. External data is found beside the model.
 
---model-out writes the model with the gradients. Its outputs are the model's own and one "gradient/NAME" for
-each name. Its inputs are the model's own and one "cotangent/NAME" for each output in --cotangents. With
---inputs its sizes are theirs. Weights in other files stay there if it is written into the model's folder, and
-are copied to FILE.data if not.
-
-A gradient is exact, or the model is refused with the name of the node that it cannot be followed through:
-docs/gradients.md.`,
+--model-out writes the model with its gradients: the model's outputs and "gradient/NAME" for each name, its inputs and
+"cotangent/NAME" for each output in --cotangents. With --inputs its sizes are fixed to theirs. Weights in other files
+stay there if it is written into the model's folder, and are copied to FILE.data if not.`,
 		Example: `  train grad --model testdata/oracle/onnx/llama/model.onnx \
       --inputs testdata/oracle/onnx/llama/inputs.safetensors \
       --cotangents testdata/oracle/onnx/llama/cotangent.safetensors \

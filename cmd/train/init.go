@@ -29,15 +29,14 @@ func newInitCommand() *cobra.Command {
 	o := initOptions{flags: shownSizes()}
 	c := &cobra.Command{
 		Use:   "init --out DIR --text FILE...",
-		Short: "Make a fresh small checkpoint of the LLaVA-NeXT or a Qwen-VL architecture",
-		Long: `init makes a new backbone with random weights, and a byte-level BPE tokenizer trained on the text files, all
-in Hugging Face files that transformers loads too. Of family llava_next it has a Llama language model, a CLIP vision
-tower and a projector. The Qwens can also see source and edit as two frames of one picture. qwen2_vl and qwen2_5_vl
-have a Qwen2 language model, the latter behind a vision tower with window attention; qwen3_vl has a Qwen3 that several
-layers of the tower reach into. The same sizes, text and seed give the same bytes. DIR appears complete or not at all.
+		Short: "Make a small checkpoint with random weights: LLaVA-NeXT or a Qwen-VL",
+		Long: `init makes a new backbone with random weights, and a byte-level BPE tokenizer trained on your text files, as
+Hugging Face files that transformers loads, too. Families: llava_next (Llama, CLIP tower, projector), qwen2_vl,
+qwen2_5_vl (window attention in the tower), qwen3_vl (DeepStack). The same sizes, text and seed give the same bytes.
+DIR appears complete or not at all.
 
-Sizes come from the defaults, then from the YAML file, then from the flags. The file has the flags' names with
-underscores as keys, and lists as lists: grid: [[1, 2], [2, 1]].`,
+Sizes come from the defaults, then the YAML file --sizes, then flags. Keys of the file are the flags' names with
+underscores, and lists are lists: grid: [[1, 2], [2, 1]].`,
 		Example: `  train init --out backbone --text instructions.txt
   train init --out backbone --text texts/*.txt --sizes small.yaml --layers 6 --seed 7 --json
   train init --family qwen2_5_vl --out backbone --text texts/*.txt --full-attention 2,5 --vision-layers 6

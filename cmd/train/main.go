@@ -11,8 +11,8 @@ var app = cli.App{Root: func() *cobra.Command {
 	return &cobra.Command{
 		Use:   "train",
 		Short: "Train a scorer of instruction-guided image edits",
-		Long: `train makes a scorer directory from a Hugging Face checkpoint and a table of labelled edits.
-Its subcommands make, export, merge and differentiate the models that belong to it.
+		Long: `train makes a scorer from a Hugging Face checkpoint and a table of labelled edits. Its subcommands make,
+merge, quantize, export and differentiate models.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
 		Example: `  train --config examples/miniature/scorer.yaml   # after make demo

@@ -27,10 +27,9 @@ func newMergeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "merge (--scorer DIR | --backbone DIR --adapter DIR) --out DIR",
 		Short: "Add an adapter to its backbone's weights",
-		Long: `merge writes a Hugging Face checkpoint whose weights hold the adapter: W + scale B A, rounded once to
-the stored type. Names, types, shards and the files beside the weights stay as they are. With --scorer the
-folder is a scorer directory as well, whose backbone is the folder itself. It appears when it is complete, or
-not at all.`,
+		Long: `merge writes a Hugging Face checkpoint with the adapter added to its weights: W + scale B A, rounded once to
+the stored type. Names, types, shards and other files stay the same. With --scorer the folder is also a scorer
+directory, whose backbone is the folder itself. It appears complete or not at all.`,
 		Example: `  train merge --scorer testdata/oracle/llavanext/scorer --out build/merged
   train merge --backbone testdata/oracle/llavanext/backbone \
       --adapter testdata/oracle/llavanext/scorer --out build/merged-backbone`,

@@ -23,10 +23,10 @@ func newQuantizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "quantize --backbone DIR --out DIR [--bits 4|8] [--block 32|128] [--scales float16]",
 		Short: "Round a backbone's language model to four or eight bits",
-		Long: `quantize writes a Hugging Face checkpoint whose language model's linear layers are rounded to nearest in blocks
-of columns, in GPTQ's layout (quant_method gptq, checkpoint_format gptq_v2), shard by shard. Vision tower, projector,
-embeddings, output layer, norms and biases stay as they are. The table has each layer's error: relative is
-|W - W'| / |W|, largest the largest difference of a weight. --out appears when it is complete, or not at all.`,
+		Long: `quantize rounds the linear layers of a checkpoint's language model to nearest in blocks of columns, and writes
+them in GPTQ's layout (quant_method gptq, checkpoint_format gptq_v2), shard by shard. Vision tower, projector,
+embeddings, output layer, norms and biases stay as they are. It prints each layer's error: |W - W'| / |W|, and the
+largest difference of a weight. --out appears complete or not at all.`,
 		Example: `  train quantize --backbone testdata/oracle/qwen2_5_vl/backbone --out build/packed --bits 4 --block 32`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			r, err := runQuantize(c, o)

@@ -19,16 +19,16 @@ func init() {
 	setRoot(func(root *cobra.Command) {
 		var o runOptions
 		f := root.Flags()
-		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md has all keys)")
+		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md; all keys: docs/training-keys.md)")
 		f.StringVar(&o.backbone, "backbone", "", "checkpoint directory, instead of the file's backbone or that of its init")
 		f.BoolVar(&o.dryRun, "dry-run", false,
 			"print steps, tokens, memory and the device plan; train nothing. The backbone's weights may be absent")
 		f.StringVar(&o.memory, "device-memory", "",
 			"with --dry-run: plan for a GPU with that much memory (80GB, 24GiB), which need not be here")
-		f.IntVar(&o.planned, "ranks", 0, "with --dry-run: plan for that many processes that train together (docs/scale.md)")
-		f.BoolVar(&o.fresh, "fresh", false, "remove what is in the run directory and begin anew")
-		f.BoolVar(&o.resume, "resume", false, "an error if there is no checkpoint to go on from")
-		f.BoolVar(&o.force, "force-resume", false, "go on although configuration, backbone or data differ")
+		f.IntVar(&o.planned, "ranks", 0, "with --dry-run: plan for N processes that train together (docs/scale.md)")
+		f.BoolVar(&o.fresh, "fresh", false, "clear the run directory and start over")
+		f.BoolVar(&o.resume, "resume", false, "fail if there is no checkpoint to resume from")
+		f.BoolVar(&o.force, "force-resume", false, "resume although configuration, backbone or data differ")
 		root.MarkFlagsMutuallyExclusive("fresh", "resume")
 		root.MarkFlagsMutuallyExclusive("fresh", "force-resume")
 		root.Args = cobra.NoArgs

@@ -26,9 +26,9 @@ type ShardFlags struct {
 // Add gives a command the flags.
 func (f *ShardFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.shard, "shard", "", "do a part of the rows: i/n, any/n, or auto (as the launcher says)")
-	c.Flags().BoolVar(&f.merge, "merge", false, "write the table from what all shards did, once nothing is missing")
-	c.Flags().BoolVar(&f.Unchanged, "assume-unchanged", false, "merge rows as they were done, without a look at their "+
-		"pictures, which may be elsewhere by now")
+	c.Flags().BoolVar(&f.merge, "merge", false, "write the table when all shards are done")
+	c.Flags().BoolVar(&f.Unchanged, "assume-unchanged", false, "merge without checking whether pictures changed or are "+
+		"still there")
 	c.MarkFlagsMutuallyExclusive("shard", "merge")
 	Needs(c, "merge", "assume-unchanged")
 }

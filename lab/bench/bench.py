@@ -1,4 +1,4 @@
-"""make bench: this program beside PyTorch, transformers and PEFT, in one run on one machine; writes docs/benchmarks.md.
+"""make bench: this program beside PyTorch, transformers and PEFT, in one run on one machine; writes docs/decisions/benchmarks.md.
 
 Every figure is a ratio of medians over rounds that take turns (ours, theirs, ours, ...), so that a machine whose speed
 drifts does not favour a side. Each round is a fresh process; peak memory is the largest resident size the kernel saw.
@@ -72,7 +72,7 @@ def duel(ours, theirs, rounds):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--python", required=True, help="interpreter that has torch, transformers and PEFT")
-    p.add_argument("--out", default="docs/benchmarks.md")
+    p.add_argument("--out", default="docs/decisions/benchmarks.md")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--only", help="measure this row anew and leave the others of --out as they are")
     a = p.parse_args()
@@ -104,8 +104,7 @@ def main():
     if not exam.exists():
         child(
             [
-                "bin/label",
-                "miniature",
+                "build/lab/miniature",
                 "--photos",
                 "examples/photos",
                 "--only",

@@ -1,6 +1,6 @@
 """Answers of a model of 0.98 B parameters beside transformers.
 
-    python lab/bench/generation.py [--out docs/benchmarks.md]
+    python lab/bench/generation.py [--out docs/decisions/speed.md]
 
 Makes the checkpoint (Qwen2.5-VL's shape) and its four bits with `train init` and `train quantize`, runs both sides of
 build/lab/bench generate in fresh processes, and writes the section "Generation" of the page.
@@ -87,7 +87,7 @@ def place(page, text):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--python", default="build/venv/bin/python")
-    p.add_argument("--out", default="docs/benchmarks.md")
+    p.add_argument("--out", default="docs/decisions/speed.md")
     p.add_argument("--prompt", type=int, default=256)
     p.add_argument("--new", type=int, default=32)
     p.add_argument("--models", nargs=2, help="checkpoints that are there already: float32, and its four bits")

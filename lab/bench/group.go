@@ -34,13 +34,8 @@ func edits(a, b *data.Picture, n int) (pairs []*edit.Edit) {
 // Image features are there already.
 func (o *options) groupStep(state *model.ScorerState, a, b *data.Picture) error {
 	n := o.edits
-	t, err := model.NewTuner(state, model.TuneOptions{
-		Options:   o.model(),
-		TextLoss:  1,
-		ScoreLoss: 10,
-		Share:     true,
-		Recompute: o.recompute,
-	})
+	t, err := model.NewTuner(state, model.TuneOptions{Options: o.model(), TextLoss: 1, ScoreLoss: 10, Share: true,
+		Recompute: o.recompute})
 	if err != nil {
 		return err
 	}

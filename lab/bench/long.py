@@ -1,4 +1,4 @@
-"""Peak memory of LoRA steps on long sequences beside PyTorch; writes the table of docs/memory.md.
+"""Peak memory of LoRA steps on long sequences beside PyTorch; writes the table of docs/decisions/memory.md.
 
     build/venv/bin/python lab/bench/long.py --python build/venv/bin/python
 
@@ -33,7 +33,7 @@ LIMIT = 4096  # MB
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--python", required=True, help="interpreter that has torch, transformers and PEFT")
-    p.add_argument("--out", default="docs/memory.md")
+    p.add_argument("--out", default="docs/decisions/memory.md")
     p.add_argument("--only", nargs="*", default=list(LENGTHS))
     a = p.parse_args()
     work = ROOT / "build" / "bench" / "long"

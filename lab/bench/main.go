@@ -102,10 +102,9 @@ func total(u model.Usage) int64 {
 type options struct {
 	backbone, scorer, save string
 	source, edit           string
-	profile                string
 
 	steps, pairs, batch, edits int
-	blocks, pieces             int
+	blocks                     int
 	recompute, apart, first    bool
 }
 
@@ -123,13 +122,11 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.IntVar(&o.edits, "edits", 8, "edits of the group")
 	f.BoolVar(&o.apart, "apart", false, "one by one")
 	f.BoolVar(&o.first, "first", false, "instruction before the edit")
-	f.IntVar(&o.pieces, "pieces", 0, "columns from which a step attends in pieces")
-	f.StringVar(&o.profile, "profile", "", "prefix of traces of nodes' times; slows a little")
 }
 
 // model are the options that scorers and tuners are opened with.
 func (o *options) model() model.Options {
-	return model.Options{Threads: runtime.NumCPU(), Blocks: o.blocks, Profile: o.profile, Pieces: o.pieces}
+	return model.Options{Threads: runtime.NumCPU(), Blocks: o.blocks}
 }
 
 // pictures are the source and the edit.
@@ -147,14 +144,8 @@ func (o *options) state() (*model.ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{
-		Format:   1,
-		Backbone: abs,
-		Pair:     model.Sequence,
-		Question: question,
-		Answer:   answerText,
-		Head:     model.HeadConfig{Hidden: []int{256, 16}},
-	}
+	config := &model.ScorerConfig{Format: 1, Backbone: abs, Pair: model.Sequence, Question: question, Answer: answerText,
+		Head: model.HeadConfig{Hidden: []int{256, 16}}}
 	if o.first {
 		config.Layout, config.ChatTemplate = model.InstructionFirst, orderedTurns
 	}

@@ -20,7 +20,7 @@ from PIL import Image, ImageOps, __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build/bench/pictures"
-PAGE = ROOT / "docs/benchmarks.md"
+PAGE = ROOT / "docs/decisions/speed.md"
 SIZES = (512, 1024, 2048)
 HEAD = "## Pictures"
 

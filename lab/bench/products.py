@@ -1,4 +1,4 @@
-"""The rate of plain float32 products on this machine, for the shares that docs/benchmarks.md names.
+"""The rate of plain float32 products on this machine, for the shares that docs/decisions/speed.md names.
 
 They are rows x 1024 by 1024 x 2816 and by 1024 x 1024, as the model of that page has them. PyTorch computes them, and
 ONNX Runtime with weights that it packs and with weights that it cannot pack.

@@ -4,7 +4,7 @@
     build/venv/bin/python lab/bench/ranks.py --count    # bytes of a step, as Open MPI counts them
     build/venv/bin/python lab/bench/ranks.py --paper    # what 8 and 64 ranks would send, and how long it would take
 
-Prints tables for docs/scale.md. Every run takes the same steps.
+Prints tables for docs/decisions/ranks.md. Every run takes the same steps.
 """
 
 import argparse

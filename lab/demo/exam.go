@@ -48,12 +48,8 @@ func readExam(dir string) (*exam, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: no row %s, of which the truth is known", t.Path(), k.ID)
 		}
-		o := output{
-			truth:       k,
-			instruction: row.Instruction,
-			source:      filepath.Join(dir, row.Source.Path),
-			edit:        filepath.Join(dir, row.Edit.Path),
-		}
+		o := output{truth: k, instruction: row.Instruction, source: filepath.Join(dir, row.Source.Path),
+			edit: filepath.Join(dir, row.Edit.Path)}
 		if o.distance, err = distance(o.source, o.edit); err != nil {
 			return nil, err
 		}
@@ -92,14 +88,8 @@ func (x *exam) scored(value func(output) float64) []miniature.Scored {
 	for _, o := range x.outputs {
 		t := o.truth
 		all = append(all,
-			miniature.Scored{
-				Group:  t.Group(),
-				Family: t.Family,
-				Kind:   t.Kind,
-				Parts:  t.Parts,
-				Truth:  t.Degree,
-				Score:  value(o),
-			})
+			miniature.Scored{Group: t.Group(), Family: t.Family, Kind: t.Kind, Parts: t.Parts, Truth: t.Degree,
+				Score: value(o)})
 	}
 	return all
 }

@@ -16,11 +16,8 @@ import (
 )
 
 var app = cli.App{Root: func() *cobra.Command {
-	return &cobra.Command{
-		Use:   "demo",
-		Short: "Parts of make demo",
-		Long:  "demo does what only the demonstration needs; lab/demo/run.sh runs it.",
-	}
+	return &cobra.Command{Use: "demo", Short: "Parts of make demo",
+		Long: "demo does what only the demonstration needs; lab/demo/run.sh runs it."}
 }}
 
 func init() {

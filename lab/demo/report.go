@@ -159,11 +159,8 @@ func (r *Report) similarities(x *exam, f files) error {
 			return err
 		}
 	}
-	r.Judges = append(r.Judges, Judge{
-		Name:   "- pixel distance",
-		Sees:   "source",
-		Result: miniature.Evaluate(x.scored(func(o output) float64 { return -o.distance })),
-	})
+	r.Judges = append(r.Judges, Judge{Name: "- pixel distance", Sees: "source",
+		Result: miniature.Evaluate(x.scored(func(o output) float64 { return -o.distance }))})
 	return nil
 }
 

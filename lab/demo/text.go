@@ -112,25 +112,12 @@ func (q *CaptionQuality) text(w io.Writer) {
 	if q == nil {
 		return
 	}
-	fmt.Fprintf(
-		w,
-		"\ncaptions by a model, of %d instructions: as the world's %s of sources and %s of targets, %s of the words; %d "+
-			"failed\n",
-		q.Tasks,
-		figure(q.Source),
-		figure(q.Target),
-		figure(q.Words),
-		q.Failed,
-	)
-	fmt.Fprintf(
-		w,
+	fmt.Fprintf(w, "\ncaptions by a model, of %d instructions: as the world's %s of sources and %s of targets, "+
+		"%s of the words; %d failed\n", q.Tasks, figure(q.Source), figure(q.Target), figure(q.Words), q.Failed)
+
+	fmt.Fprintf(w,
 		"the rule clip_d fails %d outputs with them (mean truth %s) and %d with the world's (%s): the same for %s of all\n",
-		q.Written.Outputs,
-		figure(q.Written.Truth),
-		q.Given.Outputs,
-		figure(q.Given.Truth),
-		figure(q.Agree),
-	)
+		q.Written.Outputs, figure(q.Written.Truth), q.Given.Outputs, figure(q.Given.Truth), figure(q.Agree))
 }
 
 // short is a judge's name for a narrow column.

@@ -17,10 +17,9 @@ import (
 
 // tally is what came of a line of a table so far.
 type tally struct {
-	whole, crowd  time.Duration // of one run that was left alone, the shortest; of many workers
+	whole         time.Duration // of one run that was left alone, the shortest
 	kills, runs   int
 	calls, failed int // calls on files, or looks at the clock; runs that ended with an error
-	begun         int // of the calls: those that were to fail, also where the run did not make so many
 	flaws         []string
 	broken        bool // something could not be tried to its end
 }
@@ -29,8 +28,7 @@ func (t *tally) add(o *tally) {
 	if t.whole == 0 || o.whole > 0 && o.whole < t.whole {
 		t.whole = o.whole
 	}
-	t.crowd, t.calls = max(t.crowd, o.crowd), max(t.calls, o.calls)
-	t.kills, t.runs, t.failed, t.begun = t.kills+o.kills, t.runs+o.runs, t.failed+o.failed, t.begun+o.begun
+	t.kills, t.runs, t.calls, t.failed = t.kills+o.kills, t.runs+o.runs, max(t.calls, o.calls), t.failed+o.failed
 	t.flaws = append(t.flaws, o.flaws...)
 	t.broken = t.broken || o.broken
 }
@@ -53,7 +51,6 @@ type line struct {
 type piece struct {
 	line *line
 	try  func(ctx context.Context, rng *rand.Rand) (*tally, error)
-	more func() bool // whether it is tried again after all others; nil: it is not
 }
 
 func (c *campaign) run(ctx context.Context) error {
@@ -78,11 +75,6 @@ func (c *campaign) run(ctx context.Context) error {
 	if c.chosen, err = choose(c.only, names); err != nil {
 		return err
 	}
-	if c.kept != "" {
-		if c.ledger, err = openLedger(c.kept, c.bin, c.mpi); err != nil {
-			return err
-		}
-	}
 	fmt.Printf("seed %d\n\n", c.seed)
 	tables, pieces := c.plan(slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) }))
 	failed := []error{c.tryAll(ctx, pieces)}
@@ -99,34 +91,23 @@ func (c *campaign) run(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// plan lists what is to be tried of the commands, in pieces, and the tables that it goes into. These are those that
-// were asked for, and those that the ledger has lines of.
+// plan lists what is to be tried of the commands, in pieces, and the tables that it goes into.
 func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
-	begin := func(t *table, more []piece) {
-		tables, pieces = append(tables, t), append(pieces, more...)
+	begin := func(wanted bool, all func([]command) (*table, []piece)) {
+		if wanted {
+			t, more := all(list)
+			tables, pieces = append(tables, t), append(pieces, more...)
+		}
 	}
-	if c.kills > 0 || c.ledger.has(ofKills) {
-		begin(c.killAll(list))
-	}
-	if c.workers > 0 || c.ledger.has(ofCrowds) {
-		begin(c.crowdAll(list))
-	}
+	begin(c.kills > 0, c.killAll)
 	if c.brief {
 		list = slices.DeleteFunc(list, func(one command) bool { return !one.quick })
 	}
-	if c.twins > 0 {
-		begin(c.twinAll(list))
-	}
-	if c.pairs != 0 || c.ledger.has(ofStores) {
-		begin(c.storeAll(list))
-		begin(c.rivalAll(list))
-	}
-	if c.jumps > 0 {
-		begin(c.jumpAll(list))
-	}
-	if c.calls > 0 || c.ledger.has(ofFaults) {
-		begin(c.failAll(list))
-	}
+	begin(c.twins > 0, c.twinAll)
+	begin(c.pairs != 0, c.storeAll)
+	begin(c.pairs != 0, c.rivalAll)
+	begin(c.jumps > 0, c.jumpAll)
+	begin(c.calls > 0, c.failAll)
 	return tables, pieces
 }
 
@@ -157,9 +138,6 @@ func (c *campaign) tryAll(ctx context.Context, pieces []piece) error {
 				if err != nil {
 					p.line.tally.broken = true
 					p.line.errs = append(p.line.errs, fmt.Errorf("%s: %w", p.line.name, err))
-				}
-				if err == nil && p.more != nil && p.more() {
-					pieces = append(pieces, p)
 				}
 				fmt.Fprintf(os.Stderr, "%4.0f s: %s, %d of %d\n", time.Since(c.begin).Seconds(), p.line.name, k+1, len(pieces))
 				mu.Unlock()
@@ -204,49 +182,39 @@ func verdict(t *tally) string {
 	return "the same bytes"
 }
 
-// killAll kills every command, by ten where several run at a time.
+// each makes a table with a line for each command, and n pieces of each.
+func each(t *table, list []command, n int, try func(c *command, ctx context.Context, rng *rand.Rand) (*tally, error),
+) (*table, []piece) {
+	var pieces []piece
+	for _, one := range list { // a copy: --brief takes commands out of the list
+		l := &line{name: one.name}
+		t.lines = append(t.lines, l)
+		for range n {
+			pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+				return try(&one, ctx, rng)
+			}})
+		}
+	}
+	return t, pieces
+}
+
+// killAll kills every command.
 func (c *campaign) killAll(list []command) (*table, []piece) {
 	t := &table{head: "| command | one run | kills | runs | result |", line: func(t *tally) string {
 		return fmt.Sprintf("%.1f s | %d | %d | %s", t.whole.Seconds(), t.kills, t.runs, verdict(t))
 	}}
-	const some = 10
-	var pieces []piece
-	for _, one := range list {
-		t.lines = append(t.lines, c.ledger.line(ofKills, one.name))
-	}
-	for from := 0; from < c.kills; {
-		n := c.kills - from
-		if c.jobs > 1 || c.ledger != nil {
-			n = min(n, some)
-		}
-		for i, one := range list {
-			n := min(n, c.kills-from-t.lines[i].tally.kills)
-			if n <= 0 {
-				continue
-			}
-			pieces = append(pieces, piece{line: t.lines[i], try: func(ctx context.Context, rng *rand.Rand) (*tally, error) {
-				t, err := one.killOften(ctx, n, c.late, rng)
-				return t, c.ledger.add(c.seed, [3]string{ofKills, one.name}, t, err)
-			}})
-		}
-		from += n
-	}
-	return t, pieces
+	return each(t, list, 1, func(one *command, ctx context.Context, rng *rand.Rand) (*tally, error) {
+		return one.killOften(ctx, c.kills, c.late, rng)
+	})
 }
 
 // twinAll starts every command twice at a time.
 func (c *campaign) twinAll(list []command) (*table, []piece) {
 	t := &table{head: "| two at a time in one folder | rounds | of which one was refused | result |",
 		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.failed, verdict(t)) }}
-	var pieces []piece
-	for _, one := range list {
-		l := &line{name: one.name}
-		t.lines = append(t.lines, l)
-		pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-			return one.twins(ctx, c.twins)
-		}})
-	}
-	return t, pieces
+	return each(t, list, 1, func(one *command, ctx context.Context, _ *rand.Rand) (*tally, error) {
+		return one.twins(ctx, c.twins)
+	})
 }
 
 // jumpAll runs every command while the clock jumps.
@@ -256,18 +224,7 @@ func (c *campaign) jumpAll(list []command) (*table, []piece) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return t, nil
 	}
-	var pieces []piece
-	for _, one := range list {
-		t.lines = append(t.lines, &line{name: one.name})
-	}
-	for range c.jumps {
-		for i, one := range list {
-			pieces = append(pieces, piece{line: t.lines[i], try: func(ctx context.Context, rng *rand.Rand) (*tally, error) {
-				return one.jumps(ctx, rng)
-			}})
-		}
-	}
-	return t, pieces
+	return each(t, list, c.jumps, (*command).jumps)
 }
 
 // failAll makes calls of every command fail.
@@ -276,35 +233,15 @@ func (c *campaign) failAll(list []command) (*table, []piece) {
 		line: func(t *tally) string {
 			return fmt.Sprintf("%d | %d | %d | %s", t.calls, t.runs, t.failed, verdict(t))
 		}}
-	for _, one := range list {
-		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			t.lines = append(t.lines, c.ledger.line(ofFaults, one.name+", "+kind))
-		}
-	}
-	some := c.calls
-	if c.jobs > 1 || c.ledger != nil {
-		some = min(some, 20)
-	}
 	var pieces []piece
-	for i, l := range t.lines {
-		one, kind := list[i/len(kinds)], slices.Sorted(maps.Keys(kinds))[i%len(kinds)]
-		begun := l.tally.begun // calls that a piece began to try
-		left := func() int {
-			most := c.calls
-			if l.tried && l.tally.calls < most {
-				most = l.tally.calls
-			}
-			return min(most-begun, some)
+	for i := range list {
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			l := &line{name: list[i].name + ", " + kind}
+			t.lines = append(t.lines, l)
+			pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+				return list[i].faults(ctx, kind, c.calls, c.late)
+			}})
 		}
-		if left() <= 0 {
-			continue
-		}
-		pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-			from, n := begun, left()
-			begun += n
-			t, err := one.faults(ctx, kind, from, from+n, c.late)
-			return t, c.ledger.add(c.seed, [3]string{ofFaults, l.name}, t, err)
-		}, func() bool { return left() > 0 }})
 	}
 	return t, pieces
 }

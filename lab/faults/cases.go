@@ -21,16 +21,8 @@ func (c *campaign) cases() ([]command, error) {
 		return nil, err
 	}
 	dir := c.dir
-	k := &kit{
-		bin:   c.bin,
-		mpi:   c.mpi,
-		dir:   dir,
-		root:  root,
-		table: filepath.Join(dir, "edits.jsonl"),
-		steps: c.steps,
-		model: filepath.Join(root, "backbones", "tiny"),
-		judge: startJudge(),
-	}
+	k := &kit{bin: c.bin, mpi: c.mpi, dir: dir, root: root, table: filepath.Join(dir, "edits.jsonl"), steps: c.steps,
+		model: filepath.Join(root, "backbones", "tiny"), judge: startJudge()}
 	if c.backbone != "" {
 		if k.model, err = filepath.Abs(c.backbone); err != nil {
 			return nil, err
@@ -47,10 +39,10 @@ func (c *campaign) cases() ([]command, error) {
 		return nil, err
 	}
 	err = errors.Join(
-		writeTable(k.table, k.pictures, c.rows),
-		writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4], 0),
+		writeTable(k.table, k.pictures),
+		writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4]),
 		writeQuestions(filepath.Join(dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"),
-		k.writeBench(c.rows),
+		k.writeBench(),
 		os.WriteFile(filepath.Join(dir, "question.txt"),
 			[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666),
 	)
@@ -113,7 +105,6 @@ func (k *kit) tableCases() []command {
 	}, {
 		name:    "score batch --shard any/5",
 		args:    func(out string) []string { return batch(out, "--shard", "any/5") },
-		worker:  func(out string, _, n int) []string { return batch(out, "--shard", fmt.Sprintf("any/%d", n)) },
 		finish:  func(out string) []string { return batch(out, "--merge") },
 		results: []string{"scores.jsonl"},
 	}, {
@@ -124,7 +115,6 @@ func (k *kit) tableCases() []command {
 	}, {
 		name:    "label similarities --shard any/3",
 		args:    func(out string) []string { return measure(out, "--shard", "any/3") },
-		worker:  func(out string, _, n int) []string { return measure(out, "--shard", fmt.Sprintf("any/%d", n)) },
 		finish:  func(out string) []string { return measure(out, "--merge") },
 		results: []string{"measured.jsonl"},
 	}, {
@@ -138,16 +128,6 @@ func (k *kit) tableCases() []command {
 		args:    func(out string) []string { return []string{k.program("label"), "--config", k.labels(out)} },
 		finish:  func(out string) []string { return []string{k.program("label"), "merge", "--config", k.labels(out)} },
 		results: []string{"labels/table.parquet", "labels/report.json"},
-		worker: func(out string, i, n int) []string {
-			return []string{
-				k.program("label"),
-				"--config",
-				filepath.Join(out, "label.yaml"),
-				"--shard",
-				fmt.Sprintf("%d/%d", i, n),
-			}
-		},
-		own: true,
 	}}
 }
 
@@ -171,31 +151,23 @@ func (k *kit) labels(out string) string {
 		"split: {validation: 0.2}\n", k.table, clip, dino))
 }
 
-// writeTable makes edits of pairs of pictures, each pair once, or as many rows as are wanted: pairs then come again.
-func writeTable(path string, pictures []string, rows int) error {
+// writeTable makes edits of pairs of pictures, each pair once.
+func writeTable(path string, pictures []string) error {
 	var text strings.Builder
-	for n, round := 0, 0; round == 0 || n < rows; round++ {
-		again := "" // nothing in the first round
-		if round > 0 {
-			again = fmt.Sprint(" time ", round)
-		}
-		for i, source := range pictures {
-			for j, edit := range pictures {
-				if (i+j)%3 > 0 || rows > 0 && n == rows {
-					continue
-				}
-				n++
-				row := map[string]any{"id": fmt.Sprintf("%d-%d%s", i, j, again), "group": fmt.Sprint("g", i, again),
-					"source": source, "edit": edit, "target": pictures[(j+1)%len(pictures)],
-					"instruction":    fmt.Sprint("make it picture ", j, again),
-					"source_caption": fmt.Sprint("picture ", i), "target_caption": fmt.Sprint("picture ", j),
-					"label": float64(j%3) / 2, "method": "aurora"}
-				line, err := json.Marshal(row)
-				if err != nil {
-					return err
-				}
-				text.Write(append(line, '\n'))
+	for i, source := range pictures {
+		for j, edit := range pictures {
+			if (i+j)%3 > 0 {
+				continue
 			}
+			row := map[string]any{"id": fmt.Sprintf("%d-%d", i, j), "group": fmt.Sprint("g", i), "source": source,
+				"edit": edit, "target": pictures[(j+1)%len(pictures)], "instruction": fmt.Sprint("make it picture ", j),
+				"source_caption": fmt.Sprint("picture ", i), "target_caption": fmt.Sprint("picture ", j),
+				"label": float64(j%3) / 2, "method": "aurora"}
+			line, err := json.Marshal(row)
+			if err != nil {
+				return err
+			}
+			text.Write(append(line, '\n'))
 		}
 	}
 	return os.WriteFile(path, []byte(text.String()), 0o666)

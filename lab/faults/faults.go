@@ -18,10 +18,9 @@ import (
 // longest is how long a command with a fault may take.
 const longest = 5 * time.Minute
 
-// faults makes calls of a command fail, one in each run: those at places from to before to of an order in which they
-// are tried. It must end with an error that names a file, and make the same bytes when it is run again; or make them in
-// spite of the fault.
-func (c *command) faults(ctx context.Context, kind string, from, to int, late func() bool) (*tally, error) {
+// faults makes so many calls of a command fail, one in each run. It must end with an error that names a file, and make
+// the same bytes when it is run again; or make them in spite of the fault.
+func (c *command) faults(ctx context.Context, kind string, most int, late func() bool) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
 		return nil, err
@@ -33,7 +32,7 @@ func (c *command) faults(ctx context.Context, kind string, from, to int, late fu
 	}
 	r := &tally{calls: count.calls}
 	calls := inOrder(count.calls, c.name+kind)
-	for _, at := range calls[min(from, len(calls)):min(to, len(calls))] {
+	for _, at := range calls[:min(most, len(calls))] {
 		if late() {
 			break
 		}
@@ -47,7 +46,7 @@ func (c *command) faults(ctx context.Context, kind string, from, to int, late fu
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return r, err
 		}
-		if r.begun++; t.hit != "" {
+		if t.hit != "" {
 			r.runs++
 		}
 		if failed {

@@ -17,13 +17,11 @@ import (
 // command is a command line that is killed.
 type command struct {
 	name    string
-	args    func(out string) []string           // program first; out is a folder of its own
-	finish  func(out string) []string           // a command line afterwards; nil: none
-	worker  func(out string, i, n int) []string // one of n that share the work; nil: it is not shared
-	own     bool                                // worker i has a share of its own: another one does not take it over
-	results []string                            // files and folders below out that must be the same
-	quick   bool                                // it takes a second or two
-	once    string                              // folder that is made once, and then nothing is left to do; "": none
+	args    func(out string) []string // program first; out is a folder of its own
+	finish  func(out string) []string // a command line afterwards; nil: none
+	results []string                  // files and folders below out that must be the same
+	quick   bool                      // it takes a second or two
+	once    string                    // folder that is made once, and then nothing is left to do; "": none
 }
 
 // storeOf is the folder in which a command keeps what it computed.
@@ -56,9 +54,7 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 
 // killOften kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
 // and it begins anew.
-func (c *command) killOften(
-	ctx context.Context, kills int, late func() bool, rng *rand.Rand,
-) (r *tally, fault error) {
+func (c *command) killOften(ctx context.Context, kills int, late func() bool, rng *rand.Rand) (r *tally, fault error) {
 	began := time.Now()
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {

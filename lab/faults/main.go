@@ -43,32 +43,15 @@ func flags() *campaign {
 	flag.IntVar(&c.pairs, "pairs", 4, "how many pairs of commands are started at a time on one store; -1: all")
 	flag.BoolVar(&c.brief, "brief", false, "kill all commands, but try the rest with quick ones alone")
 	flag.DurationVar(&c.server, "server", 20*time.Second, "how long a server is overloaded")
-	flag.DurationVar(
-		&c.day,
-		"day",
-		5*time.Second,
-		"how long a server gets 24 requests a second; 1h: as many as a day has seconds",
-	)
+	flag.DurationVar(&c.day, "day", 5*time.Second,
+		"how long a server gets 24 requests a second; 1h: as many as a day has seconds")
 	flag.DurationVar(&c.limit, "time", 0, "after this nothing new is tried, and what was is reported (0: no limit)")
 	flag.IntVar(&c.jobs, "jobs", 1, "commands that run at a time")
-	flag.IntVar(
-		&c.pictures,
-		"pictures",
-		24,
-		"of how many pictures tables are made, 8 or more: rows grow with their square",
-	)
-	flag.IntVar(
-		&c.rows,
-		"rows",
-		0,
-		"rows of the tables: pairs of pictures come again, with other instructions; 0: each once",
-	)
+	flag.IntVar(&c.pictures, "pictures", 24,
+		"of how many pictures tables are made, 8 or more: rows grow with their square")
 	flag.IntVar(&c.steps, "steps", 16, "steps that training takes; few of them make few calls, of which all can fail")
 	flag.StringVar(&c.backbone, "backbone", "", "folder of the checkpoint that is trained: one of a layer makes few "+
 		"calls (default backbones/tiny)")
-	flag.IntVar(&c.workers, "workers", 0, "how many workers share a command's work while half of them are killed")
-	flag.StringVar(&c.kept, "kept", "", "file of kills, failing calls, pairs and workers of earlier campaigns with the "+
-		"same programs: they count, and new ones are added; with 0 of each they are printed")
 	flag.StringVar(&c.only, "only", "", "names of commands, with commas between, \"server\" or \"day\"; all if empty")
 	flag.StringVar(&c.bin, "bin", "bin", "folder of train, score and label")
 	flag.StringVar(&c.mpi, "mpi", "build/mpi/bin", "folder of train for several processes (make mpi)")
@@ -80,20 +63,17 @@ func flags() *campaign {
 // campaign is what is tried.
 type campaign struct {
 	bin, mpi, dir, only string
-	kept                string // path of ledger
 	kills, calls, jumps int
 	twins, pairs        int
 	jobs                int
-	pictures, rows      int
+	pictures            int
 	steps               int
 	backbone            string
-	workers             int
 	brief               bool
 	server, limit, day  time.Duration
 	seed                uint64
 
 	begin  time.Time
-	ledger *ledger // nil: nothing is kept
 	chosen map[string]bool
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -41,28 +42,19 @@ func text(path, what string) string {
 
 // judgeCases ask a server.
 func (k *kit) judgeCases() []command {
+	judge := func(out, table string, more ...string) []string {
+		return slices.Concat([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--out",
+			filepath.Join(out, table)}, more, k.judged(out))
+	}
 	return []command{{
-		name: "score judge",
-		args: func(out string) []string {
-			return append([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--out",
-				filepath.Join(out, "judged.jsonl")}, k.judged(out)...)
-		},
+		name:    "score judge",
+		args:    func(out string) []string { return judge(out, "judged.jsonl") },
 		results: []string{"judged.jsonl"},
 		quick:   true,
 	}, {
-		name: "score judge --shard any/5",
-		args: func(out string) []string {
-			return append([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--shard", "any/5",
-				"--out", filepath.Join(out, "scores.jsonl")}, k.judged(out)...)
-		},
-		finish: func(out string) []string {
-			return append([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--merge", "--out",
-				filepath.Join(out, "scores.jsonl")}, k.judged(out)...)
-		},
-		worker: func(out string, _, n int) []string {
-			return append([]string{k.program("score"), "judge", "--config", "editscore", "--in", k.table, "--shard",
-				fmt.Sprintf("any/%d", n), "--out", filepath.Join(out, "scores.jsonl")}, k.judged(out)...)
-		},
+		name:    "score judge --shard any/5",
+		args:    func(out string) []string { return judge(out, "scores.jsonl", "--shard", "any/5") },
+		finish:  func(out string) []string { return judge(out, "scores.jsonl", "--merge") },
 		results: []string{"scores.jsonl"},
 	}, {
 		name: "score bench --judge",
@@ -122,8 +114,8 @@ func (k *kit) bench(out string) []string {
 		filepath.Join(set, "A") + "," + filepath.Join(set, "B"), "--resamples", "20", "--out", filepath.Join(out, "bench")}
 }
 
-// writeBench writes a small benchmark in AIM-Bench's layout: two editors' outputs, of so many rows together.
-func (k *kit) writeBench(rows int) error {
+// writeBench writes a small benchmark in AIM-Bench's layout: two editors' outputs.
+func (k *kit) writeBench() error {
 	dir := filepath.Join(k.dir, "aim")
 	put := func(path, picture string) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -140,7 +132,7 @@ func (k *kit) writeBench(rows int) error {
 	}
 	var items []map[string]any
 	n := len(k.pictures)
-	for i := range max(8, rows/2) {
+	for i := range 8 {
 		emotion := []string{"awe", "fear", "anger"}[i%3]
 		items = append(items, map[string]any{"original_image": fmt.Sprintf("s%d.jpg", i), "edit_type": "add_object",
 			"edited_image": fmt.Sprintf("s%d_%s_instruction_1.png", i, emotion), "edit_prompt": "make the sky purple",
@@ -178,7 +170,6 @@ func (k *kit) localCases() []command {
 		name:    "score bench --shard any/3",
 		args:    func(out string) []string { return sharded(out, "--shard", "any/3") },
 		finish:  func(out string) []string { return sharded(out, "--merge") },
-		worker:  func(out string, _, n int) []string { return sharded(out, "--shard", fmt.Sprintf("any/%d", n)) },
 		results: []string{"bench/predictions.jsonl"},
 	}, {
 		name: "score calibrate",

@@ -17,15 +17,11 @@ func (c *campaign) storeAll(list []command) (*table, []piece) {
 		line: func(t *tally) string { return fmt.Sprintf("%d | %s", t.runs, verdict(t)) }}
 	var pieces []piece
 	for i := range list {
-		l := c.ledger.line(ofStores, list[i].name)
+		l := &line{name: list[i].name}
 		t.lines = append(t.lines, l)
 		for k := range list[:i+1] {
-			if c.ledger.tried(ofStores, l.name, list[k].name) {
-				continue
-			}
 			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-				t, err := onOneStore(ctx, [2]*command{&list[i], &list[k]})
-				return t, c.ledger.add(c.seed, [3]string{ofStores, l.name, list[k].name}, t, err)
+				return onOneStore(ctx, [2]*command{&list[i], &list[k]})
 			}})
 		}
 	}
@@ -95,21 +91,16 @@ func (c *campaign) rivalAll(list []command) (*table, []piece) {
 	t := &table{head: "| two unlike commands in one folder | pairs | of which one was refused | result |",
 		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.failed, verdict(t)) }}
 	var pieces []piece
-	const both = "both" // the only part of a line
 	for i := range list {
 		for k := range list[:i] {
 			one, other := &list[i], &list[k]
 			if !slices.ContainsFunc(one.results, func(name string) bool { return slices.Contains(other.results, name) }) {
 				continue
 			}
-			l := c.ledger.line(ofRivals, one.name+" and "+other.name)
+			l := &line{name: one.name + " and " + other.name}
 			t.lines = append(t.lines, l)
-			if c.ledger.tried(ofRivals, l.name, both) {
-				continue
-			}
 			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-				t, err := rivals(ctx, [2]*command{one, other})
-				return t, c.ledger.add(c.seed, [3]string{ofRivals, l.name, both}, t, err)
+				return rivals(ctx, [2]*command{one, other})
 			}})
 		}
 	}

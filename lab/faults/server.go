@@ -210,11 +210,9 @@ func (s *storm) vanish(body []byte, rng *rand.Rand) {
 	}
 	defer conn.Close()
 	w := bufio.NewWriter(conn)
-	fmt.Fprintf(
-		w,
+	fmt.Fprintf(w,
 		"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
-		len(body),
-	)
+		len(body))
 	if rng.IntN(2) == 0 {
 		body = body[:rng.IntN(len(body))]
 	}

@@ -38,9 +38,7 @@ type tracer struct {
 }
 
 // run runs the program to its end.
-func (t *tracer) run(
-	ctx context.Context, args, env []string, life time.Duration,
-) (code int, said string, err error) {
+func (t *tracer) run(ctx context.Context, args, env []string, life time.Duration) (code int, said string, err error) {
 	p := ptrace.Program{Args: args, Env: env, Life: life, Call: t.call}
 	if t.jumps > 0 {
 		p.Call, p.Exec = t.look, hideClock

@@ -24,8 +24,10 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 		return errors.New("no command behind the flags")
 	}
 	own := strings.Contains(strings.Join(command, " "), "{port}")
-	start := func(i int) (*exec.Cmd, error) { return startServer(command, first+i) }
-	end := func(c *exec.Cmd) error { return errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()) }
+	start := func(i int) (*exec.Cmd, error) {
+		c, _, err := startServer(command, first+i)
+		return c, err
+	}
 	servers := make([]*exec.Cmd, n)
 	for i := range servers {
 		var err error
@@ -34,10 +36,10 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 		}
 	}
 	time.Sleep(3 * time.Second) // a proxy looks for them
-	steady := l.callers(callers)
+	steady := l.callers(callers, false)
 	time.Sleep(10 * time.Second)
 	steady.report("all servers up")
-	during := l.callers(callers)
+	during := l.callers(callers, false)
 	for i, c := range servers {
 		old := c
 		var err error
@@ -73,10 +75,10 @@ func (l *load) while(command []string, callers int) error {
 	if len(command) == 0 {
 		return errors.New("no command behind the flags")
 	}
-	steady := l.callers(callers)
+	steady := l.callers(callers, false)
 	time.Sleep(10 * time.Second)
 	lost := steady.report("before")
-	during := l.callers(callers)
+	during := l.callers(callers, false)
 	c := exec.Command(command[0], command[1:]...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	err := c.Run()
@@ -88,8 +90,9 @@ func (l *load) while(command []string, callers int) error {
 	return err
 }
 
-// startServer starts a command with a port in the place of {port}, and waits until it says where it listens.
-func startServer(command []string, port int) (*exec.Cmd, error) {
+// startServer starts a command with a port in the place of {port}, and waits for the line in which it says where it
+// listens.
+func startServer(command []string, port int) (*exec.Cmd, []byte, error) {
 	args := make([]string, len(command))
 	for k, a := range command {
 		args[k] = strings.ReplaceAll(a, "{port}", strconv.Itoa(port))
@@ -101,12 +104,13 @@ func startServer(command []string, port int) (*exec.Cmd, error) {
 		err = c.Start()
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return nil, fmt.Errorf("%q: %w", line, err)
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		return nil, nil, fmt.Errorf("%q: %w", line, err)
 	}
-	return c, nil
+	return c, line, nil
 }
 
 // crowd is callers who ask again and again.
@@ -120,8 +124,9 @@ type crowd struct {
 	first map[int]string
 }
 
-// callers starts callers: half of them keep their connections, the others make a new one for each request.
-func (l *load) callers(n int) *crowd {
+// callers starts callers: half of them keep their connections, the others make a new one for each request. With
+// untilGone they end when no connection can be made any more, which is no loss.
+func (l *load) callers(n int, untilGone bool) *crowd {
 	c := &crowd{stop: make(chan struct{}), begun: time.Now(), codes: map[int][]time.Duration{}, first: map[int]string{}}
 	for i := range n {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: i%2 == 1}}
@@ -150,6 +155,9 @@ func (l *load) callers(n int) *crowd {
 						code, said = r.StatusCode, string(raw[:min(len(raw), 200)])
 					}
 				}
+				if untilGone && errors.Is(err, syscall.ECONNREFUSED) {
+					return
+				}
 				if err != nil {
 					code, said = 0, err.Error()
 				}
@@ -163,6 +171,23 @@ func (l *load) callers(n int) *crowd {
 		})
 	}
 	return c
+}
+
+// outcome waits for callers that end by themselves, and counts the requests that were answered, and those without an
+// answer.
+func (c *crowd) outcome() (answered, lost int) {
+	c.all.Wait()
+	for code, d := range c.codes {
+		if code == 0 {
+			lost = len(d)
+		} else {
+			answered += len(d)
+		}
+		if code != http.StatusOK {
+			fmt.Printf("%d of status %d: %s\n", len(d), code, c.first[code])
+		}
+	}
+	return answered, lost
 }
 
 // report ends the callers, and says how many requests were not answered with 200.

@@ -82,9 +82,7 @@ often the better one of two outputs for one instruction has the higher score (eq
 		RunE: func(c *cobra.Command, _ []string) error {
 			if truth == "" || scores == "" {
 				return cli.Usagef(
-					"--truth and --scores are needed: the truth file of the data set, and a table with columns id and %s",
-					column,
-				)
+					"--truth and --scores are needed: the truth file of the data set, and a table with columns id and %s", column)
 			}
 			known, err := miniature.ReadTruth(truth)
 			if err != nil {

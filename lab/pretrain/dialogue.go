@@ -46,11 +46,8 @@ func dialogue(p *miniature.Pair, rng *rand.Rand) model.Dialogue {
 // asked is the scorer's question with both answers.
 func asked(source, edit *data.Picture, instruction string) model.Dialogue {
 	question := askDone + instruction
-	return model.Dialogue{
-		Source: source,
-		Edit:   edit,
-		Turns:  []model.Turn{{Question: question, Answer: "yes", Weight: 1}, {Question: question, Answer: "no", Weight: 1}},
-	}
+	return model.Dialogue{Source: source, Edit: edit,
+		Turns: []model.Turn{{Question: question, Answer: "yes", Weight: 1}, {Question: question, Answer: "no", Weight: 1}}}
 }
 
 func yesNo(yes bool) string {

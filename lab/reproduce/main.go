@@ -11,6 +11,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,135 +19,88 @@ import (
 )
 
 var app = cli.App{Root: func() *cobra.Command {
-	return &cobra.Command{
-		Use:   "reproduce",
-		Short: "Parts of the reproduction book",
-		Long:  "reproduce does what only the reproduction book needs; reproduce/run.sh runs it.",
-	}
+	return &cobra.Command{Use: "reproduce", Short: "Parts of the reproduction book",
+		Long: "reproduce does what only the reproduction book needs; reproduce/run.sh runs it."}
 }}
 
 func init() {
-	app.Register(newStandIns)
-	app.Register(newSmall)
-	app.Register(newConversations)
-	app.Register(newMeans)
-	app.Register(newResults)
+	var stand standIns
+	register("stand-ins --train DIR --edits DIR --exam DIR --out DIR",
+		"Write sets of the miniature world in the layouts of the papers' data sets and benchmarks",
+		[]string{"train", "edits", "exam", "out"}, func(c *cobra.Command) {
+			f := c.Flags()
+			f.StringVar(&stand.train, "train", "",
+				"set of outputs and chains, from which MagicBrush and SEED-Data-Edit are made")
+			f.StringVar(&stand.edits, "edits", "", "set of outputs, from which Emu Edit is made")
+			f.StringVar(&stand.exam, "exam", "", "exam, from which the benchmarks are made")
+			f.StringVar(&stand.out, "out", "", "folder to write into")
+		}, func() (any, string, error) {
+			return map[string]any{"out": stand.out}, "stand-ins: " + stand.out, stand.write()
+		})
+	var s small
+	register("small --out DIR", "Write the book's configurations as they run on the small backbone", []string{"out"},
+		func(c *cobra.Command) {
+			f := c.Flags()
+			f.StringVar(&s.root, "root", ".", "the repository")
+			f.StringVar(&s.out, "out", "", "folder to write into, laid out as the repository")
+		}, counted("configurations", "in small", &s.out, s.write))
+	var talk conversations
+	register("conversations --in FILE --prompt FILE --out FILE",
+		"Make conversations of a label table: a judge's question, and the label as its answer in words",
+		[]string{"in", "prompt", "out"}, func(c *cobra.Command) {
+			f := c.Flags()
+			f.StringVar(&talk.in, "in", "", "label table")
+			f.StringVar(&talk.split, "split", "", "only rows of this split")
+			f.StringVar(&talk.prompt, "prompt", "", "the judge's prompt, a Jinja file with {{ instruction }}")
+			f.StringVar(&talk.out, "out", "", "JSON lines to write, in the table's folder")
+		}, counted("conversations", "", &talk.out, talk.write))
+	var m means
+	register("means --in FILE --by COLUMN --of COLUMN,... --out FILE",
+		"Give the means of a table's numbers by editor, with intervals, as Markdown", []string{"in", "by", "of", "out"},
+		func(c *cobra.Command) {
+			f := c.Flags()
+			f.StringVar(&m.in, "in", "", "table")
+			f.StringVar(&m.by, "by", "", "column that names the editor")
+			f.StringSliceVar(&m.of, "of", nil, "columns of numbers")
+			f.StringVar(&m.out, "out", "", "Markdown to write")
+		}, counted("editors", "with means", &m.out, m.write))
+	var r results
+	register("results --runs DIR --out FILE", "Gather what reports of score bench say into one table",
+		[]string{"runs", "out"}, func(c *cobra.Command) {
+			f := c.Flags()
+			f.StringVar(&r.runs, "runs", "", "folder of the reports")
+			f.StringVar(&r.out, "out", "", "Markdown to write")
+		}, counted("numbers", "", &r.out, r.write))
 	app.Register(newWording)
 }
 
 func main() { app.Main() }
 
-func newStandIns() *cobra.Command {
-	var s standIns
-	c := &cobra.Command{
-		Use:   "stand-ins --train DIR --edits DIR --exam DIR --out DIR",
-		Short: "Write sets of the miniature world in the layouts of the papers' data sets and benchmarks",
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.write(); err != nil {
-				return err
-			}
-			return cli.Print(c, map[string]any{"out": s.out}, func(w io.Writer) { fmt.Fprintf(w, "stand-ins: %s\n", s.out) })
-		},
-	}
-	c.Flags().
-		StringVar(&s.train, "train", "", "set of outputs and chains, from which MagicBrush and SEED-Data-Edit are made")
-	c.Flags().StringVar(&s.edits, "edits", "", "set of outputs, from which Emu Edit is made")
-	c.Flags().StringVar(&s.exam, "exam", "", "exam, from which the benchmarks are made")
-	c.Flags().StringVar(&s.out, "out", "", "folder to write into")
-	for _, name := range []string{"train", "edits", "exam", "out"} {
-		c.MarkFlagRequired(name)
-	}
-	return c
-}
-
-func newSmall() *cobra.Command {
-	var s small
-	c := &cobra.Command{
-		Use:   "small --out DIR",
-		Short: "Write the book's configurations as they run on the small backbone",
-		RunE: func(c *cobra.Command, _ []string) error {
-			n, err := s.write()
+// register adds a subcommand that has flags, some of them required, and no arguments.
+func register(use, short string, required []string, flags func(*cobra.Command), do func() (any, string, error)) {
+	app.Register(func() *cobra.Command {
+		c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
+			v, said, err := do()
 			if err != nil {
 				return err
 			}
-			v := map[string]any{"out": s.out, "configurations": n}
-			return cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%d configurations in small: %s\n", n, s.out) })
-		},
-	}
-	c.Flags().StringVar(&s.root, "root", ".", "the repository")
-	c.Flags().StringVar(&s.out, "out", "", "folder to write into, laid out as the repository")
-	c.MarkFlagRequired("out")
-	return c
+			return cli.Print(c, v, func(w io.Writer) { fmt.Fprintln(w, said) })
+		}}
+		flags(c)
+		for _, name := range required {
+			c.MarkFlagRequired(name)
+		}
+		return c
+	})
 }
 
-func newConversations() *cobra.Command {
-	var f conversations
-	c := &cobra.Command{
-		Use:   "conversations --in FILE --prompt FILE --out FILE",
-		Short: "Make conversations of a label table: a judge's question, and the label as its answer in words",
-		RunE: func(c *cobra.Command, _ []string) error {
-			n, err := f.write()
-			if err != nil {
-				return err
-			}
-			v := map[string]any{"out": f.out, "conversations": n}
-			return cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%d conversations: %s\n", n, f.out) })
-		},
+// counted is a subcommand that writes a file and counts what is in it.
+func counted(what, how string, out *string, write func() (int, error)) func() (any, string, error) {
+	return func() (any, string, error) {
+		n, err := write()
+		said := strings.Join(strings.Fields(fmt.Sprint(n, " ", what, " ", how)), " ") + ": " + *out
+		return map[string]any{"out": *out, what: n}, said, err
 	}
-	c.Flags().StringVar(&f.in, "in", "", "label table")
-	c.Flags().StringVar(&f.split, "split", "", "only rows of this split")
-	c.Flags().StringVar(&f.prompt, "prompt", "", "the judge's prompt, a Jinja file with {{ instruction }}")
-	c.Flags().StringVar(&f.out, "out", "", "JSON lines to write, in the table's folder")
-	for _, name := range []string{"in", "prompt", "out"} {
-		c.MarkFlagRequired(name)
-	}
-	return c
-}
-
-func newMeans() *cobra.Command {
-	var f means
-	c := &cobra.Command{
-		Use:   "means --in FILE --by COLUMN --of COLUMN,... --out FILE",
-		Short: "Give the means of a table's numbers by editor, with intervals, as Markdown",
-		RunE: func(c *cobra.Command, _ []string) error {
-			n, err := f.write()
-			if err != nil {
-				return err
-			}
-			v := map[string]any{"out": f.out, "editors": n}
-			return cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "means of %d: %s\n", n, f.out) })
-		},
-	}
-	c.Flags().StringVar(&f.in, "in", "", "table")
-	c.Flags().StringVar(&f.by, "by", "", "column that names the editor")
-	c.Flags().StringSliceVar(&f.of, "of", nil, "columns of numbers")
-	c.Flags().StringVar(&f.out, "out", "", "Markdown to write")
-	for _, name := range []string{"in", "by", "of", "out"} {
-		c.MarkFlagRequired(name)
-	}
-	return c
-}
-
-func newResults() *cobra.Command {
-	var f results
-	c := &cobra.Command{
-		Use:   "results --runs DIR --out FILE",
-		Short: "Gather what reports of score bench say into one table",
-		RunE: func(c *cobra.Command, _ []string) error {
-			n, err := f.write()
-			if err != nil {
-				return err
-			}
-			v := map[string]any{"out": f.out, "numbers": n}
-			return cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%d numbers: %s\n", n, f.out) })
-		},
-	}
-	c.Flags().StringVar(&f.runs, "runs", "", "folder of the reports")
-	c.Flags().StringVar(&f.out, "out", "", "Markdown to write")
-	for _, name := range []string{"runs", "out"} {
-		c.MarkFlagRequired(name)
-	}
-	return c
 }
 
 func newWording() *cobra.Command {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 
 	"assay/lab/internal/miniature"
@@ -61,11 +59,7 @@ func (s *set) aimBench(dir string) error {
 				"emotion": seen, "vad": map[string]float64{"valence": 5 - v/5, "arousal": 5, "dominance": 5}})
 		}
 	}
-	raw, err := json.Marshal(samples)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "Instructions.json"), raw, 0o666); err != nil {
+	if err := writeJSON(filepath.Join(dir, "Instructions.json"), samples); err != nil {
 		return err
 	}
 	return writeLines(filepath.Join(dir, "components.jsonl"), lines)
@@ -122,9 +116,5 @@ func (s *set) mvei(dir string) error {
 		}
 		entries = append(entries, map[string]any{"image_id": id, "ov_emotion": []string{}, "statement_list": statements})
 	}
-	raw, err := json.Marshal(entries)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "MVEI_metadata.json"), raw, 0o666)
+	return writeJSON(filepath.Join(dir, "MVEI_metadata.json"), entries)
 }

@@ -254,6 +254,14 @@ func (s *set) sequences(dir string) error {
 	return writeLines(filepath.Join(dir, "annotations", "multi_turn.jsonl"), lines)
 }
 
+func writeJSON(path string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, raw, 0o666)
+}
+
 // writeLines writes JSON lines.
 func writeLines[T any](path string, lines []T) error {
 	var b strings.Builder
@@ -337,11 +345,7 @@ func (s *set) imagenHub(dir string) error {
 			return err
 		}
 	}
-	raw, err := json.Marshal(lookup)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "dataset_lookup.json"), raw, 0o666)
+	return writeJSON(filepath.Join(dir, "dataset_lookup.json"), lookup)
 }
 
 // pairsOf draws two pairs of outputs of each instruction.
@@ -416,11 +420,7 @@ func (s *set) aurora(dir string) error {
 	}
 	for name, list := range map[string]any{"human_ratings_updated_prompt.json": points,
 		"human_ratings_pairwise.json": pairs} {
-		raw, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), raw, 0o666); err != nil {
+		if err := writeJSON(filepath.Join(dir, name), list); err != nil {
 			return err
 		}
 	}

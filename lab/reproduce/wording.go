@@ -54,13 +54,8 @@ func (f *wording) read() (questions, answers []string, published bool, err error
 		answers = append(answers, " "+strings.TrimSuffix(text, ".")+".")
 	}
 	if len(questions) == 0 || len(answers) == 0 {
-		return nil, nil, false, fmt.Errorf(
-			"%s: %d questions with [INSTRUCTION] and %d answers with [SCORE], each a quoted line, "+
-				"were found: at least one of each was expected",
-			f.from,
-			len(questions),
-			len(answers),
-		)
+		return nil, nil, false, fmt.Errorf("%s: %d questions with [INSTRUCTION] and %d answers with [SCORE], each a "+
+			"quoted line, were found: at least one of each was expected", f.from, len(questions), len(answers))
 	}
 	return questions, answers, hex.EncodeToString(sum.Sum(nil)) == paperWording, nil
 }

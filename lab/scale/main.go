@@ -1,16 +1,13 @@
 // Command scale measures what score batch costs beside the model, by the number of rows. Tables over 20,000 small
 // pictures are scored by a scorer that computes nothing, each in a process of its own. Reading, decoding, digests, the
-// journal and the table that is written are those of score batch. With --scorer the model is part of it. docs/scale.md
-// has what it found.
+// journal and the table that is written are those of score batch. docs/decisions/clusters.md has what it found.
 //
-//	build/lab/scale --rows 10000,100000,1000000 --out build/scale/result
+//	build/lab/scale --rows 10000,100000,1000000
 package main
 
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -20,7 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,8 +26,6 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/workers"
-	"assay/model"
-	_ "assay/model/families"
 	"assay/scoring"
 	"assay/table"
 )
@@ -40,63 +35,35 @@ func main() {
 	pictures := flag.Int("pictures", 20_000, "distinct pictures, of 64 x 64 pixels")
 	folder := flag.String("folder", "build/scale", "folder for pictures, tables and the store of digests")
 	child := flag.Int("child", 0, "score the table of so many rows, and print what it took")
-	scorer := flag.String("scorer", "", "scorer directory; none: one that computes nothing")
-	heap := flag.String("heap", "", "folder for heap profiles of when all rows are scored, and of when they are written")
-	out := flag.String("out", "", "files to write, too: what is named so, with .json and .md behind it")
-	budget := flag.Duration("budget", time.Hour, "after which no other table is begun")
 	flag.Parse()
-	m := &measuring{*pictures, *folder, *scorer, *out, *heap, time.Now().Add(*budget)}
-	if err := m.run(*rows, *child); err != nil {
+	abs, err := filepath.Abs(*folder)
+	switch {
+	case err != nil:
+	case *child > 0:
+		err = score(abs, *child)
+	default:
+		err = run(abs, *pictures, *rows)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-// measuring is what the flags say.
-type measuring struct {
-	pictures                  int
-	folder, scorer, out, heap string
-	until                     time.Time
-}
-
 // result is what a table took.
 type result struct {
-	Rows       int     `json:"rows"`
-	RowsPerSec float64 `json:"rows_per_second"`
-	CPU        float64 `json:"cpu_ms_per_row"`
-	Read       float64 `json:"read_kib_per_row"`
-	Allocated  float64 `json:"allocated_kib_per_row"`
-	Live       float64 `json:"live_heap_mib"` // when all rows are scored
-	Scored     float64 `json:"largest_resident_scored_mib"`
-	Resident   float64 `json:"largest_resident_mib"` // when the table is written, too
-	Table      float64 `json:"table_mib"`            // the one that was written
-	SHA256     string  `json:"sha256"`               // of it
+	Rows             int
+	RowsPerSec, CPU  float64 // CPU: ms a row
+	Read, Allocated  float64 // KiB a row
+	Live             float64 // MiB of heap in use when all rows are scored
+	Scored, Resident float64 // largest resident MiB: until then, and when the table is written, too
 }
 
-const head = "| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | " +
-	"largest resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n"
-
-func (r *result) line() string {
-	return fmt.Sprintf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows,
-		r.RowsPerSec, r.CPU, r.Read, r.Allocated, r.Live, r.Scored, r.Resident)
-}
-
-func (m *measuring) run(rows string, child int) (err error) {
-	if m.folder, err = filepath.Abs(m.folder); err != nil {
+func run(folder string, pictures int, rows string) error {
+	if err := draw(folder, pictures); err != nil {
 		return err
 	}
-	if m.heap != "" {
-		if err := os.MkdirAll(m.heap, 0o777); err != nil {
-			return err
-		}
-	}
-	if child > 0 {
-		return m.score(child)
-	}
-	if err := draw(m.folder, m.pictures); err != nil {
-		return err
-	}
-	counts := []int{m.pictures} // the first run finds the digests of all files
+	counts := []int{pictures} // the first run finds the digests of all files
 	for text := range strings.SplitSeq(rows, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -104,64 +71,38 @@ func (m *measuring) run(rows string, child int) (err error) {
 		}
 		counts = append(counts, n)
 	}
-	results, text := []result{}, head
-	fmt.Print(head)
+	fmt.Print("| rows | rows/s | CPU time a row | read a row | allocated a row | heap in use when all are scored | " +
+		"largest resident memory until then | and at the end |\n|---|---|---|---|---|---|---|---|\n")
+	var cpu []float64
 	for i, n := range counts {
-		if time.Now().After(m.until) {
-			break
-		}
-		if err := write(m.folder, n, m.pictures); err != nil {
+		if err := write(folder, n, pictures); err != nil {
 			return err
 		}
-		r, err := m.measure(n)
+		r, err := measure(folder, n)
 		if err != nil {
 			return err
 		}
 		if i > 0 {
-			fmt.Print(r.line())
-			results, text = append(results, r), text+r.line()
-		}
-		if err := m.save(results, text); err != nil {
-			return err
+			fmt.Printf("| %d | %.0f | %.3f ms | %.1f KiB | %.1f KiB | %.1f MiB | %.1f MiB | %.1f MiB |\n", r.Rows,
+				r.RowsPerSec, r.CPU, r.Read, r.Allocated, r.Live, r.Scored, r.Resident)
+			cpu = append(cpu, r.CPU)
 		}
 	}
-	if len(results) > 0 {
-		low, high := results[0].CPU, results[0].CPU
-		for _, r := range results {
-			low, high = min(low, r.CPU), max(high, r.CPU)
-		}
-		const hours = 1e8 / 1000 / 3600 // of 1e8 rows, by ms of one
-		fmt.Printf("\nOn paper: 1e8 rows take %.1f to %.1f hours of one core, beside the model.\n", low*hours, high*hours)
-	}
+	const hours = 1e8 / 1000 / 3600 // of 1e8 rows, by ms of one
+	fmt.Printf("\nOn paper: 1e8 rows take %.1f to %.1f hours of one core, beside the model.\n", slices.Min(cpu)*hours,
+		slices.Max(cpu)*hours)
 	return nil
 }
 
 // measure scores a table in a process of its own.
-func (m *measuring) measure(rows int) (r result, err error) {
-	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", m.folder, "--scorer", m.scorer, "--heap",
-		m.heap)
-	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(m.folder, "store")), os.Stderr
+func measure(folder string, rows int) (r result, err error) {
+	c := exec.Command(os.Args[0], "--child", strconv.Itoa(rows), "--folder", folder)
+	c.Env, c.Stderr = append(os.Environ(), "ASSAY_STORE="+filepath.Join(folder, "store")), os.Stderr
 	out, err := c.Output()
 	if err == nil {
 		err = json.Unmarshal(out, &r)
 	}
 	return r, err
-}
-
-// save writes what is known so far.
-func (m *measuring) save(results []result, text string) error {
-	if m.out == "" {
-		return nil
-	}
-	raw, err := json.MarshalIndent(map[string]any{"results": results, "pictures": m.pictures, "scorer": m.scorer,
-		"cores": runtime.NumCPU()}, "", " ")
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(m.out+".json", append(raw, '\n'), 0o666),
-		os.WriteFile(m.out+".md", []byte(text), 0o666),
-	)
 }
 
 func picturePath(i int) string { return fmt.Sprintf("pictures/%03d/%05d.png", i/100, i) }
@@ -241,33 +182,21 @@ func (nothing) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []e
 	return scores, make([]error, len(inputs)), nil
 }
 
-// open opens the scorer that --scorer names, or one that computes nothing.
-func (m *measuring) open() (edit.Judge, error) {
-	if m.scorer == "" {
-		return nothing{}, nil
-	}
-	return model.OpenScorer(m.scorer, model.Options{})
-}
-
 // score scores a table, and prints a result.
-func (m *measuring) score(rows int) error {
-	s, err := m.open()
-	if err != nil {
-		return err
-	}
+func score(folder string, rows int) error {
 	begin := time.Now()
-	in := tablePath(m.folder, rows)
+	in := tablePath(folder, rows)
 	out := strings.TrimSuffix(in, ".parquet") + "-scores.parquet"
 	r := result{Rows: rows}
 	var looked error
 	progress := func(done, total int) {
 		if done == total {
-			looked = m.look(&r)
+			looked = r.look()
 		}
 	}
-	done, err := scoring.Table(context.Background(), s, scoring.Options{
-		Options: table.Options{In: in, Out: out, Progress: progress}})
-	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
+	done, err := scoring.Table(context.Background(), nothing{},
+		scoring.Options{Options: table.Options{In: in, Out: out, Progress: progress}})
+	if err = errors.Join(err, looked); err != nil {
 		return err
 	}
 	if done.Scored != rows {
@@ -278,51 +207,30 @@ func (m *measuring) score(rows int) error {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
 		return err
 	}
-	cpu := time.Duration(use.Utime.Nano() + use.Stime.Nano())
 	read, errRead := told("/proc/self/io", "rchar:")
 	resident, errPeak := told("/proc/self/status", peak)
 	if err := errors.Join(errRead, errPeak); err != nil {
 		return err
 	}
-	table, err := os.ReadFile(out)
-	if err != nil {
-		return err
-	}
-	sum, n := sha256.Sum256(table), float64(rows)
-	r.RowsPerSec, r.CPU, r.Read = n/wall.Seconds(), cpu.Seconds()*1000/n, read/1024/n
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
-	r.Allocated = float64(now.TotalAlloc) / 1024 / n
-	r.Resident, r.Table, r.SHA256 = resident/1024, float64(len(table))/(1<<20), hex.EncodeToString(sum[:])
-	return errors.Join(s.Close(), json.NewEncoder(os.Stdout).Encode(r))
+	n, cpu := float64(rows), time.Duration(use.Utime.Nano()+use.Stime.Nano())
+	r.RowsPerSec, r.CPU, r.Read = n/wall.Seconds(), cpu.Seconds()*1000/n, read/1024/n
+	r.Allocated, r.Resident = float64(now.TotalAlloc)/1024/n, resident/1024
+	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// peak is the word behind which the system tells the largest resident memory. Rusage would count what the parent had.
+// peak is the word before the largest resident memory. Rusage would count what the parent had.
 const peak = "VmHWM:"
 
 // look tells what memory holds now.
-func (m *measuring) look(r *result) error {
+func (r *result) look() error {
 	resident, err := told("/proc/self/status", peak)
-	if err != nil {
-		return err
-	}
 	runtime.GC()
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
 	r.Scored, r.Live = resident/1024, float64(now.HeapAlloc)/(1<<20)
-	return m.profile(fmt.Sprintf("rows-%d-scored.pprof", r.Rows))
-}
-
-// profile keeps what the last collection of garbage left, if that is wanted.
-func (m *measuring) profile(name string) error {
-	if m.heap == "" {
-		return nil
-	}
-	f, err := os.Create(filepath.Join(m.heap, name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+	return err
 }
 
 // told finds the number behind a word in a file of the system.

@@ -43,29 +43,15 @@ var Editors = []Editor{
 		kinds: mixture{WrongFamily: 0.4, WrongAttribute: 0.35, Noop: 0.1, Half: 0.05, Perfect: 0.1},
 	},
 	{
-		Name: "rough",
-		Weak: true,
-		kinds: mixture{
-			Corrupt:        0.25,
-			Foreign:        0.2,
-			Damaged:        0.1,
-			Noop:           0.1,
-			WrongAttribute: 0.25,
-			Perfect:        0.1,
-		},
+		Name:  "rough",
+		Weak:  true,
+		kinds: mixture{Corrupt: 0.25, Foreign: 0.2, Damaged: 0.1, Noop: 0.1, WrongAttribute: 0.25, Perfect: 0.1},
 	},
 	{Name: "plain", kinds: mixture{Perfect: 0.25, Half: 0.2, Over: 0.2, WrongAttribute: 0.25, Noop: 0.1}},
 	{
 		Name:   "steady",
 		Strong: true,
-		kinds: mixture{
-			Perfect:        0.4,
-			Half:           0.2,
-			Over:           0.15,
-			Damaged:        0.1,
-			WrongAttribute: 0.1,
-			Noop:           0.05,
-		},
+		kinds:  mixture{Perfect: 0.4, Half: 0.2, Over: 0.15, Damaged: 0.1, WrongAttribute: 0.1, Noop: 0.05},
 	},
 	{Name: "careful", Strong: true, kinds: mixture{Perfect: 0.4, Half: 0.3, Over: 0.05, WrongAttribute: 0.15, Noop: 0.1}},
 }

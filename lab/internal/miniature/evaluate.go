@@ -52,12 +52,8 @@ const Margin = 0.15
 
 // Evaluate compares scores with the truth.
 func Evaluate(rows []Scored) Result {
-	r := Result{
-		Outputs:       len(rows),
-		Families:      map[Family]Measure{},
-		AliveFamilies: map[Family]Measure{},
-		PerfectOver:   map[Kind]float64{},
-	}
+	r := Result{Outputs: len(rows), Families: map[Family]Measure{}, AliveFamilies: map[Family]Measure{},
+		PerfectOver: map[Kind]float64{}}
 	alive := filter(rows, func(s Scored) bool { return s.Kind.Alive() })
 	r.Spearman, r.Alive = spearman(rows), spearman(alive)
 	r.OnePart = spearman(filter(rows, func(s Scored) bool { return s.Parts == 1 }))

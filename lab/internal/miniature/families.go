@@ -27,22 +27,8 @@ const (
 )
 
 // Families lists all families. Instruction i of a data set belongs to family i modulo their number.
-var Families = []Family{
-	Temperature,
-	Grey,
-	Invert,
-	Light,
-	Add,
-	Sepia,
-	Pixelate,
-	Border,
-	Move,
-	Recolour,
-	Focus,
-	Remove,
-	Flip,
-	Rotate,
-}
+var Families = []Family{Temperature, Grey, Invert, Light, Add, Sepia, Pixelate, Border, Move, Recolour, Focus, Remove,
+	Flip, Rotate}
 
 // nature is what is known of a family.
 type nature struct {

@@ -26,17 +26,8 @@ type Question struct {
 func (q Question) Yes() bool { return q.Degree == 1 }
 
 // pairKinds says how often pairs are of a kind: more often of those that are hard to tell apart.
-var pairKinds = mixture{
-	Perfect:        1.3,
-	Half:           1,
-	WrongAttribute: 1.3,
-	WrongFamily:    0.7,
-	Noop:           0.5,
-	Over:           1,
-	Damaged:        0.7,
-	Corrupt:        0.25,
-	Foreign:        0.25,
-}
+var pairKinds = mixture{Perfect: 1.3, Half: 1, WrongAttribute: 1.3, WrongFamily: 0.7, Noop: 0.5, Over: 1,
+	Damaged: 0.7, Corrupt: 0.25, Foreign: 0.25}
 
 // Pair draws a pair of any family with so many questions.
 func (w *World) Pair(rng *rand.Rand, questions int) (*Pair, error) {
@@ -52,14 +43,8 @@ func (w *World) Pair(rng *rand.Rand, questions int) (*Pair, error) {
 // pictures.
 func (t *Task) Pair(rng *rand.Rand, questions int) *Pair {
 	c := t.draw(rng, pairKinds)
-	p := &Pair{
-		Source:        t.Source,
-		Edit:          c.Picture,
-		Kind:          c.Kind,
-		SourceCaption: t.SourceCaption(),
-		EditCaption:   t.Caption(c),
-		Difference:    describe(c),
-	}
+	p := &Pair{Source: t.Source, Edit: c.Picture, Kind: c.Kind, SourceCaption: t.SourceCaption(),
+		EditCaption: t.Caption(c), Difference: describe(c)}
 	for len(p.Questions) < questions {
 		asked, text := t.Asked, t.Instruction
 		if len(p.Questions) > 0 {

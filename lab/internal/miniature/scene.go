@@ -7,14 +7,10 @@ import (
 )
 
 var colours = map[string][3]float32{
-	"red":   {0.9, 0.1, 0.1},
-	"green": {0.1, 0.75, 0.15},
-	"blue":  {0.1, 0.2, 0.9},
-	"yellow": {
-		0.95,
-		0.9,
-		0.1,
-	},
+	"red":    {0.9, 0.1, 0.1},
+	"green":  {0.1, 0.75, 0.15},
+	"blue":   {0.1, 0.2, 0.9},
+	"yellow": {0.95, 0.9, 0.1},
 	"white":  {1, 1, 1},
 	"black":  {0, 0, 0},
 	"purple": {0.6, 0.1, 0.75},
@@ -28,13 +24,8 @@ var (
 )
 
 // places are directions from the centre, x to the right and y down.
-var places = map[string][2]int{
-	"top left":     {-1, -1},
-	"top right":    {1, -1},
-	"bottom left":  {-1, 1},
-	"bottom right": {1, 1},
-	"center":       {0, 0},
-}
+var places = map[string][2]int{"top left": {-1, -1}, "top right": {1, -1}, "bottom left": {-1, 1},
+	"bottom right": {1, 1}, "center": {0, 0}}
 
 // placeName is the name of one of the places, which turn into each other.
 func placeName(at [2]int) string {
@@ -97,10 +88,8 @@ func position(rng *rand.Rand, place string) [2]float32 {
 }
 
 func (s *scene) paint(rng *rand.Rand, kind, colour, place string) {
-	s.shapes = append(
-		s.shapes,
-		shape{kind, colour, place, position(rng, place), float32(uniform(rng, 9, 12)), len(s.effects)},
-	)
+	s.shapes = append(s.shapes,
+		shape{kind, colour, place, position(rng, place), float32(uniform(rng, 9, 12)), len(s.effects)})
 }
 
 // do carries out a step. Where the scene lacks the shape that it concerns, nothing happens.

@@ -78,14 +78,7 @@ func (w *World) Task(rng *rand.Rand, family Family) (*Task, error) {
 		if asked == nil {
 			continue
 		}
-		t := &Task{
-			Family: f,
-			Asked:  asked,
-			Photo:  photo,
-			world:  w,
-			scene:  s,
-			source: s.render(),
-		}
+		t := &Task{Family: f, Asked: asked, Photo: photo, world: w, scene: s, source: s.render()}
 		if slices.ContainsFunc(asked, func(e Edit) bool { return !t.shows(e) }) {
 			continue
 		}

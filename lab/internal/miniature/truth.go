@@ -45,11 +45,8 @@ func ReadTruth(path string) ([]Truth, error) {
 	var all []Truth
 	seen := map[string]bool{}
 	err := eachRow(path, func(c *cells) {
-		all = append(
-			all,
-			Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")), int(c.number("parts")),
-				c.text("photo"), c.text("difference")},
-		)
+		all = append(all, Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")),
+			int(c.number("parts")), c.text("photo"), c.text("difference")})
 		t := &all[len(all)-1]
 		switch {
 		case seen[t.ID]:

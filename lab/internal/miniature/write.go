@@ -239,20 +239,15 @@ func (b *builder) chain(rng *rand.Rand, i int) (it item) {
 	}
 	n := len(c.Edits)
 	for j := range n {
-		it.rows = append(
-			it.rows,
-			record(chainColumns, id, int64(j+1), pictures[j], pictures[j+1], c.Instructions[j], c.Captions[j],
-				c.Captions[j+1], c.Photo.Name),
-		)
+		it.rows = append(it.rows, record(chainColumns, id, int64(j+1), pictures[j], pictures[j+1], c.Instructions[j],
+			c.Captions[j], c.Captions[j+1], c.Photo.Name))
 	}
 	for from := range n {
 		for to := from + 1; to <= n; to++ {
 			for shown := range n + 1 {
-				it.truth = append(
-					it.truth,
-					Truth{fmt.Sprintf("%s/%d-%d/%d", id, from, to, shown), c.Degree(from, to, shown), Chained,
-						c.Edits[from].Family, to - from, c.Photo.Name, ""},
-				)
+				name := fmt.Sprintf("%s/%d-%d/%d", id, from, to, shown)
+				it.truth = append(it.truth, Truth{name, c.Degree(from, to, shown), Chained, c.Edits[from].Family, to - from,
+					c.Photo.Name, ""})
 			}
 		}
 	}

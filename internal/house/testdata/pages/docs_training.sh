@@ -4,7 +4,7 @@ cat >labels.jsonl <<'END'
 END
 cat >run.yaml <<'END'
 backbone: testdata/oracle/llavanext/backbone
-out: run
+out: runs/first
 data: {train: labels.jsonl}
 steps: 1
 batch_size: 2
