@@ -275,7 +275,8 @@ func (w *job) failed(ctx context.Context, err error) error {
 	case err == nil || ctx.Err() != nil:
 	case errors.As(err, &batch):
 		group := w.groups[w.group[batch.Row]]
-		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", protocol.ItemKey(group[0]), len(group), batch.Err)
+		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", protocol.ItemKey(group[0]), len(group),
+			batch.Err)
 	case errors.As(err, &item):
 		return fmt.Errorf("scoring %w", item)
 	}
