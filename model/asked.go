@@ -68,7 +68,7 @@ func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
 func (p *preparer) passPictures(
 	e *edit.Edit, a Ask, q *PassConfig, decode func() (shownPictures, error),
 ) (out []*Picture, err error) {
-	key := p.spec.cacheKey(e, q)
+	key := p.config.cacheKey(e, q)
 	if !a.Pixels {
 		if out = p.pictures.ofEdit(key); out != nil {
 			return out, nil
@@ -78,13 +78,13 @@ func (p *preparer) passPictures(
 	if err != nil {
 		return nil, err
 	}
-	k := p.shared(pictures, q.shown(), p.spec.PairSize, p.spec.Alpha == "drop", p.spec.Pixels)
+	k := p.shared(pictures, q.shown(), p.config.PairSize, p.config.Alpha == "drop", p.config.Pixels)
 	if !a.Pixels {
 		if out = a.Shared.get(k); out != nil {
 			return out, nil
 		}
 	}
-	shown, err := p.spec.show(q, pictures)
+	shown, err := p.config.show(q, pictures)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*Picture) 
 		return nil, err
 	}
 	s := &Sample{Tokens: t, Pictures: pictures}
-	if h := p.spec.joint(q); h != nil {
+	if h := p.config.joint(q); h != nil {
 		if s.choices, err = p.choiceSamples(q, h, e, s, counts); err != nil {
 			return nil, err
 		}
@@ -125,7 +125,7 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*Picture) 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
 // read, or the score token if that has rows of its own.
 func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
-	if p.spec.ownToken() {
+	if p.config.AddsToken() {
 		t, err = p.answerTokens(q, e, a, counts)
 	} else {
 		t, err = p.promptTokens(q, e, counts)
@@ -168,7 +168,7 @@ func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t te
 func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
 	question := cmp.Or(a.Question, string(q.Prompt))
 	before := len(counts)
-	if p.spec.Layout == InstructionFirst {
+	if p.config.Layout == InstructionFirst {
 		before--
 	}
 	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, e.Instruction))

@@ -43,7 +43,7 @@ func (p *ScorerState) checkCalibration() error {
 		name := p.Calibration.Maps[i].Dimension
 		if _, ok := p.Config.Heads[name]; name != "" && !ok {
 			return fmt.Errorf("calibration: %s has a map of the dimension %q; the scorer has %s", p.Config.Calibration, name,
-				p.Config.dimensions())
+				p.Config.dimensionNames())
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
 // is, if it is made of that one alone.
 func (c *ScorerConfig) CalibrationKey() string {
 	same := []string{"mean", "sum", "min", "product"} // of one number
-	if f := c.asPasses().Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
+	if f := c.Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
 		return f.Of[0]
 	}
 	return ""

@@ -56,7 +56,7 @@ func TestCalibrateScore(t *testing.T) {
 	curve := calibration.Map{Method: calibration.Platt, A: -3, B: 1,
 		Interval: &calibration.Interval{Coverage: 0.8, HalfWidth: 0.3}}
 	score := func(of ...string) *ScorerConfig {
-		return &ScorerConfig{Format: 2, Judge: Judge{Score: &FusionConfig{Fusion: "mean", Of: of}}}
+		return &ScorerConfig{Format: 2, Score: &FusionConfig{Fusion: "mean", Of: of}}
 	}
 	n := &network{config: score("following", "quality"),
 		calibration: &calibration.Calibration{Format: 1, Maps: []calibration.Map{quality, curve}}}

@@ -136,7 +136,7 @@ func (h *DimensionConfig) probabilities(z []float32) []float64 {
 
 // resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
 func (n *network) resolveChoices(t *text.Processor) error {
-	for name, h := range n.spec.Heads {
+	for name, h := range n.config.Heads {
 		if h.Outputs != OutputChoices || h.Joint {
 			continue
 		}

@@ -74,7 +74,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := s.spec
+	c := s.config
 	joint := len(c.heads()) < len(c.Heads)
 	whole := len(c.Passes) == 1 && !joint // one graph gives all
 	spec := forwardSpec{State: true, Next: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}

@@ -78,7 +78,7 @@ func aboutHead(name string) string {
 // fusionGraph makes score01 of what the heads of all passes gave.
 func (s *Scorer) fusionGraph(g *Graph) error {
 	of := func(head string) string {
-		h := s.spec.Heads[head]
+		h := s.config.Heads[head]
 		prefix := ofHead
 		if h.Joint {
 			prefix = ofLikelihood
@@ -93,8 +93,8 @@ func (s *Scorer) fusionGraph(g *Graph) error {
 // deviation where fusion and heads have one, and what dimensions stand for.
 func (n *network) reported(g *Graph, of func(head string) string) {
 	var all, logs []string
-	for _, name := range n.spec.Score.Of {
-		h := n.spec.Heads[name]
+	for _, name := range n.config.Score.Of {
+		h := n.config.Heads[name]
 		z := of(name)
 		d := h.dimension(g, z)
 		if h.Joint {
@@ -108,7 +108,7 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 			logs = append(logs, h.logSigma(g, g.double(z), onnx.Double))
 		}
 	}
-	score, sigma := n.spec.Score.emit(g, onnx.Double, all, logs)
+	score, sigma := n.config.Score.emit(g, onnx.Double, all, logs)
 	if sigma != "" {
 		sigma = g.Op("Exp", sigma)
 	}
@@ -132,7 +132,7 @@ func (g *Graph) single(x string) string { return g.OpA("Cast", onnx.Attrs{"to": 
 // exported is what graphs.json says of the scorer; nil: its graph has all.
 func (s *Scorer) exported() (*ExportedJudge, error) {
 	c := s.config
-	if c.ownToken() {
+	if c.AddsToken() {
 		return nil, nil
 	}
 	out := &ExportedJudge{

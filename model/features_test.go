@@ -72,7 +72,7 @@ func TestStoredFeatures(t *testing.T) {
 	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.PairSize = []int{56, 56} }); !again {
 		t.Error("pictures of another size were known")
 	}
-	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.Question = "Was [INSTRUCTION] done?" }); again {
+	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.Passes[0].Prompt = "Was [INSTRUCTION] done?" }); again {
 		t.Error("features depend on the question")
 	}
 	if moved := filepath.Join(t.TempDir(), "elsewhere"); true {
@@ -164,8 +164,8 @@ func TestStateFingerprint(t *testing.T) {
 	first := print(func(*ScorerState) {})
 	for name, change := range map[string]func(p *ScorerState){
 		"pair_size":      func(p *ScorerState) { p.Config.PairSize = []int{56, 56} },
-		"score_position": func(p *ScorerState) { p.Config.ScorePosition = "at" },
-		"answer":         func(p *ScorerState) { p.Config.Answer = "It is [SCORE]" },
+		"score_position": func(p *ScorerState) { p.Config.Passes[0].Position = "at" },
+		"answer":         func(p *ScorerState) { p.Config.Passes[0].Answer = "It is [SCORE]" },
 		"alpha":          func(p *ScorerState) { p.Adapter.Targets[0].Scale *= 2 },
 		"an adapter's tensor": func(p *ScorerState) {
 			for _, x := range p.Adapter.Tensors {

@@ -15,6 +15,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/internal/workers"
 	"assay/lora"
 	"assay/onnx"
@@ -23,7 +24,7 @@ import (
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
 func (n *network) Fingerprint() (string, error) {
-	print, err := n.fingerprint(*n.config, all, all)
+	print, err := n.fingerprint(n.config.identity(), all, all)
 	if k := n.calibrationIdentity(); err == nil && k != "" {
 		print = store.KeyOf(print, k).String()[:24]
 	}
@@ -34,13 +35,13 @@ func all(string) bool { return true }
 
 // StateFingerprint identifies what the hidden states at the score token depend on: all but the head.
 func (n *network) StateFingerprint() (string, error) {
-	if n.config.Format == 2 {
-		print, err := n.fingerprint(*n.config, all, all)
-		return print + " " + n.arithmetic(), err
+	identity, own := n.config.identity(), all
+	if n.config.AddsToken() {
+		f := n.config.OnePass()
+		f.Head, f.ScoreRange, f.TextLoss = HeadConfig{}, edit.Range{}, ""
+		identity, own = f.identity(), func(name string) bool { return !strings.HasPrefix(name, "layers.") }
 	}
-	c := *n.config
-	c.Head, c.ScoreRange, c.TextLoss = HeadConfig{}, [2]float64{}, ""
-	print, err := n.fingerprint(c, func(name string) bool { return !strings.HasPrefix(name, "layers.") }, all)
+	print, err := n.fingerprint(identity, own, all)
 	return print + " " + n.arithmetic(), err
 }
 
@@ -49,10 +50,11 @@ func (n *network) StateFingerprint() (string, error) {
 func (n *network) featureFingerprint() (string, error) {
 	none := func(string) bool { return false }
 	c := ScorerConfig{}
-	if n.config.Rotary == "bfloat16" {
-		c.Rotary = n.config.Rotary
+	identity := (&OnePassConfig{}).identity()
+	if c.Rotary = n.config.Rotary; c.Rotary == "bfloat16" {
+		identity = c.identity()
 	}
-	print, err := n.fingerprint(c, none, func(module string) bool {
+	print, err := n.fingerprint(identity, none, func(module string) bool {
 		return !strings.HasPrefix(module, n.backbone.Decoder().Module)
 	})
 	return print + " " + n.arithmetic(), err
@@ -71,13 +73,13 @@ func (n *network) arithmetic() string {
 
 // fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their
 // names, and the adapter's layers that count, by their modules, with their scales (they follow from alpha).
-func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool) (string, error) {
+func (n *network) fingerprint(identity string, own, module func(name string) bool) (string, error) {
 	backbone, err := n.BackboneFingerprint()
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n", c.identity(), backbone)
+	fmt.Fprintf(h, "%s\n%s\n", identity, backbone)
 	tensors := maps.Clone(n.tensors)
 	write := func(what string, t *tensor.Dense) {
 		fmt.Fprintln(h, what, t.Shape())
@@ -119,8 +121,25 @@ func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool
 
 // identity is all that a configuration says about scores, in words that stay the same: fingerprints of scorers of
 // format 1 are older than format 2. Where backbone and weights lie does not matter, nor where they come from.
-func (c ScorerConfig) identity() string {
-	one := struct {
+func (c *ScorerConfig) identity() string {
+	if c.AddsToken() {
+		return c.OnePass().identity()
+	}
+	shared := OnePassConfig{Format: c.Format, PairSize: c.PairSize, ScoreRange: c.ScoreRange, DType: c.DType,
+		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn}
+	raw, err := json.Marshal(struct { // names and order of fields are part of every fingerprint
+		Kind, Weights, Positions, Rotary, Alpha string
+		Pixels                                  *PixelLimits
+		Passes                                  []PassConfig
+		Heads                                   map[string]DimensionConfig
+		Score                                   *FusionConfig
+		Origin                                  *Origin
+	}{c.Kind, "", c.Positions, c.Rotary, c.Alpha, c.Pixels, c.Passes, c.Heads, c.Score, nil})
+	return fmt.Sprint(shared.identity(), string(raw), err)
+}
+
+func (f *OnePassConfig) identity() string {
+	text := fmt.Sprintf("%+v", struct { // likewise
 		Format                  int
 		Backbone, Pair          string
 		PairSize                []int
@@ -133,20 +152,13 @@ func (c ScorerConfig) identity() string {
 		DType                   string
 		ChatTemplate, EndOfTurn string
 	}{
-		c.Format, "", c.Pair, c.PairSize, c.Question, c.Answer, c.TextLoss, c.ScoreRange, c.Head, c.ScoreToken,
-		c.ScorePosition, c.DType, c.ChatTemplate, c.EndOfTurn,
+		f.Format, "", f.Pair, f.PairSize, f.Question, f.Answer, f.TextLoss, f.ScoreRange, f.Head, f.ScoreToken,
+		f.ScorePosition, f.DType, f.ChatTemplate, f.EndOfTurn,
+	})
+	if f.Layout != "" { // younger than format 2
+		text += " Layout:" + f.Layout
 	}
-	text := fmt.Sprintf("%+v", one)
-	if c.Layout != "" { // younger than format 2
-		text += " Layout:" + c.Layout
-	}
-	if c.Judge.empty() {
-		return text
-	}
-	j := c.Judge
-	j.Weights, j.Origin = "", nil
-	raw, err := json.Marshal(j)
-	return fmt.Sprint(text, string(raw), err)
+	return text
 }
 
 // BackboneFingerprint identifies the backbone; see Fingerprint.

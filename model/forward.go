@@ -97,13 +97,13 @@ func (g *Graph) decode(b Architecture, s batchSpec, inputs func() (scoreRows str
 func (n *network) states(g *Graph, s batchSpec) (h string, read func(x string) string) {
 	rows := ""
 	h = g.decode(n.backbone, s, func() string {
-		if rows = g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples")); n.spec.ownToken() {
+		if rows = g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples")); n.config.AddsToken() {
 			return rows
 		}
 		return ""
 	})
 	return h, func(x string) string {
-		if n.spec.ownToken() { // without a promise about the rows, as graphs of format 1 have always been
+		if n.config.AddsToken() { // without a promise about the rows, as graphs of format 1 have always been
 			return g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
 		}
 		return g.Pick(x, rows, 0)
@@ -112,7 +112,7 @@ func (n *network) states(g *Graph, s batchSpec) (h string, read func(x string) s
 
 // head adds a head over states h: what it gives, z, and the dimension made of it, of the rows that are read.
 func (n *network) head(g *Graph, name, h string, read func(x string) string) (z, score string) {
-	head := n.spec.Heads[name]
+	head := n.config.Heads[name]
 	z, score = head.build(g, name, h)
 	return read(z), read(score)
 }
@@ -129,7 +129,7 @@ func (n *network) forwardGraph(s forwardSpec) (name string, build buildFunc) {
 	return fmt.Sprintf("score %+v", s), func(g *Graph) (*built, error) {
 		b, err := n.buildForward(g, s)
 		if err == nil {
-			b.packed = n.prepack && !(s.Pixels && n.spec.ownToken()) // whose gradients are older than packing
+			b.packed = n.prepack && !(s.Pixels && n.config.AddsToken()) // whose gradients are older than packing
 		}
 		return b, err
 	}
@@ -139,8 +139,8 @@ func (n *network) buildForward(g *Graph, s forwardSpec) (*built, error) {
 	h, read := n.states(g, batchSpec{Groups: 1, Vision: s.Pixels || n.visionTrained()})
 	hidden, examples := onnx.Dims("examples", n.backbone.Decoder().Hidden), onnx.Dims("examples")
 	var dimensions []string
-	for _, name := range n.spec.heads() {
-		head := n.spec.Heads[name]
+	for _, name := range n.config.heads() {
+		head := n.config.Heads[name]
 		outputs := onnx.Dims("examples", head.width())
 		if name == "" { // in the order that exports of format 1 have always had
 			state := ""
@@ -164,7 +164,7 @@ func (n *network) buildForward(g *Graph, s forwardSpec) (*built, error) {
 		g.Output(scoreOutput(name), d, onnx.Float, examples)
 		dimensions = append(dimensions, g.Op("Unsqueeze", d, g.Ints(1)))
 	}
-	if s.State && !n.spec.ownToken() {
+	if s.State && !n.config.AddsToken() {
 		g.Output(outHidden, read(h), onnx.Float, hidden)
 	}
 	if s.Next {

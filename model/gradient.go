@@ -43,7 +43,7 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		if err = s.checkTexts(edits[i], Ask{}); err != nil {
 			return err
 		}
-		if pictures[i], err = s.spec.decode(edits[i]); err != nil {
+		if pictures[i], err = s.config.decode(edits[i]); err != nil {
 			return err
 		}
 		samples[i], err = s.sample(edits[i], Ask{Pixels: true}, func() (shownPictures, error) { return pictures[i], nil })
@@ -60,12 +60,12 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 	return out, workers.Each(len(edits), s.limits.parallel, func(i int) error {
 		var source, output *data.Gradient
 		for _, q := range each[i] {
-			pass := &s.spec.Passes[q.pass]
+			pass := &s.config.Passes[q.pass]
 			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, pass.Pictures[0] == Frames)
 			if err != nil {
 				return err
 			}
-			s.spec.showAdjoint(pass, pictures[i], shown, &source, &output)
+			s.config.showAdjoint(pass, pictures[i], shown, &source, &output)
 		}
 		_, by := s.calibrated(scores[i].Value)
 		for _, g := range []*data.Gradient{source, output} {

@@ -111,8 +111,8 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 		return err
 	}
 	for i, one := range samples {
-		q := &s.spec.Passes[one.pass]
-		h, n := s.spec.joint(q), len(one.choices)
+		q := &s.config.Passes[one.pass]
+		h, n := s.config.joint(q), len(one.choices)
 		*into[i] = Reading{
 			Pass:       q.Name,
 			IDs:        one.IDs,
@@ -133,8 +133,8 @@ func (h *DimensionConfig) expectation(p []float64) float64 {
 // jointSequences are those of the choices, each with the score's derivative: d sum p_k v_k / d log l_k = p_k (v_k - s)
 // for p = softmax(log l) and its expectation s.
 func (s *Scorer) jointSequences(one *Sample, r Reading, gradient map[string]float64) (out []*sequence) {
-	q := &s.spec.Passes[one.pass]
-	h := s.spec.joint(q)
+	q := &s.config.Passes[one.pass]
+	h := s.config.joint(q)
 	p := h.probabilities(r.Outputs[q.Heads[0]])
 	mean := h.expectation(p)
 	for k, choice := range one.choices {

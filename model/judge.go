@@ -66,7 +66,7 @@ func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([]
 			switch into := &out[i][k]; {
 			case one.choices != nil:
 				joint, intoJoint = append(joint, one), append(intoJoint, into)
-			case s.spec.Passes[one.pass].Steps > 0:
+			case s.config.Passes[one.pass].Steps > 0:
 				said, intoSaid = append(said, one), append(intoSaid, into)
 			default:
 				given, intoGiven = append(given, one), append(intoGiven, into)
@@ -102,7 +102,7 @@ func (s *Scorer) read(ctx context.Context, spec forwardSpec, samples []*Sample, 
 
 // reading takes one sample's out of the outputs of a batch.
 func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense) (Reading, error) {
-	q := &s.spec.Passes[sample.pass]
+	q := &s.config.Passes[sample.pass]
 	r := Reading{
 		Pass:       q.Name,
 		IDs:        sample.IDs,
@@ -114,7 +114,7 @@ func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense
 		return slices.Clone(out[name].Data().([]float32)[place*width : (place+1)*width])
 	}
 	for _, name := range q.Heads {
-		head := s.spec.Heads[name]
+		head := s.config.Heads[name]
 		r.Outputs[name] = row(headOutput(name), head.width())
 		var err error
 		if r.dimensions[name], err = s.finite(row(scoreOutput(name), 1)[0]); err != nil {
@@ -140,7 +140,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 		todo[i] = i
 	}
 	token := int64(-1)
-	if t := s.spec.token(); t != "" && len(samples) > 0 {
+	if t := s.config.token(); t != "" && len(samples) > 0 {
 		var err error
 		if token, err = s.text.Row(t); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 		}
 		var next []int
 		for k, i := range todo {
-			q, id := &s.spec.Passes[samples[i].pass], readings[k].Said[0]
+			q, id := &s.config.Passes[samples[i].pass], readings[k].Said[0]
 			texts[i] = append(texts[i], id)
 			if id == token || !found[i] {
 				*into[i], found[i] = readings[k], found[i] || id == token
@@ -188,7 +188,7 @@ func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {
 		for name, z := range r.Outputs {
-			head := s.spec.Heads[name]
+			head := s.config.Heads[name]
 			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z), Probabilities: head.probabilities(z)}
 			dimensions[name], sigmas[name] = d.Value, d.Sigma
 			if name != "" {
@@ -197,6 +197,6 @@ func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]
 		}
 	}
 	slices.SortFunc(out.Dimensions, func(a, b edit.Dimension) int { return cmp.Compare(a.Name, b.Name) })
-	out.Value, out.Sigma, gradient, err = s.spec.fuse(dimensions, sigmas)
+	out.Value, out.Sigma, gradient, err = s.config.fuse(dimensions, sigmas)
 	return out, gradient, err
 }

@@ -29,7 +29,7 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]edit.S
 	if err != nil {
 		return nil, nil, err
 	}
-	names := s.spec.heads()
+	names := s.config.heads()
 	var joint []*sequence
 	for i, sample := range samples {
 		for k, one := range sample.sequences() {
@@ -43,7 +43,7 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]edit.S
 			}
 			q := &sequence{Sample: gradients[i].at[k], dimensions: make([]float32, len(names))}
 			for h, name := range names {
-				if slices.Contains(s.spec.Passes[one.pass].Heads, name) {
+				if slices.Contains(s.config.Passes[one.pass].Heads, name) {
 					q.dimensions[h] = float32(gradients[i].dimensions[name])
 				}
 			}
@@ -94,11 +94,11 @@ type scoreGradient struct {
 // scoreGradients finds them. Without a forward pass where they are always the same.
 func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]scoreGradient, error) {
 	out := make([]scoreGradient, len(samples))
-	said := slices.ContainsFunc(s.spec.Passes, func(q PassConfig) bool {
-		return q.Steps > 0 || s.spec.joint(&q) != nil
+	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
+		return q.Steps > 0 || s.config.joint(&q) != nil
 	})
 	var readings [][]Reading
-	if said || !fusions[s.spec.Score.Fusion].linear {
+	if said || !fusions[s.config.Score.Fusion].linear {
 		var err error
 		if readings, err = s.readAll(ctx, samples, false); err != nil {
 			return nil, err
@@ -107,7 +107,7 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 	for i, sample := range samples {
 		out[i].at = sample.sequences()
 		if readings == nil {
-			_, _, gradient, err := s.spec.fuse(map[string]float64{}, map[string]float64{})
+			_, _, gradient, err := s.config.fuse(map[string]float64{}, map[string]float64{})
 			if err != nil {
 				return nil, err
 			}
@@ -120,7 +120,7 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 			return nil, err
 		}
 		for k, one := range out[i].at {
-			if s.spec.Passes[one.pass].Steps > 0 {
+			if s.config.Passes[one.pass].Steps > 0 {
 				r := readings[i][k]
 				out[i].at[k] = one.saying(r.Said[:r.At-one.ScoreIndex])
 			}
@@ -147,7 +147,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	width := len(s.spec.heads())
+	width := len(s.config.heads())
 	gradient := make([]float32, 0, width*len(part))
 	for _, i := range p.order {
 		gradient = append(gradient, part[i].dimensions...)

@@ -31,31 +31,31 @@ func (c *ScorerConfig) trainable(t training) error {
 
 // HeadOf is the head that a term of the objective reads: the head of its dimension; the only head, which may have no
 // name; or the fusion of all heads, without a name.
-func (j *Judge) HeadOf(term *losses.Spec) (name string, h DimensionConfig, err error) {
-	if h, unnamed := j.Heads[""]; unnamed {
+func (c *ScorerConfig) HeadOf(term *losses.Spec) (name string, h DimensionConfig, err error) {
+	if h, unnamed := c.Heads[""]; unnamed {
 		return "", h, nil
 	}
 	if term.Fused {
-		return "", j.fused(), nil
+		return "", c.fused(), nil
 	}
-	if term.Dimension == "" && len(j.Heads) == 1 {
-		for name, h = range j.Heads {
+	if term.Dimension == "" && len(c.Heads) == 1 {
+		for name, h = range c.Heads {
 			return name, h, nil
 		}
 	}
-	h, ok := j.Heads[term.Dimension]
+	h, ok := c.Heads[term.Dimension]
 	if !ok {
 		return "", h, fmt.Errorf("the scorer has no head %q; it has %v: say which with dimension", term.Dimension,
-			slices.Sorted(maps.Keys(j.Heads)))
+			slices.Sorted(maps.Keys(c.Heads)))
 	}
 	return term.Dimension, h, nil
 }
 
 // fused is what the fusion makes of all heads: a number, or mu and log sigma.
-func (j *Judge) fused() DimensionConfig {
-	f := j.Score
+func (c *ScorerConfig) fused() DimensionConfig {
+	f := c.Score
 	for _, name := range f.Of {
-		if j.Heads[name].Outputs != OutputMuSigma {
+		if c.Heads[name].Outputs != OutputMuSigma {
 			return DimensionConfig{Outputs: OutputValue}
 		}
 	}
@@ -102,7 +102,7 @@ func (c *ScorerConfig) fuseHeads(g *Graph, heads map[string]losses.Head) losses.
 
 // stepSequences are the sequences of a step over samples: one for each pass, sample by sample.
 func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
-	if len(t.spec.Passes) == 1 {
+	if len(t.config.Passes) == 1 {
 		return samples
 	}
 	var all []*Sample
@@ -114,7 +114,7 @@ func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
 
 // passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
 func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
-	n := len(t.spec.Passes)
+	n := len(t.config.Passes)
 	if n == 1 {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
 
 // places are the rows that a step's edits have in what terms read.
 func (t *Tuner) places(p *packed) []int {
-	n := len(t.spec.Passes)
+	n := len(t.config.Passes)
 	place := make([]int, len(p.order)/n)
 	for at, i := range p.order {
 		if place[i/n] = at; n > 1 { // passFeeds has put them in order
@@ -155,10 +155,10 @@ func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
 
 // readScores fuses the dimensions of format 2 into the scores of a step over samples.
 func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.Dense, r *StepResult) error {
-	if t.spec.TextLoss != "" { // see stepResult
+	if t.config.TextLoss != "" { // see stepResult
 		return nil
 	}
-	scorer, n := t.Scorer(), len(t.spec.Passes)
+	scorer, n := t.Scorer(), len(t.config.Passes)
 	sequences := t.stepSequences(samples)
 	readings := make([][]Reading, len(samples))
 	for i := range readings {

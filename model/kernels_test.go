@@ -108,7 +108,8 @@ func TestCUDAKernelsOfJudges(t *testing.T) {
 // judgeOf is a scorer of format 2 with a head of each kind.
 func judgeOf(backbone, dtype string) *model.ScorerConfig {
 	hidden := []int{4}
-	return &model.ScorerConfig{Format: 2, Backbone: backbone, DType: dtype, Judge: model.Judge{
+	return &model.ScorerConfig{
+		Format: 2, Backbone: backbone, DType: dtype,
 		Passes: []model.PassConfig{{
 			Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]", Position: "last",
 			Heads: []string{"value", "classes", "mu_sigma"},
@@ -119,7 +120,7 @@ func judgeOf(backbone, dtype string) *model.ScorerConfig {
 			"mu_sigma": {Hidden: hidden, Activation: "relu", Outputs: model.OutputMuSigma, Scale: []float64{0, 10}},
 		},
 		Score: &model.FusionConfig{Fusion: "mean"},
-	}}
+	}
 }
 
 // allLosses is an objective of all of them.

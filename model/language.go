@@ -39,20 +39,15 @@ type LanguageTuner struct {
 	*network
 	*sessions
 	prepare *preparer
+	pair    string  // of Join
 	params  []Param // by name
 }
 
 // NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size,
 // [height, width] in pixels, unless that is nil.
 func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTuner, error) {
-	c := &ScorerConfig{
-		Format:   1,
-		Backbone: backbone,
-		Pair:     pair,
-		PairSize: size,
-		Question: InstructionMark,
-		Answer:   "[SCORE]",
-	}
+	c := (&OnePassConfig{Backbone: backbone, Pair: pair, PairSize: size, Question: InstructionMark, Answer: "[SCORE]"}).
+		Scorer()
 	p, err := NewScorerState(c, nil, 0)
 	if err != nil {
 		return nil, err
@@ -61,7 +56,7 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	if err != nil {
 		return nil, err
 	}
-	t := &LanguageTuner{network: n, sessions: newSessions(n, Options{})}
+	t := &LanguageTuner{pair: pair, network: n, sessions: newSessions(n, Options{})}
 	if t.prepare, err = newPreparer(n, newPictureCache(0)); err != nil {
 		n.backbone.Close()
 		return nil, err
@@ -88,7 +83,7 @@ func (t *LanguageTuner) SaveInto(dir string) error {
 
 // Prepare tokenises a dialogue. It is safe for concurrent use.
 func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
-	joined, err := Join(t.config.Pair, t.config.PairSize, d.Source, d.Edit)
+	joined, err := Join(t.pair, t.config.PairSize, d.Source, d.Edit)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (l *LanguageModel) Fingerprint() (string, error) {
 	if l.adapter == nil {
 		return l.BackboneFingerprint()
 	}
-	return l.fingerprint(ScorerConfig{}, all, all)
+	return l.fingerprint((&OnePassConfig{}).identity(), all, all)
 }
 
 // Decode returns the text of ids, without special tokens.

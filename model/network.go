@@ -28,8 +28,7 @@ const (
 
 // network is what a scorer has loaded, and the plan of its graphs. Only the values of trained tensors change.
 type network struct {
-	config      *ScorerConfig            // as it was read
-	spec        *ScorerConfig            // config with passes and heads: see asPasses
+	config      *ScorerConfig            //
 	backbone    *Backbone                //
 	adapter     *lora.Adapter            // nil: none
 	tensors     map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
@@ -72,7 +71,6 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 	}
 	n := &network{
 		config:   config,
-		spec:     config.asPasses(),
 		backbone: b,
 		adapter:  p.Adapter,
 		tensors:  maps.Clone(p.Tensors),
@@ -129,17 +127,17 @@ func (n *network) check(elsewhere bool) error {
 	if err := n.resolveDevice(elsewhere); err != nil {
 		return err
 	}
-	for _, pair := range n.spec.pairs() {
+	for _, pair := range n.config.pairs() {
 		if !n.backbone.CanPair(pair) {
 			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
 		}
 	}
 	if n.training != trainNothing {
-		if err := n.spec.trainable(n.training); err != nil {
+		if err := n.config.trainable(n.training); err != nil {
 			return err
 		}
 	}
-	if err := checkTensors(n.spec, n.backbone.Decoder().Hidden, n.tensors); err != nil {
+	if err := checkTensors(n.config, n.backbone.Decoder().Hidden, n.tensors); err != nil {
 		return err
 	}
 	if n.adapter == nil {
@@ -170,7 +168,7 @@ func (n *network) adapt(a *lora.Adapter) error {
 // checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
 // trained. Only the layers of towers, projector and decoder go through it. A scorer with a token of its own reads none.
 func (n *network) checkOutput(a *lora.Adapter) error {
-	if n.training == trainNothing && !n.withLMHead && n.config.ownToken() {
+	if n.training == trainNothing && !n.withLMHead && n.config.AddsToken() {
 		return nil
 	}
 	for _, t := range a.Targets {
@@ -319,9 +317,9 @@ func (n *network) visionGraph(g *Graph) (*built, error) {
 func (n *network) packing() packing {
 	return packing{
 		vocab:  int64(n.backbone.Decoder().Vocab),
-		table:  !n.spec.ownToken(),
-		before: n.spec.ScorePosition == "before",
-		all:    n.spec.TextLoss == "all",
+		table:  !n.config.AddsToken(),
+		before: n.config.AddsToken() && n.config.Passes[0].Position == "before",
+		all:    n.config.TextLoss == "all",
 	}
 }
 

@@ -116,7 +116,7 @@ func (t *Tuner) termFeeds(
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.spec.lossHead(&s)
+		head, err := t.config.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

@@ -19,15 +19,14 @@ func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	t.Helper()
 	p, err := model.NewScorerState(&model.ScorerConfig{
 		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: edit.Range{1, 9},
-		Judge: model.Judge{
-			Passes: []model.PassConfig{{
-				Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
-				Position: "last", Heads: []string{"done"},
-			}},
-			Heads: map[string]model.DimensionConfig{"done": {Outputs: model.OutputChoices,
-				Choices: []string{"1", "2", "3"}, Values: []float64{1, 2, 9}}},
-			Score: &model.FusionConfig{Fusion: "mean"},
-		}}, l, 1)
+		Passes: []model.PassConfig{{
+			Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
+			Position: "last", Heads: []string{"done"},
+		}},
+		Heads: map[string]model.DimensionConfig{"done": {Outputs: model.OutputChoices,
+			Choices: []string{"1", "2", "3"}, Values: []float64{1, 2, 9}}},
+		Score: &model.FusionConfig{Fusion: "mean"},
+	}, l, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

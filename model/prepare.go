@@ -30,10 +30,10 @@ type preparer struct {
 func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	c, vocab := n.config, int64(n.backbone.Decoder().Vocab)
 	options := []text.Option{text.WithTemplate(c.ChatTemplate)}
-	if !c.ownToken() {
+	if !c.AddsToken() {
 		options = append(options, text.WithOwnToken())
 	}
-	t, err := text.Open(c.Backbone, c.asPasses().token(), vocab, options...)
+	t, err := text.Open(c.Backbone, c.token(), vocab, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +78,14 @@ func (p *preparer) Sample(e *edit.Edit, a Ask) (*Sample, error) {
 	if err := p.checkTexts(e, a); err != nil {
 		return nil, err
 	}
-	return p.sample(e, a, sync.OnceValues(func() (shownPictures, error) { return p.spec.decode(e) }))
+	return p.sample(e, a, sync.OnceValues(func() (shownPictures, error) { return p.config.decode(e) }))
 }
 
 func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, error)) (*Sample, error) {
 	known := map[string][]*Picture{}
 	var first *Sample
-	for i := range p.spec.Passes {
-		q := &p.spec.Passes[i]
+	for i := range p.config.Passes {
+		q := &p.config.Passes[i]
 		if known[q.shown()] == nil {
 			var err error
 			if known[q.shown()], err = p.passPictures(e, a, q, decode); err != nil {
@@ -108,9 +108,9 @@ func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, err
 // checkTexts refuses texts that the scorer has no place for, and an empty instruction where all prompts ask about it.
 func (p *preparer) checkTexts(e *edit.Edit, a Ask) error {
 	switch {
-	case p.spec.ownToken() && strings.TrimSpace(e.Instruction) == "":
+	case p.config.AddsToken() && strings.TrimSpace(e.Instruction) == "":
 		return fmt.Errorf("the instruction is empty")
-	case !p.spec.ownToken() && (a.Question != "" || a.Answer != ""):
+	case !p.config.AddsToken() && (a.Question != "" || a.Answer != ""):
 		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with an edit")
 	}
 	return nil
@@ -168,11 +168,11 @@ func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
 	if err := p.checkTexts(e, a); err != nil {
 		return err
 	}
-	for i := range p.spec.Passes {
-		q := &p.spec.Passes[i]
+	for i := range p.config.Passes {
+		q := &p.config.Passes[i]
 		counts := q.onePerPicture()
 		t, err := p.passTokens(q, e, a, counts)
-		if h := p.spec.joint(q); err == nil && h != nil {
+		if h := p.config.joint(q); err == nil && h != nil {
 			_, err = p.choiceSamples(q, h, e, &Sample{Tokens: t}, counts)
 		}
 		if err != nil {

@@ -84,7 +84,11 @@ func seenFrom(dir, path string) (string, error) {
 
 // WriteConfig writes a scorer.yaml.
 func WriteConfig(path string, c *ScorerConfig) error {
-	text, err := yaml.Marshal(c)
+	var file any = c
+	if c.AddsToken() {
+		file = c.OnePass()
+	}
+	text, err := yaml.Marshal(file)
 	if err != nil {
 		return err
 	}

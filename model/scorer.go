@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -47,7 +46,7 @@ func (s *Scorer) Info() edit.Info {
 	if c.NeedsSource() {
 		info.Sources = 1
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
+	for _, name := range c.Dimensions() {
 		info.Dimensions = append(info.Dimensions, edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma})
 	}
 	return info
@@ -84,8 +83,8 @@ func (s *Scorer) Score01(ctx context.Context, samples []*Sample) ([]float64, err
 
 // Hidden returns the state that the only pass reads [hidden] of every sample: what its heads see.
 func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
-	if len(s.spec.Passes) > 1 {
-		return nil, fmt.Errorf("a scorer of %d passes reads several states: see Readings", len(s.spec.Passes))
+	if len(s.config.Passes) > 1 {
+		return nil, fmt.Errorf("a scorer of %d passes reads several states: see Readings", len(s.config.Passes))
 	}
 	readings, err := s.readAll(ctx, samples, true)
 	states := make([][]float32, len(readings))

@@ -125,8 +125,8 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	}
 	defer b.Close()
 	p.Tensors = map[string]*tensor.Dense{}
-	p.beginHeads(c.asPasses().headShapes(b.Decoder().Hidden), seed)
-	if !c.ownToken() {
+	p.beginHeads(c.headShapes(b.Decoder().Hidden), seed)
+	if !c.AddsToken() {
 		return p.beginAdapter(l, b, seed)
 	}
 	for name, key := range map[string]string{

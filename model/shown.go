@@ -25,14 +25,14 @@ func (c *ScorerConfig) pairs() []string {
 
 // NeedsSource reports whether any pass shows the source: a judge of one picture is asked about the edit alone.
 func (c *ScorerConfig) NeedsSource() bool {
-	return slices.ContainsFunc(c.asPasses().Passes, func(q PassConfig) bool {
+	return slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
 		return !slices.Equal(q.Pictures, []string{"edit"})
 	})
 }
 
 // Asks reports whether a prompt holds a mark.
 func (c *ScorerConfig) Asks(mark string) bool {
-	return slices.ContainsFunc(c.asPasses().Passes, func(q PassConfig) bool {
+	return slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
 		return strings.Contains(string(q.Prompt), mark)
 	})
 }

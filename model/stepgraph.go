@@ -39,14 +39,14 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 	}
 	h, read := n.states(g, s.batchSpec)
 	heads := map[string]losses.Head{}
-	for k, q := range n.spec.Passes {
+	for k, q := range n.config.Passes {
 		edits := func(x string) string { return x }
-		if len(n.spec.Passes) > 1 {
+		if len(n.config.Passes) > 1 {
 			rows := g.Input(passRows(k), onnx.Int64, onnx.Dims("edits"))
 			edits = func(x string) string { return g.Pick(x, rows, 0) }
 		}
 		for _, name := range q.Heads {
-			head := n.spec.Heads[name]
+			head := n.config.Heads[name]
 			z, d := n.head(g, name, h, read)
 			if name != "" {
 				g.Output(headOutput(name), z, onnx.Float, onnx.Dims("examples", head.width()))
@@ -57,10 +57,10 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 		}
 	}
 	if _, unnamed := heads[""]; !unnamed && slices.ContainsFunc(s.Terms, func(t losses.Spec) bool { return t.Fused }) {
-		heads[""] = n.spec.fuseHeads(g, heads)
+		heads[""] = n.config.fuseHeads(g, heads)
 	}
 	sum := ""
-	if n.spec.TextLoss != "" {
+	if n.config.TextLoss != "" {
 		sum = g.textLoss(n.backbone.Keys(), h, s.TextLoss)
 	}
 	add := func(x string) {
@@ -73,7 +73,7 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 		if t.Over() == losses.Tokens {
 			continue
 		}
-		name, _, err := n.spec.HeadOf(&t)
+		name, _, err := n.config.HeadOf(&t)
 		if err != nil {
 			return nil, err
 		}

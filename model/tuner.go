@@ -60,7 +60,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
 			p.Config.Backbone, rate)
 	}
-	if e.spec.TextLoss == "" && len(o.Terms) == 0 {
+	if e.config.TextLoss == "" && len(o.Terms) == 0 {
 		e.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
@@ -137,14 +137,14 @@ func (t *Tuner) Targets(s *Sample) int { return t.stepPacking().span(s, 0).predi
 // CountTargets is Targets of the sample that Sample would make of an edit. Pictures, which are tokens of the text loss
 // with text_loss: all, are prepared if it is not known how many tokens they are.
 func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
-	if t.spec.TextLoss == "" {
+	if t.config.TextLoss == "" {
 		return 0, nil
 	}
-	q := &t.spec.Passes[0]
+	q := &t.config.Passes[0]
 	counts := q.onePerPicture()
 	if t.stepPacking().all {
-		if counts = t.pictures.tokens(t.spec.cacheKey(e, q)); counts == nil {
-			pictures, err := t.passPictures(e, a, q, func() (shownPictures, error) { return t.spec.decode(e) })
+		if counts = t.pictures.tokens(t.config.cacheKey(e, q)); counts == nil {
+			pictures, err := t.passPictures(e, a, q, func() (shownPictures, error) { return t.config.decode(e) })
 			if err != nil {
 				return 0, err
 			}
@@ -214,7 +214,7 @@ func (t *Tuner) step(
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
 	pk := t.packing()
-	pk.loss, pk.even, pk.step = t.spec.TextLoss != "", t.o.Fixed, true
+	pk.loss, pk.even, pk.step = t.config.TextLoss != "", t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}
@@ -237,7 +237,7 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
 	}
-	if t.spec.TextLoss == "" {
+	if t.config.TextLoss == "" {
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
@@ -256,12 +256,13 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 
 // lossFeeds writes labels and weights.
 func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[string]*tensor.Dense {
-	n, k := len(p.order), t.config.Head.Outputs()
+	head := t.config.Heads[""]
+	n, k := len(p.order), head.width()
 	each, label, class := make([]float32, n), make([]float32, n), make([]float32, n*k)
 	for place, i := range p.order {
 		each[place], label[place] = float32(weight), float32(labels[i])
-		if t.config.Head.Classes() {
-			class[place*k+losses.Nearest(t.config.Head.Values, labels[i])] = 1
+		if head.Outputs == OutputClasses {
+			class[place*k+losses.Nearest(head.Values, labels[i])] = 1
 		}
 	}
 	return map[string]*tensor.Dense{

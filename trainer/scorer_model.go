@@ -146,8 +146,7 @@ func beginParts(c *Config, plan bool) (*model.ScorerState, error) {
 
 // configuredScorer is what a configuration says of its scorer, of format 1.
 func configuredScorer(c *Config) *model.ScorerConfig {
-	return &model.ScorerConfig{
-		Format:        1,
+	return (&model.OnePassConfig{
 		Backbone:      c.Backbone,
 		Pair:          c.Pair,
 		PairSize:      c.PairSize,
@@ -162,7 +161,7 @@ func configuredScorer(c *Config) *model.ScorerConfig {
 		ChatTemplate:  c.ChatTemplate,
 		EndOfTurn:     c.EndOfTurn,
 		Head:          c.Head,
-	}
+	}).Scorer()
 }
 
 // beginOnAdapter makes a fresh scorer around a bare adapter.

@@ -54,7 +54,7 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 		edit:   oracle.FieldOf(output.Width, output.Height, output.Pix),
 	}
 	p.shown = func(source, edit *oracle.Field) (pixels []float64) {
-		for _, frames := range oracle.JoinFields(cfg.Pair, cfg.PairSize, source, edit) {
+		for _, frames := range oracle.JoinFields(cfg.OnePass().Pair, cfg.PairSize, source, edit) {
 			pixels = append(pixels, prepare(t, b.Architecture, frames)...)
 		}
 		return pixels

@@ -73,7 +73,7 @@ func (f Family) before(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Config.ScorePosition = "before"
+		p.Config.Passes[0].Position = "before"
 		s, err := model.NewScorer(p, model.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -92,8 +92,9 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 			}
 		}
 		rows, apart := s.Rows(samples)
-		if sequence := s.Config().Pair == model.Sequence; sequence != (rows < apart) {
-			t.Errorf("pair: %s: %d rows together, %d one by one", s.Config().Pair, rows, apart)
+		pictures := s.Config().Passes[0].Pictures
+		if sequence := len(pictures) == 2; sequence != (rows < apart) {
+			t.Errorf("pictures %v: %d rows together, %d one by one", pictures, rows, apart)
 		}
 	})
 }
@@ -143,7 +144,7 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { (*to).Close() })
-			out.pair = p.Config.Pair
+			out.pair = p.Config.OnePass().Pair
 		}
 		return out
 	}
@@ -249,7 +250,7 @@ func (f Family) instructionFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if seen[r.scorer()] || p.Config.Pair != model.Sequence {
+			if seen[r.scorer()] || p.Config.OnePass().Pair != model.Sequence {
 				continue
 			}
 			seen[r.scorer()] = true

@@ -36,14 +36,13 @@ func TestMain(m *testing.M) {
 // oneStep runs a LoRA step over about 700 tokens and prints the peak of resident memory in KiB, then the gradients'
 // sums.
 func oneStep(dir string, recompute bool) error {
-	config := &model.ScorerConfig{
-		Format:   1,
+	config := (&model.OnePassConfig{
 		Backbone: dir,
 		Pair:     model.Sequence,
 		Question: model.InstructionMark,
 		Answer:   "[SCORE]",
 		Head:     model.HeadConfig{Hidden: []int{16}},
-	}
+	}).Scorer()
 	p, err := model.NewScorerState(config,
 		lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
