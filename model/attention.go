@@ -119,7 +119,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 	if len(outs) > 1 {
 		y = g.OpA("Concat", onnx.Attrs{"axis": 0}, outs...)
 	}
-	if len(g.groupsInPieces) > 0 { // a Scan does not tell how many rows it gives
+	if g.Variant.Pieces != nil { // a Scan does not tell how many rows it gives
 		y = g.Op("Reshape", y, g.Shape(g.SizeOf(q, 1), a.Heads*a.HeadDim))
 	}
 	return y

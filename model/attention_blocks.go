@@ -1,9 +1,6 @@
 package model
 
 import (
-	"fmt"
-	"slices"
-
 	"assay/onnx"
 )
 
@@ -46,65 +43,6 @@ func (b blocks) rows(heads int) int64 {
 		return int64(b)
 	}
 	return int64(min(max(blockScores/heads, leastBlockRows), mostBlockRows))
-}
-
-// variant gives the graph for a batch in place of one of that name.
-type variant func(name string, build buildFunc) (string, buildFunc)
-
-// variant attends to the long sequences of a batch in blocks, and so to its long pictures where the tower is in the
-// graph. Its groups follow others as those of the batch do.
-func (n *network) variant(p *packed, vision bool) variant {
-	var groups []bool
-	for _, length := range p.contexts() {
-		groups = append(groups, length >= int64(n.blocksFrom(p.step)))
-	}
-	v := withPieces(inBlocks(groups, vision && n.longPictures(p.pictures)), n.inPieces(p))
-	if p.follows == nil {
-		return v
-	}
-	return func(name string, build buildFunc) (string, buildFunc) {
-		return v(fmt.Sprintf("%s, groups behind %v", name, p.follows), func(g *Graph) (*built, error) {
-			g.follows = p.follows
-			return build(g)
-		})
-	}
-}
-
-// blocksFrom is the number of rows from which a sequence is attended to in blocks. Where a second graph has weights of
-// its own, there are no more kinds of graphs than needed.
-func (n *network) blocksFrom(step bool) int {
-	if n.blocks > 0 || step || n.small || n.oneGraph() {
-		return n.blocks.from()
-	}
-	return scoresInBlocksFrom
-}
-
-// longPictures says whether the tower attends to pictures in blocks.
-func (n *network) longPictures(pictures []*Picture) bool {
-	for _, p := range pictures {
-		if p.Seen >= n.blocks.from() {
-			return true
-		}
-	}
-	return false
-}
-
-// inBlocks is the variant of which some groups attend in blocks, and perhaps its tower.
-func inBlocks(groups []bool, pictures bool) variant {
-	return func(name string, build buildFunc) (string, buildFunc) {
-		if !slices.Contains(groups, true) && !pictures {
-			return name, build
-		}
-		return fmt.Sprintf("%s, in blocks: %v, %v", name, groups, pictures), func(g *Graph) (*built, error) {
-			g.groupsInBlocks, g.picturesInBlocks = groups, pictures
-			return build(g)
-		}
-	}
-}
-
-// inBlocks says whether a group of a view is attended to in blocks. Where few rows are queries there is no need.
-func (v *View) inBlocks(g *Graph, group int) bool {
-	return !v.Selected && v.Segments == "" && group < len(g.groupsInBlocks) && g.groupsInBlocks[group]
 }
 
 // queries are those of rows that stand together in their sequence: where the first one does, how many they are, and the
@@ -181,7 +119,7 @@ func (a *SelfAttention) attendInBlocks(
 
 // AttendWhole is [Graph.Attend] over whole pictures, in blocks where they are long.
 func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
-	if !g.picturesInBlocks {
+	if !g.Variant.Pictures {
 		return g.Attend(q, k, v, mask, heads, dim)
 	}
 	q = g.Op("Reshape", g.scaled(q, dim), g.Ints(0, 0, int64(heads), 1, int64(dim)))

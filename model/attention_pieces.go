@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 
 	"assay/onnx"
@@ -27,40 +26,6 @@ const (
 type pieces struct {
 	rows  string
 	masks []string // [1, 1, rep*rows, columns]
-}
-
-// inPieces says which groups of a batch attend in pieces.
-func (n *network) inPieces(p *packed) (groups []bool) {
-	from, least := int64(piecesFrom), int64(leastPieceRows)
-	if n.pieces > 0 {
-		from, least = int64(n.pieces), piecesOfRows
-	}
-	if !p.step || n.blocks != 0 && n.pieces == 0 || n.onCUDA() { // many small products: see even
-		return nil
-	}
-	own := p.feeds["group_lengths"].Data().([]int64)
-	for i, columns := range p.contexts() {
-		groups = append(groups, own[i] >= least && columns >= from && columns < blocksFrom)
-	}
-	return groups
-}
-
-// withPieces is a variant that attends to some groups in pieces.
-func withPieces(v variant, groups []bool) variant {
-	if !slices.Contains(groups, true) {
-		return v
-	}
-	return func(name string, build buildFunc) (string, buildFunc) {
-		return v(fmt.Sprintf("%s, in pieces: %v", name, groups), func(g *Graph) (*built, error) {
-			g.groupsInPieces = groups
-			return build(g)
-		})
-	}
-}
-
-// inPieces says whether a group of a view is attended to in pieces.
-func (v *View) inPieces(g *Graph, group int) bool {
-	return !v.Selected && v.Segments == "" && group < len(g.groupsInPieces) && g.groupsInPieces[group]
 }
 
 // cut cuts the sequences of a group.

@@ -3,8 +3,6 @@ package model
 import (
 	"math"
 
-	"gorgonia.org/tensor"
-
 	"assay/onnx"
 )
 
@@ -64,25 +62,4 @@ func (c *cached) append(g *Graph, a *SelfAttention, what, x string, width int) s
 	node := g.Last()
 	node.Outputs[0] = c.present(g, a, what, width)
 	return g.Op("Slice", node.Outputs[0], g.Ints(0), c.plain.length, g.Ints(2))
-}
-
-// plainFeeds are what a graph with a plain cache is told of stretches.
-func plainFeeds(stretches []Stretch, heads int) map[string]*tensor.Dense {
-	longest := attended(stretches)
-	var at []int64
-	places, length := make([]int64, len(stretches)*longest), 0
-	for i, s := range stretches {
-		length = max(length, s.To)
-		for k := s.From; k < s.To; k++ {
-			places[i*longest+k-s.From] = int64(k)
-			for h := range heads {
-				at = append(at, int64(i), int64(h), int64(k))
-			}
-		}
-	}
-	return map[string]*tensor.Dense{
-		inCacheRows:   tensor.New(tensor.WithShape(len(at)/3/heads, heads, 3), tensor.WithBacking(at)),
-		inCachePlaces: tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(places)),
-		inCacheLength: tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{int64(length)})),
-	}
 }

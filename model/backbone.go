@@ -53,13 +53,6 @@ type Architecture interface {
 	Positions(ids []int64, pictures []*Picture) [][]int64
 }
 
-// Keys are checkpoint names.
-type Keys struct {
-	Embedding string // [V, hidden]
-	Output    string // lm_head [V, hidden]; equal to Embedding if tied
-	Twin      string // the name of a tied lm_head that is stored all the same; "": it is not
-}
-
 // Picture is one picture (or pair of frames) as the vision tower takes it.
 type Picture struct {
 	Height, Width int       // pixels, before the family's own resizing
@@ -160,7 +153,7 @@ func openBackbone(
 	}
 	if err == nil {
 		declarePacked(b, w, packing)
-		err = b.Parameters().fit(w, head.storedType.or(head.Text))
+		err = fit(b.Parameters(), w, head.storedType.or(head.Text))
 	}
 	if err != nil {
 		w.Close()

@@ -72,7 +72,7 @@ func (l *LanguageModel) needed() (int64, error) {
 
 // promptPeak is that of a run over words alone.
 func (l *LanguageModel) promptPeak() (int64, error) {
-	b, err := l.graph("generate", l.stepGraph)
+	b, err := l.graph(Recipe{"generate", l.stepGraph})
 	if err != nil {
 		return 0, err
 	}

@@ -21,10 +21,10 @@ var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0
 func TestCalibratedGraph(t *testing.T) {
 	for _, m := range []calibration.Map{testMap, {Method: calibration.Platt, A: -7, B: 2.5},
 		{Method: calibration.Inverse, X: []float64{0.1, 0.6}, Y: []float64{0, 1}}} {
-		g := newGraph("calibrated", nil)
+		g := NewGraph("calibrated", nil)
 		x := g.Input("x", onnx.Float, onnx.Dims("examples"))
 		g.Output(outScore, g.Op("Neg", g.Op("Neg", x)), onnx.Float, onnx.Dims("examples"))
-		g.calibrateOutput(&m)
+		calibrateOutput(g, &m)
 		s, err := ort.Open(g.M, ort.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)

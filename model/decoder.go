@@ -124,3 +124,20 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 	}
 	return g.RMSNorm(x, d.Key+"norm", d.Eps)
 }
+
+// aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of samples like
+// it, wherever they are summed. The gradients of softmax and of norms need ONNX Runtime's ReduceSum, which adds a row's
+// values in an order that depends on its address. Models are where the heads are a multiple of four.
+func (d *Decoder) aligned(length int) bool {
+	for _, floats := range []int{
+		d.Heads * length * length, // scores of all queries
+		d.Heads * 2 * length,      // and of the selected ones
+		length * d.Hidden,
+		length * d.KVHeads * d.HeadDim,
+	} {
+		if floats%4 != 0 {
+			return false
+		}
+	}
+	return true
+}

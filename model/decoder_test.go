@@ -40,7 +40,7 @@ func TestFamilyReplacesParts(t *testing.T) {
 	defer b.Close()
 	d := *b.Decoder()
 	build := func() (ops []string) {
-		g := newGraph("decoder", b.Weights)
+		g := NewGraph("decoder", b.Weights)
 		x := g.Input("x", onnx.Float, onnx.Dims("rows", d.Hidden))
 		g.Input("features", onnx.Float, onnx.Dims("rows", d.Hidden))
 		p := newPacking(g, 1, false)

@@ -87,7 +87,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 			case judge != nil:
 				s.reported(g, headOutput)
 			case m != nil: // the head's own output is what is reported
-				g.calibrateOutput(m)
+				calibrateOutput(g, m)
 			}
 			return errors.Join(err, g.Err())
 		}})
@@ -106,7 +106,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 
 // ExportBackbone is Export for a checkpoint without a scorer.
 func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
-	graph := func(name string) *Graph { return newGraph(name, b.Weights) }
+	graph := func(name string) *Graph { return NewGraph(name, b.Weights) }
 	score := func(g *Graph) error {
 		dec, keys := b.Decoder(), b.Keys()
 		h := g.decode(b, batchSpec{Groups: 1}, nil)

@@ -13,24 +13,24 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 		return nil, err
 	}
 	defer e.Close()
-	builders := map[string]buildFunc{"vision": e.visionGraph}
+	recipes := []Recipe{{"vision", e.visionGraph}, e.jointGraph(false), e.jointGraph(true)}
 	for _, s := range []forwardSpec{{}, {State: true, Next: true}, {Pixels: true}} {
-		name, build := e.forwardGraph(s)
-		builders[name] = build
+		recipes = append(recipes, e.forwardGraph(s))
 	}
-	for _, pixels := range []bool{false, true} {
-		name, build := e.jointGraph(pixels)
-		builders[name] = build
-	}
+	return allVariants(e.sessions, recipes, Variant{Blocks: []bool{true}, Pictures: true})
+}
+
+// allVariants builds graphs as they are, and in another variant.
+func allVariants(s *sessions, recipes []Recipe, other Variant) (map[string]*onnx.Model, error) {
 	out := map[string]*onnx.Model{}
-	for name, build := range builders {
-		for _, v := range []variant{inBlocks(nil, false), inBlocks([]bool{true}, true)} {
-			name, build := v(name, build)
-			b, err := e.graph(name, build)
+	for _, r := range recipes {
+		for _, v := range []Variant{{}, other} {
+			r := r.with(v)
+			b, err := s.graph(r)
 			if err != nil {
 				return nil, err
 			}
-			out[name] = b.Model
+			out[r.Name] = b.Model
 		}
 	}
 	return out, nil
@@ -40,7 +40,7 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false
-	b, err := t.graph(inBlocks(blocks, groups > 1)(t.stepGraph(groups)))
+	b, err := t.graph(t.stepGraph(groups).with(NewVariant(nil, blocks, nil, groups > 1)))
 	if err != nil {
 		return nil, err
 	}
@@ -63,18 +63,7 @@ func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
 		return nil, err
 	}
 	defer l.Close()
-	out := map[string]*onnx.Model{}
-	for name, build := range map[string]buildFunc{"generate": l.stepGraph, "vision": l.visionGraph} {
-		for _, v := range []variant{inBlocks(nil, false), inBlocks(nil, true)} {
-			name, build := v(name, build)
-			b, err := l.graph(name, build)
-			if err != nil {
-				return nil, err
-			}
-			out[name] = b.Model
-		}
-	}
-	return out, nil
+	return allVariants(l.sessions, []Recipe{{"generate", l.stepGraph}, {"vision", l.visionGraph}}, Variant{Pictures: true})
 }
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
@@ -85,6 +74,6 @@ func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheR
 
 // OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
 func (l *LanguageModel) OpenUnspread() error {
-	_, err := l.session("generate", l.buildStep)
+	_, err := l.session(Recipe{"generate", l.buildStep})
 	return err
 }

@@ -101,11 +101,11 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 			g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
 		}
 		if m := n.calibration.Find(name); m != nil {
-			g.Output(ofCalibrated+name, g.calibrated(m, d), onnx.Float, onnx.Dims("examples"))
+			g.Output(ofCalibrated+name, calibrated(g, m, d), onnx.Float, onnx.Dims("examples"))
 		}
-		all = append(all, g.double(d))
+		all = append(all, double(g, d))
 		if h.Outputs == OutputMuSigma {
-			logs = append(logs, h.logSigma(g, g.double(z), onnx.Double))
+			logs = append(logs, h.logSigma(g, double(g, z), onnx.Double))
 		}
 	}
 	score, sigma := n.config.Score.emit(g, onnx.Double, all, logs)
@@ -114,20 +114,20 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 	}
 	if m := n.scoreMap(); m != nil {
 		raw := score
-		score = g.calibrated(m, raw)
+		score = calibrated(g, m, raw)
 		if sigma != "" { // half of what the map makes of a deviation to both sides
-			ends := g.Op("Sub", g.calibrated(m, g.Op("Add", raw, sigma)), g.calibrated(m, g.Op("Sub", raw, sigma)))
-			sigma = g.Op("Mul", g.double(ends), g.Scalar(onnx.Double, 0.5))
+			ends := g.Op("Sub", calibrated(g, m, g.Op("Add", raw, sigma)), calibrated(g, m, g.Op("Sub", raw, sigma)))
+			sigma = g.Op("Mul", double(g, ends), g.Scalar(onnx.Double, 0.5))
 		}
 	}
-	g.Output(outScore, g.single(score), onnx.Float, onnx.Dims("examples"))
+	g.Output(outScore, single(g, score), onnx.Float, onnx.Dims("examples"))
 	if sigma != "" {
-		g.Output(outSigma, g.single(sigma), onnx.Float, onnx.Dims("examples"))
+		g.Output(outSigma, single(g, sigma), onnx.Float, onnx.Dims("examples"))
 	}
 }
 
-func (g *Graph) double(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
-func (g *Graph) single(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
+func double(g *Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
+func single(g *Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
 
 // exported is what graphs.json says of the scorer; nil: its graph has all.
 func (s *Scorer) exported() (*ExportedJudge, error) {

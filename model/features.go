@@ -97,7 +97,7 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 		return nil
 	}
 	n := f.sessions.network
-	s, err := f.sessions.session(inBlocks(nil, n.longPictures(todo))("vision", f.sessions.visionGraph))
+	s, err := f.sessions.session(n.visionRecipe(todo))
 	if err != nil {
 		return err
 	}

@@ -6,20 +6,14 @@ import (
 	"assay/onnx"
 )
 
-// Names of graph inputs and outputs that are not tensors of the checkpoint or the scorer.
+// Names of inputs and outputs of scorers' graphs.
 const (
-	inTextIDs   = "text_ids"       // [text tokens] int64: ordinary tokens, without placeholders and score tokens
-	inFeatures  = "image_features" // [image tokens, feature width]
-	inPixels    = "pixel_values"   // the first vision input of every family: its gradient is the pixel gradient
-	inOrder     = "order"          // [rows] int64: row of concat(text rows, score rows, image rows) at each place
-	inPositions = "position_ids"   // [axes, rows] int64
 	inScoreRows = "score_rows"     // [examples] int64: selected rows whose states are read
 	inGradient  = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name
 	outScore    = "score01"        // [examples]
 	outHidden   = "hidden_score"   // [examples, hidden]
 	outHead     = "head"           // [examples, head outputs]: of a head without a name
 	outSaid     = "said"           // [examples] int64: the likeliest next token behind the state that is read
-	outLoss     = "loss"           // [1]: weighted sum
 	ofHead      = "head."          // + name, [examples, outputs]
 	ofScore     = "score01."       // + name, [examples]: the dimension
 )
@@ -37,59 +31,6 @@ func scoreOutput(head string) string {
 		return outScore
 	}
 	return ofScore + head
-}
-
-// built is a finished graph with the names that the caller needs.
-type built struct {
-	Model  *onnx.Model
-	Params []Param           // trained inputs
-	Grads  map[string]string // parameter -> output
-	Sums   bool              // gradients are added to sums instead
-	Sites  int               // LoRA layers with dropout
-	Widest int               // widest input among them
-
-	packed bool            // weights are kept as the processor multiplies them: one row is as exact as many
-	Bound  map[string]bool // inputs and outputs that lie in memory of the device
-}
-
-// finish takes a graph's model, parameters and dropout sites; the error is the first one met while building.
-func (g *Graph) finish() (*built, error) {
-	if g.err != nil {
-		return nil, g.err
-	}
-	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
-	if g.dropout != nil {
-		out.Sites, out.Widest = g.dropout.sites, g.dropout.widest
-	}
-	return out, nil
-}
-
-// batchSpec says which rows of a packed batch enter the decoder.
-type batchSpec struct {
-	Groups int  // of sequences of equal length, see Packing
-	All    bool // every row is selected
-	Vision bool // pixels are inputs; otherwise the image features are
-}
-
-// decode runs a packed batch through embedding, vision tower and decoder: the states of its selected rows
-// [selected, hidden]. inputs (may be nil) declares further inputs before the pictures', and returns the rows of score
-// tokens that have embeddings of their own; "": there are none.
-func (g *Graph) decode(b Architecture, s batchSpec, inputs func() (scoreRows string)) string {
-	dec := b.Decoder()
-	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newPacking(g, s.Groups, !s.All)
-	scoreRows, features := "", inFeatures
-	if inputs != nil {
-		scoreRows = inputs()
-	}
-	if s.Vision {
-		g.Scoped("vision", func() { features = b.Vision(g) })
-	} else {
-		g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-	}
-	x := g.embed(b.Keys(), dec, p, ids, order, scoreRows, features)
-	return dec.Forward(g, x, dec.Rotary(g), p)
 }
 
 // states decodes a batch, and returns with its states h [selected, hidden] a function that takes the read rows out of a
@@ -125,17 +66,17 @@ type forwardSpec struct {
 }
 
 // forwardGraph is the graph of scoring: all heads read every state, so that passes share batches and a session.
-func (n *network) forwardGraph(s forwardSpec) (name string, build buildFunc) {
-	return fmt.Sprintf("score %+v", s), func(g *Graph) (*built, error) {
+func (n *network) forwardGraph(s forwardSpec) Recipe {
+	return Recipe{fmt.Sprintf("score %+v", s), func(g *Graph) (*Program, error) {
 		b, err := n.buildForward(g, s)
 		if err == nil {
 			b.packed = n.prepack && !(s.Pixels && n.config.AddsToken()) // whose gradients are older than packing
 		}
 		return b, err
-	}
+	}}
 }
 
-func (n *network) buildForward(g *Graph, s forwardSpec) (*built, error) {
+func (n *network) buildForward(g *Graph, s forwardSpec) (*Program, error) {
 	h, read := n.states(g, batchSpec{Groups: 1, Vision: s.Pixels || n.visionTrained()})
 	hidden, examples := onnx.Dims("examples", n.backbone.Decoder().Hidden), onnx.Dims("examples")
 	var dimensions []string
@@ -181,52 +122,4 @@ func (n *network) buildForward(g *Graph, s forwardSpec) (*built, error) {
 		out.Grads, err = g.Backward(outLoss, inPixels)
 	}
 	return out, err
-}
-
-// nextToken is the likeliest token behind each state, [rows]; the first one on a tie.
-func (g *Graph) nextToken(keys Keys, h string) string {
-	logits := g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(h), g.param(keys.Output, g.compute)))
-	return g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
-}
-
-// embed returns the rows that enter the decoder [rows, hidden]: token embeddings, the score token's row (without
-// scoreRows there is none), image features. What of the features is added behind layers becomes part of p.
-func (g *Graph) embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows, features string) string {
-	table, stored := g.embeddingTable(keys.Embedding)
-	text := g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids)
-	if stored != onnx.Float {
-		text = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, text)
-	}
-	parts := []string{text}
-	if scoreRows != "" {
-		row := g.Op("Unsqueeze", g.ScorerTensor("score_token.embedding"), g.Ints(0))
-		row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
-		parts = append(parts, row)
-	}
-	rows := func(parts ...string) string {
-		return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)
-	}
-	if dec.Deepstack > 0 {
-		n := 1 + dec.Deepstack
-		blocks := g.Node("", "Split", n, onnx.Attrs{"axis": 1, "num_outputs": n}, features)
-		words := g.SizeOf(text, 0)
-		if scoreRows != "" {
-			words = g.Op("Add", words, g.SizeOf(scoreRows, 0))
-		}
-		nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(words, dec.Hidden))
-		for _, block := range blocks[1:min(n, 1+dec.Layers)] {
-			p.Deepstack = append(p.Deepstack, rows(nothing, block))
-		}
-		features = blocks[0]
-	}
-	return rows(append(parts, features)...)
-}
-
-// embeddingTable leaves the table in its stored type where that is wanted: rows are widened after they are gathered.
-func (g *Graph) embeddingTable(key string) (table string, t onnx.DType) {
-	t = g.compute
-	if w, err := g.weights.Tensor(key); err == nil && g.lean && !g.own(key) {
-		t = w.Type
-	}
-	return g.param(key, t), t
 }

@@ -44,15 +44,13 @@ type Graph struct {
 	spreads     bool                     // rows of products may be made longer: see spread
 	blocks      blocks
 
-	follows          []int             // of the groups of a batch: see Packing
-	groupsInBlocks   []bool            // those of a batch that are attended to in blocks
-	groupsInPieces   []bool            // those that are attended to in pieces
-	picturesInBlocks bool              // whole pictures in the tower are attended to in blocks
-	values           map[string]string // parameter -> float32 or compute-typed value
-	err              error
+	Variant Variant           // of the batch that the graph is for
+	values  map[string]string // parameter -> float32 or compute-typed value
+	err     error
 }
 
-func newGraph(name string, w Weights) *Graph {
+// NewGraph starts a graph over the parameters of a checkpoint, all of them frozen.
+func NewGraph(name string, w Weights) *Graph {
 	return &Graph{
 		Builder:     onnx.NewBuilder(name, Opset),
 		weights:     w,
@@ -184,6 +182,9 @@ type dropout struct {
 	pool, offsets string
 	sites, widest int
 }
+
+// UseDropout makes adapters drop parts of their inputs.
+func (g *Graph) UseDropout() { g.dropout = &dropout{} }
 
 func (g *Graph) dropoutMask(x string, in int) string {
 	d := g.dropout

@@ -59,20 +59,20 @@ func (n *network) jointPacking() packing {
 }
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
-func (n *network) jointGraph(pixels bool) (name string, build buildFunc) {
-	return fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*built, error) {
+func (n *network) jointGraph(pixels bool) Recipe {
+	return Recipe{fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*Program, error) {
 		return n.buildJoint(g, pixels)
-	}
+	}}
 }
 
-func (n *network) buildJoint(g *Graph, pixels bool) (*built, error) {
+func (n *network) buildJoint(g *Graph, pixels bool) (*Program, error) {
 	var predict, targets string
 	h := g.decode(n.backbone, batchSpec{Groups: 1, Vision: pixels || n.visionTrained()}, func() string {
 		predict = g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
 		targets = g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
 		return ""
 	})
-	_, nll := g.nll(n.backbone.Keys(), g.Pick(h, predict, 0), targets)
+	_, nll := g.NLL(n.backbone.Keys(), g.Pick(h, predict, 0), targets)
 	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
 		weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
@@ -94,9 +94,8 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 	if len(all) == 0 {
 		return nil
 	}
-	open := func(v variant) (*session, error) { return s.session(v(s.jointGraph(false))) }
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err := s.eachBatch(ctx, open, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	err := s.eachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[outNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -183,7 +182,7 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		if err != nil {
 			return err
 		}
-		ses, err := s.session(s.variant(p, true)(s.jointGraph(true)))
+		ses, err := s.session(s.jointGraph(true).with(s.variant(p, true)))
 		if err != nil {
 			return err
 		}

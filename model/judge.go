@@ -90,8 +90,7 @@ func (s *Scorer) read(ctx context.Context, spec forwardSpec, samples []*Sample, 
 	if len(samples) == 0 {
 		return nil
 	}
-	open := func(v variant) (*session, error) { return s.session(v(s.forwardGraph(spec))) }
-	return s.eachBatch(ctx, open, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	return s.eachBatch(ctx, s.forwardGraph(spec), s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)

@@ -139,7 +139,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	ses, err := s.session(s.variant(p, true)(s.forwardGraph(forwardSpec{Pixels: true})))
+	ses, err := s.session(s.forwardGraph(forwardSpec{Pixels: true}).with(s.variant(p, true)))
 	if err != nil {
 		return err
 	}

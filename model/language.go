@@ -188,13 +188,14 @@ func (t *LanguageTuner) pass(
 }
 
 // step is the forward pass over dialogues, with or without the backward pass.
-func (t *LanguageTuner) step(backward bool) (name string, build buildFunc) {
-	return fmt.Sprintf("dialogue backward=%v",
-		backward), func(g *Graph) (*built, error) { return buildDialogues(g, t.backbone, backward) }
+func (t *LanguageTuner) step(backward bool) Recipe {
+	return Recipe{fmt.Sprintf("dialogue backward=%v", backward), func(g *Graph) (*Program, error) {
+		return buildDialogues(g, t.backbone, backward)
+	}}
 }
 
 // buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
-func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
+func buildDialogues(g *Graph, b Architecture, backward bool) (*Program, error) {
 	dec, keys := b.Decoder(), b.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
@@ -206,10 +207,10 @@ func buildDialogues(g *Graph, b Architecture, backward bool) (*built, error) {
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p)
 	g.crossEntropy(keys, h)
-	if g.err != nil {
-		return nil, g.err
+	if err := g.Err(); err != nil {
+		return nil, err
 	}
-	out := &built{Model: g.M, Params: g.Params, Grads: map[string]string{}}
+	out := &Program{Model: g.M, Params: g.Params, Grads: map[string]string{}}
 	if !backward {
 		return out, nil
 	}

@@ -201,7 +201,7 @@ type Stretch struct {
 // [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
 // cache wants it.
 func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
-	s, err := l.session("generate", l.stepGraph)
+	s, err := l.session(Recipe{"generate", l.stepGraph})
 	if err != nil {
 		return nil, err
 	}
@@ -255,13 +255,13 @@ func (l *LanguageModel) overflow(v float32) error {
 }
 
 // stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
-func (l *LanguageModel) stepGraph(g *Graph) (*built, error) {
+func (l *LanguageModel) stepGraph(g *Graph) (*Program, error) {
 	g.spreads = !l.onCUDA()
 	return l.buildStep(g)
 }
 
 // buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
-func (l *LanguageModel) buildStep(g *Graph) (*built, error) {
+func (l *LanguageModel) buildStep(g *Graph) (*Program, error) {
 	dec, keys := l.backbone.Decoder(), l.backbone.Keys()
 	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
@@ -279,7 +279,7 @@ func (l *LanguageModel) buildStep(g *Graph) (*built, error) {
 			bound[past], bound[present] = true, true
 		}
 	}
-	return &built{Model: g.M, packed: true, Bound: bound}, g.Err()
+	return &Program{Model: g.M, packed: true, Bound: bound}, g.Err()
 }
 
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in

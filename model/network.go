@@ -257,7 +257,7 @@ func (n *network) Damage() error {
 
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *Graph {
-	g := newGraph(name, n.backbone.Weights)
+	g := NewGraph(name, n.backbone.Weights)
 	g.lean, g.blocks = n.lean(), n.blocks
 	g.adapter, g.scorer = n.adapter, n.tensors
 	if n.training != trainNothing {
@@ -307,11 +307,16 @@ func (n *network) ofDecoder(path string) bool {
 	return strings.HasPrefix(path, n.backbone.Decoder().Module) || strings.HasPrefix(path, "lm_head")
 }
 
+// visionRecipe is the graph of the vision tower for some pictures.
+func (n *network) visionRecipe(pictures []*Picture) Recipe {
+	return Recipe{"vision", n.visionGraph}.with(Variant{Pictures: n.longPictures(pictures)})
+}
+
 // visionGraph is the vision tower alone.
-func (n *network) visionGraph(g *Graph) (*built, error) {
+func (n *network) visionGraph(g *Graph) (*Program, error) {
 	f := n.backbone.Vision(g)
 	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().FeatureWidth()))
-	return &built{Model: g.M, Params: g.Params}, g.Err()
+	return &Program{Model: g.M, Params: g.Params}, g.Err()
 }
 
 func (n *network) packing() packing {

@@ -5,12 +5,9 @@ import (
 	"assay/onnx/grad"
 )
 
-// NewGraph starts a graph over the parameters of a checkpoint, all of them frozen: for towers that stand alone.
-func NewGraph(name string, w Weights) *Graph { return newGraph(name, w) }
-
 // NewTrainedGraph starts a graph over the parameters of a checkpoint, all of them trained: inputs, listed in Params.
 func NewTrainedGraph(name string, w Weights) *Graph {
-	g := newGraph(name, w)
+	g := NewGraph(name, w)
 	g.trained = func(string) bool { return true }
 	return g
 }

@@ -30,7 +30,7 @@ type Packing struct {
 
 // newPacking declares the inputs of so many groups, or of those of the graph's variant.
 func newPacking(g *Graph, groups int, selected bool) *Packing {
-	follows := g.follows
+	follows := g.Variant.Follows
 	if follows != nil {
 		groups = len(follows)
 	}

@@ -240,7 +240,7 @@ func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.graph(t.variant(p, t.visionTrained())(t.stepGraph(p.groups)))
+	b, err := t.graph(t.stepGraph(p.groups).with(t.variant(p, t.visionTrained())))
 	if err != nil {
 		return 0, err
 	}
@@ -280,7 +280,7 @@ func withFeatures(s *Sample, width int) *Sample {
 
 // visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
 func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
-	b, err := e.graph(inBlocks(nil, e.longPictures(s.Pictures))("vision", e.visionGraph))
+	b, err := e.graph(e.visionRecipe(s.Pictures))
 	if err != nil {
 		return 0, err
 	}
@@ -319,7 +319,7 @@ func (e *sessions) packedPeak(pk packing, samples []*Sample) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := e.graph(e.variant(p, e.visionTrained())(e.forwardGraph(forwardSpec{})))
+	b, err := e.graph(e.forwardGraph(forwardSpec{}).with(e.variant(p, e.visionTrained())))
 	if err != nil {
 		return 0, err
 	}

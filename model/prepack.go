@@ -20,7 +20,7 @@ func (n *network) packsFor(memory int64) bool {
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
 // of groups.
 func (t *Tuner) stepPacks(g *Graph, groups int) bool {
-	return t.prepack && (groups == 1 || groups == 2 && g.follows != nil)
+	return t.prepack && (groups == 1 || groups == 2 && g.Variant.Follows != nil)
 }
 
 // addPackedCopies counts those of a step, one for each direction, and of scoring. What they were made from may leave

@@ -31,7 +31,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		u := sharedTuner(t, "llavanext")
 		defer u.Close()
 		large(u.network, packs)
-		b, err := u.graph("packing", func(g *Graph) (*built, error) { _, build := u.stepGraph(1); return build(g) })
+		b, err := u.graph(u.stepGraph(1))
 		if err != nil || b.packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
@@ -110,7 +110,7 @@ func TestWhatPacks(t *testing.T) {
 		t.Error("a network that computes its layers anew packs")
 	}
 	n.prepack = true
-	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{follows: []int{-1, 0}}, 2) {
+	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{Variant: Variant{Follows: []int{-1, 0}}}, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}
 }

@@ -12,11 +12,10 @@ import (
 )
 
 // eachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures. It
-// calls read, several times at once, for every sample with its place in its batch's outputs. open gives the session for
-// a batch's variant of the graph.
+// calls read, several times at once, for every sample with its place in its batch's outputs.
 func (p *pipeline) eachBatch(
 	ctx context.Context,
-	open func(v variant) (*session, error),
+	graph Recipe,
 	pk packing,
 	samples []*Sample,
 	read func(i, place int, out map[string]*tensor.Dense) error,
@@ -35,7 +34,7 @@ func (p *pipeline) eachBatch(
 			}
 		}
 		err := workers.Each(len(part), p.limits.parallel, func(k int) error {
-			order, out, err := p.runBatch(ctx, open, part[k].packing, pick(samples, part[k].samples))
+			order, out, err := p.runBatch(ctx, graph, part[k].packing, pick(samples, part[k].samples))
 			for place, i := range order {
 				if err == nil {
 					err = read(part[k].samples[i], place, out)
@@ -56,7 +55,7 @@ func (p *pipeline) eachBatch(
 // runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
 func (p *pipeline) runBatch(
 	ctx context.Context,
-	open func(v variant) (*session, error),
+	graph Recipe,
 	pk packing,
 	samples []*Sample,
 ) (order []int, out map[string]*tensor.Dense, err error) {
@@ -68,7 +67,7 @@ func (p *pipeline) runBatch(
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := open(p.variant(batch, p.visionTrained()))
+	s, err := p.session(graph.with(p.variant(batch, p.visionTrained())))
 	if err != nil {
 		return nil, nil, err
 	}

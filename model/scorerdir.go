@@ -95,6 +95,9 @@ func parseScorer(text []byte) (*ScorerConfig, error) {
 		err := yaml.UnmarshalWithOptions(text, f, yaml.Strict())
 		return f.Scorer(), err
 	}
+	if file.Format != 2 {
+		return nil, fmt.Errorf("format: %d is not supported; this program reads formats 1 and 2", file.Format)
+	}
 	c := &ScorerConfig{}
 	return c, yaml.UnmarshalWithOptions(text, c, yaml.Strict())
 }

@@ -20,19 +20,16 @@ type sessions struct {
 	options Options
 
 	mu      sync.Mutex
-	graphs  map[string]*built   // built, not opened yet
+	graphs  map[string]*Program // built, not opened yet
 	open    map[string]*session // nil: closed
 	trained map[string]*tensor.Dense
 
 	resident *residence // nil: parameters are fed to every run, and gradients come from every run
 }
 
-// buildFunc assembles a graph.
-type buildFunc = func(g *Graph) (*built, error)
-
 // session is a graph that is ready to run.
 type session struct {
-	*built
+	*Program
 	*ort.Session
 	inputs map[string]bool
 }
@@ -41,40 +38,40 @@ func newSessions(n *network, o Options) *sessions {
 	return &sessions{
 		network: n,
 		options: o,
-		graphs:  map[string]*built{},
+		graphs:  map[string]*Program{},
 		open:    map[string]*session{},
 		trained: map[string]*tensor.Dense{},
 	}
 }
 
 // graph returns the graph of that name without opening it.
-func (s *sessions) graph(name string, build buildFunc) (*built, error) {
+func (s *sessions) graph(r Recipe) (*Program, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.build(name, build)
+	return s.build(r)
 }
 
 // build builds a graph, or takes it from those that wait for their session. s.mu is held.
-func (s *sessions) build(name string, build buildFunc) (*built, error) {
-	if b := s.graphs[name]; b != nil {
+func (s *sessions) build(r Recipe) (*Program, error) {
+	if b := s.graphs[r.Name]; b != nil {
 		return b, nil
 	}
-	b, err := build(s.newGraph(name))
+	b, err := r.Build(s.newGraph(r.Name))
 	if err != nil {
-		return nil, fmt.Errorf("building the %s graph of %s: %w", name, s.config.Backbone, err)
+		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.config.Backbone, err)
 	}
 	if !s.onCUDA() {
 		lowerPacked(b.Model)
 	}
-	s.graphs[name] = b
+	s.graphs[r.Name] = b
 	return b, nil
 }
 
 // session returns the session of that name, building and opening its graph the first time.
-func (s *sessions) session(name string, build buildFunc) (*session, error) {
+func (s *sessions) session(r Recipe) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have := s.open[name]; have != nil {
+	if have := s.open[r.Name]; have != nil {
 		return have, nil
 	}
 	if s.open == nil {
@@ -83,7 +80,7 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 	if err := s.backbone.Weights.Present(); err != nil {
 		return nil, err
 	}
-	b, err := s.build(name, build)
+	b, err := s.build(r)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +89,7 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 	}
 	s.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
 	if s.options.OnGraph != nil {
-		s.options.OnGraph(name, b.Model)
+		s.options.OnGraph(r.Name, b.Model)
 	}
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
@@ -105,15 +102,15 @@ func (s *sessions) session(name string, build buildFunc) (*session, error) {
 		Prepack:   b.packed || packsWeights(b.Model),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the %s graph of %s: %w", name, s.config.Backbone, err)
+		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.config.Backbone, err)
 	}
-	opened := &session{built: b, Session: o, inputs: map[string]bool{}}
+	opened := &session{Program: b, Session: o, inputs: map[string]bool{}}
 	for _, in := range b.Model.Inputs {
 		opened.inputs[in.Name] = true
 	}
-	delete(s.graphs, name)
+	delete(s.graphs, r.Name)
 	b.Model = nil // the runtime has its own
-	s.open[name] = opened
+	s.open[r.Name] = opened
 	return opened, nil
 }
 
@@ -150,8 +147,8 @@ func (s *sessions) run(
 
 // trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the
 // runtime sees the graph when training begins.
-func (s *sessions) trainable(name string, build buildFunc) ([]Param, error) {
-	b, err := s.graph(name, build)
+func (s *sessions) trainable(r Recipe) ([]Param, error) {
+	b, err := s.graph(r)
 	if err == nil && !s.backbone.Weights.Absent() {
 		err = s.readTrained(b.Params)
 	}

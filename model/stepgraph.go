@@ -5,17 +5,12 @@ import (
 
 	"assay/losses"
 	"assay/onnx"
-	"assay/onnx/grad"
 )
 
-// Names of what graphs with losses have besides: see forward.go.
+// Names of what training steps have besides.
 const (
 	inExampleWeight = "example_weight" // [examples]: of each example's loss
-	inPredict       = "predict_rows"   // [targets] int64: selected rows that predict
-	inTargets       = "target_ids"     // [targets] int64: ids predicted, at most V-1
 	inTargetScore   = "target_score"   // [targets, 1] float: 1 where the target is the score token
-	inTargetWeight  = "target_weight"  // [targets]: example weight / targets of the example
-	outNLL          = "token_nll"      // [targets]: -log softmax of each target
 	outScoreLoss    = "score_loss"     // [examples]
 )
 
@@ -33,9 +28,9 @@ type stepSpec struct {
 // buildStep is a training step: the passes, all heads, the text's loss if the scorer has one, the score's loss or the
 // terms of the objective, and backwards. Of several passes every edit has a sequence each, in any order; pass_rows of
 // each pass say where those of the edits are.
-func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
+func (n *network) buildStep(g *Graph, s stepSpec) (*Program, error) {
 	if s.Dropout {
-		g.dropout = &dropout{}
+		g.UseDropout()
 	}
 	h, read := n.states(g, s.batchSpec)
 	heads := map[string]losses.Head{}
@@ -61,7 +56,7 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 	}
 	sum := ""
 	if n.config.TextLoss != "" {
-		sum = g.textLoss(n.backbone.Keys(), h, s.TextLoss)
+		sum = textLoss(g, n.backbone.Keys(), h, s.TextLoss)
 	}
 	add := func(x string) {
 		if sum != "" {
@@ -77,14 +72,14 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 		if err != nil {
 			return nil, err
 		}
-		one, err := g.term(i, t, heads[name])
+		one, err := term(g, i, t, heads[name])
 		if err != nil {
 			return nil, err
 		}
 		add(one)
 	}
 	if len(s.Terms) == 0 {
-		add(g.scoreLoss(heads[""], s.ScoreLoss))
+		add(scoreLoss(g, heads[""], s.ScoreLoss))
 	}
 	g.Output(outLoss, sum, onnx.Float, onnx.Dims(1))
 	out, err := g.finish()
@@ -95,7 +90,7 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 }
 
 // textLoss is the weighted cross-entropy over the V ids and the score token, [1].
-func (g *Graph) textLoss(keys Keys, h string, weight float64) string {
+func textLoss(g *Graph, keys Keys, h string, weight float64) string {
 	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
 	ids := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
 	isScore := g.Input(inTargetScore, onnx.Float, onnx.Dims("targets", 1))
@@ -116,7 +111,7 @@ func (g *Graph) textLoss(keys Keys, h string, weight float64) string {
 
 // scoreLoss is the weighted sum [1] of the examples' losses. Of a value: |score01 - label| for labels [n] on 0..1. Of
 // classes: the cross-entropy -log softmax(z)_class for one-hot classes [n, outputs].
-func (g *Graph) scoreLoss(head losses.Head, by float64) string {
+func scoreLoss(g *Graph, head losses.Head, by float64) string {
 	var loss string
 	if head.Outputs == losses.Classes {
 		class := g.Input("label_class", onnx.Float, onnx.Dims("examples", len(head.Values)))
@@ -132,53 +127,10 @@ func (g *Graph) scoreLoss(head losses.Head, by float64) string {
 }
 
 // term adds term i over a head; its own parameters are trained.
-func (g *Graph) term(i int, s losses.Spec, head losses.Head) (string, error) {
+func term(g *Graph, i int, s losses.Spec, head losses.Head) (string, error) {
 	sum, err := losses.Build(g.Builder, i, s, head, onnx.Float)
 	for _, p := range losses.Parameters(i, &s) {
 		g.Params = append(g.Params, Param{p.Name, []int64{int64(len(p.Value))}})
 	}
 	return sum, err
-}
-
-// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
-// alone, [targets, 1]. The latter are a product of their own, so that no one-hot matrix of V columns is made.
-func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
-	table := g.param(keys.Output, g.compute)
-	all = g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(hp), table))
-	picked := g.wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
-	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
-}
-
-// nll returns the logits of the rows hp [targets, hidden], and -log softmax of their target ids [targets].
-func (g *Graph) nll(keys Keys, hp, ids string) (logits, nll string) {
-	logits, own := g.logits(keys, hp, ids)
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
-	return logits, g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
-}
-
-// weighted returns the sum of v [n] times w [n], as [1].
-func (g *Graph) weighted(v, w string) string {
-	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
-}
-
-// differentiate appends the backward pass, of the loss to every trained input.
-func (g *Graph) differentiate(out *built, recompute, sums bool) (err error) {
-	if len(g.Params) == 0 {
-		return nil
-	}
-	o := grad.Options{Recompute: recompute, Outputs: []string{outLoss}}
-	for _, p := range g.Params {
-		o.Wrt = append(o.Wrt, p.Name)
-	}
-	if !sums {
-		out.Grads, err = g.gradients(o)
-		return err
-	}
-	grads, err := grad.Append(g.M, o)
-	if err != nil {
-		return err
-	}
-	out.Sums = true
-	g.addSums(grads)
-	return nil
 }

@@ -20,15 +20,15 @@ type textPass struct {
 	Backward bool
 }
 
-func (t *TextTuner) stepGraph(s textPass) (name string, build buildFunc) {
-	return fmt.Sprintf("conversations %+v", s), func(g *Graph) (*built, error) { return t.buildText(g, s) }
+func (t *TextTuner) stepGraph(s textPass) Recipe {
+	return Recipe{fmt.Sprintf("conversations %+v", s), func(g *Graph) (*Program, error) { return t.buildText(g, s) }}
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
 // a token of an answer are multiplied with the vocabulary.
-func (t *TextTuner) buildText(g *Graph, s textPass) (*built, error) {
+func (t *TextTuner) buildText(g *Graph, s textPass) (*Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
-		g.dropout = &dropout{}
+		g.UseDropout()
 	}
 	h := g.decode(t.backbone, batchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
 	logits := g.crossEntropy(t.backbone.Keys(), h)
@@ -41,18 +41,6 @@ func (t *TextTuner) buildText(g *Graph, s textPass) (*built, error) {
 		return out, err
 	}
 	return out, g.differentiate(out, t.o.Recompute, t.o.Resident)
-}
-
-// crossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
-// the states. It returns the logits [targets, V].
-func (g *Graph) crossEntropy(keys Keys, h string) (logits string) {
-	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-	targets := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
-	weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
-	logits, nll := g.nll(keys, g.Pick(h, predict, 0), targets)
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
-	g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
-	return logits
 }
 
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts

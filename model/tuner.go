@@ -91,7 +91,7 @@ func shapesByName(params []Param) map[string][]int64 {
 }
 
 // stepGraph is the training step over that many groups of sequences.
-func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
+func (t *Tuner) stepGraph(groups int) Recipe {
 	spec := stepSpec{
 		batchSpec: batchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.visionTrained()},
 		Recompute: t.o.Recompute,
@@ -101,12 +101,12 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		Terms:     t.o.Terms,
 		Sums:      t.o.Resident,
 	}
-	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (b *built, err error) {
+	return Recipe{fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (b *Program, err error) {
 		if b, err = t.buildStep(g, spec); err == nil {
 			b.packed = t.stepPacks(g, groups)
 		}
 		return b, err
-	}
+	}}
 }
 
 // StepResult holds per-sample losses in the order given, and the gradients of the weighted sum of losses by parameter.
@@ -196,7 +196,7 @@ func (t *Tuner) step(
 	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.variant(p, t.visionTrained())(t.stepGraph(p.groups))); err != nil {
+	if s, err = t.session(t.stepGraph(p.groups).with(t.variant(p, t.visionTrained()))); err != nil {
 		return nil, nil, nil, err
 	}
 	vision, err := t.visionFeeds(p)

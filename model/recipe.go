@@ -1,0 +1,16 @@
+package model
+
+// Recipe is a graph that is built when it is first needed, once for each name.
+type Recipe struct {
+	Name  string
+	Build func(g *Graph) (*Program, error)
+}
+
+// with is the recipe of a variant.
+func (r Recipe) with(v Variant) Recipe {
+	build := r.Build
+	return Recipe{v.Name(r.Name), func(g *Graph) (*Program, error) {
+		g.Variant = v
+		return build(g)
+	}}
+}
