@@ -18,6 +18,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/model/nn"
 	"assay/quant"
 	"assay/store"
 )
@@ -25,9 +26,9 @@ import (
 // Architecture knows one kind of checkpoint.
 type Architecture interface {
 	// Decoder describes the language model and where its parameters lie.
-	Decoder() *Decoder
+	Decoder() *nn.Decoder
 	// Keys names the parameters outside the decoder's layers.
-	Keys() Keys
+	Keys() nn.Keys
 	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer
 	// decides.
 	Placeholder() string
@@ -42,11 +43,11 @@ type Architecture interface {
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
 	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see
 	// [Decoder.FeatureWidth].
-	Vision(g *Graph) string
+	Vision(g *nn.Graph) string
 	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
 	Inputs() map[string]string
 	// Parameters lists all tensors that the configuration calls for, as this checkpoint spells them.
-	Parameters() Parameters
+	Parameters() nn.Parameters
 	// VisionKey reports whether a parameter belongs to the vision side (tower, projector).
 	VisionKey(key string) bool
 	// Positions returns the rotary positions of a sequence: for 1-D ones nil, meaning 0, 1, 2...
@@ -129,7 +130,7 @@ func openBackbone(
 	familiesMu.RUnlock()
 	if open == nil {
 		sort.Strings(known)
-		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, lacking(head.ModelType),
+		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, nn.Lacking(head.ModelType),
 			strings.Join(known, ", "))
 	}
 	packing, raw, err := quant.Split(raw)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -22,7 +23,7 @@ type Cache struct {
 // NewCache returns an empty cache of that many sequences of at most capacity rows.
 func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
 	d := l.backbone.Decoder()
-	c := &Cache{heads: d.KVHeads, width: d.cachedWidth(), typ: l.computes(), device: l.runsOn()}
+	c := &Cache{heads: d.KVHeads, width: d.CachedWidth(), typ: l.computes(), device: l.runsOn()}
 	c.layers = make([][2]*ort.Memory, d.Layers)
 	if err := c.Resize(slots, capacity, nil); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -33,7 +34,7 @@ func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
 // RowBytes is what a row of a sequence takes in a cache.
 func (l *LanguageModel) RowBytes() int64 {
 	d := l.backbone.Decoder()
-	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.cachedWidth()) * int64(l.computes().Size())
+	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.CachedWidth()) * int64(l.computes().Size())
 }
 
 // Slots and Capacity are the numbers of sequences and of rows that there is room for.
@@ -143,8 +144,8 @@ func (c *Cache) views(first, n int) (on ort.Views, free func(), err error) {
 		}
 	}
 	for i, kv := range c.layers {
-		for k, what := range cacheParts {
-			past, present := cacheNames(i, what)
+		for k, what := range nn.CacheParts {
+			past, present := nn.CacheNames(i, what)
 			v, err := kv[k].View(int64(first)*c.slotBytes(), c.typ, int64(n), int64(c.heads), int64(c.capacity),
 				int64(c.width))
 			if err != nil {

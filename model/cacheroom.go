@@ -5,6 +5,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -86,12 +87,12 @@ func (l *LanguageModel) promptPeak() (int64, error) {
 	stretch := []Stretch{{Prompt: p, To: rows, Logits: 1}}
 	features := tensor.New(tensor.WithShape(1, d.FeatureWidth()), tensor.Of(tensor.Float32))
 	in := shapes(l.packStretches(stretch).feeds, plainFeeds(stretch, d.KVHeads),
-		map[string]*tensor.Dense{inFeatures: features})
+		map[string]*tensor.Dense{nn.InFeatures: features})
 	for i := range d.Layers {
-		for _, what := range cacheParts {
-			past, _ := cacheNames(i, what)
+		for _, what := range nn.CacheParts {
+			past, _ := nn.CacheNames(i, what)
 			in[past] = &onnx.Tensor{Name: past, Type: l.computes(),
-				Shape: []int64{1, int64(d.KVHeads), int64(rows), int64(d.cachedWidth())}}
+				Shape: []int64{1, int64(d.KVHeads), int64(rows), int64(d.CachedWidth())}}
 		}
 	}
 	bytes, _, err := peak(b.Model, in)

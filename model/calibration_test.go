@@ -10,6 +10,7 @@ import (
 
 	"assay/calibration"
 	"assay/edit"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -21,7 +22,7 @@ var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0
 func TestCalibratedGraph(t *testing.T) {
 	for _, m := range []calibration.Map{testMap, {Method: calibration.Platt, A: -7, B: 2.5},
 		{Method: calibration.Inverse, X: []float64{0.1, 0.6}, Y: []float64{0, 1}}} {
-		g := NewGraph("calibrated", nil)
+		g := nn.NewGraph("calibrated", nil)
 		x := g.Input("x", onnx.Float, onnx.Dims("examples"))
 		g.Output(outScore, g.Op("Neg", g.Op("Neg", x)), onnx.Float, onnx.Dims("examples"))
 		calibrateOutput(g, &m)

@@ -11,6 +11,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/lora"
+	"assay/model/nn"
 	"assay/model/text"
 	"assay/onnx"
 )
@@ -62,7 +63,7 @@ func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
 
 // build returns z [n, width], what the head gives for states x [n, hidden], and the dimension [n] that is made of it,
 // where the head's scale is 0..1.
-func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) {
+func (h *DimensionConfig) build(g *nn.Graph, name, x string) (z, dimension string) {
 	prefix := headPrefix(name)
 	if h.Outputs == OutputChoices {
 		z = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.ScorerTensor(prefix+"rows"))
@@ -81,7 +82,7 @@ func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) 
 
 // dimension makes the dimension [n] of what the head gives, z [n, width]; of joint choices, of the logarithms of their
 // likelihoods.
-func (h *DimensionConfig) dimension(g *Graph, z string) (dimension string) {
+func (h *DimensionConfig) dimension(g *nn.Graph, z string) (dimension string) {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:
 		values := make([]float32, len(h.Values))

@@ -11,6 +11,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -40,12 +41,12 @@ type Exported struct {
 }
 
 var about = map[string]string{
-	inPixels:   "normalised pixels in the family's layout",
-	inFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added behind layers 0, 1...",
-	inTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
-	inOrder: "for every row of the packed batch its row in concat(text rows, " +
+	nn.InPixels:   "normalised pixels in the family's layout",
+	nn.InFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added behind layers 0, 1...",
+	nn.InTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
+	nn.InOrder: "for every row of the packed batch its row in concat(text rows, " +
 		"one score row per sequence, image rows)",
-	inPositions:         "rotary position of every row within its sequence, on every axis",
+	nn.InPositions:      "rotary position of every row within its sequence, on every axis",
 	inScoreRows:         "for every sequence the selected row that holds its score token",
 	"group_rows":        "rows of each group; an export has one group of sequences of equal length",
 	"group_lengths":     "length of each sequence of the group",
@@ -59,9 +60,9 @@ var about = map[string]string{
 	outLogits:           "next-token logits at the selected rows",
 	outSigma:            "standard deviation of score01, as the heads see it",
 	outSaid:             "id of the likeliest next token behind the state that is read",
-	inPredict:           "places among the selected rows that predict the choices' tokens",
-	inTargets:           "for each of them the id of the token that follows it",
-	outNLL:              "for each of them -log softmax over the whole vocabulary",
+	nn.InPredict:        "places among the selected rows that predict the choices' tokens",
+	nn.InTargets:        "for each of them the id of the token that follows it",
+	nn.OutNLL:           "for each of them -log softmax over the whole vocabulary",
 }
 
 const outLogits = "logits"
@@ -80,7 +81,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	spec := forwardSpec{State: true, Next: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}
 	var graphs []exportedGraph
 	if len(c.heads()) > 0 {
-		graphs = append(graphs, exportedGraph{"score", func(g *Graph) error {
+		graphs = append(graphs, exportedGraph{"score", func(g *nn.Graph) error {
 			_, err := s.buildForward(g, spec)
 			switch m := s.scoreMap(); {
 			case err != nil || !whole:
@@ -93,7 +94,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 		}})
 	}
 	if joint {
-		graphs = append(graphs, exportedGraph{"joint", func(g *Graph) error {
+		graphs = append(graphs, exportedGraph{"joint", func(g *nn.Graph) error {
 			_, err := s.buildJoint(g, false)
 			return err
 		}})
@@ -106,10 +107,10 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 
 // ExportBackbone is Export for a checkpoint without a scorer.
 func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
-	graph := func(name string) *Graph { return NewGraph(name, b.Weights) }
-	score := func(g *Graph) error {
+	graph := func(name string) *nn.Graph { return nn.NewGraph(name, b.Weights) }
+	score := func(g *nn.Graph) error {
 		dec, keys := b.Decoder(), b.Keys()
-		h := g.decode(b, batchSpec{Groups: 1}, nil)
+		h := g.Decode(b, nn.BatchSpec{Groups: 1}, nil)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
 		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float,
 			onnx.Dims("selected", dec.Vocab))
@@ -121,15 +122,15 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 // exportedGraph is a graph to write, besides the vision tower's.
 type exportedGraph struct {
 	name  string
-	build func(g *Graph) error
+	build func(g *nn.Graph) error
 }
 
 // exportTo writes the vision tower and other graphs, and completes what graphs.json says.
-func exportTo(dir string, b *Backbone, graph func(string) *Graph, out *Exported, others ...exportedGraph) (
+func exportTo(dir string, b *Backbone, graph func(string) *nn.Graph, out *Exported, others ...exportedGraph) (
 	*Exported, error,
 ) {
 	vision := graph("vision")
-	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().FeatureWidth()))
+	vision.Output(nn.InFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().FeatureWidth()))
 	if err := vision.Err(); err != nil {
 		return nil, err
 	}
@@ -141,7 +142,7 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, out *Exported,
 		}
 		packed.graphs = append(packed.graphs, g.M)
 	}
-	out.Format, out.Backbone, out.Opset = 1, filepath.Base(b.Dir), Opset
+	out.Format, out.Backbone, out.Opset = 1, filepath.Base(b.Dir), nn.Opset
 	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		renamed, err := placeWeights(b.Weights, tmp)
 		if err != nil {

@@ -3,6 +3,7 @@ package model
 import (
 	"slices"
 
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -17,14 +18,14 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 	for _, s := range []forwardSpec{{}, {State: true, Next: true}, {Pixels: true}} {
 		recipes = append(recipes, e.forwardGraph(s))
 	}
-	return allVariants(e.sessions, recipes, Variant{Blocks: []bool{true}, Pictures: true})
+	return allVariants(e.sessions, recipes, nn.Variant{Blocks: []bool{true}, Pictures: true})
 }
 
 // allVariants builds graphs as they are, and in another variant.
-func allVariants(s *sessions, recipes []Recipe, other Variant) (map[string]*onnx.Model, error) {
+func allVariants(s *sessions, recipes []Recipe, other nn.Variant) (map[string]*onnx.Model, error) {
 	out := map[string]*onnx.Model{}
 	for _, r := range recipes {
-		for _, v := range []Variant{{}, other} {
+		for _, v := range []nn.Variant{{}, other} {
 			r := r.with(v)
 			b, err := s.graph(r)
 			if err != nil {
@@ -40,7 +41,7 @@ func allVariants(s *sessions, recipes []Recipe, other Variant) (map[string]*onnx
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false
-	b, err := t.graph(t.stepGraph(groups).with(NewVariant(nil, blocks, nil, groups > 1)))
+	b, err := t.graph(t.stepGraph(groups).with(nn.NewVariant(nil, blocks, nil, groups > 1)))
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
 		return nil, err
 	}
 	defer l.Close()
-	return allVariants(l.sessions, []Recipe{{"generate", l.stepGraph}, {"vision", l.visionGraph}}, Variant{Pictures: true})
+	return allVariants(l.sessions, []Recipe{{"generate", l.stepGraph}, {"vision", l.visionGraph}}, nn.Variant{Pictures: true})
 }
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.

@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"assay/calibration"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
 // calibrateOutput makes score01 of a finished graph what a map makes of it.
-func calibrateOutput(g *Graph, m *calibration.Map) {
+func calibrateOutput(g *nn.Graph, m *calibration.Map) {
 	at := slices.IndexFunc(g.M.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, outScore) })
 	last := g.M.Nodes[at]
 	g.M.Nodes = slices.Delete(g.M.Nodes, at, at+1)
@@ -19,7 +20,7 @@ func calibrateOutput(g *Graph, m *calibration.Map) {
 // calibrated is what a map makes of x [n], in double precision:
 //
 //	y_1 + sum_k slope_k (min(max(x, x_k), x_k+1) - x_k) + beyond (min(x - x_1, 0) + max(x - x_n, 0))
-func calibrated(g *Graph, m *calibration.Map, x string) string {
+func calibrated(g *nn.Graph, m *calibration.Map, x string) string {
 	x = g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x)
 	num := func(v float64) string { return g.Scalar(onnx.Double, v) }
 	if m.Method == calibration.Platt {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -76,7 +77,7 @@ func aboutHead(name string) string {
 }
 
 // fusionGraph makes score01 of what the heads of all passes gave.
-func (s *Scorer) fusionGraph(g *Graph) error {
+func (s *Scorer) fusionGraph(g *nn.Graph) error {
 	of := func(head string) string {
 		h := s.config.Heads[head]
 		prefix := ofHead
@@ -91,7 +92,7 @@ func (s *Scorer) fusionGraph(g *Graph) error {
 
 // reported declares what the scorer reports of the outputs [examples, width] of its heads: score01, its standard
 // deviation where fusion and heads have one, and what dimensions stand for.
-func (n *network) reported(g *Graph, of func(head string) string) {
+func (n *network) reported(g *nn.Graph, of func(head string) string) {
 	var all, logs []string
 	for _, name := range n.config.Score.Of {
 		h := n.config.Heads[name]
@@ -126,8 +127,8 @@ func (n *network) reported(g *Graph, of func(head string) string) {
 	}
 }
 
-func double(g *Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
-func single(g *Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
+func double(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
+func single(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
 
 // exported is what graphs.json says of the scorer; nil: its graph has all.
 func (s *Scorer) exported() (*ExportedJudge, error) {

@@ -7,6 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/internal/workers"
+	"assay/model/nn"
 	"assay/store"
 )
 
@@ -109,7 +110,7 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	if err != nil {
 		return err
 	}
-	all := out[inFeatures].Data().([]float32)
+	all := out[nn.InFeatures].Data().([]float32)
 	for _, p := range todo {
 		size := p.Tokens * width
 		p.features, all = append([]float32(nil), all[:size]...), all[size:] // its own memory: the run's is freed as a whole
@@ -132,7 +133,7 @@ func (n *network) visionFeeds(p *packed) (map[string]*tensor.Dense, error) {
 	}
 	width := n.backbone.Decoder().FeatureWidth()
 	features := tensor.New(tensor.WithShape(len(all)/width, width), tensor.WithBacking(all))
-	return map[string]*tensor.Dense{inFeatures: features}, nil
+	return map[string]*tensor.Dense{nn.InFeatures: features}, nil
 }
 
 // shownFeeds is visionFeeds of a batch that may be without pictures: it has a row of zeros then.
@@ -142,5 +143,5 @@ func (n *network) shownFeeds(p *packed) (map[string]*tensor.Dense, error) {
 	}
 	width := n.backbone.Decoder().FeatureWidth()
 	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
-	return map[string]*tensor.Dense{inFeatures: none}, nil
+	return map[string]*tensor.Dense{nn.InFeatures: none}, nil
 }

@@ -18,6 +18,7 @@ import (
 	"assay/edit"
 	"assay/internal/workers"
 	"assay/lora"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/store"
 )
@@ -217,4 +218,4 @@ func Fingerprint(dir string, w *checkpoints.Weights) (string, error) {
 	return store.KeyOf(parts...).String()[:24], err
 }
 
-var _ Weights = (*checkpoints.Weights)(nil)
+var _ nn.Weights = (*checkpoints.Weights)(nil)

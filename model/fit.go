@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -37,7 +38,7 @@ var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_e
 
 // fit declares the parameters where weights are absent. Otherwise it reports every parameter that is missing or of
 // another shape, and every stored tensor that nothing uses: then the configuration is not that of the weights.
-func fit(p Parameters, w *checkpoints.Weights, t onnx.DType) error {
+func fit(p nn.Parameters, w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
 			if w.Derived(x.Name) == nil {

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -35,9 +36,9 @@ func scoreOutput(head string) string {
 
 // states decodes a batch, and returns with its states h [selected, hidden] a function that takes the read rows out of a
 // value of all selected rows. Heads see all selected rows: see packing.span.
-func (n *network) states(g *Graph, s batchSpec) (h string, read func(x string) string) {
+func (n *network) states(g *nn.Graph, s nn.BatchSpec) (h string, read func(x string) string) {
 	rows := ""
-	h = g.decode(n.backbone, s, func() string {
+	h = g.Decode(n.backbone, s, func() string {
 		if rows = g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples")); n.config.AddsToken() {
 			return rows
 		}
@@ -52,7 +53,7 @@ func (n *network) states(g *Graph, s batchSpec) (h string, read func(x string) s
 }
 
 // head adds a head over states h: what it gives, z, and the dimension made of it, of the rows that are read.
-func (n *network) head(g *Graph, name, h string, read func(x string) string) (z, score string) {
+func (n *network) head(g *nn.Graph, name, h string, read func(x string) string) (z, score string) {
 	head := n.config.Heads[name]
 	z, score = head.build(g, name, h)
 	return read(z), read(score)
@@ -67,17 +68,17 @@ type forwardSpec struct {
 
 // forwardGraph is the graph of scoring: all heads read every state, so that passes share batches and a session.
 func (n *network) forwardGraph(s forwardSpec) Recipe {
-	return Recipe{fmt.Sprintf("score %+v", s), func(g *Graph) (*Program, error) {
+	return Recipe{fmt.Sprintf("score %+v", s), func(g *nn.Graph) (*nn.Program, error) {
 		b, err := n.buildForward(g, s)
 		if err == nil {
-			b.packed = n.prepack && !(s.Pixels && n.config.AddsToken()) // whose gradients are older than packing
+			b.Packed = n.prepack && !(s.Pixels && n.config.AddsToken()) // whose gradients are older than packing
 		}
 		return b, err
 	}}
 }
 
-func (n *network) buildForward(g *Graph, s forwardSpec) (*Program, error) {
-	h, read := n.states(g, batchSpec{Groups: 1, Vision: s.Pixels || n.visionTrained()})
+func (n *network) buildForward(g *nn.Graph, s forwardSpec) (*nn.Program, error) {
+	h, read := n.states(g, nn.BatchSpec{Groups: 1, Vision: s.Pixels || n.visionTrained()})
 	hidden, examples := onnx.Dims("examples", n.backbone.Decoder().Hidden), onnx.Dims("examples")
 	var dimensions []string
 	for _, name := range n.config.heads() {
@@ -109,17 +110,17 @@ func (n *network) buildForward(g *Graph, s forwardSpec) (*Program, error) {
 		g.Output(outHidden, read(h), onnx.Float, hidden)
 	}
 	if s.Next {
-		g.Output(outSaid, read(g.nextToken(n.backbone.Keys(), h)), onnx.Int64, examples)
+		g.Output(outSaid, read(g.NextToken(n.backbone.Keys(), h)), onnx.Int64, examples)
 	}
 	if s.Pixels {
 		gradient := g.Input(inGradient, onnx.Float, onnx.Dims("examples", len(dimensions)))
 		all := g.Op("Mul", g.OpA("Concat", onnx.Attrs{"axis": 1}, dimensions...), gradient)
 		all = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, all, g.Ints(0, 1))
-		g.Output(outLoss, g.Op("Reshape", all, g.Ints(1)), onnx.Float, onnx.Dims(1))
+		g.Output(nn.OutLoss, g.Op("Reshape", all, g.Ints(1)), onnx.Float, onnx.Dims(1))
 	}
-	out, err := g.finish()
+	out, err := g.Finish()
 	if err == nil && s.Pixels {
-		out.Grads, err = g.Backward(outLoss, inPixels)
+		out.Grads, err = g.Backward(nn.OutLoss, nn.InPixels)
 	}
 	return out, err
 }

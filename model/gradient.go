@@ -94,7 +94,7 @@ func (n *network) gradientBatches(samples []*Sample) [][]int {
 		for m, p := range samples[i].Pictures {
 			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
 		}
-		if !n.backbone.Decoder().aligned(k.length) {
+		if !n.backbone.Decoder().Aligned(k.length) {
 			return k, 1
 		}
 		return k, min(n.limits.rows/k.length, n.limits.pixels/max(values, 1))

@@ -9,6 +9,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -60,27 +61,27 @@ func (n *network) jointPacking() packing {
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
 func (n *network) jointGraph(pixels bool) Recipe {
-	return Recipe{fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*Program, error) {
+	return Recipe{fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *nn.Graph) (*nn.Program, error) {
 		return n.buildJoint(g, pixels)
 	}}
 }
 
-func (n *network) buildJoint(g *Graph, pixels bool) (*Program, error) {
+func (n *network) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
 	var predict, targets string
-	h := g.decode(n.backbone, batchSpec{Groups: 1, Vision: pixels || n.visionTrained()}, func() string {
-		predict = g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-		targets = g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+	h := g.Decode(n.backbone, nn.BatchSpec{Groups: 1, Vision: pixels || n.visionTrained()}, func() string {
+		predict = g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
+		targets = g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
 		return ""
 	})
 	_, nll := g.NLL(n.backbone.Keys(), g.Pick(h, predict, 0), targets)
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
-		weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
-		g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
+		weight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
+		g.Output(nn.OutLoss, g.Weighted(nll, weight), onnx.Float, onnx.Dims(1))
 	}
-	out, err := g.finish()
+	out, err := g.Finish()
 	if err == nil && pixels {
-		out.Grads, err = g.Backward(outLoss, inPixels)
+		out.Grads, err = g.Backward(nn.OutLoss, nn.InPixels)
 	}
 	return out, err
 }
@@ -96,7 +97,7 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 	}
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
 	err := s.eachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
-		nll := out[outNLL].Data().([]float32)
+		nll := out[nn.OutNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
 		for _, v := range nll[place*each+1 : (place+1)*each] {
@@ -186,11 +187,11 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		if err != nil {
 			return err
 		}
-		out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inTargetWeight: vector(weights)})
+		out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{nn.InTargetWeight: vector(weights)})
 		if err != nil {
 			return err
 		}
-		takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
+		takeGradients(part, p.order, out[ses.Grads[nn.InPixels]].Data().([]float32))
 		return nil
 	})
 }

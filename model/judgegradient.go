@@ -9,6 +9,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/nn"
 )
 
 // sequence is a pass of one of several samples, on its way to a gradient.
@@ -157,7 +158,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
+	takeGradients(part, p.order, out[ses.Grads[nn.InPixels]].Data().([]float32))
 	for place, i := range p.order {
 		if part[i].reading, err = s.reading(part[i].Sample, place, out); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -83,7 +84,7 @@ func (h *DimensionConfig) LossOutputs() string {
 func passRows(pass int) string { return fmt.Sprintf("pass_rows.%d", pass) }
 
 // fuseHeads is the fusion of heads as losses read it.
-func (c *ScorerConfig) fuseHeads(g *Graph, heads map[string]losses.Head) losses.Head {
+func (c *ScorerConfig) fuseHeads(g *nn.Graph, heads map[string]losses.Head) losses.Head {
 	var dimensions, sigmas []string
 	for _, name := range c.Score.Of {
 		dimensions = append(dimensions, heads[name].Score)
@@ -144,7 +145,7 @@ func (t *Tuner) places(p *packed) []int {
 }
 
 // scaled is z as losses read it: mu and log sigma on the dimension's scale. Classes have no scale of their own.
-func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
+func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 	if h.Outputs != OutputMuSigma || len(h.Scale) != 2 {
 		return z
 	}

@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/model/nn"
 	"assay/model/text"
 	"assay/onnx"
 )
@@ -39,8 +40,8 @@ type LanguageTuner struct {
 	*network
 	*sessions
 	prepare *preparer
-	pair    string  // of Join
-	params  []Param // by name
+	pair    string     // of Join
+	params  []nn.Param // by name
 }
 
 // NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size,
@@ -170,7 +171,7 @@ func (t *LanguageTuner) pass(
 		Tokens: p.rows,
 		Grads:  map[string]*tensor.Dense{},
 	}
-	nll, at := out[outNLL].Data().([]float32), 0
+	nll, at := out[nn.OutNLL].Data().([]float32), 0
 	for i, s := range samples {
 		for j, turn := range s.turns {
 			n := len(turn.IDs) - turn.AnswerStart
@@ -189,32 +190,32 @@ func (t *LanguageTuner) pass(
 
 // step is the forward pass over dialogues, with or without the backward pass.
 func (t *LanguageTuner) step(backward bool) Recipe {
-	return Recipe{fmt.Sprintf("dialogue backward=%v", backward), func(g *Graph) (*Program, error) {
+	return Recipe{fmt.Sprintf("dialogue backward=%v", backward), func(g *nn.Graph) (*nn.Program, error) {
 		return buildDialogues(g, t.backbone, backward)
 	}}
 }
 
 // buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
-func buildDialogues(g *Graph, b Architecture, backward bool) (*Program, error) {
+func buildDialogues(g *nn.Graph, b Architecture, backward bool) (*nn.Program, error) {
 	dec, keys := b.Decoder(), b.Keys()
-	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	p := newPacking(g, 1, false)
+	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
+	p := nn.NewPacking(g, 1, false)
 	p.Segments = g.Input(inSegments, onnx.Int64, onnx.Dims("rows"))
 	var features string
 	g.Scoped("vision", func() { features = b.Vision(g) })
-	x := g.embed(keys, dec, p, ids, order, "", features)
+	x := g.Embed(keys, dec, p, ids, order, "", features)
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p)
-	g.crossEntropy(keys, h)
+	g.CrossEntropy(keys, h)
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	out := &Program{Model: g.M, Params: g.Params, Grads: map[string]string{}}
+	out := &nn.Program{Model: g.M, Params: g.Params, Grads: map[string]string{}}
 	if !backward {
 		return out, nil
 	}
-	return out, g.differentiate(out, false, false)
+	return out, g.Differentiate(out, false, false)
 }
 
 // inSegments is the input [rows] int64 of Packing.Segments.
@@ -239,18 +240,18 @@ func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sa
 		}
 	}
 	for name, v := range map[string][]int64{
-		inTextIDs:       d.ids,
-		inOrder:         d.order,
+		nn.InTextIDs:    d.ids,
+		nn.InOrder:      d.order,
 		inSegments:      d.segments,
-		inPredict:       d.predict,
-		inTargets:       d.targets,
+		nn.InPredict:    d.predict,
+		nn.InTargets:    d.targets,
 		"group_rows":    {int64(p.rows)},
 		"group_lengths": {int64(length)},
 	} {
 		p.feeds[name] = vector(v)
 	}
-	p.feeds[inTargetWeight] = vector(d.weights)
-	p.feeds[inPositions] = stack(d.axes)
+	p.feeds[nn.InTargetWeight] = vector(d.weights)
+	p.feeds[nn.InPositions] = stack(d.axes)
 	return p
 }
 

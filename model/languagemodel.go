@@ -13,6 +13,7 @@ import (
 
 	"assay/data"
 	"assay/lora"
+	"assay/model/nn"
 	"assay/model/text"
 	"assay/onnx"
 )
@@ -149,7 +150,7 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten it", s.words,
 			most)
 	}
-	return s, l.backbone.Decoder().longest(s.next)
+	return s, l.backbone.Decoder().Longest(s.next)
 }
 
 // Room is the number of tokens that may follow a sequence before the model's context ends.
@@ -235,7 +236,7 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 	if err != nil {
 		return nil, err
 	}
-	all, results := out[outLogit].Data().([]float32), make([][]float32, len(stretches))
+	all, results := out[nn.OutLogit].Data().([]float32), make([][]float32, len(stretches))
 	for i, stretch := range stretches {
 		n := stretch.Logits * l.Vocab()
 		results[i], all = all[:n:n], all[n:]
@@ -255,31 +256,31 @@ func (l *LanguageModel) overflow(v float32) error {
 }
 
 // stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
-func (l *LanguageModel) stepGraph(g *Graph) (*Program, error) {
-	g.spreads = !l.onCUDA()
+func (l *LanguageModel) stepGraph(g *nn.Graph) (*nn.Program, error) {
+	g.Spread = !l.onCUDA()
 	return l.buildStep(g)
 }
 
 // buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
-func (l *LanguageModel) buildStep(g *Graph) (*Program, error) {
+func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
 	dec, keys := l.backbone.Decoder(), l.backbone.Keys()
-	ids := g.Input(inTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
-	order := g.Input(inOrder, onnx.Int64, onnx.Dims("rows"))
-	features := g.Input(inFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
-	p := &Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
-		cached: newCached(g, dec, l.computes(), l.plainCache())}
-	x := g.embed(keys, dec, p, ids, order, "", features)
+	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
+	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
+	features := g.Input(nn.InFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
+	p := &nn.Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
+		Cached: nn.NewCached(g, dec, l.computes(), l.plainCache())}
+	x := g.Embed(keys, dec, p, ids, order, "", features)
 	h := dec.Forward(g, x, dec.Rotary(g), p)
 	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
-	g.Output(outLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))
+	g.Output(nn.OutLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))
 	bound := map[string]bool{}
 	for i := range dec.Layers {
-		for _, what := range cacheParts {
-			past, present := cacheNames(i, what)
+		for _, what := range nn.CacheParts {
+			past, present := nn.CacheNames(i, what)
 			bound[past], bound[present] = true, true
 		}
 	}
-	return &Program{Model: g.M, packed: true, Bound: bound}, g.Err()
+	return &nn.Program{Model: g.M, Packed: true, Bound: bound}, g.Err()
 }
 
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in

@@ -13,6 +13,7 @@ import (
 	"assay/calibration"
 	"assay/checkpoints"
 	"assay/lora"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -48,7 +49,7 @@ type plan struct {
 	small        bool                   // few parameters, and on the CPU
 	prepack      bool                   // weights are packed though the model is not small: see packsFor
 	limits       limits
-	blocks       blocks
+	blocks       nn.Blocks
 	pieces       int
 }
 
@@ -74,7 +75,7 @@ func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
 		backbone: b,
 		adapter:  p.Adapter,
 		tensors:  maps.Clone(p.Tensors),
-		plan: plan{training: t, trains: o.trains, recompute: o.saves, device: o.Device, blocks: blocks(o.Blocks),
+		plan: plan{training: t, trains: o.trains, recompute: o.saves, device: o.Device, blocks: nn.Blocks(o.Blocks),
 			pieces: o.Pieces},
 	}
 	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
@@ -256,17 +257,17 @@ func (n *network) Damage() error {
 }
 
 // newGraph starts a graph over the network's parameters.
-func (n *network) newGraph(name string) *Graph {
-	g := NewGraph(name, n.backbone.Weights)
-	g.lean, g.blocks = n.lean(), n.blocks
-	g.adapter, g.scorer = n.adapter, n.tensors
+func (n *network) newGraph(name string) *nn.Graph {
+	g := nn.NewGraph(name, n.backbone.Weights)
+	g.LowMemory, g.Blocks = n.lean(), n.blocks
+	g.Adapter, g.Tensors = n.adapter, n.tensors
 	if n.training != trainNothing {
-		g.trainScorer = n.isTrained
+		g.TrainsTensor = n.isTrained
 	}
 	if n.training == trainBackbone {
-		g.trained = n.isTrained
+		g.TrainsWeight = n.isTrained
 	}
-	g.compute = n.computes()
+	g.Compute = n.computes()
 	return g
 }
 
@@ -309,14 +310,14 @@ func (n *network) ofDecoder(path string) bool {
 
 // visionRecipe is the graph of the vision tower for some pictures.
 func (n *network) visionRecipe(pictures []*Picture) Recipe {
-	return Recipe{"vision", n.visionGraph}.with(Variant{Pictures: n.longPictures(pictures)})
+	return Recipe{"vision", n.visionGraph}.with(nn.Variant{Pictures: n.longPictures(pictures)})
 }
 
 // visionGraph is the vision tower alone.
-func (n *network) visionGraph(g *Graph) (*Program, error) {
+func (n *network) visionGraph(g *nn.Graph) (*nn.Program, error) {
 	f := n.backbone.Vision(g)
-	g.Output(inFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().FeatureWidth()))
-	return &Program{Model: g.M, Params: g.Params}, g.Err()
+	g.Output(nn.InFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.backbone.Decoder().FeatureWidth()))
+	return &nn.Program{Model: g.M, Params: g.Params}, g.Err()
 }
 
 func (n *network) packing() packing {

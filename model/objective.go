@@ -7,6 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/nn"
 )
 
 // termPrefix begins the names of the terms' own parameters, which are not part of a scorer.
@@ -110,7 +111,7 @@ func (t *Tuner) termFeeds(
 	feeds := map[string]*tensor.Dense{}
 	maps.Copy(feeds, t.passFeeds(p))
 	if p.targets != nil {
-		feeds[inTargetWeight] = p.tokenWeights(weight)
+		feeds[nn.InTargetWeight] = p.tokenWeights(weight)
 	}
 	for k, s := range t.o.Terms {
 		if s.Over() == losses.Tokens {

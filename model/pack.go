@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/edit"
+	"assay/model/nn"
 	"assay/model/text"
 )
 
@@ -314,8 +315,8 @@ func (o packing) fillRows(
 			place++
 		}
 	}
-	p.feeds[inTextIDs], p.feeds[inOrder] = vector(ids), vector(order)
-	p.feeds[inPositions] = stack(axes)
+	p.feeds[nn.InTextIDs], p.feeds[nn.InOrder] = vector(ids), vector(order)
+	p.feeds[nn.InPositions] = stack(axes)
 	return nil
 }
 
@@ -369,7 +370,7 @@ func (o packing) fillGroups(p *packed, spans []span) {
 	}
 	for g, v := range prefixes {
 		if v != nil {
-			p.feeds[prefixesOf(g)] = vector(v)
+			p.feeds[nn.PrefixesOf(g)] = vector(v)
 		}
 	}
 	if !(o.loss && o.all) {
@@ -403,7 +404,7 @@ func (o packing) fillTargets(p *packed, spans []span, samples []*Sample) {
 		}
 		offset += s.selected
 	}
-	p.feeds[inPredict], p.feeds[inTargets] = vector(predict), vector(ids)
+	p.feeds[nn.InPredict], p.feeds[nn.InTargets] = vector(predict), vector(ids)
 	p.feeds[inTargetScore] = tensor.New(tensor.WithShape(len(isScore), 1), tensor.WithBacking(isScore))
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/model/nn"
 	"assay/quant"
 )
 
@@ -16,7 +17,7 @@ func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config
 	}
 	for _, p := range b.Parameters() {
 		layer := strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") || packing.Everywhere() && b.VisionKey(p.Name)
-		if layer && p.Role == RoleWeight && len(p.Shape) == 2 && !packing.Skips(p.Name) {
+		if layer && p.Role == nn.RoleWeight && len(p.Shape) == 2 && !packing.Skips(p.Name) {
 			packing.Declare(w, p.Name, p.Shape[0], p.Shape[1])
 		}
 	}

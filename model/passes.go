@@ -119,7 +119,7 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*Picture) 
 	for _, axis := range p.positions(s) {
 		last = max(last, slices.Max(axis))
 	}
-	return s, p.backbone.Decoder().longest(last + int64(q.Steps))
+	return s, p.backbone.Decoder().Longest(last + int64(q.Steps))
 }
 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is

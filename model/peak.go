@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -176,7 +177,7 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 
 // scratch is what a node takes besides its outputs while it runs: products with a packed weight make that float32.
 func scratch(n *onnx.Node) int64 {
-	if n.Domain != microsoft || n.Op != "MatMulNBits" && n.Op != "MatMulBnb4" {
+	if n.Domain != nn.Microsoft || n.Op != "MatMulNBits" && n.Op != "MatMulBnb4" {
 		return 0
 	}
 	return 4 * n.Int("N", 0) * n.Int("K", 0)
@@ -208,7 +209,7 @@ func (l *liveness) alias(n *onnx.Node) {
 	case "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity":
 		l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
 	case "Add":
-		if inPlace(n) {
+		if nn.InPlace(n) {
 			l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
 		}
 	}

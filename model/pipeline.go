@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 	"assay/store"
@@ -25,7 +26,7 @@ type Options struct {
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
 	// Held is the memory that training takes for parameters besides their values and a run's gradients, in bytes;
 	// nil: sums of gradients, and two moments (AdamW).
-	Held func(params []Param) int64
+	Held func(params []nn.Param) int64
 	// Dimension is the head of a scorer of format 2 whose dimension is the score; "": the scorer's fusion.
 	Dimension string
 

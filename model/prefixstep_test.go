@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -15,7 +16,7 @@ func TestGroupsLetScoresGo(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
 		defer u.Close()
-		b, err := u.graph(u.stepGraph(2).with(Variant{Follows: []int{-1, 0}}))
+		b, err := u.graph(u.stepGraph(2).with(nn.Variant{Follows: []int{-1, 0}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func TestPiecesStayPlain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, follows := range [][]int{{-1, 0}, nil} {
-			b, err := u.graph(u.stepGraph(2).with(Variant{Follows: follows, Pieces: []bool{true, true}}))
+			b, err := u.graph(u.stepGraph(2).with(nn.Variant{Follows: follows, Pieces: []bool{true, true}}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,5 +1,7 @@
 package model
 
+import "assay/model/nn"
+
 // The runtime multiplies by a weight that it has packed in its own order 8 to 23 % faster than by one that it packs for
 // each product. A packed weight is a copy, and each session has its own, one for each direction. Small models always
 // pack in scoring, others where that takes little of the machine's memory. It depends on the model and the machine, not
@@ -19,7 +21,7 @@ func (n *network) packsFor(memory int64) bool {
 
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
 // of groups.
-func (t *Tuner) stepPacks(g *Graph, groups int) bool {
+func (t *Tuner) stepPacks(g *nn.Graph, groups int) bool {
 	return t.prepack && (groups == 1 || groups == 2 && g.Variant.Follows != nil)
 }
 
@@ -27,7 +29,7 @@ func (t *Tuner) stepPacks(g *Graph, groups int) bool {
 // the memory again if it lies in a file.
 func (t *Tuner) addPackedCopies(u *Usage, scoring bool) {
 	copies := int64(0)
-	if t.stepPacks(&Graph{}, 1) {
+	if t.stepPacks(&nn.Graph{}, 1) {
 		copies = 2
 	}
 	if t.prepack && scoring {

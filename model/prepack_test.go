@@ -8,6 +8,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/model/nn"
 )
 
 // large makes a network one of a model that is not small, which packs its weights or does not.
@@ -32,7 +33,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		defer u.Close()
 		large(u.network, packs)
 		b, err := u.graph(u.stepGraph(1))
-		if err != nil || b.packed != packs {
+		if err != nil || b.Packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		s, err := u.Sample(exampleEdit(), Ask{})
@@ -78,7 +79,7 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		}
 		defer s.Close()
 		large(s.network, packs)
-		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.packed != packs {
+		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		one, err := s.Sample(exampleEdit(), Ask{})
@@ -110,7 +111,7 @@ func TestWhatPacks(t *testing.T) {
 		t.Error("a network that computes its layers anew packs")
 	}
 	n.prepack = true
-	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{Variant: Variant{Follows: []int{-1, 0}}}, 2) {
+	if !u.stepPacks(&nn.Graph{}, 1) || u.stepPacks(&nn.Graph{}, 2) || !u.stepPacks(&nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}
 }
@@ -122,8 +123,8 @@ func TestWhereBlocksBegin(t *testing.T) {
 	n := u.network
 	for _, small := range []bool{true, false} {
 		n.small = small
-		want := map[bool]int{true: blocksFrom, false: scoresInBlocksFrom}
-		if n.blocksFrom(true) != blocksFrom || n.blocksFrom(false) != want[small] {
+		want := map[bool]int{true: nn.BlocksFrom, false: nn.ScoresInBlocksFrom}
+		if n.blocksFrom(true) != nn.BlocksFrom || n.blocksFrom(false) != want[small] {
 			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.blocksFrom(true), n.blocksFrom(false))
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"gorgonia.org/tensor"
+
+	"assay/model/nn"
 )
 
 // Prompt is a conversation up to an answer, with what was said after it.
@@ -108,11 +110,11 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 			order[i] = int64(len(ids)) - 1 - v
 		}
 	}
-	p.feeds[inTextIDs], p.feeds[inOrder], p.feeds[inPositions] = vector(ids), vector(order), stack(axes)
-	p.feeds["select"], p.feeds[inGather] = vector(selected), vector(gather)
-	p.feeds[inSpread] = tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(spread))
-	p.feeds[inLast] = tensor.New(tensor.WithShape(len(last)), tensor.WithBacking(last))
-	p.feeds[inMost] = tensor.New(tensor.WithShape(1), tensor.WithBacking([]int32{int32(most)}))
+	p.feeds[nn.InTextIDs], p.feeds[nn.InOrder], p.feeds[nn.InPositions] = vector(ids), vector(order), stack(axes)
+	p.feeds["select"], p.feeds[nn.InGather] = vector(selected), vector(gather)
+	p.feeds[nn.InSpread] = tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(spread))
+	p.feeds[nn.InLast] = tensor.New(tensor.WithShape(len(last)), tensor.WithBacking(last))
+	p.feeds[nn.InMost] = tensor.New(tensor.WithShape(1), tensor.WithBacking([]int32{int32(most)}))
 	return p
 }
 
@@ -177,8 +179,8 @@ func plainFeeds(stretches []Stretch, heads int) map[string]*tensor.Dense {
 		}
 	}
 	return map[string]*tensor.Dense{
-		inCacheRows:   tensor.New(tensor.WithShape(len(at)/3/heads, heads, 3), tensor.WithBacking(at)),
-		inCachePlaces: tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(places)),
-		inCacheLength: tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{int64(length)})),
+		nn.InCacheRows:   tensor.New(tensor.WithShape(len(at)/3/heads, heads, 3), tensor.WithBacking(at)),
+		nn.InCachePlaces: tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(places)),
+		nn.InCacheLength: tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{int64(length)})),
 	}
 }

@@ -1,15 +1,17 @@
 package model
 
+import "assay/model/nn"
+
 // Recipe is a graph that is built when it is first needed, once for each name.
 type Recipe struct {
 	Name  string
-	Build func(g *Graph) (*Program, error)
+	Build func(g *nn.Graph) (*nn.Program, error)
 }
 
 // with is the recipe of a variant.
-func (r Recipe) with(v Variant) Recipe {
+func (r Recipe) with(v nn.Variant) Recipe {
 	build := r.Build
-	return Recipe{v.Name(r.Name), func(g *Graph) (*Program, error) {
+	return Recipe{v.Name(r.Name), func(g *nn.Graph) (*nn.Program, error) {
 		g.Variant = v
 		return build(g)
 	}}

@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -21,9 +22,9 @@ const transferred = 16 << 20
 
 // residence is the memory of a device that holds parameters and the sums of their gradients.
 type residence struct {
-	params []Param // in the order of Params
-	first  []int64 // element that each begins with; the first one of all is a zero
-	size   int64   // elements of all parameters, with what lies between them
+	params []nn.Param // in the order of Params
+	first  []int64    // element that each begins with; the first one of all is a zero
+	size   int64      // elements of all parameters, with what lies between them
 	buffer *ort.Buffer
 	values map[string]*ort.View
 	sums   map[string]*ort.View
@@ -32,7 +33,7 @@ type residence struct {
 	begun  bool
 }
 
-func newResidence(params []Param) *residence {
+func newResidence(params []nn.Param) *residence {
 	r := &residence{params: params, size: ort.Alignment}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
@@ -138,11 +139,11 @@ func (r *residence) run(
 	views := ort.Views{In: map[string]*ort.View{}, Out: map[string]*ort.View{}}
 	for _, p := range on.Params {
 		views.In[p.Name] = r.values[p.Name]
-		views.In[ofSum+p.Name] = r.zeros[len(p.Shape)]
+		views.In[nn.OfSum+p.Name] = r.zeros[len(p.Shape)]
 		if r.summed[p.Name] {
-			views.In[ofSum+p.Name] = r.sums[p.Name]
+			views.In[nn.OfSum+p.Name] = r.sums[p.Name]
 		}
-		views.Out[ofSummed+p.Name] = r.sums[p.Name]
+		views.Out[nn.OfSummed+p.Name] = r.sums[p.Name]
 	}
 	out, err := on.RunWith(ctx, in, nil, views)
 	if err != nil { // it may have come to some of the sums
@@ -193,7 +194,7 @@ func (r *residence) addTo(in shapesOf) {
 		return
 	}
 	for _, p := range r.params {
-		in[ofSum+p.Name] = &onnx.Tensor{Name: ofSum + p.Name, Type: onnx.Float, Shape: p.Shape}
+		in[nn.OfSum+p.Name] = &onnx.Tensor{Name: nn.OfSum + p.Name, Type: onnx.Float, Shape: p.Shape}
 	}
 }
 

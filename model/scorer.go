@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/edit"
+	"assay/model/nn"
 )
 
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
@@ -116,7 +117,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 	if err != nil {
 		return 0, nil, err
 	}
-	shape := feeds[inPixels].Shape().Clone()
+	shape := feeds[nn.InPixels].Shape().Clone()
 	score, by := s.calibrated(scores[0].Value)
 	if by != 1 {
 		scaleBy(sum, by)

@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/nn"
 	"assay/ort"
 )
 
@@ -20,8 +21,8 @@ type sessions struct {
 	options Options
 
 	mu      sync.Mutex
-	graphs  map[string]*Program // built, not opened yet
-	open    map[string]*session // nil: closed
+	graphs  map[string]*nn.Program // built, not opened yet
+	open    map[string]*session    // nil: closed
 	trained map[string]*tensor.Dense
 
 	resident *residence // nil: parameters are fed to every run, and gradients come from every run
@@ -29,7 +30,7 @@ type sessions struct {
 
 // session is a graph that is ready to run.
 type session struct {
-	*Program
+	*nn.Program
 	*ort.Session
 	inputs map[string]bool
 }
@@ -38,21 +39,21 @@ func newSessions(n *network, o Options) *sessions {
 	return &sessions{
 		network: n,
 		options: o,
-		graphs:  map[string]*Program{},
+		graphs:  map[string]*nn.Program{},
 		open:    map[string]*session{},
 		trained: map[string]*tensor.Dense{},
 	}
 }
 
 // graph returns the graph of that name without opening it.
-func (s *sessions) graph(r Recipe) (*Program, error) {
+func (s *sessions) graph(r Recipe) (*nn.Program, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.build(r)
 }
 
 // build builds a graph, or takes it from those that wait for their session. s.mu is held.
-func (s *sessions) build(r Recipe) (*Program, error) {
+func (s *sessions) build(r Recipe) (*nn.Program, error) {
 	if b := s.graphs[r.Name]; b != nil {
 		return b, nil
 	}
@@ -61,7 +62,7 @@ func (s *sessions) build(r Recipe) (*Program, error) {
 		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.config.Backbone, err)
 	}
 	if !s.onCUDA() {
-		lowerPacked(b.Model)
+		nn.LowerPacked(b.Model)
 	}
 	s.graphs[r.Name] = b
 	return b, nil
@@ -99,7 +100,7 @@ func (s *sessions) session(r Recipe) (*session, error) {
 		Threads:   s.limits.threads,
 		Folder:    s.backbone.Weights.Folder(),
 		LowMemory: !s.small || s.training != trainNothing,
-		Prepack:   b.packed || packsWeights(b.Model),
+		Prepack:   b.Packed || nn.PacksWeights(b.Model),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.config.Backbone, err)
@@ -147,7 +148,7 @@ func (s *sessions) run(
 
 // trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the
 // runtime sees the graph when training begins.
-func (s *sessions) trainable(r Recipe) ([]Param, error) {
+func (s *sessions) trainable(r Recipe) ([]nn.Param, error) {
 	b, err := s.graph(r)
 	if err == nil && !s.backbone.Weights.Absent() {
 		err = s.readTrained(b.Params)
@@ -155,12 +156,12 @@ func (s *sessions) trainable(r Recipe) ([]Param, error) {
 	if err != nil {
 		return nil, err
 	}
-	byName := func(a, b Param) int { return strings.Compare(a.Name, b.Name) }
+	byName := func(a, b nn.Param) int { return strings.Compare(a.Name, b.Name) }
 	return slices.SortedFunc(slices.Values(b.Params), byName), nil
 }
 
 // readTrained reads the backbone's parameters that are trained, as float32.
-func (s *sessions) readTrained(params []Param) (err error) {
+func (s *sessions) readTrained(params []nn.Param) (err error) {
 	for _, p := range params {
 		if s.tensors[p.Name] == nil && s.trained[p.Name] == nil {
 			if s.trained[p.Name], err = s.backbone.Weights.Dense(p.Name); err != nil {
@@ -179,7 +180,7 @@ func (s *sessions) param(name string) *tensor.Dense {
 }
 
 // values returns names and tensors of trained parameters.
-func (s *sessions) values(params []Param) (names []string, values []*tensor.Dense) {
+func (s *sessions) values(params []nn.Param) (names []string, values []*tensor.Dense) {
 	for _, p := range params {
 		names, values = append(names, p.Name), append(values, s.param(p.Name))
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"assay/losses"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -16,7 +17,7 @@ const (
 
 // stepSpec says what a training step holds.
 type stepSpec struct {
-	batchSpec
+	nn.BatchSpec
 	Recompute bool
 	Dropout   bool
 	TextLoss  float64       // weights of the two losses
@@ -28,11 +29,11 @@ type stepSpec struct {
 // buildStep is a training step: the passes, all heads, the text's loss if the scorer has one, the score's loss or the
 // terms of the objective, and backwards. Of several passes every edit has a sequence each, in any order; pass_rows of
 // each pass say where those of the edits are.
-func (n *network) buildStep(g *Graph, s stepSpec) (*Program, error) {
+func (n *network) buildStep(g *nn.Graph, s stepSpec) (*nn.Program, error) {
 	if s.Dropout {
 		g.UseDropout()
 	}
-	h, read := n.states(g, s.batchSpec)
+	h, read := n.states(g, s.BatchSpec)
 	heads := map[string]losses.Head{}
 	for k, q := range n.config.Passes {
 		edits := func(x string) string { return x }
@@ -81,37 +82,37 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*Program, error) {
 	if len(s.Terms) == 0 {
 		add(scoreLoss(g, heads[""], s.ScoreLoss))
 	}
-	g.Output(outLoss, sum, onnx.Float, onnx.Dims(1))
-	out, err := g.finish()
+	g.Output(nn.OutLoss, sum, onnx.Float, onnx.Dims(1))
+	out, err := g.Finish()
 	if err != nil {
 		return nil, err
 	}
-	return out, g.differentiate(out, s.Recompute, s.Sums)
+	return out, g.Differentiate(out, s.Recompute, s.Sums)
 }
 
 // textLoss is the weighted cross-entropy over the V ids and the score token, [1].
-func textLoss(g *Graph, keys Keys, h string, weight float64) string {
-	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-	ids := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+func textLoss(g *nn.Graph, keys nn.Keys, h string, weight float64) string {
+	predict := g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
+	ids := g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
 	isScore := g.Input(inTargetScore, onnx.Float, onnx.Dims("targets", 1))
-	tokenWeight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
+	tokenWeight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
 
 	hp := g.Pick(h, predict, 0)
-	logits, own := g.logits(keys, hp, ids)
+	logits, own := g.Logits(keys, hp, ids)
 	row := g.Op("Unsqueeze", g.ScorerTensor("score_token.lm_head"), g.Ints(0))
 	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
 	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1},
 		g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
 	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
-	text := g.Op("Mul", g.weighted(nll, tokenWeight), g.Floats([]int64{1}, float32(weight)))
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	text := g.Op("Mul", g.Weighted(nll, tokenWeight), g.Floats([]int64{1}, float32(weight)))
+	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	return text
 }
 
 // scoreLoss is the weighted sum [1] of the examples' losses. Of a value: |score01 - label| for labels [n] on 0..1. Of
 // classes: the cross-entropy -log softmax(z)_class for one-hot classes [n, outputs].
-func scoreLoss(g *Graph, head losses.Head, by float64) string {
+func scoreLoss(g *nn.Graph, head losses.Head, by float64) string {
 	var loss string
 	if head.Outputs == losses.Classes {
 		class := g.Input("label_class", onnx.Float, onnx.Dims("examples", len(head.Values)))
@@ -121,16 +122,16 @@ func scoreLoss(g *Graph, head losses.Head, by float64) string {
 		loss = g.Op("Abs", g.Op("Sub", head.Score, g.Input("label", onnx.Float, onnx.Dims("examples"))))
 	}
 	weight := g.Input(inExampleWeight, onnx.Float, onnx.Dims("examples"))
-	sum := g.Op("Mul", g.weighted(loss, weight), g.Floats([]int64{1}, float32(by)))
+	sum := g.Op("Mul", g.Weighted(loss, weight), g.Floats([]int64{1}, float32(by)))
 	g.Output(outScoreLoss, loss, onnx.Float, onnx.Dims("examples"))
 	return sum
 }
 
 // term adds term i over a head; its own parameters are trained.
-func term(g *Graph, i int, s losses.Spec, head losses.Head) (string, error) {
+func term(g *nn.Graph, i int, s losses.Spec, head losses.Head) (string, error) {
 	sum, err := losses.Build(g.Builder, i, s, head, onnx.Float)
 	for _, p := range losses.Parameters(i, &s) {
-		g.Params = append(g.Params, Param{p.Name, []int64{int64(len(p.Value))}})
+		g.Params = append(g.Params, nn.Param{Name: p.Name, Shape: []int64{int64(len(p.Value))}})
 	}
 	return sum, err
 }

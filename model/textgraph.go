@@ -7,6 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -21,26 +22,26 @@ type textPass struct {
 }
 
 func (t *TextTuner) stepGraph(s textPass) Recipe {
-	return Recipe{fmt.Sprintf("conversations %+v", s), func(g *Graph) (*Program, error) { return t.buildText(g, s) }}
+	return Recipe{fmt.Sprintf("conversations %+v", s), func(g *nn.Graph) (*nn.Program, error) { return t.buildText(g, s) }}
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
 // a token of an answer are multiplied with the vocabulary.
-func (t *TextTuner) buildText(g *Graph, s textPass) (*Program, error) {
+func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
 		g.UseDropout()
 	}
-	h := g.decode(t.backbone, batchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
-	logits := g.crossEntropy(t.backbone.Keys(), h)
+	h := g.Decode(t.backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
+	logits := g.CrossEntropy(t.backbone.Keys(), h)
 	if !s.Backward {
 		best := g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 		g.Output(outBest, best, onnx.Int64, onnx.Dims("targets"))
 	}
-	out, err := g.finish()
+	out, err := g.Finish()
 	if err != nil || !s.Backward {
 		return out, err
 	}
-	return out, g.differentiate(out, t.o.Recompute, t.o.Resident)
+	return out, g.Differentiate(out, t.o.Recompute, t.o.Resident)
 }
 
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
@@ -114,7 +115,7 @@ func fillAnswers(p *packed, spans []span, samples []*TextSample, weights []float
 		}
 		offset += sp.selected
 	}
-	p.feeds[inPredict], p.feeds[inTargets], p.feeds[inTargetWeight] = vector(predict), vector(ids), vector(weight)
+	p.feeds[nn.InPredict], p.feeds[nn.InTargets], p.feeds[nn.InTargetWeight] = vector(predict), vector(ids), vector(weight)
 }
 
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as

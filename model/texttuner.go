@@ -11,6 +11,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/lora"
+	"assay/model/nn"
 	"assay/model/text"
 	"assay/store"
 )
@@ -35,7 +36,7 @@ type TextOptions struct {
 type TextTuner struct {
 	*pipeline
 	o      TextOptions
-	params []Param // by name
+	params []nn.Param // by name
 }
 
 // Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
@@ -73,7 +74,7 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 		config:   &ScorerConfig{Backbone: dir, DType: o.DType, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn},
 		backbone: b,
 		tensors:  map[string]*tensor.Dense{},
-		plan:     plan{training: trainBackbone, device: o.Device, blocks: blocks(o.Blocks)},
+		plan:     plan{training: trainBackbone, device: o.Device, blocks: nn.Blocks(o.Blocks)},
 	}
 	t := &TextTuner{o: o}
 	if err := t.open(n); err != nil {
@@ -146,7 +147,7 @@ func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
 	for _, axis := range t.positions(&s.Sample) {
 		last = max(last, slices.Max(axis))
 	}
-	return s, t.backbone.Decoder().longest(last)
+	return s, t.backbone.Decoder().Longest(last)
 }
 
 // shown prepares a picture unless it is in the cache.
@@ -274,11 +275,11 @@ func (t *TextTuner) pass(
 // result puts the outputs of a packed batch back into the order of the samples.
 func (p *packed) result(out map[string]*tensor.Dense, s *session, backward bool) *TextResult {
 	r := &TextResult{Loss: make([]float64, len(p.order)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
-	nll := out[outNLL].Data().([]float32)
+	nll := out[nn.OutNLL].Data().([]float32)
 	var best, targets []int64
 	if !backward {
 		r.Right = make([]int, len(p.order))
-		best, targets = out[outBest].Data().([]int64), p.feeds[inTargets].Data().([]int64)
+		best, targets = out[outBest].Data().([]int64), p.feeds[nn.InTargets].Data().([]int64)
 	}
 	for place, i := range p.order {
 		part := p.targets[place][0]

@@ -9,6 +9,7 @@ import (
 
 	"assay/edit"
 	"assay/losses"
+	"assay/model/nn"
 )
 
 // TuneOptions say what a Tuner trains and how.
@@ -37,7 +38,7 @@ type TuneOptions struct {
 type Tuner struct {
 	*pipeline
 	o       TuneOptions
-	params  []Param     // by name
+	params  []nn.Param  // by name
 	groups  [][]*Sample // that a plan is over: see PlanGroups
 	largest int         // edits of the largest group
 	zeros   []float32   // features of pictures in these
@@ -82,7 +83,7 @@ func (t *Tuner) Params() (names []string, values []*tensor.Dense) { return t.val
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
 func (t *Tuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
 
-func shapesByName(params []Param) map[string][]int64 {
+func shapesByName(params []nn.Param) map[string][]int64 {
 	out := make(map[string][]int64, len(params))
 	for _, p := range params {
 		out[p.Name] = p.Shape
@@ -93,7 +94,7 @@ func shapesByName(params []Param) map[string][]int64 {
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) Recipe {
 	spec := stepSpec{
-		batchSpec: batchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.visionTrained()},
+		BatchSpec: nn.BatchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.visionTrained()},
 		Recompute: t.o.Recompute,
 		Dropout:   t.o.Dropout > 0,
 		TextLoss:  t.o.TextLoss,
@@ -101,9 +102,9 @@ func (t *Tuner) stepGraph(groups int) Recipe {
 		Terms:     t.o.Terms,
 		Sums:      t.o.Resident,
 	}
-	return Recipe{fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (b *Program, err error) {
+	return Recipe{fmt.Sprintf("training step, %d groups", groups), func(g *nn.Graph) (b *nn.Program, err error) {
 		if b, err = t.buildStep(g, spec); err == nil {
-			b.packed = t.stepPacks(g, groups)
+			b.Packed = t.stepPacks(g, groups)
 		}
 		return b, err
 	}}
@@ -241,7 +242,7 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
-	nll, score := values(outNLL), values(outScore)
+	nll, score := values(nn.OutNLL), values(outScore)
 	for place, i := range p.order {
 		for _, s := range p.targets[place] {
 			for _, v := range nll[s.first : s.first+s.n] {
@@ -266,17 +267,17 @@ func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[strin
 		}
 	}
 	return map[string]*tensor.Dense{
-		inTargetWeight:  p.tokenWeights(weight),
-		inExampleWeight: vector(each),
-		"label":         vector(label),
-		"label_class":   tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
+		nn.InTargetWeight: p.tokenWeights(weight),
+		inExampleWeight:   vector(each),
+		"label":           vector(label),
+		"label_class":     tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
 	}
 }
 
 // tokenWeights makes the text loss of every sample the mean over its targets, times its share and weight. A prefix is a
 // part of all samples that follow it.
 func (p *packed) tokenWeights(weight float64) *tensor.Dense {
-	each := make([]float64, p.feeds[inTargets].DataSize())
+	each := make([]float64, p.feeds[nn.InTargets].DataSize())
 	for place := range p.order {
 		for _, s := range p.targets[place] {
 			for i := s.first; i < s.first+s.n; i++ {

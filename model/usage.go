@@ -1,6 +1,10 @@
 package model
 
-import "maps"
+import (
+	"maps"
+
+	"assay/model/nn"
+)
 
 // Usage is what training needs.
 type Usage struct {
@@ -22,7 +26,7 @@ func elements(shape []int64) int64 {
 func (t *Tuner) Counts() Usage { return t.counts(t.params) }
 
 // counts is Counts of what trains the parameters.
-func (n *network) counts(params []Param) Usage {
+func (n *network) counts(params []nn.Param) Usage {
 	u := Usage{Bytes: map[string]int64{}}
 	u.Parameters, u.Bytes["weights"] = n.Weights()
 	for _, v := range n.tensors {
@@ -68,7 +72,7 @@ func (t *Tuner) Usage(s *Sample, micro, pictures int, scoring bool) (Usage, erro
 
 // addTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
 func (p *pipeline) addTraining(
-	u *Usage, params []Param, s *Sample, micro, pictures int, peaks peaks,
+	u *Usage, params []nn.Param, s *Sample, micro, pictures int, peaks peaks,
 ) error {
 	// values; a run's gradients, which the collector frees some runs later
 	u.Bytes["gradients and optimizer"] = u.Trainable*4*(1+2) + p.held(params)
@@ -87,7 +91,7 @@ func (p *pipeline) addTraining(
 }
 
 // held is what sums of gradients and an optimizer take.
-func (p *pipeline) held(params []Param) (bytes int64) {
+func (p *pipeline) held(params []nn.Param) (bytes int64) {
 	if p.options.Held != nil {
 		return p.options.Held(params)
 	}

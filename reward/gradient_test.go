@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 )

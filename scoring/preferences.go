@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/atomicfile"
-	"assay/model"
 )
 
 // Group is the edits of one source by one instruction.
@@ -24,7 +24,7 @@ type Ranked struct {
 	Edit      data.Image
 	Score01   float64
 	Range     edit.Range // of the scorer; zero: 0 to 10
-	Unbounded bool             // Score01 is a score without a range
+	Unbounded bool       // Score01 is a score without a range
 }
 
 // Score is the score on the scorer's range.

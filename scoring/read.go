@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"assay/data"
-	"assay/model"
+	"assay/edit"
 )
 
 // ErrNoScores says that a table has no scores yet: [Rows] or [Table] makes them.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/model"
+	"assay/edit"
 )
 
 func scoresOf(t *testing.T, lines ...string) (Scores, error) {

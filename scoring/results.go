@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/journal"
 	"assay/internal/remote"
-	"assay/model"
 )
 
 // results are rows that are done, by their index in the table: [Scores] in memory, or kept ones.

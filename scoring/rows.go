@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/remote"
 	"assay/model"
 	"assay/store"
@@ -23,7 +24,7 @@ type Row struct {
 
 	Unreadable bool `json:"unreadable,omitempty"` // the error is that an answer in words cannot be read
 
-	Range      edit.Range  `json:"-"`                   // of the scorer; zero: 0 to 10
+	Range      edit.Range        `json:"-"`                   // of the scorer; zero: 0 to 10
 	Unbounded  bool              `json:"unbounded,omitempty"` // Score01 is a score without a range
 	Sigma01    float64           `json:"sigma01,omitempty"`
 	Dimensions []model.Dimension `json:"dimensions,omitempty"`

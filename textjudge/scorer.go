@@ -11,6 +11,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/workers"
 	"assay/model"
 )

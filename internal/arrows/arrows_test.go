@@ -69,18 +69,19 @@ captions:         chat chat/table data internal/atomicfile internal/exit interna
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
-model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
+model/nn:         onnx onnx/grad checkpoints lora quant internal/strictjson
+model:            model/nn onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
 model:            edit internal/workers internal/atomicfile quant internal/jsonfile internal/exit
-model/llavanext: onnx checkpoints data model internal/strictjson
-model/qwenvl:    onnx checkpoints data model internal/strictjson
-model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
-model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
-model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
+model/llavanext: onnx checkpoints data model model/nn internal/strictjson
+model/qwenvl:    onnx checkpoints data model model/nn internal/strictjson
+model/qwen2vl:   checkpoints model model/nn model/qwenvl internal/strictjson
+model/qwen25vl:  onnx checkpoints model model/nn model/qwenvl internal/strictjson data
+model/qwen3vl:   onnx checkpoints model model/nn model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock internal/jsonfile
 textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
 textjudge:        internal/atomicfile internal/exit shards internal/workers chat/table internal/remote
-model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
+model/fresh:      checkpoints model model/nn model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 encoders:         internal/atomicfile internal/remote internal/tokens table
@@ -92,7 +93,7 @@ trainer:          internal/exit internal/version internal/journal internal/filel
 doctor/trial:    onnx data lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
 released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
+internal/modeltest: onnx ort checkpoints lora data model model/nn optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring:         internal/exit

@@ -20,6 +20,7 @@ import (
 	"assay/internal/filelock"
 	"assay/internal/jsonfile"
 	"assay/model"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/quant"
 )
@@ -115,7 +116,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 func languageLayers(b *model.Backbone) map[string]bool {
 	layers := map[string]bool{}
 	for _, p := range b.Parameters() {
-		if strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") && p.Role == model.RoleWeight && len(p.Shape) == 2 {
+		if strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") && p.Role == nn.RoleWeight && len(p.Shape) == 2 {
 			layers[p.Name] = true
 		}
 	}

@@ -7,26 +7,27 @@ import (
 	"strings"
 
 	"assay/model"
+	"assay/model/nn"
 )
 
 // Family is an opened checkpoint of one of its members, which embed it and add Vision and Parameters.
 type Family struct {
-	Name   string       // its model_type
-	Tower  Tower        // the sizes of its vision tower
-	Prefix model.Prefix // of the tower's parts
+	Name   string    // its model_type
+	Tower  Tower     // the sizes of its vision tower
+	Prefix nn.Prefix // of the tower's parts
 
-	decoder model.Decoder
-	keys    model.Keys
+	decoder nn.Decoder
+	keys    nn.Keys
 	colours model.Colours
 	least   int // pixels that a picture is enlarged to
 	most    int // pixels that a picture is reduced to
 }
 
 // Decoder, Keys and the rest describe the checkpoint to package model.
-func (b *Family) Decoder() *model.Decoder { return &b.decoder }
+func (b *Family) Decoder() *nn.Decoder { return &b.decoder }
 
 // Keys names the parameters outside the layers.
-func (b *Family) Keys() model.Keys { return b.keys }
+func (b *Family) Keys() nn.Keys { return b.keys }
 
 // Placeholder stands for a picture in prompts.
 func (b *Family) Placeholder() string { return "<|image_pad|>" }
