@@ -165,3 +165,35 @@ func openBackbone(
 
 // Close releases the weights.
 func (o *Backbone) Close() error { return o.Weights.Close() }
+
+// pictureTokens are the tokens of each picture.
+func pictureTokens(pictures []*Picture) []int {
+	counts := make([]int, len(pictures))
+	for i, q := range pictures {
+		counts[i] = q.Tokens
+	}
+	return counts
+}
+
+// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
+// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
+// returns the gradient of each of the frames that p was prepared from.
+type PrepareAdjoint interface {
+	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
+}
+
+// twin is the picture without features, which come and go: see visionFeatures.fill.
+func (p *Picture) twin() *Picture {
+	return &Picture{
+		Height: p.Height,
+		Width:  p.Width,
+		Pixels: p.Pixels,
+		Rows:   p.Rows,
+		Seen:   p.Seen,
+		Tokens: p.Tokens,
+		Layout: p.Layout,
+		key:    p.key,
+	}
+}
+
+func (p *Picture) bytes() int64 { return 4 * int64(len(p.features)+len(p.Pixels)) }

@@ -23,19 +23,19 @@ const (
 // PromptRows is the number of rows of prompts that may run together.
 func (l *LanguageModel) PromptRows(c *Cache) int {
 	switch {
-	case !l.onCUDA():
+	case !l.net.onCUDA():
 		return promptRowsCPU
 	case !l.plainCache():
 		return promptRows
 	}
-	row := 4 * l.backbone.Decoder().Heads * c.capacity // bytes of scores
+	row := 4 * l.net.backbone.Decoder().Heads * c.capacity // bytes of scores
 	return min(max(mostScores/row/2*2, leastPromptRows), promptRows)
 }
 
 // CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
 // of the free memory less these, as far as they are known before the pictures are.
 func (l *LanguageModel) CacheRoom() (int64, error) {
-	free, _, err := ort.FreeMemory(l.device)
+	free, _, err := ort.FreeMemory(l.net.plan.device)
 	if err != nil {
 		return 0, err
 	}
@@ -51,7 +51,7 @@ func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
 	if least := l.RowBytes(); room < least {
 		return 0, fmt.Errorf("%s has %d MB of free memory, and weights in %s and runs over prompts take %d MB, which leaves "+
 			"no room for keys and values. Free memory, use another device, bfloat16, or a backbone of fewer bits "+
-			"(train quantize)", l.device, free>>20, l.DType(), needed>>20)
+			"(train quantize)", l.net.plan.device, free>>20, l.DType(), needed>>20)
 	}
 	return room, nil
 }
@@ -59,7 +59,7 @@ func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
 // needed is what a GPU holds besides the cache: the weights, a run's values at their worst moment with what arenas
 // lose, and what the process takes before it computes.
 func (l *LanguageModel) needed() (int64, error) {
-	_, weights := l.Weights()
+	_, weights := l.net.Weights()
 	most, err := l.promptPeak()
 	if err != nil {
 		return 0, err
@@ -73,11 +73,11 @@ func (l *LanguageModel) needed() (int64, error) {
 
 // promptPeak is that of a run over words alone.
 func (l *LanguageModel) promptPeak() (int64, error) {
-	b, err := l.graph(Recipe{"generate", l.stepGraph})
+	b, err := l.run.sessions.graph(Recipe{"generate", l.stepGraph})
 	if err != nil {
 		return 0, err
 	}
-	d := l.backbone.Decoder()
+	d := l.net.backbone.Decoder()
 	rows := min(promptRows, d.MaxPositions)
 	p := &Prompt{prompt: rows, axes: make([][]int64, d.Rope.Axes())}
 	p.IDs = make([]int64, rows)
@@ -91,7 +91,7 @@ func (l *LanguageModel) promptPeak() (int64, error) {
 	for i := range d.Layers {
 		for _, what := range nn.CacheParts {
 			past, _ := nn.CacheNames(i, what)
-			in[past] = &onnx.Tensor{Name: past, Type: l.computes(),
+			in[past] = &onnx.Tensor{Name: past, Type: l.net.computes(),
 				Shape: []int64{1, int64(d.KVHeads), int64(rows), int64(d.CachedWidth())}}
 		}
 	}

@@ -59,7 +59,7 @@ func TestCalibrateScore(t *testing.T) {
 	score := func(of ...string) *ScorerConfig {
 		return &ScorerConfig{Format: 2, Score: &FusionConfig{Fusion: "mean", Of: of}}
 	}
-	n := &network{config: score("following", "quality"),
+	n := &Scorer{config: score("following", "quality"),
 		calibration: &calibration.Calibration{Format: 1, Maps: []calibration.Map{quality, curve}}}
 	calibrated := func() edit.Score {
 		s := edit.Score{Value: 0.4, Sigma: 0.1, Dimensions: []edit.Dimension{{Name: "following", Value: 0.3, Sigma: 0.02},

@@ -136,8 +136,8 @@ func (h *DimensionConfig) probabilities(z []float32) []float64 {
 }
 
 // resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
-func (n *network) resolveChoices(t *text.Processor) error {
-	for name, h := range n.config.Heads {
+func (s *Scorer) resolveChoices(t *text.Processor) error {
+	for name, h := range s.config.Heads {
 		if h.Outputs != OutputChoices || h.Joint {
 			continue
 		}
@@ -154,30 +154,30 @@ func (n *network) resolveChoices(t *text.Processor) error {
 			ids[i], seen[id] = id, choice
 		}
 		key := headPrefix(name) + "rows"
-		if n.tensors[key] != nil {
+		if s.net.tensors[key] != nil {
 			continue
 		}
-		if n.backbone.Weights.Absent() { // a plan: nothing is computed
-			shape := []int{len(ids), n.backbone.Decoder().Hidden}
-			n.tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
+		if s.net.backbone.Weights.Absent() { // a plan: nothing is computed
+			shape := []int{len(ids), s.net.backbone.Decoder().Hidden}
+			s.net.tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
 			continue
 		}
-		rows, err := n.outputRows(ids)
+		rows, err := s.outputRows(ids)
 		if err != nil {
 			return err
 		}
-		n.tensors[key] = rows
+		s.net.tensors[key] = rows
 	}
 	return nil
 }
 
 // outputRows reads some rows of the output layer, which the adapter may bring whole.
-func (n *network) outputRows(ids []int64) (*tensor.Dense, error) {
-	key := n.backbone.Keys().Output
-	if n.adapter == nil || !slices.Contains(n.adapter.Whole, lora.Canonical(key)) {
-		return tableRows(n.backbone.Weights, key, ids)
+func (s *Scorer) outputRows(ids []int64) (*tensor.Dense, error) {
+	key := s.net.backbone.Keys().Output
+	if s.net.adapter == nil || !slices.Contains(s.net.adapter.Whole, lora.Canonical(key)) {
+		return tableRows(s.net.backbone.Weights, key, ids)
 	}
-	table := n.tensors[lora.NameParameter(lora.Canonical(key))]
+	table := s.net.tensors[lora.NameParameter(lora.Canonical(key))]
 	all, width := table.Data().([]float32), table.Shape()[1]
 	var out []float32
 	for _, id := range ids {

@@ -48,9 +48,10 @@ func TestFilledUp(t *testing.T) {
 				}
 				samples, alone = append(samples, sample), append(alone, score...)
 			}
-			before := len(s.batches(s.packing(), samples))
-			s.limits.rows, s.limits.shared, s.limits.near = cudaLimits.rows, cudaLimits.shared, cudaLimits.near
-			if after := len(s.batches(s.packing(), samples)); after >= before {
+			before := len(s.net.plan.limits.batches(s.net.packing, samples, s.net.oneGraph()))
+			l := &s.net.plan.limits
+			l.rows, l.shared, l.near = cudaLimits.rows, cudaLimits.shared, cudaLimits.near
+			if after := len(s.net.plan.limits.batches(s.net.packing, samples, s.net.oneGraph())); after >= before {
 				t.Errorf("%s: %d runs, %d before", dir, after, before)
 			}
 			together, err := s.Score01(context.Background(), samples)

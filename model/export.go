@@ -102,7 +102,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	if !whole {
 		graphs = append(graphs, exportedGraph{"fusion", s.fusionGraph})
 	}
-	return exportTo(dir, s.backbone, s.newGraph, &Exported{Judge: judge}, graphs...)
+	return exportTo(dir, s.net.backbone, s.net.newGraph, &Exported{Judge: judge}, graphs...)
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.

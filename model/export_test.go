@@ -9,16 +9,16 @@ import (
 
 // Graphs builds what a scorer runs, for a device that need not be here: by name.
 func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
-	e, err := openPipeline(p, trainNothing, o)
+	e, err := NewScorer(p, o)
 	if err != nil {
 		return nil, err
 	}
 	defer e.Close()
-	recipes := []Recipe{{"vision", e.visionGraph}, e.jointGraph(false), e.jointGraph(true)}
+	recipes := []Recipe{e.net.visionRecipe(nil), e.jointGraph(false), e.jointGraph(true)}
 	for _, s := range []forwardSpec{{}, {State: true, Next: true}, {Pixels: true}} {
 		recipes = append(recipes, e.forwardGraph(s))
 	}
-	return allVariants(e.sessions, recipes, nn.Variant{Blocks: []bool{true}, Pictures: true})
+	return allVariants(e.run.sessions, recipes, nn.Variant{Blocks: []bool{true}, Pictures: true})
 }
 
 // allVariants builds graphs as they are, and in another variant.
@@ -41,7 +41,7 @@ func allVariants(s *sessions, recipes []Recipe, other nn.Variant) (map[string]*o
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false
-	b, err := t.graph(t.stepGraph(groups).with(nn.NewVariant(nil, blocks, nil, groups > 1)))
+	b, err := t.scorer.run.sessions.graph(t.stepGraph(groups).with(nn.NewVariant(nil, blocks, nil, groups > 1)))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 
 // StepGraph is the training step of dialogues.
 func (t *LanguageTuner) StepGraph() (*onnx.Model, error) {
-	b, err := t.graph(t.step(true))
+	b, err := t.scorer.run.sessions.graph(t.step(true))
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +64,17 @@ func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
 		return nil, err
 	}
 	defer l.Close()
-	return allVariants(l.sessions, []Recipe{{"generate", l.stepGraph}, {"vision", l.visionGraph}}, nn.Variant{Pictures: true})
+	return allVariants(l.run.sessions, []Recipe{{"generate", l.stepGraph}, l.net.visionRecipe(nil)}, nn.Variant{Pictures: true})
 }
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
-func (l *LanguageModel) ComputeHalf() { l.config.DType = "float16" }
+func (l *LanguageModel) ComputeHalf() { l.net.dtype = "float16" }
 
 // CacheRoomOf is CacheRoom of a device with so much free memory.
 func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
 
 // OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
 func (l *LanguageModel) OpenUnspread() error {
-	_, err := l.session(Recipe{"generate", l.buildStep})
+	_, err := l.run.sessions.session(Recipe{"generate", l.buildStep})
 	return err
 }

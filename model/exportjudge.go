@@ -92,16 +92,16 @@ func (s *Scorer) fusionGraph(g *nn.Graph) error {
 
 // reported declares what the scorer reports of the outputs [examples, width] of its heads: score01, its standard
 // deviation where fusion and heads have one, and what dimensions stand for.
-func (n *network) reported(g *nn.Graph, of func(head string) string) {
+func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 	var all, logs []string
-	for _, name := range n.config.Score.Of {
-		h := n.config.Heads[name]
+	for _, name := range s.config.Score.Of {
+		h := s.config.Heads[name]
 		z := of(name)
 		d := h.dimension(g, z)
 		if h.Joint {
 			g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
 		}
-		if m := n.calibration.Find(name); m != nil {
+		if m := s.calibration.Find(name); m != nil {
 			g.Output(ofCalibrated+name, calibrated(g, m, d), onnx.Float, onnx.Dims("examples"))
 		}
 		all = append(all, double(g, d))
@@ -109,11 +109,11 @@ func (n *network) reported(g *nn.Graph, of func(head string) string) {
 			logs = append(logs, h.logSigma(g, double(g, z), onnx.Double))
 		}
 	}
-	score, sigma := n.config.Score.emit(g, onnx.Double, all, logs)
+	score, sigma := s.config.Score.emit(g, onnx.Double, all, logs)
 	if sigma != "" {
 		sigma = g.Op("Exp", sigma)
 	}
-	if m := n.scoreMap(); m != nil {
+	if m := s.scoreMap(); m != nil {
 		raw := score
 		score = calibrated(g, m, raw)
 		if sigma != "" { // half of what the map makes of a deviation to both sides
@@ -164,7 +164,7 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 			Heads:    q.Heads,
 		}
 		if q.Token != "" {
-			id, err := s.text.Row(q.Token)
+			id, err := s.prepare.text.Row(q.Token)
 			if err != nil {
 				return nil, fmt.Errorf("pass %s: %w", q.Name, err)
 			}

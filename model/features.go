@@ -22,16 +22,18 @@ type visionFeatures struct {
 // featureKind is what a store calls vision features, with the version of their computation.
 const featureKind = "features-1"
 
-func newVisionFeatures(s *sessions, cache *pictureCache, in *store.Store) *visionFeatures {
+func newVisionFeatures(
+	s *sessions, cache *pictureCache, in *store.Store, print func() (string, error),
+) *visionFeatures {
 	return &visionFeatures{sessions: s, cache: cache, stored: sync.OnceValues(func() (*store.Bucket, error) {
 		if in == nil {
 			return nil, nil
 		}
-		print, err := s.featureFingerprint()
+		what, err := print()
 		if err != nil {
 			return nil, err
 		}
-		return in.Bucket(featureKind, print)
+		return in.Bucket(featureKind, what)
 	})}
 }
 
@@ -57,11 +59,11 @@ func (f *visionFeatures) fill(ctx context.Context, samples []*Sample) (filled []
 			}
 		}
 	}
-	n := f.sessions.network
+	n := f.sessions.net
 	runs := batchesBy(len(todo), func(i int) (any, int) {
-		return todo[i].Layout, n.limits.pixels / max(len(todo[i].Pixels), 1)
+		return todo[i].Layout, n.plan.limits.pixels / max(len(todo[i].Pixels), 1)
 	})
-	return filled, workers.Each(len(runs), n.limits.parallel, func(i int) error {
+	return filled, workers.Each(len(runs), n.plan.limits.parallel, func(i int) error {
 		run := pick(todo, runs[i])
 		if err := f.compute(ctx, run); err != nil {
 			return err
@@ -84,7 +86,8 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	if err != nil {
 		return err
 	}
-	width := f.sessions.backbone.Decoder().FeatureWidth()
+	n := f.sessions.net
+	width := n.backbone.Decoder().FeatureWidth()
 	var todo []*Picture
 	for _, p := range pictures {
 		if stored != nil {
@@ -97,12 +100,11 @@ func (f *visionFeatures) compute(ctx context.Context, pictures []*Picture) error
 	if len(todo) == 0 {
 		return nil
 	}
-	n := f.sessions.network
 	s, err := f.sessions.session(n.visionRecipe(todo))
 	if err != nil {
 		return err
 	}
-	feeds, err := f.sessions.backbone.Feeds(todo)
+	feeds, err := n.backbone.Feeds(todo)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestStoredFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.sessions.open["vision"] != nil, scores[0]
+		return s.run.sessions.open["vision"] != nil, scores[0]
 	}
 	again, first := computed(coffee, blur, nil)
 	if !again {

@@ -9,14 +9,13 @@ import (
 
 // Names of inputs and outputs of scorers' graphs.
 const (
-	inScoreRows = "score_rows"     // [examples] int64: selected rows whose states are read
-	inGradient  = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name
-	outScore    = "score01"        // [examples]
-	outHidden   = "hidden_score"   // [examples, hidden]
-	outHead     = "head"           // [examples, head outputs]: of a head without a name
-	outSaid     = "said"           // [examples] int64: the likeliest next token behind the state that is read
-	ofHead      = "head."          // + name, [examples, outputs]
-	ofScore     = "score01."       // + name, [examples]: the dimension
+	inGradient = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name
+	outScore   = "score01"        // [examples]
+	outHidden  = "hidden_score"   // [examples, hidden]
+	outHead    = "head"           // [examples, head outputs]: of a head without a name
+	outSaid    = "said"           // [examples] int64: the likeliest next token behind the state that is read
+	ofHead     = "head."          // + name, [examples, outputs]
+	ofScore    = "score01."       // + name, [examples]: the dimension
 )
 
 // headOutput and scoreOutput name what a head gives, and the dimension made of it.
@@ -36,16 +35,16 @@ func scoreOutput(head string) string {
 
 // states decodes a batch, and returns with its states h [selected, hidden] a function that takes the read rows out of a
 // value of all selected rows. Heads see all selected rows: see packing.span.
-func (n *network) states(g *nn.Graph, s nn.BatchSpec) (h string, read func(x string) string) {
+func (s *Scorer) states(g *nn.Graph, spec nn.BatchSpec) (h string, read func(x string) string) {
 	rows := ""
-	h = g.Decode(n.backbone, s, func() string {
-		if rows = g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples")); n.config.AddsToken() {
+	h = g.Decode(s.net.backbone, spec, func() string {
+		if rows = g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples")); s.config.AddsToken() {
 			return rows
 		}
 		return ""
 	})
 	return h, func(x string) string {
-		if n.config.AddsToken() { // without a promise about the rows, as graphs of format 1 have always been
+		if s.config.AddsToken() { // without a promise about the rows, as graphs of format 1 have always been
 			return g.OpA("Gather", onnx.Attrs{"axis": 0}, x, rows)
 		}
 		return g.Pick(x, rows, 0)
@@ -53,8 +52,8 @@ func (n *network) states(g *nn.Graph, s nn.BatchSpec) (h string, read func(x str
 }
 
 // head adds a head over states h: what it gives, z, and the dimension made of it, of the rows that are read.
-func (n *network) head(g *nn.Graph, name, h string, read func(x string) string) (z, score string) {
-	head := n.config.Heads[name]
+func (s *Scorer) head(g *nn.Graph, name, h string, read func(x string) string) (z, score string) {
+	head := s.config.Heads[name]
 	z, score = head.build(g, name, h)
 	return read(z), read(score)
 }
@@ -67,59 +66,59 @@ type forwardSpec struct {
 }
 
 // forwardGraph is the graph of scoring: all heads read every state, so that passes share batches and a session.
-func (n *network) forwardGraph(s forwardSpec) Recipe {
-	return Recipe{fmt.Sprintf("score %+v", s), func(g *nn.Graph) (*nn.Program, error) {
-		b, err := n.buildForward(g, s)
+func (s *Scorer) forwardGraph(spec forwardSpec) Recipe {
+	return Recipe{fmt.Sprintf("score %+v", spec), func(g *nn.Graph) (*nn.Program, error) {
+		b, err := s.buildForward(g, spec)
 		if err == nil {
-			b.Packed = n.prepack && !(s.Pixels && n.config.AddsToken()) // whose gradients are older than packing
+			b.Packed = s.net.plan.prepack && !(spec.Pixels && s.config.AddsToken()) // whose gradients are older than packing
 		}
 		return b, err
 	}}
 }
 
-func (n *network) buildForward(g *nn.Graph, s forwardSpec) (*nn.Program, error) {
-	h, read := n.states(g, nn.BatchSpec{Groups: 1, Vision: s.Pixels || n.visionTrained()})
-	hidden, examples := onnx.Dims("examples", n.backbone.Decoder().Hidden), onnx.Dims("examples")
+func (s *Scorer) buildForward(g *nn.Graph, spec forwardSpec) (*nn.Program, error) {
+	h, read := s.states(g, nn.BatchSpec{Groups: 1, Vision: spec.Pixels || s.net.visionTrained()})
+	hidden, examples := onnx.Dims("examples", s.net.backbone.Decoder().Hidden), onnx.Dims("examples")
 	var dimensions []string
-	for _, name := range n.config.heads() {
-		head := n.config.Heads[name]
+	for _, name := range s.config.heads() {
+		head := s.config.Heads[name]
 		outputs := onnx.Dims("examples", head.width())
 		if name == "" { // in the order that exports of format 1 have always had
 			state := ""
-			if s.State {
+			if spec.State {
 				state = read(h)
 				g.Last().Meta = map[string]string{onnx.MetaUnique: "true"}
 			}
-			z, d := n.head(g, name, h, read)
+			z, d := s.head(g, name, h, read)
 			g.Output(outScore, d, onnx.Float, examples)
-			if s.State {
+			if spec.State {
 				g.Output(outHidden, state, onnx.Float, hidden)
 			}
 			g.Output(outHead, z, onnx.Float, outputs)
-			if dimensions = append(dimensions, d); s.Pixels {
+			if dimensions = append(dimensions, d); spec.Pixels {
 				dimensions[0] = g.Op("Unsqueeze", d, g.Ints(1))
 			}
 			break
 		}
-		z, d := n.head(g, name, h, read)
+		z, d := s.head(g, name, h, read)
 		g.Output(headOutput(name), z, onnx.Float, outputs)
 		g.Output(scoreOutput(name), d, onnx.Float, examples)
 		dimensions = append(dimensions, g.Op("Unsqueeze", d, g.Ints(1)))
 	}
-	if s.State && !n.config.AddsToken() {
+	if spec.State && !s.config.AddsToken() {
 		g.Output(outHidden, read(h), onnx.Float, hidden)
 	}
-	if s.Next {
-		g.Output(outSaid, read(g.NextToken(n.backbone.Keys(), h)), onnx.Int64, examples)
+	if spec.Next {
+		g.Output(outSaid, read(g.NextToken(s.net.backbone.Keys(), h)), onnx.Int64, examples)
 	}
-	if s.Pixels {
+	if spec.Pixels {
 		gradient := g.Input(inGradient, onnx.Float, onnx.Dims("examples", len(dimensions)))
 		all := g.Op("Mul", g.OpA("Concat", onnx.Attrs{"axis": 1}, dimensions...), gradient)
 		all = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, all, g.Ints(0, 1))
 		g.Output(nn.OutLoss, g.Op("Reshape", all, g.Ints(1)), onnx.Float, onnx.Dims(1))
 	}
 	out, err := g.Finish()
-	if err == nil && s.Pixels {
+	if err == nil && spec.Pixels {
 		out.Grads, err = g.Backward(nn.OutLoss, nn.InPixels)
 	}
 	return out, err

@@ -10,13 +10,6 @@ import (
 	"assay/internal/workers"
 )
 
-// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
-// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
-// returns the gradient of each of the frames that p was prepared from.
-type PrepareAdjoint interface {
-	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
-}
-
 // checkGradient refuses gradients that are no numbers.
 func checkGradient(g *data.Gradient) error {
 	for _, v := range g.Values {
@@ -31,7 +24,7 @@ func checkGradient(g *data.Gradient) error {
 // patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of equal
 // shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
-	adjoint, ok := s.backbone.Architecture.(PrepareAdjoint)
+	adjoint, ok := s.net.backbone.Architecture.(PrepareAdjoint)
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
 	}
@@ -39,14 +32,14 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		return nil, err
 	}
 	samples, pictures := make([]*Sample, len(edits)), make([]shownPictures, len(edits))
-	err := workers.Each(len(edits), s.limits.parallel, func(i int) (err error) {
-		if err = s.checkTexts(edits[i], Ask{}); err != nil {
+	err := workers.Each(len(edits), s.net.plan.limits.parallel, func(i int) (err error) {
+		if err = s.prepare.checkTexts(edits[i], Ask{}); err != nil {
 			return err
 		}
 		if pictures[i], err = s.config.decode(edits[i]); err != nil {
 			return err
 		}
-		samples[i], err = s.sample(edits[i], Ask{Pixels: true}, func() (shownPictures, error) { return pictures[i], nil })
+		samples[i], err = s.prepare.sample(edits[i], Ask{Pixels: true}, func() (shownPictures, error) { return pictures[i], nil })
 		return err
 	})
 	if err != nil {
@@ -57,7 +50,7 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		return nil, err
 	}
 	out := make([]*edit.Gradient, len(edits))
-	return out, workers.Each(len(edits), s.limits.parallel, func(i int) error {
+	return out, workers.Each(len(edits), s.net.plan.limits.parallel, func(i int) error {
 		var source, output *data.Gradient
 		for _, q := range each[i] {
 			pass := &s.config.Passes[q.pass]
@@ -83,21 +76,21 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 
 // gradientBatches sorts sample indices into passes. A pass has samples of one length, whose pictures have the same
 // layouts, within the limits of a forward pass of the language model and of the vision tower.
-func (n *network) gradientBatches(samples []*Sample) [][]int {
+func (s *Scorer) gradientBatches(samples []*Sample) [][]int {
 	type shape struct {
 		length  int
 		layouts [4]any
 	}
-	pk := n.packing()
+	pk := s.net.packing
 	return batchesBy(len(samples), func(i int) (shape, int) {
 		k, values := shape{length: pk.span(samples[i], i).length}, 0
 		for m, p := range samples[i].Pictures {
 			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
 		}
-		if !n.backbone.Decoder().Aligned(k.length) {
+		if !s.net.backbone.Decoder().Aligned(k.length) {
 			return k, 1
 		}
-		return k, min(n.limits.rows/k.length, n.limits.pixels/max(values, 1))
+		return k, min(s.net.plan.limits.rows/k.length, s.net.plan.limits.pixels/max(values, 1))
 	})
 }
 

@@ -53,27 +53,27 @@ func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit
 }
 
 // jointPacking packs choices: every row from the prompt's last but one on predicts.
-func (n *network) jointPacking() packing {
-	pk := n.packing()
+func (s *Scorer) jointPacking() packing {
+	pk := s.net.packing
 	pk.loss = true
 	return pk
 }
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
-func (n *network) jointGraph(pixels bool) Recipe {
+func (s *Scorer) jointGraph(pixels bool) Recipe {
 	return Recipe{fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *nn.Graph) (*nn.Program, error) {
-		return n.buildJoint(g, pixels)
+		return s.buildJoint(g, pixels)
 	}}
 }
 
-func (n *network) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
+func (s *Scorer) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
 	var predict, targets string
-	h := g.Decode(n.backbone, nn.BatchSpec{Groups: 1, Vision: pixels || n.visionTrained()}, func() string {
+	h := g.Decode(s.net.backbone, nn.BatchSpec{Groups: 1, Vision: pixels || s.net.visionTrained()}, func() string {
 		predict = g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
 		targets = g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
 		return ""
 	})
-	_, nll := g.NLL(n.backbone.Keys(), g.Pick(h, predict, 0), targets)
+	_, nll := g.NLL(s.net.backbone.Keys(), g.Pick(h, predict, 0), targets)
 	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
 		weight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
@@ -96,7 +96,7 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 		return nil
 	}
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err := s.eachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	err := s.run.eachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[nn.OutNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -104,7 +104,7 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 			sum -= float64(v)
 		}
 		logs[i] = float32(sum)
-		_, err := s.finite(logs[i])
+		_, err := s.net.finite(logs[i])
 		return err
 	})
 	if err != nil {
@@ -162,15 +162,15 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		for _, p := range all[i].Pictures {
 			pixels += len(p.Pixels)
 		}
-		return shape{sp.length, sp.selected, pixels}, min(s.limits.rows/sp.length, s.limits.pixels/max(pixels, 1))
+		return shape{sp.length, sp.selected, pixels}, min(s.net.plan.limits.rows/sp.length, s.net.plan.limits.pixels/max(pixels, 1))
 	})
-	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
+	return workers.Each(len(batches), s.net.plan.limits.parallel, func(k int) error {
 		part := pick(all, batches[k])
 		samples := make([]*Sample, len(part))
 		for i, q := range part {
 			samples[i] = q.Sample
 		}
-		p, err := pk.pack(samples, s.positions)
+		p, err := pk.pack(samples, s.net.positions)
 		if err != nil {
 			return err
 		}
@@ -179,15 +179,15 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 			weights = append(weights, 0)
 			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targetCount(place)-1)...)
 		}
-		vision, err := s.backbone.Feeds(p.pictures)
+		vision, err := s.net.backbone.Feeds(p.pictures)
 		if err != nil {
 			return err
 		}
-		ses, err := s.session(s.jointGraph(true).with(s.variant(p, true)))
+		ses, err := s.run.sessions.session(s.jointGraph(true).with(s.net.variant(p, true)))
 		if err != nil {
 			return err
 		}
-		out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{nn.InTargetWeight: vector(weights)})
+		out, err := s.run.sessions.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{nn.InTargetWeight: vector(weights)})
 		if err != nil {
 			return err
 		}

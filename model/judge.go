@@ -82,15 +82,12 @@ func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([]
 	return out, s.answer(ctx, state, said, intoSaid)
 }
 
-// sequences are the samples of all passes.
-func (s *Sample) sequences() []*Sample { return append([]*Sample{s}, s.rest...) }
-
 // read runs samples of any pass once, and calls each, several times at once, with what was read of each.
 func (s *Scorer) read(ctx context.Context, spec forwardSpec, samples []*Sample, each func(i int, r Reading)) error {
 	if len(samples) == 0 {
 		return nil
 	}
-	return s.eachBatch(ctx, s.forwardGraph(spec), s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	return s.run.eachBatch(ctx, s.forwardGraph(spec), s.net.packing, samples, func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)
@@ -116,12 +113,12 @@ func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense
 		head := s.config.Heads[name]
 		r.Outputs[name] = row(headOutput(name), head.width())
 		var err error
-		if r.dimensions[name], err = s.finite(row(scoreOutput(name), 1)[0]); err != nil {
+		if r.dimensions[name], err = s.net.finite(row(scoreOutput(name), 1)[0]); err != nil {
 			return r, err
 		}
 	}
 	if out[outHidden] != nil {
-		r.State = row(outHidden, s.backbone.Decoder().Hidden)
+		r.State = row(outHidden, s.net.backbone.Decoder().Hidden)
 	}
 	if out[outSaid] != nil {
 		r.Said = []int64{out[outSaid].Data().([]int64)[place]}
@@ -141,7 +138,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 	token := int64(-1)
 	if t := s.config.token(); t != "" && len(samples) > 0 {
 		var err error
-		if token, err = s.text.Row(t); err != nil {
+		if token, err = s.prepare.text.Row(t); err != nil {
 			return err
 		}
 	}
@@ -172,14 +169,6 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 		r.IDs, r.Said = samples[i].IDs, texts[i]
 	}
 	return nil
-}
-
-// saying is the sample after the model has said some tokens.
-func (s *Sample) saying(said []int64) *Sample {
-	out := *s
-	out.IDs = slices.Concat(s.IDs, said)
-	out.ScoreIndex = len(out.IDs) - 1
-	return &out
 }
 
 // fused is the score on 0 to 1 of what was read of a sample, before any calibration. gradient is d score / d dimension.

@@ -80,7 +80,7 @@ func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 		samples[i] = q.Sample
 	}
 	batches := s.gradientBatches(samples)
-	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
+	return workers.Each(len(batches), s.net.plan.limits.parallel, func(k int) error {
 		return s.sequenceGradients(ctx, pick(all, batches[k]))
 	})
 }
@@ -136,15 +136,15 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	for i, q := range part {
 		samples[i] = q.Sample
 	}
-	p, err := s.packing().pack(samples, s.positions)
+	p, err := s.net.packing.pack(samples, s.net.positions)
 	if err != nil {
 		return err
 	}
-	ses, err := s.session(s.forwardGraph(forwardSpec{Pixels: true}).with(s.variant(p, true)))
+	ses, err := s.run.sessions.session(s.forwardGraph(forwardSpec{Pixels: true}).with(s.net.variant(p, true)))
 	if err != nil {
 		return err
 	}
-	vision, err := s.backbone.Feeds(p.pictures)
+	vision, err := s.net.backbone.Feeds(p.pictures)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 		gradient = append(gradient, part[i].dimensions...)
 	}
 	of := tensor.New(tensor.WithShape(len(part), width), tensor.WithBacking(gradient))
-	out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inGradient: of})
+	out, err := s.run.sessions.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inGradient: of})
 	if err != nil {
 		return err
 	}

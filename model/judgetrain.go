@@ -103,7 +103,7 @@ func (c *ScorerConfig) fuseHeads(g *nn.Graph, heads map[string]losses.Head) loss
 
 // stepSequences are the sequences of a step over samples: one for each pass, sample by sample.
 func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
-	if len(t.config.Passes) == 1 {
+	if len(t.scorer.config.Passes) == 1 {
 		return samples
 	}
 	var all []*Sample
@@ -115,7 +115,7 @@ func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
 
 // passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
 func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
-	n := len(t.config.Passes)
+	n := len(t.scorer.config.Passes)
 	if n == 1 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
 
 // places are the rows that a step's edits have in what terms read.
 func (t *Tuner) places(p *packed) []int {
-	n := len(t.config.Passes)
+	n := len(t.scorer.config.Passes)
 	place := make([]int, len(p.order)/n)
 	for at, i := range p.order {
 		if place[i/n] = at; n > 1 { // passFeeds has put them in order
@@ -156,10 +156,10 @@ func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 
 // readScores fuses the dimensions of format 2 into the scores of a step over samples.
 func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.Dense, r *StepResult) error {
-	if t.config.TextLoss != "" { // see stepResult
+	if t.scorer.config.TextLoss != "" { // see stepResult
 		return nil
 	}
-	scorer, n := t.Scorer(), len(t.config.Passes)
+	scorer, n := t.Scorer(), len(t.scorer.config.Passes)
 	sequences := t.stepSequences(samples)
 	readings := make([][]Reading, len(samples))
 	for i := range readings {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -37,11 +36,9 @@ type DialogueSample struct {
 
 // LanguageTuner trains every weight of a backbone on dialogues. There is no score token and no head.
 type LanguageTuner struct {
-	*network
-	*sessions
-	prepare *preparer
-	pair    string     // of Join
-	params  []nn.Param // by name
+	scorer *Scorer
+	pair   string     // of Join
+	params []nn.Param // by name
 }
 
 // NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size,
@@ -53,16 +50,12 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	if err != nil {
 		return nil, err
 	}
-	n, err := openNetwork(p, trainBackbone, o)
+	s, err := openScorer(p, trainBackbone, o)
 	if err != nil {
 		return nil, err
 	}
-	t := &LanguageTuner{pair: pair, network: n, sessions: newSessions(n, Options{})}
-	if t.prepare, err = newPreparer(n, newPictureCache(0)); err != nil {
-		n.backbone.Close()
-		return nil, err
-	}
-	if t.params, err = t.trainable(t.step(true)); err != nil {
+	t := &LanguageTuner{scorer: s, pair: pair}
+	if t.params, err = s.run.sessions.trainable(t.step(true)); err != nil {
 		t.Close()
 		return nil, err
 	}
@@ -70,39 +63,39 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 }
 
 // Close frees sessions, tokenizer and weights.
-func (t *LanguageTuner) Close() error {
-	return errors.Join(t.sessions.close(), t.prepare.text.Close(), t.backbone.Close())
-}
+func (t *LanguageTuner) Close() error { return t.scorer.Close() }
 
 // Params returns the trained tensors by name, in a fixed order.
-func (t *LanguageTuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
+func (t *LanguageTuner) Params() (names []string, values []*tensor.Dense) {
+	return t.scorer.run.sessions.values(t.params)
+}
 
 // SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
 func (t *LanguageTuner) SaveInto(dir string) error {
-	return t.backbone.Weights.SaveInto(dir, t.trained)
+	return t.scorer.net.backbone.Weights.SaveInto(dir, t.scorer.run.sessions.trained)
 }
 
 // Prepare tokenises a dialogue. It is safe for concurrent use.
 func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
-	joined, err := Join(t.pair, t.config.PairSize, d.Source, d.Edit)
+	joined, err := Join(t.pair, t.scorer.config.PairSize, d.Source, d.Edit)
 	if err != nil {
 		return nil, err
 	}
 	s := &DialogueSample{}
 	var counts []int
 	for _, frames := range joined {
-		q, err := t.backbone.Prepare(frames...)
+		q, err := t.scorer.net.backbone.Prepare(frames...)
 		if err != nil {
 			return nil, err
 		}
 		s.pictures, counts = append(s.pictures, q), append(counts, q.Tokens)
 	}
 	for _, turn := range d.Turns {
-		prompt, err := t.prepare.text.Prompt(len(s.pictures), turn.Question)
+		prompt, err := t.scorer.prepare.text.Prompt(len(s.pictures), turn.Question)
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := t.prepare.text.EncodeText(prompt, turn.Answer, t.prepare.endOfTurn(), t.backbone.Placeholder(), counts)
+		tokens, err := t.scorer.prepare.text.EncodeText(prompt, turn.Answer, t.scorer.prepare.endOfTurn(), t.scorer.net.backbone.Placeholder(), counts)
 		if err != nil {
 			return nil, err
 		}
@@ -152,16 +145,16 @@ func (t *LanguageTuner) pass(
 	weight float64,
 	backward bool,
 ) (*DialogueResult, error) {
-	s, err := t.session(t.step(backward))
+	s, err := t.scorer.run.sessions.session(t.step(backward))
 	if err != nil {
 		return nil, err
 	}
-	p := packDialogues(samples, weight, t.positions)
-	pixels, err := t.backbone.Feeds(p.pictures)
+	p := packDialogues(samples, weight, t.scorer.net.positions)
+	pixels, err := t.scorer.net.backbone.Feeds(p.pictures)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.run(ctx, s, p.feeds, pixels)
+	out, err := t.scorer.run.sessions.run(ctx, s, p.feeds, pixels)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +184,7 @@ func (t *LanguageTuner) pass(
 // step is the forward pass over dialogues, with or without the backward pass.
 func (t *LanguageTuner) step(backward bool) Recipe {
 	return Recipe{fmt.Sprintf("dialogue backward=%v", backward), func(g *nn.Graph) (*nn.Program, error) {
-		return buildDialogues(g, t.backbone, backward)
+		return buildDialogues(g, t.scorer.net.backbone, backward)
 	}}
 }
 

@@ -20,7 +20,11 @@ import (
 
 // LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
 // of what came before in a [Cache].
-type LanguageModel struct{ *pipeline }
+type LanguageModel struct {
+	net     *network
+	prepare *preparer
+	run     *Runner
+}
 
 // OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
 // it, in PEFT's files, unless that is "".
@@ -29,16 +33,22 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &network{config: &ScorerConfig{Backbone: dir}, backbone: b,
-		plan: plan{device: o.Device, runDevice: o.On, withLMHead: true}}
-	l, err := n.languageModel(adapter, o)
-	if err != nil {
+	l := &LanguageModel{net: &network{
+		backbone: b,
+		packing:  packing{vocab: int64(b.Decoder().Vocab), table: true},
+		plan:     plan{device: o.Device, runDevice: o.On, withLMHead: true},
+	}}
+	if err := l.open(adapter, o); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return l, nil
 }
 
-func (n *network) languageModel(adapter string, o Options) (_ *LanguageModel, err error) {
+// Close frees sessions, tokenizer and weights.
+func (l *LanguageModel) Close() error { return errors.Join(l.prepare.text.Close(), l.run.Close()) }
+
+func (l *LanguageModel) open(adapter string, o Options) (err error) {
+	n := l.net
 	if adapter != "" {
 		a, err := lora.Load(adapter)
 		if err == nil {
@@ -46,18 +56,18 @@ func (n *network) languageModel(adapter string, o Options) (_ *LanguageModel, er
 			err = n.adapt(a)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("adapter: %w", err)
+			return fmt.Errorf("adapter: %w", err)
 		}
 	}
 	if err := n.resolveDevice(o.Elsewhere || o.On != ""); err != nil {
-		return nil, err
+		return err
 	}
-	if n.config.DType, err = n.chooseType(o.DType); err != nil {
-		return nil, err
+	if n.dtype, err = chooseType(n, o.DType); err != nil {
+		return err
 	}
 	n.completePlan(o.Threads)
-	p, err := newPipeline(n, o)
-	return &LanguageModel{p}, err
+	l.prepare, l.run, err = openRunner(&ScorerConfig{Backbone: n.backbone.Dir}, n, o)
+	return err
 }
 
 // CheckDType reports what is wrong with the name of a type that a language model computes in.
@@ -70,7 +80,7 @@ func CheckDType(name string) error {
 
 // chooseType is the type of products, keys and values: that of the stored table if it is to be chosen, and the device
 // computes with it.
-func (n *network) chooseType(dtype string) (string, error) {
+func chooseType(n *network, dtype string) (string, error) {
 	if dtype != "" && dtype != "auto" {
 		return dtype, CheckDType(dtype)
 	}
@@ -86,46 +96,46 @@ func (n *network) chooseType(dtype string) (string, error) {
 
 // DType is what products, keys and values are computed and kept with: float32, or on CUDA bfloat16.
 func (l *LanguageModel) DType() string {
-	if l.computes() == onnx.BFloat16 {
+	if l.net.computes() == onnx.BFloat16 {
 		return "bfloat16"
 	}
 	return "float32"
 }
 
 // plainCache reports whether attention over the cache is made of plain operators.
-func (l *LanguageModel) plainCache() bool { return l.onCUDA() && l.computes() == onnx.Float }
+func (l *LanguageModel) plainCache() bool { return l.net.onCUDA() && l.net.computes() == onnx.Float }
 
 // Unchanged is an error if the files of the weights, which are used where they lie, were changed since they were
 // opened.
-func (l *LanguageModel) Unchanged() error { return l.backbone.Weights.Unchanged() }
+func (l *LanguageModel) Unchanged() error { return l.net.backbone.Weights.Unchanged() }
 
 // Dir is the checkpoint's directory.
-func (l *LanguageModel) Dir() string { return l.backbone.Dir }
+func (l *LanguageModel) Dir() string { return l.net.backbone.Dir }
 
 // Vocab is the number of ids that have logits.
-func (l *LanguageModel) Vocab() int { return l.backbone.Decoder().Vocab }
+func (l *LanguageModel) Vocab() int { return l.net.backbone.Decoder().Vocab }
 
 // MaxPositions is the model's max_position_embeddings.
-func (l *LanguageModel) MaxPositions() int { return l.backbone.Decoder().MaxPositions }
+func (l *LanguageModel) MaxPositions() int { return l.net.backbone.Decoder().MaxPositions }
 
 // Fingerprint identifies the checkpoint, configuration, tokenizer, template and weights, and the adapter over it.
 func (l *LanguageModel) Fingerprint() (string, error) {
-	if l.adapter == nil {
-		return l.BackboneFingerprint()
+	if l.net.adapter == nil {
+		return l.net.BackboneFingerprint()
 	}
-	return l.fingerprint((&OnePassConfig{}).identity(), all, all)
+	return l.net.fingerprint((&OnePassConfig{}).identity(), all, all)
 }
 
 // Decode returns the text of ids, without special tokens.
-func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.text.Decode(ids) }
+func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.prepare.text.Decode(ids) }
 
 // Encode returns the ids of a text alone, without the tokens that the tokenizer puts around one.
-func (l *LanguageModel) Encode(s string) ([]int64, error) { return l.text.Plain(s) }
+func (l *LanguageModel) Encode(s string) ([]int64, error) { return l.prepare.text.Plain(s) }
 
 // Prompt turns messages into a sequence, with the prompt for an answer at its end. pictures are those that the
 // messages show, in their order. It is safe for concurrent use.
 func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
-	prompt, err := l.text.Chat(messages)
+	prompt, err := l.prepare.text.Chat(messages)
 	if err != nil {
 		return nil, err
 	}
@@ -138,10 +148,10 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 		}
 		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
 	}
-	if s.Tokens, err = l.text.EncodePrompt(prompt, "", l.backbone.Placeholder(), counts); err != nil {
+	if s.Tokens, err = l.prepare.text.EncodePrompt(prompt, "", l.net.backbone.Placeholder(), counts); err != nil {
 		return nil, err
 	}
-	s.prompt, s.axes = len(s.IDs), l.positions(&s.Sample)
+	s.prompt, s.axes = len(s.IDs), l.net.positions(&s.Sample)
 	for _, axis := range s.axes {
 		s.next = max(s.next, slices.Max(axis)+1)
 	}
@@ -150,12 +160,12 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten it", s.words,
 			most)
 	}
-	return s, l.backbone.Decoder().Longest(s.next)
+	return s, l.net.backbone.Decoder().Longest(s.next)
 }
 
 // Room is the number of tokens that may follow a sequence before the model's context ends.
 func (l *LanguageModel) Room(s *Prompt) int {
-	d := l.backbone.Decoder()
+	d := l.net.backbone.Decoder()
 	room := d.MaxPositions - s.words
 	if d.Rope.Type == "dynamic" {
 		room = min(room, d.MaxPositions-int(s.next))
@@ -169,11 +179,11 @@ func (l *LanguageModel) picture(p *data.Picture) (*Picture, error) {
 		return nil, err
 	}
 	key := digest([]*data.Picture{p})
-	if known := l.pictures.get(key); known != nil {
+	if known := l.prepare.pictures.get(key); known != nil {
 		shared := *known // features are taken away from a sequence's picture when its prompt is in the cache
 		return &shared, nil
 	}
-	q, err := l.backbone.Prepare(p)
+	q, err := l.net.backbone.Prepare(p)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +197,7 @@ func (l *LanguageModel) ImageFeatures(ctx context.Context, sequences ...*Prompt)
 	for i, s := range sequences {
 		samples[i] = &s.Sample
 	}
-	_, err := l.fill(ctx, samples)
+	_, err := l.run.features.fill(ctx, samples)
 	return err
 }
 
@@ -202,7 +212,7 @@ type Stretch struct {
 // [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
 // cache wants it.
 func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
-	s, err := l.session(Recipe{"generate", l.stepGraph})
+	s, err := l.run.sessions.session(Recipe{"generate", l.stepGraph})
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +222,12 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 		}
 	}
 	p := l.packStretches(stretches)
-	vision, err := l.shownFeeds(p)
+	vision, err := l.net.shownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
 	if l.plainCache() {
-		maps.Copy(p.feeds, plainFeeds(stretches, l.backbone.Decoder().KVHeads))
+		maps.Copy(p.feeds, plainFeeds(stretches, l.net.backbone.Decoder().KVHeads))
 	}
 	in := map[string]*tensor.Dense{}
 	for _, feeds := range []map[string]*tensor.Dense{p.feeds, vision} {
@@ -249,7 +259,7 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 
 // overflow says why logits are no numbers.
 func (l *LanguageModel) overflow(v float32) error {
-	if err := l.Damage(); err != nil {
+	if err := l.net.Damage(); err != nil {
 		return fmt.Errorf("a logit is %g: %w", v, err)
 	}
 	return fmt.Errorf("a logit is %g, though all weights are finite: the numbers overflow", v)
@@ -257,18 +267,18 @@ func (l *LanguageModel) overflow(v float32) error {
 
 // stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
 func (l *LanguageModel) stepGraph(g *nn.Graph) (*nn.Program, error) {
-	g.Spread = !l.onCUDA()
+	g.Spread = !l.net.onCUDA()
 	return l.buildStep(g)
 }
 
 // buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
 func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
-	dec, keys := l.backbone.Decoder(), l.backbone.Keys()
+	dec, keys := l.net.backbone.Decoder(), l.net.backbone.Keys()
 	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
 	features := g.Input(nn.InFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	p := &nn.Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
-		Cached: nn.NewCached(g, dec, l.computes(), l.plainCache())}
+		Cached: nn.NewCached(g, dec, l.net.computes(), l.plainCache())}
 	x := g.Embed(keys, dec, p, ids, order, "", features)
 	h := dec.Forward(g, x, dec.Rotary(g), p)
 	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
@@ -286,7 +296,7 @@ func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in
 // front of a text is taken away.
 func (l *LanguageModel) TokenBytes() (tokens [][]byte, trims bool, err error) {
-	if tokens, trims, err = l.text.TokenBytes(); err != nil {
+	if tokens, trims, err = l.prepare.text.TokenBytes(); err != nil {
 		return nil, false, err
 	}
 	all := make([][]byte, l.Vocab()) // the table may have more rows than the tokenizer has tokens, or fewer

@@ -15,8 +15,8 @@ func (n *network) variant(p *packed, vision bool) nn.Variant {
 // blocksFrom is the number of rows from which a sequence is attended to in blocks. Where a second graph has weights of
 // its own, there are no more kinds of graphs than needed.
 func (n *network) blocksFrom(step bool) int {
-	if n.blocks > 0 || step || n.small || n.oneGraph() {
-		return n.blocks.From()
+	if n.plan.blocks > 0 || step || n.plan.small || n.oneGraph() {
+		return n.plan.blocks.From()
 	}
 	return nn.ScoresInBlocksFrom
 }
@@ -24,7 +24,7 @@ func (n *network) blocksFrom(step bool) int {
 // longPictures reports whether the tower attends to pictures in blocks.
 func (n *network) longPictures(pictures []*Picture) bool {
 	for _, p := range pictures {
-		if p.Seen >= n.blocks.From() {
+		if p.Seen >= n.plan.blocks.From() {
 			return true
 		}
 	}
@@ -34,10 +34,10 @@ func (n *network) longPictures(pictures []*Picture) bool {
 // inPieces says which groups of a batch attend in pieces.
 func (n *network) inPieces(p *packed) (groups []bool) {
 	from, least := int64(nn.PiecesFrom), int64(nn.LeastPieceRows)
-	if n.pieces > 0 {
-		from, least = int64(n.pieces), nn.PiecesOfRows
+	if n.plan.pieces > 0 {
+		from, least = int64(n.plan.pieces), nn.PiecesOfRows
 	}
-	if !p.step || n.blocks != 0 && n.pieces == 0 || n.onCUDA() { // many small products: see even
+	if !p.step || n.plan.blocks != 0 && n.plan.pieces == 0 || n.onCUDA() { // many small products: see even
 		return nil
 	}
 	own := p.feeds["group_lengths"].Data().([]int64)

@@ -15,7 +15,7 @@ func noBackbone(dir string, err error) error {
 		return fmt.Errorf("backbone: %w: if %s is on Hugging Face, fetch it first: hf download %s --local-dir DIR", err, name,
 			name)
 	}
-	if errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, ConfigFile)) {
+	if errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, "scorer.yaml")) {
 		return fmt.Errorf("backbone: %w: %s is a scorer, not a checkpoint", err, dir)
 	}
 	return fmt.Errorf(

@@ -10,7 +10,6 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/calibration"
 	"assay/checkpoints"
 	"assay/lora"
 	"assay/model/nn"
@@ -27,14 +26,16 @@ const (
 	trainBackbone          // and every parameter of the backbone
 )
 
-// network is what a scorer has loaded, and the plan of its graphs. Only the values of trained tensors change.
+// network is what graphs are built over: a backbone, an adapter over it, and a scorer's own tensors; and the plan of
+// these graphs. Only the values of trained tensors change.
 type network struct {
-	config      *ScorerConfig            //
-	backbone    *Backbone                //
-	adapter     *lora.Adapter            // nil: none
-	tensors     map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
-	calibration *calibration.Calibration // of reported scores; nil: none
-	plan
+	backbone *Backbone
+	adapter  *lora.Adapter            // nil: none
+	tensors  map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
+	dtype    string                   // of the large products: float32 or bfloat16
+	plain    bool                     // rotary positions are 0, 1... on all axes, whatever the family's are
+	packing  packing                  // of samples that are scored
+	plan     plan
 }
 
 // plan says how graphs are built and run. It is decided once, when a backbone is opened.
@@ -53,57 +54,15 @@ type plan struct {
 	pieces       int
 }
 
-// openNetwork opens the backbone of a scorer and compares the two.
-func openNetwork(p *ScorerState, t training, o Options) (*network, error) {
-	p = p.At(o.Backbone)
-	config, err := p.Config.of(o.Dimension)
-	if err != nil {
-		return nil, err
-	}
-	b, err := p.backbone()
-	if err != nil {
-		return nil, err
-	}
-	if text := p.Undigested(); text != "" && o.Warn != nil {
-		o.Warn(text)
-	}
-	if p.Config.Rotary == "bfloat16" {
-		b.Decoder().Rope.Rounded = true
-	}
-	n := &network{
-		config:   config,
-		backbone: b,
-		adapter:  p.Adapter,
-		tensors:  maps.Clone(p.Tensors),
-		plan: plan{training: t, trains: o.trains, recompute: o.saves, device: o.Device, blocks: nn.Blocks(o.Blocks),
-			pieces: o.Pieces},
-	}
-	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
-		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
-	})
-	if err = n.check(o.Elsewhere); err == nil {
-		err = n.adoptCalibration(p, &o)
-	}
-	if err == nil && t == trainBackbone {
-		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
-	}
-	if err != nil {
-		b.Close()
-		return nil, err
-	}
-	n.completePlan(o.Threads)
-	return n, nil
-}
-
 // completePlan decides what depends on the size of all that was loaded.
 func (n *network) completePlan(threads int) {
-	n.trainsVision = n.trainsTower()
+	n.plan.trainsVision = n.trainsTower()
 	parameters, _ := n.Weights()
-	n.small = parameters <= smallParameters && !n.onCUDA()
-	n.prepack = n.packsFor(ort.HostMemory())
-	n.limits = newLimits(n.small && n.training == trainNothing, n.onCUDA(), threads)
+	n.plan.small = parameters <= smallParameters && !n.onCUDA()
+	n.plan.prepack = n.packsFor(ort.HostMemory())
+	n.plan.limits = newLimits(n.plan.small && n.plan.training == trainNothing, n.onCUDA(), threads)
 	if n.onePicture() {
-		n.limits.pixels = 1
+		n.plan.limits.pixels = 1
 	}
 }
 
@@ -111,40 +70,15 @@ func (n *network) completePlan(threads int) {
 // training on the CPU. There a narrow product on several threads rounds by the number of its rows, and which pictures
 // still lack features is not the same after a run was stopped.
 func (n *network) onePicture() bool {
-	return n.lean() && !n.small && !n.withLMHead || n.training != trainNothing && !n.onCUDA()
+	return n.lean() && !n.plan.small && !n.plan.withLMHead || n.plan.training != trainNothing && !n.onCUDA()
 }
 
 // resolveDevice makes auto a device that is here, and refuses one that is not, unless graphs are for elsewhere.
 func (n *network) resolveDevice(elsewhere bool) (err error) {
 	if !elsewhere {
-		n.device, err = ort.Resolve(n.device)
+		n.plan.device, err = ort.Resolve(n.plan.device)
 	}
 	return err
-}
-
-// check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
-func (n *network) check(elsewhere bool) error {
-	c := n.config
-	if err := n.resolveDevice(elsewhere); err != nil {
-		return err
-	}
-	for _, pair := range n.config.pairs() {
-		if !n.backbone.CanPair(pair) {
-			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
-		}
-	}
-	if n.training != trainNothing {
-		if err := n.config.trainable(n.training); err != nil {
-			return err
-		}
-	}
-	if err := checkTensors(n.config, n.backbone.Decoder().Hidden, n.tensors); err != nil {
-		return err
-	}
-	if n.adapter == nil {
-		return nil
-	}
-	return n.adapt(n.adapter)
 }
 
 // adapt puts an adapter over the backbone.
@@ -169,7 +103,7 @@ func (n *network) adapt(a *lora.Adapter) error {
 // checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
 // trained. Only the layers of towers, projector and decoder go through it. A scorer with a token of its own reads none.
 func (n *network) checkOutput(a *lora.Adapter) error {
-	if n.training == trainNothing && !n.withLMHead && n.config.AddsToken() {
+	if n.plan.training == trainNothing && !n.plan.withLMHead && !n.packing.table {
 		return nil
 	}
 	for _, t := range a.Targets {
@@ -193,12 +127,12 @@ func bindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
 }
 
 // Device is where the graphs run: cpu or cuda:N.
-func (n *network) Device() string { return n.device }
+func (n *network) Device() string { return n.plan.device }
 
 // runsOn is where sessions run.
-func (n *network) runsOn() string { return cmp.Or(n.runDevice, n.device) }
+func (n *network) runsOn() string { return cmp.Or(n.plan.runDevice, n.plan.device) }
 
-func (n *network) onCUDA() bool { return strings.HasPrefix(n.device, "cuda") }
+func (n *network) onCUDA() bool { return strings.HasPrefix(n.plan.device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
 func (n *network) Weights() (parameters, bytes int64) {
@@ -212,7 +146,7 @@ func (n *network) Weights() (parameters, bytes int64) {
 			continue
 		}
 		size := int64(info.Type.Size())
-		if lean && name == n.backbone.Keys().Output && n.training == trainNothing && !n.withLMHead { // not read
+		if lean && name == n.backbone.Keys().Output && n.plan.training == trainNothing && !n.plan.withLMHead { // not read
 			continue
 		}
 		if lean && len(info.Shape) == 2 && name != n.backbone.Keys().Output { // see Graph.matrix
@@ -221,7 +155,7 @@ func (n *network) Weights() (parameters, bytes int64) {
 		}
 		if info.Type.IsFloat() { // as it is computed with: casts of constants are computed once
 			size = int64(onnx.Float.Size())
-			if n.onCUDA() && n.config.DType == "bfloat16" && len(info.Shape) > 1 {
+			if n.onCUDA() && n.dtype == "bfloat16" && len(info.Shape) > 1 {
 				size = int64(onnx.BFloat16.Size())
 			}
 		}
@@ -244,7 +178,7 @@ func (n *network) Damage() error {
 	}
 	if name != "" {
 		return fmt.Errorf("%s: tensor %s holds %s: the backbone's weights are damaged, load them again",
-			n.config.Backbone, name, what)
+			n.backbone.Dir, name, what)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.tensors)) {
 		for i, v := range n.tensors[name].Data().([]float32) {
@@ -259,12 +193,12 @@ func (n *network) Damage() error {
 // newGraph starts a graph over the network's parameters.
 func (n *network) newGraph(name string) *nn.Graph {
 	g := nn.NewGraph(name, n.backbone.Weights)
-	g.LowMemory, g.Blocks = n.lean(), n.blocks
+	g.LowMemory, g.Blocks = n.lean(), n.plan.blocks
 	g.Adapter, g.Tensors = n.adapter, n.tensors
-	if n.training != trainNothing {
+	if n.plan.training != trainNothing {
 		g.TrainsTensor = n.isTrained
 	}
-	if n.training == trainBackbone {
+	if n.plan.training == trainBackbone {
 		g.TrainsWeight = n.isTrained
 	}
 	g.Compute = n.computes()
@@ -274,7 +208,7 @@ func (n *network) newGraph(name string) *nn.Graph {
 // computes is the type of the large products: half precision on CUDA alone. float16 is that of tests, which run on the
 // CPU what has kernels there in this type.
 func (n *network) computes() onnx.DType {
-	if half, ok := map[string]onnx.DType{"bfloat16": onnx.BFloat16, "float16": onnx.Float16}[n.config.DType]; ok &&
+	if half, ok := map[string]onnx.DType{"bfloat16": onnx.BFloat16, "float16": onnx.Float16}[n.dtype]; ok &&
 		n.onCUDA() {
 		return half
 	}
@@ -282,18 +216,18 @@ func (n *network) computes() onnx.DType {
 }
 
 // isTrained tells whether a tensor of the scorer or the backbone is trained, where training is about it.
-func (n *network) isTrained(name string) bool { return n.trains == nil || n.trains(name) }
+func (n *network) isTrained(name string) bool { return n.plan.trains == nil || n.plan.trains(name) }
 
 // visionTrained reports whether the vision features depend on what is trained, so that they cannot be kept.
-func (n *network) visionTrained() bool { return n.trainsVision }
+func (n *network) visionTrained() bool { return n.plan.trainsVision }
 
 func (n *network) trainsTower() bool {
 	switch {
-	case n.training == trainBackbone:
+	case n.plan.training == trainBackbone:
 		return slices.ContainsFunc(n.backbone.Weights.Names(), func(key string) bool {
 			return !n.ofDecoder(lora.Canonical(key)) && n.isTrained(key)
 		})
-	case n.training != trainScorer || n.adapter == nil:
+	case n.plan.training != trainScorer || n.adapter == nil:
 		return false
 	}
 	return slices.ContainsFunc(n.adapter.Targets, func(t lora.Target) bool {
@@ -320,19 +254,9 @@ func (n *network) visionGraph(g *nn.Graph) (*nn.Program, error) {
 	return &nn.Program{Model: g.M, Params: g.Params}, g.Err()
 }
 
-func (n *network) packing() packing {
-	return packing{
-		vocab:  int64(n.backbone.Decoder().Vocab),
-		table:  !n.config.AddsToken(),
-		before: n.config.AddsToken() && n.config.Passes[0].Position == "before",
-		all:    n.config.TextLoss == "all",
-	}
-}
-
 // positions are the rotary positions of a sample on every axis, [axes][tokens].
 func (n *network) positions(s *Sample) [][]int64 {
-	plain := n.config.Positions == "plain"
-	if !plain {
+	if !n.plain {
 		if axes := n.backbone.Positions(s.IDs, s.Pictures); axes != nil {
 			return axes
 		}
@@ -341,8 +265,29 @@ func (n *network) positions(s *Sample) [][]int64 {
 	for i := range axis {
 		axis[i] = int64(i)
 	}
-	if plain {
+	if n.plain {
 		return slices.Repeat([][]int64{axis}, n.backbone.Decoder().Rope.Axes())
 	}
 	return [][]int64{axis}
+}
+
+// lean reports whether the backbone is packed, and so memory scarce: half precision is then not widened for good.
+func (n *network) lean() bool {
+	return n.plan.training != trainBackbone && n.backbone.unpacked("") != nil
+}
+
+// oneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that
+// of prefixes do.
+func (n *network) oneGraph() bool { return n.onCUDA() || n.lean() }
+
+// finite refuses a score that is no number.
+func (n *network) finite(score float32) (float64, error) {
+	v := float64(score)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		if err := n.Damage(); err != nil {
+			return 0, fmt.Errorf("the score is %g: %w", v, err)
+		}
+		return 0, fmt.Errorf("the score is %g, though all weights are finite: the numbers overflow on these pictures", v)
+	}
+	return v, nil
 }

@@ -14,14 +14,14 @@ import (
 const termPrefix = "losses."
 
 // addTermTensors adds the terms' own parameters to the tensors that are trained.
-func (n *network) addTermTensors(terms []losses.Spec) {
+func (s *Scorer) addTermTensors(terms []losses.Spec) {
 	for i := range terms {
 		for _, p := range losses.Parameters(i, &terms[i]) {
 			values := make([]float32, len(p.Value))
 			for k, v := range p.Value {
 				values[k] = float32(v)
 			}
-			n.tensors[p.Name] = vector(values)
+			s.net.tensors[p.Name] = vector(values)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (t *Tuner) termFeeds(
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.config.lossHead(&s)
+		head, err := t.scorer.config.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

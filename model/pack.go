@@ -13,6 +13,12 @@ import (
 	"assay/model/text"
 )
 
+// Names of inputs of scorers' graphs that a batch has, besides those of package nn.
+const (
+	inScoreRows   = "score_rows"   // [examples] int64: selected rows whose states are read
+	inTargetScore = "target_score" // [targets, 1] float: 1 where the target is the score token
+)
+
 // Sample is one pair ready for the graph: tokens and pictures. In format 2 ScoreIndex is the state that is read.
 type Sample struct {
 	text.Tokens
@@ -415,4 +421,22 @@ func stack(axes [][]int64) *tensor.Dense {
 
 func vector[T int64 | float32](v []T) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v))
+}
+
+// tokenWeights makes the text loss of every sample the mean over its targets, times its share and weight. A prefix is a
+// part of all samples that follow it.
+func (p *packed) tokenWeights(weight float64) *tensor.Dense {
+	each := make([]float64, p.feeds[nn.InTargets].DataSize())
+	for place := range p.order {
+		for _, s := range p.targets[place] {
+			for i := s.first; i < s.first+s.n; i++ {
+				each[i] += weight * p.shares[place] / float64(p.targetCount(place))
+			}
+		}
+	}
+	tokens := make([]float32, len(each))
+	for i, w := range each {
+		tokens[i] = float32(w)
+	}
+	return vector(tokens)
 }

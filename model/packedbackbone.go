@@ -32,6 +32,3 @@ func (o *Backbone) unpacked(what string) error {
 	}
 	return nil
 }
-
-// lean reports whether the backbone is packed, and so memory scarce: half precision is then not widened for good.
-func (n *network) lean() bool { return n.training != trainBackbone && n.backbone.unpacked("") != nil }

@@ -116,10 +116,10 @@ func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*Picture) 
 		}
 	}
 	last := int64(0)
-	for _, axis := range p.positions(s) {
+	for _, axis := range p.net.positions(s) {
 		last = max(last, slices.Max(axis))
 	}
-	return s, p.backbone.Decoder().Longest(last + int64(q.Steps))
+	return s, p.net.backbone.Decoder().Longest(last + int64(q.Steps))
 }
 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
@@ -145,7 +145,7 @@ func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t te
 	if err != nil {
 		return t, err
 	}
-	if t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.backbone.Placeholder(), counts); err != nil {
+	if t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.net.backbone.Placeholder(), counts); err != nil {
 		return t, err
 	}
 	at := t.ScoreIndex
@@ -175,5 +175,5 @@ func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int
 	if err != nil {
 		return t, err
 	}
-	return p.text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.endOfTurn(), p.backbone.Placeholder(), counts)
+	return p.text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.endOfTurn(), p.net.backbone.Placeholder(), counts)
 }

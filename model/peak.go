@@ -7,7 +7,6 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/losses"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -222,46 +221,6 @@ func (l *liveness) done(x string) {
 	}
 }
 
-// stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do; or over
-// groups that are known (PlanGroups).
-func (t *Tuner) stepPeak(s *Sample, micro int) (int64, error) {
-	pk := t.stepPacking()
-	if t.o.Fixed { // sources of several lengths share nothing there
-		pk.share = 0
-	}
-	samples := slices.Repeat([]*Sample{withFeatures(s, t.backbone.Decoder().FeatureWidth())}, micro)
-	if len(t.groups) > 0 {
-		samples = t.largestRun(s, micro)
-	}
-	p, err := pk.pack(t.stepSequences(samples), t.positions)
-	if err != nil {
-		return 0, err
-	}
-	vision, err := t.visionFeeds(p)
-	if err != nil {
-		return 0, err
-	}
-	b, err := t.graph(t.stepGraph(p.groups).with(t.variant(p, t.visionTrained())))
-	if err != nil {
-		return 0, err
-	}
-	var targets map[string]*tensor.Dense
-	if len(t.o.Terms) == 0 {
-		targets = t.lossFeeds(p, make([]float64, len(samples)), 1)
-	} else {
-		rows := make([]*losses.Rows, len(t.o.Terms))
-		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, len(samples)), 1, 0, rows); err != nil {
-			return 0, err
-		}
-	}
-	in := shapes(p.feeds, vision, targets)
-	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.rows) * int64(b.Widest)}}
-	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.resident.addTo(in)
-	bytes, _, err := peak(b.Model, in)
-	return bytes + 4*in["dropout_pool"].Shape[0], err
-}
-
 // withFeatures is a sample whose pictures, those of its other passes too, have features, of no value.
 func withFeatures(s *Sample, width int) *Sample {
 	out := *s
@@ -280,8 +239,8 @@ func withFeatures(s *Sample, width int) *Sample {
 }
 
 // visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
-func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
-	b, err := e.graph(e.visionRecipe(s.Pictures))
+func (r *Runner) visionPeak(s *Sample, micro int) (int64, error) {
+	b, err := r.sessions.graph(r.net.visionRecipe(s.Pictures))
 	if err != nil {
 		return 0, err
 	}
@@ -289,12 +248,12 @@ func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
 	values := 0
 	for i := range len(s.Pictures) * micro {
 		p := s.Pictures[i%len(s.Pictures)]
-		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > e.limits.pixels {
+		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > r.net.plan.limits.pixels {
 			continue
 		}
 		run, values = append(run, p), values+len(p.Pixels)
 	}
-	feeds, err := e.backbone.Feeds(run)
+	feeds, err := r.net.backbone.Feeds(run)
 	if err != nil {
 		return 0, err
 	}
@@ -303,28 +262,28 @@ func (e *sessions) visionPeak(s *Sample, micro int) (int64, error) {
 }
 
 // scorePeak is that of scoring copies of a sample: as edits that share what they begin with, and as edits that do not.
-func (e *sessions) scorePeak(s *Sample, micro int) (int64, error) {
-	copies := slices.Repeat([]*Sample{withFeatures(s, e.backbone.Decoder().FeatureWidth())}, micro)
-	first := e.batches(e.packing(), copies)[0]
-	most, err := e.packedPeak(first.packing, pick(copies, first.samples))
-	if err != nil || first.share == 0 || e.oneGraph() {
+func (r *Runner) scorePeak(graph Recipe, s *Sample, micro int) (int64, error) {
+	copies := slices.Repeat([]*Sample{withFeatures(s, r.net.backbone.Decoder().FeatureWidth())}, micro)
+	first := r.net.plan.limits.batches(r.net.packing, copies, r.net.oneGraph())[0]
+	most, err := r.packedPeak(graph, first.packing, pick(copies, first.samples))
+	if err != nil || first.share == 0 || r.net.oneGraph() {
 		return most, err
 	}
-	n, err := e.packedPeak(e.packing(), copies[:min(micro, max(1, e.limits.rows/len(s.IDs)))])
+	n, err := r.packedPeak(graph, r.net.packing, copies[:min(micro, max(1, r.net.plan.limits.rows/len(s.IDs)))])
 	return max(most, n), err
 }
 
 // packedPeak is that of one run of scoring.
-func (e *sessions) packedPeak(pk packing, samples []*Sample) (int64, error) {
-	p, err := pk.pack(samples, e.positions)
+func (r *Runner) packedPeak(graph Recipe, pk packing, samples []*Sample) (int64, error) {
+	p, err := pk.pack(samples, r.net.positions)
 	if err != nil {
 		return 0, err
 	}
-	b, err := e.graph(e.forwardGraph(forwardSpec{}).with(e.variant(p, e.visionTrained())))
+	b, err := r.sessions.graph(graph.with(r.net.variant(p, r.net.visionTrained())))
 	if err != nil {
 		return 0, err
 	}
-	vision, err := e.visionFeeds(p)
+	vision, err := r.net.visionFeeds(p)
 	if err != nil {
 		return 0, err
 	}

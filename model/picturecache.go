@@ -77,20 +77,6 @@ func (c *pictureCache) prepared(key store.Key) *Picture {
 	return p.twin()
 }
 
-// twin is the picture without features, which come and go: see visionFeatures.fill.
-func (p *Picture) twin() *Picture {
-	return &Picture{
-		Height: p.Height,
-		Width:  p.Width,
-		Pixels: p.Pixels,
-		Rows:   p.Rows,
-		Seen:   p.Seen,
-		Tokens: p.Tokens,
-		Layout: p.Layout,
-		key:    p.key,
-	}
-}
-
 func (c *pictureCache) remember(p *Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,8 +135,6 @@ func (c *pictureCache) tokens(key store.Key) []int {
 	defer c.mu.Unlock()
 	return c.edits[key].tokens
 }
-
-func (p *Picture) bytes() int64 { return 4 * int64(len(p.features)+len(p.Pixels)) }
 
 // put remembers a picture; its owner must not change it any more.
 func (c *pictureCache) put(p *Picture) {

@@ -10,12 +10,12 @@ func (t *Tuner) PlanGroups(groups [][]*Sample, largest int) { t.groups, t.larges
 // Planned is a sample without what a plan does not read: the pixels of pictures, unless the tower trains, and other
 // features than zeros that all share.
 func (t *Tuner) Planned(s *Sample) *Sample {
-	width := t.backbone.Decoder().FeatureWidth()
+	width := t.scorer.net.backbone.Decoder().FeatureWidth()
 	out := *s
 	out.Pictures, out.rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
-		if !t.visionTrained() {
+		if !t.scorer.net.visionTrained() {
 			if n := q.Tokens * width; n > len(t.zeros) {
 				t.zeros = make([]float32, n)
 			}
@@ -66,22 +66,4 @@ func (t *Tuner) microBatches(micro int) (batches [][]*Sample) {
 		}
 	}
 	return append(batches, open)
-}
-
-// other is a sample like this one with pictures of its own, that it shares with those of the same round.
-func (s *Sample) other(round byte) *Sample {
-	if round == 0 {
-		return s
-	}
-	out := *s
-	out.Pictures, out.rest = slices.Clone(s.Pictures), slices.Clone(s.rest)
-	for i, p := range s.Pictures {
-		q := *p
-		q.key[0] ^= round
-		out.Pictures[i] = &q
-	}
-	for i, r := range s.rest {
-		out.rest[i] = r.other(round)
-	}
-	return &out
 }

@@ -12,20 +12,21 @@ type batch struct {
 }
 
 // batches sorts samples into runs: those that begin alike share prefixes, the others run with those of their length.
-func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
-	pk.even = n.limits.near > 1
+// oneGraph: a second graph would need weights of its own, so that all samples that can go through that of prefixes do.
+func (l limits) batches(pk packing, samples []*Sample, oneGraph bool) (out []batch) {
+	pk.even = l.near > 1
 	spans := make([]span, len(samples))
 	for i, s := range samples {
 		spans[i] = pk.span(s, i)
 	}
 	least := leastShared
-	if n.oneGraph() {
+	if oneGraph {
 		least = 1
 	}
 	shares := pk
 	shares.share = 1
 	shared := make([]bool, len(samples))
-	for _, part := range n.sharing(spans, pk.families(spans, samples, least, n.limits.near), least) {
+	for _, part := range l.sharing(spans, pk.families(spans, samples, least, l.near), least) {
 		out = append(out, batch{part, shares})
 		for _, i := range part {
 			shared[i] = true
@@ -40,28 +41,24 @@ func (n *network) batches(pk packing, samples []*Sample) (out []batch) {
 	type shape struct{ length, selected int }
 	for _, part := range batchesBy(len(alone), func(k int) (shape, int) {
 		sp := spans[alone[k]]
-		length := n.limits.rounded(sp.length)
-		return shape{length, sp.selected}, n.limits.rows / length
+		length := l.rounded(sp.length)
+		return shape{length, sp.selected}, l.rows / length
 	}) {
 		out = append(out, batch{pick(alone, part), pk})
 	}
 	return out
 }
 
-// oneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that
-// of prefixes do.
-func (n *network) oneGraph() bool { return n.onCUDA() || n.lean() }
-
 // sharing sorts families into runs of one shape, as full as the limits allow. A family that is too large for one is cut
 // into parts of equal size, unless these would have less than least members.
-func (n *network) sharing(spans []span, families []*family, least int) (runs [][]int) {
+func (l limits) sharing(spans []span, families []*family, least int) (runs [][]int) {
 	type shape struct{ cut, length, selected int }
 	type open struct{ run, rows int }
 	at := map[shape]*open{}
 	for _, f := range families {
 		first := spans[f.members[0]]
-		length := n.limits.rounded(first.length)
-		each, most := length-f.cut, n.limits.shared
+		length := l.rounded(first.length)
+		each, most := length-f.cut, l.shared
 		fit := max(least, (most-f.cut)/each)
 		if least > 1 && f.cut+least*each > most {
 			continue
@@ -79,21 +76,6 @@ func (n *network) sharing(spans []span, families []*family, least int) (runs [][
 		}
 	}
 	return runs
-}
-
-// Rows counts the tokens that go through the language model when samples are scored together, and one by one.
-func (p *pipeline) Rows(samples []*Sample) (together, alone int) {
-	pk := p.packing()
-	for _, b := range p.batches(pk, samples) {
-		rows, apart := b.count(pick(samples, b.samples))
-		together, alone = together+rows, alone+apart
-	}
-	return together, alone
-}
-
-// Rows is that of a step over samples, together and one by one.
-func (t *Tuner) Rows(samples []*Sample) (together, alone int) {
-	return t.stepPacking().count(t.stepSequences(samples))
 }
 
 // count counts the tokens of a run, and of the samples each by itself.

@@ -13,7 +13,7 @@ import (
 
 // large makes a network one of a model that is not small, which packs its weights or does not.
 func large(n *network, packs bool) {
-	n.small, n.prepack, n.limits = false, packs, newLimits(false, false, 2)
+	n.plan.small, n.plan.prepack, n.plan.limits = false, packs, newLimits(false, false, 2)
 }
 
 // exampleEdit has two pictures that differ.
@@ -31,8 +31,8 @@ func TestStepsOverPackedWeights(t *testing.T) {
 	for _, packs := range []bool{false, true} {
 		u := sharedTuner(t, "llavanext")
 		defer u.Close()
-		large(u.network, packs)
-		b, err := u.graph(u.stepGraph(1))
+		large(u.scorer.net, packs)
+		b, err := u.scorer.run.sessions.graph(Recipe{"packing", u.stepGraph(1).Build}) // not the graph that NewTuner has built
 		if err != nil || b.Packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
@@ -78,8 +78,8 @@ func TestScoresOverPackedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		large(s.network, packs)
-		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
+		large(s.net, packs)
+		if b, err := s.run.sessions.graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		one, err := s.Sample(exampleEdit(), Ask{})
@@ -101,16 +101,16 @@ func TestScoresOverPackedWeights(t *testing.T) {
 func TestWhatPacks(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
-	_, bytes := u.Weights()
-	n := u.network
-	n.small = false
+	_, bytes := u.scorer.net.Weights()
+	n := u.scorer.net
+	n.plan.small = false
 	if !n.packsFor(bytes*packedShare) || n.packsFor(bytes*packedShare-1) {
 		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*packedShare, bytes*packedShare-1)
 	}
-	if n.recompute = true; n.packsFor(bytes * packedShare) {
+	if n.plan.recompute = true; n.packsFor(bytes * packedShare) {
 		t.Error("a network that computes its layers anew packs")
 	}
-	n.prepack = true
+	n.plan.prepack = true
 	if !u.stepPacks(&nn.Graph{}, 1) || u.stepPacks(&nn.Graph{}, 2) || !u.stepPacks(&nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}
@@ -120,9 +120,9 @@ func TestWhatPacks(t *testing.T) {
 func TestWhereBlocksBegin(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
-	n := u.network
+	n := u.scorer.net
 	for _, small := range []bool{true, false} {
-		n.small = small
+		n.plan.small = small
 		want := map[bool]int{true: nn.BlocksFrom, false: nn.ScoresInBlocksFrom}
 		if n.blocksFrom(true) != nn.BlocksFrom || n.blocksFrom(false) != want[small] {
 			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.blocksFrom(true), n.blocksFrom(false))

@@ -21,14 +21,15 @@ type Ask struct {
 
 // preparer turns edits into samples: the tokens of a text, and pictures as the vision tower takes them.
 type preparer struct {
-	*network
+	config   *ScorerConfig
+	net      *network
 	text     *text.Processor
 	pictures *pictureCache
 }
 
 // newPreparer opens the tokenizer and the chat template, and compares them with the network's configuration.
-func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
-	c, vocab := n.config, int64(n.backbone.Decoder().Vocab)
+func newPreparer(c *ScorerConfig, n *network, pictures *pictureCache) (*preparer, error) {
+	vocab := int64(n.backbone.Decoder().Vocab)
 	options := []text.Option{text.WithTemplate(c.ChatTemplate)}
 	if !c.AddsToken() {
 		options = append(options, text.WithOwnToken())
@@ -37,7 +38,7 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &preparer{network: n, text: t, pictures: pictures}
+	p := &preparer{config: c, net: n, text: t, pictures: pictures}
 	if err := p.checkTokens(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -46,7 +47,7 @@ func newPreparer(n *network, pictures *pictureCache) (*preparer, error) {
 
 // checkTokens compares the tokenizer's placeholder of pictures with the model's, and looks for the end of a turn.
 func (p *preparer) checkTokens() error {
-	if err := checkPlaceholder(p.text, p.backbone); err != nil {
+	if err := checkPlaceholder(p.text, p.net.backbone); err != nil {
 		return err
 	}
 	if p.config.EndOfTurn == "" {
@@ -116,15 +117,6 @@ func (p *preparer) checkTexts(e *edit.Edit, a Ask) error {
 	return nil
 }
 
-// pictureTokens are the tokens of each picture.
-func pictureTokens(pictures []*Picture) []int {
-	counts := make([]int, len(pictures))
-	for i, q := range pictures {
-		counts[i] = q.Tokens
-	}
-	return counts
-}
-
 // picture prepares what the backbone is shown, unless it is in the cache and its pixels are not wanted.
 func (p *preparer) picture(frames []*data.Picture, pixels bool) (*Picture, error) {
 	key := digest(frames)
@@ -138,13 +130,13 @@ func (p *preparer) picture(frames []*data.Picture, pixels bool) (*Picture, error
 			return twin, nil
 		}
 	}
-	q, err := p.backbone.Prepare(frames...)
+	q, err := p.net.backbone.Prepare(frames...)
 	if err != nil {
 		return nil, err
 	}
 	q.key = key
 	p.pictures.remember(q)
-	if p.visionTrained() { // features change with every step: what can be kept are the pixels
+	if p.net.visionTrained() { // features change with every step: what can be kept are the pixels
 		p.pictures.put(q)
 	}
 	return q, nil
@@ -156,7 +148,7 @@ func (p *preparer) textTokens(n int, counts []int, what string) (int, error) {
 	for _, c := range counts {
 		n -= c
 	}
-	if most := p.backbone.Decoder().MaxPositions; n > most {
+	if most := p.net.backbone.Decoder().MaxPositions; n > most {
 		return n, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the %s",
 			n, most, what)
 	}
@@ -183,7 +175,7 @@ func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
 }
 
 func (p *preparer) endOfTurn() string {
-	for _, t := range []string{p.config.EndOfTurn, p.backbone.EndOfTurn()} {
+	for _, t := range []string{p.config.EndOfTurn, p.net.backbone.EndOfTurn()} {
 		if t != "" {
 			return t
 		}

@@ -70,7 +70,7 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 	p := &packed{feeds: map[string]*tensor.Dense{}}
 	var texts, images int
 	longest := attended(stretches)
-	ids, axes := []int64{}, make([][]int64, l.backbone.Decoder().Rope.Axes())
+	ids, axes := []int64{}, make([][]int64, l.net.backbone.Decoder().Rope.Axes())
 	var order, selected, gather []int64
 	var last []int32
 	spread, most := make([]int64, len(stretches)*longest), longest

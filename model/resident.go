@@ -168,24 +168,10 @@ func (s *sessions) begin(ctx context.Context) error {
 	if s.resident == nil {
 		return errors.New("this tuner was not made to keep parameters on its device")
 	}
-	if err := s.resident.open(s.device, s.options.CUDA); err != nil {
+	if err := s.resident.open(s.net.plan.device, s.options.CUDA); err != nil {
 		return err
 	}
 	return s.resident.begin(ctx, s.param)
-}
-
-// Begin begins a step of the optimizer with Resident: parameters as they are now, and sums of no gradients.
-func (t *Tuner) Begin(ctx context.Context) error { return t.begin(ctx) }
-
-// Sums brings the sums of the gradients of all steps since Begin, in the order of Params.
-func (t *Tuner) Sums(ctx context.Context, into [][]float32) error { return t.resident.fetch(ctx, into) }
-
-// Begin begins a step of the optimizer with Resident: parameters as they are now, and sums of no gradients.
-func (t *TextTuner) Begin(ctx context.Context) error { return t.begin(ctx) }
-
-// Sums brings the sums of the gradients of all steps since Begin, in the order of Params.
-func (t *TextTuner) Sums(ctx context.Context, into [][]float32) error {
-	return t.resident.fetch(ctx, into)
 }
 
 // addTo declares the sums of a graph with sums for its peak.

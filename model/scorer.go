@@ -7,12 +7,19 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/calibration"
 	"assay/edit"
 	"assay/model/nn"
 )
 
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
-type Scorer struct{ *pipeline }
+type Scorer struct {
+	config      *ScorerConfig            // what it says
+	calibration *calibration.Calibration // of reported scores; nil: none
+	net         *network                 // what is loaded
+	prepare     *preparer                // makes samples of edits
+	run         *Runner                  // runs graphs over samples
+}
 
 // OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees
 // everything.
@@ -30,11 +37,7 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 
 // NewScorer opens a scorer that has been read or made.
 func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
-	e, err := openPipeline(p, trainNothing, o)
-	if err != nil {
-		return nil, err
-	}
-	return &Scorer{e}, nil
+	return openScorer(p, trainNothing, o)
 }
 
 // Config returns scorer.yaml as read.
@@ -113,7 +116,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 			sum[i] += v
 		}
 	}
-	feeds, err := s.backbone.Feeds(sample.Pictures)
+	feeds, err := s.net.backbone.Feeds(sample.Pictures)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -124,3 +127,10 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 	}
 	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }
+
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It is
+// safe for concurrent use.
+func (s *Scorer) Sample(e *edit.Edit, a Ask) (*Sample, error) { return s.prepare.Sample(e, a) }
+
+// CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
+func (s *Scorer) CheckText(e *edit.Edit, a Ask) error { return s.prepare.CheckText(e, a) }

@@ -17,8 +17,8 @@ import (
 // sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is
 // trained.
 type sessions struct {
-	*network
-	options Options
+	net     *network
+	options RunOptions
 
 	mu      sync.Mutex
 	graphs  map[string]*nn.Program // built, not opened yet
@@ -35,9 +35,9 @@ type session struct {
 	inputs map[string]bool
 }
 
-func newSessions(n *network, o Options) *sessions {
+func newSessions(n *network, o RunOptions) *sessions {
 	return &sessions{
-		network: n,
+		net:     n,
 		options: o,
 		graphs:  map[string]*nn.Program{},
 		open:    map[string]*session{},
@@ -57,11 +57,11 @@ func (s *sessions) build(r Recipe) (*nn.Program, error) {
 	if b := s.graphs[r.Name]; b != nil {
 		return b, nil
 	}
-	b, err := r.Build(s.newGraph(r.Name))
+	b, err := r.Build(s.net.newGraph(r.Name))
 	if err != nil {
-		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.config.Backbone, err)
+		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.net.backbone.Dir, err)
 	}
-	if !s.onCUDA() {
+	if !s.net.onCUDA() {
 		nn.LowerPacked(b.Model)
 	}
 	s.graphs[r.Name] = b
@@ -78,7 +78,7 @@ func (s *sessions) session(r Recipe) (*session, error) {
 	if s.open == nil {
 		return nil, fmt.Errorf("the scorer is closed")
 	}
-	if err := s.backbone.Weights.Present(); err != nil {
+	if err := s.net.backbone.Weights.Present(); err != nil {
 		return nil, err
 	}
 	b, err := s.build(r)
@@ -88,22 +88,22 @@ func (s *sessions) session(r Recipe) (*session, error) {
 	if err := s.readTrained(b.Params); err != nil {
 		return nil, err
 	}
-	s.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
+	s.net.backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
 	if s.options.OnGraph != nil {
 		s.options.OnGraph(r.Name, b.Model)
 	}
 	o, err := ort.Open(b.Model, ort.Options{
 		CUDA:      s.options.CUDA,
 		Profile:   s.profile(),
-		Device:    s.runsOn(),
+		Device:    s.net.runsOn(),
 		Bound:     b.Bound,
-		Threads:   s.limits.threads,
-		Folder:    s.backbone.Weights.Folder(),
-		LowMemory: !s.small || s.training != trainNothing,
+		Threads:   s.net.plan.limits.threads,
+		Folder:    s.net.backbone.Weights.Folder(),
+		LowMemory: !s.net.plan.small || s.net.plan.training != trainNothing,
 		Prepack:   b.Packed || nn.PacksWeights(b.Model),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.config.Backbone, err)
+		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.net.backbone.Dir, err)
 	}
 	opened := &session{Program: b, Session: o, inputs: map[string]bool{}}
 	for _, in := range b.Model.Inputs {
@@ -150,7 +150,7 @@ func (s *sessions) run(
 // runtime sees the graph when training begins.
 func (s *sessions) trainable(r Recipe) ([]nn.Param, error) {
 	b, err := s.graph(r)
-	if err == nil && !s.backbone.Weights.Absent() {
+	if err == nil && !s.net.backbone.Weights.Absent() {
 		err = s.readTrained(b.Params)
 	}
 	if err != nil {
@@ -163,8 +163,8 @@ func (s *sessions) trainable(r Recipe) ([]nn.Param, error) {
 // readTrained reads the backbone's parameters that are trained, as float32.
 func (s *sessions) readTrained(params []nn.Param) (err error) {
 	for _, p := range params {
-		if s.tensors[p.Name] == nil && s.trained[p.Name] == nil {
-			if s.trained[p.Name], err = s.backbone.Weights.Dense(p.Name); err != nil {
+		if s.net.tensors[p.Name] == nil && s.trained[p.Name] == nil {
+			if s.trained[p.Name], err = s.net.backbone.Weights.Dense(p.Name); err != nil {
 				return err
 			}
 		}
@@ -173,7 +173,7 @@ func (s *sessions) readTrained(params []nn.Param) (err error) {
 }
 
 func (s *sessions) param(name string) *tensor.Dense {
-	if t := s.tensors[name]; t != nil {
+	if t := s.net.tensors[name]; t != nil {
 		return t
 	}
 	return s.trained[name]

@@ -20,7 +20,7 @@ type sharedKey struct {
 
 // shared is what pictures of an edit are shared under if they are shown in a certain way.
 func (p *preparer) shared(s shownPictures, shown ...any) sharedKey {
-	return sharedKey{s, p.backbone.Processing() + " " + fmt.Sprint(shown...)}
+	return sharedKey{s, p.net.backbone.Processing() + " " + fmt.Sprint(shown...)}
 }
 
 // get returns pictures that another scorer prepared; nil: none did.

@@ -11,7 +11,6 @@ import (
 // Names of what training steps have besides.
 const (
 	inExampleWeight = "example_weight" // [examples]: of each example's loss
-	inTargetScore   = "target_score"   // [targets, 1] float: 1 where the target is the score token
 	outScoreLoss    = "score_loss"     // [examples]
 )
 
@@ -29,21 +28,21 @@ type stepSpec struct {
 // buildStep is a training step: the passes, all heads, the text's loss if the scorer has one, the score's loss or the
 // terms of the objective, and backwards. Of several passes every edit has a sequence each, in any order; pass_rows of
 // each pass say where those of the edits are.
-func (n *network) buildStep(g *nn.Graph, s stepSpec) (*nn.Program, error) {
-	if s.Dropout {
+func (s *Scorer) buildStep(g *nn.Graph, spec stepSpec) (*nn.Program, error) {
+	if spec.Dropout {
 		g.UseDropout()
 	}
-	h, read := n.states(g, s.BatchSpec)
+	h, read := s.states(g, spec.BatchSpec)
 	heads := map[string]losses.Head{}
-	for k, q := range n.config.Passes {
+	for k, q := range s.config.Passes {
 		edits := func(x string) string { return x }
-		if len(n.config.Passes) > 1 {
+		if len(s.config.Passes) > 1 {
 			rows := g.Input(passRows(k), onnx.Int64, onnx.Dims("edits"))
 			edits = func(x string) string { return g.Pick(x, rows, 0) }
 		}
 		for _, name := range q.Heads {
-			head := n.config.Heads[name]
-			z, d := n.head(g, name, h, read)
+			head := s.config.Heads[name]
+			z, d := s.head(g, name, h, read)
 			if name != "" {
 				g.Output(headOutput(name), z, onnx.Float, onnx.Dims("examples", head.width()))
 			}
@@ -52,12 +51,12 @@ func (n *network) buildStep(g *nn.Graph, s stepSpec) (*nn.Program, error) {
 			heads[name] = losses.Head{Outputs: head.LossOutputs(), Z: head.scaled(g, z, d), Score: d, Values: head.Values}
 		}
 	}
-	if _, unnamed := heads[""]; !unnamed && slices.ContainsFunc(s.Terms, func(t losses.Spec) bool { return t.Fused }) {
-		heads[""] = n.config.fuseHeads(g, heads)
+	if _, unnamed := heads[""]; !unnamed && slices.ContainsFunc(spec.Terms, func(t losses.Spec) bool { return t.Fused }) {
+		heads[""] = s.config.fuseHeads(g, heads)
 	}
 	sum := ""
-	if n.config.TextLoss != "" {
-		sum = textLoss(g, n.backbone.Keys(), h, s.TextLoss)
+	if s.config.TextLoss != "" {
+		sum = textLoss(g, s.net.backbone.Keys(), h, spec.TextLoss)
 	}
 	add := func(x string) {
 		if sum != "" {
@@ -65,11 +64,11 @@ func (n *network) buildStep(g *nn.Graph, s stepSpec) (*nn.Program, error) {
 		}
 		sum = x
 	}
-	for i, t := range s.Terms {
+	for i, t := range spec.Terms {
 		if t.Over() == losses.Tokens {
 			continue
 		}
-		name, _, err := n.config.HeadOf(&t)
+		name, _, err := s.config.HeadOf(&t)
 		if err != nil {
 			return nil, err
 		}
@@ -79,15 +78,15 @@ func (n *network) buildStep(g *nn.Graph, s stepSpec) (*nn.Program, error) {
 		}
 		add(one)
 	}
-	if len(s.Terms) == 0 {
-		add(scoreLoss(g, heads[""], s.ScoreLoss))
+	if len(spec.Terms) == 0 {
+		add(scoreLoss(g, heads[""], spec.ScoreLoss))
 	}
 	g.Output(nn.OutLoss, sum, onnx.Float, onnx.Dims(1))
 	out, err := g.Finish()
 	if err != nil {
 		return nil, err
 	}
-	return out, g.Differentiate(out, s.Recompute, s.Sums)
+	return out, g.Differentiate(out, spec.Recompute, spec.Sums)
 }
 
 // textLoss is the weighted cross-entropy over the V ids and the score token, [1].

@@ -31,8 +31,8 @@ func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
 		g.UseDropout()
 	}
-	h := g.Decode(t.backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
-	logits := g.CrossEntropy(t.backbone.Keys(), h)
+	h := g.Decode(t.net.backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
+	logits := g.CrossEntropy(t.net.backbone.Keys(), h)
 	if !s.Backward {
 		best := g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 		g.Output(outBest, best, onnx.Int64, onnx.Dims("targets"))
@@ -47,7 +47,7 @@ func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
 // nothing. The last layer delivers the rows from the one before the first answer on.
 func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, error) {
-	pk := packing{vocab: int64(t.backbone.Decoder().Vocab), table: true, loss: true}
+	pk := packing{vocab: int64(t.net.backbone.Decoder().Vocab), table: true, loss: true}
 	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
 	for i, s := range samples {
 		first, n := s.Answers[0][0]-1, s.Answers[len(s.Answers)-1][1]-1
@@ -61,7 +61,7 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, err
 		}
 		plain[i] = &s.Sample
 	}
-	if pk.level(spans); t.small || t.o.Fixed {
+	if pk.level(spans); t.net.plan.small || t.o.Fixed {
 		oneGroup(spans)
 	}
 	sort.SliceStable(spans, func(a, b int) bool {
@@ -79,7 +79,7 @@ func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, err
 		p.targets = append(p.targets, []stretch{{targets, s.predicted}})
 		targets += s.predicted
 	}
-	if err := pk.fillRows(p, spans, plain, words, t.positions); err != nil {
+	if err := pk.fillRows(p, spans, plain, words, t.net.positions); err != nil {
 		return nil, err
 	}
 	pk.fillGroups(p, spans)
@@ -121,8 +121,8 @@ func fillAnswers(p *packed, spans []span, samples []*TextSample, weights []float
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
 // [Tuner.Usage] does.
 func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (Usage, error) {
-	u := t.counts(t.params)
-	if t.onCUDA() && measuring {
+	u := t.net.counts(t.params)
+	if t.net.onCUDA() && measuring {
 		u.Bytes["weights"] *= 2
 	}
 	pass := func(backward bool) func(*Sample, int) (int64, error) {
@@ -132,25 +132,25 @@ func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (U
 	if measuring {
 		peaks["validation"] = pass(false)
 	}
-	if len(s.Pictures) > 0 && !t.visionTrained() {
-		peaks["vision tower"] = t.visionPeak
+	if len(s.Pictures) > 0 && !t.net.visionTrained() {
+		peaks["vision tower"] = t.run.visionPeak
 	}
-	return u, t.addTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
+	return u, t.run.addTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
 }
 
 // peak is that of a pass over copies of a conversation.
 func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	one := *s
-	one.Sample = *withFeatures(&s.Sample, t.backbone.Decoder().FeatureWidth())
+	one.Sample = *withFeatures(&s.Sample, t.net.backbone.Decoder().FeatureWidth())
 	p, err := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))
 	if err != nil {
 		return 0, err
 	}
-	vision, err := t.shownFeeds(p)
+	vision, err := t.net.shownFeeds(p)
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.graph(t.stepGraph(textPass{p.groups, t.visionTrained() && len(p.pictures) > 0, backward}))
+	b, err := t.run.sessions.graph(t.stepGraph(textPass{p.groups, t.net.visionTrained() && len(p.pictures) > 0, backward}))
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +158,7 @@ func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error)
 	pool := 2 * int64(p.rows) * int64(b.Widest)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.resident.addTo(in)
+	t.run.sessions.resident.addTo(in)
 	bytes, _, err := peak(b.Model, in)
 	return bytes + 4*pool, err
 }

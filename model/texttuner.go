@@ -34,9 +34,11 @@ type TextOptions struct {
 // TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
 // head.
 type TextTuner struct {
-	*pipeline
-	o      TextOptions
-	params []nn.Param // by name
+	net     *network
+	prepare *preparer
+	run     *Runner
+	o       TextOptions
+	params  []nn.Param // by name
 }
 
 // Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
@@ -71,20 +73,21 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 		return nil, err
 	}
 	n := &network{
-		config:   &ScorerConfig{Backbone: dir, DType: o.DType, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn},
 		backbone: b,
 		tensors:  map[string]*tensor.Dense{},
+		dtype:    o.DType,
+		packing:  packing{vocab: int64(b.Decoder().Vocab), table: true},
 		plan:     plan{training: trainBackbone, device: o.Device, blocks: nn.Blocks(o.Blocks)},
 	}
 	t := &TextTuner{o: o}
 	if err := t.open(n); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	if t.params, err = t.trainable(t.stepGraph(textPass{1, t.visionTrained(), true})); err != nil {
+	if t.params, err = t.run.sessions.trainable(t.stepGraph(textPass{1, n.visionTrained(), true})); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	if o.Resident {
-		t.resident = newResidence(t.params)
+		t.run.sessions.resident = newResidence(t.params)
 	}
 	return t, nil
 }
@@ -101,29 +104,36 @@ func (t *TextTuner) open(n *network) (err error) {
 	if o.Adapter == nil {
 		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
 	} else {
-		n.training = trainScorer
+		n.plan.training = trainScorer
 		err = n.adapt(o.Adapter)
 	}
 	if err != nil {
 		return err
 	}
 	n.completePlan(o.Threads)
-	t.pipeline, err = newPipeline(n, o.Options)
+	c := &ScorerConfig{Backbone: n.backbone.Dir, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}
+	t.net = n
+	t.prepare, t.run, err = openRunner(c, n, o.Options)
 	return err
 }
 
+// Close frees sessions, tokenizer and weights.
+func (t *TextTuner) Close() error { return errors.Join(t.prepare.text.Close(), t.run.Close()) }
+
 // Params returns the trained tensors by name, in a fixed order.
-func (t *TextTuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
+func (t *TextTuner) Params() (names []string, values []*tensor.Dense) {
+	return t.run.sessions.values(t.params)
+}
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
 func (t *TextTuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
 
 // SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
 func (t *TextTuner) SaveInto(dir string) error {
-	if t.adapter != nil {
-		return t.adapter.Save(dir)
+	if t.net.adapter != nil {
+		return t.net.adapter.Save(dir)
 	}
-	return t.backbone.Weights.SaveInto(dir, t.trained)
+	return t.net.backbone.Weights.SaveInto(dir, t.run.sessions.trained)
 }
 
 // Prepare turns a conversation into tokens and pictures. One that is longer than MaxTokens, or whose text is longer
@@ -144,10 +154,10 @@ func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
 	}
 	s.Tokens, s.Answers = tokens.Tokens, tokens.Answers
 	last := int64(0)
-	for _, axis := range t.positions(&s.Sample) {
+	for _, axis := range t.net.positions(&s.Sample) {
 		last = max(last, slices.Max(axis))
 	}
-	return s, t.backbone.Decoder().Longest(last)
+	return s, t.net.backbone.Decoder().Longest(last)
 }
 
 // shown prepares a picture unless it is in the cache.
@@ -163,22 +173,22 @@ func (t *TextTuner) shown(p edit.Picture) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := t.picture([]*data.Picture{picture}, false)
+	q, err := t.prepare.picture([]*data.Picture{picture}, false)
 	if err == nil {
 		t.prepared().putEdit(key, []*Picture{q})
 	}
 	return q, err
 }
 
-func (t *TextTuner) prepared() *pictureCache { return t.preparer.pictures }
+func (t *TextTuner) prepared() *pictureCache { return t.prepare.pictures }
 
 // tokenise renders and tokenises messages about pictures of that many tokens each.
 func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
-	c, err := t.text.Conversation(messages, t.endOfTurn(), t.backbone.Placeholder(), counts)
+	c, err := t.prepare.text.Conversation(messages, t.prepare.endOfTurn(), t.net.backbone.Placeholder(), counts)
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.textTokens(len(c.IDs), counts, "conversation")
+	words, err := t.prepare.textTokens(len(c.IDs), counts, "conversation")
 	if err != nil {
 		return nil, err
 	}
@@ -234,12 +244,12 @@ func (t *TextTuner) pass(
 	seed uint64,
 	backward bool,
 ) (*TextResult, error) {
-	if !t.visionTrained() {
+	if !t.net.visionTrained() {
 		plain := make([]*Sample, len(samples))
 		for i, s := range samples {
 			plain[i] = &s.Sample
 		}
-		if _, err := t.fill(ctx, plain); err != nil {
+		if _, err := t.run.features.fill(ctx, plain); err != nil {
 			return nil, err
 		}
 	}
@@ -247,11 +257,11 @@ func (t *TextTuner) pass(
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.session(t.stepGraph(textPass{p.groups, t.visionTrained() && len(p.pictures) > 0, backward}))
+	s, err := t.run.sessions.session(t.stepGraph(textPass{p.groups, t.net.visionTrained() && len(p.pictures) > 0, backward}))
 	if err != nil {
 		return nil, err
 	}
-	vision, err := t.shownFeeds(p)
+	vision, err := t.net.shownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
@@ -259,14 +269,14 @@ func (t *TextTuner) pass(
 	if backward {
 		feeds = append(feeds, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
 	}
-	out, err := t.run(ctx, s, feeds...)
+	out, err := t.run.sessions.run(ctx, s, feeds...)
 	if err != nil {
 		return nil, err
 	}
 	r := p.result(out, s, backward)
 	for _, x := range t.params {
 		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, where no conversation shows a picture
-			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.param(x.Name).Shape()...))
+			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.sessions.param(x.Name).Shape()...))
 		}
 	}
 	return r, nil

@@ -36,7 +36,7 @@ type TuneOptions struct {
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
 type Tuner struct {
-	*pipeline
+	scorer  *Scorer
 	o       TuneOptions
 	params  []nn.Param  // by name
 	groups  [][]*Sample // that a plan is over: see PlanGroups
@@ -51,34 +51,36 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		train = trainBackbone
 	}
 	o.trains, o.saves = o.Trains, o.Recompute
-	e, err := openPipeline(p, train, o.Options)
+	s, err := openScorer(p, train, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	if rate := e.backbone.Decoder().Dropout; rate > 0 {
-		e.Close()
+	if rate := s.net.backbone.Decoder().Dropout; rate > 0 {
+		s.Close()
 		return nil, fmt.Errorf(
 			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
 			p.Config.Backbone, rate)
 	}
-	if e.config.TextLoss == "" && len(o.Terms) == 0 {
-		e.Close()
+	if s.config.TextLoss == "" && len(o.Terms) == 0 {
+		s.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
-	e.addTermTensors(o.Terms)
-	t := &Tuner{pipeline: e, o: o}
-	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
-		e.Close()
+	s.addTermTensors(o.Terms)
+	t := &Tuner{scorer: s, o: o}
+	if t.params, err = s.run.sessions.trainable(t.stepGraph(1)); err != nil {
+		s.Close()
 		return nil, err
 	}
 	if o.Resident {
-		e.resident = newResidence(t.params)
+		s.run.sessions.resident = newResidence(t.params)
 	}
 	return t, nil
 }
 
 // Params returns the trained tensors by name, in a fixed order.
-func (t *Tuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
+func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
+	return t.scorer.run.sessions.values(t.params)
+}
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
 func (t *Tuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
@@ -94,7 +96,7 @@ func shapesByName(params []nn.Param) map[string][]int64 {
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) Recipe {
 	spec := stepSpec{
-		BatchSpec: nn.BatchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.visionTrained()},
+		BatchSpec: nn.BatchSpec{Groups: groups, All: t.scorer.config.TextLoss == "all", Vision: t.scorer.net.visionTrained()},
 		Recompute: t.o.Recompute,
 		Dropout:   t.o.Dropout > 0,
 		TextLoss:  t.o.TextLoss,
@@ -103,7 +105,7 @@ func (t *Tuner) stepGraph(groups int) Recipe {
 		Sums:      t.o.Resident,
 	}
 	return Recipe{fmt.Sprintf("training step, %d groups", groups), func(g *nn.Graph) (b *nn.Program, err error) {
-		if b, err = t.buildStep(g, spec); err == nil {
+		if b, err = t.scorer.buildStep(g, spec); err == nil {
 			b.Packed = t.stepPacks(g, groups)
 		}
 		return b, err
@@ -138,21 +140,21 @@ func (t *Tuner) Targets(s *Sample) int { return t.stepPacking().span(s, 0).predi
 // CountTargets is Targets of the sample that Sample would make of an edit. Pictures, which are tokens of the text loss
 // with text_loss: all, are prepared if it is not known how many tokens they are.
 func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
-	if t.config.TextLoss == "" {
+	if t.scorer.config.TextLoss == "" {
 		return 0, nil
 	}
-	q := &t.config.Passes[0]
+	q := &t.scorer.config.Passes[0]
 	counts := q.onePerPicture()
 	if t.stepPacking().all {
-		if counts = t.pictures.tokens(t.config.cacheKey(e, q)); counts == nil {
-			pictures, err := t.passPictures(e, a, q, func() (shownPictures, error) { return t.config.decode(e) })
+		if counts = t.scorer.prepare.pictures.tokens(t.scorer.config.cacheKey(e, q)); counts == nil {
+			pictures, err := t.scorer.prepare.passPictures(e, a, q, func() (shownPictures, error) { return t.scorer.config.decode(e) })
 			if err != nil {
 				return 0, err
 			}
 			counts = pictureTokens(pictures)
 		}
 	}
-	tokens, err := t.passTokens(q, e, a, counts)
+	tokens, err := t.scorer.prepare.passTokens(q, e, a, counts)
 	if err != nil {
 		return 0, err
 	}
@@ -189,18 +191,18 @@ func (t *Tuner) step(
 	feeds func(p *packed) (map[string]*tensor.Dense, error),
 ) (out map[string]*tensor.Dense, p *packed, s *session, err error) {
 	samples = t.stepSequences(samples)
-	if !t.visionTrained() {
-		if _, err := t.fill(ctx, samples); err != nil {
+	if !t.scorer.net.visionTrained() {
+		if _, err := t.scorer.run.features.fill(ctx, samples); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
+	if p, err = t.stepPacking().pack(samples, t.scorer.net.positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.stepGraph(p.groups).with(t.variant(p, t.visionTrained()))); err != nil {
+	if s, err = t.scorer.run.sessions.session(t.stepGraph(p.groups).with(t.scorer.net.variant(p, t.scorer.net.visionTrained()))); err != nil {
 		return nil, nil, nil, err
 	}
-	vision, err := t.visionFeeds(p)
+	vision, err := t.scorer.net.visionFeeds(p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -208,18 +210,18 @@ func (t *Tuner) step(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	out, err = t.run(ctx, s, p.feeds, vision, targets, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
+	out, err = t.scorer.run.sessions.run(ctx, s, p.feeds, vision, targets, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
 	return out, p, s, err
 }
 
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() packing {
-	pk := t.packing()
-	pk.loss, pk.even, pk.step = t.config.TextLoss != "", t.o.Fixed, true
+	pk := t.scorer.net.packing
+	pk.loss, pk.even, pk.step = t.scorer.config.TextLoss != "", t.o.Fixed, true
 	if t.o.Share {
 		pk.share = leastShared
 	}
-	if t.small {
+	if t.scorer.net.plan.small {
 		pk.slack = smallSlack
 	}
 	return pk
@@ -238,7 +240,7 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
 	}
-	if t.config.TextLoss == "" {
+	if t.scorer.config.TextLoss == "" {
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
@@ -257,7 +259,7 @@ func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.
 
 // lossFeeds writes labels and weights.
 func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[string]*tensor.Dense {
-	head := t.config.Heads[""]
+	head := t.scorer.config.Heads[""]
 	n, k := len(p.order), head.width()
 	each, label, class := make([]float32, n), make([]float32, n), make([]float32, n*k)
 	for place, i := range p.order {
@@ -272,24 +274,6 @@ func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[strin
 		"label":           vector(label),
 		"label_class":     tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
 	}
-}
-
-// tokenWeights makes the text loss of every sample the mean over its targets, times its share and weight. A prefix is a
-// part of all samples that follow it.
-func (p *packed) tokenWeights(weight float64) *tensor.Dense {
-	each := make([]float64, p.feeds[nn.InTargets].DataSize())
-	for place := range p.order {
-		for _, s := range p.targets[place] {
-			for i := s.first; i < s.first+s.n; i++ {
-				each[i] += weight * p.shares[place] / float64(p.targetCount(place))
-			}
-		}
-	}
-	tokens := make([]float32, len(each))
-	for i, w := range each {
-		tokens[i] = float32(w)
-	}
-	return vector(tokens)
 }
 
 // dropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
@@ -318,4 +302,16 @@ func dropoutFeeds(rate float64, s *session, rows int, seed uint64) map[string]*t
 }
 
 // Scorer scores with the tensors as they are now. It is closed with the Tuner.
-func (t *Tuner) Scorer() *Scorer { return &Scorer{t.pipeline} }
+func (t *Tuner) Scorer() *Scorer { return t.scorer }
+
+// Close frees sessions, tokenizer and weights.
+func (t *Tuner) Close() error { return t.scorer.Close() }
+
+// Sample is [Scorer.Sample].
+func (t *Tuner) Sample(e *edit.Edit, a Ask) (*Sample, error) { return t.scorer.Sample(e, a) }
+
+// CheckText is [Scorer.CheckText].
+func (t *Tuner) CheckText(e *edit.Edit, a Ask) error { return t.scorer.CheckText(e, a) }
+
+// SaveScorer is [Scorer.SaveScorer].
+func (t *Tuner) SaveScorer(dir string) error { return t.scorer.SaveScorer(dir) }

@@ -1,8 +1,6 @@
 package model
 
 import (
-	"errors"
-
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
@@ -45,44 +43,7 @@ func (o *Options) cacheSize() int64 {
 	return o.Cache
 }
 
-// pipeline is the way from pairs to numbers that scorers, language models and their trainers share. Each part hands the
-// next one what it made: network says what is loaded and builds graphs, preparer turns pairs into samples (tokens and
-// pictures), visionFeatures keeps what the tower makes of pictures, and sessions runs graphs over packed samples.
-type pipeline struct {
-	*network
-	*preparer
-	*sessions
-	*visionFeatures
-}
-
-// openPipeline opens a scorer, of which some tensors are trained.
-func openPipeline(s *ScorerState, t training, o Options) (*pipeline, error) {
-	n, err := openNetwork(s, t, o)
-	if err != nil {
-		return nil, err
-	}
-	p, err := newPipeline(n, o)
-	if err != nil {
-		return nil, errors.Join(err, n.backbone.Close())
-	}
-	if err := n.resolveChoices(p.text); err != nil {
-		return nil, errors.Join(err, p.Close())
-	}
-	return p, nil
-}
-
-// newPipeline opens the tokenizer; sessions are opened when they are first needed.
-func newPipeline(n *network, o Options) (*pipeline, error) {
-	pictures := newPictureCache(o.cacheSize())
-	prepare, err := newPreparer(n, pictures)
-	if err != nil {
-		return nil, err
-	}
-	s := newSessions(n, o)
-	return &pipeline{n, prepare, s, newVisionFeatures(s, pictures, o.Store)}, nil
-}
-
-// Close frees sessions, tokenizer and weights.
-func (p *pipeline) Close() error {
-	return errors.Join(p.sessions.close(), p.text.Close(), p.backbone.Close())
+// run are the options of sessions.
+func (o *Options) run() RunOptions {
+	return RunOptions{CUDA: o.CUDA, Profile: o.Profile, OnGraph: o.OnGraph, Held: o.Held}
 }

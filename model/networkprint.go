@@ -1,0 +1,78 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/lora"
+	"assay/onnx"
+)
+
+// BackboneFingerprint identifies the backbone; see Fingerprint.
+func (n *network) BackboneFingerprint() (string, error) {
+	return Fingerprint(n.backbone.Dir, n.backbone.Weights)
+}
+
+// arithmetic says how values are computed: they are not the same to the last bit elsewhere.
+func (n *network) arithmetic() string {
+	switch {
+	case n.onCUDA() && n.dtype == "bfloat16":
+		return "cuda bfloat16, attention of towers too" // it was float32 once
+	case n.onCUDA():
+		return "cuda " + n.dtype
+	}
+	return "cpu " + n.dtype
+}
+
+// fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their
+// names, and the adapter's layers that count, by their modules, with their scales (they follow from alpha).
+func (n *network) fingerprint(identity string, own, module func(name string) bool) (string, error) {
+	backbone, err := n.BackboneFingerprint()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n", identity, backbone)
+	tensors := maps.Clone(n.tensors)
+	write := func(what string, t *tensor.Dense) {
+		fmt.Fprintln(h, what, t.Shape())
+		h.Write(onnx.Float32Bytes(t.Data().([]float32)))
+	}
+	if n.adapter != nil {
+		for _, t := range n.adapter.Targets {
+			for _, name := range []string{lora.NameA(t.Module), lora.NameB(t.Module)} {
+				if module(t.Module) {
+					write(fmt.Sprintf("%s %+v", name, t), tensors[name])
+				}
+				delete(tensors, name)
+			}
+			if name := lora.NameM(t.Module); tensors[name] != nil {
+				if module(t.Module) {
+					write(name, tensors[name])
+				}
+				delete(tensors, name)
+			}
+		}
+		for _, path := range n.adapter.Whole {
+			name := lora.NameParameter(path)
+			if module(path) {
+				write(name, tensors[name])
+			}
+			delete(tensors, name)
+		}
+		if len(n.adapter.Taken) > 0 {
+			fmt.Fprintln(h, "taken away", n.adapter.Config.Start)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		if own(name) {
+			write(name, tensors[name])
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+}
