@@ -22,8 +22,8 @@ type Cache struct {
 
 // NewCache returns an empty cache of that many sequences of at most capacity rows.
 func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
-	d := l.net.backbone.Decoder()
-	c := &Cache{heads: d.KVHeads, width: d.CachedWidth(), typ: l.net.computes(), device: l.net.runsOn()}
+	d := l.net.Backbone.Decoder()
+	c := &Cache{heads: d.KVHeads, width: d.CachedWidth(), typ: l.net.Computes(), device: l.net.RunsOn()}
 	c.layers = make([][2]*ort.Memory, d.Layers)
 	if err := c.Resize(slots, capacity, nil); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -33,8 +33,8 @@ func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
 
 // RowBytes is what a row of a sequence takes in a cache.
 func (l *LanguageModel) RowBytes() int64 {
-	d := l.net.backbone.Decoder()
-	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.CachedWidth()) * int64(l.net.computes().Size())
+	d := l.net.Backbone.Decoder()
+	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.CachedWidth()) * int64(l.net.Computes().Size())
 }
 
 // Slots and Capacity are the numbers of sequences and of rows that there is room for.

@@ -5,6 +5,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
@@ -23,19 +24,19 @@ const (
 // PromptRows is the number of rows of prompts that may run together.
 func (l *LanguageModel) PromptRows(c *Cache) int {
 	switch {
-	case !l.net.onCUDA():
+	case !l.net.OnCUDA():
 		return promptRowsCPU
 	case !l.plainCache():
 		return promptRows
 	}
-	row := 4 * l.net.backbone.Decoder().Heads * c.capacity // bytes of scores
+	row := 4 * l.net.Backbone.Decoder().Heads * c.capacity // bytes of scores
 	return min(max(mostScores/row/2*2, leastPromptRows), promptRows)
 }
 
 // CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
 // of the free memory less these, as far as they are known before the pictures are.
 func (l *LanguageModel) CacheRoom() (int64, error) {
-	free, _, err := ort.FreeMemory(l.net.plan.device)
+	free, _, err := ort.FreeMemory(l.net.Plan.Device)
 	if err != nil {
 		return 0, err
 	}
@@ -51,7 +52,7 @@ func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
 	if least := l.RowBytes(); room < least {
 		return 0, fmt.Errorf("%s has %d MB of free memory, and weights in %s and runs over prompts take %d MB, which leaves "+
 			"no room for keys and values. Free memory, use another device, bfloat16, or a backbone of fewer bits "+
-			"(train quantize)", l.net.plan.device, free>>20, l.DType(), needed>>20)
+			"(train quantize)", l.net.Plan.Device, free>>20, l.DType(), needed>>20)
 	}
 	return room, nil
 }
@@ -68,16 +69,16 @@ func (l *LanguageModel) needed() (int64, error) {
 		most += 3 * mostScores
 	}
 	const sessions = 2 // the tower's and the decoder's
-	return weights + most + most/cudaSlack + cudaContext + sessions*cudaRegion/2, nil
+	return weights + most + most/exec.CUDASlack + exec.CUDAContext + sessions*exec.CUDARegion/2, nil
 }
 
 // promptPeak is that of a run over words alone.
 func (l *LanguageModel) promptPeak() (int64, error) {
-	b, err := l.run.sessions.graph(Recipe{"generate", l.stepGraph})
+	b, err := l.run.Sessions.Graph(exec.Recipe{Name: "generate", Build: l.stepGraph})
 	if err != nil {
 		return 0, err
 	}
-	d := l.net.backbone.Decoder()
+	d := l.net.Backbone.Decoder()
 	rows := min(promptRows, d.MaxPositions)
 	p := &Prompt{prompt: rows, axes: make([][]int64, d.Rope.Axes())}
 	p.IDs = make([]int64, rows)
@@ -86,15 +87,15 @@ func (l *LanguageModel) promptPeak() (int64, error) {
 	}
 	stretch := []Stretch{{Prompt: p, To: rows, Logits: 1}}
 	features := tensor.New(tensor.WithShape(1, d.FeatureWidth()), tensor.Of(tensor.Float32))
-	in := shapes(l.packStretches(stretch).feeds, plainFeeds(stretch, d.KVHeads),
+	in := exec.Shapes(l.packStretches(stretch).Feeds, plainFeeds(stretch, d.KVHeads),
 		map[string]*tensor.Dense{nn.InFeatures: features})
 	for i := range d.Layers {
 		for _, what := range nn.CacheParts {
 			past, _ := nn.CacheNames(i, what)
-			in[past] = &onnx.Tensor{Name: past, Type: l.net.computes(),
+			in[past] = &onnx.Tensor{Name: past, Type: l.net.Computes(),
 				Shape: []int64{1, int64(d.KVHeads), int64(rows), int64(d.CachedWidth())}}
 		}
 	}
-	bytes, _, err := peak(b.Model, in)
+	bytes, _, err := exec.Peak(b.Model, in)
 	return bytes, err
 }

@@ -14,6 +14,7 @@ import (
 	"assay/calibration"
 	"assay/edit"
 	"assay/lora"
+	"assay/model/exec"
 	"assay/onnx"
 )
 
@@ -71,7 +72,7 @@ func (p *ScorerState) Digest() string {
 
 // adoptCalibration makes the network report calibrated scores, where the scorer has a calibration and is not trained.
 func (s *Scorer) adoptCalibration(p *ScorerState, o *Options) error {
-	if p.Calibration == nil || p.Config.Calibration == "" || o.Raw || s.net.plan.training != trainNothing {
+	if p.Calibration == nil || p.Config.Calibration == "" || o.Raw || s.net.Plan.Training != exec.TrainNothing {
 		return nil
 	}
 	if err := p.checkCalibration(); err != nil {

@@ -154,30 +154,30 @@ func (s *Scorer) resolveChoices(t *text.Processor) error {
 			ids[i], seen[id] = id, choice
 		}
 		key := headPrefix(name) + "rows"
-		if s.net.tensors[key] != nil {
+		if s.net.Tensors[key] != nil {
 			continue
 		}
-		if s.net.backbone.Weights.Absent() { // a plan: nothing is computed
-			shape := []int{len(ids), s.net.backbone.Decoder().Hidden}
-			s.net.tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
+		if s.net.Backbone.Weights.Absent() { // a plan: nothing is computed
+			shape := []int{len(ids), s.net.Backbone.Decoder().Hidden}
+			s.net.Tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
 			continue
 		}
 		rows, err := s.outputRows(ids)
 		if err != nil {
 			return err
 		}
-		s.net.tensors[key] = rows
+		s.net.Tensors[key] = rows
 	}
 	return nil
 }
 
 // outputRows reads some rows of the output layer, which the adapter may bring whole.
 func (s *Scorer) outputRows(ids []int64) (*tensor.Dense, error) {
-	key := s.net.backbone.Keys().Output
-	if s.net.adapter == nil || !slices.Contains(s.net.adapter.Whole, lora.Canonical(key)) {
-		return tableRows(s.net.backbone.Weights, key, ids)
+	key := s.net.Backbone.Keys().Output
+	if s.net.Adapter == nil || !slices.Contains(s.net.Adapter.Whole, lora.Canonical(key)) {
+		return tableRows(s.net.Backbone.Weights, key, ids)
 	}
-	table := s.net.tensors[lora.NameParameter(lora.Canonical(key))]
+	table := s.net.Tensors[lora.NameParameter(lora.Canonical(key))]
 	all, width := table.Data().([]float32), table.Shape()[1]
 	var out []float32
 	for _, id := range ids {

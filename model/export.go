@@ -11,6 +11,8 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
+	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -47,7 +49,7 @@ var about = map[string]string{
 	nn.InOrder: "for every row of the packed batch its row in concat(text rows, " +
 		"one score row per sequence, image rows)",
 	nn.InPositions:      "rotary position of every row within its sequence, on every axis",
-	inScoreRows:         "for every sequence the selected row that holds its score token",
+	batch.InScoreRows:   "for every sequence the selected row that holds its score token",
 	"group_rows":        "rows of each group; an export has one group of sequences of equal length",
 	"group_lengths":     "length of each sequence of the group",
 	"select":            "rows of the packed batch that are read, ascending",
@@ -102,11 +104,11 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	if !whole {
 		graphs = append(graphs, exportedGraph{"fusion", s.fusionGraph})
 	}
-	return exportTo(dir, s.net.backbone, s.net.newGraph, &Exported{Judge: judge}, graphs...)
+	return exportTo(dir, s.net.Backbone, s.net.NewGraph, &Exported{Judge: judge}, graphs...)
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.
-func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
+func ExportBackbone(b *backbone.Backbone, dir string) (*Exported, error) {
 	graph := func(name string) *nn.Graph { return nn.NewGraph(name, b.Weights) }
 	score := func(g *nn.Graph) error {
 		dec, keys := b.Decoder(), b.Keys()
@@ -126,7 +128,7 @@ type exportedGraph struct {
 }
 
 // exportTo writes the vision tower and other graphs, and completes what graphs.json says.
-func exportTo(dir string, b *Backbone, graph func(string) *nn.Graph, out *Exported, others ...exportedGraph) (
+func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, out *Exported, others ...exportedGraph) (
 	*Exported, error,
 ) {
 	vision := graph("vision")

@@ -3,6 +3,7 @@ package model
 import (
 	"slices"
 
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -14,20 +15,20 @@ func Graphs(p *ScorerState, o Options) (map[string]*onnx.Model, error) {
 		return nil, err
 	}
 	defer e.Close()
-	recipes := []Recipe{e.net.visionRecipe(nil), e.jointGraph(false), e.jointGraph(true)}
+	recipes := []exec.Recipe{e.net.VisionRecipe(nil), e.jointGraph(false), e.jointGraph(true)}
 	for _, s := range []forwardSpec{{}, {State: true, Next: true}, {Pixels: true}} {
 		recipes = append(recipes, e.forwardGraph(s))
 	}
-	return allVariants(e.run.sessions, recipes, nn.Variant{Blocks: []bool{true}, Pictures: true})
+	return allVariants(e.run.Sessions, recipes, nn.Variant{Blocks: []bool{true}, Pictures: true})
 }
 
 // allVariants builds graphs as they are, and in another variant.
-func allVariants(s *sessions, recipes []Recipe, other nn.Variant) (map[string]*onnx.Model, error) {
+func allVariants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map[string]*onnx.Model, error) {
 	out := map[string]*onnx.Model{}
 	for _, r := range recipes {
 		for _, v := range []nn.Variant{{}, other} {
-			r := r.with(v)
-			b, err := s.graph(r)
+			r := r.With(v)
+			b, err := s.Graph(r)
 			if err != nil {
 				return nil, err
 			}
@@ -41,7 +42,7 @@ func allVariants(s *sessions, recipes []Recipe, other nn.Variant) (map[string]*o
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false
-	b, err := t.scorer.run.sessions.graph(t.stepGraph(groups).with(nn.NewVariant(nil, blocks, nil, groups > 1)))
+	b, err := t.scorer.run.Sessions.Graph(t.stepGraph(groups).With(nn.NewVariant(nil, blocks, nil, groups > 1)))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 
 // StepGraph is the training step of dialogues.
 func (t *LanguageTuner) StepGraph() (*onnx.Model, error) {
-	b, err := t.scorer.run.sessions.graph(t.step(true))
+	b, err := t.scorer.run.Sessions.Graph(t.step(true))
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +65,17 @@ func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
 		return nil, err
 	}
 	defer l.Close()
-	return allVariants(l.run.sessions, []Recipe{{"generate", l.stepGraph}, l.net.visionRecipe(nil)}, nn.Variant{Pictures: true})
+	return allVariants(l.run.Sessions, []exec.Recipe{{Name: "generate", Build: l.stepGraph}, l.net.VisionRecipe(nil)}, nn.Variant{Pictures: true})
 }
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
-func (l *LanguageModel) ComputeHalf() { l.net.dtype = "float16" }
+func (l *LanguageModel) ComputeHalf() { l.net.DType = "float16" }
 
 // CacheRoomOf is CacheRoom of a device with so much free memory.
 func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
 
 // OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
 func (l *LanguageModel) OpenUnspread() error {
-	_, err := l.run.sessions.session(Recipe{"generate", l.buildStep})
+	_, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.buildStep})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
+	"assay/model/batch"
 	"assay/store"
 )
 
@@ -53,11 +54,11 @@ func TestStoredFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scores, err := s.Score01(context.Background(), []*Sample{sample})
+		scores, err := s.Score01(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.run.sessions.open["vision"] != nil, scores[0]
+		return s.run.Sessions.Open["vision"] != nil, scores[0]
 	}
 	again, first := computed(coffee, blur, nil)
 	if !again {

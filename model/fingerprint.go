@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/model/exec"
 	"assay/store"
 )
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
 func (s *Scorer) Fingerprint() (string, error) {
-	print, err := s.net.fingerprint(s.config.identity(), all, all)
+	print, err := s.net.Fingerprint(s.config.identity(), all, all)
 	if k := s.calibrationIdentity(); err == nil && k != "" {
 		print = store.KeyOf(print, k).String()[:24]
 	}
@@ -28,22 +29,22 @@ func (s *Scorer) StateFingerprint() (string, error) {
 		f.Head, f.ScoreRange, f.TextLoss = HeadConfig{}, edit.Range{}, ""
 		identity, own = f.identity(), func(name string) bool { return !strings.HasPrefix(name, "layers.") }
 	}
-	print, err := s.net.fingerprint(identity, own, all)
-	return print + " " + s.net.arithmetic(), err
+	print, err := s.net.Fingerprint(identity, own, all)
+	return print + " " + s.net.Arithmetic(), err
 }
 
 // featurePrint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
 // its vision side.
-func (c *ScorerConfig) featurePrint(n *network) func() (string, error) {
+func (c *ScorerConfig) featurePrint(n *exec.Network) func() (string, error) {
 	return func() (string, error) {
 		identity := (&OnePassConfig{}).identity()
 		if c.Rotary == "bfloat16" {
 			identity = (&ScorerConfig{Rotary: c.Rotary}).identity()
 		}
-		print, err := n.fingerprint(identity, none, func(module string) bool {
-			return !strings.HasPrefix(module, n.backbone.Decoder().Module)
+		print, err := n.Fingerprint(identity, none, func(module string) bool {
+			return !strings.HasPrefix(module, n.Backbone.Decoder().Module)
 		})
-		return print + " " + n.arithmetic(), err
+		return print + " " + n.Arithmetic(), err
 	}
 }
 

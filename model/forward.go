@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -37,8 +39,8 @@ func scoreOutput(head string) string {
 // value of all selected rows. Heads see all selected rows: see packing.span.
 func (s *Scorer) states(g *nn.Graph, spec nn.BatchSpec) (h string, read func(x string) string) {
 	rows := ""
-	h = g.Decode(s.net.backbone, spec, func() string {
-		if rows = g.Input(inScoreRows, onnx.Int64, onnx.Dims("examples")); s.config.AddsToken() {
+	h = g.Decode(s.net.Backbone, spec, func() string {
+		if rows = g.Input(batch.InScoreRows, onnx.Int64, onnx.Dims("examples")); s.config.AddsToken() {
 			return rows
 		}
 		return ""
@@ -66,19 +68,19 @@ type forwardSpec struct {
 }
 
 // forwardGraph is the graph of scoring: all heads read every state, so that passes share batches and a session.
-func (s *Scorer) forwardGraph(spec forwardSpec) Recipe {
-	return Recipe{fmt.Sprintf("score %+v", spec), func(g *nn.Graph) (*nn.Program, error) {
+func (s *Scorer) forwardGraph(spec forwardSpec) exec.Recipe {
+	return exec.Recipe{Name: fmt.Sprintf("score %+v", spec), Build: func(g *nn.Graph) (*nn.Program, error) {
 		b, err := s.buildForward(g, spec)
 		if err == nil {
-			b.Packed = s.net.plan.prepack && !(spec.Pixels && s.config.AddsToken()) // whose gradients are older than packing
+			b.Packed = s.net.Plan.Prepack && !(spec.Pixels && s.config.AddsToken()) // whose gradients are older than packing
 		}
 		return b, err
 	}}
 }
 
 func (s *Scorer) buildForward(g *nn.Graph, spec forwardSpec) (*nn.Program, error) {
-	h, read := s.states(g, nn.BatchSpec{Groups: 1, Vision: spec.Pixels || s.net.visionTrained()})
-	hidden, examples := onnx.Dims("examples", s.net.backbone.Decoder().Hidden), onnx.Dims("examples")
+	h, read := s.states(g, nn.BatchSpec{Groups: 1, Vision: spec.Pixels || s.net.VisionTrained()})
+	hidden, examples := onnx.Dims("examples", s.net.Backbone.Decoder().Hidden), onnx.Dims("examples")
 	var dimensions []string
 	for _, name := range s.config.heads() {
 		head := s.config.Heads[name]
@@ -109,7 +111,7 @@ func (s *Scorer) buildForward(g *nn.Graph, spec forwardSpec) (*nn.Program, error
 		g.Output(outHidden, read(h), onnx.Float, hidden)
 	}
 	if spec.Next {
-		g.Output(outSaid, read(g.NextToken(s.net.backbone.Keys(), h)), onnx.Int64, examples)
+		g.Output(outSaid, read(g.NextToken(s.net.Backbone.Keys(), h)), onnx.Int64, examples)
 	}
 	if spec.Pixels {
 		gradient := g.Input(inGradient, onnx.Float, onnx.Dims("examples", len(dimensions)))

@@ -8,6 +8,8 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/backbone"
+	"assay/model/batch"
 )
 
 // checkGradient refuses gradients that are no numbers.
@@ -24,15 +26,15 @@ func checkGradient(g *data.Gradient) error {
 // patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of equal
 // shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
-	adjoint, ok := s.net.backbone.Architecture.(PrepareAdjoint)
+	adjoint, ok := s.net.Backbone.Architecture.(backbone.PrepareAdjoint)
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	samples, pictures := make([]*Sample, len(edits)), make([]shownPictures, len(edits))
-	err := workers.Each(len(edits), s.net.plan.limits.parallel, func(i int) (err error) {
+	samples, pictures := make([]*batch.Sample, len(edits)), make([]shownPictures, len(edits))
+	err := workers.Each(len(edits), s.net.Plan.Limits.Parallel, func(i int) (err error) {
 		if err = s.prepare.checkTexts(edits[i], Ask{}); err != nil {
 			return err
 		}
@@ -50,10 +52,10 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		return nil, err
 	}
 	out := make([]*edit.Gradient, len(edits))
-	return out, workers.Each(len(edits), s.net.plan.limits.parallel, func(i int) error {
+	return out, workers.Each(len(edits), s.net.Plan.Limits.Parallel, func(i int) error {
 		var source, output *data.Gradient
 		for _, q := range each[i] {
-			pass := &s.config.Passes[q.pass]
+			pass := &s.config.Passes[q.Pass]
 			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, pass.Pictures[0] == Frames)
 			if err != nil {
 				return err
@@ -76,28 +78,28 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 
 // gradientBatches sorts sample indices into passes. A pass has samples of one length, whose pictures have the same
 // layouts, within the limits of a forward pass of the language model and of the vision tower.
-func (s *Scorer) gradientBatches(samples []*Sample) [][]int {
+func (s *Scorer) gradientBatches(samples []*batch.Sample) [][]int {
 	type shape struct {
 		length  int
 		layouts [4]any
 	}
-	pk := s.net.packing
-	return batchesBy(len(samples), func(i int) (shape, int) {
-		k, values := shape{length: pk.span(samples[i], i).length}, 0
+	pk := s.net.Packer
+	return batch.BatchesBy(len(samples), func(i int) (shape, int) {
+		k, values := shape{length: pk.Span(samples[i], i).Length}, 0
 		for m, p := range samples[i].Pictures {
 			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
 		}
-		if !s.net.backbone.Decoder().Aligned(k.length) {
+		if !s.net.Backbone.Decoder().Aligned(k.length) {
 			return k, 1
 		}
-		return k, min(s.net.plan.limits.rows/k.length, s.net.plan.limits.pixels/max(values, 1))
+		return k, min(s.net.Plan.Limits.Rows/k.length, s.net.Plan.Limits.Pixels/max(values, 1))
 	})
 }
 
 // backThroughPictures takes the gradient of a sample's pixel_values back to its pictures, frame by frame.
 func (s *Scorer) backThroughPictures(
-	adjoint PrepareAdjoint,
-	sample *Sample,
+	adjoint backbone.PrepareAdjoint,
+	sample *batch.Sample,
 	values []float32,
 	bothFrames bool,
 ) (joined []*data.Gradient, err error) {

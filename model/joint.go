@@ -9,6 +9,8 @@ import (
 
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -26,8 +28,8 @@ func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 }
 
 // choiceSamples are the sequences of a pass's choices behind its prompt, which s is the sample of.
-func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *Sample, counts []int) (
-	out []*Sample, err error,
+func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *batch.Sample, counts []int) (
+	out []*batch.Sample, err error,
 ) {
 	for _, choice := range h.Choices {
 		with := *q
@@ -47,33 +49,33 @@ func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit
 		}
 		// The prompt's last token is predicted, too, and does not count: no product has a single row.
 		t.AnswerStart, t.ScoreIndex = n-1, n-1
-		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures, common: t.AnswerStart - 1})
+		out = append(out, &batch.Sample{Tokens: t, Pictures: s.Pictures, Common: t.AnswerStart - 1})
 	}
 	return out, nil
 }
 
 // jointPacking packs choices: every row from the prompt's last but one on predicts.
-func (s *Scorer) jointPacking() packing {
-	pk := s.net.packing
-	pk.loss = true
+func (s *Scorer) jointPacking() batch.Packer {
+	pk := s.net.Packer
+	pk.Loss = true
 	return pk
 }
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
-func (s *Scorer) jointGraph(pixels bool) Recipe {
-	return Recipe{fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *nn.Graph) (*nn.Program, error) {
+func (s *Scorer) jointGraph(pixels bool) exec.Recipe {
+	return exec.Recipe{Name: fmt.Sprintf("joint choices, pixels=%v", pixels), Build: func(g *nn.Graph) (*nn.Program, error) {
 		return s.buildJoint(g, pixels)
 	}}
 }
 
 func (s *Scorer) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
 	var predict, targets string
-	h := g.Decode(s.net.backbone, nn.BatchSpec{Groups: 1, Vision: pixels || s.net.visionTrained()}, func() string {
+	h := g.Decode(s.net.Backbone, nn.BatchSpec{Groups: 1, Vision: pixels || s.net.VisionTrained()}, func() string {
 		predict = g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
 		targets = g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
 		return ""
 	})
-	_, nll := g.NLL(s.net.backbone.Keys(), g.Pick(h, predict, 0), targets)
+	_, nll := g.NLL(s.net.Backbone.Keys(), g.Pick(h, predict, 0), targets)
 	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
 		weight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
@@ -87,16 +89,16 @@ func (s *Scorer) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
 }
 
 // readJoint finds the likelihoods of the choices of samples.
-func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Reading) error {
-	var all []*Sample
+func (s *Scorer) readJoint(ctx context.Context, samples []*batch.Sample, into []*Reading) error {
+	var all []*batch.Sample
 	for _, one := range samples {
-		all = append(all, one.choices...)
+		all = append(all, one.Choices...)
 	}
 	if len(all) == 0 {
 		return nil
 	}
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err := s.run.eachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	err := s.run.EachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[nn.OutNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -104,15 +106,15 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Readi
 			sum -= float64(v)
 		}
 		logs[i] = float32(sum)
-		_, err := s.net.finite(logs[i])
+		_, err := s.net.Finite(logs[i])
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for i, one := range samples {
-		q := &s.config.Passes[one.pass]
-		h, n := s.config.joint(q), len(one.choices)
+		q := &s.config.Passes[one.Pass]
+		h, n := s.config.joint(q), len(one.Choices)
 		*into[i] = Reading{
 			Pass:       q.Name,
 			IDs:        one.IDs,
@@ -132,14 +134,14 @@ func (h *DimensionConfig) expectation(p []float64) float64 {
 
 // jointSequences are those of the choices, each with the score's derivative: d sum p_k v_k / d log l_k = p_k (v_k - s)
 // for p = softmax(log l) and its expectation s.
-func (s *Scorer) jointSequences(one *Sample, r Reading, gradient map[string]float64) (out []*sequence) {
-	q := &s.config.Passes[one.pass]
+func (s *Scorer) jointSequences(one *batch.Sample, r Reading, gradient map[string]float64) (out []*sequence) {
+	q := &s.config.Passes[one.Pass]
 	h := s.config.joint(q)
 	p := h.probabilities(r.Outputs[q.Heads[0]])
 	mean := h.expectation(p)
-	for k, choice := range one.choices {
+	for k, choice := range one.Choices {
 		with := *choice
-		with.pass = one.pass
+		with.Pass = one.Pass
 		out = append(out, &sequence{
 			Sample: &with,
 			joint:  true,
@@ -157,41 +159,41 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 	}
 	type shape struct{ length, selected, pixels int }
 	pk := s.jointPacking()
-	batches := batchesBy(len(all), func(i int) (shape, int) {
-		sp, pixels := pk.span(all[i].Sample, i), 0
+	batches := batch.BatchesBy(len(all), func(i int) (shape, int) {
+		sp, pixels := pk.Span(all[i].Sample, i), 0
 		for _, p := range all[i].Pictures {
 			pixels += len(p.Pixels)
 		}
-		return shape{sp.length, sp.selected, pixels}, min(s.net.plan.limits.rows/sp.length, s.net.plan.limits.pixels/max(pixels, 1))
+		return shape{sp.Length, sp.Selected, pixels}, min(s.net.Plan.Limits.Rows/sp.Length, s.net.Plan.Limits.Pixels/max(pixels, 1))
 	})
-	return workers.Each(len(batches), s.net.plan.limits.parallel, func(k int) error {
-		part := pick(all, batches[k])
-		samples := make([]*Sample, len(part))
+	return workers.Each(len(batches), s.net.Plan.Limits.Parallel, func(k int) error {
+		part := batch.Pick(all, batches[k])
+		samples := make([]*batch.Sample, len(part))
 		for i, q := range part {
 			samples[i] = q.Sample
 		}
-		p, err := pk.pack(samples, s.net.positions)
+		p, err := pk.Pack(samples, s.net.Positions)
 		if err != nil {
 			return err
 		}
 		var weights []float32
-		for place, i := range p.order {
+		for place, i := range p.Order {
 			weights = append(weights, 0)
-			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targetCount(place)-1)...)
+			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.TargetCount(place)-1)...)
 		}
-		vision, err := s.net.backbone.Feeds(p.pictures)
+		vision, err := s.net.Backbone.Feeds(p.Pictures)
 		if err != nil {
 			return err
 		}
-		ses, err := s.run.sessions.session(s.jointGraph(true).with(s.net.variant(p, true)))
+		ses, err := s.run.Sessions.Session(s.jointGraph(true).With(s.net.Variant(p, true)))
 		if err != nil {
 			return err
 		}
-		out, err := s.run.sessions.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{nn.InTargetWeight: vector(weights)})
+		out, err := s.run.Sessions.Run(ctx, ses, p.Feeds, vision, map[string]*tensor.Dense{nn.InTargetWeight: batch.Vector(weights)})
 		if err != nil {
 			return err
 		}
-		takeGradients(part, p.order, out[ses.Grads[nn.InPixels]].Data().([]float32))
+		takeGradients(part, p.Order, out[ses.Grads[nn.InPixels]].Data().([]float32))
 		return nil
 	})
 }

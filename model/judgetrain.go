@@ -9,16 +9,18 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 )
 
 // trainable says why a scorer of format 2 cannot be trained; nil: it can.
-func (c *ScorerConfig) trainable(t training) error {
+func (c *ScorerConfig) trainable(t exec.Training) error {
 	switch {
 	case slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 }):
 		return fmt.Errorf("passes.steps: what the model says itself is not trained; give it an answer")
-	case t == trainBackbone && c.Weights != "":
+	case t == exec.TrainBackbone && c.Weights != "":
 		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only; " +
 			"`train merge --scorer` makes one folder of the two, which trains whole")
 	}
@@ -102,41 +104,41 @@ func (c *ScorerConfig) fuseHeads(g *nn.Graph, heads map[string]losses.Head) loss
 }
 
 // stepSequences are the sequences of a step over samples: one for each pass, sample by sample.
-func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
+func (t *Tuner) stepSequences(samples []*batch.Sample) []*batch.Sample {
 	if len(t.scorer.config.Passes) == 1 {
 		return samples
 	}
-	var all []*Sample
+	var all []*batch.Sample
 	for _, s := range samples {
-		all = append(all, s.sequences()...)
+		all = append(all, s.Sequences()...)
 	}
 	return all
 }
 
 // passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
-func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
+func (t *Tuner) passFeeds(p *batch.Inputs) map[string]*tensor.Dense {
 	n := len(t.scorer.config.Passes)
 	if n == 1 {
 		return nil
 	}
 	feeds, rows := map[string]*tensor.Dense{}, make([][]int64, n)
 	for k := range rows {
-		rows[k] = make([]int64, len(p.order)/n)
+		rows[k] = make([]int64, len(p.Order)/n)
 	}
-	for place, i := range p.order {
+	for place, i := range p.Order {
 		rows[i%n][i/n] = int64(place)
 	}
 	for k, r := range rows {
-		feeds[passRows(k)] = vector(r)
+		feeds[passRows(k)] = batch.Vector(r)
 	}
 	return feeds
 }
 
 // places are the rows that a step's edits have in what terms read.
-func (t *Tuner) places(p *packed) []int {
+func (t *Tuner) places(p *batch.Inputs) []int {
 	n := len(t.scorer.config.Passes)
-	place := make([]int, len(p.order)/n)
-	for at, i := range p.order {
+	place := make([]int, len(p.Order)/n)
+	for at, i := range p.Order {
 		if place[i/n] = at; n > 1 { // passFeeds has put them in order
 			place[i/n] = i / n
 		}
@@ -155,7 +157,7 @@ func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 }
 
 // readScores fuses the dimensions of format 2 into the scores of a step over samples.
-func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.Dense, r *StepResult) error {
+func (t *Tuner) readScores(samples []*batch.Sample, p *batch.Inputs, out map[string]*tensor.Dense, r *StepResult) error {
 	if t.scorer.config.TextLoss != "" { // see stepResult
 		return nil
 	}
@@ -165,7 +167,7 @@ func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.
 	for i := range readings {
 		readings[i] = make([]Reading, n)
 	}
-	for place, i := range p.order {
+	for place, i := range p.Order {
 		one, err := scorer.reading(sequences[i], place, out)
 		if err != nil {
 			return err

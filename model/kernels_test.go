@@ -13,6 +13,7 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/model/backbone"
 	"assay/onnx"
 )
 
@@ -65,7 +66,7 @@ func cudaKernels(t *testing.T, dir string) {
 
 func packedBackbone(t *testing.T, p *model.ScorerState) bool {
 	t.Helper()
-	b, err := model.OpenBackbone(p.Config.Backbone)
+	b, err := backbone.OpenBackbone(p.Config.Backbone)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/model/text"
 	"assay/onnx"
@@ -28,7 +31,7 @@ type Turn struct {
 
 // DialogueSample is a dialogue ready for the graph. The pictures stand once, in front of all turns.
 type DialogueSample struct {
-	pictures []*Picture
+	pictures []*backbone.Picture
 	turns    []text.Tokens
 	weights  []float64
 	shared   int // tokens that all turns begin with
@@ -50,12 +53,12 @@ func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTu
 	if err != nil {
 		return nil, err
 	}
-	s, err := openScorer(p, trainBackbone, o)
+	s, err := openScorer(p, exec.TrainBackbone, o)
 	if err != nil {
 		return nil, err
 	}
 	t := &LanguageTuner{scorer: s, pair: pair}
-	if t.params, err = s.run.sessions.trainable(t.step(true)); err != nil {
+	if t.params, err = s.run.Sessions.Trainable(t.step(true)); err != nil {
 		t.Close()
 		return nil, err
 	}
@@ -67,12 +70,12 @@ func (t *LanguageTuner) Close() error { return t.scorer.Close() }
 
 // Params returns the trained tensors by name, in a fixed order.
 func (t *LanguageTuner) Params() (names []string, values []*tensor.Dense) {
-	return t.scorer.run.sessions.values(t.params)
+	return t.scorer.run.Sessions.Values(t.params)
 }
 
 // SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
 func (t *LanguageTuner) SaveInto(dir string) error {
-	return t.scorer.net.backbone.Weights.SaveInto(dir, t.scorer.run.sessions.trained)
+	return t.scorer.net.Backbone.Weights.SaveInto(dir, t.scorer.run.Sessions.Trained)
 }
 
 // Prepare tokenises a dialogue. It is safe for concurrent use.
@@ -84,7 +87,7 @@ func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
 	s := &DialogueSample{}
 	var counts []int
 	for _, frames := range joined {
-		q, err := t.scorer.net.backbone.Prepare(frames...)
+		q, err := t.scorer.net.Backbone.Prepare(frames...)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +98,7 @@ func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := t.scorer.prepare.text.EncodeText(prompt, turn.Answer, t.scorer.prepare.endOfTurn(), t.scorer.net.backbone.Placeholder(), counts)
+		tokens, err := t.scorer.prepare.text.EncodeText(prompt, turn.Answer, t.scorer.prepare.endOfTurn(), t.scorer.net.Backbone.Placeholder(), counts)
 		if err != nil {
 			return nil, err
 		}
@@ -145,23 +148,23 @@ func (t *LanguageTuner) pass(
 	weight float64,
 	backward bool,
 ) (*DialogueResult, error) {
-	s, err := t.scorer.run.sessions.session(t.step(backward))
+	s, err := t.scorer.run.Sessions.Session(t.step(backward))
 	if err != nil {
 		return nil, err
 	}
-	p := packDialogues(samples, weight, t.scorer.net.positions)
-	pixels, err := t.scorer.net.backbone.Feeds(p.pictures)
+	p := packDialogues(samples, weight, t.scorer.net.Positions)
+	pixels, err := t.scorer.net.Backbone.Feeds(p.Pictures)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.scorer.run.sessions.run(ctx, s, p.feeds, pixels)
+	out, err := t.scorer.run.Sessions.Run(ctx, s, p.Feeds, pixels)
 	if err != nil {
 		return nil, err
 	}
 	r := &DialogueResult{
 		Loss:   make([]float64, len(samples)),
 		First:  make([][]float64, len(samples)),
-		Tokens: p.rows,
+		Tokens: p.Rows,
 		Grads:  map[string]*tensor.Dense{},
 	}
 	nll, at := out[nn.OutNLL].Data().([]float32), 0
@@ -182,14 +185,14 @@ func (t *LanguageTuner) pass(
 }
 
 // step is the forward pass over dialogues, with or without the backward pass.
-func (t *LanguageTuner) step(backward bool) Recipe {
-	return Recipe{fmt.Sprintf("dialogue backward=%v", backward), func(g *nn.Graph) (*nn.Program, error) {
-		return buildDialogues(g, t.scorer.net.backbone, backward)
+func (t *LanguageTuner) step(backward bool) exec.Recipe {
+	return exec.Recipe{Name: fmt.Sprintf("dialogue backward=%v", backward), Build: func(g *nn.Graph) (*nn.Program, error) {
+		return buildDialogues(g, t.scorer.net.Backbone, backward)
 	}}
 }
 
 // buildDialogues assembles embedding, vision tower, decoder and cross-entropy.
-func buildDialogues(g *nn.Graph, b Architecture, backward bool) (*nn.Program, error) {
+func buildDialogues(g *nn.Graph, b backbone.Architecture, backward bool) (*nn.Program, error) {
 	dec, keys := b.Decoder(), b.Keys()
 	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
@@ -216,16 +219,16 @@ const inSegments = "segments"
 
 // packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns
 // of a sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
-func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sample) [][]int64) *packed {
+func packDialogues(samples []*DialogueSample, weight float64, positions func(*batch.Sample) [][]int64) *batch.Inputs {
 	length := 0
 	for _, s := range samples {
 		length = max(length, s.length())
 	}
-	p := &packed{feeds: map[string]*tensor.Dense{}, groups: 1, rows: length * len(samples)}
-	d := dialoguePacker{packed: p}
+	p := &batch.Inputs{Feeds: map[string]*tensor.Dense{}, Groups: 1, Rows: length * len(samples)}
+	d := dialoguePacker{Inputs: p}
 	for _, s := range samples {
 		d.add(s, weight, length, positions)
-		p.pictures = append(p.pictures, s.pictures...)
+		p.Pictures = append(p.Pictures, s.pictures...)
 	}
 	for i, at := range d.order { // image rows stand behind all text rows
 		if at < 0 {
@@ -238,13 +241,13 @@ func packDialogues(samples []*DialogueSample, weight float64, positions func(*Sa
 		inSegments:      d.segments,
 		nn.InPredict:    d.predict,
 		nn.InTargets:    d.targets,
-		"group_rows":    {int64(p.rows)},
+		"group_rows":    {int64(p.Rows)},
 		"group_lengths": {int64(length)},
 	} {
-		p.feeds[name] = vector(v)
+		p.Feeds[name] = batch.Vector(v)
 	}
-	p.feeds[nn.InTargetWeight] = vector(d.weights)
-	p.feeds[nn.InPositions] = stack(d.axes)
+	p.Feeds[nn.InTargetWeight] = batch.Vector(d.weights)
+	p.Feeds[nn.InPositions] = batch.Stack(d.axes)
 	return p
 }
 
@@ -258,14 +261,14 @@ func (s *DialogueSample) length() int {
 
 // dialoguePacker collects the rows of a batch.
 type dialoguePacker struct {
-	*packed
+	*batch.Inputs
 	ids, order, segments, predict, targets []int64
 	axes                                   [][]int64
 	weights                                []float32
 	images                                 int64 // rows of pictures so far, in order as -1, -2...
 }
 
-func (d *dialoguePacker) add(s *DialogueSample, weight float64, length int, positions func(*Sample) [][]int64) {
+func (d *dialoguePacker) add(s *DialogueSample, weight float64, length int, positions func(*batch.Sample) [][]int64) {
 	row := len(d.order)
 	picture := make(map[int]bool)
 	for i, p := range s.pictures {
@@ -274,7 +277,7 @@ func (d *dialoguePacker) add(s *DialogueSample, weight float64, length int, posi
 		}
 	}
 	for j, t := range s.turns {
-		axes := positions(&Sample{Tokens: t, Pictures: s.pictures})
+		axes := positions(&batch.Sample{Tokens: t, Pictures: s.pictures})
 		if d.axes == nil {
 			d.axes = make([][]int64, len(axes))
 		}

@@ -13,6 +13,9 @@ import (
 
 	"assay/data"
 	"assay/lora"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/model/text"
 	"assay/onnx"
@@ -21,22 +24,22 @@ import (
 // LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
 // of what came before in a [Cache].
 type LanguageModel struct {
-	net     *network
+	net     *exec.Network
 	prepare *preparer
-	run     *Runner
+	run     *exec.Runner
 }
 
 // OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
 // it, in PEFT's files, unless that is "".
 func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
-	b, err := OpenBackbone(dir)
+	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &LanguageModel{net: &network{
-		backbone: b,
-		packing:  packing{vocab: int64(b.Decoder().Vocab), table: true},
-		plan:     plan{device: o.Device, runDevice: o.On, withLMHead: true},
+	l := &LanguageModel{net: &exec.Network{
+		Backbone: b,
+		Packer:   batch.Packer{Vocab: int64(b.Decoder().Vocab), Table: true},
+		Plan:     exec.Plan{Device: o.Device, RunDevice: o.On, WithLMHead: true},
 	}}
 	if err := l.open(adapter, o); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -52,21 +55,21 @@ func (l *LanguageModel) open(adapter string, o Options) (err error) {
 	if adapter != "" {
 		a, err := lora.Load(adapter)
 		if err == nil {
-			n.tensors = map[string]*tensor.Dense{}
-			err = n.adapt(a)
+			n.Tensors = map[string]*tensor.Dense{}
+			err = n.Adapt(a)
 		}
 		if err != nil {
 			return fmt.Errorf("adapter: %w", err)
 		}
 	}
-	if err := n.resolveDevice(o.Elsewhere || o.On != ""); err != nil {
+	if err := n.ResolveDevice(o.Elsewhere || o.On != ""); err != nil {
 		return err
 	}
-	if n.dtype, err = chooseType(n, o.DType); err != nil {
+	if n.DType, err = chooseType(n, o.DType); err != nil {
 		return err
 	}
-	n.completePlan(o.Threads)
-	l.prepare, l.run, err = openRunner(&ScorerConfig{Backbone: n.backbone.Dir}, n, o)
+	n.CompletePlan(o.Threads)
+	l.prepare, l.run, err = openRunner(&ScorerConfig{Backbone: n.Backbone.Dir}, n, o)
 	return err
 }
 
@@ -80,15 +83,15 @@ func CheckDType(name string) error {
 
 // chooseType is the type of products, keys and values: that of the stored table if it is to be chosen, and the device
 // computes with it.
-func chooseType(n *network, dtype string) (string, error) {
+func chooseType(n *exec.Network, dtype string) (string, error) {
 	if dtype != "" && dtype != "auto" {
 		return dtype, CheckDType(dtype)
 	}
-	t, err := n.backbone.Weights.Tensor(n.backbone.Keys().Embedding)
+	t, err := n.Backbone.Weights.Tensor(n.Backbone.Keys().Embedding)
 	if err != nil {
 		return "", err
 	}
-	if n.onCUDA() && t.Type.Size() < onnx.Float.Size() {
+	if n.OnCUDA() && t.Type.Size() < onnx.Float.Size() {
 		return "bfloat16", nil
 	}
 	return "float32", nil
@@ -96,34 +99,34 @@ func chooseType(n *network, dtype string) (string, error) {
 
 // DType is what products, keys and values are computed and kept with: float32, or on CUDA bfloat16.
 func (l *LanguageModel) DType() string {
-	if l.net.computes() == onnx.BFloat16 {
+	if l.net.Computes() == onnx.BFloat16 {
 		return "bfloat16"
 	}
 	return "float32"
 }
 
 // plainCache reports whether attention over the cache is made of plain operators.
-func (l *LanguageModel) plainCache() bool { return l.net.onCUDA() && l.net.computes() == onnx.Float }
+func (l *LanguageModel) plainCache() bool { return l.net.OnCUDA() && l.net.Computes() == onnx.Float }
 
 // Unchanged is an error if the files of the weights, which are used where they lie, were changed since they were
 // opened.
-func (l *LanguageModel) Unchanged() error { return l.net.backbone.Weights.Unchanged() }
+func (l *LanguageModel) Unchanged() error { return l.net.Backbone.Weights.Unchanged() }
 
 // Dir is the checkpoint's directory.
-func (l *LanguageModel) Dir() string { return l.net.backbone.Dir }
+func (l *LanguageModel) Dir() string { return l.net.Backbone.Dir }
 
 // Vocab is the number of ids that have logits.
-func (l *LanguageModel) Vocab() int { return l.net.backbone.Decoder().Vocab }
+func (l *LanguageModel) Vocab() int { return l.net.Backbone.Decoder().Vocab }
 
 // MaxPositions is the model's max_position_embeddings.
-func (l *LanguageModel) MaxPositions() int { return l.net.backbone.Decoder().MaxPositions }
+func (l *LanguageModel) MaxPositions() int { return l.net.Backbone.Decoder().MaxPositions }
 
 // Fingerprint identifies the checkpoint, configuration, tokenizer, template and weights, and the adapter over it.
 func (l *LanguageModel) Fingerprint() (string, error) {
-	if l.net.adapter == nil {
+	if l.net.Adapter == nil {
 		return l.net.BackboneFingerprint()
 	}
-	return l.net.fingerprint((&OnePassConfig{}).identity(), all, all)
+	return l.net.Fingerprint((&OnePassConfig{}).identity(), all, all)
 }
 
 // Decode returns the text of ids, without special tokens.
@@ -148,24 +151,24 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 		}
 		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
 	}
-	if s.Tokens, err = l.prepare.text.EncodePrompt(prompt, "", l.net.backbone.Placeholder(), counts); err != nil {
+	if s.Tokens, err = l.prepare.text.EncodePrompt(prompt, "", l.net.Backbone.Placeholder(), counts); err != nil {
 		return nil, err
 	}
-	s.prompt, s.axes = len(s.IDs), l.net.positions(&s.Sample)
+	s.prompt, s.axes = len(s.IDs), l.net.Positions(&s.Sample)
 	for _, axis := range s.axes {
 		s.next = max(s.next, slices.Max(axis)+1)
 	}
-	s.words = len(s.IDs) - s.imageTokens()
+	s.words = len(s.IDs) - s.ImageTokens()
 	if most := l.MaxPositions(); s.words >= most { // as for scores: pictures are bounded otherwise
 		return nil, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten it", s.words,
 			most)
 	}
-	return s, l.net.backbone.Decoder().Longest(s.next)
+	return s, l.net.Backbone.Decoder().Longest(s.next)
 }
 
 // Room is the number of tokens that may follow a sequence before the model's context ends.
 func (l *LanguageModel) Room(s *Prompt) int {
-	d := l.net.backbone.Decoder()
+	d := l.net.Backbone.Decoder()
 	room := d.MaxPositions - s.words
 	if d.Rope.Type == "dynamic" {
 		room = min(room, d.MaxPositions-int(s.next))
@@ -174,30 +177,30 @@ func (l *LanguageModel) Room(s *Prompt) int {
 }
 
 // picture prepares a picture unless it is in the cache.
-func (l *LanguageModel) picture(p *data.Picture) (*Picture, error) {
+func (l *LanguageModel) picture(p *data.Picture) (*backbone.Picture, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	key := digest([]*data.Picture{p})
-	if known := l.prepare.pictures.get(key); known != nil {
+	key := exec.PictureKey([]*data.Picture{p})
+	if known := l.prepare.pictures.Get(key); known != nil {
 		shared := *known // features are taken away from a sequence's picture when its prompt is in the cache
 		return &shared, nil
 	}
-	q, err := l.net.backbone.Prepare(p)
+	q, err := l.net.Backbone.Prepare(p)
 	if err != nil {
 		return nil, err
 	}
-	q.key = key
+	q.Key = key
 	return q, nil
 }
 
 // ImageFeatures runs the vision tower over the pictures of sequences, once for each distinct one.
 func (l *LanguageModel) ImageFeatures(ctx context.Context, sequences ...*Prompt) error {
-	samples := make([]*Sample, len(sequences))
+	samples := make([]*batch.Sample, len(sequences))
 	for i, s := range sequences {
 		samples[i] = &s.Sample
 	}
-	_, err := l.run.features.fill(ctx, samples)
+	_, err := l.run.Features.Fill(ctx, samples)
 	return err
 }
 
@@ -212,7 +215,7 @@ type Stretch struct {
 // [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
 // cache wants it.
 func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
-	s, err := l.run.sessions.session(Recipe{"generate", l.stepGraph})
+	s, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.stepGraph})
 	if err != nil {
 		return nil, err
 	}
@@ -222,17 +225,17 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 		}
 	}
 	p := l.packStretches(stretches)
-	vision, err := l.net.shownFeeds(p)
+	vision, err := l.net.ShownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
 	if l.plainCache() {
-		maps.Copy(p.feeds, plainFeeds(stretches, l.net.backbone.Decoder().KVHeads))
+		maps.Copy(p.Feeds, plainFeeds(stretches, l.net.Backbone.Decoder().KVHeads))
 	}
 	in := map[string]*tensor.Dense{}
-	for _, feeds := range []map[string]*tensor.Dense{p.feeds, vision} {
+	for _, feeds := range []map[string]*tensor.Dense{p.Feeds, vision} {
 		for name, t := range feeds {
-			if s.inputs[name] {
+			if s.Inputs[name] {
 				in[name] = t
 			}
 		}
@@ -267,18 +270,18 @@ func (l *LanguageModel) overflow(v float32) error {
 
 // stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
 func (l *LanguageModel) stepGraph(g *nn.Graph) (*nn.Program, error) {
-	g.Spread = !l.net.onCUDA()
+	g.Spread = !l.net.OnCUDA()
 	return l.buildStep(g)
 }
 
 // buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
 func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
-	dec, keys := l.net.backbone.Decoder(), l.net.backbone.Keys()
+	dec, keys := l.net.Backbone.Decoder(), l.net.Backbone.Keys()
 	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
 	features := g.Input(nn.InFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	p := &nn.Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
-		Cached: nn.NewCached(g, dec, l.net.computes(), l.plainCache())}
+		Cached: nn.NewCached(g, dec, l.net.Computes(), l.plainCache())}
 	x := g.Embed(keys, dec, p, ids, order, "", features)
 	h := dec.Forward(g, x, dec.Rotary(g), p)
 	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")

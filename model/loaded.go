@@ -50,4 +50,4 @@ func (t *LanguageTuner) BackboneFingerprint() (string, error) {
 }
 
 // ClearCache forgets all pictures in memory: for measurements.
-func (s *Scorer) ClearCache() { s.run.features.ClearCache() }
+func (s *Scorer) ClearCache() { s.run.Features.ClearCache() }

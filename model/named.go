@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"assay/internal/exit"
+	"assay/model/backbone"
 )
 
 // Beside is the path that a scorer.yaml names, seen from where the file really lies: links to its folder, or to the
@@ -27,7 +28,7 @@ func Beside(file, path string) string {
 		folders = append([]string{real}, folders...)
 	}
 	for _, folder := range folders {
-		if found := filepath.Join(folder, path); exists(found) {
+		if found := filepath.Join(folder, path); backbone.Exists(found) {
 			return found
 		}
 	}
@@ -36,7 +37,7 @@ func Beside(file, path string) string {
 
 // noScorer explains that a folder has no scorer.yaml: err says so.
 func noScorer(dir string, err error) error {
-	has := func(names ...string) bool { return exists(filepath.Join(append([]string{dir}, names...)...)) }
+	has := func(names ...string) bool { return backbone.Exists(filepath.Join(append([]string{dir}, names...)...)) }
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
@@ -48,7 +49,7 @@ func noScorer(dir string, err error) error {
 		return fmt.Errorf("%w: %s is a checkpoint, not a scorer: `train --config` makes a scorer over it, `score import` "+
 			"makes one of a released judge", err, dir)
 	}
-	if name := hubName(dir); name != "" {
+	if name := backbone.HubName(dir); name != "" {
 		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (hf download %s --local-dir DIR), and make a scorer of it "+
 			"with `score import`", err, name, name)
 	}
@@ -70,7 +71,7 @@ func (p *ScorerState) missing() error {
 		switch {
 		case named.path == "" || !errors.Is(err, fs.ErrNotExist):
 		case named.key == "backbone" && p.moved:
-			return exit.Usage(noBackbone(named.path, err))
+			return exit.Usage(backbone.NoBackbone(named.path, err))
 		default:
 			return exit.Usagef("%s: %w: %s", lineOf(file, named.key), err, named.remedy)
 		}

@@ -7,6 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/batch"
 	"assay/model/nn"
 )
 
@@ -21,7 +22,7 @@ func (s *Scorer) addTermTensors(terms []losses.Spec) {
 			for k, v := range p.Value {
 				values[k] = float32(v)
 			}
-			s.net.tensors[p.Name] = vector(values)
+			s.net.Tensors[p.Name] = batch.Vector(values)
 		}
 	}
 }
@@ -32,7 +33,7 @@ func (s *Scorer) addTermTensors(terms []losses.Spec) {
 // terms, divided by weight, so that the mean over a batch is their sum.
 func (t *Tuner) Compare(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	items [][]losses.Item,
 	weight float64,
 	seed, draws uint64,
@@ -43,7 +44,7 @@ func (t *Tuner) Compare(
 	}
 	r, err := t.inParts(samples, items, seed, func(part []int, seed uint64) (*StepResult, error) {
 		own, places := itemsOf(items, part)
-		one, err := t.comparePart(ctx, pick(samples, part), own, weight, seed, draws)
+		one, err := t.comparePart(ctx, batch.Pick(samples, part), own, weight, seed, draws)
 		if err != nil {
 			return nil, err
 		}
@@ -64,13 +65,13 @@ func (t *Tuner) Compare(
 // comparePart is Compare over samples of one run of the graph.
 func (t *Tuner) comparePart(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	items [][]losses.Item,
 	weight float64,
 	seed, draws uint64,
 ) (*StepResult, error) {
 	rows := make([]*losses.Rows, len(t.o.Terms))
-	out, p, s, err := t.step(ctx, samples, seed, func(p *packed) (map[string]*tensor.Dense, error) {
+	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 		return t.termFeeds(p, items, weight, draws, rows)
 	})
 	if err != nil {
@@ -101,7 +102,7 @@ func (t *Tuner) comparePart(
 
 // termFeeds writes the inputs of all terms, and which rows they have.
 func (t *Tuner) termFeeds(
-	p *packed,
+	p *batch.Inputs,
 	items [][]losses.Item,
 	weight float64,
 	draws uint64,
@@ -110,8 +111,8 @@ func (t *Tuner) termFeeds(
 	place := t.places(p)
 	feeds := map[string]*tensor.Dense{}
 	maps.Copy(feeds, t.passFeeds(p))
-	if p.targets != nil {
-		feeds[nn.InTargetWeight] = p.tokenWeights(weight)
+	if p.Targets != nil {
+		feeds[nn.InTargetWeight] = p.TokenWeights(weight)
 	}
 	for k, s := range t.o.Terms {
 		if s.Over() == losses.Tokens {

@@ -9,12 +9,14 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/lora"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 )
 
 // openScorer opens the backbone of a scorer, compares the two, and puts together what scores: some of its tensors may be
 // trained.
-func openScorer(p *ScorerState, t training, o Options) (*Scorer, error) {
+func openScorer(p *ScorerState, t exec.Training, o Options) (*Scorer, error) {
 	p = p.At(o.Backbone)
 	config, err := p.Config.of(o.Dimension)
 	if err != nil {
@@ -30,27 +32,27 @@ func openScorer(p *ScorerState, t training, o Options) (*Scorer, error) {
 	if config.Rotary == "bfloat16" {
 		b.Decoder().Rope.Rounded = true
 	}
-	n := &network{
-		backbone: b,
-		tensors:  maps.Clone(p.Tensors),
-		dtype:    config.DType,
-		plain:    config.Positions == "plain",
-		packing:  config.packing(b.Decoder().Vocab),
-		plan: plan{training: t, trains: o.trains, recompute: o.saves, device: o.Device, blocks: nn.Blocks(o.Blocks),
-			pieces: o.Pieces},
+	n := &exec.Network{
+		Backbone: b,
+		Tensors:  maps.Clone(p.Tensors),
+		DType:    config.DType,
+		Plain:    config.Positions == "plain",
+		Packer:   config.packing(b.Decoder().Vocab),
+		Plan: exec.Plan{Training: t, Trains: o.trains, Recompute: o.saves, Device: o.Device, Blocks: nn.Blocks(o.Blocks),
+			Pieces: o.Pieces},
 	}
-	maps.DeleteFunc(n.tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
+	maps.DeleteFunc(n.Tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
 	})
 	s := &Scorer{config: config, net: n}
 	if err = s.check(p.Adapter, o.Elsewhere); err == nil {
 		err = s.adoptCalibration(p, &o)
 	}
-	if err == nil && t == trainBackbone {
-		err = b.unpacked("its own weights cannot be trained, only an adapter over them")
+	if err == nil && t == exec.TrainBackbone {
+		err = b.Unpacked("its own weights cannot be trained, only an adapter over them")
 	}
 	if err == nil {
-		n.completePlan(o.Threads)
+		n.CompletePlan(o.Threads)
 		err = s.ready(o)
 	}
 	if err != nil {
@@ -72,13 +74,13 @@ func (s *Scorer) ready(o Options) error {
 }
 
 // openRunner opens what prepares samples and what runs graphs over them; both share the pictures in memory.
-func openRunner(c *ScorerConfig, n *network, o Options) (*preparer, *Runner, error) {
-	pictures := newPictureCache(o.cacheSize())
+func openRunner(c *ScorerConfig, n *exec.Network, o Options) (*preparer, *exec.Runner, error) {
+	pictures := exec.NewPictureCache(o.cacheSize())
 	prepare, err := newPreparer(c, n, pictures)
 	if err != nil {
 		return nil, nil, err
 	}
-	return prepare, newRunner(n, o.run(), pictures, o.Store, c.featurePrint(n)), nil
+	return prepare, exec.NewRunner(n, o.run(), pictures, o.Store, c.featurePrint(n)), nil
 }
 
 // Close frees sessions, tokenizer and weights.
@@ -87,34 +89,34 @@ func (s *Scorer) Close() error { return errors.Join(s.prepare.text.Close(), s.ru
 // check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
 func (s *Scorer) check(a *lora.Adapter, elsewhere bool) error {
 	n, c := s.net, s.config
-	if err := n.resolveDevice(elsewhere); err != nil {
+	if err := n.ResolveDevice(elsewhere); err != nil {
 		return err
 	}
 	for _, pair := range c.pairs() {
-		if !n.backbone.CanPair(pair) {
+		if !n.Backbone.CanPair(pair) {
 			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
 		}
 	}
-	if n.plan.training != trainNothing {
-		if err := c.trainable(n.plan.training); err != nil {
+	if n.Plan.Training != exec.TrainNothing {
+		if err := c.trainable(n.Plan.Training); err != nil {
 			return err
 		}
 	}
-	if err := checkTensors(c, n.backbone.Decoder().Hidden, n.tensors); err != nil {
+	if err := checkTensors(c, n.Backbone.Decoder().Hidden, n.Tensors); err != nil {
 		return err
 	}
 	if a == nil {
 		return nil
 	}
-	return n.adapt(a)
+	return n.Adapt(a)
 }
 
 // packing says how samples are packed for scoring, over a vocabulary of that many ids.
-func (c *ScorerConfig) packing(vocab int) packing {
-	return packing{
-		vocab:  int64(vocab),
-		table:  !c.AddsToken(),
-		before: c.AddsToken() && c.Passes[0].Position == "before",
-		all:    c.TextLoss == "all",
+func (c *ScorerConfig) packing(vocab int) batch.Packer {
+	return batch.Packer{
+		Vocab:  int64(vocab),
+		Table:  !c.AddsToken(),
+		Before: c.AddsToken() && c.Passes[0].Position == "before",
+		All:    c.TextLoss == "all",
 	}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
@@ -44,6 +45,6 @@ func (o *Options) cacheSize() int64 {
 }
 
 // run are the options of sessions.
-func (o *Options) run() RunOptions {
-	return RunOptions{CUDA: o.CUDA, Profile: o.Profile, OnGraph: o.OnGraph, Held: o.Held}
+func (o *Options) run() exec.RunOptions {
+	return exec.RunOptions{CUDA: o.CUDA, Profile: o.Profile, OnGraph: o.OnGraph, Held: o.Held}
 }

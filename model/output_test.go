@@ -10,6 +10,7 @@ import (
 	"assay/edit"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
 
 	_ "assay/model/families"
 )
@@ -68,7 +69,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		score, err := s.Score01(context.Background(), []*model.Sample{sample})
+		score, err := s.Score01(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

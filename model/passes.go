@@ -8,6 +8,8 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/model/text"
 	"assay/store"
 )
@@ -67,10 +69,10 @@ func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
 // passPictures decodes the pictures of an edit if need be, arranges them for a pass, and makes what the tower takes.
 func (p *preparer) passPictures(
 	e *edit.Edit, a Ask, q *PassConfig, decode func() (shownPictures, error),
-) (out []*Picture, err error) {
+) (out []*backbone.Picture, err error) {
 	key := p.config.cacheKey(e, q)
 	if !a.Pixels {
-		if out = p.pictures.ofEdit(key); out != nil {
+		if out = p.pictures.OfEdit(key); out != nil {
 			return out, nil
 		}
 	}
@@ -95,7 +97,7 @@ func (p *preparer) passPictures(
 		}
 		out = append(out, picture)
 	}
-	p.pictures.putEdit(key, out)
+	p.pictures.PutEdit(key, out)
 	if !a.Pixels {
 		a.Shared.put(k, out)
 	}
@@ -103,23 +105,23 @@ func (p *preparer) passPictures(
 }
 
 // ask makes the sample of a pass.
-func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*Picture) (*Sample, error) {
-	counts := pictureTokens(pictures)
+func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*backbone.Picture) (*batch.Sample, error) {
+	counts := backbone.PictureTokens(pictures)
 	t, err := p.passTokens(q, e, a, counts)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sample{Tokens: t, Pictures: pictures}
+	s := &batch.Sample{Tokens: t, Pictures: pictures}
 	if h := p.config.joint(q); h != nil {
-		if s.choices, err = p.choiceSamples(q, h, e, s, counts); err != nil {
+		if s.Choices, err = p.choiceSamples(q, h, e, s, counts); err != nil {
 			return nil, err
 		}
 	}
 	last := int64(0)
-	for _, axis := range p.net.positions(s) {
+	for _, axis := range p.net.Positions(s) {
 		last = max(last, slices.Max(axis))
 	}
-	return s, p.net.backbone.Decoder().Longest(last + int64(q.Steps))
+	return s, p.net.Backbone.Decoder().Longest(last + int64(q.Steps))
 }
 
 // passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
@@ -145,7 +147,7 @@ func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t te
 	if err != nil {
 		return t, err
 	}
-	if t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.net.backbone.Placeholder(), counts); err != nil {
+	if t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.net.Backbone.Placeholder(), counts); err != nil {
 		return t, err
 	}
 	at := t.ScoreIndex
@@ -175,5 +177,5 @@ func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int
 	if err != nil {
 		return t, err
 	}
-	return p.text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.endOfTurn(), p.net.backbone.Placeholder(), counts)
+	return p.text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.endOfTurn(), p.net.Backbone.Placeholder(), counts)
 }

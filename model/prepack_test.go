@@ -8,12 +8,14 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 )
 
 // large makes a network one of a model that is not small, which packs its weights or does not.
-func large(n *network, packs bool) {
-	n.plan.small, n.plan.prepack, n.plan.limits = false, packs, newLimits(false, false, 2)
+func large(n *exec.Network, packs bool) {
+	n.Plan.Small, n.Plan.Prepack, n.Plan.Limits = false, packs, batch.NewLimits(false, false, 2)
 }
 
 // exampleEdit has two pictures that differ.
@@ -32,7 +34,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		u := sharedTuner(t, "llavanext")
 		defer u.Close()
 		large(u.scorer.net, packs)
-		b, err := u.scorer.run.sessions.graph(Recipe{"packing", u.stepGraph(1).Build}) // not the graph that NewTuner has built
+		b, err := u.scorer.run.Sessions.Graph(exec.Recipe{Name: "packing", Build: u.stepGraph(1).Build}) // not the graph that NewTuner has built
 		if err != nil || b.Packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
@@ -40,7 +42,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := u.Step(context.Background(), []*Sample{s}, []float64{0.3}, 1, 0)
+		got, err := u.Step(context.Background(), []*batch.Sample{s}, []float64{0.3}, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,14 +81,14 @@ func TestScoresOverPackedWeights(t *testing.T) {
 		}
 		defer s.Close()
 		large(s.net, packs)
-		if b, err := s.run.sessions.graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
+		if b, err := s.run.Sessions.Graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		one, err := s.Sample(exampleEdit(), Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone, err := s.Score01(context.Background(), []*Sample{one})
+		alone, err := s.Score01(context.Background(), []*batch.Sample{one})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,14 +105,14 @@ func TestWhatPacks(t *testing.T) {
 	defer u.Close()
 	_, bytes := u.scorer.net.Weights()
 	n := u.scorer.net
-	n.plan.small = false
-	if !n.packsFor(bytes*packedShare) || n.packsFor(bytes*packedShare-1) {
-		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*packedShare, bytes*packedShare-1)
+	n.Plan.Small = false
+	if !n.PacksFor(bytes*exec.PackedShare) || n.PacksFor(bytes*exec.PackedShare-1) {
+		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*exec.PackedShare, bytes*exec.PackedShare-1)
 	}
-	if n.plan.recompute = true; n.packsFor(bytes * packedShare) {
+	if n.Plan.Recompute = true; n.PacksFor(bytes * exec.PackedShare) {
 		t.Error("a network that computes its layers anew packs")
 	}
-	n.plan.prepack = true
+	n.Plan.Prepack = true
 	if !u.stepPacks(&nn.Graph{}, 1) || u.stepPacks(&nn.Graph{}, 2) || !u.stepPacks(&nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}
@@ -122,10 +124,10 @@ func TestWhereBlocksBegin(t *testing.T) {
 	defer u.Close()
 	n := u.scorer.net
 	for _, small := range []bool{true, false} {
-		n.plan.small = small
+		n.Plan.Small = small
 		want := map[bool]int{true: nn.BlocksFrom, false: nn.ScoresInBlocksFrom}
-		if n.blocksFrom(true) != nn.BlocksFrom || n.blocksFrom(false) != want[small] {
-			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.blocksFrom(true), n.blocksFrom(false))
+		if n.BlocksFrom(true) != nn.BlocksFrom || n.BlocksFrom(false) != want[small] {
+			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.BlocksFrom(true), n.BlocksFrom(false))
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/text"
 )
 
@@ -22,14 +25,14 @@ type Ask struct {
 // preparer turns edits into samples: the tokens of a text, and pictures as the vision tower takes them.
 type preparer struct {
 	config   *ScorerConfig
-	net      *network
+	net      *exec.Network
 	text     *text.Processor
-	pictures *pictureCache
+	pictures *exec.PictureCache
 }
 
 // newPreparer opens the tokenizer and the chat template, and compares them with the network's configuration.
-func newPreparer(c *ScorerConfig, n *network, pictures *pictureCache) (*preparer, error) {
-	vocab := int64(n.backbone.Decoder().Vocab)
+func newPreparer(c *ScorerConfig, n *exec.Network, pictures *exec.PictureCache) (*preparer, error) {
+	vocab := int64(n.Backbone.Decoder().Vocab)
 	options := []text.Option{text.WithTemplate(c.ChatTemplate)}
 	if !c.AddsToken() {
 		options = append(options, text.WithOwnToken())
@@ -47,7 +50,7 @@ func newPreparer(c *ScorerConfig, n *network, pictures *pictureCache) (*preparer
 
 // checkTokens compares the tokenizer's placeholder of pictures with the model's, and looks for the end of a turn.
 func (p *preparer) checkTokens() error {
-	if err := checkPlaceholder(p.text, p.net.backbone); err != nil {
+	if err := checkPlaceholder(p.text, p.net.Backbone); err != nil {
 		return err
 	}
 	if p.config.EndOfTurn == "" {
@@ -61,7 +64,7 @@ func (p *preparer) checkTokens() error {
 
 // checkPlaceholder compares the tokenizer's placeholder of pictures with that of config.json, by which transformers
 // finds them.
-func checkPlaceholder(t *text.Processor, b *Backbone) error {
+func checkPlaceholder(t *text.Processor, b *backbone.Backbone) error {
 	id, err := t.ID(b.Placeholder())
 	if want := b.Decoder().ImageToken; err == nil && int64(id) != want {
 		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
@@ -75,16 +78,16 @@ func checkPlaceholder(t *text.Processor, b *Backbone) error {
 
 // Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It is
 // safe for concurrent use.
-func (p *preparer) Sample(e *edit.Edit, a Ask) (*Sample, error) {
+func (p *preparer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) {
 	if err := p.checkTexts(e, a); err != nil {
 		return nil, err
 	}
 	return p.sample(e, a, sync.OnceValues(func() (shownPictures, error) { return p.config.decode(e) }))
 }
 
-func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, error)) (*Sample, error) {
-	known := map[string][]*Picture{}
-	var first *Sample
+func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, error)) (*batch.Sample, error) {
+	known := map[string][]*backbone.Picture{}
+	var first *batch.Sample
 	for i := range p.config.Passes {
 		q := &p.config.Passes[i]
 		if known[q.shown()] == nil {
@@ -97,10 +100,10 @@ func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, err
 		if err != nil {
 			return nil, err
 		}
-		if s.pass = i; first == nil {
+		if s.Pass = i; first == nil {
 			first = s
 		} else {
-			first.rest = append(first.rest, s)
+			first.Rest = append(first.Rest, s)
 		}
 	}
 	return first, nil
@@ -118,26 +121,26 @@ func (p *preparer) checkTexts(e *edit.Edit, a Ask) error {
 }
 
 // picture prepares what the backbone is shown, unless it is in the cache and its pixels are not wanted.
-func (p *preparer) picture(frames []*data.Picture, pixels bool) (*Picture, error) {
-	key := digest(frames)
+func (p *preparer) picture(frames []*data.Picture, pixels bool) (*backbone.Picture, error) {
+	key := exec.PictureKey(frames)
 	if !pixels {
-		if known := p.pictures.get(key); known != nil {
+		if known := p.pictures.Get(key); known != nil {
 			return known, nil
 		}
 	}
 	if !pixels {
-		if twin := p.pictures.prepared(key); twin != nil {
+		if twin := p.pictures.Prepared(key); twin != nil {
 			return twin, nil
 		}
 	}
-	q, err := p.net.backbone.Prepare(frames...)
+	q, err := p.net.Backbone.Prepare(frames...)
 	if err != nil {
 		return nil, err
 	}
-	q.key = key
-	p.pictures.remember(q)
-	if p.net.visionTrained() { // features change with every step: what can be kept are the pixels
-		p.pictures.put(q)
+	q.Key = key
+	p.pictures.Remember(q)
+	if p.net.VisionTrained() { // features change with every step: what can be kept are the pixels
+		p.pictures.Put(q)
 	}
 	return q, nil
 }
@@ -148,7 +151,7 @@ func (p *preparer) textTokens(n int, counts []int, what string) (int, error) {
 	for _, c := range counts {
 		n -= c
 	}
-	if most := p.net.backbone.Decoder().MaxPositions; n > most {
+	if most := p.net.Backbone.Decoder().MaxPositions; n > most {
 		return n, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the %s",
 			n, most, what)
 	}
@@ -165,7 +168,7 @@ func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
 		counts := q.onePerPicture()
 		t, err := p.passTokens(q, e, a, counts)
 		if h := p.config.joint(q); err == nil && h != nil {
-			_, err = p.choiceSamples(q, h, e, &Sample{Tokens: t}, counts)
+			_, err = p.choiceSamples(q, h, e, &batch.Sample{Tokens: t}, counts)
 		}
 		if err != nil {
 			return err
@@ -175,7 +178,7 @@ func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
 }
 
 func (p *preparer) endOfTurn() string {
-	for _, t := range []string{p.config.EndOfTurn, p.net.backbone.EndOfTurn()} {
+	for _, t := range []string{p.config.EndOfTurn, p.net.Backbone.EndOfTurn()} {
 		if t != "" {
 			return t
 		}

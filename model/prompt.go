@@ -5,12 +5,14 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/model/nn"
 )
 
 // Prompt is a conversation up to an answer, with what was said after it.
 type Prompt struct {
-	Sample
+	batch.Sample
 	prompt int       // tokens of the prompt
 	words  int       // tokens that are not of pictures
 	axes   [][]int64 // rotary positions, [axes][tokens]
@@ -50,7 +52,7 @@ func (s *Prompt) Shared(o *Prompt) int {
 		if at >= n {
 			break
 		}
-		if i >= len(o.Pictures) || o.Tokens.Pictures[i] != at || o.Pictures[i].key != s.Pictures[i].key {
+		if i >= len(o.Pictures) || o.Tokens.Pictures[i] != at || o.Pictures[i].Key != s.Pictures[i].Key {
 			return at // the same placeholders for another picture
 		}
 	}
@@ -60,17 +62,17 @@ func (s *Prompt) Shared(o *Prompt) int {
 // Forget gives back the memory of the pictures: what is needed of them is in the cache of keys and values.
 func (s *Prompt) Forget() {
 	for _, p := range s.Pictures {
-		p.features, p.Pixels = nil, nil
+		p.Features, p.Pixels = nil, nil
 	}
 }
 
 // packStretches lays stretches one after the other: where each row comes from, its position, and its place in
 // attention.
-func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
-	p := &packed{feeds: map[string]*tensor.Dense{}}
+func (l *LanguageModel) packStretches(stretches []Stretch) *batch.Inputs {
+	p := &batch.Inputs{Feeds: map[string]*tensor.Dense{}}
 	var texts, images int
 	longest := attended(stretches)
-	ids, axes := []int64{}, make([][]int64, l.net.backbone.Decoder().Rope.Axes())
+	ids, axes := []int64{}, make([][]int64, l.net.Backbone.Decoder().Rope.Axes())
 	var order, selected, gather []int64
 	var last []int32
 	spread, most := make([]int64, len(stretches)*longest), longest
@@ -99,7 +101,7 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 		}
 		last, most = append(last, int32(end-1)), max(most, end)
 		for _, q := range s.seen() {
-			p.pictures, images = append(p.pictures, q), images+q.Tokens
+			p.Pictures, images = append(p.Pictures, q), images+q.Tokens
 		}
 	}
 	if texts == 0 { // all of it is pictures: the table is read once all the same
@@ -110,11 +112,11 @@ func (l *LanguageModel) packStretches(stretches []Stretch) *packed {
 			order[i] = int64(len(ids)) - 1 - v
 		}
 	}
-	p.feeds[nn.InTextIDs], p.feeds[nn.InOrder], p.feeds[nn.InPositions] = vector(ids), vector(order), stack(axes)
-	p.feeds["select"], p.feeds[nn.InGather] = vector(selected), vector(gather)
-	p.feeds[nn.InSpread] = tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(spread))
-	p.feeds[nn.InLast] = tensor.New(tensor.WithShape(len(last)), tensor.WithBacking(last))
-	p.feeds[nn.InMost] = tensor.New(tensor.WithShape(1), tensor.WithBacking([]int32{int32(most)}))
+	p.Feeds[nn.InTextIDs], p.Feeds[nn.InOrder], p.Feeds[nn.InPositions] = batch.Vector(ids), batch.Vector(order), batch.Stack(axes)
+	p.Feeds["select"], p.Feeds[nn.InGather] = batch.Vector(selected), batch.Vector(gather)
+	p.Feeds[nn.InSpread] = tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(spread))
+	p.Feeds[nn.InLast] = tensor.New(tensor.WithShape(len(last)), tensor.WithBacking(last))
+	p.Feeds[nn.InMost] = tensor.New(tensor.WithShape(1), tensor.WithBacking([]int32{int32(most)}))
 	return p
 }
 
@@ -134,8 +136,8 @@ func attended(stretches []Stretch) int {
 }
 
 // seen are the pictures of which the stretch has tokens.
-func (s Stretch) seen() []*Picture {
-	var out []*Picture
+func (s Stretch) seen() []*backbone.Picture {
+	var out []*backbone.Picture
 	for i, at := range s.Tokens.Pictures {
 		if at < s.To && at+s.Pictures[i].Tokens > s.From {
 			out = append(out, s.Pictures[i])

@@ -11,22 +11,23 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/model/exec"
 )
 
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and the
 // adapter in PEFT's files. For a fully trained backbone the checkpoint, under backbone/, takes the adapter's place.
 // scorer.yaml names the backbone relative to dir, or to where dir's sibling will lie.
 func (s *Scorer) SaveScorer(dir string) error {
-	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.net.adapter}
-	for name, t := range s.net.tensors {
-		if !strings.HasPrefix(name, termPrefix) && (s.net.adapter == nil || s.net.adapter.Tensors[name] == nil) {
+	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.net.Adapter}
+	for name, t := range s.net.Tensors {
+		if !strings.HasPrefix(name, termPrefix) && (s.net.Adapter == nil || s.net.Adapter.Tensors[name] == nil) {
 			p.Tensors[name] = t
 		}
 	}
-	if s.net.plan.training != trainBackbone {
+	if s.net.Plan.Training != exec.TrainBackbone {
 		return p.Save(dir)
 	}
-	if err := s.net.backbone.Weights.SaveAs(filepath.Join(dir, "backbone"), s.run.sessions.trained); err != nil {
+	if err := s.net.Backbone.Weights.SaveAs(filepath.Join(dir, "backbone"), s.run.Sessions.Trained); err != nil {
 		return err
 	}
 	c := *s.config

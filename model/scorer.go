@@ -9,6 +9,8 @@ import (
 
 	"assay/calibration"
 	"assay/edit"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 )
 
@@ -16,9 +18,9 @@ import (
 type Scorer struct {
 	config      *ScorerConfig            // what it says
 	calibration *calibration.Calibration // of reported scores; nil: none
-	net         *network                 // what is loaded
+	net         *exec.Network            // what is loaded
 	prepare     *preparer                // makes samples of edits
-	run         *Runner                  // runs graphs over samples
+	run         *exec.Runner             // runs graphs over samples
 }
 
 // OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees
@@ -37,7 +39,7 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 
 // NewScorer opens a scorer that has been read or made.
 func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
-	return openScorer(p, trainNothing, o)
+	return openScorer(p, exec.TrainNothing, o)
 }
 
 // Config returns scorer.yaml as read.
@@ -62,10 +64,10 @@ func (s *Scorer) Prepare(e *edit.Edit) (edit.Inputs, error) { return s.Sample(e,
 // Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone or
 // among others.
 func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
-	samples := make([]*Sample, len(inputs))
+	samples := make([]*batch.Sample, len(inputs))
 	for i, in := range inputs {
 		var ok bool
-		if samples[i], ok = in.(*Sample); !ok {
+		if samples[i], ok = in.(*batch.Sample); !ok {
 			return nil, nil, fmt.Errorf("inputs of another judge: %T", in)
 		}
 	}
@@ -73,7 +75,7 @@ func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score,
 }
 
 // Score01 returns score01 of every sample, all or none.
-func (s *Scorer) Score01(ctx context.Context, samples []*Sample) ([]float64, error) {
+func (s *Scorer) Score01(ctx context.Context, samples []*batch.Sample) ([]float64, error) {
 	all, err := s.ScoreSamples(ctx, samples)
 	if err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (s *Scorer) Score01(ctx context.Context, samples []*Sample) ([]float64, err
 }
 
 // Hidden returns the state that the only pass reads [hidden] of every sample: what its heads see.
-func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
+func (s *Scorer) Hidden(ctx context.Context, samples []*batch.Sample) ([][]float32, error) {
 	if len(s.config.Passes) > 1 {
 		return nil, fmt.Errorf("a scorer of %d passes reads several states: see Readings", len(s.config.Passes))
 	}
@@ -100,13 +102,13 @@ func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, er
 
 // PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT:
 // [tiles, 3, S, S] over all pictures in order). All passes must show the same pictures.
-func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
-	for _, one := range sample.rest {
+func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float64, *tensor.Dense, error) {
+	for _, one := range sample.Rest {
 		if !slices.Equal(one.Pictures, sample.Pictures) {
 			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients have no common pixel_values")
 		}
 	}
-	scores, each, err := s.differentiate(ctx, []*Sample{sample})
+	scores, each, err := s.differentiate(ctx, []*batch.Sample{sample})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -116,7 +118,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 			sum[i] += v
 		}
 	}
-	feeds, err := s.net.backbone.Feeds(sample.Pictures)
+	feeds, err := s.net.Backbone.Feeds(sample.Pictures)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -130,7 +132,7 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 
 // Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It is
 // safe for concurrent use.
-func (s *Scorer) Sample(e *edit.Edit, a Ask) (*Sample, error) { return s.prepare.Sample(e, a) }
+func (s *Scorer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) { return s.prepare.Sample(e, a) }
 
 // CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
 func (s *Scorer) CheckText(e *edit.Edit, a Ask) error { return s.prepare.CheckText(e, a) }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"assay/losses"
+	"assay/model/batch"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -56,7 +57,7 @@ func (s *Scorer) buildStep(g *nn.Graph, spec stepSpec) (*nn.Program, error) {
 	}
 	sum := ""
 	if s.config.TextLoss != "" {
-		sum = textLoss(g, s.net.backbone.Keys(), h, spec.TextLoss)
+		sum = textLoss(g, s.net.Backbone.Keys(), h, spec.TextLoss)
 	}
 	add := func(x string) {
 		if sum != "" {
@@ -93,7 +94,7 @@ func (s *Scorer) buildStep(g *nn.Graph, spec stepSpec) (*nn.Program, error) {
 func textLoss(g *nn.Graph, keys nn.Keys, h string, weight float64) string {
 	predict := g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
 	ids := g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
-	isScore := g.Input(inTargetScore, onnx.Float, onnx.Dims("targets", 1))
+	isScore := g.Input(batch.InTargetScore, onnx.Float, onnx.Dims("targets", 1))
 	tokenWeight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
 
 	hp := g.Pick(h, predict, 0)

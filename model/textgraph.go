@@ -7,6 +7,8 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -21,8 +23,8 @@ type textPass struct {
 	Backward bool
 }
 
-func (t *TextTuner) stepGraph(s textPass) Recipe {
-	return Recipe{fmt.Sprintf("conversations %+v", s), func(g *nn.Graph) (*nn.Program, error) { return t.buildText(g, s) }}
+func (t *TextTuner) stepGraph(s textPass) exec.Recipe {
+	return exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) { return t.buildText(g, s) }}
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
@@ -31,8 +33,8 @@ func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
 		g.UseDropout()
 	}
-	h := g.Decode(t.net.backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
-	logits := g.CrossEntropy(t.net.backbone.Keys(), h)
+	h := g.Decode(t.net.Backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
+	logits := g.CrossEntropy(t.net.Backbone.Keys(), h)
 	if !s.Backward {
 		best := g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 		g.Output(outBest, best, onnx.Int64, onnx.Dims("targets"))
@@ -46,119 +48,119 @@ func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
 // nothing. The last layer delivers the rows from the one before the first answer on.
-func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*packed, error) {
-	pk := packing{vocab: int64(t.net.backbone.Decoder().Vocab), table: true, loss: true}
-	spans, plain := make([]span, len(samples)), make([]*Sample, len(samples))
+func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*batch.Inputs, error) {
+	pk := batch.Packer{Vocab: int64(t.net.Backbone.Decoder().Vocab), Table: true, Loss: true}
+	spans, plain := make([]batch.Span, len(samples)), make([]*batch.Sample, len(samples))
 	for i, s := range samples {
 		first, n := s.Answers[0][0]-1, s.Answers[len(s.Answers)-1][1]-1
-		spans[i] = span{
-			length:    n,
-			first:     first,
-			selected:  n - first,
-			scorePos:  first,
-			index:     i,
-			predicted: s.Targets(),
+		spans[i] = batch.Span{
+			Length:    n,
+			First:     first,
+			Selected:  n - first,
+			ScorePos:  first,
+			Index:     i,
+			Predicted: s.Targets(),
 		}
 		plain[i] = &s.Sample
 	}
-	if pk.level(spans); t.net.plan.small || t.o.Fixed {
+	if pk.Level(spans); t.net.Plan.Small || t.o.Fixed {
 		oneGroup(spans)
 	}
 	sort.SliceStable(spans, func(a, b int) bool {
-		if spans[a].filled != spans[b].filled {
-			return spans[a].filled < spans[b].filled
+		if spans[a].Filled != spans[b].Filled {
+			return spans[a].Filled < spans[b].Filled
 		}
-		return spans[a].selected < spans[b].selected
+		return spans[a].Selected < spans[b].Selected
 	})
-	p := &packed{feeds: map[string]*tensor.Dense{}}
+	p := &batch.Inputs{Feeds: map[string]*tensor.Dense{}}
 	words, targets := 0, 0
 	for _, s := range spans {
-		p.order, p.rows = append(p.order, s.index), p.rows+s.filled
-		words += s.filled - plain[s.index].imageTokens()
-		p.pictures = append(p.pictures, plain[s.index].Pictures...)
-		p.targets = append(p.targets, []stretch{{targets, s.predicted}})
-		targets += s.predicted
+		p.Order, p.Rows = append(p.Order, s.Index), p.Rows+s.Filled
+		words += s.Filled - plain[s.Index].ImageTokens()
+		p.Pictures = append(p.Pictures, plain[s.Index].Pictures...)
+		p.Targets = append(p.Targets, []batch.Range{{First: targets, N: s.Predicted}})
+		targets += s.Predicted
 	}
-	if err := pk.fillRows(p, spans, plain, words, t.net.positions); err != nil {
+	if err := pk.FillRows(p, spans, plain, words, t.net.Positions); err != nil {
 		return nil, err
 	}
-	pk.fillGroups(p, spans)
+	pk.FillGroups(p, spans)
 	fillAnswers(p, spans, samples, weights)
 	return p, nil
 }
 
 // oneGroup pads all to the longest one, and selects the same rows of each. A small model spends more time on another
 // group, and on the graph for another number of groups, than on rows that nothing looks at. So does a GPU.
-func oneGroup(spans []span) {
-	length, first := 0, spans[0].first
+func oneGroup(spans []batch.Span) {
+	length, first := 0, spans[0].First
 	for _, s := range spans {
-		length, first = max(length, s.length), min(first, s.first)
+		length, first = max(length, s.Length), min(first, s.First)
 	}
 	for i := range spans {
 		s := &spans[i]
-		s.filled, s.first, s.selected, s.scorePos = length, first, length-first, first
+		s.Filled, s.First, s.Selected, s.ScorePos = length, first, length-first, first
 	}
 }
 
 // fillAnswers writes what is predicted: the tokens of the answers, each by the row before it.
-func fillAnswers(p *packed, spans []span, samples []*TextSample, weights []float64) {
+func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, weights []float64) {
 	var predict, ids []int64
 	var weight []float32
 	offset := 0
 	for _, sp := range spans {
-		s := samples[sp.index]
+		s := samples[sp.Index]
 		for _, a := range s.Answers {
 			for at := a[0]; at < a[1]; at++ {
-				predict, ids = append(predict, int64(offset+at-1-sp.first)), append(ids, s.IDs[at])
-				weight = append(weight, float32(weights[sp.index]))
+				predict, ids = append(predict, int64(offset+at-1-sp.First)), append(ids, s.IDs[at])
+				weight = append(weight, float32(weights[sp.Index]))
 			}
 		}
-		offset += sp.selected
+		offset += sp.Selected
 	}
-	p.feeds[nn.InPredict], p.feeds[nn.InTargets], p.feeds[nn.InTargetWeight] = vector(predict), vector(ids), vector(weight)
+	p.Feeds[nn.InPredict], p.Feeds[nn.InTargets], p.Feeds[nn.InTargetWeight] = batch.Vector(predict), batch.Vector(ids), batch.Vector(weight)
 }
 
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
 // [Tuner.Usage] does.
-func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (Usage, error) {
-	u := t.net.counts(t.params)
-	if t.net.onCUDA() && measuring {
+func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
+	u := t.net.Counts(t.params)
+	if t.net.OnCUDA() && measuring {
 		u.Bytes["weights"] *= 2
 	}
-	pass := func(backward bool) func(*Sample, int) (int64, error) {
-		return func(_ *Sample, micro int) (int64, error) { return t.peak(s, micro, backward) }
+	pass := func(backward bool) func(*batch.Sample, int) (int64, error) {
+		return func(_ *batch.Sample, micro int) (int64, error) { return t.peak(s, micro, backward) }
 	}
-	peaks := peaks{"training step": pass(true)}
+	peaks := exec.Peaks{"training step": pass(true)}
 	if measuring {
 		peaks["validation"] = pass(false)
 	}
-	if len(s.Pictures) > 0 && !t.net.visionTrained() {
-		peaks["vision tower"] = t.run.visionPeak
+	if len(s.Pictures) > 0 && !t.net.VisionTrained() {
+		peaks["vision tower"] = t.run.VisionPeak
 	}
-	return u, t.run.addTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
+	return u, t.run.AddTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
 }
 
 // peak is that of a pass over copies of a conversation.
 func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	one := *s
-	one.Sample = *withFeatures(&s.Sample, t.net.backbone.Decoder().FeatureWidth())
+	one.Sample = *exec.WithFeatures(&s.Sample, t.net.Backbone.Decoder().FeatureWidth())
 	p, err := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))
 	if err != nil {
 		return 0, err
 	}
-	vision, err := t.net.shownFeeds(p)
+	vision, err := t.net.ShownFeeds(p)
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.run.sessions.graph(t.stepGraph(textPass{p.groups, t.net.visionTrained() && len(p.pictures) > 0, backward}))
+	b, err := t.run.Sessions.Graph(t.stepGraph(textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}))
 	if err != nil {
 		return 0, err
 	}
-	in := shapes(p.feeds, vision)
-	pool := 2 * int64(p.rows) * int64(b.Widest)
+	in := exec.Shapes(p.Feeds, vision)
+	pool := 2 * int64(p.Rows) * int64(b.Widest)
 	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
 	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.run.sessions.resident.addTo(in)
-	bytes, _, err := peak(b.Model, in)
+	t.run.Sessions.Resident.AddTo(in)
+	bytes, _, err := exec.Peak(b.Model, in)
 	return bytes + 4*pool, err
 }

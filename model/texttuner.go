@@ -11,6 +11,9 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/lora"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/exec"
 	"assay/model/nn"
 	"assay/model/text"
 	"assay/store"
@@ -34,9 +37,9 @@ type TextOptions struct {
 // TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
 // head.
 type TextTuner struct {
-	net     *network
+	net     *exec.Network
 	prepare *preparer
-	run     *Runner
+	run     *exec.Runner
 	o       TextOptions
 	params  []nn.Param // by name
 }
@@ -49,7 +52,7 @@ type Conversation struct {
 
 // TextSample is a conversation ready for the graph.
 type TextSample struct {
-	Sample
+	batch.Sample
 	Answers [][2]int // [from, to) of each answer's tokens, the end of its turn among them
 }
 
@@ -64,54 +67,54 @@ func (s *TextSample) Targets() int {
 
 // NewTextTuner opens a backbone for training. The adapter's tensors are updated in place by whoever optimises them.
 func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
-	open := OpenBackbone
+	open := backbone.OpenBackbone
 	if o.Plan {
-		open = DescribeBackbone
+		open = backbone.DescribeBackbone
 	}
 	b, err := open(dir)
 	if err != nil {
 		return nil, err
 	}
-	n := &network{
-		backbone: b,
-		tensors:  map[string]*tensor.Dense{},
-		dtype:    o.DType,
-		packing:  packing{vocab: int64(b.Decoder().Vocab), table: true},
-		plan:     plan{training: trainBackbone, device: o.Device, blocks: nn.Blocks(o.Blocks)},
+	n := &exec.Network{
+		Backbone: b,
+		Tensors:  map[string]*tensor.Dense{},
+		DType:    o.DType,
+		Packer:   batch.Packer{Vocab: int64(b.Decoder().Vocab), Table: true},
+		Plan:     exec.Plan{Training: exec.TrainBackbone, Device: o.Device, Blocks: nn.Blocks(o.Blocks)},
 	}
 	t := &TextTuner{o: o}
 	if err := t.open(n); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	if t.params, err = t.run.sessions.trainable(t.stepGraph(textPass{1, n.visionTrained(), true})); err != nil {
+	if t.params, err = t.run.Sessions.Trainable(t.stepGraph(textPass{1, n.VisionTrained(), true})); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	if o.Resident {
-		t.run.sessions.resident = newResidence(t.params)
+		t.run.Sessions.Resident = exec.NewResidence(t.params)
 	}
 	return t, nil
 }
 
-func (t *TextTuner) open(n *network) (err error) {
+func (t *TextTuner) open(n *exec.Network) (err error) {
 	o := &t.o
-	if err := n.resolveDevice(o.Elsewhere); err != nil {
+	if err := n.ResolveDevice(o.Elsewhere); err != nil {
 		return err
 	}
-	if rate := n.backbone.Decoder().Dropout; rate > 0 {
+	if rate := n.Backbone.Decoder().Dropout; rate > 0 {
 		return fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
-			n.backbone.Dir, rate)
+			n.Backbone.Dir, rate)
 	}
 	if o.Adapter == nil {
-		err = n.backbone.unpacked("its own weights cannot be trained, only an adapter over them")
+		err = n.Backbone.Unpacked("its own weights cannot be trained, only an adapter over them")
 	} else {
-		n.plan.training = trainScorer
-		err = n.adapt(o.Adapter)
+		n.Plan.Training = exec.TrainScorer
+		err = n.Adapt(o.Adapter)
 	}
 	if err != nil {
 		return err
 	}
-	n.completePlan(o.Threads)
-	c := &ScorerConfig{Backbone: n.backbone.Dir, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}
+	n.CompletePlan(o.Threads)
+	c := &ScorerConfig{Backbone: n.Backbone.Dir, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}
 	t.net = n
 	t.prepare, t.run, err = openRunner(c, n, o.Options)
 	return err
@@ -122,7 +125,7 @@ func (t *TextTuner) Close() error { return errors.Join(t.prepare.text.Close(), t
 
 // Params returns the trained tensors by name, in a fixed order.
 func (t *TextTuner) Params() (names []string, values []*tensor.Dense) {
-	return t.run.sessions.values(t.params)
+	return t.run.Sessions.Values(t.params)
 }
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
@@ -130,10 +133,10 @@ func (t *TextTuner) Shapes() map[string][]int64 { return shapesByName(t.params) 
 
 // SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
 func (t *TextTuner) SaveInto(dir string) error {
-	if t.net.adapter != nil {
-		return t.net.adapter.Save(dir)
+	if t.net.Adapter != nil {
+		return t.net.Adapter.Save(dir)
 	}
-	return t.net.backbone.Weights.SaveInto(dir, t.run.sessions.trained)
+	return t.net.Backbone.Weights.SaveInto(dir, t.run.Sessions.Trained)
 }
 
 // Prepare turns a conversation into tokens and pictures. One that is longer than MaxTokens, or whose text is longer
@@ -154,19 +157,19 @@ func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
 	}
 	s.Tokens, s.Answers = tokens.Tokens, tokens.Answers
 	last := int64(0)
-	for _, axis := range t.net.positions(&s.Sample) {
+	for _, axis := range t.net.Positions(&s.Sample) {
 		last = max(last, slices.Max(axis))
 	}
-	return s, t.net.backbone.Decoder().Longest(last)
+	return s, t.net.Backbone.Decoder().Longest(last)
 }
 
 // shown prepares a picture unless it is in the cache.
-func (t *TextTuner) shown(p edit.Picture) (*Picture, error) {
+func (t *TextTuner) shown(p edit.Picture) (*backbone.Picture, error) {
 	key := store.Key{}
 	if k := edit.KeyOf(p); k != "" {
 		key = store.KeyOf(k)
 	}
-	if known := t.prepared().ofEdit(key); known != nil {
+	if known := t.prepared().OfEdit(key); known != nil {
 		return known[0], nil
 	}
 	picture, err := edit.Decode(p)
@@ -175,16 +178,16 @@ func (t *TextTuner) shown(p edit.Picture) (*Picture, error) {
 	}
 	q, err := t.prepare.picture([]*data.Picture{picture}, false)
 	if err == nil {
-		t.prepared().putEdit(key, []*Picture{q})
+		t.prepared().PutEdit(key, []*backbone.Picture{q})
 	}
 	return q, err
 }
 
-func (t *TextTuner) prepared() *pictureCache { return t.prepare.pictures }
+func (t *TextTuner) prepared() *exec.PictureCache { return t.prepare.pictures }
 
 // tokenise renders and tokenises messages about pictures of that many tokens each.
 func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
-	c, err := t.prepare.text.Conversation(messages, t.prepare.endOfTurn(), t.net.backbone.Placeholder(), counts)
+	c, err := t.prepare.text.Conversation(messages, t.prepare.endOfTurn(), t.net.Backbone.Placeholder(), counts)
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +247,12 @@ func (t *TextTuner) pass(
 	seed uint64,
 	backward bool,
 ) (*TextResult, error) {
-	if !t.net.visionTrained() {
-		plain := make([]*Sample, len(samples))
+	if !t.net.VisionTrained() {
+		plain := make([]*batch.Sample, len(samples))
 		for i, s := range samples {
 			plain[i] = &s.Sample
 		}
-		if _, err := t.run.features.fill(ctx, plain); err != nil {
+		if _, err := t.run.Features.Fill(ctx, plain); err != nil {
 			return nil, err
 		}
 	}
@@ -257,43 +260,43 @@ func (t *TextTuner) pass(
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.run.sessions.session(t.stepGraph(textPass{p.groups, t.net.visionTrained() && len(p.pictures) > 0, backward}))
+	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}))
 	if err != nil {
 		return nil, err
 	}
-	vision, err := t.net.shownFeeds(p)
+	vision, err := t.net.ShownFeeds(p)
 	if err != nil {
 		return nil, err
 	}
-	feeds := []map[string]*tensor.Dense{p.feeds, vision}
+	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
 	if backward {
-		feeds = append(feeds, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
+		feeds = append(feeds, dropoutFeeds(t.o.Dropout, s, p.Rows, seed))
 	}
-	out, err := t.run.sessions.run(ctx, s, feeds...)
+	out, err := t.run.Sessions.Run(ctx, s, feeds...)
 	if err != nil {
 		return nil, err
 	}
-	r := p.result(out, s, backward)
+	r := result(p, out, s, backward)
 	for _, x := range t.params {
 		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, where no conversation shows a picture
-			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.sessions.param(x.Name).Shape()...))
+			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
 		}
 	}
 	return r, nil
 }
 
 // result puts the outputs of a packed batch back into the order of the samples.
-func (p *packed) result(out map[string]*tensor.Dense, s *session, backward bool) *TextResult {
-	r := &TextResult{Loss: make([]float64, len(p.order)), Tokens: p.rows, Grads: map[string]*tensor.Dense{}}
+func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, backward bool) *TextResult {
+	r := &TextResult{Loss: make([]float64, len(p.Order)), Tokens: p.Rows, Grads: map[string]*tensor.Dense{}}
 	nll := out[nn.OutNLL].Data().([]float32)
 	var best, targets []int64
 	if !backward {
-		r.Right = make([]int, len(p.order))
-		best, targets = out[outBest].Data().([]int64), p.feeds[nn.InTargets].Data().([]int64)
+		r.Right = make([]int, len(p.Order))
+		best, targets = out[outBest].Data().([]int64), p.Feeds[nn.InTargets].Data().([]int64)
 	}
-	for place, i := range p.order {
-		part := p.targets[place][0]
-		for at := part.first; at < part.first+part.n; at++ {
+	for place, i := range p.Order {
+		part := p.Targets[place][0]
+		for at := part.First; at < part.First+part.N; at++ {
 			r.Loss[i] += float64(nll[at])
 			if !backward && best[at] == targets[at] {
 				r.Right[i]++

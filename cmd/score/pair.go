@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/model"
 	_ "assay/model/families"
@@ -170,7 +171,7 @@ func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {
 	v := struct {
 		model.Report
 		Range  edit.Range `json:"score_range"`
-		Scorer string           `json:"scorer"`
+		Scorer string     `json:"scorer"`
 	}{r, cfg.ScoreRange, f.scorer}
 	return cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f (%s)\n", r.Score, cfg.ScoreRange.Words())

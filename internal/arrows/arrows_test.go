@@ -70,18 +70,21 @@ heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
 model/nn:         onnx onnx/grad checkpoints lora quant internal/strictjson
-model:            model/nn onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
-model:            edit internal/workers internal/atomicfile quant internal/jsonfile internal/exit
-model/llavanext: onnx checkpoints data model model/nn internal/strictjson
-model/qwenvl:    onnx checkpoints data model model/nn internal/strictjson
-model/qwen2vl:   checkpoints model model/nn model/qwenvl internal/strictjson
-model/qwen25vl:  onnx checkpoints model model/nn model/qwenvl internal/strictjson data
-model/qwen3vl:   onnx checkpoints model model/nn model/qwenvl internal/strictjson
+model/backbone:   model/nn onnx checkpoints data quant store internal/strictjson internal/workers
+model/batch:      model/backbone model/nn model/text edit
+model/exec:       model/backbone model/batch model/nn onnx ort checkpoints data lora store internal/workers
+model:            model/backbone model/batch model/exec model/nn model/text onnx losses ort calibration checkpoints lora
+model:            data store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
+model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
+model/qwenvl:    onnx checkpoints data model/backbone model/nn internal/strictjson
+model/qwen2vl:   checkpoints model/backbone model/nn model/qwenvl internal/strictjson
+model/qwen25vl:  onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson data
+model/qwen3vl:   onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
-model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock internal/jsonfile
+model/quantize:  onnx checkpoints quant model/nn model/backbone internal/atomicfile internal/exit internal/filelock internal/jsonfile
 textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
 textjudge:        internal/atomicfile internal/exit shards internal/workers chat/table internal/remote
-model/fresh:      checkpoints model model/nn model/families internal/atomicfile internal/jsonfile
+model/fresh:      checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 encoders:         internal/atomicfile internal/remote internal/tokens table
@@ -90,10 +93,10 @@ trainer/events:   internal/journal
 trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
-doctor/trial:    onnx data lora model model/fresh optim
+doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
-released:         checkpoints model store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: onnx ort checkpoints lora data model model/nn optim internal/oracle internal/packed internal/long
+released:         checkpoints edit model model/backbone store internal/atomicfile internal/exit internal/pystring
+internal/modeltest: onnx ort checkpoints lora data edit model model/backbone model/batch model/nn optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring:         internal/exit

@@ -13,6 +13,7 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // shared holds groups of edits, whose common prefix runs once, to the same edits one by one: scores bit for bit, and
@@ -57,7 +58,7 @@ func (r *reference) group(t *testing.T) (edits []*edit.Edit) {
 	return edits
 }
 
-func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*model.Sample) {
+func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*batch.Sample) {
 	t.Helper()
 	for _, e := range edits {
 		s, err := p.Sample(e, model.Ask{})
@@ -83,7 +84,7 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 		}
 		checkScore(t, s, together[0], r)
 		for i, one := range samples {
-			alone, err := s.Score01(context.Background(), []*model.Sample{one})
+			alone, err := s.Score01(context.Background(), []*batch.Sample{one})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +109,7 @@ type tuners struct {
 }
 
 // plan compares the memory that steps are planned with: over edits like a sample together, and over one of them.
-func (both *tuners) plan(t *testing.T, s *model.Sample, edits int) {
+func (both *tuners) plan(t *testing.T, s *batch.Sample, edits int) {
 	t.Helper()
 	const what = "training step"
 	var bytes [2]int64
@@ -201,11 +202,11 @@ func others(edits []*edit.Edit, narrow bool) (out []*edit.Edit) {
 }
 
 // oneByOne are the losses of steps over one sample each, with the sums of their gradients.
-func (both *tuners) oneByOne(t *testing.T, samples []*model.Sample, labels []float64) *model.StepResult {
+func (both *tuners) oneByOne(t *testing.T, samples []*batch.Sample, labels []float64) *model.StepResult {
 	t.Helper()
 	sum := &model.StepResult{Grads: map[string]*tensor.Dense{}}
 	for i, s := range samples {
-		one, err := both.alone.Step(context.Background(), []*model.Sample{s}, labels[i:i+1], 0.5, 0)
+		one, err := both.alone.Step(context.Background(), []*batch.Sample{s}, labels[i:i+1], 0.5, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +279,7 @@ func (f Family) instructionFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, one := range samples {
-				alone, err := s.Score01(context.Background(), []*model.Sample{one})
+				alone, err := s.Score01(context.Background(), []*batch.Sample{one})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,6 +12,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // A fresh Qwen-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
@@ -65,7 +66,7 @@ func testStates(t *testing.T, family string) {
 		if n := len(sample.IDs); n != want[pair].Tokens {
 			t.Errorf("%s: %d tokens, want %d", pair, n, want[pair].Tokens)
 		}
-		states, err := s.Hidden(context.Background(), []*model.Sample{sample})
+		states, err := s.Hidden(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

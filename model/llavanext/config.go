@@ -9,11 +9,11 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 )
 
-func init() { model.Register("llava_next", open) }
+func init() { backbone.Register("llava_next", open) }
 
 // visionConfig is vision_config of config.json.
 type visionConfig struct {
@@ -37,7 +37,7 @@ type Architecture struct {
 	act       string // of the projector
 	pinpoints [][2]int
 	crop      int // side of a tile, pixels
-	colours   model.Colours
+	colours   backbone.Colours
 	keys      nn.Keys
 	bias      bool   // of the projector
 	text      string // checkpoint prefix of the language model
@@ -61,7 +61,7 @@ var visionHarmless = strictjson.Harmless{
 	"num_channels":   {3},
 }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	o, err := strictjson.Parse("config.json", raw)
 	if err != nil {
 		return nil, err
@@ -220,12 +220,12 @@ func (b *Architecture) readPreprocessor(dir string) error {
 	var file string
 	var err error
 	pinpoints := [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
-	size, crop := model.Size{Shortest: 224}, model.Size{Height: 224, Width: 224}
-	b.colours, file, err = model.ReadImageProcessor(dir, model.ImageProcessor{
+	size, crop := backbone.Size{Shortest: 224}, backbone.Size{Height: 224, Width: 224}
+	b.colours, file, err = backbone.ReadImageProcessor(dir, backbone.ImageProcessor{
 		Kinds: []string{"LlavaNextImageProcessor"},
 		Read: func(o *strictjson.Object) {
-			model.ReadSize(o, "size", &size)
-			model.ReadSize(o, "crop_size", &crop)
+			backbone.ReadSize(o, "size", &size)
+			backbone.ReadSize(o, "crop_size", &crop)
 			readPinpoints(o, &pinpoints)
 			o.Raw("do_center_crop")       // tiles have the size of the crop
 			o.Raw("aspect_ratio_setting") // anyres, in published files
@@ -236,9 +236,9 @@ func (b *Architecture) readPreprocessor(dir string) error {
 		return err
 	}
 	b.crop = b.vision.ImageSize
-	if square := (model.Size{Height: b.crop, Width: b.crop}); crop != square && crop != (model.Size{Shortest: b.crop}) {
+	if square := (backbone.Size{Height: b.crop, Width: b.crop}); crop != square && crop != (backbone.Size{Shortest: b.crop}) {
 		return fmt.Errorf("%s: crop_size %+v does not fit the vision tower's image_size %d", file, crop, b.crop)
-	} else if size != square && size != (model.Size{Shortest: b.crop}) {
+	} else if size != square && size != (backbone.Size{Shortest: b.crop}) {
 		return fmt.Errorf("%s: size %+v does not fit the vision tower's image_size %d", file, size, b.crop)
 	}
 	if !slices.Equal(pinpoints, b.pinpoints) {

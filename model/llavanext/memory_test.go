@@ -16,6 +16,7 @@ import (
 	"assay/internal/long"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
 	"assay/model/fresh"
 )
 
@@ -67,7 +68,7 @@ func oneStep(dir string, recompute bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := u.Step(context.Background(), []*model.Sample{s}, []float64{0.3}, 1, 0)
+	r, err := u.Step(context.Background(), []*batch.Sample{s}, []float64{0.3}, 1, 0)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -85,4 +85,4 @@ func (b *Architecture) VisionKey(key string) bool {
 }
 
 // Positions are 0, 1, 2... over the expanded sequence.
-func (b *Architecture) Positions([]int64, []*model.Picture) [][]int64 { return nil }
+func (b *Architecture) Positions([]int64, []*backbone.Picture) [][]int64 { return nil }

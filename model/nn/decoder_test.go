@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"assay/model"
+	"assay/model/backbone"
 	_ "assay/model/families"
 	"assay/model/nn"
 	"assay/onnx"
@@ -36,7 +36,7 @@ func (l injected) Forward(g *nn.Graph, x string, v *nn.View) string {
 // A family replaces one part of a layer, or wraps it, and everything else stays as it is: the graph without the new
 // nodes is the standard one.
 func TestFamilyReplacesParts(t *testing.T) {
-	b, err := model.OpenBackbone("../../backbones/tiny")
+	b, err := backbone.OpenBackbone("../../backbones/tiny")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,17 +7,17 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/model/qwenvl"
 )
 
-func init() { model.Register("qwen2_vl", open) }
+func init() { backbone.Register("qwen2_vl", open) }
 
 // Architecture is an opened Qwen2-VL checkpoint.
 type Architecture struct{ *qwenvl.Family }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	f, err := qwenvl.Open(dir, raw, w, qwenvl.Spec{
 		ModelType: "qwen2_vl",
 		Width:     "embed_dim",

@@ -10,12 +10,12 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/model/qwenvl"
 )
 
-func init() { model.Register("qwen3_vl", open) }
+func init() { backbone.Register("qwen3_vl", open) }
 
 // Architecture is an opened Qwen3-VL checkpoint.
 type Architecture struct {
@@ -24,7 +24,7 @@ type Architecture struct {
 	taps   []int // layers of the tower that a merger of its own takes features from
 }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	b := &Architecture{places: 2304, taps: []int{8, 16, 24}}
 	var err error
 	b.Family, err = qwenvl.Open(dir, raw, w, qwenvl.Spec{

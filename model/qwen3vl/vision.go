@@ -6,7 +6,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/model/qwenvl"
 	"assay/onnx"
@@ -62,7 +62,7 @@ func (b *Architecture) places2D(g *nn.Graph) string {
 }
 
 // Feeds joins pictures. The position table lies over each with its corners in the picture's (bilinear, align_corners).
-func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	to, err := b.Family.Feeds(pictures)
 	if err != nil {
 		return nil, err

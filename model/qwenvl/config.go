@@ -6,7 +6,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 )
 
@@ -164,7 +164,7 @@ func (b *Family) readProcessor(dir string) error {
 	var file string
 	var err error
 	b.least, b.most = 56*56, 28*28*1280
-	b.colours, file, err = model.ReadImageProcessor(dir, model.ImageProcessor{
+	b.colours, file, err = backbone.ReadImageProcessor(dir, backbone.ImageProcessor{
 		Kinds: []string{"Qwen2VLImageProcessor", "Qwen2_5_VLImageProcessor"},
 		Read: func(o *strictjson.Object) {
 			o.Get("patch_size", &p.Patch)

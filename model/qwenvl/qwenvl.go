@@ -6,7 +6,7 @@ package qwenvl
 import (
 	"strings"
 
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 )
 
@@ -18,7 +18,7 @@ type Family struct {
 
 	decoder nn.Decoder
 	keys    nn.Keys
-	colours model.Colours
+	colours backbone.Colours
 	least   int // pixels that a picture is enlarged to
 	most    int // pixels that a picture is reduced to
 }
@@ -37,7 +37,7 @@ func (b *Family) EndOfTurn() string { return "<|im_end|>" }
 
 // CanPair: two pictures, one joined, or the two frames of each temporal patch.
 func (b *Family) CanPair(pair string) bool {
-	return pair == model.Sequence || pair == model.Concat || pair == model.Frames && b.Tower.Frames == 2
+	return pair == backbone.Sequence || pair == backbone.Concat || pair == backbone.Frames && b.Tower.Frames == 2
 }
 
 // VisionKey reports whether a parameter belongs to the tower or its merger.
@@ -45,7 +45,7 @@ func (b *Family) VisionKey(key string) bool { return strings.HasPrefix(key, b.Pr
 
 // Positions follow text on all three axes alike. A picture that begins at s has time s, and s plus row and column of
 // each token. What follows it goes on behind the longer side (get_rope_index).
-func (b *Family) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
+func (b *Family) Positions(ids []int64, pictures []*backbone.Picture) [][]int64 {
 	axes := make([][]int64, 3)
 	for a := range axes {
 		axes[a] = make([]int64, len(ids))

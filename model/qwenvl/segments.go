@@ -5,7 +5,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -76,7 +76,7 @@ func (s *Stretches) Feeds(name string, patches int, to map[string]*tensor.Dense)
 }
 
 // Feeds joins pictures whose patches lie in the order of pixel_values.
-func (b *Family) Feeds(all []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Family) Feeds(all []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	patches := 0
 	for _, p := range all {
 		patches += p.Rows

@@ -1,4 +1,4 @@
-package model
+package exec
 
 import (
 	"container/list"
@@ -6,12 +6,13 @@ import (
 	"weak"
 
 	"assay/data"
+	"assay/model/backbone"
 	"assay/store"
 )
 
-// pictureCache keeps recently prepared pictures with their image features, up to a number of bytes, by the content of
+// PictureCache keeps recently prepared pictures with their image features, up to a number of bytes, by the content of
 // the picture: a frozen vision tower runs once per distinct picture.
-type pictureCache struct {
+type PictureCache struct {
 	mu    sync.Mutex
 	limit int64
 	used  int64
@@ -19,7 +20,7 @@ type pictureCache struct {
 	order *list.List               // most recently used first
 	edits map[store.Key]cachedEdit // by ScorerConfig.cacheKey
 
-	recent map[store.Key]weak.Pointer[Picture] // prepared, and still held by somebody
+	recent map[store.Key]weak.Pointer[backbone.Picture] // prepared, and still held by somebody
 }
 
 // cachedEdit is what is known of an edit, whether its pictures are still there or not.
@@ -31,23 +32,23 @@ type cachedEdit struct {
 // mostEdits bounds the memory of keys of edits; when it is reached all are forgotten.
 const mostEdits = 1 << 20
 
-func newPictureCache(limit int64) *pictureCache {
-	c := &pictureCache{limit: limit}
+func NewPictureCache(limit int64) *PictureCache {
+	c := &PictureCache{limit: limit}
 	c.clear()
 	return c
 }
 
 // clear forgets all pictures.
-func (c *pictureCache) clear() {
+func (c *PictureCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.items, c.order, c.used = map[store.Key]*list.Element{}, list.New(), 0
 	c.edits = map[store.Key]cachedEdit{}
-	c.recent = map[store.Key]weak.Pointer[Picture]{}
+	c.recent = map[store.Key]weak.Pointer[backbone.Picture]{}
 }
 
-// digest identifies what the backbone is shown: a picture, or two frames.
-func digest(frames []*data.Picture) store.Key {
+// PictureKey identifies what the backbone is shown: a picture, or two frames.
+func PictureKey(frames []*data.Picture) store.Key {
 	var parts []string
 	for _, p := range frames {
 		sum := p.Digest()
@@ -56,7 +57,7 @@ func digest(frames []*data.Picture) store.Key {
 	return store.KeyOf(parts...)
 }
 
-func (c *pictureCache) get(key store.Key) *Picture {
+func (c *PictureCache) Get(key store.Key) *backbone.Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.touch(key)
@@ -65,44 +66,44 @@ func (c *pictureCache) get(key store.Key) *Picture {
 // mostRecent bounds the memory of keys of pictures that nobody holds any more.
 const mostRecent = 1 << 12
 
-// prepared returns a picture that was prepared before, if anybody still has it; its pixels are not to be changed. The
+// Prepared returns a picture that was prepared before, if anybody still has it; its pixels are not to be changed. The
 // edits of a group come one after the other, each with its source.
-func (c *pictureCache) prepared(key store.Key) *Picture {
+func (c *PictureCache) Prepared(key store.Key) *backbone.Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.recent[key].Value()
 	if p == nil {
 		return nil
 	}
-	return p.twin()
+	return p.Twin()
 }
 
-func (c *pictureCache) remember(p *Picture) {
+func (c *PictureCache) Remember(p *backbone.Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.recent) >= mostRecent {
 		clear(c.recent)
 	}
-	c.recent[p.key] = weak.Make(p)
+	c.recent[p.Key] = weak.Make(p)
 }
 
-func (c *pictureCache) touch(key store.Key) *Picture {
+func (c *PictureCache) touch(key store.Key) *backbone.Picture {
 	e := c.items[key]
 	if e == nil {
 		return nil
 	}
 	c.order.MoveToFront(e)
-	return e.Value.(*Picture)
+	return e.Value.(*backbone.Picture)
 }
 
-// ofEdit returns the pictures of an edit if all of them are still there.
-func (c *pictureCache) ofEdit(key store.Key) []*Picture {
+// OfEdit returns the pictures of an edit if all of them are still there.
+func (c *PictureCache) OfEdit(key store.Key) []*backbone.Picture {
 	if key == (store.Key{}) {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []*Picture
+	var out []*backbone.Picture
 	for _, k := range c.edits[key].pictures {
 		p := c.touch(k)
 		if p == nil {
@@ -113,41 +114,41 @@ func (c *pictureCache) ofEdit(key store.Key) []*Picture {
 	return out
 }
 
-func (c *pictureCache) putEdit(key store.Key, pictures []*Picture) {
+func (c *PictureCache) PutEdit(key store.Key, pictures []*backbone.Picture) {
 	if key == (store.Key{}) {
 		return
 	}
 	keys := make([]store.Key, len(pictures))
 	for i, p := range pictures {
-		keys[i] = p.key
+		keys[i] = p.Key
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.edits) >= mostEdits {
 		clear(c.edits)
 	}
-	c.edits[key] = cachedEdit{keys, pictureTokens(pictures)}
+	c.edits[key] = cachedEdit{keys, backbone.PictureTokens(pictures)}
 }
 
-// tokens are the numbers of tokens of an edit's pictures, from when they were prepared; nil: not known.
-func (c *pictureCache) tokens(key store.Key) []int {
+// Tokens are the numbers of tokens of an edit's pictures, from when they were prepared; nil: not known.
+func (c *PictureCache) Tokens(key store.Key) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.edits[key].tokens
 }
 
-// put remembers a picture; its owner must not change it any more.
-func (c *pictureCache) put(p *Picture) {
+// Put remembers a picture; its owner must not change it any more.
+func (c *PictureCache) Put(p *backbone.Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.key == (store.Key{}) || c.items[p.key] != nil || p.bytes() > c.limit {
+	if p.Key == (store.Key{}) || c.items[p.Key] != nil || p.Bytes() > c.limit {
 		return
 	}
-	c.items[p.key] = c.order.PushFront(p)
-	c.used += p.bytes()
+	c.items[p.Key] = c.order.PushFront(p)
+	c.used += p.Bytes()
 	for c.used > c.limit {
-		old := c.order.Remove(c.order.Back()).(*Picture)
-		delete(c.items, old.key)
-		c.used -= old.bytes()
+		old := c.order.Remove(c.order.Back()).(*backbone.Picture)
+		delete(c.items, old.Key)
+		c.used -= old.Bytes()
 	}
 }

@@ -1,4 +1,4 @@
-package model
+package backbone
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config
 	}
 }
 
-// unpacked is an error if the backbone has packed layers, which says what cannot be done.
-func (o *Backbone) unpacked(what string) error {
+// Unpacked is an error if the backbone has packed layers, which says what cannot be done.
+func (o *Backbone) Unpacked(what string) error {
 	for _, name := range o.Weights.Names() {
 		if o.Weights.Derived(name) != nil {
 			return fmt.Errorf("%s: the backbone is packed (%s is stored in few bits): %s", o.Dir, name, what)

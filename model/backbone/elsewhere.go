@@ -1,4 +1,4 @@
-package model
+package backbone
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 // ownTensors are how names begin, in checkpoints of released judges, that are not the backbone's: their heads.
 var ownTensors = []string{"rm_head.", "rm_heads.", "score_decoder."}
 
-// backboneName is the name that a tensor of a judge's checkpoint has in its backbone's; false: it is not of it.
-func backboneName(stored string) (string, bool) {
+// BackboneName is the name that a tensor of a judge's checkpoint has in its backbone's; false: it is not of it.
+func BackboneName(stored string) (string, bool) {
 	for _, own := range ownTensors {
 		if strings.HasPrefix(stored, own) {
 			return "", false
@@ -32,16 +32,16 @@ func OpenBackboneWith(dir, weights string) (*Backbone, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := w.Rename(backboneName); err != nil {
+		if err := w.Rename(BackboneName); err != nil {
 			w.Close()
 			return nil, err
 		}
 		return w, nil
-	}, vocabOfTable)
+	}, VocabOfTable)
 }
 
-// vocabOfTable gives config.json the vocab_size of the embedding table.
-func vocabOfTable(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error) {
+// VocabOfTable gives config.json the vocab_size of the embedding table.
+func VocabOfTable(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error) {
 	table := ""
 	for _, name := range w.Names() {
 		if strings.HasSuffix(name, "embed_tokens.weight") {

@@ -1,4 +1,4 @@
-package model
+package exec
 
 import (
 	"errors"
@@ -19,16 +19,16 @@ type RunOptions struct {
 
 // Runner runs graphs over packed samples: sessions, and the features that a frozen tower makes of pictures.
 type Runner struct {
-	net      *network
-	sessions *sessions
-	features *visionFeatures
+	net      *Network
+	Sessions *Sessions
+	Features *visionFeatures
 }
 
-// newRunner opens nothing yet. print identifies what image features depend on, in the store.
-func newRunner(n *network, o RunOptions, pictures *pictureCache, in *store.Store, print func() (string, error)) *Runner {
+// NewRunner opens nothing yet. print identifies what image features depend on, in the store.
+func NewRunner(n *Network, o RunOptions, pictures *PictureCache, in *store.Store, print func() (string, error)) *Runner {
 	s := newSessions(n, o)
 	return &Runner{n, s, newVisionFeatures(s, pictures, in, print)}
 }
 
 // Close frees sessions and weights.
-func (r *Runner) Close() error { return errors.Join(r.sessions.close(), r.net.backbone.Close()) }
+func (r *Runner) Close() error { return errors.Join(r.Sessions.close(), r.net.Backbone.Close()) }

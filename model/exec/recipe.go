@@ -1,4 +1,4 @@
-package model
+package exec
 
 import "assay/model/nn"
 
@@ -8,8 +8,8 @@ type Recipe struct {
 	Build func(g *nn.Graph) (*nn.Program, error)
 }
 
-// with is the recipe of a variant.
-func (r Recipe) with(v nn.Variant) Recipe {
+// With is the recipe of a variant.
+func (r Recipe) With(v nn.Variant) Recipe {
 	build := r.Build
 	return Recipe{v.Name(r.Name), func(g *nn.Graph) (*nn.Program, error) {
 		g.Variant = v

@@ -1,4 +1,4 @@
-package model
+package exec
 
 import (
 	"encoding/binary"
@@ -7,6 +7,8 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/model/nn"
 	"assay/onnx"
 )
@@ -18,7 +20,7 @@ type shapesOf map[string]*onnx.Tensor
 // groups).
 const mostContents = 64
 
-func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
+func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	out := shapesOf{}
 	for _, f := range feeds {
 		for name, t := range f {
@@ -39,10 +41,10 @@ func shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	return out
 }
 
-// peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment. Every
+// Peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment. Every
 // value lives from its node to its last reader, reshaped ones share memory, and weights are not counted. unknown counts
 // the values whose size could not be worked out: they count as the largest value that they are computed from.
-func peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
+func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
 	m = inputs.declare(m)
 	types, err := onnx.Infer(m)
 	if err != nil {
@@ -74,7 +76,7 @@ func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err er
 			bytes += elements(sizes) * int64(types.Of(x).Type.Size())
 		}
 	}
-	most, unknown, err := peak(inner, nil)
+	most, unknown, err := Peak(inner, nil)
 	return bytes + most, unknown, err
 }
 
@@ -221,74 +223,74 @@ func (l *liveness) done(x string) {
 	}
 }
 
-// withFeatures is a sample whose pictures, those of its other passes too, have features, of no value.
-func withFeatures(s *Sample, width int) *Sample {
+// WithFeatures is a sample whose pictures, those of its other passes too, have features, of no value.
+func WithFeatures(s *batch.Sample, width int) *batch.Sample {
 	out := *s
-	out.Pictures, out.rest = nil, nil
+	out.Pictures, out.Rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
-		if q.features == nil {
-			q.features = make([]float32, q.Tokens*width)
+		if q.Features == nil {
+			q.Features = make([]float32, q.Tokens*width)
 		}
 		out.Pictures = append(out.Pictures, &q)
 	}
-	for _, r := range s.rest {
-		out.rest = append(out.rest, withFeatures(r, width))
+	for _, r := range s.Rest {
+		out.Rest = append(out.Rest, WithFeatures(r, width))
 	}
 	return &out
 }
 
-// visionPeak is that of the frozen vision tower over the pictures of copies of a sample.
-func (r *Runner) visionPeak(s *Sample, micro int) (int64, error) {
-	b, err := r.sessions.graph(r.net.visionRecipe(s.Pictures))
+// VisionPeak is that of the frozen vision tower over the pictures of copies of a sample.
+func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
+	b, err := r.Sessions.Graph(r.net.VisionRecipe(s.Pictures))
 	if err != nil {
 		return 0, err
 	}
-	var run []*Picture
+	var run []*backbone.Picture
 	values := 0
 	for i := range len(s.Pictures) * micro {
 		p := s.Pictures[i%len(s.Pictures)]
-		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > r.net.plan.limits.pixels {
+		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > r.net.Plan.Limits.Pixels {
 			continue
 		}
 		run, values = append(run, p), values+len(p.Pixels)
 	}
-	feeds, err := r.net.backbone.Feeds(run)
+	feeds, err := r.net.Backbone.Feeds(run)
 	if err != nil {
 		return 0, err
 	}
-	bytes, _, err := peak(b.Model, shapes(feeds))
+	bytes, _, err := Peak(b.Model, Shapes(feeds))
 	return bytes, err
 }
 
-// scorePeak is that of scoring copies of a sample: as edits that share what they begin with, and as edits that do not.
-func (r *Runner) scorePeak(graph Recipe, s *Sample, micro int) (int64, error) {
-	copies := slices.Repeat([]*Sample{withFeatures(s, r.net.backbone.Decoder().FeatureWidth())}, micro)
-	first := r.net.plan.limits.batches(r.net.packing, copies, r.net.oneGraph())[0]
-	most, err := r.packedPeak(graph, first.packing, pick(copies, first.samples))
-	if err != nil || first.share == 0 || r.net.oneGraph() {
+// ScorePeak is that of scoring copies of a sample: as edits that share what they begin with, and as edits that do not.
+func (r *Runner) ScorePeak(graph Recipe, s *batch.Sample, micro int) (int64, error) {
+	copies := slices.Repeat([]*batch.Sample{WithFeatures(s, r.net.Backbone.Decoder().FeatureWidth())}, micro)
+	first := r.net.Plan.Limits.Batches(r.net.Packer, copies, r.net.OneGraph())[0]
+	most, err := r.packedPeak(graph, first.Packer, batch.Pick(copies, first.Samples))
+	if err != nil || first.Share == 0 || r.net.OneGraph() {
 		return most, err
 	}
-	n, err := r.packedPeak(graph, r.net.packing, copies[:min(micro, max(1, r.net.plan.limits.rows/len(s.IDs)))])
+	n, err := r.packedPeak(graph, r.net.Packer, copies[:min(micro, max(1, r.net.Plan.Limits.Rows/len(s.IDs)))])
 	return max(most, n), err
 }
 
 // packedPeak is that of one run of scoring.
-func (r *Runner) packedPeak(graph Recipe, pk packing, samples []*Sample) (int64, error) {
-	p, err := pk.pack(samples, r.net.positions)
+func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Sample) (int64, error) {
+	p, err := pk.Pack(samples, r.net.Positions)
 	if err != nil {
 		return 0, err
 	}
-	b, err := r.sessions.graph(graph.with(r.net.variant(p, r.net.visionTrained())))
+	b, err := r.Sessions.Graph(graph.With(r.net.Variant(p, r.net.VisionTrained())))
 	if err != nil {
 		return 0, err
 	}
-	vision, err := r.net.visionFeeds(p)
+	vision, err := r.net.VisionFeeds(p)
 	if err != nil {
 		return 0, err
 	}
-	feeds := maps.Clone(p.feeds)
+	feeds := maps.Clone(p.Feeds)
 	maps.Copy(feeds, vision)
-	bytes, _, err := peak(b.Model, shapes(feeds))
+	bytes, _, err := Peak(b.Model, Shapes(feeds))
 	return bytes, err
 }

@@ -1,4 +1,4 @@
-package model
+package exec
 
 import (
 	"crypto/sha256"
@@ -10,41 +10,42 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/lora"
+	"assay/model/backbone"
 	"assay/onnx"
 )
 
 // BackboneFingerprint identifies the backbone; see Fingerprint.
-func (n *network) BackboneFingerprint() (string, error) {
-	return Fingerprint(n.backbone.Dir, n.backbone.Weights)
+func (n *Network) BackboneFingerprint() (string, error) {
+	return backbone.Fingerprint(n.Backbone.Dir, n.Backbone.Weights)
 }
 
-// arithmetic says how values are computed: they are not the same to the last bit elsewhere.
-func (n *network) arithmetic() string {
+// Arithmetic says how values are computed: they are not the same to the last bit elsewhere.
+func (n *Network) Arithmetic() string {
 	switch {
-	case n.onCUDA() && n.dtype == "bfloat16":
+	case n.OnCUDA() && n.DType == "bfloat16":
 		return "cuda bfloat16, attention of towers too" // it was float32 once
-	case n.onCUDA():
-		return "cuda " + n.dtype
+	case n.OnCUDA():
+		return "cuda " + n.DType
 	}
-	return "cpu " + n.dtype
+	return "cpu " + n.DType
 }
 
-// fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their
+// Fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their
 // names, and the adapter's layers that count, by their modules, with their scales (they follow from alpha).
-func (n *network) fingerprint(identity string, own, module func(name string) bool) (string, error) {
+func (n *Network) Fingerprint(identity string, own, module func(name string) bool) (string, error) {
 	backbone, err := n.BackboneFingerprint()
 	if err != nil {
 		return "", err
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\n%s\n", identity, backbone)
-	tensors := maps.Clone(n.tensors)
+	tensors := maps.Clone(n.Tensors)
 	write := func(what string, t *tensor.Dense) {
 		fmt.Fprintln(h, what, t.Shape())
 		h.Write(onnx.Float32Bytes(t.Data().([]float32)))
 	}
-	if n.adapter != nil {
-		for _, t := range n.adapter.Targets {
+	if n.Adapter != nil {
+		for _, t := range n.Adapter.Targets {
 			for _, name := range []string{lora.NameA(t.Module), lora.NameB(t.Module)} {
 				if module(t.Module) {
 					write(fmt.Sprintf("%s %+v", name, t), tensors[name])
@@ -58,15 +59,15 @@ func (n *network) fingerprint(identity string, own, module func(name string) boo
 				delete(tensors, name)
 			}
 		}
-		for _, path := range n.adapter.Whole {
+		for _, path := range n.Adapter.Whole {
 			name := lora.NameParameter(path)
 			if module(path) {
 				write(name, tensors[name])
 			}
 			delete(tensors, name)
 		}
-		if len(n.adapter.Taken) > 0 {
-			fmt.Fprintln(h, "taken away", n.adapter.Config.Start)
+		if len(n.Adapter.Taken) > 0 {
+			fmt.Fprintln(h, "taken away", n.Adapter.Config.Start)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {

@@ -1,4 +1,4 @@
-package model
+package exec
 
 // The runtime multiplies by a weight that it has packed in its own order 8 to 23 % faster than by one that it packs for
 // each product. A packed weight is a copy, and each session has its own, one for each direction. Small models always
@@ -6,13 +6,13 @@ package model
 // on the memory that is free just now, since products of packed weights differ in their last bits. So a run that is
 // resumed, and a pair that is scored again, give the same.
 
-// packedShare is the part of the memory that the weights may be to be packed. A scorer has few sessions (pairs alone,
+// PackedShare is the part of the memory that the weights may be to be packed. A scorer has few sessions (pairs alone,
 // groups, long sequences), training some more, and each of its steps has two copies.
-const packedShare = 32
+const PackedShare = 32
 
-// packsFor decides whether graphs of a network that is not small pack their weights on a machine of so much memory.
-func (n *network) packsFor(memory int64) bool {
+// PacksFor decides whether graphs of a network that is not small pack their weights on a machine of so much memory.
+func (n *Network) PacksFor(memory int64) bool {
 	_, bytes := n.Weights()
-	return !n.plan.small && !n.plan.recompute && !n.onCUDA() && !n.lean() && n.plan.training != trainBackbone &&
-		bytes <= memory/packedShare
+	return !n.Plan.Small && !n.Plan.Recompute && !n.OnCUDA() && !n.LowMemory() && n.Plan.Training != TrainBackbone &&
+		bytes <= memory/PackedShare
 }

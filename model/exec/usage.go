@@ -1,8 +1,9 @@
-package model
+package exec
 
 import (
 	"maps"
 
+	"assay/model/batch"
 	"assay/model/nn"
 )
 
@@ -22,11 +23,11 @@ func elements(shape []int64) int64 {
 	return n
 }
 
-// counts is Counts of what trains the parameters.
-func (n *network) counts(params []nn.Param) Usage {
+// Counts is Counts of what trains the parameters.
+func (n *Network) Counts(params []nn.Param) Usage {
 	u := Usage{Bytes: map[string]int64{}}
 	u.Parameters, u.Bytes["weights"] = n.Weights()
-	for _, v := range n.tensors {
+	for _, v := range n.Tensors {
 		u.Parameters += int64(v.DataSize())
 	}
 	for _, p := range params {
@@ -36,31 +37,31 @@ func (n *network) counts(params []nn.Param) Usage {
 }
 
 const (
-	program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
+	Program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
 	arenaSlack = 16       // one part in so many of an arena lies between its blocks
 
 	// On CUDA an arena grows by regions of up to a GiB, and no block lies across two: more of it is lost.
-	cudaSlack  = 8
-	cudaRegion = 1 << 30
+	CUDASlack  = 8
+	CUDARegion = 1 << 30
 	// What a process takes of a GPU before it computes: the driver's context, kernels, workspaces of cuBLAS.
-	cudaContext = 1 << 30
+	CUDAContext = 1 << 30
 )
 
-// addTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
-func (r *Runner) addTraining(
-	u *Usage, params []nn.Param, s *Sample, micro, pictures int, peaks peaks,
+// AddTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
+func (r *Runner) AddTraining(
+	u *Usage, params []nn.Param, s *batch.Sample, micro, pictures int, peaks Peaks,
 ) error {
 	// values; a run's gradients, which the collector frees some runs later
 	u.Bytes["gradients and optimizer"] = u.Trainable*4*(1+2) + r.held(params)
-	if err := r.addPeaks(u, s, micro, peaks); err != nil {
+	if err := r.AddPeaks(u, s, micro, peaks); err != nil {
 		return err
 	}
-	r.addPictures(u, s, micro, pictures, !r.net.visionTrained())
+	r.AddPictures(u, s, micro, pictures, !r.net.VisionTrained())
 	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // those that are made ready beside the step
-	if r.net.onCUDA() {
-		r.split(u, len(peaks))
-		if u.Bytes["parameters"] = 4 * u.Trainable; r.sessions.resident != nil { // else fed to every run
-			r.sessions.resident.count(u)
+	if r.net.OnCUDA() {
+		r.Split(u, len(peaks))
+		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // else fed to every run
+			r.Sessions.Resident.count(u)
 		}
 	}
 	return nil
@@ -68,8 +69,8 @@ func (r *Runner) addTraining(
 
 // held is what sums of gradients and an optimizer take.
 func (r *Runner) held(params []nn.Param) (bytes int64) {
-	if r.sessions.options.Held != nil {
-		return r.sessions.options.Held(params)
+	if r.Sessions.options.Held != nil {
+		return r.Sessions.options.Held(params)
 	}
 	for _, x := range params {
 		bytes += 4 * (1 + 2) * elements(x.Shape)
@@ -77,41 +78,41 @@ func (r *Runner) held(params []nn.Param) (bytes int64) {
 	return bytes
 }
 
-type peaks = map[string]func(s *Sample, batch int) (bytes int64, err error)
+type Peaks = map[string]func(s *batch.Sample, batch int) (bytes int64, err error)
 
-// addPeaks adds what graphs hold at their worst moments, with what their arenas lose.
-func (r *Runner) addPeaks(u *Usage, s *Sample, batch int, peaks peaks) error {
+// AddPeaks adds what graphs hold at their worst moments, with what their arenas lose.
+func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) error {
 	for what, peak := range peaks {
 		n, err := peak(s, batch)
 		if err != nil {
 			return err
 		}
 		slack := n / arenaSlack
-		if r.net.onCUDA() {
-			slack = n / cudaSlack
+		if r.net.OnCUDA() {
+			slack = n / CUDASlack
 		}
 		u.Bytes[what] = n + slack
 	}
 	return nil
 }
 
-// addPictures adds what lies on the host of the pictures: pixels of a batch, features, if they are kept.
-func (r *Runner) addPictures(u *Usage, s *Sample, batch, pictures int, kept bool) {
+// AddPictures adds what lies on the host of the pictures: pixels of a batch, features, if they are kept.
+func (r *Runner) AddPictures(u *Usage, s *batch.Sample, batch, pictures int, kept bool) {
 	var pixels, features int64
 	for _, q := range s.Pictures {
 		pixels += 4 * int64(len(q.Pixels))
-		features = max(features, 4*int64(q.Tokens*r.net.backbone.Decoder().FeatureWidth()))
+		features = max(features, 4*int64(q.Tokens*r.net.Backbone.Decoder().FeatureWidth()))
 	}
 	if kept {
-		u.Bytes["image features"] = min(features*int64(pictures), r.features.cache.limit)
+		u.Bytes["image features"] = min(features*int64(pictures), r.Features.cache.limit)
 	}
 	u.Bytes["pictures"] = 2 * pixels * int64(batch)
-	u.Bytes["program"] = program
+	u.Bytes["program"] = Program
 }
 
-// split sorts memory by where it lies, and adds what the device takes for itself. That is its context, and of each
+// Split sorts memory by where it lies, and adds what the device takes for itself. That is its context, and of each
 // session's arena the rest of its last region, half of one on average.
-func (r *Runner) split(u *Usage, sessions int) {
+func (r *Runner) Split(u *Usage, sessions int) {
 	u.Host = map[string]int64{}
 	for _, what := range []string{"gradients and optimizer", "image features", "pictures", "program"} {
 		if n, ok := u.Bytes[what]; ok {
@@ -119,5 +120,5 @@ func (r *Runner) split(u *Usage, sessions int) {
 		}
 	}
 	maps.DeleteFunc(u.Bytes, func(what string, _ int64) bool { return u.Host[what] > 0 })
-	u.Bytes["context, ends of arenas"] = cudaContext + int64(sessions)*cudaRegion/2
+	u.Bytes["context, ends of arenas"] = CUDAContext + int64(sessions)*CUDARegion/2
 }

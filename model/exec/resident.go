@@ -1,4 +1,4 @@
-package model
+package exec
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 // transferred is the number of elements that are put together for one transfer.
 const transferred = 16 << 20
 
-// residence is the memory of a device that holds parameters and the sums of their gradients.
-type residence struct {
+// Residence is the memory of a device that holds parameters and the sums of their gradients.
+type Residence struct {
 	params []nn.Param // in the order of Params
 	first  []int64    // element that each begins with; the first one of all is a zero
 	size   int64      // elements of all parameters, with what lies between them
@@ -33,8 +33,8 @@ type residence struct {
 	begun  bool
 }
 
-func newResidence(params []nn.Param) *residence {
-	r := &residence{params: params, size: ort.Alignment}
+func NewResidence(params []nn.Param) *Residence {
+	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
 		r.size += (elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
@@ -43,7 +43,7 @@ func newResidence(params []nn.Param) *residence {
 }
 
 // open takes the memory.
-func (r *residence) open(device string, o ort.CUDAOptions) (err error) {
+func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
 	if r.buffer != nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (r *residence) open(device string, o ort.CUDAOptions) (err error) {
 
 // each goes through all elements in parts: copying is called for every stretch of a parameter in a part, from lo to
 // hi-1 of its elements.
-func (r *residence) each(
+func (r *Residence) each(
 	transfer func(at int64, part []float32) error, copying func(i int, lo, hi int64, part []float32),
 	before bool,
 ) error {
@@ -102,7 +102,7 @@ func (r *residence) each(
 }
 
 // begin brings the parameters up as they are now, and begins sums anew.
-func (r *residence) begin(ctx context.Context, value func(name string) *tensor.Dense) error {
+func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.Dense) error {
 	r.begun, r.summed = false, map[string]bool{}
 	err := r.each(func(at int64, part []float32) error { return r.buffer.Write(ctx, at, part) },
 		func(i int, lo, hi int64, part []float32) {
@@ -112,8 +112,8 @@ func (r *residence) begin(ctx context.Context, value func(name string) *tensor.D
 	return err
 }
 
-// fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
-func (r *residence) fetch(ctx context.Context, into [][]float32) error {
+// Fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
+func (r *Residence) Fetch(ctx context.Context, into [][]float32) error {
 	if !r.begun || len(into) != len(r.params) {
 		return fmt.Errorf("there are no sums of %d gradients: the step was not begun, or it failed", len(into))
 	}
@@ -128,9 +128,9 @@ func (r *residence) fetch(ctx context.Context, into [][]float32) error {
 }
 
 // run runs a session that adds up gradients.
-func (r *residence) run(
+func (r *Residence) run(
 	ctx context.Context,
-	on *session,
+	on *Session,
 	in map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
 	if !r.begun {
@@ -156,26 +156,26 @@ func (r *residence) run(
 	return out, nil
 }
 
-func (r *residence) close() error {
+func (r *Residence) close() error {
 	if r == nil {
 		return nil
 	}
 	return r.buffer.Close()
 }
 
-// begin begins a step of the optimizer whose gradients are added up on the device.
-func (s *sessions) begin(ctx context.Context) error {
-	if s.resident == nil {
+// Begin begins a step of the optimizer whose gradients are added up on the device.
+func (s *Sessions) Begin(ctx context.Context) error {
+	if s.Resident == nil {
 		return errors.New("this tuner was not made to keep parameters on its device")
 	}
-	if err := s.resident.open(s.net.plan.device, s.options.CUDA); err != nil {
+	if err := s.Resident.open(s.net.Plan.Device, s.options.CUDA); err != nil {
 		return err
 	}
-	return s.resident.begin(ctx, s.param)
+	return s.Resident.begin(ctx, s.Param)
 }
 
-// addTo declares the sums of a graph with sums for its peak.
-func (r *residence) addTo(in shapesOf) {
+// AddTo declares the sums of a graph with sums for its peak.
+func (r *Residence) AddTo(in shapesOf) {
 	if r == nil {
 		return
 	}
@@ -185,7 +185,7 @@ func (r *residence) addTo(in shapesOf) {
 }
 
 // count counts the memory of the device, and of the host what is put together for a transfer.
-func (r *residence) count(u *Usage) {
+func (r *Residence) count(u *Usage) {
 	stage := 4 * min(r.size, transferred)
 	u.Bytes["parameters"] = 4*r.size + stage
 	u.Bytes["sums of gradients"] = 4 * r.size

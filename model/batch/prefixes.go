@@ -1,48 +1,50 @@
-package model
+package batch
 
 import (
 	"encoding/binary"
 	"slices"
+
+	"assay/model/backbone"
 )
 
-// contexts are the numbers of columns that the rows of each group look at.
-func (p *packed) contexts() []int64 {
-	lengths := p.feeds["group_lengths"].Data().([]int64)
+// Contexts are the numbers of columns that the rows of each group look at.
+func (p *Inputs) Contexts() []int64 {
+	lengths := p.Feeds["group_lengths"].Data().([]int64)
 	out := slices.Clone(lengths)
 	for i := range out {
-		if p.follows == nil {
+		if p.Follows == nil {
 			break
 		}
-		if before := p.follows[i]; before >= 0 {
+		if before := p.Follows[i]; before >= 0 {
 			out[i] += lengths[before]
-		} else if child := slices.Index(p.follows, i); child >= 0 {
+		} else if child := slices.Index(p.Follows, i); child >= 0 {
 			out[i] += lengths[child]
 		}
 	}
 	return out
 }
 
-// family is what samples of a batch begin with.
-type family struct {
+// PrefixGroup is what samples of a batch begin with.
+type PrefixGroup struct {
 	cut     int // tokens of the prefix
-	members []int
+	Members []int
 }
 
 // cut is the number of tokens that a sample may share with others: up to the beginning of its last picture, which is
 // the edit in most layouts. They are at least two, and have a picture. 0: none. Of a choice it is what all choices have
 // in common.
-func (o packing) cut(s *Sample, sp *span) int {
-	at := s.common
+func (o Packer) cut(s *Sample, sp *Span) int {
+	at := s.Common
 	if n := len(s.Pictures); at == 0 && n > 1 {
 		at = s.Tokens.Pictures[n-1]
 	}
-	if o.loss && o.all {
-		at = min(at, sp.scorePos)
+	if o.Loss && o.All {
+		at = min(at, sp.ScorePos)
 	} else {
-		at = min(at, sp.first)
+		at = min(at, sp.First)
 	}
 	// No product has a single row: see packing.span.
-	if at < 2 || sp.length-at < 2 || slices.Contains(s.IDs[:at], o.vocab) {
+	if at < 2 || sp.Length-at < 2 || slices.Contains(s.IDs[:at], o.Vocab) {
 		return 0
 	}
 	n := 0
@@ -68,20 +70,20 @@ func (s *Sample) beginning(cut int) string {
 	}
 	for i, p := range s.Pictures {
 		if s.Tokens.Pictures[i] < cut {
-			key = append(key, p.key[:]...)
+			key = append(key, p.Key[:]...)
 		}
 	}
 	return string(key)
 }
 
-// families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a
+// Families finds samples that begin alike, at least least of each kind: of one length when it is rounded up to a
 // multiple of near, unless that is 0. They come in the order of their first samples.
-func (o packing) families(spans []span, samples []*Sample, least, near int) (out []*family) {
+func (o Packer) Families(spans []Span, samples []*Sample, least, near int) (out []*PrefixGroup) {
 	type kind struct {
 		beginning        string
 		length, selected int
 	}
-	at := map[kind]*family{}
+	at := map[kind]*PrefixGroup{}
 	for i, s := range samples {
 		cut := o.cut(s, &spans[i])
 		if cut == 0 {
@@ -89,39 +91,39 @@ func (o packing) families(spans []span, samples []*Sample, least, near int) (out
 		}
 		k := kind{beginning: s.beginning(cut)}
 		if near > 0 {
-			k.length, k.selected = limits{near: near}.rounded(spans[i].length), spans[i].selected
+			k.length, k.selected = Limits{Near: near}.rounded(spans[i].Length), spans[i].Selected
 		}
 		if at[k] == nil {
-			at[k] = &family{cut: cut}
+			at[k] = &PrefixGroup{cut: cut}
 			out = append(out, at[k])
 		}
-		at[k].members = append(at[k].members, i)
+		at[k].Members = append(at[k].Members, i)
 	}
-	return slices.DeleteFunc(out, func(f *family) bool { return len(f.members) < least })
+	return slices.DeleteFunc(out, func(f *PrefixGroup) bool { return len(f.Members) < least })
 }
 
-// branch takes what several samples begin with out of their spans, and makes spans of it.
-func (o packing) branch(spans []span, samples []*Sample) []span {
-	if o.share == 0 {
+// SharePrefixes takes what several samples begin with out of their spans, and makes spans of it.
+func (o Packer) SharePrefixes(spans []Span, samples []*Sample) []Span {
+	if o.Share == 0 {
 		return spans
 	}
-	families := o.families(spans, samples, o.share, 0)
-	if o.even && !uniform(families, len(samples)) {
+	families := o.Families(spans, samples, o.Share, 0)
+	if o.Even && !uniform(families, len(samples)) {
 		return spans
 	}
-	slices.SortStableFunc(families, func(a, b *family) int { return a.cut - b.cut })
-	all := o.loss && o.all
+	slices.SortStableFunc(families, func(a, b *PrefixGroup) int { return a.cut - b.cut })
+	all := o.Loss && o.All
 	for k, f := range families {
-		prefix := span{length: f.cut, index: f.members[0], leads: true}
-		for _, i := range f.members {
+		prefix := Span{Length: f.cut, Index: f.Members[0], IsPrefix: true}
+		for _, i := range f.Members {
 			s := &spans[i]
-			s.from, s.prefix = f.cut, k+1
+			s.From, s.prefix = f.cut, k+1
 			if all {
-				s.first, s.selected, s.predicted = f.cut, s.selected-f.cut, s.predicted-f.cut
+				s.First, s.Selected, s.Predicted = f.cut, s.Selected-f.cut, s.Predicted-f.cut
 			}
 		}
 		if all {
-			prefix.selected, prefix.predicted = f.cut, f.cut
+			prefix.Selected, prefix.Predicted = f.cut, f.cut
 		}
 		spans = append(spans, prefix)
 	}
@@ -129,9 +131,9 @@ func (o packing) branch(spans []span, samples []*Sample) []span {
 }
 
 // uniform says whether prefixes of one length stand before all of n samples: any others would make one more graph.
-func uniform(families []*family, n int) bool {
+func uniform(families []*PrefixGroup, n int) bool {
 	for _, f := range families {
-		n -= len(f.members)
+		n -= len(f.Members)
 		if f.cut != families[0].cut {
 			return false
 		}
@@ -140,9 +142,9 @@ func uniform(families []*family, n int) bool {
 }
 
 // pictures are those of a span of a sample.
-func (s *span) pictures(of *Sample) (out []*Picture) {
+func (s *Span) pictures(of *Sample) (out []*backbone.Picture) {
 	for i, p := range of.Pictures {
-		if at := of.Tokens.Pictures[i]; at >= s.from && at < s.length {
+		if at := of.Tokens.Pictures[i]; at >= s.From && at < s.Length {
 			out = append(out, p)
 		}
 	}
@@ -150,19 +152,19 @@ func (s *span) pictures(of *Sample) (out []*Picture) {
 }
 
 // alike reports whether two spans can be in one group of a graph.
-func (s *span) alike(t *span) bool {
-	return s.leads == t.leads && s.from == t.from && s.filled == t.filled && s.selected == t.selected
+func (s *Span) alike(t *Span) bool {
+	return s.IsPrefix == t.IsPrefix && s.From == t.From && s.Filled == t.Filled && s.Selected == t.Selected
 }
 
 // prefixPlace is where a prefix stands: which group, and which sequence of it.
 type prefixPlace struct{ group, sequence int }
 
-// leading are the places of the prefixes, which stand first.
-func (o packing) leading(spans []span) (out []prefixPlace) {
+// prefixPlaces are the places of the prefixes, which stand first.
+func (o Packer) prefixPlaces(spans []Span) (out []prefixPlace) {
 	for i := range spans {
 		at := prefixPlace{}
 		switch {
-		case !spans[i].leads:
+		case !spans[i].IsPrefix:
 			return out
 		case i == 0:
 		case !spans[i].alike(&spans[i-1]):

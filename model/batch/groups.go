@@ -1,8 +1,8 @@
-package model
+package batch
 
-// batchesBy sorts the indices 0..n-1 into batches of one kind. kind returns that of an index, and how many of it make a
+// BatchesBy sorts the indices 0..n-1 into batches of one kind. kind returns that of an index, and how many of it make a
 // full batch; one always fits.
-func batchesBy[K comparable](n int, kind func(i int) (k K, most int)) [][]int {
+func BatchesBy[K comparable](n int, kind func(i int) (k K, most int)) [][]int {
 	at := map[K]int{}
 	var batches [][]int
 	for i := range n {
@@ -17,8 +17,8 @@ func batchesBy[K comparable](n int, kind func(i int) (k K, most int)) [][]int {
 	return batches
 }
 
-// pick returns the elements at some indices.
-func pick[T any](all []T, indices []int) []T {
+// Pick returns the elements at some indices.
+func Pick[T any](all []T, indices []int) []T {
 	out := make([]T, len(indices))
 	for i, j := range indices {
 		out[i] = all[j]

@@ -1,4 +1,4 @@
-package model
+package backbone
 
 import (
 	"assay/checkpoints"

@@ -1,9 +1,13 @@
-// Package model turns Hugging Face checkpoints of vision-language models into ONNX graphs that score edits.
+// Package backbone opens Hugging Face checkpoints of vision-language models.
 //
-// An [Architecture] knows one architecture: how its pictures become patches, its vision tower, where its language model
-// lies in the checkpoint. Everything else is shared: prompts, the decoder, the head, the loss, scorer directories,
-// scoring. A new architecture is a new folder beside llavanext that calls [Register].
-package model
+// config.json names a family (model_type), which [Register] has made known. The family reads its part of the
+// configuration and the image processor's, and is from then on an [Architecture]: pictures become a [Picture] (pixels as
+// the vision tower takes them, and the number of tokens they take in the text), its tower and the standard decoder
+// (package nn) become graphs. A [Backbone] is such an architecture with its weights; every tensor that the configuration
+// calls for is compared with the file.
+//
+// A new family is a folder beside llavanext and qwen2vl that calls [Register].
+package backbone
 
 import (
 	"encoding/json"
@@ -63,8 +67,8 @@ type Picture struct {
 	Tokens        int       // placeholder tokens it takes in the text
 	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
 
-	key      store.Key // digest of the content
-	features []float32 // [tokens, feature width] once the vision tower has run
+	Key      store.Key // digest of the content
+	Features []float32 // [tokens, feature width] once the vision tower has run
 }
 
 // Family opens checkpoints of one model_type.
@@ -111,7 +115,7 @@ func openBackbone(
 	file := filepath.Join(dir, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, noBackbone(dir, err)
+		return nil, NoBackbone(dir, err)
 	}
 	var head struct {
 		ModelType string `json:"model_type"`
@@ -166,8 +170,8 @@ func openBackbone(
 // Close releases the weights.
 func (o *Backbone) Close() error { return o.Weights.Close() }
 
-// pictureTokens are the tokens of each picture.
-func pictureTokens(pictures []*Picture) []int {
+// PictureTokens are the tokens of each picture.
+func PictureTokens(pictures []*Picture) []int {
 	counts := make([]int, len(pictures))
 	for i, q := range pictures {
 		counts[i] = q.Tokens
@@ -182,8 +186,8 @@ type PrepareAdjoint interface {
 	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
 }
 
-// twin is the picture without features, which come and go: see visionFeatures.fill.
-func (p *Picture) twin() *Picture {
+// Twin is the picture without features, which come and go: see visionFeatures.fill.
+func (p *Picture) Twin() *Picture {
 	return &Picture{
 		Height: p.Height,
 		Width:  p.Width,
@@ -192,8 +196,15 @@ func (p *Picture) twin() *Picture {
 		Seen:   p.Seen,
 		Tokens: p.Tokens,
 		Layout: p.Layout,
-		key:    p.key,
+		Key:    p.Key,
 	}
 }
 
-func (p *Picture) bytes() int64 { return 4 * int64(len(p.features)+len(p.Pixels)) }
+func (p *Picture) Bytes() int64 { return 4 * int64(len(p.Features)+len(p.Pixels)) }
+
+// Ways of showing a source and its edit to a backbone: see [Architecture.CanPair].
+const (
+	Sequence = "sequence" // two pictures, source first
+	Concat   = "concat"   // one picture, source left
+	Frames   = "frames"   // one picture entry of two frames
+)

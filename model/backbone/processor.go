@@ -1,4 +1,4 @@
-package model
+package backbone
 
 import (
 	"encoding/json"
@@ -48,7 +48,7 @@ var processorKeys = strictjson.Harmless{
 // processor_config.json, else preprocessor_config.json. It returns the colours and the file's name for errors.
 // Processors that do anything but a bicubic resize, x/255 and normalisation are refused.
 func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, err error) {
-	o, outer, file, err := openProcessor(dir)
+	o, outer, file, err := OpenProcessor(dir)
 	if err != nil {
 		return c, file, err
 	}
@@ -104,8 +104,8 @@ func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, e
 	return c, file, o.Err()
 }
 
-// openProcessor finds the image processor's object and that of processor_config.json, nil if there is none.
-func openProcessor(dir string) (image, outer *strictjson.Object, file string, err error) {
+// OpenProcessor finds the image processor's object and that of processor_config.json, nil if there is none.
+func OpenProcessor(dir string) (image, outer *strictjson.Object, file string, err error) {
 	file = filepath.Join(dir, "processor_config.json")
 	if outer, err = open(file); outer != nil {
 		if image = outer.Sub("image_processor"); image != nil || outer.Err() != nil {
