@@ -9,6 +9,7 @@ import (
 
 // Names of the packages below that users of scorers need, too.
 type (
+	Options = exec.Options
 	Picture = backbone.Picture
 	Sample  = batch.Sample
 	Usage   = exec.Usage

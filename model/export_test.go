@@ -48,34 +48,3 @@ func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	}
 	return b.Model, nil
 }
-
-// StepGraph is the training step of dialogues.
-func (t *LanguageTuner) StepGraph() (*onnx.Model, error) {
-	b, err := t.scorer.run.Sessions.Graph(t.step(true))
-	if err != nil {
-		return nil, err
-	}
-	return b.Model, nil
-}
-
-// SpeakingGraphs are the graphs of a backbone that continues texts.
-func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
-	l, err := OpenLanguageModel(dir, "", o)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	return allVariants(l.run.Sessions, []exec.Recipe{{Name: "generate", Build: l.stepGraph}, l.net.VisionRecipe(nil)}, nn.Variant{Pictures: true})
-}
-
-// ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
-func (l *LanguageModel) ComputeHalf() { l.net.DType = "float16" }
-
-// CacheRoomOf is CacheRoom of a device with so much free memory.
-func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
-
-// OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
-func (l *LanguageModel) OpenUnspread() error {
-	_, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.buildStep})
-	return err
-}

@@ -164,7 +164,7 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 			Heads:    q.Heads,
 		}
 		if q.Token != "" {
-			id, err := s.prepare.text.Row(q.Token)
+			id, err := s.prepare.Text.Row(q.Token)
 			if err != nil {
 				return nil, fmt.Errorf("pass %s: %w", q.Name, err)
 			}

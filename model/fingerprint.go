@@ -33,22 +33,13 @@ func (s *Scorer) StateFingerprint() (string, error) {
 	return print + " " + s.net.Arithmetic(), err
 }
 
-// featurePrint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
-// its vision side.
-func (c *ScorerConfig) featurePrint(n *exec.Network) func() (string, error) {
-	return func() (string, error) {
-		identity := (&OnePassConfig{}).identity()
-		if c.Rotary == "bfloat16" {
-			identity = (&ScorerConfig{Rotary: c.Rotary}).identity()
-		}
-		print, err := n.Fingerprint(identity, none, func(module string) bool {
-			return !strings.HasPrefix(module, n.Backbone.Decoder().Module)
-		})
-		return print + " " + n.Arithmetic(), err
+// featureIdentity is what image features depend on of a configuration.
+func (c *ScorerConfig) featureIdentity() string {
+	if c.Rotary == "bfloat16" {
+		return (&ScorerConfig{Rotary: c.Rotary}).identity()
 	}
+	return exec.NoScorer
 }
-
-func none(string) bool { return false }
 
 // identity is all that a configuration says about scores, in words that stay the same: fingerprints of scorers of
 // format 1 are older than format 2. Where backbone and weights lie does not matter, nor where they come from.

@@ -139,7 +139,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*batch.Sample
 	token := int64(-1)
 	if t := s.config.token(); t != "" && len(samples) > 0 {
 		var err error
-		if token, err = s.prepare.text.Row(t); err != nil {
+		if token, err = s.prepare.Text.Row(t); err != nil {
 			return err
 		}
 	}

@@ -91,16 +91,6 @@ func TestCUDAKernelsOfJudges(t *testing.T) {
 				}
 				checkGraphs(t, load)
 				checkSteps(t, load(), model.TuneOptions{Options: onCUDA, Terms: allLosses()})
-				tuner, err := model.NewLanguageTuner(backbone, model.Sequence, nil, onCUDA)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer tuner.Close()
-				m, err := tuner.StepGraph()
-				if err != nil {
-					t.Fatal(err)
-				}
-				checkKernels(t, "dialogues", m)
 			})
 		}
 	}

@@ -24,9 +24,9 @@ import (
 // LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
 // of what came before in a [Cache].
 type LanguageModel struct {
-	net     *exec.Network
-	prepare *preparer
-	run     *exec.Runner
+	net       *exec.Network
+	processor *exec.Processor
+	run       *exec.Runner
 }
 
 // OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
@@ -48,7 +48,7 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 }
 
 // Close frees sessions, tokenizer and weights.
-func (l *LanguageModel) Close() error { return errors.Join(l.prepare.text.Close(), l.run.Close()) }
+func (l *LanguageModel) Close() error { return errors.Join(l.processor.Text.Close(), l.run.Close()) }
 
 func (l *LanguageModel) open(adapter string, o Options) (err error) {
 	n := l.net
@@ -69,7 +69,7 @@ func (l *LanguageModel) open(adapter string, o Options) (err error) {
 		return err
 	}
 	n.CompletePlan(o.Threads)
-	l.prepare, l.run, err = openRunner(&ScorerConfig{Backbone: n.Backbone.Dir}, n, o)
+	l.processor, l.run, err = exec.Open(n, &o, exec.ProcessorOptions{}, exec.NoScorer)
 	return err
 }
 
@@ -126,19 +126,19 @@ func (l *LanguageModel) Fingerprint() (string, error) {
 	if l.net.Adapter == nil {
 		return l.net.BackboneFingerprint()
 	}
-	return l.net.Fingerprint((&OnePassConfig{}).identity(), all, all)
+	return l.net.Fingerprint(exec.NoScorer, all, all)
 }
 
 // Decode returns the text of ids, without special tokens.
-func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.prepare.text.Decode(ids) }
+func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.processor.Text.Decode(ids) }
 
 // Encode returns the ids of a text alone, without the tokens that the tokenizer puts around one.
-func (l *LanguageModel) Encode(s string) ([]int64, error) { return l.prepare.text.Plain(s) }
+func (l *LanguageModel) Encode(s string) ([]int64, error) { return l.processor.Text.Plain(s) }
 
 // Prompt turns messages into a sequence, with the prompt for an answer at its end. pictures are those that the
 // messages show, in their order. It is safe for concurrent use.
 func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
-	prompt, err := l.prepare.text.Chat(messages)
+	prompt, err := l.processor.Text.Chat(messages)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 		}
 		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
 	}
-	if s.Tokens, err = l.prepare.text.EncodePrompt(prompt, "", l.net.Backbone.Placeholder(), counts); err != nil {
+	if s.Tokens, err = l.processor.Text.EncodePrompt(prompt, "", l.net.Backbone.Placeholder(), counts); err != nil {
 		return nil, err
 	}
 	s.prompt, s.axes = len(s.IDs), l.net.Positions(&s.Sample)
@@ -182,7 +182,7 @@ func (l *LanguageModel) picture(p *data.Picture) (*backbone.Picture, error) {
 		return nil, err
 	}
 	key := exec.PictureKey([]*data.Picture{p})
-	if known := l.prepare.pictures.Get(key); known != nil {
+	if known := l.processor.Pictures.Get(key); known != nil {
 		shared := *known // features are taken away from a sequence's picture when its prompt is in the cache
 		return &shared, nil
 	}
@@ -299,10 +299,13 @@ func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in
 // front of a text is taken away.
 func (l *LanguageModel) TokenBytes() (tokens [][]byte, trims bool, err error) {
-	if tokens, trims, err = l.prepare.text.TokenBytes(); err != nil {
+	if tokens, trims, err = l.processor.Text.TokenBytes(); err != nil {
 		return nil, false, err
 	}
 	all := make([][]byte, l.Vocab()) // the table may have more rows than the tokenizer has tokens, or fewer
 	copy(all, tokens)
 	return all, trims, nil
 }
+
+// Device is where the graphs run: cpu or cuda:N.
+func (l *LanguageModel) Device() string { return l.net.Device() }

@@ -26,28 +26,5 @@ func (t *Tuner) Damage() error { return t.scorer.net.Damage() }
 // BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
 func (t *Tuner) BackboneFingerprint() (string, error) { return t.scorer.net.BackboneFingerprint() }
 
-// Device is where the graphs run: cpu or cuda:N.
-func (t *TextTuner) Device() string { return t.net.Device() }
-
-// Absent says what is missing of the backbone's weights; nil if they are there.
-func (t *TextTuner) Absent() error { return t.net.Absent() }
-
-// Partly reports whether a part of the absent weights is there: a shard is missing.
-func (t *TextTuner) Partly() bool { return t.net.Partly() }
-
-// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
-func (t *TextTuner) Damage() error { return t.net.Damage() }
-
-// BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
-func (t *TextTuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
-
-// Device is where the graphs run: cpu or cuda:N.
-func (l *LanguageModel) Device() string { return l.net.Device() }
-
-// BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
-func (t *LanguageTuner) BackboneFingerprint() (string, error) {
-	return t.scorer.net.BackboneFingerprint()
-}
-
 // ClearCache forgets all pictures in memory: for measurements.
 func (s *Scorer) ClearCache() { s.run.Features.ClearCache() }

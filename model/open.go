@@ -14,9 +14,9 @@ import (
 	"assay/model/nn"
 )
 
-// openScorer opens the backbone of a scorer, compares the two, and puts together what scores: some of its tensors may be
-// trained.
-func openScorer(p *ScorerState, t exec.Training, o Options) (*Scorer, error) {
+// openScorer opens the backbone of a scorer, compares the two, and puts together what scores: plan says what of it
+// is trained.
+func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	p = p.At(o.Backbone)
 	config, err := p.Config.of(o.Dimension)
 	if err != nil {
@@ -32,14 +32,14 @@ func openScorer(p *ScorerState, t exec.Training, o Options) (*Scorer, error) {
 	if config.Rotary == "bfloat16" {
 		b.Decoder().Rope.Rounded = true
 	}
+	plan.Device, plan.Blocks, plan.Pieces = o.Device, nn.Blocks(o.Blocks), o.Pieces
 	n := &exec.Network{
 		Backbone: b,
 		Tensors:  maps.Clone(p.Tensors),
 		DType:    config.DType,
 		Plain:    config.Positions == "plain",
 		Packer:   config.packing(b.Decoder().Vocab),
-		Plan: exec.Plan{Training: t, Trains: o.trains, Recompute: o.saves, Device: o.Device, Blocks: nn.Blocks(o.Blocks),
-			Pieces: o.Pieces},
+		Plan:     plan,
 	}
 	maps.DeleteFunc(n.Tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
@@ -48,7 +48,7 @@ func openScorer(p *ScorerState, t exec.Training, o Options) (*Scorer, error) {
 	if err = s.check(p.Adapter, o.Elsewhere); err == nil {
 		err = s.adoptCalibration(p, &o)
 	}
-	if err == nil && t == exec.TrainBackbone {
+	if err == nil && plan.Training == exec.TrainBackbone {
 		err = b.Unpacked("its own weights cannot be trained, only an adapter over them")
 	}
 	if err == nil {
@@ -63,28 +63,21 @@ func openScorer(p *ScorerState, t exec.Training, o Options) (*Scorer, error) {
 
 // ready opens the tokenizer; sessions are opened when they are first needed.
 func (s *Scorer) ready(o Options) error {
-	var err error
-	if s.prepare, s.run, err = openRunner(s.config, s.net, o); err != nil {
+	c, p := s.config, exec.ProcessorOptions{}
+	p.ChatTemplate, p.EndOfTurn, p.Token, p.AddsToken = c.ChatTemplate, c.EndOfTurn, c.token(), c.AddsToken()
+	processor, run, err := exec.Open(s.net, &o, p, c.featureIdentity())
+	if err != nil {
 		return err
 	}
-	if err := s.resolveChoices(s.prepare.text); err != nil {
-		return errors.Join(err, s.prepare.text.Close())
+	s.prepare, s.run = &preparer{c, s.net, processor}, run
+	if err := s.resolveChoices(s.prepare.Text); err != nil {
+		return errors.Join(err, s.prepare.Text.Close())
 	}
 	return nil
 }
 
-// openRunner opens what prepares samples and what runs graphs over them; both share the pictures in memory.
-func openRunner(c *ScorerConfig, n *exec.Network, o Options) (*preparer, *exec.Runner, error) {
-	pictures := exec.NewPictureCache(o.cacheSize())
-	prepare, err := newPreparer(c, n, pictures)
-	if err != nil {
-		return nil, nil, err
-	}
-	return prepare, exec.NewRunner(n, o.run(), pictures, o.Store, c.featurePrint(n)), nil
-}
-
 // Close frees sessions, tokenizer and weights.
-func (s *Scorer) Close() error { return errors.Join(s.prepare.text.Close(), s.run.Close()) }
+func (s *Scorer) Close() error { return errors.Join(s.prepare.Text.Close(), s.run.Close()) }
 
 // check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
 func (s *Scorer) check(a *lora.Adapter, elsewhere bool) error {

@@ -72,7 +72,7 @@ func (p *preparer) passPictures(
 ) (out []*backbone.Picture, err error) {
 	key := p.config.cacheKey(e, q)
 	if !a.Pixels {
-		if out = p.pictures.OfEdit(key); out != nil {
+		if out = p.Pictures.OfEdit(key); out != nil {
 			return out, nil
 		}
 	}
@@ -91,13 +91,13 @@ func (p *preparer) passPictures(
 		return nil, err
 	}
 	for _, frames := range shown {
-		picture, err := p.picture(frames, a.Pixels)
+		picture, err := p.Picture(frames, a.Pixels)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, picture)
 	}
-	p.pictures.PutEdit(key, out)
+	p.Pictures.PutEdit(key, out)
 	if !a.Pixels {
 		a.Shared.put(k, out)
 	}
@@ -135,19 +135,19 @@ func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) 
 	if err != nil {
 		return t, err
 	}
-	_, err = p.textTokens(len(t.IDs)+q.Steps, counts, "instruction")
+	_, err = p.WordTokens(len(t.IDs)+q.Steps, counts, "instruction")
 	return t, err
 }
 
 // promptTokens are prompt and answer of a pass whose score token, if it has one, is one of the vocabulary.
 func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t text.Tokens, err error) {
-	prompt, err := p.text.Ask(len(counts), text.Question{Text: string(q.Prompt), Marks: []text.Mark{
+	prompt, err := p.Text.Ask(len(counts), text.Question{Text: string(q.Prompt), Marks: []text.Mark{
 		{Mark: InstructionMark, Text: e.Instruction}, {Mark: RequirementMark, Text: e.Requirement},
 	}})
 	if err != nil {
 		return t, err
 	}
-	if t, err = p.text.EncodePrompt(prompt, string(q.Answer), p.net.Backbone.Placeholder(), counts); err != nil {
+	if t, err = p.Text.EncodePrompt(prompt, string(q.Answer), p.net.Backbone.Placeholder(), counts); err != nil {
 		return t, err
 	}
 	at := t.ScoreIndex
@@ -173,9 +173,9 @@ func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int
 	if p.config.Layout == InstructionFirst {
 		before--
 	}
-	prompt, err := p.text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
+	prompt, err := p.Text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
 	if err != nil {
 		return t, err
 	}
-	return p.text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.endOfTurn(), p.net.Backbone.Placeholder(), counts)
+	return p.Text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.EndOfTurn(), p.net.Backbone.Placeholder(), counts)
 }

@@ -39,7 +39,7 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 
 // NewScorer opens a scorer that has been read or made.
 func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
-	return openScorer(p, exec.TrainNothing, o)
+	return openScorer(p, exec.Plan{}, o)
 }
 
 // Config returns scorer.yaml as read.

@@ -37,11 +37,11 @@ type TextOptions struct {
 // TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
 // head.
 type TextTuner struct {
-	net     *exec.Network
-	prepare *preparer
-	run     *exec.Runner
-	o       TextOptions
-	params  []nn.Param // by name
+	net       *exec.Network
+	processor *exec.Processor
+	run       *exec.Runner
+	o         TextOptions
+	params    []nn.Param // by name
 }
 
 // Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
@@ -114,14 +114,14 @@ func (t *TextTuner) open(n *exec.Network) (err error) {
 		return err
 	}
 	n.CompletePlan(o.Threads)
-	c := &ScorerConfig{Backbone: n.Backbone.Dir, ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}
 	t.net = n
-	t.prepare, t.run, err = openRunner(c, n, o.Options)
+	t.processor, t.run, err = exec.Open(n, &o.Options,
+		exec.ProcessorOptions{ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}, exec.NoScorer)
 	return err
 }
 
 // Close frees sessions, tokenizer and weights.
-func (t *TextTuner) Close() error { return errors.Join(t.prepare.text.Close(), t.run.Close()) }
+func (t *TextTuner) Close() error { return errors.Join(t.processor.Text.Close(), t.run.Close()) }
 
 // Params returns the trained tensors by name, in a fixed order.
 func (t *TextTuner) Params() (names []string, values []*tensor.Dense) {
@@ -129,7 +129,7 @@ func (t *TextTuner) Params() (names []string, values []*tensor.Dense) {
 }
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *TextTuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
+func (t *TextTuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
 
 // SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
 func (t *TextTuner) SaveInto(dir string) error {
@@ -176,22 +176,22 @@ func (t *TextTuner) shown(p edit.Picture) (*backbone.Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := t.prepare.picture([]*data.Picture{picture}, false)
+	q, err := t.processor.Picture([]*data.Picture{picture}, false)
 	if err == nil {
 		t.prepared().PutEdit(key, []*backbone.Picture{q})
 	}
 	return q, err
 }
 
-func (t *TextTuner) prepared() *exec.PictureCache { return t.prepare.pictures }
+func (t *TextTuner) prepared() *exec.PictureCache { return t.processor.Pictures }
 
 // tokenise renders and tokenises messages about pictures of that many tokens each.
 func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
-	c, err := t.prepare.text.Conversation(messages, t.prepare.endOfTurn(), t.net.Backbone.Placeholder(), counts)
+	c, err := t.processor.Text.Conversation(messages, t.processor.EndOfTurn(), t.net.Backbone.Placeholder(), counts)
 	if err != nil {
 		return nil, err
 	}
-	words, err := t.prepare.textTokens(len(c.IDs), counts, "conversation")
+	words, err := t.processor.WordTokens(len(c.IDs), counts, "conversation")
 	if err != nil {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (t *TextTuner) pass(
 	}
 	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
 	if backward {
-		feeds = append(feeds, dropoutFeeds(t.o.Dropout, s, p.Rows, seed))
+		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
 	}
 	out, err := t.run.Sessions.Run(ctx, s, feeds...)
 	if err != nil {
@@ -307,4 +307,27 @@ func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, back
 		r.Grads[name] = out[as]
 	}
 	return r
+}
+
+// Device is where the graphs run: cpu or cuda:N.
+func (t *TextTuner) Device() string { return t.net.Device() }
+
+// Absent says what is missing of the backbone's weights; nil if they are there.
+func (t *TextTuner) Absent() error { return t.net.Absent() }
+
+// Partly reports whether a part of the absent weights is there: a shard is missing.
+func (t *TextTuner) Partly() bool { return t.net.Partly() }
+
+// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+func (t *TextTuner) Damage() error { return t.net.Damage() }
+
+// BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
+func (t *TextTuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
+
+// Begin begins a step of the optimizer with Resident: parameters as they are now, and sums of no gradients.
+func (t *TextTuner) Begin(ctx context.Context) error { return t.run.Sessions.Begin(ctx) }
+
+// Sums brings the sums of the gradients of all steps since Begin, in the order of Params.
+func (t *TextTuner) Sums(ctx context.Context, into [][]float32) error {
+	return t.run.Sessions.Resident.Fetch(ctx, into)
 }

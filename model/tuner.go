@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 
 	"gorgonia.org/tensor"
 
@@ -53,8 +52,7 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	if o.Full {
 		train = exec.TrainBackbone
 	}
-	o.trains, o.saves = o.Trains, o.Recompute
-	s, err := openScorer(p, train, o.Options)
+	s, err := openScorer(p, exec.Plan{Training: train, Trains: o.Trains, Recompute: o.Recompute}, o.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -86,15 +84,7 @@ func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
 }
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *Tuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
-
-func shapesByName(params []nn.Param) map[string][]int64 {
-	out := make(map[string][]int64, len(params))
-	for _, p := range params {
-		out[p.Name] = p.Shape
-	}
-	return out
-}
+func (t *Tuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
 
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) exec.Recipe {
@@ -149,7 +139,7 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 	q := &t.scorer.config.Passes[0]
 	counts := q.onePerPicture()
 	if t.stepPacking().All {
-		if counts = t.scorer.prepare.pictures.Tokens(t.scorer.config.cacheKey(e, q)); counts == nil {
+		if counts = t.scorer.prepare.Pictures.Tokens(t.scorer.config.cacheKey(e, q)); counts == nil {
 			pictures, err := t.scorer.prepare.passPictures(e, a, q, func() (shownPictures, error) { return t.scorer.config.decode(e) })
 			if err != nil {
 				return 0, err
@@ -213,7 +203,7 @@ func (t *Tuner) step(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	out, err = t.scorer.run.Sessions.Run(ctx, s, p.Feeds, vision, targets, dropoutFeeds(t.o.Dropout, s, p.Rows, seed))
+	out, err = t.scorer.run.Sessions.Run(ctx, s, p.Feeds, vision, targets, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
 	return out, p, s, err
 }
 
@@ -277,31 +267,6 @@ func (t *Tuner) lossFeeds(p *batch.Inputs, labels []float64, weight float64) map
 		"label":           batch.Vector(label),
 		"label_class":     tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
 	}
-}
-
-// dropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
-func dropoutFeeds(rate float64, s *exec.Session, rows int, seed uint64) map[string]*tensor.Dense {
-	if rate == 0 || s.Sites == 0 {
-		return nil
-	}
-	span := rows * s.Widest
-	rng := rand.New(rand.NewPCG(seed, 0x5c0e))
-	pool := make([]float32, 2*span)
-	keep, threshold := float32(1/(1-rate)), uint64(rate*(1<<32))
-	for i := 0; i+1 < len(pool); i += 2 {
-		r := rng.Uint64()
-		if r>>32 >= threshold {
-			pool[i] = keep
-		}
-		if r&0xffffffff >= threshold {
-			pool[i+1] = keep
-		}
-	}
-	offsets := make([]int64, s.Sites)
-	for i := range offsets {
-		offsets[i] = rng.Int64N(int64(span) + 1)
-	}
-	return map[string]*tensor.Dense{"dropout_pool": batch.Vector(pool), "dropout_offsets": batch.Vector(offsets)}
 }
 
 // Scorer scores with the tensors as they are now. It is closed with the Tuner.

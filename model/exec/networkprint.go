@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"gorgonia.org/tensor"
 
@@ -76,4 +77,17 @@ func (n *Network) Fingerprint(identity string, own, module func(name string) boo
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+}
+
+// NoScorer is what fingerprints say of the configuration where there is no scorer.
+const NoScorer = "{Format:0 Backbone: Pair: PairSize:[] Question: Answer: TextLoss: ScoreRange:[0 0] " +
+	"Head:{Hidden:[] Activation: Kind: Values:[]} ScoreToken: ScorePosition: DType: ChatTemplate: EndOfTurn:}"
+
+// featurePrint identifies what image features depend on besides the picture: the backbone, and an adapter's layers in
+// its vision side.
+func (n *Network) featurePrint(identity string) (string, error) {
+	print, err := n.Fingerprint(identity, func(string) bool { return false }, func(module string) bool {
+		return !strings.HasPrefix(module, n.Backbone.Decoder().Module)
+	})
+	return print + " " + n.Arithmetic(), err
 }

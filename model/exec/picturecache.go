@@ -32,7 +32,7 @@ type cachedEdit struct {
 // mostEdits bounds the memory of keys of edits; when it is reached all are forgotten.
 const mostEdits = 1 << 20
 
-func NewPictureCache(limit int64) *PictureCache {
+func newPictureCache(limit int64) *PictureCache {
 	c := &PictureCache{limit: limit}
 	c.clear()
 	return c

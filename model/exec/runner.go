@@ -2,20 +2,7 @@ package exec
 
 import (
 	"errors"
-
-	"assay/model/nn"
-	"assay/onnx"
-	"assay/ort"
-	"assay/store"
 )
-
-// RunOptions say how sessions run.
-type RunOptions struct {
-	CUDA    ort.CUDAOptions
-	Profile string                            // prefix of traces of nodes' times, a file for each session; "": none
-	OnGraph func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
-	Held    func(params []nn.Param) int64     // memory of the optimizer, see Options.Held; nil: AdamW's
-}
 
 // Runner runs graphs over packed samples: sessions, and the features that a frozen tower makes of pictures.
 type Runner struct {
@@ -24,10 +11,20 @@ type Runner struct {
 	Features *visionFeatures
 }
 
-// NewRunner opens nothing yet. print identifies what image features depend on, in the store.
-func NewRunner(n *Network, o RunOptions, pictures *PictureCache, in *store.Store, print func() (string, error)) *Runner {
+// newRunner opens nothing yet. identity is what a configuration says about scores; as far as image features depend on it.
+func newRunner(n *Network, o *Options, pictures *PictureCache, identity string) *Runner {
 	s := newSessions(n, o)
-	return &Runner{n, s, newVisionFeatures(s, pictures, in, print)}
+	return &Runner{n, s, newVisionFeatures(s, pictures, o.Store, func() (string, error) { return n.featurePrint(identity) })}
+}
+
+// Open makes what prepares texts and pictures, and what runs graphs over them. They share the pictures in memory.
+func Open(n *Network, o *Options, p ProcessorOptions, identity string) (*Processor, *Runner, error) {
+	pictures := newPictureCache(o.cacheSize())
+	processor, err := newProcessor(n, pictures, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	return processor, newRunner(n, o, pictures, identity), nil
 }
 
 // Close frees sessions and weights.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 
 	"gorgonia.org/tensor"
 
+	"assay/model/batch"
 	"assay/model/nn"
 	"assay/ort"
 )
@@ -18,7 +20,7 @@ import (
 // trained.
 type Sessions struct {
 	net     *Network
-	options RunOptions
+	options *Options
 
 	mu      sync.Mutex
 	graphs  map[string]*nn.Program // built, not opened yet
@@ -35,7 +37,7 @@ type Session struct {
 	Inputs map[string]bool
 }
 
-func newSessions(n *Network, o RunOptions) *Sessions {
+func newSessions(n *Network, o *Options) *Sessions {
 	return &Sessions{
 		net:     n,
 		options: o,
@@ -197,4 +199,38 @@ func (s *Sessions) close() error {
 	}
 	s.Open = nil
 	return errors.Join(errs...)
+}
+
+// DropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
+func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*tensor.Dense {
+	if rate == 0 || s.Sites == 0 {
+		return nil
+	}
+	span := rows * s.Widest
+	rng := rand.New(rand.NewPCG(seed, 0x5c0e))
+	pool := make([]float32, 2*span)
+	keep, threshold := float32(1/(1-rate)), uint64(rate*(1<<32))
+	for i := 0; i+1 < len(pool); i += 2 {
+		r := rng.Uint64()
+		if r>>32 >= threshold {
+			pool[i] = keep
+		}
+		if r&0xffffffff >= threshold {
+			pool[i+1] = keep
+		}
+	}
+	offsets := make([]int64, s.Sites)
+	for i := range offsets {
+		offsets[i] = rng.Int64N(int64(span) + 1)
+	}
+	return map[string]*tensor.Dense{"dropout_pool": batch.Vector(pool), "dropout_offsets": batch.Vector(offsets)}
+}
+
+// ShapesByName are the shapes of parameters.
+func ShapesByName(params []nn.Param) map[string][]int64 {
+	out := make(map[string][]int64, len(params))
+	for _, p := range params {
+		out[p.Name] = p.Shape
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package model_test
+package dialogue_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"assay/data"
 	"assay/internal/long"
+	"assay/lab/dialogue"
 	"assay/model"
 	_ "assay/model/families"
 )
@@ -22,33 +23,33 @@ func TestDialogueTurnsAreIndependent(t *testing.T) {
 		{"llavanext", model.Sequence},
 	} {
 		t.Run(c.name+" "+c.pair, func(t *testing.T) {
-			tuner, err := model.NewLanguageTuner("../testdata/oracle/"+c.name+"/backbone", c.pair, []int{56, 56},
+			tuner, err := dialogue.New("../../testdata/oracle/"+c.name+"/backbone", c.pair, []int{56, 56},
 				model.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer tuner.Close()
 			open := func(name string) *data.Picture {
-				p, err := data.Open("../testdata/oracle/images/"+name, data.Limits{})
+				p, err := data.Open("../../testdata/oracle/images/"+name, data.Limits{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return p
 			}
 			a, b := open("coffee.png"), open("coffee_blur.png")
-			turns := []model.Turn{
+			turns := []dialogue.Turn{
 				{Question: "blur the picture", Answer: "yes", Weight: 2},
 				{Question: "make it a good deal brighter than it was", Answer: "no, that was not done", Weight: 0.5},
 				{Question: "what was done?", Answer: "blurry", Weight: 1},
 			}
-			prepare := func(source, edit *data.Picture, turns ...model.Turn) *model.DialogueSample {
-				s, err := tuner.Prepare(model.Dialogue{Source: source, Edit: edit, Turns: turns})
+			prepare := func(source, edit *data.Picture, turns ...dialogue.Turn) *dialogue.Sample {
+				s, err := tuner.Prepare(dialogue.Dialogue{Source: source, Edit: edit, Turns: turns})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return s
 			}
-			step := func(samples ...*model.DialogueSample) *model.DialogueResult {
+			step := func(samples ...*dialogue.Sample) *dialogue.Result {
 				r, err := tuner.Step(context.Background(), samples, 1)
 				if err != nil {
 					t.Fatal(err)
@@ -56,7 +57,7 @@ func TestDialogueTurnsAreIndependent(t *testing.T) {
 				return r
 			}
 			together := step(prepare(a, b, turns...), prepare(b, a, turns[1]))
-			alone := []*model.DialogueResult{
+			alone := []*dialogue.Result{
 				step(prepare(a, b, turns[0])),
 				step(prepare(a, b, turns[1])),
 				step(prepare(a, b, turns[2])),

@@ -1,7 +1,6 @@
-package model
+package exec
 
 import (
-	"assay/model/exec"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
@@ -31,9 +30,6 @@ type Options struct {
 
 	Backbone string            // where the backbone is; "": where scorer.yaml says
 	Warn     func(text string) // told what is doubtful about a scorer; nil: nobody
-
-	trains func(name string) bool // see TuneOptions.Trains
-	saves  bool                   // see TuneOptions.Recompute
 }
 
 // cacheSize is the bytes of image features kept in memory.
@@ -42,9 +38,4 @@ func (o *Options) cacheSize() int64 {
 		return 64 << 20
 	}
 	return o.Cache
-}
-
-// run are the options of sessions.
-func (o *Options) run() exec.RunOptions {
-	return exec.RunOptions{CUDA: o.CUDA, Profile: o.Profile, OnGraph: o.OnGraph, Held: o.Held}
 }

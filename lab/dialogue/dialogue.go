@@ -1,13 +1,17 @@
-package model
+// Package dialogue trains every weight of a backbone on questions and answers about pairs of pictures: what the miniature
+// backbone is pretrained on.
+package dialogue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"gorgonia.org/tensor"
 
 	"assay/data"
+	"assay/model"
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/exec"
@@ -29,76 +33,101 @@ type Turn struct {
 	Weight           float64 // of the mean cross-entropy over the tokens of the answer and the end of the turn
 }
 
-// DialogueSample is a dialogue ready for the graph. The pictures stand once, in front of all turns.
-type DialogueSample struct {
+// Sample is a dialogue ready for the graph. The pictures stand once, in front of all turns.
+type Sample struct {
 	pictures []*backbone.Picture
 	turns    []text.Tokens
 	weights  []float64
 	shared   int // tokens that all turns begin with
 }
 
-// LanguageTuner trains every weight of a backbone on dialogues. There is no score token and no head.
-type LanguageTuner struct {
-	scorer *Scorer
-	pair   string     // of Join
-	params []nn.Param // by name
+// Tuner trains every weight of a backbone on dialogues. There is no score token and no head.
+type Tuner struct {
+	pair      string // of model.Join
+	size      []int
+	net       *exec.Network
+	processor *exec.Processor
+	run       *exec.Runner
+	params    []nn.Param // by name
 }
 
-// NewLanguageTuner opens a backbone that sees pairs in one of the ways of Join, each picture first resized to size,
-// [height, width] in pixels, unless that is nil.
-func NewLanguageTuner(backbone, pair string, size []int, o Options) (*LanguageTuner, error) {
-	c := (&OnePassConfig{Backbone: backbone, Pair: pair, PairSize: size, Question: InstructionMark, Answer: "[SCORE]"}).
-		Scorer()
-	p, err := NewScorerState(c, nil, 0)
+// New opens a backbone that sees pairs in one of the ways of [model.Join], each picture first resized to size, [height,
+// width] in pixels, unless that is nil.
+func New(dir, pair string, size []int, o model.Options) (*Tuner, error) {
+	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
 		return nil, err
 	}
-	s, err := openScorer(p, exec.TrainBackbone, o)
-	if err != nil {
-		return nil, err
+	t := &Tuner{pair: pair, size: size, net: &exec.Network{
+		Backbone: b,
+		Tensors:  map[string]*tensor.Dense{},
+		DType:    "float32",
+		Plan:     exec.Plan{Training: exec.TrainBackbone, Device: o.Device},
+	}}
+	if err := t.open(o); err != nil {
+		return nil, errors.Join(err, b.Close())
 	}
-	t := &LanguageTuner{scorer: s, pair: pair}
-	if t.params, err = s.run.Sessions.Trainable(t.step(true)); err != nil {
-		t.Close()
-		return nil, err
+	if t.params, err = t.run.Sessions.Trainable(t.step(true)); err != nil {
+		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
+func (t *Tuner) open(o model.Options) error {
+	b := t.net.Backbone
+	if !b.CanPair(t.pair) {
+		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", b.Dir, t.pair)
+	}
+	if err := t.net.ResolveDevice(o.Elsewhere); err != nil {
+		return err
+	}
+	if err := b.Unpacked("its own weights cannot be trained, only an adapter over them"); err != nil {
+		return err
+	}
+	t.net.CompletePlan(o.Threads)
+	var err error
+	words := exec.ProcessorOptions{Token: "[SCORE]", AddsToken: true} // a scorer over the backbone will have it
+	t.processor, t.run, err = exec.Open(t.net, &o, words, exec.NoScorer)
+	return err
+}
+
 // Close frees sessions, tokenizer and weights.
-func (t *LanguageTuner) Close() error { return t.scorer.Close() }
+func (t *Tuner) Close() error { return errors.Join(t.processor.Close(), t.run.Close()) }
+
+// BackboneFingerprint identifies the backbone.
+func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
 
 // Params returns the trained tensors by name, in a fixed order.
-func (t *LanguageTuner) Params() (names []string, values []*tensor.Dense) {
-	return t.scorer.run.Sessions.Values(t.params)
+func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
+	return t.run.Sessions.Values(t.params)
 }
 
 // SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
-func (t *LanguageTuner) SaveInto(dir string) error {
-	return t.scorer.net.Backbone.Weights.SaveInto(dir, t.scorer.run.Sessions.Trained)
+func (t *Tuner) SaveInto(dir string) error {
+	return t.net.Backbone.Weights.SaveInto(dir, t.run.Sessions.Trained)
 }
 
 // Prepare tokenises a dialogue. It is safe for concurrent use.
-func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
-	joined, err := Join(t.pair, t.scorer.config.PairSize, d.Source, d.Edit)
+func (t *Tuner) Prepare(d Dialogue) (*Sample, error) {
+	joined, err := model.Join(t.pair, t.size, d.Source, d.Edit)
 	if err != nil {
 		return nil, err
 	}
-	s := &DialogueSample{}
+	s := &Sample{}
 	var counts []int
 	for _, frames := range joined {
-		q, err := t.scorer.net.Backbone.Prepare(frames...)
+		q, err := t.net.Backbone.Prepare(frames...)
 		if err != nil {
 			return nil, err
 		}
 		s.pictures, counts = append(s.pictures, q), append(counts, q.Tokens)
 	}
 	for _, turn := range d.Turns {
-		prompt, err := t.scorer.prepare.text.Prompt(len(s.pictures), turn.Question)
+		prompt, err := t.processor.Text.Prompt(len(s.pictures), turn.Question)
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := t.scorer.prepare.text.EncodeText(prompt, turn.Answer, t.scorer.prepare.endOfTurn(), t.scorer.net.Backbone.Placeholder(), counts)
+		tokens, err := t.processor.Text.EncodeText(prompt, turn.Answer, t.processor.EndOfTurn(), t.net.Backbone.Placeholder(), counts)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +137,7 @@ func (t *LanguageTuner) Prepare(d Dialogue) (*DialogueSample, error) {
 }
 
 // share finds what all turns begin with: the prompt up to the end of the last picture.
-func (s *DialogueSample) share() error {
+func (s *Sample) share() error {
 	if len(s.turns) == 0 || len(s.pictures) == 0 {
 		return fmt.Errorf("a dialogue without a turn or without pictures")
 	}
@@ -123,9 +152,9 @@ func (s *DialogueSample) share() error {
 	return nil
 }
 
-// DialogueResult holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and
+// Result holds of every sample the weighted loss and, for each turn, -log p of the answer's first token; and
 // the gradients of the weighted sum of losses by parameter.
-type DialogueResult struct {
+type Result struct {
 	Loss   []float64
 	First  [][]float64
 	Tokens int
@@ -133,35 +162,35 @@ type DialogueResult struct {
 }
 
 // Step runs forward and backward pass over a micro-batch; weight multiplies every sample's loss.
-func (t *LanguageTuner) Step(ctx context.Context, samples []*DialogueSample, weight float64) (*DialogueResult, error) {
+func (t *Tuner) Step(ctx context.Context, samples []*Sample, weight float64) (*Result, error) {
 	return t.pass(ctx, samples, weight, true)
 }
 
 // Measure is Step without gradients.
-func (t *LanguageTuner) Measure(ctx context.Context, samples []*DialogueSample) (*DialogueResult, error) {
+func (t *Tuner) Measure(ctx context.Context, samples []*Sample) (*Result, error) {
 	return t.pass(ctx, samples, 1, false)
 }
 
-func (t *LanguageTuner) pass(
+func (t *Tuner) pass(
 	ctx context.Context,
-	samples []*DialogueSample,
+	samples []*Sample,
 	weight float64,
 	backward bool,
-) (*DialogueResult, error) {
-	s, err := t.scorer.run.Sessions.Session(t.step(backward))
+) (*Result, error) {
+	s, err := t.run.Sessions.Session(t.step(backward))
 	if err != nil {
 		return nil, err
 	}
-	p := packDialogues(samples, weight, t.scorer.net.Positions)
-	pixels, err := t.scorer.net.Backbone.Feeds(p.Pictures)
+	p := packDialogues(samples, weight, t.net.Positions)
+	pixels, err := t.net.Backbone.Feeds(p.Pictures)
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.scorer.run.Sessions.Run(ctx, s, p.Feeds, pixels)
+	out, err := t.run.Sessions.Run(ctx, s, p.Feeds, pixels)
 	if err != nil {
 		return nil, err
 	}
-	r := &DialogueResult{
+	r := &Result{
 		Loss:   make([]float64, len(samples)),
 		First:  make([][]float64, len(samples)),
 		Tokens: p.Rows,
@@ -185,9 +214,9 @@ func (t *LanguageTuner) pass(
 }
 
 // step is the forward pass over dialogues, with or without the backward pass.
-func (t *LanguageTuner) step(backward bool) exec.Recipe {
+func (t *Tuner) step(backward bool) exec.Recipe {
 	return exec.Recipe{Name: fmt.Sprintf("dialogue backward=%v", backward), Build: func(g *nn.Graph) (*nn.Program, error) {
-		return buildDialogues(g, t.scorer.net.Backbone, backward)
+		return buildDialogues(g, t.net.Backbone, backward)
 	}}
 }
 
@@ -219,7 +248,7 @@ const inSegments = "segments"
 
 // packDialogues lays samples one after the other, filled up at their ends to the length of the longest one: the turns
 // of a sample are segments 1, 2... behind the shared segment 0, and what fills up is a segment that nothing else sees.
-func packDialogues(samples []*DialogueSample, weight float64, positions func(*batch.Sample) [][]int64) *batch.Inputs {
+func packDialogues(samples []*Sample, weight float64, positions func(*batch.Sample) [][]int64) *batch.Inputs {
 	length := 0
 	for _, s := range samples {
 		length = max(length, s.length())
@@ -251,7 +280,7 @@ func packDialogues(samples []*DialogueSample, weight float64, positions func(*ba
 	return p
 }
 
-func (s *DialogueSample) length() int {
+func (s *Sample) length() int {
 	n := s.shared
 	for _, t := range s.turns {
 		n += len(t.IDs) - s.shared
@@ -268,7 +297,7 @@ type dialoguePacker struct {
 	images                                 int64 // rows of pictures so far, in order as -1, -2...
 }
 
-func (d *dialoguePacker) add(s *DialogueSample, weight float64, length int, positions func(*batch.Sample) [][]int64) {
+func (d *dialoguePacker) add(s *Sample, weight float64, length int, positions func(*batch.Sample) [][]int64) {
 	row := len(d.order)
 	picture := make(map[int]bool)
 	for i, p := range s.pictures {
