@@ -4,6 +4,7 @@ import (
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/exec"
+	"assay/model/language"
 	"assay/model/nn"
 )
 
@@ -20,6 +21,26 @@ var (
 	DescribeBackbone = backbone.DescribeBackbone
 	Fingerprint      = backbone.Fingerprint
 	OpenBackbone     = backbone.OpenBackbone
+)
+
+// Models of language: what continues texts, and what trains on them.
+type (
+	Cache         = language.Cache
+	Conversation  = language.Conversation
+	Kept          = language.Kept
+	LanguageModel = language.Model
+	Prompt        = language.Prompt
+	Stretch       = language.Stretch
+	TextOptions   = language.TuneOptions
+	TextSample    = language.TextSample
+	TextTuner     = language.Tuner
+)
+
+// Likewise.
+var (
+	CheckDType        = language.CheckDType
+	NewTextTuner      = language.NewTuner
+	OpenLanguageModel = language.Open
 )
 
 // Names that towers of other packages are built with.

@@ -12,24 +12,22 @@ import (
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.
 func (s *Scorer) Fingerprint() (string, error) {
-	print, err := s.net.Fingerprint(s.config.identity(), all, all)
+	print, err := s.net.Fingerprint(s.config.identity(), nil, nil)
 	if k := s.calibrationIdentity(); err == nil && k != "" {
 		print = store.KeyOf(print, k).String()[:24]
 	}
 	return print, err
 }
 
-func all(string) bool { return true }
-
 // StateFingerprint identifies what the hidden states at the score token depend on: all but the head.
 func (s *Scorer) StateFingerprint() (string, error) {
-	identity, own := s.config.identity(), all
+	identity, own := s.config.identity(), (func(string) bool)(nil)
 	if s.config.AddsToken() {
 		f := s.config.OnePass()
 		f.Head, f.ScoreRange, f.TextLoss = HeadConfig{}, edit.Range{}, ""
 		identity, own = f.identity(), func(name string) bool { return !strings.HasPrefix(name, "layers.") }
 	}
-	print, err := s.net.Fingerprint(identity, own, all)
+	print, err := s.net.Fingerprint(identity, own, nil)
 	return print + " " + s.net.Arithmetic(), err
 }
 

@@ -2,19 +2,16 @@ package model_test
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"assay/internal/kernels"
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
 	"assay/model/backbone"
-	"assay/onnx"
 )
 
 // onCUDA plans for a device that need not be here.
@@ -133,7 +130,7 @@ func checkGraphs(t *testing.T, load func() *model.ScorerState) {
 		t.Fatal(err)
 	}
 	for name, m := range graphs {
-		checkKernels(t, name, m)
+		modeltest.Kernels(t, name, m)
 	}
 }
 
@@ -150,23 +147,6 @@ func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkKernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
-	}
-}
-
-func checkKernels(t *testing.T, name string, m *onnx.Model) {
-	t.Helper()
-	lacking, err := kernels.Lacking(m)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	counts := map[string]int{}
-	for _, l := range lacking {
-		if !l.Sizes {
-			counts[l.String()]++
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		t.Errorf("%s (%d nodes): no kernel for %d nodes: %s", name, len(m.Nodes), counts[what], what)
+		modeltest.Kernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
 	}
 }

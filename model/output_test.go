@@ -11,6 +11,7 @@ import (
 	"assay/lora"
 	"assay/model"
 	"assay/model/batch"
+	"assay/model/language"
 
 	_ "assay/model/families"
 )
@@ -86,7 +87,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 	if err := choicesOver(t, low).Adapter.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	_, err = model.OpenLanguageModel("../testdata/oracle/qwen2_5_vl/backbone", dir, model.Options{})
+	_, err = language.Open("../testdata/oracle/qwen2_5_vl/backbone", dir, model.Options{})
 	if refusal(err) != "lm_head" {
 		t.Errorf("a model that answers: %v", err)
 	}

@@ -72,8 +72,9 @@ model/text:       internal/strictjson internal/tokens
 model/nn:         onnx onnx/grad checkpoints lora quant internal/strictjson
 model/backbone:   model/nn onnx checkpoints data quant store internal/strictjson internal/workers
 model/batch:      model/backbone model/nn model/text edit
-model/exec:       model/backbone model/batch model/nn onnx ort checkpoints data lora store internal/workers
-model:            model/backbone model/batch model/exec model/nn model/text onnx losses ort calibration checkpoints lora
+model/exec:       model/backbone model/batch model/nn model/text onnx ort checkpoints data lora store internal/workers
+model/language:   model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora store
+model:            model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort calibration checkpoints lora
 model:            data store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
 model/qwenvl:    onnx checkpoints data model/backbone model/nn internal/strictjson
@@ -96,7 +97,7 @@ trainer:          internal/exit internal/version internal/journal internal/filel
 doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
 released:         checkpoints edit model model/backbone store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: onnx ort checkpoints lora data edit model model/backbone model/batch model/nn optim internal/oracle internal/packed internal/long
+internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
 scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
 scoring:         internal/exit

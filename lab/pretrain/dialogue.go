@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"assay/data"
+	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
 )
 

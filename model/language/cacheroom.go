@@ -1,4 +1,4 @@
-package model
+package language
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ const (
 )
 
 // PromptRows is the number of rows of prompts that may run together.
-func (l *LanguageModel) PromptRows(c *Cache) int {
+func (l *Model) PromptRows(c *Cache) int {
 	switch {
 	case !l.net.OnCUDA():
 		return promptRowsCPU
@@ -35,7 +35,7 @@ func (l *LanguageModel) PromptRows(c *Cache) int {
 
 // CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
 // of the free memory less these, as far as they are known before the pictures are.
-func (l *LanguageModel) CacheRoom() (int64, error) {
+func (l *Model) CacheRoom() (int64, error) {
 	free, _, err := ort.FreeMemory(l.net.Plan.Device)
 	if err != nil {
 		return 0, err
@@ -43,7 +43,7 @@ func (l *LanguageModel) CacheRoom() (int64, error) {
 	return l.cacheRoom(free)
 }
 
-func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
+func (l *Model) cacheRoom(free int64) (int64, error) {
 	needed, err := l.needed()
 	if err != nil {
 		return 0, err
@@ -59,7 +59,7 @@ func (l *LanguageModel) cacheRoom(free int64) (int64, error) {
 
 // needed is what a GPU holds besides the cache: the weights, a run's values at their worst moment with what arenas
 // lose, and what the process takes before it computes.
-func (l *LanguageModel) needed() (int64, error) {
+func (l *Model) needed() (int64, error) {
 	_, weights := l.net.Weights()
 	most, err := l.promptPeak()
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *LanguageModel) needed() (int64, error) {
 }
 
 // promptPeak is that of a run over words alone.
-func (l *LanguageModel) promptPeak() (int64, error) {
+func (l *Model) promptPeak() (int64, error) {
 	b, err := l.run.Sessions.Graph(exec.Recipe{Name: "generate", Build: l.stepGraph})
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package model_test
+package language_test
 
 import (
 	"path/filepath"
@@ -6,6 +6,7 @@ import (
 
 	"assay/internal/modeltest"
 	"assay/model"
+	"assay/model/language"
 )
 
 // TestCUDAKernelsOfAnswers: every node of the graphs that answer on a GPU has a kernel there: all families, both types,
@@ -13,7 +14,7 @@ import (
 func TestCUDAKernelsOfAnswers(t *testing.T) {
 	dirs := map[string]string{}
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
-		dirs[family] = filepath.Join("../testdata/oracle", family, "backbone")
+		dirs[family] = filepath.Join("../../testdata/oracle", family, "backbone")
 	}
 	for name, dir := range modeltest.PackedFolders(t) {
 		p, err := model.LoadScorerState(filepath.Join(dir, "scorer"))
@@ -25,14 +26,13 @@ func TestCUDAKernelsOfAnswers(t *testing.T) {
 	for name, dir := range dirs {
 		for _, dtype := range []string{"float32", "bfloat16"} {
 			t.Run(name+"/"+dtype, func(t *testing.T) {
-				o := onCUDA
-				o.DType = dtype
-				graphs, err := model.SpeakingGraphs(dir, o)
+				o := model.Options{Device: "cuda:0", Elsewhere: true, DType: dtype}
+				graphs, err := language.SpeakingGraphs(dir, o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for name, m := range graphs {
-					checkKernels(t, name, m)
+					modeltest.Kernels(t, name, m)
 				}
 			})
 		}

@@ -1,4 +1,4 @@
-package model
+package language
 
 import (
 	"fmt"
@@ -23,13 +23,13 @@ type textPass struct {
 	Backward bool
 }
 
-func (t *TextTuner) stepGraph(s textPass) exec.Recipe {
+func (t *Tuner) stepGraph(s textPass) exec.Recipe {
 	return exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) { return t.buildText(g, s) }}
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
 // a token of an answer are multiplied with the vocabulary.
-func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
+func (t *Tuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 	if s.Backward && t.o.Dropout > 0 {
 		g.UseDropout()
 	}
@@ -48,7 +48,7 @@ func (t *TextTuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 
 // pack lays conversations one after the other, shortest first, up to the token before their last one: it predicts
 // nothing. The last layer delivers the rows from the one before the first answer on.
-func (t *TextTuner) pack(samples []*TextSample, weights []float64) (*batch.Inputs, error) {
+func (t *Tuner) pack(samples []*TextSample, weights []float64) (*batch.Inputs, error) {
 	pk := batch.Packer{Vocab: int64(t.net.Backbone.Decoder().Vocab), Table: true, Loss: true}
 	spans, plain := make([]batch.Span, len(samples)), make([]*batch.Sample, len(samples))
 	for i, s := range samples {
@@ -122,7 +122,7 @@ func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, wei
 
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
 // [Tuner.Usage] does.
-func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
+func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
 	u := t.net.Counts(t.params)
 	if t.net.OnCUDA() && measuring {
 		u.Bytes["weights"] *= 2
@@ -141,7 +141,7 @@ func (t *TextTuner) Usage(s *TextSample, micro, pictures int, measuring bool) (e
 }
 
 // peak is that of a pass over copies of a conversation.
-func (t *TextTuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
+func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	one := *s
 	one.Sample = *exec.WithFeatures(&s.Sample, t.net.Backbone.Decoder().FeatureWidth())
 	p, err := t.pack(slices.Repeat([]*TextSample{&one}, micro), make([]float64, micro))

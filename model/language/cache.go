@@ -1,4 +1,4 @@
-package model
+package language
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ type Cache struct {
 }
 
 // NewCache returns an empty cache of that many sequences of at most capacity rows.
-func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
+func (l *Model) NewCache(slots, capacity int) (*Cache, error) {
 	d := l.net.Backbone.Decoder()
 	c := &Cache{heads: d.KVHeads, width: d.CachedWidth(), typ: l.net.Computes(), device: l.net.RunsOn()}
 	c.layers = make([][2]*ort.Memory, d.Layers)
@@ -32,7 +32,7 @@ func (l *LanguageModel) NewCache(slots, capacity int) (*Cache, error) {
 }
 
 // RowBytes is what a row of a sequence takes in a cache.
-func (l *LanguageModel) RowBytes() int64 {
+func (l *Model) RowBytes() int64 {
 	d := l.net.Backbone.Decoder()
 	return int64(d.Layers) * 2 * int64(d.KVHeads) * int64(d.CachedWidth()) * int64(l.net.Computes().Size())
 }

@@ -1,4 +1,4 @@
-package model
+package language
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 	"assay/store"
 )
 
-// TextOptions say what a TextTuner trains and how.
-type TextOptions struct {
-	Options
+// TuneOptions say what a TextTuner trains and how.
+type TuneOptions struct {
+	exec.Options
 	Plan         bool          // the backbone's weights may be absent: graphs are built and counted, not run
 	Adapter      *lora.Adapter // that trains; nil: every weight of the backbone does
 	DType        string        // of the large products on CUDA: float32, bfloat16
@@ -34,13 +34,13 @@ type TextOptions struct {
 	Resident     bool          // parameters and the sums of gradients stay on the device: see TuneOptions.Resident
 }
 
-// TextTuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
+// Tuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
 // head.
-type TextTuner struct {
+type Tuner struct {
 	net       *exec.Network
 	processor *exec.Processor
 	run       *exec.Runner
-	o         TextOptions
+	o         TuneOptions
 	params    []nn.Param // by name
 }
 
@@ -65,8 +65,8 @@ func (s *TextSample) Targets() int {
 	return n
 }
 
-// NewTextTuner opens a backbone for training. The adapter's tensors are updated in place by whoever optimises them.
-func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
+// NewTuner opens a backbone for training. The adapter's tensors are updated in place by whoever optimises them.
+func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
 	open := backbone.OpenBackbone
 	if o.Plan {
 		open = backbone.DescribeBackbone
@@ -82,7 +82,7 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 		Packer:   batch.Packer{Vocab: int64(b.Decoder().Vocab), Table: true},
 		Plan:     exec.Plan{Training: exec.TrainBackbone, Device: o.Device, Blocks: nn.Blocks(o.Blocks)},
 	}
-	t := &TextTuner{o: o}
+	t := &Tuner{o: o}
 	if err := t.open(n); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
@@ -95,7 +95,7 @@ func NewTextTuner(dir string, o TextOptions) (*TextTuner, error) {
 	return t, nil
 }
 
-func (t *TextTuner) open(n *exec.Network) (err error) {
+func (t *Tuner) open(n *exec.Network) (err error) {
 	o := &t.o
 	if err := n.ResolveDevice(o.Elsewhere); err != nil {
 		return err
@@ -121,18 +121,18 @@ func (t *TextTuner) open(n *exec.Network) (err error) {
 }
 
 // Close frees sessions, tokenizer and weights.
-func (t *TextTuner) Close() error { return errors.Join(t.processor.Text.Close(), t.run.Close()) }
+func (t *Tuner) Close() error { return errors.Join(t.processor.Text.Close(), t.run.Close()) }
 
 // Params returns the trained tensors by name, in a fixed order.
-func (t *TextTuner) Params() (names []string, values []*tensor.Dense) {
+func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
 	return t.run.Sessions.Values(t.params)
 }
 
 // Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *TextTuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
+func (t *Tuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
 
 // SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
-func (t *TextTuner) SaveInto(dir string) error {
+func (t *Tuner) SaveInto(dir string) error {
 	if t.net.Adapter != nil {
 		return t.net.Adapter.Save(dir)
 	}
@@ -141,7 +141,7 @@ func (t *TextTuner) SaveInto(dir string) error {
 
 // Prepare turns a conversation into tokens and pictures. One that is longer than MaxTokens, or whose text is longer
 // than the model's positions, is refused: nothing is cut off. It is safe for concurrent use.
-func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
+func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
 	s := &TextSample{}
 	counts := make([]int, len(c.Pictures))
 	for i, shown := range c.Pictures {
@@ -164,7 +164,7 @@ func (t *TextTuner) Prepare(c Conversation) (*TextSample, error) {
 }
 
 // shown prepares a picture unless it is in the cache.
-func (t *TextTuner) shown(p edit.Picture) (*backbone.Picture, error) {
+func (t *Tuner) shown(p edit.Picture) (*backbone.Picture, error) {
 	key := store.Key{}
 	if k := edit.KeyOf(p); k != "" {
 		key = store.KeyOf(k)
@@ -183,10 +183,10 @@ func (t *TextTuner) shown(p edit.Picture) (*backbone.Picture, error) {
 	return q, err
 }
 
-func (t *TextTuner) prepared() *exec.PictureCache { return t.processor.Pictures }
+func (t *Tuner) prepared() *exec.PictureCache { return t.processor.Pictures }
 
 // tokenise renders and tokenises messages about pictures of that many tokens each.
-func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
+func (t *Tuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
 	c, err := t.processor.Text.Conversation(messages, t.processor.EndOfTurn(), t.net.Backbone.Placeholder(), counts)
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (t *TextTuner) tokenise(messages []text.Message, counts []int) (*text.Conve
 
 // CheckText gives the error that Prepare would give about the messages, whatever the pictures are, and else the number
 // of tokens that are learnt.
-func (t *TextTuner) CheckText(messages []text.Message) (targets int, err error) {
+func (t *Tuner) CheckText(messages []text.Message) (targets int, err error) {
 	var counts []int
 	for _, m := range messages {
 		for _, c := range m.Content {
@@ -230,17 +230,17 @@ type TextResult struct {
 
 // Step runs forward and backward pass over a micro-batch. weights multiplies the loss of each token of a conversation,
 // seed is that of the dropout.
-func (t *TextTuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (
+func (t *Tuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (
 	*TextResult, error) {
 	return t.pass(ctx, samples, weights, seed, true)
 }
 
 // Measure is the forward pass alone, without dropout.
-func (t *TextTuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult, error) {
+func (t *Tuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult, error) {
 	return t.pass(ctx, samples, make([]float64, len(samples)), 0, false)
 }
 
-func (t *TextTuner) pass(
+func (t *Tuner) pass(
 	ctx context.Context,
 	samples []*TextSample,
 	weights []float64,
@@ -310,24 +310,24 @@ func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, back
 }
 
 // Device is where the graphs run: cpu or cuda:N.
-func (t *TextTuner) Device() string { return t.net.Device() }
+func (t *Tuner) Device() string { return t.net.Device() }
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
-func (t *TextTuner) Absent() error { return t.net.Absent() }
+func (t *Tuner) Absent() error { return t.net.Absent() }
 
 // Partly reports whether a part of the absent weights is there: a shard is missing.
-func (t *TextTuner) Partly() bool { return t.net.Partly() }
+func (t *Tuner) Partly() bool { return t.net.Partly() }
 
 // Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
-func (t *TextTuner) Damage() error { return t.net.Damage() }
+func (t *Tuner) Damage() error { return t.net.Damage() }
 
 // BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
-func (t *TextTuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
+func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
 
 // Begin begins a step of the optimizer with Resident: parameters as they are now, and sums of no gradients.
-func (t *TextTuner) Begin(ctx context.Context) error { return t.run.Sessions.Begin(ctx) }
+func (t *Tuner) Begin(ctx context.Context) error { return t.run.Sessions.Begin(ctx) }
 
 // Sums brings the sums of the gradients of all steps since Begin, in the order of Params.
-func (t *TextTuner) Sums(ctx context.Context, into [][]float32) error {
+func (t *Tuner) Sums(ctx context.Context, into [][]float32) error {
 	return t.run.Sessions.Resident.Fetch(ctx, into)
 }

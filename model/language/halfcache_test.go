@@ -1,4 +1,4 @@
-package model_test
+package language_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"assay/model"
+	"assay/model/language"
 	"assay/model/text"
 )
 
@@ -17,14 +18,14 @@ import (
 // rounding: of a prompt, of tokens behind it, and of two sequences at once.
 func TestHalfCache(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
-		dir := filepath.Join("../testdata/oracle", family, "backbone")
+		dir := filepath.Join("../../testdata/oracle", family, "backbone")
 		var all [2][][]float32
 		for i, half := range []bool{false, true} {
 			o := model.Options{Device: "cpu", Threads: 1}
 			if half {
 				o = model.Options{Device: "cuda:0", On: "cpu", DType: "bfloat16", Threads: 1}
 			}
-			l, err := model.OpenLanguageModel(dir, "", o)
+			l, err := language.Open(dir, "", o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,23 +53,23 @@ func TestHalfCache(t *testing.T) {
 }
 
 // spoken are logits behind two prompts that run together, behind a token after each, and behind two after one.
-func spoken(l *model.LanguageModel) (out [][]float32, err error) {
+func spoken(l *language.Model) (out [][]float32, err error) {
 	ctx := context.Background()
 	c, err := l.NewCache(3, 192)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	var prompts []*model.Prompt
-	var parts []model.Stretch
+	var prompts []*language.Prompt
+	var parts []language.Stretch
 	for _, words := range []string{"What is this?", "Say what there is to see, in some words."} {
 		p, err := l.Prompt([]text.Message{{Role: "user", Content: []text.Content{{Text: words}}}}, nil)
 		if err != nil {
 			return nil, err
 		}
-		prompts, parts = append(prompts, p), append(parts, model.Stretch{Prompt: p, To: len(p.IDs), Logits: 1})
+		prompts, parts = append(prompts, p), append(parts, language.Stretch{Prompt: p, To: len(p.IDs), Logits: 1})
 	}
-	add := func(first int, parts ...model.Stretch) error {
+	add := func(first int, parts ...language.Stretch) error {
 		logits, err := l.Forward(ctx, c, first, parts...)
 		out = append(out, logits...)
 		return err
@@ -78,7 +79,7 @@ func spoken(l *model.LanguageModel) (out [][]float32, err error) {
 	}
 	for i, p := range prompts {
 		p.Append(int64(5 + i))
-		parts[i] = model.Stretch{Prompt: p, From: len(p.IDs) - 1, To: len(p.IDs), Logits: 1}
+		parts[i] = language.Stretch{Prompt: p, From: len(p.IDs) - 1, To: len(p.IDs), Logits: 1}
 	}
 	if err := add(1, parts...); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func spoken(l *model.LanguageModel) (out [][]float32, err error) {
 		return nil, err
 	}
 	p := prompts[1]
-	if err := c.Resize(2, 256, []model.Kept{{Slot: 0, Rows: len(p.IDs)}}); err != nil {
+	if err := c.Resize(2, 256, []language.Kept{{Slot: 0, Rows: len(p.IDs)}}); err != nil {
 		return nil, err
 	}
 	p.Append(7)
@@ -95,7 +96,7 @@ func spoken(l *model.LanguageModel) (out [][]float32, err error) {
 	if err := c.Copy(1, 0, len(p.IDs)); err != nil {
 		return nil, err
 	}
-	if err := add(1, model.Stretch{Prompt: p, From: len(p.IDs) - 2, To: len(p.IDs), Logits: 2}); err != nil {
+	if err := add(1, language.Stretch{Prompt: p, From: len(p.IDs) - 2, To: len(p.IDs), Logits: 2}); err != nil {
 		return nil, err
 	}
 	if err := c.Resize(1<<40, 256, nil); err == nil || c.Slots() != 0 {
@@ -110,7 +111,7 @@ func TestCacheRoom(t *testing.T) {
 	const free = 40 << 30
 	room := map[string]int64{}
 	for _, dtype := range []string{"float32", "bfloat16"} {
-		l, err := model.OpenLanguageModel("../testdata/oracle/qwen2_5_vl/backbone", "",
+		l, err := language.Open("../../testdata/oracle/qwen2_5_vl/backbone", "",
 			model.Options{Device: "cuda:0", Elsewhere: true, DType: dtype})
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +133,7 @@ func TestCacheRoom(t *testing.T) {
 	if room["bfloat16"] <= room["float32"] || room["bfloat16"] >= free {
 		t.Errorf("%v of %d bytes", room, int64(free))
 	}
-	if err := model.CheckDType("float8"); err == nil {
+	if err := language.CheckDType("float8"); err == nil {
 		t.Error("float8 is no type")
 	}
 }

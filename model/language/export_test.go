@@ -1,4 +1,4 @@
-package model
+package language
 
 import (
 	"assay/model/exec"
@@ -23,8 +23,8 @@ func variants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map[st
 }
 
 // SpeakingGraphs are the graphs of a backbone that continues texts.
-func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
-	l, err := OpenLanguageModel(dir, "", o)
+func SpeakingGraphs(dir string, o exec.Options) (map[string]*onnx.Model, error) {
+	l, err := Open(dir, "", o)
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +33,13 @@ func SpeakingGraphs(dir string, o Options) (map[string]*onnx.Model, error) {
 }
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.
-func (l *LanguageModel) ComputeHalf() { l.net.DType = "float16" }
+func (l *Model) ComputeHalf() { l.net.DType = "float16" }
 
 // CacheRoomOf is CacheRoom of a device with so much free memory.
-func (l *LanguageModel) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
+func (l *Model) CacheRoomOf(free int64) (int64, error) { return l.cacheRoom(free) }
 
 // OpenUnspread opens the graph of runs with rows as they lie: see [Graph.spread].
-func (l *LanguageModel) OpenUnspread() error {
+func (l *Model) OpenUnspread() error {
 	_, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.buildStep})
 	return err
 }

@@ -1,4 +1,4 @@
-package model_test
+package language_test
 
 import (
 	"context"
@@ -9,18 +9,19 @@ import (
 
 	"assay/data"
 	"assay/model"
+	"assay/model/language"
 	"assay/model/text"
 )
 
 // TestPromptInParts: a prompt that runs in parts, cut within a picture, gives the bits of one that runs at once.
 func TestPromptInParts(t *testing.T) {
-	picture, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
+	picture, err := data.Open("../../testdata/oracle/images/coffee.png", data.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	message := []text.Message{{Role: "user", Content: []text.Content{{Image: true}, {Text: "What is there to see?"}}}}
 	for _, family := range []string{"llavanext", "qwen2_vl", "qwen2_5_vl", "qwen3_vl"} {
-		l, err := model.OpenLanguageModel(filepath.Join("../testdata/oracle", family, "backbone"), "",
+		l, err := language.Open(filepath.Join("../../testdata/oracle", family, "backbone"), "",
 			model.Options{Device: "cpu", Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestPromptInParts(t *testing.T) {
 			from, logits := 0, [][]float32(nil)
 			for _, to := range cuts {
 				if logits, err = l.Forward(context.Background(), c, 0,
-					model.Stretch{Prompt: p, From: from, To: to, Logits: 1}); err != nil {
+					language.Stretch{Prompt: p, From: from, To: to, Logits: 1}); err != nil {
 					t.Fatal(err)
 				}
 				from = to

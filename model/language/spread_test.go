@@ -1,4 +1,4 @@
-package model_test
+package language_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"assay/model"
 	"assay/model/fresh"
+	"assay/model/language"
 	"assay/model/text"
 )
 
@@ -27,7 +28,7 @@ func TestSpread(t *testing.T) {
 	}
 	var all [2][][]float32
 	for i := range all {
-		l, err := model.OpenLanguageModel(dir, "", model.Options{Device: "cpu", Threads: 2})
+		l, err := language.Open(dir, "", model.Options{Device: "cpu", Threads: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +61,7 @@ func TestSpread(t *testing.T) {
 }
 
 // inParts are the logits behind a long prompt that runs in two parts, the first of so many rows; 0: at once.
-func inParts(l *model.LanguageModel, first int) ([]float32, error) {
+func inParts(l *language.Model, first int) ([]float32, error) {
 	c, err := l.NewCache(1, 512)
 	if err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ func inParts(l *model.LanguageModel, first int) ([]float32, error) {
 		return nil, err
 	}
 	if first > 0 {
-		part := model.Stretch{Prompt: p, To: first, Logits: 1}
+		part := language.Stretch{Prompt: p, To: first, Logits: 1}
 		if _, err := l.Forward(context.Background(), c, 0, part); err != nil {
 			return nil, err
 		}
 	}
-	rest := model.Stretch{Prompt: p, From: first, To: len(p.IDs), Logits: 1}
+	rest := language.Stretch{Prompt: p, From: first, To: len(p.IDs), Logits: 1}
 	logits, err := l.Forward(context.Background(), c, 0, rest)
 	if err != nil {
 		return nil, err

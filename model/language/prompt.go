@@ -1,4 +1,4 @@
-package model
+package language
 
 import (
 	"slices"
@@ -68,7 +68,7 @@ func (s *Prompt) Forget() {
 
 // packStretches lays stretches one after the other: where each row comes from, its position, and its place in
 // attention.
-func (l *LanguageModel) packStretches(stretches []Stretch) *batch.Inputs {
+func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 	p := &batch.Inputs{Feeds: map[string]*tensor.Dense{}}
 	var texts, images int
 	longest := attended(stretches)

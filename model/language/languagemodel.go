@@ -1,4 +1,11 @@
-package model
+// Package language runs backbones as models of language, without a scorer.
+//
+// A [Model] continues conversations that show pictures: a [Prompt] is a conversation as tokens and pictures, a [Cache]
+// holds the keys and values of several sequences where the model runs, and [Model.Forward] appends a [Stretch] of each
+// sequence to it and returns the logits behind it. Package generate makes answers of them.
+//
+// A [Tuner] trains an adapter, or a whole backbone, on the answers of conversations.
+package language
 
 import (
 	"context"
@@ -21,22 +28,22 @@ import (
 	"assay/onnx"
 )
 
-// LanguageModel is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
+// Model is a backbone that continues texts: it gives the logits of what comes next, and keeps keys and values
 // of what came before in a [Cache].
-type LanguageModel struct {
+type Model struct {
 	net       *exec.Network
 	processor *exec.Processor
 	run       *exec.Runner
 }
 
-// OpenLanguageModel opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
+// Open opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
 // it, in PEFT's files, unless that is "".
-func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
+func Open(dir, adapter string, o exec.Options) (*Model, error) {
 	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
 		return nil, err
 	}
-	l := &LanguageModel{net: &exec.Network{
+	l := &Model{net: &exec.Network{
 		Backbone: b,
 		Packer:   batch.Packer{Vocab: int64(b.Decoder().Vocab), Table: true},
 		Plan:     exec.Plan{Device: o.Device, RunDevice: o.On, WithLMHead: true},
@@ -48,9 +55,9 @@ func OpenLanguageModel(dir, adapter string, o Options) (*LanguageModel, error) {
 }
 
 // Close frees sessions, tokenizer and weights.
-func (l *LanguageModel) Close() error { return errors.Join(l.processor.Text.Close(), l.run.Close()) }
+func (l *Model) Close() error { return errors.Join(l.processor.Text.Close(), l.run.Close()) }
 
-func (l *LanguageModel) open(adapter string, o Options) (err error) {
+func (l *Model) open(adapter string, o exec.Options) (err error) {
 	n := l.net
 	if adapter != "" {
 		a, err := lora.Load(adapter)
@@ -98,7 +105,7 @@ func chooseType(n *exec.Network, dtype string) (string, error) {
 }
 
 // DType is what products, keys and values are computed and kept with: float32, or on CUDA bfloat16.
-func (l *LanguageModel) DType() string {
+func (l *Model) DType() string {
 	if l.net.Computes() == onnx.BFloat16 {
 		return "bfloat16"
 	}
@@ -106,38 +113,38 @@ func (l *LanguageModel) DType() string {
 }
 
 // plainCache reports whether attention over the cache is made of plain operators.
-func (l *LanguageModel) plainCache() bool { return l.net.OnCUDA() && l.net.Computes() == onnx.Float }
+func (l *Model) plainCache() bool { return l.net.OnCUDA() && l.net.Computes() == onnx.Float }
 
 // Unchanged is an error if the files of the weights, which are used where they lie, were changed since they were
 // opened.
-func (l *LanguageModel) Unchanged() error { return l.net.Backbone.Weights.Unchanged() }
+func (l *Model) Unchanged() error { return l.net.Backbone.Weights.Unchanged() }
 
 // Dir is the checkpoint's directory.
-func (l *LanguageModel) Dir() string { return l.net.Backbone.Dir }
+func (l *Model) Dir() string { return l.net.Backbone.Dir }
 
 // Vocab is the number of ids that have logits.
-func (l *LanguageModel) Vocab() int { return l.net.Backbone.Decoder().Vocab }
+func (l *Model) Vocab() int { return l.net.Backbone.Decoder().Vocab }
 
 // MaxPositions is the model's max_position_embeddings.
-func (l *LanguageModel) MaxPositions() int { return l.net.Backbone.Decoder().MaxPositions }
+func (l *Model) MaxPositions() int { return l.net.Backbone.Decoder().MaxPositions }
 
 // Fingerprint identifies the checkpoint, configuration, tokenizer, template and weights, and the adapter over it.
-func (l *LanguageModel) Fingerprint() (string, error) {
+func (l *Model) Fingerprint() (string, error) {
 	if l.net.Adapter == nil {
 		return l.net.BackboneFingerprint()
 	}
-	return l.net.Fingerprint(exec.NoScorer, all, all)
+	return l.net.Fingerprint(exec.NoScorer, nil, nil)
 }
 
 // Decode returns the text of ids, without special tokens.
-func (l *LanguageModel) Decode(ids []int64) (string, error) { return l.processor.Text.Decode(ids) }
+func (l *Model) Decode(ids []int64) (string, error) { return l.processor.Text.Decode(ids) }
 
 // Encode returns the ids of a text alone, without the tokens that the tokenizer puts around one.
-func (l *LanguageModel) Encode(s string) ([]int64, error) { return l.processor.Text.Plain(s) }
+func (l *Model) Encode(s string) ([]int64, error) { return l.processor.Text.Plain(s) }
 
 // Prompt turns messages into a sequence, with the prompt for an answer at its end. pictures are those that the
 // messages show, in their order. It is safe for concurrent use.
-func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
+func (l *Model) Prompt(messages []text.Message, pictures []*data.Picture) (*Prompt, error) {
 	prompt, err := l.processor.Text.Chat(messages)
 	if err != nil {
 		return nil, err
@@ -167,7 +174,7 @@ func (l *LanguageModel) Prompt(messages []text.Message, pictures []*data.Picture
 }
 
 // Room is the number of tokens that may follow a sequence before the model's context ends.
-func (l *LanguageModel) Room(s *Prompt) int {
+func (l *Model) Room(s *Prompt) int {
 	d := l.net.Backbone.Decoder()
 	room := d.MaxPositions - s.words
 	if d.Rope.Type == "dynamic" {
@@ -177,7 +184,7 @@ func (l *LanguageModel) Room(s *Prompt) int {
 }
 
 // picture prepares a picture unless it is in the cache.
-func (l *LanguageModel) picture(p *data.Picture) (*backbone.Picture, error) {
+func (l *Model) picture(p *data.Picture) (*backbone.Picture, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
@@ -195,7 +202,7 @@ func (l *LanguageModel) picture(p *data.Picture) (*backbone.Picture, error) {
 }
 
 // ImageFeatures runs the vision tower over the pictures of sequences, once for each distinct one.
-func (l *LanguageModel) ImageFeatures(ctx context.Context, sequences ...*Prompt) error {
+func (l *Model) ImageFeatures(ctx context.Context, sequences ...*Prompt) error {
 	samples := make([]*batch.Sample, len(sequences))
 	for i, s := range sequences {
 		samples[i] = &s.Sample
@@ -214,7 +221,7 @@ type Stretch struct {
 // Forward appends stretches to the first slots of a cache, from one on, and returns the logits of each stretch,
 // [Logits*V]. Several stretches must all begin with their sequences, or be of one token: the runtime's attention over a
 // cache wants it.
-func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
+func (l *Model) Forward(ctx context.Context, c *Cache, first int, stretches ...Stretch) ([][]float32, error) {
 	s, err := l.run.Sessions.Session(exec.Recipe{Name: "generate", Build: l.stepGraph})
 	if err != nil {
 		return nil, err
@@ -261,7 +268,7 @@ func (l *LanguageModel) Forward(ctx context.Context, c *Cache, first int, stretc
 }
 
 // overflow says why logits are no numbers.
-func (l *LanguageModel) overflow(v float32) error {
+func (l *Model) overflow(v float32) error {
 	if err := l.net.Damage(); err != nil {
 		return fmt.Errorf("a logit is %g: %w", v, err)
 	}
@@ -269,13 +276,13 @@ func (l *LanguageModel) overflow(v float32) error {
 }
 
 // stepGraph is the graph of a run. On the CPU its rows are laid out for the processor's cache.
-func (l *LanguageModel) stepGraph(g *nn.Graph) (*nn.Program, error) {
+func (l *Model) stepGraph(g *nn.Graph) (*nn.Program, error) {
 	g.Spread = !l.net.OnCUDA()
 	return l.buildStep(g)
 }
 
 // buildStep embeds rows, runs the decoder over them and the cache, and gives the logits of the selected ones.
-func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
+func (l *Model) buildStep(g *nn.Graph) (*nn.Program, error) {
 	dec, keys := l.net.Backbone.Decoder(), l.net.Backbone.Keys()
 	ids := g.Input(nn.InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
@@ -298,7 +305,7 @@ func (l *LanguageModel) buildStep(g *nn.Graph) (*nn.Program, error) {
 
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in
 // front of a text is taken away.
-func (l *LanguageModel) TokenBytes() (tokens [][]byte, trims bool, err error) {
+func (l *Model) TokenBytes() (tokens [][]byte, trims bool, err error) {
 	if tokens, trims, err = l.processor.Text.TokenBytes(); err != nil {
 		return nil, false, err
 	}
@@ -308,4 +315,4 @@ func (l *LanguageModel) TokenBytes() (tokens [][]byte, trims bool, err error) {
 }
 
 // Device is where the graphs run: cpu or cuda:N.
-func (l *LanguageModel) Device() string { return l.net.Device() }
+func (l *Model) Device() string { return l.net.Device() }
