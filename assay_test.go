@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"assay/calibration"
 	"assay/data"
+	"assay/edit"
 	"assay/model"
 	"assay/trainer"
 )
@@ -26,9 +28,9 @@ func openTiny(t *testing.T) *Scorer {
 	return s
 }
 
-func readCoffee(t *testing.T) Pair {
+func readCoffee(t *testing.T) *Edit {
 	t.Helper()
-	p, err := ReadPair(
+	e, err := ReadEdit(
 		t.Context(),
 		"testdata/oracle/images/coffee.png",
 		"testdata/oracle/images/coffee_blur.png",
@@ -37,40 +39,109 @@ func readCoffee(t *testing.T) Pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return e
+}
+
+// each yields edits.
+func each(edits ...*Edit) iter.Seq2[*Edit, error] {
+	return func(yield func(*Edit, error) bool) {
+		for _, e := range edits {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
 }
 
 // TestGradientRange: scores and derivatives are on the scorer's range, 0 to 10, and a step along the gradient is a
 // better edit.
 func TestGradientRange(t *testing.T) {
-	s, p := openTiny(t), readCoffee(t)
-	g, err := s.Gradient(t.Context(), p)
+	s, e := openTiny(t), readCoffee(t)
+	g, err := s.Gradient(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of01, err := s.model.Gradient(t.Context(), model.Pair{Source: p.Source, Edit: p.Edit, Instruction: p.Instruction})
+	gradients, err := s.Judge().Gradients(t.Context(), []*Edit{e})
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := s.Score(t.Context(), p)
-	if err != nil || math.Abs(before-g.Score) > 1e-4 || math.Abs(before-10*of01.Score01) > 1e-4 {
-		t.Fatalf("score %g, with its gradient %g, on 0..1 %g (%v)", before, g.Score, of01.Score01, err)
+	of01 := gradients[0]
+	before, err := s.Score(t.Context(), e)
+	if err != nil || math.Abs(before.Value-g.Value) > 1e-4 || math.Abs(before.Value-10*of01.Score01) > 1e-4 {
+		t.Fatalf("score %g, with its gradient %g, on 0..1 %g (%v)", before.Value, g.Value, of01.Score01, err)
 	}
-	for what, pair := range map[string][2]*data.Gradient{"source": {g.Source, of01.Source}, "edit": {g.Edit, of01.Edit}} {
+	for what, pair := range map[string][2]*data.Gradient{"source": {g.Source(), of01.Source()},
+		"output": {g.Output, of01.Output}} {
 		for i, v := range pair[1].Values {
 			if pair[0].Values[i] != 10*v {
 				t.Fatalf("%s: value %d is %g, want %g", what, i, pair[0].Values[i], 10*v)
 			}
 		}
 	}
-	better := data.NewPicture(p.Edit.Width, p.Edit.Height)
-	for i, d := range g.Edit.Values {
+	was := e.Output.(*data.Picture)
+	better := data.NewPicture(was.Width, was.Height)
+	for i, d := range g.Output.Values {
 		step := math.Copysign(4, float64(d))
-		better.Pix[i] = byte(min(max(float64(p.Edit.Pix[i])+step, 0), 255))
+		better.Pix[i] = byte(min(max(float64(was.Pix[i])+step, 0), 255))
 	}
-	p.Edit = better
-	if after, err := s.Score(t.Context(), p); err != nil || after <= before {
-		t.Errorf("a step along the gradient changes the score from %g to %g (%v)", before, after, err)
+	e.Output = better
+	if after, err := s.Score(t.Context(), e); err != nil || after.Value <= before.Value {
+		t.Errorf("a step along the gradient changes the score from %g to %g (%v)", before.Value, after.Value, err)
+	}
+}
+
+// TestScoreAll: edits of several batches have their scores in their order, and an edit that cannot be read or scored an
+// error. Who wants no more ends the reading.
+func TestScoreAll(t *testing.T) {
+	s, e := openTiny(t), readCoffee(t)
+	want, err := s.Score(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unread, n := errors.New("unread"), 2*scoredAtOnce+3
+	read := 0
+	edits := func(yield func(*Edit, error) bool) {
+		for read = range n {
+			switch {
+			case read == 1:
+				if !yield(nil, unread) {
+					return
+				}
+			case read == 2:
+				if !yield(edit.New(e.Source(), e.Output, ""), nil) {
+					return
+				}
+			case !yield(e, nil):
+				return
+			}
+		}
+	}
+	i := 0
+	for score, err := range s.ScoreAll(t.Context(), edits) {
+		switch {
+		case i == 1 && err != unread, i == 2 && err == nil, i != 1 && i != 2 && (err != nil || score.Value != want.Value):
+			t.Errorf("edit %d: score %g, %v; want %g", i, score.Value, err, want.Value)
+		}
+		i++
+	}
+	if i != n {
+		t.Errorf("%d scores of %d edits", i, n)
+	}
+	n = 100 * scoredAtOnce
+	for range s.ScoreAll(t.Context(), edits) {
+		break
+	}
+	if read > 5*scoredAtOnce {
+		t.Errorf("%d edits were read for one score", read)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	var last error
+	for _, err := range s.ScoreAll(cancelled, each(e)) {
+		last = err
+	}
+	if !errors.Is(last, context.Canceled) {
+		t.Errorf("a cancelled ScoreAll ends with %v, want context.Canceled", last)
 	}
 }
 
@@ -95,34 +166,33 @@ func TestErrors(t *testing.T) {
 	if _, err := Train(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Train: %v", err)
 	}
-	for what, pair := range map[string]Pair{"lacks a picture": {Source: p.Source, Instruction: "x"},
-		"instruction": {Source: p.Source, Edit: p.Edit}, "no prompt of this scorer has [REQUIREMENT]": {Source: p.Source,
-			Edit: p.Edit, Instruction: "x", Requirement: "y"}} {
-		if _, err := s.Score(t.Context(), pair); err == nil || !strings.Contains(err.Error(), what) {
+	for what, e := range map[string]*Edit{
+		"no output":         {Sources: p.Sources, Instruction: "x"},
+		"no source":         {Output: p.Output, Instruction: "x"},
+		"instruction":       {Sources: p.Sources, Output: p.Output},
+		"has 2 sources":     {Sources: append(p.Sources, p.Output), Output: p.Output, Instruction: "x"},
+		"has a requirement": {Sources: p.Sources, Output: p.Output, Instruction: "x", Requirement: "y"},
+	} {
+		if _, err := s.Score(t.Context(), e); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%v, want an error about %q", err, what)
 		}
 	}
-	if _, err := s.Gradient(t.Context(), Pair{}); err == nil {
+	if _, err := s.Gradient(t.Context(), &Edit{}); err == nil {
 		t.Error("the gradient of nothing")
 	}
-	if _, err := ReadPair(
-		t.Context(),
-		"nowhere.png",
-		"nowhere.png",
-		"x",
-	); err == nil ||
+	if _, err := ReadEdit(t.Context(), "nowhere.png", "nowhere.png", "x"); err == nil ||
 		!strings.Contains(err.Error(), "nowhere.png") {
 		t.Error(err)
 	}
-	if one, err := ReadPair(t.Context(), "", "testdata/oracle/images/coffee.png", "x"); err != nil || one.Source != nil ||
-		one.Edit == nil {
-		t.Errorf("a pair of one picture: %v, %v", one, err)
+	if one, err := ReadEdit(t.Context(), "", "testdata/oracle/images/coffee.png", "x"); err != nil ||
+		one.Source() != nil || one.Output == nil {
+		t.Errorf("an edit of one picture: %v, %v", one, err)
 	}
-	if _, err := ReadPair(t.Context(), "testdata/oracle/images/coffee.png", "", "x"); err == nil {
-		t.Error("a pair without an edit")
+	if _, err := ReadEdit(t.Context(), "testdata/oracle/images/coffee.png", "", "x"); err == nil {
+		t.Error("an edit without an output")
 	}
-	if _, err := ReadPair(cancelled, "nowhere.png", "nowhere.png", "x"); !errors.Is(err, context.Canceled) {
-		t.Errorf("ReadPair: %v", err)
+	if _, err := ReadEdit(cancelled, "nowhere.png", "nowhere.png", "x"); !errors.Is(err, context.Canceled) {
+		t.Errorf("ReadEdit: %v", err)
 	}
 	if _, err := DryRun(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
 		t.Errorf("DryRun: %v", err)
@@ -143,20 +213,21 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestMalformedPictures: a picture that a program put together wrongly is an error of its pair, not a crash or a score.
+// TestMalformedPictures: a picture that a program put together wrongly is an error of its edit, not a crash or a score.
 func TestMalformedPictures(t *testing.T) {
 	s, p := openTiny(t), readCoffee(t)
-	short, long := *p.Edit, *p.Edit
+	output := p.Output.(*data.Picture)
+	short, long := *output, *output
 	short.Pix = short.Pix[:100] // with capacity left
 	long.Pix = append(append([]byte{}, long.Pix...), 1, 2, 3)
-	for name, edit := range map[string]*data.Picture{
+	for name, picture := range map[string]*data.Picture{
 		"0 x 0":          {},
 		"-5 x -5":        {Width: -5, Height: -5},
 		"50 x 50 pixels": {Width: 50, Height: 50, Pix: make([]byte, 100)},
 		"has 100 bytes":  &short,
 		"three for each": &long,
 	} {
-		bad := Pair{Source: p.Source, Edit: edit, Instruction: p.Instruction}
+		bad := edit.New(p.Source(), picture, p.Instruction)
 		if _, err := s.Score(t.Context(), bad); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("Score of %s: %v", name, err)
 		}
@@ -205,8 +276,8 @@ func TestOpenElsewhere(t *testing.T) {
 // TestCalibratedResult: the result of a calibrated scorer says what the score was before, and where the label lies.
 func TestCalibratedResult(t *testing.T) {
 	dir, p := filepath.Join(t.TempDir(), "scorer"), readCoffee(t)
-	before, err := openTiny(t).ScoreAll(t.Context(), []Pair{p})
-	if err != nil || before[0].Raw01 != nil || before[0].Interval != nil {
+	before, err := openTiny(t).Score(t.Context(), p)
+	if err != nil || before.Raw01 != nil || before.Interval != nil {
 		t.Fatalf("without a calibration: got %+v, %v", before, err)
 	}
 	if err := os.CopyFS(dir, os.DirFS("backbones/tiny-scorer")); err != nil {
@@ -244,14 +315,14 @@ func TestCalibratedResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results, err := s.ScoreAll(t.Context(), []Pair{p})
-		if err != nil || results[0].Err != nil || results[0].Raw01 == nil || results[0].Interval == nil {
-			t.Fatalf("%s: got %+v, %v", m.Method, results, err)
+		r, err := s.Score(t.Context(), p)
+		if err != nil || r.Raw01 == nil || r.Interval == nil {
+			t.Fatalf("%s: got %+v, %v", m.Method, r, err)
 		}
-		r, raw := results[0], before[0].Score/10
+		raw := before.Value / 10
 		want, _ := m.At(raw)
-		interval := Interval{10 * max(0, want-0.4), 10 * min(1, want+0.4), 0.9}
-		if math.Abs(*r.Raw01-raw) > 1e-12 || math.Abs(r.Score-10*want) > 1e-9 ||
+		interval := edit.Interval{Low: 10 * max(0, want-0.4), High: 10 * min(1, want+0.4), Coverage: 0.9}
+		if math.Abs(*r.Raw01-raw) > 1e-12 || math.Abs(r.Value-10*want) > 1e-9 ||
 			math.Abs(r.Interval.Low-interval.Low) > 1e-9 || math.Abs(r.Interval.High-interval.High) > 1e-9 ||
 			r.Interval.Coverage != interval.Coverage {
 			t.Errorf("%s: got %+v, raw01 %g, %+v; want %g, %g, %+v", m.Method, r, *r.Raw01, *r.Interval, 10*want, raw, interval)

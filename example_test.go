@@ -2,7 +2,6 @@ package assay_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -22,34 +21,27 @@ func Example() {
 	}
 	defer s.Close()
 	const images = "testdata/oracle/images/"
-	var pairs []assay.Pair
-	for _, edit := range []string{"coffee.png", "coffee_blur.png"} {
-		pair, err := assay.ReadPair(ctx, images+"coffee.png", images+edit, "blur the picture")
+	var scores []float64
+	for _, output := range []string{"coffee.png", "coffee_blur.png"} {
+		e, err := assay.ReadEdit(ctx, images+"coffee.png", images+output, "blur the picture")
 		if err != nil {
 			log.Fatal(err)
 		}
-		pairs = append(pairs, pair)
+		score, err := s.Score(ctx, e)
+		if err != nil {
+			log.Fatal(err)
+		}
+		scores = append(scores, score.Value)
 	}
-	results, err := s.ScoreAll(ctx, pairs)
-	if err := errors.Join(err, results[0].Err, results[1].Err); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("the blurred one is better:", results[1].Score > results[0].Score)
+	fmt.Println("the blurred one is better:", scores[1] > scores[0])
 	// Output: the blurred one is better: true
 }
 
 // A file that cannot be read is named.
-func ExampleReadPair() {
-	ctx := context.Background()
-	pair, err := assay.ReadPair(ctx, "examples/photos/rocket.png", "examples/photos/rocket.png", "make it grey")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(pair.Edit.Width, "x", pair.Edit.Height, "pixels")
-	_, err = assay.ReadPair(ctx, "examples/photos/rocket.png", "nowhere.png", "make it grey")
+func ExampleReadEdit() {
+	_, err := assay.ReadEdit(context.Background(), "examples/photos/rocket.png", "nowhere.png", "make it grey")
 	fmt.Println(err)
 	// Output:
-	// 384 x 256 pixels
 	// open nowhere.png: no such file or directory
 }
 
@@ -63,15 +55,15 @@ func ExampleScorer_Score() {
 	defer s.Close()
 	const images = "testdata/oracle/images/"
 	for _, instruction := range []string{"blur the picture", "make the picture grey"} {
-		pair, err := assay.ReadPair(ctx, images+"coffee.png", images+"coffee_blur.png", instruction)
+		e, err := assay.ReadEdit(ctx, images+"coffee.png", images+"coffee_blur.png", instruction)
 		if err != nil {
 			log.Fatal(err)
 		}
-		score, err := s.Score(ctx, pair)
+		score, err := s.Score(ctx, e)
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: %.1f\n", instruction, score)
+		fmt.Printf("%s: %.1f\n", instruction, score.Value)
 	}
 	// Output:
 	// blur the picture: 8.2
@@ -90,7 +82,7 @@ func ExampleOpen() {
 	// Output: 0 to 10
 }
 
-// Many pairs are prepared ahead and scored in batches. One that cannot be scored does not keep the others from it.
+// Many edits are read ahead and scored in batches. One that cannot be scored does not keep the others from it.
 func ExampleScorer_ScoreAll() {
 	ctx := context.Background()
 	s, err := assay.Open(ctx, "backbones/tiny-scorer", assay.Options{Device: "cpu"})
@@ -98,21 +90,25 @@ func ExampleScorer_ScoreAll() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	pair, err := assay.ReadPair(ctx, "examples/photos/rocket.png", "examples/photos/rocket.png", "make the picture grey")
-	if err != nil {
-		log.Fatal(err)
+	const rocket = "examples/photos/rocket.png"
+	edits := func(yield func(*assay.Edit, error) bool) {
+		for _, output := range []string{rocket, "nowhere.png", rocket} {
+			if !yield(assay.ReadEdit(ctx, rocket, output, "make the picture grey")) {
+				return
+			}
+		}
 	}
-	empty := pair
-	empty.Instruction = ""
-	results, err := s.ScoreAll(ctx, []assay.Pair{pair, empty, pair})
-	if err != nil {
-		log.Fatal(err)
+	for score, err := range s.ScoreAll(ctx, edits) {
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Printf("%.1f\n", score.Value)
 	}
-	fmt.Println("scored:", results[0].Err == nil, results[1].Err == nil, results[2].Err == nil)
-	fmt.Println("the same pair, the same score:", results[0].Score == results[2].Score)
 	// Output:
-	// scored: true false true
-	// the same pair, the same score: true
+	// 0.1
+	// open nowhere.png: no such file or directory
+	// 0.1
 }
 
 // The direction in which every pixel of the edit should change for a better score.
@@ -124,19 +120,19 @@ func ExampleScorer_Gradient() {
 	}
 	defer s.Close()
 	const images = "testdata/oracle/images/"
-	pair, err := assay.ReadPair(ctx, images+"coffee.png", images+"coffee_blur.png", "blur the picture")
+	e, err := assay.ReadEdit(ctx, images+"coffee.png", images+"coffee_blur.png", "blur the picture")
 	if err != nil {
 		log.Fatal(err)
 	}
-	g, err := s.Gradient(ctx, pair)
+	g, err := s.Gradient(ctx, e)
 	if err != nil {
 		log.Fatal(err)
 	}
 	sum := 0.0
-	for _, v := range g.Edit.Values {
+	for _, v := range g.Output.Values {
 		sum += float64(v) * float64(v)
 	}
-	fmt.Printf("score %.1f of %d x %d pixels\n", g.Score, g.Edit.Width, g.Edit.Height)
+	fmt.Printf("score %.1f of %d x %d pixels\n", g.Value, g.Output.Width, g.Output.Height)
 	fmt.Println("can rise:", math.Sqrt(sum) > 0)
 	// Output:
 	// score 8.2 of 120 x 85 pixels

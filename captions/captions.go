@@ -7,22 +7,22 @@ import (
 	"strings"
 
 	"assay/chat"
-	"assay/data"
+	"assay/edit"
 )
 
-// Edit is what captions are written about.
-type Edit struct {
-	Instruction    string
-	Source, Target *data.Picture // Target is nil where the wanted result is not known, or not shown
-	Before         string        // the source's caption, if it is known
-}
-
-// Writer asks a model. It is safe for concurrent use.
+// Writer asks a model about edits: their source, the picture with the role target, where the wanted result is known,
+// and the text source_caption, where that is. It is safe for concurrent use.
 type Writer struct {
 	Model   chat.Model
 	Prompts *Prompts
 	Options chat.Options
 }
+
+// The roles of an edit's picture and text that questions show.
+const (
+	target        = "target"
+	sourceCaption = "source_caption"
+)
 
 // AnswerError says that an answer is no caption.
 type AnswerError struct{ Dialogue, Text, Why string }
@@ -32,17 +32,17 @@ func (e *AnswerError) Error() string {
 }
 
 // Source writes the caption of the source.
-func (w *Writer) Source(ctx context.Context, e *Edit) (string, error) {
+func (w *Writer) Source(ctx context.Context, e *edit.Edit) (string, error) {
 	return w.talk(ctx, "source", w.Prompts.Source, e)
 }
 
-// Target writes the caption of the target, which knows that of the source (Before).
-func (w *Writer) Target(ctx context.Context, e *Edit) (string, error) {
+// Target writes the caption of the target, which knows that of the source.
+func (w *Writer) Target(ctx context.Context, e *edit.Edit) (string, error) {
 	return w.talk(ctx, "target", w.Prompts.Target, e)
 }
 
 // talk has a dialogue, and returns the last answer, on one line.
-func (w *Writer) talk(ctx context.Context, name string, d Dialogue, e *Edit) (caption string, err error) {
+func (w *Writer) talk(ctx context.Context, name string, d Dialogue, e *edit.Edit) (caption string, err error) {
 	var messages []chat.Message
 	for _, t := range d {
 		question, err := t.question(e)
@@ -69,23 +69,24 @@ func (w *Writer) talk(ctx context.Context, name string, d Dialogue, e *Edit) (ca
 }
 
 // question makes the message that asks.
-func (t *Turn) question(e *Edit) (m chat.Message, err error) {
+func (t *Turn) question(e *edit.Edit) (m chat.Message, err error) {
 	m.Role = "user"
 	for _, role := range t.Pictures {
-		p := e.Source
-		if role == "target" {
-			p = e.Target
-		}
+		p := e.Picture(role)
 		if p == nil {
 			return m, errors.New("there is no " + role + " to show")
 		}
-		m.Content = append(m.Content, chat.Part{Image: p})
+		picture, err := p.Decode()
+		if err != nil {
+			return m, fmt.Errorf("%s: %w", role, err)
+		}
+		m.Content = append(m.Content, chat.Part{Image: picture})
 	}
 	m.Content = append(m.Content, chat.Part{Text: t.fill(e)})
 	return m, nil
 }
 
 // fill puts an edit's texts in place of the marks, all at the same time.
-func (t *Turn) fill(e *Edit) string {
-	return strings.NewReplacer(Instruction, e.Instruction, SourceCaption, e.Before).Replace(t.Ask)
+func (t *Turn) fill(e *edit.Edit) string {
+	return strings.NewReplacer(Instruction, e.Instruction, SourceCaption, e.Texts[sourceCaption]).Replace(t.Ask)
 }

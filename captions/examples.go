@@ -11,6 +11,7 @@ import (
 	"assay/chat"
 	"assay/chat/table"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
 )
@@ -82,9 +83,13 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 		return nil, err
 	}
 	// The pictures stand for their paths: questions are made where a run makes them.
-	e, paths := Edit{Instruction: row.Instruction, Before: before}, map[*data.Picture]string{}
-	e.Source = standIn(moving.Image(row.Source), paths)
-	e.Target = standIn(moving.Image(row.Target), paths)
+	paths := map[*data.Picture]string{}
+	e := &edit.Edit{Instruction: row.Instruction, Texts: map[string]string{sourceCaption: before}}
+	for role, m := range map[string]data.Image{"source": row.Source, target: row.Target} {
+		if !m.IsZero() {
+			e.Set(role, standIn(moving.Image(m), paths))
+		}
+	}
 	for _, d := range []struct {
 		turn    Turn
 		caption string
@@ -92,7 +97,7 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 		if before == "" || d.caption == "" {
 			continue
 		}
-		question, err := d.turn.question(&e)
+		question, err := d.turn.question(e)
 		if err != nil {
 			return nil, err
 		}
@@ -111,11 +116,8 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 	return lines, nil
 }
 
-// standIn is a picture without content, whose path it notes; nil for none. One that lies inside its table has no path.
+// standIn is a picture without content, whose path it notes. One that lies inside its table has no path.
 func standIn(m data.Image, paths map[*data.Picture]string) *data.Picture {
-	if m.IsZero() {
-		return nil
-	}
 	p := &data.Picture{}
 	if len(m.Bytes) == 0 {
 		paths[p] = m.Path

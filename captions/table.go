@@ -7,6 +7,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/table"
 )
@@ -128,31 +129,37 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 			return row{goal: out.goal}, err
 		}
 	}
-	shown := r.Writer.Prompts.Source.shows("target") || r.Writer.Prompts.Target.shows("target")
+	shown := r.Writer.Prompts.Source.shows(target) || r.Writer.Prompts.Target.shows(target)
 	if out.source != "" && (out.target != "" || !out.goal && shown) {
 		out.given = true
 		return out, nil
 	}
-	e := Edit{Instruction: line.Instruction, Before: out.source}
-	if e.Source, err = r.picture(t, line.Source, "source"); err == nil && out.goal && shown {
-		e.Target, err = r.picture(t, line.Target, "target")
-	}
+	source, err := r.picture(t, line.Source, "source")
 	if err != nil {
 		return row{goal: out.goal}, err
 	}
-	return r.ask(ctx, &e, out)
+	e := edit.New(source, nil, line.Instruction)
+	e.Texts = map[string]string{sourceCaption: out.source}
+	if out.goal && shown {
+		wanted, err := r.picture(t, line.Target, target)
+		if err != nil {
+			return row{goal: out.goal}, err
+		}
+		e.Set(target, wanted)
+	}
+	return r.ask(ctx, e, out)
 }
 
 // ask has the dialogues whose captions are missing.
-func (r *Run) ask(ctx context.Context, e *Edit, out row) (_ row, err error) {
+func (r *Run) ask(ctx context.Context, e *edit.Edit, out row) (_ row, err error) {
 	out.by = r.Name
 	if out.source == "" {
 		if out.source, err = r.Writer.Source(ctx, e); err != nil {
 			return row{goal: out.goal}, err
 		}
-		e.Before = out.source
+		e.Texts[sourceCaption] = out.source
 	}
-	if out.target == "" && (out.goal || !r.Writer.Prompts.Target.shows("target")) {
+	if out.target == "" && (out.goal || !r.Writer.Prompts.Target.shows(target)) {
 		if out.target, err = r.Writer.Target(ctx, e); err != nil { // half a pair of captions is of no use
 			return row{goal: out.goal}, err
 		}

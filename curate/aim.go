@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
 	"assay/scoring"
@@ -282,7 +283,7 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 		pictures := newPictures(t, dir, copied)
 		for _, triplet := range v.left {
 			sources[triplet.Source] = true
-			e, err := exampleOf(pictures, rows[triplet.Row], scores[triplet.Row])
+			e, err := exampleOf(pictures, triplet.Row, rows[triplet.Row], scores.Lines[triplet.Row].Value)
 			if err != nil {
 				return t.At(triplet.Row, err)
 			}
@@ -319,13 +320,13 @@ func (s *sieve) losses(t *data.Table) string {
 }
 
 // exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
-func exampleOf(p *pictures, row data.Row, s scoring.Row) (e Example, err error) {
+func exampleOf(p *pictures, i int, row data.Row, s edit.Score) (e Example, err error) {
 	if s.Unbounded {
 		return e, errors.New("its score has no range: levels need one")
 	}
 	score := 10 * s.Score01
 	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: level(score)}
-	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
+	name := filepath.Join("images", fmt.Sprintf("%07d", i))
 	if e.Source, err = p.place(row.Source, name+"-input"); err != nil {
 		return e, fmt.Errorf("input: %w", err)
 	}

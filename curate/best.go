@@ -41,15 +41,15 @@ func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 				Edit:        edit.Edit.Path,
 				Rank:        i + 1,
 				Of:          len(g.Edits),
-				Score:       edit.Score(),
+				Score:       edit.Score.Value,
 				inside:      [2]bool{len(g.Source.Bytes) > 0, len(edit.Edit.Bytes) > 0},
 			}
 			if rows {
 				b.Row = &edit.Row
 			}
 			if i+1 < len(g.Edits) {
-				lead := edit.Lead(&g.Edits[i+1])
-				b.Margin = &lead
+				margin := g.Margin(i, i+1)
+				b.Margin = &margin
 			}
 			best = append(best, b)
 		}

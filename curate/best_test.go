@@ -6,19 +6,21 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/scoring"
+	"assay/table"
 )
 
 // TestBest: of every group the best come first, with their lead over the next one.
 func TestBest(t *testing.T) {
 	groups := []*scoring.Group{
-		{Source: data.Image{Path: "a.png"}, Instruction: "x", Edits: []scoring.Ranked{
-			{Row: 4, Edit: data.Image{Path: "good.png"}, Score01: 0.75},
-			{Row: 0, Edit: data.Image{Path: "fair.png"}, Score01: 0.5},
-			{Row: 2, Edit: data.Image{Path: "bad.png"}, Score01: 0.25},
+		{Source: data.Image{Path: "a.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.Candidate{
+			{Row: 4, Edit: data.Image{Path: "good.png"}, Score: edit.Score{Value: 7.5, Score01: 0.75}},
+			{Row: 0, Edit: data.Image{Path: "fair.png"}, Score: edit.Score{Value: 5, Score01: 0.5}},
+			{Row: 2, Edit: data.Image{Path: "bad.png"}, Score: edit.Score{Value: 2.5, Score01: 0.25}},
 		}},
-		{Source: data.Image{Path: "b.png"}, Instruction: "x", Edits: []scoring.Ranked{
-			{Row: 1, Edit: data.Image{Path: "alone.png"}, Score01: 0.5},
+		{Source: data.Image{Path: "b.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.Candidate{
+			{Row: 1, Edit: data.Image{Path: "alone.png"}, Score: edit.Score{Value: 5, Score01: 0.5}},
 		}},
 	}
 	best := Best(groups, 2, true)
@@ -42,11 +44,13 @@ func TestBest(t *testing.T) {
 }
 
 func TestScoreRange(t *testing.T) {
-	scores := scoring.Scores{0: {Score01: 0.25}, 1: {Row: 1, Error: "missing"}, 2: {Row: 2, Score01: 0.75}}
+	scores := scoring.Scores{Lines: map[int]table.Line[edit.Score]{
+		0: {Value: edit.Score{Score01: 0.25}}, 1: {Row: 1, Error: "missing"}, 2: {Row: 2, Value: edit.Score{Score01: 0.75}},
+	}}
 	if low, high, err := ScoreRange(scores); low != 0.25 || high != 0.75 || err != nil {
 		t.Errorf("%g to %g (%v)", low, high, err)
 	}
-	delete(scores, 2)
+	delete(scores.Lines, 2)
 	if _, _, err := ScoreRange(scores); err == nil || !strings.Contains(err.Error(), "all scores are 0.25") {
 		t.Error(err)
 	}

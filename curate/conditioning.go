@@ -29,14 +29,15 @@ type Conditioning struct {
 // ScoreRange returns the lowest and the highest score01 of a table.
 func ScoreRange(scores scoring.Scores) (low, high float64, err error) {
 	first := true
-	for _, row := range scores {
-		if row.Error != "" {
+	for _, line := range scores.Lines {
+		if line.Error != "" {
 			continue
 		}
+		v := line.Value.Score01
 		if first {
-			low, high, first = row.Score01, row.Score01, false
+			low, high, first = v, v, false
 		}
-		low, high = min(low, row.Score01), max(high, row.Score01)
+		low, high = min(low, v), max(high, v)
 	}
 	if high <= low {
 		return 0, 0, fmt.Errorf("all scores are %g", low)
@@ -68,7 +69,7 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 			var e Example
 			if err == nil {
 				if err = scores.Err(i); err == nil {
-					e, err = c.example(pictures, &row, scores[i])
+					e, err = c.example(pictures, i, &row, scores.Lines[i].Value.Score01)
 				}
 				if err != nil {
 					err = t.At(i, err)
@@ -138,8 +139,8 @@ func (c *Conditioning) cut(examples []Example) (n int, err error) {
 }
 
 // example makes the label of one row, and puts its pictures into the folder.
-func (c *Conditioning) example(p *pictures, row *data.Row, s scoring.Row) (e Example, err error) {
-	score := 10 * ((s.Score01 - c.Low) / (c.High - c.Low))
+func (c *Conditioning) example(p *pictures, i int, row *data.Row, score01 float64) (e Example, err error) {
+	score := 10 * ((score01 - c.Low) / (c.High - c.Low))
 	e = Example{
 		ID:          row.ID,
 		Instruction: row.Instruction,
@@ -147,7 +148,7 @@ func (c *Conditioning) example(p *pictures, row *data.Row, s scoring.Row) (e Exa
 		Score:       score,
 		Level:       level(score),
 	}
-	name := filepath.Join("images", fmt.Sprintf("%07d", s.Row))
+	name := filepath.Join("images", fmt.Sprintf("%07d", i))
 	if e.Source, err = p.place(row.Source, name+"-source"); err != nil {
 		return e, fmt.Errorf("source: %w", err)
 	}

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/image/bmp"
 
 	"assay/data"
-	"assay/model"
+	"assay/edit"
 	"assay/scoring"
+	"assay/table"
 )
 
 // TestRepeated: rows are repeated until all levels that occur are equally frequent, each at least once and no row of a
@@ -83,20 +84,21 @@ func labelTable(t *testing.T) (*data.Table, scoring.Scores) {
 	}
 	path := filepath.Join(dir, "t.jsonl")
 	text := ""
-	scores := scoring.Scores{}
+	scores := scoring.Scores{Range: edit.Range{0, 10}, Lines: map[int]table.Line[edit.Score]{}}
 	for i, r := range [][2]string{{"a.png", "e0.png"}, {"a.png", "e1.png"}, {"b.bmp", "e2.png"}, {"a.png", "e3.PNG"}} {
 		text += fmt.Sprintf(`{"id": "%d", "source": %q, "edit": %q, "instruction": "x < %d, \"é\""}`+"\n", i, r[0], r[1], i)
-		scores[i] = scoring.Row{Row: i, Score01: []float64{0.1, 0.15, 0.9, 1}[i], Range: edit.Range{0, 10}}
+		score01 := []float64{0.1, 0.15, 0.9, 1}[i]
+		scores.Lines[i] = table.Line[edit.Score]{Row: i, Value: edit.Score{Value: 10 * score01, Score01: score01}}
 	}
 	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenTable(path)
+	rows, err := data.OpenTable(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { table.Close() })
-	return table, scores
+	t.Cleanup(func() { rows.Close() })
+	return rows, scores
 }
 
 // files lists what lies in a folder, and fails for links that lead nowhere.

@@ -41,7 +41,7 @@ func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder 
 		row, err := t.Read(i)
 		if err == nil {
 			if err = scores.Err(i); err == nil {
-				err = o.measure(ctx, t.Folder(), row, scores[i], encoder)
+				err = o.measure(ctx, t.Folder(), row, scores.Lines[i].Value.Value, encoder)
 			}
 			if err != nil {
 				err = t.At(i, err)
@@ -69,7 +69,7 @@ func (o *Outputs) add(name string, v float64) {
 	o.values[name] = append(o.values[name], v)
 }
 
-func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scored scoring.Row,
+func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score float64,
 	encoder ImageEncoder) error {
 	source, err := row.Source.Open(folder, data.Limits{})
 	if err != nil {
@@ -88,7 +88,7 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		clipI = heuristics.Cosine(e[0], e[1])
 	}
 	o.inputs[input{source.Digest(), row.Instruction}]++
-	o.add("score", scored.Score())
+	o.add("score", score)
 	if encoder != nil {
 		o.add("clip_i", clipI)
 	}

@@ -34,6 +34,24 @@ type Differentiable interface {
 	Gradients(ctx context.Context, edits []*Edit) ([]*Gradient, error)
 }
 
+// Comparer says which of two edits of one source and instruction is better.
+type Comparer interface {
+	Info() Info
+	Fingerprint() (string, error) // as a [Judge]'s
+	// Compare returns a preference or an error for each pair, as [Judge.Score] does.
+	Compare(ctx context.Context, pairs []Pair) (preferences []Preference, errs []error, err error)
+	Close() error
+}
+
+// Pair is two edits that are compared.
+type Pair [2]*Edit
+
+// Preference says how much better the first edit of a pair is: 1: it is better, 0: the second one is, 0.5: neither.
+type Preference struct {
+	Value  float64
+	Orders []float64 // what was said when the first edit was shown first, and when it was shown second; nil: one order
+}
+
 // Info is what a judge says of itself.
 type Info struct {
 	Name       string // for people; "": it has none

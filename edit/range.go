@@ -33,6 +33,14 @@ func (r Range) Of(score01 float64) float64 {
 	return r[0] + (r[1]-r[0])*score01
 }
 
+// To01 maps a score to score01.
+func (r Range) To01(score float64) float64 {
+	if !r.Bounded() {
+		return score
+	}
+	return (score - r[0]) / (r[1] - r[0])
+}
+
 // Words says the range: "on 0 to 10", or "without bounds".
 func (r Range) Words() string {
 	if !r.Bounded() {
@@ -72,7 +80,7 @@ func (r *Range) UnmarshalYAML(raw []byte) error {
 	return nil
 }
 
-// Scale puts a score that a judge gives on 0 to 1 (in Value, Sigma, Interval and Dimensions as in Score01) on the range.
+// Scale puts a score on the range. Before, its Value, Sigma, Interval and Dimensions are on 0 to 1.
 func (r Range) Scale(s *Score) {
 	width := math.Abs(r.Width())
 	s.Score01, s.Unbounded = s.Value, !r.Bounded()

@@ -3,6 +3,7 @@ package edit
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 
 	"assay/data"
@@ -17,6 +18,10 @@ type Score struct {
 	Raw01      *float64    // Score01 before it was calibrated; nil: it is not
 	Interval   *Interval   // of a calibrated score; nil: none
 	Dimensions []Dimension // of a judge of several, sorted by name
+
+	// Answer is what a judge said in words, or the class that it named. A judge that names a class, or that says
+	// dimensions alone, has no Value: it is NaN.
+	Answer string
 }
 
 // Interval is where the label of an edit lies with a probability of at least Coverage.
@@ -59,7 +64,8 @@ func (s *Score) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	*s = Score{Value: in.Score, Score01: in.Score, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01, Interval: in.Interval}
+	*s = Score{Value: in.Score, Score01: in.Score, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01,
+		Interval: in.Interval}
 	if in.Score01 != nil {
 		s.Score01, s.Unbounded = *in.Score01, false
 	}
@@ -83,12 +89,41 @@ func (s *Score) ByName() map[string]Dimension {
 	return out
 }
 
+// Plain is the value of a score, or where it has none (NaN) its answer, a string, or its dimensions by their names, a
+// map[string]float64.
+func (s *Score) Plain() any {
+	switch {
+	case !math.IsNaN(s.Value):
+		return s.Value
+	case s.Answer != "":
+		return s.Answer
+	}
+	out := map[string]float64{}
+	for _, d := range s.Dimensions {
+		out[d.Name] = d.Value
+	}
+	return out
+}
+
 // Gradient is a score with its derivatives by every pixel: d Score01 / d pixel of the pictures as they were given, per
 // 8-bit level.
 type Gradient struct {
 	Score
 	Sources []*data.Gradient // of each source; nil where the judge does not look at it
 	Output  *data.Gradient
+}
+
+// Scale makes it d Value / d pixel, of a score on a range, where it was d Score01 / d pixel.
+func (g *Gradient) Scale(r Range) {
+	width := float32(r.Width())
+	for _, part := range append(slices.Clone(g.Sources), g.Output) {
+		if part == nil {
+			continue
+		}
+		for i := range part.Values {
+			part.Values[i] *= width
+		}
+	}
 }
 
 // Source is the gradient of the first source; nil: there is none.

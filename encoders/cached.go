@@ -70,7 +70,11 @@ func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]floa
 // Files is Images of picture files; see Model.Files. Those whose content is known are not decoded.
 func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32,
 	problems []error, err error) {
-	out, problems, err := files(ctx, []*Cached{c}, folder, images, func(int, int) bool { return true })
+	pictures := make([]data.File, len(images))
+	for i, m := range images {
+		pictures[i] = data.File{Image: m, Folder: folder}
+	}
+	out, problems, err := files(ctx, []*Cached{c}, pictures, func(int, int) bool { return true })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,10 +101,10 @@ func byContent(contents []store.Key, problems []error) (distinct [][]int) {
 // files embeds the pictures of files by several models that share a store: wants(k, i) says whether model k is to see
 // picture i. Each distinct picture is decoded once for all of them, and not at all if all know it. It returns
 // embeddings by model and picture.
-func files(ctx context.Context, models []*Cached, folder string, images []data.Image, wants func(k, i int) bool) (
+func files(ctx context.Context, models []*Cached, images []data.File, wants func(k, i int) bool) (
 	embeddings [][][]float32, problems []error, err error) {
 	contents, problems := make([]store.Key, len(images)), make([]error, len(images))
-	workers.Do(len(images), func(i int) { contents[i], problems[i] = store.Content(folder, images[i]) })
+	workers.Do(len(images), func(i int) { contents[i], problems[i] = store.Content(images[i].Folder, images[i].Image) })
 	distinct := byContent(contents, problems)
 	works := make([]*work, len(models))
 	towers := make([]*Model, len(models))
@@ -128,9 +132,9 @@ func files(ctx context.Context, models []*Cached, folder string, images []data.I
 		if pixels, ok := shelf.Pixels(contents[first]); ok && len(unknown(d, pixels)) == 0 {
 			return nil, nil, nil
 		}
-		p, content, pixels, err := shelf.Open(folder, images[first])
+		p, content, pixels, err := shelf.Open(images[first].Folder, images[first].Image)
 		if err == nil && content != contents[first] {
-			err = fmt.Errorf("%s: it was changed while it was read", images[first].File(folder))
+			err = fmt.Errorf("%s: it was changed while it was read", images[first].File(images[first].Folder))
 		}
 		if err != nil {
 			return nil, nil, err

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/store"
 )
 
@@ -95,11 +96,11 @@ func TestDecodedOnce(t *testing.T) {
 	defer s.Close()
 	m := &Measurer{CLIP: cachedIn(t, open(t, filepath.Join(fixtures, "clip_half")), s),
 		DINO: cachedIn(t, open(t, filepath.Join(fixtures, "dino_registers")), s)}
-	a, b := data.Image{Path: e.Pictures[0]}, data.Image{Path: e.Pictures[1]}
-	edits := []Edit{{Source: a, Edit: b, Target: a, Before: "a", After: "b"}, {Source: b, Edit: a, Target: b},
-		{Edit: a, Target: a}}
+	folder, a, b := "../testdata/oracle/images", e.Pictures[0], e.Pictures[1]
+	edits := []*edit.Edit{editOf(folder, a, b, a, "a", "b"), editOf(folder, b, a, b, "", ""),
+		editOf(folder, "", a, a, "", "")}
 	for range 2 {
-		if _, err := m.Measure(t.Context(), "../testdata/oracle/images", edits); err != nil {
+		if _, err := m.Measure(t.Context(), edits); err != nil {
 			t.Fatal(err)
 		}
 		if n := m.CLIP.pictures.Decoded() + m.DINO.pictures.Decoded(); n != 2 {

@@ -8,24 +8,19 @@ import (
 	"slices"
 
 	"assay/data"
+	"assay/edit"
 	"assay/heuristics"
 )
 
 // Measurer computes the similarities that label rules read. Either encoder may be nil.
 type Measurer struct{ CLIP, DINO *Cached }
 
-// Edit is an edit to be measured. What is zero is not known.
-type Edit struct {
-	Source, Edit, Target data.Image
-	Before, After        string // captions of the source and of the target
-}
-
 // Similarities of an edit; nil where an ingredient is missing or the number is undefined, which Undefined tells.
 type Similarities struct {
-	ClipD *float64 // direction: source to edit, Before to After
+	ClipD *float64 // direction: source to edit, the source's caption to the target's
 	ClipI *float64 // edit and target
 	DinoI *float64 // edit and target
-	ClipT *float64 // edit and After
+	ClipT *float64 // edit and the caption of the target
 	// Undefined are the columns of numbers whose ingredients are all there and that do not exist all the same: clip_d of
 	// equal captions, which have no direction.
 	Undefined []string
@@ -33,10 +28,11 @@ type Similarities struct {
 	Problems []error
 }
 
-// Measure computes the similarities of some edits; folder is where relative paths of pictures start. Each distinct
+// Measure computes the similarities of some edits, whose pictures (of the roles source, edit and target, each if it is
+// known) are [data.File] values, and whose texts are the captions source_caption and target_caption. Each distinct
 // picture is decoded once for both encoders, and each distinct picture and caption encoded once, so a few hundred edits
 // at a time are better than one.
-func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]Similarities, error) {
+func (m *Measurer) Measure(ctx context.Context, edits []*edit.Edit) ([]Similarities, error) {
 	out := make([]Similarities, len(edits))
 	var models []*Cached
 	at := map[*Cached]int{}
@@ -51,20 +47,22 @@ func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]
 	p := pictures{at: map[role]int{}}
 	captions := texts{}
 	for i, e := range edits {
+		before, after := captionsOf(e)
+		target := e.Picture("target") != nil
 		if c := m.CLIP; c != nil {
-			directed := e.Before != "" && e.After != "" && c.HasTexts()
-			p.add(i, "source", e.Source, at[c], directed)
-			p.add(i, "edit", e.Edit, at[c], directed || !e.Target.IsZero() || e.After != "" && c.HasTexts())
-			p.add(i, "target", e.Target, at[c], true)
-			captions.add(e.Before, directed)
-			captions.add(e.After, c.HasTexts())
+			directed := before != "" && after != "" && c.HasTexts()
+			p.add(i, "source", e, at[c], directed)
+			p.add(i, "edit", e, at[c], directed || target || after != "" && c.HasTexts())
+			p.add(i, "target", e, at[c], true)
+			captions.add(before, directed)
+			captions.add(after, c.HasTexts())
 		}
 		if c := m.DINO; c != nil {
-			p.add(i, "edit", e.Edit, at[c], !e.Target.IsZero())
-			p.add(i, "target", e.Target, at[c], true)
+			p.add(i, "edit", e, at[c], target)
+			p.add(i, "target", e, at[c], true)
 		}
 	}
-	image, err := p.embed(ctx, models, folder, out)
+	image, err := p.embed(ctx, models, out)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +72,8 @@ func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]
 			return nil, err
 		}
 		for i, e := range edits {
-			out[i].clip(text(e.Before, &out[i]), text(e.After, &out[i]),
+			before, after := captionsOf(e)
+			out[i].clip(text(before, &out[i]), text(after, &out[i]),
 				func(name string) []float32 { return image(at[c], i, name) })
 		}
 	}
@@ -84,6 +83,11 @@ func (m *Measurer) Measure(ctx context.Context, folder string, edits []Edit) ([]
 		}
 	}
 	return out, nil
+}
+
+// captionsOf are the captions of the source and of the target.
+func captionsOf(e *edit.Edit) (before, after string) {
+	return e.Texts[data.CaptionColumns[0]], e.Texts[data.CaptionColumns[1]]
 }
 
 // clip computes what CLIP's embeddings of captions and pictures give.
@@ -121,30 +125,31 @@ type role struct {
 
 // pictures collects what must be encoded, and by which models.
 type pictures struct {
-	images []data.Image
+	images []data.File
 	roles  []role
 	by     []map[int]bool // numbers of models
 	at     map[role]int
 }
 
-func (p *pictures) add(edit int, name string, m data.Image, model int, wanted bool) {
-	if !wanted || m.IsZero() {
+func (p *pictures) add(n int, name string, e *edit.Edit, model int, wanted bool) {
+	file, there := e.Picture(name).(data.File)
+	if !wanted || !there {
 		return
 	}
-	i, ok := p.at[role{edit, name}]
+	i, ok := p.at[role{n, name}]
 	if !ok {
 		i = len(p.roles)
-		p.at[role{edit, name}] = i
-		p.images, p.roles, p.by = append(p.images, m), append(p.roles, role{edit, name}), append(p.by, map[int]bool{})
+		p.at[role{n, name}] = i
+		p.images, p.roles, p.by = append(p.images, file), append(p.roles, role{n, name}), append(p.by, map[int]bool{})
 	}
 	p.by[i][model] = true
 }
 
 // embed returns a function that gives a model's embedding of an edit's picture, nil if there is none, and notes
 // problems.
-func (p *pictures) embed(ctx context.Context, models []*Cached, folder string, out []Similarities) (
+func (p *pictures) embed(ctx context.Context, models []*Cached, out []Similarities) (
 	func(model, edit int, name string) []float32, error) {
-	got, problems, err := files(ctx, models, folder, p.images, func(k, i int) bool { return p.by[i][k] })
+	got, problems, err := files(ctx, models, p.images, func(k, i int) bool { return p.by[i][k] })
 	if err != nil {
 		return nil, err
 	}

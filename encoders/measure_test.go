@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/heuristics"
 	"assay/internal/oracle"
 )
@@ -18,12 +19,11 @@ func TestMeasureOracle(t *testing.T) {
 		clip, dino := openReference(t, folder, "clip"), openReference(t, folder, "dinov2")
 		cache := t.TempDir()
 		m := &Measurer{CLIP: openCached(t, clip.model, cache), DINO: openCached(t, dino.model, cache)}
-		var edits []Edit
+		var edits []*edit.Edit
 		for _, p := range clip.pairs {
-			edits = append(edits, Edit{Source: data.Image{Path: p.Input}, Edit: data.Image{Path: p.Edited},
-				Target: data.Image{Path: p.GT}, Before: p.Before, After: p.After})
+			edits = append(edits, editOf(clip.dir, p.Input, p.Edited, p.GT, p.Before, p.After))
 		}
-		got, err := m.Measure(context.Background(), clip.dir, edits)
+		got, err := m.Measure(context.Background(), edits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,6 +47,17 @@ func TestMeasureOracle(t *testing.T) {
 	})
 }
 
+// editOf is an edit of files in a folder.
+func editOf(folder, source, output, target, before, after string) *edit.Edit {
+	e := &edit.Edit{Texts: map[string]string{"source_caption": before, "target_caption": after}}
+	for role, path := range map[string]string{"source": source, "edit": output, "target": target} {
+		if path != "" {
+			e.Set(role, data.File{Image: data.Image{Path: path}, Folder: folder})
+		}
+	}
+	return e
+}
+
 // TestMissingIngredients: what cannot be known is nil, never 0, and what can be is there nevertheless.
 func TestMissingIngredients(t *testing.T) {
 	folder, err := filepath.Abs("../testdata/oracle/images")
@@ -56,42 +67,47 @@ func TestMissingIngredients(t *testing.T) {
 	cache := t.TempDir()
 	clip := openCached(t, open(t, filepath.Join(fixtures, "clip_half")), cache)
 	dino := openCached(t, open(t, filepath.Join(fixtures, "dino_giant")), cache)
-	at := func(name string) data.Image { return data.Image{Path: name} }
-	all := Edit{Source: at("coffee.png"), Edit: at("coffee_blur.png"), Target: at("hubble.png"), Before: "a cup",
-		After: "stars"}
-	change := func(f func(e *Edit)) Edit {
-		e := all
-		f(&e)
+	at := func(name string) edit.Picture { return data.File{Image: data.Image{Path: name}, Folder: folder} }
+	all := func() *edit.Edit {
+		return editOf(folder, "coffee.png", "coffee_blur.png", "hubble.png", "a cup", "stars")
+	}
+	change := func(f func(e *edit.Edit)) *edit.Edit {
+		e := all()
+		f(e)
 		return e
+	}
+	text := func(role, text string) *edit.Edit {
+		return change(func(e *edit.Edit) { e.Texts[role+"_caption"] = text })
 	}
 	tests := []struct {
 		name     string
 		m        Measurer
-		e        Edit
+		e        *edit.Edit
 		known    string // d, i, o (DINO), t
 		problems int
 	}{
-		{"all", Measurer{clip, dino}, all, "diot", 0},
-		{"no target", Measurer{clip, dino}, change(func(e *Edit) { e.Target = data.Image{} }), "dt", 0},
-		{"no captions", Measurer{clip, dino}, change(func(e *Edit) { e.Before, e.After = "", "" }), "io", 0},
-		{"no source caption", Measurer{clip, dino}, change(func(e *Edit) { e.Before = "" }), "iot", 0},
-		{"no target caption", Measurer{clip, dino}, change(func(e *Edit) { e.After = "" }), "io", 0},
-		{"equal captions", Measurer{clip, dino}, change(func(e *Edit) { e.Before = "stars" }), "iot", 0},
-		{"the edit is the source", Measurer{clip, dino}, change(func(e *Edit) { e.Edit = e.Source }), "diot", 0},
-		{"no source", Measurer{clip, dino}, change(func(e *Edit) { e.Source = data.Image{} }), "iot", 0},
-		{"CLIP alone", Measurer{clip, nil}, all, "dit", 0},
-		{"DINO alone", Measurer{nil, dino}, all, "o", 0},
-		{"CLIP without texts", Measurer{dino, nil}, all, "i", 0},
-		{"missing target", Measurer{clip, dino}, change(func(e *Edit) { e.Target = at("none.png") }), "dt", 1},
-		{"missing edit", Measurer{clip, dino}, change(func(e *Edit) { e.Edit = at("none.png") }), "", 1},
-		{"broken source", Measurer{clip, dino}, change(func(e *Edit) { e.Source = data.Image{Bytes: []byte("no picture")} }),
-			"iot", 1},
-		{"caption with a zero byte", Measurer{clip, dino}, change(func(e *Edit) { e.After = "a\x00" }), "io", 1},
-		{"nothing", Measurer{clip, dino}, Edit{}, "", 0},
+		{"all", Measurer{clip, dino}, all(), "diot", 0},
+		{"no target", Measurer{clip, dino}, change(func(e *edit.Edit) { e.Pictures = nil }), "dt", 0},
+		{"no captions", Measurer{clip, dino}, change(func(e *edit.Edit) { e.Texts = nil }), "io", 0},
+		{"no source caption", Measurer{clip, dino}, text("source", ""), "iot", 0},
+		{"no target caption", Measurer{clip, dino}, text("target", ""), "io", 0},
+		{"equal captions", Measurer{clip, dino}, text("source", "stars"), "iot", 0},
+		{"the edit is the source", Measurer{clip, dino}, change(func(e *edit.Edit) { e.Output = e.Source() }), "diot", 0},
+		{"no source", Measurer{clip, dino}, change(func(e *edit.Edit) { e.Sources = nil }), "iot", 0},
+		{"CLIP alone", Measurer{clip, nil}, all(), "dit", 0},
+		{"DINO alone", Measurer{nil, dino}, all(), "o", 0},
+		{"CLIP without texts", Measurer{dino, nil}, all(), "i", 0},
+		{"missing target", Measurer{clip, dino}, change(func(e *edit.Edit) { e.Set("target", at("none.png")) }), "dt", 1},
+		{"missing edit", Measurer{clip, dino}, change(func(e *edit.Edit) { e.Output = at("none.png") }), "", 1},
+		{"broken source", Measurer{clip, dino}, change(func(e *edit.Edit) {
+			e.Set("source", data.File{Image: data.Image{Bytes: []byte("no picture")}})
+		}), "iot", 1},
+		{"caption with a zero byte", Measurer{clip, dino}, text("target", "a\x00"), "io", 1},
+		{"nothing", Measurer{clip, dino}, &edit.Edit{}, "", 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.m.Measure(context.Background(), folder, []Edit{tt.e})
+			got, err := tt.m.Measure(context.Background(), []*edit.Edit{tt.e})
 			if err != nil {
 				t.Fatal(err)
 			}

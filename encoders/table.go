@@ -1,12 +1,14 @@
 package encoders
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"assay/data"
+	"assay/edit"
 	"assay/heuristics"
 	"assay/internal/remote"
 	"assay/store"
@@ -54,7 +56,7 @@ type tableHead struct {
 const rowsAtOnce = 32
 
 // Job measures the edits of t, which is o.In opened.
-func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[Edit, Numbers] {
+func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[*edit.Edit, Numbers] {
 	head := tableHead{In: o.In, Rows: t.Len(), Columns: o.Columns}
 	if abs, err := remote.Abs(o.In); err == nil {
 		head.In = abs
@@ -65,7 +67,7 @@ func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[Edit, Numbers]
 	if m.DINO != nil {
 		head.DINO = m.DINO.Fingerprint()
 	}
-	return &table.Job[Edit, Numbers]{
+	return &table.Job[*edit.Edit, Numbers]{
 		Options: o,
 		Rows:    t.Len(),
 		Head:    head,
@@ -75,13 +77,15 @@ func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[Edit, Numbers]
 			plan.Table = digest.String()
 			return plan, err
 		},
-		Read: func(i int) (Edit, error) { return ReadEdit(t, o.Columns, i) },
-		Content: func(e *Edit, err error) (string, error) {
-			return table.Content(t.Folder(), err, e.Before, e.After, e.Source, e.Edit, e.Target)
+		Read: func(i int) (*edit.Edit, error) { return ReadEdit(t, o.Columns, i) },
+		Content: func(of **edit.Edit, err error) (string, error) {
+			e := cmp.Or(*of, &edit.Edit{})
+			before, after := captionsOf(e)
+			return table.Content(t.Folder(), err, before, after, file(e, "source"), file(e, "edit"), file(e, "target"))
 		},
 		Batches: table.Chunks(rowsAtOnce),
-		Work: func(ctx context.Context, edits []Edit) (values []Numbers, errs []error, err error) {
-			got, err := m.Measure(ctx, t.Folder(), edits)
+		Work: func(ctx context.Context, edits []*edit.Edit) (values []Numbers, errs []error, err error) {
+			got, err := m.Measure(ctx, edits)
 			for _, s := range got {
 				values = append(values, Numbers{s.ClipD, s.ClipI, s.DinoI, s.ClipT, s.Undefined})
 				errs = append(errs, s.Err())
@@ -93,31 +97,45 @@ func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[Edit, Numbers]
 			if err != nil {
 				return 0, true
 			}
-			return e.Source.Size(t.Folder()) + e.Edit.Size(t.Folder()) + e.Target.Size(t.Folder()), true
+			bytes := int64(0)
+			for _, role := range []string{"source", "edit", "target"} {
+				bytes += file(e, role).Size(t.Folder())
+			}
+			return bytes, true
 		},
 	}
 }
 
+// file is the picture of a role as the table has it; the zero Image if there is none.
+func file(e *edit.Edit, role string) data.Image {
+	f, _ := e.Picture(role).(data.File)
+	return f.Image
+}
+
 // ReadEdit reads an edit out of row i of a table; columns are other names of the captions' columns.
-func ReadEdit(t *data.Table, columns map[string]string, i int) (e Edit, err error) {
+func ReadEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, error) {
 	rec, err := t.Record(i)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
 	row, err := t.Row(rec)
 	if err != nil {
-		return e, err
+		return nil, err
 	}
-	e = Edit{Source: row.Source, Edit: row.Edit, Target: row.Target}
-	for k, to := range []*string{&e.Before, &e.After} {
-		name := data.CaptionColumns[k]
+	e := &edit.Edit{Texts: map[string]string{}}
+	for role, m := range map[string]data.Image{"source": row.Source, "edit": row.Edit, "target": row.Target} {
+		if !m.IsZero() {
+			e.Set(role, data.File{Image: m, Folder: t.Folder()})
+		}
+	}
+	for _, name := range data.CaptionColumns {
 		column := name
 		if other := columns[name]; other != "" {
 			column = other
 		}
 		v, _ := rec.Get(column)
-		if *to, err = data.Prose(v); err != nil {
-			return Edit{}, fmt.Errorf("column %q: %w", column, err)
+		if e.Texts[name], err = data.Prose(v); err != nil {
+			return nil, fmt.Errorf("column %q: %w", column, err)
 		}
 	}
 	return e, nil

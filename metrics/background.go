@@ -7,20 +7,18 @@ import (
 	"math"
 
 	"assay/data"
+	"assay/edit"
 	"assay/store"
 )
 
-// Background is the component bg_rmse, FED-Bench's background difference. It is the root of the mean squared difference
+// background is the component bg_rmse, FED-Bench's background difference. It is the root of the mean squared difference
 // of source and edit over the pixels outside of the source's region, which a mask or a box says. Values have 8 bits, 0
 // to 255, and the mean is over the three channels, too (arXiv 2603.29697, equation 4, before its Norm). The edit is
 // resized to the source's size (bicubic).
-type Background struct {
-	places      *Places
-	fingerprint string
-}
+type background struct{ places *Places }
 
 // openBackground takes the regions from a file of boxes.
-func openBackground(places *Places) (*Background, error) {
+func openBackground(places *Places) (*Metric, error) {
 	if places == nil {
 		return nil, errors.New("bg_rmse needs a file of boxes, with a box or a mask of every source")
 	}
@@ -28,51 +26,37 @@ func openBackground(places *Places) (*Background, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Background{places, store.KeyOf("bg_rmse-pixels-1", digest).String()}, nil
+	return &Metric{name: "bg_rmse", fingerprint: store.KeyOf("bg_rmse-pixels-1", digest).String(),
+		roles: []string{"edit", "source"}, value: background{places}.value}, nil
 }
 
-// Name implements Measurer.
-func (b *Background) Name() string { return "bg_rmse" }
-
-// Fingerprint implements Measurer.
-func (b *Background) Fingerprint() string { return b.fingerprint }
-
-// Roles implements Measurer.
-func (b *Background) Roles() []string { return []string{"edit", "source"} }
-
-// Close implements Measurer.
-func (b *Background) Close() error { return nil }
-
-// Value implements Measurer.
-func (b *Background) Value(_ context.Context, s *Sample) (any, error) {
-	source, edit := s.Pictures["source"], s.Pictures["edit"]
-	if source == nil || edit == nil {
-		return nil, errors.New("there is no picture to compare")
-	}
-	place, err := b.places.of(s, "source")
+func (b background) value(_ context.Context, s *sample) (edit.Score, error) {
+	source := s.pictures["source"]
+	place, err := b.places.of(s.Edit, "source")
 	if err != nil {
-		return nil, err
+		return edit.Score{}, err
 	}
 	inside, err := place.region(source.Width, source.Height)
 	if err != nil {
-		return nil, fmt.Errorf("source: %w", err)
+		return edit.Score{}, fmt.Errorf("source: %w", err)
 	}
-	edit = edit.Resize(source.Width, source.Height, data.Bicubic)
+	output := s.pictures["edit"].Resize(source.Width, source.Height, data.Bicubic)
 	sum, n := 0.0, 0
 	for i, in := range inside {
 		if in {
 			continue
 		}
 		for c := 3 * i; c < 3*i+3; c++ {
-			d := float64(source.Pix[c]) - float64(edit.Pix[c])
+			d := float64(source.Pix[c]) - float64(output.Pix[c])
 			sum += d * d
 		}
 		n += 3
 	}
 	if n == 0 {
-		return nil, errors.New("the region covers the whole source: there is no background")
+		return edit.Score{}, errors.New("the region covers the whole source: there is no background")
 	}
-	return math.Sqrt(sum / float64(n)), nil
+	v := math.Sqrt(sum / float64(n))
+	return edit.Score{Value: v, Score01: v, Unbounded: true}, nil
 }
 
 // region says of every pixel of a picture, row by row, whether it belongs to the place: to its mask, or to its box.

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"encoding/json"
 	"math"
 	"os"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/packed"
 )
 
@@ -26,32 +26,28 @@ func TestBackground(t *testing.T) {
 	if err != nil || len(want) == 0 {
 		t.Fatal(err)
 	}
-	open := func(places string) Measurer {
+	open := func(places string) *Metric {
 		t.Helper()
 		p, err := ReadPlaces(places)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := OpenMeasurer("bg_rmse", Options{Places: p})
+		m, err := Open("bg_rmse", Options{Places: p})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return m
 	}
-	sample := func(id string) *Sample {
-		s := &Sample{ID: id, Model: "M", Pictures: map[string]*data.Picture{}}
+	sample := func(id string) *edit.Edit {
+		e := &edit.Edit{ID: id, Editor: "M"}
 		for _, role := range []string{"source", "edit"} {
-			p, err := data.Open(in(id+"-"+role+".png"), data.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Pictures[role] = p
+			e.Set(role, data.File{Image: data.Image{Path: in(id + "-" + role + ".png")}})
 		}
-		return s
+		return e
 	}
 	m := open(in("places.jsonl"))
 	for id, v := range want {
-		got, err := m.Value(context.Background(), sample(id))
+		got, err := valueOf(t, m, sample(id))
 		if err != nil || math.Abs(got.(float64)-v) > 1e-9 {
 			t.Errorf("%s: %v, want %v (%v)", id, got, v, err)
 		}
@@ -67,12 +63,12 @@ func TestBackground(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.line), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if v, err := open(path).Value(context.Background(), sample("a")); err == nil ||
+		if v, err := valueOf(t, open(path), sample("a")); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v", name, v, err)
 		}
 	}
-	if _, err := OpenMeasurer("bg_rmse", Options{}); err == nil || !strings.Contains(err.Error(), "file of boxes") {
+	if _, err := Open("bg_rmse", Options{}); err == nil || !strings.Contains(err.Error(), "file of boxes") {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/edit"
 	"assay/store"
 )
 
@@ -111,16 +112,16 @@ func (p *Places) digest() (string, error) {
 }
 
 // of finds the place of a picture. Sources and targets are the same for all editors.
-func (p *Places) of(s *Sample, role string) (Place, error) {
+func (p *Places) of(e *edit.Edit, role string) (Place, error) {
 	if p == nil {
 		return Place{}, fmt.Errorf("this metric needs a file of boxes")
 	}
-	for _, model := range []string{s.Model, ""} {
-		if place, ok := p.at[placeKey{s.ID, model, role}]; ok {
+	for _, model := range []string{e.Editor, ""} {
+		if place, ok := p.at[placeKey{e.ID, model, role}]; ok {
 			return place, nil
 		}
 	}
-	return Place{}, fmt.Errorf("%s has no line for the picture %q of %s", p.path, role, s.ID)
+	return Place{}, fmt.Errorf("%s has no line for the picture %q of %s", p.path, role, e.ID)
 }
 
 // pixels is a box in whole pixels, the nearest ones, within a picture.

@@ -1,7 +1,7 @@
 // Package metrics has models that measure one property of an edit: a distance of two pictures, a cosine of embeddings,
 // a number, a class. Each is an ONNX graph, or an encoder that the program has, with a small YAML file. The file says
 // which pictures it sees, how they are prepared, and what comes out. What they measure are the components of benchmarks
-// that rank editors.
+// that rank editors. A [Metric] is an [edit.Judge].
 package metrics
 
 import (
@@ -68,6 +68,14 @@ var (
 	pictureRoles = []string{"source", "edit", "target"}
 	textRoles    = []string{"caption", "source_caption", "instruction"}
 )
+
+// textRole is the role of an edit's text that a metric's file calls by another name.
+func textRole(name string) string {
+	if name == "caption" {
+		return "target_caption"
+	}
+	return name
+}
 
 // readConfig reads a metric's file; all problems at once.
 func readConfig(path string) (*Config, error) {

@@ -2,20 +2,12 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"path/filepath"
 	"slices"
 
-	"gorgonia.org/tensor"
-
 	"assay/data"
-	"assay/encoders"
-	"assay/heuristics"
-	"assay/onnx"
-	"assay/ort"
-	"assay/store"
+	"assay/edit"
+	"assay/internal/workers"
 )
 
 // Options say where metrics run.
@@ -25,395 +17,85 @@ type Options struct {
 	Places  *Places
 }
 
-// Sample is what is measured.
-type Sample struct {
-	ID, Model string                   // as a file of boxes names it
-	Pictures  map[string]*data.Picture // source, edit, target, as the metric needs them
-	Texts     map[string]string        // caption, instruction
-}
-
-// Metric is a model that measures one component. It is safe for concurrent use.
+// Metric judges edits by one component. Its scores have no bounds. A metric of classes names one (Score.Answer), a
+// metric of several numbers has dimensions alone.
 type Metric struct {
-	Config Config
-
-	session     *ort.Session // nil: an encoder alone
-	encoder     *encoders.Model
-	places      *Places
-	fingerprint string
+	name, fingerprint string
+	roles, texts      []string // what it looks at
+	value             func(ctx context.Context, s *sample) (edit.Score, error)
+	close             func() error
 }
 
-// Open opens a metric by its YAML file.
-func Open(path string, o Options) (*Metric, error) {
-	c, err := readConfig(path)
-	if err != nil {
-		return nil, err
+var _ edit.Judge = (*Metric)(nil)
+
+// Open opens a distance of pixels by its name ([Distances], bg_rmse), or a metric by its YAML file.
+func Open(name string, o Options) (*Metric, error) {
+	switch {
+	case name == "bg_rmse":
+		return openBackground(o.Places)
+	case slices.Contains(Distances, name):
+		return openDistance(name), nil
 	}
-	m := &Metric{Config: *c, places: o.Places}
-	digest, err := store.FileDigest(path)
-	parts := []string{"metric-1", digest.String()}
-	if err == nil && (c.Prepare.Box || c.Prepare.Points != "") {
-		err = errors.New("this metric needs a file of boxes")
-		if o.Places != nil {
-			digest, err = store.FileDigest(o.Places.path)
-			parts = append(parts, digest.String())
-		}
-	}
-	if err == nil && c.Encoder != "" {
-		m.encoder, err = encoders.Open(c.Encoder, encoders.Options{Device: o.Device, Threads: o.Threads})
-		if err == nil {
-			parts = append(parts, m.encoder.Fingerprint())
-			isText := func(role string) bool { return slices.Contains(textRoles, role) }
-			if slices.ContainsFunc(c.Of, isText) && !m.encoder.HasTexts() {
-				err = fmt.Errorf("%s has no text encoder", c.Encoder)
-			}
-		}
-	}
-	if err == nil && c.Model != "" {
-		digest, err = store.FileDigest(c.Model)
-		parts = append(parts, digest.String())
-		if err == nil {
-			err = m.openModel(o)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), m.Close())
-	}
-	m.fingerprint = store.KeyOf(parts...).String()
-	return m, nil
+	return openNetwork(name, o)
 }
 
-// openModel opens the graph, and checks its inputs and outputs.
-func (m *Metric) openModel(o Options) error {
-	g, err := onnx.Read(m.Config.Model)
-	if err != nil {
-		return err
-	}
-	folder, err := filepath.Abs(filepath.Dir(m.Config.Model))
-	if err == nil {
-		folder, err = filepath.EvalSymlinks(folder)
-	}
-	if err == nil {
-		m.session, err = ort.Open(g, ort.Options{Device: o.Device, Threads: o.Threads, Folder: folder, NoSpin: true})
-	}
-	if err != nil {
-		return err
-	}
-	var names, outputs []string
-	for _, in := range m.session.Inputs() {
-		names = append(names, in.Name)
-	}
-	for _, out := range m.session.Outputs() {
-		outputs = append(outputs, out.Name)
-	}
-	want := 1
-	if len(m.Config.Inputs) > 0 {
-		want = len(m.Config.Inputs)
-	}
-	if len(names) != want {
-		return fmt.Errorf("%s has the inputs %v: this metric gives %d", m.Config.Model, names, want)
-	}
-	for name := range m.Config.Inputs {
-		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s has no input %q, but %v", m.Config.Model, name, names)
+// Info implements edit.Judge. Its name is the component's.
+func (m *Metric) Info() edit.Info {
+	info := edit.Info{Name: m.name, Range: edit.NoRange(), Texts: m.texts}
+	for _, role := range m.roles {
+		if role == "source" {
+			info.Sources = 1
+		} else if role != "edit" {
+			info.Pictures = append(info.Pictures, role)
 		}
 	}
-	output := &m.Config.Output.Name
-	if *output == "" && len(outputs) == 1 {
-		*output = outputs[0]
-	}
-	if !slices.Contains(outputs, *output) {
-		return fmt.Errorf("%s has the outputs %v: name one of them (output.name)", m.Config.Model, outputs)
-	}
-	return nil
+	return info
 }
 
-// Name is the component's.
-func (m *Metric) Name() string { return m.Config.Name }
+// Fingerprint implements edit.Judge.
+func (m *Metric) Fingerprint() (string, error) { return m.fingerprint, nil }
 
-// Fingerprint is a digest of all that values depend on besides the sample.
-func (m *Metric) Fingerprint() string { return m.fingerprint }
-
-// Roles are the pictures that a sample must have.
-func (m *Metric) Roles() (roles []string) {
-	for _, role := range m.Config.Of {
-		if slices.Contains(pictureRoles, role) {
-			roles = append(roles, role)
-		}
-	}
-	for _, role := range m.Config.Inputs {
-		roles = append(roles, role)
-	}
-	slices.Sort(roles)
-	return slices.Compact(roles)
-}
-
-// Close frees the models.
+// Close implements edit.Judge.
 func (m *Metric) Close() error {
-	var errs []error
-	if m.session != nil {
-		errs = append(errs, m.session.Close())
-	}
-	if m.encoder != nil {
-		errs = append(errs, m.encoder.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Value measures a sample: a number (float64), the name of a class (string), or several numbers by name
-// (map[string]float64).
-func (m *Metric) Value(ctx context.Context, s *Sample) (any, error) {
-	c := &m.Config
-	if len(c.Inputs) > 0 {
-		if err := m.oneSize(s); err != nil {
-			return nil, err
-		}
-		feeds := map[string]*tensor.Dense{}
-		for name, role := range c.Inputs {
-			x, err := m.pixels(s, role)
-			if err != nil {
-				return nil, err
-			}
-			feeds[name] = x
-		}
-		out, err := m.run(ctx, feeds)
-		if err != nil {
-			return nil, err
-		}
-		return c.Output.value(out)
-	}
-	var outs [][]float32
-	for _, role := range c.Of {
-		out, err := m.output(ctx, s, role)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", role, err)
-		}
-		outs = append(outs, out)
-	}
-	if !c.cosine() {
-		return c.Output.value(outs[0])
-	}
-	if len(outs) == 4 { // edit, source, caption, source_caption, say
-		direction := heuristics.DirectionRaw
-		if c.Unit {
-			direction = heuristics.DirectionUnit
-		}
-		return c.Output.scaled(direction.Of(outs[1], outs[0], outs[3], outs[2]))
-	}
-	if len(outs[0]) != len(outs[1]) {
-		return nil, fmt.Errorf("embeddings of %d and %d numbers have no cosine", len(outs[0]), len(outs[1]))
-	}
-	return c.Output.scaled(heuristics.Cosine(outs[0], outs[1]))
-}
-
-// oneSize refuses pictures of several sizes where a graph sees two as they are.
-func (m *Metric) oneSize(s *Sample) error {
-	if len(m.Config.Prepare.Size) > 0 || m.Config.Prepare.Box {
+	if m.close == nil {
 		return nil
 	}
-	roles := m.Roles()
-	first := s.Pictures[roles[0]]
-	for _, role := range roles[1:] {
-		if p := s.Pictures[role]; p != nil && first != nil && (p.Width != first.Width || p.Height != first.Height) {
-			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric wants one size", roles[0], first.Width,
-				first.Height, role, p.Width, p.Height)
-		}
-	}
-	return nil
+	return m.close()
 }
 
-// output is what the models give for one thing.
-func (m *Metric) output(ctx context.Context, s *Sample, role string) ([]float32, error) {
-	if m.encoder == nil {
-		x, err := m.pixels(s, role)
-		if err != nil {
-			return nil, err
-		}
-		return m.run(ctx, map[string]*tensor.Dense{m.session.Inputs()[0].Name: x})
-	}
-	embedding, err := m.embed(ctx, s, role)
-	if err != nil || m.session == nil {
-		return embedding, err
-	}
-	if m.Config.Unit {
-		embedding = unit(embedding)
-	}
-	x := tensor.New(tensor.WithShape(1, len(embedding)), tensor.WithBacking(embedding))
-	return m.run(ctx, map[string]*tensor.Dense{m.session.Inputs()[0].Name: x})
+// sample is an edit with the pictures that a metric looks at, decoded.
+type sample struct {
+	*edit.Edit
+	pictures map[string]*data.Picture
 }
 
-// embed is an encoder's embedding of a picture or a text.
-func (m *Metric) embed(ctx context.Context, s *Sample, role string) ([]float32, error) {
-	var all [][]float32
-	var err error
-	if slices.Contains(textRoles, role) {
-		if s.Texts[role] == "" {
-			return nil, errors.New("there is no text")
-		}
-		all, err = m.encoder.Texts(ctx, []string{s.Texts[role]})
-	} else {
-		p := s.Pictures[role]
+// Size implements edit.Inputs: pictures are bytes, four to a float32.
+func (s *sample) Size(edit.Inputs) (n int) {
+	for _, p := range s.pictures {
+		n += len(p.Pix) / 4
+	}
+	return n
+}
+
+// Prepare implements edit.Judge.
+func (m *Metric) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	s := &sample{e, map[string]*data.Picture{}}
+	for _, role := range m.roles {
+		p := e.Picture(role)
 		if p == nil {
-			return nil, errors.New("there is no picture")
+			return nil, fmt.Errorf("there is no picture %q", role)
 		}
-		if m.Config.Prepare.Box {
-			if p, err = m.cutOut(s, role); err != nil {
-				return nil, err
-			}
-		}
-		all, err = m.encoder.Images(ctx, []*data.Picture{p})
-	}
-	if err != nil {
-		return nil, err
-	}
-	return slices.Clone(all[0]), nil
-}
-
-// unit brings a vector to length 1.
-func unit(v []float32) []float32 {
-	sum := 0.0
-	for _, x := range v {
-		sum += float64(x) * float64(x)
-	}
-	if sum == 0 {
-		return v
-	}
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = float32(float64(x) / math.Sqrt(sum))
-	}
-	return out
-}
-
-// run runs the graph and returns its output.
-func (m *Metric) run(ctx context.Context, feeds map[string]*tensor.Dense) ([]float32, error) {
-	out, err := m.session.Run(ctx, feeds)
-	if err != nil {
-		return nil, err
-	}
-	v, ok := out[m.Config.Output.Name].Data().([]float32)
-	if !ok {
-		return nil, fmt.Errorf("the output %s is no float32", m.Config.Output.Name)
-	}
-	if n := m.Config.Output.First; n > len(v) {
-		return nil, fmt.Errorf("the output %s has %d numbers, not the %d that are wanted", m.Config.Output.Name, len(v), n)
-	} else if n > 0 {
-		v = v[:n]
-	}
-	return v, nil
-}
-
-// value makes a component of a graph's output.
-func (o *Output) value(v []float32) (any, error) {
-	want := max(1, len(o.Classes), len(o.Names))
-	if len(v) != want {
-		return nil, fmt.Errorf("the output %s has %d numbers, want %d", o.Name, len(v), want)
-	}
-	if len(o.Classes) > 0 {
-		best := 0
-		for i, x := range v {
-			if x != x {
-				return nil, errors.New("a class has no number")
-			}
-			if x > v[best] {
-				best = i
-			}
-		}
-		return o.Classes[best], nil
-	}
-	if len(o.Names) == 0 {
-		return o.scaled(float64(v[0]))
-	}
-	out := map[string]float64{}
-	for i, name := range o.Names {
 		var err error
-		if out[name], err = o.scaled(float64(v[i])); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		if s.pictures[role], err = edit.Decode(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", role, err)
 		}
 	}
-	return out, nil
+	return s, nil
 }
 
-// pixels prepares a picture as the graph's input [1, 3, height, width].
-func (m *Metric) pixels(s *Sample, role string) (*tensor.Dense, error) {
-	p := s.Pictures[role]
-	if p == nil {
-		return nil, fmt.Errorf("there is no picture %q", role)
-	}
-	c := &m.Config.Prepare
-	var place Place
-	var err error
-	if c.Points != "" {
-		if place, err = m.places.of(s, role); err != nil {
-			return nil, err
-		}
-	}
-	if c.Box {
-		if p, err = m.cutOut(s, role); err != nil {
-			return nil, err
-		}
-	}
-	if c.Points != "" {
-		p, err = alignFace(p, place.Points)
-	} else if len(c.Size) == 2 {
-		p = c.resize(p)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", role, err)
-	}
-	return tensor.New(tensor.WithShape(1, 3, p.Height, p.Width), tensor.WithBacking(c.normalize(p))), nil
-}
-
-// cutOut cuts the box of a picture out of it.
-func (m *Metric) cutOut(s *Sample, role string) (*data.Picture, error) {
-	place, err := m.places.of(s, role)
-	if err != nil {
-		return nil, err
-	}
-	p := s.Pictures[role]
-	left, top, w, h, err := place.pixels(p.Width, p.Height)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", role, err)
-	}
-	return p.Crop(left, top, w, h), nil
-}
-
-// resize brings a picture to the size.
-func (c *Prepare) resize(p *data.Picture) *data.Picture {
-	h, w := c.Size[0], c.Size[1]
-	if c.Fit != "crop" {
-		return p.Resize(w, h, filters[c.Filter])
-	}
-	side := h
-	if c.Shorter > 0 {
-		side = c.Shorter
-	}
-	// As torchvision's Resize(shorter) and CenterCrop(size).
-	if p.Width <= p.Height {
-		w, h = side, int(float64(side*p.Height)/float64(p.Width))
-	} else {
-		h, w = side, int(float64(side*p.Width)/float64(p.Height))
-	}
-	p = p.Resize(w, h, filters[c.Filter])
-	side = c.Size[0]
-	middle := func(n int) int { return int(math.RoundToEven(float64(n-side) / 2)) }
-	return p.Crop(middle(w), middle(h), side, side)
-}
-
-// normalize gives [3, height, width].
-func (c *Prepare) normalize(p *data.Picture) []float32 {
-	if c.Order == "bgr" {
-		swapped := data.NewPicture(p.Width, p.Height)
-		for i := 0; i < len(p.Pix); i += 3 {
-			swapped.Pix[i], swapped.Pix[i+1], swapped.Pix[i+2] = p.Pix[i+2], p.Pix[i+1], p.Pix[i]
-		}
-		p = swapped
-	}
-	mean, std := [3]float32{}, [3]float32{1, 1, 1}
-	for i := range c.Mean {
-		mean[i] = float32(c.Mean[i])
-	}
-	for i := range c.Std {
-		std[i] = float32(c.Std[i])
-	}
-	return p.Normalize(mean, std)
+// Score implements edit.Judge. Edits are measured several at a time.
+func (m *Metric) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	scores, errs := make([]edit.Score, len(inputs)), make([]error, len(inputs))
+	workers.Do(len(inputs), func(i int) { scores[i], errs[i] = m.value(ctx, inputs[i].(*sample)) })
+	return scores, errs, ctx.Err()
 }

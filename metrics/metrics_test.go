@@ -13,6 +13,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/testfile"
 )
@@ -100,9 +101,19 @@ func pictures(h, w int) (first, second *data.Picture) {
 	return first, second
 }
 
-func measure(t *testing.T, m *Metric, s *Sample) any {
+// valueOf is the plain score of an edit.
+func valueOf(t *testing.T, m *Metric, e *edit.Edit) (any, error) {
 	t.Helper()
-	v, err := m.Value(context.Background(), s)
+	scores, errs, err := edit.ScoreAll(t.Context(), m, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scores[0].Plain(), errs[0]
+}
+
+func measure(t *testing.T, m *Metric, e *edit.Edit) any {
+	t.Helper()
+	v, err := valueOf(t, m, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,13 +148,13 @@ func TestLPIPS(t *testing.T) {
 			}
 			for _, c := range cases[:len(cases)-i] {
 				a, b := pictures(c.Height, c.Width)
-				s := &Sample{Pictures: map[string]*data.Picture{"source": a, "edit": b}}
+				s := edit.New(a, b, "")
 				near(t, e.Kind, measure(t, m, s), c.Distance, 1e-5)
-				s.Pictures["edit"] = a
+				s.Output = a
 				near(t, e.Kind+" of equal pictures", measure(t, m, s), c.Same, 0)
 			}
-			s := &Sample{Pictures: map[string]*data.Picture{"source": data.NewPicture(64, 64), "edit": data.NewPicture(65, 64)}}
-			if v, err := m.Value(context.Background(), s); err == nil {
+			s := edit.New(data.NewPicture(64, 64), data.NewPicture(65, 64), "")
+			if v, err := valueOf(t, m, s); err == nil {
 				t.Errorf("pictures of two sizes: %v", v)
 			}
 			if err := m.Close(); err != nil {
@@ -167,11 +178,11 @@ func TestAesthetic(t *testing.T) {
 	if here, _ := filepath.Abs("clip"); filepath.Clean(c.Encoder) != here {
 		t.Errorf("encoder %s, want %s", c.Encoder, here)
 	}
-	m := &Metric{Config: *c}
+	m := &network{Config: *c}
 	if err := m.openModel(Options{}); err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	defer m.close()
 	for _, c := range readFixtures(t).Aesthetic {
 		x := tensor.New(tensor.WithShape(1, len(c.Embedding)), tensor.WithBacking(unit(c.Embedding)))
 		out, err := m.run(context.Background(), map[string]*tensor.Dense{"embedding": x})
@@ -253,8 +264,8 @@ func TestBoxes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &Metric{places: places, Config: Config{Prepare: Prepare{Box: true}}}
-	s := &Sample{ID: "a", Model: "M", Pictures: map[string]*data.Picture{"edit": data.NewPicture(64, 48),
+	m := &network{places: places, Config: Config{Prepare: Prepare{Box: true}}}
+	s := &sample{&edit.Edit{ID: "a", Editor: "M"}, map[string]*data.Picture{"edit": data.NewPicture(64, 48),
 		"source": data.NewPicture(64, 48), "target": data.NewPicture(64, 48)}}
 	for role, want := range map[string][]int{"edit": {1, 3, 32, 32}, "source": {1, 3, 8, 8}} {
 		x, err := m.pixels(s, role)
@@ -282,12 +293,12 @@ func TestBoxes(t *testing.T) {
 // TestOutputs: classes, several numbers, scale and range.
 func TestOutputs(t *testing.T) {
 	o := Output{Classes: []string{"awe", "fear"}}
-	if v, err := o.value([]float32{1, 2}); err != nil || v != "fear" {
+	if v, err := o.value([]float32{1, 2}); err != nil || v.Plain() != "fear" {
 		t.Error(v, err)
 	}
 	o = Output{Names: []string{"valence", "arousal"}, Scale: []float64{5, 4}, Range: []float64{1, 9}}
 	v, err := o.value([]float32{0.5, -1})
-	if m, ok := v.(map[string]float64); err != nil || !ok || m["valence"] != 7 || m["arousal"] != 1 {
+	if m, ok := v.Plain().(map[string]float64); err != nil || !ok || m["valence"] != 7 || m["arousal"] != 1 {
 		t.Error(v, err)
 	}
 	for _, bad := range [][]float32{{2, 0}, {float32(math.NaN()), 0}, {0}} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/internal/testfile"
@@ -72,19 +73,17 @@ func openText(t *testing.T, dir, text string, o Options) *Metric {
 }
 
 // shown is a sample of pictures of the fixtures by role.
-func shown(t *testing.T, pictures map[string]string) *Sample {
+func shown(t *testing.T, pictures map[string]string) *edit.Edit {
 	t.Helper()
-	s := &Sample{ID: "s", Model: "M", Pictures: map[string]*data.Picture{}}
+	e := &edit.Edit{ID: "s", Editor: "M"}
 	for role, name := range pictures {
 		raw, err := os.ReadFile(filepath.Join(oracle.Folders(t)[0], "images", name))
-		if err == nil {
-			s.Pictures[role], err = data.Decode(raw, data.Limits{})
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.Set(role, data.File{Image: data.Image{Bytes: raw}})
 	}
-	return s
+	return e
 }
 
 // TestArcFace: faces are aligned and identities compared as insightface does. Its pixels, in OpenCV's fixed point,
@@ -163,13 +162,13 @@ func TestLongCLIP(t *testing.T) {
 	for _, one := range c.Cases {
 		s := shown(t, map[string]string{"edit": one.Edit})
 		for name, want := range map[string]float64{"long": one.Long, "short": one.Short} {
-			s.Texts = map[string]string{"instruction": c.Texts[name]}
+			s.Instruction = c.Texts[name]
 			near(t, one.Edit+", "+name, measure(t, m, s), want, 1e-5)
 		}
 	}
 	d := c.Direction
 	s := shown(t, map[string]string{"edit": d.Edit, "source": d.Source})
-	s.Texts = map[string]string{"caption": c.Texts["after"], "source_caption": c.Texts["before"]}
+	s.Texts = map[string]string{"target_caption": c.Texts["after"], "source_caption": c.Texts["before"]}
 	const of = "name: clip_dir\nencoder: longclip\nof: [edit, source, caption, source_caption]\n"
 	near(t, "direction", measure(t, openText(t, dir, of, Options{}), s), d.Raw, 1e-5)
 	unit := openText(t, dir, of+"unit: true", Options{})
@@ -188,27 +187,24 @@ func TestLongCLIP(t *testing.T) {
 	}
 	near(t, "direction within boxes", measure(t, openText(t, dir, of+"prepare: {box: true}", Options{Places: places}), s),
 		d.Boxed, 1e-5)
-	s.Pictures["edit"] = s.Pictures["source"]
+	s.Output = s.Source()
 	if v := measure(t, unit, s); v != 0.0 {
 		t.Errorf("an unedited picture has the direction %v, want 0", v)
 	}
-	s.Texts["source_caption"] = s.Texts["caption"]
-	if v, err := unit.Value(t.Context(), s); err == nil {
+	s.Texts["source_caption"] = s.Texts["target_caption"]
+	if v, err := valueOf(t, unit, s); err == nil {
 		t.Errorf("equal captions give the direction %v", v)
 	}
 	near(t, "distance from the source", measureDistance(t, "l1_source", s), 0, 0)
 }
 
-func measureDistance(t *testing.T, name string, s *Sample) any {
+func measureDistance(t *testing.T, name string, e *edit.Edit) any {
 	t.Helper()
-	d, err := OpenMeasurer(name, Options{})
+	d, err := Open(name, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := d.Value(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := measure(t, d, e)
 	if x, ok := v.(float64); ok && math.Signbit(x) {
 		t.Errorf("%s is %v", name, x)
 	}

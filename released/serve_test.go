@@ -13,6 +13,7 @@ import (
 
 	"assay"
 	"assay/checkpoints"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/released"
@@ -33,7 +34,7 @@ func TestServed(t *testing.T) {
 		if _, err := released.Import("editreward", o); err != nil {
 			t.Fatal(err)
 		}
-		server, err := reward.NewServer(reward.Options{}, []string{"editreward"}, []reward.Scorer{openDir(t, o.Out, "")})
+		server, err := reward.NewServer(reward.Options{}, []string{"editreward"}, []edit.Judge{openDir(t, o.Out, "")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,18 +111,18 @@ func library(t *testing.T, s suite, dir string, c editCase) {
 		t.Fatal(err)
 	}
 	defer scorer.Close()
-	pair := assay.edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction)
-	results, err := scorer.ScoreAll(t.Context(), []assay.Pair{pair})
-	if err != nil || results[0].Err != nil {
-		t.Fatal(err, results)
+	asked := edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction)
+	score, err := scorer.Score(t.Context(), asked)
+	if err != nil {
+		t.Fatal(err)
 	}
-	near(t, "score", results[0].Score, c.Score)
+	near(t, "score", score.Value, c.Score)
 	for _, p := range c.Passes {
-		near(t, p.Name, results[0].Dimensions[p.Name].Score, p.Mu)
+		near(t, p.Name, score.ByName()[p.Name].Value, p.Mu)
 	}
-	g, err := scorer.Gradient(t.Context(), pair)
-	if err != nil || g.Score != results[0].Score {
-		t.Errorf("gradient of %v (%v), want %g", g, err, results[0].Score)
+	g, err := scorer.Gradient(t.Context(), asked)
+	if err != nil || g.Value != score.Value {
+		t.Errorf("got a gradient of %v (%v), want %g", g, err, score.Value)
 	}
 	if worst, best := scorer.Range(); !math.IsInf(worst, -1) || !math.IsInf(best, 1) {
 		t.Errorf("range %g to %g: there is none", worst, best)

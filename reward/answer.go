@@ -12,7 +12,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
-	"assay/scoring"
+	"assay/edit"
 )
 
 // apiError is an error with its HTTP status, and a word for programs.
@@ -48,7 +48,7 @@ func toAPIError(err error) *apiError {
 		return &apiError{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
 	case errors.Is(err, context.Canceled):
 		return apiErrorf(499, "canceled", "the caller went away")
-	case scoring.Unreadable(err):
+	case edit.Unreadable(err):
 		return apiErrorf(http.StatusBadGateway, "unreadable", "%v", err)
 	case errors.Is(err, chat.ErrUnavailable):
 		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Minute}

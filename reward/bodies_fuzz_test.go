@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/fuzzing"
 )
 
@@ -16,7 +17,7 @@ import (
 // (FuzzRequests, slower, does it with a real scorer.)
 func FuzzBodies(f *testing.F) {
 	s, err := NewServer(Options{MaxBody: 1 << 16, MaxPixels: 1 << 10, Memory: 1 << 30},
-		[]string{"scorer"}, []Scorer{&fake{}})
+		[]string{"scorer"}, []edit.Judge{&fake{}})
 	if err != nil {
 		f.Fatal(err)
 	}

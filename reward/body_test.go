@@ -19,12 +19,13 @@ import (
 	"testing"
 	"time"
 
+	"assay/edit"
 	"assay/internal/long"
 )
 
 // What is no clean text is refused, and the field is named; what is there twice is not guessed at.
 func TestUncleanJSON(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	picture, err := json.Marshal(png(t, 1, 5, 5))
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestUncleanJSON(t *testing.T) {
 
 // Whatever is refused is refused in JSON, with what is taken instead.
 func TestRefusalsAreJSON(t *testing.T) {
-	s, err := NewServer(Options{}, []string{"a"}, []Scorer{&fake{}})
+	s, err := NewServer(Options{}, []string{"a"}, []edit.Judge{&fake{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func TestRefusalsAreJSON(t *testing.T) {
 
 // A caller who sends all of a large body before listening hears the refusal; one who sends without end is cut off.
 func TestRefusalsAreHeard(t *testing.T) {
-	_, h := start(t, Options{MaxBody: 8 << 20, Token: "secret-token"}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{MaxBody: 8 << 20, Token: "secret-token"}, map[string]edit.Judge{"a": &fake{}}, "a")
 	for _, c := range []struct {
 		name, path, token string
 		size              int
@@ -204,7 +205,7 @@ func TestRanksWaitForMemory(t *testing.T) {
 	long.Test(t)
 	const most = 4 << 20
 	f := &fake{}
-	s, h := start(t, Options{Memory: most, Batch: 4}, map[string]Scorer{"a": f}, "a")
+	s, h := start(t, Options{Memory: most, Batch: 4}, map[string]edit.Judge{"a": f}, "a")
 	source := noise(t, 200) // 120 KB
 	var all sync.WaitGroup
 	for i := range 64 {
@@ -242,7 +243,7 @@ func TestRanksWaitForMemory(t *testing.T) {
 
 // Values that cost more than their bytes do not fill the memory.
 func TestHostileBodies(t *testing.T) {
-	_, h := start(t, Options{MaxBody: 32 << 20}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{MaxBody: 32 << 20}, map[string]edit.Judge{"a": &fake{}}, "a")
 	tiny, err := json.Marshal(png(t, 1, 1, 1))
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +299,7 @@ func TestHostileBodies(t *testing.T) {
 // Callers who send slowly, or nothing, do not keep others from being answered.
 func TestSlowCallers(t *testing.T) {
 	long.Test(t)
-	s, err := NewServer(Options{MaxBody: 1 << 20, Memory: 3 << 20}, []string{"a"}, []Scorer{&fake{}})
+	s, err := NewServer(Options{MaxBody: 1 << 20, Memory: 3 << 20}, []string{"a"}, []edit.Judge{&fake{}})
 	if err != nil {
 		t.Fatal(err)
 	}

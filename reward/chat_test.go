@@ -19,6 +19,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/generate"
 	"assay/internal/oracle"
 	_ "assay/model/families"
@@ -208,7 +209,7 @@ func TestChatRefusals(t *testing.T) {
 			t.Errorf("models: %+v, %v", list, err)
 		}
 	})
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	if code, _, raw := post(t, h.URL+"/v1/chat/completions", object{"messages": []any{}}); code != 422 {
 		t.Errorf("a server without a chat model: %d %s", code, raw)
 	}

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"assay/edit"
 	"assay/internal/long"
 )
 
@@ -27,7 +28,7 @@ func TestClients(t *testing.T) {
 	_, h := start(t, Options{
 		Token:   "main-token",
 		Clients: []Client{{Name: "alice", Token: "alice-token", Edits: 5}, {Name: "bob", Token: "bob-token"}},
-	}, map[string]Scorer{"a": &fake{}}, "a")
+	}, map[string]edit.Judge{"a": &fake{}}, "a")
 	ask := func(token string, edits int) (int, http.Header, string) {
 		picture := png(t, 51, 4, 4)
 		var list []any
@@ -75,7 +76,7 @@ func TestClients(t *testing.T) {
 		{{Name: "a", Token: "seven.."}},
 		{{Name: "a", Token: x, Edits: -1}},
 	} {
-		if s, err := NewServer(Options{Clients: bad}, []string{"a"}, []Scorer{&fake{}}); err == nil {
+		if s, err := NewServer(Options{Clients: bad}, []string{"a"}, []edit.Judge{&fake{}}); err == nil {
 			s.Close()
 			t.Errorf("clients %v were taken", bad)
 		}
@@ -92,7 +93,7 @@ func TestShortTokens(t *testing.T) {
 		"12345678":  "",
 		"":          "",
 	} {
-		s, err := NewServer(Options{Token: token}, []string{"a"}, []Scorer{&fake{}})
+		s, err := NewServer(Options{Token: token}, []string{"a"}, []edit.Judge{&fake{}})
 		if err == nil {
 			s.Close()
 		}
@@ -150,7 +151,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := NewServer(o, []string{"a"}, []Scorer{&fake{}})
+	s, err := NewServer(o, []string{"a"}, []edit.Judge{&fake{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestTLS(t *testing.T) {
 
 // The scheme of a token has no case; another scheme is not accepted.
 func TestTokenScheme(t *testing.T) {
-	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}, []string{"a"}, []Scorer{&fake{}})
+	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}, []string{"a"}, []edit.Judge{&fake{}})
 	if err != nil {
 		t.Fatal(err)
 	}

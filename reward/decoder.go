@@ -115,18 +115,18 @@ func (d *decoder) one(
 // each decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture
 // itself. An error is kept in the items that it is about.
 func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
-	use func(it *item, edit *data.Picture) error) {
+	use func(it *item, output *data.Picture) error) {
 	workers.Each(len(edits), cap(d.free), func(i int) error {
 		e := edits[i]
 		err := d.timed(ctx, r, e.pixels, func() (err error) {
-			edit := source
+			output := source
 			if !e.source {
-				if edit, err = d.decode(ctx, e.items[0].edit); err != nil {
+				if output, err = d.decode(ctx, e.items[0].output); err != nil {
 					return err
 				}
 			}
 			for _, it := range e.items {
-				it.err = asBadPair(use(it, edit))
+				it.err = asBadEdit(use(it, output))
 			}
 			return nil
 		})
@@ -137,8 +137,8 @@ func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture
 	})
 }
 
-// asBadPair says that an error, if it is not the server's, is that of the pair.
-func asBadPair(err error) error {
+// asBadEdit says that an error, if it is not the server's, is that of the edit.
+func asBadEdit(err error) error {
 	var f *apiError
 	if err == nil || errors.As(err, &f) {
 		return err

@@ -1,10 +1,11 @@
 package reward
 
 import (
-	"assay/data"
-	"assay/model"
 	"context"
 	"net/http"
+
+	"assay/data"
+	"assay/edit"
 )
 
 // differentiate computes the gradients of all items. An error of one item is kept in it.
@@ -54,7 +55,7 @@ type gradientBatch struct {
 	r      *reservation
 	scorer *served
 	items  []*item
-	pairs  []model.Pair
+	edits  []*edit.Edit
 }
 
 // add decodes the pictures of a group, and runs every batch that is full.
@@ -69,15 +70,15 @@ func (b *gradientBatch) add(ctx context.Context, g *group) error {
 	for todo := g.edits; len(todo) > 0; {
 		part := todo[:min(len(todo), b.engine.batch-len(b.items))]
 		todo = todo[len(part):]
-		b.engine.decoder.each(ctx, b.r, source, part, func(it *item, edit *data.Picture) error {
-			it.picture = edit
+		b.engine.decoder.each(ctx, b.r, source, part, func(it *item, output *data.Picture) error {
+			it.picture = output
 			return nil
 		})
 		for _, e := range part {
 			for _, it := range e.items {
 				if it.err == nil {
 					b.items = append(b.items, it)
-					b.pairs = append(b.pairs, model.Pair{Source: source, Edit: it.picture, Instruction: it.instruction})
+					b.edits = append(b.edits, edit.New(source, it.picture, it.instruction))
 				}
 			}
 		}
@@ -90,21 +91,22 @@ func (b *gradientBatch) add(ctx context.Context, g *group) error {
 	return nil
 }
 
-// run computes the gradients of the pairs collected so far, and empties the batch.
+// run computes the gradients of the edits collected so far, and empties the batch.
 func (b *gradientBatch) run(ctx context.Context) error {
 	if len(b.items) == 0 {
 		return nil
 	}
-	j := &job{kind: gradientKind, scorer: b.scorer, pairs: b.pairs}
+	j := &job{kind: gradientKind, scorer: b.scorer, edits: b.edits}
 	if err := b.r.run(ctx, j); err != nil {
 		return err
 	}
 	for i, it := range b.items {
-		if it.err = asBadPair(j.errs[i]); it.err != nil { // what the prompt or the pictures' shapes make impossible
+		if it.err = asBadEdit(j.errs[i]); it.err != nil { // what the prompt or the pictures' shapes make impossible
 			continue
 		}
-		it.gradient = &model.PixelGradients{Score01: j.gradients[i].Score01, Edit: j.gradients[i].Edit}
+		it.gradient = &edit.Gradient{Score: j.gradients[i].Score, Output: j.gradients[i].Output}
+		it.gradient.Scale(b.scorer.info.Range)
 	}
-	b.items, b.pairs = nil, nil
+	b.items, b.edits = nil, nil
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/workers"
 	"assay/model"
 
@@ -86,17 +87,17 @@ func (n *engine) probe(kind jobKind) error {
 	return n.queue.probe(first.estimators[kind])
 }
 
-// item is one pair on its way to a score or a gradient.
+// item is an edit on its way to a score or a gradient of one scorer.
 type item struct {
-	scorer       *served
-	source, edit *encodedPicture
-	instruction  string
+	scorer         *served
+	source, output *encodedPicture
+	instruction    string
 
 	shared   *model.Shared // with items of other scorers; until it is prepared
-	sample   *model.Sample // prepared; until it is scored
-	scored   model.Judgement
-	picture  *data.Picture         // the edit, decoded; kept for gradients alone
-	gradient *model.PixelGradients // of the edit
+	inputs   edit.Inputs   // prepared; until it is scored
+	scored   edit.Score
+	picture  *data.Picture  // the edit, decoded; kept for gradients alone
+	gradient *edit.Gradient // of the edit alone
 	err      error
 }
 
@@ -149,7 +150,7 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 			continue
 		}
 		var own int64
-		if own, it.err = n.decoder.size(it.edit); it.err != nil {
+		if own, it.err = n.decoder.size(it.output); it.err != nil {
 			continue
 		}
 		digest, ok := digests[it.source]
@@ -164,10 +165,10 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 			at[k], edits[g] = g, map[*byte]*edited{}
 			groups = append(groups, g)
 		}
-		e := edits[g][&it.edit.raw[0]]
+		e := edits[g][&it.output.raw[0]]
 		if e == nil {
-			e = &edited{pixels: own, source: &it.edit.raw[0] == &g.source.raw[0]}
-			edits[g][&it.edit.raw[0]] = e
+			e = &edited{pixels: own, source: &it.output.raw[0] == &g.source.raw[0]}
+			edits[g][&it.output.raw[0]] = e
 			g.edits = append(g.edits, e)
 		}
 		e.items = append(e.items, it)
@@ -241,9 +242,8 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	}
 	for len(todo) > 0 {
 		batch := todo[:min(n.batch, len(todo))]
-		n.decoder.each(ctx, r, source, batch, func(it *item, edit *data.Picture) (err error) {
-			pair := model.Pair{Source: source, Edit: edit, Instruction: it.instruction, Shared: it.shared}
-			it.sample, err = it.scorer.Prepare(pair)
+		n.decoder.each(ctx, r, source, batch, func(it *item, output *data.Picture) (err error) {
+			it.inputs, err = it.scorer.prepare(edit.New(source, output, it.instruction), it.shared)
 			it.shared = nil
 			return err
 		})
@@ -283,15 +283,15 @@ func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 		v := scorers[i]
 		j := &job{kind: scoreKind, scorer: v, of: groupKey{v, g.digest, g.instruction}}
 		for _, it := range of[v] {
-			j.samples, it.sample = append(j.samples, it.sample), nil
+			j.inputs, it.inputs = append(j.inputs, it.inputs), nil
 		}
 		if err := r.run(ctx, j); err != nil {
 			return err
 		}
 		for i, it := range of[v] {
 			it.scored, it.err = j.scores[i], j.errs[i]
-			if cfg := v.Config(); it.err == nil {
-				n.metrics.observe(v.name, &it.scored, cfg.ScoreRange.Bounded())
+			if it.err == nil {
+				n.metrics.observe(v.name, &it.scored, v.info.Range)
 			}
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/model"
 )
 
@@ -25,9 +26,9 @@ type fake struct {
 	failing float64
 }
 
-func (f *fake) Config() model.ScorerConfig {
-	return model.ScorerConfig{ScoreRange: [2]float64{0, 10}}
-}
+func (f *fake) Info() edit.Info              { return edit.Info{Range: edit.Range{0, 10}, Sources: 1} }
+func (f *fake) Fingerprint() (string, error) { return "", nil }
+func (f *fake) Close() error                 { return nil }
 
 func red(p *data.Picture) (sum float64) {
 	for i := 0; i < len(p.Pix); i += 3 {
@@ -36,26 +37,49 @@ func red(p *data.Picture) (sum float64) {
 	return sum / float64(p.Width*p.Height) / 255
 }
 
-func (f *fake) Prepare(p model.Pair) (*model.Sample, error) {
+func (f *fake) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	s := &model.Sample{}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.red == nil {
 		f.red = map[*model.Sample]float64{}
 	}
-	f.red[s] = red(p.Edit)
+	f.red[s] = red(e.Output.(*data.Picture))
 	return s, nil
 }
 
-func (f *fake) Score(_ context.Context, samples []*model.Sample) ([]float64, error) {
+// scaled are scores on a range of those on 0 to 1.
+func scaled(r edit.Range, scores01 []float64) []edit.Score {
+	scores := make([]edit.Score, len(scores01))
+	for i, v := range scores01 {
+		scores[i].Value = v
+		r.Scale(&scores[i])
+	}
+	return scores
+}
+
+func (f *fake) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	return f.on(ctx, f.Info().Range, inputs)
+}
+
+// on is Score on a range.
+func (f *fake) on(ctx context.Context, r edit.Range, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	return edit.Each(ctx, inputs, func(ctx context.Context, part []edit.Inputs) ([]edit.Score, error) {
+		scores, err := f.score(part)
+		return scaled(r, scores), err
+	})
+}
+
+func (f *fake) score(inputs []edit.Inputs) ([]float64, error) {
 	if f.gate != nil {
 		<-f.gate
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.runs = append(f.runs, len(samples))
+	f.runs = append(f.runs, len(inputs))
 	var out []float64
-	for _, s := range samples {
+	for _, in := range inputs {
+		s := in.(*model.Sample)
 		if f.failing != 0 && f.red[s] == f.failing {
 			return nil, errors.New("a failing picture")
 		}
@@ -64,24 +88,25 @@ func (f *fake) Score(_ context.Context, samples []*model.Sample) ([]float64, err
 	return out, nil
 }
 
-func (f *fake) Gradients(_ context.Context, pairs []model.Pair) (all []*model.PixelGradients, err error) {
+func (f *fake) Gradients(_ context.Context, edits []*edit.Edit) (all []*edit.Gradient, err error) {
 	if f.gate != nil {
 		<-f.gate
 	}
 	f.mu.Lock()
-	f.runs = append(f.runs, len(pairs))
+	f.runs = append(f.runs, len(edits))
 	f.mu.Unlock()
-	for _, p := range pairs {
-		s := &model.PixelGradients{
-			Score01: red(p.Edit),
-			Source:  data.NewGradient(p.Source.Width, p.Source.Height),
-			Edit:    data.NewGradient(p.Edit.Width, p.Edit.Height),
+	for _, e := range edits {
+		source, output := e.Source().(*data.Picture), e.Output.(*data.Picture)
+		s := &edit.Gradient{
+			Score:   scaled(f.Info().Range, []float64{red(output)})[0],
+			Sources: []*data.Gradient{data.NewGradient(source.Width, source.Height)},
+			Output:  data.NewGradient(output.Width, output.Height),
 		}
 		if f.failing != 0 && s.Score01 == f.failing {
 			return nil, errors.New("a failing picture")
 		}
-		for i := 0; i < len(s.Edit.Values); i += 3 {
-			s.Edit.Values[i] = float32(i+1) + float32(s.Score01)
+		for i := 0; i < len(s.Output.Values); i += 3 {
+			s.Output.Values[i] = float32(i+1) + float32(s.Score01)
 		}
 		all = append(all, s)
 	}
@@ -89,9 +114,9 @@ func (f *fake) Gradients(_ context.Context, pairs []model.Pair) (all []*model.Pi
 }
 
 // start serves fakes by name.
-func start(t testing.TB, o Options, scorers map[string]Scorer, names ...string) (*Server, *httptest.Server) {
+func start(t testing.TB, o Options, scorers map[string]edit.Judge, names ...string) (*Server, *httptest.Server) {
 	t.Helper()
-	var list []Scorer
+	var list []edit.Judge
 	for _, n := range names {
 		list = append(list, scorers[n])
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
 	_ "assay/model/families"
@@ -20,11 +21,11 @@ type breakable struct {
 	broken atomic.Bool
 }
 
-func (b *breakable) Judge(ctx context.Context, samples []*model.Sample) ([]model.Judgement, error) {
+func (b *breakable) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	if b.broken.Load() {
-		return nil, errors.New("the device is lost")
+		return nil, nil, errors.New("the device is lost")
 	}
-	return b.Scorer.Judge(ctx, samples)
+	return b.Scorer.Score(ctx, inputs)
 }
 
 // Two copies of the shipped scorer share a load, and one breaks in the midst of it. Every request is answered with the
@@ -59,14 +60,14 @@ func TestTwoRealCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer alone.Close()
-	_, one := start(t, Options{}, map[string]Scorer{"a": alone}, "a")
+	_, one := start(t, Options{}, map[string]edit.Judge{"a": alone}, "a")
 	var want [6][]byte
 	for i := range want {
 		_, _, want[i] = post(t, one.URL+"/v1/score", request(i))
 	}
 	var mu sync.Mutex
 	var first *breakable
-	v, err := Replicate(2, 0, func(i int) (Scorer, error) {
+	v, err := Replicate(2, 0, func(i int) (edit.Judge, error) {
 		s, err := open()
 		b := &breakable{Scorer: s}
 		mu.Lock()
@@ -79,7 +80,7 @@ func TestTwoRealCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": v}, "a")
+	s, h := start(t, Options{Batch: 4}, map[string]edit.Judge{"a": v}, "a")
 	t.Cleanup(func() { v.Close() })
 	if err := s.Warm(t.Context()); err != nil {
 		t.Fatal(err)

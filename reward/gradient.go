@@ -1,10 +1,10 @@
 package reward
 
 import (
-	"assay/data"
-	"assay/model"
 	"fmt"
 	"net/http"
+
+	"assay/data"
 )
 
 // gradientWire is our own protocol for gradients.
@@ -73,17 +73,18 @@ func (s *gradientWire) post(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v, err := s.engine.scorers.find(g.Scorer)
-	if err == nil && v.inWords() {
-		err = apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
-			v.name)
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case v.info.Words:
+		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
+			v.name)
+	case !v.gradients:
+		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s has no gradients", v.name)
 	}
-	cfg := v.Config()
 	for _, it := range items {
-		if it.scorer = v; it.source == nil && !cfg.NeedsSource() {
-			it.source, g.Source = it.edit, it.edit // the scorer does not look at it
+		if it.scorer = v; it.source == nil && v.info.Sources == 0 {
+			it.source, g.Source = it.output, it.output // the scorer does not look at it
 		}
 	}
 	if len(g.Pairs) == 0 {
@@ -96,26 +97,25 @@ func (s *gradientWire) post(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !single {
-		body, err := s.encodeMany(v.Config(), items)
+		body, err := s.encodeMany(items)
 		if err != nil {
 			return err
 		}
 		return writeBytes(w, "application/octet-stream", body)
 	}
-	return g.writeOne(w, v.Config(), items[0])
+	return g.writeOne(w, items[0])
 }
 
-// writeOne answers with the gradient of one pair in the format that was asked for.
-func (g *gradientRequest) writeOne(w http.ResponseWriter, cfg model.ScorerConfig, it *item) error {
+// writeOne answers with the gradient of one edit in the format that was asked for.
+func (g *gradientRequest) writeOne(w http.ResponseWriter, it *item) error {
 	if it.err != nil {
 		return it.err
 	}
-	one := Gradient(cfg, it.gradient)
-	body, kind, err := encoders[g.Format](one, it.picture)
+	body, kind, err := encoders[g.Format](it.gradient, it.picture)
 	if err != nil {
 		return err
 	}
-	for name, value := range one.scores() {
+	for name, value := range scoreTexts(it.gradient) {
 		w.Header().Set("X-"+name, value)
 	}
 	w.Header().Set("X-Pixel-Unit", pixelUnit)
@@ -138,7 +138,7 @@ func (g *gradientRequest) checkFormat(single bool) error {
 // encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N (where
 // the scorer has a range) as metadata, or error.N where there is no tensor. If no pair has a gradient, it returns the
 // first pair's error.
-func (s *gradientWire) encodeMany(c model.ScorerConfig, items []*item) ([]byte, error) {
+func (s *gradientWire) encodeMany(items []*item) ([]byte, error) {
 	metadata := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
 	var names []string
 	var tensors []*data.Gradient
@@ -151,12 +151,12 @@ func (s *gradientWire) encodeMany(c model.ScorerConfig, items []*item) ([]byte, 
 			}
 			continue
 		}
-		g := Gradient(c, it.gradient)
+		g := it.gradient
 		it.gradient = nil // the answer may take as much memory again
-		for name, value := range g.scores() {
+		for name, value := range scoreTexts(g) {
 			metadata[fmt.Sprint(name, ".", i)] = value
 		}
-		names, tensors = append(names, fmt.Sprint("gradient.", i)), append(tensors, g.Edit)
+		names, tensors = append(names, fmt.Sprint("gradient.", i)), append(tensors, g.Output)
 	}
 	if len(tensors) == 0 {
 		return nil, first

@@ -2,6 +2,7 @@ package reward
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 
 	"assay/edit"
 	"assay/internal/oracle"
-	"assay/model"
 )
 
 // tensors reads a safetensors file: its metadata, and the bytes of each tensor.
@@ -45,7 +45,7 @@ func tensors(t *testing.T, raw []byte) (facts map[string]string, values map[stri
 // Many pairs of one request share passes; what one of them lacks is its own error.
 func TestGradients(t *testing.T) {
 	f := &fake{failing: 0.8}
-	_, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": f}, "a")
+	_, h := start(t, Options{Batch: 4}, map[string]edit.Judge{"a": f}, "a")
 	a, b := png(t, 9, 8, 6), png(t, 10, 4, 4)
 	edit := func(red byte) []byte { return png(t, red, 5, 3) }
 	pair := func(source, edit any, instruction string) object {
@@ -112,11 +112,19 @@ func TestGradients(t *testing.T) {
 // unbounded is a scorer without a range.
 type unbounded struct{ *fake }
 
-func (unbounded) Config() model.ScorerConfig { return model.ScorerConfig{ScoreRange: edit.NoRange()} }
+func (unbounded) Info() edit.Info { return edit.Info{Range: edit.NoRange(), Sources: 1} }
+
+func (u unbounded) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
+	all, err := u.fake.Gradients(ctx, edits)
+	for _, g := range all {
+		g.Score = scaled(edit.NoRange(), []float64{g.Score01})[0]
+	}
+	return all, err
+}
 
 // TestUnboundedGradients: the scores of a scorer without a range are not on 0 to 1, so no answer has score01.
 func TestUnboundedGradients(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": unbounded{&fake{}}}, "a")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": unbounded{&fake{}}}, "a")
 	a, edit := png(t, 9, 8, 6), png(t, 51, 5, 3)
 	for _, c := range []struct {
 		field string

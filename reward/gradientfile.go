@@ -1,10 +1,6 @@
 package reward
 
 import (
-	"assay/checkpoints"
-	"assay/data"
-	"assay/internal/atomicfile"
-	"assay/model"
 	"bytes"
 	"encoding/binary"
 	"fmt"
@@ -14,48 +10,36 @@ import (
 	"strings"
 
 	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/data"
+	"assay/edit"
+	"assay/internal/atomicfile"
 )
-
-// ScoreGradient is a score with its derivative with respect to the pixels of the edited picture, on the scorer's range.
-type ScoreGradient struct {
-	Score   float64
-	Score01 *float64       // nil: the scores have no bounds
-	Edit    *data.Gradient // d score / d level, [Height, Width, 3]
-}
-
-// Gradient puts gradients of score01 on the range that is reported.
-func Gradient(c model.ScorerConfig, s *model.PixelGradients) *ScoreGradient {
-	r := c.Report(model.Judgement{Score01: s.Score01})
-	g := &ScoreGradient{Score: r.Score, Score01: r.Score01, Edit: data.NewGradient(s.Edit.Width, s.Edit.Height)}
-	for i, v := range s.Edit.Values {
-		g.Edit.Values[i] = float32(c.ScoreRange.Width()) * v
-	}
-	return g
-}
 
 // pixelUnit is what a gradient is per.
 const pixelUnit = "8-bit level"
 
-// scores are the scores as texts by name: score, and score01 where the scorer has a range.
-func (g *ScoreGradient) scores() map[string]string {
-	out := map[string]string{"score": fmt.Sprint(g.Score)}
-	if g.Score01 != nil {
-		out["score01"] = fmt.Sprint(*g.Score01)
+// scoreTexts are the scores as texts by name: score, and score01 where the scorer has a range.
+func scoreTexts(g *edit.Gradient) map[string]string {
+	out := map[string]string{"score": fmt.Sprint(g.Value)}
+	if !g.Unbounded {
+		out["score01"] = fmt.Sprint(g.Score01)
 	}
 	return out
 }
 
-// encoders write a gradient in the formats that are served; "" is the default.
-var encoders = map[string]func(*ScoreGradient, *data.Picture) (body []byte, kind string, err error){
+// encoders write the gradient of an edit's output in the formats that are served; "" is the default.
+var encoders = map[string]func(*edit.Gradient, *data.Picture) (body []byte, kind string, err error){
 	"": encodeSafetensors, "safetensors": encodeSafetensors, "npy": encodeNpy, "png": encodeHeatmap,
 }
 
-// Safetensors is the gradient as a safetensors file: the tensor gradient, with score, score01 (where the scorer has a
+// safetensorsOf is the gradient as a safetensors file: the tensor gradient, with score, score01 (where the scorer has a
 // range) and the unit as metadata.
-func (g *ScoreGradient) Safetensors() ([]byte, error) {
-	metadata := g.scores()
+func safetensorsOf(g *edit.Gradient) ([]byte, error) {
+	metadata := scoreTexts(g)
 	metadata["pixel_unit"] = pixelUnit
-	return safetensors(metadata, []string{"gradient"}, []*data.Gradient{g.Edit})
+	return safetensors(metadata, []string{"gradient"}, []*data.Gradient{g.Output})
 }
 
 // safetensors writes gradients as tensors float32 [H, W, 3].
@@ -67,13 +51,13 @@ func safetensors(metadata map[string]string, names []string, gradients []*data.G
 	return checkpoints.Marshal(tensors, metadata)
 }
 
-// Npy is the gradient as a NumPy file, format 1.0.
-func (g *ScoreGradient) Npy() []byte {
+// npyOf is the gradient as a NumPy file, format 1.0.
+func npyOf(g *edit.Gradient) []byte {
 	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, 3), }",
-		g.Edit.Height, g.Edit.Width)
+		g.Output.Height, g.Output.Width)
 	header += string(bytes.Repeat([]byte(" "), 63-(10+len(header))%64)) + "\n"
 	out := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
-	return appendFloats(append(out, header...), g.Edit.Values)
+	return appendFloats(append(out, header...), g.Output.Values)
 }
 
 func appendFloats(to []byte, values []float32) []byte {
@@ -83,22 +67,22 @@ func appendFloats(to []byte, values []float32) []byte {
 	return to
 }
 
-func encodeSafetensors(g *ScoreGradient, _ *data.Picture) ([]byte, string, error) {
-	b, err := g.Safetensors()
+func encodeSafetensors(g *edit.Gradient, _ *data.Picture) ([]byte, string, error) {
+	b, err := safetensorsOf(g)
 	return b, "application/octet-stream", err
 }
 
-func encodeNpy(g *ScoreGradient, _ *data.Picture) ([]byte, string, error) {
-	return g.Npy(), "application/octet-stream", nil
+func encodeNpy(g *edit.Gradient, _ *data.Picture) ([]byte, string, error) {
+	return npyOf(g), "application/octet-stream", nil
 }
 
-func encodeHeatmap(g *ScoreGradient, edit *data.Picture) ([]byte, string, error) {
+func encodeHeatmap(g *edit.Gradient, output *data.Picture) ([]byte, string, error) {
 	var b bytes.Buffer
-	err := Heatmap(edit, g.Edit).EncodePNG(&b)
+	err := Heatmap(output, g.Output).EncodePNG(&b)
 	return b.Bytes(), "image/png", err
 }
 
-// CheckGradientFile says whether [ScoreGradient.WriteFile] knows the format of a file.
+// CheckGradientFile says whether [WriteGradient] knows the format of a file.
 func CheckGradientFile(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".safetensors", ".npy":
@@ -107,16 +91,16 @@ func CheckGradientFile(path string) error {
 	return fmt.Errorf("%s: .safetensors and .npy are written", path)
 }
 
-// WriteFile writes the gradient, float32 [height, width, 3] per 8-bit level, as .safetensors (the tensor gradient) or
+// WriteGradient writes the gradient by the pixels of the output, float32 [height, width, 3] per 8-bit level, as .safetensors (the tensor gradient) or
 // .npy.
-func (g *ScoreGradient) WriteFile(path string) error {
+func WriteGradient(path string, g *edit.Gradient) error {
 	if err := CheckGradientFile(path); err != nil {
 		return err
 	}
-	raw := g.Npy()
+	raw := npyOf(g)
 	if strings.EqualFold(filepath.Ext(path), ".safetensors") {
 		var err error
-		if raw, err = g.Safetensors(); err != nil {
+		if raw, err = safetensorsOf(g); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"assay/edit"
 )
 
 // pipes is a listener whose connections are pipes, whose time is that of a synctest bubble.
@@ -42,7 +44,7 @@ func (p pipes) dial() net.Conn {
 func pipe(t *testing.T, o Options, test func(t *testing.T, s *Server, to pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s, err := NewServer(o, []string{"a"}, []Scorer{&fake{}})
+		s, err := NewServer(o, []string{"a"}, []edit.Judge{&fake{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"assay/model"
+	"assay/edit"
 )
 
 // metrics are what GET /metrics shows.
@@ -27,14 +27,14 @@ type metrics struct {
 }
 
 // observe counts a score, and its dimensions.
-func (m *metrics) observe(scorer string, j *model.Judgement, bounded bool) {
-	if bounded {
-		m.scores.WithLabelValues(scorer).Observe(j.Score01)
+func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
+	if !s.Unbounded {
+		m.scores.WithLabelValues(scorer).Observe(s.Score01)
 	}
-	for _, d := range j.Dimensions {
+	for _, d := range s.Dimensions {
 		m.dimensions.WithLabelValues(scorer, d.Name).Inc()
-		if bounded {
-			m.dimension01.WithLabelValues(scorer, d.Name).Observe(d.Score01)
+		if !s.Unbounded {
+			m.dimension01.WithLabelValues(scorer, d.Name).Observe(r.To01(d.Value))
 		}
 	}
 }

@@ -10,20 +10,21 @@ import (
 	"testing"
 	"time"
 
-	"assay/model"
+	"assay/edit"
 )
 
 // TestDimensionMetrics: scores are counted by scorer, and those of dimensions by dimension, bounded or not.
 func TestDimensionMetrics(t *testing.T) {
 	nothing := func() float64 { return 0 }
 	m := newMetrics(nothing, nothing)
-	j := &model.Judgement{
-		Score01:    0.5,
-		Dimensions: []model.Dimension{{Name: "following", Score01: 0.3}, {Name: "quality"}},
-	}
-	m.observe("a", j, true)
-	m.observe("a", j, true)
-	m.observe("b", j, false)
+	bounded := edit.Score{Value: 0.5, Dimensions: []edit.Dimension{{Name: "following", Value: 0.3}, {Name: "quality"}}}
+	unbounded := edit.Score{Value: 0.5, Dimensions: []edit.Dimension{{Name: "following", Value: 0.3}, {Name: "quality"}}}
+	ten := edit.Range{0, 10}
+	ten.Scale(&bounded)
+	edit.NoRange().Scale(&unbounded)
+	m.observe("a", &bounded, ten)
+	m.observe("a", &bounded, ten)
+	m.observe("b", &unbounded, edit.NoRange())
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
@@ -45,7 +46,7 @@ func TestDimensionMetrics(t *testing.T) {
 
 // TestRefusalsByStatus: a request of which no edit could be scored is counted with the status that it was sent.
 func TestRefusalsByStatus(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	good := png(t, 1, 5, 5)
 	body := object{"source": good, "instruction": "x", "edits": []any{good[:30]}}
 	if code, _, raw := post(t, h.URL+"/v1/score", body); code != 422 {
@@ -69,7 +70,7 @@ func TestRefusalsByStatus(t *testing.T) {
 // TestForeseenDelay: what an autoscaler reads rises while edits wait for a device, and is 0 again afterwards.
 func TestForeseenDelay(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
-	_, h := start(t, Options{Batch: 1}, map[string]Scorer{"a": f}, "a")
+	_, h := start(t, Options{Batch: 1}, map[string]edit.Judge{"a": f}, "a")
 	request := object{"source": png(t, 1, 8, 8), "instruction": "x", "edits": [][]byte{png(t, 9, 8, 8)}}
 	foreseen := func() (seconds float64) {
 		_, text := get(t, h.URL+"/metrics")

@@ -15,15 +15,16 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
 	_ "assay/model/llavanext"
 )
 
 // real opens the scorers of a fixture folder.
-func real(t testing.TB, folder string, names ...string) map[string]Scorer {
+func real(t testing.TB, folder string, names ...string) map[string]edit.Judge {
 	t.Helper()
-	out := map[string]Scorer{}
+	out := map[string]edit.Judge{}
 	for _, n := range names {
 		s, err := model.OpenScorer(filepath.Join(folder, "llavanext", n), model.Options{Threads: 2})
 		if err != nil {
@@ -107,46 +108,48 @@ func TestOracleGradient(t *testing.T) {
 		scorers := real(t, folder, "scorer")
 		_, h := start(t, Options{}, scorers, "scorer")
 		c := oracle.Read[[]oracle.Case](t, filepath.Join(folder, "llavanext", "cases.json"))[0]
-		source, edit := read(t, folder, "llavanext", c.Source), read(t, folder, "llavanext", c.Edited)
-		var pair model.Pair
-		pair.Instruction = c.Instruction
-		for raw, p := range map[*[]byte]**data.Picture{&source: &pair.Source, &edit: &pair.Edit} {
+		source, output := read(t, folder, "llavanext", c.Source), read(t, folder, "llavanext", c.Edited)
+		var pictures [2]*data.Picture
+		for i, raw := range [][]byte{source, output} {
 			var err error
-			if *p, err = data.Decode(*raw, data.Limits{}); err != nil {
+			if pictures[i], err = data.Decode(raw, data.Limits{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		gradients, err := scorers["scorer"].Gradients(context.Background(), []model.Pair{pair})
+		one := edit.New(pictures[0], pictures[1], c.Instruction)
+		scorer := scorers["scorer"].(edit.Differentiable)
+		gradients, err := scorer.Gradients(context.Background(), []*edit.Edit{one})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := Gradient(scorers["scorer"].Config(), gradients[0])
+		want := gradients[0]
+		want.Scale(scorer.Info().Range)
 		bodies := map[string][]byte{}
 		for _, format := range []string{"safetensors", "npy", "png"} {
 			code, header, raw := post(
 				t,
 				h.URL+"/v1/gradient",
-				object{"source": source, "edit": edit, "instruction": c.Instruction, "format": format},
+				object{"source": source, "edit": output, "instruction": c.Instruction, "format": format},
 			)
-			if code != 200 || header.Get("X-Score") != fmt.Sprint(want.Score) {
+			if code != 200 || header.Get("X-Score") != fmt.Sprint(want.Value) {
 				t.Fatalf("%s: %d %v %.200s", format, code, header, raw)
 			}
 			bodies[format] = raw
 		}
-		n := 4 * len(want.Edit.Values)
+		n := 4 * len(want.Output.Values)
 		for format, raw := range bodies {
 			if format == "png" {
 				p, err := data.Decode(raw, data.Limits{})
-				if err != nil || p.Width != pair.Edit.Width || p.Height != pair.Edit.Height {
+				if err != nil || p.Width != want.Output.Width || p.Height != want.Output.Height {
 					t.Errorf("heat map: %v", err)
 				}
 				continue
 			}
-			got := make([]float32, len(want.Edit.Values))
+			got := make([]float32, len(want.Output.Values))
 			if err := binary.Read(bytes.NewReader(raw[len(raw)-n:]), binary.LittleEndian, got); err != nil {
 				t.Fatal(err)
 			}
-			oracle.Close(t, format, got, want.Edit.Values, 0, 1e-6)
+			oracle.Close(t, format, got, want.Output.Values, 0, 1e-6)
 		}
 		head := binary.LittleEndian.Uint64(bodies["safetensors"])
 		var header map[string]json.RawMessage
@@ -166,7 +169,7 @@ func FuzzRequests(f *testing.F) {
 	s, err := NewServer(
 		Options{MaxBody: 1 << 20, MaxPixels: 1 << 16},
 		[]string{"scorer"},
-		[]Scorer{real(f, folder, "scorer")["scorer"]},
+		[]edit.Judge{real(f, folder, "scorer")["scorer"]},
 	)
 	if err != nil {
 		f.Fatal(err)

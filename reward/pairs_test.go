@@ -6,13 +6,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"assay/edit"
 )
 
 // TestScorePairs: pairs of one request score as each of them does alone, share a source's decoding and the runs, and
 // an error is the error of its pair.
 func TestScorePairs(t *testing.T) {
 	f := &fake{}
-	_, h := start(t, Options{Batch: 4, MaxItems: 6}, map[string]Scorer{"a": f}, "a")
+	_, h := start(t, Options{Batch: 4, MaxItems: 6}, map[string]edit.Judge{"a": f}, "a")
 	a, b := png(t, 9, 8, 6), png(t, 10, 4, 4)
 	pair := func(source, edit any, instruction string) object {
 		return object{"source": source, "edit": edit, "instruction": instruction}
@@ -61,7 +63,7 @@ func TestLimits(t *testing.T) {
 		`{"max_body":1000,"max_gradients":268435456,"max_items":2,"max_pixels":3}`: {
 			MaxBody: 1000, MaxItems: 2, MaxPixels: 3},
 	} {
-		_, h := start(t, o, map[string]Scorer{"a": &fake{}}, "a")
+		_, h := start(t, o, map[string]edit.Judge{"a": &fake{}}, "a")
 		r, err := http.Get(h.URL + "/v1/limits")
 		if err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"assay/data"
+	"assay/edit"
 	"assay/model"
 )
 
@@ -16,27 +16,30 @@ type looking struct {
 	fake
 	one bool
 
-	mu    sync.Mutex
-	pairs map[*data.Picture]*data.Picture // of edits: sources
-	with  map[*data.Picture]*model.Shared // of edits
+	mu      sync.Mutex
+	sources map[edit.Picture]edit.Picture  // of outputs
+	with    map[edit.Picture]*model.Shared // of outputs
 }
 
-func (l *looking) Config() model.ScorerConfig {
-	c := l.fake.Config()
+func (l *looking) Info() edit.Info {
+	info := l.fake.Info()
 	if l.one {
-		c.Format, c.Passes = 2, []model.PassConfig{{Pictures: []string{"edit"}}}
+		info.Sources = 0
 	}
-	return c
+	return info
 }
 
-func (l *looking) Prepare(p model.Pair) (*model.Sample, error) {
+func (l *looking) Prepare(e *edit.Edit) (edit.Inputs, error) { return l.Sample(e, model.Ask{}) }
+
+func (l *looking) Sample(e *edit.Edit, a model.Ask) (*model.Sample, error) {
 	l.mu.Lock()
-	if l.pairs == nil {
-		l.pairs, l.with = map[*data.Picture]*data.Picture{}, map[*data.Picture]*model.Shared{}
+	if l.sources == nil {
+		l.sources, l.with = map[edit.Picture]edit.Picture{}, map[edit.Picture]*model.Shared{}
 	}
-	l.pairs[p.Edit], l.with[p.Edit] = p.Source, p.Shared
+	l.sources[e.Output], l.with[e.Output] = e.Source(), a.Shared
 	l.mu.Unlock()
-	return l.fake.Prepare(p)
+	in, err := l.fake.Prepare(e)
+	return in.(*model.Sample), err
 }
 
 // panelAnswer is the answer of /score.
@@ -58,7 +61,7 @@ func askPanel(t *testing.T, url string, requests ...any) (a panelAnswer) {
 // are asked about an edit in one request or in two.
 func TestPanelDecodesOnce(t *testing.T) {
 	a, b := &looking{}, &looking{}
-	_, h := start(t, Options{Batch: 4}, map[string]Scorer{"a": a, "b": b}, "a", "b")
+	_, h := start(t, Options{Batch: 4}, map[string]edit.Judge{"a": a, "b": b}, "a", "b")
 	source := png(t, 9, 8, 6)
 	var requests []any
 	for i := range 10 {
@@ -87,15 +90,15 @@ func TestPanelDecodesOnce(t *testing.T) {
 			}
 		}
 	}
-	if len(a.pairs) != 10 || len(b.pairs) != 10 {
-		t.Errorf("the scorers were shown %d and %d edits, want 10 of each", len(a.pairs), len(b.pairs))
+	if len(a.sources) != 10 || len(b.sources) != 10 {
+		t.Errorf("the scorers were shown %d and %d edits, want 10 of each", len(a.sources), len(b.sources))
 	}
-	for edit, source := range a.pairs {
-		if b.pairs[edit] != source {
+	for output, source := range a.sources {
+		if b.sources[output] != source {
 			t.Error("the scorers were shown different copies of one picture")
 			break
 		}
-		if a.with[edit] == nil || a.with[edit] != b.with[edit] {
+		if a.with[output] == nil || a.with[output] != b.with[output] {
 			t.Error("the scorers share nothing of what they prepare")
 			break
 		}
@@ -105,25 +108,25 @@ func TestPanelDecodesOnce(t *testing.T) {
 // TestOneTurn: a picture made from a text is a history of one turn, for scorers that look at no source. In a panel the
 // others say why they give no score.
 func TestOneTurn(t *testing.T) {
-	picture, pair := &looking{one: true}, &looking{}
-	_, h := start(t, Options{}, map[string]Scorer{"pair": pair, "picture": picture}, "pair", "picture")
+	picture, both := &looking{one: true}, &looking{}
+	_, h := start(t, Options{}, map[string]edit.Judge{"both": both, "picture": picture}, "both", "picture")
 	made, source := png(t, 51, 5, 5), png(t, 9, 8, 6)
 	one := []any{object{"text": "a cup", "image_b64": made}}
 	two := []any{object{"text": "a cup", "image_b64": source}, object{"text": "a cup", "image_b64": made}}
-	both := []string{"pair", "picture"}
-	got := askPanel(t, h.URL, object{"history": one, "required_rewards": both}, object{"history": two,
-		"required_rewards": both}, object{"history": []any{}, "required_rewards": both},
-		object{"history": append(two, two...), "required_rewards": both})
-	for i, want := range []map[string]float64{{"picture": 2}, {"picture": 2, "pair": 2}, {}, {}} {
-		for _, name := range both {
+	names := []string{"both", "picture"}
+	got := askPanel(t, h.URL, object{"history": one, "required_rewards": names}, object{"history": two,
+		"required_rewards": names}, object{"history": []any{}, "required_rewards": names},
+		object{"history": append(two, two...), "required_rewards": names})
+	for i, want := range []map[string]float64{{"picture": 2}, {"picture": 2, "both": 2}, {}, {}} {
+		for _, name := range names {
 			score, ok := want[name]
 			if ok && got.Results[i][name]["score"] != score || !ok && !strings.Contains(got.Errors[i][name], "two turns") {
 				t.Errorf("request %d: %s: got %v, error %q, want %v", i, name, got.Results[i][name], got.Errors[i][name], want)
 			}
 		}
 	}
-	for edit, source := range picture.pairs {
-		if source != edit && pair.pairs[edit] != source {
+	for output, source := range picture.sources {
+		if source != output && both.sources[output] != source {
 			t.Error("a picture without a source was decoded twice")
 		}
 	}

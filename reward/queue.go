@@ -7,16 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"assay/model"
+	"assay/edit"
 )
-
-// Scorer is what the server asks of a model.Scorer. It must be safe for concurrent use.
-type Scorer interface {
-	Config() model.ScorerConfig
-	Prepare(model.Pair) (*model.Sample, error)
-	Score(context.Context, []*model.Sample) ([]float64, error)
-	Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error)
-}
 
 // queue admits requests to the devices, and forms micro-batches of those that wait. Each worker has one run at a time.
 //
@@ -59,7 +51,7 @@ func newQueue(o Options, workers int, observe func(int), delayed func(time.Durat
 	return q
 }
 
-// jobKind is what is done with a pair.
+// jobKind is what is done with an edit.
 type jobKind int
 
 const (
@@ -67,23 +59,23 @@ const (
 	gradientKind
 )
 
-// job is prepared work: samples to be scored, or pairs to be differentiated.
+// job is work for a scorer: inputs to be scored, or edits to be differentiated.
 type job struct {
 	*reservation
-	kind    jobKind
-	scorer  *served
-	samples []*model.Sample
-	pairs   []model.Pair
-	of      groupKey // of the samples
+	kind   jobKind
+	scorer *served
+	inputs []edit.Inputs
+	edits  []*edit.Edit
+	of     groupKey // of the inputs
 
 	ctx       context.Context
-	scores    []model.Judgement       // of each sample
-	gradients []*model.PixelGradients // of each pair
-	errs      []error                 // of each
-	left      []int                   // items that have neither yet
-	since     time.Time               // it waits
-	avoid     *replica                // where it failed before; nil: nowhere
-	dropped   bool                    // nobody waited for it any more
+	scores    []edit.Score     // of each of the inputs
+	gradients []*edit.Gradient // of each of the edits
+	errs      []error          // of each
+	left      []int            // items that have neither yet
+	since     time.Time        // it waits
+	avoid     *replica         // where it failed before; nil: nowhere
+	dropped   bool             // nobody waited for it any more
 	done      chan struct{}
 }
 
@@ -92,8 +84,8 @@ func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 // run waits for the device to do a job. When ctx ends before, the job is dropped if it has not begun.
 func (r *reservation) run(ctx context.Context, j *job) error {
 	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
-	n := len(j.samples) + len(j.pairs)
-	j.scores, j.gradients, j.errs = make([]model.Judgement, n), make([]*model.PixelGradients, n), make([]error, n)
+	n := len(j.inputs) + len(j.edits)
+	j.scores, j.gradients, j.errs = make([]edit.Score, n), make([]*edit.Gradient, n), make([]error, n)
 	j.left, j.since = make([]int, n), time.Now()
 	for i := range j.left {
 		j.left[i] = i

@@ -47,7 +47,7 @@ func (v *Replicated) reopen(i int) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		c := &replica{set: v, i: i, users: 1}
 		err := c.attempt(func() (err error) {
-			c.Scorer, err = v.open(i)
+			c.Judge, err = v.open(i)
 			return err
 		})
 		if err == nil {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 
-	"assay/model"
-	"assay/scoring"
+	"assay/edit"
 )
 
 // replica is an opened copy.
 type replica struct {
-	Scorer
+	edit.Judge
 	set   *Replicated
 	i     int
 	users int // set.mu is held; the last one closes it
@@ -34,11 +32,10 @@ func (c *replica) release() {
 	c.users--
 	last := c.users == 0
 	c.set.mu.Unlock()
-	closer, ok := c.Scorer.(io.Closer)
-	if !last || !ok || !c.guarded() {
+	if !last || !c.guarded() {
 		return
 	}
-	if err := c.attempt(closer.Close); err != nil {
+	if err := c.attempt(c.Judge.Close); err != nil {
 		c.set.warn(fmt.Sprintf("scorer %s, copy %d: closing it: %v", c.set.name, c.i, err))
 	}
 }
@@ -73,7 +70,7 @@ func (c *replica) attempt(f func() error) (err error) {
 }
 
 // verdict says whether an error is the copy's fault. nil is not; a panic always is. Any other error is if the copy
-// cannot score a known pair as it did.
+// cannot score a known edit as it did.
 func (c *replica) verdict(ctx context.Context, err error) error {
 	var p *panicError
 	if errors.As(err, &p) {
@@ -85,7 +82,7 @@ func (c *replica) verdict(ctx context.Context, err error) error {
 	return nil
 }
 
-// check scores a known pair.
+// check scores a known edit.
 func (c *replica) check(ctx context.Context) error {
 	c.set.mu.Lock()
 	probe, want := c.set.probe, c.set.want
@@ -96,28 +93,21 @@ func (c *replica) check(ctx context.Context) error {
 	got, err := c.scoreOne(ctx, probe)
 	switch {
 	case err != nil:
-		return fmt.Errorf("a known pair fails: %w", err)
+		return fmt.Errorf("a known edit fails: %w", err)
 	case !(math.Abs(got-*want) <= c.set.tolerance):
-		return fmt.Errorf("a known pair has score01 %v instead of %v", got, *want)
+		return fmt.Errorf("a known edit has score01 %v instead of %v", got, *want)
 	}
 	return nil
 }
 
-// scoreOne scores one pair.
-func (c *replica) scoreOne(ctx context.Context, p model.Pair) (score float64, err error) {
+// scoreOne scores one edit.
+func (c *replica) scoreOne(ctx context.Context, e *edit.Edit) (score01 float64, err error) {
 	err = c.attempt(func() error {
-		sample, err := c.Scorer.Prepare(p)
-		if err != nil {
-			return err
-		}
-		all, err := scoring.JudgeWith(c.Scorer)(ctx, []*model.Sample{sample})
-		if err == nil && len(all) != 1 {
-			err = fmt.Errorf("%d scores for one pair", len(all))
-		}
+		scores, errs, err := edit.ScoreAll(ctx, c.Judge, e)
 		if err == nil {
-			score = all[0].Score01
+			score01, err = scores[0].Score01, errs[0]
 		}
 		return err
 	})
-	return score, err
+	return score01, err
 }

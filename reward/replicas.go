@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/model"
 )
 
@@ -18,9 +19,10 @@ import (
 // fault, by a panic, or because a run does not end (see [Options]). It is opened again, and what it was given is tried
 // once more.
 type Replicated struct {
-	open      func(i int) (Scorer, error) // nil: the only copy stays, whatever happens
+	open      func(i int) (edit.Judge, error) // nil: the only copy stays, whatever happens
 	tolerance float64
-	config    model.ScorerConfig
+	info      edit.Info
+	gradients bool // the scorer has them
 	closed    chan struct{}
 	opening   sync.WaitGroup // copies again
 	changed   func()
@@ -31,7 +33,7 @@ type Replicated struct {
 	mu     sync.Mutex
 	at     []*replica // by number; nil: down
 	states []replicaState
-	probe  model.Pair // a pair that every copy must be able to score
+	probe  *edit.Edit // that every copy must be able to score
 	want   *float64   // its score01; nil: not known yet
 }
 
@@ -42,9 +44,9 @@ type replicaState struct {
 	err      error // why it is down
 }
 
-// Replicate opens n copies of a scorer. The scores of a pair that copies give must not be further apart than tolerance
+// Replicate opens n copies of a scorer. The scores of an edit that copies give must not be further apart than tolerance
 // on 0 to 1, which [Server.Warm] checks: 0 on CPUs. Close closes them.
-func Replicate(n int, tolerance float64, open func(i int) (Scorer, error)) (*Replicated, error) {
+func Replicate(n int, tolerance float64, open func(i int) (edit.Judge, error)) (*Replicated, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%d copies of a scorer: at least one is wanted", n)
 	}
@@ -55,17 +57,25 @@ func Replicate(n int, tolerance float64, open func(i int) (Scorer, error)) (*Rep
 		if err != nil {
 			return nil, errors.Join(err, v.Close())
 		}
-		v.at[i] = &replica{Scorer: s, set: v, i: i, users: 1}
+		v.at[i] = &replica{Judge: s, set: v, i: i, users: 1}
 	}
-	v.config = v.at[0].Config()
+	v.describe()
 	return v, nil
 }
 
 // single is a scorer of one copy that is not replaced. Its owner closes it.
-func single(s Scorer) *Replicated {
+func single(j edit.Judge) *Replicated {
 	v := newReplicated(1)
-	v.at[0] = &replica{Scorer: s, set: v, users: 1}
+	v.at[0] = &replica{Judge: j, set: v, users: 1}
+	v.describe()
 	return v
+}
+
+// describe notes what the scorer says of itself.
+func (v *Replicated) describe() {
+	j := v.at[0].Judge
+	_, v.gradients = j.(edit.Differentiable)
+	v.info = j.Info()
 }
 
 func newReplicated(n int) *Replicated {
@@ -156,42 +166,44 @@ func (v *Replicated) some() (*replica, error) {
 	return nil, v.errDown(err)
 }
 
-// Config is that of the scorer.
-func (v *Replicated) Config() model.ScorerConfig {
-	if v.open == nil {
-		return v.at[0].Config()
-	}
-	return v.config
-}
+// Info implements [edit.Judge].
+func (v *Replicated) Info() edit.Info { return v.info }
 
-// Prepare makes a sample for any of the copies.
-func (v *Replicated) Prepare(p model.Pair) (*model.Sample, error) {
+// with calls one of the copies.
+func with[T any](v *Replicated, call func(edit.Judge) (T, error)) (out T, err error) {
 	c, err := v.some()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer c.release()
-	return c.Scorer.Prepare(p)
+	return call(c.Judge)
 }
 
-// Score scores samples with one of the copies.
-func (v *Replicated) Score(ctx context.Context, samples []*model.Sample) ([]float64, error) {
-	c, err := v.some()
-	if err != nil {
-		return nil, err
-	}
-	defer c.release()
-	return c.Scorer.Score(ctx, samples)
+// Fingerprint implements [edit.Judge].
+func (v *Replicated) Fingerprint() (string, error) { return with(v, edit.Judge.Fingerprint) }
+
+// Prepare makes inputs for any of the copies.
+func (v *Replicated) Prepare(e *edit.Edit) (edit.Inputs, error) { return v.prepare(e, nil) }
+
+// prepare is Prepare that shares pictures with other scorers that are asked about the same edit.
+func (v *Replicated) prepare(e *edit.Edit, shared *model.Shared) (edit.Inputs, error) {
+	return with(v, func(j edit.Judge) (edit.Inputs, error) {
+		if s, ok := j.(interface {
+			Sample(*edit.Edit, model.Ask) (*model.Sample, error)
+		}); ok && shared != nil {
+			return s.Sample(e, model.Ask{Shared: shared})
+		}
+		return j.Prepare(e)
+	})
 }
 
-// Gradients differentiates pairs with one of the copies.
-func (v *Replicated) Gradients(ctx context.Context, pairs []model.Pair) ([]*model.PixelGradients, error) {
-	c, err := v.some()
-	if err != nil {
-		return nil, err
-	}
-	defer c.release()
-	return c.Scorer.Gradients(ctx, pairs)
+// Score scores with one of the copies.
+func (v *Replicated) Score(ctx context.Context, inputs []edit.Inputs) (scores []edit.Score, errs []error, err error) {
+	scores, err = with(v, func(j edit.Judge) (scores []edit.Score, err error) {
+		scores, errs, err = j.Score(ctx, inputs)
+		return scores, err
+	})
+	return scores, errs, err
 }
 
 // Close closes all copies that do not hang. It waits for those that are being opened, but not for long.
@@ -218,29 +230,19 @@ func (v *Replicated) Close() error {
 	return nil
 }
 
-// inWords is the scorer itself if it answers in words.
-func (v *Replicated) inWords() bool {
-	c := v.replica(0)
-	if c == nil {
-		return false
-	}
-	_, ok := c.Scorer.(inWords)
-	return ok
-}
-
-// warm scores a small pair with every copy, so that graphs are built, and compares what they say. It tells how long
+// warm scores a small edit with every copy, so that graphs are built, and compares what they say. It tells how long
 // later runs took.
 func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) error {
 	p := data.NewPicture(64, 64)
 	for i := range p.Pix {
 		p.Pix[i] = byte(i * i)
 	}
-	var probes []model.Pair
+	var probes []*edit.Edit
 	for range 3 {
 		p.Pix[0]++ // a new picture each time, whose features are not cached yet
 		one := data.NewPicture(p.Width, p.Height)
 		copy(one.Pix, p.Pix)
-		probes = append(probes, model.Pair{Source: one, Edit: one.FlipHorizontal(), Instruction: "mirror it"})
+		probes = append(probes, edit.New(one, one.FlipHorizontal(), "mirror it"))
 	}
 	for i := range v.at {
 		c := v.replica(i)

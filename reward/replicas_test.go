@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
 )
@@ -25,18 +27,32 @@ type frail struct {
 	closed bool
 }
 
-func (f *frail) Config() model.ScorerConfig { return model.ScorerConfig{ScoreRange: [2]float64{0, 10}} }
+func (f *frail) Info() edit.Info              { return edit.Info{Range: edit.Range{0, 10}, Sources: 1} }
+func (f *frail) Fingerprint() (string, error) { return "", nil }
 
-func (f *frail) Prepare(p model.Pair) (*model.Sample, error) {
+func (f *frail) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
 		return nil, errors.New("the scorer is closed")
 	}
-	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(red(p.Edit))}}}}, nil
+	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(red(e.Output.(*data.Picture)))}}}}, nil
 }
 
-func (f *frail) Score(_ context.Context, samples []*model.Sample) (out []float64, err error) {
+func (f *frail) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	var reds []float64
+	for _, in := range inputs {
+		s := in.(*model.Sample)
+		reds = append(reds, float64(s.Pictures[0].Pixels[0]))
+		s.Pictures[0].Pixels = nil // scoring writes to samples
+	}
+	return edit.Each(ctx, reds, func(ctx context.Context, part []float64) ([]edit.Score, error) {
+		scores, err := f.score(part)
+		return scaled(f.Info().Range, scores), err
+	})
+}
+
+func (f *frail) score(reds []float64) (out []float64, err error) {
 	f.mu.Lock()
 	mode, closed := f.mode, f.closed
 	f.mu.Unlock()
@@ -56,19 +72,13 @@ func (f *frail) Score(_ context.Context, samples []*model.Sample) (out []float64
 	case "slow":
 		time.Sleep(5 * time.Millisecond)
 	}
-	for _, s := range samples {
-		v := float64(s.Pictures[0].Pixels[0])
-		s.Pictures[0].Pixels = nil // scoring writes to samples
-		if v == 1 {                // a white edit is hostile
+	for _, v := range reds {
+		if v == 1 { // a white edit is hostile
 			return nil, errors.New("a failing picture")
 		}
 		out = append(out, v+add)
 	}
 	return out, nil
-}
-
-func (f *frail) Gradients(context.Context, []model.Pair) ([]*model.PixelGradients, error) {
-	return nil, errors.New("no gradients")
 }
 
 func (f *frail) Close() error {
@@ -92,7 +102,7 @@ type fleet struct {
 	release chan struct{}
 }
 
-func (l *fleet) open(i int) (Scorer, error) {
+func (l *fleet) open(i int) (edit.Judge, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failing != nil {
@@ -122,7 +132,7 @@ func startFleet(t *testing.T, n int, o Options) (*fleet, *Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, h := start(t, o, map[string]Scorer{"a": v}, "a")
+	s, h := start(t, o, map[string]edit.Judge{"a": v}, "a")
 	t.Cleanup(func() { v.Close() })
 	t.Cleanup(func() { close(l.release) }) // before all else
 	if err := s.Warm(t.Context()); err != nil {
@@ -277,7 +287,7 @@ func TestCopiesDisagree(t *testing.T) {
 	}
 	defer v.Close()
 	l.copy(1).become("lie")
-	s, _ := start(t, Options{}, map[string]Scorer{"a": v}, "a")
+	s, _ := start(t, Options{}, map[string]edit.Judge{"a": v}, "a")
 	if err := s.Warm(t.Context()); err == nil || !strings.Contains(err.Error(), "copy 1") {
 		t.Errorf("%v", err)
 	}
@@ -287,12 +297,12 @@ func TestCopiesDisagree(t *testing.T) {
 func TestLanesKeepGroups(t *testing.T) {
 	v := &served{newReplicated(2), [2]*estimator{{}, {}}}
 	for i := range 2 {
-		v.at[i] = &replica{Scorer: &fake{}, set: v.Replicated, i: i, users: 1}
+		v.at[i] = &replica{Judge: &fake{}, set: v.Replicated, i: i, users: 1}
 	}
 	q := &queue{batch: 2, reservations: map[*reservation]bool{}, workers: make([]worker, 2),
 		delayed: func(time.Duration) {}}
 	add := func(source byte) *job {
-		j := &job{scorer: v, of: groupKey{scorer: v, source: [32]byte{source}}, samples: make([]*model.Sample, 1),
+		j := &job{scorer: v, of: groupKey{scorer: v, source: [32]byte{source}}, inputs: make([]edit.Inputs, 1),
 			errs: make([]error, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
 			reservation: &reservation{q: q, remaining: workload{}}}
 		q.ready = append(q.ready, j)

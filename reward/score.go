@@ -3,8 +3,6 @@ package reward
 import (
 	"net/http"
 	"time"
-
-	"assay/model"
 )
 
 // scoreWire is our own protocol for scores: JSON with pictures in base64, or a form with files.
@@ -35,7 +33,7 @@ type pairRequest struct {
 func (p *scoreRequest) items() (items []*item, err error) {
 	if len(p.Pairs) == 0 {
 		for i := range p.Edits {
-			items = append(items, &item{source: p.Source, edit: &p.Edits[i], instruction: p.Instruction})
+			items = append(items, &item{source: p.Source, output: &p.Edits[i], instruction: p.Instruction})
 		}
 		return items, nil
 	}
@@ -48,7 +46,7 @@ func (p *scoreRequest) items() (items []*item, err error) {
 			return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request",
 				"pairs/%d: edit is missing: one picture", i)
 		}
-		items = append(items, &item{source: one.Source, edit: one.Edit, instruction: one.Instruction})
+		items = append(items, &item{source: one.Source, output: one.Edit, instruction: one.Instruction})
 	}
 	return items, nil
 }
@@ -67,12 +65,6 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 		err = apiErrorf(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
 	}
 	return err
-}
-
-// result is one edit's answer: all that the scorer says, or an error.
-type result struct {
-	*model.Report
-	Error *apiError `json:"error,omitempty"`
 }
 
 // post answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
@@ -94,11 +86,10 @@ func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	cfg := v.Config()
 	items, err := p.items()
 	switch {
 	case err != nil || len(p.Pairs) > 0:
-	case p.Source != nil || cfg.NeedsSource():
+	case p.Source != nil || v.info.Sources != 0:
 		_, err = s.engine.decoder.check(p.Source, p.Instruction)
 	default:
 		err = checkInstruction(p.Instruction)
@@ -107,40 +98,38 @@ func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	for _, it := range items {
-		if it.scorer = v; it.source == nil && !cfg.NeedsSource() {
-			it.source = it.edit
+		if it.scorer = v; it.source == nil && v.info.Sources == 0 {
+			it.source = it.output
 		}
 	}
 	if err := s.engine.score(r.Context(), items); err != nil {
 		return err
 	}
-	results, status, again := s.results(items, cfg)
+	results, status, again := s.results(items)
 	if again > 0 {
 		w.Header().Set("Retry-After", retryAfter(again))
 	}
-	err = writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": cfg.ScoreRange, "results": results})
+	err = writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": v.info.Range, "results": results})
 	if err == nil && status != http.StatusOK {
 		err = answeredError(status)
 	}
 	return err
 }
 
-// results are the answers to items. The status is that of the first error if no item could be scored, and again is then
-// how long the caller should wait.
-func (s *scoreWire) results(items []*item, cfg model.ScorerConfig) (out []result, status int, again time.Duration) {
-	out = make([]result, len(items))
+// results are the answers to items: a score or an error each. The status is that of the first error if no item could be
+// scored, and again is then how long the caller should wait.
+func (s *scoreWire) results(items []*item) (out []any, status int, again time.Duration) {
+	out = make([]any, len(items))
 	scored := false
 	for i, it := range items {
 		if it.err != nil {
-			out[i].Error = s.engine.metrics.countError(it.err)
-			if status == 0 {
-				status, again = out[i].Error.Status, out[i].Error.RetryAfter
+			e := s.engine.metrics.countError(it.err)
+			if out[i] = map[string]any{"error": e}; status == 0 {
+				status, again = e.Status, e.RetryAfter
 			}
 			continue
 		}
-		scored = true
-		one := cfg.Report(it.scored)
-		out[i].Report = &one
+		out[i], scored = &it.scored, true
 	}
 	if scored {
 		return out, http.StatusOK, 0

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"assay/edit"
 )
 
 // scorerSet holds the scorers that are served. The first one answers requests that name none.
@@ -20,7 +22,7 @@ type served struct {
 	estimators [2]*estimator // by kind
 }
 
-func newScorerSet(names []string, scorers []Scorer) (*scorerSet, error) {
+func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
 	s := &scorerSet{names, map[string]*served{}}
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.by[name] != nil {
@@ -69,7 +71,7 @@ func (s *scorerSet) find(name string) (*served, error) {
 
 func (s *scorerSet) warm(ctx context.Context) error {
 	for _, v := range s.all() {
-		if v.inWords() {
+		if v.info.Words {
 			continue // to ask costs
 		}
 		if err := v.warm(ctx, func(d time.Duration) { v.estimators[scoreKind].observe(1, d) }); err != nil {

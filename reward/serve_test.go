@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/graceful"
 	"assay/internal/long"
 )
@@ -63,7 +64,7 @@ func noise(t testing.TB, side int) []byte {
 func TestDrain(t *testing.T) {
 	long.Test(t)
 	f := &fake{gate: make(chan struct{})}
-	s, err := NewServer(Options{}, []string{"a"}, []Scorer{f})
+	s, err := NewServer(Options{}, []string{"a"}, []edit.Judge{f})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 	var rounds sync.WaitGroup
 	for range 20 {
 		rounds.Go(func() {
-			s, err := NewServer(Options{}, []string{"a"}, []Scorer{&fake{}})
+			s, err := NewServer(Options{}, []string{"a"}, []edit.Judge{&fake{}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -176,7 +177,7 @@ func TestKeepAlive(t *testing.T) {
 	before := keepAliveInterval
 	keepAliveInterval = 5 * time.Millisecond
 	defer func() { keepAliveInterval = before }()
-	s, err := NewServer(Options{}, []string{"a"}, []Scorer{f})
+	s, err := NewServer(Options{}, []string{"a"}, []edit.Judge{f})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"assay/edit"
 	"assay/internal/graceful"
 )
 
@@ -72,7 +73,7 @@ type Server struct {
 
 // NewServer makes a server of scorers by name; the first one answers requests that name none. Those of which there are
 // several copies are [Replicated]. Close ends it, but not the scorers.
-func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
+func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error) {
 	o.fill()
 	clients, err := newClients(o.Clients, o.Token)
 	if err != nil {
@@ -106,7 +107,7 @@ func NewServer(o Options, names []string, scorers []Scorer) (*Server, error) {
 	return s, nil
 }
 
-// Warm scores a small pair with every copy of every scorer, so that graphs are built, and times known, before the first
+// Warm scores a small edit with every copy of every scorer, so that graphs are built, and times known, before the first
 // request. Copies that disagree are an error.
 func (s *Server) Warm(ctx context.Context) error { return s.engine.scorers.warm(ctx) }
 

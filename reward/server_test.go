@@ -12,10 +12,12 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"assay/edit"
 )
 
 func TestScore(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
 	source, dark, bright := png(t, 9, 8, 6), png(t, 51, 5, 5), png(t, 255, 5, 5)
 	code, _, raw := post(
 		t,
@@ -85,7 +87,7 @@ func TestScore(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	_, h := start(t, Options{MaxBody: 10000, MaxPixels: 100, MaxItems: 3}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{MaxBody: 10000, MaxPixels: 100, MaxItems: 3}, map[string]edit.Judge{"a": &fake{}}, "a")
 	good, large := png(t, 1, 5, 5), png(t, 1, 11, 10)
 	pair := func(more object) object {
 		o := object{"source": good, "instruction": "x", "edits": []any{good}}
@@ -132,7 +134,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	_, h := start(t, Options{Token: "secret-token"}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{Token: "secret-token"}, map[string]edit.Judge{"a": &fake{}}, "a")
 	for _, c := range []struct {
 		path, token string
 		code        int
@@ -149,7 +151,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%s with %q: %d, want %d", c.path, c.token, answer.StatusCode, c.code)
 		}
 	}
-	_, open := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	_, open := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	for header, value := range map[string]string{"Host": "evil.example", "Sec-Fetch-Site": "cross-site"} {
 		r, _ := http.NewRequest("POST", open.URL+"/v1/score", strings.NewReader("{}"))
 		r.Header.Set(header, value)
@@ -169,7 +171,7 @@ func TestToken(t *testing.T) {
 }
 
 func TestUniRL(t *testing.T) {
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}, "b": &fake{failing: 1}}, "a", "b")
 	source, bright := png(t, 9, 8, 6), png(t, 255, 5, 5)
 	two := []any{object{"text": "brighter", "image_b64": source}, object{"text": "brighter", "image_b64": bright}}
 	code, _, raw := post(t, h.URL+"/score", object{"requests": []any{
@@ -247,7 +249,7 @@ func (q *queue) running() bool {
 // in time, are refused at once and told when to come again.
 func TestQueue(t *testing.T) {
 	f := &fake{gate: make(chan struct{})}
-	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]Scorer{"a": f}, "a")
+	s, h := start(t, Options{Batch: 4, Queue: 6}, map[string]edit.Judge{"a": f}, "a")
 	estimator := s.engine.scorers.by["a"].estimators[scoreKind]
 	estimator.observe(1, time.Second)
 	source := png(t, 9, 8, 6)
@@ -321,7 +323,7 @@ func TestOpenAPINamesAllRoutes(t *testing.T) {
 	if err := json.Unmarshal([]byte(openapi), &doc); err != nil {
 		t.Fatal(err)
 	}
-	_, h := start(t, Options{}, map[string]Scorer{"a": &fake{}}, "a")
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	for path, methods := range doc.Paths {
 		for method := range methods {
 			r, _ := http.NewRequest(strings.ToUpper(method), h.URL+path, strings.NewReader("{}"))

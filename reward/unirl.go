@@ -34,7 +34,7 @@ type unirlRequest struct {
 	Required list[string] `json:"required_rewards"`
 }
 
-// edit takes the pair out of a request. source is nil in a history of one turn.
+// edit takes the edit out of a request. source is nil in a history of one turn.
 func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
 	bad := func(format string, args ...any) error {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
@@ -59,16 +59,16 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 	return source, edit, instruction, checkInstruction(instruction)
 }
 
-// item is what a scorer is asked about a pair. One that looks at no source may lack it.
-func (v *served) item(source, edit *encodedPicture, instruction string) (*item, error) {
-	if cfg := v.Config(); source == nil && cfg.NeedsSource() {
+// item is what a scorer is asked about an edit. One that looks at no source may lack it.
+func (v *served) item(source, output *encodedPicture, instruction string) (*item, error) {
+	if source == nil && v.info.Sources != 0 {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s compares with a source: an edit is a "+
 			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
 	}
 	if source == nil {
-		source = edit
+		source = output
 	}
-	return &item{scorer: v, source: source, edit: edit, instruction: instruction}, nil
+	return &item{scorer: v, source: source, output: output, instruction: instruction}, nil
 }
 
 // post answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
@@ -129,8 +129,7 @@ func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 			errs[i][name] = s.engine.metrics.countError(it.err).Message
 			continue
 		}
-		cfg := it.scorer.Config()
-		results[i][name] = map[string]float64{"score": cfg.Range(it.scored.Score01)}
+		results[i][name] = map[string]float64{"score": it.scored.Value}
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
 }

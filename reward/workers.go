@@ -1,14 +1,15 @@
 package reward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
+	"assay/edit"
 	"assay/model"
-	"assay/scoring"
 )
 
 // worker does one run at a time, on the copies of its number of all scorers: those on one device, or on a share of it.
@@ -78,7 +79,7 @@ func (q *queue) kept(k int, head, j *job) bool {
 // avoids reports whether a job failed on that copy before.
 func (j *job) avoids(on *replica) bool { return j.avoid != nil && j.avoid == on }
 
-// jobItem is one sample or pair of a job.
+// jobItem is one edit of a job.
 type jobItem struct {
 	*job
 	i int
@@ -98,15 +99,15 @@ type run struct {
 // outcome is what became of a run's items. It is the run's own until the run is over: one that hangs may go on writing
 // while its jobs are done elsewhere.
 type outcome struct {
-	scores    []model.Judgement
-	gradients []*model.PixelGradients
+	scores    []edit.Score
+	gradients []*edit.Gradient
 	errs      []error // of each item
 	broken    error   // why the copy cannot be used any more; nil: it can
 }
 
 func (r *run) newOutcome(broken error) *outcome {
 	n := len(r.items)
-	o := &outcome{make([]model.Judgement, n), make([]*model.PixelGradients, n), make([]error, n), broken}
+	o := &outcome{make([]edit.Score, n), make([]*edit.Gradient, n), make([]error, n), broken}
 	for k := range o.errs {
 		o.errs[k] = broken
 	}
@@ -143,13 +144,9 @@ func (r *run) do(bound time.Duration) {
 	}
 }
 
-// execute does all items at once. If that fails, each is tried alone, so that one does not fail the others.
+// execute does all items at once. Where that fails, each is tried alone, so that one does not fail the others.
 func (r *run) execute(ctx context.Context) *outcome {
 	out := r.newOutcome(nil)
-	if judge, ok := r.on.Scorer.(inWords); ok && r.kind == scoreKind {
-		judgeEach(r.items, judge, out)
-		return out
-	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	all := make([]int, len(r.items))
@@ -157,11 +154,20 @@ func (r *run) execute(ctx context.Context) *outcome {
 		all[k] = k
 	}
 	checked := false
-	_, errs, _ := scoring.Batch(ctx, all, func(ctx context.Context, part []int) ([]struct{}, error) {
-		err := r.on.attempt(func() error { return r.call(ctx, part, out) })
-		if _, panicked := err.(*panicError); err != nil && r.on.guarded() && (panicked || !checked) {
+	_, errs, _ := edit.Each(ctx, all, func(ctx context.Context, part []int) ([]struct{}, error) {
+		call := r.score
+		if r.kind == gradientKind {
+			call = r.differentiate
+		}
+		var failed error // of an edit
+		err := r.on.attempt(func() (err error) {
+			failed, err = call(ctx, part, out)
+			return err
+		})
+		fault := cmp.Or(err, failed)
+		if _, panicked := fault.(*panicError); fault != nil && r.on.guarded() && (panicked || !checked) {
 			checked = true
-			if out.broken = r.on.verdict(ctx, err); out.broken != nil {
+			if out.broken = r.on.verdict(ctx, fault); out.broken != nil {
 				stop(out.broken)
 			}
 		}
@@ -170,47 +176,53 @@ func (r *run) execute(ctx context.Context) *outcome {
 	if out.broken != nil || errs == nil {
 		return r.newOutcome(context.Cause(ctx))
 	}
-	out.errs = errs
+	for k, err := range errs {
+		out.errs[k] = cmp.Or(err, out.errs[k])
+	}
 	return out
 }
 
-// call does some of the items in one call of their scorer.
-func (r *run) call(ctx context.Context, part []int, out *outcome) error {
-	if r.kind == scoreKind {
-		samples := make([]*model.Sample, len(part))
-		for at, k := range part {
-			p := r.items[k]
-			if samples[at] = p.samples[p.i]; r.on.guarded() { // the scorer writes to them, and another may be next
-				samples[at] = samples[at].Copy()
-			}
-		}
-		scores, err := scoring.JudgeWith(r.on.Scorer)(ctx, samples)
-		if err == nil && len(scores) != len(part) {
-			err = fmt.Errorf("%d scores for %d samples", len(scores), len(part))
-		}
-		if err != nil {
-			return err
-		}
-		for at, k := range part {
-			out.scores[k] = scores[at]
-		}
-		return nil
-	}
-	pairs := make([]model.Pair, len(part))
+// score scores some of the items. What fails then has been tried alone: the error is of none of them.
+func (r *run) score(ctx context.Context, part []int, out *outcome) (failed, err error) {
+	inputs := make([]edit.Inputs, len(part))
 	for at, k := range part {
-		pairs[at] = r.items[k].pairs[r.items[k].i]
+		inputs[at] = r.items[k].inputs[r.items[k].i]
+		if s, ok := inputs[at].(*model.Sample); ok && r.on.guarded() { // the scorer writes to it, and another may be next
+			inputs[at] = s.Copy()
+		}
 	}
-	gradients, err := r.on.Gradients(ctx, pairs)
+	scores, errs, err := r.on.Score(ctx, inputs)
+	if err == nil && (len(scores) != len(part) || len(errs) != len(part)) {
+		err = fmt.Errorf("%d scores and %d errors for %d edits", len(scores), len(errs), len(part))
+	}
+	for at, k := range part {
+		if err != nil {
+			out.errs[k] = err
+			continue
+		}
+		out.scores[k], out.errs[k] = scores[at], errs[at]
+		failed = cmp.Or(failed, errs[at])
+	}
+	return cmp.Or(err, failed), nil
+}
+
+// differentiate computes the gradients of some of the items, all or none.
+func (r *run) differentiate(ctx context.Context, part []int, out *outcome) (failed, err error) {
+	edits := make([]*edit.Edit, len(part))
+	for at, k := range part {
+		edits[at] = r.items[k].edits[r.items[k].i]
+	}
+	gradients, err := r.on.Judge.(edit.Differentiable).Gradients(ctx, edits)
 	if err == nil && len(gradients) != len(part) {
-		err = fmt.Errorf("%d gradients for %d pairs", len(gradients), len(part))
+		err = fmt.Errorf("%d gradients for %d edits", len(gradients), len(part))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for at, k := range part {
 		out.gradients[k] = gradients[at]
 	}
-	return nil
+	return nil, nil
 }
 
 // finish gives the items of a run what became of them. Those that failed are tried once on another copy, or on this

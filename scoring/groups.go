@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"assay/data"
-	"assay/model"
 )
 
 // windowRows is how far ahead the other edits of a row's source and instruction are looked for.
@@ -25,22 +24,21 @@ type groupName struct {
 	instruction string
 }
 
-// batches are the rows from from to before to that are not done. Within a window groups come in the order
-// of their first rows; no batch ends within a group that another one could hold.
-func (g *grouping) batches(from, to int, done results) iter.Seq[[]int] {
+// batches cuts rows into batches. Within a window groups come in the order of their first rows; no batch ends within a
+// group that another one could hold.
+func (g *grouping) batches(rows iter.Seq[int]) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		var window []int
-		for i := from; i < to; i++ {
-			if !done.has(i) {
-				window = append(window, i)
+		for i := range rows {
+			if window = append(window, i); len(window) < windowRows {
+				continue
 			}
-			if len(window) == windowRows || i == to-1 {
-				if !g.cut(window, yield) {
-					return
-				}
-				window = nil
+			if !g.cut(window, yield) {
+				return
 			}
+			window = nil
 		}
+		g.cut(window, yield)
 	}
 }
 
@@ -89,29 +87,3 @@ func (g *grouping) groups(window []int) (out [][]int) {
 
 // joined reports whether two rows of a batch are of one group.
 func (g *grouping) joined(a, b int) bool { return g.of[a] == g.of[b] }
-
-// sizes counts the values of pixels, those of a picture that the sample before has, too, once.
-func sizes() func(*model.Sample) int {
-	last := map[*float32]bool{}
-	return func(s *model.Sample) (n int) {
-		if p := s.Asked; p != nil { // bytes, four to a float
-			for _, picture := range []*data.Picture{p.Source, p.Edit} {
-				if picture != nil {
-					n += len(picture.Pix) / 4
-				}
-			}
-		}
-		now := map[*float32]bool{}
-		for _, p := range s.Pictures {
-			if len(p.Pixels) == 0 {
-				continue
-			}
-			first := &p.Pixels[0]
-			if now[first] = true; !last[first] {
-				n += len(p.Pixels)
-			}
-		}
-		last = now
-		return n
-	}
-}

@@ -1,11 +1,9 @@
 package scoring
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,8 +26,15 @@ func TestRowsAreGrouped(t *testing.T) {
 	}
 	defer table.Close()
 	g, seen, parted := &grouping{table: table}, map[int]bool{}, 0
-	done := Scores{4: Row{}, 11: Row{}}
-	for batch := range g.batches(0, table.Len(), done) {
+	done := map[int]bool{4: true, 11: true}
+	rows := func(yield func(int) bool) {
+		for i := range table.Len() {
+			if !done[i] && !yield(i) {
+				return
+			}
+		}
+	}
+	for batch := range g.batches(rows) {
 		if len(batch) > batchRows {
 			t.Errorf("a batch of %d rows", len(batch))
 		}
@@ -54,25 +59,5 @@ func TestRowsAreGrouped(t *testing.T) {
 	}
 	if parted > 14 {
 		t.Errorf("%d times another group begins, of 14 groups", parted)
-	}
-}
-
-// A batch that is large enough is scored in parts, but not within a group.
-func TestPartsKeepGroups(t *testing.T) {
-	f := &fake{}
-	var results []Result
-	j := f.job(20, 20, &results)
-	j.Size, j.MaxSize = func(int) int { return 1 }, 5
-	j.Joined = func(a, b int) bool { return a/4 == b/4 }
-	if err := j.Run(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	for _, batch := range f.batches {
-		if last := batch[len(batch)-1]; last%4 != 3 {
-			t.Errorf("a part ends with item %d, within its group: %v", last, f.batches)
-		}
-	}
-	if len(results) != 20 || !slices.IsSortedFunc(results, func(a, b Result) int { return a.Index - b.Index }) {
-		t.Errorf("%d results", len(results))
 	}
 }

@@ -15,24 +15,20 @@ import (
 type Group struct {
 	Source      data.Image
 	Instruction string
-	Edits       []Ranked // best first
+	Range       edit.Range  // of the scores
+	Edits       []Candidate // best first
 }
 
-// Ranked is an edit with its score.
-type Ranked struct {
-	Row       int // of the table
-	Edit      data.Image
-	Score01   float64
-	Range     edit.Range // of the scorer; zero: 0 to 10
-	Unbounded bool       // Score01 is a score without a range
+// Candidate is an edit among others of its source and instruction.
+type Candidate struct {
+	Row   int // of the table
+	Edit  data.Image
+	Score edit.Score
 }
 
-// Score is the score on the scorer's range.
-func (r *Ranked) Score() float64 { return orTen(r.Range).Of(r.Score01) }
-
-// Lead is the difference of the scores of two edits.
-func (r *Ranked) Lead(next *Ranked) float64 {
-	return orTen(r.Range).Width() * (r.Score01 - next.Score01)
+// Margin is by how much the score of the i-th edit is better than that of the k-th.
+func (g *Group) Margin(i, k int) float64 {
+	return g.Range.Width() * (g.Edits[i].Score.Score01 - g.Edits[k].Score.Score01)
 }
 
 // Groups gathers the scored rows of a table by source and instruction, in the order of first appearance.
@@ -50,14 +46,14 @@ func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) 
 		key := row.Source.Path + "\x00" + string(row.Source.Bytes) + "\x00" + row.Instruction
 		g := at[key]
 		if g == nil {
-			g = &Group{Source: row.Source, Instruction: row.Instruction}
+			g = &Group{Source: row.Source, Instruction: row.Instruction, Range: scores.Range}
 			at[key], groups = g, append(groups, g)
 		}
-		g.Edits = append(g.Edits, Ranked{i, row.Edit, scores[i].Score01, scores[i].Range, scores[i].Unbounded})
+		g.Edits = append(g.Edits, Candidate{i, row.Edit, scores.Lines[i].Value})
 	}
 	for _, g := range groups {
-		slices.SortStableFunc(g.Edits, func(a, b Ranked) int {
-			return cmp.Or(cmp.Compare(b.Score01, a.Score01), a.Row-b.Row)
+		slices.SortStableFunc(g.Edits, func(a, b Candidate) int {
+			return cmp.Or(cmp.Compare(b.Score.Score01, a.Score.Score01), a.Row-b.Row)
 		})
 	}
 	return groups, failed
@@ -76,7 +72,7 @@ var preferenceColumns = []data.Column{
 
 // writePreferences writes pairs of edits of the same source and instruction, chosen and rejected, in TRL's columns,
 // and returns how many. Every edit is paired with the best of its group, if it is worse by more than margin (in
-// score, on the scorer's range). JSONL names the pictures' files, Parquet holds the pictures.
+// score, on the judge's range). JSONL names the pictures' files, Parquet holds the pictures.
 func writePreferences(t *data.Table, scores Scores, out string, margin float64) (int, error) {
 	format, err := data.FormatOf(out)
 	if err != nil {
@@ -95,8 +91,8 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 		}
 		for _, g := range groups {
 			best := g.Edits[0]
-			for _, m := range g.Edits[1:] {
-				difference := best.Lead(&m)
+			for k, m := range g.Edits[1:] {
+				difference := g.Margin(0, k+1)
 				if difference <= margin {
 					continue
 				}
@@ -112,7 +108,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 				var r data.Record
 				for i, v := range []any{
 					g.Instruction, pictures[0], pictures[1], pictures[2],
-					best.Score(), m.Score(), difference,
+					best.Score.Value, m.Score.Value, difference,
 				} {
 					r.Set(preferenceColumns[i].Name, v)
 				}

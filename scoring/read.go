@@ -11,47 +11,69 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/table"
 )
 
-// ErrNoScores says that a table has no scores yet: [Rows] or [Table] makes them.
+// ErrNoScores says that a table has no scores yet: [Table] makes them.
 var ErrNoScores = errors.New("has no column score01")
 
-// Read reads the scores that [Table] wrote into a table. A row without a number has the error of its column error.
-// Where there are score01 and score, they say the scorer's range: it is an error if all rows do not have one. With
-// score01 alone the range is 0 to 10.
-func Read(t *data.Table) (Scores, error) {
-	scores, points := Scores{}, []point{}
-	for i := range t.Len() {
-		row := Row{Row: i}
-		rec, err := t.Record(i)
-		p := point{table: t.Path(), row: i}
-		if err == nil {
-			p.score01, p.score, err = readScore(rec)
-		}
-		switch {
-		case errors.Is(err, ErrNoScores):
-			return nil, fmt.Errorf("%s %w", t.Path(), err)
-		case err != nil:
-			row.Error = err.Error()
-		case p.score01 != nil:
-			row.Score01, row.Range = *p.score01, edit.Range{0, 10}
-		default:
-			row.Score01, row.Unbounded, row.Range = *p.score, true, edit.NoRange()
-		}
-		if scores[i] = row; err == nil {
-			points = append(points, p)
-		}
+// Scores are the scores of a table's rows.
+type Scores struct {
+	Range edit.Range
+	Lines map[int]table.Line[edit.Score] // by row
+}
+
+// Err is why a row has no score, nil if it has one.
+func (s Scores) Err(row int) error {
+	if text := s.Lines[row].Error; text != "" {
+		return errors.New(text)
 	}
-	r, err := rangeOf(points)
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+// FailedRow is a row that could not be used.
+type FailedRow struct {
+	Row   int    `json:"row"`
+	ID    string `json:"id,omitempty"`
+	Error string `json:"error"`
+}
+
+// Read reads the scores that [Table] wrote into a table. A row without a number has the error of its column error.
+// Where there are score01 and score, they say the judge's range: it is an error if all rows do not have one. With
+// score01 alone the range is 0 to 10.
+func Read(t *data.Table) (s Scores, err error) {
+	s.Lines = map[int]table.Line[edit.Score]{}
+	var points []point
+	for i := range t.Len() {
+		p, err := readPoint(t, i)
+		if errors.Is(err, ErrNoScores) {
+			return s, fmt.Errorf("%s %w", t.Path(), err)
+		}
+		if err != nil {
+			s.Lines[i] = table.Line[edit.Score]{Row: i, Error: err.Error()}
+			continue
+		}
+		points = append(points, p)
+	}
+	if s.Range, err = rangeOf(points); err != nil {
+		return s, err
 	}
 	for _, p := range points {
-		row := scores[p.row]
-		row.Range = r
-		scores[p.row] = row
+		score := edit.Score{Score01: *cmp.Or(p.score01, p.score), Unbounded: p.score01 == nil}
+		score.Value = s.Range.Of(score.Score01)
+		s.Lines[p.row] = table.Line[edit.Score]{Row: p.row, Value: score}
 	}
-	return scores, nil
+	return s, nil
+}
+
+func readPoint(t *data.Table, i int) (p point, err error) {
+	rec, err := t.Record(i)
+	if err != nil {
+		return p, err
+	}
+	p = point{table: t.Path(), row: i}
+	p.score01, p.score, err = readScore(rec)
+	return p, err
 }
 
 // point is what a row of a table says about its score; one of the two may be absent.
@@ -152,15 +174,14 @@ func misfit(r edit.Range, points []point) *point {
 func OneRange(names []string, tables ...Scores) error {
 	var points []point
 	for i, scores := range tables {
-		for _, k := range slices.Sorted(maps.Keys(scores)) {
-			row := scores[k]
-			if row.Error != "" {
+		for _, k := range slices.Sorted(maps.Keys(scores.Lines)) {
+			line := scores.Lines[k]
+			if line.Error != "" {
 				continue
 			}
-			v := row.Score()
-			p := point{table: names[i], row: k, score: &v}
-			if !row.Unbounded {
-				p.score01 = &row.Score01
+			p := point{table: names[i], row: k, score: &line.Value.Value}
+			if !line.Value.Unbounded {
+				p.score01 = &line.Value.Score01
 			}
 			points = append(points, p)
 		}

@@ -33,15 +33,14 @@ func TestReadRange(t *testing.T) {
 	read := func(want edit.Range, lines ...string) Scores {
 		t.Helper()
 		s, err := scoresOf(t, lines...)
-		if err != nil || s[0].Range != want {
-			t.Errorf("%v, %v: want %v", s, err, want)
+		if err != nil || s.Range != want {
+			t.Errorf("Read = %v, %v; want the range %v", s, err, want)
 		}
 		return s
 	}
 	five := read(edit.Range{0, 5}, line(`"score": 3.15, "score01": 0.63`), line(`"score": 1.1, "score01": 0.22`))
-	a, b := five[0], five[1]
-	if v := a.Score(); v != 3.15 || b.Score() != 1.1 {
-		t.Error(v, b.Score())
+	if a, b := five.Lines[0].Value.Value, five.Lines[1].Value.Value; a != 3.15 || b != 1.1 {
+		t.Errorf("scores %g and %g, want 3.15 and 1.1", a, b)
 	}
 	ten := read(edit.Range{0, 10}, line(`"score": 6.3, "score01": 0.63`),
 		line(`"score": null, "score01": null, "error": "e"`))

@@ -1,272 +1,349 @@
-// Package scoring is the way from edits to scores: items are read, decoded and prepared ahead, several at once, then
-// scored in batches. Results come in the order of the items, each a score or an error of its own.
+// Package scoring scores the edits of a table with a judge, and works with the scores of tables.
 //
-// [Job] is the pipeline. [Rows] scores the rows of a table with it, and [Table] does so from file to file and resumes.
+// [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is scored.
+// Edits of one source and instruction are scored together, as a judge computes once what they have in common. The rows
+// are written with the columns of their scores, and [Read] reads these. [Groups] ranks edits of one source and
+// instruction.
 package scoring
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"runtime"
-	"slices"
 
-	"assay/internal/workers"
-	"assay/model"
+	"assay/data"
+	"assay/edit"
+	"assay/internal/atomicfile"
+	"assay/internal/exit"
+	"assay/internal/remote"
+	"assay/shards"
+	"assay/store"
+	"assay/table"
 )
 
-// Scorer prepares items and scores what it prepared. [model.Scorer] is one, of pairs of pictures. Its methods are
-// called from several goroutines at once.
-type Scorer[Item, Sample any] interface {
-	// Prepare makes the inputs of the model. Its error is that of the item.
-	Prepare(Item) (Sample, error)
-	// Score returns one score for each sample, in their order.
-	Score(context.Context, []Sample) ([]float64, error)
+// Options say which table is scored, and what is written. In has the columns source and edit (pictures, relative to its
+// folder) and instruction; Out gets the same rows in the same order.
+type Options struct {
+	table.Options
+
+	Preferences string            // table of preferences to write, too; "": none
+	Margin      float64           // least difference of the scores, on the judge's range, of a preference
+	Warn        func(text string) // told what is odd about the table; nil: not called
 }
 
-// Judge is a [Scorer] that says more than a score; [model.Scorer] is one.
-type Judge[Sample any] interface {
-	Judge(context.Context, []Sample) ([]model.Judgement, error)
-}
-
-// JudgeWith returns what scores samples with all that a scorer says: its method Judge, or Score if it has none.
-func JudgeWith[Item, Sample any](s Scorer[Item, Sample]) func(context.Context, []Sample) ([]model.Judgement, error) {
-	if j, ok := s.(Judge[Sample]); ok {
-		return j.Judge
-	}
-	return func(ctx context.Context, samples []Sample) ([]model.Judgement, error) {
-		scores, err := s.Score(ctx, samples)
-		judgements := make([]model.Judgement, len(scores))
-		for i, v := range scores {
-			judgements[i].Score01 = v
-		}
-		return judgements, err
-	}
-}
-
-// EachJudge is a [Scorer] whose samples fail each by itself, as those of a judge that answers in words. It returns a
-// judgement or an error for each; err is not the samples' fault, and ends the run.
-type EachJudge[Sample any] interface {
-	JudgeEach(context.Context, []Sample) (judgements []model.Judgement, errs []error, err error)
-}
-
-// Unreadable reports whether an error says that an answer in words could not be read.
-func Unreadable(err error) bool {
-	var answer interface{ Unreadable() bool }
-	return errors.As(err, &answer) && answer.Unreadable()
-}
-
-// Passing reports whether an error may not come again, as that of a server.
-func Passing(err error) bool {
-	var of interface{ Temporary() bool }
-	return errors.As(err, &of) && of.Temporary()
-}
-
-// PairScorer scores pairs of pictures; [model.Scorer] is one. Scores are score01: 0..1, not clipped.
-type PairScorer = Scorer[model.Pair, *model.Sample]
-
-// Result is what became of an item: a score or an error.
+// Result counts what [Table] did.
 type Result struct {
-	Index     int             // of the item
-	Score     float64         // as the scorer gives it
-	Judgement model.Judgement // the same, with all else that it says
-	Err       error           // why there is none
+	Out         string `json:"out"`
+	Rows        int    `json:"rows"`
+	Scored      int    `json:"scored"`
+	Failed      int    `json:"failed"`
+	Preferences int    `json:"pairs,omitempty"`
+
+	// Of a judge that answers in words: rows whose answers could not be read, and their share of the answered rows.
+	Unreadable      *int     `json:"unreadable,omitempty"`
+	UnreadableShare *float64 `json:"unreadable_share,omitempty"`
 }
 
-// BatchError says that not one item of a batch could be scored, which is not the items' fault.
-type BatchError struct {
-	Index int // of the first item of the batch
-	Err   error
+// Bounds of a batch of rows: their number, and the float values of their pixels.
+const (
+	batchRows   = 256
+	batchPixels = 32 << 20
+)
+
+// row is an edit of a table and what the judge made of it.
+type row struct {
+	edit   *edit.Edit
+	inputs edit.Inputs
 }
 
-func (e *BatchError) Error() string { return e.Err.Error() }
-func (e *BatchError) Unwrap() error { return e.Err }
-
-// Job says what is scored, and how.
-type Job[Item, Sample any] struct {
-	Scorer  Scorer[Item, Sample]
-	Batches iter.Seq[[]int]           // indices of the items that are scored together, batch after batch
-	Read    func(i int) (Item, error) // reads and decodes an item; called from several goroutines
-	Size    func(Sample) int          // of a prepared sample, as MaxSize counts it; nil: not counted
-	MaxSize int                       // a batch that has become so large is scored in parts; 0: no bound
-	Joined  func(a, b int) bool       // items that are not to be parted by that, below twice the size; nil: none
-	Report  func([]Result) error      // told of every batch, in order; its error ends the run
-	Last    func(error) bool          // errors of items after which no more are read, as Report ends the run; nil: none
+// head says what the results in a journal belong to.
+type head struct {
+	In    string `json:"in"`
+	Rows  int    `json:"rows"`
+	Judge string `json:"judge"`
 }
 
-// Run scores all items. While one batch is scored the next one is prepared. An item that cannot be read, prepared or
-// scored does not keep the others from it. The error is that of Report or of ctx, or a [BatchError].
-func (j *Job[Item, Sample]) Run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	batches := make(chan []prepared[Sample], 1)
-	go func() {
-		defer close(batches)
-		j.prepare(ctx, batches)
-	}()
-	for batch := range batches {
-		if err := ctx.Err(); err != nil {
+// newJob makes the job that scores the rows of a table; see identify.
+func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[row, edit.Score] {
+	g := &grouping{table: t}
+	return &table.Job[row, edit.Score]{
+		Options: o,
+		Rows:    t.Len(),
+		Read: func(i int) (row, error) {
+			r, err := t.Read(i)
+			return row{edit: editOf(t.Folder(), &r)}, err
+		},
+		Content: func(r *row, err error) (string, error) {
+			e := r.edit
+			return table.Content(t.Folder(), err, e.Instruction, image(e.Source()), image(e.Output))
+		},
+		Prepare: func(r *row) (err error) {
+			r.inputs, err = j.Prepare(r.edit)
 			return err
-		}
-		results, err := j.score(ctx, batch)
+		},
+		Work: func(ctx context.Context, rows []row) ([]edit.Score, []error, error) {
+			inputs := make([]edit.Inputs, len(rows))
+			for i := range rows {
+				inputs[i] = rows[i].inputs
+			}
+			return j.Score(ctx, inputs)
+		},
+		Batches: g.batches,
+		Joined:  g.joined,
+		Size: func(r, before *row) int {
+			if before == nil {
+				return r.inputs.Size(nil)
+			}
+			return r.inputs.Size(before.inputs)
+		},
+		MaxSize: batchPixels,
+		Weigh:   weigh(t),
+	}
+}
+
+// identify sets what a journal and shards belong to.
+func identify(job *table.Job[row, edit.Score], j edit.Judge, t *data.Table) error {
+	in, err := remote.Abs(t.Path())
+	if err != nil {
+		return err
+	}
+	print, err := j.Fingerprint()
+	if err != nil {
+		return err
+	}
+	h := head{in, t.Len(), print}
+	job.Head = h
+	job.Plan = func() (any, error) {
+		digest, err := store.FileDigest(t.Path())
+		return struct {
+			head
+			Table   string            `json:"table"` // digest of its bytes
+			Columns map[string]string `json:"columns,omitempty"`
+		}{h, digest.String(), job.Columns}, err
+	}
+	return nil
+}
+
+// editOf is the edit in a row. A picture that the row lacks is left out.
+func editOf(folder string, r *data.Row) *edit.Edit {
+	e := &edit.Edit{ID: r.ID, Group: r.Group, Instruction: r.Instruction}
+	if !r.Source.IsZero() {
+		e.Sources = []edit.Picture{data.File{Image: r.Source, Folder: folder}}
+	}
+	if !r.Edit.IsZero() {
+		e.Output = data.File{Image: r.Edit, Folder: folder}
+	}
+	return e
+}
+
+// image is where a picture of a row lies; the zero Image if there is none.
+func image(p edit.Picture) data.Image {
+	f, _ := p.(data.File)
+	return f.Image
+}
+
+// weigh gives the bytes of the pictures of a table's rows, and cuts between groups: edits of one source by one
+// instruction, one behind the other, stay together.
+func weigh(t *data.Table) func(row int) (bytes int64, begins bool) {
+	last := ""
+	return func(i int) (bytes int64, begins bool) {
+		row, err := t.Read(i)
 		if err != nil {
-			return err
+			return 0, true
 		}
-		if err := j.Report(results); err != nil {
-			return err
+		for _, m := range []data.Image{row.Source, row.Edit} {
+			bytes += m.Size(t.Folder())
 		}
-	}
-	return ctx.Err()
-}
-
-// prepared is an item on its way.
-type prepared[Sample any] struct {
-	index  int
-	sample Sample
-	err    error
-}
-
-// prepare sends the batches, each item read and prepared, until ctx ends.
-func (j *Job[Item, Sample]) prepare(ctx context.Context, batches chan<- []prepared[Sample]) {
-	send := func(batch []prepared[Sample]) bool {
-		select {
-		case batches <- batch:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	cores := runtime.GOMAXPROCS(0)
-	for indices := range j.Batches {
-		var batch []prepared[Sample]
-		size := 0
-		for len(indices) > 0 {
-			if ctx.Err() != nil {
-				return
-			}
-			n := min(cores, len(indices))
-			if j.full(size) { // up to the end of the group
-				n = 1
-			}
-			part := make([]prepared[Sample], n)
-			workers.Do(len(part), func(k int) { part[k] = j.prepareOne(indices[k]) })
-			last := indices[n-1]
-			indices, batch = indices[n:], append(batch, part...)
-			if slices.ContainsFunc(part, j.last) {
-				send(batch)
-				return
-			}
-			for _, p := range part {
-				if p.err == nil && j.Size != nil {
-					size += j.Size(p.sample)
-				}
-			}
-			if len(indices) > 0 && j.full(size) && (size >= 2*j.MaxSize || j.Joined == nil || !j.Joined(last, indices[0])) {
-				if !send(batch) {
-					return
-				}
-				batch, size = nil, 0
-			}
-		}
-		if !send(batch) {
-			return
-		}
+		group := row.Source.Path + "\x00" + row.Instruction
+		begins = group != last || row.Source.Path == ""
+		last = group
+		return bytes, begins
 	}
 }
 
-// last tells whether nothing is to be read behind an item.
-func (j *Job[Item, Sample]) last(p prepared[Sample]) bool {
-	return p.err != nil && j.Last != nil && j.Last(p.err)
-}
-
-// full tells whether a batch of that size is scored without waiting for more.
-func (j *Job[Item, Sample]) full(size int) bool { return j.MaxSize > 0 && size >= j.MaxSize }
-
-func (j *Job[Item, Sample]) prepareOne(i int) prepared[Sample] {
-	p := prepared[Sample]{index: i}
-	item, err := j.Read(i)
-	if err == nil {
-		p.sample, err = j.Scorer.Prepare(item)
+// check refuses files that are not those of tables, or each other.
+func (o *Options) check() error {
+	_, err := data.FormatOf(o.Out)
+	if err != nil || o.Preferences == "" {
+		return err
 	}
-	p.err = err
-	return p
-}
-
-// score scores what of a batch could be prepared.
-func (j *Job[Item, Sample]) score(ctx context.Context, batch []prepared[Sample]) ([]Result, error) {
-	results := make([]Result, len(batch))
-	var samples []Sample
-	var at []int // of each sample
-	for i, p := range batch {
-		results[i] = Result{Index: p.index, Err: p.err}
-		if p.err == nil {
-			samples, at = append(samples, p.sample), append(at, i)
+	_, err = data.FormatOf(o.Preferences)
+	if err == nil && (remote.Is(o.Preferences) || remote.Is(o.In)) {
+		err = fmt.Errorf("%s: preferences are made of tables on this machine only", o.Preferences)
+	}
+	for _, other := range []string{o.In, o.Out} {
+		if err == nil && atomicfile.Same(o.Preferences, other) {
+			err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
 		}
 	}
-	judge := func(ctx context.Context, samples []Sample) ([]model.Judgement, []error, error) {
-		return Batch(ctx, samples, JudgeWith(j.Scorer))
+	return err
+}
+
+// open opens the table with the columns that a judge needs, and makes the job of it. The caller closes the table.
+func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[row, edit.Score], error) {
+	if err := o.check(); err != nil {
+		return nil, nil, err
 	}
-	if each, ok := j.Scorer.(EachJudge[Sample]); ok {
-		judge = each.JudgeEach
+	columns := []string{"source", "edit", "instruction"}
+	if j.Info().Sources == 0 {
+		columns = columns[1:]
 	}
-	judgements, errs, err := judge(ctx, samples)
-	if err != nil && ctx.Err() == nil {
-		err = &BatchError{Index: batch[0].index, Err: err}
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
+		data.WithOnly("source", "edit", "instruction"), data.WithRequired(columns...), data.WithStorage(ctx))
+	if err != nil {
+		return nil, nil, exit.Usage(err)
 	}
+	if err := t.CheckOutput(o.Out); err != nil {
+		return nil, nil, errors.Join(exit.Usage(err), t.Close())
+	}
+	job := newJob(j, t, o.Options)
+	if err := identify(job, j, t); err != nil {
+		return nil, nil, errors.Join(err, t.Close())
+	}
+	if text := t.Swapped(); text != "" && o.Warn != nil {
+		o.Warn(text)
+	}
+	return t, job, nil
+}
+
+// Table scores every row of a table and writes the rows with score (on the judge's range), score01 and error added. A
+// row that cannot be scored has an error and no number.
+//
+// Results are kept in OUT.progress while it runs. When ctx is cancelled the error is a [table.InterruptedError], and the
+// same call resumes; rows that were changed meanwhile are scored anew. With o.Merge it writes what [Shard] scored.
+func Table(ctx context.Context, j edit.Judge, o Options) (*Result, error) {
+	t, job, err := o.open(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	for k, i := range at {
-		results[i].Score, results[i].Judgement, results[i].Err = judgements[k].Score01, judgements[k], errs[k]
+	defer t.Close()
+	info := j.Info()
+	r := &Result{Out: o.Out, Rows: t.Len()}
+	kept := Scores{Range: info.Range, Lines: map[int]table.Line[edit.Score]{}} // for preferences
+	unreadable := 0
+	columns := scoreColumns(&info)
+	err = job.Do(ctx, job.Rewrite(ctx, t, columns, func(l *table.Line[edit.Score], rec *data.Record) error {
+		if o.Preferences != "" {
+			kept.Lines[l.Row] = *l
+		}
+		table.Clear(rec, columns)
+		if l.Unreadable {
+			unreadable++
+		}
+		if l.Error != "" {
+			r.Failed++
+			rec.Set("error", l.Error)
+			return nil
+		}
+		r.Scored++
+		setScore(rec, &l.Value)
+		return nil
+	}))
+	if err != nil {
+		return nil, err
 	}
-	return results, nil
+	if info.Words {
+		share := float64(unreadable) / float64(max(unreadable+r.Scored, 1))
+		r.Unreadable, r.UnreadableShare = &unreadable, &share
+	}
+	if o.Preferences != "" {
+		r.Preferences, err = writePreferences(t, kept, o.Preferences, o.Margin)
+	}
+	return r, err
 }
 
-// Batch runs all samples at once or, where that fails, one by one. A sample that cannot be scored, for want of memory
-// or because its score is no number, has an error of its own. It returns a result or an error for each.
-//
-// If none of several can be done, that is not the samples' fault: err is the error of all at once. It is also set
-// when ctx ends; then there are no results.
-func Batch[Sample, R any](
-	ctx context.Context, samples []Sample, run func(context.Context, []Sample) ([]R, error),
-) (results []R, errs []error, err error) {
-	if len(samples) == 0 {
-		return nil, nil, nil
+// Shard scores the rows of the shards that o.Shard names, into [shards.Folder]. When all shards are there, [Table] with
+// o.Merge writes the table, the same as if it had been scored at once. When ctx is cancelled, the same call resumes.
+func Shard(ctx context.Context, j edit.Judge, o Options) (*shards.Report, error) {
+	t, job, err := o.open(ctx, j)
+	if err != nil {
+		return nil, err
 	}
-	errs = make([]error, len(samples))
-	checked := func(part []Sample) ([]R, error) {
-		results, err := run(ctx, part)
-		if err == nil && len(results) != len(part) {
-			err = fmt.Errorf("%d results for %d samples", len(results), len(part))
+	defer t.Close()
+	return job.Shard(ctx)
+}
+
+// Rows scores the rows of a table. progress (may be nil) is told how many are done.
+func Rows(ctx context.Context, j edit.Judge, t *data.Table, progress func(done, total int)) (Scores, error) {
+	job := newJob(j, t, table.Options{Progress: progress})
+	lines, err := job.InMemory(ctx)
+	if e := new(table.InterruptedError); errors.As(err, &e) {
+		err = e.Err // there is nothing to resume from
+	}
+	if err != nil {
+		return Scores{}, err
+	}
+	return gather(j, t.Len(), lines)
+}
+
+// Resume scores the rows of a table that skip (may be nil) does not name. Results are kept in a journal, which is the
+// caller's to remove: when ctx is cancelled the error is a [table.InterruptedError], and the same call resumes. progress
+// (may be nil) is told how many rows are done.
+func Resume(
+	ctx context.Context, j edit.Judge, t *data.Table, journal string, skip func(row int) bool,
+	progress func(done, total int),
+) (Scores, error) {
+	job := newJob(j, t, table.Options{Progress: progress})
+	job.Skip = skip
+	if err := identify(job, j, t); err != nil {
+		return Scores{}, err
+	}
+	k, err := job.Resume(ctx, journal)
+	if err != nil {
+		return Scores{}, err
+	}
+	scores, err := gather(j, t.Len(), k)
+	return scores, errors.Join(err, k.Close())
+}
+
+// gather takes the scores of all rows that have one out of the results.
+func gather(j edit.Judge, rows int, results table.Results[edit.Score]) (Scores, error) {
+	s := Scores{Range: j.Info().Range, Lines: make(map[int]table.Line[edit.Score], results.Len())}
+	for i := range rows {
+		if !results.Has(i) {
+			continue
 		}
-		return results, err
-	}
-	results, err = checked(samples)
-	switch {
-	case err == nil:
-		return results, errs, nil
-	case ctx.Err() != nil:
-		return nil, nil, err
-	case len(samples) == 1:
-		return make([]R, 1), []error{err}, nil
-	}
-	results = make([]R, len(samples))
-	failed := 0
-	for i := range samples {
-		one, e := checked(samples[i : i+1])
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil, ctx.Err()
-		case e != nil:
-			errs[i] = e
-			failed++
-		default:
-			results[i] = one[0]
+		var err error
+		if s.Lines[i], err = results.Line(i); err != nil {
+			return s, err
 		}
 	}
-	if failed < len(samples) {
-		err = nil
+	return s, nil
+}
+
+// scoreColumns are the columns that scoring adds; they replace columns of the same names. A judge of several dimensions
+// adds those, and the standard deviations that it gives.
+func scoreColumns(info *edit.Info) []data.Column {
+	columns := []data.Column{
+		{Name: "score", Kind: data.KindNumber},
+		{Name: "score01", Kind: data.KindNumber},
+		{Name: "error", Kind: data.KindText},
 	}
-	return results, errs, err
+	sigma := false
+	for _, d := range info.Dimensions {
+		columns = append(columns, data.Column{Name: "score_" + d.Name, Kind: data.KindNumber})
+		if d.Sigma {
+			columns, sigma = append(columns, data.Column{Name: "sigma_" + d.Name, Kind: data.KindNumber}), true
+		}
+	}
+	if sigma {
+		columns = append(columns, data.Column{Name: "sigma", Kind: data.KindNumber})
+	}
+	return columns
+}
+
+// setScore writes a row's score into its columns.
+func setScore(rec *data.Record, s *edit.Score) {
+	rec.Set("score", s.Value)
+	if !s.Unbounded {
+		rec.Set("score01", s.Score01)
+	}
+	if s.Sigma > 0 {
+		rec.Set("sigma", s.Sigma)
+	}
+	for _, d := range s.Dimensions {
+		if rec.Set("score_"+d.Name, d.Value); d.Sigma > 0 {
+			rec.Set("sigma_"+d.Name, d.Sigma)
+		}
+	}
 }

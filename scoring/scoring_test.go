@@ -4,213 +4,182 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
-	"time"
+
+	"assay/data"
+	"assay/edit"
+	"assay/table"
 )
 
-// fake scores numbers by themselves. It cannot prepare some, nor score others, nor a batch that they are in.
-type fake struct {
-	unprepared, failing map[int]bool
-
-	mu      sync.Mutex
-	batches [][]int
-	scored  func(batch []int) // called with every batch; nil: not
+// redJudge scores an edit by the red of its first pixel, 0..1, and counts what it was asked.
+type redJudge struct {
+	print  string
+	asked  int
+	cancel func() // called by the first batch; nil: not
 }
 
-func (f *fake) Prepare(item int) (int, error) {
-	if f.unprepared[item] {
-		return 0, errors.New("cannot be prepared")
+func (s *redJudge) Info() edit.Info              { return edit.Info{Range: edit.Range{0, 10}, Sources: 1} }
+func (s *redJudge) Fingerprint() (string, error) { return s.print, nil }
+func (s *redJudge) Close() error                 { return nil }
+
+// red is the inputs of the judge.
+type red float64
+
+func (red) Size(edit.Inputs) int { return 1 }
+
+func (s *redJudge) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	if strings.TrimSpace(e.Instruction) == "" {
+		return nil, errors.New("the instruction is empty")
 	}
-	time.Sleep(time.Duration(item%3) * time.Millisecond) // so that later ones overtake
-	return item, nil
+	p, err := edit.Decode(e.Output)
+	if err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
+	}
+	return red(float32(p.Pix[0]) / 255), nil
 }
 
-func (f *fake) Score(ctx context.Context, samples []int) ([]float64, error) {
-	f.mu.Lock()
-	f.batches = append(f.batches, slices.Clone(samples))
-	f.mu.Unlock()
-	if f.scored != nil {
-		f.scored(samples)
+func (s *redJudge) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	s.asked += len(inputs)
+	scores := make([]edit.Score, len(inputs))
+	for i, in := range inputs {
+		scores[i].Value = float64(in.(red))
+		s.Info().Range.Scale(&scores[i])
 	}
-	scores := make([]float64, len(samples))
-	for i, s := range samples {
-		if f.failing[s] {
-			return nil, errors.New("out of memory")
-		}
-		scores[i] = float64(s) / 10
+	if s.cancel != nil {
+		s.cancel()
 	}
-	return scores, ctx.Err()
+	return scores, make([]error, len(inputs)), nil
 }
 
-// job scores the items 0 to n-1 in batches and gathers the results.
-func (f *fake) job(n, batch int, results *[]Result) *Job[int, int] {
-	indices := make([]int, n)
-	for i := range indices {
-		indices[i] = i
-	}
-	return &Job[int, int]{
-		Scorer:  f,
-		Batches: slices.Chunk(indices, batch),
-		Read: func(i int) (int, error) {
-			if i == 5 {
-				return 0, errors.New("cannot be read")
-			}
-			return i, nil
-		},
-		Report: func(part []Result) error {
-			*results = append(*results, part...)
-			return nil
-		},
-	}
-}
+// options are those of a table.
+func options(in, out string) Options { return Options{Options: table.Options{In: in, Out: out}} }
 
-// TestOrderAndErrors: results come in the order of the items, each a score or its own error, wherever it arose.
-func TestOrderAndErrors(t *testing.T) {
-	f := &fake{unprepared: map[int]bool{7: true}, failing: map[int]bool{12: true}}
-	var results []Result
-	if err := f.job(40, 9, &results).Run(context.Background()); err != nil {
+// writePicture writes a picture of one colour.
+func writePicture(t *testing.T, path string, red byte) {
+	t.Helper()
+	p := data.NewPicture(4, 4)
+	for i := 0; i < len(p.Pix); i += 3 {
+		p.Pix[i] = red
+	}
+	if err := p.WritePNG(path); err != nil {
 		t.Fatal(err)
 	}
-	if len(results) != 40 {
-		t.Fatalf("%d results, want 40", len(results))
+}
+
+// writeTable writes a table of six edits of one source, the fourth of which is missing.
+func writeTable(t *testing.T) (in string) {
+	t.Helper()
+	dir := t.TempDir()
+	writePicture(t, filepath.Join(dir, "source.png"), 0)
+	var b strings.Builder
+	for i := range 6 {
+		name := fmt.Sprintf("edit%d.png", i)
+		if i != 3 {
+			writePicture(t, filepath.Join(dir, name), byte(51*i))
+		}
+		fmt.Fprintf(&b, `{"id": "%d", "source": "source.png", "edit": %q, "instruction": "more red", "kept": %d}`+"\n", i,
+			name, i)
 	}
-	want := map[int]string{5: "cannot be read", 7: "cannot be prepared", 12: "out of memory"}
-	for i, r := range results {
-		got := fmt.Sprint(r.Err)
-		if r.Index != i || want[i] == "" && (r.Err != nil || r.Score != float64(i)/10) || want[i] != "" && got != want[i] {
-			t.Errorf("result %d is %+v, want the error %q", i, r, want[i])
+	in = filepath.Join(dir, "in.jsonl")
+	if err := os.WriteFile(in, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// checkScores wants the edits' red as their scores, and an error for the missing one.
+func checkScores(t *testing.T, out string, changed map[int]float64) {
+	t.Helper()
+	scored, err := data.OpenTable(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scored.Close()
+	scores, err := Read(scored)
+	if err != nil || len(scores.Lines) != 6 {
+		t.Fatalf("Read = %d rows, %v; want 6", len(scores.Lines), err)
+	}
+	for i := range 6 {
+		want := float64(float32(51*i) / 255)
+		if v, ok := changed[i]; ok {
+			want = v
+		}
+		switch line := scores.Lines[i]; {
+		case i == 3 && !strings.Contains(line.Error, "edit3.png"):
+			t.Errorf("row 3 has the error %q, want edit3.png named", line.Error)
+		case i != 3 && (line.Error != "" || line.Value.Score01 != want):
+			t.Errorf("row %d: %+v, want %g", i, line, want)
+		}
+		rec, err := scored.Record(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := rec.Get("kept"); fmt.Sprintf("%s", v) != fmt.Sprint(i) {
+			t.Errorf("row %d keeps %v", i, v)
 		}
 	}
-	if len(f.batches[0]) != 7 { // of nine, two failed before
-		t.Errorf("the first batch is %v", f.batches[0])
+}
+
+func TestTable(t *testing.T) {
+	in := writeTable(t)
+	out, pairs := filepath.Join(filepath.Dir(in), "out.jsonl"), filepath.Join(filepath.Dir(in), "pairs.jsonl")
+	last := 0
+	o := options(in, out)
+	o.Preferences, o.Margin = pairs, 5
+	o.Progress = func(done, total int) { last = 10*done + total }
+	r, err := Table(context.Background(), &redJudge{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 10 is above 0, 2 and 4 by more than 5
+	if r.Rows != 6 || r.Scored != 5 || r.Failed != 1 || r.Preferences != 3 || last != 66 {
+		t.Errorf("%+v, progress %d", r, last)
+	}
+	checkScores(t, out, nil)
+	if _, err := os.Stat(out + ".progress"); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the progress is left behind")
+	}
+	plain, err := data.OpenTable(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	if _, err := Read(plain); !errors.Is(err, ErrNoScores) {
+		t.Errorf("a table without scores: %v", err)
 	}
 }
 
-// TestMaxSize: a batch is scored in parts when what is prepared becomes too large.
-func TestMaxSize(t *testing.T) {
-	f := &fake{}
-	var results []Result
-	j := f.job(5, 100, &results)
-	j.Size, j.MaxSize = func(int) int { return 10 }, 1
-	if err := j.Run(context.Background()); err != nil || len(results) != 5 {
-		t.Fatalf("%d results, %v", len(results), err)
-	}
-	j = f.job(64, 64, &results)
-	j.Size, j.MaxSize = func(int) int { return 10 }, 1
-	before := len(f.batches)
-	if err := j.Run(context.Background()); err != nil || len(f.batches)-before < 2 {
-		t.Errorf("%d batches, %v", len(f.batches)-before, err)
-	}
-}
-
-// TestCancel: a run that is cancelled ends with the context's error, and what was scored before has been reported.
-func TestCancel(t *testing.T) {
+// TestTableResumes: what was scored before an interrupt is not scored again, unless the row was changed since. A line
+// that was cut off does no harm, and the progress of another scorer is refused.
+func TestTableResumes(t *testing.T) {
+	in := writeTable(t)
+	dir := filepath.Dir(in)
+	o := options(in, filepath.Join(dir, "out.jsonl"))
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &fake{scored: func(batch []int) {
-		if batch[0] == 20 {
-			cancel()
-		}
-	}}
-	var results []Result
-	if err := f.job(1000, 10, &results).Run(ctx); !errors.Is(err, context.Canceled) || len(results) != 20 {
-		t.Errorf("%v after %d results", err, len(results))
+	s := &redJudge{print: "a", cancel: cancel}
+	_, err := Table(ctx, s, o)
+	var stopped *table.InterruptedError
+	if !errors.As(err, &stopped) || !errors.Is(err, context.Canceled) || stopped.Done != 5 || s.asked != 5 {
+		t.Fatalf("Table = %v after %d edits, want 5 rows kept", err, s.asked)
 	}
-}
-
-// TestReportEnds: an error of Report ends the run.
-func TestReportEnds(t *testing.T) {
-	full := errors.New("disk full")
-	var results []Result
-	j := (&fake{}).job(100, 10, &results)
-	j.Report = func([]Result) error { return full }
-	if err := j.Run(context.Background()); err != full {
-		t.Error(err)
-	}
-}
-
-// TestLastItem: behind an error that ends the run nothing is read, which might take long each time.
-func TestLastItem(t *testing.T) {
-	f := &fake{}
-	var results []Result
-	j := f.job(400, 200, &results)
-	var read atomic.Int64
-	ended := errors.New("nobody answers")
-	j.Read = func(i int) (int, error) {
-		if read.Add(1); i == 10 {
-			return 0, ended
-		}
-		return i, nil
-	}
-	j.Last = func(err error) bool { return errors.Is(err, ended) }
-	if err := j.Run(context.Background()); err != nil {
+	f, err := os.OpenFile(stopped.Journal, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	n := int(read.Load())
-	if most := 11 + runtime.GOMAXPROCS(0); n > most || n != len(results) || n < 11 || results[10].Err != ended {
-		t.Errorf("%d items were read, at most %d wanted, with %d results", n, most, len(results))
+	f.WriteString(`{"row":2,"of":"`)
+	f.Close()
+	if _, err := Table(context.Background(), &redJudge{print: "b"}, o); err == nil ||
+		!strings.Contains(err.Error(), "another run") {
+		t.Errorf("the progress of another scorer: %v", err)
 	}
-}
-
-// TestNothingWorks: a scorer that can do nothing is no item's fault.
-func TestNothingWorks(t *testing.T) {
-	f := &fake{failing: map[int]bool{}}
-	for i := range 30 {
-		f.failing[i] = i >= 10
+	writePicture(t, filepath.Join(dir, "edit1.png"), 255)
+	s = &redJudge{print: "a"}
+	r, err := Table(context.Background(), s, o)
+	if err != nil || s.asked != 1 || r.Scored != 5 {
+		t.Fatalf("%v: %d samples were scored again, want 1", err, s.asked)
 	}
-	var results []Result
-	err := f.job(30, 10, &results).Run(context.Background())
-	var batch *BatchError
-	if !errors.As(err, &batch) || batch.Index != 10 || err.Error() != "out of memory" || len(results) != 10 {
-		t.Errorf("%v after %d results", err, len(results))
-	}
-}
-
-// TestBatch: the calls that a batch takes, and what comes of them.
-func TestBatch(t *testing.T) {
-	tests := []struct {
-		name    string
-		failing []int
-		calls   int
-		good    []bool
-		err     bool
-	}{
-		{"all at once", nil, 1, []bool{true, true, true, true}, false},
-		{"one fails", []int{2}, 5, []bool{true, false, true, true}, false},
-		{"all fail", []int{1, 2, 3, 4}, 5, []bool{false, false, false, false}, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			f := &fake{failing: map[int]bool{}}
-			for _, i := range tt.failing {
-				f.failing[i] = true
-			}
-			scores, errs, err := Batch(context.Background(), []int{1, 2, 3, 4}, f.Score)
-			if (err != nil) != tt.err || len(f.batches) != tt.calls {
-				t.Errorf("%d calls, %v", len(f.batches), err)
-			}
-			for i, good := range tt.good {
-				if (errs[i] == nil) != good || good && scores[i] != float64(i+1)/10 {
-					t.Errorf("sample %d: %v, %v", i, scores[i], errs[i])
-				}
-			}
-		})
-	}
-	f := &fake{failing: map[int]bool{1: true}}
-	if _, errs, err := Batch(context.Background(), []int{1}, f.Score); err != nil || errs[0] == nil ||
-		len(f.batches) != 1 {
-		t.Errorf("one sample alone: %v, %v, %d calls", errs, err, len(f.batches))
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	stop()
-	if _, _, err := Batch(ctx, []int{1, 2}, f.Score); err == nil {
-		t.Error("no error where the run is ended")
-	}
-	short := func(context.Context, []int) ([]float64, error) { return []float64{1}, nil }
-	if _, errs, err := Batch(context.Background(), []int{1, 2}, short); err != nil || errs[0] != nil {
-		t.Errorf("a scorer that answers for one only is asked one by one: %v, %v", errs, err)
-	}
+	checkScores(t, o.Out, map[int]float64{1: 1})
 }

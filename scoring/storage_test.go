@@ -18,6 +18,7 @@ import (
 	"assay/data"
 	"assay/internal/remote"
 	"assay/internal/remote/s3test"
+	"assay/table"
 )
 
 // TestTableOnFileDriver and TestTableOnS3: a table on object storage gives what files give.
@@ -51,8 +52,8 @@ func TestS3Outage(t *testing.T) {
 	pause := remote.FirstPause
 	remote.FirstPause = time.Millisecond
 	defer func() { remote.FirstPause = pause }()
-	o := TableOptions{In: "s3://outage/some folder/one.jsonl", Out: filepath.Join(t.TempDir(), "out.jsonl")}
-	if _, err := Table(t.Context(), &redScorer{}, o); !remote.Failed(err) || failed.Load() != 6 {
+	o := options("s3://outage/some folder/one.jsonl", filepath.Join(t.TempDir(), "out.jsonl"))
+	if _, err := Table(t.Context(), &redJudge{}, o); !remote.Failed(err) || failed.Load() != 6 {
 		t.Errorf("%d requests, want 6: %v", failed.Load(), err)
 	}
 }
@@ -86,8 +87,8 @@ func tableOnStorage(t *testing.T, folder string) {
 		t.Fatal(err)
 	}
 	checkScores(t, local, nil)
-	o := TableOptions{In: embedded, Out: filepath.Join(t.TempDir(), "want.parquet")}
-	if _, err := Table(ctx, &redScorer{}, o); err != nil {
+	o := options(embedded, filepath.Join(t.TempDir(), "want.parquet"))
+	if _, err := Table(ctx, &redJudge{}, o); err != nil {
 		t.Fatal(err)
 	}
 	want, err := os.ReadFile(o.Out)
@@ -130,20 +131,21 @@ func embed(t *testing.T, in string) string {
 // storageRun scores a table of the folder, by a run that is interrupted and one that goes on.
 func storageRun(t *testing.T, folder, in, out string) []byte {
 	t.Helper()
-	o := TableOptions{In: remote.Join(folder, in), Out: remote.Join(folder, out)}
+	o := options(remote.Join(folder, in), remote.Join(folder, out))
 	ctx, cancel := context.WithCancel(context.Background())
-	var stopped *InterruptedError
-	if _, err := Table(ctx, &redScorer{cancel: cancel}, o); !errors.As(err, &stopped) {
+	var stopped *table.InterruptedError
+	if _, err := Table(ctx, &redJudge{cancel: cancel}, o); !errors.As(err, &stopped) {
 		t.Fatal(err)
 	}
 	if _, err := remote.Stat(context.Background(), o.Out); !remote.IsMissing(err) {
 		t.Errorf("an unfinished run wrote its table: %v", err)
 	}
-	s := &redScorer{}
+	s := &redJudge{}
+	// The row whose picture is missing was cut off, and is not scored.
 	if _, err := Table(context.Background(), s, o); err != nil || s.asked != 0 {
 		t.Fatalf("%v: %d rows were scored again", err, s.asked)
 	}
-	if _, err := os.Stat(stopped.Progress); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(stopped.Journal); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the progress is left behind")
 	}
 	raw, err := remote.ReadFile(context.Background(), o.Out)

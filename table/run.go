@@ -126,6 +126,7 @@ func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
 // readBatches sends batches as Batches gives them, in parts where they become too large, until ctx ends.
 func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bool) {
 	full := func(size int) bool { return r.MaxSize > 0 && size >= r.MaxSize }
+	var before *Row
 	for rows := range r.Batches(iter.Seq[int](r.todo)) {
 		var batch []task[Row]
 		size := 0
@@ -147,7 +148,8 @@ func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bo
 			}
 			for k := range part {
 				if part[k].err == nil && r.Size != nil {
-					size += r.Size(&part[k].row)
+					size += r.Size(&part[k].row, before)
+					before = &part[k].row
 				}
 			}
 			if len(rows) > 0 && full(size) && (size >= 2*r.MaxSize || r.Joined == nil || !r.Joined(last, rows[0])) {
@@ -212,6 +214,9 @@ func (r *run[Row, V]) batch(ctx context.Context, batch []task[Row]) error {
 		if err == nil {
 			line.Value, err = values[0], cmp.Or(errs[0], t.unknown)
 			values, errs = values[1:], errs[1:]
+		}
+		if r.results.Has(t.index) { // it was worked on again for the sake of others
+			continue
 		}
 		switch {
 		case err == nil:

@@ -61,10 +61,14 @@ type Job[Row, V any] struct {
 	// Work returns a value and an error (nil: none) for each row of a batch. err is not the rows' fault, and ends the run.
 	Work func(ctx context.Context, rows []Row) (values []V, errs []error, err error)
 
-	Batches func(rows iter.Seq[int]) iter.Seq[[]int] // cuts the rows to do into batches; nil: each row alone
-	Size    func(row *Row) int                       // of a prepared row, as MaxSize counts it; nil: not counted
-	MaxSize int                                      // a batch of this size is worked on in parts; 0: no bound
-	Joined  func(a, b int) bool                      // rows that stay together, below twice MaxSize; nil: none
+	// Batches cuts the rows to do into batches, which may hold rows that are done, too: their results stay. nil: each row
+	// alone.
+	Batches func(rows iter.Seq[int]) iter.Seq[[]int]
+	// Size is that of a prepared row, as MaxSize counts it, without what it shares with the one before it (nil: it is the
+	// first). nil: not counted.
+	Size    func(row, before *Row) int
+	MaxSize int                 // a batch of this size is worked on in parts; 0: no bound
+	Joined  func(a, b int) bool // rows that stay together, below twice MaxSize; nil: none
 
 	Skip      func(i int) bool     // rows that are left out; nil: none
 	Ends      func(err error) bool // errors of rows that end the run, which can be resumed, as of a server that is gone

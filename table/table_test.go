@@ -427,7 +427,7 @@ func TestMaxSize(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &doubling{numbers: numbers(64 * cores)}
 			j := d.job("")
-			j.Batches, j.Size, j.MaxSize = Chunks(64*cores), func(*int) int { return 10 }, tt.max
+			j.Batches, j.Size, j.MaxSize = Chunks(64*cores), func(_, _ *int) int { return 10 }, tt.max
 			if tt.joined {
 				j.Joined = func(a, b int) bool { return true }
 			}

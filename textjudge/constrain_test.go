@@ -13,6 +13,7 @@ import (
 	"assay/grammar"
 	"assay/internal/oracle"
 	_ "assay/model/families"
+	"assay/table"
 )
 
 // follower is a scripted model whose answers can follow any grammar.
@@ -90,7 +91,7 @@ func TestConstrained(t *testing.T) {
 		return chat.Answer{Text: `{"score": [4, 9], "reasoning": ""}`}, nil
 	}}
 	free, bound := open(t, "viescore", m, Settings{}), open(t, "viescore", m, Settings{Constrained: true})
-	if free.Fingerprint() == bound.Fingerprint() {
+	if free.fingerprint == bound.fingerprint {
 		t.Error("a constrained judge has the same fingerprint")
 	}
 	dir := t.TempDir()
@@ -98,7 +99,7 @@ func TestConstrained(t *testing.T) {
 		asked = nil
 		is := j == bound
 		out := filepath.Join(dir, fmt.Sprint(is, ".jsonl"))
-		r, err := j.Table(t.Context(), TableOptions{In: makeTable(t, dir, 1), Out: out})
+		r, err := j.Table(t.Context(), table.Options{In: makeTable(t, dir, 1), Out: out})
 		if err != nil || r.Constrained != is || strings.Contains(r.String(), "constrained") != is ||
 			strings.Contains(j.Words(), "constrained") != is || len(asked) != 2 || (asked[0] != nil) != is {
 			t.Errorf("constrained %t: %+v, %v, %d asked", is, r, err, len(asked))

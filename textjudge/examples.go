@@ -9,6 +9,7 @@ import (
 	"assay/chat"
 	"assay/chat/table"
 	"assay/data"
+	"assay/edit"
 )
 
 // Examples makes conversations of a judge's question and its right answer: what a model is trained on, by train with
@@ -60,15 +61,20 @@ func (e *Examples) Line(id, instruction string, pictures map[string]string, answ
 		return nil, fmt.Errorf("the answer %q: the judge reads %s", answer, strings.Join(words, ", "))
 	}
 	// The pictures stand for their paths: what is asked is made where the judge makes it.
-	item, paths := Item{Instruction: instruction, Pictures: map[string]*data.Picture{}}, map[*data.Picture]string{}
-	for role, path := range pictures {
-		item.Pictures[role] = &data.Picture{}
-		paths[item.Pictures[role]] = path
-	}
-	if err := e.judge.complete(item); err != nil {
+	shown := &request{&edit.Edit{Instruction: instruction}, map[string]*data.Picture{}}
+	paths := map[*data.Picture]string{}
+	roles, err := e.judge.shown("")
+	if err != nil {
 		return nil, err
 	}
-	asked, err := e.judge.messages(0, item)
+	for _, role := range roles {
+		if pictures[role] == "" {
+			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
+		}
+		shown.pictures[role] = &data.Picture{}
+		paths[shown.pictures[role]] = pictures[role]
+	}
+	asked, err := e.judge.messages(0, shown)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/grammar"
 	"assay/store"
 )
@@ -20,6 +21,7 @@ import (
 // Judge asks a model about edits. It is safe for concurrent use.
 type Judge struct {
 	Config   Config
+	Workers  int      // edits that Score asks about at a time; 0: one
 	Asks     string   // whose prompts: "own", "published", or "altered": a copy that is not the published text
 	Warnings []string // one that names the prompts that are not the published ones, if there are any
 
@@ -181,9 +183,9 @@ func (q *Question) open(folder fs.FS, copied string, kinds []string) (*prompt, e
 }
 
 // Fingerprint is a digest of all that results depend on: configuration, prompts, pictures of the folder, and the model.
-func (j *Judge) Fingerprint() string { return j.fingerprint }
+func (j *Judge) Fingerprint() (string, error) { return j.fingerprint, nil }
 
-// Roles are the pictures that an item must have.
+// Roles are the pictures that an edit must have.
 func (j *Judge) Roles() []string {
 	roles := map[string]bool{}
 	for _, q := range j.Config.Questions {
@@ -196,16 +198,7 @@ func (j *Judge) Roles() []string {
 	return slices.Sorted(maps.Keys(roles))
 }
 
-// Item is what is judged.
-type Item struct {
-	Instruction string
-	Pictures    map[string]*data.Picture // by role
-
-	Kind   string            // of the edit, for judges that ask by kind
-	Fields map[string]string // other texts that prompts have, by name
-}
-
-// Result is a judgement.
+// Result is all that was said of an edit, or of a pair.
 type Result struct {
 	Score      float64            `json:"score"`   // on the judge's score_range
 	Score01    float64            `json:"score01"` // on 0..1
@@ -245,28 +238,46 @@ func (e *AnswerError) Unwrap() error { return e.Err }
 // Unreadable tells it from errors of pictures and servers.
 func (e *AnswerError) Unreadable() bool { return true }
 
-// Judge asks all questions about an item. With an error the result holds the answers so far, and no score.
-func (j *Judge) Judge(ctx context.Context, item Item) (*Result, error) {
-	if err := j.complete(item); err != nil {
+// Ask asks all questions about an edit, or a judge of pairs about two. With an error the result holds the answers so
+// far, and no score.
+func (j *Judge) Ask(ctx context.Context, edits ...*edit.Edit) (*Result, error) {
+	want := 1
+	if j.Config.Pair {
+		want = 2
+	}
+	if len(edits) != want {
+		return &Result{}, fmt.Errorf("the judge %s is asked about %d edits at a time, not %d", j.Config.Name, want, len(edits))
+	}
+	r, err := j.prepare(edits[0], edits[1:]...)
+	if err != nil {
 		return &Result{}, err
 	}
+	return j.answers(ctx, r)
+}
+
+// The dimensions of a pair: what was said of its first edit in both orders.
+const (
+	shownFirst  = "shown_first"
+	shownSecond = "shown_second"
+)
+
+// answers asks all questions; those of a pair in both orders.
+func (j *Judge) answers(ctx context.Context, q *request) (*Result, error) {
 	r := &Result{}
-	score, dimensions, err := j.passes(ctx, item, false, r)
+	score, dimensions, err := j.passes(ctx, q, false, r)
 	if err != nil {
 		return r, err
 	}
 	if j.Config.Pair {
-		swapped := maps.Clone(item.Pictures)
+		swapped := maps.Clone(q.pictures)
 		swapped["edit"], swapped["edit2"] = swapped["edit2"], swapped["edit"]
-		turned := item
-		turned.Pictures = swapped
-		other, _, err := j.passes(ctx, turned, true, r)
+		other, _, err := j.passes(ctx, &request{q.Edit, swapped}, true, r)
 		if err != nil {
 			return r, err
 		}
 		agree := side(score) == side(1-other)
 		r.Agree = &agree
-		dimensions = map[string]float64{"shown_first": score, "shown_second": 1 - other}
+		dimensions = map[string]float64{shownFirst: score, shownSecond: 1 - other}
 		score = (score + 1 - other) / 2
 	}
 	r.Score, r.Score01, r.Dimensions = score, j.Config.score01(score), dimensions
@@ -285,16 +296,16 @@ func side(score float64) int {
 }
 
 // passes asks all questions in all passes.
-func (j *Judge) passes(ctx context.Context, item Item, swapped bool, r *Result) (
+func (j *Judge) passes(ctx context.Context, q *request, swapped bool, r *Result) (
 	score float64, dimensions map[string]float64, err error) {
 	var passes []map[string]float64
 	for pass := range j.Config.Passes {
 		numbers := map[string]float64{}
 		for i := range j.Config.Questions {
-			if !j.Config.Questions[i].asked(item.Kind) {
+			if !j.Config.Questions[i].asked(q.Kind) {
 				continue
 			}
-			found, err := j.ask(ctx, i, item, Answer{Pass: pass, Swapped: swapped}, r)
+			found, err := j.ask(ctx, i, q, Answer{Pass: pass, Swapped: swapped}, r)
 			if err != nil {
 				return 0, nil, err
 			}
@@ -307,10 +318,10 @@ func (j *Judge) passes(ctx context.Context, item Item, swapped bool, r *Result) 
 }
 
 // ask asks a question until its answer can be read.
-func (j *Judge) ask(ctx context.Context, question int, item Item, a Answer, r *Result) (map[string]float64, error) {
+func (j *Judge) ask(ctx context.Context, question int, shown *request, a Answer, r *Result) (map[string]float64, error) {
 	q, c := &j.Config.Questions[question], &j.Config
 	a.Question, a.Constrained = q.Name, c.Constrained
-	messages, err := j.messages(question, item)
+	messages, err := j.messages(question, shown)
 	if err != nil {
 		return nil, err
 	}
@@ -365,9 +376,9 @@ func (c *Config) options(pass, try int) chat.Options {
 	}
 }
 
-func (j *Judge) messages(question int, item Item) ([]chat.Message, error) {
+func (j *Judge) messages(question int, shown *request) ([]chat.Message, error) {
 	q := &j.Config.Questions[question]
-	text, err := j.prompts[question].render(item)
+	text, err := j.prompts[question].render(shown.Edit)
 	if err != nil {
 		return nil, fmt.Errorf("%w: question %s: %w", chat.ErrRequest, q.Name, err)
 	}
@@ -375,7 +386,7 @@ func (j *Judge) messages(question int, item Item) ([]chat.Message, error) {
 	for i, p := range q.Pictures {
 		picture := j.files[p]
 		if !isFile(p) {
-			picture = item.Pictures[p]
+			picture = shown.pictures[p]
 		}
 		if len(q.Captions) > 0 {
 			parts = append(parts, chat.Part{Text: q.Captions[i]})

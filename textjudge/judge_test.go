@@ -13,6 +13,7 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/oracle"
 )
 
@@ -53,10 +54,15 @@ func plain(v byte) *data.Picture {
 	return p
 }
 
-func item() Item {
-	return Item{Instruction: "make it red", Pictures: map[string]*data.Picture{
-		"source": plain(1), "edit": plain(2), "edit2": plain(3), "reference": plain(4),
-	}}
+// ask asks a judge about an edit whose pictures are of one colour each, or a judge of pairs about that and another one.
+func ask(t *testing.T, j *Judge) (*Result, error) {
+	t.Helper()
+	e := edit.New(plain(1), plain(2), "make it red")
+	e.Pictures = map[string]edit.Picture{"edit2": plain(3), "reference": plain(4)}
+	if j.Config.Pair {
+		return j.Ask(t.Context(), e, edit.New(plain(1), plain(3), "make it red"))
+	}
+	return j.Ask(t.Context(), e)
 }
 
 // editscoreCases are the texts and rows of the fixtures.
@@ -113,7 +119,7 @@ func TestRules(t *testing.T) {
 					}
 					return chat.Answer{Text: row.Passes[(int(o.Seed)-42)%len(row.Passes)][question]}, nil
 				})
-				r, err := open(t, names[e.Rule], m, s).Judge(t.Context(), item())
+				r, err := ask(t, open(t, names[e.Rule], m, s))
 				if e.Error != "" {
 					var unread *AnswerError
 					if !errors.As(err, &unread) || r.Score != 0 || len(r.Answers) == 0 || unread.Tries != 3 {
@@ -171,7 +177,7 @@ func TestShipped(t *testing.T) {
 			t.Errorf("%s: asks %s prompts, and %q has the same name", name, j.Asks, other)
 		}
 		names[j.Config.Name] = name
-		r, err := j.Judge(t.Context(), item())
+		r, err := ask(t, j)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -210,7 +216,7 @@ func TestPair(t *testing.T) {
 		m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
 			return chat.Answer{Text: better(c.second(m[0].Content[1].Image.Pix[0]))}, nil
 		})
-		r, err := open(t, "unifiedreward-edit/pair", m, Settings{}).Judge(t.Context(), item())
+		r, err := ask(t, open(t, "unifiedreward-edit/pair", m, Settings{}))
 		if err != nil || r.Score != c.score || *r.Agree != c.agree || len(r.Answers) != 2 || !r.Answers[1].Swapped {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
@@ -231,7 +237,7 @@ func TestRepeats(t *testing.T) {
 		}
 		return a, nil
 	})
-	r, err := open(t, "editscore", m, Settings{Passes: 2}).Judge(t.Context(), item())
+	r, err := ask(t, open(t, "editscore", m, Settings{Passes: 2}))
 	if err != nil || r.Score != 4 {
 		t.Fatalf("%v, %v", r, err)
 	}
@@ -306,7 +312,7 @@ _prompts_0shot_rule_PQ = "Quality"
 		return chat.Answer{Text: `{"score": [5, 10]}`}, nil
 	})
 	j := open(t, "viescore", m, Settings{Copy: dir})
-	if _, err := j.Judge(t.Context(), item()); err != nil {
+	if _, err := ask(t, j); err != nil {
 		t.Fatal(err)
 	}
 	if j.Asks != "altered" || len(j.Warnings) != 1 ||
@@ -314,7 +320,7 @@ _prompts_0shot_rule_PQ = "Quality"
 		strings.Join(asked, "|") != "Context\nRule\nDo: make it red|Context\nQuality" {
 		t.Errorf("%q, warnings %q", asked, j.Warnings)
 	}
-	if own := open(t, "viescore", m, Settings{}); own.Fingerprint() == j.Fingerprint() {
+	if own := open(t, "viescore", m, Settings{}); own.fingerprint == j.fingerprint {
 		t.Error("other prompts, the same fingerprint")
 	}
 	for _, pair := range filepath.SplitList(os.Getenv("ASSAY_PROMPTS")) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/chat"
+	"assay/edit"
 )
 
 // asked reports whether a question is asked of a kind of edits.
@@ -69,21 +70,21 @@ func (c *Config) checkQuestions(problem func(key, format string, args ...any)) m
 	return all
 }
 
-// complete checks that an item has a kind if the judge asks by kind, and all pictures that it is asked about.
-func (j *Judge) complete(item Item) error {
-	if c := &j.Config; len(c.Kinds) > 0 && !slices.Contains(c.Kinds, item.Kind) {
-		return fmt.Errorf("%w: the judge %s asks by the kind of the edit, and %q is none of %s", chat.ErrRequest, c.Name,
-			item.Kind, strings.Join(c.Kinds, ", "))
+// shown are the roles of the pictures that an edit of a kind is asked about.
+func (j *Judge) shown(kind string) (roles []string, err error) {
+	if c := &j.Config; len(c.Kinds) > 0 && !slices.Contains(c.Kinds, kind) {
+		return nil, fmt.Errorf("%w: the judge %s asks by the kind of the edit, and %q is none of %s", chat.ErrRequest, c.Name,
+			kind, strings.Join(c.Kinds, ", "))
 	}
 	for i := range j.Config.Questions {
 		q := &j.Config.Questions[i]
 		for _, p := range q.Pictures {
-			if q.asked(item.Kind) && !isFile(p) && item.Pictures[p] == nil {
-				return fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, p)
+			if q.asked(kind) && !isFile(p) && !slices.Contains(roles, p) {
+				roles = append(roles, p)
 			}
 		}
 	}
-	return nil
+	return roles, nil
 }
 
 // byKind reads the published prompts of several kinds of edits out of a JSON file.
@@ -97,7 +98,7 @@ func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 		return nil, fmt.Errorf("%s: %w: {KIND: TEXT} was expected", r.File, err)
 	}
 	prompts := map[string]*prompt{}
-	all := &prompt{render: func(i Item) (string, error) { return prompts[i.Kind].render(i) }}
+	all := &prompt{render: func(e *edit.Edit) (string, error) { return prompts[e.Kind].render(e) }}
 	for _, kind := range kinds {
 		if texts[kind] == "" {
 			return nil, fmt.Errorf("%s has no prompt for %q", r.File, kind)

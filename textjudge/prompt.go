@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"assay/edit"
 	"assay/internal/pystring"
 	"assay/model/text"
 )
@@ -36,7 +37,7 @@ type Part struct {
 // prompt is the text of a question.
 type prompt struct {
 	source  string // what stands for it in fingerprints
-	render  func(Item) (string, error)
+	render  func(*edit.Edit) (string, error)
 	texts   int      // published prompts that it is made of; 0: it is our own
 	altered []string // those that are not as they were published
 }
@@ -51,14 +52,14 @@ func ownPrompt(folder fs.FS, name string) (*prompt, error) {
 	if err != nil {
 		return nil, err
 	}
-	render := func(i Item) (string, error) {
-		all := map[string]any{"instruction": i.Instruction}
-		for name, v := range i.Fields {
+	render := func(e *edit.Edit) (string, error) {
+		all := map[string]any{"instruction": e.Instruction}
+		for name, v := range e.Texts {
 			all[name] = v
 		}
 		return t.Render(all)
 	}
-	if _, err := render(Item{Instruction: "a"}); err != nil {
+	if _, err := render(&edit.Edit{Instruction: "a"}); err != nil {
 		return nil, err
 	}
 	return &prompt{source: string(raw), render: render}, nil
@@ -99,18 +100,18 @@ func (r *Released) fill(source, digest string) (*prompt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.File, err)
 	}
-	p := &prompt{source: source, texts: 1, render: func(i Item) (string, error) {
+	p := &prompt{source: source, texts: 1, render: func(e *edit.Edit) (string, error) {
 		var b strings.Builder
 		for _, piece := range pieces {
 			text := piece.text
 			switch name := marks[piece.mark]; {
 			case piece.mark == "":
 			case name == "instruction":
-				text = i.Instruction
-			case i.Fields[name] == "":
+				text = e.Instruction
+			case e.Texts[name] == "":
 				return "", fmt.Errorf("there is no %s, which the prompt shows", name)
 			default:
-				text = i.Fields[name]
+				text = e.Texts[name]
 			}
 			b.WriteString(text)
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"testing"
+
+	"assay/edit"
 )
 
 // authorsAlone reports whether a shipped judge has no prompts but its authors': cmd/score asks these with copies that
@@ -85,11 +87,11 @@ func TestMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.render(Item{Instruction: "{reference}", Fields: map[string]string{"reference": "{{x}}"}})
+	got, err := p.render(&edit.Edit{Instruction: "{reference}", Texts: map[string]string{"reference": "{{x}}"}})
 	if want := `{"a": {reference}} {{x}}`; err != nil || got != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
-	if _, err := p.render(Item{Instruction: "a"}); err == nil || !strings.Contains(err.Error(), "there is no reference") {
+	if _, err := p.render(&edit.Edit{Instruction: "a"}); err == nil || !strings.Contains(err.Error(), "there is no reference") {
 		t.Errorf("%v", err)
 	}
 	for want, text := range map[string]string{"has no {reference}": "{instruct}",
@@ -127,7 +129,7 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	j := &Judge{Config: *c}
-	if err := j.complete(Item{Kind: "z"}); err == nil || !strings.Contains(err.Error(), `"z" is none of a, b, c`) {
+	if _, err := j.shown("z"); err == nil || !strings.Contains(err.Error(), `"z" is none of a, b, c`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -4,200 +4,230 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
-	"assay/internal/journal"
-	"assay/internal/remote"
-	"assay/internal/workers"
 	"assay/shards"
+	"assay/store"
+	"assay/table"
 )
 
-// TableOptions say which table is judged, and what is written.
-type TableOptions struct {
-	In      string            // .jsonl, .csv or .parquet: instruction and the pictures of the judge's roles
-	Out     string            // another one, .jsonl or .parquet: the same rows in the same order
-	Columns map[string]string // our column: the table's, for other names
-	Workers int               // rows at a time
-
-	Progress func(done, total int) // nil: not called
-
-	Shard shards.Ref        // the part of the rows that TableShard judges
-	Merge bool              // write the table from what all shards hold
-	Told  func(text string) // of what a shard waits for; nil: not called
-
-	Unchanged bool // merge rows as they were judged, without a look at whether they are others now
+// tableHead says what a journal's results belong to; in shards with the digest of the table's bytes.
+type tableHead struct {
+	In      string            `json:"in"`
+	Rows    int               `json:"rows"`
+	Judge   string            `json:"judge"`
+	Table   string            `json:"table,omitempty"`
+	Columns map[string]string `json:"columns,omitempty"`
 }
 
-// StoppedError says that a run ended before its table did, and where what is done is kept. The same call goes on there.
-type StoppedError struct {
-	Done, Total int
-	Progress    string
-	Err         error // the context's, or wraps chat.ErrUnavailable
+// row is a row of a table: an edit, with its pictures by the roles that the judge shows.
+type row struct {
+	instruction string
+	images      map[string]data.Image
+	asked       []*edit.Edit // two for a judge of pairs
 }
 
-func (e *StoppedError) Error() string {
-	return fmt.Sprintf("%d of %d rows are kept in %s: %v", e.Done, e.Total, e.Progress, e.Err)
-}
-
-func (e *StoppedError) Unwrap() error { return e.Err }
-
-// run is a table on its way.
-type run struct {
-	judge *Judge
-	table *data.Table
-	roles []string
-	o     TableOptions
-	stop  context.CancelCauseFunc
-
-	from, to int // rows to judge
-
-	telling sync.Mutex
-	done    *journal.Index[row]
-}
-
-// Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. Those
-// of pairs have preference (1: edit, 0: edit2), preferred and agree instead of scores. A row that cannot be judged has
-// an error and no number.
+// Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. A
+// judge of pairs adds preference (1: edit, 0: edit2), preferred and agree instead of scores. A row that cannot be judged
+// has an error and no number. The table has instruction and the pictures of the judge's roles.
 //
 // Results are kept in OUT.progress. When ctx ends, when a cap is reached or when the model answers no more, the error
-// is a [StoppedError]. The same call goes on there, and asks again only what the server failed at.
-func (j *Judge) Table(ctx context.Context, o TableOptions) (*TableResult, error) {
-	format, err := data.FormatOf(o.Out)
+// is a [table.InterruptedError]. The same call resumes, and asks again only what the server failed at.
+func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error) {
+	t, err := j.open(&o)
 	if err != nil {
 		return nil, err
 	}
-	r, err := j.begin(o)
+	defer t.Close()
+	r := j.result(o.Out, t.Len())
+	columns := append(slices.Clone(scoreColumns), answerColumns...)
+	if j.Config.Pair {
+		columns = append(slices.Clone(pairColumns), answerColumns...)
+	}
+	job := j.job(t, o)
+	err = job.Do(ctx, job.Rewrite(ctx, t, columns, func(l *table.Line[Result], rec *data.Record) error {
+		table.Clear(rec, columns)
+		r.count(l)
+		set(l, rec)
+		return nil
+	}))
 	if err != nil {
 		return nil, err
 	}
-	defer r.table.Close()
-	if o.Merge {
-		return r.merge(ctx, format)
-	}
-	progress := o.Out + ".progress"
-	if err := r.open(progress); err != nil {
-		return nil, err
-	}
-	var result *TableResult
-	err = r.rows(ctx)
-	if errors.Is(err, context.Canceled) || errors.Is(err, chat.ErrUnavailable) {
-		err = &StoppedError{r.done.Len(), r.table.Len(), progress, err}
-	} else if err == nil {
-		result, err = r.write(ctx, format, r.done.Get)
-	}
-	if err = errors.Join(err, r.done.Close()); err != nil {
-		return nil, err
-	}
-	return result, os.Remove(progress)
-}
-
-// begin opens the table.
-func (j *Judge) begin(o TableOptions) (r *run, err error) {
-	r = &run{judge: j, roles: j.Roles(), o: o}
-	if r.table, err = data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
-		data.WithRequired(r.required()...), data.WithOnly("source", "edit", "target", "instruction"),
-		data.WithPictures(r.roles...)); err != nil {
-		return nil, exit.Usage(err)
-	}
-	if err := r.table.CheckOutput(o.Out); err != nil {
-		return nil, errors.Join(exit.Usage(err), r.table.Close())
-	}
-	r.to = r.table.Len()
+	r.shares()
 	return r, nil
 }
 
-// head says what a run's results belong to.
-type head struct {
-	In    string `json:"in"`
-	Rows  int    `json:"rows"`
-	Judge string `json:"judge"`
-}
-
-func (r *run) head() (head, error) {
-	in, err := filepath.Abs(r.table.Path())
-	return head{in, r.table.Len(), r.judge.Fingerprint()}, err
-}
-
-// open reads what is done already of rows that were not changed since.
-func (r *run) open(progress string) error {
-	head, err := r.head()
+// TableShard judges the rows of the shards that o.Shard names, into a folder beside o.Out. When all are there, Table
+// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.PassingError]): the
+// same call asks again for them.
+func (j *Judge) TableShard(ctx context.Context, o table.Options) (*shards.Report, error) {
+	t, err := j.open(&o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.done, err = journal.OpenIndex(progress, head, r.table.Len(), func(d row) int { return d.Row }, r.unchanged)
-	return err
+	defer t.Close()
+	return j.job(t, o).Shard(ctx)
 }
 
-// unchanged tells whether a row is still what it was when it was judged.
-func (r *run) unchanged(d row) bool {
-	_, pictures, err := r.read(d.Row)
-	content, _ := r.content(d.Row, pictures, err)
-	return content == d.Content
+// open opens the table.
+func (j *Judge) open(o *table.Options) (*data.Table, error) {
+	if _, err := data.FormatOf(o.Out); err != nil {
+		return nil, err
+	}
+	roles, required := j.Roles(), []string{"instruction"}
+	for _, role := range roles {
+		if role == "source" || role == "edit" || role == "reference" {
+			required = append(required, column(role))
+		}
+	}
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
+		data.WithRequired(required...), data.WithOnly("source", "edit", "target", "instruction"),
+		data.WithPictures(roles...))
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	if err := t.CheckOutput(o.Out); err != nil {
+		return nil, errors.Join(exit.Usage(err), t.Close())
+	}
+	return t, nil
 }
 
-// rows judges all rows that are not done.
-func (r *run) rows(ctx context.Context) error {
-	ctx, r.stop = context.WithCancelCause(ctx)
-	defer r.stop(nil)
-	r.told()
-	workers.Each(r.to-r.from, max(r.o.Workers, 1), func(k int) error {
-		if i := r.from + k; ctx.Err() == nil && !r.done.Has(i) {
-			if err := r.one(ctx, i); err != nil {
-				r.stop(err)
+// job judges the rows of t, which is o.In opened.
+func (j *Judge) job(t *data.Table, o table.Options) *table.Job[row, Result] {
+	head := tableHead{In: t.Path(), Rows: t.Len(), Judge: j.fingerprint}
+	if abs, err := filepath.Abs(t.Path()); err == nil {
+		head.In = abs
+	}
+	roles := j.Roles()
+	return &table.Job[row, Result]{
+		Options: o,
+		Rows:    t.Len(),
+		Head:    head,
+		Plan: func() (any, error) {
+			digest, err := store.FileDigest(t.Path())
+			plan := head
+			plan.Table, plan.Columns = digest.String(), o.Columns
+			return plan, err
+		},
+		Read: func(i int) (row, error) { return readRow(t, roles, i) },
+		Content: func(r *row, err error) (string, error) {
+			parts := []any{err, r.instruction}
+			for _, role := range roles {
+				parts = append(parts, role, r.images[role])
+			}
+			return table.Content(t.Folder(), parts...)
+		},
+		Prepare: func(r *row) error { return j.decode(r, t.Folder()) },
+		Work:    table.Single(func(ctx context.Context, r *row) (Result, error) { return j.row(ctx, r) }),
+		Ends:    func(err error) bool { return errors.Is(err, chat.ErrUnavailable) },
+		Weigh: func(i int) (bytes int64, begins bool) {
+			r, err := readRow(t, roles, i)
+			if err != nil {
+				return 0, true
+			}
+			for _, m := range r.images {
+				bytes += m.Size(t.Folder())
+			}
+			return bytes, true
+		},
+	}
+}
+
+// column is that of a role; reference is the label table's target.
+func column(role string) string {
+	if role == "reference" {
+		return "target"
+	}
+	return role
+}
+
+// readRow reads a row and finds its pictures, without decoding them.
+func readRow(t *data.Table, roles []string, i int) (r row, err error) {
+	rec, err := t.Record(i)
+	if err != nil {
+		return r, err
+	}
+	line, err := t.Row(rec)
+	if r.instruction = line.Instruction; err != nil {
+		return r, err
+	}
+	images := map[string]data.Image{}
+	for _, role := range roles {
+		switch role {
+		case "source":
+			images[role] = line.Source
+		case "edit":
+			images[role] = line.Edit
+		case "reference":
+			images[role] = line.Target
+		default:
+			v, _ := rec.Get(role)
+			if images[role], err = data.ToImage(v); err != nil {
+				return r, fmt.Errorf("column %q: %w", role, err)
 			}
 		}
-		return nil
-	})
-	return errors.Join(context.Cause(ctx), r.done.Sync())
-}
-
-// one judges a row. Its error ends the run.
-func (r *run) one(ctx context.Context, i int) error {
-	instruction, images, err := r.read(i)
-	content, failed := r.content(i, images, err)
-	if failed != nil {
-		return fmt.Errorf("row %d: %w; the same command goes on", i+1, failed)
-	}
-	d := row{Row: i, Content: content}
-	var server *chat.ServerError
-	var answer *AnswerError
-	if err == nil {
-		var item Item
-		if item, err = r.decode(instruction, images); err == nil {
-			var result *Result
-			result, err = r.judge.Judge(ctx, item)
-			d.Result = *result
+		if images[role].IsZero() {
+			return r, fmt.Errorf("column %q: there is no picture", column(role))
 		}
 	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, chat.ErrUnavailable):
-		return err
-	case remote.Failed(err):
-		return fmt.Errorf("row %d: %w; the same command goes on", i+1, err)
-	case err != nil:
-		d.Error = err.Error()
-	}
-	d.Unreadable, d.passing = errors.As(err, &answer), errors.As(err, &server)
-	defer r.told()
-	if d.passing { // it may answer another time, so the error is not kept
-		r.done.Hold(d)
-		return nil
-	}
-	return r.done.Write(d)
+	r.images = images
+	return r, nil
 }
 
-func (r *run) told() {
-	if r.o.Progress == nil {
+// decode makes the edits that are asked about.
+func (j *Judge) decode(r *row, folder string) error {
+	e := &edit.Edit{Instruction: r.instruction, Pictures: map[string]edit.Picture{}}
+	for _, role := range j.Roles() {
+		p, err := r.images[role].Open(folder, data.Limits{})
+		if err != nil {
+			return fmt.Errorf("%s: %w", role, err)
+		}
+		e.Set(role, p)
+	}
+	if r.asked = []*edit.Edit{e}; j.Config.Pair {
+		r.asked = append(r.asked, &edit.Edit{Output: e.Pictures["edit2"]})
+	}
+	return nil
+}
+
+func (j *Judge) row(ctx context.Context, r *row) (Result, error) {
+	result, err := j.Ask(ctx, r.asked...)
+	return *result, err
+}
+
+// The columns that are added. Those of a pair have other names than scores, which others read: a preference is no
+// score.
+var (
+	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
+	pairColumns  = []data.Column{{Name: "preference", Kind: data.KindNumber}, {Name: "preferred", Kind: data.KindText},
+		{Name: "agree", Kind: data.KindBool}}
+	answerColumns = []data.Column{{Name: "dimensions", Kind: data.KindJSON}, {Name: "answers", Kind: data.KindJSON},
+		{Name: "error", Kind: data.KindText}}
+)
+
+// set fills in the columns of a row.
+func set(l *table.Line[Result], rec *data.Record) {
+	r := &l.Value
+	if len(r.Answers) > 0 {
+		rec.Set("answers", r.Answers)
+	}
+	if l.Error != "" {
+		rec.Set("error", l.Error)
 		return
 	}
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	r.o.Progress(r.done.Len(), r.to-r.from)
+	rec.Set("dimensions", r.Dimensions)
+	if r.Agree == nil {
+		rec.Set("score", r.Score)
+		rec.Set("score01", r.Score01)
+		return
+	}
+	rec.Set("preference", r.Score)
+	rec.Set("preferred", []string{"edit2", "neither", "edit"}[1+side(r.Score)])
+	rec.Set("agree", *r.Agree)
 }

@@ -24,6 +24,7 @@ import (
 	"assay/internal/long"
 	"assay/shards"
 	"assay/store"
+	"assay/table"
 )
 
 // makeTable writes a table of n rows, each with an instruction of its own, that share their pictures.
@@ -85,7 +86,7 @@ func TestTable(t *testing.T) {
 	})
 	for _, format := range []string{"out.jsonl", "out.parquet"} {
 		out := filepath.Join(dir, format)
-		r, err := open(t, "viescore", m, Settings{}).Table(t.Context(), TableOptions{In: in, Out: out, Workers: 3})
+		r, err := open(t, "viescore", m, Settings{}).Table(t.Context(), table.Options{In: in, Out: out, Workers: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +135,7 @@ func TestPairTable(t *testing.T) {
 		return chat.Answer{Text: says[strings.Contains(text, "row 2")]}, nil
 	})
 	out := filepath.Join(t.TempDir(), "out.jsonl")
-	r, err := open(t, "unifiedreward-edit/pair", m, Settings{}).Table(t.Context(), TableOptions{In: in, Out: out})
+	r, err := open(t, "unifiedreward-edit/pair", m, Settings{}).Table(t.Context(), table.Options{In: in, Out: out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +245,8 @@ func TestInterrupted(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		cancel.Store(&stop)
 		j, _ := c.asks(t, filepath.Join(dir, "answers"), nil)
-		r, err := j.Table(ctx, TableOptions{In: in, Out: out, Workers: 16})
-		var stopped *StoppedError
+		r, err := j.Table(ctx, table.Options{In: in, Out: out, Workers: 16})
+		var stopped *table.InterruptedError
 		if try < 2 {
 			if !errors.As(err, &stopped) || !errors.Is(err, context.Canceled) || stopped.Done == 0 || stopped.Done == rows {
 				t.Fatalf("try %d: %v, %v", try, r, err)
@@ -271,7 +272,7 @@ func TestInterrupted(t *testing.T) {
 func TestAgain(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
-	o := TableOptions{In: makeTable(t, dir, 20), Out: filepath.Join(dir, "out.jsonl"), Workers: 4}
+	o := table.Options{In: makeTable(t, dir, 20), Out: filepath.Join(dir, "out.jsonl"), Workers: 4}
 	for try := range 2 {
 		j, kept := c.asks(t, filepath.Join(dir, "answers"), nil)
 		if r, err := j.Table(t.Context(), o); err != nil || r.Judged != 20 || r.Answers != 40 {
@@ -287,10 +288,10 @@ func TestAgain(t *testing.T) {
 func TestCapStops(t *testing.T) {
 	dir := t.TempDir()
 	c := newCounting(t, nil)
-	o := TableOptions{In: makeTable(t, dir, 50), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
+	o := table.Options{In: makeTable(t, dir, 50), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.TokenCap = 150 })
 	_, err := j.Table(t.Context(), o)
-	var stopped *StoppedError
+	var stopped *table.InterruptedError
 	if !errors.As(err, &stopped) || !errors.Is(err, chat.ErrCap) || stopped.Done != 9 {
 		t.Fatal(err)
 	}
@@ -312,7 +313,7 @@ func TestServerFails(t *testing.T) {
 		}
 		return false
 	})
-	o := TableOptions{In: makeTable(t, dir, 30), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
+	o := table.Options{In: makeTable(t, dir, 30), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.Retries = 0 })
 	r, err := j.Table(t.Context(), o)
 	if err != nil || r.Failed == 0 || r.Unreadable != 0 || r.Judged+r.Failed != 30 {
@@ -337,7 +338,7 @@ func TestServerFailsShard(t *testing.T) {
 		}
 		return false
 	})
-	o := TableOptions{In: makeTable(t, dir, 12), Out: filepath.Join(dir, "out.jsonl"), Workers: 1,
+	o := table.Options{In: makeTable(t, dir, 12), Out: filepath.Join(dir, "out.jsonl"), Workers: 1,
 		Shard: shards.Ref{Index: 0, Count: 3}}
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.Retries = 0 })
 	r, err := j.TableShard(t.Context(), o)
@@ -365,10 +366,10 @@ func TestGoneServer(t *testing.T) {
 		}
 		return n >= 10
 	})
-	o := TableOptions{In: makeTable(t, dir, 200), Out: filepath.Join(dir, "out.jsonl"), Workers: 2}
+	o := table.Options{In: makeTable(t, dir, 200), Out: filepath.Join(dir, "out.jsonl"), Workers: 2}
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.Retries, s.Concurrency = 0, 2 })
 	_, err := j.Table(t.Context(), o)
-	var stopped *StoppedError
+	var stopped *table.InterruptedError
 	if !errors.As(err, &stopped) || errors.Is(err, chat.ErrCap) || stopped.Done < 5 || stopped.Done > 30 {
 		t.Fatal(err)
 	}
@@ -388,7 +389,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	asked := len(c.asked)
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), nil)
-	o := TableOptions{In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
+	o := table.Options{In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
 	if r, err := j.Table(t.Context(), o); err != nil || r.Judged != 60 || asked == 0 || asked > 30 || c.twice() > 1 {
 		t.Errorf("%+v, %v; %d asked before, %d twice", r, err, asked, c.twice())
 	}
@@ -406,7 +407,7 @@ func TestFullDiskChild(t *testing.T) {
 	}
 	c := &counting{Server: &httptest.Server{URL: os.Getenv("ASSAY_JUDGE_URL")}}
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), nil)
-	o := TableOptions{In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
+	o := table.Options{In: filepath.Join(dir, "in.jsonl"), Out: filepath.Join(dir, "out.jsonl"), Workers: 1}
 	_, err := j.Table(t.Context(), o)
 	t.Fatal(err)
 }
@@ -424,14 +425,14 @@ func TestChangedRow(t *testing.T) {
 		return chat.Answer{Text: `{"score": [4, 9]}`}, nil
 	})
 	j := open(t, "viescore", m, Settings{})
-	if _, err := j.Table(ctx, TableOptions{In: in, Out: out}); !errors.Is(err, context.Canceled) || n != 4 {
+	if _, err := j.Table(ctx, table.Options{In: in, Out: out}); !errors.Is(err, context.Canceled) || n != 4 {
 		t.Fatal(n, err)
 	}
 	changed := strings.Replace(string(must(os.ReadFile(in))), "row 0", "new 0", 1)
 	if err := os.WriteFile(in, []byte(changed), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := j.Table(t.Context(), TableOptions{In: in, Out: out}); err != nil || r.Judged != 4 || n != 4+6 {
+	if r, err := j.Table(t.Context(), table.Options{In: in, Out: out}); err != nil || r.Judged != 4 || n != 4+6 {
 		t.Errorf("%+v, %v after %d questions", r, err, n)
 	}
 }

@@ -3,6 +3,8 @@ package textjudge
 import (
 	"fmt"
 	"strings"
+
+	"assay/table"
 )
 
 // TableResult counts what Table did.
@@ -31,6 +33,17 @@ type TableResult struct {
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
+// result begins the count of a table's rows.
+func (j *Judge) result(out string, rows int) *TableResult {
+	c := &j.Config
+	r := &TableResult{Out: out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
+		Prompts: j.Asks, Constrained: c.Constrained, Rows: rows, Warnings: j.Warnings}
+	if c.Pair {
+		r.Pairs = &Pairs{}
+	}
+	return r
+}
+
 // Pairs says how far the two orders of pairs agree.
 type Pairs struct {
 	Agree         int     `json:"agree"`
@@ -41,7 +54,8 @@ type Pairs struct {
 }
 
 // count adds a row.
-func (t *TableResult) count(d *row) {
+func (t *TableResult) count(l *table.Line[Result]) {
+	d := &l.Value
 	for _, a := range d.Answers {
 		t.Answers++
 		if a.Try > 0 {
@@ -51,11 +65,11 @@ func (t *TableResult) count(d *row) {
 		t.Completion += int64(a.Completion)
 	}
 	switch {
-	case d.Unreadable:
+	case l.Unreadable:
 		t.Failed++
 		t.Unreadable++
 		return
-	case d.Error != "":
+	case l.Error != "":
 		t.Failed++
 		return
 	}
@@ -63,7 +77,7 @@ func (t *TableResult) count(d *row) {
 	if d.Agree == nil {
 		return
 	}
-	t.Pairs.Count(d.Dimensions["shown_first"], d.Dimensions["shown_second"])
+	t.Pairs.Count(d.Dimensions[shownFirst], d.Dimensions[shownSecond])
 }
 
 // Count adds a pair by what was said of its first edit when that was shown first, and second (1: it is better).

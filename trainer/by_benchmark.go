@@ -26,7 +26,8 @@ type BenchmarkConfig struct {
 // Benchmark is somebody else's measure of scorers, which validate.by may name. This package knows none: who trains
 // brings them along (see trainer/bybenchmark).
 type Benchmark interface {
-	// Measure runs a scorer, as it stands while it is trained, on it. The same scorer always has the same number; it is NaN if it is not defined.
+	// Measure runs a scorer, as it stands while it is trained, on it. The same scorer always has the same number; it is
+	// NaN if it is not defined.
 	Measure(ctx context.Context, j edit.Judge) (float64, error)
 	// Lower tells whether less is better.
 	Lower() bool

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // AuroraPair is AURORA-Bench's pairwise part.
@@ -49,7 +50,7 @@ var (
 type auroraPairs struct {
 	protocol.PairSet
 	epsilon float64
-	items   []protocol.Item
+	items   []*edit.Edit
 	models  [][]string // of the two edits of each pair
 }
 
@@ -64,8 +65,8 @@ func loadAuroraPair(o protocol.Options) (protocol.Set, error) {
 	s.Find = s.slotsOf
 	s.Show = func(i int) ([]protocol.CaptionedPicture, string) {
 		a, b := s.items[2*i], s.items[2*i+1]
-		return []protocol.CaptionedPicture{{Caption: "source", Picture: a.Source}, {Caption: "left", Picture: a.Edit},
-			{Caption: "right", Picture: b.Edit}}, a.Instruction
+		return []protocol.CaptionedPicture{protocol.Caption("source", a, "source"), protocol.Caption("left", a, "edit"),
+			protocol.Caption("right", b, "edit")}, a.Instruction
 	}
 	var p protocol.Problems
 	for i, r := range rows {
@@ -119,9 +120,10 @@ func (s *auroraPairs) readRating(r protocol.Line, id, root string) error {
 	s.Add(id, verdict)
 	s.models = append(s.models, models)
 	for k, side := range []string{protocol.Left, protocol.Right} {
-		s.items = append(s.items, protocol.Item{Key: protocol.Key{ID: id, Model: side}, Group: id, Instruction: prompt,
-			Source: protocol.Picture{Path: filepath.Join(root, input)},
-			Edit:   protocol.Picture{Path: filepath.Join(root, gens[k])}})
+		it := protocol.NewItem(protocol.Key{ID: id, Model: side}, prompt,
+			protocol.Picture{Path: filepath.Join(root, input)}, protocol.Picture{Path: filepath.Join(root, gens[k])})
+		it.Group = id
+		s.items = append(s.items, it)
 	}
 	return nil
 }
@@ -137,7 +139,7 @@ func (s *auroraPairs) slotsOf(k protocol.Key) ([]protocol.Slot, error) {
 }
 
 // Items implements Scorable.
-func (s *auroraPairs) Items() ([]protocol.Item, error) { return s.items, checkFiles(s.items) }
+func (s *auroraPairs) Items() ([]*edit.Edit, error) { return s.items, checkFiles(s.items) }
 
 // Read implements Set.
 func (s *auroraPairs) Read(path string) (protocol.Predictions, error) {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 	"assay/internal/stats"
 )
 
@@ -36,7 +37,7 @@ var AuroraPoint = &protocol.Benchmark{
 // aurora is AURORA-Bench's point-wise part.
 type aurora struct {
 	protocol.Ratings
-	items []protocol.Item
+	items []*edit.Edit
 	byGen map[string][]int
 }
 
@@ -82,10 +83,10 @@ func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {
 		s.Keys, s.Human, s.Group = append(s.Keys, key), append(s.Human, score), append(s.Group, group)
 		s.UnitItems = append(s.UnitItems, []int{i})
 		s.byGen[text["gen"]] = append(s.byGen[text["gen"]], i)
-		s.items = append(s.items, protocol.Item{Key: key, Group: text["input"] + "\n" +
-			text["prompt"], Instruction: text["prompt"],
-			Source: protocol.Picture{Path: filepath.Join(root, text["input"])},
-			Edit:   protocol.Picture{Path: filepath.Join(root, text["gen"])}})
+		it := protocol.NewItem(key, text["prompt"], protocol.Picture{Path: filepath.Join(root, text["input"])},
+			protocol.Picture{Path: filepath.Join(root, text["gen"])})
+		it.Group = text["input"] + "\n" + text["prompt"]
+		s.items = append(s.items, it)
 	}
 	return s, p.Err()
 }
@@ -99,7 +100,7 @@ func (s *aurora) Read(path string) (protocol.Predictions, error) {
 		case 0:
 			return 0, fmt.Errorf("the id %q is not rated: a number from 0 to %d, or a path such as %q, was expected",
 				k.ID,
-				len(s.Keys)-1, s.items[0].Edit.Path)
+				len(s.Keys)-1, protocol.PictureOf(s.items[0], "edit").Path)
 		case 1:
 			return at[0], nil
 		}
@@ -117,15 +118,15 @@ func (s *aurora) Guess(rng *rand.Rand) protocol.Predictions {
 }
 
 // Items implements Scorable.
-func (s *aurora) Items() ([]protocol.Item, error) { return s.items, checkFiles(s.items) }
+func (s *aurora) Items() ([]*edit.Edit, error) { return s.items, checkFiles(s.items) }
 
 // checkFiles names the pictures that are not there.
-func checkFiles(items []protocol.Item) error {
+func checkFiles(items []*edit.Edit) error {
 	var p protocol.Problems
 	seen := map[string]bool{}
 	for _, it := range items {
-		for _, path := range []string{it.Source.Path, it.Edit.Path} {
-			if !seen[path] {
+		for _, role := range []string{"source", "edit"} {
+			if path := protocol.PictureOf(it, role).Path; !seen[path] {
 				seen[path] = true
 				protocol.FilePicture(path, true, &p)
 			}

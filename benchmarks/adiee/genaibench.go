@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // GenAIBench is GenAI-Bench's votes on edits.
@@ -103,8 +104,8 @@ func loadGenAIBench(o protocol.Options) (protocol.Set, error) {
 	}
 	s.Show = func(i int) ([]protocol.CaptionedPicture, string) {
 		it := s.pair(i)
-		return []protocol.CaptionedPicture{{Caption: "source", Picture: it[0].Source},
-			{Caption: "left", Picture: it[0].Edit}, {Caption: "right", Picture: it[1].Edit}}, it[0].Instruction
+		return []protocol.CaptionedPicture{protocol.Caption("source", it[0], "source"),
+			protocol.Caption("left", it[0], "edit"), protocol.Caption("right", it[1], "edit")}, it[0].Instruction
 	}
 	if o.Targets != "" {
 		if s.targets, err = openHubTargets(o.Targets); err != nil {
@@ -174,29 +175,26 @@ func (s *genAI) readVotes(path string) error {
 }
 
 // pair returns the two edits of a pair.
-func (s *genAI) pair(i int) [2]protocol.Item {
+func (s *genAI) pair(i int) edit.Pair {
 	p := s.places[i]
-	side := func(name string) protocol.Item {
-		return protocol.Item{
-			Key:         protocol.Key{ID: s.IDs[i], Model: name},
-			Group:       s.IDs[i],
-			Instruction: s.text[i],
-			Source:      p.Picture("source_image", -1, s.images),
-			Edit:        p.Picture(name+"_output_image", -1, s.images),
-			Captions:    s.prompts[i],
-			Target:      s.targets.of(s.text[i], s.prompts[i]),
-		}
+	side := func(name string) *edit.Edit {
+		it := protocol.NewItem(protocol.Key{ID: s.IDs[i], Model: name}, s.text[i],
+			p.Picture("source_image", -1, s.images), p.Picture(name+"_output_image", -1, s.images))
+		it.Group = s.IDs[i]
+		protocol.SetCaptions(it, s.prompts[i])
+		protocol.SetPicture(it, protocol.Target, s.targets.of(s.text[i], s.prompts[i]))
+		return it
 	}
-	return [2]protocol.Item{side(protocol.Left), side(protocol.Right)}
+	return edit.Pair{side(protocol.Left), side(protocol.Right)}
 }
 
 // Items implements Scorable.
-func (s *genAI) Items() ([]protocol.Item, error) {
+func (s *genAI) Items() ([]*edit.Edit, error) {
 	if s.places == nil {
 		return nil, fmt.Errorf("votes alone hold no pictures: give --ratings with the Parquet files")
 	}
 	var p protocol.Problems
-	var items []protocol.Item
+	var items []*edit.Edit
 	for i := range s.IDs {
 		pair := s.pair(i)
 		if pair[0].Instruction == "" {

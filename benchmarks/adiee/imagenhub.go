@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 	"assay/internal/stats"
 )
 
@@ -154,7 +155,7 @@ func (s *hub) Guess(rng *rand.Rand) protocol.Predictions {
 }
 
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
-func (s *hub) Items() ([]protocol.Item, error) {
+func (s *hub) Items() ([]*edit.Edit, error) {
 	if s.images == "" {
 		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and " +
 			"one folder per method")
@@ -165,21 +166,18 @@ func (s *hub) Items() ([]protocol.Item, error) {
 	}
 	root := filepath.Dir(lookupPath)
 	var p protocol.Problems
-	items := make([]protocol.Item, len(s.Keys))
+	items := make([]*edit.Edit, len(s.Keys))
 	for i, k := range s.Keys {
 		entry, ok := lookup[k.ID]
 		if !ok && s.Group[i] == 0 {
 			p.Add(lookupPath, "there is no instruction for %s", k.ID)
 		}
-		items[i] = protocol.Item{
-			Key:         k,
-			Group:       k.ID,
-			Instruction: entry.Instruction,
-			Source:      protocol.FilePicture(filepath.Join(root, "input", k.ID), s.Group[i] == 0, &p),
-			Edit:        protocol.FilePicture(filepath.Join(root, k.Model, k.ID), true, &p),
-			Target:      protocol.Picture{Path: filepath.Join(root, groundTruth, k.ID)},
-			Captions:    [2]string{entry.Before, entry.After},
-		}
+		items[i] = protocol.NewItem(k, entry.Instruction,
+			protocol.FilePicture(filepath.Join(root, "input", k.ID), s.Group[i] == 0, &p),
+			protocol.FilePicture(filepath.Join(root, k.Model, k.ID), true, &p))
+		items[i].Group = k.ID
+		items[i].Set(protocol.Target, protocol.Picture{Path: filepath.Join(root, groundTruth, k.ID)})
+		protocol.SetCaptions(items[i], [2]string{entry.Before, entry.After})
 	}
 	return items, p.Err()
 }
@@ -281,12 +279,12 @@ func undefinedNote(names []string, of int) string {
 }
 
 // showItems shows source and edit of an item; items may be nil.
-func showItems(items []protocol.Item) func(i int) ([]protocol.CaptionedPicture, string) {
+func showItems(items []*edit.Edit) func(i int) ([]protocol.CaptionedPicture, string) {
 	return func(i int) ([]protocol.CaptionedPicture, string) {
 		if items == nil {
 			return nil, ""
 		}
-		return []protocol.CaptionedPicture{{Caption: "source", Picture: items[i].Source},
-			{Caption: "edit", Picture: items[i].Edit}}, items[i].Instruction
+		return []protocol.CaptionedPicture{protocol.Caption("source", items[i], "source"),
+			protocol.Caption("edit", items[i], "edit")}, items[i].Instruction
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"assay/benchmarks/report"
 	"assay/benchmarks/runner"
 	"assay/data"
+	"assay/edit"
+	"assay/encoders"
 )
 
 // A file that answers some pairs and scores others is refused, since either rule would take half of it for missing.
@@ -96,12 +98,12 @@ func TestGenAIBenchParquet(t *testing.T) {
 		"epsilon_from") != "option" {
 		t.Error("a given margin is not told from one chosen here")
 	}
-	items := benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items())
-	if len(items) != 80 || items[79].Key != (protocol.Key{ID: "39", Model: "right"}) ||
+	items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items())
+	if len(items) != 80 || protocol.ItemKey(items[79]) != (protocol.Key{ID: "39", Model: "right"}) ||
 		items[79].Instruction != "edit 39" {
 		t.Fatalf("%d items, the last is %v", len(items), items[len(items)-1])
 	}
-	pic := benchtest.Must[*data.Picture](t)(data.Decode(benchtest.Must[[]byte](t)(items[79].Edit.Bytes()),
+	pic := benchtest.Must[*data.Picture](t)(data.Decode(benchtest.Must[[]byte](t)(protocol.PictureOf(items[79], "edit").Bytes()),
 		data.Limits{}))
 	if want := byte(37 * 41 % 256); pic.Width != 6 || pic.Height != 4 || pic.Pix[0] != want {
 		t.Errorf("the picture is %dx%d of %d, want 6x4 of %d", pic.Width, pic.Height, pic.Pix[0], want)
@@ -193,18 +195,19 @@ func TestGenAIBenchCaptionsAndTargets(t *testing.T) {
 	hub := benchtest.Write(t, "dataset_lookup.json", `{"sample_1.jpg": {"instruction": "let it rain", `+
 		`"source_global_caption": "a street", "target_global_caption": "a street in rain"}}`)
 	s := benchtest.LoadSet(t, GenAIBench, protocol.Options{Data: data, Targets: filepath.Dir(hub)})
-	items := benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items())
+	items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items())
 	want := filepath.Join(filepath.Dir(hub), "GroundTruth", "sample_1.jpg")
-	if len(items) != 2 || items[1].Captions != [2]string{"a street", "a street in rain"} ||
-		items[1].Target.Path != want {
+	if len(items) != 2 || items[1].Texts[protocol.SourceCaption] != "a street" ||
+		items[1].Texts[protocol.TargetCaption] != "a street in rain" ||
+		protocol.PictureOf(items[1], "target").Path != want {
 		t.Errorf("%+v", items)
 	}
-	clipT, _ := runner.FindSimilarity("clip_t")
-	if err := clipT.Caption(items, ""); err != nil {
+	clipT, _ := encoders.FindSimilarity("clip_t")
+	if err := runner.SetCaptions(clipT, items, ""); err != nil {
 		t.Error(err)
 	}
-	clipI, _ := runner.FindSimilarity("clip_i")
-	err := clipI.Caption(items, "")
+	clipI, _ := encoders.FindSimilarity("clip_i")
+	err := runner.SetCaptions(clipI, items, "")
 	if err == nil || !strings.Contains(err.Error(), "sample_1.jpg: the picture is not there") {
 		t.Error(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // publishedCSV holds the numbers that papers print: see protocol.Benchmark.
@@ -171,12 +172,12 @@ func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
 }
 
 // Items implements Scorable: the outputs of all editors, in the authors' layout.
-func (s *aim) Items() ([]protocol.Item, error) {
+func (s *aim) Items() ([]*edit.Edit, error) {
 	if len(s.editors) == 0 {
 		return nil, errors.New("the pictures are not named: give --editors, folders MODEL with edited_output/")
 	}
 	var p protocol.Problems
-	var items []protocol.Item
+	var items []*edit.Edit
 	for _, dir := range s.editors {
 		for i := range s.kind {
 			source := filepath.Join(s.root, "benchmark", s.original[i])
@@ -186,22 +187,19 @@ func (s *aim) Items() ([]protocol.Item, error) {
 			if s.prompt[i] == "" {
 				p.Add(s.edited[i], "there is no edit_prompt")
 			}
-			items = append(items, protocol.Item{
-				Key:         protocol.Key{ID: s.edited[i], Model: protocol.EditorName(dir)},
-				Group:       s.edited[i],
-				Instruction: s.prompt[i],
-				Source:      protocol.Bare(protocol.FilePicture(source, true, &p)),
-				Edit: protocol.Bare(protocol.FilePicture(filepath.Join(dir, "edited_output", s.output(i)), true,
-					&p)),
-				Target: protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])}),
-			})
+			output := filepath.Join(dir, "edited_output", s.output(i))
+			it := protocol.NewItem(protocol.Key{ID: s.edited[i], Model: protocol.EditorName(dir)}, s.prompt[i],
+				protocol.Bare(protocol.FilePicture(source, true, &p)), protocol.Bare(protocol.FilePicture(output, true, &p)))
+			it.Group = s.edited[i]
+			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])}))
+			items = append(items, it)
 		}
 	}
 	return items, p.Err()
 }
 
 // Outputs implements Measurable.
-func (s *aim) Outputs() ([]protocol.Item, error) { return s.Items() }
+func (s *aim) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
 // Line implements Measurable.
 func (s *aim) Line(k protocol.Key, component string, value any, by string) map[string]any {

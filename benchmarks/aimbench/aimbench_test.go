@@ -11,6 +11,7 @@ import (
 
 	"assay/benchmarks/benchtest"
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // What is written as the authors' programs write it reads back to the same numbers, whichever way it came.
@@ -123,11 +124,11 @@ func TestAIMBenchItems(t *testing.T) {
 	load := func(editors ...string) protocol.Scorable {
 		return benchtest.LoadSet(t, Benchmark, protocol.Options{Data: root, Editors: editors}).(protocol.Scorable)
 	}
-	items := benchtest.Must[[]protocol.Item](t)(load(filepath.Join(root, "M")).Items())
+	items := benchtest.Must[[]*edit.Edit](t)(load(filepath.Join(root, "M")).Items())
 	target := filepath.Join(root, "benchmark", "fear_1_awe_instruction_2.png")
-	if len(items) != 1 || items[0].Key != (protocol.Key{ID: "fear_1_awe_instruction_2.png", Model: "M"}) ||
-		items[0].Instruction != "calm it" || items[0].Target.Path != target || !items[0].Edit.Bare ||
-		!items[0].Source.Bare {
+	if len(items) != 1 || protocol.ItemKey(items[0]) != (protocol.Key{ID: "fear_1_awe_instruction_2.png", Model: "M"}) ||
+		items[0].Instruction != "calm it" || protocol.PictureOf(items[0], "target").Path != target || !protocol.PictureOf(items[0], "edit").Bare ||
+		!protocol.PictureOf(items[0], "source").Bare {
 		t.Errorf("%+v", items)
 	}
 	if _, err := load(filepath.Join(root, "N")).Items(); err == nil ||

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // aimJSON is the JSON result of AIM-Bench.
@@ -199,13 +200,13 @@ func (j *aimPredictions) agreement() (out []protocol.Table, err error) {
 // disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
 // their pictures if the editor's folder is known.
 func (j *aimPredictions) disagreements() []protocol.Example {
-	pictures := map[string]protocol.Item{}
+	pictures := map[string]*edit.Edit{}
 	items, err := j.Items()
 	if err != nil {
 		items = nil // the report has no pictures then
 	}
 	for _, it := range items {
-		if it.Model == j.name {
+		if it.Editor == j.name {
 			pictures[it.ID] = it
 		}
 	}
@@ -222,7 +223,7 @@ func (j *aimPredictions) disagreements() []protocol.Example {
 		if !ok {
 			return nil, ""
 		}
-		return []protocol.CaptionedPicture{{Caption: "source", Picture: it.Source},
-			{Caption: "edit", Picture: it.Edit}, {Caption: "wanted", Picture: it.Target}}, it.Instruction
+		return []protocol.CaptionedPicture{protocol.Caption("source", it, "source"), protocol.Caption("edit", it, "edit"),
+			protocol.Caption("wanted", it, protocol.Target)}, it.Instruction
 	})
 }

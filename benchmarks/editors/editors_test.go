@@ -12,6 +12,8 @@ import (
 	"assay/benchmarks/benchtest"
 	"assay/benchmarks/protocol"
 	"assay/benchmarks/runner"
+	"assay/data"
+	"assay/edit"
 	"assay/metrics"
 )
 
@@ -50,11 +52,11 @@ func TestMagicBrushAsAuthors(t *testing.T) {
 			}
 		}
 		s := benchtest.LoadSet(t, MagicBrush, protocol.Options{Data: dir, Editors: []string{filepath.Join(dir, "M")}})
-		items := benchtest.Must[[]protocol.Item](t)(s.(protocol.Measurable).Outputs())
+		items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Measurable).Outputs())
 		var files []string
 		for _, name := range []string{"l1", "l2"} {
-			m := benchtest.Must[metrics.Measurer](t)(metrics.OpenMeasurer(name, metrics.Options{}))
-			c := runner.Component{Metric: m, Dir: dir}
+			m := benchtest.Must[*metrics.Metric](t)(metrics.Open(name, metrics.Options{}))
+			c := runner.Component{Judge: m, Dir: dir}
 			files = append(files, benchtest.Must[string](t)(c.Measure(t.Context(), s.(protocol.Measurable), items)))
 			if len(c.Failed) > 0 {
 				t.Errorf("%+v", c.Failed)
@@ -80,19 +82,29 @@ func TestGEditAsAuthors(t *testing.T) {
 		s := benchtest.LoadSet(t, GEditBench, protocol.Options{Data: benchtest.PutFile(t, dir, "d.jsonl",
 			[]byte(lines)),
 			Editors: []string{filepath.Join(dir, "M")}})
-		for k, it := range benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items()) {
-			e := benchtest.Must[runner.Edit](t)(runner.Decode(it))
-			benchtest.Shows(t, fmt.Sprintf("file %d: source of %v", n, it.Key), rows[k].Expect[0], e.Source)
-			benchtest.Shows(t, fmt.Sprintf("file %d: edit %v", n, it.Key), rows[k].Expect[1], e.Edit)
+		for k, it := range benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items()) {
+			for i, role := range []string{"source", "edit"} {
+				shown := benchtest.Must[*data.Picture](t)(it.Picture(role).Decode())
+				benchtest.Shows(t, fmt.Sprintf("file %d: %s of %s", n, role, it.ID), rows[k].Expect[i], shown)
+			}
 		}
 	}
 }
 
 // TestRISEPicturesAreBare: the authors' program shows pictures without their transparency.
 func TestRISEPicturesAreBare(t *testing.T) {
-	e := riseEntry{Index: "1", Category: logical, Image: "a.png", ReferenceImage: "b.png"}
-	if it := e.item("", false); !it.Source.Bare || !it.Edit.Bare || !it.Shown["reference"].Bare {
-		t.Errorf("%+v", it)
+	dir := t.TempDir()
+	for _, path := range []string{"a.png", "M/images/logical_reasoning/1.png"} {
+		benchtest.PutFile(t, dir, path, nil)
+	}
+	s := benchtest.LoadSet(t, RISEBench, protocol.Options{Editors: []string{filepath.Join(dir, "M")},
+		Data: benchtest.PutFile(t, dir, "d.json", []byte(`[{"index": "1", "category": "logical_reasoning", "image": "a.png",
+			"instruction": "solve it", "reference_img": "b.png"}]`))})
+	it := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items())[0]
+	for _, role := range []string{"source", "edit", "reference"} {
+		if !protocol.PictureOf(it, role).Bare {
+			t.Errorf("%s is %+v, want it bare", role, it.Picture(role))
+		}
 	}
 }
 

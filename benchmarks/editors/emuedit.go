@@ -82,10 +82,9 @@ func loadEmuEdit(o protocol.Options) (protocol.Set, error) {
 			}
 			return nil
 		}
-		return s.Add(protocol.EditorSample{Group: task, Parts: []string{split}, Scored: true,
-			Item: protocol.Item{Key: protocol.Key{ID: id}, Instruction: text[0], Source: p.Picture("image", -1,
-				o.Images),
-				Captions: [2]string{text[4], text[5]}}})
+		it := protocol.NewItem(protocol.Key{ID: id}, text[0], p.Picture("image", -1, o.Images), protocol.Picture{})
+		protocol.SetCaptions(it, [2]string{text[4], text[5]})
+		return s.Add(protocol.EditorSample{Group: task, Parts: []string{split}, Scored: true, Item: it})
 	})
 	return s, err
 }

@@ -91,8 +91,8 @@ func loadGEdit(o protocol.Options) (protocol.Set, error) {
 		source.Area = gEditArea
 		language[key] = lang
 		return s.Add(protocol.EditorSample{Group: task, Parts: parts, Scored: true,
-			Item: protocol.Item{Key: protocol.Key{ID: key}, Instruction: text[2], Source: source,
-				Edit: protocol.Picture{Area: gEditArea, Bare: true}}})
+			Item:   protocol.NewItem(protocol.Key{ID: key}, text[2], source, protocol.Picture{}),
+			Output: protocol.Picture{Area: gEditArea, Bare: true}})
 	})
 	return s, err
 }

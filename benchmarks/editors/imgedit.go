@@ -76,9 +76,11 @@ func loadImgEdit(o protocol.Options) (protocol.Set, error) {
 		if e.ID == "" || e.Kind == "" || e.Prompt == "" {
 			p.Add(key, "id, prompt and edit_type were expected")
 		}
+		source := protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}
+		it := protocol.NewItem(protocol.Key{ID: key}, e.Prompt, source, protocol.Picture{})
+		it.Kind = e.Kind
 		p.List = append(p.List, nonNil(s.Add(protocol.EditorSample{Group: e.Kind, Parts: []string{"all"}, Scored: true,
-			Item: protocol.Item{Key: protocol.Key{ID: key}, Instruction: e.Prompt, Kind: e.Kind,
-				Source: protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}}}))...)
+			Item: it}))...)
 	}
 	if len(s.Samples) == 0 {
 		return nil, fmt.Errorf("%s is empty", path)

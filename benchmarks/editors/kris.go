@@ -188,19 +188,20 @@ func addKRIS(s *protocol.EditorSet, folder, category string, parts []string, p *
 		picture := func(name string) protocol.Picture {
 			return protocol.Picture{Path: filepath.Join(folder, filepath.FromSlash(name))}
 		}
-		it := protocol.Item{Key: protocol.Key{ID: category + "/" +
-			id}, Instruction: e.Instruction, Source: picture(names[0])}
-		it.Kind, it.Fields = krisKind(category), map[string]string{"explanation": e.Explanation}
-		if e.Target != "" {
-			it.Target = picture(e.Target)
-			it.Shown = map[string]protocol.Picture{"reference": it.Target}
-		}
+		it := protocol.NewItem(protocol.Key{ID: category + "/" + id}, e.Instruction, picture(names[0]), protocol.Picture{})
+		it.Kind, it.Texts = krisKind(category), map[string]string{"explanation": e.Explanation}
 		sample := protocol.EditorSample{Item: it, Group: category, Parts: parts, Scored: len(names) == 1}
-		if kind, sources := krisSources(category, names); kind != "" {
-			sample.Several, sample.Item.Kind, sample.Item.Source = true, kind, picture(sources[0])
-			sample.Item.Shown = map[string]protocol.Picture{} // its questions do not show the reference
-			for k, name := range sources[1:] {
-				sample.Item.Shown[fmt.Sprintf("source%d", k+2)] = picture(name)
+		kind, sources := krisSources(category, names)
+		if kind != "" {
+			sample.Several, it.Kind, it.Sources = true, kind, nil
+			for _, name := range sources {
+				it.Sources = append(it.Sources, picture(name))
+			}
+		}
+		if e.Target != "" {
+			it.Set(protocol.Target, picture(e.Target))
+			if kind == "" { // questions about several sources do not show it
+				it.Set("reference", picture(e.Target))
 			}
 		}
 		p.List = append(p.List, nonNil(s.Add(sample))...)

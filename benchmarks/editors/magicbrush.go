@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // MagicBrush is the test split of MagicBrush.
@@ -146,27 +147,32 @@ func addSession(s *protocol.EditorSet, root, id string, instructions map[string]
 		}
 	}
 	path := func(name string) string { return filepath.Join(root, id, name) }
+	bare := func(name string) protocol.Picture { return protocol.Picture{Path: path(name), Bare: true} }
+	wanted := func(id, output string) *edit.Edit {
+		it := &edit.Edit{ID: id}
+		it.Set(protocol.Target, bare(output))
+		protocol.SetCaptions(it, [2]string{"", captions[output]})
+		return it
+	}
 	for n := 1; n <= len(outputs); n++ {
 		if outputs[n] == "" {
 			return fmt.Errorf("%s: there are %d wanted results, and none of turn %d", path(""), len(outputs), n)
 		}
 		turn, known := instructions[outputs[n]]
-		it := protocol.Item{Key: protocol.Key{ID: id + "/" +
-			strconv.Itoa(n)}, Instruction: turn.Instruction, Edit: protocol.Bare(protocol.Picture{}),
-			Target:   protocol.Bare(protocol.Picture{Path: path(outputs[n])}),
-			Captions: [2]string{"", captions[outputs[n]]}}
+		it := wanted(id+"/"+strconv.Itoa(n), outputs[n])
+		it.Instruction = turn.Instruction
 		if known {
-			it.Source = protocol.Bare(protocol.Picture{Path: path(turn.Input)})
+			it.Set("source", bare(turn.Input))
 		}
-		if err := s.Add(protocol.EditorSample{Item: it, Parts: []string{singleTurn}, Scored: known}); err != nil {
+		sample := protocol.EditorSample{Item: it, Output: protocol.Picture{Bare: true}, Parts: []string{singleTurn}}
+		sample.Scored = known
+		if err := s.Add(sample); err != nil {
 			return err
 		}
 	}
 	if last := outputs[len(outputs)]; last != "" {
-		return s.Add(protocol.EditorSample{Parts: []string{multiTurn}, Item: protocol.Item{Key: protocol.Key{ID: id +
-			"/final"},
-			Edit: protocol.Bare(protocol.Picture{}), Target: protocol.Bare(protocol.Picture{Path: path(last)}),
-			Captions: [2]string{"", captions[last]}}})
+		return s.Add(protocol.EditorSample{Item: wanted(id+"/final", last), Output: protocol.Picture{Bare: true},
+			Parts: []string{multiTurn}})
 	}
 	return nil
 }

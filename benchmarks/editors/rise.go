@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // RISEBench is RISEBench.
@@ -142,6 +143,7 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 		}
 		sample := protocol.EditorSample{
 			Item:   e.item(root, anyAlone),
+			Output: protocol.Picture{Bare: true},
 			Group:  e.Category,
 			Parts:  []string{"overall", strings.TrimSuffix(e.Category, "_reasoning")},
 			Scored: e.Image != "" && e.Instruction != "",
@@ -153,16 +155,15 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 }
 
 // item is what is asked of the sample; its pictures lie below root.
-func (e *riseEntry) item(root string, anyAlone bool) protocol.Item {
-	it := protocol.Item{Key: protocol.Key{ID: e.Index}, Instruction: e.Instruction,
-		Edit: protocol.Bare(protocol.Picture{})}
-	it.Kind, it.Fields = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
+func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
+	it := &edit.Edit{ID: e.Index, Instruction: e.Instruction}
+	it.Kind, it.Texts = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
 	if e.ReferenceImage != "" {
 		reference := filepath.Join(root, filepath.FromSlash(e.ReferenceImage))
-		it.Shown = map[string]protocol.Picture{"reference": protocol.Bare(protocol.Picture{Path: reference})}
+		it.Set("reference", protocol.Bare(protocol.Picture{Path: reference}))
 	}
 	if e.Image != "" {
-		it.Source = protocol.Bare(protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))})
+		it.Set("source", protocol.Bare(protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}))
 	}
 	return it
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // fedSize is how many triplets the benchmark has.
@@ -403,7 +404,7 @@ func (j *fedPredictions) Result() *protocol.Result {
 }
 
 // Outputs implements Measurable.
-func (s *fed) Outputs() ([]protocol.Item, error) { return s.Items() }
+func (s *fed) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
 // Line implements Measurable.
 func (s *fed) Line(k protocol.Key, component string, value any, by string) map[string]any {

@@ -11,6 +11,7 @@ import (
 
 	"assay/benchmarks/benchtest"
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // A scorer's lines and halves of the components mix, and the scorer is compared with every component and the votes.
@@ -91,8 +92,8 @@ func TestFEDBenchItems(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: filepath.Join(root, "index.jsonl"), BGNorm: "exp:20",
 		Sigma:   0.5,
 		Editors: []string{filepath.Join(root, "M")}})
-	items := benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items())
-	if len(items) != 2 || items[0].Key != (protocol.Key{ID: "a", Model: "M/dense"}) ||
+	items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items())
+	if len(items) != 2 || protocol.ItemKey(items[0]) != (protocol.Key{ID: "a", Model: "M/dense"}) ||
 		items[0].Instruction != "raise the brows" ||
 		items[1].Instruction != "surprise" {
 		t.Errorf("%+v", items)

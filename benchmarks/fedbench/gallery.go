@@ -4,18 +4,19 @@ import (
 	"math"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // disagreements are the samples on which a scorer and FED-Score disagree most, and least, with their pictures if the
 // editors' folders are known.
 func (j *fedPredictions) disagreements() []protocol.Example {
-	pictures := map[protocol.Key]protocol.Item{}
+	pictures := map[protocol.Key]*edit.Edit{}
 	items, err := j.Items()
 	if err != nil {
 		items = nil // the report has no pictures then
 	}
 	for _, it := range items {
-		pictures[it.Key] = it
+		pictures[protocol.ItemKey(it)] = it
 	}
 	p := protocol.Ratings{Truth: "fed_score"}
 	var scores []float64
@@ -33,7 +34,7 @@ func (j *fedPredictions) disagreements() []protocol.Example {
 		if !ok {
 			return nil, ""
 		}
-		return []protocol.CaptionedPicture{{Caption: "source", Picture: it.Source},
-			{Caption: "edit", Picture: it.Edit}, {Caption: "wanted", Picture: it.Target}}, it.Instruction
+		return []protocol.CaptionedPicture{protocol.Caption("source", it, "source"), protocol.Caption("edit", it, "edit"),
+			protocol.Caption("wanted", it, protocol.Target)}, it.Instruction
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // fedComponents are the names that --by and "by" may have.
@@ -103,13 +104,13 @@ func (s *fed) readTriplets(path, folder string) error {
 }
 
 // Items implements Scorable: MODEL/KIND/SAMPLE.png of every editor and kind of instructions that it has.
-func (s *fed) Items() ([]protocol.Item, error) {
+func (s *fed) Items() ([]*edit.Edit, error) {
 	if len(s.triplets) == 0 || len(s.editors) == 0 {
 		return nil, errors.New("the pictures are not named: give --ratings, a table of the triplets, and --editors, " +
 			"folders MODEL with dense/SAMPLE.png or simple/SAMPLE.png")
 	}
 	var p protocol.Problems
-	var items []protocol.Item
+	var items []*edit.Edit
 	for _, dir := range s.editors {
 		any := false
 		for _, kind := range []string{"dense", "simple"} {
@@ -121,15 +122,12 @@ func (s *fed) Items() ([]protocol.Item, error) {
 				if t.instruction[kind] == "" {
 					p.Add(t.name, "there is no %s instruction", kind)
 				}
-				items = append(items, protocol.Item{
-					Key:         protocol.Key{ID: t.name, Model: protocol.EditorName(dir) + "/" + kind},
-					Group:       kind + " " + t.name,
-					Instruction: t.instruction[kind],
-					Source:      t.source,
-					Target:      t.gt,
-					Captions:    t.captions,
-					Edit:        protocol.FilePicture(filepath.Join(dir, kind, t.name+".png"), true, &p),
-				})
+				it := protocol.NewItem(protocol.Key{ID: t.name, Model: protocol.EditorName(dir) + "/" + kind},
+					t.instruction[kind], t.source, protocol.FilePicture(filepath.Join(dir, kind, t.name+".png"), true, &p))
+				it.Group = kind + " " + t.name
+				it.Set(protocol.Target, t.gt)
+				protocol.SetCaptions(it, t.captions)
+				items = append(items, it)
 			}
 		}
 		if !any {

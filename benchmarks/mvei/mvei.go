@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // publishedCSV holds the numbers that papers print: see protocol.Benchmark.
@@ -143,16 +144,16 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 func (s *statements) Predictions() (protocol.Predictions, bool) { return s.included, s.included != nil }
 
 // Items implements Scorable: the picture is the edit, the statement the instruction, and there is no source.
-func (s *statements) Items() ([]protocol.Item, error) {
+func (s *statements) Items() ([]*edit.Edit, error) {
 	var p protocol.Problems
-	items := make([]protocol.Item, len(s.keys))
+	items := make([]*edit.Edit, len(s.keys))
 	for i, key := range s.keys {
 		path := filepath.Join(s.images, filepath.FromSlash(s.image[i]))
 		if i == 0 || s.image[i] != s.image[i-1] {
 			protocol.FilePicture(path, true, &p)
 		}
-		items[i] = protocol.Item{Key: key, Group: s.image[i], Edit: protocol.Picture{Path: path},
-			Instruction: s.text[i]}
+		items[i] = protocol.NewItem(key, s.text[i], protocol.Picture{}, protocol.Picture{Path: path})
+		items[i].Group = s.image[i]
 	}
 	return items, p.Err()
 }
@@ -170,7 +171,7 @@ func (s *statements) AnswerOf(above float64) string {
 }
 
 // Outputs implements Measurable.
-func (s *statements) Outputs() ([]protocol.Item, error) { return s.Items() }
+func (s *statements) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
 // Line implements Measurable: a metric answers by its class, or by the sign of its number.
 func (s *statements) Line(k protocol.Key, _ string, value any, _ string) map[string]any {

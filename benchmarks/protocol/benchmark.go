@@ -1,5 +1,5 @@
 // Package protocol is what all benchmarks share. A [Benchmark] loads its published data as a [Set]. A set that is
-// [Scorable] lists [Item] values for a scorer to judge; reading a file of predictions ([ReadLines]) gives
+// [Scorable] lists items, which are edits, for a judge to score; reading a file of predictions ([ReadLines]) gives
 // [Predictions], which compute [Number] values over any multiset of their units. Every number has the name of its
 // rule and a [Basis]: the items that it covers, what measured it, how it was normalised; numbers share a column if
 // their bases are equal.
@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/edit"
 	"assay/internal/stats"
 )
 
@@ -82,13 +83,13 @@ type Set interface {
 type Scorable interface {
 	// Items lists what is to be scored, candidates of one source together. The error names every picture or
 	// instruction that is not there.
-	Items() ([]Item, error)
+	Items() ([]*edit.Edit, error)
 }
 
 // SeveralSources is a Scorable with items of several sources, which need a judge that is shown them all.
 type SeveralSources interface {
 	// ItemsOfSeveral lists these, too.
-	ItemsOfSeveral() ([]Item, error)
+	ItemsOfSeveral() ([]*edit.Edit, error)
 }
 
 // Guessable is a Set for which predictions can be made up: drawn from rng, or all the same when rng is nil.
@@ -202,6 +203,11 @@ type CaptionedPicture struct {
 	Picture Picture
 }
 
+// Caption is the picture of an item with a role, with a caption.
+func Caption(caption string, e *edit.Edit, role string) CaptionedPicture {
+	return CaptionedPicture{caption, PictureOf(e, role)}
+}
+
 // Value is a number in JSON: null when it is undefined.
 type Value float64
 
@@ -280,7 +286,7 @@ type Teachable interface {
 type Measurable interface {
 	Set
 	// Outputs lists the outputs of all editors.
-	Outputs() ([]Item, error)
+	Outputs() ([]*edit.Edit, error)
 	// Line is the line of a file of components that says what a metric measured; by names the metric.
 	Line(k Key, component string, value any, by string) map[string]any
 }

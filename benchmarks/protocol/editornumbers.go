@@ -78,7 +78,7 @@ func (j *EditorPredictions) covers(column string, units []int) Coverage {
 		}
 		of++
 		if math.IsNaN(j.Values[column][i]) {
-			missing = append(missing, j.Samples[i].Item.Key)
+			missing = append(missing, ItemKey(j.Samples[i].Item))
 		}
 	}
 	return NewCoverage(of, missing)
@@ -95,7 +95,7 @@ func (j *EditorPredictions) coversPooled(names []string, units []int) Coverage {
 			of++
 			if values := j.Values[name]; values == nil || math.IsNaN(values[i]) {
 				it := j.Samples[i].Item
-				missing = append(missing, Key{it.ID + " " + name, it.Model})
+				missing = append(missing, Key{it.ID + " " + name, it.Editor})
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (j *EditorPredictions) Result() *Result {
 		if j.Complete(i) {
 			r.N++
 		} else {
-			r.Missing = append(r.Missing, j.Samples[i].Item.Key)
+			r.Missing = append(r.Missing, ItemKey(j.Samples[i].Item))
 		}
 	}
 	r.Numbers = j.Numbers(all)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"assay/edit"
 )
 
 // EditorSet is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the
@@ -40,7 +42,8 @@ type EditorSet struct {
 
 // EditorSample is one sample. Its item lacks the editor's picture.
 type EditorSample struct {
-	Item    Item
+	Output  Picture // how editors' pictures are read, without their path
+	Item    *edit.Edit
 	Group   string
 	Parts   []string
 	Scored  bool // a scorer has all that it needs
@@ -173,50 +176,49 @@ func (j *EditorPredictions) contradicted(column string, stated, derived []float6
 }
 
 // Items implements Scorable: the outputs of all editors that a scorer has everything for.
-func (s *EditorSet) Items() ([]Item, error) {
+func (s *EditorSet) Items() ([]*edit.Edit, error) {
 	return s.items(func(sample EditorSample) bool { return sample.Scored })
 }
 
 // ItemsOfSeveral implements SeveralSources.
-func (s *EditorSet) ItemsOfSeveral() ([]Item, error) {
+func (s *EditorSet) ItemsOfSeveral() ([]*edit.Edit, error) {
 	return s.items(func(sample EditorSample) bool { return sample.Scored || sample.Several })
 }
 
 // Outputs implements Measurable.
-func (s *EditorSet) Outputs() ([]Item, error) {
+func (s *EditorSet) Outputs() ([]*edit.Edit, error) {
 	return s.items(func(EditorSample) bool { return true })
 }
 
-func (s *EditorSet) items(which func(EditorSample) bool) ([]Item, error) {
+func (s *EditorSet) items(which func(EditorSample) bool) ([]*edit.Edit, error) {
 	if len(s.Editors)+len(s.Held) == 0 {
 		return nil, fmt.Errorf("the pictures are not named: give --editors, folders of the editors' pictures")
 	}
 	var p Problems
-	var items []Item
+	var items []*edit.Edit
 	for i, sample := range s.Samples {
 		if !which(sample) {
 			continue
 		}
-		for _, role := range slices.Sorted(maps.Keys(sample.Item.Shown)) {
-			if picture := sample.Item.Shown[role]; sample.Several && picture.Read == nil {
-				FilePicture(picture.Path, true, &p)
+		for n, source := range sample.Item.Sources {
+			if source := source.(Picture); source.Read == nil && (n == 0 || sample.Several) {
+				FilePicture(source.Path, true, &p)
 			}
 		}
-		if sample.Item.Source.Read == nil && sample.Item.Source.Path != "" {
-			FilePicture(sample.Item.Source.Path, true, &p)
+		add := func(editor string, output Picture) {
+			it := *sample.Item
+			it.Editor, it.Group, it.Output = editor, it.ID, output
+			items = append(items, &it)
 		}
 		for _, editor := range s.Editors {
-			it := sample.Item
-			it.Model, it.Group = EditorName(editor), it.ID
-			it.Edit.Path = s.Output(editor, i)
-			FilePicture(it.Edit.Path, true, &p)
-			items = append(items, it)
+			output := sample.Output
+			output.Path = s.Output(editor, i)
+			FilePicture(output.Path, true, &p)
+			add(EditorName(editor), output)
 		}
 		for _, editor := range slices.Sorted(maps.Keys(s.Held)) {
 			if picture, ok := s.Held[editor][sample.Item.ID]; ok {
-				it := sample.Item
-				it.Model, it.Group, it.Edit = editor, it.ID, picture
-				items = append(items, it)
+				add(editor, picture)
 			}
 		}
 	}

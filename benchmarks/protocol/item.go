@@ -6,22 +6,25 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
 	"assay/data"
-	"assay/scoring"
+	"assay/edit"
 	"assay/store"
+	"assay/table"
 )
 
-// Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed.
+// Picture is a picture of a benchmark: a file, or bytes inside a bigger file that are read when they are needed. It is
+// an [edit.Picture].
 type Picture struct {
 	Path string
 	Read func() ([]byte, error) // nil: the bytes of Path
 	Area int                    // pixels that it is resized to before anything sees it (bicubic); 0: it stays
 	// it has the colours below its transparency, as by Pillow's convert("RGB"): not over white
 	Bare bool
-	Like bool // of an edit: it is resized to its source's size before anything sees it (bicubic)
+	Like *Picture // it is resized to that one's size before anything sees it (bicubic); nil: it stays
 }
 
 // Bare is a picture without its transparency.
@@ -41,62 +44,129 @@ func (p Picture) Bytes() ([]byte, error) {
 	return os.ReadFile(p.Path)
 }
 
-// Item is one edit to be scored.
-type Item struct {
-	Key
-	Group       string // source and instruction: the candidates of one group are scored together
-	Source      Picture
-	Edit        Picture
-	Instruction string
-	Target      Picture   // the wanted result, where a benchmark has it
-	Captions    [2]string // of the source and of the wanted result, "" where a benchmark has none
-
-	// What judges that answer in words may be shown besides.
-	Kind   string             // of the edit, by which questions differ
-	Fields map[string]string  // texts by name
-	Shown  map[string]Picture // pictures by role: reference, source2, ...
+// Decode implements edit.Picture.
+func (p Picture) Decode() (*data.Picture, error) {
+	raw, err := p.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	pic, err := data.Decode(raw, data.Limits{})
+	if err == nil && p.Bare {
+		pic, err = pic.DropAlpha()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Area > 0 {
+		width, height := sidesOf(p.Area, pic.Width, pic.Height)
+		pic = pic.Resize(width, height, data.Bicubic)
+	}
+	if p.Like != nil {
+		like, err := p.Like.Decode()
+		if err != nil {
+			return nil, err
+		}
+		pic = pic.Resize(like.Width, like.Height, data.Bicubic)
+	}
+	return pic, nil
 }
 
-// Content identifies what an item's score depends on besides the scorer: its name, pictures and texts.
-func (it *Item) Content() string {
-	content, _ := it.Known()
-	return content
+// sidesOf are the sides of a picture of about the area and the same aspect, rounded down.
+func sidesOf(area, width, height int) (w, h int) {
+	ratio := float64(width) / float64(height)
+	side := math.Sqrt(float64(area) * ratio)
+	return max(1, int(side)), max(1, int(side/ratio))
 }
 
-// Known is the item's content, and why it is not known for sure: a picture that is there could not be read.
-func (it *Item) Known() (content string, unknown error) {
-	image := func(p Picture) data.Image {
-		image, err := p.image()
+// NewItem returns an edit to be judged: its ID and editor are the key's. Pictures that are not there are left out.
+func NewItem(k Key, instruction string, source, output Picture) *edit.Edit {
+	e := &edit.Edit{ID: k.ID, Editor: k.Model, Instruction: instruction}
+	SetPicture(e, "source", source)
+	SetPicture(e, "edit", output)
+	return e
+}
+
+// SetPicture sets the picture with a role, if there is one.
+func SetPicture(e *edit.Edit, role string, p Picture) {
+	if !p.None() {
+		e.Set(role, p)
+	}
+}
+
+// PictureOf is the picture of an item with a role; the zero Picture if there is none.
+func PictureOf(e *edit.Edit, role string) Picture {
+	p, _ := e.Picture(role).(Picture)
+	return p
+}
+
+// The roles of an item's texts and picture that metrics and similarities look at: captions of the source and of the
+// wanted result, and that result.
+const (
+	SourceCaption = "source_caption"
+	TargetCaption = "target_caption"
+	Target        = "target"
+)
+
+// SetCaptions sets the captions of the source and of the wanted result; "": there is none.
+func SetCaptions(e *edit.Edit, captions [2]string) {
+	texts := map[string]string{}
+	maps.Copy(texts, e.Texts)
+	for i, role := range []string{SourceCaption, TargetCaption} {
+		if texts[role] = captions[i]; captions[i] == "" {
+			delete(texts, role)
+		}
+	}
+	e.Texts = texts
+}
+
+// ItemKey names an item.
+func ItemKey(e *edit.Edit) Key { return Key{e.ID, e.Editor} }
+
+// Content identifies what an item's score depends on besides the judge: its name, pictures and texts. unknown says why
+// it is not known for sure: a picture that is there could not be read.
+func Content(e *edit.Edit) (content string, unknown error) {
+	image := func(role string) data.Image {
+		image, err := PictureOf(e, role).image()
 		if !errors.Is(err, fs.ErrNotExist) {
 			unknown = cmp.Or(unknown, err)
 		}
 		return image
 	}
-	row := data.Row{Source: image(it.Source), Edit: image(it.Edit), Instruction: it.Instruction}
-	of, err := scoring.Content("", &row, nil)
+	of, err := table.Content("", nil, e.Instruction, image("source"), image("edit"))
 	unknown = cmp.Or(unknown, err)
-	parts := []string{it.ID, it.Model, of, it.Captions[0], it.Captions[1]}
-	add := func(p Picture) {
-		k, err := store.Content("", image(p))
+	parts := []string{e.ID, e.Editor, of, e.Texts[SourceCaption], e.Texts[TargetCaption]}
+	add := func(role string) {
+		k, err := store.Content("", image(role))
 		if err == nil {
 			parts = append(parts, k.String())
-		} else if !p.None() && !errors.Is(err, fs.ErrNotExist) {
+		} else if !PictureOf(e, role).None() && !errors.Is(err, fs.ErrNotExist) {
 			unknown = cmp.Or(unknown, err)
 		}
 	}
-	add(it.Target) // few scorers need it: it need not be there
-	if it.Edit.Bare || it.Edit.Like {
-		parts = append(parts, fmt.Sprintf("shown bare %t, like the source %t", it.Edit.Bare, it.Edit.Like))
+	add(Target) // few judges need it: it need not be there
+	if p := PictureOf(e, "edit"); p.Bare || p.Like != nil {
+		parts = append(parts, fmt.Sprintf("shown bare %t, like the source %t", p.Bare, p.Like != nil))
 	}
-	if it.Kind != "" {
-		parts = append(parts, "kind", it.Kind)
+	if e.Kind != "" {
+		parts = append(parts, "kind", e.Kind)
 	}
-	for _, name := range slices.Sorted(maps.Keys(it.Fields)) {
-		parts = append(parts, "field", name, it.Fields[name])
+	for _, name := range slices.Sorted(maps.Keys(e.Texts)) {
+		if name != SourceCaption && name != TargetCaption {
+			parts = append(parts, "field", name, e.Texts[name])
+		}
 	}
-	for _, role := range slices.Sorted(maps.Keys(it.Shown)) {
-		parts = append(parts, "shown", role)
-		add(it.Shown[role])
+	roles := slices.Collect(maps.Keys(e.Pictures))
+	for n := range e.Sources {
+		if n > 0 {
+			roles = append(roles, fmt.Sprintf("source%d", n+1))
+		}
+	}
+	slices.Sort(roles)
+	for _, role := range roles {
+		if role != Target {
+			parts = append(parts, "shown", role)
+			add(role)
+		}
 	}
 	return store.KeyOf(parts...).String(), unknown
 }
@@ -113,11 +183,11 @@ func (p Picture) image() (data.Image, error) {
 	return data.Image{Bytes: raw}, nil
 }
 
-// Digest identifies what the scores of items depend on besides the scorer: their names, pictures and texts, in order.
-func Digest(items []Item) string {
+// Digest identifies what the scores of items depend on besides the judge: their names, pictures and texts, in order.
+func Digest(items []*edit.Edit) string {
 	parts := make([]string, len(items))
-	for i := range items {
-		parts[i] = items[i].Content()
+	for i, e := range items {
+		parts[i], _ = Content(e)
 	}
 	return store.KeyOf(parts...).String()
 }

@@ -18,6 +18,8 @@ import (
 	"assay/benchmarks/report"
 	"assay/benchmarks/rewardbench"
 	"assay/benchmarks/runner"
+	"assay/edit"
+	"assay/encoders"
 )
 
 // Published rows belong to benchmarks and numbers that exist, and those of AIM-Bench are the golden ones.
@@ -79,13 +81,14 @@ func TestSecondValues(t *testing.T) {
 			t.Errorf("%s: %v", row, err)
 		}
 	}
-	items := []protocol.Item{{Key: protocol.Key{ID: "a"}, Captions: [2]string{"x", "y"}}}
-	kind, _ := runner.FindSimilarity("clip_t")
+	items := []*edit.Edit{{ID: "a"}}
+	protocol.SetCaptions(items[0], [2]string{"x", "y"})
+	kind, _ := encoders.FindSimilarity("clip_t")
 	for text, want := range map[string]string{
 		`{"id": "a", "target_caption": "y"} {"id": "a", "target_caption": "z"}`: `second captions of "a"`,
 		`{"id": "b", "target_caption": "y"}`:                                    `"b" is no item of the data`,
 	} {
-		if err := kind.Caption(items, benchtest.Write(t, "c.jsonl", text)); err == nil ||
+		if err := runner.SetCaptions(kind, items, benchtest.Write(t, "c.jsonl", text)); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}

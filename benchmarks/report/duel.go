@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"assay/benchmarks/protocol"
 	"assay/internal/stats"
@@ -179,15 +178,12 @@ func (d *duel) examples(each int) (out []protocol.Example) {
 		e := protocol.Example{Kind: "disagrees", Instruction: it.Instruction,
 			Text: fmt.Sprintf("%s: %s %.4g for %s, %.4g for %s",
 				it.ID, d.column, d.a.Values[d.column][i], d.names[0], d.b.Values[d.column][i], d.names[1])}
-		for name, p := range map[string]protocol.Picture{"source": it.Source, "wanted": it.Target} {
-			if !p.None() {
-				e.Pictures = append(e.Pictures, protocol.CaptionedPicture{Caption: name, Picture: p})
+		for _, p := range []protocol.CaptionedPicture{protocol.Caption("source", it, "source"),
+			protocol.Caption("wanted", it, protocol.Target)} {
+			if !p.Picture.None() {
+				e.Pictures = append(e.Pictures, p)
 			}
 		}
-		slices.SortFunc(e.Pictures, func(a, b protocol.CaptionedPicture) int {
-			return strings.Compare(a.Caption,
-				b.Caption)
-		})
 		for k, folder := range folders {
 			e.Pictures = append(e.Pictures, protocol.CaptionedPicture{Caption: d.names[k],
 				Picture: protocol.Picture{Path: d.a.Output(folder, i)}})

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // EditRewardCompass is EditReward-Compass.
@@ -43,7 +44,7 @@ type compass struct {
 	protocol.PairSet
 	dimension  []string // of each pair
 	dimensions []string
-	items      [][2]protocol.Item // winner and loser
+	items      []edit.Pair // winner and loser
 }
 
 func loadCompass(o protocol.Options) (protocol.Set, error) {
@@ -67,8 +68,8 @@ func loadCompass(o protocol.Options) (protocol.Set, error) {
 	}
 	s.Show = func(i int) ([]protocol.CaptionedPicture, string) {
 		a, b := s.items[i][0], s.items[i][1]
-		return []protocol.CaptionedPicture{{Caption: "source", Picture: a.Source},
-			{Caption: "winner", Picture: a.Edit}, {Caption: "loser", Picture: b.Edit}}, a.Instruction
+		return []protocol.CaptionedPicture{protocol.Caption("source", a, "source"), protocol.Caption("winner", a, "edit"),
+			protocol.Caption("loser", b, "edit")}, a.Instruction
 	}
 	return s, p.Err()
 }
@@ -94,14 +95,14 @@ func (s *compass) addPair(r protocol.Line, root string) error {
 		}
 		return protocol.Picture{Path: path}
 	}
-	item := func(side, edit string) protocol.Item {
-		return protocol.Item{Key: protocol.Key{ID: id, Model: side}, Group: id, Instruction: text["prompt"],
-			Source: picture("source_image"),
-			Edit:   picture(edit)}
+	item := func(side, output string) *edit.Edit {
+		it := protocol.NewItem(protocol.Key{ID: id, Model: side}, text["prompt"], picture("source_image"), picture(output))
+		it.Group = id
+		return it
 	}
 	s.Add(id, text["label"])
 	s.dimension = append(s.dimension, text["dimension"])
-	s.items = append(s.items, [2]protocol.Item{item(protocol.Left, "winner"), item(protocol.Right, "loser")})
+	s.items = append(s.items, edit.Pair{item(protocol.Left, "winner"), item(protocol.Right, "loser")})
 	if !slices.Contains(s.dimensions, text["dimension"]) {
 		s.dimensions = append(s.dimensions, text["dimension"])
 	}
@@ -140,13 +141,13 @@ func (s *compass) of(i int, dimension string) bool {
 }
 
 // Items implements Scorable.
-func (s *compass) Items() ([]protocol.Item, error) {
+func (s *compass) Items() ([]*edit.Edit, error) {
 	var p protocol.Problems
-	var items []protocol.Item
+	var items []*edit.Edit
 	for _, pair := range s.items {
-		protocol.FilePicture(pair[0].Source.Path, true, &p)
+		protocol.FilePicture(protocol.PictureOf(pair[0], "source").Path, true, &p)
 		for _, it := range pair {
-			protocol.FilePicture(it.Edit.Path, true, &p)
+			protocol.FilePicture(protocol.PictureOf(it, "edit").Path, true, &p)
 			items = append(items, it)
 		}
 	}

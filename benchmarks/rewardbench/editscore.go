@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 	"assay/internal/stats"
 )
 
@@ -53,8 +54,8 @@ func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, e
 
 // Items implements Scorable: every edit once, with the partner it is first paired with. As in EditScore's evaluation.py
 // pictures are without their transparency, and edits are resized to the source's size, whoever sees them.
-func (s *editScore) Items() ([]protocol.Item, error) {
-	var items []protocol.Item
+func (s *editScore) Items() ([]*edit.Edit, error) {
+	var items []*edit.Edit
 	var p protocol.Problems
 	seen := map[string]bool{}
 	for i, keys := range s.keys {
@@ -65,15 +66,11 @@ func (s *editScore) Items() ([]protocol.Item, error) {
 			if !seen[k] {
 				seen[k] = true
 				source := protocol.Bare(s.places[i].Picture("input_image", -1, s.images))
-				edit := protocol.Bare(s.places[i].Picture("output_images", side, s.images))
-				edit.Like = true
-				items = append(items, protocol.Item{
-					Key:         protocol.Key{ID: k},
-					Group:       strconv.Itoa(i),
-					Instruction: s.text[i],
-					Source:      source,
-					Edit:        edit,
-				})
+				output := protocol.Bare(s.places[i].Picture("output_images", side, s.images))
+				output.Like = &source
+				it := protocol.NewItem(protocol.Key{ID: k}, s.text[i], source, output)
+				it.Group = strconv.Itoa(i)
+				items = append(items, it)
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"assay/benchmarks/adiee"
 	"assay/benchmarks/benchtest"
 	"assay/benchmarks/protocol"
-	"assay/benchmarks/runner"
-	"assay/textjudge"
+	"assay/data"
+	"assay/edit"
 )
 
 // TestTigerAsAuthors: the numbers as run are what eval_bench.py prints, and k2 is its pairwise accuracy of two.
@@ -95,13 +95,11 @@ func TestEditScoreAsAuthors(t *testing.T) {
 		}
 		s := benchtest.LoadSet(t, EditRewardBench, protocol.Options{Data: benchtest.PutFile(t, dir, "d.jsonl",
 			[]byte(lines))})
-		for k, it := range benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items()) {
-			want := rows[k/2].Expect[k%2]
-			e := benchtest.Must[runner.Edit](t)(runner.Decode(it))
-			benchtest.Shows(t, fmt.Sprintf("file %d: source of %v", n, it.Key), want[0], e.Source)
-			benchtest.Shows(t, fmt.Sprintf("file %d: edit %v", n, it.Key), want[1], e.Edit)
-			asked := benchtest.Must[textjudge.Item](t)(runner.AskedItem(it))
-			benchtest.Shows(t, fmt.Sprintf("file %d: edit %v of a judge", n, it.Key), want[1], asked.Pictures["edit"])
+		for k, it := range benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items()) {
+			for i, role := range []string{"source", "edit"} {
+				shown := benchtest.Must[*data.Picture](t)(it.Picture(role).Decode())
+				benchtest.Shows(t, fmt.Sprintf("file %d: %s of %s", n, role, it.ID), rows[k/2].Expect[k%2][i], shown)
+			}
 		}
 	}
 }
@@ -119,7 +117,7 @@ func TestEditReward(t *testing.T) {
 			t.Errorf("variant %v, missing %v", got["variant"], got["missing"])
 		}
 	}
-	if items := benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items()); len(items) != 2*20+3*12+4*10 {
+	if items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items()); len(items) != 2*20+3*12+4*10 {
 		t.Errorf("%d items", len(items))
 	}
 	got := benchtest.ReadSet(t, s, benchtest.Write(t, "p.jsonl", `{"id": "3pair000_AvsB", "answer": "A>B"}`))
@@ -136,7 +134,7 @@ func TestEditReward(t *testing.T) {
 			t.Errorf("variant %v", got["variant"])
 		}
 	}
-	if items := benchtest.Must[[]protocol.Item](t)(s.(protocol.Scorable).Items()); len(items) != 40 {
+	if items := benchtest.Must[[]*edit.Edit](t)(s.(protocol.Scorable).Items()); len(items) != 40 {
 		t.Errorf("%d items", len(items))
 	}
 	if _, err := EditRewardBench.Load(protocol.Options{Data: "../testdata/aim.jsonl"}); err == nil ||

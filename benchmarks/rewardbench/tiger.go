@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // tiger is TIGER-Lab's EditReward-Bench. Every comparison is a pair; samples are what counts: a comparison of K=2, or
@@ -191,8 +192,8 @@ func (s *tiger) slotsOf(k protocol.Key) ([]protocol.Slot, error) {
 }
 
 // Items implements Scorable: every candidate of a group once.
-func (s *tiger) Items() ([]protocol.Item, error) {
-	var items []protocol.Item
+func (s *tiger) Items() ([]*edit.Edit, error) {
+	var items []*edit.Edit
 	var p protocol.Problems
 	for _, g := range s.samples {
 		seen := map[string]bool{}
@@ -204,13 +205,10 @@ func (s *tiger) Items() ([]protocol.Item, error) {
 				if !seen[letter] {
 					seen[letter] = true
 					column := []string{"candidate_1", "candidate_2"}[side]
-					items = append(items, protocol.Item{
-						Key:         protocol.Key{ID: g.name, Model: letter},
-						Group:       fmt.Sprint(g.k, " ", g.name),
-						Instruction: s.text[i],
-						Source:      s.places[i].Picture("source_image", -1, s.images),
-						Edit:        s.places[i].Picture(column, -1, s.images),
-					})
+					it := protocol.NewItem(protocol.Key{ID: g.name, Model: letter}, s.text[i],
+						s.places[i].Picture("source_image", -1, s.images), s.places[i].Picture(column, -1, s.images))
+					it.Group = fmt.Sprint(g.k, " ", g.name)
+					items = append(items, it)
 				}
 			}
 		}

@@ -3,32 +3,31 @@ package runner
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	"assay/benchmarks/protocol"
-	"assay/data"
+	"assay/edit"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/journal"
-	"assay/internal/workers"
-	"assay/metrics"
+	"assay/table"
 )
 
-// measuredItem is a line of the file that a measurement goes on from.
-type measuredItem struct {
+// componentLine is a line of the file that a measurement resumes from.
+type componentLine struct {
 	protocol.Key
 	Content string          `json:"of"`
 	Value   json.RawMessage `json:"value,omitempty"`
-	Error   string          `json:"error,omitempty"`
 }
 
-// Component is a metric that is run on the items of a benchmark.
+// Component is a judge whose scores are a component of a benchmark.
 type Component struct {
-	Metric   metrics.Measurer
+	Judge    edit.Judge            // its name is the component's
 	Dir      string                // of component-NAME.jsonl, and of the progress beside it
 	Progress func(done, total int) // nil: not called
 	Failed   []Failure             // items that could not be measured
@@ -37,9 +36,13 @@ type Component struct {
 // Measure measures all items and writes component-NAME.jsonl, whose path it returns. What was measured before is not
 // measured again, unless it failed, or a picture or a text of it changed since. An item that cannot be measured does
 // not keep the others from it.
-func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items []protocol.Item) (path string,
+func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items []*edit.Edit) (path string,
 	err error) {
-	name := c.Metric.Name()
+	name := c.Judge.Info().Name
+	fingerprint, err := c.Judge.Fingerprint()
+	if err != nil {
+		return "", err
+	}
 	path = filepath.Join(c.Dir, "component-"+name+".jsonl")
 	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
 		return "", err
@@ -47,100 +50,84 @@ func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items 
 	head := struct {
 		Component string `json:"component"`
 		Metric    string `json:"metric"`
-	}{name, c.Metric.Fingerprint()}
-	j, old, err := journal.Open[measuredItem](path+".progress", head)
+	}{name, fingerprint}
+	j, old, err := journal.Open[componentLine](path+".progress", head)
 	if err != nil {
-		return "", err
+		return "", exit.Named(err)
 	}
-	done := map[protocol.Key]measuredItem{}
+	f := newItemFile(items, func(lines []table.Line[componentLine]) error {
+		var rows []componentLine
+		for _, l := range lines {
+			rows = append(rows, l.Value)
+		}
+		return j.Write(rows...)
+	})
 	for _, o := range old {
-		done[o.Key] = o
+		row, known := f.row[o.Key]
+		if !known || o.Value == nil {
+			continue
+		}
+		if content, _ := protocol.Content(items[row]); content == o.Content {
+			f.hold(o.Key, o)
+		}
 	}
-	err = c.rest(ctx, items, done, j)
-	if e := j.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
+	err = c.job(items).Run(ctx, f, 0, len(items))
+	if err := errors.Join(err, j.Close()); err != nil {
 		return path, err
 	}
-	return path, c.write(path, set, items, done)
+	c.Failed = f.failed
+	return path, c.write(path, set, f, fmt.Sprintf("%s (%.8s)", name, fingerprint))
 }
 
-// rest measures the items that are not done, some at a time.
-func (c *Component) rest(ctx context.Context, items []protocol.Item, done map[protocol.Key]measuredItem,
-	j *journal.Journal[measuredItem]) error {
-	content := make([]string, len(items))
-	todo := workers.Left(len(items), func(i int) bool {
-		content[i] = items[i].Content()
-		d, ok := done[items[i].Key]
-		return ok && d.Error == "" && d.Content == content[i] // what failed is tried again
-	})
-	finished := len(items) - len(todo)
-	for part := range slices.Chunk(todo, runtime.GOMAXPROCS(0)) {
-		if err := ctx.Err(); err != nil {
+// job measures items, some at a time.
+func (c *Component) job(items []*edit.Edit) *table.Job[row, componentLine] {
+	return &table.Job[row, componentLine]{
+		Options: table.Options{Progress: c.Progress},
+		Rows:    len(items),
+		Read:    func(i int) (row, error) { return row{item: items[i]}, nil },
+		Content: func(r *row, _ error) (string, error) {
+			r.content, _ = protocol.Content(r.item)
+			return r.content, nil
+		},
+		Prepare: func(r *row) (err error) {
+			r.inputs, err = c.Judge.Prepare(r.item)
 			return err
-		}
-		lines := make([]measuredItem, len(part))
-		workers.Do(len(part), func(k int) { lines[k] = c.one(ctx, items[part[k]], content[part[k]]) })
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := j.Write(lines...); err != nil {
-			return err
-		}
-		for _, line := range lines {
-			done[line.Key] = line
-		}
-		if finished += len(part); c.Progress != nil {
-			c.Progress(finished, len(items))
-		}
+		},
+		Work: func(ctx context.Context, rows []row) ([]componentLine, []error, error) {
+			inputs := make([]edit.Inputs, len(rows))
+			for i := range rows {
+				inputs[i] = rows[i].inputs
+			}
+			scores, errs, err := c.Judge.Score(ctx, inputs)
+			if err != nil {
+				return nil, nil, err
+			}
+			lines := make([]componentLine, len(rows))
+			for i, r := range rows {
+				lines[i] = componentLine{Key: protocol.ItemKey(r.item), Content: r.content}
+				if errs[i] == nil {
+					lines[i].Value, errs[i] = json.Marshal(scores[i].Plain())
+				}
+			}
+			return lines, errs, nil
+		},
+		Batches: table.Chunks(runtime.GOMAXPROCS(0)),
 	}
-	return nil
-}
-
-// one measures an item.
-func (c *Component) one(ctx context.Context, it protocol.Item, content string) measuredItem {
-	line := measuredItem{Key: it.Key, Content: content}
-	value, err := c.value(ctx, it)
-	if err == nil {
-		line.Value, err = json.Marshal(value)
-	}
-	if err != nil {
-		line.Error = err.Error()
-	}
-	return line
-}
-
-func (c *Component) value(ctx context.Context, it protocol.Item) (any, error) {
-	s := &metrics.Sample{ID: it.ID, Model: it.Model, Pictures: map[string]*data.Picture{},
-		Texts: map[string]string{"caption": it.Captions[1], "source_caption": it.Captions[0],
-			"instruction": it.Instruction}}
-	from := map[string]protocol.Picture{"source": it.Source, "edit": it.Edit, "target": it.Target}
-	for _, role := range c.Metric.Roles() {
-		if from[role].None() {
-			return nil, fmt.Errorf("there is no picture %q", role)
-		}
-		var err error
-		if s.Pictures[role], err = decodePicture(it, role, from[role]); err != nil {
-			return nil, err
-		}
-	}
-	return c.Metric.Value(ctx, s)
 }
 
 // write writes the file of components.
-func (c *Component) write(path string, set protocol.Measurable, items []protocol.Item,
-	done map[protocol.Key]measuredItem) error {
-	by := fmt.Sprintf("%s (%.8s)", c.Metric.Name(), c.Metric.Fingerprint())
+func (c *Component) write(path string, set protocol.Measurable, f *itemFile[componentLine], by string) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
-		for _, it := range items {
-			d := done[it.Key]
-			if d.Error != "" {
-				c.Failed = append(c.Failed, Failure{Key: it.Key, Error: d.Error})
+		for i, it := range f.items {
+			if !f.Has(i) {
 				continue
 			}
-			if err := e.Encode(set.Line(it.Key, c.Metric.Name(), d.Value, by)); err != nil {
+			l, err := f.Line(i)
+			if err != nil {
+				return err
+			}
+			if err := e.Encode(set.Line(protocol.ItemKey(it), c.Judge.Info().Name, l.Value.Value, by)); err != nil {
 				return err
 			}
 		}

@@ -28,10 +28,11 @@ func WriteExamples(path string, set protocol.Teachable, e *textjudge.Examples) (
 		for i, item := range items {
 			answer, err := set.Answer(i, words)
 			if err != nil {
-				return fmt.Errorf("%v: %w", item.Key, err)
+				return fmt.Errorf("%v: %w", protocol.ItemKey(item), err)
 			}
 			pictures := map[string]string{}
-			for role, p := range map[string]protocol.Picture{"source": item.Source, "edit": item.Edit} {
+			for _, role := range []string{"source", "edit"} {
+				p := protocol.PictureOf(item, role)
 				if p.Path == "" {
 					continue
 				}
@@ -41,7 +42,7 @@ func WriteExamples(path string, set protocol.Teachable, e *textjudge.Examples) (
 			}
 			line, err := e.Line(item.ID, item.Instruction, pictures, answer)
 			if err != nil {
-				return fmt.Errorf("%v: %w", item.Key, err)
+				return fmt.Errorf("%v: %w", protocol.ItemKey(item), err)
 			}
 			b.Write(append(line, '\n')) // its error comes with Flush
 		}

@@ -1,6 +1,7 @@
-// Package runner runs models on the items of a benchmark. A [Scorer] (a scorer directory, a judge that answers in
-// words, a similarity of embeddings) gives each item a score in predictions.jsonl; a [Component] gives it a metric's
-// value in component-NAME.jsonl. Both resume, and notice items that changed; a [Run] can be shared out among workers.
+// Package runner runs judges on the items of a benchmark. A [Judge] (of a scorer directory, of a model that answers in
+// words, of a similarity of embeddings) gives each item a score in predictions.jsonl ([Run]); a metric gives it a value
+// in component-NAME.jsonl ([Component]). Both are a [table.Job] over the items: they resume, and notice items that
+// changed; a run can be shared out among workers.
 package runner
 
 import (
@@ -8,22 +9,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"assay/benchmarks/protocol"
-	"assay/internal/journal"
+	"assay/edit"
+	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
-	"assay/scoring"
+	"assay/shards"
+	"assay/store"
+	"assay/table"
 )
 
 // Prediction is one line of predictions.jsonl.
 type Prediction struct {
 	protocol.Key
 	Score   float64 `json:"score"`
-	Content string  `json:"of,omitempty"` // digest of what the score depends on besides the scorer
+	Content string  `json:"of,omitempty"` // digest of what the score depends on besides the judge
 
 	// Orders are, of a judge of pairs, what it said of the left edit when that was shown first, and second: 1: it is
 	// better.
@@ -32,6 +38,7 @@ type Prediction struct {
 	Dimensions map[string]float64 `json:"dimensions,omitempty"` // of a judge that answers in words
 
 	Answer *string `json:"answer,omitempty"` // of benchmarks of answers, in place of the score
+	said   string  // what the judge said
 }
 
 // MarshalJSON leaves out the score of an answer.
@@ -47,10 +54,10 @@ func (p Prediction) MarshalJSON() ([]byte, error) {
 	}{p.Key, *p.Answer, p.Content})
 }
 
-// Run is a benchmark that a scorer is run on.
+// Run is a benchmark that a judge is run on.
 type Run struct {
 	Benchmark string
-	Items     []protocol.Item
+	Items     []*edit.Edit
 	Dir       string                // of predictions.jsonl and run.json
 	Progress  func(done, total int) // called with the items done so far; nil: not called
 
@@ -61,7 +68,7 @@ type Run struct {
 	Unchanged bool // Merge takes items as they were scored, without a look at whether they are others now
 }
 
-// runFile is run.json: a folder is only ever resumed by the same scorer on the same items.
+// runFile is run.json: a folder is only ever resumed by the same judge on the same items.
 type runFile struct {
 	Benchmark string `json:"benchmark"`
 	Scorer    string `json:"scorer"` // fingerprint
@@ -70,88 +77,294 @@ type runFile struct {
 	Prompts   string `json:"prompts,omitempty"`  // digest, of a judge that answers in words
 }
 
-// Score runs a scorer over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
-// the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what
-// was scored is on disk and the error wraps ctx's.
-func (r *Run) Score(ctx context.Context, s *Scorer) (path string, err error) {
-	path = PredictionsFile(r.Dir)
-	if err := r.check(s); err != nil {
-		return path, err
+// row is an item on its way.
+type row struct {
+	item    *edit.Edit
+	content string
+	pair    edit.Pair   // of a judge of pairs: the two edits of the item's group
+	inputs  edit.Inputs // of a judge of edits
+}
+
+// result is what is kept of an item by a shard: a prediction, if it has one.
+type result struct {
+	Prediction *Prediction `json:"prediction,omitempty"`
+}
+
+// job is the work of a run on its items, each once, groups together.
+type job struct {
+	table.Job[row, result]
+	run    *Run
+	judge  *Judge
+	items  []*edit.Edit
+	groups [][]*edit.Edit
+	group  []int // of each item
+}
+
+// PredictionsFile is the file of predictions in a folder of a run.
+func PredictionsFile(dir string) string { return filepath.Join(dir, "predictions.jsonl") }
+
+// job makes the work of a run.
+func (r *Run) job(j *Judge) (*job, error) {
+	if r.AnswerOf != nil && !j.words && math.IsNaN(j.middle()) {
+		return nil, fmt.Errorf("the scores of %s have no bounds: the side of their middle is no answer", j.Name)
 	}
-	if err := identify(r.Dir, r.head(s)); err != nil {
-		return path, err
-	}
-	file, done, err := reopen(path, r.Items)
-	if err != nil {
-		return path, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	var failures []Failure
-	told := func() {
-		if r.Progress != nil {
-			r.Progress(len(done), len(r.Items))
+	w := &job{run: r, judge: j, groups: groups(r.Items)}
+	var begins []bool
+	said := []string{}
+	for g, group := range w.groups {
+		for k, it := range group {
+			w.items, w.group, begins = append(w.items, it), append(w.group, g), append(begins, k == 0)
+			said = append(said, it.ID, it.Editor, it.Group, it.Instruction)
 		}
 	}
-	told()
-	todo := undone(r.Items, func(k protocol.Key) bool { return done[k] })
-	err = r.scoring(s)(ctx, todo, func(group []protocol.Item, content []string, outcomes []outcome) error {
-		var lines []Prediction
-		for i, it := range group {
-			o := outcomes[i]
-			switch {
-			case done[it.Key]:
-			case o.err != nil:
-				failures = append(failures, Failure{it.Key, o.err.Error(), scoring.Unreadable(o.err)})
-			default:
-				done[it.Key] = true
-				lines = append(lines, *r.prediction(it, content[i], o))
+	if j.comparer != nil {
+		if err := j.checkPairs(w.groups); err != nil {
+			return nil, err
+		}
+	}
+	key := func(i int) protocol.Key { return protocol.ItemKey(w.items[i]) }
+	w.Job = table.Job[row, result]{
+		Options: table.Options{Out: PredictionsFile(r.Dir), Progress: r.Progress, Told: r.Told, Unchanged: r.Unchanged},
+		Rows:    len(w.items),
+		Head: struct {
+			runFile
+			Asked string `json:"asked"` // digest of what identifies the items beside their pictures
+		}{r.head(j), store.KeyOf(said...).String()},
+		Read: func(i int) (row, error) {
+			out := row{item: w.items[i]}
+			if j.comparer != nil {
+				out.pair = edit.Pair(w.groups[w.group[i]])
 			}
-		}
-		if err := file.Write(lines...); err != nil {
-			return err
-		}
-		told()
-		return nil
-	})
-	if err == nil && s.each {
-		r.Asked, err = r.asked(path, failures)
+			return out, nil
+		},
+		Content: func(r *row, _ error) (_ string, unknown error) {
+			if r.content, unknown = protocol.Content(r.item); unknown != nil {
+				unknown = named(r.item, unknown)
+			}
+			return r.content, unknown
+		},
+		Prepare: func(r *row) error {
+			if err := j.prepare(r); err != nil {
+				return named(r.item, err)
+			}
+			return nil
+		},
+		Work:    w.work,
+		Batches: w.batches,
+		Ends: func(err error) bool { // an item without a score, but for judges in words
+			return !j.info.Words && errors.As(err, new(*itemError))
+		},
+		Weigh: func(i int) (int64, bool) { return sizeOf(w.items[i], "source") + sizeOf(w.items[i], "edit"), begins[i] },
+		Name:  func(i int) string { return key(i).String() },
 	}
-	return path, err
+	return w, nil
 }
 
-// answer is what is kept of an outcome in place of its score; nil: the score.
-func (r *Run) answer(o outcome) *string {
-	if r.AnswerOf == nil {
-		return nil
-	}
-	if o.said == nil {
-		text := r.AnswerOf(o.score - o.middle)
-		return &text
-	}
-	return o.said
+// itemError is an error of an item, with the item's name.
+type itemError struct {
+	protocol.Key
+	err error
 }
 
-// groups cuts items into runs of one group.
-func groups(items []protocol.Item) [][]protocol.Item {
-	var out [][]protocol.Item
-	index := map[string]int{}
+func (e *itemError) Error() string { return fmt.Sprintf("%v: %v", e.Key, e.err) }
+func (e *itemError) Unwrap() error { return e.err }
+
+func named(it *edit.Edit, err error) error { return &itemError{protocol.ItemKey(it), err} }
+
+// head is run.json of the run.
+func (r *Run) head(j *Judge) runFile {
+	return runFile{Benchmark: r.Benchmark, Scorer: j.Fingerprint, Items: len(r.Items), Settings: j.Settings,
+		Prompts: j.Prompts}
+}
+
+// groups are the items of each group, each item once.
+func groups(items []*edit.Edit) (out [][]*edit.Edit) {
+	index, seen := map[string]int{}, map[protocol.Key]bool{}
 	for _, it := range items {
+		if seen[protocol.ItemKey(it)] {
+			continue
+		}
+		seen[protocol.ItemKey(it)] = true
 		i, ok := index[it.Group]
 		if !ok {
 			i = len(out)
-			index[it.Group] = i
-			out = append(out, nil)
+			index[it.Group], out = i, append(out, nil)
 		}
 		out[i] = append(out[i], it)
 	}
 	return out
 }
 
-// undone are the groups of items that have one that is not done, each whole: its items are scored together.
-func undone(items []protocol.Item, done func(protocol.Key) bool) [][]protocol.Item {
-	return slices.DeleteFunc(groups(items), func(group []protocol.Item) bool {
-		return !slices.ContainsFunc(group, func(it protocol.Item) bool { return !done(it.Key) })
+// sizeOf is that of the file of a picture; pictures inside larger files count as equal.
+func sizeOf(it *edit.Edit, role string) int64 {
+	p := protocol.PictureOf(it, role)
+	if p.Read != nil || p.Path == "" {
+		return 0
+	}
+	info, err := os.Stat(p.Path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// batches cuts the items to do into batches. A group is scored together: all its items, if one of them is to do.
+func (w *job) batches(todo iter.Seq[int]) iter.Seq[[]int] {
+	if w.judge.together > 0 && w.judge.comparer == nil {
+		return table.Chunks(w.judge.together)(todo)
+	}
+	return func(yield func([]int) bool) {
+		var batch []int
+		for i := range todo {
+			if len(batch) > 0 {
+				if w.group[i] == w.group[batch[len(batch)-1]] {
+					continue
+				}
+				if len(batch) >= 2*w.judge.together { // pairs count as one
+					if !yield(batch) {
+						return
+					}
+					batch = nil
+				}
+			}
+			for i > 0 && w.group[i-1] == w.group[i] {
+				i--
+			}
+			for k := range w.groups[w.group[i]] {
+				batch = append(batch, i+k)
+			}
+		}
+		if len(batch) > 0 {
+			yield(batch)
+		}
+	}
+}
+
+// work scores some items.
+func (w *job) work(ctx context.Context, rows []row) ([]result, []error, error) {
+	predictions, errs, err := w.judge.score(ctx, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	results := make([]result, len(rows))
+	for i, r := range rows {
+		p := &predictions[i]
+		p.Key, p.Content = protocol.ItemKey(r.item), r.content
+		if w.run.AnswerOf != nil && w.judge.words && (errs[i] == nil || edit.Unreadable(errs[i])) {
+			p.Answer, errs[i] = &p.said, nil // the benchmark has a reading of its own
+		}
+		switch {
+		case errs[i] != nil && !w.judge.info.Words:
+			errs[i] = named(r.item, errs[i])
+		case errs[i] == nil && w.run.AnswerOf != nil && p.Answer == nil:
+			answer := w.run.AnswerOf(p.Score - w.judge.middle())
+			p.Answer = &answer
+		}
+		if errs[i] == nil {
+			results[i].Prediction = p
+		}
+	}
+	return results, errs, nil
+}
+
+// failed says which item ended a run.
+func (w *job) failed(ctx context.Context, err error) error {
+	var batch *table.BatchError
+	var item *itemError
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case errors.As(err, &batch):
+		group := w.groups[w.group[batch.Row]]
+		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", protocol.ItemKey(group[0]), len(group), batch.Err)
+	case errors.As(err, &item):
+		return fmt.Errorf("scoring %w", item)
+	}
+	return err
+}
+
+// Score runs a judge over items, group by group, appending to predictions.jsonl, whose path it returns. Items that
+// the file holds already are not scored again, unless a picture or a text of them changed since. When ctx ends, what
+// was scored is on disk and the error wraps ctx's.
+func (r *Run) Score(ctx context.Context, j *Judge) (path string, err error) {
+	path = PredictionsFile(r.Dir)
+	w, err := r.job(j)
+	if err != nil {
+		return path, err
+	}
+	if err := identify(r.Dir, r.head(j)); err != nil {
+		return path, err
+	}
+	file, old, err := reopen(path, w.items)
+	if err != nil {
+		return path, err
+	}
+	f := newItemFile(w.items, func(lines []table.Line[result]) error {
+		var rows []Prediction
+		for _, l := range lines {
+			rows = append(rows, *l.Value.Prediction)
+		}
+		return file.Write(rows...)
 	})
+	for _, p := range old {
+		f.hold(p.Key, result{&p})
+	}
+	err = w.failed(ctx, w.Run(ctx, f, 0, w.Rows))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return path, err
+	}
+	if j.info.Words {
+		r.Asked, err = r.asked(path, f.failed)
+	}
+	return path, err
+}
+
+// Shard scores the items of the shards that ref names, into a folder beside predictions.jsonl. When all are there,
+// Merge writes predictions.jsonl as Score would have written it. A shard with items at which a server failed is not
+// done ([shards.PassingError]): the same call asks again for them.
+func (r *Run) Shard(ctx context.Context, j *Judge, ref shards.Ref) (*shards.Report, error) {
+	w, err := r.job(j)
+	if err != nil {
+		return nil, err
+	}
+	w.Options.Shard = ref
+	report, err := w.Job.Shard(ctx)
+	return report, w.failed(ctx, err)
+}
+
+// Merge writes predictions.jsonl from what all shards hold, and counts as Score does. It is an error if a shard is not
+// done ([shards.MissingError]), or if a picture or a text changed since it was scored.
+func (r *Run) Merge(j *Judge) (path string, err error) {
+	path = PredictionsFile(r.Dir)
+	w, err := r.job(j)
+	if err != nil {
+		return path, err
+	}
+	var failures []Failure
+	w.Options.Merge = true
+	err = w.Do(context.Background(), func(get table.Get[result]) error {
+		if err := identify(r.Dir, r.head(j)); err != nil {
+			return err
+		}
+		return atomicfile.Write(path, func(out io.Writer) error {
+			e := json.NewEncoder(out)
+			for i, it := range w.items {
+				l, err := get(i)
+				if err != nil {
+					return err
+				}
+				if l.Value.Prediction == nil {
+					failures = append(failures, Failure{protocol.ItemKey(it), l.Error, l.Unreadable})
+				} else if err := e.Encode(l.Value.Prediction); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err == nil && j.info.Words {
+		r.Asked, err = r.asked(path, failures)
+	}
+	return path, err
 }
 
 // identify writes run.json, or checks that the run in dir is this one.
@@ -173,51 +386,9 @@ func identify(dir string, run runFile) error {
 	}
 	if old != run {
 		return fmt.Errorf("%s holds predictions of another run (%+v, not %+v): give another --out, or remove it", dir,
-			old,
-			run)
+			old, run)
 	}
 	return nil
-}
-
-// reopen opens predictions.jsonl for appending and returns the items that it holds. Predictions of what was changed
-// since are dropped from it.
-func reopen(path string, items []protocol.Item) (*journal.Lines[Prediction], map[protocol.Key]bool, error) {
-	known := make(map[protocol.Key]*protocol.Item, len(items))
-	for i := range items {
-		known[items[i].Key] = &items[i]
-	}
-	file, old, err := journal.OpenLines(path, func(p Prediction) error {
-		if known[p.Key] == nil {
-			return fmt.Errorf("%v is no item of it", p.Key)
-		}
-		return nil
-	})
-	var line *journal.LineError
-	if errors.As(err, &line) {
-		err = fmt.Errorf("%s:%d: no prediction of this run: remove the file or give another --out", path, line.Line)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	done := make(map[protocol.Key]bool, len(old))
-	valid := slices.DeleteFunc(slices.Clone(old), func(
-		p Prediction) bool {
-		return known[p.Key].Content() != p.Content
-	})
-	for _, p := range valid {
-		done[p.Key] = true
-	}
-	if len(valid) == len(old) {
-		return file, done, nil
-	}
-	if err := file.Close(); err != nil {
-		return nil, nil, err
-	}
-	if err := jsonfile.WriteLines(path, valid); err != nil {
-		return nil, nil, err
-	}
-	file, _, err = journal.OpenLines[Prediction](path, nil)
-	return file, done, err
 }
 
 // Order is the outcome of scoring pairs in both orders.
@@ -230,35 +401,40 @@ type Order struct {
 
 // CheckOrder scores the first two candidates of every group in both orders and counts how often the winner flips.
 // progress (may be nil) is called after every pair.
-func CheckOrder(ctx context.Context, s *Scorer, items []protocol.Item, progress func(done int)) (*Order, error) {
-	var both [][]protocol.Item
-	for _, g := range groups(items) {
-		if len(g) >= 2 {
-			both = append(both, []protocol.Item{g[0], g[1]}, []protocol.Item{g[1], g[0]})
-		}
-	}
+func CheckOrder(ctx context.Context, j *Judge, items []*edit.Edit, progress func(done int)) (*Order, error) {
 	o := &Order{}
-	var ab []float64 // of the pair in its own order
-	err := s.score(ctx, both, func(_ []protocol.Item, _ []string, outcomes []outcome) error {
-		scores := []float64{outcomes[0].score, outcomes[1].score}
-		if ab == nil {
-			ab = scores
-			return nil
+	for _, g := range groups(items) {
+		if len(g) < 2 {
+			continue
 		}
-		if protocol.Sign(ab[0]-ab[1]) != protocol.Sign(scores[1]-scores[0]) {
+		ab, err := j.scores(ctx, g[0], g[1])
+		if err != nil {
+			return nil, err
+		}
+		ba, err := j.scores(ctx, g[1], g[0])
+		if err != nil {
+			return nil, err
+		}
+		if slices.Reverse(ba); protocol.Sign(ab[0]-ab[1]) != protocol.Sign(ba[0]-ba[1]) {
 			o.Flips++
 		}
-		o.Largest = max(o.Largest, math.Abs(ab[0]-scores[1]), math.Abs(ab[1]-scores[0]))
-		o.Pairs++
-		ab = nil
-		if progress != nil {
+		o.Largest = max(o.Largest, math.Abs(ab[0]-ba[0]), math.Abs(ab[1]-ba[1]))
+		if o.Pairs++; progress != nil {
 			progress(o.Pairs)
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	o.Rate = protocol.Value(float64(o.Flips) / float64(o.Pairs))
 	return o, nil
+}
+
+// scores are those of edits that are scored together.
+func (j *Judge) scores(ctx context.Context, edits ...*edit.Edit) (values []float64, err error) {
+	scores, errs, err := edit.ScoreAll(ctx, j.judge, edits...)
+	for i, s := range scores {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("scoring %w", named(edits[i], errs[i]))
+		}
+		values = append(values, s.Value)
+	}
+	return values, err
 }

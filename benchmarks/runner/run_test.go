@@ -11,6 +11,7 @@ import (
 
 	"assay/benchmarks/benchtest"
 	"assay/benchmarks/protocol"
+	"assay/edit"
 )
 
 // TestScoreNoticesChanges: behind one folder of predictions, what changed is scored again, and nothing else.
@@ -26,14 +27,16 @@ func TestScoreNoticesChanges(t *testing.T) {
 	bytes := func(content string) protocol.Picture {
 		return protocol.Picture{Read: func() ([]byte, error) { return []byte(content), nil }}
 	}
-	var items []protocol.Item
+	var items []*edit.Edit
 	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-		items = append(items, protocol.Item{Key: protocol.Key{ID: id}, Group: id, Instruction: "brighter",
-			Source: picture(id+"0", "source"),
-			Edit:   picture(id+"1", id), Target: bytes("wanted"), Captions: [2]string{"dark", "bright"}})
+		it := protocol.NewItem(protocol.Key{ID: id}, "brighter", picture(id+"0", "source"), picture(id+"1", id))
+		it.Group = id
+		it.Set(protocol.Target, bytes("wanted"))
+		protocol.SetCaptions(it, [2]string{"dark", "bright"})
+		items = append(items, it)
 	}
 	var scored []string
-	f := &fake{score: func(it protocol.Item) float64 {
+	f := &fake{score: func(it *edit.Edit) float64 {
 		scored = append(scored, it.ID)
 		return float64(len(scored))
 	}}
@@ -41,7 +44,7 @@ func TestScoreNoticesChanges(t *testing.T) {
 	score := func() map[string]float64 {
 		t.Helper()
 		scored = nil
-		path := benchtest.Must[string](t)(run.Score(context.Background(), f.scorer("fake")))
+		path := benchtest.Must[string](t)(run.Score(context.Background(), f.judge("fake")))
 		out := map[string]float64{}
 		for _, r := range benchtest.Must[[]protocol.Line](t)(protocol.ReadLines(path)) {
 			id := benchtest.Must[string](t)(r.ID("id"))
@@ -61,13 +64,13 @@ func TestScoreNoticesChanges(t *testing.T) {
 	picture("a1", "another edit")
 	picture("b0", "another source")
 	items[2].Instruction = "darker"
-	items[3].Captions[1] = "dim"
-	items[4].Target = bytes("something else")
+	items[3].Texts[protocol.TargetCaption] = "dim"
+	items[4].Set(protocol.Target, bytes("something else"))
 	got := score()
 	if slices.Sort(scored); !slices.Equal(scored, []string{"a", "b", "c", "d", "e"}) || len(got) != 6 || got["f"] != 6 {
 		t.Errorf("%v were scored again, predictions are %v", scored, got)
 	}
-	items[0].Edit, items[5].Edit = items[5].Edit, items[0].Edit // the pictures change places
+	items[0].Output, items[5].Output = items[5].Output, items[0].Output // the pictures change places
 	if score(); len(scored) != 2 {
 		t.Errorf("%v were scored again", scored)
 	}
@@ -87,19 +90,19 @@ func TestContentUnknown(t *testing.T) {
 		}
 		return []byte("target"), nil
 	}}
-	item := protocol.Item{Key: protocol.Key{ID: "a"}, Group: "a", Instruction: "brighter",
-		Source: protocol.Picture{Path: path},
-		Edit:   protocol.Picture{Path: path}, Target: busy}
-	run := Run{Benchmark: "test", Items: []protocol.Item{item}, Dir: t.TempDir()}
-	f := &fake{score: func(protocol.Item) float64 { return 1 }}
-	file, err := run.Score(context.Background(), f.scorer("fake"))
+	item := protocol.NewItem(protocol.Key{ID: "a"}, "brighter", protocol.Picture{Path: path}, protocol.Picture{Path: path})
+	item.Group = "a"
+	item.Set(protocol.Target, busy)
+	run := Run{Benchmark: "test", Items: []*edit.Edit{item}, Dir: t.TempDir()}
+	f := &fake{score: func(*edit.Edit) float64 { return 1 }}
+	file, err := run.Score(context.Background(), f.judge("fake"))
 	if err == nil || !strings.Contains(err.Error(), "the disk is busy") {
 		t.Errorf("the error is %v", err)
 	}
 	if lines, err := os.ReadFile(file); err != nil || len(lines) > 0 {
 		t.Errorf("a prediction was kept: %s, %v", lines, err)
 	}
-	if _, err := run.Score(context.Background(), f.scorer("fake")); err != nil {
+	if _, err := run.Score(context.Background(), f.judge("fake")); err != nil {
 		t.Errorf("the next run: %v", err)
 	}
 }

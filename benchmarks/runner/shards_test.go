@@ -13,6 +13,7 @@ import (
 
 	"assay/benchmarks/benchtest"
 	"assay/benchmarks/protocol"
+	"assay/edit"
 	"assay/shards"
 )
 
@@ -22,17 +23,17 @@ func sharedRun(t *testing.T) *Run {
 	r := &Run{Benchmark: "test", Dir: t.TempDir()}
 	for i := range 60 {
 		group := fmt.Sprint("group ", i%13)
-		key := protocol.Key{ID: fmt.Sprint(i % 13), Model: fmt.Sprint("editor ", i/13)}
-		r.Items = append(r.Items, protocol.Item{Key: key, Group: group, Instruction: group})
+		r.Items = append(r.Items, &edit.Edit{ID: fmt.Sprint(i % 13), Editor: fmt.Sprint("editor ", i/13), Group: group,
+			Instruction: group})
 	}
 	return r
 }
 
 // lengths is a scorer whose scores depend on an item's place in its group, so that a group that is cut shows.
-func lengths(stop int, cancel context.CancelFunc) *Scorer {
-	of := func(it protocol.Item) float64 { return 0.1 + float64(len(it.ID)+len(it.Model)) }
+func lengths(stop int, cancel context.CancelFunc) *Judge {
+	of := func(it *edit.Edit) float64 { return 0.1 + float64(len(it.ID)+len(it.Editor)) }
 	f := &fake{score: of, stop: stop, cancel: cancel}
-	return f.scorer("lengths")
+	return f.judge("lengths")
 }
 
 // TestShards: whatever the number of shards, the order and whatever worker is stopped, the predictions are those of one
@@ -88,7 +89,7 @@ func TestShardsRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := time.Now().Add(-time.Hour)
-	r.Items[7].Edit = protocol.Picture{Path: file}
+	r.Items[7].Output = protocol.Picture{Path: file}
 	if err := errors.Join(os.Chtimes(file, old, old), shared(3)); err != nil {
 		t.Fatal(err)
 	}

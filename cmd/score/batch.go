@@ -18,7 +18,7 @@ func init() { register(newBatchCommand) }
 
 func newBatchCommand() *cobra.Command {
 	var f scorerFlags
-	var o scoring.TableOptions
+	var o scoring.Options
 	var s cli.ShardFlags
 	c := &cobra.Command{
 		Use:   "batch (--scorer DIR | --judge NAME) --in FILE --out FILE",
@@ -46,7 +46,6 @@ is only slow is waited for. When all shards are done, --merge writes OUT, the sa
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --merge
   score batch --judge viescore --url http://localhost:8000/v1 --model NAME --in edits.jsonl --out scores.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Unchanged = s.Unchanged
 			return scoreTable(c, &f, o, &s)
 		},
 	}
@@ -64,15 +63,14 @@ is only slow is waited for. When all shards are done, --merge writes OUT, the sa
 	return c
 }
 
-func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard *cli.ShardFlags) error {
+func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.ShardFlags) error {
 	if o.In == "" || o.Out == "" {
 		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
 	if !(o.Margin >= 0) || math.IsInf(o.Margin, 1) {
 		return cli.Usagef("--margin is a difference of scores: a finite number, 0 or more, not %v", o.Margin)
 	}
-	var err error
-	if o.Shard, o.Merge, err = shard.Read(); err != nil {
+	if err := shard.Set(c, &o.Options); err != nil {
 		return err
 	}
 	for _, path := range []string{o.Out, o.Preferences} {
@@ -91,20 +89,14 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.TableOptions, shard 
 	bar := progress{c: c, what: "scoring", unit: "edits"}
 	o.Progress, o.Warn = bar.set, cli.Warner(c)
 	if o.Shard.Count > 0 {
-		o.Told = shard.Told(c)
-		r, err := scoring.TableShard(c.Context(), s, o)
+		r, err := scoring.Shard(c.Context(), s, o)
 		bar.close()
 		return shard.Finish(c, o.Out, r, err)
 	}
 	r, err := scoring.Table(c.Context(), s, o)
 	bar.close()
-	var stopped *scoring.InterruptedError
-	if errors.As(err, &stopped) {
-		return fmt.Errorf("%d of %d rows are kept in %s; the same command goes on: %w",
-			stopped.Done, stopped.Total, stopped.Progress, cli.ErrInterrupted)
-	}
 	if errors.Is(err, chat.ErrCap) {
-		return fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+		return fmt.Errorf("%w: what was answered is kept; rerun the same command to resume: %w", err, cli.ErrInterrupted)
 	}
 	if err != nil {
 		return err
@@ -133,7 +125,7 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 	}
 	if !f.given() {
 		if f.dimension != "" {
-			return nil, cli.Usagef("--dimension is one of a --scorer: name that, too")
+			return scoring.Scores{}, cli.Usagef("--dimension is one of a --scorer: name that, too")
 		}
 		scores, err := scoring.Read(t)
 		if errors.Is(err, scoring.ErrNoScores) {
@@ -143,17 +135,12 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 	}
 	s, err := f.open(c)
 	if err != nil {
-		return nil, err
+		return scoring.Scores{}, err
 	}
 	defer s.Close()
-	scores := scoring.Scores{}
 	bar := progress{c: c, what: "scoring", unit: "edits"}
 	defer bar.close()
-	bar.set(0, t.Len())
-	err = scoring.Rows(c.Context(), s, t, scores, func([]scoring.Row) error {
-		bar.set(len(scores), t.Len())
-		return nil
-	})
+	scores, err := scoring.Rows(c.Context(), s, t, bar.set)
 	f.unread.count(scores)
 	return scores, err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -18,8 +17,8 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/oracle"
-	"assay/model"
-	"assay/model/text"
+	"assay/scoring"
+	"assay/table"
 )
 
 // run runs a command line as the process would.
@@ -153,45 +152,6 @@ func checkBatch(t *testing.T, path, in string, want map[string]float64) {
 	}
 }
 
-// moody is a scorer that cannot do some samples, nor a batch that they are in.
-type moody map[*model.Sample]bool
-
-func (m moody) Score(_ context.Context, samples []*model.Sample) ([]float64, error) {
-	scores := make([]float64, len(samples))
-	for i, s := range samples {
-		if m[s] {
-			return nil, errors.New("out of memory")
-		}
-		scores[i] = float64(s.AnswerStart)
-	}
-	return scores, nil
-}
-
-// TestBatchGoesOn: a row that fails on the runtime does not take its chunk along, a runtime that does nothing is no
-// row's error.
-func TestBatchGoesOn(t *testing.T) {
-	var samples []*model.Sample
-	for i := range 4 {
-		samples = append(samples, &model.Sample{Tokens: text.Tokens{AnswerStart: i}})
-	}
-	scores, errs, err := scoreSamples(context.Background(), moody{samples[1]: true}, samples)
-	if err != nil || errs[1] == nil || errs[0] != nil || errs[3] != nil || scores[2] != 2 || scores[3] != 3 {
-		t.Errorf("%v %v %v", scores, errs, err)
-	}
-	all := moody{}
-	for _, s := range samples {
-		all[s] = true
-	}
-	if _, _, err = scoreSamples(context.Background(), all, samples); err == nil {
-		t.Error("no error where nothing can be scored")
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	stop()
-	if _, _, err = scoreSamples(ctx, all, samples); err == nil {
-		t.Error("no error where the run is ended")
-	}
-}
-
 func TestBatch(t *testing.T) {
 	for _, name := range []string{"out.jsonl", "out.parquet"} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +159,7 @@ func TestBatch(t *testing.T) {
 			in, scorer, want := writeBatch(t, dir)
 			out := filepath.Join(dir, name)
 			code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out, "--json")
-			var r batchResult
+			var r scoring.Result
 			if err := json.Unmarshal(
 				[]byte(stdout),
 				&r,
@@ -243,18 +203,18 @@ func TestBatchResumes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := data.OpenTable(in, data.WithOnly("source", "edit", "instruction"))
+	rows, err := data.OpenTable(in, data.WithOnly("source", "edit", "instruction"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer table.Close()
-	row, err := table.Read(0)
-	content, unknown := contentOf(table.Folder(), &row, err)
+	defer rows.Close()
+	row, err := rows.Read(0)
+	content, unknown := table.Content(rows.Folder(), err, row.Instruction, row.Source, row.Edit)
 	if unknown != nil {
 		t.Fatal(unknown)
 	}
-	scored := fmt.Sprintf(`{"row":0,"of":%q,"score01":0.25}`, content)
-	other := fmt.Sprintf(`{"row":1,"of":%q,"score01":0.25}`, content) // row 1 was changed since
+	scored := fmt.Sprintf(`{"row":0,"of":%q,"score":2.5,"score01":0.25}`, content)
+	other := fmt.Sprintf(`{"row":1,"of":%q,"score":2.5,"score01":0.25}`, content) // row 1 was changed since
 	if _, err := f.WriteString(scored + "\n" + other + "\n" + `{"row":5,"sco`); err != nil {
 		t.Fatal(err)
 	}

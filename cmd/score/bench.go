@@ -11,7 +11,7 @@ import (
 
 	"assay/benchmarks/protocol"
 	"assay/benchmarks/registry"
-	"assay/benchmarks/runner"
+	"assay/encoders"
 	"assay/internal/cli"
 )
 
@@ -121,7 +121,7 @@ func (f *benchFlags) add(c *cobra.Command, b *protocol.Benchmark) {
 	flags.StringSliceVar(&f.compare, "compare", nil,
 		"files of predictions to put into one table; the first one, or --predictions, is compared with the others")
 	flags.StringVar(&f.baseline, "baseline", "",
-		"a judge to compare with: random, constant, "+strings.Join(runner.Similarities, ", "))
+		"a judge to compare with: random, constant, "+strings.Join(encoders.SimilarityNames(), ", "))
 	flags.StringVar(&f.clip, "clip", "", "CLIP checkpoint (directory or .onnx) of the clip_ baselines")
 	flags.StringVar(&f.dino, "dino", "", "DINOv2 checkpoint of the dino_ baselines")
 	flags.StringVar(&f.captions, "captions", "",

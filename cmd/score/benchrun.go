@@ -13,6 +13,7 @@ import (
 	"assay/benchmarks/protocol"
 	"assay/benchmarks/report"
 	"assay/benchmarks/runner"
+	"assay/edit"
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/metrics"
@@ -75,7 +76,7 @@ func (f *benchFlags) check(c *cobra.Command) error {
 	}
 	if ref, merge, err := f.shard.Read(); err != nil {
 		return err
-	} else if _, similarity := runner.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
+	} else if _, similarity := encoders.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
 		!f.runtime.given() {
 		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
 			"of embeddings")
@@ -99,7 +100,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 			return err
 		}
 	}
-	kind, similarity := runner.FindSimilarity(f.baseline)
+	kind, similarity := encoders.FindSimilarity(f.baseline)
 	if similarity && f.runtime.given() {
 		return cli.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
@@ -139,7 +140,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 
 // scored runs a scorer, adds its predictions where files do not mix, and returns their file.
 func (f *benchFlags) scored(
-	c *cobra.Command, r *report.Report, set protocol.Set, kind runner.Similarity,
+	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
 ) (path string, err error) {
 	name, path, err := f.score(c, r, set, kind)
 	if _, isMixed := set.(protocol.Mixed); err == nil && !isMixed {
@@ -151,7 +152,7 @@ func (f *benchFlags) scored(
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their
 // file.
 func (f *benchFlags) score(
-	c *cobra.Command, r *report.Report, set protocol.Set, kind runner.Similarity,
+	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
 ) (name, path string, err error) {
 	scorable, ok := set.(protocol.Scorable)
 	if !ok {
@@ -166,7 +167,7 @@ func (f *benchFlags) score(
 		if err := f.encoder(kind); err != nil {
 			return "", "", err
 		}
-		if err := kind.Caption(items, f.captions); err != nil {
+		if err := runner.SetCaptions(kind, items, f.captions); err != nil {
 			return "", "", cli.Usage(err)
 		}
 	}
@@ -206,7 +207,7 @@ func (f *benchFlags) score(
 	return name, path, err
 }
 
-func compareOrders(c *cobra.Command, r *report.Report, s *runner.Scorer, items []protocol.Item) error {
+func compareOrders(c *cobra.Command, r *report.Report, s *runner.Judge, items []*edit.Edit) error {
 	bar := progress{c: c, what: "both orders", unit: "pairs"}
 	bar.set(0, -1)
 	order, err := runner.CheckOrder(c.Context(), s, items, func(done int) { bar.set(done, -1) })
@@ -246,17 +247,18 @@ func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Se
 }
 
 func (f *benchFlags) measureOne(
-	c *cobra.Command, r *report.Report, set protocol.Measurable, items []protocol.Item, file string,
+	c *cobra.Command, r *report.Report, set protocol.Measurable, items []*edit.Edit, file string,
 	o metrics.Options,
 ) (path string, err error) {
-	m, err := metrics.OpenMeasurer(file, o)
+	m, err := metrics.Open(file, o)
 	if err != nil {
 		return "", cli.Usage(err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	bar := progress{c: c, what: m.Name(), unit: "edits"}
+	name := m.Info().Name
+	bar := progress{c: c, what: name, unit: "edits"}
 	bar.set(0, len(items))
-	run := runner.Component{Metric: m, Dir: f.folder(r), Progress: bar.set}
+	run := runner.Component{Judge: m, Dir: f.folder(r), Progress: bar.set}
 	path, err = run.Measure(c.Context(), set, items)
 	bar.close()
 	if errors.Is(err, context.Canceled) {
@@ -265,10 +267,10 @@ func (f *benchFlags) measureOne(
 	if err != nil {
 		return "", err
 	}
-	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", m.Name(), file, path))
-	r.AddUnmeasured(m.Name(), run.Failed)
+	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", name, file, path))
+	r.AddUnmeasured(name, run.Failed)
 	if len(run.Failed) == len(items) {
-		return "", fmt.Errorf("%s could not be measured of any item: %s", m.Name(), run.Failed[0].Error)
+		return "", fmt.Errorf("%s could not be measured of any item: %s", name, run.Failed[0].Error)
 	}
 	return path, nil
 }
@@ -282,9 +284,9 @@ func (f *benchFlags) folder(r *report.Report) string {
 }
 
 // encoder says which flag names the encoder of a similarity, if it is not there.
-func (f *benchFlags) encoder(kind runner.Similarity) error {
+func (f *benchFlags) encoder(kind encoders.SimilarityKind) error {
 	path, flag := f.clip, "--clip"
-	if kind.DINO() {
+	if kind.DINO {
 		path, flag = f.dino, "--dino"
 	}
 	if path == "" {
@@ -294,7 +296,7 @@ func (f *benchFlags) encoder(kind runner.Similarity) error {
 }
 
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
-func (f *benchFlags) openScorer(c *cobra.Command, kind runner.Similarity) (*runner.Scorer, error) {
+func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) (*runner.Judge, error) {
 	if f.runtime.judge != "" {
 		j, m, err := f.runtime.openJudge(c)
 		if err != nil {
@@ -319,7 +321,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind runner.Similarity) (*runn
 		return s, nil
 	}
 	path := f.clip
-	if kind.DINO() {
+	if kind.DINO {
 		path = f.dino
 	}
 	s, err := runner.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})

@@ -18,7 +18,7 @@ import (
 var errShared = errors.New("shards are done")
 
 // runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
-func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Scorer) (path string, err error) {
+func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judge) (path string, err error) {
 	ref, merge, err := f.shard.Read()
 	if err != nil {
 		return "", err

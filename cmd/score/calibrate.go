@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 
 	"assay/calibration"
 	"assay/internal/cli"
-	"assay/scoring"
 	"assay/scoring/calibrate"
 )
 
@@ -94,11 +92,6 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 	r, err := calibrate.Run(c.Context(), *o)
 	for _, b := range bars {
 		b.close()
-	}
-	var stopped *scoring.InterruptedError
-	if errors.As(err, &stopped) {
-		return fmt.Errorf("%d of %d rows are kept in %s; the same command goes on: %w", stopped.Done, stopped.Total,
-			stopped.Progress, cli.ErrInterrupted)
 	}
 	if err != nil {
 		return err

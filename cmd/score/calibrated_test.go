@@ -15,6 +15,7 @@ import (
 
 	"assay/calibration"
 	"assay/data"
+	"assay/edit"
 	"assay/model"
 	"assay/reward"
 )
@@ -144,7 +145,7 @@ func servedScores(t *testing.T, scorer, dir string, n int) (out []map[string]any
 		t.Fatal(err)
 	}
 	defer m.Close()
-	s, err := reward.NewServer(reward.Options{}, []string{"a"}, []reward.Scorer{m})
+	s, err := reward.NewServer(reward.Options{}, []string{"a"}, []edit.Judge{m})
 	if err != nil {
 		t.Fatal(err)
 	}

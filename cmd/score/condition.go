@@ -192,8 +192,8 @@ func parseRange(text string, scores scoring.Scores) (low, high float64, err erro
 		return low, high, err
 	}
 	if text == "" {
-		for _, row := range scores {
-			if row.Unbounded {
+		for _, line := range scores.Lines {
+			if line.Value.Unbounded {
 				return 0, 0, cli.Usagef("--range is needed: low,high or auto, since the scores have no bounds of their own")
 			}
 		}

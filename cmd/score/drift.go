@@ -93,12 +93,12 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e curate.Imag
 	scoring.Scores, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return nil, nil, cli.Usage(err)
+		return nil, scoring.Scores{}, cli.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, f, t)
 	if err != nil {
-		return nil, nil, err
+		return nil, scoring.Scores{}, err
 	}
 	o, err := curate.Measure(c.Context(), t, scores, e)
 	return o, scores, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/reward"
 )
@@ -14,7 +15,7 @@ func init() { register(newGradientCommand) }
 
 func newGradientCommand() *cobra.Command {
 	var f runtimeFlags
-	var q pairQuestion
+	var q editFlags
 	var out, heatmap string
 	c := &cobra.Command{
 		Use:   "gradient --scorer DIR --source FILE --edit FILE --instruction TEXT --out FILE",
@@ -48,37 +49,42 @@ them counts as the identity. The picture is meant as decoded: upright, transpare
 	return c
 }
 
-// writeGradient differentiates the score of a pair of files, and writes what is asked for.
-func writeGradient(c *cobra.Command, f *runtimeFlags, q *pairQuestion, out, heatmap string) error {
+// writeGradient differentiates the score of an edit, and writes what is asked for.
+func writeGradient(c *cobra.Command, f *runtimeFlags, q *editFlags, out, heatmap string) error {
 	s, err := f.open(c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	pair, err := q.open(s)
+	e, err := q.open(s)
 	if err != nil {
 		return err
 	}
-	gradients, err := s.Gradient(c.Context(), pair)
+	gradients, err := s.Gradients(c.Context(), []*edit.Edit{e})
 	if err != nil {
 		return err
 	}
-	g := reward.Gradient(s.Config(), gradients)
+	g := gradients[0]
+	g.Scale(s.Info().Range)
 	if out != "" {
-		if err := g.WriteFile(out); err != nil {
+		if err := reward.WriteGradient(out, g); err != nil {
 			return err
 		}
 	}
 	if heatmap != "" {
-		if err := reward.Heatmap(pair.Edit, g.Edit).WritePNG(heatmap); err != nil {
+		output, err := edit.Decode(e.Output)
+		if err == nil {
+			err = reward.Heatmap(output, g.Output).WritePNG(heatmap)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	v := map[string]any{"score": g.Score, "out": out, "heatmap": heatmap}
-	if g.Score01 != nil {
-		v["score01"] = *g.Score01
+	v := map[string]any{"score": g.Value, "out": out, "heatmap": heatmap}
+	if !g.Unbounded {
+		v["score01"] = g.Score01
 	}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%.4f; gradient of %dx%d pixels\n", g.Score, g.Edit.Width, g.Edit.Height)
+		fmt.Fprintf(w, "%.4f; gradient of %dx%d pixels\n", g.Value, g.Output.Width, g.Output.Height)
 	})
 }

@@ -13,7 +13,9 @@ import (
 
 	"assay/chat"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/cli"
+	"assay/table"
 	"assay/textjudge"
 )
 
@@ -24,7 +26,7 @@ type judgeFlags struct {
 	answers  answerFlags
 	config   string
 	settings textjudge.Settings
-	table    textjudge.TableOptions
+	table    table.Options
 	shard    cli.ShardFlags
 
 	instruction string
@@ -167,11 +169,11 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 
 // stopped says how a run ended early and what it cost.
 func stopped(err error, a asked) error {
-	var s *textjudge.StoppedError
+	var s *table.InterruptedError
 	if !errors.As(err, &s) {
 		return err
 	}
-	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; the same command goes on", s.Done, s.Total, s.Progress, a)
+	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; the same command goes on", s.Done, s.Rows, s.Journal, a)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", text, cli.ErrInterrupted)
@@ -194,7 +196,10 @@ func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
 
 // judgeOne judges one edit.
 func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel) error {
-	item := textjudge.Item{Instruction: f.instruction, Pictures: map[string]*data.Picture{}}
+	edits := []*edit.Edit{{Instruction: f.instruction}}
+	if j.Config.Pair {
+		edits = append(edits, &edit.Edit{})
+	}
 	for _, role := range slices.Sorted(maps.Keys(f.pictures)) {
 		if *f.pictures[role] != "" && !slices.Contains(j.Roles(), role) {
 			return cli.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
@@ -209,9 +214,13 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 		if err != nil {
 			return fmt.Errorf("--%s: %w", role, err)
 		}
-		item.Pictures[role] = p
+		if role == "edit2" && j.Config.Pair {
+			edits[1].Output = p
+		} else {
+			edits[0].Set(role, p)
+		}
 	}
-	r, err := j.Judge(c.Context(), item)
+	r, err := j.Ask(c.Context(), edits...)
 	var unread *textjudge.AnswerError
 	if err != nil && !errors.As(err, &unread) {
 		return err

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -80,7 +80,7 @@ func (f *runtimeFlags) open(c *cobra.Command) (*model.Scorer, error) {
 
 func newPairCommand() *cobra.Command {
 	var f runtimeFlags
-	var q pairQuestion
+	var q editFlags
 	c := &cobra.Command{
 		Use:   "pair --scorer DIR --source FILE --edit FILE --instruction TEXT",
 		Short: "Score one edit",
@@ -105,20 +105,20 @@ for a scorer without a range. An imported judge of one picture (docs/judges.md) 
 	return c
 }
 
-// pairQuestion is a pair of picture files with what was asked for.
-type pairQuestion struct{ source, edit, instruction, requirement string }
+// editFlags name the pictures of an edit, and what was asked for.
+type editFlags struct{ source, output, instruction, requirement string }
 
-func (q *pairQuestion) add(c *cobra.Command) {
+func (q *editFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
-	c.Flags().StringVar(&q.edit, "edit", "", "picture after the edit")
+	c.Flags().StringVar(&q.output, "edit", "", "picture after the edit")
 	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
 	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
 	cli.TakesText(c, "instruction", "requirement")
 }
 
 // check finds what is missing before anything is opened.
-func (q *pairQuestion) check(c *cobra.Command) error {
-	if q.edit == "" {
+func (q *editFlags) check(c *cobra.Command) error {
+	if q.output == "" {
 		return cli.Usagef("--source and --edit are needed: picture files")
 	}
 	if !c.Flags().Changed("instruction") {
@@ -127,56 +127,75 @@ func (q *pairQuestion) check(c *cobra.Command) error {
 	return nil
 }
 
-// open reads the pictures of a pair for a scorer.
-func (q *pairQuestion) open(s *model.Scorer) (p model.Pair, err error) {
-	cfg := s.Config()
-	p.Instruction, p.Requirement = q.instruction, q.requirement
+// open reads the pictures of an edit for a scorer.
+func (q *editFlags) open(s *model.Scorer) (*edit.Edit, error) {
+	info := s.Info()
 	switch {
-	case cfg.NeedsSource() && q.source == "":
-		return p, cli.Usagef("--source and --edit are needed: picture files")
-	case !cfg.NeedsSource() && q.source != "":
-		return p, cli.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
-	case q.requirement != "" && !cfg.Asks(model.RequirementMark):
-		return p, cli.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
+	case info.Sources > 0 && q.source == "":
+		return nil, cli.Usagef("--source and --edit are needed: picture files")
+	case info.Sources == 0 && q.source != "":
+		return nil, cli.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
+	case q.requirement != "" && !info.Asks:
+		return nil, cli.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
 	}
-	if cfg.NeedsSource() {
-		if p.Source, err = data.Open(q.source, data.Limits{}); err != nil {
-			return p, cli.Named(err)
+	e := &edit.Edit{Instruction: q.instruction, Requirement: q.requirement}
+	if info.Sources > 0 {
+		p, err := data.Open(q.source, data.Limits{})
+		if err != nil {
+			return nil, cli.Named(err)
 		}
+		e.Sources = []edit.Picture{p}
 	}
-	p.Edit, err = data.Open(q.edit, data.Limits{})
-	return p, cli.Named(err)
+	p, err := data.Open(q.output, data.Limits{})
+	if err != nil {
+		return nil, cli.Named(err)
+	}
+	e.Output = p
+	return e, nil
 }
 
-func scorePair(c *cobra.Command, f *runtimeFlags, q *pairQuestion) error {
+// pairResult is what `score pair` says of an edit.
+type pairResult struct {
+	edit.Score
+	Range  edit.Range
+	Scorer string
+}
+
+// MarshalJSON writes the fields of the score, then the others.
+func (r pairResult) MarshalJSON() ([]byte, error) {
+	score, err := json.Marshal(r.Score)
+	if err != nil {
+		return nil, err
+	}
+	more, err := json.Marshal(struct {
+		Range  edit.Range `json:"score_range"`
+		Scorer string     `json:"scorer"`
+	}{r.Range, r.Scorer})
+	return slices.Concat(score[:len(score)-1], []byte{','}, more[1:]), err
+}
+
+func scorePair(c *cobra.Command, f *runtimeFlags, q *editFlags) error {
 	s, err := f.open(c)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	p, err := q.open(s)
+	e, err := q.open(s)
 	if err != nil {
 		return err
 	}
-	sample, err := s.Prepare(p)
+	scores, errs, err := edit.ScoreAll(c.Context(), s, e)
 	if err != nil {
 		return err
 	}
-	judgements, err := s.Judge(c.Context(), []*model.Sample{sample})
-	if err != nil {
-		return err
+	if errs[0] != nil {
+		return errs[0]
 	}
-	cfg := s.Config()
-	r := cfg.Report(judgements[0])
-	v := struct {
-		model.Report
-		Range  edit.Range `json:"score_range"`
-		Scorer string     `json:"scorer"`
-	}{r, cfg.ScoreRange, f.scorer}
-	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%.4f (%s)\n", r.Score, cfg.ScoreRange.Words())
-		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
-			fmt.Fprintf(w, "  %s %s\n", name, withSigma(r.Dimensions[name].Score, r.Dimensions[name].Sigma))
+	r := pairResult{scores[0], s.Info().Range, f.scorer}
+	return cli.Print(c, r, func(w io.Writer) {
+		fmt.Fprintf(w, "%.4f (%s)\n", r.Value, r.Range.Words())
+		for _, d := range r.Dimensions {
+			fmt.Fprintf(w, "  %s %s\n", d.Name, withSigma(d.Value, d.Sigma))
 		}
 	})
 }

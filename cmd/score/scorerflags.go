@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/model"
 	"assay/scoring"
@@ -29,11 +30,11 @@ type scorerFlags struct {
 type unread struct{ rows, answered int }
 
 func (u *unread) count(scores scoring.Scores) {
-	for _, row := range scores {
-		if row.Unreadable {
+	for _, line := range scores.Lines {
+		if line.Unreadable {
 			u.rows++
 		}
-		if row.Unreadable || row.Error == "" {
+		if line.Unreadable || line.Error == "" {
 			u.answered++
 		}
 	}
@@ -94,20 +95,14 @@ func addConstrained(c *cobra.Command, s *textjudge.Settings) {
 // given reports whether something gives scores.
 func (f *scorerFlags) given() bool { return f.scorer != "" || f.judge != "" }
 
-// pairScorer is what scores pairs for a command.
-type pairScorer interface {
-	scoring.TableScorer
-	Close() error
-}
-
-// textScorer is a judge that answers in words, with its model.
-type textScorer struct {
-	*textjudge.Scorer
+// wordsJudge is a judge that answers in words, with its model.
+type wordsJudge struct {
+	edit.Judge
 	model *chatModel
 }
 
 // Close frees the model.
-func (s *textScorer) Close() error { return s.model.Close() }
+func (j *wordsJudge) Close() error { return j.model.Close() }
 
 // options checks the flags of a scorer.
 func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
@@ -121,7 +116,7 @@ func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
 }
 
 // open opens what is named.
-func (f *scorerFlags) open(c *cobra.Command) (pairScorer, error) {
+func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 	if f.judge == "" {
 		if _, err := f.options(c); err != nil {
 			return nil, err
@@ -137,7 +132,7 @@ func (f *scorerFlags) open(c *cobra.Command) (pairScorer, error) {
 		m.Close()
 		return nil, cli.Usage(err)
 	}
-	return &textScorer{s, m}, nil
+	return &wordsJudge{s, m}, nil
 }
 
 // openJudge opens the judge over the model that the flags name, which the caller closes.

@@ -11,13 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/chat"
+	"assay/edit"
 	"assay/generate"
 	"assay/grammar"
 	"assay/internal/cli"
 	"assay/internal/graceful"
-	"assay/model"
 	"assay/reward"
-	"assay/textjudge"
 )
 
 func init() { register(newServeCommand) }
@@ -73,7 +72,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	var names []string
-	var scorers []reward.Scorer
+	var scorers []edit.Judge
 	var local chat.Model
 	if f.answers.backbone != "" {
 		m, err := f.openChat(c)
@@ -90,7 +89,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 			return err
 		}
 		defer s.Close()
-		names, scorers = append(names, name), append(scorers, reward.Scorer(s))
+		names, scorers = append(names, name), append(scorers, s)
 	}
 	if len(f.judges) > 0 {
 		m, err := f.openJudged(c, local)
@@ -103,7 +102,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 			if err != nil {
 				return err
 			}
-			names, scorers = append(names, name), append(scorers, reward.Scorer(s))
+			names, scorers = append(names, name), append(scorers, s)
 		}
 	}
 	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
@@ -114,7 +113,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 }
 
 // listen answers requests to the scorers until c's context ends.
-func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []reward.Scorer) error {
+func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Judge) error {
 	s, err := reward.NewServer(f.o, names, scorers)
 	if err != nil {
 		return cli.Usage(err)
@@ -194,7 +193,7 @@ func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chatModel,
 }
 
 // openJudge opens a judge, named as scorers are.
-func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chatModel) (string, *textjudge.Scorer, error) {
+func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chatModel) (string, edit.Judge, error) {
 	name, config := named(arg)
 	j, err := f.asked.judgeOver(c, config, m)
 	if err != nil {
@@ -207,8 +206,3 @@ func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chatModel) (stri
 	s, err := j.Scorer(workers)
 	return name, s, cli.Usage(err)
 }
-
-var (
-	_ reward.Scorer = (*model.Scorer)(nil)
-	_ reward.Scorer = (*textjudge.Scorer)(nil)
-)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/ort"
 	"assay/reward"
@@ -220,7 +221,7 @@ func (f *serveFlags) replicate(c *cobra.Command, one runtimeFlags) (*reward.Repl
 	if one.threads > 0 && onCPU > 1 {
 		one.threads = max(one.threads/onCPU, 1)
 	}
-	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (reward.Scorer, error) {
+	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (edit.Judge, error) {
 		own := one
 		own.device = devices[i%len(devices)]
 		own.quiet = i > 0 // the first copy says what there is to say

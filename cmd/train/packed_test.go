@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/internal/long"
 	"assay/internal/modeltest"
@@ -104,20 +105,11 @@ func packedScorer(t *testing.T, dir string) {
 	}
 	defer s.Close()
 	images := filepath.Join(oracle.Folders(t)[0], "images")
-	var p model.Pair
-	for file, to := range map[string]**data.Picture{"coffee.png": &p.Source, "coffee_blur.png": &p.Edit} {
-		if *to, err = data.Open(filepath.Join(images, file), data.Limits{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.Instruction = "blur it"
-	sample, err := s.Prepare(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scores, err := s.Score(t.Context(), []*model.Sample{sample})
-	if err != nil || math.IsNaN(scores[0]) || math.IsInf(scores[0], 0) {
-		t.Errorf("score %v: %v", scores, err)
+	picture := func(name string) data.File { return data.File{Image: data.Image{Path: name}, Folder: images} }
+	e := edit.New(picture("coffee.png"), picture("coffee_blur.png"), "blur it")
+	scores, errs, err := edit.ScoreAll(t.Context(), s, e)
+	if err != nil || errs[0] != nil || math.IsNaN(scores[0].Value) || math.IsInf(scores[0].Value, 0) {
+		t.Errorf("score %v: %v, %v", scores, errs, err)
 	}
 	exported, merged := filepath.Join(t.TempDir(), "exported"), filepath.Join(t.TempDir(), "merged")
 	if code, _, stderr := call(t, "export", "--scorer", dir, "--out", exported); code != cli.Done {

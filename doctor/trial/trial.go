@@ -175,7 +175,9 @@ func Picture(n int) *data.Picture {
 }
 
 // Samples prepares the edits, all of one source if they are a group.
-func Samples(prepare func(*edit.Edit, model.Ask) (*model.Sample, error), group bool) (samples []*model.Sample, err error) {
+func Samples(
+	prepare func(*edit.Edit, model.Ask) (*model.Sample, error), group bool,
+) (samples []*model.Sample, err error) {
 	for i := range Pairs {
 		source := Picture(2 * i)
 		if group {

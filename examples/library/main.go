@@ -27,25 +27,25 @@ func main() {
 }
 
 // run prints the score of an edit, and the L2 norm of its gradient with respect to the edit's pixels.
-func run(ctx context.Context, scorer, source, edit, instruction string) error {
+func run(ctx context.Context, scorer, source, output, instruction string) error {
 	s, err := assay.Open(ctx, scorer, assay.Options{})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	pair, err := assay.ReadPair(ctx, source, edit, instruction)
+	e, err := assay.ReadEdit(ctx, source, output, instruction)
 	if err != nil {
 		return err
 	}
-	g, err := s.Gradient(ctx, pair)
+	g, err := s.Gradient(ctx, e)
 	if err != nil {
 		return err
 	}
 	squares := 0.0
-	for _, v := range g.Edit.Values {
+	for _, v := range g.Output.Values {
 		squares += float64(v) * float64(v)
 	}
 	worst, best := s.Range()
-	fmt.Printf("score %.4f (on %g to %g), gradient norm %.4g per 8-bit level\n", g.Score, worst, best, math.Sqrt(squares))
+	fmt.Printf("score %.4f (on %g to %g), gradient norm %.4g per 8-bit level\n", g.Value, worst, best, math.Sqrt(squares))
 	return nil
 }

@@ -65,7 +65,7 @@ internal/cli: internal/atomicfile internal/exit internal/signals internal/versio
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
 chat/table:       chat data internal/atomicfile internal/exit internal/strictjson table
-captions:         chat chat/table data internal/atomicfile internal/exit internal/strictyaml table
+captions:         chat chat/table data edit internal/atomicfile internal/exit internal/strictyaml table
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
@@ -74,7 +74,8 @@ model/backbone:   model/nn onnx checkpoints data quant store internal/strictjson
 model/batch:      model/backbone model/nn model/text edit
 model/exec:       model/backbone model/batch model/nn model/text onnx ort checkpoints data lora store internal/workers
 model/language:   model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora store
-model:            model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort calibration checkpoints lora
+model:            model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort calibration
+model:            checkpoints lora
 model:            data store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
 model/qwenvl:    onnx checkpoints data model/backbone model/nn internal/strictjson
@@ -82,47 +83,49 @@ model/qwen2vl:   checkpoints model/backbone model/nn model/qwenvl internal/stric
 model/qwen25vl:  onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson data
 model/qwen3vl:   onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
-model/quantize:  onnx checkpoints quant model/nn model/backbone internal/atomicfile internal/exit internal/filelock internal/jsonfile
-textjudge:        chat data grammar store model model/text internal/pystring internal/strictyaml internal/journal
-textjudge:        internal/atomicfile internal/exit shards internal/workers chat/table internal/remote
+model/quantize:  onnx checkpoints quant model/nn model/backbone internal/atomicfile internal/exit internal/filelock
+model/quantize:  internal/jsonfile
+textjudge:        chat data edit grammar store model/text internal/pystring internal/strictyaml internal/exit shards
+textjudge:        internal/workers chat/table table
 model/fresh:      checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/remote internal/tokens table
+encoders:         internal/atomicfile internal/remote internal/tokens table edit
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
+trainer:          edit internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
 trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
 trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
 doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
 released:         checkpoints edit model model/backbone store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn optim internal/oracle internal/packed internal/long
-metrics:         onnx ort checkpoints data encoders heuristics store internal/strictyaml internal/atomicfile
-scoring:         data store model internal/remote internal/journal internal/workers internal/atomicfile shards
-scoring:         internal/exit
+internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
+internal/modeltest: optim internal/oracle internal/packed internal/long
+metrics:         onnx ort checkpoints data edit encoders heuristics store internal/strictyaml internal/atomicfile
+metrics:         internal/workers
+scoring:         data edit store shards table internal/atomicfile internal/exit internal/remote
 scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
 scoring/calibrate: internal/jsonfile
-benchmarks/protocol: data scoring store internal/stats
-benchmarks/adiee: benchmarks/protocol internal/stats
-benchmarks/aimbench: benchmarks/protocol internal/jsonfile internal/stats
-benchmarks/editors: benchmarks/protocol
-benchmarks/fedbench: benchmarks/protocol internal/stats
-benchmarks/mvei: benchmarks/protocol internal/jsonfile
-benchmarks/rewardbench: benchmarks/protocol internal/stats
+benchmarks/protocol: data edit store table internal/stats
+benchmarks/adiee: benchmarks/protocol edit internal/stats
+benchmarks/aimbench: benchmarks/protocol edit internal/jsonfile internal/stats
+benchmarks/editors: benchmarks/protocol edit
+benchmarks/fedbench: benchmarks/protocol edit internal/stats
+benchmarks/mvei: benchmarks/protocol edit internal/jsonfile
+benchmarks/rewardbench: benchmarks/protocol edit internal/stats
 benchmarks/registry: benchmarks/protocol benchmarks/adiee benchmarks/aimbench benchmarks/editors benchmarks/fedbench
 benchmarks/registry: benchmarks/mvei benchmarks/rewardbench
-benchmarks/runner: benchmarks/protocol data encoders heuristics metrics model scoring shards store textjudge
-benchmarks/runner: internal/atomicfile internal/journal internal/jsonfile internal/stats internal/workers
+benchmarks/runner: benchmarks/protocol edit encoders model shards store table textjudge
+benchmarks/runner: internal/atomicfile internal/exit internal/journal internal/jsonfile internal/stats
 benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
 labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
 labeling:         internal/atomicfile internal/filelock
-curate: data heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
-reward: chat data model scoring checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
+reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
-trainer/bybenchmark: store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data model model/families scoring trainer trainer/bybenchmark labeling
+trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
+.:                data edit ort model model/families trainer trainer/bybenchmark labeling internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

@@ -32,6 +32,7 @@ import (
 	"assay/model"
 	_ "assay/model/families"
 	"assay/scoring"
+	"assay/table"
 )
 
 func main() {
@@ -250,7 +251,7 @@ func (m *measuring) open() (edit.Judge, error) {
 
 // score scores a table, and prints a result.
 func (m *measuring) score(rows int) error {
-	s, stop, err := m.open()
+	s, err := m.open()
 	if err != nil {
 		return err
 	}
@@ -264,7 +265,8 @@ func (m *measuring) score(rows int) error {
 			looked = m.look(&r)
 		}
 	}
-	done, err := scoring.Table(context.Background(), s, scoring.TableOptions{In: in, Out: out, Progress: progress})
+	done, err := scoring.Table(context.Background(), s, scoring.Options{
+		Options: table.Options{In: in, Out: out, Progress: progress}})
 	if err = errors.Join(err, looked, m.profile(fmt.Sprintf("rows-%d-written.pprof", rows))); err != nil {
 		return err
 	}
@@ -292,7 +294,7 @@ func (m *measuring) score(rows int) error {
 	runtime.ReadMemStats(&now)
 	r.Allocated = float64(now.TotalAlloc) / 1024 / n
 	r.Resident, r.Table, r.SHA256 = resident/1024, float64(len(table))/(1<<20), hex.EncodeToString(sum[:])
-	return errors.Join(stop(), json.NewEncoder(os.Stdout).Encode(r))
+	return errors.Join(s.Close(), json.NewEncoder(os.Stdout).Encode(r))
 }
 
 // peak is the word behind which the system tells the largest resident memory. Rusage would count what the parent had.
@@ -336,5 +338,3 @@ func told(path, word string) (float64, error) {
 	}
 	return strconv.ParseFloat(fields[0], 64)
 }
-
-var _ scoring.TableScorer = nothing{}

@@ -49,8 +49,8 @@ const (
 )
 
 // Run calibrates a scorer: report.json and report.html in the folder Out, then calibration.json in the scorer's, and
-// the line of scorer.yaml that names it. When ctx is cancelled the error is a [scoring.InterruptedError], and the same
-// call goes on.
+// the line of scorer.yaml that names it. When ctx is cancelled the error is a InterruptedError of package table, and the same
+// call resumes.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	state, err := model.LoadScorerState(o.Scorer)
 	if err != nil {
@@ -228,7 +228,7 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 		if p.o.Progress != nil {
 			told = func(done, total int) { p.o.Progress(t.Path(), done, total) }
 		}
-		scores, err := scoring.Kept(ctx, s, t.Table, p.progress(t), func(i int) bool { return !labelled[i] }, told)
+		scores, err := scoring.Resume(ctx, s, t.Table, p.progress(t), func(i int) bool { return !labelled[i] }, told)
 		if err != nil {
 			return err
 		}

@@ -15,11 +15,12 @@ import (
 
 	"assay/calibration"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/long"
 	"assay/lora"
 	"assay/model"
 	_ "assay/model/families"
-	"assay/scoring"
+	tables "assay/table"
 )
 
 // scorerDir copies the small scorer to a folder where it can be calibrated.
@@ -33,11 +34,11 @@ func scorerDir(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit(t, filepath.Join(dir, model.ConfigFile), "../tiny", backbone)
+	replace(t, filepath.Join(dir, model.ConfigFile), "../tiny", backbone)
 	return dir
 }
 
-func edit(t *testing.T, file, old, new string) {
+func replace(t *testing.T, file, old, new string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(text), old) {
@@ -96,13 +97,13 @@ func tableOf(t *testing.T, photo string, n int, scorer string) string {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	pairs := make([]*model.Sample, n)
+	samples := make([]*model.Sample, n)
 	for i, r := range rows {
-		if pairs[i], err = s.Prepare(pairOf(t, dir, r)); err != nil {
+		if samples[i], err = s.Sample(editOf(dir, r), model.Ask{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	scores, err := s.Score(context.Background(), pairs)
+	scores, err := s.Score01(context.Background(), samples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,17 +127,11 @@ func tableOf(t *testing.T, photo string, n int, scorer string) string {
 	return file
 }
 
-func pairOf(t *testing.T, dir string, r map[string]any) (p model.Pair) {
-	t.Helper()
-	var err error
-	if p.Source, err = data.Open(filepath.Join(dir, r["source"].(string)), data.Limits{}); err != nil {
-		t.Fatal(err)
+func editOf(dir string, r map[string]any) *edit.Edit {
+	picture := func(column string) data.File {
+		return data.File{Image: data.Image{Path: r[column].(string)}, Folder: dir}
 	}
-	if p.Edit, err = data.Open(filepath.Join(dir, r["edit"].(string)), data.Limits{}); err != nil {
-		t.Fatal(err)
-	}
-	p.Instruction = r["instruction"].(string)
-	return p
+	return edit.New(picture("source"), picture("edit"), r["instruction"].(string))
 }
 
 // TestCalibrate: a scorer is calibrated, after an interrupt as well, and gives calibrated scores, gradients and
@@ -155,7 +150,7 @@ func TestCalibrate(t *testing.T) {
 	}
 	cancel()
 	_, err := Run(ctx, stopped)
-	var interrupted *scoring.InterruptedError
+	var interrupted *tables.InterruptedError
 	if !errors.As(err, &interrupted) {
 		t.Fatal(err)
 	}
@@ -202,35 +197,31 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 	}
 	calibrated, raw := open(dir, model.Options{}), open(dir, model.Options{Raw: true})
 	row := map[string]any{"source": "s0.png", "edit": "e0.png", "instruction": "make it red"}
-	pair := pairOf(t, filepath.Dir(table), row)
-	a, err := calibrated.Gradient(ctx, pair)
+	one := []*edit.Edit{editOf(filepath.Dir(table), row)}
+	all, err := calibrated.Gradients(ctx, one)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := raw.Gradient(ctx, pair)
+	before, err := raw.Gradients(ctx, one)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a, b := all[0], before[0]
 	y, slope := m.At(b.Score01)
 	if a.Score01 != y || slope <= 0 {
 		t.Errorf("score01 %v, the map says %v", a.Score01, y)
 	}
-	for i, v := range b.Edit.Values {
-		if want := float32(slope * float64(v)); a.Edit.Values[i] != want {
-			t.Fatalf("gradient %v, want %v", a.Edit.Values[i], want)
+	for i, v := range b.Output.Values {
+		if want := float32(slope * float64(v)); a.Output.Values[i] != want {
+			t.Fatalf("gradient %v, want %v", a.Output.Values[i], want)
 		}
 	}
-	one, err := calibrated.Prepare(pair)
-	if err != nil {
-		t.Fatal(err)
+	scores, errs, err := edit.ScoreAll(ctx, calibrated, one...)
+	if err != nil || errs[0] != nil {
+		t.Fatal(err, errs)
 	}
-	j, err := calibrated.Judge(ctx, []*model.Sample{one})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := calibrated.Config()
-	if report := cfg.Report(j[0]); math.Abs(report.Score-10*y) > 1e-4 || report.Raw01 == nil || report.Interval == nil {
-		t.Errorf("%+v, the map says %v", report, y)
+	if s := scores[0]; math.Abs(s.Value-10*y) > 1e-4 || s.Raw01 == nil || s.Interval == nil {
+		t.Errorf("%+v, the map says %v", s, y)
 	}
 	printA, errA := calibrated.Fingerprint()
 	printB, errB := raw.Fingerprint()
@@ -241,11 +232,11 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 	if _, err := model.MergeScorer(ctx, dir, lora.MergeOptions{Out: merged}); err != nil {
 		t.Fatal(err)
 	}
-	k, err := open(merged, model.Options{}).Gradient(ctx, pair)
-	if err != nil || math.Abs(k.Score01-y) > 1e-3 || k.Judgement.Raw01 == nil {
+	k, err := open(merged, model.Options{}).Gradients(ctx, one)
+	if err != nil || math.Abs(k[0].Score01-y) > 1e-3 || k[0].Raw01 == nil {
 		t.Errorf("merged it says %+v, want %v: %v", k, y, err)
 	}
-	edit(t, filepath.Join(dir, model.ConfigFile), "is a part of it done?", "is it done?")
+	replace(t, filepath.Join(dir, model.ConfigFile), "is a part of it done?", "is it done?")
 	if _, err := model.OpenScorer(dir, model.Options{}); err == nil || !strings.Contains(err.Error(), "fit it anew") {
 		t.Errorf("another question, and the calibration is taken: %v", err)
 	}

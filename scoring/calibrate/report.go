@@ -73,7 +73,7 @@ func measure(scores, labels []float64) Measures {
 // points are the scores and labels of some rows of a table.
 func (p *job) points(t *table, rows []int) (scores, labels []float64) {
 	for _, i := range rows {
-		scores = append(scores, p.scores[t][t.rows[i].index].Score01)
+		scores = append(scores, p.scores[t].Lines[t.rows[i].index].Value.Score01)
 		labels = append(labels, t.rows[i].label)
 	}
 	return scores, labels

@@ -16,6 +16,7 @@ import (
 	"assay/benchmarks/protocol"
 	"assay/benchmarks/registry"
 	"assay/benchmarks/runner"
+	"assay/edit"
 	"assay/store"
 	"assay/trainer"
 )
@@ -24,7 +25,7 @@ import (
 type benchmark struct {
 	*protocol.Benchmark
 	set    protocol.Set
-	items  []protocol.Item
+	items  []*edit.Edit
 	number string
 	part   string   // subset and human value
 	files  []string // of ratings
@@ -160,14 +161,14 @@ func (b *benchmark) Fingerprint() (map[string]string, error) {
 }
 
 // Measure computes the number as score bench does.
-func (b *benchmark) Measure(ctx context.Context, s trainer.Candidate) (_ float64, err error) {
+func (b *benchmark) Measure(ctx context.Context, s edit.Judge) (_ float64, err error) {
 	dir, err := os.MkdirTemp("", "benchmark-")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	r := runner.Run{Benchmark: b.Name, Items: b.items, Dir: dir}
-	path, err := r.Score(ctx, runner.ScorerOf(s, nil))
+	path, err := r.Score(ctx, runner.NewJudge(s, ""))
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,241 @@
+package textjudge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"assay/chat"
+	"assay/data"
+	"assay/edit"
+	"assay/internal/workers"
+)
+
+var (
+	_ edit.Judge    = (*Judge)(nil)
+	_ edit.Comparer = (*Judge)(nil)
+)
+
+// Scorer returns the judge with a number of edits that [Judge.Score] asks about at a time, for those who have an edit's
+// instruction, source and output alone. It refuses a judge of pairs, or one that needs more of an edit.
+func (j *Judge) Scorer(workers int) (*Judge, error) {
+	c := &j.Config
+	if len(c.Kinds) > 0 {
+		return nil, fmt.Errorf("the judge %s asks by the kind of the edit, which only benchmarks know", c.Name)
+	}
+	for _, role := range j.Roles() {
+		if role != "source" && role != "edit" {
+			return nil, fmt.Errorf("the judge %s shows %q: only source and edit are there", c.Name, role)
+		}
+	}
+	if c.Pair {
+		return nil, j.noScores()
+	}
+	out := *j
+	out.Workers = workers
+	return &out, nil
+}
+
+func (j *Judge) noScores() error {
+	return fmt.Errorf("the judge %s says which of two edits is better: it gives no scores of one", j.Config.Name)
+}
+
+// Info implements edit.Judge.
+func (j *Judge) Info() edit.Info {
+	c := &j.Config
+	info := edit.Info{Name: c.Name, Range: edit.Range(c.ScoreRange), Words: true}
+	for _, role := range j.Roles() {
+		if n := edit.SourceOf(role); n > 0 {
+			info.Sources = max(info.Sources, n)
+		} else if role != "edit" && !(c.Pair && role == "edit2") {
+			info.Pictures = append(info.Pictures, role)
+		}
+	}
+	for i := range c.Questions {
+		if r := c.Questions[i].Released; r != nil {
+			info.Texts = append(info.Texts, slices.Collect(maps.Keys(r.Fields))...)
+		}
+	}
+	slices.Sort(info.Texts)
+	info.Texts = slices.Compact(info.Texts)
+	for _, name := range c.numbers() {
+		info.Dimensions = append(info.Dimensions, edit.DimensionInfo{Name: name})
+	}
+	return info
+}
+
+// numbers are the names of all numbers of a pass.
+func (c *Config) numbers() (names []string) {
+	for i := range c.Questions {
+		for _, v := range c.Questions[i].Answer.values() {
+			names = append(names, v.names()...)
+		}
+	}
+	for _, d := range c.Dimensions {
+		names = append(names, d.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// request is what is shown of an edit, or of two: the judge's inputs.
+type request struct {
+	*edit.Edit
+	pictures map[string]*data.Picture // decoded, by role
+}
+
+// Size implements edit.Inputs: pictures are bytes, four to a float32.
+func (r *request) Size(edit.Inputs) (n int) {
+	for _, p := range r.pictures {
+		n += len(p.Pix) / 4
+	}
+	return n
+}
+
+// Prepare implements edit.Judge: it decodes the pictures that the questions show.
+func (j *Judge) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	if j.Config.Pair {
+		return nil, j.noScores()
+	}
+	return j.prepare(e)
+}
+
+// prepare decodes the pictures of an edit. The second edit of a pair, if there is one, is edit2.
+func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*request, error) {
+	if e.Requirement != "" {
+		return nil, fmt.Errorf("%w: the judge %s asks for no requirement", chat.ErrRequest, j.Config.Name)
+	}
+	r := &request{e, map[string]*data.Picture{}}
+	shown, err := j.shown(e.Kind)
+	if err != nil {
+		return nil, err
+	}
+	for _, role := range shown {
+		p := e.Picture(role)
+		if role == "edit2" && len(second) > 0 {
+			p = second[0].Output
+		}
+		if p == nil {
+			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
+		}
+		if r.pictures[role], err = edit.Decode(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", role, err)
+		}
+	}
+	return r, nil
+}
+
+// Score implements edit.Judge. It asks about Workers edits at a time; what was asked is waited for. An error of an edit
+// is an [AnswerError] if its answer cannot be read; err is that of ctx, or wraps [chat.ErrUnavailable].
+//
+// The score of a judge of one question has the model's words, also where they cannot be read.
+func (j *Judge) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	results, errs, err := each(ctx, inputs, j.Workers, func(ctx context.Context, in edit.Inputs) (*Result, error) {
+		r, ok := in.(*request)
+		if !ok {
+			return nil, errors.New("the edit was prepared by another judge")
+		}
+		return j.answers(ctx, r)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	scores := make([]edit.Score, len(inputs))
+	for i, r := range results {
+		if r != nil && len(r.Answers) > 0 && len(j.Config.Questions) == 1 && j.Config.Passes == 1 {
+			scores[i].Answer = r.Answers[len(r.Answers)-1].Text
+		}
+		if errs[i] != nil {
+			errs[i] = withText(errs[i], r)
+			continue
+		}
+		scores[i].Value = r.Score01
+		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
+			d := edit.Dimension{Name: name, Value: j.Config.score01(r.Dimensions[name])}
+			scores[i].Dimensions = append(scores[i].Dimensions, d)
+		}
+		edit.Range(j.Config.ScoreRange).Scale(&scores[i])
+	}
+	return scores, errs, nil
+}
+
+// Compare implements edit.Comparer: it asks about Workers pairs at a time, in both orders.
+func (j *Judge) Compare(ctx context.Context, pairs []edit.Pair) ([]edit.Preference, []error, error) {
+	results, errs, err := each(ctx, pairs, j.Workers, func(ctx context.Context, p edit.Pair) (*Result, error) {
+		return j.Ask(ctx, p[0], p[1])
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([]edit.Preference, len(pairs))
+	for i, r := range results {
+		if errs[i] == nil {
+			out[i] = edit.Preference{Value: r.Score, Orders: []float64{r.Dimensions[shownFirst], r.Dimensions[shownSecond]}}
+		}
+	}
+	return out, errs, nil
+}
+
+// withText adds to the error about an answer the answer itself, cut short if it is very long.
+func withText(err error, r *Result) error {
+	var unread *AnswerError
+	if !errors.As(err, &unread) || len(r.Answers) == 0 {
+		return err
+	}
+	text := []rune(r.Answers[len(r.Answers)-1].Text)
+	more := ""
+	if len(text) > 1000 {
+		text, more = text[:1000], " ..."
+	}
+	return fmt.Errorf("%w: %q%s", err, string(text), more)
+}
+
+// Close implements edit.Judge. The model stays open: it is the caller's.
+func (j *Judge) Close() error { return nil }
+
+// each asks about edits, at most so many at a time. Each has a result or an error; err is that of ctx, or that the model
+// answers no more (chat.ErrUnavailable). What was asked for is waited for.
+func each[In any](
+	ctx context.Context, edits []In, most int, ask func(context.Context, In) (*Result, error),
+) (results []*Result, errs []error, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	results, errs = make([]*Result, len(edits)), make([]error, len(edits))
+	_ = workers.Each(len(edits), max(most, 1), func(i int) error {
+		if ctx.Err() != nil {
+			return nil
+		}
+		results[i], errs[i] = ask(ctx, edits[i])
+		if errors.Is(errs[i], chat.ErrUnavailable) {
+			stop(errs[i])
+		}
+		return nil
+	})
+	if err := context.Cause(ctx); err != nil {
+		return nil, nil, err
+	}
+	return results, errs, nil
+}
+
+// Words say for readers what a judge asks: its name and rule, the questions, and which prompts they are.
+func (j *Judge) Words() string {
+	c := &j.Config
+	var asked []string
+	for _, q := range c.Questions {
+		asked = append(asked, fmt.Sprintf("%s of %s", q.Name, strings.Join(q.Pictures, " and ")))
+	}
+	text := fmt.Sprintf("%s, rule %s: asked %s; range %v", c.Name, c.Rule, strings.Join(asked, ", "), c.ScoreRange)
+	if c.Passes > 1 {
+		text += fmt.Sprintf("; %d passes, average %s", c.Passes, c.Average)
+	}
+	if c.Constrained {
+		text += "; answers constrained by their grammars"
+	}
+	return text + "; prompts: " + j.Asks
+}
+
+// Prompts is a digest of what is asked: prompts and pictures of the folder, without the model.
+func (j *Judge) Prompts() string { return j.promptsDigest }
