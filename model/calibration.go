@@ -119,7 +119,8 @@ func (s *Scorer) calibrate(score *edit.Score) {
 	score.Raw01, score.Sigma = &raw, m.Sigma(raw, score.Sigma)
 	score.Value, _ = m.At(raw)
 	if i := m.Interval; i != nil {
-		score.Interval = &edit.Interval{Low: max(0, score.Value-i.HalfWidth), High: min(1, score.Value+i.HalfWidth), Coverage: i.Coverage}
+		low, high := max(0, score.Value-i.HalfWidth), min(1, score.Value+i.HalfWidth)
+		score.Interval = &edit.Interval{Low: low, High: high, Coverage: i.Coverage}
 	}
 }
 

@@ -43,9 +43,10 @@ type Exported struct {
 }
 
 var about = map[string]string{
-	nn.InPixels:   "normalised pixels in the family's layout",
-	nn.InFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added behind layers 0, 1...",
-	nn.InTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
+	nn.InPixels: "normalised pixels in the family's layout",
+	nn.InFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added " +
+		"behind layers 0, 1...",
+	nn.InTextIDs: "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
 	nn.InOrder: "for every row of the packed batch its row in concat(text rows, " +
 		"one score row per sequence, image rows)",
 	nn.InPositions:      "rotary position of every row within its sequence, on every axis",

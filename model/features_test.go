@@ -73,7 +73,8 @@ func TestStoredFeatures(t *testing.T) {
 	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.PairSize = []int{56, 56} }); !again {
 		t.Error("pictures of another size were known")
 	}
-	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.Passes[0].Prompt = "Was [INSTRUCTION] done?" }); again {
+	other := func(p *ScorerState) { p.Config.Passes[0].Prompt = "Was [INSTRUCTION] done?" }
+	if again, _ := computed(coffee, blur, other); again {
 		t.Error("features depend on the question")
 	}
 	if moved := filepath.Join(t.TempDir(), "elsewhere"); true {

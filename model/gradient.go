@@ -23,8 +23,8 @@ func checkGradient(g *data.Gradient) error {
 }
 
 // Gradients differentiates the scores of edits: through head, language model, vision tower, normalisation, tiles or
-// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of equal
-// shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
+// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of
+// equal shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
 	adjoint, ok := s.net.Backbone.Architecture.(backbone.PrepareAdjoint)
 	if !ok {
@@ -41,7 +41,8 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		if pictures[i], err = s.config.decode(edits[i]); err != nil {
 			return err
 		}
-		samples[i], err = s.prepare.sample(edits[i], Ask{Pixels: true}, func() (shownPictures, error) { return pictures[i], nil })
+		decoded := func() (shownPictures, error) { return pictures[i], nil }
+		samples[i], err = s.prepare.sample(edits[i], Ask{Pixels: true}, decoded)
 		return err
 	})
 	if err != nil {

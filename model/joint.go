@@ -63,7 +63,8 @@ func (s *Scorer) jointPacking() batch.Packer {
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
 func (s *Scorer) jointGraph(pixels bool) exec.Recipe {
-	return exec.Recipe{Name: fmt.Sprintf("joint choices, pixels=%v", pixels), Build: func(g *nn.Graph) (*nn.Program, error) {
+	name := fmt.Sprintf("joint choices, pixels=%v", pixels)
+	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (*nn.Program, error) {
 		return s.buildJoint(g, pixels)
 	}}
 }
@@ -98,7 +99,7 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*batch.Sample, into []
 		return nil
 	}
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err := s.run.EachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
+	read := func(i, place int, out map[string]*tensor.Dense) error {
 		nll := out[nn.OutNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
@@ -108,8 +109,8 @@ func (s *Scorer) readJoint(ctx context.Context, samples []*batch.Sample, into []
 		logs[i] = float32(sum)
 		_, err := s.net.Finite(logs[i])
 		return err
-	})
-	if err != nil {
+	}
+	if err := s.run.EachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, read); err != nil {
 		return err
 	}
 	for i, one := range samples {
@@ -164,7 +165,8 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		for _, p := range all[i].Pictures {
 			pixels += len(p.Pixels)
 		}
-		return shape{sp.Length, sp.Selected, pixels}, min(s.net.Plan.Limits.Rows/sp.Length, s.net.Plan.Limits.Pixels/max(pixels, 1))
+		limits := &s.net.Plan.Limits
+		return shape{sp.Length, sp.Selected, pixels}, min(limits.Rows/sp.Length, limits.Pixels/max(pixels, 1))
 	})
 	return workers.Each(len(batches), s.net.Plan.Limits.Parallel, func(k int) error {
 		part := batch.Pick(all, batches[k])
@@ -189,7 +191,8 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 		if err != nil {
 			return err
 		}
-		out, err := s.run.Sessions.Run(ctx, ses, p.Feeds, vision, map[string]*tensor.Dense{nn.InTargetWeight: batch.Vector(weights)})
+		loss := map[string]*tensor.Dense{nn.InTargetWeight: batch.Vector(weights)}
+		out, err := s.run.Sessions.Run(ctx, ses, p.Feeds, vision, loss)
 		if err != nil {
 			return err
 		}

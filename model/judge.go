@@ -84,17 +84,20 @@ func (s *Scorer) readAll(ctx context.Context, samples []*batch.Sample, state boo
 }
 
 // read runs samples of any pass once, and calls each, several times at once, with what was read of each.
-func (s *Scorer) read(ctx context.Context, spec forwardSpec, samples []*batch.Sample, each func(i int, r Reading)) error {
+func (s *Scorer) read(
+	ctx context.Context, spec forwardSpec, samples []*batch.Sample, each func(i int, r Reading),
+) error {
 	if len(samples) == 0 {
 		return nil
 	}
-	return s.run.EachBatch(ctx, s.forwardGraph(spec), s.net.Packer, samples, func(i, place int, out map[string]*tensor.Dense) error {
+	take := func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)
 		}
 		return err
-	})
+	}
+	return s.run.EachBatch(ctx, s.forwardGraph(spec), s.net.Packer, samples, take)
 }
 
 // reading takes one sample's out of the outputs of a batch.
@@ -178,7 +181,8 @@ func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]
 	for _, r := range readings {
 		for name, z := range r.Outputs {
 			head := s.config.Heads[name]
-			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z), Probabilities: head.probabilities(z)}
+			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z)}
+			d.Probabilities = head.probabilities(z)
 			dimensions[name], sigmas[name] = d.Value, d.Sigma
 			if name != "" {
 				out.Dimensions = append(out.Dimensions, d)

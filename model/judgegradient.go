@@ -23,8 +23,8 @@ type sequence struct {
 	gradient   []float32 // d score / d pixel_values, picture by picture
 }
 
-// differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with their gradients. What a model
-// said is taken as given.
+// differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with
+// their gradients. What a model said is taken as given.
 func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]edit.Score, [][]*sequence, error) {
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
 	gradients, err := s.scoreGradients(ctx, samples)

@@ -157,7 +157,9 @@ func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 }
 
 // readScores fuses the dimensions of format 2 into the scores of a step over samples.
-func (t *Tuner) readScores(samples []*batch.Sample, p *batch.Inputs, out map[string]*tensor.Dense, r *StepResult) error {
+func (t *Tuner) readScores(
+	samples []*batch.Sample, p *batch.Inputs, out map[string]*tensor.Dense, r *StepResult,
+) error {
 	if t.scorer.config.TextLoss != "" { // see stepResult
 		return nil
 	}

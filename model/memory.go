@@ -54,7 +54,8 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.scorer.run.Sessions.Graph(t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained())))
+	graph := t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))
+	b, err := t.scorer.run.Sessions.Graph(graph)
 	if err != nil {
 		return 0, err
 	}

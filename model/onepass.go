@@ -8,8 +8,8 @@ import (
 	"assay/edit"
 )
 
-// OnePassConfig is scorer.yaml of format 1: one pass whose answer holds a score token that is new to the vocabulary, and
-// one head without a name. [OnePassConfig.Scorer] makes of it what all else works with.
+// OnePassConfig is scorer.yaml of format 1: one pass whose answer holds a score token that is new to the vocabulary,
+// and one head without a name. [OnePassConfig.Scorer] makes of it what all else works with.
 type OnePassConfig struct {
 	Format        int        `yaml:"format"`
 	Backbone      string     `yaml:"backbone"`
@@ -134,8 +134,8 @@ func (f *OnePassConfig) check() error {
 	p.pairSize(f.PairSize)
 	p.oneOf("pair", f.Pair, Sequence, Concat, Frames)
 	p.oneOf("layout", f.Layout, "", InstructionFirst)
-	p.wrong(f.Layout != "" && f.Pair != Sequence, "layout: %s needs pair: sequence; with %s nothing stands before the edit",
-		f.Layout, f.Pair)
+	p.wrong(f.Layout != "" && f.Pair != Sequence,
+		"layout: %s needs pair: sequence; with %s nothing stands before the edit", f.Layout, f.Pair)
 	p.oneOf("text_loss", f.TextLoss, "answer", "all")
 	p.oneOf("score_position", f.ScorePosition, "at", "before")
 	p.oneOf("dtype", f.DType, "float32", "bfloat16")

@@ -34,7 +34,8 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		u := sharedTuner(t, "llavanext")
 		defer u.Close()
 		large(u.scorer.net, packs)
-		b, err := u.scorer.run.Sessions.Graph(exec.Recipe{Name: "packing", Build: u.stepGraph(1).Build}) // not the graph that NewTuner has built
+		other := exec.Recipe{Name: "packing", Build: u.stepGraph(1).Build} // not the graph that NewTuner has built
+		b, err := u.scorer.run.Sessions.Graph(other)
 		if err != nil || b.Packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
@@ -113,7 +114,8 @@ func TestWhatPacks(t *testing.T) {
 		t.Error("a network that computes its layers anew packs")
 	}
 	n.Plan.Prepack = true
-	if !u.stepPacks(&nn.Graph{}, 1) || u.stepPacks(&nn.Graph{}, 2) || !u.stepPacks(&nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}, 2) {
+	prefixed := &nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}
+	if !u.stepPacks(&nn.Graph{}, 1) || u.stepPacks(&nn.Graph{}, 2) || !u.stepPacks(prefixed, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}
 }

@@ -26,8 +26,8 @@ type preparer struct {
 	*exec.Processor
 }
 
-// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It is
-// safe for concurrent use.
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It
+// is safe for concurrent use.
 func (p *preparer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) {
 	if err := p.checkTexts(e, a); err != nil {
 		return nil, err

@@ -53,7 +53,8 @@ func (s *Scorer) Info() edit.Info {
 		info.Sources = 1
 	}
 	for _, name := range c.Dimensions() {
-		info.Dimensions = append(info.Dimensions, edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma})
+		d := edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma}
+		info.Dimensions = append(info.Dimensions, d)
 	}
 	return info
 }
@@ -61,8 +62,8 @@ func (s *Scorer) Info() edit.Info {
 // Prepare implements [edit.Judge]: it makes a [Sample].
 func (s *Scorer) Prepare(e *edit.Edit) (edit.Inputs, error) { return s.Sample(e, Ask{}) }
 
-// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone or
-// among others.
+// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone
+// or among others.
 func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	samples := make([]*batch.Sample, len(inputs))
 	for i, in := range inputs {
@@ -130,8 +131,8 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float
 	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }
 
-// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It is
-// safe for concurrent use.
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It
+// is safe for concurrent use.
 func (s *Scorer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) { return s.prepare.Sample(e, a) }
 
 // CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.

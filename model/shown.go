@@ -95,7 +95,9 @@ func (l *PixelLimits) resize(p *data.Picture) (*data.Picture, error) {
 
 // showAdjoint goes back through show: from the gradients of what it made, frame by frame, to those of source and edit
 // as they were given, which it adds to.
-func (c *ScorerConfig) showAdjoint(q *PassConfig, s shownPictures, shown []*data.Gradient, source, output **data.Gradient) {
+func (c *ScorerConfig) showAdjoint(
+	q *PassConfig, s shownPictures, shown []*data.Gradient, source, output **data.Gradient,
+) {
 	add := func(into **data.Gradient, g *data.Gradient, of *data.Picture) {
 		if g = g.Resize(of.Width, of.Height, data.Bicubic); *into == nil {
 			*into = g

@@ -97,7 +97,8 @@ func (t *Tuner) stepGraph(groups int) exec.Recipe {
 		Terms:     t.o.Terms,
 		Sums:      t.o.Resident,
 	}
-	return exec.Recipe{Name: fmt.Sprintf("training step, %d groups", groups), Build: func(g *nn.Graph) (b *nn.Program, err error) {
+	name := fmt.Sprintf("training step, %d groups", groups)
+	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (b *nn.Program, err error) {
 		if b, err = t.scorer.buildStep(g, spec); err == nil {
 			b.Packed = t.stepPacks(g, groups)
 		}
@@ -140,7 +141,8 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 	counts := q.onePerPicture()
 	if t.stepPacking().All {
 		if counts = t.scorer.prepare.Pictures.Tokens(t.scorer.config.cacheKey(e, q)); counts == nil {
-			pictures, err := t.scorer.prepare.passPictures(e, a, q, func() (shownPictures, error) { return t.scorer.config.decode(e) })
+			decode := func() (shownPictures, error) { return t.scorer.config.decode(e) }
+			pictures, err := t.scorer.prepare.passPictures(e, a, q, decode)
 			if err != nil {
 				return 0, err
 			}
@@ -192,7 +194,8 @@ func (t *Tuner) step(
 	if p, err = t.stepPacking().Pack(samples, t.scorer.net.Positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.scorer.run.Sessions.Session(t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))); err != nil {
+	graph := t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))
+	if s, err = t.scorer.run.Sessions.Session(graph); err != nil {
 		return nil, nil, nil, err
 	}
 	vision, err := t.scorer.net.VisionFeeds(p)

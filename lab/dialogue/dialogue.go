@@ -1,5 +1,5 @@
-// Package dialogue trains every weight of a backbone on questions and answers about pairs of pictures: what the miniature
-// backbone is pretrained on.
+// Package dialogue trains every weight of a backbone on questions and answers about pairs of pictures: what the
+// miniature backbone is pretrained on.
 package dialogue
 
 import (
@@ -127,7 +127,8 @@ func (t *Tuner) Prepare(d Dialogue) (*Sample, error) {
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := t.processor.Text.EncodeText(prompt, turn.Answer, t.processor.EndOfTurn(), t.net.Backbone.Placeholder(), counts)
+		tokens, err := t.processor.Text.EncodeText(prompt, turn.Answer, t.processor.EndOfTurn(),
+			t.net.Backbone.Placeholder(), counts)
 		if err != nil {
 			return nil, err
 		}

@@ -49,7 +49,9 @@ func asked(source, edit *data.Picture, instruction string) dialogue.Dialogue {
 	return dialogue.Dialogue{
 		Source: source,
 		Edit:   edit,
-		Turns:  []dialogue.Turn{{Question: question, Answer: "yes", Weight: 1}, {Question: question, Answer: "no", Weight: 1}},
+		Turns: []dialogue.Turn{
+			{Question: question, Answer: "yes", Weight: 1}, {Question: question, Answer: "no", Weight: 1},
+		},
 	}
 }
 

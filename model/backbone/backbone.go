@@ -1,10 +1,10 @@
 // Package backbone opens Hugging Face checkpoints of vision-language models.
 //
 // config.json names a family (model_type), which [Register] has made known. The family reads its part of the
-// configuration and the image processor's, and is from then on an [Architecture]: pictures become a [Picture] (pixels as
-// the vision tower takes them, and the number of tokens they take in the text), its tower and the standard decoder
-// (package nn) become graphs. A [Backbone] is such an architecture with its weights; every tensor that the configuration
-// calls for is compared with the file.
+// configuration and the image processor's, and is from then on an [Architecture]: pictures become a [Picture] (pixels
+// as the vision tower takes them, and the number of tokens they take in the text), its tower and the standard decoder
+// (package nn) become graphs. A [Backbone] is such an architecture with its weights; every tensor that the
+// configuration calls for is compared with the file.
 //
 // A new family is a folder beside llavanext and qwen2vl that calls [Register].
 package backbone
@@ -134,8 +134,8 @@ func openBackbone(
 	familiesMu.RUnlock()
 	if open == nil {
 		sort.Strings(known)
-		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType, nn.Lacking(head.ModelType),
-			strings.Join(known, ", "))
+		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType,
+			nn.Lacking(head.ModelType), strings.Join(known, ", "))
 	}
 	packing, raw, err := quant.Split(raw)
 	if err != nil {
@@ -200,6 +200,7 @@ func (p *Picture) Twin() *Picture {
 	}
 }
 
+// Bytes is the memory of its pixels and features.
 func (p *Picture) Bytes() int64 { return 4 * int64(len(p.Features)+len(p.Pixels)) }
 
 // Ways of showing a source and its edit to a backbone: see [Architecture.CanPair].

@@ -37,6 +37,7 @@ func HubName(path string) string {
 	return name
 }
 
+// Exists reports whether a file or folder is there.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

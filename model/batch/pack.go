@@ -1,8 +1,8 @@
 // Package batch makes inputs of graphs out of samples.
 //
-// A [Sample] is an edit as tokens and pictures. [Limits.Batches] sorts samples into runs of like lengths, those that begin
-// with the same tokens and pictures together. [Packer.Pack] lays the samples of a run one after the other, without
-// padding between sequences of one group:
+// A [Sample] is an edit as tokens and pictures. [Limits.Batches] sorts samples into runs of like lengths, those that
+// begin with the same tokens and pictures together. [Packer.Pack] lays the samples of a run one after the other,
+// without padding between sequences of one group:
 //
 //	samples -> spans (what of each is read, and from which row on) -> prefixes taken out -> groups of equal shape
 //	-> [Inputs]: text_ids, order, position_ids, group sizes, selected rows, targets
@@ -67,6 +67,7 @@ func (s *Sample) Size(before edit.Inputs) (n int) {
 // share is Share with its default.
 func (s *Sample) share() float64 { return cmp.Or(s.Share, 1) }
 
+// ImageTokens is the number of tokens that its pictures take.
 func (s *Sample) ImageTokens() int {
 	n := 0
 	for _, p := range s.Pictures {
@@ -135,6 +136,7 @@ type Span struct {
 
 func (s *Span) rows() int { return s.Filled - s.From }
 
+// Span is the part of sample i of a batch that enters the graph.
 func (o Packer) Span(s *Sample, i int) Span {
 	at := s.ScoreIndex
 	if o.Before {
@@ -430,6 +432,7 @@ func Stack(axes [][]int64) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(axes), len(axes[0])), tensor.WithBacking(slices.Concat(axes...)))
 }
 
+// Vector is a tensor [len(v)].
 func Vector[T int64 | float32](v []T) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(v)), tensor.WithBacking(v))
 }

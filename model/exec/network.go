@@ -141,6 +141,7 @@ func (n *Network) Device() string { return n.Plan.Device }
 // RunsOn is where sessions run.
 func (n *Network) RunsOn() string { return cmp.Or(n.Plan.RunDevice, n.Plan.Device) }
 
+// OnCUDA reports whether graphs are made for a GPU.
 func (n *Network) OnCUDA() bool { return strings.HasPrefix(n.Plan.Device, "cuda") }
 
 // Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.

@@ -32,7 +32,8 @@ func (n *Network) Arithmetic() string {
 }
 
 // Fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their
-// names, and the adapter's layers that count, by their modules, with their scales (they follow from alpha). nil: all count.
+// names, and the adapter's layers that count, by their modules, with their scales (they follow from alpha). nil: all
+// count.
 func (n *Network) Fingerprint(identity string, own, module func(name string) bool) (string, error) {
 	all := func(string) bool { return true }
 	if own == nil {

@@ -20,6 +20,7 @@ type shapesOf map[string]*onnx.Tensor
 // groups).
 const mostContents = 64
 
+// Shapes are the shapes of what is fed to a run.
 func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 	out := shapesOf{}
 	for _, f := range feeds {

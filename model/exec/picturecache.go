@@ -57,6 +57,7 @@ func PictureKey(frames []*data.Picture) store.Key {
 	return store.KeyOf(parts...)
 }
 
+// Get returns the picture of a key; nil: it is not there.
 func (c *PictureCache) Get(key store.Key) *backbone.Picture {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,6 +79,7 @@ func (c *PictureCache) Prepared(key store.Key) *backbone.Picture {
 	return p.Twin()
 }
 
+// Remember notes a picture that was prepared, for as long as anybody holds it: see Prepared.
 func (c *PictureCache) Remember(p *backbone.Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,6 +116,7 @@ func (c *PictureCache) OfEdit(key store.Key) []*backbone.Picture {
 	return out
 }
 
+// PutEdit notes the pictures of an edit: see OfEdit.
 func (c *PictureCache) PutEdit(key store.Key, pictures []*backbone.Picture) {
 	if key == (store.Key{}) {
 		return

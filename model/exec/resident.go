@@ -33,6 +33,7 @@ type Residence struct {
 	begun  bool
 }
 
+// NewResidence lays out memory for parameters; it is taken when the first step begins.
 func NewResidence(params []nn.Param) *Residence {
 	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {

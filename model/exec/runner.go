@@ -11,10 +11,12 @@ type Runner struct {
 	Features *visionFeatures
 }
 
-// newRunner opens nothing yet. identity is what a configuration says about scores; as far as image features depend on it.
+// newRunner opens nothing yet. identity is what a configuration says about scores; as far as image features depend on
+// it.
 func newRunner(n *Network, o *Options, pictures *PictureCache, identity string) *Runner {
 	s := newSessions(n, o)
-	return &Runner{n, s, newVisionFeatures(s, pictures, o.Store, func() (string, error) { return n.featurePrint(identity) })}
+	print := func() (string, error) { return n.featurePrint(identity) }
+	return &Runner{n, s, newVisionFeatures(s, pictures, o.Store, print)}
 }
 
 // Open makes what prepares texts and pictures, and what runs graphs over them. They share the pictures in memory.

@@ -174,6 +174,7 @@ func (s *Sessions) readTrained(params []nn.Param) (err error) {
 	return nil
 }
 
+// Param is the value of a trained parameter.
 func (s *Sessions) Param(name string) *tensor.Dense {
 	if t := s.net.Tensors[name]; t != nil {
 		return t

@@ -78,6 +78,7 @@ func (r *Runner) held(params []nn.Param) (bytes int64) {
 	return bytes
 }
 
+// Peaks are the memory of graphs at their worst moments, for a batch of samples as long as one, by what they do.
 type Peaks = map[string]func(s *batch.Sample, batch int) (bytes int64, err error)
 
 // AddPeaks adds what graphs hold at their worst moments, with what their arenas lose.

@@ -48,7 +48,8 @@ func testStates(t *testing.T, family string) {
 	}
 	for _, pair := range []string{model.Frames, model.Sequence, model.Concat} {
 		c := (&model.OnePassConfig{Backbone: dir, Pair: pair, PairSize: []int{84, 112}, Answer: "[SCORE]",
-			Question: "How well was this done: " + model.InstructionMark + "?", Head: model.HeadConfig{Hidden: []int{4}}}).Scorer()
+			Question: "How well was this done: " + model.InstructionMark + "?", Head: model.HeadConfig{Hidden: []int{4}},
+		}).Scorer()
 		parts, err := model.NewScorerState(c, nil, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,8 @@ func SpeakingGraphs(dir string, o exec.Options) (map[string]*onnx.Model, error) 
 		return nil, err
 	}
 	defer l.Close()
-	return variants(l.run.Sessions, []exec.Recipe{{Name: "generate", Build: l.stepGraph}, l.net.VisionRecipe(nil)}, nn.Variant{Pictures: true})
+	recipes := []exec.Recipe{{Name: "generate", Build: l.stepGraph}, l.net.VisionRecipe(nil)}
+	return variants(l.run.Sessions, recipes, nn.Variant{Pictures: true})
 }
 
 // ComputeHalf makes a language model for CUDA compute in float16, for which the CPU has kernels, too.

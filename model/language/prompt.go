@@ -112,7 +112,8 @@ func (l *Model) packStretches(stretches []Stretch) *batch.Inputs {
 			order[i] = int64(len(ids)) - 1 - v
 		}
 	}
-	p.Feeds[nn.InTextIDs], p.Feeds[nn.InOrder], p.Feeds[nn.InPositions] = batch.Vector(ids), batch.Vector(order), batch.Stack(axes)
+	p.Feeds[nn.InTextIDs], p.Feeds[nn.InOrder] = batch.Vector(ids), batch.Vector(order)
+	p.Feeds[nn.InPositions] = batch.Stack(axes)
 	p.Feeds["select"], p.Feeds[nn.InGather] = batch.Vector(selected), batch.Vector(gather)
 	p.Feeds[nn.InSpread] = tensor.New(tensor.WithShape(len(stretches), longest), tensor.WithBacking(spread))
 	p.Feeds[nn.InLast] = tensor.New(tensor.WithShape(len(last)), tensor.WithBacking(last))

@@ -24,7 +24,9 @@ type textPass struct {
 }
 
 func (t *Tuner) stepGraph(s textPass) exec.Recipe {
-	return exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) { return t.buildText(g, s) }}
+	return exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
+		return t.buildText(g, s)
+	}}
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
@@ -117,7 +119,8 @@ func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, wei
 		}
 		offset += sp.Selected
 	}
-	p.Feeds[nn.InPredict], p.Feeds[nn.InTargets], p.Feeds[nn.InTargetWeight] = batch.Vector(predict), batch.Vector(ids), batch.Vector(weight)
+	p.Feeds[nn.InPredict], p.Feeds[nn.InTargets] = batch.Vector(predict), batch.Vector(ids)
+	p.Feeds[nn.InTargetWeight] = batch.Vector(weight)
 }
 
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as

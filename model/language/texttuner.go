@@ -260,7 +260,8 @@ func (t *Tuner) pass(
 	if err != nil {
 		return nil, err
 	}
-	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}))
+	pixels := t.net.VisionTrained() && len(p.Pictures) > 0
+	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, pixels, backward}))
 	if err != nil {
 		return nil, err
 	}

@@ -236,7 +236,8 @@ func (b *Architecture) readPreprocessor(dir string) error {
 		return err
 	}
 	b.crop = b.vision.ImageSize
-	if square := (backbone.Size{Height: b.crop, Width: b.crop}); crop != square && crop != (backbone.Size{Shortest: b.crop}) {
+	square := backbone.Size{Height: b.crop, Width: b.crop}
+	if crop != square && crop != (backbone.Size{Shortest: b.crop}) {
 		return fmt.Errorf("%s: crop_size %+v does not fit the vision tower's image_size %d", file, crop, b.crop)
 	} else if size != square && size != (backbone.Size{Shortest: b.crop}) {
 		return fmt.Errorf("%s: size %+v does not fit the vision tower's image_size %d", file, size, b.crop)
