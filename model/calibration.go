@@ -14,6 +14,7 @@ import (
 	"assay/calibration"
 	"assay/edit"
 	"assay/lora"
+	"assay/model/exec"
 	"assay/onnx"
 )
 
@@ -43,7 +44,7 @@ func (p *ScorerState) checkCalibration() error {
 		name := p.Calibration.Maps[i].Dimension
 		if _, ok := p.Config.Heads[name]; name != "" && !ok {
 			return fmt.Errorf("calibration: %s has a map of the dimension %q; the scorer has %s", p.Config.Calibration, name,
-				p.Config.dimensions())
+				p.Config.dimensionNames())
 		}
 	}
 	return nil
@@ -70,17 +71,17 @@ func (p *ScorerState) Digest() string {
 }
 
 // adoptCalibration makes the network report calibrated scores, where the scorer has a calibration and is not trained.
-func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
-	if p.Calibration == nil || p.Config.Calibration == "" || o.Raw || n.training != trainNothing {
+func (s *Scorer) adoptCalibration(p *ScorerState, o *Options) error {
+	if p.Calibration == nil || p.Config.Calibration == "" || o.Raw || s.net.Plan.Training != exec.TrainNothing {
 		return nil
 	}
 	if err := p.checkCalibration(); err != nil {
 		return err
 	}
-	n.calibration = p.Calibration
-	if !n.config.ScoreRange.Bounded() && n.scoreMap() != nil { // labels have a range, and so has the score now
-		c := *n.config
-		c.ScoreRange, n.config = edit.Range{0, 1}, &c
+	s.calibration = p.Calibration
+	if !s.config.ScoreRange.Bounded() && s.scoreMap() != nil { // labels have a range, and so has the score now
+		c := *s.config
+		c.ScoreRange, s.config = edit.Range{0, 1}, &c
 	}
 	return nil
 }
@@ -89,43 +90,44 @@ func (n *network) adoptCalibration(p *ScorerState, o *Options) error {
 // is, if it is made of that one alone.
 func (c *ScorerConfig) CalibrationKey() string {
 	same := []string{"mean", "sum", "min", "product"} // of one number
-	if f := c.asPasses().Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
+	if f := c.Score; len(f.Of) == 1 && slices.Contains(same, f.Fusion) {
 		return f.Of[0]
 	}
 	return ""
 }
 
 // scoreMap is the calibration of the score; nil: it has none.
-func (n *network) scoreMap() *calibration.Map { return n.calibration.Find(n.config.CalibrationKey()) }
+func (s *Scorer) scoreMap() *calibration.Map { return s.calibration.Find(s.config.CalibrationKey()) }
 
 // calibrate replaces what heads and fusion say, on 0 to 1, by what it stands for.
-func (n *network) calibrate(s *edit.Score) {
-	if n.calibration == nil {
+func (s *Scorer) calibrate(score *edit.Score) {
+	if s.calibration == nil {
 		return
 	}
-	for i := range s.Dimensions {
-		d := &s.Dimensions[i]
-		if m := n.calibration.Find(d.Name); m != nil {
+	for i := range score.Dimensions {
+		d := &score.Dimensions[i]
+		if m := s.calibration.Find(d.Name); m != nil {
 			d.Sigma = m.Sigma(d.Value, d.Sigma)
 			d.Value, _ = m.At(d.Value)
 		}
 	}
-	m := n.scoreMap()
+	m := s.scoreMap()
 	if m == nil {
 		return
 	}
-	raw := s.Value
-	s.Raw01, s.Sigma = &raw, m.Sigma(raw, s.Sigma)
-	s.Value, _ = m.At(raw)
+	raw := score.Value
+	score.Raw01, score.Sigma = &raw, m.Sigma(raw, score.Sigma)
+	score.Value, _ = m.At(raw)
 	if i := m.Interval; i != nil {
-		s.Interval = &edit.Interval{Low: max(0, s.Value-i.HalfWidth), High: min(1, s.Value+i.HalfWidth), Coverage: i.Coverage}
+		low, high := max(0, score.Value-i.HalfWidth), min(1, score.Value+i.HalfWidth)
+		score.Interval = &edit.Interval{Low: low, High: high, Coverage: i.Coverage}
 	}
 }
 
 // calibrated is the score that is reported for what heads and fusion say, and d of the one / d of the other: 1 without
 // a calibration.
-func (n *network) calibrated(raw float64) (score, slope float64) {
-	m := n.scoreMap()
+func (s *Scorer) calibrated(raw float64) (score, slope float64) {
+	m := s.scoreMap()
 	if m == nil {
 		return raw, 1
 	}
@@ -139,10 +141,10 @@ func scaleBy(values []float32, by float64) {
 }
 
 // calibrationIdentity is what a fingerprint says of a calibration: nothing where there is none.
-func (n *network) calibrationIdentity() string {
-	if n.calibration == nil {
+func (s *Scorer) calibrationIdentity() string {
+	if s.calibration == nil {
 		return ""
 	}
-	raw, err := json.Marshal(n.calibration)
+	raw, err := json.Marshal(s.calibration)
 	return fmt.Sprint(string(raw), err)
 }

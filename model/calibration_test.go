@@ -10,6 +10,7 @@ import (
 
 	"assay/calibration"
 	"assay/edit"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -21,10 +22,10 @@ var testMap = calibration.Map{Method: calibration.Isotonic, X: []float64{-0.1, 0
 func TestCalibratedGraph(t *testing.T) {
 	for _, m := range []calibration.Map{testMap, {Method: calibration.Platt, A: -7, B: 2.5},
 		{Method: calibration.Inverse, X: []float64{0.1, 0.6}, Y: []float64{0, 1}}} {
-		g := newGraph("calibrated", nil)
+		g := nn.NewGraph("calibrated", nil)
 		x := g.Input("x", onnx.Float, onnx.Dims("examples"))
 		g.Output(outScore, g.Op("Neg", g.Op("Neg", x)), onnx.Float, onnx.Dims("examples"))
-		g.calibrateOutput(&m)
+		calibrateOutput(g, &m)
 		s, err := ort.Open(g.M, ort.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -56,9 +57,9 @@ func TestCalibrateScore(t *testing.T) {
 	curve := calibration.Map{Method: calibration.Platt, A: -3, B: 1,
 		Interval: &calibration.Interval{Coverage: 0.8, HalfWidth: 0.3}}
 	score := func(of ...string) *ScorerConfig {
-		return &ScorerConfig{Format: 2, Judge: Judge{Score: &FusionConfig{Fusion: "mean", Of: of}}}
+		return &ScorerConfig{Format: 2, Score: &FusionConfig{Fusion: "mean", Of: of}}
 	}
-	n := &network{config: score("following", "quality"),
+	n := &Scorer{config: score("following", "quality"),
 		calibration: &calibration.Calibration{Format: 1, Maps: []calibration.Map{quality, curve}}}
 	calibrated := func() edit.Score {
 		s := edit.Score{Value: 0.4, Sigma: 0.1, Dimensions: []edit.Dimension{{Name: "following", Value: 0.3, Sigma: 0.02},

@@ -15,6 +15,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/workers"
 	"assay/lora"
+	"assay/model/backbone"
 	"assay/model/text"
 	"assay/store"
 )
@@ -264,7 +265,7 @@ func (c *ScorerConfig) backboneFiles(recorded map[string]string) map[string]stri
 			add(filepath.Base(file))
 		}
 	}
-	if _, _, file, err := openProcessor(c.Backbone); err == nil {
+	if _, _, file, err := backbone.OpenProcessor(c.Backbone); err == nil {
 		add(filepath.Base(file))
 	}
 	return files
@@ -296,7 +297,7 @@ func (c *ScorerConfig) Undigested(dir string) string {
 		lacks = append(lacks, "its weights")
 	}
 	for _, path := range c.ownFiles(dir) {
-		if len(d.Scorer) == 0 && exists(path) {
+		if len(d.Scorer) == 0 && backbone.Exists(path) {
 			lacks = append(lacks, "head and adapter")
 			break
 		}

@@ -19,6 +19,8 @@ import (
 	"assay/internal/exit"
 	"assay/lora"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 )
 
 const (
@@ -86,7 +88,7 @@ func blurred(t *testing.T, dir string, o model.Options) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scores, err := s.Score01(t.Context(), []*model.Sample{sample})
+	scores, err := s.Score01(t.Context(), []*batch.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +389,7 @@ func TestNoScorer(t *testing.T) {
 		"run/scorer":                  "is a scorer, not a checkpoint",
 		"empty":                       "a Hugging Face checkpoint directory",
 	} {
-		b, err := model.OpenBackbone(dir)
+		b, err := backbone.OpenBackbone(dir)
 		if err == nil {
 			b.Close()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/lora"
+	"assay/model/nn"
 	"assay/model/text"
 	"assay/onnx"
 )
@@ -62,7 +63,7 @@ func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
 
 // build returns z [n, width], what the head gives for states x [n, hidden], and the dimension [n] that is made of it,
 // where the head's scale is 0..1.
-func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) {
+func (h *DimensionConfig) build(g *nn.Graph, name, x string) (z, dimension string) {
 	prefix := headPrefix(name)
 	if h.Outputs == OutputChoices {
 		z = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.ScorerTensor(prefix+"rows"))
@@ -81,7 +82,7 @@ func (h *DimensionConfig) build(g *Graph, name, x string) (z, dimension string) 
 
 // dimension makes the dimension [n] of what the head gives, z [n, width]; of joint choices, of the logarithms of their
 // likelihoods.
-func (h *DimensionConfig) dimension(g *Graph, z string) (dimension string) {
+func (h *DimensionConfig) dimension(g *nn.Graph, z string) (dimension string) {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:
 		values := make([]float32, len(h.Values))
@@ -135,8 +136,8 @@ func (h *DimensionConfig) probabilities(z []float32) []float64 {
 }
 
 // resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
-func (n *network) resolveChoices(t *text.Processor) error {
-	for name, h := range n.spec.Heads {
+func (s *Scorer) resolveChoices(t *text.Processor) error {
+	for name, h := range s.config.Heads {
 		if h.Outputs != OutputChoices || h.Joint {
 			continue
 		}
@@ -153,30 +154,30 @@ func (n *network) resolveChoices(t *text.Processor) error {
 			ids[i], seen[id] = id, choice
 		}
 		key := headPrefix(name) + "rows"
-		if n.tensors[key] != nil {
+		if s.net.Tensors[key] != nil {
 			continue
 		}
-		if n.backbone.Weights.Absent() { // a plan: nothing is computed
-			shape := []int{len(ids), n.backbone.Decoder().Hidden}
-			n.tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
+		if s.net.Backbone.Weights.Absent() { // a plan: nothing is computed
+			shape := []int{len(ids), s.net.Backbone.Decoder().Hidden}
+			s.net.Tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
 			continue
 		}
-		rows, err := n.outputRows(ids)
+		rows, err := s.outputRows(ids)
 		if err != nil {
 			return err
 		}
-		n.tensors[key] = rows
+		s.net.Tensors[key] = rows
 	}
 	return nil
 }
 
 // outputRows reads some rows of the output layer, which the adapter may bring whole.
-func (n *network) outputRows(ids []int64) (*tensor.Dense, error) {
-	key := n.backbone.Keys().Output
-	if n.adapter == nil || !slices.Contains(n.adapter.Whole, lora.Canonical(key)) {
-		return tableRows(n.backbone.Weights, key, ids)
+func (s *Scorer) outputRows(ids []int64) (*tensor.Dense, error) {
+	key := s.net.Backbone.Keys().Output
+	if s.net.Adapter == nil || !slices.Contains(s.net.Adapter.Whole, lora.Canonical(key)) {
+		return tableRows(s.net.Backbone.Weights, key, ids)
 	}
-	table := n.tensors[lora.NameParameter(lora.Canonical(key))]
+	table := s.net.Tensors[lora.NameParameter(lora.Canonical(key))]
 	all, width := table.Data().([]float32), table.Shape()[1]
 	var out []float32
 	for _, id := range ids {

@@ -9,6 +9,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/long"
+	"assay/model/batch"
 )
 
 // TestFilledUp scores pairs of several lengths as a GPU does: filled up, in few runs, to the scores of each alone.
@@ -32,7 +33,7 @@ func TestFilledUp(t *testing.T) {
 			image := func(name string) edit.Picture {
 				return data.File{Image: data.Image{Path: name + ".png"}, Folder: "../testdata/oracle/images"}
 			}
-			var samples []*Sample
+			var samples []*batch.Sample
 			var alone []float64
 			for i, instruction := range []string{
 				"blur it", "make the picture blurred", "no", "blur the picture of the coffee as a lens would",
@@ -42,15 +43,16 @@ func TestFilledUp(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				score, err := s.Score01(context.Background(), []*Sample{sample})
+				score, err := s.Score01(context.Background(), []*batch.Sample{sample})
 				if err != nil {
 					t.Fatal(err)
 				}
 				samples, alone = append(samples, sample), append(alone, score...)
 			}
-			before := len(s.batches(s.packing(), samples))
-			s.limits.rows, s.limits.shared, s.limits.near = cudaLimits.rows, cudaLimits.shared, cudaLimits.near
-			if after := len(s.batches(s.packing(), samples)); after >= before {
+			before := len(s.net.Plan.Limits.Batches(s.net.Packer, samples, s.net.OneGraph()))
+			l := &s.net.Plan.Limits
+			l.Rows, l.Shared, l.Near = batch.CUDALimits.Rows, batch.CUDALimits.Shared, batch.CUDALimits.Near
+			if after := len(s.net.Plan.Limits.Batches(s.net.Packer, samples, s.net.OneGraph())); after >= before {
 				t.Errorf("%s: %d runs, %d before", dir, after, before)
 			}
 			together, err := s.Score01(context.Background(), samples)

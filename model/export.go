@@ -11,6 +11,9 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -40,13 +43,14 @@ type Exported struct {
 }
 
 var about = map[string]string{
-	inPixels:   "normalised pixels in the family's layout",
-	inFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added behind layers 0, 1...",
-	inTextIDs:  "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
-	inOrder: "for every row of the packed batch its row in concat(text rows, " +
+	nn.InPixels: "normalised pixels in the family's layout",
+	nn.InFeatures: "what replaces the pictures' placeholders, row by row; a wide row's rest is added " +
+		"behind layers 0, 1...",
+	nn.InTextIDs: "ids of the ordinary tokens of all sequences, without placeholders and score tokens",
+	nn.InOrder: "for every row of the packed batch its row in concat(text rows, " +
 		"one score row per sequence, image rows)",
-	inPositions:         "rotary position of every row within its sequence, on every axis",
-	inScoreRows:         "for every sequence the selected row that holds its score token",
+	nn.InPositions:      "rotary position of every row within its sequence, on every axis",
+	batch.InScoreRows:   "for every sequence the selected row that holds its score token",
 	"group_rows":        "rows of each group; an export has one group of sequences of equal length",
 	"group_lengths":     "length of each sequence of the group",
 	"select":            "rows of the packed batch that are read, ascending",
@@ -59,9 +63,9 @@ var about = map[string]string{
 	outLogits:           "next-token logits at the selected rows",
 	outSigma:            "standard deviation of score01, as the heads see it",
 	outSaid:             "id of the likeliest next token behind the state that is read",
-	inPredict:           "places among the selected rows that predict the choices' tokens",
-	inTargets:           "for each of them the id of the token that follows it",
-	outNLL:              "for each of them -log softmax over the whole vocabulary",
+	nn.InPredict:        "places among the selected rows that predict the choices' tokens",
+	nn.InTargets:        "for each of them the id of the token that follows it",
+	nn.OutNLL:           "for each of them -log softmax over the whole vocabulary",
 }
 
 const outLogits = "logits"
@@ -74,26 +78,26 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := s.spec
+	c := s.config
 	joint := len(c.heads()) < len(c.Heads)
 	whole := len(c.Passes) == 1 && !joint // one graph gives all
 	spec := forwardSpec{State: true, Next: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}
 	var graphs []exportedGraph
 	if len(c.heads()) > 0 {
-		graphs = append(graphs, exportedGraph{"score", func(g *Graph) error {
+		graphs = append(graphs, exportedGraph{"score", func(g *nn.Graph) error {
 			_, err := s.buildForward(g, spec)
 			switch m := s.scoreMap(); {
 			case err != nil || !whole:
 			case judge != nil:
 				s.reported(g, headOutput)
 			case m != nil: // the head's own output is what is reported
-				g.calibrateOutput(m)
+				calibrateOutput(g, m)
 			}
 			return errors.Join(err, g.Err())
 		}})
 	}
 	if joint {
-		graphs = append(graphs, exportedGraph{"joint", func(g *Graph) error {
+		graphs = append(graphs, exportedGraph{"joint", func(g *nn.Graph) error {
 			_, err := s.buildJoint(g, false)
 			return err
 		}})
@@ -101,15 +105,15 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 	if !whole {
 		graphs = append(graphs, exportedGraph{"fusion", s.fusionGraph})
 	}
-	return exportTo(dir, s.backbone, s.newGraph, &Exported{Judge: judge}, graphs...)
+	return exportTo(dir, s.net.Backbone, s.net.NewGraph, &Exported{Judge: judge}, graphs...)
 }
 
 // ExportBackbone is Export for a checkpoint without a scorer.
-func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
-	graph := func(name string) *Graph { return newGraph(name, b.Weights) }
-	score := func(g *Graph) error {
+func ExportBackbone(b *backbone.Backbone, dir string) (*Exported, error) {
+	graph := func(name string) *nn.Graph { return nn.NewGraph(name, b.Weights) }
+	score := func(g *nn.Graph) error {
 		dec, keys := b.Decoder(), b.Keys()
-		h := g.decode(b, batchSpec{Groups: 1}, nil)
+		h := g.Decode(b, nn.BatchSpec{Groups: 1}, nil)
 		g.Output(outHidden, h, onnx.Float, onnx.Dims("selected", dec.Hidden))
 		g.Output(outLogits, g.OpA("Gemm", onnx.Attrs{"transB": 1}, h, g.Param(keys.Output)), onnx.Float,
 			onnx.Dims("selected", dec.Vocab))
@@ -121,15 +125,15 @@ func ExportBackbone(b *Backbone, dir string) (*Exported, error) {
 // exportedGraph is a graph to write, besides the vision tower's.
 type exportedGraph struct {
 	name  string
-	build func(g *Graph) error
+	build func(g *nn.Graph) error
 }
 
 // exportTo writes the vision tower and other graphs, and completes what graphs.json says.
-func exportTo(dir string, b *Backbone, graph func(string) *Graph, out *Exported, others ...exportedGraph) (
+func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, out *Exported, others ...exportedGraph) (
 	*Exported, error,
 ) {
 	vision := graph("vision")
-	vision.Output(inFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().FeatureWidth()))
+	vision.Output(nn.InFeatures, b.Vision(vision), onnx.Float, onnx.Dims("image_tokens", b.Decoder().FeatureWidth()))
 	if err := vision.Err(); err != nil {
 		return nil, err
 	}
@@ -141,7 +145,7 @@ func exportTo(dir string, b *Backbone, graph func(string) *Graph, out *Exported,
 		}
 		packed.graphs = append(packed.graphs, g.M)
 	}
-	out.Format, out.Backbone, out.Opset = 1, filepath.Base(b.Dir), Opset
+	out.Format, out.Backbone, out.Opset = 1, filepath.Base(b.Dir), nn.Opset
 	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		renamed, err := placeWeights(b.Weights, tmp)
 		if err != nil {

@@ -4,22 +4,23 @@ import (
 	"slices"
 
 	"assay/calibration"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
 // calibrateOutput makes score01 of a finished graph what a map makes of it.
-func (g *Graph) calibrateOutput(m *calibration.Map) {
+func calibrateOutput(g *nn.Graph, m *calibration.Map) {
 	at := slices.IndexFunc(g.M.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, outScore) })
 	last := g.M.Nodes[at]
 	g.M.Nodes = slices.Delete(g.M.Nodes, at, at+1)
-	g.Scoped("calibration", func() { last.Inputs = []string{g.calibrated(m, last.Inputs[0])} })
+	g.Scoped("calibration", func() { last.Inputs = []string{calibrated(g, m, last.Inputs[0])} })
 	g.M.Nodes = append(g.M.Nodes, last)
 }
 
 // calibrated is what a map makes of x [n], in double precision:
 //
 //	y_1 + sum_k slope_k (min(max(x, x_k), x_k+1) - x_k) + beyond (min(x - x_1, 0) + max(x - x_n, 0))
-func (g *Graph) calibrated(m *calibration.Map, x string) string {
+func calibrated(g *nn.Graph, m *calibration.Map, x string) string {
 	x = g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x)
 	num := func(v float64) string { return g.Scalar(onnx.Double, v) }
 	if m.Method == calibration.Platt {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -76,9 +77,9 @@ func aboutHead(name string) string {
 }
 
 // fusionGraph makes score01 of what the heads of all passes gave.
-func (s *Scorer) fusionGraph(g *Graph) error {
+func (s *Scorer) fusionGraph(g *nn.Graph) error {
 	of := func(head string) string {
-		h := s.spec.Heads[head]
+		h := s.config.Heads[head]
 		prefix := ofHead
 		if h.Joint {
 			prefix = ofLikelihood
@@ -91,48 +92,48 @@ func (s *Scorer) fusionGraph(g *Graph) error {
 
 // reported declares what the scorer reports of the outputs [examples, width] of its heads: score01, its standard
 // deviation where fusion and heads have one, and what dimensions stand for.
-func (n *network) reported(g *Graph, of func(head string) string) {
+func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 	var all, logs []string
-	for _, name := range n.spec.Score.Of {
-		h := n.spec.Heads[name]
+	for _, name := range s.config.Score.Of {
+		h := s.config.Heads[name]
 		z := of(name)
 		d := h.dimension(g, z)
 		if h.Joint {
 			g.Output(ofScore+name, d, onnx.Float, onnx.Dims("examples"))
 		}
-		if m := n.calibration.Find(name); m != nil {
-			g.Output(ofCalibrated+name, g.calibrated(m, d), onnx.Float, onnx.Dims("examples"))
+		if m := s.calibration.Find(name); m != nil {
+			g.Output(ofCalibrated+name, calibrated(g, m, d), onnx.Float, onnx.Dims("examples"))
 		}
-		all = append(all, g.double(d))
+		all = append(all, double(g, d))
 		if h.Outputs == OutputMuSigma {
-			logs = append(logs, h.logSigma(g, g.double(z), onnx.Double))
+			logs = append(logs, h.logSigma(g, double(g, z), onnx.Double))
 		}
 	}
-	score, sigma := n.spec.Score.emit(g, onnx.Double, all, logs)
+	score, sigma := s.config.Score.emit(g, onnx.Double, all, logs)
 	if sigma != "" {
 		sigma = g.Op("Exp", sigma)
 	}
-	if m := n.scoreMap(); m != nil {
+	if m := s.scoreMap(); m != nil {
 		raw := score
-		score = g.calibrated(m, raw)
+		score = calibrated(g, m, raw)
 		if sigma != "" { // half of what the map makes of a deviation to both sides
-			ends := g.Op("Sub", g.calibrated(m, g.Op("Add", raw, sigma)), g.calibrated(m, g.Op("Sub", raw, sigma)))
-			sigma = g.Op("Mul", g.double(ends), g.Scalar(onnx.Double, 0.5))
+			ends := g.Op("Sub", calibrated(g, m, g.Op("Add", raw, sigma)), calibrated(g, m, g.Op("Sub", raw, sigma)))
+			sigma = g.Op("Mul", double(g, ends), g.Scalar(onnx.Double, 0.5))
 		}
 	}
-	g.Output(outScore, g.single(score), onnx.Float, onnx.Dims("examples"))
+	g.Output(outScore, single(g, score), onnx.Float, onnx.Dims("examples"))
 	if sigma != "" {
-		g.Output(outSigma, g.single(sigma), onnx.Float, onnx.Dims("examples"))
+		g.Output(outSigma, single(g, sigma), onnx.Float, onnx.Dims("examples"))
 	}
 }
 
-func (g *Graph) double(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
-func (g *Graph) single(x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
+func double(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
+func single(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
 
 // exported is what graphs.json says of the scorer; nil: its graph has all.
 func (s *Scorer) exported() (*ExportedJudge, error) {
 	c := s.config
-	if c.ownToken() {
+	if c.AddsToken() {
 		return nil, nil
 	}
 	out := &ExportedJudge{
@@ -163,7 +164,7 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 			Heads:    q.Heads,
 		}
 		if q.Token != "" {
-			id, err := s.text.Row(q.Token)
+			id, err := s.prepare.Text.Row(q.Token)
 			if err != nil {
 				return nil, fmt.Errorf("pass %s: %w", q.Name, err)
 			}

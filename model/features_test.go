@@ -9,6 +9,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
+	"assay/model/batch"
 	"assay/store"
 )
 
@@ -53,11 +54,11 @@ func TestStoredFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scores, err := s.Score01(context.Background(), []*Sample{sample})
+		scores, err := s.Score01(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.sessions.open["vision"] != nil, scores[0]
+		return s.run.Sessions.Open["vision"] != nil, scores[0]
 	}
 	again, first := computed(coffee, blur, nil)
 	if !again {
@@ -72,7 +73,8 @@ func TestStoredFeatures(t *testing.T) {
 	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.PairSize = []int{56, 56} }); !again {
 		t.Error("pictures of another size were known")
 	}
-	if again, _ := computed(coffee, blur, func(p *ScorerState) { p.Config.Question = "Was [INSTRUCTION] done?" }); again {
+	other := func(p *ScorerState) { p.Config.Passes[0].Prompt = "Was [INSTRUCTION] done?" }
+	if again, _ := computed(coffee, blur, other); again {
 		t.Error("features depend on the question")
 	}
 	if moved := filepath.Join(t.TempDir(), "elsewhere"); true {
@@ -164,8 +166,8 @@ func TestStateFingerprint(t *testing.T) {
 	first := print(func(*ScorerState) {})
 	for name, change := range map[string]func(p *ScorerState){
 		"pair_size":      func(p *ScorerState) { p.Config.PairSize = []int{56, 56} },
-		"score_position": func(p *ScorerState) { p.Config.ScorePosition = "at" },
-		"answer":         func(p *ScorerState) { p.Config.Answer = "It is [SCORE]" },
+		"score_position": func(p *ScorerState) { p.Config.Passes[0].Position = "at" },
+		"answer":         func(p *ScorerState) { p.Config.Passes[0].Answer = "It is [SCORE]" },
 		"alpha":          func(p *ScorerState) { p.Adapter.Targets[0].Scale *= 2 },
 		"an adapter's tensor": func(p *ScorerState) {
 			for _, x := range p.Adapter.Tensors {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -16,18 +17,18 @@ type fusion struct {
 	linear   bool // the gradient does not depend on d
 
 	// The same as nodes, [n] of d [n, dimensions], and of the logarithms of s; weights are [1, dimensions].
-	emit func(g *Graph, d, weights string) string
-	logs func(g *Graph, s string) string
+	emit func(g *nn.Graph, d, weights string) string
+	logs func(g *nn.Graph, s string) string
 }
 
 // along reduces the columns of x [n, dimensions].
-func along(op string) func(g *Graph, x string) string {
-	return func(g *Graph, x string) string { return g.OpA(op, onnx.Attrs{"keepdims": 0}, x, g.Ints(1)) }
+func along(op string) func(g *nn.Graph, x string) string {
+	return func(g *nn.Graph, x string) string { return g.OpA(op, onnx.Attrs{"keepdims": 0}, x, g.Ints(1)) }
 }
 
 // unweighted is a fusion of columns without weights.
-func unweighted(op string) func(g *Graph, x, _ string) string {
-	return func(g *Graph, x, _ string) string { return along(op)(g, x) }
+func unweighted(op string) func(g *nn.Graph, x, _ string) string {
+	return func(g *nn.Graph, x, _ string) string { return along(op)(g, x) }
 }
 
 // fusions by name. mean, min and sum are EditReward's for pairs (mu, log sigma): the mean and the least of both
@@ -52,7 +53,7 @@ var fusions = map[string]fusion{
 		},
 		linear: true,
 		emit:   unweighted("ReduceSum"),
-		logs: func(g *Graph, s string) string { // log sqrt(sum exp(2 s))
+		logs: func(g *nn.Graph, s string) string { // log sqrt(sum exp(2 s))
 			doubled := along("ReduceLogSumExp")(g, g.Op("Add", s, s))
 			return g.Op("Div", doubled, g.OpA("CastLike", nil, g.Scalar(onnx.Float, 2), s))
 		},
@@ -61,7 +62,7 @@ var fusions = map[string]fusion{
 		score:    func(d, w []float64) float64 { return total(each(d, func(i int) float64 { return w[i] * d[i] })) },
 		gradient: func(d, w []float64) []float64 { return each(d, func(i int) float64 { return w[i] }) },
 		linear:   true,
-		emit:     func(g *Graph, d, w string) string { return along("ReduceSum")(g, g.Op("Mul", d, w)) },
+		emit:     func(g *nn.Graph, d, w string) string { return along("ReduceSum")(g, g.Op("Mul", d, w)) },
 	},
 	"min": {
 		score: func(d, _ []float64) float64 { return d[least(d)] },
@@ -87,7 +88,7 @@ var fusions = map[string]fusion{
 		gradient: func(d, _ []float64) []float64 { // d sqrt(p)/d d_i = (p/d_i) / (2 sqrt(p))
 			return each(d, func(i int) float64 { return product(d, i) / (2 * math.Sqrt(product(d, -1))) })
 		},
-		emit: func(g *Graph, d, _ string) string { return g.Op("Sqrt", along("ReduceProd")(g, d)) },
+		emit: func(g *nn.Graph, d, _ string) string { return g.Op("Sqrt", along("ReduceProd")(g, d)) },
 	},
 }
 
@@ -156,7 +157,7 @@ func each(v []float64, f func(i int) float64) []float64 {
 
 // emit fuses dimensions [n] of a type, and the logarithms of their standard deviations where all heads give some; logs
 // is "" where there are none, or the fusion makes none.
-func (f *FusionConfig) emit(g *Graph, t onnx.DType, dimensions, sigmas []string) (score, logs string) {
+func (f *FusionConfig) emit(g *nn.Graph, t onnx.DType, dimensions, sigmas []string) (score, logs string) {
 	how, weights := fusions[f.Fusion], ""
 	columns := func(x []string) string {
 		out := make([]string, len(x))
@@ -180,7 +181,7 @@ func (f *FusionConfig) emit(g *Graph, t onnx.DType, dimensions, sigmas []string)
 }
 
 // logSigma is the logarithm of the standard deviation [n] of what a head gives, z [n, 2], on the dimension's scale.
-func (h *DimensionConfig) logSigma(g *Graph, z string, t onnx.DType) string {
+func (h *DimensionConfig) logSigma(g *nn.Graph, z string, t onnx.DType) string {
 	logs := g.Op("Squeeze", g.Op("Slice", z, g.Ints(1), g.Ints(2), g.Ints(1)), g.Ints(1))
 	if len(h.Scale) == 2 {
 		logs = g.Op("Sub", logs, g.Scalar(t, math.Log(math.Abs(h.Scale[1]-h.Scale[0]))))

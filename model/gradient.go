@@ -8,14 +8,9 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/backbone"
+	"assay/model/batch"
 )
-
-// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
-// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
-// returns the gradient of each of the frames that p was prepared from.
-type PrepareAdjoint interface {
-	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
-}
 
 // checkGradient refuses gradients that are no numbers.
 func checkGradient(g *data.Gradient) error {
@@ -28,25 +23,26 @@ func checkGradient(g *data.Gradient) error {
 }
 
 // Gradients differentiates the scores of edits: through head, language model, vision tower, normalisation, tiles or
-// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of equal
-// shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
+// patches and resizing, down to the given pixels. Rounding to 8 bits between these counts as the identity. Edits of
+// equal shape share passes. Neither a score nor a gradient depends on the other edits, as in [Scorer.Score].
 func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
-	adjoint, ok := s.backbone.Architecture.(PrepareAdjoint)
+	adjoint, ok := s.net.Backbone.Architecture.(backbone.PrepareAdjoint)
 	if !ok {
 		return nil, fmt.Errorf("the backbone %s has no gradient with respect to given pictures", s.config.Backbone)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	samples, pictures := make([]*Sample, len(edits)), make([]shownPictures, len(edits))
-	err := workers.Each(len(edits), s.limits.parallel, func(i int) (err error) {
-		if err = s.checkTexts(edits[i], Ask{}); err != nil {
+	samples, pictures := make([]*batch.Sample, len(edits)), make([]shownPictures, len(edits))
+	err := workers.Each(len(edits), s.net.Plan.Limits.Parallel, func(i int) (err error) {
+		if err = s.prepare.checkTexts(edits[i], Ask{}); err != nil {
 			return err
 		}
-		if pictures[i], err = s.spec.decode(edits[i]); err != nil {
+		if pictures[i], err = s.config.decode(edits[i]); err != nil {
 			return err
 		}
-		samples[i], err = s.sample(edits[i], Ask{Pixels: true}, func() (shownPictures, error) { return pictures[i], nil })
+		decoded := func() (shownPictures, error) { return pictures[i], nil }
+		samples[i], err = s.prepare.sample(edits[i], Ask{Pixels: true}, decoded)
 		return err
 	})
 	if err != nil {
@@ -57,15 +53,15 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		return nil, err
 	}
 	out := make([]*edit.Gradient, len(edits))
-	return out, workers.Each(len(edits), s.limits.parallel, func(i int) error {
+	return out, workers.Each(len(edits), s.net.Plan.Limits.Parallel, func(i int) error {
 		var source, output *data.Gradient
 		for _, q := range each[i] {
-			pass := &s.spec.Passes[q.pass]
+			pass := &s.config.Passes[q.Pass]
 			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, pass.Pictures[0] == Frames)
 			if err != nil {
 				return err
 			}
-			s.spec.showAdjoint(pass, pictures[i], shown, &source, &output)
+			s.config.showAdjoint(pass, pictures[i], shown, &source, &output)
 		}
 		_, by := s.calibrated(scores[i].Value)
 		for _, g := range []*data.Gradient{source, output} {
@@ -83,45 +79,28 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 
 // gradientBatches sorts sample indices into passes. A pass has samples of one length, whose pictures have the same
 // layouts, within the limits of a forward pass of the language model and of the vision tower.
-func (n *network) gradientBatches(samples []*Sample) [][]int {
+func (s *Scorer) gradientBatches(samples []*batch.Sample) [][]int {
 	type shape struct {
 		length  int
 		layouts [4]any
 	}
-	pk := n.packing()
-	return batchesBy(len(samples), func(i int) (shape, int) {
-		k, values := shape{length: pk.span(samples[i], i).length}, 0
+	pk := s.net.Packer
+	return batch.BatchesBy(len(samples), func(i int) (shape, int) {
+		k, values := shape{length: pk.Span(samples[i], i).Length}, 0
 		for m, p := range samples[i].Pictures {
 			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
 		}
-		if !n.backbone.Decoder().aligned(k.length) {
+		if !s.net.Backbone.Decoder().Aligned(k.length) {
 			return k, 1
 		}
-		return k, min(n.limits.rows/k.length, n.limits.pixels/max(values, 1))
+		return k, min(s.net.Plan.Limits.Rows/k.length, s.net.Plan.Limits.Pixels/max(values, 1))
 	})
-}
-
-// aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of samples like
-// it, wherever they are summed. The gradients of softmax and of norms need ONNX Runtime's ReduceSum, which adds a row's
-// values in an order that depends on its address. Models are where the heads are a multiple of four.
-func (d *Decoder) aligned(length int) bool {
-	for _, floats := range []int{
-		d.Heads * length * length, // scores of all queries
-		d.Heads * 2 * length,      // and of the selected ones
-		length * d.Hidden,
-		length * d.KVHeads * d.HeadDim,
-	} {
-		if floats%4 != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // backThroughPictures takes the gradient of a sample's pixel_values back to its pictures, frame by frame.
 func (s *Scorer) backThroughPictures(
-	adjoint PrepareAdjoint,
-	sample *Sample,
+	adjoint backbone.PrepareAdjoint,
+	sample *batch.Sample,
 	values []float32,
 	bothFrames bool,
 ) (joined []*data.Gradient, err error) {

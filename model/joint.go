@@ -9,6 +9,9 @@ import (
 
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -25,8 +28,8 @@ func (c *ScorerConfig) joint(q *PassConfig) *DimensionConfig {
 }
 
 // choiceSamples are the sequences of a pass's choices behind its prompt, which s is the sample of.
-func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *Sample, counts []int) (
-	out []*Sample, err error,
+func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit, s *batch.Sample, counts []int) (
+	out []*batch.Sample, err error,
 ) {
 	for _, choice := range h.Choices {
 		with := *q
@@ -46,73 +49,73 @@ func (p *preparer) choiceSamples(q *PassConfig, h *DimensionConfig, e *edit.Edit
 		}
 		// The prompt's last token is predicted, too, and does not count: no product has a single row.
 		t.AnswerStart, t.ScoreIndex = n-1, n-1
-		out = append(out, &Sample{Tokens: t, Pictures: s.Pictures, common: t.AnswerStart - 1})
+		out = append(out, &batch.Sample{Tokens: t, Pictures: s.Pictures, Common: t.AnswerStart - 1})
 	}
 	return out, nil
 }
 
 // jointPacking packs choices: every row from the prompt's last but one on predicts.
-func (n *network) jointPacking() packing {
-	pk := n.packing()
-	pk.loss = true
+func (s *Scorer) jointPacking() batch.Packer {
+	pk := s.net.Packer
+	pk.Loss = true
 	return pk
 }
 
 // jointGraph gives -log softmax of every target, and with pixels the gradient of their weighted sum.
-func (n *network) jointGraph(pixels bool) (name string, build buildFunc) {
-	return fmt.Sprintf("joint choices, pixels=%v", pixels), func(g *Graph) (*built, error) {
-		return n.buildJoint(g, pixels)
-	}
+func (s *Scorer) jointGraph(pixels bool) exec.Recipe {
+	name := fmt.Sprintf("joint choices, pixels=%v", pixels)
+	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (*nn.Program, error) {
+		return s.buildJoint(g, pixels)
+	}}
 }
 
-func (n *network) buildJoint(g *Graph, pixels bool) (*built, error) {
+func (s *Scorer) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
 	var predict, targets string
-	h := g.decode(n.backbone, batchSpec{Groups: 1, Vision: pixels || n.visionTrained()}, func() string {
-		predict = g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-		targets = g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
+	h := g.Decode(s.net.Backbone, nn.BatchSpec{Groups: 1, Vision: pixels || s.net.VisionTrained()}, func() string {
+		predict = g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
+		targets = g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
 		return ""
 	})
-	_, nll := g.nll(n.backbone.Keys(), g.Pick(h, predict, 0), targets)
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	_, nll := g.NLL(s.net.Backbone.Keys(), g.Pick(h, predict, 0), targets)
+	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
-		weight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
-		g.Output(outLoss, g.weighted(nll, weight), onnx.Float, onnx.Dims(1))
+		weight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
+		g.Output(nn.OutLoss, g.Weighted(nll, weight), onnx.Float, onnx.Dims(1))
 	}
-	out, err := g.finish()
+	out, err := g.Finish()
 	if err == nil && pixels {
-		out.Grads, err = g.Backward(outLoss, inPixels)
+		out.Grads, err = g.Backward(nn.OutLoss, nn.InPixels)
 	}
 	return out, err
 }
 
 // readJoint finds the likelihoods of the choices of samples.
-func (s *Scorer) readJoint(ctx context.Context, samples []*Sample, into []*Reading) error {
-	var all []*Sample
+func (s *Scorer) readJoint(ctx context.Context, samples []*batch.Sample, into []*Reading) error {
+	var all []*batch.Sample
 	for _, one := range samples {
-		all = append(all, one.choices...)
+		all = append(all, one.Choices...)
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	open := func(v variant) (*session, error) { return s.session(v(s.jointGraph(false))) }
 	logs := make([]float32, len(all)) // of each choice: log of its likelihood
-	err := s.eachBatch(ctx, open, s.jointPacking(), all, func(i, place int, out map[string]*tensor.Dense) error {
-		nll := out[outNLL].Data().([]float32)
+	read := func(i, place int, out map[string]*tensor.Dense) error {
+		nll := out[nn.OutNLL].Data().([]float32)
 		each := len(all[i].IDs) - all[i].AnswerStart // of equal length in the batch
 		sum := 0.0
 		for _, v := range nll[place*each+1 : (place+1)*each] {
 			sum -= float64(v)
 		}
 		logs[i] = float32(sum)
-		_, err := s.finite(logs[i])
+		_, err := s.net.Finite(logs[i])
 		return err
-	})
-	if err != nil {
+	}
+	if err := s.run.EachBatch(ctx, s.jointGraph(false), s.jointPacking(), all, read); err != nil {
 		return err
 	}
 	for i, one := range samples {
-		q := &s.spec.Passes[one.pass]
-		h, n := s.spec.joint(q), len(one.choices)
+		q := &s.config.Passes[one.Pass]
+		h, n := s.config.joint(q), len(one.Choices)
 		*into[i] = Reading{
 			Pass:       q.Name,
 			IDs:        one.IDs,
@@ -132,14 +135,14 @@ func (h *DimensionConfig) expectation(p []float64) float64 {
 
 // jointSequences are those of the choices, each with the score's derivative: d sum p_k v_k / d log l_k = p_k (v_k - s)
 // for p = softmax(log l) and its expectation s.
-func (s *Scorer) jointSequences(one *Sample, r Reading, gradient map[string]float64) (out []*sequence) {
-	q := &s.spec.Passes[one.pass]
-	h := s.spec.joint(q)
+func (s *Scorer) jointSequences(one *batch.Sample, r Reading, gradient map[string]float64) (out []*sequence) {
+	q := &s.config.Passes[one.Pass]
+	h := s.config.joint(q)
 	p := h.probabilities(r.Outputs[q.Heads[0]])
 	mean := h.expectation(p)
-	for k, choice := range one.choices {
+	for k, choice := range one.Choices {
 		with := *choice
-		with.pass = one.pass
+		with.Pass = one.Pass
 		out = append(out, &sequence{
 			Sample: &with,
 			joint:  true,
@@ -157,41 +160,43 @@ func (s *Scorer) jointGradients(ctx context.Context, all []*sequence) error {
 	}
 	type shape struct{ length, selected, pixels int }
 	pk := s.jointPacking()
-	batches := batchesBy(len(all), func(i int) (shape, int) {
-		sp, pixels := pk.span(all[i].Sample, i), 0
+	batches := batch.BatchesBy(len(all), func(i int) (shape, int) {
+		sp, pixels := pk.Span(all[i].Sample, i), 0
 		for _, p := range all[i].Pictures {
 			pixels += len(p.Pixels)
 		}
-		return shape{sp.length, sp.selected, pixels}, min(s.limits.rows/sp.length, s.limits.pixels/max(pixels, 1))
+		limits := &s.net.Plan.Limits
+		return shape{sp.Length, sp.Selected, pixels}, min(limits.Rows/sp.Length, limits.Pixels/max(pixels, 1))
 	})
-	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
-		part := pick(all, batches[k])
-		samples := make([]*Sample, len(part))
+	return workers.Each(len(batches), s.net.Plan.Limits.Parallel, func(k int) error {
+		part := batch.Pick(all, batches[k])
+		samples := make([]*batch.Sample, len(part))
 		for i, q := range part {
 			samples[i] = q.Sample
 		}
-		p, err := pk.pack(samples, s.positions)
+		p, err := pk.Pack(samples, s.net.Positions)
 		if err != nil {
 			return err
 		}
 		var weights []float32
-		for place, i := range p.order {
+		for place, i := range p.Order {
 			weights = append(weights, 0)
-			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.targetCount(place)-1)...)
+			weights = append(weights, slices.Repeat([]float32{part[i].weight}, p.TargetCount(place)-1)...)
 		}
-		vision, err := s.backbone.Feeds(p.pictures)
+		vision, err := s.net.Backbone.Feeds(p.Pictures)
 		if err != nil {
 			return err
 		}
-		ses, err := s.session(s.variant(p, true)(s.jointGraph(true)))
+		ses, err := s.run.Sessions.Session(s.jointGraph(true).With(s.net.Variant(p, true)))
 		if err != nil {
 			return err
 		}
-		out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inTargetWeight: vector(weights)})
+		loss := map[string]*tensor.Dense{nn.InTargetWeight: batch.Vector(weights)}
+		out, err := s.run.Sessions.Run(ctx, ses, p.Feeds, vision, loss)
 		if err != nil {
 			return err
 		}
-		takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
+		takeGradients(part, p.Order, out[ses.Grads[nn.InPixels]].Data().([]float32))
 		return nil
 	})
 }

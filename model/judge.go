@@ -8,10 +8,11 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/edit"
+	"assay/model/batch"
 )
 
 // ScoreSamples is [Scorer.Score] of samples, all or none.
-func (s *Scorer) ScoreSamples(ctx context.Context, samples []*Sample) ([]edit.Score, error) {
+func (s *Scorer) ScoreSamples(ctx context.Context, samples []*batch.Sample) ([]edit.Score, error) {
 	out := make([]edit.Score, len(samples))
 	readings, err := s.readAll(ctx, samples, false)
 	if err != nil {
@@ -47,8 +48,8 @@ type Reading struct {
 }
 
 // Readings returns what the passes of a scorer read of a sample: for a look inside.
-func (s *Scorer) Readings(ctx context.Context, sample *Sample) ([]Reading, error) {
-	all, err := s.readAll(ctx, []*Sample{sample}, true)
+func (s *Scorer) Readings(ctx context.Context, sample *batch.Sample) ([]Reading, error) {
+	all, err := s.readAll(ctx, []*batch.Sample{sample}, true)
 	if err != nil {
 		return nil, err
 	}
@@ -56,17 +57,17 @@ func (s *Scorer) Readings(ctx context.Context, sample *Sample) ([]Reading, error
 }
 
 // readAll runs all passes of all samples, those that are said step by step after the others.
-func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([][]Reading, error) {
+func (s *Scorer) readAll(ctx context.Context, samples []*batch.Sample, state bool) ([][]Reading, error) {
 	out := make([][]Reading, len(samples))
-	var given, said, joint []*Sample
+	var given, said, joint []*batch.Sample
 	var intoGiven, intoSaid, intoJoint []*Reading
 	for i, sample := range samples {
-		out[i] = make([]Reading, 1+len(sample.rest))
-		for k, one := range sample.sequences() {
+		out[i] = make([]Reading, 1+len(sample.Rest))
+		for k, one := range sample.Sequences() {
 			switch into := &out[i][k]; {
-			case one.choices != nil:
+			case one.Choices != nil:
 				joint, intoJoint = append(joint, one), append(intoJoint, into)
-			case s.spec.Passes[one.pass].Steps > 0:
+			case s.config.Passes[one.Pass].Steps > 0:
 				said, intoSaid = append(said, one), append(intoSaid, into)
 			default:
 				given, intoGiven = append(given, one), append(intoGiven, into)
@@ -82,27 +83,26 @@ func (s *Scorer) readAll(ctx context.Context, samples []*Sample, state bool) ([]
 	return out, s.answer(ctx, state, said, intoSaid)
 }
 
-// sequences are the samples of all passes.
-func (s *Sample) sequences() []*Sample { return append([]*Sample{s}, s.rest...) }
-
 // read runs samples of any pass once, and calls each, several times at once, with what was read of each.
-func (s *Scorer) read(ctx context.Context, spec forwardSpec, samples []*Sample, each func(i int, r Reading)) error {
+func (s *Scorer) read(
+	ctx context.Context, spec forwardSpec, samples []*batch.Sample, each func(i int, r Reading),
+) error {
 	if len(samples) == 0 {
 		return nil
 	}
-	open := func(v variant) (*session, error) { return s.session(v(s.forwardGraph(spec))) }
-	return s.eachBatch(ctx, open, s.packing(), samples, func(i, place int, out map[string]*tensor.Dense) error {
+	take := func(i, place int, out map[string]*tensor.Dense) error {
 		r, err := s.reading(samples[i], place, out)
 		if err == nil {
 			each(i, r)
 		}
 		return err
-	})
+	}
+	return s.run.EachBatch(ctx, s.forwardGraph(spec), s.net.Packer, samples, take)
 }
 
 // reading takes one sample's out of the outputs of a batch.
-func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense) (Reading, error) {
-	q := &s.spec.Passes[sample.pass]
+func (s *Scorer) reading(sample *batch.Sample, place int, out map[string]*tensor.Dense) (Reading, error) {
+	q := &s.config.Passes[sample.Pass]
 	r := Reading{
 		Pass:       q.Name,
 		IDs:        sample.IDs,
@@ -114,15 +114,15 @@ func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense
 		return slices.Clone(out[name].Data().([]float32)[place*width : (place+1)*width])
 	}
 	for _, name := range q.Heads {
-		head := s.spec.Heads[name]
+		head := s.config.Heads[name]
 		r.Outputs[name] = row(headOutput(name), head.width())
 		var err error
-		if r.dimensions[name], err = s.finite(row(scoreOutput(name), 1)[0]); err != nil {
+		if r.dimensions[name], err = s.net.Finite(row(scoreOutput(name), 1)[0]); err != nil {
 			return r, err
 		}
 	}
 	if out[outHidden] != nil {
-		r.State = row(outHidden, s.backbone.Decoder().Hidden)
+		r.State = row(outHidden, s.net.Backbone.Decoder().Hidden)
 	}
 	if out[outSaid] != nil {
 		r.Said = []int64{out[outSaid].Data().([]int64)[place]}
@@ -132,7 +132,7 @@ func (s *Scorer) reading(sample *Sample, place int, out map[string]*tensor.Dense
 
 // answer lets the model answer, the likeliest token each time. It reads the state that predicts the last score token of
 // the answer, or the last token if there is no score token. Every step runs the whole sequence anew.
-func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into []*Reading) error {
+func (s *Scorer) answer(ctx context.Context, state bool, samples []*batch.Sample, into []*Reading) error {
 	found := make([]bool, len(samples))
 	texts := make([][]int64, len(samples))
 	todo := make([]int, len(samples))
@@ -140,16 +140,16 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 		todo[i] = i
 	}
 	token := int64(-1)
-	if t := s.spec.token(); t != "" && len(samples) > 0 {
+	if t := s.config.token(); t != "" && len(samples) > 0 {
 		var err error
-		if token, err = s.text.Row(t); err != nil {
+		if token, err = s.prepare.Text.Row(t); err != nil {
 			return err
 		}
 	}
 	for step := 0; len(todo) > 0; step++ {
-		now := make([]*Sample, len(todo))
+		now := make([]*batch.Sample, len(todo))
 		for k, i := range todo {
-			now[k] = samples[i].saying(texts[i])
+			now[k] = samples[i].Saying(texts[i])
 		}
 		readings := make([]Reading, len(todo))
 		err := s.read(ctx, forwardSpec{State: state, Next: true}, now, func(k int, r Reading) { readings[k] = r })
@@ -158,7 +158,7 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 		}
 		var next []int
 		for k, i := range todo {
-			q, id := &s.spec.Passes[samples[i].pass], readings[k].Said[0]
+			q, id := &s.config.Passes[samples[i].Pass], readings[k].Said[0]
 			texts[i] = append(texts[i], id)
 			if id == token || !found[i] {
 				*into[i], found[i] = readings[k], found[i] || id == token
@@ -175,21 +175,14 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*Sample, into
 	return nil
 }
 
-// saying is the sample after the model has said some tokens.
-func (s *Sample) saying(said []int64) *Sample {
-	out := *s
-	out.IDs = slices.Concat(s.IDs, said)
-	out.ScoreIndex = len(out.IDs) - 1
-	return &out
-}
-
 // fused is the score on 0 to 1 of what was read of a sample, before any calibration. gradient is d score / d dimension.
 func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]float64, err error) {
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {
 		for name, z := range r.Outputs {
-			head := s.spec.Heads[name]
-			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z), Probabilities: head.probabilities(z)}
+			head := s.config.Heads[name]
+			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z)}
+			d.Probabilities = head.probabilities(z)
 			dimensions[name], sigmas[name] = d.Value, d.Sigma
 			if name != "" {
 				out.Dimensions = append(out.Dimensions, d)
@@ -197,6 +190,6 @@ func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]
 		}
 	}
 	slices.SortFunc(out.Dimensions, func(a, b edit.Dimension) int { return cmp.Compare(a.Name, b.Name) })
-	out.Value, out.Sigma, gradient, err = s.spec.fuse(dimensions, sigmas)
+	out.Value, out.Sigma, gradient, err = s.config.fuse(dimensions, sigmas)
 	return out, gradient, err
 }

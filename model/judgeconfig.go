@@ -5,31 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"assay/edit"
 )
-
-// Judge is what scorer.yaml of format 2 says: one or several passes over pictures and prompts, heads that read a state
-// of each, and what is made of their numbers. All passes share one set of weights.
-type Judge struct {
-	Kind      string                     `yaml:"kind,omitempty"`      // heads or choices: of the heads, for readers
-	Weights   string                     `yaml:"weights,omitempty"`   // directory or file; "": the backbone's own
-	Positions string                     `yaml:"positions,omitempty"` // own (the family's), plain (0, 1... on all axes)
-	Rotary    string                     `yaml:"rotary,omitempty"`    // float32, or bfloat16: rounded as in a cast model
-	Alpha     string                     `yaml:"alpha,omitempty"`     // white, or drop: the colours below the transparency
-	Pixels    *PixelLimits               `yaml:"pixels,omitempty"`    // what each picture is first resized to
-	Passes    []PassConfig               `yaml:"passes,omitempty"`
-	Heads     map[string]DimensionConfig `yaml:"heads,omitempty"`
-	Score     *FusionConfig              `yaml:"score,omitempty"`
-	Origin    *Origin                    `yaml:"origin,omitempty"`
-}
-
-// judgeKeys are the keys of Judge.
-var judgeKeys = []string{
-	"kind", "weights", "positions", "rotary", "alpha", "pixels", "passes", "heads", "score", "origin",
-}
 
 // PassConfig is one forward pass: what is shown and asked, and where the state is read.
 type PassConfig struct {
@@ -102,18 +83,22 @@ func (t Text) MarshalYAML() ([]byte, error) {
 	return []byte(strings.TrimSuffix(b.String(), "\n")), err
 }
 
-// empty reports whether nothing of format 2 is said.
-func (j *Judge) empty() bool {
-	return j.Kind+j.Weights+j.Positions+j.Rotary+j.Alpha == "" && j.Pixels == nil && len(j.Passes)+len(j.Heads) == 0 &&
-		j.Score == nil && j.Origin == nil
-}
-
 // RequirementMark is replaced by what a pair's edit must also fulfil.
 const RequirementMark = "[REQUIREMENT]"
 
-// normalizeJudge is Normalize of format 2.
-func (c *ScorerConfig) normalizeJudge() error {
+// Normalize fills in what a scorer.yaml of passes leaves out, and reports what is wrong.
+func (c *ScorerConfig) Normalize() error {
+	if c.Calibration != "" && !filepath.IsLocal(filepath.FromSlash(c.Calibration)) {
+		return fmt.Errorf("calibration: %q is no file in the scorer's folder", c.Calibration)
+	}
+	if err := c.Digests.check(); err != nil {
+		return err
+	}
+	if c.AddsToken() {
+		return c.OnePass().check()
+	}
 	p := problems{}
+	p.wrong(c.Format != 2, "format: %d is not supported; this program reads formats 1 and 2", c.Format)
 	fill := func(s *string, v string) {
 		if *s == "" {
 			*s = v
@@ -127,12 +112,8 @@ func (c *ScorerConfig) normalizeJudge() error {
 	if c.ScoreRange == (edit.Range{}) {
 		c.ScoreRange = edit.Range{0, 10}
 	}
-	p.wrong(c.Pair+c.Layout+c.Question+c.Answer+c.TextLoss+c.ScoreToken+c.ScorePosition != "" || c.Head.Kind != "" ||
-		len(c.Head.Hidden) > 0, "pair, layout, question, answer, text_loss, head, score_token and score_position "+
-		"belong to format 1: format 2 has passes and heads")
 	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
-	p.wrong(len(c.PairSize) != 0 && (len(c.PairSize) != 2 || c.PairSize[0] < 1 || c.PairSize[1] < 1),
-		"pair_size: [height, width] in pixels is wanted, not %v", c.PairSize)
+	p.pairSize(c.PairSize)
 	p.wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
 	p.oneOf("kind", c.Kind, "heads", "choices")
 	p.oneOf("positions", c.Positions, "own", "plain")
@@ -269,8 +250,8 @@ func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
 	if dimension == "" {
 		return c, nil
 	}
-	if _, ok := c.Heads[dimension]; !ok {
-		return nil, fmt.Errorf("the scorer has no dimension %q; it has %s", dimension, c.dimensions())
+	if !slices.Contains(c.Dimensions(), dimension) {
+		return nil, fmt.Errorf("the scorer has no dimension %q; it has %s", dimension, c.dimensionNames())
 	}
 	one := *c
 	one.Heads = map[string]DimensionConfig{dimension: c.Heads[dimension]}
@@ -285,11 +266,18 @@ func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
 	return &one, nil
 }
 
-func (c *ScorerConfig) dimensions() string {
-	if len(c.Heads) == 0 {
-		return "none with a name: its only score is reported without one"
+// Dimensions are the names of the heads, sorted, without that of a head that has none.
+func (c *ScorerConfig) Dimensions() []string {
+	names := slices.Sorted(maps.Keys(c.Heads))
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// dimensionNames are the dimensions as an error lists them.
+func (c *ScorerConfig) dimensionNames() string {
+	if names := c.Dimensions(); len(names) > 0 {
+		return strings.Join(names, ", ")
 	}
-	return strings.Join(slices.Sorted(maps.Keys(c.Heads)), ", ")
+	return "none with a name: its only score is reported without one"
 }
 
 // problems collects what is wrong.
@@ -299,6 +287,11 @@ func (p *problems) wrong(bad bool, format string, args ...any) {
 	if bad {
 		p.list = append(p.list, fmt.Errorf(format, args...))
 	}
+}
+
+func (p *problems) pairSize(size []int) {
+	p.wrong(len(size) != 0 && (len(size) != 2 || size[0] < 1 || size[1] < 1),
+		"pair_size: [height, width] in pixels is wanted, not %v", size)
 }
 
 func (p *problems) oneOf(key, v string, allowed ...string) {

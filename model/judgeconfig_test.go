@@ -22,14 +22,13 @@ func TestPromptsStay(t *testing.T) {
 		"把天空换成紫色 \u00a0\u2028é", "<|Reward|>\n\nEND\n", "none", "0", "%d --- ...",
 		"very long " + Text(strings.Repeat("word ", 400)),
 	} {
-		c := ScorerConfig{Format: 2, Backbone: "b", ScoreRange: edit.NoRange(), Judge: Judge{
+		c := ScorerConfig{Format: 2, Backbone: "b", ScoreRange: edit.NoRange(),
 			Passes: []PassConfig{{Pictures: []string{"edit"}, Prompt: text, Position: "last", Heads: []string{"h"}}},
 			Heads: map[string]DimensionConfig{"h": {
 				Outputs: OutputChoices,
 				Choices: []string{"0", "yes", "null", "1.0", " x"},
 				Values:  []float64{0, .25, .5, .75, 1},
-			}},
-		}}
+			}}}
 		if err := c.Normalize(); err != nil {
 			t.Fatal(err)
 		}
@@ -53,14 +52,14 @@ func TestPromptsStay(t *testing.T) {
 
 // TestFormat1Stays: what is written of format 1, and fingerprints of it, are older than format 2.
 func TestFormat1Stays(t *testing.T) {
-	c := ScorerConfig{
-		Format: 1, Backbone: "../b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE].", PairSize: []int{8, 9},
-	}
+	c := (&OnePassConfig{
+		Backbone: "../b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE].", PairSize: []int{8, 9},
+	}).Scorer()
 	if err := c.Normalize(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), ConfigFile)
-	if err := WriteConfig(path, &c); err != nil {
+	if err := WriteConfig(path, c); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(path)
@@ -119,7 +118,7 @@ func TestFusions(t *testing.T) {
 			t.Errorf("%s: sigma %g, want %g", name, got, want)
 		}
 	}
-	c := ScorerConfig{Judge: Judge{Score: &FusionConfig{Fusion: "sqrt_product", Of: []string{"a", "b"}}}}
+	c := ScorerConfig{Score: &FusionConfig{Fusion: "sqrt_product", Of: []string{"a", "b"}}}
 	if _, _, _, err := c.fuse(map[string]float64{"a": 1, "b": -1}, nil); err == nil {
 		t.Error("the root of a negative product is a score")
 	}

@@ -9,11 +9,13 @@ import (
 
 	"assay/edit"
 	"assay/internal/workers"
+	"assay/model/batch"
+	"assay/model/nn"
 )
 
 // sequence is a pass of one of several samples, on its way to a gradient.
 type sequence struct {
-	*Sample
+	*batch.Sample
 	dimensions []float32 // d score / d dimension, heads sorted by name
 	joint      bool      // a choice of joint ones: then
 	weight     float32   // is d score / d (-log softmax) of each of its tokens
@@ -21,29 +23,29 @@ type sequence struct {
 	gradient   []float32 // d score / d pixel_values, picture by picture
 }
 
-// differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with their gradients. What a model
-// said is taken as given.
-func (s *Scorer) differentiate(ctx context.Context, samples []*Sample) ([]edit.Score, [][]*sequence, error) {
+// differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with
+// their gradients. What a model said is taken as given.
+func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]edit.Score, [][]*sequence, error) {
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
 	gradients, err := s.scoreGradients(ctx, samples)
 	if err != nil {
 		return nil, nil, err
 	}
-	names := s.spec.heads()
+	names := s.config.heads()
 	var joint []*sequence
 	for i, sample := range samples {
-		for k, one := range sample.sequences() {
+		for k, one := range sample.Sequences() {
 			if one.Pictures[0].Pixels == nil {
 				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Ask.Pixels")
 			}
-			if one.choices != nil {
+			if one.Choices != nil {
 				choices := s.jointSequences(one, gradients[i].readings[k], gradients[i].dimensions)
 				each[i], joint = append(each[i], choices...), append(joint, choices...)
 				continue
 			}
 			q := &sequence{Sample: gradients[i].at[k], dimensions: make([]float32, len(names))}
 			for h, name := range names {
-				if slices.Contains(s.spec.Passes[one.pass].Heads, name) {
+				if slices.Contains(s.config.Passes[one.Pass].Heads, name) {
 					q.dimensions[h] = float32(gradients[i].dimensions[name])
 				}
 			}
@@ -74,40 +76,40 @@ func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 	if len(all) == 0 {
 		return nil
 	}
-	samples := make([]*Sample, len(all))
+	samples := make([]*batch.Sample, len(all))
 	for i, q := range all {
 		samples[i] = q.Sample
 	}
 	batches := s.gradientBatches(samples)
-	return workers.Each(len(batches), s.limits.parallel, func(k int) error {
-		return s.sequenceGradients(ctx, pick(all, batches[k]))
+	return workers.Each(len(batches), s.net.Plan.Limits.Parallel, func(k int) error {
+		return s.sequenceGradients(ctx, batch.Pick(all, batches[k]))
 	})
 }
 
 // scoreGradient is how the score of a sample changes with its dimensions, and its sequences with what the model said.
 type scoreGradient struct {
 	dimensions map[string]float64 // d score / d dimension
-	at         []*Sample
+	at         []*batch.Sample
 	readings   []Reading // nil where none were needed
 }
 
 // scoreGradients finds them. Without a forward pass where they are always the same.
-func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]scoreGradient, error) {
+func (s *Scorer) scoreGradients(ctx context.Context, samples []*batch.Sample) ([]scoreGradient, error) {
 	out := make([]scoreGradient, len(samples))
-	said := slices.ContainsFunc(s.spec.Passes, func(q PassConfig) bool {
-		return q.Steps > 0 || s.spec.joint(&q) != nil
+	said := slices.ContainsFunc(s.config.Passes, func(q PassConfig) bool {
+		return q.Steps > 0 || s.config.joint(&q) != nil
 	})
 	var readings [][]Reading
-	if said || !fusions[s.spec.Score.Fusion].linear {
+	if said || !fusions[s.config.Score.Fusion].linear {
 		var err error
 		if readings, err = s.readAll(ctx, samples, false); err != nil {
 			return nil, err
 		}
 	}
 	for i, sample := range samples {
-		out[i].at = sample.sequences()
+		out[i].at = sample.Sequences()
 		if readings == nil {
-			_, _, gradient, err := s.spec.fuse(map[string]float64{}, map[string]float64{})
+			_, _, gradient, err := s.config.fuse(map[string]float64{}, map[string]float64{})
 			if err != nil {
 				return nil, err
 			}
@@ -120,9 +122,9 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 			return nil, err
 		}
 		for k, one := range out[i].at {
-			if s.spec.Passes[one.pass].Steps > 0 {
+			if s.config.Passes[one.Pass].Steps > 0 {
 				r := readings[i][k]
-				out[i].at[k] = one.saying(r.Said[:r.At-one.ScoreIndex])
+				out[i].at[k] = one.Saying(r.Said[:r.At-one.ScoreIndex])
 			}
 		}
 	}
@@ -131,34 +133,34 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*Sample) ([]score
 
 // sequenceGradients differentiates sequences of one length, forth and back.
 func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error {
-	samples := make([]*Sample, len(part))
+	samples := make([]*batch.Sample, len(part))
 	for i, q := range part {
 		samples[i] = q.Sample
 	}
-	p, err := s.packing().pack(samples, s.positions)
+	p, err := s.net.Packer.Pack(samples, s.net.Positions)
 	if err != nil {
 		return err
 	}
-	ses, err := s.session(s.variant(p, true)(s.forwardGraph(forwardSpec{Pixels: true})))
+	ses, err := s.run.Sessions.Session(s.forwardGraph(forwardSpec{Pixels: true}).With(s.net.Variant(p, true)))
 	if err != nil {
 		return err
 	}
-	vision, err := s.backbone.Feeds(p.pictures)
+	vision, err := s.net.Backbone.Feeds(p.Pictures)
 	if err != nil {
 		return err
 	}
-	width := len(s.spec.heads())
+	width := len(s.config.heads())
 	gradient := make([]float32, 0, width*len(part))
-	for _, i := range p.order {
+	for _, i := range p.Order {
 		gradient = append(gradient, part[i].dimensions...)
 	}
 	of := tensor.New(tensor.WithShape(len(part), width), tensor.WithBacking(gradient))
-	out, err := s.run(ctx, ses, p.feeds, vision, map[string]*tensor.Dense{inGradient: of})
+	out, err := s.run.Sessions.Run(ctx, ses, p.Feeds, vision, map[string]*tensor.Dense{inGradient: of})
 	if err != nil {
 		return err
 	}
-	takeGradients(part, p.order, out[ses.Grads[inPixels]].Data().([]float32))
-	for place, i := range p.order {
+	takeGradients(part, p.Order, out[ses.Grads[nn.InPixels]].Data().([]float32))
+	for place, i := range p.Order {
 		if part[i].reading, err = s.reading(part[i].Sample, place, out); err != nil {
 			return err
 		}

@@ -9,15 +9,18 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
 // trainable says why a scorer of format 2 cannot be trained; nil: it can.
-func (c *ScorerConfig) trainable(t training) error {
+func (c *ScorerConfig) trainable(t exec.Training) error {
 	switch {
 	case slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 }):
 		return fmt.Errorf("passes.steps: what the model says itself is not trained; give it an answer")
-	case t == trainBackbone && c.Weights != "":
+	case t == exec.TrainBackbone && c.Weights != "":
 		return fmt.Errorf("weights: a backbone with weights from elsewhere trains with mode lora only; " +
 			"`train merge --scorer` makes one folder of the two, which trains whole")
 	}
@@ -31,31 +34,31 @@ func (c *ScorerConfig) trainable(t training) error {
 
 // HeadOf is the head that a term of the objective reads: the head of its dimension; the only head, which may have no
 // name; or the fusion of all heads, without a name.
-func (j *Judge) HeadOf(term *losses.Spec) (name string, h DimensionConfig, err error) {
-	if h, unnamed := j.Heads[""]; unnamed {
+func (c *ScorerConfig) HeadOf(term *losses.Spec) (name string, h DimensionConfig, err error) {
+	if h, unnamed := c.Heads[""]; unnamed {
 		return "", h, nil
 	}
 	if term.Fused {
-		return "", j.fused(), nil
+		return "", c.fused(), nil
 	}
-	if term.Dimension == "" && len(j.Heads) == 1 {
-		for name, h = range j.Heads {
+	if term.Dimension == "" && len(c.Heads) == 1 {
+		for name, h = range c.Heads {
 			return name, h, nil
 		}
 	}
-	h, ok := j.Heads[term.Dimension]
+	h, ok := c.Heads[term.Dimension]
 	if !ok {
 		return "", h, fmt.Errorf("the scorer has no head %q; it has %v: say which with dimension", term.Dimension,
-			slices.Sorted(maps.Keys(j.Heads)))
+			slices.Sorted(maps.Keys(c.Heads)))
 	}
 	return term.Dimension, h, nil
 }
 
 // fused is what the fusion makes of all heads: a number, or mu and log sigma.
-func (j *Judge) fused() DimensionConfig {
-	f := j.Score
+func (c *ScorerConfig) fused() DimensionConfig {
+	f := c.Score
 	for _, name := range f.Of {
-		if j.Heads[name].Outputs != OutputMuSigma {
+		if c.Heads[name].Outputs != OutputMuSigma {
 			return DimensionConfig{Outputs: OutputValue}
 		}
 	}
@@ -83,7 +86,7 @@ func (h *DimensionConfig) LossOutputs() string {
 func passRows(pass int) string { return fmt.Sprintf("pass_rows.%d", pass) }
 
 // fuseHeads is the fusion of heads as losses read it.
-func (c *ScorerConfig) fuseHeads(g *Graph, heads map[string]losses.Head) losses.Head {
+func (c *ScorerConfig) fuseHeads(g *nn.Graph, heads map[string]losses.Head) losses.Head {
 	var dimensions, sigmas []string
 	for _, name := range c.Score.Of {
 		dimensions = append(dimensions, heads[name].Score)
@@ -101,41 +104,41 @@ func (c *ScorerConfig) fuseHeads(g *Graph, heads map[string]losses.Head) losses.
 }
 
 // stepSequences are the sequences of a step over samples: one for each pass, sample by sample.
-func (t *Tuner) stepSequences(samples []*Sample) []*Sample {
-	if len(t.spec.Passes) == 1 {
+func (t *Tuner) stepSequences(samples []*batch.Sample) []*batch.Sample {
+	if len(t.scorer.config.Passes) == 1 {
 		return samples
 	}
-	var all []*Sample
+	var all []*batch.Sample
 	for _, s := range samples {
-		all = append(all, s.sequences()...)
+		all = append(all, s.Sequences()...)
 	}
 	return all
 }
 
 // passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
-func (t *Tuner) passFeeds(p *packed) map[string]*tensor.Dense {
-	n := len(t.spec.Passes)
+func (t *Tuner) passFeeds(p *batch.Inputs) map[string]*tensor.Dense {
+	n := len(t.scorer.config.Passes)
 	if n == 1 {
 		return nil
 	}
 	feeds, rows := map[string]*tensor.Dense{}, make([][]int64, n)
 	for k := range rows {
-		rows[k] = make([]int64, len(p.order)/n)
+		rows[k] = make([]int64, len(p.Order)/n)
 	}
-	for place, i := range p.order {
+	for place, i := range p.Order {
 		rows[i%n][i/n] = int64(place)
 	}
 	for k, r := range rows {
-		feeds[passRows(k)] = vector(r)
+		feeds[passRows(k)] = batch.Vector(r)
 	}
 	return feeds
 }
 
 // places are the rows that a step's edits have in what terms read.
-func (t *Tuner) places(p *packed) []int {
-	n := len(t.spec.Passes)
-	place := make([]int, len(p.order)/n)
-	for at, i := range p.order {
+func (t *Tuner) places(p *batch.Inputs) []int {
+	n := len(t.scorer.config.Passes)
+	place := make([]int, len(p.Order)/n)
+	for at, i := range p.Order {
 		if place[i/n] = at; n > 1 { // passFeeds has put them in order
 			place[i/n] = i / n
 		}
@@ -144,7 +147,7 @@ func (t *Tuner) places(p *packed) []int {
 }
 
 // scaled is z as losses read it: mu and log sigma on the dimension's scale. Classes have no scale of their own.
-func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
+func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 	if h.Outputs != OutputMuSigma || len(h.Scale) != 2 {
 		return z
 	}
@@ -154,17 +157,19 @@ func (h *DimensionConfig) scaled(g *Graph, z, dimension string) string {
 }
 
 // readScores fuses the dimensions of format 2 into the scores of a step over samples.
-func (t *Tuner) readScores(samples []*Sample, p *packed, out map[string]*tensor.Dense, r *StepResult) error {
-	if t.spec.TextLoss != "" { // see stepResult
+func (t *Tuner) readScores(
+	samples []*batch.Sample, p *batch.Inputs, out map[string]*tensor.Dense, r *StepResult,
+) error {
+	if t.scorer.config.TextLoss != "" { // see stepResult
 		return nil
 	}
-	scorer, n := t.Scorer(), len(t.spec.Passes)
+	scorer, n := t.Scorer(), len(t.scorer.config.Passes)
 	sequences := t.stepSequences(samples)
 	readings := make([][]Reading, len(samples))
 	for i := range readings {
 		readings[i] = make([]Reading, n)
 	}
-	for place, i := range p.order {
+	for place, i := range p.Order {
 		one, err := scorer.reading(sequences[i], place, out)
 		if err != nil {
 			return err

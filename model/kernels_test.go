@@ -2,18 +2,16 @@ package model_test
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"assay/internal/kernels"
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
-	"assay/onnx"
+	"assay/model/backbone"
 )
 
 // onCUDA plans for a device that need not be here.
@@ -65,7 +63,7 @@ func cudaKernels(t *testing.T, dir string) {
 
 func packedBackbone(t *testing.T, p *model.ScorerState) bool {
 	t.Helper()
-	b, err := model.OpenBackbone(p.Config.Backbone)
+	b, err := backbone.OpenBackbone(p.Config.Backbone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,16 +88,6 @@ func TestCUDAKernelsOfJudges(t *testing.T) {
 				}
 				checkGraphs(t, load)
 				checkSteps(t, load(), model.TuneOptions{Options: onCUDA, Terms: allLosses()})
-				tuner, err := model.NewLanguageTuner(backbone, model.Sequence, nil, onCUDA)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer tuner.Close()
-				m, err := tuner.StepGraph()
-				if err != nil {
-					t.Fatal(err)
-				}
-				checkKernels(t, "dialogues", m)
 			})
 		}
 	}
@@ -108,7 +96,8 @@ func TestCUDAKernelsOfJudges(t *testing.T) {
 // judgeOf is a scorer of format 2 with a head of each kind.
 func judgeOf(backbone, dtype string) *model.ScorerConfig {
 	hidden := []int{4}
-	return &model.ScorerConfig{Format: 2, Backbone: backbone, DType: dtype, Judge: model.Judge{
+	return &model.ScorerConfig{
+		Format: 2, Backbone: backbone, DType: dtype,
 		Passes: []model.PassConfig{{
 			Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]", Position: "last",
 			Heads: []string{"value", "classes", "mu_sigma"},
@@ -119,7 +108,7 @@ func judgeOf(backbone, dtype string) *model.ScorerConfig {
 			"mu_sigma": {Hidden: hidden, Activation: "relu", Outputs: model.OutputMuSigma, Scale: []float64{0, 10}},
 		},
 		Score: &model.FusionConfig{Fusion: "mean"},
-	}}
+	}
 }
 
 // allLosses is an objective of all of them.
@@ -141,7 +130,7 @@ func checkGraphs(t *testing.T, load func() *model.ScorerState) {
 		t.Fatal(err)
 	}
 	for name, m := range graphs {
-		checkKernels(t, name, m)
+		modeltest.Kernels(t, name, m)
 	}
 }
 
@@ -158,23 +147,6 @@ func checkSteps(t *testing.T, p *model.ScorerState, o model.TuneOptions) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkKernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
-	}
-}
-
-func checkKernels(t *testing.T, name string, m *onnx.Model) {
-	t.Helper()
-	lacking, err := kernels.Lacking(m)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	counts := map[string]int{}
-	for _, l := range lacking {
-		if !l.Sizes {
-			counts[l.String()]++
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		t.Errorf("%s (%d nodes): no kernel for %d nodes: %s", name, len(m.Nodes), counts[what], what)
+		modeltest.Kernels(t, fmt.Sprintf("step, %d groups, full=%v, recompute=%v", groups, o.Full, o.Recompute), m)
 	}
 }

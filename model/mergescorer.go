@@ -15,6 +15,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/lora"
+	"assay/model/backbone"
 )
 
 // cardFile is the model card.
@@ -39,7 +40,7 @@ func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Me
 	}
 	o.Backbone, o.Adapter = p.Config.Backbone, dir
 	if p.Config.Weights != "" {
-		o.Weights, o.Name = p.Config.Weights, backboneName
+		o.Weights, o.Name = p.Config.Weights, backbone.BackboneName
 	}
 	o.Extra = func(out string) error {
 		if p.Config.Weights != "" {
@@ -64,7 +65,7 @@ func fitVocabulary(dir string) error {
 		return err
 	}
 	defer w.Close()
-	if config, err = vocabOfTable(config, w); err != nil {
+	if config, err = backbone.VocabOfTable(config, w); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return atomicfile.Write(path, func(f io.Writer) error {

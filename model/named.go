@@ -6,10 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"assay/internal/exit"
+	"assay/model/backbone"
 )
 
 // Beside is the path that a scorer.yaml names, seen from where the file really lies: links to its folder, or to the
@@ -28,21 +28,16 @@ func Beside(file, path string) string {
 		folders = append([]string{real}, folders...)
 	}
 	for _, folder := range folders {
-		if found := filepath.Join(folder, path); exists(found) {
+		if found := filepath.Join(folder, path); backbone.Exists(found) {
 			return found
 		}
 	}
 	return filepath.Join(folders[0], path)
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // noScorer explains that a folder has no scorer.yaml: err says so.
 func noScorer(dir string, err error) error {
-	has := func(names ...string) bool { return exists(filepath.Join(append([]string{dir}, names...)...)) }
+	has := func(names ...string) bool { return backbone.Exists(filepath.Join(append([]string{dir}, names...)...)) }
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
@@ -54,39 +49,11 @@ func noScorer(dir string, err error) error {
 		return fmt.Errorf("%w: %s is a checkpoint, not a scorer: `train --config` makes a scorer over it, `score import` "+
 			"makes one of a released judge", err, dir)
 	}
-	if name := hubName(dir); name != "" {
+	if name := backbone.HubName(dir); name != "" {
 		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (hf download %s --local-dir DIR), and make a scorer of it "+
 			"with `score import`", err, name, name)
 	}
 	return fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
-}
-
-// noBackbone explains that a folder has no config.json: err says so.
-func noBackbone(dir string, err error) error {
-	if name := hubName(dir); name != "" && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("backbone: %w: if %s is on Hugging Face, fetch it first: hf download %s --local-dir DIR", err, name,
-			name)
-	}
-	if errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, ConfigFile)) {
-		return fmt.Errorf("backbone: %w: %s is a scorer, not a checkpoint", err, dir)
-	}
-	return fmt.Errorf(
-		"backbone: %w (a Hugging Face checkpoint directory with config.json and *.safetensors is wanted)", err)
-}
-
-// hubNames are how Hugging Face calls models: organisation/name.
-var hubNames = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
-
-// hubName is the name on Hugging Face that a path may stand for: its last two parts, if there is a folder for them
-// but none of the first one; "": it stands for none.
-func hubName(path string) string {
-	path = filepath.Clean(path)
-	parent := filepath.Dir(path)
-	name := filepath.ToSlash(filepath.Join(filepath.Base(parent), filepath.Base(path)))
-	if exists(parent) || !exists(filepath.Dir(parent)) || !hubNames.MatchString(name) {
-		return ""
-	}
-	return name
 }
 
 // missing explains that the folder or file that a line of scorer.yaml names is not there; nil: it is, or no scorer.yaml
@@ -104,7 +71,7 @@ func (p *ScorerState) missing() error {
 		switch {
 		case named.path == "" || !errors.Is(err, fs.ErrNotExist):
 		case named.key == "backbone" && p.moved:
-			return exit.Usage(noBackbone(named.path, err))
+			return exit.Usage(backbone.NoBackbone(named.path, err))
 		default:
 			return exit.Usagef("%s: %w: %s", lineOf(file, named.key), err, named.remedy)
 		}

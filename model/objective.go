@@ -7,20 +7,22 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/batch"
+	"assay/model/nn"
 )
 
 // termPrefix begins the names of the terms' own parameters, which are not part of a scorer.
 const termPrefix = "losses."
 
 // addTermTensors adds the terms' own parameters to the tensors that are trained.
-func (n *network) addTermTensors(terms []losses.Spec) {
+func (s *Scorer) addTermTensors(terms []losses.Spec) {
 	for i := range terms {
 		for _, p := range losses.Parameters(i, &terms[i]) {
 			values := make([]float32, len(p.Value))
 			for k, v := range p.Value {
 				values[k] = float32(v)
 			}
-			n.tensors[p.Name] = vector(values)
+			s.net.Tensors[p.Name] = batch.Vector(values)
 		}
 	}
 }
@@ -31,7 +33,7 @@ func (n *network) addTermTensors(terms []losses.Spec) {
 // terms, divided by weight, so that the mean over a batch is their sum.
 func (t *Tuner) Compare(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	items [][]losses.Item,
 	weight float64,
 	seed, draws uint64,
@@ -42,7 +44,7 @@ func (t *Tuner) Compare(
 	}
 	r, err := t.inParts(samples, items, seed, func(part []int, seed uint64) (*StepResult, error) {
 		own, places := itemsOf(items, part)
-		one, err := t.comparePart(ctx, pick(samples, part), own, weight, seed, draws)
+		one, err := t.comparePart(ctx, batch.Pick(samples, part), own, weight, seed, draws)
 		if err != nil {
 			return nil, err
 		}
@@ -63,13 +65,13 @@ func (t *Tuner) Compare(
 // comparePart is Compare over samples of one run of the graph.
 func (t *Tuner) comparePart(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	items [][]losses.Item,
 	weight float64,
 	seed, draws uint64,
 ) (*StepResult, error) {
 	rows := make([]*losses.Rows, len(t.o.Terms))
-	out, p, s, err := t.step(ctx, samples, seed, func(p *packed) (map[string]*tensor.Dense, error) {
+	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 		return t.termFeeds(p, items, weight, draws, rows)
 	})
 	if err != nil {
@@ -100,7 +102,7 @@ func (t *Tuner) comparePart(
 
 // termFeeds writes the inputs of all terms, and which rows they have.
 func (t *Tuner) termFeeds(
-	p *packed,
+	p *batch.Inputs,
 	items [][]losses.Item,
 	weight float64,
 	draws uint64,
@@ -109,14 +111,14 @@ func (t *Tuner) termFeeds(
 	place := t.places(p)
 	feeds := map[string]*tensor.Dense{}
 	maps.Copy(feeds, t.passFeeds(p))
-	if p.targets != nil {
-		feeds[inTargetWeight] = p.tokenWeights(weight)
+	if p.Targets != nil {
+		feeds[nn.InTargetWeight] = p.TokenWeights(weight)
 	}
 	for k, s := range t.o.Terms {
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.spec.lossHead(&s)
+		head, err := t.scorer.config.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

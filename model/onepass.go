@@ -1,29 +1,149 @@
 package model
 
-// asPasses is the configuration with passes, heads and fusion, whichever format it is written in: format 1 is one pass
-// with one head that has no name. All but reading, writing and identifying a scorer.yaml looks at this form alone.
-func (c *ScorerConfig) asPasses() *ScorerConfig {
-	if c.Format == 2 {
-		return c
-	}
-	p := *c
-	pictures := []string{c.Pair}
-	if c.Pair == Sequence {
-		pictures = []string{"source", "edit"}
-	}
-	p.Passes = []PassConfig{{
-		Name: "score", Pictures: pictures, Prompt: Text(c.Question), Answer: Text(c.Answer),
-		Token: c.ScoreToken, Position: c.ScorePosition, Heads: []string{""},
-	}}
-	h := DimensionConfig{Hidden: c.Head.Hidden, Activation: c.Head.Activation, Outputs: OutputValue}
-	if c.Head.Classes() {
-		h.Outputs, h.Values = OutputClasses, c.Head.Values
-	}
-	p.Heads = map[string]DimensionConfig{"": h}
-	p.Score = &FusionConfig{Fusion: "mean", Of: []string{""}}
-	return &p
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"assay/edit"
+)
+
+// OnePassConfig is scorer.yaml of format 1: one pass whose answer holds a score token that is new to the vocabulary,
+// and one head without a name. [OnePassConfig.Scorer] makes of it what all else works with.
+type OnePassConfig struct {
+	Format        int        `yaml:"format"`
+	Backbone      string     `yaml:"backbone"`
+	Pair          string     `yaml:"pair,omitempty"`           // Sequence (default), Concat or Frames
+	PairSize      []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
+	Layout        string     `yaml:"layout,omitempty"`         // instruction_first: the question before the edit
+	Question      string     `yaml:"question,omitempty"`       // [INSTRUCTION] is replaced
+	Answer        string     `yaml:"answer,omitempty"`         // holds the score token once
+	TextLoss      string     `yaml:"text_loss,omitempty"`      // answer (default) or all
+	ScoreRange    edit.Range `yaml:"score_range,flow"`
+	Head          HeadConfig `yaml:"head,omitempty"`
+	ScoreToken    string     `yaml:"score_token,omitempty"`
+	ScorePosition string     `yaml:"score_position,omitempty"` // at (the score token) or before it
+	DType         string     `yaml:"dtype"`
+	ChatTemplate  string     `yaml:"chat_template,omitempty"`
+	EndOfTurn     string     `yaml:"end_of_turn,omitempty"`
+	Calibration   string     `yaml:"calibration,omitempty"`
+	Digests       *Digests   `yaml:"digests,omitempty"`
 }
 
-// ownToken reports whether the score token is no row of the backbone's vocabulary: the scorer has an embedding and an
+// HeadConfig is the `head` of scorer.yaml of format 1: an MLP from the hidden state at the score token.
+type HeadConfig struct {
+	Hidden     []int     `yaml:"hidden" json:"hidden"`         // widths of the hidden layers; may be empty
+	Activation string    `yaml:"activation" json:"activation"` // between layers; relu
+	Kind       string    `yaml:"kind,omitempty" json:"kind,omitempty"`
+	Values     []float64 `yaml:"values,omitempty" json:"values,omitempty"` // of the classes, on 0..1
+}
+
+// Kinds of heads of format 1.
+const (
+	regression     = "regression"
+	classification = "classification"
+)
+
+// Classes reports whether the head gives one output per value instead of the score itself.
+func (h *HeadConfig) Classes() bool { return h.Kind == classification }
+
+// Outputs is the width of the last layer.
+func (h *HeadConfig) Outputs() int {
+	if h.Classes() {
+		return len(h.Values)
+	}
+	return 1
+}
+
+// Sizes lists the widths from the backbone's hidden state to the outputs.
+func (h *HeadConfig) Sizes(hidden int) []int {
+	return append(append([]int{hidden}, h.Hidden...), h.Outputs())
+}
+
+// AddsToken reports whether the score token is no row of the backbone's vocabulary: the scorer has an embedding and an
 // output row for it, and a text loss teaches it to the model.
-func (c *ScorerConfig) ownToken() bool { return c.ScoreToken != "" }
+func (c *ScorerConfig) AddsToken() bool { return c.Format == 1 }
+
+// Scorer is the scorer that the file describes, with what it leaves out filled in.
+func (f *OnePassConfig) Scorer() *ScorerConfig {
+	fill := func(v, usual string) string {
+		if v == "" {
+			return usual
+		}
+		return v
+	}
+	pictures := []string{fill(f.Pair, Sequence)}
+	if pictures[0] == Sequence {
+		pictures = []string{"source", "edit"}
+	}
+	head := DimensionConfig{Hidden: f.Head.Hidden, Activation: fill(f.Head.Activation, "relu"), Values: f.Head.Values}
+	switch head.Outputs = fill(f.Head.Kind, regression); head.Outputs {
+	case regression:
+		head.Outputs = OutputValue
+	case classification:
+		head.Outputs = OutputClasses
+	}
+	c := &ScorerConfig{
+		Format: 1, Backbone: f.Backbone, PairSize: f.PairSize, ScoreRange: f.ScoreRange, DType: fill(f.DType, "float32"),
+		ChatTemplate: f.ChatTemplate, EndOfTurn: f.EndOfTurn, Calibration: f.Calibration, Digests: f.Digests,
+		Layout: f.Layout, TextLoss: fill(f.TextLoss, "answer"),
+		Passes: []PassConfig{{
+			Name: "score", Pictures: pictures, Prompt: Text(f.Question), Answer: Text(f.Answer),
+			Token: fill(f.ScoreToken, "[SCORE]"), Position: fill(f.ScorePosition, "at"), Heads: []string{""},
+		}},
+		Heads: map[string]DimensionConfig{"": head},
+		Score: &FusionConfig{Fusion: "mean", Of: []string{""}},
+	}
+	if c.ScoreRange == (edit.Range{}) {
+		c.ScoreRange = edit.Range{0, 10}
+	}
+	return c
+}
+
+// OnePass is the scorer.yaml of format 1 of a scorer that adds its token.
+func (c *ScorerConfig) OnePass() *OnePassConfig {
+	q, h := &c.Passes[0], c.Heads[""]
+	pair := q.Pictures[0]
+	if len(q.Pictures) > 1 {
+		pair = Sequence
+	}
+	kind := h.Outputs
+	switch kind {
+	case OutputValue:
+		kind = regression
+	case OutputClasses:
+		kind = classification
+	}
+	return &OnePassConfig{
+		Format: 1, Backbone: c.Backbone, Pair: pair, PairSize: c.PairSize, Layout: c.Layout, Question: string(q.Prompt),
+		Answer: string(q.Answer), TextLoss: c.TextLoss, ScoreRange: c.ScoreRange,
+		Head:       HeadConfig{Hidden: h.Hidden, Activation: h.Activation, Kind: kind, Values: h.Values},
+		ScoreToken: q.Token, ScorePosition: q.Position, DType: c.DType, ChatTemplate: c.ChatTemplate,
+		EndOfTurn: c.EndOfTurn, Calibration: c.Calibration, Digests: c.Digests,
+	}
+}
+
+// check reports what is wrong with a file that is filled in.
+func (f *OnePassConfig) check() error {
+	p := problems{}
+	p.wrong(f.Backbone == "", "backbone: a checkpoint directory is needed")
+	p.wrong(!strings.Contains(f.Question, InstructionMark), "question: %s is missing in %q", InstructionMark, f.Question)
+	p.wrong(strings.Count(f.Answer, f.ScoreToken) != 1, "answer: %q must hold %s once", f.Answer, f.ScoreToken)
+	p.wrong(f.ScoreRange[0] == f.ScoreRange[1], "score_range: both ends are %g", f.ScoreRange[0])
+	p.wrong(!f.ScoreRange.Bounded(), "score_range: none belongs to format: 2")
+	p.pairSize(f.PairSize)
+	p.oneOf("pair", f.Pair, Sequence, Concat, Frames)
+	p.oneOf("layout", f.Layout, "", InstructionFirst)
+	p.wrong(f.Layout != "" && f.Pair != Sequence,
+		"layout: %s needs pair: sequence; with %s nothing stands before the edit", f.Layout, f.Pair)
+	p.oneOf("text_loss", f.TextLoss, "answer", "all")
+	p.oneOf("score_position", f.ScorePosition, "at", "before")
+	p.oneOf("dtype", f.DType, "float32", "bfloat16")
+	p.oneOf("head.kind", f.Head.Kind, regression, classification)
+	p.wrong(f.Head.Classes() && len(f.Head.Values) < 2, "head.values: a classification head needs at least two values")
+	p.wrong(!f.Head.Classes() && len(f.Head.Values) > 0, "head.values: only a classification head has values")
+	if i := slices.IndexFunc(f.Head.Hidden, func(w int) bool { return w < 1 }); i >= 0 {
+		p.wrong(true, "head.hidden: width %d", f.Head.Hidden[i])
+	}
+	return errors.Join(p.list...)
+}

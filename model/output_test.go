@@ -10,6 +10,8 @@ import (
 	"assay/edit"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
+	"assay/model/language"
 
 	_ "assay/model/families"
 )
@@ -19,15 +21,14 @@ func choicesOver(t *testing.T, l *lora.Config) *model.ScorerState {
 	t.Helper()
 	p, err := model.NewScorerState(&model.ScorerConfig{
 		Format: 2, Backbone: "../testdata/oracle/qwen2_5_vl/backbone", DType: "float32", ScoreRange: edit.Range{1, 9},
-		Judge: model.Judge{
-			Passes: []model.PassConfig{{
-				Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
-				Position: "last", Heads: []string{"done"},
-			}},
-			Heads: map[string]model.DimensionConfig{"done": {Outputs: model.OutputChoices,
-				Choices: []string{"1", "2", "3"}, Values: []float64{1, 2, 9}}},
-			Score: &model.FusionConfig{Fusion: "mean"},
-		}}, l, 1)
+		Passes: []model.PassConfig{{
+			Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Was it edited? [INSTRUCTION]",
+			Position: "last", Heads: []string{"done"},
+		}},
+		Heads: map[string]model.DimensionConfig{"done": {Outputs: model.OutputChoices,
+			Choices: []string{"1", "2", "3"}, Values: []float64{1, 2, 9}}},
+		Score: &model.FusionConfig{Fusion: "mean"},
+	}, l, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		score, err := s.Score01(context.Background(), []*model.Sample{sample})
+		score, err := s.Score01(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +87,7 @@ func TestOutputLayerOfAnAdapter(t *testing.T) {
 	if err := choicesOver(t, low).Adapter.Save(dir); err != nil {
 		t.Fatal(err)
 	}
-	_, err = model.OpenLanguageModel("../testdata/oracle/qwen2_5_vl/backbone", dir, model.Options{})
+	_, err = language.Open("../testdata/oracle/qwen2_5_vl/backbone", dir, model.Options{})
 	if refusal(err) != "lm_head" {
 		t.Errorf("a model that answers: %v", err)
 	}

@@ -5,13 +5,14 @@ import (
 	"math"
 
 	"assay/data"
+	"assay/model/backbone"
 )
 
 // Ways of showing a source and its edit to the backbone.
 const (
-	Sequence = "sequence" // two pictures, source first
-	Concat   = "concat"   // one picture, source left
-	Frames   = "frames"   // one picture entry of two frames
+	Sequence = backbone.Sequence
+	Concat   = backbone.Concat
+	Frames   = backbone.Frames
 )
 
 // Join arranges a source and an edit as pictures for the backbone, each a list of frames. size, [height, width], is

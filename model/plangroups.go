@@ -1,44 +1,50 @@
 package model
 
-import "slices"
+import (
+	"slices"
+
+	"assay/model/batch"
+)
 
 // PlanGroups tells the tuner which groups of samples steps will be over, in their order, and how many edits the largest
 // group has, be it one of these or another. Usage is then that of the largest run of the graph that a micro-batch of
 // whole groups, or the largest group, makes.
-func (t *Tuner) PlanGroups(groups [][]*Sample, largest int) { t.groups, t.largest = groups, largest }
+func (t *Tuner) PlanGroups(groups [][]*batch.Sample, largest int) {
+	t.groups, t.largest = groups, largest
+}
 
 // Planned is a sample without what a plan does not read: the pixels of pictures, unless the tower trains, and other
 // features than zeros that all share.
-func (t *Tuner) Planned(s *Sample) *Sample {
-	width := t.backbone.Decoder().FeatureWidth()
+func (t *Tuner) Planned(s *batch.Sample) *batch.Sample {
+	width := t.scorer.net.Backbone.Decoder().FeatureWidth()
 	out := *s
-	out.Pictures, out.rest = nil, nil
+	out.Pictures, out.Rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
-		if !t.visionTrained() {
+		if !t.scorer.net.VisionTrained() {
 			if n := q.Tokens * width; n > len(t.zeros) {
 				t.zeros = make([]float32, n)
 			}
-			q.Pixels, q.features = nil, t.zeros[:q.Tokens*width]
+			q.Pixels, q.Features = nil, t.zeros[:q.Tokens*width]
 		}
 		out.Pictures = append(out.Pictures, &q)
 	}
-	for _, r := range s.rest {
-		out.rest = append(out.rest, t.Planned(r))
+	for _, r := range s.Rest {
+		out.Rest = append(out.Rest, t.Planned(r))
 	}
 	return &out
 }
 
 // largestRun are the samples of the run with the most rows, of all micro-batches that the groups make, and of the
 // largest group if it has samples like s.
-func (t *Tuner) largestRun(s *Sample, micro int) (largest []*Sample) {
+func (t *Tuner) largestRun(s *batch.Sample, micro int) (largest []*batch.Sample) {
 	most := -1
-	for _, batch := range append(t.microBatches(micro), slices.Repeat([]*Sample{t.Planned(s)}, t.largest)) {
-		if len(batch) == 0 {
+	for _, samples := range append(t.microBatches(micro), slices.Repeat([]*batch.Sample{t.Planned(s)}, t.largest)) {
+		if len(samples) == 0 {
 			continue
 		}
-		for _, part := range t.stepParts(batch, nil) {
-			run := pick(batch, part)
+		for _, part := range t.stepParts(samples, nil) {
+			run := batch.Pick(samples, part)
 			if rows, _ := t.Rows(run); rows > most {
 				largest, most = run, rows
 			}
@@ -49,39 +55,21 @@ func (t *Tuner) largestRun(s *Sample, micro int) (largest []*Sample) {
 
 // microBatches are whole groups of at most micro samples, or one group. If there are too few samples for one, they come
 // again as others.
-func (t *Tuner) microBatches(micro int) (batches [][]*Sample) {
+func (t *Tuner) microBatches(micro int) (batches [][]*batch.Sample) {
 	n := 0
 	for _, g := range t.groups {
 		n += len(g)
 	}
-	var open []*Sample
+	var open []*batch.Sample
 	for round := byte(0); round == 0 || n*int(round) < micro; round++ {
 		for _, g := range t.groups {
 			if len(open) > 0 && len(open)+len(g) > micro {
 				batches, open = append(batches, open), nil
 			}
 			for _, s := range g {
-				open = append(open, s.other(round))
+				open = append(open, s.Other(round))
 			}
 		}
 	}
 	return append(batches, open)
-}
-
-// other is a sample like this one with pictures of its own, that it shares with those of the same round.
-func (s *Sample) other(round byte) *Sample {
-	if round == 0 {
-		return s
-	}
-	out := *s
-	out.Pictures, out.rest = slices.Clone(s.Pictures), slices.Clone(s.rest)
-	for i, p := range s.Pictures {
-		q := *p
-		q.key[0] ^= round
-		out.Pictures[i] = &q
-	}
-	for i, r := range s.rest {
-		out.rest[i] = r.other(round)
-	}
-	return &out
 }

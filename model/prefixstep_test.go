@@ -1,11 +1,11 @@
 package model
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -16,11 +16,7 @@ func TestGroupsLetScoresGo(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
 		defer u.Close()
-		name, build := u.stepGraph(2)
-		b, err := u.graph(name+" behind a prefix", func(g *Graph) (*built, error) {
-			g.follows = []int{-1, 0}
-			return build(g)
-		})
+		b, err := u.scorer.run.Sessions.Graph(u.stepGraph(2).With(nn.Variant{Follows: []int{-1, 0}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,16 +55,12 @@ func TestPiecesStayPlain(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
 		defer u.Close()
-		name, build := u.stepGraph(2)
-		plain, err := u.graph(name, build)
+		plain, err := u.scorer.run.Sessions.Graph(u.stepGraph(2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, follows := range [][]int{{-1, 0}, nil} {
-			b, err := u.graph(fmt.Sprint(name, " in pieces behind ", follows), func(g *Graph) (*built, error) {
-				g.follows, g.groupsInPieces = follows, []bool{true, true}
-				return build(g)
-			})
+			b, err := u.scorer.run.Sessions.Graph(u.stepGraph(2).With(nn.Variant{Follows: follows, Pieces: []bool{true, true}}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,11 +8,14 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
 )
 
 // large makes a network one of a model that is not small, which packs its weights or does not.
-func large(n *network, packs bool) {
-	n.small, n.prepack, n.limits = false, packs, newLimits(false, false, 2)
+func large(n *exec.Network, packs bool) {
+	n.Plan.Small, n.Plan.Prepack, n.Plan.Limits = false, packs, batch.NewLimits(false, false, 2)
 }
 
 // exampleEdit has two pictures that differ.
@@ -30,16 +33,17 @@ func TestStepsOverPackedWeights(t *testing.T) {
 	for _, packs := range []bool{false, true} {
 		u := sharedTuner(t, "llavanext")
 		defer u.Close()
-		large(u.network, packs)
-		b, err := u.graph("packing", func(g *Graph) (*built, error) { _, build := u.stepGraph(1); return build(g) })
-		if err != nil || b.packed != packs {
+		large(u.scorer.net, packs)
+		other := exec.Recipe{Name: "packing", Build: u.stepGraph(1).Build} // not the graph that NewTuner has built
+		b, err := u.scorer.run.Sessions.Graph(other)
+		if err != nil || b.Packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		s, err := u.Sample(exampleEdit(), Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := u.Step(context.Background(), []*Sample{s}, []float64{0.3}, 1, 0)
+		got, err := u.Step(context.Background(), []*batch.Sample{s}, []float64{0.3}, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,15 +81,15 @@ func TestScoresOverPackedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		large(s.network, packs)
-		if b, err := s.graph(s.forwardGraph(forwardSpec{})); err != nil || b.packed != packs {
+		large(s.net, packs)
+		if b, err := s.run.Sessions.Graph(s.forwardGraph(forwardSpec{})); err != nil || b.Packed != packs {
 			t.Fatalf("scoring packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
 		one, err := s.Sample(exampleEdit(), Ask{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone, err := s.Score01(context.Background(), []*Sample{one})
+		alone, err := s.Score01(context.Background(), []*batch.Sample{one})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,17 +104,18 @@ func TestScoresOverPackedWeights(t *testing.T) {
 func TestWhatPacks(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
-	_, bytes := u.Weights()
-	n := u.network
-	n.small = false
-	if !n.packsFor(bytes*packedShare) || n.packsFor(bytes*packedShare-1) {
-		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*packedShare, bytes*packedShare-1)
+	_, bytes := u.scorer.net.Weights()
+	n := u.scorer.net
+	n.Plan.Small = false
+	if !n.PacksFor(bytes*exec.PackedShare) || n.PacksFor(bytes*exec.PackedShare-1) {
+		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*exec.PackedShare, bytes*exec.PackedShare-1)
 	}
-	if n.recompute = true; n.packsFor(bytes * packedShare) {
+	if n.Plan.Recompute = true; n.PacksFor(bytes * exec.PackedShare) {
 		t.Error("a network that computes its layers anew packs")
 	}
-	n.prepack = true
-	if !u.stepPacks(&Graph{}, 1) || u.stepPacks(&Graph{}, 2) || !u.stepPacks(&Graph{follows: []int{-1, 0}}, 2) {
+	n.Plan.Prepack = true
+	prefixed := &nn.Graph{Variant: nn.Variant{Follows: []int{-1, 0}}}
+	if !u.stepPacks(&nn.Graph{}, 1) || u.stepPacks(&nn.Graph{}, 2) || !u.stepPacks(prefixed, 2) {
 		t.Error("steps over one group pack, those over two of which none follows do not")
 	}
 }
@@ -119,12 +124,12 @@ func TestWhatPacks(t *testing.T) {
 func TestWhereBlocksBegin(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
-	n := u.network
+	n := u.scorer.net
 	for _, small := range []bool{true, false} {
-		n.small = small
-		want := map[bool]int{true: blocksFrom, false: scoresInBlocksFrom}
-		if n.blocksFrom(true) != blocksFrom || n.blocksFrom(false) != want[small] {
-			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.blocksFrom(true), n.blocksFrom(false))
+		n.Plan.Small = small
+		want := map[bool]int{true: nn.BlocksFrom, false: nn.ScoresInBlocksFrom}
+		if n.BlocksFrom(true) != nn.BlocksFrom || n.BlocksFrom(false) != want[small] {
+			t.Errorf("small=%v: from %d rows in steps, from %d in scoring", small, n.BlocksFrom(true), n.BlocksFrom(false))
 		}
 	}
 }

@@ -55,7 +55,7 @@ func writeKeys(file string, text []byte, set yaml.MapSlice) error {
 	if err != nil {
 		return err
 	}
-	if err := yaml.UnmarshalWithOptions(text, &ScorerConfig{}, yaml.Strict()); err != nil {
+	if _, err := parseScorer(text); err != nil {
 		return fmt.Errorf("%s would not be readable: write its keys as `key: value`, one a line: %w", file, err)
 	}
 	return atomicfile.Write(file, func(w io.Writer) error {

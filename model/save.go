@@ -11,22 +11,23 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/model/exec"
 )
 
 // SaveScorer writes the scorer as it is now into the existing folder dir: scorer.yaml, head.safetensors, and the
 // adapter in PEFT's files. For a fully trained backbone the checkpoint, under backbone/, takes the adapter's place.
 // scorer.yaml names the backbone relative to dir, or to where dir's sibling will lie.
-func (s *sessions) SaveScorer(dir string) error {
-	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.adapter}
-	for name, t := range s.tensors {
-		if !strings.HasPrefix(name, termPrefix) && (s.adapter == nil || s.adapter.Tensors[name] == nil) {
+func (s *Scorer) SaveScorer(dir string) error {
+	p := ScorerState{Config: s.config, Tensors: map[string]*tensor.Dense{}, Adapter: s.net.Adapter}
+	for name, t := range s.net.Tensors {
+		if !strings.HasPrefix(name, termPrefix) && (s.net.Adapter == nil || s.net.Adapter.Tensors[name] == nil) {
 			p.Tensors[name] = t
 		}
 	}
-	if s.training != trainBackbone {
+	if s.net.Plan.Training != exec.TrainBackbone {
 		return p.Save(dir)
 	}
-	if err := s.saveBackbone(filepath.Join(dir, "backbone")); err != nil {
+	if err := s.net.Backbone.Weights.SaveAs(filepath.Join(dir, "backbone"), s.run.Sessions.Trained); err != nil {
 		return err
 	}
 	c := *s.config
@@ -84,7 +85,11 @@ func seenFrom(dir, path string) (string, error) {
 
 // WriteConfig writes a scorer.yaml.
 func WriteConfig(path string, c *ScorerConfig) error {
-	text, err := yaml.Marshal(c)
+	var file any = c
+	if c.AddsToken() {
+		file = c.OnePass()
+	}
+	text, err := yaml.Marshal(file)
 	if err != nil {
 		return err
 	}
@@ -93,7 +98,3 @@ func WriteConfig(path string, c *ScorerConfig) error {
 		return err
 	})
 }
-
-// saveBackbone writes a checkpoint like the one that was opened into dir, which must not exist, with the trained
-// parameters as they are now. Parameters that no graph uses (a vision layer behind the features) are copied.
-func (s *sessions) saveBackbone(dir string) error { return s.backbone.Weights.SaveAs(dir, s.trained) }

@@ -3,16 +3,25 @@ package model
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"gorgonia.org/tensor"
 
+	"assay/calibration"
 	"assay/edit"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
 )
 
 // Scorer is an opened scorer directory. Its methods are safe for concurrent use.
-type Scorer struct{ *pipeline }
+type Scorer struct {
+	config      *ScorerConfig            // what it says
+	calibration *calibration.Calibration // of reported scores; nil: none
+	net         *exec.Network            // what is loaded
+	prepare     *preparer                // makes samples of edits
+	run         *exec.Runner             // runs graphs over samples
+}
 
 // OpenScorer reads a scorer directory and its backbone. Graphs are built when they are first needed. Close frees
 // everything.
@@ -30,11 +39,7 @@ func OpenScorer(dir string, o Options) (*Scorer, error) {
 
 // NewScorer opens a scorer that has been read or made.
 func NewScorer(p *ScorerState, o Options) (*Scorer, error) {
-	e, err := openPipeline(p, trainNothing, o)
-	if err != nil {
-		return nil, err
-	}
-	return &Scorer{e}, nil
+	return openScorer(p, exec.Plan{}, o)
 }
 
 // Config returns scorer.yaml as read.
@@ -47,8 +52,9 @@ func (s *Scorer) Info() edit.Info {
 	if c.NeedsSource() {
 		info.Sources = 1
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
-		info.Dimensions = append(info.Dimensions, edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma})
+	for _, name := range c.Dimensions() {
+		d := edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma}
+		info.Dimensions = append(info.Dimensions, d)
 	}
 	return info
 }
@@ -56,13 +62,13 @@ func (s *Scorer) Info() edit.Info {
 // Prepare implements [edit.Judge]: it makes a [Sample].
 func (s *Scorer) Prepare(e *edit.Edit) (edit.Inputs, error) { return s.Sample(e, Ask{}) }
 
-// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone or
-// among others.
+// Score implements [edit.Judge]: one deterministic forward pass for each pass of each edit. A score is the same alone
+// or among others.
 func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
-	samples := make([]*Sample, len(inputs))
+	samples := make([]*batch.Sample, len(inputs))
 	for i, in := range inputs {
 		var ok bool
-		if samples[i], ok = in.(*Sample); !ok {
+		if samples[i], ok = in.(*batch.Sample); !ok {
 			return nil, nil, fmt.Errorf("inputs of another judge: %T", in)
 		}
 	}
@@ -70,7 +76,7 @@ func (s *Scorer) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score,
 }
 
 // Score01 returns score01 of every sample, all or none.
-func (s *Scorer) Score01(ctx context.Context, samples []*Sample) ([]float64, error) {
+func (s *Scorer) Score01(ctx context.Context, samples []*batch.Sample) ([]float64, error) {
 	all, err := s.ScoreSamples(ctx, samples)
 	if err != nil {
 		return nil, err
@@ -83,9 +89,9 @@ func (s *Scorer) Score01(ctx context.Context, samples []*Sample) ([]float64, err
 }
 
 // Hidden returns the state that the only pass reads [hidden] of every sample: what its heads see.
-func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, error) {
-	if len(s.spec.Passes) > 1 {
-		return nil, fmt.Errorf("a scorer of %d passes reads several states: see Readings", len(s.spec.Passes))
+func (s *Scorer) Hidden(ctx context.Context, samples []*batch.Sample) ([][]float32, error) {
+	if len(s.config.Passes) > 1 {
+		return nil, fmt.Errorf("a scorer of %d passes reads several states: see Readings", len(s.config.Passes))
 	}
 	readings, err := s.readAll(ctx, samples, true)
 	states := make([][]float32, len(readings))
@@ -97,13 +103,13 @@ func (s *Scorer) Hidden(ctx context.Context, samples []*Sample) ([][]float32, er
 
 // PixelGradient returns score01 of one sample and d score01 / d pixel_values in the family's layout (LLaVA-NeXT:
 // [tiles, 3, S, S] over all pictures in order). All passes must show the same pictures.
-func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *tensor.Dense, error) {
-	for _, one := range sample.rest {
+func (s *Scorer) PixelGradient(ctx context.Context, sample *batch.Sample) (float64, *tensor.Dense, error) {
+	for _, one := range sample.Rest {
 		if !slices.Equal(one.Pictures, sample.Pictures) {
 			return 0, nil, fmt.Errorf("the passes show different pictures: their gradients have no common pixel_values")
 		}
 	}
-	scores, each, err := s.differentiate(ctx, []*Sample{sample})
+	scores, each, err := s.differentiate(ctx, []*batch.Sample{sample})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -113,14 +119,21 @@ func (s *Scorer) PixelGradient(ctx context.Context, sample *Sample) (float64, *t
 			sum[i] += v
 		}
 	}
-	feeds, err := s.backbone.Feeds(sample.Pictures)
+	feeds, err := s.net.Backbone.Feeds(sample.Pictures)
 	if err != nil {
 		return 0, nil, err
 	}
-	shape := feeds[inPixels].Shape().Clone()
+	shape := feeds[nn.InPixels].Shape().Clone()
 	score, by := s.calibrated(scores[0].Value)
 	if by != 1 {
 		scaleBy(sum, by)
 	}
 	return score, tensor.New(tensor.WithShape(shape...), tensor.WithBacking(sum)), nil
 }
+
+// Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It
+// is safe for concurrent use.
+func (s *Scorer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) { return s.prepare.Sample(e, a) }
+
+// CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
+func (s *Scorer) CheckText(e *edit.Edit, a Ask) error { return s.prepare.CheckText(e, a) }

@@ -13,6 +13,8 @@ import (
 	"assay/calibration"
 	"assay/checkpoints"
 	"assay/lora"
+	"assay/model/backbone"
+	"assay/model/exec"
 	"assay/onnx"
 )
 
@@ -30,7 +32,7 @@ type ScorerState struct {
 }
 
 // backbone opens the backbone. Files that are not those that scorer.yaml has recorded are refused.
-func (p *ScorerState) backbone() (*Backbone, error) {
+func (p *ScorerState) backbone() (*backbone.Backbone, error) {
 	if err := p.missing(); err != nil {
 		return nil, err
 	}
@@ -47,14 +49,14 @@ func (p *ScorerState) backbone() (*Backbone, error) {
 	return b, nil
 }
 
-func (p *ScorerState) openBackbone() (*Backbone, error) {
+func (p *ScorerState) openBackbone() (*backbone.Backbone, error) {
 	if p.Config.Weights != "" {
-		return OpenBackboneWith(p.Config.Backbone, p.Config.Weights)
+		return backbone.OpenBackboneWith(p.Config.Backbone, p.Config.Weights)
 	}
 	if p.Plan {
-		return DescribeBackbone(p.Config.Backbone)
+		return backbone.DescribeBackbone(p.Config.Backbone)
 	}
-	return OpenBackbone(p.Config.Backbone)
+	return backbone.OpenBackbone(p.Config.Backbone)
 }
 
 // LoadScorerState reads a scorer directory.
@@ -125,8 +127,8 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 	}
 	defer b.Close()
 	p.Tensors = map[string]*tensor.Dense{}
-	p.beginHeads(c.asPasses().headShapes(b.Decoder().Hidden), seed)
-	if !c.ownToken() {
+	p.beginHeads(c.headShapes(b.Decoder().Hidden), seed)
+	if !c.AddsToken() {
 		return p.beginAdapter(l, b, seed)
 	}
 	for name, key := range map[string]string{
@@ -141,14 +143,14 @@ func (p *ScorerState) begin(l *lora.Config, seed uint64) error {
 }
 
 // beginAdapter makes a fresh adapter, if one is wanted.
-func (p *ScorerState) beginAdapter(l *lora.Config, b *Backbone, seed uint64) (err error) {
+func (p *ScorerState) beginAdapter(l *lora.Config, b *backbone.Backbone, seed uint64) (err error) {
 	if l == nil {
 		return nil
 	}
 	if p.Adapter, err = lora.New(l, lora.Modules(b.Weights), seed); err != nil {
 		return err
 	}
-	return bindAdapter(p.Adapter, b.Weights)
+	return exec.BindAdapter(p.Adapter, b.Weights)
 }
 
 // beginHeads draws the heads by their tensors' shapes; rows of choices are the backbone's.

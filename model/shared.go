@@ -3,13 +3,15 @@ package model
 import (
 	"fmt"
 	"sync"
+
+	"assay/model/backbone"
 )
 
 // Shared is what scorers that are asked about the same edit have in common: those that show pictures in one way, to
 // equal image processors, prepare them once. The pictures must not change meanwhile. It is safe for concurrent use.
 type Shared struct {
 	mu sync.Mutex
-	at map[sharedKey][]*Picture
+	at map[sharedKey][]*backbone.Picture
 }
 
 // sharedKey is what prepared pictures are made of, and how.
@@ -20,38 +22,38 @@ type sharedKey struct {
 
 // shared is what pictures of an edit are shared under if they are shown in a certain way.
 func (p *preparer) shared(s shownPictures, shown ...any) sharedKey {
-	return sharedKey{s, p.backbone.Processing() + " " + fmt.Sprint(shown...)}
+	return sharedKey{s, p.net.Backbone.Processing() + " " + fmt.Sprint(shown...)}
 }
 
 // get returns pictures that another scorer prepared; nil: none did.
-func (s *Shared) get(k sharedKey) (out []*Picture) {
+func (s *Shared) get(k sharedKey) (out []*backbone.Picture) {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.at[k] {
-		out = append(out, p.twin())
+		out = append(out, p.Twin())
 	}
 	return out
 }
 
 // put lets other scorers have pictures, unless they are features alone, which are a scorer's own.
-func (s *Shared) put(k sharedKey, pictures []*Picture) {
+func (s *Shared) put(k sharedKey, pictures []*backbone.Picture) {
 	if s == nil {
 		return
 	}
-	var twins []*Picture
+	var twins []*backbone.Picture
 	for _, p := range pictures {
 		if p.Pixels == nil {
 			return
 		}
-		twins = append(twins, p.twin())
+		twins = append(twins, p.Twin())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at == nil {
-		s.at = map[sharedKey][]*Picture{}
+		s.at = map[sharedKey][]*backbone.Picture{}
 	}
 	s.at[k] = twins
 }

@@ -10,6 +10,7 @@ import (
 	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // TestShared: scorers that show a pair in one way, to equal image processors, share what is prepared of it, and score
@@ -33,7 +34,7 @@ func TestShared(t *testing.T) {
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
-	prepare := func(dir string, e *edit.Edit, shared *model.Shared) (*model.Scorer, *model.Sample) {
+	prepare := func(dir string, e *edit.Edit, shared *model.Shared) (*model.Scorer, *batch.Sample) {
 		s := open(dir)
 		sample, err := s.Sample(e, model.Ask{Shared: shared})
 		if err != nil {
@@ -41,8 +42,8 @@ func TestShared(t *testing.T) {
 		}
 		return s, sample
 	}
-	score := func(s *model.Scorer, sample *model.Sample) float64 {
-		all, err := s.Score01(t.Context(), []*model.Sample{sample})
+	score := func(s *model.Scorer, sample *batch.Sample) float64 {
+		all, err := s.Score01(t.Context(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"assay/edit"
 	"assay/internal/modeltest"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // The scorer that is shipped tells edits that were asked for from others, on pictures that it was not trained on.
@@ -29,7 +30,7 @@ func TestShippedScorer(t *testing.T) {
 		{"rocket", "rocket_grey", "make it grey", "rotate it clockwise"},
 		{"hubble", "hubble_bright_small", "make it brighter", "make it darker"},
 	} {
-		var samples []*model.Sample
+		var samples []*batch.Sample
 		for _, instruction := range []string{c.right, c.wrong} {
 			sample, err := s.Sample(edit.New(open(c.source), open(c.edit), instruction), model.Ask{})
 			if err != nil {

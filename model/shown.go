@@ -25,14 +25,14 @@ func (c *ScorerConfig) pairs() []string {
 
 // NeedsSource reports whether any pass shows the source: a judge of one picture is asked about the edit alone.
 func (c *ScorerConfig) NeedsSource() bool {
-	return slices.ContainsFunc(c.asPasses().Passes, func(q PassConfig) bool {
+	return slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
 		return !slices.Equal(q.Pictures, []string{"edit"})
 	})
 }
 
 // Asks reports whether a prompt holds a mark.
 func (c *ScorerConfig) Asks(mark string) bool {
-	return slices.ContainsFunc(c.asPasses().Passes, func(q PassConfig) bool {
+	return slices.ContainsFunc(c.Passes, func(q PassConfig) bool {
 		return strings.Contains(string(q.Prompt), mark)
 	})
 }
@@ -95,7 +95,9 @@ func (l *PixelLimits) resize(p *data.Picture) (*data.Picture, error) {
 
 // showAdjoint goes back through show: from the gradients of what it made, frame by frame, to those of source and edit
 // as they were given, which it adds to.
-func (c *ScorerConfig) showAdjoint(q *PassConfig, s shownPictures, shown []*data.Gradient, source, output **data.Gradient) {
+func (c *ScorerConfig) showAdjoint(
+	q *PassConfig, s shownPictures, shown []*data.Gradient, source, output **data.Gradient,
+) {
 	add := func(into **data.Gradient, g *data.Gradient, of *data.Picture) {
 		if g = g.Resize(of.Width, of.Height, data.Bicubic); *into == nil {
 			*into = g

@@ -4,24 +4,20 @@ import (
 	"slices"
 
 	"assay/losses"
+	"assay/model/batch"
+	"assay/model/nn"
 	"assay/onnx"
-	"assay/onnx/grad"
 )
 
-// Names of what graphs with losses have besides: see forward.go.
+// Names of what training steps have besides.
 const (
 	inExampleWeight = "example_weight" // [examples]: of each example's loss
-	inPredict       = "predict_rows"   // [targets] int64: selected rows that predict
-	inTargets       = "target_ids"     // [targets] int64: ids predicted, at most V-1
-	inTargetScore   = "target_score"   // [targets, 1] float: 1 where the target is the score token
-	inTargetWeight  = "target_weight"  // [targets]: example weight / targets of the example
-	outNLL          = "token_nll"      // [targets]: -log softmax of each target
 	outScoreLoss    = "score_loss"     // [examples]
 )
 
 // stepSpec says what a training step holds.
 type stepSpec struct {
-	batchSpec
+	nn.BatchSpec
 	Recompute bool
 	Dropout   bool
 	TextLoss  float64       // weights of the two losses
@@ -33,21 +29,21 @@ type stepSpec struct {
 // buildStep is a training step: the passes, all heads, the text's loss if the scorer has one, the score's loss or the
 // terms of the objective, and backwards. Of several passes every edit has a sequence each, in any order; pass_rows of
 // each pass say where those of the edits are.
-func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
-	if s.Dropout {
-		g.dropout = &dropout{}
+func (s *Scorer) buildStep(g *nn.Graph, spec stepSpec) (*nn.Program, error) {
+	if spec.Dropout {
+		g.UseDropout()
 	}
-	h, read := n.states(g, s.batchSpec)
+	h, read := s.states(g, spec.BatchSpec)
 	heads := map[string]losses.Head{}
-	for k, q := range n.spec.Passes {
+	for k, q := range s.config.Passes {
 		edits := func(x string) string { return x }
-		if len(n.spec.Passes) > 1 {
+		if len(s.config.Passes) > 1 {
 			rows := g.Input(passRows(k), onnx.Int64, onnx.Dims("edits"))
 			edits = func(x string) string { return g.Pick(x, rows, 0) }
 		}
 		for _, name := range q.Heads {
-			head := n.spec.Heads[name]
-			z, d := n.head(g, name, h, read)
+			head := s.config.Heads[name]
+			z, d := s.head(g, name, h, read)
 			if name != "" {
 				g.Output(headOutput(name), z, onnx.Float, onnx.Dims("examples", head.width()))
 			}
@@ -56,12 +52,12 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 			heads[name] = losses.Head{Outputs: head.LossOutputs(), Z: head.scaled(g, z, d), Score: d, Values: head.Values}
 		}
 	}
-	if _, unnamed := heads[""]; !unnamed && slices.ContainsFunc(s.Terms, func(t losses.Spec) bool { return t.Fused }) {
-		heads[""] = n.spec.fuseHeads(g, heads)
+	if _, unnamed := heads[""]; !unnamed && slices.ContainsFunc(spec.Terms, func(t losses.Spec) bool { return t.Fused }) {
+		heads[""] = s.config.fuseHeads(g, heads)
 	}
 	sum := ""
-	if n.spec.TextLoss != "" {
-		sum = g.textLoss(n.backbone.Keys(), h, s.TextLoss)
+	if s.config.TextLoss != "" {
+		sum = textLoss(g, s.net.Backbone.Keys(), h, spec.TextLoss)
 	}
 	add := func(x string) {
 		if sum != "" {
@@ -69,54 +65,54 @@ func (n *network) buildStep(g *Graph, s stepSpec) (*built, error) {
 		}
 		sum = x
 	}
-	for i, t := range s.Terms {
+	for i, t := range spec.Terms {
 		if t.Over() == losses.Tokens {
 			continue
 		}
-		name, _, err := n.spec.HeadOf(&t)
+		name, _, err := s.config.HeadOf(&t)
 		if err != nil {
 			return nil, err
 		}
-		one, err := g.term(i, t, heads[name])
+		one, err := term(g, i, t, heads[name])
 		if err != nil {
 			return nil, err
 		}
 		add(one)
 	}
-	if len(s.Terms) == 0 {
-		add(g.scoreLoss(heads[""], s.ScoreLoss))
+	if len(spec.Terms) == 0 {
+		add(scoreLoss(g, heads[""], spec.ScoreLoss))
 	}
-	g.Output(outLoss, sum, onnx.Float, onnx.Dims(1))
-	out, err := g.finish()
+	g.Output(nn.OutLoss, sum, onnx.Float, onnx.Dims(1))
+	out, err := g.Finish()
 	if err != nil {
 		return nil, err
 	}
-	return out, g.differentiate(out, s.Recompute, s.Sums)
+	return out, g.Differentiate(out, spec.Recompute, spec.Sums)
 }
 
 // textLoss is the weighted cross-entropy over the V ids and the score token, [1].
-func (g *Graph) textLoss(keys Keys, h string, weight float64) string {
-	predict := g.Input(inPredict, onnx.Int64, onnx.Dims("targets"))
-	ids := g.Input(inTargets, onnx.Int64, onnx.Dims("targets"))
-	isScore := g.Input(inTargetScore, onnx.Float, onnx.Dims("targets", 1))
-	tokenWeight := g.Input(inTargetWeight, onnx.Float, onnx.Dims("targets"))
+func textLoss(g *nn.Graph, keys nn.Keys, h string, weight float64) string {
+	predict := g.Input(nn.InPredict, onnx.Int64, onnx.Dims("targets"))
+	ids := g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
+	isScore := g.Input(batch.InTargetScore, onnx.Float, onnx.Dims("targets", 1))
+	tokenWeight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))
 
 	hp := g.Pick(h, predict, 0)
-	logits, own := g.logits(keys, hp, ids)
+	logits, own := g.Logits(keys, hp, ids)
 	row := g.Op("Unsqueeze", g.ScorerTensor("score_token.lm_head"), g.Ints(0))
 	scoreLogit := g.OpA("Gemm", onnx.Attrs{"transB": 1}, hp, row) // [targets, 1]
 	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1},
 		g.OpA("Concat", onnx.Attrs{"axis": 1}, logits, scoreLogit), g.Ints(1))
 	target := g.Op("Add", own, g.Op("Mul", isScore, g.Op("Sub", scoreLogit, own)))
 	nll := g.Op("Squeeze", g.Op("Sub", lse, target), g.Ints(1))
-	text := g.Op("Mul", g.weighted(nll, tokenWeight), g.Floats([]int64{1}, float32(weight)))
-	g.Output(outNLL, nll, onnx.Float, onnx.Dims("targets"))
+	text := g.Op("Mul", g.Weighted(nll, tokenWeight), g.Floats([]int64{1}, float32(weight)))
+	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	return text
 }
 
 // scoreLoss is the weighted sum [1] of the examples' losses. Of a value: |score01 - label| for labels [n] on 0..1. Of
 // classes: the cross-entropy -log softmax(z)_class for one-hot classes [n, outputs].
-func (g *Graph) scoreLoss(head losses.Head, by float64) string {
+func scoreLoss(g *nn.Graph, head losses.Head, by float64) string {
 	var loss string
 	if head.Outputs == losses.Classes {
 		class := g.Input("label_class", onnx.Float, onnx.Dims("examples", len(head.Values)))
@@ -126,59 +122,16 @@ func (g *Graph) scoreLoss(head losses.Head, by float64) string {
 		loss = g.Op("Abs", g.Op("Sub", head.Score, g.Input("label", onnx.Float, onnx.Dims("examples"))))
 	}
 	weight := g.Input(inExampleWeight, onnx.Float, onnx.Dims("examples"))
-	sum := g.Op("Mul", g.weighted(loss, weight), g.Floats([]int64{1}, float32(by)))
+	sum := g.Op("Mul", g.Weighted(loss, weight), g.Floats([]int64{1}, float32(by)))
 	g.Output(outScoreLoss, loss, onnx.Float, onnx.Dims("examples"))
 	return sum
 }
 
 // term adds term i over a head; its own parameters are trained.
-func (g *Graph) term(i int, s losses.Spec, head losses.Head) (string, error) {
+func term(g *nn.Graph, i int, s losses.Spec, head losses.Head) (string, error) {
 	sum, err := losses.Build(g.Builder, i, s, head, onnx.Float)
 	for _, p := range losses.Parameters(i, &s) {
-		g.Params = append(g.Params, Param{p.Name, []int64{int64(len(p.Value))}})
+		g.Params = append(g.Params, nn.Param{Name: p.Name, Shape: []int64{int64(len(p.Value))}})
 	}
 	return sum, err
-}
-
-// logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
-// alone, [targets, 1]. The latter are a product of their own, so that no one-hot matrix of V columns is made.
-func (g *Graph) logits(keys Keys, hp, ids string) (all, own string) {
-	table := g.param(keys.Output, g.compute)
-	all = g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(hp), table))
-	picked := g.wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
-	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
-}
-
-// nll returns the logits of the rows hp [targets, hidden], and -log softmax of their target ids [targets].
-func (g *Graph) nll(keys Keys, hp, ids string) (logits, nll string) {
-	logits, own := g.logits(keys, hp, ids)
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
-	return logits, g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
-}
-
-// weighted returns the sum of v [n] times w [n], as [1].
-func (g *Graph) weighted(v, w string) string {
-	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
-}
-
-// differentiate appends the backward pass, of the loss to every trained input.
-func (g *Graph) differentiate(out *built, recompute, sums bool) (err error) {
-	if len(g.Params) == 0 {
-		return nil
-	}
-	o := grad.Options{Recompute: recompute, Outputs: []string{outLoss}}
-	for _, p := range g.Params {
-		o.Wrt = append(o.Wrt, p.Name)
-	}
-	if !sums {
-		out.Grads, err = g.gradients(o)
-		return err
-	}
-	grads, err := grad.Append(g.M, o)
-	if err != nil {
-		return err
-	}
-	out.Sums = true
-	g.addSums(grads)
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/model/batch"
 )
 
 // A graph of a step with prefixes holds a fixed number of groups, and which of them follows which. Edits of several
@@ -17,26 +18,26 @@ import (
 // prompt whose source and edit are one picture, groups of several edits run by their length.
 
 // stepParts are the samples of each run of a step. Edits of one item of a loss stay together.
-func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {
+func (t *Tuner) stepParts(samples []*batch.Sample, items [][]losses.Item) [][]int {
 	all := make([]int, len(samples))
 	for i := range all {
 		all[i] = i
 	}
 	pk := t.stepPacking()
-	if pk.share == 0 || t.o.Fixed { // one graph serves all: see even
+	if pk.Share == 0 || t.o.Fixed { // one graph serves all: see even
 		return [][]int{all}
 	}
 	sequences := t.stepSequences(samples)
 	each := len(sequences) / len(samples)
-	spans := make([]span, len(sequences))
+	spans := make([]batch.Span, len(sequences))
 	for i, s := range sequences {
-		spans[i] = pk.span(s, i)
+		spans[i] = pk.Span(s, i)
 	}
 	u := newUnits(len(samples))
-	families := pk.families(spans, sequences, pk.share, 0)
+	families := pk.Families(spans, sequences, pk.Share, 0)
 	for _, f := range families {
-		for _, i := range f.members {
-			u.join(f.members[0]/each, i/each)
+		for _, i := range f.Members {
+			u.join(f.Members[0]/each, i/each)
 		}
 	}
 	for _, term := range items {
@@ -49,10 +50,10 @@ func (t *Tuner) stepParts(samples []*Sample, items [][]losses.Item) [][]int {
 	if u.alone() { // each sample is a step as it was without groups, bit for bit
 		return [][]int{all}
 	}
-	spans = pk.branch(spans, sequences)
-	pk.level(spans)
+	spans = pk.SharePrefixes(spans, sequences)
+	pk.Level(spans)
 	kinds := u.kinds(spans, each, len(families) == 0)
-	return batchesBy(len(samples), func(i int) (kind string, most int) { return kinds[u.of(i)], len(samples) })
+	return batch.BatchesBy(len(samples), func(i int) (kind string, most int) { return kinds[u.of(i)], len(samples) })
 }
 
 // units are samples that have to run together.
@@ -91,12 +92,12 @@ func (u units) alone() bool {
 
 // kinds are the shapes of the groups that each unit makes in a graph, by its first sample; each is the number of
 // sequences of a sample. "": nothing of it has a prefix, unless those without are told apart, too.
-func (u units) kinds(spans []span, each int, apart bool) map[int]string {
+func (u units) kinds(spans []batch.Span, each int, apart bool) map[int]string {
 	shapes, shared := map[int][]string{}, map[int]bool{}
 	for _, s := range spans {
-		at := u.of(s.index / each)
-		shapes[at] = append(shapes[at], fmt.Sprint(s.leads, s.from, s.filled, s.selected))
-		shared[at] = shared[at] || s.leads || apart
+		at := u.of(s.Index / each)
+		shapes[at] = append(shapes[at], fmt.Sprint(s.IsPrefix, s.From, s.Filled, s.Selected))
+		shared[at] = shared[at] || s.IsPrefix || apart
 	}
 	kinds := map[int]string{}
 	for at, all := range shapes {
@@ -111,7 +112,7 @@ func (u units) kinds(spans []span, each int, apart bool) map[int]string {
 // inParts runs the parts of a step one after the other, and puts their results together: run is told the samples of a
 // part and the seed of its dropout.
 func (t *Tuner) inParts(
-	samples []*Sample, items [][]losses.Item, seed uint64, run func(part []int, seed uint64) (*StepResult, error),
+	samples []*batch.Sample, items [][]losses.Item, seed uint64, run func(part []int, seed uint64) (*StepResult, error),
 ) (*StepResult, error) {
 	parts := t.stepParts(samples, items)
 	if len(parts) == 1 {

@@ -14,11 +14,12 @@ import (
 	"assay/edit"
 	"assay/losses"
 	"assay/model"
+	"assay/model/batch"
 	"assay/onnx"
 )
 
 // someGroups are edits of sources of several sizes with instructions of several lengths: one group for each number.
-func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (groups [][]*model.Sample) {
+func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (groups [][]*batch.Sample) {
 	t.Helper()
 	picture, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
 	if err != nil {
@@ -26,7 +27,7 @@ func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (grou
 	}
 	for i, n := range edits {
 		source := picture.Resize(sizes[i], 56, data.Bicubic)
-		var group []*model.Sample
+		var group []*batch.Sample
 		for k := range n {
 			output := []*data.Picture{source.FlipHorizontal(), source.FlipVertical(), source}[k%3]
 			s, err := u.Sample(edit.New(source, output, strings.Repeat("turn it ", lengths[i])), model.Ask{})
@@ -41,7 +42,7 @@ func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (grou
 }
 
 // labelled are the items of two terms over groups: every edit has a label, and is better than the one before it.
-func labelled(groups [][]*model.Sample) (items [][]losses.Item) {
+func labelled(groups [][]*batch.Sample) (items [][]losses.Item) {
 	items = make([][]losses.Item, 2)
 	at := 0
 	for _, g := range groups {
@@ -138,13 +139,13 @@ func openedTuner(t *testing.T, scorer string) (u *model.Tuner, opened *[]string)
 }
 
 // compareGroups holds a step over groups to those over each of them.
-func compareGroups(t *testing.T, u *model.Tuner, groups [][]*model.Sample, got *model.StepResult) {
+func compareGroups(t *testing.T, u *model.Tuner, groups [][]*batch.Sample, got *model.StepResult) {
 	t.Helper()
 	close := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*max(1, math.Abs(b)) }
 	grads, at, tokens := map[string]*tensor.Dense{}, 0, 0
 	var terms [2][]float64
 	for _, g := range groups {
-		one, err := u.Compare(context.Background(), g, labelled([][]*model.Sample{g}), 0.125, 1, 1)
+		one, err := u.Compare(context.Background(), g, labelled([][]*batch.Sample{g}), 0.125, 1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,8 +206,8 @@ func TestPlansCountEveryPrefix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var samples []*model.Sample
-	var longest *model.Sample
+	var samples []*batch.Sample
+	var longest *batch.Sample
 	for _, source := range []*data.Picture{picture, picture.FlipVertical()} {
 		for range 4 {
 			s, err := u.Sample(edit.New(source, picture.FlipHorizontal(), "turn it"), model.Ask{})
@@ -216,7 +217,7 @@ func TestPlansCountEveryPrefix(t *testing.T) {
 			longest, samples = s, append(samples, u.Planned(s))
 		}
 	}
-	planned := func(micro, largest int, groups ...[]*model.Sample) int64 {
+	planned := func(micro, largest int, groups ...[]*batch.Sample) int64 {
 		u.PlanGroups(groups, largest)
 		usage, err := u.Usage(longest, micro, 2, false)
 		if err != nil {

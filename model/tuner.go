@@ -3,12 +3,15 @@ package model
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 
 	"gorgonia.org/tensor"
 
 	"assay/edit"
 	"assay/losses"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
 )
 
 // TuneOptions say what a Tuner trains and how.
@@ -35,65 +38,58 @@ type TuneOptions struct {
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
 type Tuner struct {
-	*pipeline
+	scorer  *Scorer
 	o       TuneOptions
-	params  []Param     // by name
-	groups  [][]*Sample // that a plan is over: see PlanGroups
-	largest int         // edits of the largest group
-	zeros   []float32   // features of pictures in these
+	params  []nn.Param        // by name
+	groups  [][]*batch.Sample // that a plan is over: see PlanGroups
+	largest int               // edits of the largest group
+	zeros   []float32         // features of pictures in these
 }
 
 // NewTuner opens a scorer for training. Its tensors are updated in place by whoever optimises them.
 func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
-	train := trainScorer
+	train := exec.TrainScorer
 	if o.Full {
-		train = trainBackbone
+		train = exec.TrainBackbone
 	}
-	o.trains, o.saves = o.Trains, o.Recompute
-	e, err := openPipeline(p, train, o.Options)
+	s, err := openScorer(p, exec.Plan{Training: train, Trains: o.Trains, Recompute: o.Recompute}, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	if rate := e.backbone.Decoder().Dropout; rate > 0 {
-		e.Close()
+	if rate := s.net.Backbone.Decoder().Dropout; rate > 0 {
+		s.Close()
 		return nil, fmt.Errorf(
 			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
 			p.Config.Backbone, rate)
 	}
-	if e.spec.TextLoss == "" && len(o.Terms) == 0 {
-		e.Close()
+	if s.config.TextLoss == "" && len(o.Terms) == 0 {
+		s.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
-	e.addTermTensors(o.Terms)
-	t := &Tuner{pipeline: e, o: o}
-	if t.params, err = e.trainable(t.stepGraph(1)); err != nil {
-		e.Close()
+	s.addTermTensors(o.Terms)
+	t := &Tuner{scorer: s, o: o}
+	if t.params, err = s.run.Sessions.Trainable(t.stepGraph(1)); err != nil {
+		s.Close()
 		return nil, err
 	}
 	if o.Resident {
-		e.resident = newResidence(t.params)
+		s.run.Sessions.Resident = exec.NewResidence(t.params)
 	}
 	return t, nil
 }
 
 // Params returns the trained tensors by name, in a fixed order.
-func (t *Tuner) Params() (names []string, values []*tensor.Dense) { return t.values(t.params) }
-
-// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *Tuner) Shapes() map[string][]int64 { return shapesByName(t.params) }
-
-func shapesByName(params []Param) map[string][]int64 {
-	out := make(map[string][]int64, len(params))
-	for _, p := range params {
-		out[p.Name] = p.Shape
-	}
-	return out
+func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
+	return t.scorer.run.Sessions.Values(t.params)
 }
 
+// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
+func (t *Tuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
+
 // stepGraph is the training step over that many groups of sequences.
-func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
+func (t *Tuner) stepGraph(groups int) exec.Recipe {
 	spec := stepSpec{
-		batchSpec: batchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.visionTrained()},
+		BatchSpec: nn.BatchSpec{Groups: groups, All: t.scorer.config.TextLoss == "all", Vision: t.scorer.net.VisionTrained()},
 		Recompute: t.o.Recompute,
 		Dropout:   t.o.Dropout > 0,
 		TextLoss:  t.o.TextLoss,
@@ -101,12 +97,13 @@ func (t *Tuner) stepGraph(groups int) (name string, build buildFunc) {
 		Terms:     t.o.Terms,
 		Sums:      t.o.Resident,
 	}
-	return fmt.Sprintf("training step, %d groups", groups), func(g *Graph) (b *built, err error) {
-		if b, err = t.buildStep(g, spec); err == nil {
-			b.packed = t.stepPacks(g, groups)
+	name := fmt.Sprintf("training step, %d groups", groups)
+	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (b *nn.Program, err error) {
+		if b, err = t.scorer.buildStep(g, spec); err == nil {
+			b.Packed = t.stepPacks(g, groups)
 		}
 		return b, err
-	}
+	}}
 }
 
 // StepResult holds per-sample losses in the order given, and the gradients of the weighted sum of losses by parameter.
@@ -121,59 +118,60 @@ type StepResult struct {
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
 func (t *Tuner) Step(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	labels []float64,
 	weight float64,
 	seed uint64,
 ) (*StepResult, error) {
 	return t.inParts(samples, nil, seed, func(part []int, seed uint64) (*StepResult, error) {
-		return t.stepPart(ctx, pick(samples, part), pick(labels, part), weight, seed)
+		return t.stepPart(ctx, batch.Pick(samples, part), batch.Pick(labels, part), weight, seed)
 	})
 }
 
 // Targets is the number of tokens that a sample's text loss is over.
-func (t *Tuner) Targets(s *Sample) int { return t.stepPacking().span(s, 0).predicted }
+func (t *Tuner) Targets(s *batch.Sample) int { return t.stepPacking().Span(s, 0).Predicted }
 
 // CountTargets is Targets of the sample that Sample would make of an edit. Pictures, which are tokens of the text loss
 // with text_loss: all, are prepared if it is not known how many tokens they are.
 func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
-	if t.spec.TextLoss == "" {
+	if t.scorer.config.TextLoss == "" {
 		return 0, nil
 	}
-	q := &t.spec.Passes[0]
+	q := &t.scorer.config.Passes[0]
 	counts := q.onePerPicture()
-	if t.stepPacking().all {
-		if counts = t.pictures.tokens(t.spec.cacheKey(e, q)); counts == nil {
-			pictures, err := t.passPictures(e, a, q, func() (shownPictures, error) { return t.spec.decode(e) })
+	if t.stepPacking().All {
+		if counts = t.scorer.prepare.Pictures.Tokens(t.scorer.config.cacheKey(e, q)); counts == nil {
+			decode := func() (shownPictures, error) { return t.scorer.config.decode(e) }
+			pictures, err := t.scorer.prepare.passPictures(e, a, q, decode)
 			if err != nil {
 				return 0, err
 			}
-			counts = pictureTokens(pictures)
+			counts = backbone.PictureTokens(pictures)
 		}
 	}
-	tokens, err := t.passTokens(q, e, a, counts)
+	tokens, err := t.scorer.prepare.passTokens(q, e, a, counts)
 	if err != nil {
 		return 0, err
 	}
-	return t.Targets(&Sample{Tokens: tokens}), nil
+	return t.Targets(&batch.Sample{Tokens: tokens}), nil
 }
 
 // stepPart is Step over samples of one run of the graph.
 func (t *Tuner) stepPart(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	labels []float64,
 	weight float64,
 	seed uint64,
 ) (*StepResult, error) {
-	out, p, s, err := t.step(ctx, samples, seed, func(p *packed) (map[string]*tensor.Dense, error) {
+	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 		return t.lossFeeds(p, labels, weight), nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	r := t.stepResult(len(samples), p, s, out)
-	for place, i := range p.order {
+	for place, i := range p.Order {
 		r.ScoreLoss[i] = float64(out[outScoreLoss].Data().([]float32)[place])
 		r.Loss[i] = t.o.TextLoss*r.CE[i] + t.o.ScoreLoss*r.ScoreLoss[i]
 	}
@@ -183,23 +181,24 @@ func (t *Tuner) stepPart(
 // step runs the training graph over packed samples; feeds gives what it learns from.
 func (t *Tuner) step(
 	ctx context.Context,
-	samples []*Sample,
+	samples []*batch.Sample,
 	seed uint64,
-	feeds func(p *packed) (map[string]*tensor.Dense, error),
-) (out map[string]*tensor.Dense, p *packed, s *session, err error) {
+	feeds func(p *batch.Inputs) (map[string]*tensor.Dense, error),
+) (out map[string]*tensor.Dense, p *batch.Inputs, s *exec.Session, err error) {
 	samples = t.stepSequences(samples)
-	if !t.visionTrained() {
-		if _, err := t.fill(ctx, samples); err != nil {
+	if !t.scorer.net.VisionTrained() {
+		if _, err := t.scorer.run.Features.Fill(ctx, samples); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	if p, err = t.stepPacking().pack(samples, t.positions); err != nil {
+	if p, err = t.stepPacking().Pack(samples, t.scorer.net.Positions); err != nil {
 		return nil, nil, nil, err
 	}
-	if s, err = t.session(t.variant(p, t.visionTrained())(t.stepGraph(p.groups))); err != nil {
+	graph := t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))
+	if s, err = t.scorer.run.Sessions.Session(graph); err != nil {
 		return nil, nil, nil, err
 	}
-	vision, err := t.visionFeeds(p)
+	vision, err := t.scorer.net.VisionFeeds(p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -207,113 +206,83 @@ func (t *Tuner) step(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	out, err = t.run(ctx, s, p.feeds, vision, targets, dropoutFeeds(t.o.Dropout, s, p.rows, seed))
+	out, err = t.scorer.run.Sessions.Run(ctx, s, p.Feeds, vision, targets, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
 	return out, p, s, err
 }
 
 // stepPacking says how samples are packed for a step.
-func (t *Tuner) stepPacking() packing {
-	pk := t.packing()
-	pk.loss, pk.even, pk.step = t.spec.TextLoss != "", t.o.Fixed, true
+func (t *Tuner) stepPacking() batch.Packer {
+	pk := t.scorer.net.Packer
+	pk.Loss, pk.Even, pk.Step = t.scorer.config.TextLoss != "", t.o.Fixed, true
 	if t.o.Share {
-		pk.share = leastShared
+		pk.Share = batch.LeastShared
 	}
-	if t.small {
-		pk.slack = smallSlack
+	if t.scorer.net.Plan.Small {
+		pk.Slack = batch.SmallSlack
 	}
 	return pk
 }
 
 // stepResult puts the outputs of a packed batch back into the order of n samples; the losses are the caller's.
-func (t *Tuner) stepResult(n int, p *packed, s *session, out map[string]*tensor.Dense) *StepResult {
+func (t *Tuner) stepResult(n int, p *batch.Inputs, s *exec.Session, out map[string]*tensor.Dense) *StepResult {
 	r := &StepResult{
 		Loss:      make([]float64, n),
 		CE:        make([]float64, n),
 		ScoreLoss: make([]float64, n),
 		Score:     make([]float64, n),
-		Tokens:    p.rows,
+		Tokens:    p.Rows,
 		Grads:     map[string]*tensor.Dense{},
 	}
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
 	}
-	if t.spec.TextLoss == "" {
+	if t.scorer.config.TextLoss == "" {
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
-	nll, score := values(outNLL), values(outScore)
-	for place, i := range p.order {
-		for _, s := range p.targets[place] {
-			for _, v := range nll[s.first : s.first+s.n] {
+	nll, score := values(nn.OutNLL), values(outScore)
+	for place, i := range p.Order {
+		for _, s := range p.Targets[place] {
+			for _, v := range nll[s.First : s.First+s.N] {
 				r.CE[i] += float64(v)
 			}
 		}
-		r.CE[i] = p.shares[place] * r.CE[i] / float64(p.targetCount(place))
+		r.CE[i] = p.Shares[place] * r.CE[i] / float64(p.TargetCount(place))
 		r.Score[i] = float64(score[place])
 	}
 	return r
 }
 
 // lossFeeds writes labels and weights.
-func (t *Tuner) lossFeeds(p *packed, labels []float64, weight float64) map[string]*tensor.Dense {
-	n, k := len(p.order), t.config.Head.Outputs()
+func (t *Tuner) lossFeeds(p *batch.Inputs, labels []float64, weight float64) map[string]*tensor.Dense {
+	head := t.scorer.config.Heads[""]
+	n, k := len(p.Order), head.width()
 	each, label, class := make([]float32, n), make([]float32, n), make([]float32, n*k)
-	for place, i := range p.order {
+	for place, i := range p.Order {
 		each[place], label[place] = float32(weight), float32(labels[i])
-		if t.config.Head.Classes() {
-			class[place*k+losses.Nearest(t.config.Head.Values, labels[i])] = 1
+		if head.Outputs == OutputClasses {
+			class[place*k+losses.Nearest(head.Values, labels[i])] = 1
 		}
 	}
 	return map[string]*tensor.Dense{
-		inTargetWeight:  p.tokenWeights(weight),
-		inExampleWeight: vector(each),
-		"label":         vector(label),
-		"label_class":   tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
+		nn.InTargetWeight: p.TokenWeights(weight),
+		inExampleWeight:   batch.Vector(each),
+		"label":           batch.Vector(label),
+		"label_class":     tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
 	}
-}
-
-// tokenWeights makes the text loss of every sample the mean over its targets, times its share and weight. A prefix is a
-// part of all samples that follow it.
-func (p *packed) tokenWeights(weight float64) *tensor.Dense {
-	each := make([]float64, p.feeds[inTargets].DataSize())
-	for place := range p.order {
-		for _, s := range p.targets[place] {
-			for i := s.first; i < s.first+s.n; i++ {
-				each[i] += weight * p.shares[place] / float64(p.targetCount(place))
-			}
-		}
-	}
-	tokens := make([]float32, len(each))
-	for i, w := range each {
-		tokens[i] = float32(w)
-	}
-	return vector(tokens)
-}
-
-// dropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
-func dropoutFeeds(rate float64, s *session, rows int, seed uint64) map[string]*tensor.Dense {
-	if rate == 0 || s.Sites == 0 {
-		return nil
-	}
-	span := rows * s.Widest
-	rng := rand.New(rand.NewPCG(seed, 0x5c0e))
-	pool := make([]float32, 2*span)
-	keep, threshold := float32(1/(1-rate)), uint64(rate*(1<<32))
-	for i := 0; i+1 < len(pool); i += 2 {
-		r := rng.Uint64()
-		if r>>32 >= threshold {
-			pool[i] = keep
-		}
-		if r&0xffffffff >= threshold {
-			pool[i+1] = keep
-		}
-	}
-	offsets := make([]int64, s.Sites)
-	for i := range offsets {
-		offsets[i] = rng.Int64N(int64(span) + 1)
-	}
-	return map[string]*tensor.Dense{"dropout_pool": vector(pool), "dropout_offsets": vector(offsets)}
 }
 
 // Scorer scores with the tensors as they are now. It is closed with the Tuner.
-func (t *Tuner) Scorer() *Scorer { return &Scorer{t.pipeline} }
+func (t *Tuner) Scorer() *Scorer { return t.scorer }
+
+// Close frees sessions, tokenizer and weights.
+func (t *Tuner) Close() error { return t.scorer.Close() }
+
+// Sample is [Scorer.Sample].
+func (t *Tuner) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) { return t.scorer.Sample(e, a) }
+
+// CheckText is [Scorer.CheckText].
+func (t *Tuner) CheckText(e *edit.Edit, a Ask) error { return t.scorer.CheckText(e, a) }
+
+// SaveScorer is [Scorer.SaveScorer].
+func (t *Tuner) SaveScorer(dir string) error { return t.scorer.SaveScorer(dir) }

@@ -65,7 +65,8 @@ func adiee(o *Options) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{Format: 2, Backbone: base, PairSize: c.PairSize, Judge: model.Judge{
+	config := &model.ScorerConfig{
+		Format: 2, Backbone: base, PairSize: c.PairSize,
 		Kind:    "heads",
 		Weights: weights,
 		Alpha:   "drop",
@@ -73,7 +74,7 @@ func adiee(o *Options) (*judge, error) {
 		Heads:   map[string]model.DimensionConfig{"success": head},
 		Score:   &model.FusionConfig{Fusion: "mean"},
 		Origin:  &model.Origin{Name: adieeCard.name, Licence: adieeCard.licence, Source: adieeCard.source, Prompts: digests},
-	}}
+	}
 	state := &model.ScorerState{Config: config, Tensors: tensors}
 	return &judge{state, adieeCard, warnings}, unreadHeads(w, map[string]string{"": adieeHead})
 }

@@ -13,6 +13,7 @@ import (
 	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/batch"
 	"assay/released"
 )
 
@@ -56,7 +57,7 @@ func TestADIEE(t *testing.T) {
 				free := open(t, "adiee", o)
 				o.Answer = all.Cases[0].Forced.Answer
 				forced := open(t, "adiee", o)
-				var samples []*model.Sample
+				var samples []*batch.Sample
 				var scores []float64
 				for _, c := range all.Cases {
 					pair := edit.New(s.picture(t, c.Source), s.picture(t, c.Edited), c.Instruction)
@@ -86,7 +87,7 @@ func TestADIEE(t *testing.T) {
 	})
 }
 
-func checkADIEE(t *testing.T, s *model.Scorer, sample *model.Sample, c adieeCase, expect map[string]*tensor.Dense) {
+func checkADIEE(t *testing.T, s *model.Scorer, sample *batch.Sample, c adieeCase, expect map[string]*tensor.Dense) {
 	r := readings(t, s, sample)[0]
 	if !slices.Equal(r.IDs, c.IDs) {
 		t.Errorf("asks %v, want %v", r.IDs, c.IDs)
@@ -104,7 +105,7 @@ func checkADIEE(t *testing.T, s *model.Scorer, sample *model.Sample, c adieeCase
 	scaled(t, s, expect, name, sample)
 }
 
-func checkForced(t *testing.T, s *model.Scorer, sample *model.Sample, c adieeCase, expect map[string]*tensor.Dense) {
+func checkForced(t *testing.T, s *model.Scorer, sample *batch.Sample, c adieeCase, expect map[string]*tensor.Dense) {
 	r := readings(t, s, sample)[0]
 	if !slices.Equal(r.IDs, c.Forced.IDs) || r.At != c.Forced.At {
 		t.Errorf("reads %d of %v, want %d of %v", r.At, r.IDs, c.Forced.At, c.Forced.IDs)
@@ -118,7 +119,7 @@ func checkForced(t *testing.T, s *model.Scorer, sample *model.Sample, c adieeCas
 }
 
 // scaled is pixels for fixtures whose gradient is that of the reported score.
-func scaled(t *testing.T, s *model.Scorer, expect map[string]*tensor.Dense, name string, sample *model.Sample) {
+func scaled(t *testing.T, s *model.Scorer, expect map[string]*tensor.Dense, name string, sample *batch.Sample) {
 	t.Helper()
 	config := s.Config()
 	some := map[string]*tensor.Dense{}

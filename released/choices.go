@@ -44,14 +44,15 @@ func choices(o *Options) (*judge, error) {
 	if len(pictures) == 0 {
 		pictures = []string{"source", "edit"}
 	}
-	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: scores, Judge: model.Judge{
+	config := &model.ScorerConfig{
+		Format: 2, Backbone: base, ScoreRange: scores,
 		Kind:    "choices",
 		Weights: weights,
 		Alpha:   alpha,
 		Heads:   map[string]model.DimensionConfig{},
 		Score:   &model.FusionConfig{Fusion: fusion},
 		Origin:  &model.Origin{Name: "the choices of " + filepath.Base(base), Prompts: map[string]string{}},
-	}}
+	}
 	for i, name := range names {
 		config.Passes = append(config.Passes, model.PassConfig{
 			Name: name, Pictures: pictures, Prompt: model.Text(texts[i]), Position: "last", Heads: []string{name},

@@ -11,6 +11,7 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/model/batch"
 	"assay/released"
 )
 
@@ -47,7 +48,7 @@ func TestChoicesTrain(t *testing.T) {
 			}
 		}](t, filepath.Join("testdata", "choices_train.json"))
 		grads := oracle.Tensors(t, filepath.Join("testdata", "choices_train.safetensors"))
-		var samples []*model.Sample
+		var samples []*batch.Sample
 		items := make([][]losses.Item, 2)
 		for i, q := range want.Cases {
 			of := c.Cases[q.Case]
@@ -104,7 +105,7 @@ func TestChoicesTrain(t *testing.T) {
 		}
 		defer opened.Close()
 		for i, v := range scores {
-			j, err := opened.ScoreSamples(context.Background(), []*model.Sample{samples[i]})
+			j, err := opened.ScoreSamples(context.Background(), []*batch.Sample{samples[i]})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,8 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/onnx"
 	"assay/ort"
 	"assay/released"
@@ -24,7 +26,7 @@ import (
 type export struct {
 	dir      string
 	judge    *model.ExportedJudge
-	backbone *model.Backbone
+	backbone *backbone.Backbone
 	graphs   map[string]*ort.Session
 	plain    bool // positions
 }
@@ -69,9 +71,9 @@ func openExport(t *testing.T, s *model.Scorer) *export {
 	}
 	config := s.Config()
 	if config.Weights != "" {
-		e.backbone, err = model.OpenBackboneWith(config.Backbone, config.Weights)
+		e.backbone, err = backbone.OpenBackboneWith(config.Backbone, config.Weights)
 	} else {
-		e.backbone, err = model.OpenBackbone(config.Backbone)
+		e.backbone, err = backbone.OpenBackbone(config.Backbone)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +87,7 @@ func vector[T int64 | float32](v ...T) *tensor.Dense {
 }
 
 // run runs a graph over one sequence of tokens with pictures that begin at some places; rows from first on are read.
-func (e *export) run(t *testing.T, graph string, ids []int64, pictures []*model.Picture, starts []int, first int,
+func (e *export) run(t *testing.T, graph string, ids []int64, pictures []*backbone.Picture, starts []int, first int,
 	more map[string]*tensor.Dense,
 ) map[string]*tensor.Dense {
 	t.Helper()
@@ -147,7 +149,7 @@ func (e *export) run(t *testing.T, graph string, ids []int64, pictures []*model.
 }
 
 // state runs score.onnx and reads the state of the last token.
-func (e *export) state(t *testing.T, ids []int64, sample *model.Sample) map[string]*tensor.Dense {
+func (e *export) state(t *testing.T, ids []int64, sample *batch.Sample) map[string]*tensor.Dense {
 	t.Helper()
 	rows := map[string]*tensor.Dense{"score_rows": vector[int64](0)}
 	return e.run(t, "score", ids, sample.Pictures, sample.Tokens.Pictures, len(ids)-1, rows)

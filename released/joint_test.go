@@ -11,7 +11,7 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
-	"assay/model"
+	"assay/model/batch"
 	"assay/released"
 )
 
@@ -53,7 +53,7 @@ func TestJoint(t *testing.T) {
 				if norm := math.Sqrt(sum); !(math.Abs(norm-want.Norm) <= 1e-4*want.Norm+1e-8) {
 					t.Errorf("the gradient has norm %g, want %g", norm, want.Norm)
 				}
-				together, err := scorer.ScoreSamples(t.Context(), []*model.Sample{sample, sample, sample})
+				together, err := scorer.ScoreSamples(t.Context(), []*batch.Sample{sample, sample, sample})
 				if err != nil || together[2].Score01 != j.Score01 {
 					t.Errorf("%v among others (%v), %g alone", together, err, j.Score01)
 				}

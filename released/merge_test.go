@@ -14,6 +14,7 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/model/backbone"
 	"assay/released"
 )
 
@@ -77,7 +78,7 @@ func TestMergeImported(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(config.Backbone, c.files)); err != nil {
 				t.Error(err)
 			}
-			b, err := model.OpenBackbone(config.Backbone)
+			b, err := backbone.OpenBackbone(config.Backbone)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +163,7 @@ func addAdapter(t *testing.T, p *model.ScorerState) {
 	if weights == "" {
 		weights = p.Config.Backbone
 	}
-	b, err := model.OpenBackboneWith(p.Config.Backbone, weights)
+	b, err := backbone.OpenBackboneWith(p.Config.Backbone, weights)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,13 @@ import (
 	"assay/internal/oracle"
 	"assay/losses"
 	"assay/model"
+	"assay/model/batch"
 	"assay/released"
 )
 
 // passesStep runs a training step of a scorer. It runs as it is for the term that is compared with the fixtures, and
 // with an adapter for the terms that are compared with each other.
-func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner) []*model.Sample, terms []losses.Spec,
+func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner) []*batch.Sample, terms []losses.Spec,
 	items [][]losses.Item,
 ) (*model.Tuner, *model.StepResult) {
 	t.Helper()
@@ -65,7 +66,7 @@ func TestPassesTrain(t *testing.T) {
 		if _, err := released.Import("editreward", o); err != nil {
 			t.Fatal(err)
 		}
-		samples := func(u *model.Tuner) (out []*model.Sample) {
+		samples := func(u *model.Tuner) (out []*batch.Sample) {
 			for _, c := range cases {
 				sample, err := u.Sample(c.pair(t, s), model.Ask{})
 				if err != nil {

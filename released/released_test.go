@@ -16,6 +16,8 @@ import (
 	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 	_ "assay/model/families"
 	"assay/released"
 )
@@ -65,7 +67,7 @@ func openDir(t *testing.T, dir, dimension string) *model.Scorer {
 	return s
 }
 
-func prepare(t *testing.T, s *model.Scorer, p *edit.Edit) *model.Sample {
+func prepare(t *testing.T, s *model.Scorer, p *edit.Edit) *batch.Sample {
 	t.Helper()
 	sample, err := s.Sample(p, model.Ask{Pixels: true})
 	if err != nil {
@@ -74,9 +76,9 @@ func prepare(t *testing.T, s *model.Scorer, p *edit.Edit) *model.Sample {
 	return sample
 }
 
-func judge(t *testing.T, s *model.Scorer, sample *model.Sample) edit.Score {
+func judge(t *testing.T, s *model.Scorer, sample *batch.Sample) edit.Score {
 	t.Helper()
-	j, err := s.ScoreSamples(t.Context(), []*model.Sample{sample})
+	j, err := s.ScoreSamples(t.Context(), []*batch.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func gradient(t *testing.T, s *model.Scorer, e *edit.Edit) *edit.Gradient {
 	return all[0]
 }
 
-func readings(t *testing.T, s *model.Scorer, sample *model.Sample) []model.Reading {
+func readings(t *testing.T, s *model.Scorer, sample *batch.Sample) []model.Reading {
 	t.Helper()
 	r, err := s.Readings(t.Context(), sample)
 	if err != nil {
@@ -118,7 +120,7 @@ func floats(t *testing.T, expect map[string]*tensor.Dense, name string, got []fl
 }
 
 // pixels compares the pictures as the tower sees them, and the gradient of the score with respect to them.
-func pixels(t *testing.T, s *model.Scorer, expect map[string]*tensor.Dense, name string, sample *model.Sample) {
+func pixels(t *testing.T, s *model.Scorer, expect map[string]*tensor.Dense, name string, sample *batch.Sample) {
 	t.Helper()
 	if expect[name+".pixel_values"] != nil {
 		var all []float32
@@ -143,7 +145,7 @@ func pixels(t *testing.T, s *model.Scorer, expect map[string]*tensor.Dense, name
 }
 
 // unpadded leaves out the tiles of zeros by which transformers makes the pictures of a LLaVA-NeXT batch equally large.
-func unpadded(all []float32, pictures []*model.Picture) (values []float32) {
+func unpadded(all []float32, pictures []*backbone.Picture) (values []float32) {
 	total := 0
 	for _, p := range pictures {
 		total += len(p.Pixels)
@@ -229,7 +231,7 @@ func TestEditReward(t *testing.T) {
 	})
 }
 
-func checkEdit(t *testing.T, s *model.Scorer, sample *model.Sample, c editCase, expect map[string]*tensor.Dense) {
+func checkEdit(t *testing.T, s *model.Scorer, sample *batch.Sample, c editCase, expect map[string]*tensor.Dense) {
 	name := fmt.Sprintf("case%d", c.ID)
 	for i, p := range sample.Pictures {
 		if p.Tokens != c.ImageTokens[i] {

@@ -180,7 +180,8 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{Format: 2, Backbone: base, ScoreRange: edit.NoRange(), Judge: model.Judge{
+	config := &model.ScorerConfig{
+		Format: 2, Backbone: base, ScoreRange: edit.NoRange(),
 		Kind:      "heads",
 		Weights:   weights,
 		Positions: "plain",
@@ -192,7 +193,7 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 		Origin: &model.Origin{
 			Name: r.card.name, Licence: r.card.licence, Source: r.card.source, Published: same, Prompts: digests,
 		},
-	}}
+	}
 	state := &model.ScorerState{Config: config, Tensors: map[string]*tensor.Dense{}}
 	for i, p := range r.prompts {
 		text, err := pythonFormat(texts[i], instructionField, model.InstructionMark)

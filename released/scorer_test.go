@@ -10,6 +10,7 @@ import (
 
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/batch"
 	"assay/released"
 )
 
@@ -22,7 +23,7 @@ func TestTogether(t *testing.T) {
 			Base: filepath.Join(dir, "base"), Weights: filepath.Join(dir, "weights"), Prompts: filepath.Join(dir, "prompts"),
 			Config: filepath.Join(dir, all.Cases[0].Config), Copy: true,
 		})
-		var samples []*model.Sample
+		var samples []*batch.Sample
 		for _, c := range all.Cases {
 			samples = append(samples, prepare(t, scorer, c.pair(t, s)))
 		}

@@ -67,9 +67,9 @@ func TestLargePackedDryRun(t *testing.T) {
 // planScoring is the memory of scoring one pair.
 func planScoring(t *testing.T, c *config.Config) map[string]int64 {
 	t.Helper()
-	state, err := model.PlanScorerState(&model.ScorerConfig{Format: 1, Backbone: c.Backbone, Pair: c.Pair,
-		PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], Head: model.HeadConfig{Hidden: []int{256, 16}}},
-		nil, 0)
+	state, err := model.PlanScorerState((&model.OnePassConfig{Backbone: c.Backbone, Pair: c.Pair,
+		PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], Head: model.HeadConfig{Hidden: []int{256, 16}},
+	}).Scorer(), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

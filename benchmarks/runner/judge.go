@@ -96,9 +96,10 @@ func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, er
 
 // settings says for readers what a scorer is asked.
 func settings(c *model.ScorerConfig, dimension string) string {
-	if c.Format != 2 {
+	if c.AddsToken() {
+		f := c.OnePass()
 		return fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v",
-			c.Question, c.Answer, c.Pair, c.PairSize, c.ScoreRange)
+			f.Question, f.Answer, f.Pair, f.PairSize, f.ScoreRange)
 	}
 	var passes []string
 	for _, q := range c.Passes {

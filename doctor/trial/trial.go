@@ -126,8 +126,7 @@ func roundFile(path string) error {
 // Scorer makes the scorer that steps train: an adapter that is no longer at its beginning, so that all of it has
 // gradients.
 func Scorer(backbone, dtype string) (*model.ScorerState, error) {
-	c := &model.ScorerConfig{
-		Format:     1,
+	c := (&model.OnePassConfig{
 		Backbone:   backbone,
 		Pair:       model.Sequence,
 		Question:   `How well was "[INSTRUCTION]" done?`,
@@ -136,7 +135,7 @@ func Scorer(backbone, dtype string) (*model.ScorerState, error) {
 		ScoreRange: [2]float64{0, 10},
 		DType:      dtype,
 		Head:       model.HeadConfig{Hidden: []int{64}, Activation: "relu", Kind: "regression"},
-	}
+	}).Scorer()
 	if err := c.Normalize(); err != nil {
 		return nil, err
 	}

@@ -69,18 +69,25 @@ captions:         chat chat/table data edit internal/atomicfile internal/exit in
 heuristics:       internal/stats
 data/readers:     onnx data heuristics internal/atomicfile
 model/text:       internal/strictjson internal/tokens
-model:            onnx onnx/grad losses ort calibration checkpoints lora data store model/text internal/strictjson
-model:            edit internal/workers internal/atomicfile quant internal/jsonfile internal/exit
-model/llavanext: onnx checkpoints data model internal/strictjson
-model/qwenvl:    onnx checkpoints data model internal/strictjson
-model/qwen2vl:   checkpoints model model/qwenvl internal/strictjson
-model/qwen25vl:  onnx checkpoints model model/qwenvl internal/strictjson data
-model/qwen3vl:   onnx checkpoints model model/qwenvl internal/strictjson
+model/nn:         onnx onnx/grad checkpoints lora quant internal/strictjson
+model/backbone:   model/nn onnx checkpoints data quant store internal/strictjson internal/workers
+model/batch:      model/backbone model/nn model/text edit
+model/exec:       model/backbone model/batch model/nn model/text onnx ort checkpoints data lora store internal/workers
+model/language:   model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora store
+model:            model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort calibration
+model:            checkpoints lora
+model:            data store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
+model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
+model/qwenvl:    onnx checkpoints data model/backbone model/nn internal/strictjson
+model/qwen2vl:   checkpoints model/backbone model/nn model/qwenvl internal/strictjson
+model/qwen25vl:  onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson data
+model/qwen3vl:   onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson
 model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
-model/quantize:  onnx checkpoints quant model internal/atomicfile internal/exit internal/filelock internal/jsonfile
+model/quantize:  onnx checkpoints quant model/nn model/backbone internal/atomicfile internal/exit internal/filelock
+model/quantize:  internal/jsonfile
 textjudge:        chat data edit grammar store model/text internal/pystring internal/strictyaml internal/exit shards
 textjudge:        internal/workers chat/table table
-model/fresh:      checkpoints model model/families internal/atomicfile internal/jsonfile
+model/fresh:      checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
 generate:        chat data grammar model model/text internal/strictjson internal/workers
 encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
 encoders:         internal/atomicfile internal/remote internal/tokens table edit
@@ -105,8 +112,9 @@ trainer:          trainer/models trainer/objective trainer/optimizer trainer/rec
 trainer/distributed: internal/exit optim trainer/checkpoint trainer/config trainer/models trainer/optimizer
 doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
-released:         checkpoints edit model store internal/atomicfile internal/exit internal/pystring
-internal/modeltest: edit onnx ort checkpoints lora data model optim internal/oracle internal/packed internal/long
+released:         checkpoints edit model model/backbone store internal/atomicfile internal/exit internal/pystring
+internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
+internal/modeltest: optim internal/oracle internal/packed internal/long
 metrics:         onnx ort checkpoints data edit encoders heuristics store internal/strictyaml internal/atomicfile
 metrics:         internal/workers
 scoring:         data edit store shards table internal/atomicfile internal/exit internal/remote

@@ -10,6 +10,8 @@ import (
 
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -17,7 +19,7 @@ import (
 // exported is an export's two graphs, opened as anyone would, and the scorer they come from.
 type exported struct {
 	*model.Scorer
-	backbone      *model.Backbone
+	backbone      *backbone.Backbone
 	vision, score *ort.Session
 }
 
@@ -29,7 +31,7 @@ func openExport(t *testing.T, dir string) *exported {
 		t.Fatal(err)
 	}
 	var err error
-	if e.backbone, err = model.OpenBackbone(e.Config().Backbone); err != nil {
+	if e.backbone, err = backbone.OpenBackbone(e.Config().Backbone); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.backbone.Close() })
@@ -86,7 +88,7 @@ func (r *reference) export(t *testing.T, e *exported) {
 }
 
 // sequence writes the language inputs of one sample up to its score token.
-func sequence(b *model.Backbone, s *model.Sample) map[string]*tensor.Dense {
+func sequence(b *backbone.Backbone, s *batch.Sample) map[string]*tensor.Dense {
 	length := s.ScoreIndex + 1
 	placeholder := map[int]bool{}
 	for i, first := range s.Tokens.Pictures {

@@ -15,6 +15,8 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 )
 
 // Family says where a family's fixtures are and how they lay out pixels.
@@ -23,11 +25,11 @@ type Family struct {
 	Cases  [][2]string // case files with the tensors beside them
 	Trace  Trace       // optional
 	// Split cuts the reference's pixel_values (or their gradient) of a case into one stretch per picture.
-	Split func(all []float32, pictures []*model.Picture) [][]float32
+	Split func(all []float32, pictures []*backbone.Picture) [][]float32
 }
 
 // InTurn is a Split for pixels that lie picture after picture.
-func InTurn(all []float32, pictures []*model.Picture) (parts [][]float32) {
+func InTurn(all []float32, pictures []*backbone.Picture) (parts [][]float32) {
 	for _, p := range pictures {
 		parts, all = append(parts, all[:len(p.Pixels)]), all[len(p.Pixels):]
 	}
@@ -139,10 +141,10 @@ func picture(t *testing.T, path string) *data.Picture {
 
 // preparer is a Scorer or a Tuner.
 type preparer interface {
-	Sample(*edit.Edit, model.Ask) (*model.Sample, error)
+	Sample(*edit.Edit, model.Ask) (*batch.Sample, error)
 }
 
-func (r *reference) sample(t *testing.T, p preparer) *model.Sample {
+func (r *reference) sample(t *testing.T, p preparer) *batch.Sample {
 	t.Helper()
 	s, err := p.Sample(r.edit(t), model.Ask{Pixels: true})
 	if err != nil {

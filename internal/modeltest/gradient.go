@@ -9,11 +9,13 @@ import (
 	"assay/edit"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 )
 
 // prepareFloat is a family's Prepare in floating point, without any rounding: since it is affine, its differences are
 // exact.
-type prepareFloat = func(t *testing.T, b model.Architecture, frames []*oracle.Field) []float64
+type prepareFloat = func(t *testing.T, b backbone.Architecture, frames []*oracle.Field) []float64
 
 // Gradients checks the way from a family's pixels back to the given pictures, on all cases with gradients in the
 // fixtures.
@@ -33,7 +35,7 @@ func Gradients(t *testing.T, family string, files []string, prepare prepareFloat
 func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 	s := openScorer(t, filepath.Join(dir, c.Scorer))
 	cfg := s.Config()
-	b, err := model.OpenBackbone(cfg.Backbone)
+	b, err := backbone.OpenBackbone(cfg.Backbone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 		edit:   oracle.FieldOf(output.Width, output.Height, output.Pix),
 	}
 	p.shown = func(source, edit *oracle.Field) (pixels []float64) {
-		for _, frames := range oracle.JoinFields(cfg.Pair, cfg.PairSize, source, edit) {
+		for _, frames := range oracle.JoinFields(cfg.OnePass().Pair, cfg.PairSize, source, edit) {
 			pixels = append(pixels, prepare(t, b.Architecture, frames)...)
 		}
 		return pixels
@@ -72,7 +74,7 @@ func gradients(t *testing.T, dir string, c oracle.Case, prepare prepareFloat) {
 // probe moves the pictures of a sample.
 type probe struct {
 	*model.Scorer
-	sample       *model.Sample
+	sample       *batch.Sample
 	source, edit *oracle.Field
 	gradient     []float32                                  // of the score with respect to what the tower sees
 	shown        func(source, edit *oracle.Field) []float64 // what the tower sees of two pictures

@@ -10,6 +10,7 @@ import (
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // PackedFolders are the folders of packed backbones in the fixtures quantized/, or quantized.zip, by name.
@@ -65,7 +66,7 @@ func Packed(t *testing.T, dir string) {
 		r := &reference{c, dir, expect}
 		s := openScorer(t, r.scorer())
 		sample := r.sample(t, s)
-		scores, err := s.Score01(context.Background(), []*model.Sample{sample})
+		scores, err := s.Score01(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/oracle"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // parameters compares the list that follows from the configuration with the tensors that transformers saved, takes some
@@ -31,7 +31,7 @@ func (f Family) parameters(t *testing.T) {
 		}
 		dir := filepath.Join(t.TempDir(), "backbone")
 		copyFolder(t, from, dir)
-		b, err := model.OpenBackbone(dir)
+		b, err := backbone.OpenBackbone(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func (f Family) parameters(t *testing.T) {
 }
 
 // someMissing opens the backbone without some of its tensors, and with one of another shape: the error names each.
-func someMissing(t *testing.T, b *model.Backbone, stored map[string]*tensor.Dense, dir string) (lost []string) {
+func someMissing(t *testing.T, b *backbone.Backbone, stored map[string]*tensor.Dense, dir string) (lost []string) {
 	t.Helper()
 	file := filepath.Join(dir, checkpoints.SingleFile)
 	for _, p := range b.Parameters() {
@@ -60,7 +60,7 @@ func someMissing(t *testing.T, b *model.Backbone, stored map[string]*tensor.Dens
 	if err := errors.Join(os.Remove(file), checkpoints.WriteFile(file, stored, nil)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := model.OpenBackbone(dir)
+	_, err := backbone.OpenBackbone(dir)
 	if err == nil {
 		t.Fatal("a checkpoint without some of its tensors was opened")
 	}
@@ -78,10 +78,10 @@ func parametersOfNone(t *testing.T, dir, last string) {
 	if err := os.Remove(filepath.Join(dir, checkpoints.SingleFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), checkpoints.SingleFile) {
+	if _, err := backbone.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), checkpoints.SingleFile) {
 		t.Errorf("opened without weights: %v", err)
 	}
-	described, err := model.DescribeBackbone(dir)
+	described, err := backbone.DescribeBackbone(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func parametersOfNone(t *testing.T, dir, last string) {
 }
 
 // compareParameters holds a backbone's list against tensors, if they are given, and against what its weights say.
-func compareParameters(t *testing.T, want map[string][]int64, b *model.Backbone) {
+func compareParameters(t *testing.T, want map[string][]int64, b *backbone.Backbone) {
 	t.Helper()
 	listed := map[string][]int64{}
 	for _, p := range b.Parameters() {

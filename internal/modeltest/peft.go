@@ -14,6 +14,7 @@ import (
 	"assay/internal/packed"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
 	"assay/optim"
 )
 
@@ -52,11 +53,11 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	params := optim.NewParams(names, values)
 	opt := optim.NewAdamW(params, run.Betas, 1e-8, run.WeightDecay)
 	cases := oracle.Read[[]oracle.Case](t, filepath.Join(family, "cases.json"))
-	var sample *model.Sample
+	var sample *batch.Sample
 	for k, want := range run.Losses {
 		r := &reference{Case: cases[run.Cases[k%len(run.Cases)]], family: family}
 		sample = r.sample(t, u)
-		got, err := u.Step(context.Background(), []*model.Sample{sample}, []float64{r.Label / 10}, 1, 0)
+		got, err := u.Step(context.Background(), []*batch.Sample{sample}, []float64{r.Label / 10}, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	for i, n := range names {
 		comparePeft(t, final, n, values[i].Float32s())
 	}
-	score, err := u.Scorer().Score01(context.Background(), []*model.Sample{sample})
+	score, err := u.Scorer().Score01(context.Background(), []*batch.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	again := openTuner(t, saved, model.TuneOptions{})
 	if other, err := again.Scorer().Score01(
 		context.Background(),
-		[]*model.Sample{sample},
+		[]*batch.Sample{sample},
 	); err != nil ||
 		math.Abs(other[0]-score[0]) > 1e-5 {
 		t.Errorf("score %v, saved and opened again %v: %v", score, other, err)

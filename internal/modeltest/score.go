@@ -10,6 +10,8 @@ import (
 
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/batch"
 )
 
 // inputs compares tokens, pixels and positions.
@@ -38,7 +40,7 @@ func (f Family) inputs(t *testing.T) {
 		if want == nil {
 			return
 		}
-		b, err := model.OpenBackbone(s.Config().Backbone)
+		b, err := backbone.OpenBackbone(s.Config().Backbone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +53,7 @@ func (f Family) inputs(t *testing.T) {
 
 func (f Family) score(t *testing.T, open opener) {
 	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
-		samples := []*model.Sample{r.sample(t, s)}
+		samples := []*batch.Sample{r.sample(t, s)}
 		scores, err := s.Score01(context.Background(), samples)
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +75,7 @@ func (f Family) before(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Config.ScorePosition = "before"
+		p.Config.Passes[0].Position = "before"
 		s, err := model.NewScorer(p, model.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -82,11 +84,11 @@ func (f Family) before(t *testing.T) {
 		return s
 	}
 	each(t, f, open, func(t *testing.T, r *reference, s *model.Scorer) {
-		h, err := s.Hidden(context.Background(), []*model.Sample{r.sample(t, s)})
+		h, err := s.Hidden(context.Background(), []*batch.Sample{r.sample(t, s)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := model.OpenBackbone(s.Config().Backbone)
+		b, err := backbone.OpenBackbone(s.Config().Backbone)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +129,7 @@ func (f Family) batch(t *testing.T, open opener) {
 		}
 		for dir, rs := range byScorer {
 			s, alone := open(t, dir), open(t, dir)
-			var samples []*model.Sample
+			var samples []*batch.Sample
 			for _, r := range rs {
 				samples = append(samples, r.sample(t, s))
 			}

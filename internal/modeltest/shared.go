@@ -13,6 +13,7 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // shared holds groups of edits, whose common prefix runs once, to the same edits one by one: scores bit for bit, and
@@ -57,7 +58,7 @@ func (r *reference) group(t *testing.T) (edits []*edit.Edit) {
 	return edits
 }
 
-func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*model.Sample) {
+func prepareAll(t *testing.T, p preparer, edits []*edit.Edit) (samples []*batch.Sample) {
 	t.Helper()
 	for _, e := range edits {
 		s, err := p.Sample(e, model.Ask{})
@@ -83,7 +84,7 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 		}
 		checkScore(t, s, together[0], r)
 		for i, one := range samples {
-			alone, err := s.Score01(context.Background(), []*model.Sample{one})
+			alone, err := s.Score01(context.Background(), []*batch.Sample{one})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,8 +93,9 @@ func (f Family) sharedScores(t *testing.T, open opener) {
 			}
 		}
 		rows, apart := s.Rows(samples)
-		if sequence := s.Config().Pair == model.Sequence; sequence != (rows < apart) {
-			t.Errorf("pair: %s: %d rows together, %d one by one", s.Config().Pair, rows, apart)
+		pictures := s.Config().Passes[0].Pictures
+		if sequence := len(pictures) == 2; sequence != (rows < apart) {
+			t.Errorf("pictures %v: %d rows together, %d one by one", pictures, rows, apart)
 		}
 	})
 }
@@ -107,7 +109,7 @@ type tuners struct {
 }
 
 // plan compares the memory that steps are planned with: over edits like a sample together, and over one of them.
-func (both *tuners) plan(t *testing.T, s *model.Sample, edits int) {
+func (both *tuners) plan(t *testing.T, s *batch.Sample, edits int) {
 	t.Helper()
 	const what = "training step"
 	var bytes [2]int64
@@ -143,7 +145,7 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { (*to).Close() })
-			out.pair = p.Config.Pair
+			out.pair = p.Config.OnePass().Pair
 		}
 		return out
 	}
@@ -200,11 +202,11 @@ func others(edits []*edit.Edit, narrow bool) (out []*edit.Edit) {
 }
 
 // oneByOne are the losses of steps over one sample each, with the sums of their gradients.
-func (both *tuners) oneByOne(t *testing.T, samples []*model.Sample, labels []float64) *model.StepResult {
+func (both *tuners) oneByOne(t *testing.T, samples []*batch.Sample, labels []float64) *model.StepResult {
 	t.Helper()
 	sum := &model.StepResult{Grads: map[string]*tensor.Dense{}}
 	for i, s := range samples {
-		one, err := both.alone.Step(context.Background(), []*model.Sample{s}, labels[i:i+1], 0.5, 0)
+		one, err := both.alone.Step(context.Background(), []*batch.Sample{s}, labels[i:i+1], 0.5, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +251,7 @@ func (f Family) instructionFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if seen[r.scorer()] || p.Config.Pair != model.Sequence {
+			if seen[r.scorer()] || p.Config.OnePass().Pair != model.Sequence {
 				continue
 			}
 			seen[r.scorer()] = true
@@ -277,7 +279,7 @@ func (f Family) instructionFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, one := range samples {
-				alone, err := s.Score01(context.Background(), []*model.Sample{one})
+				alone, err := s.Score01(context.Background(), []*batch.Sample{one})
 				if err != nil {
 					t.Fatal(err)
 				}

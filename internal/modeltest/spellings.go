@@ -15,6 +15,7 @@ import (
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
 	"assay/onnx"
 )
 
@@ -60,7 +61,7 @@ func (f Family) spellings(t *testing.T) {
 
 func scoreOf(t *testing.T, s *model.Scorer, r *reference) float64 {
 	t.Helper()
-	scores, err := s.Score01(context.Background(), []*model.Sample{r.sample(t, s)})
+	scores, err := s.Score01(context.Background(), []*batch.Sample{r.sample(t, s)})
 	if err != nil {
 		t.Fatal(err)
 	}

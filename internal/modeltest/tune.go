@@ -13,6 +13,7 @@ import (
 	"assay/internal/packed"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
 	"assay/optim"
 )
 
@@ -54,7 +55,7 @@ func (f Family) gradients(t *testing.T, o model.TuneOptions) {
 // step compares the losses of a training step, and the gradients of all that trains.
 func (r *reference) step(t *testing.T, u *model.Tuner) {
 	t.Helper()
-	got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
+	got, err := u.Step(context.Background(), []*batch.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func (f Family) vision(t *testing.T) {
 		{Full: true, Recompute: true, Options: model.Options{Blocks: blockRows}},
 	} {
 		u := openTuner(t, dir, o)
-		got, err := u.Step(context.Background(), []*model.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
+		got, err := u.Step(context.Background(), []*batch.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func (f Family) trace(t *testing.T) {
 		params := optim.NewParams(names, values)
 		opt := optim.NewAdamW(params, tr.Betas, tr.Eps, tr.WeightDecay)
 		for k, step := range tr.Steps {
-			var samples []*model.Sample
+			var samples []*batch.Sample
 			var labels []float64
 			for _, id := range step.Cases {
 				samples, labels = append(samples, cases[id].sample(t, u)), append(labels, cases[id].Label/10)

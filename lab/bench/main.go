@@ -144,8 +144,13 @@ func (o *options) state() (*model.ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := &model.ScorerConfig{Format: 1, Backbone: abs, Pair: model.Sequence, Question: question, Answer: answerText,
-		Head: model.HeadConfig{Hidden: []int{256, 16}}}
+	config := (&model.OnePassConfig{
+		Backbone: abs,
+		Pair:     model.Sequence,
+		Question: question,
+		Answer:   answerText,
+		Head:     model.HeadConfig{Hidden: []int{256, 16}},
+	}).Scorer()
 	if o.first {
 		config.Layout, config.ChatTemplate = model.InstructionFirst, orderedTurns
 	}

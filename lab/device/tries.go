@@ -96,7 +96,8 @@ func (v values) note(losses, scores []float64) {
 
 // heads tries a scorer of format 2: a value, and mu and log sigma.
 func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
-	c := &model.ScorerConfig{Format: 2, Backbone: d.backbone, DType: w.DType, Judge: model.Judge{
+	c := &model.ScorerConfig{
+		Format: 2, Backbone: d.backbone, DType: w.DType,
 		Passes: []model.PassConfig{{Name: "all", Pictures: []string{"source", "edit"},
 			Prompt: "How well was [INSTRUCTION] done?", Position: "last", Heads: []string{"value", "spread"}}},
 		Heads: map[string]model.DimensionConfig{
@@ -104,7 +105,7 @@ func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 			"spread": {Hidden: []int{16}, Activation: "silu", Outputs: model.OutputMuSigma, Scale: []float64{0, 10}},
 		},
 		Score: &model.FusionConfig{Fusion: "mean"},
-	}}
+	}
 	state, err := model.NewScorerState(c, trial.Adapter(d.backbone), 1)
 	if err != nil {
 		return nil, err

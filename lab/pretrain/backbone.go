@@ -14,6 +14,7 @@ import (
 
 	"assay/internal/strictyaml"
 	"assay/internal/workers"
+	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
 	"assay/model"
 	"assay/model/fresh"
@@ -83,7 +84,7 @@ func makeBackbone(dir string, world *miniature.World, seed uint64, dialogues int
 		if err != nil {
 			return err
 		}
-		for _, t := range dialogue(pair, generator(seed, 0, i)).Turns {
+		for _, t := range dialogueOf(pair, generator(seed, 0, i)).Turns {
 			fmt.Fprintln(&text, t.Question)
 			fmt.Fprintln(&text, t.Answer)
 		}
@@ -104,7 +105,7 @@ func makeBackbone(dir string, world *miniature.World, seed uint64, dialogues int
 
 // backboneModel is what the trainer trains: dialogues drawn by the index of the example.
 type backboneModel struct {
-	tuner  *model.LanguageTuner
+	tuner  *dialogue.Tuner
 	world  *miniature.World
 	seed   uint64
 	params []optim.Param
@@ -117,7 +118,7 @@ func newBackboneModel(c *config.Config, world *miniature.World, dialogues int) (
 			return nil, err
 		}
 	}
-	t, err := model.NewLanguageTuner(c.Backbone, c.Pair, c.PairSize, model.Options{Device: c.Device, Threads: c.Threads})
+	t, err := dialogue.New(c.Backbone, c.Pair, c.PairSize, model.Options{Device: c.Device, Threads: c.Threads})
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +129,9 @@ func (m *backboneModel) Params() []optim.Param { return m.params }
 
 // prepare draws and tokenises dialogues.
 func (m *backboneModel) prepare(
-	batch []dataset.Example, draw func(i int) (model.Dialogue, error),
-) ([]*model.DialogueSample, error) {
-	samples := make([]*model.DialogueSample, len(batch))
+	batch []dataset.Example, draw func(i int) (dialogue.Dialogue, error),
+) ([]*dialogue.Sample, error) {
+	samples := make([]*dialogue.Sample, len(batch))
 	return samples, workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 		d, err := draw(i)
 		if err == nil {
@@ -146,13 +147,13 @@ const questions = 3
 func (m *backboneModel) Step(
 	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
 ) (*models.StepResult, error) {
-	samples, err := m.prepare(batch, func(i int) (model.Dialogue, error) {
+	samples, err := m.prepare(batch, func(i int) (dialogue.Dialogue, error) {
 		rng := generator(m.seed, forTraining, batch[i].Index)
 		pair, err := m.world.Pair(rng, questions)
 		if err != nil {
-			return model.Dialogue{}, err
+			return dialogue.Dialogue{}, err
 		}
-		return dialogue(pair, rng), nil
+		return dialogueOf(pair, rng), nil
 	})
 	if err != nil {
 		return nil, err
@@ -179,10 +180,10 @@ func (m *backboneModel) Step(
 
 // Score is the probability that the answer is yes.
 func (m *backboneModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
-	samples, err := m.prepare(batch, func(i int) (model.Dialogue, error) {
+	samples, err := m.prepare(batch, func(i int) (dialogue.Dialogue, error) {
 		pair, err := m.world.Pair(generator(m.seed, forValidation, batch[i].Index), 1)
 		if err != nil {
-			return model.Dialogue{}, err
+			return dialogue.Dialogue{}, err
 		}
 		return asked(pair.Source, pair.Edit, pair.Questions[0].Instruction), nil
 	})
@@ -193,7 +194,7 @@ func (m *backboneModel) Score(ctx context.Context, batch []dataset.Example) ([]f
 }
 
 // judge returns the probability of yes for samples of asked.
-func judge(ctx context.Context, t *model.LanguageTuner, samples []*model.DialogueSample) ([]float64, error) {
+func judge(ctx context.Context, t *dialogue.Tuner, samples []*dialogue.Sample) ([]float64, error) {
 	r, err := t.Measure(ctx, samples)
 	if err != nil {
 		return nil, err

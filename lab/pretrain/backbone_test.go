@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/internal/long"
+	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
 	"assay/model"
 	"assay/trainer"
@@ -62,7 +63,7 @@ func TestShippedBackbone(t *testing.T) {
 	long.Test(t)
 	dir := "../../backbones/tiny"
 	staysSmall(t, dir, 8<<20)
-	tuner, err := model.NewLanguageTuner(dir, model.Frames, []int{64, 64}, model.Options{})
+	tuner, err := dialogue.New(dir, model.Frames, []int{64, 64}, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestShippedBackbone(t *testing.T) {
 	}
 	mean := map[miniature.Kind]float64{}
 	for _, kind := range []miniature.Kind{miniature.Perfect, miniature.Noop, miniature.WrongAttribute} {
-		var samples []*model.DialogueSample
+		var samples []*dialogue.Sample
 		for i := range 60 {
 			rng := generator(98, forValidation, i)
 			task, err := world.Task(rng, "")

@@ -4,8 +4,8 @@ import (
 	"math/rand/v2"
 
 	"assay/data"
+	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
-	"assay/model"
 )
 
 // What is asked. A scorer's question is the first of them.
@@ -23,31 +23,36 @@ const (
 	weightCaption = 1.0
 )
 
-// dialogue asks about a pair: yes/no questions first, then descriptions.
-func dialogue(p *miniature.Pair, rng *rand.Rand) model.Dialogue {
-	d := model.Dialogue{Source: p.Source, Edit: p.Edit}
+// dialogueOf asks about a pair: yes/no questions first, then descriptions.
+func dialogueOf(p *miniature.Pair, rng *rand.Rand) dialogue.Dialogue {
+	d := dialogue.Dialogue{Source: p.Source, Edit: p.Edit}
 	for _, q := range p.Questions {
 		text, yes := askDone, q.Yes()
 		if rng.Float64() < 0.3 {
 			text, yes = askPartly, q.Degree >= 0.4
 		}
-		d.Turns = append(d.Turns, model.Turn{Question: text + q.Instruction, Answer: yesNo(yes), Weight: weightAnswer})
+		d.Turns = append(d.Turns, dialogue.Turn{Question: text + q.Instruction, Answer: yesNo(yes), Weight: weightAnswer})
 	}
-	d.Turns = append(d.Turns, model.Turn{Question: askChange, Answer: p.Difference, Weight: weightCaption})
+	d.Turns = append(d.Turns, dialogue.Turn{Question: askChange, Answer: p.Difference, Weight: weightCaption})
 	switch {
 	case rng.Float64() < 0.15:
-		d.Turns = append(d.Turns, model.Turn{Question: askSource, Answer: p.SourceCaption, Weight: weightCaption / 2})
+		d.Turns = append(d.Turns, dialogue.Turn{Question: askSource, Answer: p.SourceCaption, Weight: weightCaption / 2})
 	case p.EditCaption != "" && rng.Float64() < 0.15:
-		d.Turns = append(d.Turns, model.Turn{Question: askEdit, Answer: p.EditCaption, Weight: weightCaption / 2})
+		d.Turns = append(d.Turns, dialogue.Turn{Question: askEdit, Answer: p.EditCaption, Weight: weightCaption / 2})
 	}
 	return d
 }
 
 // asked is the scorer's question with both answers.
-func asked(source, edit *data.Picture, instruction string) model.Dialogue {
+func asked(source, edit *data.Picture, instruction string) dialogue.Dialogue {
 	question := askDone + instruction
-	return model.Dialogue{Source: source, Edit: edit,
-		Turns: []model.Turn{{Question: question, Answer: "yes", Weight: 1}, {Question: question, Answer: "no", Weight: 1}}}
+	return dialogue.Dialogue{
+		Source: source,
+		Edit:   edit,
+		Turns: []dialogue.Turn{
+			{Question: question, Answer: "yes", Weight: 1}, {Question: question, Answer: "no", Weight: 1},
+		},
+	}
 }
 
 func yesNo(yes bool) string {

@@ -12,6 +12,7 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/internal/workers"
+	"assay/lab/dialogue"
 	"assay/model"
 )
 
@@ -41,7 +42,7 @@ func judgeTable(c *cobra.Command, backbone, in, out string) error {
 		return err
 	}
 	defer t.Close()
-	tuner, err := model.NewLanguageTuner(backbone, model.Frames, []int{64, 64}, model.Options{Threads: runtime.NumCPU()})
+	tuner, err := dialogue.New(backbone, model.Frames, []int{64, 64}, model.Options{Threads: runtime.NumCPU()})
 	if err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func judgeTable(c *cobra.Command, backbone, in, out string) error {
 				return err
 			}
 			rows := make([]data.Row, min(batch, t.Len()-lo))
-			samples := make([]*model.DialogueSample, len(rows))
+			samples := make([]*dialogue.Sample, len(rows))
 			for i := range rows {
 				if rows[i], err = t.Read(lo + i); err != nil {
 					return err
@@ -84,7 +85,7 @@ func judgeTable(c *cobra.Command, backbone, in, out string) error {
 	})
 }
 
-func readAsked(t *model.LanguageTuner, folder string, row *data.Row) (*model.DialogueSample, error) {
+func readAsked(t *dialogue.Tuner, folder string, row *data.Row) (*dialogue.Sample, error) {
 	var pictures [2]*data.Picture
 	for i, p := range []data.Image{row.Source, row.Edit} {
 		var err error

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"assay/internal/packed"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // published are the configurations of checkpoints on the Hub, and how many parameters those have.
@@ -31,7 +31,7 @@ const configurations = "testdata/published.zip"
 func TestPublished(t *testing.T) {
 	folder := packed.Unpack(t, configurations)
 	for name, want := range published {
-		b, err := model.DescribeBackbone(filepath.Join(folder, name))
+		b, err := backbone.DescribeBackbone(filepath.Join(folder, name))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -89,7 +89,7 @@ func TestOtherLanguageModel(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "config.json"), changed, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		b, err := model.DescribeBackbone(dir)
+		b, err := backbone.DescribeBackbone(dir)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one about %q", change, err, want)
 		}
@@ -111,7 +111,7 @@ func TestLacking(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "`+kind+`"}`), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		_, err := model.DescribeBackbone(dir)
+		_, err := backbone.DescribeBackbone(dir)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: error %v, want one about %q", kind, err, want)
 		}

@@ -12,7 +12,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
-	"assay/model"
+	"assay/model/nn"
 )
 
 // Tower are the sizes of one transformer of an encoder.
@@ -240,23 +240,23 @@ func (b *BPE) clipTokenizer() object {
 }
 
 // parameters are all tensors of a CLIP but logit_scale.
-func (s CLIPSizes) parameters(rows int) model.Parameters {
-	var p model.Parameters
+func (s CLIPSizes) parameters(rows int) nn.Parameters {
+	var p nn.Parameters
 	tower := func(key string, t Tower) {
 		for i := range t.Layers {
 			p.ViTLayer(fmt.Sprintf("%sencoder.layers.%d.", key, i), t.Hidden, t.Intermediate, t.Layers)
 		}
 	}
 	side := s.Picture / s.Patch
-	p.Add(model.RoleEmbedding, "vision_model.embeddings.class_embedding", s.Vision.Hidden)
-	p.Add(model.RoleWeight, "vision_model.embeddings.patch_embedding.weight", s.Vision.Hidden, 3, s.Patch, s.Patch)
-	p.Add(model.RolePositions, "vision_model.embeddings.position_embedding.weight", side*side+1, s.Vision.Hidden)
+	p.Add(nn.RoleEmbedding, "vision_model.embeddings.class_embedding", s.Vision.Hidden)
+	p.Add(nn.RoleWeight, "vision_model.embeddings.patch_embedding.weight", s.Vision.Hidden, 3, s.Patch, s.Patch)
+	p.Add(nn.RolePositions, "vision_model.embeddings.position_embedding.weight", side*side+1, s.Vision.Hidden)
 	p.LayerNorm("vision_model.pre_layrnorm", s.Vision.Hidden)
 	tower("vision_model.", s.Vision)
 	p.LayerNorm("vision_model.post_layernorm", s.Vision.Hidden)
 	p.Linear("visual_projection", s.Projection, s.Vision.Hidden, false)
-	p.Add(model.RoleEmbedding, "text_model.embeddings.token_embedding.weight", rows, s.Text.Hidden)
-	p.Add(model.RoleEmbedding, "text_model.embeddings.position_embedding.weight", s.Context, s.Text.Hidden)
+	p.Add(nn.RoleEmbedding, "text_model.embeddings.token_embedding.weight", rows, s.Text.Hidden)
+	p.Add(nn.RoleEmbedding, "text_model.embeddings.position_embedding.weight", s.Context, s.Text.Hidden)
 	tower("text_model.", s.Text)
 	p.LayerNorm("text_model.final_layer_norm", s.Text.Hidden)
 	p.Linear("text_projection", s.Projection, s.Text.Hidden, false)
@@ -264,14 +264,14 @@ func (s CLIPSizes) parameters(rows int) model.Parameters {
 }
 
 // parameters are all tensors, under the published names.
-func (s DINOSizes) parameters() model.Parameters {
-	var p model.Parameters
+func (s DINOSizes) parameters() nn.Parameters {
+	var p nn.Parameters
 	side := s.Picture / s.Patch
-	p.Add(model.RoleEmbedding, "embeddings.cls_token", 1, 1, s.Hidden)
-	p.Add(model.RoleBias, "embeddings.mask_token", 1, s.Hidden)
-	p.Add(model.RolePositions, "embeddings.position_embeddings", 1, side*side+1, s.Hidden)
-	p.Add(model.RoleWeight, "embeddings.patch_embeddings.projection.weight", s.Hidden, 3, s.Patch, s.Patch)
-	p.Add(model.RoleBias, "embeddings.patch_embeddings.projection.bias", s.Hidden)
+	p.Add(nn.RoleEmbedding, "embeddings.cls_token", 1, 1, s.Hidden)
+	p.Add(nn.RoleBias, "embeddings.mask_token", 1, s.Hidden)
+	p.Add(nn.RolePositions, "embeddings.position_embeddings", 1, side*side+1, s.Hidden)
+	p.Add(nn.RoleWeight, "embeddings.patch_embeddings.projection.weight", s.Hidden, 3, s.Patch, s.Patch)
+	p.Add(nn.RoleBias, "embeddings.patch_embeddings.projection.bias", s.Hidden)
 	for i := range s.Layers {
 		key := fmt.Sprintf("encoder.layer.%d.", i)
 		p.LayerNorm(key+"norm1", s.Hidden)
@@ -279,11 +279,11 @@ func (s DINOSizes) parameters() model.Parameters {
 			p.Linear(key+"attention.attention."+name, s.Hidden, s.Hidden, true)
 		}
 		p.Residual(key+"attention.output.dense", s.Hidden, s.Hidden, true, s.Layers)
-		p.Add(model.RoleNorm, key+"layer_scale1.lambda1", s.Hidden)
+		p.Add(nn.RoleNorm, key+"layer_scale1.lambda1", s.Hidden)
 		p.LayerNorm(key+"norm2", s.Hidden)
 		p.Linear(key+"mlp.fc1", s.Intermediate, s.Hidden, true)
 		p.Residual(key+"mlp.fc2", s.Hidden, s.Intermediate, true, s.Layers)
-		p.Add(model.RoleNorm, key+"layer_scale2.lambda1", s.Hidden)
+		p.Add(nn.RoleNorm, key+"layer_scale2.lambda1", s.Hidden)
 	}
 	p.LayerNorm("layernorm", s.Hidden)
 	return p

@@ -14,7 +14,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
-	"assay/model"
+	"assay/model/backbone"
 	_ "assay/model/families" // they know their parameters
 )
 
@@ -72,7 +72,7 @@ func (s Sizes) write(dir string, v *vocabulary, facts *Facts) error {
 	if err != nil {
 		return err
 	}
-	b, err := model.DescribeBackbone(dir)
+	b, err := backbone.DescribeBackbone(dir)
 	if err != nil {
 		return err
 	}

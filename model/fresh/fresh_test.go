@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/text"
 )
 
@@ -224,7 +224,7 @@ func TestPrompts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer p.Close()
-		b, err := model.OpenBackbone(dir)
+		b, err := backbone.OpenBackbone(dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/model"
+	"assay/model/batch"
 )
 
 // A fresh Qwen-VL checkpoint has the states that transformers computes from it (tools/oracle/fresh_qwen.py), however
@@ -46,8 +47,9 @@ func testStates(t *testing.T, family string) {
 		}
 	}
 	for _, pair := range []string{model.Frames, model.Sequence, model.Concat} {
-		c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: pair, PairSize: []int{84, 112}, Answer: "[SCORE]",
-			Question: "How well was this done: " + model.InstructionMark + "?", Head: model.HeadConfig{Hidden: []int{4}}}
+		c := (&model.OnePassConfig{Backbone: dir, Pair: pair, PairSize: []int{84, 112}, Answer: "[SCORE]",
+			Question: "How well was this done: " + model.InstructionMark + "?", Head: model.HeadConfig{Hidden: []int{4}},
+		}).Scorer()
 		parts, err := model.NewScorerState(c, nil, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +67,7 @@ func testStates(t *testing.T, family string) {
 		if n := len(sample.IDs); n != want[pair].Tokens {
 			t.Errorf("%s: %d tokens, want %d", pair, n, want[pair].Tokens)
 		}
-		states, err := s.Hidden(context.Background(), []*model.Sample{sample})
+		states, err := s.Hidden(context.Background(), []*batch.Sample{sample})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,8 +90,8 @@ func TestGradientsOfOddHeads(t *testing.T) {
 	if _, err := Create(dir, sizes, []string{"testdata/corpus.txt"}, 3); err != nil {
 		t.Fatal(err)
 	}
-	c := &model.ScorerConfig{Format: 1, Backbone: dir, Pair: model.Frames, PairSize: []int{56, 56}, Answer: "[SCORE]",
-		Question: model.InstructionMark, Head: model.HeadConfig{}}
+	c := (&model.OnePassConfig{Backbone: dir, Pair: model.Frames, PairSize: []int{56, 56}, Answer: "[SCORE]",
+		Question: model.InstructionMark, Head: model.HeadConfig{}}).Scorer()
 	parts, err := model.NewScorerState(c, nil, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/model"
+	"assay/model/nn"
 )
 
 // Init returns fresh tensors, float32, for the parameters of a checkpoint. The values of one depend on the seed, its
@@ -18,7 +18,7 @@ import (
 // have deviation 1, as what a projector puts beside them; norms are 1. The output layer is small, so that all tokens
 // begin about equally likely. Patches know from the start where they are: a position table holds two-dimensional sines
 // and cosines.
-func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
+func Init(parameters nn.Parameters, seed uint64) map[string]*tensor.Dense {
 	tensors := make(map[string]*tensor.Dense, len(parameters))
 	for _, p := range parameters {
 		shape, in := make(tensor.Shape, len(p.Shape)), 1
@@ -30,19 +30,19 @@ func Init(parameters model.Parameters, seed uint64) map[string]*tensor.Dense {
 		}
 		values := make([]float32, shape.TotalSize())
 		switch p.Role {
-		case model.RoleNorm:
+		case nn.RoleNorm:
 			for i := range values {
 				values[i] = 1
 			}
-		case model.RolePositions:
+		case nn.RolePositions:
 			rows, width := shape[len(shape)-2], shape[len(shape)-1]
 			side := int(math.Sqrt(float64(rows)))
 			values = positions(side, width)[(side*side+1-rows)*width:]
-		case model.RoleEmbedding:
+		case nn.RoleEmbedding:
 			normal(values, p.Name, seed, 1)
-		case model.RoleOutput:
+		case nn.RoleOutput:
 			normal(values, p.Name, seed, 0.1/math.Sqrt(float64(in)))
-		case model.RoleWeight:
+		case nn.RoleWeight:
 			gain := 1.0
 			if p.Layers > 0 {
 				gain /= math.Sqrt(float64(2 * p.Layers))

@@ -9,10 +9,11 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 )
 
-func init() { model.Register("llava_next", open) }
+func init() { backbone.Register("llava_next", open) }
 
 // visionConfig is vision_config of config.json.
 type visionConfig struct {
@@ -29,15 +30,15 @@ type visionConfig struct {
 
 // Architecture is an opened LLaVA-NeXT checkpoint.
 type Architecture struct {
-	decoder   model.Decoder
+	decoder   nn.Decoder
 	vision    visionConfig
 	tower     string // checkpoint prefix of the vision tower
 	layers    []int  // after how many vision layers the features are taken that lie side by side
 	act       string // of the projector
 	pinpoints [][2]int
 	crop      int // side of a tile, pixels
-	colours   model.Colours
-	keys      model.Keys
+	colours   backbone.Colours
+	keys      nn.Keys
 	bias      bool   // of the projector
 	text      string // checkpoint prefix of the language model
 	weights   *checkpoints.Weights
@@ -60,7 +61,7 @@ var visionHarmless = strictjson.Harmless{
 	"num_channels":   {3},
 }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	o, err := strictjson.Parse("config.json", raw)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	if t == nil {
 		t = o.None("text_config")
 	}
-	text := model.ParseText(t, "llama", "mistral", "qwen2")
+	text := nn.ParseText(t, "llama", "mistral", "qwen2")
 	text.Dropout = max(text.Dropout, b.vision.Dropout)
 	text.Tied = false // what text_config says is not looked at
 	o.Get("tie_word_embeddings", &text.Tied)
@@ -84,7 +85,7 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	o.Get("image_token_index", &imageToken)
 	o.Get("image_token_id", &imageToken) // as transformers 5 calls it
 	o.Get("projector_hidden_act", &b.act)
-	model.CheckActivation(o, "projector_hidden_act", b.act)
+	nn.CheckActivation(o, "projector_hidden_act", b.act)
 	o.Get("multimodal_projector_bias", &b.bias)
 	strategy := "default"
 	if o.Get("vision_feature_select_strategy", &strategy); strategy != "default" {
@@ -92,12 +93,12 @@ func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Archit
 	}
 	b.readFeatureLayers(o)
 	readPinpoints(o, &b.pinpoints)
-	o.Close(harmless, model.Legacy)
+	o.Close(harmless, nn.Legacy)
 	if err := o.Err(); err != nil {
 		return nil, err
 	}
 	b.findKeys(&text, w)
-	b.decoder = model.Decoder{TextConfig: text, Key: b.text, Module: "model.language_model.", ImageToken: imageToken}
+	b.decoder = nn.Decoder{TextConfig: text, Key: b.text, Module: "model.language_model.", ImageToken: imageToken}
 	return b, b.readPreprocessor(dir)
 }
 
@@ -123,7 +124,7 @@ func readVision(o *strictjson.Object) visionConfig {
 	if p.Get("model_type", &kind); kind != "clip_vision_model" {
 		p.Failf("model_type", "%q is not supported; clip_vision_model is", kind)
 	}
-	model.ReadSizes(p, map[string]*int{
+	nn.ReadSizes(p, map[string]*int{
 		"hidden_size":         &v.Hidden,
 		"intermediate_size":   &v.Intermediate,
 		"num_hidden_layers":   &v.Layers,
@@ -135,10 +136,10 @@ func readVision(o *strictjson.Object) visionConfig {
 		p.Failf("hidden_size", "%d is not a multiple of the %d attention heads", v.Hidden, v.Heads)
 	}
 	p.Get("hidden_act", &v.Activation)
-	model.CheckActivation(p, "hidden_act", v.Activation)
+	nn.CheckActivation(p, "hidden_act", v.Activation)
 	p.Get("layer_norm_eps", &v.Eps)
-	v.Dropout = model.ReadDropout(p, "attention_dropout")
-	p.Close(visionHarmless, model.Legacy)
+	v.Dropout = nn.ReadDropout(p, "attention_dropout")
+	p.Close(visionHarmless, nn.Legacy)
 	return v
 }
 
@@ -188,7 +189,7 @@ func readPinpoints(o *strictjson.Object, into *[][2]int) {
 }
 
 // findKeys finds which spelling of parameter names the checkpoint uses.
-func (b *Architecture) findKeys(text *model.TextConfig, w *checkpoints.Weights) {
+func (b *Architecture) findKeys(text *nn.TextConfig, w *checkpoints.Weights) {
 	b.text, b.tower = "language_model.model.", "vision_tower."
 	lm := "language_model.lm_head.weight"
 	top := ""
@@ -219,12 +220,12 @@ func (b *Architecture) readPreprocessor(dir string) error {
 	var file string
 	var err error
 	pinpoints := [][2]int{{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
-	size, crop := model.Size{Shortest: 224}, model.Size{Height: 224, Width: 224}
-	b.colours, file, err = model.ReadImageProcessor(dir, model.ImageProcessor{
+	size, crop := backbone.Size{Shortest: 224}, backbone.Size{Height: 224, Width: 224}
+	b.colours, file, err = backbone.ReadImageProcessor(dir, backbone.ImageProcessor{
 		Kinds: []string{"LlavaNextImageProcessor"},
 		Read: func(o *strictjson.Object) {
-			model.ReadSize(o, "size", &size)
-			model.ReadSize(o, "crop_size", &crop)
+			backbone.ReadSize(o, "size", &size)
+			backbone.ReadSize(o, "crop_size", &crop)
 			readPinpoints(o, &pinpoints)
 			o.Raw("do_center_crop")       // tiles have the size of the crop
 			o.Raw("aspect_ratio_setting") // anyres, in published files
@@ -235,9 +236,10 @@ func (b *Architecture) readPreprocessor(dir string) error {
 		return err
 	}
 	b.crop = b.vision.ImageSize
-	if square := (model.Size{Height: b.crop, Width: b.crop}); crop != square && crop != (model.Size{Shortest: b.crop}) {
+	square := backbone.Size{Height: b.crop, Width: b.crop}
+	if crop != square && crop != (backbone.Size{Shortest: b.crop}) {
 		return fmt.Errorf("%s: crop_size %+v does not fit the vision tower's image_size %d", file, crop, b.crop)
-	} else if size != square && size != (model.Size{Shortest: b.crop}) {
+	} else if size != square && size != (backbone.Size{Shortest: b.crop}) {
 		return fmt.Errorf("%s: size %+v does not fit the vision tower's image_size %d", file, size, b.crop)
 	}
 	if !slices.Equal(pinpoints, b.pinpoints) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"assay/internal/modeltest"
-	"assay/model"
+	"assay/model/backbone"
 	_ "assay/model/llavanext"
 )
 
@@ -13,7 +13,7 @@ func TestFamily(t *testing.T) {
 		Folder: "llavanext",
 		Cases:  [][2]string{{"cases.json", "expect.safetensors"}, {"cases_adiee.json", "expect_adiee.safetensors"}},
 		Trace:  modeltest.Trace{Steps: "train_trace.json", Cases: "cases.json", Final: "trace_final.safetensors"},
-		Split: func(all []float32, pictures []*model.Picture) [][]float32 { // padded with zero tiles to the same number
+		Split: func(all []float32, pictures []*backbone.Picture) [][]float32 { // padded with zero tiles to the same number
 			var parts [][]float32
 			per := len(all) / len(pictures)
 			for i, p := range pictures {

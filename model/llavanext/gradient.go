@@ -4,12 +4,12 @@ import (
 	"fmt"
 
 	"assay/data"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // PrepareAdjoint goes back through Prepare: the gradient of a picture is the sum of what comes back from the squashed
 // tile and from the grid of tiles.
-func (b *Architecture) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
+func (b *Architecture) PrepareAdjoint(p *backbone.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	gridH, gridW := b.bestResolution(p.Height, p.Width)
 	tilesW := gridW / b.crop
 	size := 3 * b.crop * b.crop

@@ -6,7 +6,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 func TestGradients(t *testing.T) {
@@ -15,7 +15,7 @@ func TestGradients(t *testing.T) {
 		t,
 		"llavanext",
 		[]string{"cases.json", "cases_adiee.json"},
-		func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
+		func(t *testing.T, m backbone.Architecture, frames []*oracle.Field) []float64 {
 			b, p := m.(*Architecture), frames[0]
 			pixels := p.Resize(b.crop, b.crop).Normalize(b.colours.Mean, b.colours.Std)
 			gridH, gridW := b.bestResolution(p.Height, p.Width)

@@ -128,15 +128,14 @@ func largeCheckpoint(t *testing.T) string {
 func TestLargeGraph(t *testing.T) {
 	long.Test(t)
 	dir := largeCheckpoint(t)
-	c := &model.ScorerConfig{
-		Format:   1,
+	c := (&model.OnePassConfig{
 		Backbone: dir,
 		Pair:     model.Concat,
 		PairSize: []int{512, 512},
 		Question: model.InstructionMark,
 		Answer:   "[SCORE]",
 		Head:     model.HeadConfig{Hidden: []int{256, 16}},
-	}
+	}).Scorer()
 	p, err := model.NewScorerState(c, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -166,14 +165,13 @@ func TestLargeGraph(t *testing.T) {
 // blocks saves the scores of all rows by all rows, of which a step has several at once.
 func TestLargeMemory(t *testing.T) {
 	long.Test(t)
-	c := &model.ScorerConfig{
-		Format:   1,
+	c := (&model.OnePassConfig{
 		Backbone: largeCheckpoint(t),
 		Pair:     model.Sequence,
 		Question: model.InstructionMark,
 		Answer:   "[SCORE]",
 		Head:     model.HeadConfig{Hidden: []int{256, 16}},
-	}
+	}).Scorer()
 	square := data.NewPicture(672, 672)
 	step := func(o model.TuneOptions) int64 {
 		p, err := model.NewScorerState(c, lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)

@@ -16,6 +16,7 @@ import (
 	"assay/internal/long"
 	"assay/lora"
 	"assay/model"
+	"assay/model/batch"
 	"assay/model/fresh"
 )
 
@@ -36,14 +37,13 @@ func TestMain(m *testing.M) {
 // oneStep runs a LoRA step over about 700 tokens and prints the peak of resident memory in KiB, then the gradients'
 // sums.
 func oneStep(dir string, recompute bool) error {
-	config := &model.ScorerConfig{
-		Format:   1,
+	config := (&model.OnePassConfig{
 		Backbone: dir,
 		Pair:     model.Sequence,
 		Question: model.InstructionMark,
 		Answer:   "[SCORE]",
 		Head:     model.HeadConfig{Hidden: []int{16}},
-	}
+	}).Scorer()
 	p, err := model.NewScorerState(config,
 		lora.NewConfig(8, 16, lora.Names{Regex: `.*language_model.*\.(q_proj|v_proj)`}), 1)
 	if err != nil {
@@ -68,7 +68,7 @@ func oneStep(dir string, recompute bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := u.Step(context.Background(), []*model.Sample{s}, []float64{0.3}, 1, 0)
+	r, err := u.Step(context.Background(), []*batch.Sample{s}, []float64{0.3}, 1, 0)
 	if err != nil {
 		return err
 	}

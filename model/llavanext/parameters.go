@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"slices"
 
-	"assay/model"
+	"assay/model/nn"
 )
 
 // Parameters lists the tensors of language model, tower, projector and newline row. What lies behind the layer that the
 // features are taken from is never read.
-func (b *Architecture) Parameters() model.Parameters {
+func (b *Architecture) Parameters() nn.Parameters {
 	v, p := b.vision, b.decoder.Parameters(b.keys)
 	embeddings := b.tower + "embeddings."
-	p.Add(model.RoleEmbedding, embeddings+"class_embedding", v.Hidden)
-	p.Add(model.RoleWeight, embeddings+"patch_embedding.weight", v.Hidden, 3, v.Patch, v.Patch)
-	p.Add(model.RolePositions, embeddings+"position_embedding.weight", b.side()*b.side()+1, v.Hidden)
+	p.Add(nn.RoleEmbedding, embeddings+"class_embedding", v.Hidden)
+	p.Add(nn.RoleWeight, embeddings+"patch_embedding.weight", v.Hidden, 3, v.Patch, v.Patch)
+	p.Add(nn.RolePositions, embeddings+"position_embedding.weight", b.side()*b.side()+1, v.Hidden)
 	p.LayerNorm(b.tower+"pre_layrnorm", v.Hidden)
 	read, deepest := len(p), slices.Max(b.layers)
 	for i := range v.Layers {
@@ -29,6 +29,6 @@ func (b *Architecture) Parameters() model.Parameters {
 	}
 	p.Linear("multi_modal_projector.linear_1", b.decoder.Hidden, v.Hidden*len(b.layers), b.bias)
 	p.Linear("multi_modal_projector.linear_2", b.decoder.Hidden, b.decoder.Hidden, b.bias)
-	p.Add(model.RoleEmbedding, "image_newline", b.decoder.Hidden)
+	p.Add(nn.RoleEmbedding, "image_newline", b.decoder.Hidden)
 	return p
 }

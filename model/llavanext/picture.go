@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/data"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // layout is what packing must know of one picture: the grid of its tiles' features and what of it is kept.
@@ -19,7 +19,7 @@ type layout struct {
 
 // Prepare makes the tiles of a picture: the whole squashed to S x S, then an any-resolution grid of S x S tiles
 // (transformers' LlavaNextImageProcessor with Pillow). Pixels are [tiles, 3, S, S], normalised.
-func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) {
+func (b *Architecture) Prepare(frames ...*data.Picture) (*backbone.Picture, error) {
 	if len(frames) != 1 {
 		return nil, fmt.Errorf("llava_next takes one picture at a time, not %d frames", len(frames))
 	}
@@ -40,7 +40,7 @@ func (b *Architecture) Prepare(frames ...*data.Picture) (*model.Picture, error) 
 	}
 	l := b.unpad(p.Height, p.Width, gridH, gridW)
 	side := b.side()
-	return &model.Picture{
+	return &backbone.Picture{
 		Height: p.Height,
 		Width:  p.Width,
 		Pixels: pixels,
@@ -103,7 +103,7 @@ func round7(x float64) float64 { return math.RoundToEven(x*1e7) / 1e7 }
 
 // Feeds joins pictures: pixel_values [tiles, 3, S, S]; feature_order, the row of concat(features, newlines) at each
 // image token; newlines [1], how many newline rows there are.
-func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	tiles, tokens := 0, 0
 	for _, p := range pictures {
 		tiles, tokens = tiles+p.Rows, tokens+p.Tokens

@@ -4,19 +4,20 @@ import (
 	"slices"
 	"strings"
 
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
 // Vision builds the CLIP tower, the projector and the packing of tiles into rows: [image tokens, hidden].
-func (b *Architecture) Vision(g *model.Graph) string {
+func (b *Architecture) Vision(g *nn.Graph) string {
 	v := b.vision
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("tiles", 3, b.crop, b.crop))
 	order := g.Input(inOrder, onnx.Int64, onnx.Dims("image_tokens"))
 	newlines := g.Input(inNewlines, onnx.Int64, onnx.Dims(1))
 
 	n, rows := b.side()*b.side()+1, g.Ints(-1, int64(v.Hidden))
-	tower := model.ViT{
+	tower := nn.ViT{
 		Hidden:     v.Hidden,
 		Heads:      v.Heads,
 		Activation: v.Activation,
@@ -32,7 +33,7 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other
 	states := []string{x}                             // by the number of layers behind it
 	for i := range slices.Max(b.layers) {
-		x = tower.Layer(g, x, i, model.Span{Shape: tile})
+		x = tower.Layer(g, x, i, nn.Span{Shape: tile})
 		states = append(states, x)
 	}
 	if x = states[b.layers[0]]; len(b.layers) > 1 {
@@ -56,10 +57,10 @@ func (b *Architecture) Vision(g *model.Graph) string {
 }
 
 // Decoder, Keys and the rest describe the checkpoint to package model.
-func (b *Architecture) Decoder() *model.Decoder { return &b.decoder }
+func (b *Architecture) Decoder() *nn.Decoder { return &b.decoder }
 
 // Keys names the parameters outside the layers.
-func (b *Architecture) Keys() model.Keys { return b.keys }
+func (b *Architecture) Keys() nn.Keys { return b.keys }
 
 // Placeholder stands for a picture in prompts.
 func (b *Architecture) Placeholder() string { return "<image>" }
@@ -84,4 +85,4 @@ func (b *Architecture) VisionKey(key string) bool {
 }
 
 // Positions are 0, 1, 2... over the expanded sequence.
-func (b *Architecture) Positions([]int64, []*model.Picture) [][]int64 { return nil }
+func (b *Architecture) Positions([]int64, []*backbone.Picture) [][]int64 { return nil }

@@ -19,7 +19,8 @@ import (
 	"assay/internal/exit"
 	"assay/internal/filelock"
 	"assay/internal/jsonfile"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/quant"
 )
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Scales != "" && o.Scales != "float32" && o.Scales != "float16" {
 		return nil, exit.Usagef("--scales %s: float32 or float16 is wanted", o.Scales)
 	}
-	b, err := model.OpenBackbone(o.Backbone)
+	b, err := backbone.OpenBackbone(o.Backbone)
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +113,10 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 }
 
 // languageLayers are the weights of the language model's linear layers.
-func languageLayers(b *model.Backbone) map[string]bool {
+func languageLayers(b *backbone.Backbone) map[string]bool {
 	layers := map[string]bool{}
 	for _, p := range b.Parameters() {
-		if strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") && p.Role == model.RoleWeight && len(p.Shape) == 2 {
+		if strings.HasPrefix(p.Name, b.Decoder().Key+"layers.") && p.Role == nn.RoleWeight && len(p.Shape) == 2 {
 			layers[p.Name] = true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
 	"assay/model"
+	"assay/model/backbone"
 	_ "assay/model/families"
 	"assay/model/quantize"
 	"assay/quant"
@@ -92,9 +93,9 @@ func pointTo(t *testing.T, file, backbone string) {
 	}
 }
 
-func sameWeights(t *testing.T, backbone, file string) {
+func sameWeights(t *testing.T, dir, file string) {
 	t.Helper()
-	b, err := model.OpenBackbone(backbone)
+	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +114,8 @@ func sameWeights(t *testing.T, backbone, file string) {
 // TestReadBack: what is written is read back to exactly the rounded weights, whatever the options; all else is kept
 // byte for byte.
 func TestReadBack(t *testing.T) {
-	backbone := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
-	before, err := model.OpenBackbone(backbone)
+	source := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
+	before, err := backbone.OpenBackbone(source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,12 +128,12 @@ func TestReadBack(t *testing.T) {
 		{Bits: 4, Block: 32, Scales: "float16"},
 		{Bits: 4, Block: 32, Scales: "float16", Symmetric: true},
 	} {
-		o.Backbone, o.Out = backbone, filepath.Join(t.TempDir(), "out")
+		o.Backbone, o.Out = source, filepath.Join(t.TempDir(), "out")
 		r, err := quantize.Run(context.Background(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		after, err := model.OpenBackbone(o.Out)
+		after, err := backbone.OpenBackbone(o.Out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,9 +184,9 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 
 // TestRefusals: what cannot be rounded is an error that names it, and nothing is written.
 func TestRefusals(t *testing.T) {
-	backbone := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
+	source := filepath.Join("..", "..", "testdata", "oracle", "qwen2_5_vl", "backbone")
 	once := filepath.Join(t.TempDir(), "once")
-	o := quantize.Options{Backbone: backbone, Out: once, Bits: 4, Block: 32}
+	o := quantize.Options{Backbone: source, Out: once, Bits: 4, Block: 32}
 	if _, err := quantize.Run(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -195,10 +196,10 @@ func TestRefusals(t *testing.T) {
 		ctx context.Context
 		o   quantize.Options
 	}{
-		"bits":    {context.Background(), quantize.Options{Backbone: backbone, Bits: 3, Block: 32}},
-		"block":   {context.Background(), quantize.Options{Backbone: backbone, Bits: 4, Block: 24}},
+		"bits":    {context.Background(), quantize.Options{Backbone: source, Bits: 3, Block: 32}},
+		"block":   {context.Background(), quantize.Options{Backbone: source, Bits: 4, Block: 24}},
 		"twice":   {context.Background(), quantize.Options{Backbone: once, Bits: 4, Block: 32}},
-		"stopped": {stopped, quantize.Options{Backbone: backbone, Bits: 4, Block: 32}},
+		"stopped": {stopped, quantize.Options{Backbone: source, Bits: 4, Block: 32}},
 	} {
 		c.o.Out = filepath.Join(t.TempDir(), "out")
 		if _, err := quantize.Run(c.ctx, c.o); err == nil {

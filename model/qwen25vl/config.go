@@ -7,11 +7,11 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/qwenvl"
 )
 
-func init() { model.Register("qwen2_5_vl", open) }
+func init() { backbone.Register("qwen2_5_vl", open) }
 
 // Architecture is an opened Qwen2.5-VL checkpoint.
 type Architecture struct {
@@ -23,7 +23,7 @@ type Architecture struct {
 // cells is the edge of a window in tokens.
 func (b *Architecture) cells() int { return b.window / b.Tower.Merge / b.Tower.Patch }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	b := &Architecture{window: 112, whole: []int{7, 15, 23, 31}}
 	var err error
 	b.Family, err = qwenvl.Open(dir, raw, w, qwenvl.Spec{

@@ -8,7 +8,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // TestRefused changes one thing in a good checkpoint and expects an error that names it.
@@ -60,7 +60,7 @@ func TestRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := backbone.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s: error %v, want one about %q", c.file, c.new, err, c.want)
 		}
 	}

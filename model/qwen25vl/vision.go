@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"assay/model"
+	"assay/model/nn"
 	"assay/model/qwenvl"
 	"assay/onnx"
 )
 
 // Vision builds the tower and the merger of patches into tokens: [image tokens, hidden].
-func (b *Architecture) Vision(g *model.Graph) string {
+func (b *Architecture) Vision(g *nn.Graph) string {
 	patches := b.Patches(g)
 	order := g.Input(inPatches, onnx.Int64, onnx.Dims("patches"))
 	tokens := g.Input(inTokens, onnx.Int64, onnx.Dims("image_tokens"))
@@ -34,18 +34,18 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	return g.Pick(b.Merger(merger, norm(merger.Key+"ln_q"), "mlp.0", "mlp.2").Forward(g, x), tokens, 0)
 }
 
-func norm(key string) model.Module { return &model.RMSNorm{Key: key, Eps: qwenvl.Eps} }
+func norm(key string) nn.Module { return &nn.RMSNorm{Key: key, Eps: qwenvl.Eps} }
 
 // Parameters lists the tensors of language model, tower and merger.
-func (b *Architecture) Parameters() model.Parameters {
+func (b *Architecture) Parameters() nn.Parameters {
 	t := b.Tower
-	p := b.Family.Parameters(false, func(p *model.Parameters, key string) {
-		p.Add(model.RoleNorm, key+"norm1.weight", t.Hidden)
-		p.Add(model.RoleNorm, key+"norm2.weight", t.Hidden)
+	p := b.Family.Parameters(false, func(p *nn.Parameters, key string) {
+		p.Add(nn.RoleNorm, key+"norm1.weight", t.Hidden)
+		p.Add(nn.RoleNorm, key+"norm2.weight", t.Hidden)
 		p.GatedMLP(key+"mlp.", t.Hidden, t.Intermediate, true, t.Layers)
 	})
 	merger := b.Prefix.Key + "merger."
-	p.Add(model.RoleNorm, merger+"ln_q.weight", t.Hidden)
+	p.Add(nn.RoleNorm, merger+"ln_q.weight", t.Hidden)
 	b.MergerParameters(&p, merger+"mlp.0", merger+"mlp.2")
 	return p
 }

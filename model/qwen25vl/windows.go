@@ -3,7 +3,7 @@ package qwen25vl
 import (
 	"gorgonia.org/tensor"
 
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/qwenvl"
 )
 
@@ -16,7 +16,7 @@ const (
 )
 
 // Feeds joins pictures; see the constants above and qwenvl.Segments.
-func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	to, err := b.Family.Feeds(pictures)
 	if err != nil {
 		return nil, err

@@ -7,16 +7,17 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/model/qwenvl"
 )
 
-func init() { model.Register("qwen2_vl", open) }
+func init() { backbone.Register("qwen2_vl", open) }
 
 // Architecture is an opened Qwen2-VL checkpoint.
 type Architecture struct{ *qwenvl.Family }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	f, err := qwenvl.Open(dir, raw, w, qwenvl.Spec{
 		ModelType: "qwen2_vl",
 		Width:     "embed_dim",
@@ -52,10 +53,10 @@ func readVision(o *strictjson.Object, t *qwenvl.Tower) {
 }
 
 // Vision builds the tower and the merger of patches into tokens: [image tokens, hidden].
-func (b *Architecture) Vision(g *model.Graph) string {
-	x := b.Whole(g, b.Patches(g), func(at model.Prefix) *qwenvl.Block {
+func (b *Architecture) Vision(g *nn.Graph) string {
+	x := b.Whole(g, b.Patches(g), func(at nn.Prefix) *qwenvl.Block {
 		mlp := at.Sub("mlp.")
-		return b.Block(at, norm, &model.MLP{
+		return b.Block(at, norm, &nn.MLP{
 			First:      mlp.Linear("fc1"),
 			Second:     mlp.Linear("fc2"),
 			Activation: b.Tower.Activation,
@@ -65,12 +66,12 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	return b.Merger(merger, norm(merger.Key+"ln_q"), "mlp.0", "mlp.2").Forward(g, x)
 }
 
-func norm(key string) model.Module { return &model.LayerNorm{Key: key, Eps: qwenvl.Eps} }
+func norm(key string) nn.Module { return &nn.LayerNorm{Key: key, Eps: qwenvl.Eps} }
 
 // Parameters lists the tensors of language model, tower and merger.
-func (b *Architecture) Parameters() model.Parameters {
+func (b *Architecture) Parameters() nn.Parameters {
 	t := b.Tower
-	p := b.Family.Parameters(false, func(p *model.Parameters, key string) {
+	p := b.Family.Parameters(false, func(p *nn.Parameters, key string) {
 		p.LayerNorm(key+"norm1", t.Hidden)
 		p.LayerNorm(key+"norm2", t.Hidden)
 		p.Linear(key+"mlp.fc1", t.Intermediate, t.Hidden, true)

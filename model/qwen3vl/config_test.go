@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // TestRefused changes one thing in a good checkpoint and expects an error that names it.
@@ -44,7 +44,7 @@ func TestRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(changed), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := model.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := backbone.OpenBackbone(dir); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one about %q", c.new, err, c.want)
 		}
 	}

@@ -10,11 +10,12 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/model/qwenvl"
 )
 
-func init() { model.Register("qwen3_vl", open) }
+func init() { backbone.Register("qwen3_vl", open) }
 
 // Architecture is an opened Qwen3-VL checkpoint.
 type Architecture struct {
@@ -23,7 +24,7 @@ type Architecture struct {
 	taps   []int // layers of the tower that a merger of its own takes features from
 }
 
-func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (model.Architecture, error) {
+func open(dir string, raw json.RawMessage, w *checkpoints.Weights) (backbone.Architecture, error) {
 	b := &Architecture{places: 2304, taps: []int{8, 16, 24}}
 	var err error
 	b.Family, err = qwenvl.Open(dir, raw, w, qwenvl.Spec{
@@ -75,11 +76,11 @@ func (b *Architecture) deepstack() (n int) {
 }
 
 // layer gives every head of queries and keys a norm, before it turns.
-func (b *Architecture) layer(i int, l *model.DecoderLayer) model.Layer {
+func (b *Architecture) layer(i int, l *nn.DecoderLayer) nn.Layer {
 	d := b.Decoder()
-	norm := func(x model.Module, name string) model.Module {
+	norm := func(x nn.Module, name string) nn.Module {
 		key := fmt.Sprintf("%slayers.%d.self_attn.%s", d.Key, i, name)
-		return &headNorm{x, &model.RMSNorm{Key: key, Eps: d.Eps}, d.HeadDim}
+		return &headNorm{x, &nn.RMSNorm{Key: key, Eps: d.Eps}, d.HeadDim}
 	}
 	l.Attention.Query = norm(l.Attention.Query, "q_norm")
 	l.Attention.Key = norm(l.Attention.Key, "k_norm")
@@ -88,19 +89,19 @@ func (b *Architecture) layer(i int, l *model.DecoderLayer) model.Layer {
 
 // headNorm is a norm over each head of what a projection delivers, [rows, heads*dim].
 type headNorm struct {
-	projection, norm model.Module
+	projection, norm nn.Module
 	dim              int
 }
 
-func (n *headNorm) Forward(g *model.Graph, x string) string {
+func (n *headNorm) Forward(g *nn.Graph, x string) string {
 	y := g.Op("Reshape", n.projection.Forward(g, x), g.Ints(0, -1, int64(n.dim)))
 	return g.Op("Reshape", n.norm.Forward(g, y), g.Ints(0, -1))
 }
 
 // Parameters lists the tensors of language model, tower and mergers.
-func (b *Architecture) Parameters() model.Parameters {
+func (b *Architecture) Parameters() nn.Parameters {
 	t, d := b.Tower, b.Decoder()
-	p := b.Family.Parameters(true, func(p *model.Parameters, key string) {
+	p := b.Family.Parameters(true, func(p *nn.Parameters, key string) {
 		p.LayerNorm(key+"norm1", t.Hidden)
 		p.LayerNorm(key+"norm2", t.Hidden)
 		p.Linear(key+"mlp.linear_fc1", t.Intermediate, t.Hidden, true)
@@ -108,10 +109,10 @@ func (b *Architecture) Parameters() model.Parameters {
 	})
 	for i := range d.Layers {
 		layer := fmt.Sprintf("%slayers.%d.self_attn.", d.Key, i)
-		p.Add(model.RoleNorm, layer+"q_norm.weight", d.HeadDim)
-		p.Add(model.RoleNorm, layer+"k_norm.weight", d.HeadDim)
+		p.Add(nn.RoleNorm, layer+"q_norm.weight", d.HeadDim)
+		p.Add(nn.RoleNorm, layer+"k_norm.weight", d.HeadDim)
 	}
-	p.Add(model.RolePositions, b.tableKey(), b.places, t.Hidden)
+	p.Add(nn.RolePositions, b.tableKey(), b.places, t.Hidden)
 	merger := func(name string, width int) {
 		key := b.Prefix.Key + name
 		p.LayerNorm(key+"norm", width)

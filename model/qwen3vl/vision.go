@@ -6,7 +6,8 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/model/qwenvl"
 	"assay/onnx"
 )
@@ -21,12 +22,12 @@ func (b *Architecture) tableKey() string { return b.Prefix.Key + "pos_embed.weig
 
 // Vision builds the tower and its mergers: [image tokens, feature width], the tokens and beside them what each tapped
 // layer adds to the language model.
-func (b *Architecture) Vision(g *model.Graph) string {
+func (b *Architecture) Vision(g *nn.Graph) string {
 	x := g.Op("Add", b.Patches(g), b.places2D(g))
 	var added []string // in the order of the layers, whatever that of the mergers is
-	x = b.Whole(g, x, func(at model.Prefix) *qwenvl.Block {
+	x = b.Whole(g, x, func(at nn.Prefix) *qwenvl.Block {
 		mlp := at.Sub("mlp.")
-		return b.Block(at, norm, &model.MLP{
+		return b.Block(at, norm, &nn.MLP{
 			First:      mlp.Linear("linear_fc1"),
 			Second:     mlp.Linear("linear_fc2"),
 			Activation: b.Tower.Activation,
@@ -45,7 +46,7 @@ func (b *Architecture) Vision(g *model.Graph) string {
 	return g.OpA("Concat", onnx.Attrs{"axis": 1}, slices.Insert(added, 0, tokens)...)
 }
 
-func norm(key string) model.Module { return &model.LayerNorm{Key: key, Eps: qwenvl.Eps} }
+func norm(key string) nn.Module { return &nn.LayerNorm{Key: key, Eps: qwenvl.Eps} }
 
 func (b *Architecture) merger(name string) *qwenvl.Merger {
 	at := b.Prefix.Sub(name)
@@ -53,7 +54,7 @@ func (b *Architecture) merger(name string) *qwenvl.Merger {
 }
 
 // places2D resamples the position table to the patches, [patches, hidden].
-func (b *Architecture) places2D(g *model.Graph) string {
+func (b *Architecture) places2D(g *nn.Graph) string {
 	rows := g.Input(inRows, onnx.Int64, onnx.Dims("patches", 4))
 	weights := g.Input(inWeights, onnx.Float, onnx.Dims("patches", 4, 1))
 	near := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.Param(b.tableKey()), rows)
@@ -61,7 +62,7 @@ func (b *Architecture) places2D(g *model.Graph) string {
 }
 
 // Feeds joins pictures. The position table lies over each with its corners in the picture's (bilinear, align_corners).
-func (b *Architecture) Feeds(pictures []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	to, err := b.Family.Feeds(pictures)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,8 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 )
 
 // Spec is how a member of the family writes its config.json.
@@ -55,7 +56,7 @@ func Open(dir string, raw json.RawMessage, w *checkpoints.Weights, s Spec) (*Fam
 	if err != nil {
 		return nil, err
 	}
-	b := &Family{Name: s.ModelType, Prefix: model.Prefix{Key: "visual.", Module: "model.visual."}}
+	b := &Family{Name: s.ModelType, Prefix: nn.Prefix{Key: "visual.", Module: "model.visual."}}
 	b.Tower = s.readVision(o)
 	imageToken := int64(151655)
 	o.Get("image_token_id", &imageToken)
@@ -77,27 +78,27 @@ func Open(dir string, raw json.RawMessage, w *checkpoints.Weights, s Spec) (*Fam
 		layers, b.Prefix.Key = "model.language_model.", "model.visual."
 	}
 	b.keys = text.Tables(w, layers+"embed_tokens.weight", "lm_head.weight")
-	b.decoder = model.Decoder{TextConfig: text, Key: layers, Module: "model.language_model.", ImageToken: imageToken}
+	b.decoder = nn.Decoder{TextConfig: text, Key: layers, Module: "model.language_model.", ImageToken: imageToken}
 	return b, b.readProcessor(dir)
 }
 
 // parseText reads text_config or, in published checkpoints of older members, the same fields at top level. Files of
 // transformers 4.52 to 4.57 may have both, and then they must agree.
-func (s *Spec) parseText(o *strictjson.Object) model.TextConfig {
+func (s *Spec) parseText(o *strictjson.Object) nn.TextConfig {
 	kind := s.ModelType + "_text"
 	t := o.Sub("text_config")
 	if t != nil {
 		o.Same(t)
-		o.Close(harmless, model.Legacy)
-		return model.ParseText(t, kind, s.ModelType)
+		o.Close(harmless, nn.Legacy)
+		return nn.ParseText(t, kind, s.ModelType)
 	}
 	if s.Flat {
 		t = o.Rest(harmless)
 		o.Close(harmless)
-		return model.ParseText(t, kind, s.ModelType)
+		return nn.ParseText(t, kind, s.ModelType)
 	}
-	o.Close(harmless, model.Legacy)
-	return model.ParseText(o.None("text_config"), kind)
+	o.Close(harmless, nn.Legacy)
+	return nn.ParseText(o.None("text_config"), kind)
 }
 
 // readVision reads vision_config.
@@ -124,10 +125,10 @@ func (s *Spec) readVision(o *strictjson.Object) Tower {
 		p.Get(key, into)
 	}
 	p.Get("hidden_act", &t.Activation)
-	model.CheckActivation(p, "hidden_act", t.Activation)
+	nn.CheckActivation(p, "hidden_act", t.Activation)
 	readTheta(p, &t.Theta)
 	s.Read(p, &t)
-	p.Close(s.Harmless, strictjson.Harmless{"in_channels": {3}}, model.Legacy)
+	p.Close(s.Harmless, strictjson.Harmless{"in_channels": {3}}, nn.Legacy)
 	switch {
 	case t.Layers < 1 || t.Hidden < 1 || t.Heads < 1 || t.Hidden%t.Heads != 0 || t.Hidden/t.Heads%4 != 0:
 		p.Failf("", "%d layers of width %d with %d heads: a head's width must be a multiple of 4", t.Layers, t.Hidden,
@@ -163,7 +164,7 @@ func (b *Family) readProcessor(dir string) error {
 	var file string
 	var err error
 	b.least, b.most = 56*56, 28*28*1280
-	b.colours, file, err = model.ReadImageProcessor(dir, model.ImageProcessor{
+	b.colours, file, err = backbone.ReadImageProcessor(dir, backbone.ImageProcessor{
 		Kinds: []string{"Qwen2VLImageProcessor", "Qwen2_5_VLImageProcessor"},
 		Read: func(o *strictjson.Object) {
 			o.Get("patch_size", &p.Patch)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 
 	"assay/data"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // PrepareAdjoint goes back through Prepare: patches to pictures, normalisation, resizing. One picture that filled all
 // frames gets the sum of their gradients.
-func (b *Family) PrepareAdjoint(p *model.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
+func (b *Family) PrepareAdjoint(p *backbone.Picture, frames int, grad []float32) ([]*data.Gradient, error) {
 	v := b.Tower
 	at, ok := p.Layout.(Grid)
 	if !ok || frames != 1 && frames != v.Frames || len(grad) != at.Rows*at.Cols*v.Values() {

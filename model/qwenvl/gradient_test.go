@@ -6,7 +6,7 @@ import (
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
-	"assay/model"
+	"assay/model/backbone"
 	_ "assay/model/families"
 )
 
@@ -19,7 +19,7 @@ var folders = map[string][]string{
 
 func TestGradients(t *testing.T) {
 	long.Test(t)
-	prepare := func(t *testing.T, m model.Architecture, frames []*oracle.Field) []float64 {
+	prepare := func(t *testing.T, m backbone.Architecture, frames []*oracle.Field) []float64 {
 		pixels, err := m.(interface {
 			PrepareFloat([]*oracle.Field) ([]float64, error)
 		}).PrepareFloat(frames)

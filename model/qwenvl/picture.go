@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"assay/data"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // Grid is a picture's size in patches.
@@ -14,7 +14,7 @@ type Grid struct{ Rows, Cols int }
 // Prepare resizes a picture to whole tokens and cuts it into patches (transformers' Qwen2VLImageProcessor with Pillow).
 // Pixels are [patches, 3*frames*patch*patch], normalised, each row laid out (channel, frame, y, x); the patches of a
 // token follow each other. One picture fills all frames of a patch; otherwise there is a picture for each.
-func (b *Family) Prepare(frames ...*data.Picture) (*model.Picture, error) {
+func (b *Family) Prepare(frames ...*data.Picture) (*backbone.Picture, error) {
 	v := b.Tower
 	if len(frames) != 1 && len(frames) != v.Frames {
 		return nil, fmt.Errorf("%s takes one picture, or %d as the frames of one, not %d", b.Name, v.Frames, len(frames))
@@ -39,7 +39,7 @@ func (b *Family) Prepare(frames ...*data.Picture) (*model.Picture, error) {
 			b.repeat(pixels, k)
 		}
 	}
-	return &model.Picture{
+	return &backbone.Picture{
 		Height: first.Height,
 		Width:  first.Width,
 		Pixels: pixels,

@@ -6,27 +6,28 @@ package qwenvl
 import (
 	"strings"
 
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 )
 
 // Family is an opened checkpoint of one of its members, which embed it and add Vision and Parameters.
 type Family struct {
-	Name   string       // its model_type
-	Tower  Tower        // the sizes of its vision tower
-	Prefix model.Prefix // of the tower's parts
+	Name   string    // its model_type
+	Tower  Tower     // the sizes of its vision tower
+	Prefix nn.Prefix // of the tower's parts
 
-	decoder model.Decoder
-	keys    model.Keys
-	colours model.Colours
+	decoder nn.Decoder
+	keys    nn.Keys
+	colours backbone.Colours
 	least   int // pixels that a picture is enlarged to
 	most    int // pixels that a picture is reduced to
 }
 
 // Decoder, Keys and the rest describe the checkpoint to package model.
-func (b *Family) Decoder() *model.Decoder { return &b.decoder }
+func (b *Family) Decoder() *nn.Decoder { return &b.decoder }
 
 // Keys names the parameters outside the layers.
-func (b *Family) Keys() model.Keys { return b.keys }
+func (b *Family) Keys() nn.Keys { return b.keys }
 
 // Placeholder stands for a picture in prompts.
 func (b *Family) Placeholder() string { return "<|image_pad|>" }
@@ -36,7 +37,7 @@ func (b *Family) EndOfTurn() string { return "<|im_end|>" }
 
 // CanPair: two pictures, one joined, or the two frames of each temporal patch.
 func (b *Family) CanPair(pair string) bool {
-	return pair == model.Sequence || pair == model.Concat || pair == model.Frames && b.Tower.Frames == 2
+	return pair == backbone.Sequence || pair == backbone.Concat || pair == backbone.Frames && b.Tower.Frames == 2
 }
 
 // VisionKey reports whether a parameter belongs to the tower or its merger.
@@ -44,7 +45,7 @@ func (b *Family) VisionKey(key string) bool { return strings.HasPrefix(key, b.Pr
 
 // Positions follow text on all three axes alike. A picture that begins at s has time s, and s plus row and column of
 // each token. What follows it goes on behind the longer side (get_rope_index).
-func (b *Family) Positions(ids []int64, pictures []*model.Picture) [][]int64 {
+func (b *Family) Positions(ids []int64, pictures []*backbone.Picture) [][]int64 {
 	axes := make([][]int64, 3)
 	for a := range axes {
 		axes[a] = make([]int64, len(ids))

@@ -5,7 +5,8 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -23,7 +24,7 @@ type Segments struct {
 }
 
 // Segments declares the inputs of a division of that name.
-func (b *Family) Segments(g *model.Graph, name string, t Turns) *Segments {
+func (b *Family) Segments(g *nn.Graph, name string, t Turns) *Segments {
 	s := &Segments{
 		whole: name == pictures,
 		rows:  g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")),
@@ -39,7 +40,7 @@ func (b *Family) Segments(g *model.Graph, name string, t Turns) *Segments {
 }
 
 // fill lays rows [patches, width] out as [segments, length, width], with zeros behind the end of short segments.
-func (s *Segments) fill(g *model.Graph, x string, width int) string {
+func (s *Segments) fill(g *nn.Graph, x string, width int) string {
 	zeros := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(s.pads, width))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, zeros), s.rows, 0)
 }
@@ -75,7 +76,7 @@ func (s *Stretches) Feeds(name string, patches int, to map[string]*tensor.Dense)
 }
 
 // Feeds joins pictures whose patches lie in the order of pixel_values.
-func (b *Family) Feeds(all []*model.Picture) (map[string]*tensor.Dense, error) {
+func (b *Family) Feeds(all []*backbone.Picture) (map[string]*tensor.Dense, error) {
 	patches := 0
 	for _, p := range all {
 		patches += p.Rows

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"assay/model"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -20,7 +20,7 @@ const (
 
 // Patches declares pixel_values and embeds them: [patches, hidden]. The convolution sees each patch once: it is a
 // product.
-func (b *Family) Patches(g *model.Graph) string {
+func (b *Family) Patches(g *nn.Graph) string {
 	t, key := b.Tower, b.patchKey()
 	pixels := g.Input(inPixels, onnx.Float, onnx.Dims("patches", t.Values()))
 	kernel := g.Op("Reshape", g.Param(key+".weight"), g.Ints(int64(t.Hidden), int64(t.Values())))
@@ -38,7 +38,7 @@ type Turns struct{ Cos, Sin string }
 
 // Rotary declares rows and columns of the patches: the first half of the frequencies turns with the row, the other with
 // the column. In a model that was cast to bfloat16 as a whole each step is rounded.
-func (b *Family) Rotary(g *model.Graph) Turns {
+func (b *Family) Rotary(g *nn.Graph) Turns {
 	quarter := b.Tower.Hidden / b.Tower.Heads / 4
 	round := func(x string) string { return x }
 	if b.decoder.Rope.Rounded {
@@ -58,12 +58,12 @@ func (b *Family) Rotary(g *model.Graph) Turns {
 
 // Block is a pre-norm block over x [patches, hidden]: x += attention(norm(x)), then x += mlp(norm(x)).
 type Block struct {
-	Norm1, QKV, Proj, Norm2, MLP model.Module
+	Norm1, QKV, Proj, Norm2, MLP nn.Module
 	Heads, Dim                   int
 }
 
 // Block has the parts that all towers name alike; MLP is the member's.
-func (b *Family) Block(at model.Prefix, norm func(key string) model.Module, mlp model.Module) *Block {
+func (b *Family) Block(at nn.Prefix, norm func(key string) nn.Module, mlp nn.Module) *Block {
 	return &Block{
 		Norm1: norm(at.Key + "norm1"),
 		QKV:   at.Linear("attn.qkv"),
@@ -76,7 +76,7 @@ func (b *Family) Block(at model.Prefix, norm func(key string) model.Module, mlp 
 }
 
 // Forward lets every patch see those of its own segment.
-func (l *Block) Forward(g *model.Graph, x string, s *Segments) string {
+func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
 	hidden := l.Heads * l.Dim
 	qkv := s.fill(g, l.QKV.Forward(g, l.Norm1.Forward(g, x)), 3*hidden)
 	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, qkv, g.Ints(int64(2*hidden), int64(hidden)))
@@ -94,9 +94,9 @@ func (l *Block) Forward(g *model.Graph, x string, s *Segments) string {
 
 // Whole runs blocks that see whole pictures, and calls after, unless it is nil, with what each delivers.
 func (b *Family) Whole(
-	g *model.Graph,
+	g *nn.Graph,
 	x string,
-	block func(at model.Prefix) *Block,
+	block func(at nn.Prefix) *Block,
 	after func(i int, x string),
 ) string {
 	seen := b.Segments(g, pictures, b.Rotary(g))
@@ -113,23 +113,23 @@ func (b *Family) Whole(
 
 // Merger makes tokens of patches that follow each other: [tokens, out].
 type Merger struct {
-	Norm   model.Module
-	MLP    model.Module
+	Norm   nn.Module
+	MLP    nn.Module
 	Width  int  // of the patches of a token, joined
 	Joined bool // they are joined before the norm, not behind it
 }
 
 // Merger has the tower's width; first and second are the names of its linear layers.
-func (b *Family) Merger(at model.Prefix, norm model.Module, first, second string) *Merger {
+func (b *Family) Merger(at nn.Prefix, norm nn.Module, first, second string) *Merger {
 	return &Merger{
 		Norm:  norm,
-		MLP:   &model.MLP{First: at.Linear(first), Second: at.Linear(second), Activation: "gelu"},
+		MLP:   &nn.MLP{First: at.Linear(first), Second: at.Linear(second), Activation: "gelu"},
 		Width: b.Tower.Hidden * b.Tower.Unit(),
 	}
 }
 
 // Forward joins and projects.
-func (m *Merger) Forward(g *model.Graph, x string) string {
+func (m *Merger) Forward(g *nn.Graph, x string) string {
 	join := func(x string) string { return g.Op("Reshape", x, g.Ints(-1, int64(m.Width))) }
 	if m.Joined {
 		x = m.Norm.Forward(g, join(x))
@@ -141,11 +141,11 @@ func (m *Merger) Forward(g *model.Graph, x string) string {
 
 // Parameters lists the tensors of the language model, of the patches' embedding and, by block, of what all towers name
 // alike.
-func (b *Family) Parameters(patchBias bool, block func(p *model.Parameters, key string)) model.Parameters {
+func (b *Family) Parameters(patchBias bool, block func(p *nn.Parameters, key string)) nn.Parameters {
 	t, p := b.Tower, b.decoder.Parameters(b.keys)
-	p.Add(model.RoleWeight, b.patchKey()+".weight", t.Hidden, 3, t.Frames, t.Patch, t.Patch)
+	p.Add(nn.RoleWeight, b.patchKey()+".weight", t.Hidden, 3, t.Frames, t.Patch, t.Patch)
 	if patchBias {
-		p.Add(model.RoleBias, b.patchKey()+".bias", t.Hidden)
+		p.Add(nn.RoleBias, b.patchKey()+".bias", t.Hidden)
 	}
 	for i := range t.Layers {
 		key := fmt.Sprintf("%sblocks.%d.", b.Prefix.Key, i)
@@ -157,7 +157,7 @@ func (b *Family) Parameters(patchBias bool, block func(p *model.Parameters, key 
 }
 
 // MergerParameters lists those of a [Merger] without its norm.
-func (b *Family) MergerParameters(p *model.Parameters, first, second string) {
+func (b *Family) MergerParameters(p *nn.Parameters, first, second string) {
 	merged := b.Tower.Hidden * b.Tower.Unit()
 	p.Linear(first, merged, merged, true)
 	p.Linear(second, b.decoder.Hidden, merged, true)

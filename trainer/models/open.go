@@ -149,8 +149,7 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 		}
 		return &sc, nil
 	}
-	sc := &model.ScorerConfig{
-		Format:        1,
+	sc := (&model.OnePassConfig{
 		Backbone:      c.Backbone,
 		Pair:          c.Pair,
 		PairSize:      c.PairSize,
@@ -165,7 +164,7 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 		ChatTemplate:  c.ChatTemplate,
 		EndOfTurn:     c.EndOfTurn,
 		Head:          c.Head,
-	}
+	}).Scorer()
 	return sc, sc.Normalize()
 }
 

@@ -1,0 +1,211 @@
+// Package backbone opens Hugging Face checkpoints of vision-language models.
+//
+// config.json names a family (model_type), which [Register] has made known. The family reads its part of the
+// configuration and the image processor's, and is from then on an [Architecture]: pictures become a [Picture] (pixels
+// as the vision tower takes them, and the number of tokens they take in the text), its tower and the standard decoder
+// (package nn) become graphs. A [Backbone] is such an architecture with its weights; every tensor that the
+// configuration calls for is compared with the file.
+//
+// A new family is a folder beside llavanext and qwen2vl that calls [Register].
+package backbone
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/data"
+	"assay/model/nn"
+	"assay/quant"
+	"assay/store"
+)
+
+// Architecture knows one kind of checkpoint.
+type Architecture interface {
+	// Decoder describes the language model and where its parameters lie.
+	Decoder() *nn.Decoder
+	// Keys names the parameters outside the decoder's layers.
+	Keys() nn.Keys
+	// Placeholder is the text that stands for a picture in prompts; EndOfTurn closes the answer, "" if the tokenizer
+	// decides.
+	Placeholder() string
+	EndOfTurn() string
+	// CanPair reports whether source and edit can be shown in that way.
+	CanPair(pair string) bool
+	// Prepare turns a picture, or the two frames of a pair shown as frames, into the vision tower's inputs.
+	Prepare(frames ...*data.Picture) (*Picture, error)
+	// Processing is all that Prepare depends on: where it is the same, so are the inputs.
+	Processing() string
+	// Feeds joins prepared pictures into the inputs that Vision declares.
+	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
+	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see
+	// [Decoder.FeatureWidth].
+	Vision(g *nn.Graph) string
+	// Inputs says what Vision's inputs besides pixel_values are, by name, for those who run an export.
+	Inputs() map[string]string
+	// Parameters lists all tensors that the configuration calls for, as this checkpoint spells them.
+	Parameters() nn.Parameters
+	// VisionKey reports whether a parameter belongs to the vision side (tower, projector).
+	VisionKey(key string) bool
+	// Positions returns the rotary positions of a sequence: for 1-D ones nil, meaning 0, 1, 2...
+	Positions(ids []int64, pictures []*Picture) [][]int64
+}
+
+// Picture is one picture (or pair of frames) as the vision tower takes it.
+type Picture struct {
+	Height, Width int       // pixels, before the family's own resizing
+	Pixels        []float32 // the family's layout
+	Rows          int       // tiles or patches: the first dimension of pixel_values
+	Seen          int       // patches that see each other in the tower, where their number is the picture's; else 0
+	Tokens        int       // placeholder tokens it takes in the text
+	Layout        any       // what else the family must remember, comparable: pictures of equal layouts make equal graphs
+
+	Key      store.Key // digest of the content
+	Features []float32 // [tokens, feature width] once the vision tower has run
+}
+
+// Family opens checkpoints of one model_type.
+type Family func(dir string, config json.RawMessage, w *checkpoints.Weights) (Architecture, error)
+
+var (
+	familiesMu sync.RWMutex
+	families   = map[string]Family{}
+)
+
+// Register makes a family known under the model_type of its config.json.
+func Register(modelType string, f Family) {
+	familiesMu.Lock()
+	defer familiesMu.Unlock()
+	families[modelType] = f
+}
+
+// Backbone is a backbone with its weights and folder.
+type Backbone struct {
+	Architecture
+	Dir     string
+	Weights *checkpoints.Weights
+}
+
+// OpenBackbone opens a Hugging Face checkpoint directory and compares its tensors with its configuration. Close
+// releases the mapped weights.
+func OpenBackbone(dir string) (*Backbone, error) {
+	return openBackbone(dir, checkpoints.OpenWeights, nil)
+}
+
+// DescribeBackbone opens a checkpoint directory whose weights may be absent: their names and shapes then follow from
+// its configuration, so that graphs can be built.
+func DescribeBackbone(dir string) (*Backbone, error) {
+	return openBackbone(dir, checkpoints.OpenOrAbsent, nil)
+}
+
+// openBackbone opens a checkpoint directory with the weights that the function opens. amend (may be nil) makes another
+// config.json of the one that is there.
+func openBackbone(
+	dir string,
+	weights func(dir string) (*checkpoints.Weights, error),
+	amend func(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error),
+) (*Backbone, error) {
+	file := filepath.Join(dir, "config.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, NoBackbone(dir, err)
+	}
+	var head struct {
+		ModelType string `json:"model_type"`
+		storedType
+		Text storedType `json:"text_config"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	familiesMu.RLock()
+	open := families[head.ModelType]
+	known := make([]string, 0, len(families))
+	for k := range families {
+		known = append(known, k)
+	}
+	familiesMu.RUnlock()
+	if open == nil {
+		sort.Strings(known)
+		return nil, fmt.Errorf("%s: model_type %q is not supported%s; %s are", file, head.ModelType,
+			nn.Lacking(head.ModelType), strings.Join(known, ", "))
+	}
+	packing, raw, err := quant.Split(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	w, err := weights(dir)
+	if err != nil {
+		return nil, err
+	}
+	config := json.RawMessage(raw)
+	if amend != nil {
+		config, err = amend(config, w)
+	}
+	if err == nil && packing != nil {
+		err = packing.Find(w)
+	}
+	var b Architecture
+	if err == nil {
+		b, err = open(dir, config, w)
+	}
+	if err == nil {
+		declarePacked(b, w, packing)
+		err = fit(b.Parameters(), w, head.storedType.or(head.Text))
+	}
+	if err != nil {
+		w.Close()
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return &Backbone{Architecture: b, Dir: dir, Weights: w}, nil
+}
+
+// Close releases the weights.
+func (o *Backbone) Close() error { return o.Weights.Close() }
+
+// PictureTokens are the tokens of each picture.
+func PictureTokens(pictures []*Picture) []int {
+	counts := make([]int, len(pictures))
+	for i, q := range pictures {
+		counts[i] = q.Tokens
+	}
+	return counts
+}
+
+// PrepareAdjoint is implemented by an [Architecture] whose gradients reach the given pictures: it is the transpose of
+// the linear map behind Prepare (resizing, tiling or patching, normalisation). From grad, in the layout of p.Pixels, it
+// returns the gradient of each of the frames that p was prepared from.
+type PrepareAdjoint interface {
+	PrepareAdjoint(p *Picture, frames int, grad []float32) ([]*data.Gradient, error)
+}
+
+// Twin is the picture without features, which come and go: see visionFeatures.fill.
+func (p *Picture) Twin() *Picture {
+	return &Picture{
+		Height: p.Height,
+		Width:  p.Width,
+		Pixels: p.Pixels,
+		Rows:   p.Rows,
+		Seen:   p.Seen,
+		Tokens: p.Tokens,
+		Layout: p.Layout,
+		Key:    p.Key,
+	}
+}
+
+// Bytes is the memory of its pixels and features.
+func (p *Picture) Bytes() int64 { return 4 * int64(len(p.Features)+len(p.Pixels)) }
+
+// Ways of showing a source and its edit to a backbone: see [Architecture.CanPair].
+const (
+	Sequence = "sequence" // two pictures, source first
+	Concat   = "concat"   // one picture, source left
+	Frames   = "frames"   // one picture entry of two frames
+)

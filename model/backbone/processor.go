@@ -1,0 +1,170 @@
+package backbone
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/internal/strictjson"
+)
+
+// Colours is how an image processor normalises: (x/255 - Mean) / Std for each of red, green and blue.
+type Colours struct{ Mean, Std [3]float32 }
+
+// ImageProcessor says how the image processor of one kind of model is read.
+type ImageProcessor struct {
+	Kinds []string                   // names of the classes, without the endings Fast and Pil
+	Read  func(o *strictjson.Object) // the keys of this kind
+	Outer func(o *strictjson.Object) // the keys of processor_config.json besides image_processor; nil: they do not matter
+}
+
+// processorKeys change no number of an image processor.
+var processorKeys = strictjson.Harmless{
+	// names
+	"processor_class":  nil,
+	"_processor_class": nil,
+	"auto_map":         {nil},
+	// of the caller
+	"return_tensors":   nil,
+	"device":           nil,
+	"disable_grouping": nil,
+
+	"_valid_processor_keys": nil,
+	"do_convert_rgb":        nil, // pictures are RGB before
+	"default_to_square":     nil, // what a size of one number means, which is refused or the same
+	"data_format":           {"channels_first", nil},
+	"input_data_format":     {nil},
+	"do_pad":                nil, // whole pictures of zeros behind the last one of a batch
+	"pad_size":              {nil},
+}
+
+// ReadImageProcessor reads the image processor of a checkpoint where transformers does: image_processor in
+// processor_config.json, else preprocessor_config.json. It returns the colours and the file's name for errors.
+// Processors that do anything but a bicubic resize, x/255 and normalisation are refused.
+func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, err error) {
+	o, outer, file, err := OpenProcessor(dir)
+	if err != nil {
+		return c, file, err
+	}
+	mean, std := []float64{
+		0.48145466,
+		0.4578275,
+		0.40821073,
+	}, []float64{
+		0.26862954,
+		0.26130258,
+		0.27577711,
+	} // OpenAI's CLIP
+	resample, factor := 3, 1.0/255
+	o.Opt("image_mean", &mean)
+	o.Opt("image_std", &std)
+	o.Opt("resample", &resample)
+	o.Opt("rescale_factor", &factor)
+	for _, key := range []string{"do_resize", "do_rescale", "do_normalize"} {
+		on := true
+		if o.Opt(key, &on); !on {
+			o.Failf(key, "false is not supported")
+		}
+	}
+	for _, key := range []string{"image_processor_type", "feature_extractor_type"} {
+		kind := p.Kinds[0]
+		o.Opt(key, &kind)
+		kind = strings.TrimSuffix(strings.TrimSuffix(kind, "Fast"), "Pil")
+		if !slices.Contains(p.Kinds, kind) {
+			o.Failf(key, "%q is not supported here; %s are", kind, strings.Join(p.Kinds, ", "))
+		}
+	}
+	if resample != 3 {
+		o.Failf("resample", "%d is not supported; 3 (bicubic) is", resample)
+	}
+	if math.Abs(factor*255-1) > 1e-9 {
+		o.Failf("rescale_factor", "%g is not supported; 1/255 is", factor)
+	}
+	for key, v := range map[string][]float64{"image_mean": mean, "image_std": std} {
+		if len(v) != 3 || key == "image_std" && slices.Min(v) <= 0 {
+			o.Failf(key, "%v: three numbers are wanted, of image_std positive ones", v)
+			return c, file, o.Err()
+		}
+	}
+	for i := range 3 {
+		c.Mean[i], c.Std[i] = float32(mean[i]), float32(std[i])
+	}
+	p.Read(o)
+	o.Close(processorKeys)
+	if outer != nil && p.Outer != nil {
+		p.Outer(outer)
+		return c, file, errors.Join(o.Err(), outer.Err())
+	}
+	return c, file, o.Err()
+}
+
+// OpenProcessor finds the image processor's object and that of processor_config.json, nil if there is none.
+func OpenProcessor(dir string) (image, outer *strictjson.Object, file string, err error) {
+	file = filepath.Join(dir, "processor_config.json")
+	if outer, err = open(file); outer != nil {
+		if image = outer.Sub("image_processor"); image != nil || outer.Err() != nil {
+			return image, outer, file, outer.Err()
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, file, err
+	}
+	file = filepath.Join(dir, "preprocessor_config.json")
+	if image, err = open(file); errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w, nor is there an image_processor in a processor_config.json beside it: fetch it "+
+			"from where the checkpoint comes from", err)
+	}
+	return image, outer, file, err
+}
+
+func open(file string) (*strictjson.Object, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return strictjson.Parse(file, raw)
+}
+
+// Size is a size in an image processor's configuration: {"shortest_edge": n}, {"height": h, "width": w}, or, in old
+// files, n, which is a resize's shortest edge or a crop's side.
+type Size struct{ Shortest, Height, Width int }
+
+// ReadSize reads a size; the default stays where the key is absent.
+func ReadSize(o *strictjson.Object, key string, s *Size) {
+	if raw := o.Raw(key); raw == nil || string(raw) == "null" {
+		return
+	} else if n := 0; json.Unmarshal(raw, &n) == nil {
+		square := false
+		o.Opt("default_to_square", &square)
+		if *s = (Size{Shortest: n}); n < 1 || square {
+			o.Failf(key, "%d: an object is wanted, with shortest_edge or height and width", n)
+		}
+		return
+	}
+	p := o.Sub(key)
+	if p == nil {
+		return
+	}
+	*s = Size{}
+	p.Get("shortest_edge", &s.Shortest)
+	p.Get("height", &s.Height)
+	p.Get("width", &s.Width)
+	p.Close(
+		strictjson.Harmless{
+			"longest_edge": {nil},
+			"max_height":   {nil},
+			"max_width":    {nil},
+			"min_pixels":   {nil},
+			"max_pixels":   {nil},
+		},
+	)
+	if square := s.Height > 0 && s.Width > 0; (s.Shortest > 0) == square || s.Shortest < 0 || s.Height < 0 || s.Width < 0 {
+		o.Failf(key, "want a positive shortest_edge, or a positive height and width")
+	}
+}

@@ -1,0 +1,151 @@
+package exec
+
+import (
+	"context"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/internal/workers"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/nn"
+	"assay/store"
+)
+
+// visionFeatures computes what a frozen vision tower makes of pictures, once for each distinct one: features are kept
+// in memory, and in a store where they outlive the process.
+type visionFeatures struct {
+	sessions *Sessions
+	cache    *PictureCache
+	stored   func() (*store.Bucket, error) // opened when features are first wanted; nil: there is no store
+}
+
+// featureKind is what a store calls vision features, with the version of their computation.
+const featureKind = "features-1"
+
+func newVisionFeatures(
+	s *Sessions, cache *PictureCache, in *store.Store, print func() (string, error),
+) *visionFeatures {
+	return &visionFeatures{sessions: s, cache: cache, stored: sync.OnceValues(func() (*store.Bucket, error) {
+		if in == nil {
+			return nil, nil
+		}
+		what, err := print()
+		if err != nil {
+			return nil, err
+		}
+		return in.Bucket(featureKind, what)
+	})}
+}
+
+// ClearCache forgets all pictures in memory: for measurements.
+func (f *visionFeatures) ClearCache() { f.cache.clear() }
+
+// Fill gives every picture its features. Each distinct one that has none runs through the tower once. Only pictures of
+// one layout run together: nothing is padded, and the features of a picture do not depend on the others. It returns the
+// pictures that got features.
+func (f *visionFeatures) Fill(ctx context.Context, samples []*batch.Sample) (filled []*backbone.Picture, err error) {
+	same := map[store.Key][]*backbone.Picture{}
+	var todo []*backbone.Picture
+	for _, s := range samples {
+		for _, p := range s.Pictures {
+			if p.Features != nil {
+				continue
+			}
+			filled = append(filled, p)
+			if known := f.cache.Get(p.Key); known != nil {
+				p.Features = known.Features
+			} else if same[p.Key] = append(same[p.Key], p); len(same[p.Key]) == 1 {
+				todo = append(todo, p)
+			}
+		}
+	}
+	n := f.sessions.net
+	runs := batch.BatchesBy(len(todo), func(i int) (any, int) {
+		return todo[i].Layout, n.Plan.Limits.Pixels / max(len(todo[i].Pixels), 1)
+	})
+	return filled, workers.Each(len(runs), n.Plan.Limits.Parallel, func(i int) error {
+		run := batch.Pick(todo, runs[i])
+		if err := f.compute(ctx, run); err != nil {
+			return err
+		}
+		for _, p := range run {
+			for _, twin := range same[p.Key][1:] {
+				twin.Features = p.Features
+			}
+			cached := *p
+			cached.Pixels = nil
+			f.cache.Put(&cached)
+		}
+		return nil
+	})
+}
+
+// compute runs the tower over pictures of one layout, without those whose features are stored.
+func (f *visionFeatures) compute(ctx context.Context, pictures []*backbone.Picture) error {
+	stored, err := f.stored()
+	if err != nil {
+		return err
+	}
+	n := f.sessions.net
+	width := n.Backbone.Decoder().FeatureWidth()
+	var todo []*backbone.Picture
+	for _, p := range pictures {
+		if stored != nil {
+			p.Features = stored.Floats(p.Key, p.Tokens*width)
+		}
+		if p.Features == nil {
+			todo = append(todo, p)
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	s, err := f.sessions.Session(n.VisionRecipe(todo))
+	if err != nil {
+		return err
+	}
+	feeds, err := n.Backbone.Feeds(todo)
+	if err != nil {
+		return err
+	}
+	out, err := f.sessions.Run(ctx, s, feeds)
+	if err != nil {
+		return err
+	}
+	all := out[nn.InFeatures].Data().([]float32)
+	for _, p := range todo {
+		size := p.Tokens * width
+		p.Features, all = append([]float32(nil), all[:size]...), all[size:] // its own memory: the run's is freed as a whole
+		if stored != nil {
+			stored.Remember(p.Key, store.FloatBytes(p.Features))
+		}
+	}
+	return nil
+}
+
+// VisionFeeds is what a packed batch feeds the graph about its pictures: pixels where the tower is in the graph, else
+// features.
+func (n *Network) VisionFeeds(p *batch.Inputs) (map[string]*tensor.Dense, error) {
+	if n.VisionTrained() {
+		return n.Backbone.Feeds(p.Pictures)
+	}
+	var all []float32
+	for _, q := range p.Pictures {
+		all = append(all, q.Features...)
+	}
+	width := n.Backbone.Decoder().FeatureWidth()
+	features := tensor.New(tensor.WithShape(len(all)/width, width), tensor.WithBacking(all))
+	return map[string]*tensor.Dense{nn.InFeatures: features}, nil
+}
+
+// ShownFeeds is visionFeeds of a batch that may be without pictures: it has a row of zeros then.
+func (n *Network) ShownFeeds(p *batch.Inputs) (map[string]*tensor.Dense, error) {
+	if len(p.Pictures) > 0 {
+		return n.VisionFeeds(p)
+	}
+	width := n.Backbone.Decoder().FeatureWidth()
+	none := tensor.New(tensor.WithShape(1, width), tensor.WithBacking(make([]float32, width)))
+	return map[string]*tensor.Dense{nn.InFeatures: none}, nil
+}

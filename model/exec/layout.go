@@ -1,0 +1,52 @@
+package exec
+
+import (
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/nn"
+)
+
+// Variant attends to the long sequences of a batch in blocks, and so to its long pictures where the tower is in the
+// graph. Its groups follow others as those of the batch do.
+func (n *Network) Variant(p *batch.Inputs, vision bool) nn.Variant {
+	var groups []bool
+	for _, length := range p.Contexts() {
+		groups = append(groups, length >= int64(n.BlocksFrom(p.Step)))
+	}
+	return nn.NewVariant(p.Follows, groups, n.inPieces(p), vision && n.longPictures(p.Pictures))
+}
+
+// BlocksFrom is the number of rows from which a sequence is attended to in blocks. Where a second graph has weights of
+// its own, there are no more kinds of graphs than needed.
+func (n *Network) BlocksFrom(step bool) int {
+	if n.Plan.Blocks > 0 || step || n.Plan.Small || n.OneGraph() {
+		return n.Plan.Blocks.From()
+	}
+	return nn.ScoresInBlocksFrom
+}
+
+// longPictures reports whether the tower attends to pictures in blocks.
+func (n *Network) longPictures(pictures []*backbone.Picture) bool {
+	for _, p := range pictures {
+		if p.Seen >= n.Plan.Blocks.From() {
+			return true
+		}
+	}
+	return false
+}
+
+// inPieces says which groups of a batch attend in pieces.
+func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
+	from, least := int64(nn.PiecesFrom), int64(nn.LeastPieceRows)
+	if n.Plan.Pieces > 0 {
+		from, least = int64(n.Plan.Pieces), nn.PiecesOfRows
+	}
+	if !p.Step || n.Plan.Blocks != 0 && n.Plan.Pieces == 0 || n.OnCUDA() { // many small products: see even
+		return nil
+	}
+	own := p.Feeds["group_lengths"].Data().([]int64)
+	for i, columns := range p.Contexts() {
+		groups = append(groups, own[i] >= least && columns >= from && columns < nn.BlocksFrom)
+	}
+	return groups
+}

@@ -1,0 +1,303 @@
+// Package exec runs graphs of vision-language models.
+//
+// A [Network] is what graphs are built over: a backbone, an adapter, a scorer's own tensors, and the [Plan] of how they
+// are built on this device. A [Recipe] is a graph that is built when it is first needed. [Sessions] hold the runtime's
+// session for each variant of each recipe, and on a GPU the parameters that stay there ([Residence]). [VisionFeatures]
+// keep what a frozen tower makes of pictures, in memory and in a store. The [Runner] puts these together: it takes
+// samples through batches, features and sessions to outputs, and says how much memory that takes.
+package exec
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/lora"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/nn"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// Training says which tensors are trained: those are inputs of the graphs, all others are constants.
+type Training int
+
+const (
+	TrainNothing  Training = iota
+	TrainScorer            // adapter, head and score token
+	TrainBackbone          // and every parameter of the backbone
+)
+
+// Network is what graphs are built over: a backbone, an adapter over it, and a scorer's own tensors; and the plan of
+// these graphs. Only the values of trained tensors change.
+type Network struct {
+	Backbone *backbone.Backbone
+	Adapter  *lora.Adapter            // nil: none
+	Tensors  map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
+	DType    string                   // of the large products: float32 or bfloat16
+	Plain    bool                     // rotary positions are 0, 1... on all axes, whatever the family's are
+	Packer   batch.Packer             // of samples that are scored
+	Plan     Plan
+}
+
+// Plan says how graphs are built and run. It is decided once, when a backbone is opened.
+type Plan struct {
+	Training     Training
+	Trains       func(name string) bool // which of the tensors that training is about; nil: all
+	trainsVision bool                   // some of them are before the vision features
+	Recompute    bool                   // layers are recomputed in the backward pass: memory rather than time
+	WithLMHead   bool                   // logits over the vocabulary are wanted, and nothing is trained
+	Device       string                 // cpu, cuda:N
+	RunDevice    string                 // where graphs made for device run; "": there
+	Small        bool                   // few parameters, and on the CPU
+	Prepack      bool                   // weights are packed though the model is not small: see packsFor
+	Limits       batch.Limits
+	Blocks       nn.Blocks
+	Pieces       int
+}
+
+// CompletePlan decides what depends on the size of all that was loaded.
+func (n *Network) CompletePlan(threads int) {
+	n.Plan.trainsVision = n.trainsTower()
+	parameters, _ := n.Weights()
+	n.Plan.Small = parameters <= batch.SmallParameters && !n.OnCUDA()
+	n.Plan.Prepack = n.PacksFor(ort.HostMemory())
+	n.Plan.Limits = batch.NewLimits(n.Plan.Small && n.Plan.Training == TrainNothing, n.OnCUDA(), threads)
+	if n.onePicture() {
+		n.Plan.Limits.Pixels = 1
+	}
+}
+
+// onePicture reports whether pictures go through the frozen tower one by one: where its weights lie in the file, and in
+// training on the CPU. There a narrow product on several threads rounds by the number of its rows, and which pictures
+// still lack features is not the same after a run was stopped.
+func (n *Network) onePicture() bool {
+	return n.LowMemory() && !n.Plan.Small && !n.Plan.WithLMHead || n.Plan.Training != TrainNothing && !n.OnCUDA()
+}
+
+// ResolveDevice makes auto a device that is here, and refuses one that is not, unless graphs are for elsewhere.
+func (n *Network) ResolveDevice(elsewhere bool) (err error) {
+	if !elsewhere {
+		n.Plan.Device, err = ort.Resolve(n.Plan.Device)
+	}
+	return err
+}
+
+// Adapt puts an adapter over the backbone.
+func (n *Network) Adapt(a *lora.Adapter) error {
+	if err := a.Check(lora.Modules(n.Backbone.Weights)); err != nil {
+		return err
+	}
+	if err := n.checkOutput(a); err != nil {
+		return err
+	}
+	if err := BindAdapter(a, n.Backbone.Weights); err != nil { // a fresh one has what it brings whole from here on
+		return fmt.Errorf("the adapter: %w", err)
+	}
+	if err := a.CheckWhole(n.Backbone.Weights); err != nil {
+		return err
+	}
+	n.Adapter = a
+	maps.Copy(n.Tensors, a.Tensors)
+	return nil
+}
+
+// checkOutput refuses a low-rank adapter over the output layer where rows of that layer are read, or anything is
+// trained. Only the layers of towers, projector and decoder go through it. A scorer with a token of its own reads none.
+func (n *Network) checkOutput(a *lora.Adapter) error {
+	if n.Plan.Training == TrainNothing && !n.Plan.WithLMHead && !n.Packer.Table {
+		return nil
+	}
+	for _, t := range a.Targets {
+		if t.Module == outputModule || strings.HasSuffix(t.Module, "."+outputModule) {
+			return fmt.Errorf("the adapter changes %s, the output layer: that is not supported. Leave it out of the targets, "+
+				"bring it whole by modules_to_save, or make one checkpoint of both with train merge", t.Module)
+		}
+	}
+	return nil
+}
+
+// outputModule is what PEFT calls the output layer of every family.
+const outputModule = "lm_head"
+
+// BindAdapter gives an adapter what it needs of a backbone; of absent weights, the shapes alone.
+func BindAdapter(a *lora.Adapter, w *checkpoints.Weights) error {
+	if w.Absent() {
+		return a.Describe(w)
+	}
+	return a.Bind(w)
+}
+
+// Device is where the graphs run: cpu or cuda:N.
+func (n *Network) Device() string { return n.Plan.Device }
+
+// RunsOn is where sessions run.
+func (n *Network) RunsOn() string { return cmp.Or(n.Plan.RunDevice, n.Plan.Device) }
+
+// OnCUDA reports whether graphs are made for a GPU.
+func (n *Network) OnCUDA() bool { return strings.HasPrefix(n.Plan.Device, "cuda") }
+
+// Weights counts the backbone's parameters and the memory that they take: half precision is widened on the CPU.
+func (n *Network) Weights() (parameters, bytes int64) {
+	w, lean := n.Backbone.Weights, n.LowMemory()
+	for _, name := range w.Names() {
+		info, _ := w.Info(name)
+		count := elements(info.Shape)
+		parameters += count
+		if d := w.Derived(name); d != nil { // packed
+			bytes += d.Memory()
+			continue
+		}
+		size := int64(info.Type.Size())
+		if lean && name == n.Backbone.Keys().Output && n.Plan.Training == TrainNothing && !n.Plan.WithLMHead { // not read
+			continue
+		}
+		if lean && len(info.Shape) == 2 && name != n.Backbone.Keys().Output { // see Graph.matrix
+			bytes += count * size
+			continue
+		}
+		if info.Type.IsFloat() { // as it is computed with: casts of constants are computed once
+			size = int64(onnx.Float.Size())
+			if n.OnCUDA() && n.DType == "bfloat16" && len(info.Shape) > 1 {
+				size = int64(onnx.BFloat16.Size())
+			}
+		}
+		bytes += count * size
+	}
+	return parameters, bytes
+}
+
+// Absent says what is missing of the backbone's weights; nil if they are there.
+func (n *Network) Absent() error { return n.Backbone.Weights.Why() }
+
+// Partly tells whether a part of the absent weights is there: a shard is missing.
+func (n *Network) Partly() bool { return n.Backbone.Weights.Partly() }
+
+// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+func (n *Network) Damage() error {
+	name, what, err := n.Backbone.Weights.NonFinite()
+	if err != nil {
+		return err
+	}
+	if name != "" {
+		return fmt.Errorf("%s: tensor %s holds %s: the backbone's weights are damaged, load them again",
+			n.Backbone.Dir, name, what)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Tensors)) {
+		for i, v := range n.Tensors[name].Data().([]float32) {
+			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+				return fmt.Errorf("the scorer's tensor %s holds %v at index %d", name, v, i)
+			}
+		}
+	}
+	return nil
+}
+
+// NewGraph starts a graph over the network's parameters.
+func (n *Network) NewGraph(name string) *nn.Graph {
+	g := nn.NewGraph(name, n.Backbone.Weights)
+	g.LowMemory, g.Blocks = n.LowMemory(), n.Plan.Blocks
+	g.Adapter, g.Tensors = n.Adapter, n.Tensors
+	if n.Plan.Training != TrainNothing {
+		g.TrainsTensor = n.isTrained
+	}
+	if n.Plan.Training == TrainBackbone {
+		g.TrainsWeight = n.isTrained
+	}
+	g.Compute = n.Computes()
+	return g
+}
+
+// Computes is the type of the large products: half precision on CUDA alone. float16 is that of tests, which run on the
+// CPU what has kernels there in this type.
+func (n *Network) Computes() onnx.DType {
+	if half, ok := map[string]onnx.DType{"bfloat16": onnx.BFloat16, "float16": onnx.Float16}[n.DType]; ok &&
+		n.OnCUDA() {
+		return half
+	}
+	return onnx.Float
+}
+
+// isTrained tells whether a tensor of the scorer or the backbone is trained, where training is about it.
+func (n *Network) isTrained(name string) bool { return n.Plan.Trains == nil || n.Plan.Trains(name) }
+
+// VisionTrained reports whether the vision features depend on what is trained, so that they cannot be kept.
+func (n *Network) VisionTrained() bool { return n.Plan.trainsVision }
+
+func (n *Network) trainsTower() bool {
+	switch {
+	case n.Plan.Training == TrainBackbone:
+		return slices.ContainsFunc(n.Backbone.Weights.Names(), func(key string) bool {
+			return !n.ofDecoder(lora.Canonical(key)) && n.isTrained(key)
+		})
+	case n.Plan.Training != TrainScorer || n.Adapter == nil:
+		return false
+	}
+	return slices.ContainsFunc(n.Adapter.Targets, func(t lora.Target) bool {
+		return !n.ofDecoder(t.Module) && n.isTrained(lora.NameA(t.Module))
+	}) || slices.ContainsFunc(n.Adapter.Whole, func(path string) bool {
+		return !n.ofDecoder(path) && n.isTrained(lora.NameParameter(path))
+	})
+}
+
+// ofDecoder tells whether a module or parameter is behind the vision features.
+func (n *Network) ofDecoder(path string) bool {
+	return strings.HasPrefix(path, n.Backbone.Decoder().Module) || strings.HasPrefix(path, "lm_head")
+}
+
+// VisionRecipe is the graph of the vision tower for some pictures.
+func (n *Network) VisionRecipe(pictures []*backbone.Picture) Recipe {
+	return Recipe{"vision", n.visionGraph}.With(nn.Variant{Pictures: n.longPictures(pictures)})
+}
+
+// visionGraph is the vision tower alone.
+func (n *Network) visionGraph(g *nn.Graph) (*nn.Program, error) {
+	f := n.Backbone.Vision(g)
+	g.Output(nn.InFeatures, f, onnx.Float, onnx.Dims("image_tokens", n.Backbone.Decoder().FeatureWidth()))
+	return &nn.Program{Model: g.M, Params: g.Params}, g.Err()
+}
+
+// Positions are the rotary positions of a sample on every axis, [axes][tokens].
+func (n *Network) Positions(s *batch.Sample) [][]int64 {
+	if !n.Plain {
+		if axes := n.Backbone.Positions(s.IDs, s.Pictures); axes != nil {
+			return axes
+		}
+	}
+	axis := make([]int64, len(s.IDs))
+	for i := range axis {
+		axis[i] = int64(i)
+	}
+	if n.Plain {
+		return slices.Repeat([][]int64{axis}, n.Backbone.Decoder().Rope.Axes())
+	}
+	return [][]int64{axis}
+}
+
+// LowMemory reports whether the backbone is packed, and so memory scarce: half precision is then not widened for good.
+func (n *Network) LowMemory() bool {
+	return n.Plan.Training != TrainBackbone && n.Backbone.Unpacked("") != nil
+}
+
+// OneGraph reports whether a second graph would need weights of its own, so that all samples that can go through that
+// of prefixes do.
+func (n *Network) OneGraph() bool { return n.OnCUDA() || n.LowMemory() }
+
+// Finite refuses a score that is no number.
+func (n *Network) Finite(score float32) (float64, error) {
+	v := float64(score)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		if err := n.Damage(); err != nil {
+			return 0, fmt.Errorf("the score is %g: %w", v, err)
+		}
+		return 0, fmt.Errorf("the score is %g, though all weights are finite: the numbers overflow on these pictures", v)
+	}
+	return v, nil
+}

@@ -1,0 +1,297 @@
+package exec
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/nn"
+	"assay/onnx"
+)
+
+// shapesOf are the shapes of a run's inputs, and the contents of those that other shapes are computed from.
+type shapesOf map[string]*onnx.Tensor
+
+// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of
+// groups).
+const mostContents = 64
+
+// Shapes are the shapes of what is fed to a run.
+func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
+	out := shapesOf{}
+	for _, f := range feeds {
+		for name, t := range f {
+			x := &onnx.Tensor{Name: name, Type: onnx.Float, Shape: make([]int64, t.Dims())}
+			for i, d := range t.Shape() {
+				x.Shape[i] = int64(d)
+			}
+			if v, ok := t.Data().([]int64); ok {
+				if x.Type = onnx.Int64; len(v) <= mostContents {
+					for _, n := range v {
+						x.Data = binary.LittleEndian.AppendUint64(x.Data, uint64(n))
+					}
+				}
+			}
+			out[name] = x
+		}
+	}
+	return out
+}
+
+// Peak simulates a run of a graph and returns the bytes of the values that are in memory at its worst moment. Every
+// value lives from its node to its last reader, reshaped ones share memory, and weights are not counted. unknown counts
+// the values whose size could not be worked out: they count as the largest value that they are computed from.
+func Peak(m *onnx.Model, inputs shapesOf) (bytes int64, unknown int, err error) {
+	m = inputs.declare(m)
+	types, err := onnx.Infer(m)
+	if err != nil {
+		return 0, 0, err
+	}
+	l := newLiveness(m)
+	for _, n := range m.Nodes {
+		if l.constant[n.Outputs[0]] {
+			continue
+		}
+		inner, open, err := bodyPeak(n, types)
+		if err != nil {
+			return 0, 0, err
+		}
+		l.unknown += open
+		l.run(n, types, inner)
+	}
+	return l.peak, l.unknown, nil
+}
+
+// bodyPeak is the peak of the last step of a Scan, whose blocks of queries see most keys, with the states before it.
+func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err error) {
+	inner := types.LastStep(n)
+	if inner == nil {
+		return 0, 0, nil
+	}
+	for _, x := range n.Inputs[:len(n.Inputs)-int(n.Int("num_scan_inputs", 0))] {
+		if sizes, ok := types.Of(x).Sizes(); ok {
+			bytes += elements(sizes) * int64(types.Of(x).Type.Size())
+		}
+	}
+	most, unknown, err := Peak(inner, nil)
+	return bytes + most, unknown, err
+}
+
+// declare returns a copy of a model with inputs of these shapes; those whose contents count are constants.
+func (s shapesOf) declare(m *onnx.Model) *onnx.Model {
+	c := *m
+	c.Inputs, c.Initializers = nil, slices.Clone(m.Initializers)
+	for _, in := range m.Inputs {
+		x := s[in.Name]
+		switch {
+		case x == nil: // a parameter: its shape is declared
+			c.Inputs = append(c.Inputs, in)
+		case x.Data != nil:
+			c.Initializers = append(c.Initializers, x)
+		default:
+			in.Shape, in.Ranked = make([]onnx.Dim, len(x.Shape)), true
+			for i, d := range x.Shape {
+				in.Shape[i] = onnx.Fixed(d)
+			}
+			c.Inputs = append(c.Inputs, in)
+		}
+	}
+	return &c
+}
+
+// liveness counts who still reads which value.
+type liveness struct {
+	owner      map[string]string // value -> the one whose memory it shares
+	size       map[string]int64
+	readers    map[string]int
+	constant   map[string]bool // folded when the session is opened
+	live, peak int64
+	unknown    int // values of unknown size
+}
+
+func newLiveness(m *onnx.Model) *liveness {
+	l := &liveness{
+		owner:    map[string]string{},
+		size:     map[string]int64{},
+		readers:  map[string]int{},
+		constant: map[string]bool{},
+	}
+	for _, t := range m.Initializers {
+		l.constant[t.Name] = true
+	}
+	for _, n := range m.Nodes {
+		if !l.fold(n) {
+			for _, x := range n.Reads() {
+				l.readers[l.of(x)]++
+			}
+		}
+		l.alias(n)
+	}
+	for _, o := range m.Outputs {
+		l.readers[l.of(o.Name)]++ // lives to the end
+	}
+	return l
+}
+
+// run makes room for what a node computes, then frees what nobody reads any more.
+// inner is what its body takes meanwhile.
+func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
+	for _, y := range n.Outputs {
+		if y == "" || l.of(y) != y {
+			continue
+		}
+		if sizes, ok := types.Of(y).Sizes(); ok {
+			l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
+		} else {
+			l.unknown++
+			l.size[y] = l.largest(n, types)
+		}
+		l.live += l.size[y]
+	}
+	l.peak = max(l.peak, l.live+scratch(n)+inner)
+	for _, x := range n.Reads() {
+		l.done(l.of(x))
+	}
+	for _, y := range n.Outputs {
+		if l.of(y) == y && l.readers[y] == 0 { // nobody reads it
+			l.live -= l.size[y]
+			l.size[y] = 0
+		}
+	}
+}
+
+// largest is the size of the largest value that a node reads: what one of unknown size counts as. Those are
+// the distinct rows of what was read more than once, of which there are at most as many as reads.
+func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
+	for _, x := range n.Reads() {
+		size := l.size[l.of(x)]
+		if sizes, ok := types.Of(x).Sizes(); ok {
+			size = elements(sizes) * int64(types.Of(x).Type.Size())
+		}
+		bytes = max(bytes, size)
+	}
+	return bytes
+}
+
+// scratch is what a node takes besides its outputs while it runs: products with a packed weight make that float32.
+func scratch(n *onnx.Node) int64 {
+	if n.Domain != nn.Microsoft || n.Op != "MatMulNBits" && n.Op != "MatMulBnb4" {
+		return 0
+	}
+	return 4 * n.Int("N", 0) * n.Int("K", 0)
+}
+
+func (l *liveness) of(name string) string {
+	if o, ok := l.owner[name]; ok {
+		return o
+	}
+	return name
+}
+
+// fold marks what is computed from constants alone.
+func (l *liveness) fold(n *onnx.Node) bool {
+	for _, x := range n.Reads() {
+		if !l.constant[x] {
+			return false
+		}
+	}
+	for _, y := range n.Outputs {
+		l.constant[y] = true
+	}
+	return true
+}
+
+// alias notes outputs that share their input's memory.
+func (l *liveness) alias(n *onnx.Node) {
+	switch n.Op {
+	case "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity":
+		l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+	case "Add":
+		if nn.InPlace(n) {
+			l.owner[n.Outputs[0]] = l.of(n.Inputs[0])
+		}
+	}
+}
+
+func (l *liveness) done(x string) {
+	if l.readers[x]--; l.readers[x] == 0 {
+		l.live -= l.size[x]
+		l.size[x] = 0
+	}
+}
+
+// WithFeatures is a sample whose pictures, those of its other passes too, have features, of no value.
+func WithFeatures(s *batch.Sample, width int) *batch.Sample {
+	out := *s
+	out.Pictures, out.Rest = nil, nil
+	for _, p := range s.Pictures {
+		q := *p
+		if q.Features == nil {
+			q.Features = make([]float32, q.Tokens*width)
+		}
+		out.Pictures = append(out.Pictures, &q)
+	}
+	for _, r := range s.Rest {
+		out.Rest = append(out.Rest, WithFeatures(r, width))
+	}
+	return &out
+}
+
+// VisionPeak is that of the frozen vision tower over the pictures of copies of a sample.
+func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
+	b, err := r.Sessions.Graph(r.net.VisionRecipe(s.Pictures))
+	if err != nil {
+		return 0, err
+	}
+	var run []*backbone.Picture
+	values := 0
+	for i := range len(s.Pictures) * micro {
+		p := s.Pictures[i%len(s.Pictures)]
+		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > r.net.Plan.Limits.Pixels {
+			continue
+		}
+		run, values = append(run, p), values+len(p.Pixels)
+	}
+	feeds, err := r.net.Backbone.Feeds(run)
+	if err != nil {
+		return 0, err
+	}
+	bytes, _, err := Peak(b.Model, Shapes(feeds))
+	return bytes, err
+}
+
+// ScorePeak is that of scoring copies of a sample: as edits that share what they begin with, and as edits that do not.
+func (r *Runner) ScorePeak(graph Recipe, s *batch.Sample, micro int) (int64, error) {
+	copies := slices.Repeat([]*batch.Sample{WithFeatures(s, r.net.Backbone.Decoder().FeatureWidth())}, micro)
+	first := r.net.Plan.Limits.Batches(r.net.Packer, copies, r.net.OneGraph())[0]
+	most, err := r.packedPeak(graph, first.Packer, batch.Pick(copies, first.Samples))
+	if err != nil || first.Share == 0 || r.net.OneGraph() {
+		return most, err
+	}
+	n, err := r.packedPeak(graph, r.net.Packer, copies[:min(micro, max(1, r.net.Plan.Limits.Rows/len(s.IDs)))])
+	return max(most, n), err
+}
+
+// packedPeak is that of one run of scoring.
+func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Sample) (int64, error) {
+	p, err := pk.Pack(samples, r.net.Positions)
+	if err != nil {
+		return 0, err
+	}
+	b, err := r.Sessions.Graph(graph.With(r.net.Variant(p, r.net.VisionTrained())))
+	if err != nil {
+		return 0, err
+	}
+	vision, err := r.net.VisionFeeds(p)
+	if err != nil {
+		return 0, err
+	}
+	feeds := maps.Clone(p.Feeds)
+	maps.Copy(feeds, vision)
+	bytes, _, err := Peak(b.Model, Shapes(feeds))
+	return bytes, err
+}

@@ -1,0 +1,121 @@
+package exec
+
+import (
+	"assay/data"
+	"assay/model/backbone"
+	"assay/model/text"
+	"errors"
+	"fmt"
+)
+
+// ProcessorOptions are what a configuration says of texts.
+type ProcessorOptions struct {
+	ChatTemplate string // Jinja; "": the checkpoint's
+	EndOfTurn    string // token that ends an answer; "": the family's
+	Token        string // the score token; "": there is none
+	AddsToken    bool   // it is no row of the vocabulary
+}
+
+// Processor makes inputs of texts and pictures: a tokenizer with its chat template, and the backbone's image processor.
+type Processor struct {
+	Text      *text.Processor
+	Pictures  *PictureCache
+	net       *Network
+	endOfTurn string
+}
+
+// newProcessor opens the tokenizer and the chat template, and compares them with the network's configuration.
+func newProcessor(n *Network, pictures *PictureCache, o ProcessorOptions) (*Processor, error) {
+	options := []text.Option{text.WithTemplate(o.ChatTemplate)}
+	if !o.AddsToken {
+		options = append(options, text.WithOwnToken())
+	}
+	t, err := text.Open(n.Backbone.Dir, o.Token, int64(n.Backbone.Decoder().Vocab), options...)
+	if err != nil {
+		return nil, err
+	}
+	p := &Processor{Text: t, Pictures: pictures, net: n, endOfTurn: o.EndOfTurn}
+	if err := p.checkTokens(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return p, nil
+}
+
+// Close frees the tokenizer.
+func (p *Processor) Close() error { return p.Text.Close() }
+
+// checkTokens compares the tokenizer's placeholder of pictures with the model's, and looks for the end of a turn.
+func (p *Processor) checkTokens() error {
+	if err := checkPlaceholder(p.Text, p.net.Backbone); err != nil {
+		return err
+	}
+	if p.endOfTurn == "" {
+		return nil
+	}
+	if _, err := p.Text.ID(p.endOfTurn); err != nil {
+		return fmt.Errorf("end_of_turn: %w", err)
+	}
+	return nil
+}
+
+// checkPlaceholder compares the tokenizer's placeholder of pictures with that of config.json, by which transformers
+// finds them.
+func checkPlaceholder(t *text.Processor, b *backbone.Backbone) error {
+	id, err := t.ID(b.Placeholder())
+	if want := b.Decoder().ImageToken; err == nil && int64(id) != want {
+		err = fmt.Errorf("the tokenizer's %s is token %d, config.json's image token %d: they do not belong together",
+			b.Placeholder(), id, want)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: placeholder of pictures: %w", b.Dir, err)
+	}
+	return nil
+}
+
+// Picture prepares what the backbone is shown, unless it is in the cache and its pixels are not wanted.
+func (p *Processor) Picture(frames []*data.Picture, pixels bool) (*backbone.Picture, error) {
+	key := PictureKey(frames)
+	if !pixels {
+		if known := p.Pictures.Get(key); known != nil {
+			return known, nil
+		}
+	}
+	if !pixels {
+		if twin := p.Pictures.Prepared(key); twin != nil {
+			return twin, nil
+		}
+	}
+	q, err := p.net.Backbone.Prepare(frames...)
+	if err != nil {
+		return nil, err
+	}
+	q.Key = key
+	p.Pictures.Remember(q)
+	if p.net.VisionTrained() { // features change with every step: what can be kept are the pixels
+		p.Pictures.Put(q)
+	}
+	return q, nil
+}
+
+// WordTokens is how many of n tokens belong to no picture. Pictures are bounded by their tiles, and published
+// checkpoints go beyond their positions with them; a text that does is an error, which says what to shorten.
+func (p *Processor) WordTokens(n int, counts []int, what string) (int, error) {
+	for _, c := range counts {
+		n -= c
+	}
+	if most := p.net.Backbone.Decoder().MaxPositions; n > most {
+		return n, fmt.Errorf("the text has %d tokens, the model's max_position_embeddings are %d: shorten the %s",
+			n, most, what)
+	}
+	return n, nil
+}
+
+// EndOfTurn is the token that ends an answer.
+func (p *Processor) EndOfTurn() string {
+	for _, t := range []string{p.endOfTurn, p.net.Backbone.EndOfTurn()} {
+		if t != "" {
+			return t
+		}
+	}
+	return p.Text.EndOfSequence()
+}

@@ -1,0 +1,194 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/nn"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// On a device that is not the host, feeding parameters to every run and taking gradients from every run is most of what
+// is copied. So they may stay there. Parameters go up once for a step of the optimizer, graphs add their gradients to
+// sums that lie on the device, and the sums come down once. They are added in the order of the runs, so that they are,
+// bit for bit, what the host would have added up.
+
+// transferred is the number of elements that are put together for one transfer.
+const transferred = 16 << 20
+
+// Residence is the memory of a device that holds parameters and the sums of their gradients.
+type Residence struct {
+	params []nn.Param // in the order of Params
+	first  []int64    // element that each begins with; the first one of all is a zero
+	size   int64      // elements of all parameters, with what lies between them
+	buffer *ort.Buffer
+	values map[string]*ort.View
+	sums   map[string]*ort.View
+	zeros  map[int]*ort.View // by rank
+	summed map[string]bool   // since Begin
+	begun  bool
+}
+
+// NewResidence lays out memory for parameters; it is taken when the first step begins.
+func NewResidence(params []nn.Param) *Residence {
+	r := &Residence{params: params, size: ort.Alignment}
+	for _, p := range params {
+		r.first = append(r.first, r.size)
+		r.size += (elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
+	}
+	return r
+}
+
+// open takes the memory.
+func (r *Residence) open(device string, o ort.CUDAOptions) (err error) {
+	if r.buffer != nil {
+		return nil
+	}
+	if r.buffer, err = ort.NewBuffer(device, 2*r.size, o); err != nil {
+		return fmt.Errorf("memory of the device for parameters and sums of gradients: %w", err)
+	}
+	r.values, r.sums, r.zeros = map[string]*ort.View{}, map[string]*ort.View{}, map[int]*ort.View{}
+	for i, p := range r.params {
+		if r.values[p.Name], err = r.buffer.View(r.first[i], p.Shape...); err != nil {
+			return err
+		}
+		if r.sums[p.Name], err = r.buffer.View(r.size+r.first[i], p.Shape...); err != nil {
+			return err
+		}
+		one := make([]int64, len(p.Shape))
+		for k := range one {
+			one[k] = 1
+		}
+		if r.zeros[len(one)] == nil {
+			if r.zeros[len(one)], err = r.buffer.View(0, one...); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// each goes through all elements in parts: copying is called for every stretch of a parameter in a part, from lo to
+// hi-1 of its elements.
+func (r *Residence) each(
+	transfer func(at int64, part []float32) error, copying func(i int, lo, hi int64, part []float32),
+	before bool,
+) error {
+	stage := make([]float32, min(r.size, transferred))
+	for at := int64(0); at < r.size; at += transferred {
+		part := stage[:min(r.size-at, transferred)]
+		clear(part)
+		if !before {
+			if err := transfer(at, part); err != nil {
+				return err
+			}
+		}
+		for i, p := range r.params {
+			from, n := r.first[i], elements(p.Shape)
+			if lo, hi := max(at, from), min(at+int64(len(part)), from+n); lo < hi {
+				copying(i, lo-from, hi-from, part[lo-at:hi-at])
+			}
+		}
+		if before {
+			if err := transfer(at, part); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// begin brings the parameters up as they are now, and begins sums anew.
+func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.Dense) error {
+	r.begun, r.summed = false, map[string]bool{}
+	err := r.each(func(at int64, part []float32) error { return r.buffer.Write(ctx, at, part) },
+		func(i int, lo, hi int64, part []float32) {
+			copy(part, value(r.params[i].Name).Data().([]float32)[lo:hi])
+		}, true)
+	r.begun = err == nil
+	return err
+}
+
+// Fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
+func (r *Residence) Fetch(ctx context.Context, into [][]float32) error {
+	if !r.begun || len(into) != len(r.params) {
+		return fmt.Errorf("there are no sums of %d gradients: the step was not begun, or it failed", len(into))
+	}
+	err := r.each(func(at int64, part []float32) error { return r.buffer.Read(ctx, r.size+at, part) },
+		func(i int, lo, hi int64, part []float32) { copy(into[i][lo:hi], part) }, false)
+	for i, p := range r.params {
+		if !r.summed[p.Name] {
+			clear(into[i])
+		}
+	}
+	return err
+}
+
+// run runs a session that adds up gradients.
+func (r *Residence) run(
+	ctx context.Context,
+	on *Session,
+	in map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
+	if !r.begun {
+		return nil, errors.New("a step whose gradients are added up has to begin with Begin")
+	}
+	views := ort.Views{In: map[string]*ort.View{}, Out: map[string]*ort.View{}}
+	for _, p := range on.Params {
+		views.In[p.Name] = r.values[p.Name]
+		views.In[nn.OfSum+p.Name] = r.zeros[len(p.Shape)]
+		if r.summed[p.Name] {
+			views.In[nn.OfSum+p.Name] = r.sums[p.Name]
+		}
+		views.Out[nn.OfSummed+p.Name] = r.sums[p.Name]
+	}
+	out, err := on.RunWith(ctx, in, nil, views)
+	if err != nil { // it may have come to some of the sums
+		r.begun = false
+		return nil, err
+	}
+	for _, p := range on.Params {
+		r.summed[p.Name] = true
+	}
+	return out, nil
+}
+
+func (r *Residence) close() error {
+	if r == nil {
+		return nil
+	}
+	return r.buffer.Close()
+}
+
+// Begin begins a step of the optimizer whose gradients are added up on the device.
+func (s *Sessions) Begin(ctx context.Context) error {
+	if s.Resident == nil {
+		return errors.New("this tuner was not made to keep parameters on its device")
+	}
+	if err := s.Resident.open(s.net.Plan.Device, s.options.CUDA); err != nil {
+		return err
+	}
+	return s.Resident.begin(ctx, s.Param)
+}
+
+// AddTo declares the sums of a graph with sums for its peak.
+func (r *Residence) AddTo(in shapesOf) {
+	if r == nil {
+		return
+	}
+	for _, p := range r.params {
+		in[nn.OfSum+p.Name] = &onnx.Tensor{Name: nn.OfSum + p.Name, Type: onnx.Float, Shape: p.Shape}
+	}
+}
+
+// count counts the memory of the device, and of the host what is put together for a transfer.
+func (r *Residence) count(u *Usage) {
+	stage := 4 * min(r.size, transferred)
+	u.Bytes["parameters"] = 4*r.size + stage
+	u.Bytes["sums of gradients"] = 4 * r.size
+	u.Host["gradients and optimizer"] += stage - 2*4*u.Trainable // no run's gradients come down
+}

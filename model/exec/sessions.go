@@ -1,0 +1,237 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/batch"
+	"assay/model/nn"
+	"assay/ort"
+)
+
+// Sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is
+// trained.
+type Sessions struct {
+	net     *Network
+	options *Options
+
+	mu      sync.Mutex
+	graphs  map[string]*nn.Program // built, not opened yet
+	Open    map[string]*Session    // nil: closed
+	Trained map[string]*tensor.Dense
+
+	Resident *Residence // nil: parameters are fed to every run, and gradients come from every run
+}
+
+// Session is a graph that is ready to run.
+type Session struct {
+	*nn.Program
+	*ort.Session
+	Inputs map[string]bool
+}
+
+func newSessions(n *Network, o *Options) *Sessions {
+	return &Sessions{
+		net:     n,
+		options: o,
+		graphs:  map[string]*nn.Program{},
+		Open:    map[string]*Session{},
+		Trained: map[string]*tensor.Dense{},
+	}
+}
+
+// Graph returns the graph of that name without opening it.
+func (s *Sessions) Graph(r Recipe) (*nn.Program, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.build(r)
+}
+
+// build builds a graph, or takes it from those that wait for their session. s.mu is held.
+func (s *Sessions) build(r Recipe) (*nn.Program, error) {
+	if b := s.graphs[r.Name]; b != nil {
+		return b, nil
+	}
+	b, err := r.Build(s.net.NewGraph(r.Name))
+	if err != nil {
+		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.net.Backbone.Dir, err)
+	}
+	if !s.net.OnCUDA() {
+		nn.LowerPacked(b.Model)
+	}
+	s.graphs[r.Name] = b
+	return b, nil
+}
+
+// Session returns the session of that name, building and opening its graph the first time.
+func (s *Sessions) Session(r Recipe) (*Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.Open[r.Name]; have != nil {
+		return have, nil
+	}
+	if s.Open == nil {
+		return nil, fmt.Errorf("the scorer is closed")
+	}
+	if err := s.net.Backbone.Weights.Present(); err != nil {
+		return nil, err
+	}
+	b, err := s.build(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.readTrained(b.Params); err != nil {
+		return nil, err
+	}
+	s.net.Backbone.Weights.Forget() // what was looked at so far: the sessions have their own view
+	if s.options.OnGraph != nil {
+		s.options.OnGraph(r.Name, b.Model)
+	}
+	o, err := ort.Open(b.Model, ort.Options{
+		CUDA:      s.options.CUDA,
+		Profile:   s.profile(),
+		Device:    s.net.RunsOn(),
+		Bound:     b.Bound,
+		Threads:   s.net.Plan.Limits.Threads,
+		Folder:    s.net.Backbone.Weights.Folder(),
+		LowMemory: !s.net.Plan.Small || s.net.Plan.Training != TrainNothing,
+		Prepack:   b.Packed || nn.PacksWeights(b.Model),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the %s graph of %s: %w", r.Name, s.net.Backbone.Dir, err)
+	}
+	opened := &Session{Program: b, Session: o, Inputs: map[string]bool{}}
+	for _, in := range b.Model.Inputs {
+		opened.Inputs[in.Name] = true
+	}
+	delete(s.graphs, r.Name)
+	b.Model = nil // the runtime has its own
+	s.Open[r.Name] = opened
+	return opened, nil
+}
+
+// profile is the prefix of the next session's trace.
+func (s *Sessions) profile() string {
+	if s.options.Profile == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s-%d", s.options.Profile, len(s.Open))
+}
+
+// Run feeds a session what it declares: the batch and the trained parameters.
+func (s *Sessions) Run(
+	ctx context.Context,
+	on *Session,
+	feeds ...map[string]*tensor.Dense,
+) (map[string]*tensor.Dense, error) {
+	in := map[string]*tensor.Dense{}
+	for _, f := range feeds {
+		for name, v := range f {
+			if on.Inputs[name] {
+				in[name] = v
+			}
+		}
+	}
+	if on.Sums {
+		return s.Resident.run(ctx, on, in)
+	}
+	for _, p := range on.Params {
+		in[p.Name] = s.Param(p.Name)
+	}
+	return on.Session.Run(ctx, in)
+}
+
+// Trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the
+// runtime sees the graph when training begins.
+func (s *Sessions) Trainable(r Recipe) ([]nn.Param, error) {
+	b, err := s.Graph(r)
+	if err == nil && !s.net.Backbone.Weights.Absent() {
+		err = s.readTrained(b.Params)
+	}
+	if err != nil {
+		return nil, err
+	}
+	byName := func(a, b nn.Param) int { return strings.Compare(a.Name, b.Name) }
+	return slices.SortedFunc(slices.Values(b.Params), byName), nil
+}
+
+// readTrained reads the backbone's parameters that are trained, as float32.
+func (s *Sessions) readTrained(params []nn.Param) (err error) {
+	for _, p := range params {
+		if s.net.Tensors[p.Name] == nil && s.Trained[p.Name] == nil {
+			if s.Trained[p.Name], err = s.net.Backbone.Weights.Dense(p.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Param is the value of a trained parameter.
+func (s *Sessions) Param(name string) *tensor.Dense {
+	if t := s.net.Tensors[name]; t != nil {
+		return t
+	}
+	return s.Trained[name]
+}
+
+// Values returns names and tensors of trained parameters.
+func (s *Sessions) Values(params []nn.Param) (names []string, values []*tensor.Dense) {
+	for _, p := range params {
+		names, values = append(names, p.Name), append(values, s.Param(p.Name))
+	}
+	return names, values
+}
+
+// close frees the sessions.
+func (s *Sessions) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	errs := []error{s.Resident.close()}
+	for _, o := range s.Open {
+		errs = append(errs, o.Session.Close())
+	}
+	s.Open = nil
+	return errors.Join(errs...)
+}
+
+// DropoutFeeds draws the pool of factors, and where each LoRA layer begins in it.
+func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*tensor.Dense {
+	if rate == 0 || s.Sites == 0 {
+		return nil
+	}
+	span := rows * s.Widest
+	rng := rand.New(rand.NewPCG(seed, 0x5c0e))
+	pool := make([]float32, 2*span)
+	keep, threshold := float32(1/(1-rate)), uint64(rate*(1<<32))
+	for i := 0; i+1 < len(pool); i += 2 {
+		r := rng.Uint64()
+		if r>>32 >= threshold {
+			pool[i] = keep
+		}
+		if r&0xffffffff >= threshold {
+			pool[i+1] = keep
+		}
+	}
+	offsets := make([]int64, s.Sites)
+	for i := range offsets {
+		offsets[i] = rng.Int64N(int64(span) + 1)
+	}
+	return map[string]*tensor.Dense{"dropout_pool": batch.Vector(pool), "dropout_offsets": batch.Vector(offsets)}
+}
+
+// ShapesByName are the shapes of parameters.
+func ShapesByName(params []nn.Param) map[string][]int64 {
+	out := make(map[string][]int64, len(params))
+	for _, p := range params {
+		out[p.Name] = p.Shape
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package exec
+
+import (
+	"maps"
+
+	"assay/model/batch"
+	"assay/model/nn"
+)
+
+// Usage is what training needs.
+type Usage struct {
+	Parameters int64            // of backbone and scorer
+	Trainable  int64            // of them
+	Bytes      map[string]int64 // memory of the device, by what for
+	Host       map[string]int64 // on CUDA, memory of the machine; on the CPU that is Bytes
+}
+
+func elements(shape []int64) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// Counts is Counts of what trains the parameters.
+func (n *Network) Counts(params []nn.Param) Usage {
+	u := Usage{Bytes: map[string]int64{}}
+	u.Parameters, u.Bytes["weights"] = n.Weights()
+	for _, v := range n.Tensors {
+		u.Parameters += int64(v.DataSize())
+	}
+	for _, p := range params {
+		u.Trainable += elements(p.Shape)
+	}
+	return u
+}
+
+const (
+	Program    = 96 << 20 // ONNX Runtime's library, Go's own memory, tokenizer, graphs
+	arenaSlack = 16       // one part in so many of an arena lies between its blocks
+
+	// On CUDA an arena grows by regions of up to a GiB, and no block lies across two: more of it is lost.
+	CUDASlack  = 8
+	CUDARegion = 1 << 30
+	// What a process takes of a GPU before it computes: the driver's context, kernels, workspaces of cuBLAS.
+	CUDAContext = 1 << 30
+)
+
+// AddTraining adds what training needs besides the weights: for the optimizer, of graphs, and for the pictures.
+func (r *Runner) AddTraining(
+	u *Usage, params []nn.Param, s *batch.Sample, micro, pictures int, peaks Peaks,
+) error {
+	// values; a run's gradients, which the collector frees some runs later
+	u.Bytes["gradients and optimizer"] = u.Trainable*4*(1+2) + r.held(params)
+	if err := r.AddPeaks(u, s, micro, peaks); err != nil {
+		return err
+	}
+	r.AddPictures(u, s, micro, pictures, !r.net.VisionTrained())
+	u.Bytes["pictures"] += u.Bytes["pictures"] / 2 // those that are made ready beside the step
+	if r.net.OnCUDA() {
+		r.Split(u, len(peaks))
+		if u.Bytes["parameters"] = 4 * u.Trainable; r.Sessions.Resident != nil { // else fed to every run
+			r.Sessions.Resident.count(u)
+		}
+	}
+	return nil
+}
+
+// held is what sums of gradients and an optimizer take.
+func (r *Runner) held(params []nn.Param) (bytes int64) {
+	if r.Sessions.options.Held != nil {
+		return r.Sessions.options.Held(params)
+	}
+	for _, x := range params {
+		bytes += 4 * (1 + 2) * elements(x.Shape)
+	}
+	return bytes
+}
+
+// Peaks are the memory of graphs at their worst moments, for a batch of samples as long as one, by what they do.
+type Peaks = map[string]func(s *batch.Sample, batch int) (bytes int64, err error)
+
+// AddPeaks adds what graphs hold at their worst moments, with what their arenas lose.
+func (r *Runner) AddPeaks(u *Usage, s *batch.Sample, batch int, peaks Peaks) error {
+	for what, peak := range peaks {
+		n, err := peak(s, batch)
+		if err != nil {
+			return err
+		}
+		slack := n / arenaSlack
+		if r.net.OnCUDA() {
+			slack = n / CUDASlack
+		}
+		u.Bytes[what] = n + slack
+	}
+	return nil
+}
+
+// AddPictures adds what lies on the host of the pictures: pixels of a batch, features, if they are kept.
+func (r *Runner) AddPictures(u *Usage, s *batch.Sample, batch, pictures int, kept bool) {
+	var pixels, features int64
+	for _, q := range s.Pictures {
+		pixels += 4 * int64(len(q.Pixels))
+		features = max(features, 4*int64(q.Tokens*r.net.Backbone.Decoder().FeatureWidth()))
+	}
+	if kept {
+		u.Bytes["image features"] = min(features*int64(pictures), r.Features.cache.limit)
+	}
+	u.Bytes["pictures"] = 2 * pixels * int64(batch)
+	u.Bytes["program"] = Program
+}
+
+// Split sorts memory by where it lies, and adds what the device takes for itself. That is its context, and of each
+// session's arena the rest of its last region, half of one on average.
+func (r *Runner) Split(u *Usage, sessions int) {
+	u.Host = map[string]int64{}
+	for _, what := range []string{"gradients and optimizer", "image features", "pictures", "program"} {
+		if n, ok := u.Bytes[what]; ok {
+			u.Host[what] = n
+		}
+	}
+	maps.DeleteFunc(u.Bytes, func(what string, _ int64) bool { return u.Host[what] > 0 })
+	u.Bytes["context, ends of arenas"] = CUDAContext + int64(sessions)*CUDARegion/2
+}

@@ -1,0 +1,101 @@
+package language
+
+import (
+	"fmt"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/exec"
+	"assay/model/nn"
+	"assay/onnx"
+	"assay/ort"
+)
+
+const (
+	// promptRows bounds the rows of prompts that run together.
+	promptRows = 1024
+	// promptRowsCPU is the same on the CPU, where larger products are slower: their rows leave the second cache.
+	promptRowsCPU = 512
+	// leastPromptRows are run together wherever the scores of all rows over a whole cache are there at once, and
+	// mostScores bounds their bytes otherwise.
+	leastPromptRows, mostScores = 64, 1 << 30
+)
+
+// PromptRows is the number of rows of prompts that may run together.
+func (l *Model) PromptRows(c *Cache) int {
+	switch {
+	case !l.net.OnCUDA():
+		return promptRowsCPU
+	case !l.plainCache():
+		return promptRows
+	}
+	row := 4 * l.net.Backbone.Decoder().Heads * c.capacity // bytes of scores
+	return min(max(mostScores/row/2*2, leastPromptRows), promptRows)
+}
+
+// CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
+// of the free memory less these, as far as they are known before the pictures are.
+func (l *Model) CacheRoom() (int64, error) {
+	free, _, err := ort.FreeMemory(l.net.Plan.Device)
+	if err != nil {
+		return 0, err
+	}
+	return l.cacheRoom(free)
+}
+
+func (l *Model) cacheRoom(free int64) (int64, error) {
+	needed, err := l.needed()
+	if err != nil {
+		return 0, err
+	}
+	room := free/10*9 - needed
+	if least := l.RowBytes(); room < least {
+		return 0, fmt.Errorf("%s has %d MB of free memory, and weights in %s and runs over prompts take %d MB, which leaves "+
+			"no room for keys and values. Free memory, use another device, bfloat16, or a backbone of fewer bits "+
+			"(train quantize)", l.net.Plan.Device, free>>20, l.DType(), needed>>20)
+	}
+	return room, nil
+}
+
+// needed is what a GPU holds besides the cache: the weights, a run's values at their worst moment with what arenas
+// lose, and what the process takes before it computes.
+func (l *Model) needed() (int64, error) {
+	_, weights := l.net.Weights()
+	most, err := l.promptPeak()
+	if err != nil {
+		return 0, err
+	}
+	if l.plainCache() { // scores, with the mask added, and their softmax
+		most += 3 * mostScores
+	}
+	const sessions = 2 // the tower's and the decoder's
+	return weights + most + most/exec.CUDASlack + exec.CUDAContext + sessions*exec.CUDARegion/2, nil
+}
+
+// promptPeak is that of a run over words alone.
+func (l *Model) promptPeak() (int64, error) {
+	b, err := l.run.Sessions.Graph(exec.Recipe{Name: "generate", Build: l.stepGraph})
+	if err != nil {
+		return 0, err
+	}
+	d := l.net.Backbone.Decoder()
+	rows := min(promptRows, d.MaxPositions)
+	p := &Prompt{prompt: rows, axes: make([][]int64, d.Rope.Axes())}
+	p.IDs = make([]int64, rows)
+	for i := range p.axes {
+		p.axes[i] = make([]int64, rows)
+	}
+	stretch := []Stretch{{Prompt: p, To: rows, Logits: 1}}
+	features := tensor.New(tensor.WithShape(1, d.FeatureWidth()), tensor.Of(tensor.Float32))
+	in := exec.Shapes(l.packStretches(stretch).Feeds, plainFeeds(stretch, d.KVHeads),
+		map[string]*tensor.Dense{nn.InFeatures: features})
+	for i := range d.Layers {
+		for _, what := range nn.CacheParts {
+			past, _ := nn.CacheNames(i, what)
+			in[past] = &onnx.Tensor{Name: past, Type: l.net.Computes(),
+				Shape: []int64{1, int64(d.KVHeads), int64(rows), int64(d.CachedWidth())}}
+		}
+	}
+	bytes, _, err := exec.Peak(b.Model, in)
+	return bytes, err
+}

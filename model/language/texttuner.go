@@ -1,0 +1,334 @@
+package language
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/data"
+	"assay/edit"
+	"assay/lora"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
+	"assay/model/text"
+	"assay/store"
+)
+
+// TuneOptions say what a TextTuner trains and how.
+type TuneOptions struct {
+	exec.Options
+	Plan         bool          // the backbone's weights may be absent: graphs are built and counted, not run
+	Adapter      *lora.Adapter // that trains; nil: every weight of the backbone does
+	DType        string        // of the large products on CUDA: float32, bfloat16
+	ChatTemplate string        // Jinja; "": the checkpoint's
+	EndOfTurn    string        // token that ends an answer; "": the family's
+	MaxTokens    int           // longest conversation; 0: the model's positions decide
+	Recompute    bool          // recompute each layer in the backward pass
+	Dropout      float64       // of the LoRA layers' inputs
+	Fixed        bool          // one group of all conversations: see TuneOptions.Fixed
+	Resident     bool          // parameters and the sums of gradients stay on the device: see TuneOptions.Resident
+}
+
+// Tuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
+// head.
+type Tuner struct {
+	net       *exec.Network
+	processor *exec.Processor
+	run       *exec.Runner
+	o         TuneOptions
+	params    []nn.Param // by name
+}
+
+// Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
+type Conversation struct {
+	Messages []text.Message
+	Pictures []edit.Picture
+}
+
+// TextSample is a conversation ready for the graph.
+type TextSample struct {
+	batch.Sample
+	Answers [][2]int // [from, to) of each answer's tokens, the end of its turn among them
+}
+
+// Targets is the number of tokens that are learnt.
+func (s *TextSample) Targets() int {
+	n := 0
+	for _, a := range s.Answers {
+		n += a[1] - a[0]
+	}
+	return n
+}
+
+// NewTuner opens a backbone for training. The adapter's tensors are updated in place by whoever optimises them.
+func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
+	open := backbone.OpenBackbone
+	if o.Plan {
+		open = backbone.DescribeBackbone
+	}
+	b, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	n := &exec.Network{
+		Backbone: b,
+		Tensors:  map[string]*tensor.Dense{},
+		DType:    o.DType,
+		Packer:   batch.Packer{Vocab: int64(b.Decoder().Vocab), Table: true},
+		Plan:     exec.Plan{Training: exec.TrainBackbone, Device: o.Device, Blocks: nn.Blocks(o.Blocks)},
+	}
+	t := &Tuner{o: o}
+	if err := t.open(n); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if t.params, err = t.run.Sessions.Trainable(t.stepGraph(textPass{1, n.VisionTrained(), true})); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if o.Resident {
+		t.run.Sessions.Resident = exec.NewResidence(t.params)
+	}
+	return t, nil
+}
+
+func (t *Tuner) open(n *exec.Network) (err error) {
+	o := &t.o
+	if err := n.ResolveDevice(o.Elsewhere); err != nil {
+		return err
+	}
+	if rate := n.Backbone.Decoder().Dropout; rate > 0 {
+		return fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
+			n.Backbone.Dir, rate)
+	}
+	if o.Adapter == nil {
+		err = n.Backbone.Unpacked("its own weights cannot be trained, only an adapter over them")
+	} else {
+		n.Plan.Training = exec.TrainScorer
+		err = n.Adapt(o.Adapter)
+	}
+	if err != nil {
+		return err
+	}
+	n.CompletePlan(o.Threads)
+	t.net = n
+	t.processor, t.run, err = exec.Open(n, &o.Options,
+		exec.ProcessorOptions{ChatTemplate: o.ChatTemplate, EndOfTurn: o.EndOfTurn}, exec.NoScorer)
+	return err
+}
+
+// Close frees sessions, tokenizer and weights.
+func (t *Tuner) Close() error { return errors.Join(t.processor.Text.Close(), t.run.Close()) }
+
+// Params returns the trained tensors by name, in a fixed order.
+func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
+	return t.run.Sessions.Values(t.params)
+}
+
+// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
+func (t *Tuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
+
+// SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
+func (t *Tuner) SaveInto(dir string) error {
+	if t.net.Adapter != nil {
+		return t.net.Adapter.Save(dir)
+	}
+	return t.net.Backbone.Weights.SaveInto(dir, t.run.Sessions.Trained)
+}
+
+// Prepare turns a conversation into tokens and pictures. One that is longer than MaxTokens, or whose text is longer
+// than the model's positions, is refused: nothing is cut off. It is safe for concurrent use.
+func (t *Tuner) Prepare(c Conversation) (*TextSample, error) {
+	s := &TextSample{}
+	counts := make([]int, len(c.Pictures))
+	for i, shown := range c.Pictures {
+		q, err := t.shown(shown)
+		if err != nil {
+			return nil, fmt.Errorf("picture %d: %w", i+1, err)
+		}
+		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+	}
+	tokens, err := t.tokenise(c.Messages, counts)
+	if err != nil {
+		return nil, err
+	}
+	s.Tokens, s.Answers = tokens.Tokens, tokens.Answers
+	last := int64(0)
+	for _, axis := range t.net.Positions(&s.Sample) {
+		last = max(last, slices.Max(axis))
+	}
+	return s, t.net.Backbone.Decoder().Longest(last)
+}
+
+// shown prepares a picture unless it is in the cache.
+func (t *Tuner) shown(p edit.Picture) (*backbone.Picture, error) {
+	key := store.Key{}
+	if k := edit.KeyOf(p); k != "" {
+		key = store.KeyOf(k)
+	}
+	if known := t.prepared().OfEdit(key); known != nil {
+		return known[0], nil
+	}
+	picture, err := edit.Decode(p)
+	if err != nil {
+		return nil, err
+	}
+	q, err := t.processor.Picture([]*data.Picture{picture}, false)
+	if err == nil {
+		t.prepared().PutEdit(key, []*backbone.Picture{q})
+	}
+	return q, err
+}
+
+func (t *Tuner) prepared() *exec.PictureCache { return t.processor.Pictures }
+
+// tokenise renders and tokenises messages about pictures of that many tokens each.
+func (t *Tuner) tokenise(messages []text.Message, counts []int) (*text.Conversation, error) {
+	c, err := t.processor.Text.Conversation(messages, t.processor.EndOfTurn(), t.net.Backbone.Placeholder(), counts)
+	if err != nil {
+		return nil, err
+	}
+	words, err := t.processor.WordTokens(len(c.IDs), counts, "conversation")
+	if err != nil {
+		return nil, err
+	}
+	if most := t.o.MaxTokens; most > 0 && len(c.IDs) > most {
+		return nil, fmt.Errorf("the conversation has %d tokens, %d of them of text; text.max_tokens is %d: nothing is cut "+
+			"off, so shorten it or show smaller pictures", len(c.IDs), words, most)
+	}
+	return c, nil
+}
+
+// CheckText gives the error that Prepare would give about the messages, whatever the pictures are, and else the number
+// of tokens that are learnt.
+func (t *Tuner) CheckText(messages []text.Message) (targets int, err error) {
+	var counts []int
+	for _, m := range messages {
+		for _, c := range m.Content {
+			if c.Image {
+				counts = append(counts, 1)
+			}
+		}
+	}
+	c, err := t.tokenise(messages, counts)
+	if err != nil {
+		return 0, err
+	}
+	return (&TextSample{Answers: c.Answers}).Targets(), nil
+}
+
+// TextResult is what a pass over conversations gives.
+type TextResult struct {
+	Loss   []float64 // of each conversation: the sum over its answers' tokens of -log softmax
+	Right  []int     // of each: how many tokens are the likeliest ones; of Measure alone
+	Tokens int       // that were multiplied
+	Grads  map[string]*tensor.Dense
+}
+
+// Step runs forward and backward pass over a micro-batch. weights multiplies the loss of each token of a conversation,
+// seed is that of the dropout.
+func (t *Tuner) Step(ctx context.Context, samples []*TextSample, weights []float64, seed uint64) (
+	*TextResult, error) {
+	return t.pass(ctx, samples, weights, seed, true)
+}
+
+// Measure is the forward pass alone, without dropout.
+func (t *Tuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult, error) {
+	return t.pass(ctx, samples, make([]float64, len(samples)), 0, false)
+}
+
+func (t *Tuner) pass(
+	ctx context.Context,
+	samples []*TextSample,
+	weights []float64,
+	seed uint64,
+	backward bool,
+) (*TextResult, error) {
+	if !t.net.VisionTrained() {
+		plain := make([]*batch.Sample, len(samples))
+		for i, s := range samples {
+			plain[i] = &s.Sample
+		}
+		if _, err := t.run.Features.Fill(ctx, plain); err != nil {
+			return nil, err
+		}
+	}
+	p, err := t.pack(samples, weights)
+	if err != nil {
+		return nil, err
+	}
+	pixels := t.net.VisionTrained() && len(p.Pictures) > 0
+	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, pixels, backward}))
+	if err != nil {
+		return nil, err
+	}
+	vision, err := t.net.ShownFeeds(p)
+	if err != nil {
+		return nil, err
+	}
+	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
+	if backward {
+		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
+	}
+	out, err := t.run.Sessions.Run(ctx, s, feeds...)
+	if err != nil {
+		return nil, err
+	}
+	r := result(p, out, s, backward)
+	for _, x := range t.params {
+		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, where no conversation shows a picture
+			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
+		}
+	}
+	return r, nil
+}
+
+// result puts the outputs of a packed batch back into the order of the samples.
+func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, backward bool) *TextResult {
+	r := &TextResult{Loss: make([]float64, len(p.Order)), Tokens: p.Rows, Grads: map[string]*tensor.Dense{}}
+	nll := out[nn.OutNLL].Data().([]float32)
+	var best, targets []int64
+	if !backward {
+		r.Right = make([]int, len(p.Order))
+		best, targets = out[outBest].Data().([]int64), p.Feeds[nn.InTargets].Data().([]int64)
+	}
+	for place, i := range p.Order {
+		part := p.Targets[place][0]
+		for at := part.First; at < part.First+part.N; at++ {
+			r.Loss[i] += float64(nll[at])
+			if !backward && best[at] == targets[at] {
+				r.Right[i]++
+			}
+		}
+	}
+	for name, as := range s.Grads {
+		r.Grads[name] = out[as]
+	}
+	return r
+}
+
+// Device is where the graphs run: cpu or cuda:N.
+func (t *Tuner) Device() string { return t.net.Device() }
+
+// Absent says what is missing of the backbone's weights; nil if they are there.
+func (t *Tuner) Absent() error { return t.net.Absent() }
+
+// Partly reports whether a part of the absent weights is there: a shard is missing.
+func (t *Tuner) Partly() bool { return t.net.Partly() }
+
+// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+func (t *Tuner) Damage() error { return t.net.Damage() }
+
+// BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
+func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
+
+// Begin begins a step of the optimizer with Resident: parameters as they are now, and sums of no gradients.
+func (t *Tuner) Begin(ctx context.Context) error { return t.run.Sessions.Begin(ctx) }
+
+// Sums brings the sums of the gradients of all steps since Begin, in the order of Params.
+func (t *Tuner) Sums(ctx context.Context, into [][]float32) error {
+	return t.run.Sessions.Resident.Fetch(ctx, into)
+}

@@ -1,0 +1,155 @@
+package model
+
+import (
+	"assay/losses"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
+	"assay/onnx"
+	"slices"
+
+	"gorgonia.org/tensor"
+)
+
+// Counts returns the numbers of parameters, and the bytes of the weights.
+func (t *Tuner) Counts() exec.Usage { return t.scorer.net.Counts(t.params) }
+
+// Usage estimates the memory of training over micro-batches of that many samples as long as s. It adds the weights
+// (once for all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst
+// moment. Those add up on CUDA, where every session keeps its memory between its runs; on the CPU sessions share it,
+// and the sum is on the safe side. pictures is how many distinct ones a run sees: a frozen tower's output is kept for
+// them, up to the cache's size.
+func (t *Tuner) Usage(s *batch.Sample, micro, pictures int, scoring bool) (exec.Usage, error) {
+	u := t.Counts()
+	if t.scorer.net.OnCUDA() && scoring {
+		u.Bytes["weights"] *= 2
+	}
+	peaks := exec.Peaks{"training step": t.stepPeak}
+	if !t.scorer.net.VisionTrained() {
+		peaks["vision tower"] = t.scorer.run.VisionPeak
+	}
+	if scoring {
+		peaks["scoring"] = t.scorer.peaks()["scoring"]
+	}
+	t.addPackedCopies(&u, scoring)
+	return u, t.scorer.run.AddTraining(&u, t.params, s, micro, pictures, peaks)
+}
+
+// stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do; or over
+// groups that are known (PlanGroups).
+func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
+	pk := t.stepPacking()
+	if t.o.Fixed { // sources of several lengths share nothing there
+		pk.Share = 0
+	}
+	samples := slices.Repeat([]*batch.Sample{exec.WithFeatures(s, t.scorer.net.Backbone.Decoder().FeatureWidth())}, micro)
+	if len(t.groups) > 0 {
+		samples = t.largestRun(s, micro)
+	}
+	p, err := pk.Pack(t.stepSequences(samples), t.scorer.net.Positions)
+	if err != nil {
+		return 0, err
+	}
+	vision, err := t.scorer.net.VisionFeeds(p)
+	if err != nil {
+		return 0, err
+	}
+	graph := t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))
+	b, err := t.scorer.run.Sessions.Graph(graph)
+	if err != nil {
+		return 0, err
+	}
+	var targets map[string]*tensor.Dense
+	if len(t.o.Terms) == 0 {
+		targets = t.lossFeeds(p, make([]float64, len(samples)), 1)
+	} else {
+		rows := make([]*losses.Rows, len(t.o.Terms))
+		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, len(samples)), 1, 0, rows); err != nil {
+			return 0, err
+		}
+	}
+	in := exec.Shapes(p.Feeds, vision, targets)
+	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.Rows) * int64(b.Widest)}}
+	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	t.scorer.run.Sessions.Resident.AddTo(in)
+	bytes, _, err := exec.Peak(b.Model, in)
+	return bytes + 4*in["dropout_pool"].Shape[0], err
+}
+
+// stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
+// of groups.
+func (t *Tuner) stepPacks(g *nn.Graph, groups int) bool {
+	return t.scorer.net.Plan.Prepack && (groups == 1 || groups == 2 && g.Variant.Follows != nil)
+}
+
+// addPackedCopies counts those of a step, one for each direction, and of scoring. What they were made from may leave
+// the memory again if it lies in a file.
+func (t *Tuner) addPackedCopies(u *exec.Usage, scoring bool) {
+	copies := int64(0)
+	if t.stepPacks(&nn.Graph{}, 1) {
+		copies = 2
+	}
+	if t.scorer.net.Plan.Prepack && scoring {
+		copies++
+	}
+	if copies > 0 {
+		u.Bytes["packed weights"] = copies * u.Bytes["weights"]
+	}
+}
+
+// Usage estimates the memory of scoring so many samples as long as s at once, by what for; see [Tuner.Usage].
+func (s *Scorer) Usage(sample *batch.Sample, batch int) (map[string]int64, error) {
+	_, weights := s.net.Weights()
+	u := exec.Usage{Bytes: map[string]int64{"weights": weights, "program": exec.Program}}
+	return u.Bytes, s.run.AddPeaks(&u, sample, batch, s.peaks())
+}
+
+func (s *Scorer) peaks() exec.Peaks {
+	scoring := func(sample *batch.Sample, batch int) (int64, error) {
+		return s.run.ScorePeak(s.forwardGraph(forwardSpec{}), sample, batch)
+	}
+	return exec.Peaks{"vision tower": s.run.VisionPeak, "scoring": scoring}
+}
+
+// UsageOf is Usage of a process that goes through a table with so many distinct pictures, in batches.
+func (s *Scorer) UsageOf(sample *batch.Sample, batch, pictures int) (exec.Usage, error) {
+	u := exec.Usage{Bytes: map[string]int64{}}
+	u.Parameters, u.Bytes["weights"] = s.net.Weights()
+	peaks := s.peaks()
+	if err := s.run.AddPeaks(&u, sample, batch, peaks); err != nil {
+		return u, err
+	}
+	if s.net.Plan.Small || s.net.Plan.Prepack { // packed copies of the weights
+		u.Bytes["weights"] *= 2
+	}
+	if s.net.Plan.Small { // runs side by side
+		for what := range peaks {
+			u.Bytes[what] *= int64(s.net.Plan.Limits.Parallel)
+		}
+	}
+	s.run.AddPictures(&u, sample, batch, pictures, true)
+	switch {
+	case s.net.OnCUDA():
+		s.run.Split(&u, len(peaks))
+	case !s.net.Plan.Small: // one after the other they use the same arena
+		u.Bytes["scoring or vision tower"] = max(u.Bytes["scoring"], u.Bytes["vision tower"])
+		for what := range peaks {
+			delete(u.Bytes, what)
+		}
+	}
+	return u, nil
+}
+
+// Rows counts the tokens that go through the language model when samples are scored together, and one by one.
+func (s *Scorer) Rows(samples []*batch.Sample) (together, alone int) {
+	for _, b := range s.net.Plan.Limits.Batches(s.net.Packer, samples, s.net.OneGraph()) {
+		rows, apart := b.Count(batch.Pick(samples, b.Samples))
+		together, alone = together+rows, alone+apart
+	}
+	return together, alone
+}
+
+// Rows is that of a step over samples, together and one by one.
+func (t *Tuner) Rows(samples []*batch.Sample) (together, alone int) {
+	return t.stepPacking().Count(t.stepSequences(samples))
+}

@@ -1,0 +1,135 @@
+package nn
+
+import (
+	"assay/onnx"
+)
+
+// The scores of all rows by all rows are the largest values there are: 32 heads of 5,760 rows take 4 GB in each layer.
+// A long sequence is therefore attended to in blocks of queries, one after the other, each over the keys that it may
+// see. This is a Scan whose body is attention as it is elsewhere. The backward pass is a Scan, too, which computes a
+// block's scores and softmax once more. P = softmax(S), dV += P' dY, dP = dY V'. dS = P (dP - rowsum(dY Y)), dQ = dS K,
+// dK += dS' Q.
+
+const (
+	// blocksFrom is the number of rows of a sequence from which it is attended to in blocks. It is a matter of the
+	// sequence alone: its score is the same in any batch.
+	BlocksFrom = 1536
+	// scoresInBlocksFrom is the same in scoring by a model that is not small. Keys behind a block are not computed; with
+	// AVX-512 the runtime's softmax takes four times as long for masked ones. Steps attend in pieces there.
+	ScoresInBlocksFrom = 512
+	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
+	// 16 n KiB of scores.
+	blockScores = 4096
+	// mostBlockRows and leastBlockRows bound them, too.
+	mostBlockRows, leastBlockRows = 512, 64
+	// blockUnit is what the rows of a block are a multiple of: each begins at a multiple of 16 bytes.
+	blockUnit = 4
+)
+
+// Blocks is the rows of a block that somebody wants; 0: none wants any.
+type Blocks int
+
+// From is the number of rows from which a sequence is attended to in blocks.
+func (b Blocks) From() int {
+	if b > 0 {
+		return 2 * int(b)
+	}
+	return BlocksFrom
+}
+
+// rows are about the queries of a block.
+func (b Blocks) rows(heads int) int64 {
+	if b > 0 {
+		return int64(b)
+	}
+	return int64(min(max(blockScores/heads, leastBlockRows), mostBlockRows))
+}
+
+// queries are those of rows that stand together in their sequence: where the first one does, how many they are, and the
+// length of the whole sequence, [1] int64 each. The length decides what a block is: a row is in the same one wherever
+// its sequence is cut.
+type queries struct{ first, rows, length string }
+
+// overBlocks attends from queries [sequences, rows, kv, rep, dim] in blocks of equal size, and returns [sequences*rows,
+// kv*rep*dim]. attend becomes the body of a Scan. It gets queries [sequences, kv, rep*size, dim] at the places rows
+// [size], the last of which is before end [1]. It returns a value of the same shape. What fills up the last block
+// stands at places behind the end of the sequences.
+func (g *Graph) overBlocks(
+	q string,
+	at queries,
+	kv, rep, dim int,
+	attend func(q, rows, end string) string,
+) string {
+	up := func(a, b string) string { return g.Op("Div", g.Op("Sub", g.Op("Add", a, b), g.Ints(1)), b) }
+	count := up(at.length, g.Ints(g.Blocks.rows(kv*rep)))
+	size := g.Op("Mul", up(up(at.length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
+	begin, behind := g.Op("Mul", g.Op("Div", at.first, size), size), g.Op("Add", at.first, at.rows)
+	// With what fills up the first and the last block.
+	whole := g.Op("Sub", g.Op("Mul", up(behind, size), size), begin)
+	front := g.Op("Sub", at.first, begin)
+	back := g.Op("Sub", whole, g.Op("Add", front, at.rows))
+	q = g.Op("Pad", q, g.Shape(0, front, 0, 0, 0, 0, back, 0, 0, 0))
+	q = g.Op("Reshape", q, g.Shape(0, g.Op("Div", whole, size), size, kv, rep, dim))
+	q = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 3, 4, 2, 5}}, q) // [blocks, sequences, kv, rep, size, dim]
+	q = g.Op("Reshape", q, g.Ints(0, 0, int64(kv), -1, int64(dim)))
+	step := g.Op("Squeeze", size)
+	first := g.Op("Add", g.Op("Squeeze", begin), step)
+	ends := g.Op("Range", first, g.Op("Add", first, g.Op("Squeeze", whole)), step)
+	body := g.Body("block", func() {
+		end := g.Input(g.Name("end"), onnx.Int64, onnx.Dims())
+		q := g.Input(g.Name("q"), onnx.Float, onnx.Dims(-1, kv, -1, dim))
+		rows := g.Op("Range", g.Op("Sub", end, step), end, g.Int(1))
+		y := attend(q, rows, g.Op("Unsqueeze", end, g.Ints(0)))
+		y = g.Op("Reshape", y, g.Op("Shape", q)) // known to be of its shape, and so is the gradient
+		g.Output(g.Name("y"), y, onnx.Float, onnx.Dims(-1, kv, -1, dim))
+	})
+	y := g.OpA("Scan", onnx.Attrs{"body": body, "num_scan_inputs": 2}, ends, q)
+	y = g.Op("Reshape", y, g.Shape(0, 0, kv, rep, size, dim))
+	y = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 4, 2, 3, 5}}, y) // [sequences, blocks, size, kv, rep, dim]
+	y = g.Op("Reshape", y, g.Shape(0, whole, kv*rep*dim))
+	y = g.Op("Slice", y, front, g.Op("Add", front, at.rows), g.Ints(1))
+	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
+}
+
+// attendInBlocks attends from rows of sequences to themselves and those before them: q [sequences, rows, kv, rep, dim],
+// k and v [sequences, kv, length, dim] -> [sequences*rows, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
+// the scores of rows at the places [1, 1, r, 1] over the first places [c].
+func (a *SelfAttention) attendInBlocks(
+	g *Graph,
+	q, k, v string,
+	at queries,
+	added func(rows, columns string) string,
+) string {
+	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
+		// Reshapes say which sizes are equal: else the backward pass would look for stretched axes when it runs.
+		before := func(x string, length any) string {
+			x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
+			return g.Op("Reshape", x, g.Shape(g.SizeOf(q, 0), a.KVHeads, length, a.HeadDim))
+		}
+		k := before(k, -1)
+		length := g.SizeOf(k, 2)
+		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
+		mask := added(g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
+		mask = g.Op("Reshape", mask, g.Shape(1, 1, g.SizeOf(q, 2), length))
+		scores := g.Op("MatMul", g.narrow(q), g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, g.narrow(k)))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
+		return g.wide(g.Op("MatMul", prob, g.narrow(before(v, length))))
+	})
+}
+
+// AttendWhole is [Graph.Attend] over whole pictures, in blocks where they are long.
+func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
+	if !g.Variant.Pictures {
+		return g.Attend(q, k, v, mask, heads, dim)
+	}
+	q = g.Op("Reshape", g.scaled(q, dim), g.Ints(0, 0, int64(heads), 1, int64(dim)))
+	k, v = g.heads(g.narrow(k), heads, dim, 0, 2, 3, 1), g.heads(g.narrow(v), heads, dim, 0, 2, 1, 3)
+	length := g.SizeOf(k, 3)
+	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _, _ string) string {
+		n := g.SizeOf(q, 0) // as above
+		k := g.Op("Reshape", k, g.Shape(n, heads, dim, -1))
+		mask := g.Op("Reshape", mask, g.Shape(n, 1, 1, g.SizeOf(k, 3)))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", g.Op("MatMul", g.narrow(q), k), mask))
+		return g.wide(g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, g.SizeOf(k, 3), dim))))
+	})
+}

@@ -1,0 +1,114 @@
+package nn
+
+import (
+	"gorgonia.org/tensor"
+
+	"assay/lora"
+	"assay/onnx"
+)
+
+// whole is the name of the adapter's tensor that stands in for a parameter of the checkpoint; "": none does.
+func (g *Graph) whole(key string) string {
+	if g.Adapter == nil || len(g.Adapter.Whole) == 0 {
+		return ""
+	}
+	name := lora.NameParameter(lora.Canonical(key))
+	if g.Tensors[name] == nil {
+		return ""
+	}
+	return name
+}
+
+// own tells whether a parameter is not the checkpoint's where it lies: it is trained, or the adapter brings it.
+func (g *Graph) own(key string) bool { return g.TrainsWeight(key) || g.whole(key) != "" }
+
+// Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight"; the bias is there if the
+// checkpoint has one. module is the path that PEFT knows the layer by: an adapter for it is added.
+func (g *Graph) Linear(x, key, module string) string {
+	if g.Adapter == nil {
+		return g.product(x, key)
+	}
+	site, ok := g.Adapter.Target(module)
+	if !ok {
+		return g.product(x, key)
+	}
+	a, b := g.ScorerTensor(lora.NameA(module)), g.ScorerTensor(lora.NameB(module))
+	if g.err != nil {
+		return "error"
+	}
+	mask := g.dropoutMask(x, g.Tensors[lora.NameA(module)].Shape()[1])
+	if g.Adapter.Config.DoRA {
+		return g.dora(x, key, site, [2]string{a, b}, mask)
+	}
+	y := g.product(x, key)
+	if taken := g.Adapter.Taken; taken != nil {
+		a0, b0 := g.constant("taken.", lora.NameA(module), taken), g.constant("taken.", lora.NameB(module), taken)
+		y = lora.Apply(g.Builder, x, y, a0, b0, -site.Scale, "")
+	}
+	return lora.Apply(g.Builder, x, y, a, b, site.Scale, mask)
+}
+
+// constant is one of some tensors, in the graph.
+func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) string {
+	if v, ok := g.values[prefix+name]; ok {
+		return v
+	}
+	t := of[name]
+	shape := make([]int64, t.Dims())
+	for i, d := range t.Shape() {
+		shape[i] = int64(d)
+	}
+	v := g.Weight(&onnx.Tensor{Name: prefix + name, Type: onnx.Float, Shape: shape,
+		Data: onnx.Float32Bytes(t.Float32s())})
+	g.values[prefix+name] = v
+	return v
+}
+
+// dora is a linear layer with a DoRA adapter: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout drops what the
+// adapter changes, (f - 1) W x + f s B A x, as in PEFT.
+func (g *Graph) dora(x, key string, site lora.Target, mats [2]string, mask string) string {
+	squares := make([]float32, int(g.Tensors[lora.NameM(site.Module)].Shape()[0])) // of a plan: not known
+	copy(squares, g.Adapter.Lengths[site.Module])
+	layer := lora.DoRA{
+		M:       g.ScorerTensor(lora.NameM(site.Module)),
+		Squares: g.Floats([]int64{int64(len(squares))}, squares...),
+		AW:      g.plainProduct(mats[0], key),
+	}
+	factor := layer.Factor(g.Builder, mats[0], mats[1], site.Scale)
+	wx := g.plainProduct(x, key)
+	dropped, base := wx, ""
+	if mask != "" {
+		base = wx
+		dropped = g.plainProduct(g.Op("Mul", x, mask), key)
+	}
+	y := g.Op("Mul", lora.Apply(g.Builder, x, dropped, mats[0], mats[1], site.Scale, mask), factor)
+	if mask != "" {
+		y = g.Op("Add", y, g.Op("Sub", base, dropped))
+	}
+	if g.Has(key + ".bias") {
+		y = g.Op("Add", y, g.Param(key+".bias"))
+	}
+	return y
+}
+
+// product is x W' + b without an adapter.
+func (g *Graph) product(x, key string) string { return g.multiply(x, key, g.Has(key+".bias")) }
+
+// plainProduct is x W'.
+func (g *Graph) plainProduct(x, key string) string { return g.multiply(x, key, false) }
+
+func (g *Graph) multiply(x, key string, bias bool) string {
+	if l := g.packed(key + ".weight"); l != nil {
+		y := g.packedProduct(x, key, l)
+		if bias {
+			y = g.Op("Add", y, g.Param(key+".bias"))
+		}
+		return y
+	}
+	x, weight := g.pad(g.narrow(x), g.matrix(x, key+".weight"), key+".weight")
+	inputs := []string{x, weight}
+	if bias {
+		inputs = append(inputs, g.param(key+".bias", g.Compute))
+	}
+	return g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...))
+}

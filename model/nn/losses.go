@@ -1,0 +1,69 @@
+package nn
+
+import (
+	"assay/onnx"
+	"assay/onnx/grad"
+)
+
+// Names of what graphs with losses have besides: see forward.go.
+const (
+	InPredict      = "predict_rows"  // [targets] int64: selected rows that predict
+	InTargets      = "target_ids"    // [targets] int64: ids predicted, at most V-1
+	InTargetWeight = "target_weight" // [targets]: example weight / targets of the example
+	OutNLL         = "token_nll"     // [targets]: -log softmax of each target
+)
+
+// Logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
+// alone, [targets, 1]. The latter are a product of their own, so that no one-hot matrix of V columns is made.
+func (g *Graph) Logits(keys Keys, hp, ids string) (all, own string) {
+	table := g.param(keys.Output, g.Compute)
+	all = g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(hp), table))
+	picked := g.wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
+	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
+}
+
+// NLL returns the logits of the rows hp [targets, hidden], and -log softmax of their target ids [targets].
+func (g *Graph) NLL(keys Keys, hp, ids string) (logits, nll string) {
+	logits, own := g.Logits(keys, hp, ids)
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	return logits, g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+}
+
+// Weighted returns the sum of v [n] times w [n], as [1].
+func (g *Graph) Weighted(v, w string) string {
+	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
+}
+
+// Differentiate appends the backward pass, of the loss to every trained input.
+func (g *Graph) Differentiate(out *Program, recompute, sums bool) (err error) {
+	if len(g.Params) == 0 {
+		return nil
+	}
+	o := grad.Options{Recompute: recompute, Outputs: []string{OutLoss}}
+	for _, p := range g.Params {
+		o.Wrt = append(o.Wrt, p.Name)
+	}
+	if !sums {
+		out.Grads, err = g.gradients(o)
+		return err
+	}
+	grads, err := grad.Append(g.M, o)
+	if err != nil {
+		return err
+	}
+	out.Sums = true
+	g.addSums(grads)
+	return nil
+}
+
+// CrossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
+// the states. It returns the logits [targets, V].
+func (g *Graph) CrossEntropy(keys Keys, h string) (logits string) {
+	predict := g.Input(InPredict, onnx.Int64, onnx.Dims("targets"))
+	targets := g.Input(InTargets, onnx.Int64, onnx.Dims("targets"))
+	weight := g.Input(InTargetWeight, onnx.Float, onnx.Dims("targets"))
+	logits, nll := g.NLL(keys, g.Pick(h, predict, 0), targets)
+	g.Output(OutNLL, nll, onnx.Float, onnx.Dims("targets"))
+	g.Output(OutLoss, g.Weighted(nll, weight), onnx.Float, onnx.Dims(1))
+	return logits
+}

@@ -1,0 +1,19 @@
+// Package nn builds the graphs of vision-language models: a [Graph] turns layers into ONNX nodes over the parameters of
+// a checkpoint.
+//
+// What flows through it, with "rows" the tokens of all sequences of a batch, one after the other ([Packing]; nothing is
+// padded):
+//
+//	text_ids, order, image features -> Embed -> x [rows, hidden]
+//	position_ids -> Decoder.Rotary -> cosines and sines [1, rows, head_dim/2]
+//	x -> Decoder.Forward: layers of SelfAttention and MLP -> states [selected rows, hidden]
+//	states -> Logits, NLL, CrossEntropy, or the heads of a scorer
+//
+// A layer is a struct of [Module]s, which a family of models may replace one by one. Names of a layer's parts are those
+// of the checkpoint ([Prefix]), and of PEFT for adapters, which [Graph.Linear] adds where there are any.
+//
+// Attention has four forms that give the same numbers: of whole groups of sequences (attention.go), in blocks of
+// queries for long sequences (attention_blocks.go), in pieces in training (attention_pieces.go), and over a cache of
+// keys and values in generation (attention_cache.go, attention_plain.go). Which groups take which form is the graph's
+// [Variant].
+package nn

@@ -1,0 +1,115 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/lora"
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
+)
+
+// openScorer opens the backbone of a scorer, compares the two, and puts together what scores: plan says what of it
+// is trained.
+func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
+	p = p.At(o.Backbone)
+	config, err := p.Config.of(o.Dimension)
+	if err != nil {
+		return nil, err
+	}
+	b, err := p.backbone()
+	if err != nil {
+		return nil, err
+	}
+	if text := p.Undigested(); text != "" && o.Warn != nil {
+		o.Warn(text)
+	}
+	if config.Rotary == "bfloat16" {
+		b.Decoder().Rope.Rounded = true
+	}
+	plan.Device, plan.Blocks, plan.Pieces = o.Device, nn.Blocks(o.Blocks), o.Pieces
+	n := &exec.Network{
+		Backbone: b,
+		Tensors:  maps.Clone(p.Tensors),
+		DType:    config.DType,
+		Plain:    config.Positions == "plain",
+		Packer:   config.packing(b.Decoder().Vocab),
+		Plan:     plan,
+	}
+	maps.DeleteFunc(n.Tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
+		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
+	})
+	s := &Scorer{config: config, net: n}
+	if err = s.check(p.Adapter, o.Elsewhere); err == nil {
+		err = s.adoptCalibration(p, &o)
+	}
+	if err == nil && plan.Training == exec.TrainBackbone {
+		err = b.Unpacked("its own weights cannot be trained, only an adapter over them")
+	}
+	if err == nil {
+		n.CompletePlan(o.Threads)
+		err = s.ready(o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return s, nil
+}
+
+// ready opens the tokenizer; sessions are opened when they are first needed.
+func (s *Scorer) ready(o Options) error {
+	c, p := s.config, exec.ProcessorOptions{}
+	p.ChatTemplate, p.EndOfTurn, p.Token, p.AddsToken = c.ChatTemplate, c.EndOfTurn, c.token(), c.AddsToken()
+	processor, run, err := exec.Open(s.net, &o, p, c.featureIdentity())
+	if err != nil {
+		return err
+	}
+	s.prepare, s.run = &preparer{c, s.net, processor}, run
+	if err := s.resolveChoices(s.prepare.Text); err != nil {
+		return errors.Join(err, s.prepare.Text.Close())
+	}
+	return nil
+}
+
+// Close frees sessions, tokenizer and weights.
+func (s *Scorer) Close() error { return errors.Join(s.prepare.Text.Close(), s.run.Close()) }
+
+// check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
+func (s *Scorer) check(a *lora.Adapter, elsewhere bool) error {
+	n, c := s.net, s.config
+	if err := n.ResolveDevice(elsewhere); err != nil {
+		return err
+	}
+	for _, pair := range c.pairs() {
+		if !n.Backbone.CanPair(pair) {
+			return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", c.Backbone, pair)
+		}
+	}
+	if n.Plan.Training != exec.TrainNothing {
+		if err := c.trainable(n.Plan.Training); err != nil {
+			return err
+		}
+	}
+	if err := checkTensors(c, n.Backbone.Decoder().Hidden, n.Tensors); err != nil {
+		return err
+	}
+	if a == nil {
+		return nil
+	}
+	return n.Adapt(a)
+}
+
+// packing says how samples are packed for scoring, over a vocabulary of that many ids.
+func (c *ScorerConfig) packing(vocab int) batch.Packer {
+	return batch.Packer{
+		Vocab:  int64(vocab),
+		Table:  !c.AddsToken(),
+		Before: c.AddsToken() && c.Passes[0].Position == "before",
+		All:    c.TextLoss == "all",
+	}
+}

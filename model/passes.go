@@ -1,0 +1,181 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/edit"
+	"assay/model/backbone"
+	"assay/model/batch"
+	"assay/model/text"
+	"assay/store"
+)
+
+// token is the score token of a scorer, "" if it has none.
+func (c *ScorerConfig) token() string {
+	for _, q := range c.Passes {
+		if q.Token != "" {
+			return q.Token
+		}
+	}
+	return ""
+}
+
+// shown identifies the pictures of a pass among those of other passes.
+func (q *PassConfig) shown() string { return strings.Join(q.Pictures, "+") }
+
+// joined reports whether a pass shows source and edit as one picture, or as two frames of one.
+func (q *PassConfig) joined() bool { return q.Pictures[0] == Concat || q.Pictures[0] == Frames }
+
+// onePerPicture stands for the tokens of a pass's pictures where their number does not matter.
+func (q *PassConfig) onePerPicture() []int {
+	if q.joined() {
+		return []int{1}
+	}
+	return slices.Repeat([]int{1}, len(q.Pictures))
+}
+
+// cacheKey identifies the pictures of an edit as a pass shows them; zero: nothing does.
+func (c *ScorerConfig) cacheKey(e *edit.Edit, q *PassConfig) store.Key {
+	output, source := edit.KeyOf(e.Output), ""
+	if c.NeedsSource() {
+		source = edit.KeyOf(e.Source())
+	}
+	if output == "" || source == "" && c.NeedsSource() {
+		return store.Key{}
+	}
+	return store.KeyOf(source, output, q.shown())
+}
+
+// shownPictures are the decoded pictures of an edit.
+type shownPictures struct{ source, output *data.Picture }
+
+// decode decodes what a scorer looks at.
+func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
+	if c.NeedsSource() {
+		if s.source, err = edit.Decode(e.Source()); err != nil {
+			return s, fmt.Errorf("source: %w", err)
+		}
+	}
+	if s.output, err = edit.Decode(e.Output); err != nil {
+		return s, fmt.Errorf("edit: %w", err)
+	}
+	return s, nil
+}
+
+// passPictures decodes the pictures of an edit if need be, arranges them for a pass, and makes what the tower takes.
+func (p *preparer) passPictures(
+	e *edit.Edit, a Ask, q *PassConfig, decode func() (shownPictures, error),
+) (out []*backbone.Picture, err error) {
+	key := p.config.cacheKey(e, q)
+	if !a.Pixels {
+		if out = p.Pictures.OfEdit(key); out != nil {
+			return out, nil
+		}
+	}
+	pictures, err := decode()
+	if err != nil {
+		return nil, err
+	}
+	k := p.shared(pictures, q.shown(), p.config.PairSize, p.config.Alpha == "drop", p.config.Pixels)
+	if !a.Pixels {
+		if out = a.Shared.get(k); out != nil {
+			return out, nil
+		}
+	}
+	shown, err := p.config.show(q, pictures)
+	if err != nil {
+		return nil, err
+	}
+	for _, frames := range shown {
+		picture, err := p.Picture(frames, a.Pixels)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, picture)
+	}
+	p.Pictures.PutEdit(key, out)
+	if !a.Pixels {
+		a.Shared.put(k, out)
+	}
+	return out, nil
+}
+
+// ask makes the sample of a pass.
+func (p *preparer) ask(q *PassConfig, e *edit.Edit, a Ask, pictures []*backbone.Picture) (*batch.Sample, error) {
+	counts := backbone.PictureTokens(pictures)
+	t, err := p.passTokens(q, e, a, counts)
+	if err != nil {
+		return nil, err
+	}
+	s := &batch.Sample{Tokens: t, Pictures: pictures}
+	if h := p.config.joint(q); h != nil {
+		if s.Choices, err = p.choiceSamples(q, h, e, s, counts); err != nil {
+			return nil, err
+		}
+	}
+	last := int64(0)
+	for _, axis := range p.net.Positions(s) {
+		last = max(last, slices.Max(axis))
+	}
+	return s, p.net.Backbone.Decoder().Longest(last + int64(q.Steps))
+}
+
+// passTokens tokenises the question of a pass about pictures of that many tokens each. ScoreIndex is the state that is
+// read, or the score token if that has rows of its own.
+func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
+	if p.config.AddsToken() {
+		t, err = p.answerTokens(q, e, a, counts)
+	} else {
+		t, err = p.promptTokens(q, e, counts)
+	}
+	if err != nil {
+		return t, err
+	}
+	_, err = p.WordTokens(len(t.IDs)+q.Steps, counts, "instruction")
+	return t, err
+}
+
+// promptTokens are prompt and answer of a pass whose score token, if it has one, is one of the vocabulary.
+func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t text.Tokens, err error) {
+	prompt, err := p.Text.Ask(len(counts), text.Question{Text: string(q.Prompt), Marks: []text.Mark{
+		{Mark: InstructionMark, Text: e.Instruction}, {Mark: RequirementMark, Text: e.Requirement},
+	}})
+	if err != nil {
+		return t, err
+	}
+	if t, err = p.Text.EncodePrompt(prompt, string(q.Answer), p.net.Backbone.Placeholder(), counts); err != nil {
+		return t, err
+	}
+	at := t.ScoreIndex
+	switch {
+	case q.Steps > 0 || q.Position == "last":
+		at = len(t.IDs) - 1
+	case at < 0:
+		return t, fmt.Errorf("the tokenizer does not keep %s as one token of the prompt of pass %s", q.Token, q.Name)
+	case q.Position == "before":
+		at--
+	}
+	if t.ScoreIndex = at; at < 1 {
+		return t, fmt.Errorf("pass %s reads the state of token %d: there must be one before it", q.Name, at)
+	}
+	return t, nil
+}
+
+// answerTokens are prompt and answer of a pass whose answer holds a score token with rows of its own. The text loss
+// learns all of the answer, the end of the turn too.
+func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
+	question := cmp.Or(a.Question, string(q.Prompt))
+	before := len(counts)
+	if p.config.Layout == InstructionFirst {
+		before--
+	}
+	prompt, err := p.Text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
+	if err != nil {
+		return t, err
+	}
+	return p.Text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.EndOfTurn(), p.net.Backbone.Placeholder(), counts)
+}
