@@ -23,7 +23,7 @@ func TestSpread(t *testing.T) {
 	}
 	sizes.Hidden, sizes.Heads, sizes.KVHeads, sizes.Layers, sizes.Intermediate = 1024, 8, 2, 2, 2048
 	dir := filepath.Join(t.TempDir(), "backbone")
-	if _, err := fresh.Create(dir, sizes, []string{filepath.Join("..", "README.md")}, 1); err != nil {
+	if _, err := fresh.Create(dir, sizes, []string{filepath.Join("..", "..", "README.md")}, 1); err != nil {
 		t.Fatal(err)
 	}
 	var all [2][][]float32
