@@ -3,9 +3,9 @@
 //
 // [Open] opens any judge: a scorer directory that [Train] wrote or `score import` made of a released model, or one that
 // asks a vision-language model in words. Its methods score and differentiate an [Edit]. [Label] makes a table of labels
-// from data sets of edits, [Train] trains a scorer on such a table, and [DryRun] plans that. The packages beneath do the
-// work, and may be imported for the rest: edit has edits, scores and judges, data reads pictures and tables, scoring
-// scores whole tables, reward serves judges to trainers of editing models.
+// from data sets of edits, [Train] trains a scorer on such a table, and [DryRun] plans that. The packages beneath do
+// the work, and may be imported for the rest: edit has edits, scores and judges, data reads pictures and tables,
+// scoring scores whole tables, reward serves judges to trainers of editing models.
 package assay
 
 import (
@@ -39,8 +39,8 @@ type Score = edit.Score
 // Gradient is a score with d Value / d pixel of each picture as it was given, [height, width, 3], per 8-bit level.
 type Gradient = edit.Gradient
 
-// ReadEdit reads the pictures of an edit from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright, transparency over
-// white. An empty source is left out, for judges of one picture. The error names the file, or is ctx's.
+// ReadEdit reads the pictures of an edit from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright, transparency
+// over white. An empty source is left out, for judges of one picture. The error names the file, or is ctx's.
 func ReadEdit(ctx context.Context, source, output, instruction string) (*Edit, error) {
 	e := &Edit{Instruction: instruction}
 	if source != "" {
@@ -90,8 +90,8 @@ type Scorer struct {
 }
 
 // Open opens a judge: a scorer directory (scorer.yaml), or one that answers in words (a folder with judge.yaml, such a
-// file, or a name of [textjudge.Shipped]). A backbone's weights are read where they lie. A file that is not the one that
-// the scorer was made with is an error that names it. Close frees everything.
+// file, or a name of [textjudge.Shipped]). A backbone's weights are read where they lie. A file that is not the one
+// that the scorer was made with is an error that names it. Close frees everything.
 func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -169,8 +169,8 @@ func (s *Scorer) Judge() edit.Judge { return s.judge }
 // clipped. Some imported judges have no range: their worst and best are infinite.
 func (s *Scorer) Range() (worst, best float64) { return s.info.Range[0], s.info.Range[1] }
 
-// Score scores an edit. A scorer always gives the same edit the same score. The error is the edit's (an instruction that
-// is empty or too long, an answer that cannot be read), the device's or server's, or ctx's.
+// Score scores an edit. A scorer always gives the same edit the same score. The error is the edit's (an instruction
+// that is empty or too long, an answer that cannot be read), the device's or server's, or ctx's.
 func (s *Scorer) Score(ctx context.Context, e *Edit) (Score, error) {
 	if err := s.info.Check(e); err != nil {
 		return Score{}, err

@@ -254,7 +254,8 @@ type TripletCounts struct {
 // writes a folder for DiffSynth-Studio. dropped.jsonl has the reason for each other row. If no triplet is left, or the
 // emotions cannot be balanced, the error counts what each filter dropped.
 func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*TripletCounts, error) {
-	v := sieve{TripletSelection: s, dropped: map[int]string{}, lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
+	v := sieve{TripletSelection: s, dropped: map[int]string{},
+		lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
 	rows := map[int]data.Row{}
 	for i := range t.Len() {
 		row, triplet, err := readTriplet(t, i, rules[s.Rule].columns)

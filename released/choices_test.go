@@ -68,7 +68,10 @@ func TestChoices(t *testing.T) {
 			o.Joint = false
 			for _, want := range c.Cases {
 				t.Run(fmt.Sprintf("%s/%d", name, want.ID), func(t *testing.T) {
-					sample := prepare(t, scorer, &edit.Edit{Sources: []edit.Picture{s.picture(t, want.Source)}, Output: s.picture(t, want.Edited), Instruction: want.Instruction, Requirement: want.Requirement})
+					sample := prepare(t, scorer, &edit.Edit{
+						Sources: []edit.Picture{s.picture(t, want.Source)}, Output: s.picture(t, want.Edited),
+						Instruction: want.Instruction, Requirement: want.Requirement,
+					})
 					r, j := readings(t, scorer, sample)[0], judge(t, scorer, sample)
 					if !slices.Equal(r.IDs, want.IDs) {
 						t.Errorf("asks %v, want %v", r.IDs, want.IDs)
@@ -82,7 +85,10 @@ func TestChoices(t *testing.T) {
 					floats(t, expect, at+".answer_logits", r.Outputs["question"])
 					pixels(t, scorer, expect, at, sample)
 					// The joint likelihoods of single tokens are theirs.
-					sample = prepare(t, joint, &edit.Edit{Sources: []edit.Picture{s.picture(t, want.Source)}, Output: s.picture(t, want.Edited), Instruction: want.Instruction, Requirement: want.Requirement})
+					sample = prepare(t, joint, &edit.Edit{
+						Sources: []edit.Picture{s.picture(t, want.Source)}, Output: s.picture(t, want.Edited),
+						Instruction: want.Instruction, Requirement: want.Requirement,
+					})
 					near(t, "joint score", judge(t, joint, sample).Score01, want.Score)
 					pixels(t, joint, expect, at, sample)
 				})

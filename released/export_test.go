@@ -276,7 +276,10 @@ func TestExportChoices(t *testing.T) {
 			o.Joint = true
 			several := openExport(t, open(t, "choices", o))
 			for i, q := range c.Cases[:min(len(c.Cases), 2)] {
-				pair := &edit.Edit{Sources: []edit.Picture{s.picture(t, q.Source)}, Output: s.picture(t, q.Edited), Instruction: q.Instruction, Requirement: q.Requirement}
+				pair := &edit.Edit{
+					Sources: []edit.Picture{s.picture(t, q.Source)}, Output: s.picture(t, q.Edited),
+					Instruction: q.Instruction, Requirement: q.Requirement,
+				}
 				sample := prepare(t, scorer, pair)
 				near(t, name, number(e.state(t, sample.IDs, sample), "score01"), q.Score)
 				var logs []float32

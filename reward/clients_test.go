@@ -183,7 +183,8 @@ func TestTLS(t *testing.T) {
 
 // The scheme of a token has no case; another scheme is not accepted.
 func TestTokenScheme(t *testing.T) {
-	s, err := NewServer(Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}, []string{"a"}, []edit.Judge{&fake{}})
+	o := Options{Clients: []Client{{Name: "a", Token: "alice-token"}}}
+	s, err := NewServer(o, []string{"a"}, []edit.Judge{&fake{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,8 @@
 // Package scoring scores the edits of a table with a judge, and works with the scores of tables.
 //
-// [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is scored.
-// Edits of one source and instruction are scored together, as a judge computes once what they have in common. The rows
-// are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of one source and
+// [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is
+// scored. Edits of one source and instruction are scored together, as a judge computes once what they have in common.
+// The rows are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of one source and
 // instruction.
 package scoring
 

@@ -72,8 +72,8 @@ func (e *TemporaryError) Error() string {
 }
 
 // Do does the shards that ref names; run returns the results of one, in the order of its rows. It waits for shards that
-// other workers have: they finish, or are lost. The context of run ends when this worker was too slow to renew its lease;
-// then another shard is next. Shards with temporary failures are left to the next call: the error joins a
+// other workers have: they finish, or are lost. The context of run ends when this worker was too slow to renew its
+// lease; then another shard is next. Shards with temporary failures are left to the next call: the error joins a
 // [TemporaryError] for each, after all others are done.
 func (w *Work[T]) Do(
 	ctx context.Context, ref Ref, run func(ctx context.Context, s Shard) ([]T, error),

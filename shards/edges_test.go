@@ -131,8 +131,8 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
-// TestTemporary: a shard with results that may be others another time is not done, says which and why, and is begun again
-// at once, with what was kept; the other shards are done.
+// TestTemporary: a shard with results that may be others another time is not done, says which and why, and is begun
+// again at once, with what was kept; the other shards are done.
 func TestTemporary(t *testing.T) {
 	w := few(t, 2)
 	server := true

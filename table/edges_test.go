@@ -55,7 +55,8 @@ func TestErrorTexts(t *testing.T) {
 		}
 	}
 	if edit.Temporary(cause) || edit.Unreadable(cause) {
-		t.Errorf("another error: got temporary %t, unreadable %t, want neither", edit.Temporary(cause), edit.Unreadable(cause))
+		t.Errorf("another error: got temporary %t, unreadable %t, want neither", edit.Temporary(cause),
+			edit.Unreadable(cause))
 	}
 }
 

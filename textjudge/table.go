@@ -68,8 +68,8 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 }
 
 // TableShard judges the rows of the shards that o.Shard names, into a folder beside o.Out. When all are there, Table
-// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.TemporaryError]): the
-// same call asks again for them.
+// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.TemporaryError]):
+// the same call asks again for them.
 func (j *Judge) TableShard(ctx context.Context, o table.Options) (*shards.Report, error) {
 	t, err := j.open(&o)
 	if err != nil {

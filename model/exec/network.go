@@ -30,9 +30,9 @@ import (
 type Training int
 
 const (
-	TrainNothing  Training = iota
-	TrainScorer            // adapter, head and score token
-	TrainBackbone          // and every parameter of the backbone
+	TrainNothing  Training = iota // scoring alone
+	TrainScorer                   // adapter, head and score token
+	TrainBackbone                 // and every parameter of the backbone
 )
 
 // Network is what graphs are built over: a backbone, an adapter over it, and a scorer's own tensors; and the plan of

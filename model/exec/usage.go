@@ -42,7 +42,7 @@ const (
 
 	// On CUDA an arena grows by regions of up to a GiB, and no block lies across two: more of it is lost.
 	CUDASlack  = 8
-	CUDARegion = 1 << 30
+	CUDARegion = 1 << 30 // bytes
 	// What a process takes of a GPU before it computes: the driver's context, kernels, workspaces of cuBLAS.
 	CUDAContext = 1 << 30
 )

@@ -40,6 +40,7 @@ func (g *Graph) packedProduct(x, key string, l *quant.Layer) string {
 		"accuracy_level": 1}, inputs...)[0] // float32
 }
 
+// Microsoft is the domain of ONNX Runtime's own operators.
 const Microsoft = "com.microsoft"
 
 // matrix is the weight of x W' in the type of the product. Where memory is scarce, half precision stays as it lies, and
