@@ -93,7 +93,7 @@ func TestDimension(t *testing.T) {
 			note(to, openDir(t, changed(t, o.Out, from, to), ""))
 		}
 		for want, change := range map[string][2]string{
-			"unknown field":    {"kind: heads", "kind: heads\npair: sequence"},
+			`unknown field "pair"`:  {"kind: heads", "kind: heads\npair: sequence"},
 			"none of at, before":    {"position: at", "position: behind"},
 			"there is no head":      {"heads: [following]", "heads: [looks]"},
 			"hold the token":        {"token: <|Reward|>", "token: <|Other|>"},
