@@ -100,7 +100,7 @@ func TestDimension(t *testing.T) {
 			"unknown field":         {"kind: heads", "kind: heads\nthreshold: 3"},
 			"shape":                 {"hidden: [1024, 16]", "hidden: [1024, 17]"},
 			"none of mean, min":     {"fusion: mean", "fusion: median"},
-			"belong to format":      {"format: 2", "format: 1"},
+			`unknown field "`:       {"format: 2", "format: 1"},
 			"formats 1 and 2":       {"format: 2", "format: 3"},
 			"cannot be":             {"least: ", "least: 9"},
 			"none of own, plain":    {"positions: plain", "positions: mrope"},
