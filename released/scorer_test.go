@@ -93,14 +93,14 @@ func TestDimension(t *testing.T) {
 			note(to, openDir(t, changed(t, o.Out, from, to), ""))
 		}
 		for want, change := range map[string][2]string{
-			"belong to format 1":    {"kind: heads", "kind: heads\npair: sequence"},
+			`unknown field "pair"`:  {"kind: heads", "kind: heads\npair: sequence"},
 			"none of at, before":    {"position: at", "position: behind"},
 			"there is no head":      {"heads: [following]", "heads: [looks]"},
 			"hold the token":        {"token: <|Reward|>", "token: <|Other|>"},
 			"unknown field":         {"kind: heads", "kind: heads\nthreshold: 3"},
 			"shape":                 {"hidden: [1024, 16]", "hidden: [1024, 17]"},
 			"none of mean, min":     {"fusion: mean", "fusion: median"},
-			"belong to format":      {"format: 2", "format: 1"},
+			`unknown field "`:       {"format: 2", "format: 1"},
 			"formats 1 and 2":       {"format: 2", "format: 3"},
 			"cannot be":             {"least: ", "least: 9"},
 			"none of own, plain":    {"positions: plain", "positions: mrope"},
