@@ -1,8 +1,8 @@
 // Package model turns Hugging Face checkpoints of vision-language models into ONNX graphs that score edits.
 //
 // scorer.yaml is read into a [ScorerConfig]: passes, heads, and a fusion of their numbers. Package backbone opens the
-// checkpoint, a [backbone.Architecture]; nn builds layers and graphs over it; batch turns edits into [Sample]s and packs them;
-// exec runs the graphs, keeps sessions and features of pictures, and plans memory. A [Scorer] scores and differentiates
+// checkpoint, a [backbone.Architecture]; nn builds layers and graphs over it; batch has [Sample]s and packs them; exec
+// runs the graphs, keeps sessions and features of pictures, and plans memory. A [Scorer] scores and differentiates
 // with these parts, a [Tuner] trains. Package language answers in words, and trains on conversations.
 package model
 
@@ -16,10 +16,14 @@ import (
 
 // Names of the packages below that users of scorers need, too.
 type (
-	Options = exec.Options     // how graphs run: see exec.Options
-	Picture = backbone.Picture // a prepared picture
-	Sample  = batch.Sample     // an edit ready for the graph
-	Usage   = exec.Usage       // memory that a run takes
+	// Options: how graphs run: see exec.Options.
+	Options = exec.Options
+	// Picture: a prepared picture.
+	Picture = backbone.Picture
+	// Sample: an edit ready for the graph.
+	Sample = batch.Sample
+	// Usage: memory that a run takes.
+	Usage = exec.Usage
 )
 
 // Likewise.
@@ -31,15 +35,24 @@ var (
 
 // Models of language: what continues texts, and what trains on them.
 type (
-	Cache         = language.Cache        // keys and values of a prefix
-	Conversation  = language.Conversation // messages with their pictures
-	Kept          = language.Kept         // a prefix whose cache is kept
-	LanguageModel = language.Model        // answers in words
-	Prompt        = language.Prompt       // tokens and pictures of a question
-	Stretch       = language.Stretch      // tokens that are read at once
-	TextOptions   = language.TuneOptions  // how a TextTuner trains
-	TextSample    = language.TextSample   // a conversation ready for the graph
-	TextTuner     = language.Tuner        // trains on conversations
+	// Cache: keys and values of a prefix.
+	Cache = language.Cache
+	// Conversation: messages with their pictures.
+	Conversation = language.Conversation
+	// Kept: a prefix whose cache is kept.
+	Kept = language.Kept
+	// LanguageModel: answers in words.
+	LanguageModel = language.Model
+	// Prompt: tokens and pictures of a question.
+	Prompt = language.Prompt
+	// Stretch: tokens that are read at once.
+	Stretch = language.Stretch
+	// TextOptions: how a TextTuner trains.
+	TextOptions = language.TuneOptions
+	// TextSample: a conversation ready for the graph.
+	TextSample = language.TextSample
+	// TextTuner: trains on conversations.
+	TextTuner = language.Tuner
 )
 
 // Likewise.
@@ -51,14 +64,22 @@ var (
 
 // Names that towers of other packages are built with.
 type (
-	Colours        = backbone.Colours        // mean and deviation of channels
-	Graph          = nn.Graph                // an ONNX graph that is being built
-	ImageProcessor = backbone.ImageProcessor // preprocessor_config.json
-	Param          = nn.Param                // a trained tensor
-	Size           = backbone.Size           // of a processed picture
-	Span           = nn.Span                 // rows of attention
-	ViT            = nn.ViT                  // a vision transformer
-	Weights        = nn.Weights              // names of a layer's parameters
+	// Colours: mean and deviation of channels.
+	Colours = backbone.Colours
+	// Graph: an ONNX graph that is being built.
+	Graph = nn.Graph
+	// ImageProcessor: preprocessor_config.json.
+	ImageProcessor = backbone.ImageProcessor
+	// Param: a trained tensor.
+	Param = nn.Param
+	// Size: of a processed picture.
+	Size = backbone.Size
+	// Span: rows of attention.
+	Span = nn.Span
+	// ViT: a vision transformer.
+	ViT = nn.ViT
+	// Weights: names of a layer's parameters.
+	Weights = nn.Weights
 )
 
 // Likewise.
