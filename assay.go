@@ -225,51 +225,41 @@ func (s *Scorer) ScoreAll(ctx context.Context, edits iter.Seq2[*Edit, error]) it
 
 // prepare prepares edits batch by batch, until send says that no more are wanted.
 func (s *Scorer) prepare(edits iter.Seq2[*Edit, error], send func(batch) bool) {
-	var todo []*Edit
+	var next []*Edit
 	var errs []error
 	flush := func() bool {
-		b := batch{make([]edit.Inputs, len(todo)), errs}
-		workers.Do(len(todo), func(i int) {
+		b := batch{make([]edit.Inputs, len(next)), errs}
+		workers.Do(len(next), func(i int) {
 			if b.errs[i] == nil {
-				b.errs[i] = s.info.Check(todo[i])
+				b.errs[i] = s.info.Check(next[i])
 			}
 			if b.errs[i] == nil {
-				b.inputs[i], b.errs[i] = s.judge.Prepare(todo[i])
+				b.inputs[i], b.errs[i] = s.judge.Prepare(next[i])
 			}
 		})
-		todo, errs = nil, nil
+		next, errs = nil, nil
 		return send(b)
 	}
 	for e, err := range edits {
-		todo, errs = append(todo, e), append(errs, err)
-		if len(todo) == scoredAtOnce && !flush() {
+		next, errs = append(next, e), append(errs, err)
+		if len(next) == scoredAtOnce && !flush() {
 			return
 		}
 	}
-	if len(todo) > 0 {
+	if len(next) > 0 {
 		flush()
 	}
 }
 
 // scoreBatch yields the scores of a batch; false: no more are wanted.
 func (s *Scorer) scoreBatch(ctx context.Context, b batch, yield func(Score, error) bool) bool {
-	var inputs []edit.Inputs
-	for i, err := range b.errs {
-		if err == nil {
-			inputs = append(inputs, b.inputs[i])
-		}
-	}
-	scores, errs, err := s.judge.Score(ctx, inputs)
+	scores, errs, err := edit.ScorePrepared(ctx, s.judge, b.inputs, b.errs)
 	if err != nil {
 		yield(Score{}, err)
 		return false
 	}
-	for _, err := range b.errs {
-		var score Score
-		if err == nil {
-			score, err, scores, errs = scores[0], errs[0], scores[1:], errs[1:]
-		}
-		if !yield(score, err) {
+	for i, score := range scores {
+		if !yield(score, errs[i]) {
 			return false
 		}
 	}

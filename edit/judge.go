@@ -107,21 +107,34 @@ func Temporary(err error) bool {
 
 // ScoreAll prepares and scores edits in one batch: each has a score or an error, as [Judge.Score] returns them.
 func ScoreAll(ctx context.Context, j Judge, edits ...*Edit) (scores []Score, errs []error, err error) {
-	scores, errs = make([]Score, len(edits)), make([]error, len(edits))
-	var inputs []Inputs
-	var at []int
+	inputs, failed := make([]Inputs, len(edits)), make([]error, len(edits))
 	for i, e := range edits {
-		in, err := j.Prepare(e)
-		if errs[i] = err; err == nil {
-			inputs, at = append(inputs, in), append(at, i)
+		inputs[i], failed[i] = j.Prepare(e)
+	}
+	return ScorePrepared(ctx, j, inputs, failed)
+}
+
+// ScorePrepared scores edits of which some could not be prepared: those keep their error of failed.
+func ScorePrepared(
+	ctx context.Context, j Judge, inputs []Inputs, failed []error,
+) (scores []Score, errs []error, err error) {
+	var prepared []Inputs
+	for i, in := range inputs {
+		if failed[i] == nil {
+			prepared = append(prepared, in)
 		}
 	}
-	part, failed, err := j.Score(ctx, inputs)
+	part, partErrs, err := j.Score(ctx, prepared)
 	if err != nil {
 		return nil, nil, err
 	}
-	for k, i := range at {
-		scores[i], errs[i] = part[k], failed[k]
+	scores, errs = make([]Score, len(inputs)), slices.Clone(failed)
+	k := 0
+	for i := range inputs {
+		if failed[i] == nil {
+			scores[i], errs[i] = part[k], partErrs[k]
+			k++
+		}
 	}
 	return scores, errs, nil
 }

@@ -16,13 +16,13 @@ import (
 
 // Names of the packages below that users of scorers need, too.
 type (
-	// Options: how graphs run: see exec.Options.
+	// Options says how graphs run.
 	Options = exec.Options
-	// Picture: a prepared picture.
+	// Picture is a prepared picture.
 	Picture = backbone.Picture
-	// Sample: an edit ready for the graph.
+	// Sample is an edit ready for the graph.
 	Sample = batch.Sample
-	// Usage: memory that a run takes.
+	// Usage is the memory that a run takes.
 	Usage = exec.Usage
 )
 
@@ -35,23 +35,23 @@ var (
 
 // Models of language: what continues texts, and what trains on them.
 type (
-	// Cache: keys and values of a prefix.
+	// Cache holds keys and values of a prefix.
 	Cache = language.Cache
-	// Conversation: messages with their pictures.
+	// Conversation holds messages with their pictures.
 	Conversation = language.Conversation
-	// Kept: a prefix whose cache is kept.
+	// Kept is a prefix whose cache is kept.
 	Kept = language.Kept
-	// LanguageModel: answers in words.
+	// LanguageModel answers in words.
 	LanguageModel = language.Model
-	// Prompt: tokens and pictures of a question.
+	// Prompt holds tokens and pictures of a question.
 	Prompt = language.Prompt
-	// Stretch: tokens that are read at once.
+	// Stretch is a run of tokens that are read at once.
 	Stretch = language.Stretch
-	// TextOptions: how a TextTuner trains.
+	// TextOptions says how a TextTuner trains.
 	TextOptions = language.TuneOptions
-	// TextSample: a conversation ready for the graph.
+	// TextSample is a conversation ready for the graph.
 	TextSample = language.TextSample
-	// TextTuner: trains on conversations.
+	// TextTuner trains on conversations.
 	TextTuner = language.Tuner
 )
 
@@ -64,21 +64,21 @@ var (
 
 // Names that towers of other packages are built with.
 type (
-	// Colours: mean and deviation of channels.
+	// Colours has mean and deviation of channels.
 	Colours = backbone.Colours
-	// Graph: an ONNX graph that is being built.
+	// Graph is an ONNX graph that is being built.
 	Graph = nn.Graph
-	// ImageProcessor: preprocessor_config.json.
+	// ImageProcessor is preprocessor_config.json.
 	ImageProcessor = backbone.ImageProcessor
-	// Param: a trained tensor.
+	// Param is a trained tensor.
 	Param = nn.Param
-	// Size: of a processed picture.
+	// Size is that of a processed picture.
 	Size = backbone.Size
-	// Span: rows of attention.
+	// Span is a range of rows of attention.
 	Span = nn.Span
-	// ViT: a vision transformer.
+	// ViT is a vision transformer.
 	ViT = nn.ViT
-	// Weights: names of a layer's parameters.
+	// Weights has the names of a layer's parameters.
 	Weights = nn.Weights
 )
 

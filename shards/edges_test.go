@@ -19,10 +19,8 @@ import (
 // few opens work of 6 rows in so many shards, each row as heavy as any other.
 func few(t *testing.T, count int) *Work[result] {
 	t.Helper()
-	w, err := Open[result](filepath.Join(t.TempDir(), "shards"), count, "few", 6, func(int) (int64, bool) {
-		return 9,
-			true
-	})
+	each := func(int) (int64, bool) { return 9, true }
+	w, err := Open[result](filepath.Join(t.TempDir(), "shards"), count, "few", 6, each)
 	if err != nil {
 		t.Fatal(err)
 	}

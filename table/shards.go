@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 
+	"assay/internal/exit"
 	"assay/shards"
 )
 
@@ -56,7 +57,7 @@ func (j *Job[Row, V]) Shard(ctx context.Context) (*shards.Report, error) {
 			return nil, err
 		}
 		lines, err := shards.Collect(s, k.index.Get)
-		return lines, also(err, k.Close())
+		return lines, exit.Join(err, k.Close())
 	})
 }
 

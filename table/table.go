@@ -13,7 +13,6 @@
 package table
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +144,7 @@ func (j *Job[Row, V]) Do(ctx context.Context, write func(Get[V]) error) error {
 	if err != nil {
 		return err
 	}
-	if err := also(write(k.Line), k.Close()); err != nil {
+	if err := exit.Join(write(k.Line), k.Close()); err != nil {
 		return err
 	}
 	return os.Remove(journal)
@@ -161,22 +160,14 @@ func (j *Job[Row, V]) resume(ctx context.Context, journal string, from, to int) 
 	if err != nil {
 		return nil, exit.Named(err) // there is no folder to write to
 	}
-	err = also(j.Run(ctx, k, from, to), k.index.Sync())
+	err = exit.Join(j.Run(ctx, k, from, to), k.index.Sync())
 	if err == nil {
 		return k, nil
 	}
 	if e := new(InterruptedError); errors.As(err, &e) {
 		e.Journal = journal
 	}
-	return nil, also(err, k.Close())
-}
-
-// also joins two errors, and leaves a single one as it is.
-func also(err, other error) error {
-	if err == nil || other == nil {
-		return cmp.Or(err, other)
-	}
-	return errors.Join(err, other)
+	return nil, exit.Join(err, k.Close())
 }
 
 // InMemory does all rows and returns their results, without a journal.

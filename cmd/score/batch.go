@@ -85,15 +85,15 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 		return err
 	}
 	defer s.Close()
-	bar := progress{c: c, what: "scoring", unit: "edits"}
-	o.Progress, o.Warn = bar.set, cli.Warner(c)
+	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
+	o.Progress, o.Warn = bar.Set, cli.Warner(c)
 	if o.Shard.Count > 0 {
 		r, err := scoring.Shard(c.Context(), s, o)
-		bar.close()
+		bar.Close()
 		return shard.Finish(c, o.Out, r, err)
 	}
 	r, err := scoring.Table(c.Context(), s, o)
-	bar.close()
+	bar.Close()
 	if errors.Is(err, chat.ErrCap) {
 		return fmt.Errorf("%w: what was answered is kept; rerun the same command to resume: %w", err, cli.ErrInterrupted)
 	}
@@ -137,9 +137,9 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 		return scoring.Scores{}, err
 	}
 	defer s.Close()
-	bar := progress{c: c, what: "scoring", unit: "edits"}
-	defer bar.close()
-	scores, err := scoring.Rows(c.Context(), s, t, bar.set)
+	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
+	defer bar.Close()
+	scores, err := scoring.Rows(c.Context(), s, t, bar.Set)
 	f.unread.count(scores)
 	return scores, err
 }

@@ -80,11 +80,11 @@ func measureOne(
 	c *cobra.Command, r *report.Report, set protocol.Measurable, items []*edit.Edit, component *runner.Component,
 ) (path string, err error) {
 	name := strings.Join(component.Names, ", ")
-	bar := progress{c: c, what: name, unit: "edits"}
-	bar.set(0, len(items))
-	component.Progress = bar.set
+	bar := cli.Bar{Command: c, What: name, Unit: "edits"}
+	bar.Set(0, len(items))
+	component.Progress = bar.Set
 	path, err = component.Measure(c.Context(), set, items)
-	bar.close()
+	bar.Close()
 	switch {
 	case errors.Is(err, chat.ErrCap):
 		return "", fmt.Errorf("%w: what was measured is kept beside %s; the same command resumes: %w", err, path,

@@ -211,10 +211,10 @@ func (f *benchFlags) score(
 }
 
 func compareOrders(c *cobra.Command, r *report.Report, s *runner.Judge, items []*edit.Edit) error {
-	bar := progress{c: c, what: "both orders", unit: "pairs"}
-	bar.set(0, -1)
-	order, err := runner.CheckOrder(c.Context(), s, items, func(done int) { bar.set(done, -1) })
-	bar.close()
+	bar := cli.Bar{Command: c, What: "both orders", Unit: "pairs"}
+	bar.Set(0, -1)
+	order, err := runner.CheckOrder(c.Context(), s, items, func(done int) { bar.Set(done, -1) })
+	bar.Close()
 	if err != nil {
 		return err
 	}

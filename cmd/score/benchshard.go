@@ -23,8 +23,8 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 	if err != nil {
 		return "", err
 	}
-	bar := progress{c: c, what: run.Benchmark, unit: "edits"}
-	run.Progress = bar.set
+	bar := cli.Bar{Command: c, What: run.Benchmark, Unit: "edits"}
+	run.Progress = bar.Set
 	switch {
 	case merge:
 		run.Unchanged = f.shard.Unchanged
@@ -33,18 +33,18 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		run.Told, path = f.shard.Told(c), runner.PredictionsFile(run.Dir)
 		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
 		report, err := run.Shard(c.Context(), s, ref)
-		bar.close()
+		bar.Close()
 		if errors.Is(err, chat.ErrCap) {
 			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
 		}
 		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
 	}
-	bar.set(0, len(run.Items))
+	bar.Set(0, len(run.Items))
 	path, err = run.Score(c.Context(), s)
-	bar.close()
+	bar.Close()
 	if errors.Is(err, context.Canceled) {
-		return "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.done, len(run.Items), path,
-			cli.ErrInterrupted)
+		return "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.Done(), len(run.Items),
+			path, cli.ErrInterrupted)
 	}
 	if errors.Is(err, chat.ErrCap) {
 		return "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)

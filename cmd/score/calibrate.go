@@ -80,10 +80,10 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 		o.Out = filepath.Join(f.scorer, "calibration", f.dimension)
 	}
 	o.Warn = cli.Warner(c)
-	bar := progress{c: c, what: "scoring", unit: "edits"}
-	o.Progress = bar.set
+	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
+	o.Progress = bar.Set
 	r, err := calibrate.Run(c.Context(), *o)
-	bar.close()
+	bar.Close()
 	if err != nil {
 		return err
 	}

@@ -217,11 +217,11 @@ func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 
 // askTable asks the rows of a table.
 func askTable(c *cobra.Command, m *generate.Model, o table.Options) error {
-	bar := progress{c: c, what: "asking", unit: "rows"}
-	o.Progress = bar.set
+	bar := cli.Bar{Command: c, What: "asking", Unit: "rows"}
+	o.Progress = bar.Set
 	o.Workers = 32 // some are prepared while others are answered
 	r, err := chattable.Ask(c.Context(), m, o)
-	bar.close()
+	bar.Close()
 	if err != nil {
 		return err
 	}

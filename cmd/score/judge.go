@@ -139,19 +139,19 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 		return judgeOne(c, f, j, m)
 	}
 	f.table.Workers = m.workers(&f.answers)
-	bar := progress{c: c, what: "judging", unit: "rows"}
-	f.table.Progress = bar.set
+	bar := cli.Bar{Command: c, What: "judging", Unit: "rows"}
+	f.table.Progress = bar.Set
 	if f.table.Shard.Count > 0 {
 		f.table.Told = f.shard.Told(c)
 		r, err := j.TableShard(c.Context(), f.table)
-		bar.close()
+		bar.Close()
 		if errors.Is(err, chat.ErrCap) {
 			err = fmt.Errorf("%w: %s: %w", err, m.asked(), cli.ErrInterrupted)
 		}
 		return f.shard.Finish(c, f.table.Out, r, err)
 	}
 	r, err := j.Table(c.Context(), f.table)
-	bar.close()
+	bar.Close()
 	if err != nil {
 		return stopped(err, m.asked())
 	}

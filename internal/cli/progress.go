@@ -67,6 +67,9 @@ func (b *Bar) Set(done, total int) {
 	b.done = done
 }
 
+// Done is the number of steps that the last call of Set gave.
+func (b *Bar) Done() int { return b.done }
+
 // Close ends the display.
 func (b *Bar) Close() { b.progress.Close() }
 

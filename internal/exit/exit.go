@@ -3,6 +3,7 @@
 package exit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,11 +135,11 @@ func Problems(err error) []string {
 	return nil
 }
 
-// Join joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there
-// is no second.)
+// Join joins an error with one of tidying up, and leaves a single one as it is. (errors.Join would hide its list of
+// problems.)
 func Join(err, second error) error {
-	if second == nil {
-		return err
+	if err == nil || second == nil {
+		return cmp.Or(err, second)
 	}
 	return errors.Join(err, second)
 }

@@ -11,17 +11,14 @@
 package batch
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sort"
 
 	"gorgonia.org/tensor"
 
-	"assay/edit"
 	"assay/model/backbone"
 	"assay/model/nn"
-	"assay/model/text"
 )
 
 // Names of inputs of scorers' graphs that a batch has, besides those of package nn.
@@ -29,52 +26,6 @@ const (
 	InScoreRows   = "score_rows"   // [examples] int64: selected rows whose states are read
 	InTargetScore = "target_score" // [targets, 1] float: 1 where the target is the score token
 )
-
-// Sample is one pair ready for the graph: tokens and pictures. In format 2 ScoreIndex is the state that is read.
-type Sample struct {
-	text.Tokens
-	Pictures []*backbone.Picture
-
-	// Share is what the mean over the sample's text targets counts in a step's text loss, relative to other samples;
-	// 0: as much as any other's, 1.
-	Share float64
-
-	Pass int       // index of the pass that it is made for
-	Rest []*Sample // of the other passes
-
-	Choices []*Sample // of joint choices: each behind the prompt
-	Common  int       // of a choice: tokens that it begins with as the others do
-}
-
-// Size implements [edit.Inputs]: values of pixels, without pictures that the sample before shows, too.
-func (s *Sample) Size(before edit.Inputs) (n int) {
-	shared := map[*float32]bool{}
-	if b, ok := before.(*Sample); ok && b != nil {
-		for _, p := range b.Pictures {
-			if len(p.Pixels) > 0 {
-				shared[&p.Pixels[0]] = true
-			}
-		}
-	}
-	for _, p := range s.Pictures {
-		if len(p.Pixels) > 0 && !shared[&p.Pixels[0]] {
-			n += len(p.Pixels)
-		}
-	}
-	return n
-}
-
-// share is Share with its default.
-func (s *Sample) share() float64 { return cmp.Or(s.Share, 1) }
-
-// ImageTokens is the number of tokens that its pictures take.
-func (s *Sample) ImageTokens() int {
-	n := 0
-	for _, p := range s.Pictures {
-		n += p.Tokens
-	}
-	return n
-}
 
 // Inputs is a batch as graph inputs.
 type Inputs struct {
