@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"assay/chat"
 	"assay/edit"
+	"assay/chat"
 	"assay/ort"
 	"assay/textjudge"
 )

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"assay/data"
+	"assay/internal/store"
 	"assay/internal/workers"
-	"assay/store"
 )
 
 // Cached is a model that encodes every distinct picture and text once, in this process or a later one: what it knows

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"assay/internal/store"
 	"assay/onnx"
 	"assay/ort"
-	"assay/store"
 )
 
 // openFile opens an exported graph, named as Optimum and transformers.js name things: an input pixel_values and an

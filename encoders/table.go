@@ -11,8 +11,8 @@ import (
 	"assay/edit"
 	"assay/heuristics"
 	"assay/internal/remote"
-	"assay/store"
-	"assay/table"
+	"assay/internal/store"
+	"assay/internal/table"
 )
 
 // measuredColumns are the columns that Table adds; they replace columns of the same names.

@@ -11,7 +11,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
-	"assay/quant"
+	"assay/internal/quant"
 )
 
 // MergeOptions say what is merged into which new checkpoint.

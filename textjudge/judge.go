@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 
-	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/grammar"
-	"assay/store"
+	"assay/chat"
+	"assay/internal/grammar"
+	"assay/internal/store"
 )
 
 // Judge asks a model about edits. It is safe for concurrent use.

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"assay/chat"
 	"assay/edit"
+	"assay/chat"
 )
 
 // asked reports whether a question is asked of a kind of edits.

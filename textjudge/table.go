@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"assay/chat"
 	"assay/data"
 	"assay/edit"
+	"assay/chat"
 	"assay/internal/exit"
-	"assay/shards"
-	"assay/store"
-	"assay/table"
+	"assay/internal/shards"
+	"assay/internal/store"
+	"assay/internal/table"
 )
 
 // tableHead says what a journal's results belong to; in shards with the digest of the table's bytes.

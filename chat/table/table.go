@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	"assay/chat"
 	"assay/internal/atomicfile"
+	"assay/chat"
 	"assay/internal/exit"
-	"assay/table"
+	"assay/internal/table"
 )
 
 // Result counts what [Ask] did.

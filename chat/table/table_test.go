@@ -15,13 +15,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/chat"
 	"assay/data"
-	"assay/generate"
+	"assay/chat"
 	"assay/internal/exit"
+	"assay/internal/generate"
 	"assay/internal/oracle"
+	"assay/internal/table"
 	_ "assay/model/families"
-	"assay/table"
 )
 
 // asked answers with what it was asked, and cuts the run off at some question.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/chat"
 	"assay/data"
+	"assay/chat"
 	"assay/internal/cli"
-	"assay/scoring"
+	"assay/internal/scoring"
 )
 
 func init() { register(newBatchCommand) }

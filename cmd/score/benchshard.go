@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks/runner"
+	"assay/internal/benchmarks/runner"
 	"assay/chat"
 	"assay/internal/cli"
 )

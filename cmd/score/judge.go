@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/chat"
 	"assay/data"
 	"assay/edit"
+	"assay/chat"
 	"assay/internal/cli"
-	"assay/table"
+	"assay/internal/table"
 	"assay/textjudge"
 )
 

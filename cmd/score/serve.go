@@ -10,13 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/chat"
 	"assay/edit"
-	"assay/generate"
-	"assay/grammar"
+	"assay/chat"
 	"assay/internal/cli"
+	"assay/internal/generate"
 	"assay/internal/graceful"
-	"assay/reward"
+	"assay/internal/grammar"
+	"assay/internal/reward"
 )
 
 func init() { register(newServeCommand) }

@@ -12,11 +12,11 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
 )
 
 func init() { app.Register(newCLIPCommand) }

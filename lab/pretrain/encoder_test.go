@@ -12,12 +12,12 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/long"
+	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
 )
 
 // testWorld has photographs that need no files.

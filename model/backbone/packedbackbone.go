@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/internal/quant"
 	"assay/model/nn"
-	"assay/quant"
 )
 
 // declarePacked derives the packed layers of absent weights: the language model's linear layers, and the tower's where

@@ -2,8 +2,8 @@ package nn
 
 import (
 	"assay/checkpoints"
+	"assay/internal/quant"
 	"assay/onnx"
-	"assay/quant"
 )
 
 // packed returns a linear layer's weight if graphs compute with it packed, else nil.

@@ -19,10 +19,10 @@ import (
 	"assay/internal/exit"
 	"assay/internal/filelock"
 	"assay/internal/jsonfile"
+	"assay/internal/quant"
 	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/onnx"
-	"assay/quant"
 )
 
 // Options say what is rounded, how, and where it goes.

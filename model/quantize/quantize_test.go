@@ -13,11 +13,11 @@ import (
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
+	"assay/internal/quant"
 	"assay/model"
 	"assay/model/backbone"
 	_ "assay/model/families"
 	"assay/model/quantize"
-	"assay/quant"
 )
 
 // TestOracle rounds a backbone as quantization.json says: dequantised weights, scores, losses and QLoRA's gradients are

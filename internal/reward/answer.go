@@ -1,0 +1,104 @@
+package reward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"assay/data"
+	"assay/edit"
+	"assay/chat"
+)
+
+// apiError is an error with its HTTP status and a machine-readable kind.
+type apiError struct {
+	Status     int           `json:"-"`
+	Kind       string        `json:"kind"`
+	Message    string        `json:"message"`
+	RetryAfter time.Duration `json:"-"` // when to ask again; 0: never
+}
+
+func (f *apiError) Error() string { return f.Message }
+
+func apiErrorf(status int, kind, format string, args ...any) *apiError {
+	return &apiError{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
+}
+
+// badRequest is the error of a request that cannot be understood.
+func badRequest(format string, args ...any) *apiError {
+	return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
+}
+
+// badPicture is the error of a picture that cannot be read.
+func badPicture(format string, args ...any) *apiError {
+	return apiErrorf(http.StatusUnprocessableEntity, "bad_picture", format, args...)
+}
+
+// tooMany is the error of a request that has more of something than is served at a time.
+func tooMany(format string, args ...any) *apiError {
+	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", format, args...)
+}
+
+// toAPIError maps any error to a status and a kind.
+func toAPIError(err error) *apiError {
+	var f *apiError
+	var busy *busyError
+	var body *http.MaxBytesError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &busy):
+		return &apiError{http.StatusTooManyRequests, "busy", busy.reason + ": ask again later", busy.retryAfter}
+	case errors.As(err, &body):
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large",
+			"the request is larger than %d bytes", body.Limit)
+	case errors.Is(err, data.ErrLimit):
+		return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "%v", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return &apiError{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
+	case errors.Is(err, context.Canceled):
+		return apiErrorf(499, "canceled", "the caller went away")
+	case edit.Unreadable(err):
+		return apiErrorf(http.StatusBadGateway, "unreadable", "%v", err)
+	case errors.Is(err, chat.ErrUnavailable):
+		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Minute}
+	}
+	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
+}
+
+// retryAfter formats the Retry-After header: whole seconds, rounded up.
+func retryAfter(d time.Duration) string {
+	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
+}
+
+// encodeJSON is a line of JSON, with <, > and & as they are.
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	body, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return write(w, status, "application/json", body)
+}
+
+// write answers with a body. That it cannot be sent is no error: the caller is gone.
+func write(w http.ResponseWriter, status int, kind string, body []byte) error {
+	http.NewResponseController(w).SetWriteDeadline(deadline(int64(len(body))))
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	w.Write(body)
+	return nil
+}
