@@ -1,30 +1,39 @@
 // Package assay trains and runs reward models for instruction-guided image editing. Given a picture, an instruction
-// and an edited picture, a scorer says how well the edit was done, and how that changes with every pixel.
+// and an edited picture, a judge says how well the edit was done; a scorer also how that changes with every pixel.
 //
-// [Open] opens a scorer directory; its methods score and differentiate an [Edit]. [Label] makes a label table of edits,
-// and [Train] a scorer of a label table; [DryRun] says beforehand what that takes. The packages beneath do the work, and
-// may be imported for what is not here. Package edit has edits, scores and judges, data reads pictures and tables,
-// scoring scores whole tables, reward serves scorers to trainers of editing models.
+// [Open] opens any judge: a scorer directory that [Train] wrote or `score import` made of a released model, or one that
+// asks a vision-language model in words. Its methods score and differentiate an [Edit]. [Label] makes a table of labels
+// from data sets of edits, [Train] trains a scorer on such a table, and [DryRun] plans that. The packages beneath do the
+// work, and may be imported for the rest: edit has edits, scores and judges, data reads pictures and tables, scoring
+// scores whole tables, reward serves judges to trainers of editing models.
 package assay
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
+	"assay/generate"
 	"assay/internal/workers"
 	"assay/model"
 	_ "assay/model/families" // the architectures that are known
 	"assay/ort"
+	"assay/textjudge"
 )
 
 // Edit is an edit: pictures before and after it, and what was asked for.
 type Edit = edit.Edit
 
-// Score is what a scorer says of an edit. Value, Sigma, Interval and Dimensions are on its [Scorer.Range].
+// Score is what a judge says of an edit. Value, Sigma, Interval and Dimensions are on its [Scorer.Range].
 type Score = edit.Score
 
 // Gradient is a score with d Value / d pixel of each picture as it was given, [height, width, 3], per 8-bit level.
@@ -56,62 +65,112 @@ func readPicture(ctx context.Context, path string) (*data.Picture, error) {
 	return data.Open(path, data.Limits{})
 }
 
-// Options say where a scorer runs.
+// Options say where a judge runs.
 type Options struct {
 	Device    string // cpu, cuda:N or auto; "": auto
 	Threads   int    // of the CPU; 0: all cores
-	Dimension string // what is reported as the score of a scorer of several heads; "": their fusion
+	Dimension string // reported as the score of a scorer of several heads; "": their fusion
 
 	// Backbone is where the scorer's backbone is now; "": where scorer.yaml says. It must be the one that the scorer was
-	// made with.
+	// made with. A judge that answers in words asks this checkpoint, unless there is a Model.
 	Backbone string
-	Warn     func(text string) // told what is doubtful about the scorer; nil: not called
+	Warn     func(text string) // told what is doubtful about the judge; nil: not called
+
+	// Of judges that answer in words:
+	Model    chat.Model         // is asked, and stays the caller's; nil: the checkpoint Backbone is
+	Workers  int                // edits that it is asked about at a time; 0: 8
+	Settings textjudge.Settings // passes, published prompts, constrained answers
 }
 
-// Scorer is an opened scorer directory: one that was trained, or an imported judge. It is safe for concurrent use.
+// Scorer is an opened judge. It is safe for concurrent use.
 type Scorer struct {
-	judge edit.Differentiable
+	judge edit.Judge
 	info  edit.Info
+	close func() error
 }
 
-// Open opens a scorer directory, as [Train] writes it. The backbone's weights are read where they lie. A file that is
-// not the one that the scorer was made with is an error that names it. Close frees everything.
-func Open(ctx context.Context, dir string, o Options) (*Scorer, error) {
+// Open opens a judge: a scorer directory (scorer.yaml), or one that answers in words (a folder with judge.yaml, such a
+// file, or a name of [textjudge.Shipped]). A backbone's weights are read where they lie. A file that is not the one that
+// the scorer was made with is an error that names it. Close frees everything.
+func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if _, err := ort.Version(); err != nil { // without the runtime nothing can be scored
-		return nil, err
-	}
-	if o.Device == "" {
-		o.Device = "auto"
 	}
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("threads: want 0 (all cores) or more, not %d", o.Threads)
 	}
-	if o.Threads == 0 {
-		o.Threads = runtime.NumCPU()
+	o.Device, o.Threads = cmp.Or(o.Device, "auto"), cmp.Or(o.Threads, runtime.NumCPU())
+	inWords := answersInWords(name)
+	if !inWords || o.Model == nil {
+		if _, err := ort.Version(); err != nil { // without the runtime nothing can be computed here
+			return nil, err
+		}
 	}
-	m, err := model.OpenScorer(dir, model.Options{Device: o.Device, Threads: o.Threads, Dimension: o.Dimension,
+	if inWords {
+		return openTextJudge(name, o)
+	}
+	m, err := model.OpenScorer(name, model.Options{Device: o.Device, Threads: o.Threads, Dimension: o.Dimension,
 		Backbone: o.Backbone, Warn: o.Warn})
 	if err != nil {
 		return nil, err
 	}
-	return &Scorer{m, m.Info()}, nil
+	return &Scorer{m, m.Info(), m.Close}, nil
 }
 
-// Close frees the scorer, which must not be used any more.
-func (s *Scorer) Close() error { return s.judge.Close() }
+// answersInWords reports whether a name is that of a judge of package textjudge.
+func answersInWords(name string) bool {
+	info, err := os.Stat(name)
+	if err != nil {
+		return slices.Contains(textjudge.Shipped(), name)
+	}
+	if info.IsDir() {
+		_, err = os.Stat(filepath.Join(name, "judge.yaml"))
+	}
+	return err == nil
+}
 
-// Judge is the scorer as other packages take it.
-func (s *Scorer) Judge() edit.Differentiable { return s.judge }
+// openTextJudge opens a judge over o.Model, or over a checkpoint of its own.
+func openTextJudge(name string, o Options) (*Scorer, error) {
+	m, closer := o.Model, func() error { return nil }
+	switch {
+	case o.Dimension != "":
+		return nil, fmt.Errorf("%s: Options.Dimension selects a head of a scorer: this judge answers in words", name)
+	case m == nil && o.Backbone == "":
+		return nil, fmt.Errorf("%s answers in words: set Options.Model or Options.Backbone to the model that is asked", name)
+	case m == nil:
+		own, err := generate.Open(o.Backbone, generate.Options{Device: o.Device, Threads: o.Threads, Warn: o.Warn})
+		if err != nil {
+			return nil, err
+		}
+		m, closer = own, own.Close
+	}
+	j, err := textjudge.Open(name, m, o.Settings)
+	if err == nil {
+		j, err = j.Scorer(cmp.Or(o.Workers, 8))
+	}
+	if err != nil {
+		return nil, errors.Join(err, closer())
+	}
+	if o.Warn != nil {
+		for _, text := range j.Warnings {
+			o.Warn(text)
+		}
+	}
+	return &Scorer{j, j.Info(), closer}, nil
+}
 
-// Range is the worst and the best score, as scorer.yaml has them: 0 and 10 unless it says otherwise. Scores are not
-// clipped. The scores of some imported judges have no range: their worst and best are infinite.
+// Close frees the judge, which must not be used any more.
+func (s *Scorer) Close() error { return s.close() }
+
+// Judge is the judge as packages scoring and reward take it.
+func (s *Scorer) Judge() edit.Judge { return s.judge }
+
+// Range is the worst and the best score, as scorer.yaml or judge.yaml has them: 0 and 10 by default. Scores are not
+// clipped. Some imported judges have no range: their worst and best are infinite.
 func (s *Scorer) Range() (worst, best float64) { return s.info.Range[0], s.info.Range[1] }
 
-// Score says how well an edit was done. The same edit always has the same score. The error is that of the edit (an empty
-// instruction, one that is too long), of the device, or ctx's.
+// Score scores an edit. A scorer always gives the same edit the same score. The error is the edit's (an instruction that
+// is empty or too long, an answer that cannot be read), the device's or server's, or ctx's.
 func (s *Scorer) Score(ctx context.Context, e *Edit) (Score, error) {
 	if err := s.info.Check(e); err != nil {
 		return Score{}, err
@@ -218,12 +277,16 @@ func (s *Scorer) scoreBatch(ctx context.Context, b batch, yield func(Score, erro
 }
 
 // Gradient differentiates the score of an edit with respect to every pixel: through head, language model, vision tower,
-// normalisation and resizing. Rounding to 8 bits counts as the identity.
+// normalisation and resizing. Rounding to 8 bits counts as the identity. Judges that answer in words have none.
 func (s *Scorer) Gradient(ctx context.Context, e *Edit) (*Gradient, error) {
 	if err := s.info.Check(e); err != nil {
 		return nil, err
 	}
-	all, err := s.judge.Gradients(ctx, []*Edit{e})
+	d, ok := s.judge.(edit.Differentiable)
+	if !ok {
+		return nil, fmt.Errorf("%s answers in words: its scores have no gradients", s.info.Name)
+	}
+	all, err := d.Gradients(ctx, []*Edit{e})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/model"
-	"assay/trainer"
+	"assay/trainer/config"
 )
 
 func openTiny(t *testing.T) *Scorer {
@@ -61,7 +61,7 @@ func TestGradientRange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gradients, err := s.Judge().Gradients(t.Context(), []*Edit{e})
+	gradients, err := s.Judge().(edit.Differentiable).Gradients(t.Context(), []*Edit{e})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +158,12 @@ func TestErrors(t *testing.T) {
 	if _, err := s.Gradient(cancelled, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("Gradient: %v", err)
 	}
-	config, err := trainer.Load("examples/library/train.yaml")
+	run, err := config.Load("examples/library/train.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Out = t.TempDir()
-	if _, err := Train(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
+	run.Out = t.TempDir()
+	if _, err := Train(cancelled, Training{Config: run}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Train: %v", err)
 	}
 	for what, e := range map[string]*Edit{
@@ -194,13 +194,13 @@ func TestErrors(t *testing.T) {
 	if _, err := ReadEdit(cancelled, "nowhere.png", "nowhere.png", "x"); !errors.Is(err, context.Canceled) {
 		t.Errorf("ReadEdit: %v", err)
 	}
-	if _, err := DryRun(cancelled, Training{Config: config}); !errors.Is(err, context.Canceled) {
+	if _, err := DryRun(cancelled, Training{Config: run}); !errors.Is(err, context.Canceled) {
 		t.Errorf("DryRun: %v", err)
 	}
-	if _, err := DryRun(t.Context(), Training{Config: config, DeviceMemory: -1}); err == nil {
+	if _, err := DryRun(t.Context(), Training{Config: run, DeviceMemory: -1}); err == nil {
 		t.Error("a plan for -1 bytes")
 	}
-	if _, err := Train(t.Context(), Training{Config: config, DeviceMemory: 1}); err == nil {
+	if _, err := Train(t.Context(), Training{Config: run, DeviceMemory: 1}); err == nil {
 		t.Error("training with a memory that is not there")
 	}
 	if _, err := Train(t.Context(), Training{File: "nowhere.yaml"}); err == nil ||

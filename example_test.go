@@ -9,7 +9,7 @@ import (
 
 	"assay"
 	"assay/labeling"
-	"assay/trainer"
+	"assay/trainer/config"
 )
 
 // Which of two edits is the better one?
@@ -158,15 +158,15 @@ func ExampleDryRun() {
 // A run of three steps. Its configuration is a file's, with another run directory.
 func ExampleTrain() {
 	ctx := context.Background()
-	config, err := trainer.Load("examples/library/train.yaml")
+	run, err := config.Load("examples/library/train.yaml")
 	if err != nil {
 		log.Fatal(err)
 	}
-	if config.Out, err = os.MkdirTemp("", "assay-train-"); err != nil {
+	if run.Out, err = os.MkdirTemp("", "assay-train-"); err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(config.Out)
-	r, err := assay.Train(ctx, assay.Training{Config: config})
+	defer os.RemoveAll(run.Out)
+	r, err := assay.Train(ctx, assay.Training{Config: run})
 	if err != nil {
 		log.Fatal(err)
 	}

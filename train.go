@@ -6,31 +6,35 @@ import (
 	"fmt"
 
 	"assay/labeling"
+	"assay/table"
 	"assay/trainer"
 	"assay/trainer/bybenchmark"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
-// Training is what [Train] trains and [DryRun] plans. File or Config is needed.
+// Training is the input of [Train] and [DryRun]. File or Config is needed.
 type Training struct {
-	File   string          // YAML file, as `train --config` takes it; docs/training-keys.md has every key
-	Config *trainer.Config // instead of File: as trainer.Load gives it, or changed
+	File   string         // YAML file, as `train --config` takes it; docs/training-keys.md has every key
+	Config *config.Config // instead of File: as config.Load gives it, or changed
 
 	Fresh bool // begin anew, even if there are checkpoints to go on from
 
-	// DeviceMemory makes DryRun plan for a GPU of that many bytes, which need not be here; 0: for the device of the
-	// configuration. Train uses what is there, and refuses it.
+	// DeviceMemory makes DryRun plan for a GPU of that many bytes, which need not be here; 0: for the configured device.
+	// Train refuses it.
 	DeviceMemory int64
 
-	// Progress begins the display of a part of the work: its name, its length and the unit of that; nil: none.
-	Progress func(what string, total int64, unit string) trainer.Progress
+	// Progress starts the display of a phase by name, length and unit; nil: none.
+	Progress func(what string, total int64, unit string) dataset.Progress
 	Warn     func(text string) // nil: not called
 }
 
-// Train trains a scorer, or goes on from the newest checkpoint of the run directory. The result names the scorer
+// Train trains a scorer, or resumes from the newest checkpoint of the run directory. The result names the scorer
 // directory, which [Open] opens.
 //
-// When ctx is cancelled the run ends after the present step with its state saved, and the error wraps ctx's: the same
-// call goes on from there. What is wrong with a file is told all at once, with lines.
+// When ctx is cancelled the run saves its state after the current step, and the error wraps ctx's: the same call
+// resumes. All problems of a configuration file are reported at once, with lines.
 func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	c, err := t.config()
 	if err != nil {
@@ -41,7 +45,7 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	}
 	r, err := trainer.Train(ctx, trainer.Options{
 		Config:   c,
-		Factory:  trainer.OpenModel,
+		Factory:  models.Open,
 		Fresh:    t.Fresh,
 		Progress: t.Progress,
 		Warn:     t.Warn,
@@ -51,9 +55,10 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 	return r, ended(ctx, err)
 }
 
-// DryRun says what [Train] would do and need: steps, tokens, what trains, memory. It looks at every row of the tables,
-// and trains and writes nothing. The backbone's weights may be absent. The plan's Err says whether the run would fail.
-func DryRun(ctx context.Context, t Training) (*trainer.Plan, error) {
+// DryRun plans what [Train] would do and need: steps, tokens, trainable weights, memory. It reads every row of the
+// tables, and trains and writes nothing. The backbone's weights may be absent. The plan's Err is why the run would
+// fail.
+func DryRun(ctx context.Context, t Training) (*models.Plan, error) {
 	c, err := t.config()
 	if err != nil {
 		return nil, err
@@ -64,37 +69,37 @@ func DryRun(ctx context.Context, t Training) (*trainer.Plan, error) {
 	p, err := trainer.DryRun(
 		ctx,
 		c,
-		trainer.PlanModelFor(t.DeviceMemory),
+		models.OpenPlanFor(t.DeviceMemory),
 		trainer.PlanOptions{Progress: t.Progress, Benchmark: bybenchmark.Open},
 	)
 	return p, ended(ctx, err)
 }
 
-// config is what File says, or Config.
-func (t Training) config() (*trainer.Config, error) {
+// config is Config, or read from File.
+func (t Training) config() (*config.Config, error) {
 	switch {
 	case t.Config != nil:
 		return t.Config, nil
 	case t.File == "":
 		return nil, errors.New("nothing says what to train: Training.File or Training.Config is needed")
 	}
-	return trainer.Load(t.File)
+	return config.Load(t.File)
 }
 
-// Labeling is what [Label] labels. File or Config is needed.
+// Labeling is the input of [Label]. File or Config is needed.
 type Labeling struct {
 	File   string           // YAML file, as `label --config` takes it; docs/label.md has every key
 	Config *labeling.Config // instead of File: as labeling.Load gives it, or changed
 
-	// Progress is told how many more samples and pictures are done, from several goroutines; nil: not called.
-	Progress func(samples, pictures int)
+	// Progress is told how many samples of all are measured; nil: not called.
+	Progress func(done, total int)
 	Warn     func(text string) // nil: not called
 }
 
-// Label makes a label table of data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
-// rules. The table and the report are in the output folder of the configuration; the result is the report.
+// Label makes a label table from data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
+// rules. Table and report are written to the output folder of the configuration; the report is returned.
 //
-// When ctx is cancelled the error wraps ctx's, and the same call goes on from the parts that are measured.
+// When ctx is cancelled the error wraps ctx's, and the same call resumes.
 func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
 	c := l.Config
 	if c == nil && l.File == "" {
@@ -111,28 +116,11 @@ func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
 		return nil, ended(ctx, err)
 	}
 	defer job.Close()
-	if err := measure(ctx, job, l); err != nil {
+	if err := job.Measure(ctx, table.Options{Progress: l.Progress}, l.Warn); err != nil {
 		return nil, ended(ctx, err)
 	}
 	r, err := job.Merge(ctx)
 	return r, ended(ctx, err)
-}
-
-// measure measures what is not measured yet.
-func measure(ctx context.Context, job *labeling.Job, l Labeling) error {
-	todo, err := job.Todo(ctx, labeling.Shard{})
-	if err != nil || todo == 0 { // then no encoder is needed
-		return err
-	}
-	e, closer, err := labeling.OpenEncoders(job.Config.Encoders, l.Warn)
-	if err != nil {
-		return err
-	}
-	progress := l.Progress
-	if progress == nil {
-		progress = func(int, int) {}
-	}
-	return errors.Join(job.Measure(ctx, e, labeling.Shard{}, progress), closer())
 }
 
 // ended makes the error of work that ctx ended wrap ctx's.

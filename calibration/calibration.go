@@ -20,7 +20,7 @@ import (
 // File is the name of a calibration in a scorer directory.
 const File = "calibration.json"
 
-// Calibration is what a calibration file holds: maps for the score of a scorer, or for its dimensions.
+// Calibration is the content of a calibration file: maps for the score of a scorer, or for its dimensions.
 type Calibration struct {
 	Format int    `json:"format"` // 1
 	Scorer string `json:"scorer"` // digest of the head and the configuration that it was fitted for
@@ -37,7 +37,7 @@ const (
 // Methods lists them.
 func Methods() []string { return []string{Isotonic, Platt, Inverse} }
 
-// Map takes score01 to the label that it stands for, on 0..1.
+// Map maps score01 to the expected label, on 0..1.
 type Map struct {
 	Dimension string    `json:"dimension"` // "": the score
 	Method    string    `json:"method"`
@@ -49,7 +49,7 @@ type Map struct {
 	Fitted    Fitted    `json:"fitted"`
 }
 
-// Interval says how far labels are from calibrated scores.
+// Interval is a conformal interval around calibrated scores.
 type Interval struct {
 	Coverage  float64 `json:"coverage"`   // share of the labels within HalfWidth of the score, at least
 	HalfWidth float64 `json:"half_width"` // on 0..1
@@ -58,7 +58,7 @@ type Interval struct {
 	Tested    int     `json:"tested"`     // how many these are
 }
 
-// Fitted says what a map was fitted on.
+// Fitted describes the data of a map.
 type Fitted struct {
 	Table   string `json:"table"`  // name of the file
 	Digest  string `json:"digest"` // of its rows that counted: pictures, instructions, labels
@@ -67,8 +67,8 @@ type Fitted struct {
 	Trained string `json:"trained"` // whether the scorer was trained on it: no, unknown, in part (it was insisted on)
 }
 
-// beyond is the slope of a map of knots outside of them, as a share of its mean slope. Little is known there, but
-// scores keep their order, and a gradient keeps its direction.
+// beyond is the slope of a map outside its knots, relative to its mean slope. Little is known there, but scores keep
+// their order and gradients their direction.
 const beyond = 0.01
 
 // At returns the calibrated score of x, and the map's slope there: at a knot that of the line to its right.
@@ -137,7 +137,7 @@ func (c *Calibration) With(m Map) *Calibration {
 	return &out
 }
 
-// Read reads a calibration file. What it does not understand it refuses.
+// Read reads a calibration file strictly.
 func Read(file string) (*Calibration, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// errFlat says that labels and scores do not rise together.
+// errFlat: labels and scores do not rise together.
 var errFlat = errors.New("the labels do not rise with the scores: no monotone map stands for them")
 
 // Fit fits a map by a method to scores and the labels (0..1) of the same edits.
@@ -32,12 +32,12 @@ func Fit(method string, scores, labels []float64) (*Map, error) {
 	return nil, fmt.Errorf("method %q is none of %v", method, Methods())
 }
 
-// Block is a stretch of neighbouring points that have one mean.
+// Block is a block of isotonic regression: neighbouring points with one mean.
 type Block struct{ X, Y, Weight float64 } // weighted means, and the sum of the weights
 
-// Pool is isotonic regression: it ascends with x and is nearest to y in the sum of weighted squares. It is found by
-// pooling adjacent violators (Ayer et al., 1955; sklearn.isotonic.IsotonicRegression), and given as blocks of one value
-// by ascending x. Points of one x are one. weights may be nil.
+// Pool is isotonic regression: the ascending fit of least weighted squares, by pooling adjacent violators (Ayer et
+// al., 1955; sklearn.isotonic.IsotonicRegression). It returns blocks of one value by ascending x. Points of equal x
+// are one. weights may be nil.
 func Pool(x, y, weights []float64) []Block {
 	order := make([]int, len(x))
 	for i := range order {
@@ -71,7 +71,7 @@ func (b Block) join(o Block) Block {
 	return Block{(b.X*b.Weight + o.X*o.Weight) / w, (b.Y*b.Weight + o.Y*o.Weight) / w, w}
 }
 
-// nearest is the least distance of two knots, as a share of the distance of the outermost ones: it bounds the slope.
+// nearest is the least distance of two knots, relative to the range of knots: it bounds the slope.
 const nearest = 1e-3
 
 // fitIsotonic is the centred isotonic regression (Oron and Flournoy, Centered Isotonic Regression, 2017). Each block of
@@ -81,7 +81,7 @@ func fitIsotonic(scores, labels []float64) (*Map, error) {
 	return knots(Isotonic, blocks)
 }
 
-// knots makes a map of blocks; those that lie too near to each other are joined.
+// knots makes a map of blocks; blocks that are too close are joined.
 func knots(method string, blocks []Block) (*Map, error) {
 	if len(blocks) < 2 {
 		return nil, errFlat

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Bin is a stretch of scores: what they say, and what is true.
+// Bin is a bin of scores, with their means and those of the labels.
 type Bin struct {
 	Low   float64 `json:"low"` // scores from here, to the next bin's
 	Count int     `json:"count"`
@@ -14,8 +14,7 @@ type Bin struct {
 	Label float64 `json:"label"`
 }
 
-// Reliability sorts edits into n bins of equal width over 0..1 by their scores; scores beyond are in the outermost
-// ones.
+// Reliability bins edits by score into n bins of equal width over 0..1; scores outside go into the outermost bins.
 func Reliability(scores, labels []float64, n int) []Bin {
 	bins := make([]Bin, n)
 	for i := range bins {
@@ -46,7 +45,7 @@ func Error(bins []Bin) float64 {
 	return sum / float64(n)
 }
 
-// Distance is the mean distance of scores and labels.
+// Distance is the mean absolute difference of scores and labels.
 func Distance(scores, labels []float64) (sum float64) {
 	for i := range scores {
 		sum += math.Abs(scores[i]-labels[i]) / float64(len(scores))
@@ -71,7 +70,7 @@ func HalfWidth(scores, labels []float64, coverage float64) (float64, error) {
 	return distances[k-1], nil
 }
 
-// IntervalRows is the least number of edits that HalfWidth takes for a coverage.
+// IntervalRows is the least number of edits that HalfWidth needs for a coverage.
 func IntervalRows(coverage float64) int { return int(math.Ceil(coverage/(1-coverage) - 1e-9)) }
 
 // Coverage is the share of edits whose label is within half of their score.

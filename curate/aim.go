@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/jsonfile"
 	"assay/scoring"
@@ -23,7 +22,7 @@ var Emotions = []string{"amusement", "anger", "awe", "contentment", "disgust", "
 // TripletColumns are the names of a triplet's columns, for [data.WithColumns].
 var TripletColumns = map[string]string{"source": "input", "edit": "target", "target": "original"}
 
-// Triplet is an input, an instruction and the target picture, with the values that judges and encoders gave it.
+// Triplet is an input, an instruction and the target picture, with values of judges and encoders.
 type Triplet struct {
 	Row            int
 	Source, Target string  // identify the pictures
@@ -47,8 +46,8 @@ const (
 // RuleNames lists the rules.
 func RuleNames() []string { return []string{AIMBench, AIM40k} }
 
-// Selection chooses triplets by a rule.
-type Selection struct {
+// TripletSelection selects triplets by a rule.
+type TripletSelection struct {
 	// Rule is AIMBench or AIM40k. "" applies both, as before they had names: of AIM40k the threshold, then of AIMBench
 	// the best of each target, normalised over the table, then the balance.
 	Rule string
@@ -59,7 +58,7 @@ type Selection struct {
 	OverTable  bool    // AIMBench: normalise over the table. The paper does not say over what
 }
 
-// rule is what the rows of a selection must have, and the steps that leave some of them out.
+// rule is the columns that a selection needs, and its filters.
 type rule struct {
 	columns []string
 	steps   []func(*sieve) error
@@ -91,22 +90,23 @@ var rules = map[string]rule{
 	}},
 }
 
-// Select applies the rule. It returns the chosen triplets by row, and a reason for every other row, also with an error.
-func (s Selection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
-	v := sieve{Selection: s, left: slices.Clone(all), dropped: map[int]string{}}
+// Select applies the rule. It returns the chosen triplets by row, and a reason for every other row, also with an
+// error.
+func (s TripletSelection) Select(all []Triplet) (chosen []Triplet, dropped map[int]string, err error) {
+	v := sieve{TripletSelection: s, left: slices.Clone(all), dropped: map[int]string{}}
 	err = v.run()
 	return v.left, v.dropped, err
 }
 
-// sieve is a selection under way.
+// sieve is a selection in progress.
 type sieve struct {
-	Selection
+	TripletSelection
 	left    []Triplet
 	dropped map[int]string
 	lost    []loss
 }
 
-// loss is what one step left out.
+// loss counts the rows that one filter dropped.
 type loss struct {
 	one, many string // of the rows: "has ...", "have ..."
 	n, first  int    // how many rows, and the first one
@@ -130,7 +130,7 @@ func (s *sieve) drop(row int, reason string) {
 	}
 }
 
-// keep drops the triplets for which why has a reason.
+// keep drops triplets for which why returns a reason.
 func (s *sieve) keep(one, many string, why func(t *Triplet) string) {
 	s.lost = append(s.lost, loss{one: one, many: many})
 	s.left = slices.DeleteFunc(s.left, func(t Triplet) bool {
@@ -165,7 +165,7 @@ func (s *sieve) resembling() error {
 	return nil
 }
 
-// rate sets the quality of each triplet (equation 3). Its values are normalised over the triplets with the same key.
+// rate sets the quality of each triplet (equation 3), normalised over the triplets with the same key.
 func (s *sieve) rate(key func(*Triplet) string) error {
 	groups := map[string][]*Triplet{}
 	for i := range s.left {
@@ -184,7 +184,7 @@ func (s *sieve) rate(key func(*Triplet) string) error {
 	return nil
 }
 
-// minMax maps a value onto 0..1 over all triplets; a constant becomes 0.
+// minMax maps values onto 0..1 over all triplets; a constant becomes 0.
 func minMax(all []*Triplet, value func(*Triplet) float64) func(float64) float64 {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, t := range all {
@@ -210,7 +210,7 @@ func (s *sieve) best(what string, key func(*Triplet) string) error {
 	return nil
 }
 
-// balance keeps as many triplets of each emotion, those of the highest value.
+// balance keeps equally many triplets of each emotion, those of highest value.
 func (s *sieve) balance(reason string, value func(*Triplet) float64) error {
 	slices.SortStableFunc(s.left, func(a, b Triplet) int { return cmp.Compare(value(&b), value(&a)) })
 	counts := map[string]int{}
@@ -244,17 +244,17 @@ func (s *sieve) balance(reason string, value func(*Triplet) float64) error {
 	return nil
 }
 
-// SelectionResult counts what [Selection.Write] did.
-type SelectionResult struct {
+// TripletCounts counts what [TripletSelection.Write] did.
+type TripletCounts struct {
 	Rows, Chosen, Dropped int
 	Sources               int // of the chosen triplets
 }
 
-// Write selects triplets of a table with the columns of [TripletColumns] and the values that the rule needs, and makes
-// a folder for DiffSynth-Studio of them. dropped.jsonl says why each of the others was left out. If none is left, or
-// the emotions cannot be balanced, the error counts what each step left out.
-func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*SelectionResult, error) {
-	v := sieve{Selection: s, dropped: map[int]string{}, lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
+// Write selects triplets of a table with the columns of [TripletColumns] and the values that the rule needs, and
+// writes a folder for DiffSynth-Studio. dropped.jsonl has the reason for each other row. If no triplet is left, or the
+// emotions cannot be balanced, the error counts what each filter dropped.
+func (s TripletSelection) Write(t *data.Table, scores scoring.Scores, out string, copied bool) (*TripletCounts, error) {
+	v := sieve{TripletSelection: s, dropped: map[int]string{}, lost: []loss{{one: "cannot be used", many: "cannot be used"}}}
 	rows := map[int]data.Row{}
 	for i := range t.Len() {
 		row, triplet, err := readTriplet(t, i, rules[s.Rule].columns)
@@ -279,11 +279,16 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 	}
 	sources := map[string]bool{}
 	err := atomicfile.WriteDir(out, func(dir string) error {
-		var examples []Example
+		var examples []RewardLabel
 		pictures := newPictures(t, dir, copied)
 		for _, triplet := range v.left {
 			sources[triplet.Source] = true
-			e, err := exampleOf(pictures, triplet.Row, rows[triplet.Row], scores.Lines[triplet.Row].Value)
+			row, score := rows[triplet.Row], scores.Lines[triplet.Row].Value
+			err := errors.New("its score has no range: levels need one")
+			var e RewardLabel
+			if !score.Unbounded {
+				e, err = pictures.label(triplet.Row, &row, row.Instruction, 10*score.Score01, "input", "target")
+			}
 			if err != nil {
 				return t.At(triplet.Row, err)
 			}
@@ -298,10 +303,10 @@ func (s Selection) Write(t *data.Table, scores scoring.Scores, out string, copie
 	if err != nil {
 		return nil, err
 	}
-	return &SelectionResult{t.Len(), len(v.left), len(left), len(sources)}, nil
+	return &TripletCounts{t.Len(), len(v.left), len(left), len(sources)}, nil
 }
 
-// losses counts the rows, and those that each step left out, with the first one's reason.
+// losses counts the rows, and those that each filter dropped, with the reason for the first.
 func (s *sieve) losses(t *data.Table) string {
 	count := func(n int, one, many string) string {
 		if n == 1 {
@@ -319,24 +324,7 @@ func (s *sieve) losses(t *data.Table) string {
 	return strings.TrimSuffix(count(t.Len(), "row: ", "rows: ")+strings.Join(steps, ", "), ": ")
 }
 
-// exampleOf makes the metadata of one triplet, and puts its pictures into the folder.
-func exampleOf(p *pictures, i int, row data.Row, s edit.Score) (e Example, err error) {
-	if s.Unbounded {
-		return e, errors.New("its score has no range: levels need one")
-	}
-	score := 10 * s.Score01
-	e = Example{ID: row.ID, Instruction: row.Instruction, Prompt: row.Instruction, Score: score, Level: level(score)}
-	name := filepath.Join("images", fmt.Sprintf("%07d", i))
-	if e.Source, err = p.place(row.Source, name+"-input"); err != nil {
-		return e, fmt.Errorf("input: %w", err)
-	}
-	if e.Edit, err = p.place(row.Edit, name+"-target"); err != nil {
-		return e, fmt.Errorf("target: %w", err)
-	}
-	return e, nil
-}
-
-// readTriplet reads a row and those of its values that are needed.
+// readTriplet reads a row and the needed values.
 func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, error) {
 	triplet := Triplet{Row: i}
 	rec, err := t.Record(i)
@@ -364,34 +352,31 @@ func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, erro
 		}
 		return n != nil, nil
 	}
+	fields := map[string]*float64{"vie": &triplet.VIE, "clip_i": &triplet.ClipI, "clip_t": &triplet.ClipT,
+		"aesthetic": &triplet.Aesthetic}
 	for _, name := range needed {
-		missing := fmt.Errorf("%s is missing", name)
-		ok := true
-		switch name {
-		case "vie":
-			if ok, err = number(name, &triplet.VIE); !ok && err == nil {
-				missing = errors.New("vie is missing (or sc and pq)")
-				var sc, pq float64
-				if ok, err = number("sc", &sc); ok {
-					ok, err = number("pq", &pq)
-				}
-				triplet.VIE = (sc + pq) / 2
-			}
-		case "clip_i":
-			ok, err = number(name, &triplet.ClipI)
-		case "clip_t":
-			ok, err = number(name, &triplet.ClipT)
-		case "aesthetic":
-			ok, err = number(name, &triplet.Aesthetic)
-		case "emotion":
+		if name == "emotion" {
 			emotion, _ := rec.Get(name)
-			triplet.Emotion, err = data.Text(emotion)
+			if triplet.Emotion, err = data.Text(emotion); err != nil {
+				return row, triplet, err
+			}
+			continue
 		}
-		if err != nil {
+		ok, err := number(name, fields[name])
+		if name == "vie" && !ok && err == nil {
+			var sc, pq float64
+			if ok, err = number("sc", &sc); ok {
+				ok, err = number("pq", &pq)
+			}
+			triplet.VIE = (sc + pq) / 2
+		}
+		switch {
+		case err != nil:
 			return row, triplet, err
-		}
-		if !ok {
-			return row, triplet, missing
+		case !ok && name == "vie":
+			return row, triplet, errors.New("vie is missing (or sc and pq)")
+		case !ok:
+			return row, triplet, fmt.Errorf("%s is missing", name)
 		}
 	}
 	return row, triplet, nil

@@ -27,15 +27,15 @@ func TestAIMBench(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		s       Selection
+		s       TripletSelection
 		quality map[int]float64 // of chosen rows
 		n       int
 	}{
-		{"five of each eight", Selection{Rule: AIMBench, Top: 5},
+		{"five of each eight", TripletSelection{Rule: AIMBench, Top: 5},
 			map[int]float64{3: 1.5 / 7, 7: 0.5, 8: 1, 12: 3. / 7}, 10},
-		{"all", Selection{Rule: AIMBench}, map[int]float64{0: 0, 7: 0.5, 8: 1, 15: 0}, 16},
+		{"all", TripletSelection{Rule: AIMBench}, map[int]float64{0: 0, 7: 0.5, 8: 1, 15: 0}, 16},
 		// over the table VIE lies in 0..20, CLIP-T in 0.2..0.9, aesthetic in 2..9
-		{"over the table", Selection{Rule: AIMBench, Top: 1, OverTable: true},
+		{"over the table", TripletSelection{Rule: AIMBench, Top: 1, OverTable: true},
 			map[int]float64{7: 0.5*7/20 + 0.3*0.1/0.7 + 0.2*3/7, 8: 1}, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAIMBench(t *testing.T) {
 			}
 		})
 	}
-	_, dropped, _ := Selection{Rule: AIMBench, Top: 5}.Select(all)
+	_, dropped, _ := TripletSelection{Rule: AIMBench, Top: 5}.Select(all)
 	for row, want := range map[int]string{2: "quality 0.1429 is not among the 5 best of its source", 0: "quality 0.0000"} {
 		if !strings.HasPrefix(dropped[row], want) {
 			t.Errorf("row %d was dropped for %q, want %q", row, dropped[row], want)
@@ -83,7 +83,7 @@ func TestAIM40k(t *testing.T) {
 		{"one of each, the highest clip_i", 1, rows(8, 9, 10, 11, 12, 13, 14, 15)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			chosen, dropped, err := Selection{Rule: AIM40k, ClipI: 0.85, PerEmotion: c.per}.Select(all)
+			chosen, dropped, err := TripletSelection{Rule: AIM40k, ClipI: 0.85, PerEmotion: c.per}.Select(all)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestBothRules(t *testing.T) {
 	all = append(all, Triplet{Row: 16, Target: "fear", Emotion: "fear", ClipI: 0.85, VIE: 10, ClipT: 1, Aesthetic: 10},
 		Triplet{Row: 17, Target: "fear", Emotion: "fear", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6},
 		Triplet{Row: 18, Target: "x", Emotion: "joy", ClipI: 0.99, VIE: 6, ClipT: 0.2, Aesthetic: 6})
-	chosen, dropped, err := Selection{ClipI: 0.85, Top: 1}.Select(all)
+	chosen, dropped, err := TripletSelection{ClipI: 0.85, Top: 1}.Select(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,23 +158,23 @@ func TestEmptySelection(t *testing.T) {
 	bench := row(`"vie": 5, "clip_t": 0.3, "aesthetic": 5`)
 	for _, c := range []struct {
 		name, table string
-		s           Selection
+		s           TripletSelection
 		want        string // FILE is the table; "": no error
 	}{
-		{"no value that is needed", high, Selection{ClipI: 0.85},
+		{"no value that is needed", high, TripletSelection{ClipI: 0.85},
 			"no triplet is left of 1 row: 1 cannot be used (FILE:1: vie is missing (or sc and pq))"},
-		{"too low", low + low, Selection{Rule: AIM40k, ClipI: 0.85},
+		{"too low", low + low, TripletSelection{Rule: AIM40k, ClipI: 0.85},
 			"no triplet is left of 2 rows: 2 have too low a clip_i (FILE:1: clip_i 0.85 is not above 0.85)"},
 		{"steps", low + row(`"emotion": "joy", "clip_i": 1`) + row(`"emotion": "fear"`),
-			Selection{Rule: AIM40k, ClipI: 0.85}, "no triplet is left of 3 rows: 1 cannot be used " +
+			TripletSelection{Rule: AIM40k, ClipI: 0.85}, "no triplet is left of 3 rows: 1 cannot be used " +
 				`(FILE:3: clip_i is missing), 1 has none of the eight emotions (FILE:2: emotion "joy" is none of ` +
 				strings.Join(Emotions, ", ") + "), 1 has too low a clip_i (FILE:1: "},
-		{"one emotion", low + high, Selection{Rule: AIM40k, ClipI: 0.85},
+		{"one emotion", low + high, TripletSelection{Rule: AIM40k, ClipI: 0.85},
 			"the emotions cannot be balanced: of some too few are left (" +
 				"amusement 0, anger 0, awe 0, contentment 0, disgust 0, excitement 0, sadness 0). Of 2 rows: 1 has too low"},
-		{"clip_i and emotion are enough for aim-40k", high, Selection{Rule: AIM40k, ClipI: 0.85}, "of some too few"},
-		{"aim-bench needs neither clip_i nor emotion", bench, Selection{Rule: AIMBench}, ""},
-		{"aim-bench without aesthetic", row(`"sc": 3, "pq": 4, "clip_t": 0.3`), Selection{Rule: AIMBench},
+		{"clip_i and emotion are enough for aim-40k", high, TripletSelection{Rule: AIM40k, ClipI: 0.85}, "of some too few"},
+		{"aim-bench needs neither clip_i nor emotion", bench, TripletSelection{Rule: AIMBench}, ""},
+		{"aim-bench without aesthetic", row(`"sc": 3, "pq": 4, "clip_t": 0.3`), TripletSelection{Rule: AIMBench},
 			"no triplet is left of 1 row: 1 cannot be used (FILE:1: aesthetic is missing)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

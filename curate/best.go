@@ -1,6 +1,8 @@
-// Package curate turns a table of edits and their scores into what an editor is trained on, or is judged by: the best
-// edits of each group, labels that say the score in words, triplets for affective tuning, and a comparison of two
-// checkpoints that shows reward hacking.
+// Package curate makes training data and reports from a table of edits and its scores.
+//
+// [Best] ranks the edits of each source and instruction. [Conditioning] writes reward-conditioned labels (the score in
+// words behind the instruction) in the layouts of several trainers. [TripletSelection] selects triplets as AIM-Bench
+// and AIM-40k do. [Measure] and [CompareOutputs] compare two checkpoints of an editor, to notice reward hacking.
 package curate
 
 import (
@@ -16,7 +18,7 @@ import (
 	"assay/scoring"
 )
 
-// BestEdit is an edit among those of its source and instruction.
+// BestEdit is a ranked edit of its source and instruction.
 type BestEdit struct {
 	Row         *int     `json:"row,omitempty"` // of the table
 	Source      string   `json:"source,omitempty"`
@@ -30,8 +32,8 @@ type BestEdit struct {
 	inside [2]bool // source and edit lie in the table: their paths are names
 }
 
-// Best keeps the best edits of every group, so many of each. rows says whether they name their rows.
-func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
+// Best returns the keep best edits of every group. rows: they have their row numbers.
+func Best(groups []*scoring.RankedEdits, keep int, rows bool) []BestEdit {
 	best := []BestEdit{}
 	for _, g := range groups {
 		for i, edit := range g.Edits[:min(keep, len(g.Edits))] {
@@ -57,8 +59,7 @@ func Best(groups []*scoring.Group, keep int, rows bool) []BestEdit {
 	return best
 }
 
-// WriteBest writes the best edits of a table as JSON lines. Relative paths of pictures resolve from where the file
-// lies.
+// WriteBest writes the best edits of a table as JSON lines, with paths relative to the file.
 func WriteBest(path string, best []BestEdit, t *data.Table) error {
 	if err := t.CheckOutput(path); err != nil {
 		return exit.Usage(err)

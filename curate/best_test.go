@@ -13,13 +13,13 @@ import (
 
 // TestBest: of every group the best come first, with their lead over the next one.
 func TestBest(t *testing.T) {
-	groups := []*scoring.Group{
-		{Source: data.Image{Path: "a.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.Candidate{
+	groups := []*scoring.RankedEdits{
+		{Source: data.Image{Path: "a.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.RankedEdit{
 			{Row: 4, Edit: data.Image{Path: "good.png"}, Score: edit.Score{Value: 7.5, Score01: 0.75}},
 			{Row: 0, Edit: data.Image{Path: "fair.png"}, Score: edit.Score{Value: 5, Score01: 0.5}},
 			{Row: 2, Edit: data.Image{Path: "bad.png"}, Score: edit.Score{Value: 2.5, Score01: 0.25}},
 		}},
-		{Source: data.Image{Path: "b.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.Candidate{
+		{Source: data.Image{Path: "b.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.RankedEdit{
 			{Row: 1, Edit: data.Image{Path: "alone.png"}, Score: edit.Score{Value: 5, Score01: 0.5}},
 		}},
 	}

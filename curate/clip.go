@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// ClipTokens is how many tokens of a text CLIP's text encoders take, with the two that begin and end it. The text
-// encoders of Stable Diffusion are such; what is longer loses its end.
+// ClipTokens is the context length of CLIP's text encoders, begin and end tokens included. Those of Stable Diffusion
+// truncate longer prompts.
 const ClipTokens = 77
 
-// clipPieces are what CLIP's tokenizer cuts a text into before it looks for tokens. Marks count as letters, since the
-// tokenizer joins them with these where Unicode has such a letter.
+// clipPieces matches the pieces into which CLIP's tokenizer splits a text before BPE. Combining marks count as
+// letters, since the tokenizer joins them where Unicode has such a letter.
 var clipPieces = regexp.MustCompile(`'s|'t|'re|'ve|'m|'ll|'d|[\p{L}\p{M}]+|\p{N}|[^\s\p{Z}\p{L}\p{M}\p{N}]+`)
 
-// LeastClipTokens is a number of tokens that a text has at least, whatever the vocabulary of a CLIP tokenizer: every
-// word, digit and run of marks is one or more, and two more begin and end the text.
+// LeastClipTokens is a lower bound of the tokens of a text with any CLIP vocabulary: one for each word, digit and run
+// of marks, and two for begin and end.
 func LeastClipTokens(text string) int {
 	return 2 + len(clipPieces.FindAllStringIndex(strings.ToLower(text), -1))
 }
 
-// ScoreLast says whether something of the score stands behind the instruction, where an encoder that takes no more
-// tokens cuts it off.
+// ScoreLast reports whether the score, or part of it, follows the instruction, where truncation cuts it off.
 func (t Template) ScoreLast() bool {
 	_, end, _ := strings.Cut(string(t), "{instruction}")
 	return marks.MatchString(strings.ReplaceAll(end, "{instruction}", ""))
 }
 
-// clipLayouts are those whose trainers have CLIP's text encoder: InstructPix2Pix and MagicBrush, also in diffusers.
+// clipLayouts are the layouts of trainers with CLIP's text encoder: InstructPix2Pix and MagicBrush, also in diffusers.
 var clipLayouts = []string{"diffusers", "instructpix2pix", "magicbrush", "parquet"}

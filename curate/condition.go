@@ -13,9 +13,9 @@ import (
 // words are the five levels of a reward.
 var words = [5]string{"one", "two", "three", "four", "five"}
 
-// Template writes the text that an editor is trained with. It replaces {instruction}, {word} (one to five), {level}
-// (the same as 1 to 5), {level5} (the score mapped from 0..10 to 1..5, rounded) and {score} (0 to 10, one decimal). A
-// full stop after an instruction that ends with one is dropped.
+// Template is the prompt that an editor is trained with. {instruction}, {word} (one to five), {level} (1 to 5),
+// {level5} (the score mapped from 0..10 to 1..5, rounded) and {score} (0 to 10, one decimal) are replaced. A full stop
+// after an instruction that ends with one is dropped.
 type Template string
 
 // Presets are the templates of published editors.
@@ -52,10 +52,10 @@ func (t Template) Text(instruction string, score10 float64) string {
 	return strings.Join(parts, instruction)
 }
 
-// marks finds what a template may replace.
+// marks matches the placeholders of a template.
 var marks = regexp.MustCompile(`\{[A-Za-z0-9_]*\}`)
 
-// Check wants the instruction and something of the score in a template.
+// Check refuses a template without the instruction or without a score.
 func (t Template) Check() error {
 	if !strings.Contains(string(t), "{instruction}") {
 		return fmt.Errorf("template %q: {instruction} is missing", t)
@@ -74,8 +74,8 @@ func (t Template) Check() error {
 	return fmt.Errorf("template %q: one of {word}, {level}, {level5} and {score} is missing", t)
 }
 
-// Example is an edit with its reward, for the training of an editor.
-type Example struct {
+// RewardLabel is an edit with its reward, to train an editor on.
+type RewardLabel struct {
 	ID           string
 	Source, Edit string // picture files, relative to the folder of the labels
 	Instruction  string
@@ -85,10 +85,9 @@ type Example struct {
 	Weight       float64 // of sampling, so that all levels that occur are drawn equally often; the mean is 1
 }
 
-// repeated repeats examples until every level that occurs has as many as the most frequent one. Each of n examples of a
-// level comes floor(most/n) times, and as many of them as are still missing, drawn by the seed, once more. All weights
-// become 1.
-func repeated(examples []Example, seed uint64) []Example {
+// repeated oversamples labels until every level that occurs has as many as the most frequent one. Each of n labels of
+// a level comes floor(most/n) times; the remainder is drawn by the seed. All weights become 1.
+func repeated(examples []RewardLabel, seed uint64) []RewardLabel {
 	of := map[int][]int{}
 	most := 0
 	for i, e := range examples {
@@ -106,16 +105,16 @@ func repeated(examples []Example, seed uint64) []Example {
 			}
 		}
 	}
-	var out []Example
+	var out []RewardLabel
 	for i, e := range examples {
 		e.Weight = 1
-		out = append(out, slices.Repeat([]Example{e}, times[i])...)
+		out = append(out, slices.Repeat([]RewardLabel{e}, times[i])...)
 	}
 	return out
 }
 
 // balance sets the weights to the inverse frequency of each level: N / (levels count(level)).
-func balance(examples []Example) {
+func balance(examples []RewardLabel) {
 	var counts [6]int
 	levels := 0
 	for _, e := range examples {

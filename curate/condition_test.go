@@ -46,7 +46,7 @@ func TestPresets(t *testing.T) {
 
 // Sampled by their weights, all levels that occur come equally often.
 func TestBalance(t *testing.T) {
-	examples := []Example{{Level: 1}, {Level: 1}, {Level: 1}, {Level: 5}, {Level: 4}, {Level: 4}}
+	examples := []RewardLabel{{Level: 1}, {Level: 1}, {Level: 1}, {Level: 5}, {Level: 4}, {Level: 4}}
 	balance(examples)
 	of, sum := map[int]float64{}, 0.0
 	for _, e := range examples {
@@ -74,7 +74,7 @@ func TestLooks(t *testing.T) {
 		t.Errorf("grey: %+v", got)
 	}
 	score := compare("score", []float64{1, 2, 3}, []float64{4, 5, 6}, []float64{4, 5, 6})
-	facts := []Comparison{
+	facts := []FactDrift{
 		compare("clip_i", []float64{0.9, 0.8, 0.85}, []float64{0.6, 0.5, 0.4}, []float64{4, 5, 6}),
 		compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6}),
 	}
@@ -83,11 +83,11 @@ func TestLooks(t *testing.T) {
 		t.Errorf("%v %+v", w, facts)
 	}
 	still := compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.3, 0.3, 0.3}, []float64{4, 5, 6})
-	if w := warnings(score, []Comparison{still}); still.Shift != nil || still.Correlation != nil || len(w) != 1 {
+	if w := warnings(score, []FactDrift{still}); still.Shift != nil || still.Correlation != nil || len(w) != 1 {
 		t.Errorf("what was constant has no deviations, and moved: %+v, %v", still, w)
 	}
 	still = compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1}, []float64{4, 5})
-	if w := warnings(score, []Comparison{still}); len(w) != 0 {
+	if w := warnings(score, []FactDrift{still}); len(w) != 0 {
 		t.Errorf("what stays constant did not move: %+v, %v", still, w)
 	}
 }

@@ -1,7 +1,9 @@
 package curate
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +14,7 @@ import (
 	"assay/scoring"
 )
 
-// Conditioning makes labels that say the score of each edit in words.
+// Conditioning writes labels with the score of each edit in words.
 type Conditioning struct {
 	Template  Template
 	Low, High float64  // score01 that become 0 and 10 before the cuts into levels
@@ -21,25 +23,23 @@ type Conditioning struct {
 	Balance   bool     // repeat examples, so that all levels that occur are equally frequent
 	Seed      uint64   // of the draw of examples that are repeated once more than others of their level
 
-	// Tokens counts the tokens of a prompt, with those that begin and end it. nil: [LeastClipTokens], where a layout's
-	// trainer has CLIP's text encoder.
+	// Tokens counts the tokens of a prompt, begin and end included. nil: [LeastClipTokens], for layouts whose trainers
+	// have CLIP's text encoder.
 	Tokens func(text string) (int, error)
 }
 
 // ScoreRange returns the lowest and the highest score01 of a table.
 func ScoreRange(scores scoring.Scores) (low, high float64, err error) {
-	first := true
+	low, high = math.Inf(1), math.Inf(-1)
 	for _, line := range scores.Lines {
-		if line.Error != "" {
-			continue
+		if line.Error == "" {
+			low, high = min(low, line.Value.Score01), max(high, line.Value.Score01)
 		}
-		v := line.Value.Score01
-		if first {
-			low, high, first = v, v, false
-		}
-		low, high = min(low, v), max(high, v)
 	}
-	if high <= low {
+	if low > high {
+		return 0, 0, errors.New("there are no scores")
+	}
+	if high == low {
 		return 0, 0, fmt.Errorf("all scores are %g", low)
 	}
 	return low, high, nil
@@ -56,20 +56,21 @@ type ConditioningResult struct {
 	Cut      int    // labelled rows whose prompts have more than [ClipTokens] tokens, and lose words of the score
 }
 
-// Write makes the folder out: images/, labels in the layouts asked for, and failed.jsonl with the rows that could not
-// be used. If none can be used it is not made, and the error says why the first one cannot.
+// Write makes the folder out: images/, labels in the chosen layouts, and failed.jsonl with the unusable rows. If no
+// row is usable, it makes no folder and returns the first reason.
 func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
 	r := &ConditioningResult{Rows: t.Len()}
 	err := atomicfile.WriteDir(out, func(dir string) (err error) {
-		var examples []Example
+		var examples []RewardLabel
 		failed := []scoring.FailedRow{}
 		pictures := newPictures(t, dir, c.Copy)
 		for i := range t.Len() {
 			row, err := t.Read(i)
-			var e Example
+			var e RewardLabel
 			if err == nil {
 				if err = scores.Err(i); err == nil {
-					e, err = c.example(pictures, i, &row, scores.Lines[i].Value.Score01)
+					score := 10 * ((scores.Lines[i].Value.Score01 - c.Low) / (c.High - c.Low))
+					e, err = pictures.label(i, &row, c.Template.Text(row.Instruction, score), score, "source", "edit")
 				}
 				if err != nil {
 					err = t.At(i, err)
@@ -114,8 +115,8 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 	return r, err
 }
 
-// cut counts the prompts whose end, with words of the score, does not fit into CLIP's text encoder.
-func (c *Conditioning) cut(examples []Example) (n int, err error) {
+// cut counts the prompts of which CLIP's text encoder would truncate the score.
+func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	count := c.Tokens
 	if count == nil {
 		count = func(text string) (int, error) { return LeastClipTokens(text), nil }
@@ -136,24 +137,4 @@ func (c *Conditioning) cut(examples []Example) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// example makes the label of one row, and puts its pictures into the folder.
-func (c *Conditioning) example(p *pictures, i int, row *data.Row, score01 float64) (e Example, err error) {
-	score := 10 * ((score01 - c.Low) / (c.High - c.Low))
-	e = Example{
-		ID:          row.ID,
-		Instruction: row.Instruction,
-		Prompt:      c.Template.Text(row.Instruction, score),
-		Score:       score,
-		Level:       level(score),
-	}
-	name := filepath.Join("images", fmt.Sprintf("%07d", i))
-	if e.Source, err = p.place(row.Source, name+"-source"); err != nil {
-		return e, fmt.Errorf("source: %w", err)
-	}
-	if e.Edit, err = p.place(row.Edit, name+"-edit"); err != nil {
-		return e, fmt.Errorf("edit: %w", err)
-	}
-	return e, nil
 }

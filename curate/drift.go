@@ -9,8 +9,8 @@ import (
 	"assay/internal/stats"
 )
 
-// editStats are simple statistics of an edited picture, by which a reader notices reward hacking: an editor that
-// pleases its reward and nobody else. None of them needs a model.
+// editStats are simple statistics of an edited picture that show reward hacking (an editor that pleases only its
+// reward). None needs a model.
 type editStats struct {
 	Change     float64 // mean absolute difference to the source, 0..1
 	Brightness float64 // mean luma, 0..1
@@ -61,7 +61,7 @@ func measureEdit(source, edit *data.Picture) editStats {
 	return l
 }
 
-// Named lists the facts in their order.
+// Named lists the statistics in order.
 func (l editStats) Named() []fact {
 	return []fact{
 		{"change", l.Change},
@@ -80,8 +80,8 @@ type fact struct {
 	Value float64
 }
 
-// Comparison compares one fact of the outputs of two checkpoints.
-type Comparison struct {
+// FactDrift compares one statistic of the outputs of two checkpoints.
+type FactDrift struct {
 	Name        string   `json:"name"`
 	Before      float64  `json:"before"` // means
 	After       float64  `json:"after"`
@@ -91,8 +91,8 @@ type Comparison struct {
 	Correlation *float64 `json:"correlation"` // of the fact with the score, within after; null: one is constant
 }
 
-// shifted is how far a fact moved, in deviations: without end if it moved where before it was constant.
-func (m *Comparison) shifted() float64 {
+// shifted is the difference in standard deviations; infinite if before was constant and after differs.
+func (m *FactDrift) shifted() float64 {
 	switch {
 	case m.Shift != nil:
 		return *m.Shift
@@ -102,12 +102,12 @@ func (m *Comparison) shifted() float64 {
 	return math.Inf(int(math.Copysign(1, m.Difference)))
 }
 
-// rounding is how little a fact of pictures may vary, against its mean, before it varies by rounding alone.
+// rounding is the relative deviation below which a statistic counts as constant.
 const rounding = 1e-12
 
-// compare compares a fact of two checkpoints. scoreAfter are the scores of after, in order.
-func compare(name string, before, after, scoreAfter []float64) Comparison {
-	m := Comparison{Name: name}
+// compare compares a statistic of two checkpoints. scoreAfter are the scores of after, in order.
+func compare(name string, before, after, scoreAfter []float64) FactDrift {
+	m := FactDrift{Name: name}
 	m.Before, m.Deviation = stat.PopMeanStdDev(before, nil)
 	m.After = stat.Mean(after, nil)
 	m.Difference = m.After - m.Before
@@ -121,9 +121,9 @@ func compare(name string, before, after, scoreAfter []float64) Comparison {
 	return m
 }
 
-// warnings says which facts look like reward hacking: the score rises while the fact changes by more than half a
-// standard deviation.
-func warnings(score Comparison, facts []Comparison) []string {
+// warnings lists signs of reward hacking: the score rises while a statistic moves by more than half a standard
+// deviation.
+func warnings(score FactDrift, facts []FactDrift) []string {
 	var out []string
 	if score.Difference <= 0 {
 		return nil

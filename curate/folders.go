@@ -26,8 +26,8 @@ type diffusersRow struct {
 	Weight      decimal `json:"weight"`
 }
 
-// decimal is a number that is written with a point or an exponent. Readers of JSON lines take the type of a column from
-// its first rows: after whole numbers no others would be read.
+// decimal is written with a point or an exponent. Readers of JSON lines infer the type of a column from its first
+// rows, and fail if decimals follow integers.
 type decimal float64
 
 // MarshalJSON implements json.Marshaler.
@@ -41,7 +41,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 
 // writeDiffusers writes diffusers/: images/ and metadata.jsonl, for --train_data_dir or --dataset_name of diffusers'
 // training scripts. It is a folder of its own, since `datasets` takes every picture and metadata file below a folder.
-func writeDiffusers(dir, _ string, examples []Example) error {
+func writeDiffusers(dir, _ string, examples []RewardLabel) error {
 	rows := make([]diffusersRow, len(examples))
 	names := map[string]string{} // picture of the labels -> its name in this folder
 	name := func(from string) (string, error) {
@@ -70,8 +70,8 @@ func writeDiffusers(dir, _ string, examples []Example) error {
 	return jsonfile.WriteLines(filepath.Join(dir, "diffusers", "metadata.jsonl"), rows)
 }
 
-// writeCard writes the README.md by which `datasets` knows the data of the whole folder, if there is a layout for it.
-// Without it load_dataset takes the pictures in images/ alone, and says nothing.
+// writeCard writes a README.md that tells `datasets` which files to load, if the layouts have data for it. Without it
+// load_dataset silently loads only the pictures in images/.
 func writeCard(dir string, layouts []string) error {
 	files := ""
 	switch {
@@ -100,7 +100,7 @@ datasets:
 
 // writeAIToolkit writes ai-toolkit/: images/ with the edits and a .txt file beside each, control/ with the sources
 // under the same names, and dataset.yaml, the datasets of a configuration of ostris' ai-toolkit.
-func writeAIToolkit(dir, out string, examples []Example) error {
+func writeAIToolkit(dir, out string, examples []RewardLabel) error {
 	return writeCaptioned(dir, out, "ai-toolkit", "dataset.yaml", aiToolkitConfig, examples)
 }
 
@@ -120,17 +120,17 @@ num_repeats = 1
 `
 
 // writeKohya writes kohya/: the same folders as for ai-toolkit, and dataset.toml of kohya's musubi-tuner.
-func writeKohya(dir, out string, examples []Example) error {
+func writeKohya(dir, out string, examples []RewardLabel) error {
 	return writeCaptioned(dir, out, "kohya", "dataset.toml", kohyaConfig, examples)
 }
 
-// captionedEndings are those of pictures that both trainers look for.
+// captionedEndings are the picture endings that both trainers look for.
 var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
 
 // writeCaptioned writes images/ and control/ below a folder, and the configuration that names them, and a cache, by
-// absolute paths: trainers start relative ones where they are started. The pictures' names are numbers of one length,
-// since trainers compare their beginnings.
-func writeCaptioned(dir, out, folder, file, config string, examples []Example) error {
+// absolute paths, since trainers resolve relative ones from their working directory. Picture names are numbers of one
+// length, since trainers match prefixes.
+func writeCaptioned(dir, out, folder, file, config string, examples []RewardLabel) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
 		return err

@@ -22,10 +22,10 @@ import (
 // TestRepeated: rows are repeated until all levels that occur are equally frequent, each at least once and no row of a
 // level two times more often than another one; the same seed gives the same rows.
 func TestRepeated(t *testing.T) {
-	var examples []Example
+	var examples []RewardLabel
 	for level, n := range map[int]int{1: 3, 4: 7, 5: 20} {
 		for k := range n {
-			examples = append(examples, Example{ID: fmt.Sprint(level, "-", k), Level: level, Weight: 0.5})
+			examples = append(examples, RewardLabel{ID: fmt.Sprint(level, "-", k), Level: level, Weight: 0.5})
 		}
 	}
 	first := repeated(examples, 5)

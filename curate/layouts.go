@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +16,9 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// Layouts are the forms that trainers of editors read, by name. Each writes files below a folder whose pictures are
-// there already, under the paths that the examples name. The folder is called out when it is complete.
-var Layouts = map[string]func(dir, out string, examples []Example) error{
+// Layouts are the formats that trainers of editors read, by name. Each writes files below dir, where the pictures
+// already lie under the paths of the labels. dir is renamed to out when it is complete.
+var Layouts = map[string]func(dir, out string, examples []RewardLabel) error{
 	"ai-toolkit":      writeAIToolkit,
 	"diffsynth":       writeDiffSynth,
 	"diffusers":       writeDiffusers,
@@ -28,16 +29,9 @@ var Layouts = map[string]func(dir, out string, examples []Example) error{
 }
 
 // LayoutNames lists the layouts.
-func LayoutNames() []string {
-	var names []string
-	for n := range Layouts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func LayoutNames() []string { return slices.Sorted(maps.Keys(Layouts)) }
 
-// diffSynth is a row of DiffSynth-Studio's metadata: image is what is to be made, edit_image what it is made from.
+// diffSynth is a row of DiffSynth-Studio's metadata: image is the target, edit_image the source.
 type diffSynth struct {
 	Prompt    string  `json:"prompt"`
 	Image     string  `json:"image"`
@@ -47,7 +41,7 @@ type diffSynth struct {
 }
 
 // writeDiffSynth writes metadata.csv, .json and .jsonl; paths are relative to the folder (--dataset_base_path).
-func writeDiffSynth(dir, _ string, examples []Example) error {
+func writeDiffSynth(dir, _ string, examples []RewardLabel) error {
 	rows := make([]diffSynth, len(examples))
 	for i, e := range examples {
 		rows[i] = diffSynth{e.Prompt, e.Edit, e.Source, e.Score, e.Weight}
@@ -73,7 +67,7 @@ func writeDiffSynth(dir, _ string, examples []Example) error {
 // writeInstructPix2Pix writes instructpix2pix/: a folder for each example with SEED_0.jpg, SEED_1.jpg and
 // prompt.json, and seeds.json, as EditDataset of InstructPix2Pix reads them. (The pictures keep their format: readers
 // go by the content.)
-func writeInstructPix2Pix(dir, _ string, examples []Example) error {
+func writeInstructPix2Pix(dir, _ string, examples []RewardLabel) error {
 	var seeds []any
 	for i, e := range examples {
 		name := fmt.Sprintf("%07d", i)
@@ -99,7 +93,7 @@ func writeInstructPix2Pix(dir, _ string, examples []Example) error {
 
 // writeMagicBrush writes magicbrush/: images/ID/ID-input.png and ID-output1.png, edit_turns.json and
 // edit_sessions.json, as MagicBrush's training split has them (without masks).
-func writeMagicBrush(dir, _ string, examples []Example) error {
+func writeMagicBrush(dir, _ string, examples []RewardLabel) error {
 	turns := []map[string]any{}
 	sessions := map[string]any{}
 	for i, e := range examples {
@@ -130,7 +124,7 @@ func writeMagicBrush(dir, _ string, examples []Example) error {
 
 // writeExamplesParquet writes data.parquet with the pictures inside, as Hugging Face `datasets` reads them. The first
 // three columns are what diffusers' train_instruct_pix2pix.py takes where no flag names others.
-func writeExamplesParquet(dir, _ string, examples []Example) error {
+func writeExamplesParquet(dir, _ string, examples []RewardLabel) error {
 	columns := []data.Column{
 		{Name: "source", Kind: data.KindImage},
 		{Name: "prompt", Kind: data.KindText},

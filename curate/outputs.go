@@ -14,7 +14,7 @@ type ImageEncoder interface {
 	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
 }
 
-// Outputs are facts of what one checkpoint of an editor made: a column for each.
+// Outputs are statistics of the outputs of one checkpoint: a column for each.
 type Outputs struct {
 	Failed int    // rows that could not be scored or read
 	Reason string // why the first of them could not
@@ -30,8 +30,8 @@ type input struct {
 	instruction string
 }
 
-// Measure measures the edits of a table whose scores are known. encoder may be nil: then there is no CLIP-I. A row that
-// cannot be read counts as failed; it is an error, with the first one's reason, if all fail.
+// Measure measures the edits of a scored table. Without an encoder there is no CLIP-I. A row that cannot be read
+// counts as failed; if all fail, the first reason is the error.
 func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range t.Len() {
@@ -98,17 +98,17 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 	return nil
 }
 
-// Drift sets the outputs of two checkpoints beside each other.
+// Drift compares the outputs of two checkpoints.
 type Drift struct {
-	Facts        []Comparison `json:"facts"` // the score first
-	FailedAfter  int          `json:"failed_after"`
-	FailedBefore int          `json:"failed_before"`
-	RowsAfter    int          `json:"rows_after"`
-	RowsBefore   int          `json:"rows_before"`
-	Warnings     []string     `json:"warnings"`
+	Facts        []FactDrift `json:"facts"` // the score first
+	FailedAfter  int         `json:"failed_after"`
+	FailedBefore int         `json:"failed_before"`
+	RowsAfter    int         `json:"rows_after"`
+	RowsBefore   int         `json:"rows_before"`
+	Warnings     []string    `json:"warnings"`
 }
 
-// CompareOutputs compares what two checkpoints made.
+// CompareOutputs compares the outputs of two checkpoints.
 func CompareOutputs(before, after *Outputs) *Drift {
 	d := &Drift{
 		RowsBefore:   len(before.values["score"]),
@@ -131,7 +131,7 @@ func CompareOutputs(before, after *Outputs) *Drift {
 	return d
 }
 
-// alone counts the outputs of inputs that other outputs lack, or have less often.
+// alone counts outputs whose inputs occur less often in other.
 func alone(o, other *Outputs) (n int) {
 	for in, times := range o.inputs {
 		n += max(0, times-other.inputs[in])

@@ -14,7 +14,7 @@ import (
 	"assay/internal/remote"
 )
 
-// pictures puts the pictures of a table into a folder of labels, each once.
+// pictures places the pictures of a table in a folder of labels, each once.
 type pictures struct {
 	table  *data.Table
 	dir    string
@@ -26,9 +26,9 @@ func newPictures(t *data.Table, dir string, copied bool) *pictures {
 	return &pictures{t, dir, copied, map[string]string{}}
 }
 
-// place puts a picture into the folder as name, with its own ending, unless it is there already: a symbolic link to the
-// file, or a copy. Pictures in the table itself, and those on object storage, are always written out. It returns where
-// in the folder the picture is.
+// place places a picture under a name with its own ending and returns the path within the folder; a picture that is
+// there already keeps its path. Files are linked or copied; pictures inside the table and on object storage are
+// written.
 func (p *pictures) place(m data.Image, name string) (string, error) {
 	if m.IsZero() {
 		return "", errors.New("no picture")
@@ -51,6 +51,21 @@ func (p *pictures) place(m data.Image, name string) (string, error) {
 	}
 	p.placed[key] = to
 	return to, nil
+}
+
+// label makes the label of a row whose score is on 0..10 and places its pictures. source and output end their names.
+func (p *pictures) label(
+	i int, row *data.Row, prompt string, score float64, source, output string,
+) (l RewardLabel, err error) {
+	l = RewardLabel{ID: row.ID, Instruction: row.Instruction, Prompt: prompt, Score: score, Level: level(score)}
+	name := filepath.Join("images", fmt.Sprintf("%07d-", i))
+	if l.Source, err = p.place(row.Source, name+source); err != nil {
+		return l, fmt.Errorf("%s: %w", source, err)
+	}
+	if l.Edit, err = p.place(row.Edit, name+output); err != nil {
+		return l, fmt.Errorf("%s: %w", output, err)
+	}
+	return l, nil
 }
 
 // write puts a picture at path; file is where it lies, "" for one in the table.
@@ -94,8 +109,8 @@ func link(dir, from, to string) error {
 	return os.Symlink(target, to)
 }
 
-// linkOneOf links to a picture of the folder as name, with its ending in small letters. A picture whose ending is none
-// of these is written as PNG, since the trainer would pass over it.
+// linkOneOf links to a picture of the folder as name, with its ending in lower case. A picture with another ending is
+// converted to PNG, since the trainer would ignore it.
 func linkOneOf(endings []string, dir, from, name string) (string, error) {
 	ext := strings.ToLower(filepath.Ext(from))
 	if slices.Contains(endings, ext) {

@@ -138,7 +138,7 @@ func Each[In, Out any](
 	checked := func(part []In) ([]Out, error) {
 		results, err := run(ctx, part)
 		if err == nil && len(results) != len(part) {
-			err = fmt.Errorf("%d results for %d edits", len(results), len(part))
+			err = fmt.Errorf("%d results of %d", len(results), len(part))
 		}
 		return results, err
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// workload is how much is to be done, by the estimator that knows how long it takes: items of a run, and thousands of
-// pixels to decode.
+// workload counts outstanding work by the estimator that predicts its time: items of a run, or thousands of pixels to
+// decode.
 type workload map[*estimator]int
 
 func (w workload) items() (n int) {
@@ -26,7 +26,7 @@ func (w workload) duration() (t time.Duration) {
 	return t
 }
 
-// marginal is the time that the workload adds to the decoding and to the runs that are under way.
+// marginal is the time that the workload adds to decoding and to runs in progress.
 func (w workload) marginal() (decoding, runs time.Duration) {
 	for e, n := range w {
 		if e.pixels {
@@ -38,13 +38,13 @@ func (w workload) marginal() (decoding, runs time.Duration) {
 	return decoding, runs
 }
 
-// reservation is the right of an admitted request to its workload.
+// reservation is an admitted request with the workload that it has not begun.
 type reservation struct {
 	q         *queue
 	remaining workload // not yet begun
 }
 
-// busyError refuses a request for now.
+// busyError rejects a request temporarily.
 type busyError struct {
 	retryAfter time.Duration
 	reason     string
@@ -52,7 +52,7 @@ type busyError struct {
 
 func (e *busyError) Error() string { return e.reason }
 
-// admit lets a request in, or returns a busyError. A reservation must be released.
+// admit admits a request, or returns a busyError. The caller releases the reservation.
 func (q *queue) admit(w workload) (*reservation, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -65,14 +65,14 @@ func (q *queue) admit(w workload) (*reservation, error) {
 	return r, nil
 }
 
-// probe says whether a request of one item would be refused, so that its body need not be read.
+// probe rejects a request whose body need not be read, because not even one item would be admitted.
 func (q *queue) probe(e *estimator) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.overload(workload{e: 1})
 }
 
-// overload returns why a request may not come in, nil if it may. q.mu is held.
+// overload returns why a request is rejected; nil: it is admitted. q.mu is held.
 func (q *queue) overload(w workload) error {
 	if q.active == 0 { // an idle server takes any request
 		return nil
@@ -95,7 +95,8 @@ func (q *queue) overload(w workload) error {
 	return nil
 }
 
-// backlog is how long all that was admitted will take, and how many items of it are not on a device yet. q.mu is held.
+// backlog is the estimated time of all admitted work, and the number of its items that are not on a device yet. q.mu
+// is held.
 func (q *queue) backlog() (wait time.Duration, items int) {
 	// Decoding and runs go on side by side, so the longer one of the two counts.
 	var decoding, runs time.Duration
@@ -116,7 +117,7 @@ func (q *queue) backlog() (wait time.Duration, items int) {
 	return max(decoding, runs/time.Duration(max(up, 1))), items
 }
 
-// foreseen is how long what comes now will wait.
+// foreseen is the estimated wait of a new request.
 func (q *queue) foreseen() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +125,7 @@ func (q *queue) foreseen() time.Duration {
 	return wait
 }
 
-// started takes n off what remains of a reservation. q.mu is held.
+// started subtracts n items from the remaining work of a reservation. q.mu is held.
 func (r *reservation) started(e *estimator, n int) {
 	if r.remaining[e] -= n; r.remaining[e] <= 0 {
 		delete(r.remaining, e)
@@ -134,14 +135,14 @@ func (r *reservation) started(e *estimator, n int) {
 	}
 }
 
-// decoded notes that a picture of so many pixels is done.
+// decoded marks the pixels of a picture as done.
 func (r *reservation) decoded(e *estimator, pixels int64) {
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
 	r.started(e, kilopixels(pixels))
 }
 
-// release gives back what was not used of a reservation.
+// release returns the unused part of a reservation.
 func (r *reservation) release() {
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"assay/edit"
 )
 
-// apiError is an error with its HTTP status, and a word for programs.
+// apiError is an error with its HTTP status and a machine-readable kind.
 type apiError struct {
 	Status     int           `json:"-"`
 	Kind       string        `json:"kind"`
@@ -29,7 +29,22 @@ func apiErrorf(status int, kind, format string, args ...any) *apiError {
 	return &apiError{Status: status, Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// toAPIError gives any error a status and a kind.
+// badRequest is the error of a request that cannot be understood.
+func badRequest(format string, args ...any) *apiError {
+	return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
+}
+
+// badPicture is the error of a picture that cannot be read.
+func badPicture(format string, args ...any) *apiError {
+	return apiErrorf(http.StatusUnprocessableEntity, "bad_picture", format, args...)
+}
+
+// tooMany is the error of a request that has more of something than is served at a time.
+func tooMany(format string, args ...any) *apiError {
+	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", format, args...)
+}
+
+// toAPIError maps any error to a status and a kind.
 func toAPIError(err error) *apiError {
 	var f *apiError
 	var busy *busyError
@@ -56,30 +71,34 @@ func toAPIError(err error) *apiError {
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
-// retryAfter is a time as the header has it: whole seconds.
+// retryAfter formats the Retry-After header: whole seconds, rounded up.
 func retryAfter(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) error {
+// encodeJSON is a line of JSON, with <, > and & as they are.
+func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	body, err := encodeJSON(v)
+	if err != nil {
 		return err
 	}
-	return write(w, status, "application/json", b.Bytes())
+	return write(w, status, "application/json", body)
 }
 
-func writeBytes(w http.ResponseWriter, kind string, body []byte) error {
-	return write(w, http.StatusOK, kind, body)
-}
-
+// write answers with a body. That it cannot be sent is no error: the caller is gone.
 func write(w http.ResponseWriter, status int, kind string, body []byte) error {
 	http.NewResponseController(w).SetWriteDeadline(deadline(int64(len(body))))
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	w.Write(body) // an error is the caller's, who is gone
+	w.Write(body)
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A body must arrive, and an answer be taken, at minRate bytes a second, but for a grace period. Otherwise a caller who
-// sleeps would hold the memory of others.
+// A body must arrive, and an answer be read, at minRate bytes a second after a grace period. Otherwise a stalled
+// client would hold memory that others need.
 const (
 	minRate = 256 << 10
 	grace   = 30 * time.Second
@@ -26,7 +26,7 @@ const (
 	lingering = 5 * time.Second
 )
 
-// deadline is when n bytes must have passed.
+// deadline is when n bytes must have been transferred.
 func deadline(n int64) time.Time { return time.Now().Add(grace + timeOf(n)) }
 
 // timeOf is how long n bytes take at minRate.
@@ -41,8 +41,8 @@ func bodyCost(n int64) int64 { return n + min(n, largePicture) }
 // bodyStep is how much of a body is read at a time.
 const bodyStep = 64 << 10
 
-// bodyReader reads a body that must not stop: while it is read, the sender may fall behind minRate by slack, at most by
-// the grace period it began with. Time in which nothing is read does not count.
+// bodyReader reads a body at a minimum rate: the sender may fall behind minRate by slack, at most by the initial grace
+// period. Time in which nothing is read does not count.
 type bodyReader struct {
 	ctx          context.Context
 	from         io.Reader
@@ -72,7 +72,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errEvicted refuses a body that stopped while others waited for its memory.
+// errEvicted rejects a body that stalled while others waited for its memory.
 var errEvicted = &busyError{time.Second, "the body stopped, and other requests waited for its memory"}
 
 // bodies reads the bodies of requests.
@@ -83,10 +83,10 @@ type bodies struct {
 	payer  func(*http.Request) string // whose share of the memory a request takes
 }
 
-// read reads a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
+// read decodes a request into v, a struct of JSON fields. With multipart/form-data it calls field for every part.
 //
-// What arrives is held in memory, and for what does not fit the caller waits: it stays in the network, held back by
-// TCP. The caller releases the memory when it is done with v.
+// The body is held in memory. If there is no room the read pauses, and TCP holds the sender back. The caller releases
+// the memory when it is done with v.
 func (b *bodies) read(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -136,7 +136,7 @@ func (b *bodies) read(
 	return h, nil
 }
 
-// contentType wants JSON, or a form where one is taken, and returns a form's boundary.
+// contentType accepts JSON, and forms if forms is set, and returns the boundary of a form.
 func contentType(r *http.Request, forms bool) (boundary string, err error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
@@ -153,15 +153,15 @@ func contentType(r *http.Request, forms bool) (boundary string, err error) {
 			return "", apiErrorf(http.StatusBadRequest, "bad_request", "multipart/form-data without a boundary")
 		}
 		return params["boundary"], nil
-	case forms:
-		return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
-			"Content-Type %q: application/json and multipart/form-data are taken", given)
 	}
-	return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type",
-		"Content-Type %q: application/json is taken", given)
+	taken := "application/json is taken"
+	if forms {
+		taken = "application/json and multipart/form-data are taken"
+	}
+	return "", apiErrorf(http.StatusUnsupportedMediaType, "media_type", "Content-Type %q: %s", given, taken)
 }
 
-// bodyError gives an error of reading a body its status.
+// bodyError maps an error of reading a body to a status.
 func bodyError(err error) error {
 	var known *apiError
 	var busy *busyError
@@ -180,11 +180,9 @@ func bodyError(err error) error {
 		return apiErrorf(http.StatusRequestTimeout, "timeout",
 			"the body came at less than %d KiB a second", minRate>>10)
 	case errors.As(err, &meaning) && errors.Is(err, json.ErrUnknownName):
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"unknown field %q", meaning.JSONPointer.LastToken())
+		return badRequest("unknown field %q", meaning.JSONPointer.LastToken())
 	case errors.As(err, &meaning):
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
+		return badRequest("%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
 	case errors.As(err, &syntax) && syntax.JSONPointer != "":
 		return apiErrorf(http.StatusBadRequest, "bad_request",
 			"%s: %s", fieldPath(syntax.JSONPointer), syntaxReason(syntax))
@@ -207,7 +205,7 @@ func fieldPath(p jsontext.Pointer) string {
 	}
 }
 
-// syntaxReason is what a syntactic error says, without its position.
+// syntaxReason is the message of a syntax error without its position.
 func syntaxReason(e *jsontext.SyntacticError) string {
 	if errors.Is(e, jsontext.ErrDuplicateName) {
 		return "this field is there twice"
@@ -215,7 +213,7 @@ func syntaxReason(e *jsontext.SyntacticError) string {
 	return fmt.Sprintf("%v, after %d bytes of the body", e.Err, e.ByteOffset)
 }
 
-// endingBody notes whether all of a body was read.
+// endingBody records whether the whole body was read.
 type endingBody struct {
 	io.ReadCloser
 	ended bool
@@ -228,9 +226,9 @@ func (b *endingBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// discard reads what is left of a body behind a refusal, so that a caller who sends all of it can read the refusal.
-// If the connection were closed at once, the caller would see a broken pipe. It stops after twice the largest body, or
-// when the sender falls behind: soon for those who may not ask at all, or who were too slow already.
+// discard drains a body after an error response, so that a client that sends all of it first can read the response;
+// closing at once would give it a broken pipe. It stops after twice the largest body, or when the sender stalls: soon
+// for unauthorised clients and for those that were too slow already.
 func (b *bodies) discard(w http.ResponseWriter, r *http.Request, f *apiError) {
 	if r.Header.Get("Expect") != "" { // a caller who waits for 100 Continue has sent nothing
 		return
@@ -254,28 +252,26 @@ func (b *bodies) discard(w http.ResponseWriter, r *http.Request, f *apiError) {
 	to.SetReadDeadline(time.Unix(1, 0)) // net/http would read on, for as long as it takes
 }
 
-// maxListed bounds the values of a JSON array and the parts of a form: each costs more memory than its bytes.
+// maxListed bounds the elements of a JSON array and the parts of a form, since each costs more memory than its bytes.
 const maxListed = 10000
 
 // list is a JSON array of at most maxListed values.
 type list[T any] []T
 
-// UnmarshalJSONFrom reads value by value.
+// UnmarshalJSONFrom decodes the elements one by one.
 func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		if err := d.SkipValue(); err != nil {
 			return err
 		}
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"%s: a list is wanted", fieldPath(d.StackPointer()))
+		return badRequest("%s: a list is wanted", fieldPath(d.StackPointer()))
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
 	for *l = nil; d.PeekKind() != ']'; {
 		if len(*l) == maxListed {
-			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
-				"%s: more than %d values", fieldPath(d.StackPointer().Parent()), maxListed)
+			return tooMany("%s: more than %d values", fieldPath(d.StackPointer().Parent()), maxListed)
 		}
 		var v T
 		if err := json.UnmarshalDecode(d, &v); err != nil {

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"encoding/json"
-
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/chat"
@@ -21,19 +19,19 @@ import (
 // ChatModel answers /v1/chat/completions. *generate.Model is one.
 type ChatModel interface {
 	chat.Model
-	// Stream is Chat that tells the text in pieces as it is made.
+	// Stream is Chat that passes on the text in pieces as it is generated.
 	Stream(ctx context.Context, messages []chat.Message, o chat.Options, piece func(string) error) (*chat.Answer, error)
-	// Decode spells tokens.
+	// Decode detokenises.
 	Decode(ids []int64) (string, error)
 }
 
-// NamedModel is a chat model and the name that requests give it.
+// NamedModel is a chat model under the name by which requests select it.
 type NamedModel struct {
 	Name string
 	ChatModel
 }
 
-// Bounds of chat requests: how many are held at a time, and the pictures of each.
+// Bounds of chat requests in flight, and of the pictures of each.
 const (
 	mostChats    = 64
 	mostPictures = 64
@@ -52,7 +50,7 @@ func (s *chatWire) routes() []route {
 	return []route{{"POST", "/v1/chat/completions", s.post}, {"GET", "/v1/models", s.list}}
 }
 
-// checkChat compares the names of the chat models.
+// checkChat refuses names of chat models that are empty, contain spaces or repeat.
 func checkChat(models []NamedModel) error {
 	seen := map[string]bool{}
 	for _, m := range models {
@@ -64,7 +62,7 @@ func checkChat(models []NamedModel) error {
 	return nil
 }
 
-// model finds a model by name; "" is the first one.
+// model finds a chat model by name; "" is the first one.
 func (s *chatWire) model(name string) (*NamedModel, error) {
 	var names []string
 	for i := range s.models {
@@ -109,7 +107,7 @@ func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
 	defer held.release()
 	p, err := parseChat(raw)
 	if err != nil {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
+		return badRequest("%v", err)
 	}
 	raw = nil
 	m, err := s.model(p.model)
@@ -146,8 +144,7 @@ func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
 // decode decodes the pictures of a request, within the limits of the server.
 func (s *chatWire) decode(ctx context.Context, p *chatRequest) error {
 	if len(p.pictures) > mostPictures {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d pictures, at most %d are taken at a time",
-			len(p.pictures), mostPictures)
+		return tooMany("%d pictures, at most %d are taken at a time", len(p.pictures), mostPictures)
 	}
 	var bytes int64
 	for i, picture := range p.pictures {
@@ -189,22 +186,20 @@ type eventWriter struct {
 	begun bool
 }
 
-// send writes one event: bytes as they are, other values as JSON.
+// send writes one event as JSON.
 func (e *eventWriter) send(v any) error {
+	line, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return e.write(bytes.TrimSpace(line))
+}
+
+func (e *eventWriter) write(line []byte) error {
 	if !e.begun {
 		e.w.Header().Set("Content-Type", "text/event-stream")
 		e.w.WriteHeader(http.StatusOK)
 		e.begun = true
-	}
-	line, ok := v.([]byte)
-	if !ok {
-		var b bytes.Buffer
-		coder := json.NewEncoder(&b)
-		coder.SetEscapeHTML(false)
-		if err := coder.Encode(v); err != nil {
-			return err
-		}
-		line = bytes.TrimSpace(b.Bytes())
 	}
 	e.to.SetWriteDeadline(deadline(int64(len(line)))) // it sets none in tests without a connection
 	if _, err := e.w.Write(slices.Concat([]byte("data: "), line, []byte("\n\n"))); err != nil {
@@ -213,17 +208,13 @@ func (e *eventWriter) send(v any) error {
 	return e.to.Flush()
 }
 
-// stream answers with server-sent events, a piece of the text each. An error after the first one is an event.
+// stream sends server-sent events, one for each piece of text. An error after the first event is an event, too.
 func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "logprobs: they are not streamed, so far")
+		return badRequest("logprobs: they are not streamed, so far")
 	}
 	if p.several.Made() > 1 {
-		return apiErrorf(
-			http.StatusUnprocessableEntity,
-			"bad_request",
-			"n, best_of: several answers are not streamed, so far",
-		)
+		return badRequest("n, best_of: several answers are not streamed, so far")
 	}
 	a.Object = "chat.completion.chunk"
 	events := eventWriter{w: w, to: http.NewResponseController(w)}
@@ -254,6 +245,6 @@ func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel,
 			return nil
 		}
 	}
-	events.send([]byte("[DONE]"))
+	events.write([]byte("[DONE]"))
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 
 	"github.com/go-json-experiment/json"
 
@@ -13,8 +12,8 @@ import (
 	"assay/internal/strictjson"
 )
 
-// chatRequest is what /v1/chat/completions is asked for: OpenAI's request, with the names that vLLM, SGLang and
-// transformers give to options that it lacks.
+// chatRequest is a request to /v1/chat/completions: OpenAI's fields, and the names of vLLM, SGLang and transformers
+// for options that OpenAI lacks.
 type chatRequest struct {
 	model    string
 	messages []chat.Message
@@ -25,29 +24,26 @@ type chatRequest struct {
 	usage    bool // a stream ends with the usage
 }
 
-// chatHarmless are fields that do not change an answer, or not at the values listed.
+// chatHarmless lists fields that do not change the answer, or not at these values.
 var chatHarmless = strictjson.Harmless{
-	"user":                nil,
-	"metadata":            nil,
-	"store":               nil,
-	"service_tier":        nil,
-	"safety_identifier":   nil,
-	"prompt_cache_key":    nil,
-	"parallel_tool_calls": nil,
-	"verbosity":           {nil},
-	"modalities":          {nil, []any{"text"}},
-	"prediction":          {nil},
-	"frequency_penalty":   {nil, 0},
-	"presence_penalty":    {nil, 0},
-	"logit_bias":          {nil, map[string]any{}},
-	"top_logprobs":        {nil, 0},
-	"tools":               {nil, []any{}},
-	"tool_choice":         {nil, "none", "auto"},
-	"functions":           {nil, []any{}},
-	"min_p": {
-		nil,
-		0,
-	},
+	"user":                  nil,
+	"metadata":              nil,
+	"store":                 nil,
+	"service_tier":          nil,
+	"safety_identifier":     nil,
+	"prompt_cache_key":      nil,
+	"parallel_tool_calls":   nil,
+	"verbosity":             {nil},
+	"modalities":            {nil, []any{"text"}},
+	"prediction":            {nil},
+	"frequency_penalty":     {nil, 0},
+	"presence_penalty":      {nil, 0},
+	"logit_bias":            {nil, map[string]any{}},
+	"top_logprobs":          {nil, 0},
+	"tools":                 {nil, []any{}},
+	"tool_choice":           {nil, "none", "auto"},
+	"functions":             {nil, []any{}},
+	"min_p":                 {nil, 0},
 	"min_tokens":            {nil, 0},
 	"ignore_eos":            {nil, false},
 	"use_beam_search":       {nil, false},
@@ -57,7 +53,7 @@ var chatHarmless = strictjson.Harmless{
 	"echo":                  {nil, false},
 }
 
-// parseChat reads a request. A field that may change the answer and is not understood is an error that names it.
+// parseChat parses a request. A field that is not understood and may change the answer is an error.
 func parseChat(raw []byte) (*chatRequest, error) {
 	o, err := strictjson.Parse("request", raw)
 	if err != nil {
@@ -188,7 +184,7 @@ type chatUsage struct {
 	Details    map[string]int `json:"prompt_tokens_details"`
 }
 
-// openAIFinish is why an answer ended, in the protocol's words: clients know no others.
+// openAIFinish is the finish reason in OpenAI's words, the only ones that clients know.
 func openAIFinish(a *chat.Answer) *string {
 	finish := a.Finish
 	if finish == chat.FinishContext {
@@ -201,7 +197,7 @@ func usageOf(u chat.Usage) *chatUsage {
 	return &chatUsage{u.Prompt, u.Completion, u.Prompt + u.Completion, map[string]int{"cached_tokens": u.Cached}}
 }
 
-// logProbsOf spells the tokens of an answer.
+// logProbsOf is the logprobs of an answer, with each token detokenised.
 func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 	l := &chatLogProbs{Content: []tokenLogProb{}}
 	for i, id := range a.TokenIDs {
@@ -214,10 +210,10 @@ func logProbsOf(m ChatModel, a *chat.Answer) (*chatLogProbs, error) {
 	return l, nil
 }
 
-// chatError gives the errors of a model their status.
+// chatError maps the errors of a model to a status.
 func chatError(err error) error {
 	if errors.Is(err, chat.ErrRequest) {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%v", err)
+		return badRequest("%v", err)
 	}
 	return fmt.Errorf("chat: %w", err)
 }

@@ -17,16 +17,16 @@ import (
 	"assay/internal/strictyaml"
 )
 
-// Client is a caller with a bearer token of its own.
+// Client is a client with a bearer token of its own.
 type Client struct {
 	Name  string `yaml:"name"`
 	Token string `yaml:"token"` // of at least eight characters
-	// Edits is how many edits a minute may be scored or differentiated; 0: any number. A minute's worth may come at
-	// once.
+	// Edits is the quota of edits a minute that may be scored or differentiated; 0: none. A minute's quota may be used
+	// at once.
 	Edits float64 `yaml:"edits_per_minute"`
 }
 
-// minToken is the length of the shortest token in characters: a shorter one can be guessed.
+// minToken is the least length of a token in characters: shorter ones can be guessed.
 const minToken = 8
 
 // client is a Client as the server keeps it.
@@ -56,14 +56,14 @@ func ParseClients(file string, raw []byte) ([]Client, error) {
 	return content.Clients, d.Err()
 }
 
-// CheckClients wants names and tokens of their own, each of at least eight characters. token is that of callers without
-// a name, "" for none.
+// CheckClients checks that names and tokens are unique and tokens long enough. token is the one of unnamed clients;
+// "": none.
 func CheckClients(all []Client, token string) error {
 	_, err := newClients(all, token)
 	return err
 }
 
-// clients are the callers that a server knows.
+// clients are the clients that a server accepts.
 type clients struct {
 	all   []*client // none: anybody on this machine may ask
 	edits *prometheus.CounterVec
@@ -106,8 +106,7 @@ func newClients(all []Client, token string) (*clients, error) {
 	return out, nil
 }
 
-// authenticate finds the client whose token a request bears; nil if there is none. Its time does not depend on the
-// token.
+// authenticate finds the client by the bearer token of a request; nil: none. It takes constant time.
 func (c *clients) authenticate(r *http.Request) (found *client) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	bearer := strings.EqualFold(scheme, "Bearer") // schemes have no case (RFC 9110, 11.1)
@@ -123,7 +122,7 @@ func (c *clients) authenticate(r *http.Request) (found *client) {
 // clientKey is the context key of a request's client.
 type clientKey struct{}
 
-// charge takes edits off the quota of a request's client.
+// charge subtracts edits from the quota of a request's client.
 func (c *clients) charge(ctx context.Context, edits int) error {
 	by, _ := ctx.Value(clientKey{}).(*client)
 	if by == nil {
@@ -133,8 +132,7 @@ func (c *clients) charge(ctx context.Context, edits int) error {
 		now := time.Now()
 		claim := by.quota.ReserveN(now, edits)
 		if !claim.OK() {
-			return apiErrorf(http.StatusRequestEntityTooLarge, "too_many",
-				"%d edits are more than the %d a minute of client %s", edits, by.quota.Burst(), by.name)
+			return tooMany("%d edits are more than the %d a minute of client %s", edits, by.quota.Burst(), by.name)
 		}
 		if wait := claim.DelayFrom(now); wait > 0 {
 			claim.CancelAt(now)
@@ -150,8 +148,8 @@ func (c *clients) charge(ctx context.Context, edits int) error {
 	return nil
 }
 
-// payer is whose share of the memory a request takes: its client's, or, where all bear one token or none, that of the
-// machine that it comes from.
+// payer is whose share of the memory a request takes: the client's or, if all share one token or none, that of the
+// remote host.
 func (c *clients) payer(r *http.Request) string {
 	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil && len(c.all) > 1 {
 		return by.name

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net/http"
 	"runtime"
 	"time"
@@ -15,21 +14,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// encodedPicture is the bytes of a picture file. In JSON it is base64, with or without the head of a data URL. Damaged
-// base64 is the error of one item, not of the request.
+// encodedPicture is an encoded picture. In JSON it is base64, with or without the prefix of a data URL. Damaged base64
+// is the error of one item, not of the request.
 type encodedPicture struct {
 	raw []byte
 	err error
 }
 
-// UnmarshalJSONFrom takes a base64 string out of the stream, so that only one picture at a time is held as text.
+// UnmarshalJSONFrom decodes base64 from the stream, so that only one picture at a time is held as text.
 func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	if err != nil {
 		return err
 	}
 	if value.Kind() != '"' {
-		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "a picture is a base64 string")
+		b.err = badPicture("a picture is a base64 string")
 		return nil
 	}
 	text := []byte(value[1 : len(value)-1])
@@ -46,15 +45,14 @@ func (b *encodedPicture) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	raw := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(raw, text)
 	if err != nil {
-		b.err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture",
-			"a picture is base64, not a URL or a path: %v", err)
+		b.err = badPicture("a picture is base64, not a URL or a path: %v", err)
 		return nil
 	}
 	b.raw = raw[:n]
 	return nil
 }
 
-// decoder decodes pictures, as many at a time as there are cores, and observes how long that takes.
+// decoder decodes pictures, as many at a time as there are cores, and measures how long that takes.
 type decoder struct {
 	limits data.Limits
 	free   chan struct{} // one entry for each picture that is being decoded
@@ -65,26 +63,25 @@ func newDecoder(l data.Limits) *decoder {
 	return &decoder{l, make(chan struct{}, runtime.NumCPU()), &estimator{pixels: true}}
 }
 
-// size returns the number of pixels that the picture's header says; nothing is decoded.
+// size returns the number of pixels according to the picture's header, without decoding it.
 func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	if b.err != nil {
 		return 0, b.err
 	}
 	width, height, err := data.Size(b.raw, d.limits)
 	if err != nil && !errors.Is(err, data.ErrLimit) {
-		err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+		err = badPicture("%v", err)
 	}
 	return int64(width) * int64(height), err
 }
 
-// check finds what is wrong with a source and an instruction without decoding a picture, and returns the source's
-// pixels.
+// check validates source and instruction without decoding, and returns the source's pixels.
 func (d *decoder) check(source *encodedPicture, instruction string) (pixels int64, err error) {
 	if err := checkInstruction(instruction); err != nil {
 		return 0, err
 	}
 	if source == nil {
-		return 0, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "source is missing: a picture")
+		return 0, badRequest("source is missing: a picture")
 	}
 	if pixels, err = d.size(source); err != nil {
 		return 0, prefixError("source", err)
@@ -96,12 +93,12 @@ func (d *decoder) check(source *encodedPicture, instruction string) (pixels int6
 func (d *decoder) decode(ctx context.Context, b *encodedPicture) (*data.Picture, error) {
 	p, err := data.DecodeContext(ctx, b.raw, d.limits)
 	if err != nil && ctx.Err() == nil {
-		err = apiErrorf(http.StatusUnprocessableEntity, "bad_picture", "%v", err)
+		err = badPicture("%v", err)
 	}
 	return p, err
 }
 
-// one decodes a picture once a decoder is free.
+// one decodes a picture as soon as a decoder is free.
 func (d *decoder) one(
 	ctx context.Context, r *reservation, b *encodedPicture, pixels int64,
 ) (p *data.Picture, err error) {
@@ -112,8 +109,8 @@ func (d *decoder) one(
 	return p, err
 }
 
-// each decodes edits of a source, several at a time, and calls use with each of their items. It keeps no picture
-// itself. An error is kept in the items that it is about.
+// each decodes several edits of a source at a time and calls use with each of their items. It keeps no picture. Errors
+// are set on the items.
 func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
 	use func(it *item, output *data.Picture) error) {
 	workers.Each(len(edits), cap(d.free), func(i int) error {
@@ -137,7 +134,7 @@ func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture
 	})
 }
 
-// asBadEdit says that an error, if it is not the server's, is that of the edit.
+// asBadEdit attributes an error to the edit, unless it is the server's.
 func asBadEdit(err error) error {
 	var f *apiError
 	if err == nil || errors.As(err, &f) {
@@ -146,9 +143,8 @@ func asBadEdit(err error) error {
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 }
 
-// timed runs f once a decoder is free, and observes how long pictures of so many pixels take. A panic in a
-// decoder is an error of this picture.
-func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() error) (err error) {
+// timed runs f as soon as a decoder is free and measures its time. A panic is an error of this picture.
+func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() error) error {
 	defer r.decoded(d.time, pixels)
 	select {
 	case d.free <- struct{}{}:
@@ -156,14 +152,10 @@ func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f fun
 		return context.Cause(ctx)
 	}
 	begin := time.Now()
-	defer func() {
-		<-d.free
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error, please report it: %v", p)
-		}
-		if err == nil {
-			d.time.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
-		}
-	}()
-	return f()
+	err := attempt(f)
+	<-d.free
+	if err == nil {
+		d.time.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
+	}
+	return err
 }

@@ -2,13 +2,12 @@ package reward
 
 import (
 	"context"
-	"net/http"
 
 	"assay/data"
 	"assay/edit"
 )
 
-// differentiate computes the gradients of all items. An error of one item is kept in it.
+// differentiate computes the gradients of all items. Errors of items are set on them.
 func (n *engine) differentiate(ctx context.Context, v *served, items []*item) error {
 	groups := n.groupItems(items)
 	if len(groups) == 0 {
@@ -23,7 +22,7 @@ func (n *engine) differentiate(ctx context.Context, v *served, items []*item) er
 		}
 	}
 	if answer > maxAnswerBytes {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "the gradients would take %d bytes, at most %d are "+
+		return tooMany("the gradients would take %d bytes, at most %d are "+
 			"sent: ask for fewer pairs at a time", answer, maxAnswerBytes)
 	}
 	r, err := n.admit(ctx, groups, gradientKind)
@@ -49,7 +48,7 @@ func (n *engine) differentiate(ctx context.Context, v *served, items []*item) er
 	return ctx.Err()
 }
 
-// gradientBatch collects the items of several groups, which need not share a source, until they fill a batch.
+// gradientBatch collects items of several groups, which need not share a source, into batches.
 type gradientBatch struct {
 	engine *engine
 	r      *reservation
@@ -58,7 +57,7 @@ type gradientBatch struct {
 	edits  []*edit.Edit
 }
 
-// add decodes the pictures of a group, and runs every batch that is full.
+// add decodes the pictures of a group and runs full batches.
 func (b *gradientBatch) add(ctx context.Context, g *group) error {
 	source, err := b.engine.decoder.one(ctx, b.r, g.source, g.pixels)
 	if err != nil {
@@ -91,7 +90,7 @@ func (b *gradientBatch) add(ctx context.Context, g *group) error {
 	return nil
 }
 
-// run computes the gradients of the edits collected so far, and empties the batch.
+// run differentiates the collected edits and empties the batch.
 func (b *gradientBatch) run(ctx context.Context) error {
 	if len(b.items) == 0 {
 		return nil
@@ -101,10 +100,11 @@ func (b *gradientBatch) run(ctx context.Context) error {
 		return err
 	}
 	for i, it := range b.items {
-		if it.err = asBadEdit(j.errs[i]); it.err != nil { // what the prompt or the pictures' shapes make impossible
+		r := j.results[i]
+		if it.err = asBadEdit(r.err); it.err != nil { // what the prompt or the pictures' shapes make impossible
 			continue
 		}
-		it.gradient = &edit.Gradient{Score: j.gradients[i].Score, Output: j.gradients[i].Output}
+		it.gradient = &edit.Gradient{Score: r.gradient.Score, Output: r.gradient.Output}
 		it.gradient.Scale(b.scorer.info.Range)
 	}
 	b.items, b.edits = nil, nil

@@ -13,24 +13,23 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// slotBytes is the size of a memory slot: room for one prepared edit, or for this many bytes of decoded pictures and
-// gradients. There are slots for two batches: one on the device, and one that is prepared meanwhile. Requests wait for
-// slots in the order they came.
+// slotBytes is the size of a memory slot: one prepared edit, or this many bytes of decoded pictures and gradients.
+// There are slots for two batches, one on the device and one in preparation. Requests get slots in order of arrival.
 const slotBytes = 4 << 20
 
-// Bytes of a pixel: decoded, and as gradients of both pictures of a pair on the way to the one that is sent.
+// Bytes of a pixel: decoded, and as gradients of source and output plus the one that is sent.
 const (
 	pictureBytes  = 3
 	gradientBytes = 2*12 + 12
 )
 
-// slots bound the memory of what is decoded and prepared.
+// slots bound the memory of decoded and prepared edits.
 type slots struct {
 	*semaphore.Weighted
 	n int64 // of all
 }
 
-// acquire waits for so many slots, or for all of them if there are fewer.
+// acquire waits for n slots, at most for all of them.
 func (s *slots) acquire(ctx context.Context, edits int, bytes int64) (free func(), err error) {
 	n := min(int64(edits)+bytes/slotBytes, s.n)
 	if err := s.Acquire(ctx, n); err != nil {
@@ -78,7 +77,7 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 	return e
 }
 
-// probe refuses a request before its body is read, if even one item would be refused.
+// probe rejects a request before its body is read, if not even one item would be admitted.
 func (n *engine) probe(kind jobKind) error {
 	first, err := n.scorers.find("")
 	if err != nil {
@@ -101,14 +100,15 @@ type item struct {
 	err      error
 }
 
-// groupKey is what the edits of a group have in common, of one scorer. Sources with equal bytes are equal.
+// groupKey identifies a group of edits that share source and instruction, for one scorer. Sources with equal bytes are
+// equal.
 type groupKey struct {
 	scorer      *served
 	source      [sha256.Size]byte
 	instruction string
 }
 
-// apart tells how little two groups share: 0 for one group, 1 for the source alone, 2 for nothing.
+// apart is the distance of two groups: 0 for the same one, 1 for the same source, 2 otherwise.
 func (k groupKey) apart(o groupKey) int {
 	switch {
 	case k == o:
@@ -128,14 +128,14 @@ type group struct {
 	pixels      int64 // of the source
 }
 
-// edited is an edit of a group, which is decoded once for all items that ask about it.
+// edited is an edit of a group, decoded once for all items that ask about it.
 type edited struct {
 	items  []*item
 	pixels int64
 	source bool // it is the source, too: of scorers that look at one picture
 }
 
-// groupItems groups the items whose headers are in order; the others get their error.
+// groupItems groups the items with valid headers; the others get their error.
 func (n *engine) groupItems(items []*item) (groups []*group) {
 	at := map[groupKey]*group{}
 	edits := map[*group]map[*byte]*edited{} // by where their bytes lie
@@ -176,7 +176,7 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 	return groups
 }
 
-// admit reserves the time of decoding and running the groups.
+// admit reserves time for decoding and running the groups.
 func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
 	w, edits := workload{}, 0
 	for _, g := range groups {
@@ -195,7 +195,7 @@ func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*res
 	return n.queue.admit(w)
 }
 
-// score admits and scores items. An error of one item is kept in it; the error returned is the whole request's.
+// score admits and scores items. Errors of items are set on them; the returned error is the request's.
 func (n *engine) score(ctx context.Context, items []*item) error {
 	if groups := n.groupItems(items); len(groups) > 0 {
 		r, err := n.admit(ctx, groups, scoreKind)
@@ -211,8 +211,7 @@ func (n *engine) score(ctx context.Context, items []*item) error {
 	return ctx.Err()
 }
 
-// scoreGroup scores a group. It decodes, prepares and scores a batch of pictures at a time, so that memory does not
-// grow with the number of edits.
+// scoreGroup scores a group batch by batch, so that memory does not grow with the number of edits.
 func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	todo := g.edits
 	fail := func(err error) {
@@ -255,7 +254,7 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 	}
 }
 
-// fail gives an error to the items that have none yet.
+// fail sets an error on the items that have none.
 func (e *edited) fail(err error) {
 	for _, it := range e.items {
 		if it.err == nil {
@@ -264,7 +263,7 @@ func (e *edited) fail(err error) {
 	}
 }
 
-// scoreBatch scores the items of one batch, which are prepared: those of different scorers side by side.
+// scoreBatch scores the prepared items of one batch, different scorers in parallel.
 func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
 	var scorers []*served
 	of := map[*served][]*item{}
@@ -289,7 +288,7 @@ func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 			return err
 		}
 		for i, it := range of[v] {
-			it.scored, it.err = j.scores[i], j.errs[i]
+			it.scored, it.err = j.results[i].score, j.results[i].err
 			if it.err == nil {
 				n.metrics.observe(v.name, &it.scored, v.info.Range)
 			}

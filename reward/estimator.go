@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// estimator predicts the time of a run of n items as base + n perItem: least squares over past runs, whose weight
-// decays.
+// estimator predicts the time of a run of n items as base + n perItem, by least squares over past runs with decaying
+// weights.
 type estimator struct {
 	mu              sync.Mutex
 	w, n, nn, t, nt float64 // decayed sums of 1, n, n n, seconds, n seconds
@@ -34,8 +34,8 @@ func (e *estimator) observe(items int, d time.Duration) {
 	}
 }
 
-// observeFastest keeps the shortest recent time of an item. Other work, such as many bodies that arrive at once, makes
-// some items many times slower, and no request is to be refused for that.
+// observeFastest keeps the shortest recent time of an item. Other load, such as a burst of request bodies, makes some
+// items many times slower, and that must not reject requests.
 func (e *estimator) observeFastest(items int, d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,7 +47,7 @@ func (e *estimator) observeFastest(items int, d time.Duration) {
 	}
 }
 
-// estimate is the time of a run of n items; 0 if nothing has been observed.
+// estimate is the predicted time of a run of n items; 0: nothing was observed.
 func (e *estimator) estimate(n int) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// front is what every request goes through, whatever its protocol: who may ask, how long it may take, what is counted,
-// and how errors are written.
+// front handles what all protocols share: authentication, time limits, metrics and error responses.
 type front struct {
 	timeout  time.Duration
 	clients  *clients
@@ -23,8 +22,8 @@ type front struct {
 	draining atomic.Bool // the server ends
 }
 
-// guard wants a token, except for the page, which holds no data and asks for the token. It sets headers that keep
-// browsers from guessing types and from caching.
+// guard requires a token, except for the page, which holds no data and asks for the token. Its headers keep browsers
+// from sniffing types and from caching.
 func (f *front) guard(next http.Handler) http.Handler {
 	stop := func(e *apiError) http.Handler {
 		return f.handle("other", func(http.ResponseWriter, *http.Request) error { return e })
@@ -71,7 +70,7 @@ func Loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// redirect answers requests for paths such as //health with the clean path, as http.ServeMux does, but in JSON.
+// redirect redirects paths such as //health to the clean path, as http.ServeMux does, but with a JSON body.
 func (f *front) redirect(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := r.URL.EscapedPath()
@@ -133,12 +132,12 @@ func (f *front) handle(pattern string, h func(http.ResponseWriter, *http.Request
 	})
 }
 
-// answeredError is the status of a refusal that a handler has written, and counted, itself.
+// answeredError is the status of an error response that the handler has already written and counted.
 type answeredError int
 
 func (e answeredError) Error() string { return fmt.Sprintf("answered with status %d", int(e)) }
 
-// writeError says why a request is not served. What has not arrived of its body is not waited for, and read afterwards.
+// writeError writes an error response at once, and drains the rest of the body afterwards.
 func (f *front) writeError(w http.ResponseWriter, r *http.Request, e *apiError) {
 	if b, ok := r.Body.(*endingBody); ok && !b.ended {
 		to := http.NewResponseController(w)

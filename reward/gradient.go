@@ -12,7 +12,7 @@ type gradientWire struct{ *backend }
 
 func (s *gradientWire) routes() []route { return []route{{"POST", "/v1/gradient", s.post}} }
 
-// gradientRequest is what /v1/gradient is asked for: a single edit, edits of one source, or pairs of their own.
+// gradientRequest is a request to /v1/gradient: a single edit, edits of one source, or pairs of source and edit.
 type gradientRequest struct {
 	scoreRequest
 	Edit   *encodedPicture `json:"edit"`
@@ -31,17 +31,16 @@ func (g *gradientRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// items returns what is asked for, and whether it is a single edit, whose answer has a form of its own.
+// items returns the requested edits; single: there is one edit, which has an answer format of its own.
 func (g *gradientRequest) items() (items []*item, single bool, err error) {
-	bad := func(text string) error { return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s", text) }
 	if g.Edit != nil && len(g.Edits) > 0 {
-		return nil, false, bad("edit and edits: one of them is wanted")
+		return nil, false, badRequest("edit and edits: one of them is wanted")
 	}
 	if g.Edit != nil {
 		g.Edits = append(g.Edits, *g.Edit)
 	}
 	if len(g.Pairs)+len(g.Edits) == 0 {
-		return nil, false, bad("edit is missing: one picture; or edits, or pairs, for several")
+		return nil, false, badRequest("edit is missing: one picture; or edits, or pairs, for several")
 	}
 	items, err = g.scoreRequest.items()
 	return items, len(g.Pairs) == 0 && len(items) == 1, err
@@ -101,17 +100,18 @@ func (s *gradientWire) post(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return writeBytes(w, "application/octet-stream", body)
+		return write(w, http.StatusOK, binaryType, body)
 	}
 	return g.writeOne(w, items[0])
 }
 
-// writeOne answers with the gradient of one edit in the format that was asked for.
+// writeOne sends the gradient of one edit in the requested format.
 func (g *gradientRequest) writeOne(w http.ResponseWriter, it *item) error {
 	if it.err != nil {
 		return it.err
 	}
-	body, kind, err := encoders[g.Format](it.gradient, it.picture)
+	format := gradientFormats[g.Format]
+	body, err := format.encode(it.gradient, it.picture)
 	if err != nil {
 		return err
 	}
@@ -119,25 +119,23 @@ func (g *gradientRequest) writeOne(w http.ResponseWriter, it *item) error {
 		w.Header().Set("X-"+name, value)
 	}
 	w.Header().Set("X-Pixel-Unit", pixelUnit)
-	return writeBytes(w, kind, body)
+	return write(w, http.StatusOK, format.contentType, body)
 }
 
-// checkFormat: several gradients come as safetensors alone.
+// checkFormat allows only safetensors for several gradients.
 func (g *gradientRequest) checkFormat(single bool) error {
 	switch {
-	case encoders[g.Format] == nil:
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"format %q: safetensors, npy and png are served", g.Format)
+	case gradientFormats[g.Format].encode == nil:
+		return badRequest("format %q: safetensors, npy and png are served", g.Format)
 	case !single && g.Format != "" && g.Format != "safetensors":
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"format %q is for one edit: several come as safetensors", g.Format)
+		return badRequest("format %q is for one edit: several come as safetensors", g.Format)
 	}
 	return nil
 }
 
-// encodeMany writes the answer to several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N (where
-// the scorer has a range) as metadata, or error.N where there is no tensor. If no pair has a gradient, it returns the
-// first pair's error.
+// encodeMany encodes the gradients of several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N
+// (if the scorer has a range) as metadata, or error.N instead of a tensor. If no pair has a gradient, it returns the
+// error of the first.
 func (s *gradientWire) encodeMany(items []*item) ([]byte, error) {
 	metadata := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
 	var names []string

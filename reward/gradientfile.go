@@ -17,10 +17,10 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// pixelUnit is what a gradient is per.
+// pixelUnit is the unit of a gradient's denominator.
 const pixelUnit = "8-bit level"
 
-// scoreTexts are the scores as texts by name: score, and score01 where the scorer has a range.
+// scoreTexts formats score and, if the scorer has a range, score01.
 func scoreTexts(g *edit.Gradient) map[string]string {
 	out := map[string]string{"score": fmt.Sprint(g.Value)}
 	if !g.Unbounded {
@@ -29,14 +29,25 @@ func scoreTexts(g *edit.Gradient) map[string]string {
 	return out
 }
 
-// encoders write the gradient of an edit's output in the formats that are served; "" is the default.
-var encoders = map[string]func(*edit.Gradient, *data.Picture) (body []byte, kind string, err error){
-	"": encodeSafetensors, "safetensors": encodeSafetensors, "npy": encodeNpy, "png": encodeHeatmap,
+const binaryType = "application/octet-stream"
+
+// gradientFormat is a format in which the gradient by the pixels of an edit's output is written.
+type gradientFormat struct {
+	contentType string
+	encode      func(g *edit.Gradient, output *data.Picture) ([]byte, error)
 }
 
-// safetensorsOf is the gradient as a safetensors file: the tensor gradient, with score, score01 (where the scorer has a
-// range) and the unit as metadata.
-func safetensorsOf(g *edit.Gradient) ([]byte, error) {
+// gradientFormats are the served formats; "" is the default.
+var gradientFormats = map[string]gradientFormat{
+	"":            {binaryType, encodeSafetensors},
+	"safetensors": {binaryType, encodeSafetensors},
+	"npy":         {binaryType, encodeNpy},
+	"png":         {"image/png", encodeHeatmap},
+}
+
+// encodeSafetensors writes the tensor gradient with score, score01 (if the scorer has a range) and the unit as
+// metadata.
+func encodeSafetensors(g *edit.Gradient, _ *data.Picture) ([]byte, error) {
 	metadata := scoreTexts(g)
 	metadata["pixel_unit"] = pixelUnit
 	return safetensors(metadata, []string{"gradient"}, []*data.Gradient{g.Output})
@@ -51,38 +62,26 @@ func safetensors(metadata map[string]string, names []string, gradients []*data.G
 	return checkpoints.Marshal(tensors, metadata)
 }
 
-// npyOf is the gradient as a NumPy file, format 1.0.
-func npyOf(g *edit.Gradient) []byte {
+// encodeNpy writes a NumPy file, format 1.0.
+func encodeNpy(g *edit.Gradient, _ *data.Picture) ([]byte, error) {
 	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d, 3), }",
 		g.Output.Height, g.Output.Width)
 	header += string(bytes.Repeat([]byte(" "), 63-(10+len(header))%64)) + "\n"
 	out := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
-	return appendFloats(append(out, header...), g.Output.Values)
-}
-
-func appendFloats(to []byte, values []float32) []byte {
-	for _, v := range values {
-		to = binary.LittleEndian.AppendUint32(to, math.Float32bits(v))
+	out = append(out, header...)
+	for _, v := range g.Output.Values {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 	}
-	return to
+	return out, nil
 }
 
-func encodeSafetensors(g *edit.Gradient, _ *data.Picture) ([]byte, string, error) {
-	b, err := safetensorsOf(g)
-	return b, "application/octet-stream", err
-}
-
-func encodeNpy(g *edit.Gradient, _ *data.Picture) ([]byte, string, error) {
-	return npyOf(g), "application/octet-stream", nil
-}
-
-func encodeHeatmap(g *edit.Gradient, output *data.Picture) ([]byte, string, error) {
+func encodeHeatmap(g *edit.Gradient, output *data.Picture) ([]byte, error) {
 	var b bytes.Buffer
 	err := Heatmap(output, g.Output).EncodePNG(&b)
-	return b.Bytes(), "image/png", err
+	return b.Bytes(), err
 }
 
-// CheckGradientFile says whether [WriteGradient] knows the format of a file.
+// CheckGradientFile refuses a file whose format [WriteGradient] does not write.
 func CheckGradientFile(path string) error {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".safetensors", ".npy":
@@ -91,18 +90,15 @@ func CheckGradientFile(path string) error {
 	return fmt.Errorf("%s: .safetensors and .npy are written", path)
 }
 
-// WriteGradient writes the gradient by the pixels of the output, float32 [height, width, 3] per 8-bit level, as .safetensors (the tensor gradient) or
-// .npy.
+// WriteGradient writes the gradient by the pixels of the output, float32 [height, width, 3] per 8-bit level, as
+// .safetensors (the tensor gradient) or .npy.
 func WriteGradient(path string, g *edit.Gradient) error {
 	if err := CheckGradientFile(path); err != nil {
 		return err
 	}
-	raw := npyOf(g)
-	if strings.EqualFold(filepath.Ext(path), ".safetensors") {
-		var err error
-		if raw, err = safetensorsOf(g); err != nil {
-			return err
-		}
+	raw, err := gradientFormats[strings.ToLower(filepath.Ext(path))[1:]].encode(g, nil)
+	if err != nil {
+		return err
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(raw)

@@ -7,9 +7,8 @@ import (
 	"assay/data"
 )
 
-// Heatmap shows which pixels a score depends on. Over the picture in pale grey it lays the length of the gradient at
-// each pixel, from transparent through yellow to red, smoothed over a fiftieth of the picture's diagonal. Full red is
-// the 99th percentile.
+// Heatmap overlays the norm of the gradient at each pixel on the picture in pale grey, from transparent through yellow
+// to red. It is smoothed over a fiftieth of the diagonal; full red is the 99th percentile.
 func Heatmap(p *data.Picture, s *data.Gradient) *data.Picture {
 	heat := make([]float64, p.Width*p.Height)
 	for i := range heat {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// jsonListener gives connections on which the refusals of net/http itself are JSON, like all others. Examples are a
-// request that is no HTTP, a head that is too large, and an unknown Expect header.
+// jsonListener turns the error responses of net/http itself into JSON: of malformed requests, headers that are too
+// large, and unknown Expect headers.
 type jsonListener struct{ net.Listener }
 
 func (l jsonListener) Accept() (net.Conn, error) {
@@ -33,12 +33,11 @@ func (c *jsonConn) CloseWrite() error {
 	return nil
 }
 
-// plainTextHead is what net/http writes between the status and the text of its refusals. No answer of the server's own
-// has such a head.
+// plainTextHead is what net/http writes between status and text of its error responses. No response of ours has such a
+// header.
 var plainTextHead = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// expectationFailed is how net/http begins its answer to an Expect header that it does not know. No answer of the
-// server's own has this status.
+// expectationFailed begins net/http's response to an unknown Expect header. No response of ours has this status.
 var expectationFailed = []byte("HTTP/1.1 417 Expectation Failed\r\n")
 
 func (c *jsonConn) Write(b []byte) (int, error) {

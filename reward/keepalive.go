@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// keepAliveInterval is the time between two signs of life. The most impatient client of a trainer gives up after a
-// minute.
+// keepAliveInterval is the time between two 100 Continue. The shortest client timeout of a trainer is a minute.
 var keepAliveInterval = 15 * time.Second
 
-// keepAlive lets callers that use Python's http.client (requests, urllib3, urllib) wait as long as it takes. These
-// give up when nothing has arrived for their timeout, but accept any number of 100 Continue (RFC 9110, section 15.2).
-// Other callers are sent none, since some take the first one for the answer. The answer goes to the returned writer;
-// stop ends the signs of life.
+// keepAlive sends 100 Continue to clients that use Python's http.client (requests, urllib3, urllib): they give up when
+// nothing arrives for their timeout, but accept any number of these (RFC 9110, section 15.2). Other clients are sent
+// none, since some take the first one for the response. The response goes to the returned writer; stop ends the
+// messages.
 func keepAlive(w http.ResponseWriter, r *http.Request) (answer http.ResponseWriter, stop func()) {
 	agent := strings.ToLower(r.UserAgent())
 	python := strings.HasPrefix(agent, "python-requests") || strings.HasPrefix(agent, "python-urllib")
@@ -43,7 +42,7 @@ func (p *keepAliveWriter) send() {
 	}
 }
 
-// Header is what every answer calls first: it ends the signs of life.
+// Header is called first by every response: it ends the messages.
 func (p *keepAliveWriter) Header() http.Header {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,11 +18,11 @@ const (
 	recheck = 100 * time.Millisecond
 )
 
-// memory bounds the bytes of requests. A body holds what has arrived of it, whatever its header promises.
+// memory bounds the bytes of request bodies. A body holds what has arrived of it, whatever its Content-Length.
 //
-// Bodies that arrive side by side could fill the memory and then wait for each other. So a body goes on only while all
-// that hold memory can still arrive in full, one after the other (Dijkstra's banker's algorithm). If that fails because
-// of bodies that have stalled, these are given up, the slowest first.
+// Bodies that arrive in parallel could fill the memory and then deadlock. So a body may grow only while all holders
+// can still arrive in full one after the other (Dijkstra's banker's algorithm). If stalled bodies prevent that, they
+// are evicted, the slowest first.
 type memory struct {
 	size  int64 // of all clients
 	share int64 // of each client: the rest is always there for others
@@ -58,12 +58,12 @@ type memoryHold struct {
 	reader  *http.ResponseController
 }
 
-// hold begins with nothing, for a request that may come to hold claim bytes.
+// hold starts at 0 bytes, for a request of up to claim bytes.
 func (m *memory) hold(client string, claim int64, reader *http.ResponseController) *memoryHold {
 	return &memoryHold{of: m, client: client, claim: min(claim, m.share), reader: reader}
 }
 
-// missing is how much more a request will hold. Requests that are read or given up will give back what they hold.
+// missing is how many more bytes a request will hold. Requests that are complete or evicted will release theirs.
 func (h *memoryHold) missing() int64 {
 	if h.evicted {
 		return 0
@@ -81,13 +81,13 @@ func (m *memory) held(client string) (n int64) {
 	return n
 }
 
-// fits reports whether h may hold so many bytes more, of the memory of its client, and of all.
+// fits reports whether h may hold more bytes, within its client's share and within all memory.
 func (m *memory) fits(h *memoryHold, more int64) (own, all bool) {
 	return m.safe(h, more, h.client, m.share), m.safe(h, more, "", m.size)
 }
 
-// safe reports whether all requests of a client (or all, for "") can still arrive in full within size bytes once h
-// holds so many bytes more.
+// safe reports whether all requests of a client ("": of all) can still arrive in full within size bytes once h holds
+// more bytes.
 func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool {
 	free := size - m.held(client) - more
 	if free < 0 || free >= m.large {
@@ -114,8 +114,8 @@ func (m *memory) safe(h *memoryHold, more int64, client string, size int64) bool
 	return true
 }
 
-// admits reports whether h may hold so many bytes more now. One that holds nothing yet stays behind those before it
-// that have waited for long, unless they wait for their own client's memory.
+// admits reports whether h may hold more bytes now. A new request waits behind earlier ones that have waited long,
+// unless they wait for their own client's share.
 func (m *memory) admits(h *memoryHold, more int64) bool {
 	if own, all := m.fits(h, more); !own || !all || h.n > 0 {
 		return own && all
@@ -131,7 +131,7 @@ func (m *memory) admits(h *memoryHold, more int64) bool {
 	return true
 }
 
-// grow waits until the request may hold n bytes, but no longer than limit.
+// grow waits until the request may hold n bytes, at most for limit.
 func (h *memoryHold) grow(ctx context.Context, n int64, limit time.Duration) error {
 	m := h.of
 	m.mu.Lock()
@@ -165,7 +165,7 @@ func (h *memoryHold) grow(ctx context.Context, n int64, limit time.Duration) err
 	return nil
 }
 
-// evict gives up the slowest of the bodies that have stalled, if h may then hold more. Its memory comes back soon.
+// evict evicts the slowest of the stalled bodies, if h could then hold more. Its memory is released soon.
 func (m *memory) evict(h *memoryHold, more int64) {
 	own, all := m.fits(h, more)
 	if own && all { // it waits behind others
@@ -187,7 +187,7 @@ func (m *memory) evict(h *memoryHold, more int64) {
 	}
 }
 
-// await notes that the sender must have sent more by a certain time. It reports false for a body that was given up.
+// await sets when the sender must have sent more. It reports false for an evicted body.
 func (h *memoryHold) await(due time.Time) bool {
 	h.of.mu.Lock()
 	defer h.of.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *memoryHold) await(due time.Time) bool {
 	return !h.evicted
 }
 
-// arrived notes that something came, and reports false for a body that was given up.
+// arrived records progress, and reports false for an evicted body.
 func (h *memoryHold) arrived() bool {
 	h.of.mu.Lock()
 	defer h.of.mu.Unlock()
@@ -205,7 +205,7 @@ func (h *memoryHold) arrived() bool {
 	return !h.evicted
 }
 
-// shrink gives back all but n bytes. No more will be held.
+// shrink releases all but n bytes. The hold does not grow any more.
 func (h *memoryHold) shrink(n int64) {
 	m := h.of
 	m.mu.Lock()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"assay/edit"
@@ -16,11 +17,11 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec   // by path and code
 	errors   *prometheus.CounterVec   // by kind: of requests, and of items
-	batch    prometheus.Histogram     // items of a run
+	batch    prometheus.Observer      // items of a run
 	latency  *prometheus.HistogramVec // seconds of requests that were answered, by path
 	scores   *prometheus.HistogramVec // score01 by scorer
 	edits    *prometheus.CounterVec   // by client
-	delay    prometheus.Histogram     // seconds that work waited for a device
+	delay    prometheus.Observer      // seconds that work waited for a device
 
 	dimensions  *prometheus.CounterVec   // scores of dimensions, by scorer and dimension
 	dimension01 *prometheus.HistogramVec // the same on 0 to 1, of scorers with a range
@@ -39,7 +40,7 @@ func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
 	}
 }
 
-// countError counts the error of an item, and returns it as it is sent.
+// countError counts an error and returns it as it is sent.
 func (m *metrics) countError(err error) *apiError {
 	f := toAPIError(err)
 	m.errors.WithLabelValues(f.Kind).Inc()
@@ -47,57 +48,49 @@ func (m *metrics) countError(err error) *apiError {
 }
 
 func newMetrics(waiting, foreseen func() float64) *metrics {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	register := promauto.With(m.registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		return register.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	histogram := func(name, help string, buckets []float64) prometheus.HistogramOpts {
-		return prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return register.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: counter("assay_requests_total", "Requests by path and status.", "path", "code"),
-		errors:   counter("assay_errors_total", "Errors of requests and of items, by kind.", "kind"),
-		edits:    counter("assay_client_edits_total", "Edits admitted, by client.", "client"),
-		batch: prometheus.NewHistogram(histogram("assay_batch_items", "Edits scored in one run.",
-			prometheus.ExponentialBuckets(1, 2, 9))),
-		latency: prometheus.NewHistogramVec(histogram(
-			"assay_latency_seconds",
-			"From a request to its answer, errors not counted.",
-			prometheus.ExponentialBuckets(0.001, 2, 17),
-		), []string{"path"}),
-		scores: prometheus.NewHistogramVec(histogram("assay_score01", "Scores given, 0 to 1.",
-			prometheus.LinearBuckets(0, 0.1, 11)), []string{"scorer"}),
-	}
+	tenths := prometheus.LinearBuckets(0, 0.1, 11)
+	m.requests = counter("assay_requests_total", "Requests by path and status.", "path", "code")
+	m.errors = counter("assay_errors_total", "Errors of requests and of items, by kind.", "kind")
+	m.edits = counter("assay_client_edits_total", "Edits admitted, by client.", "client")
+	m.batch = histogram("assay_batch_items", "Edits scored in one run.",
+		prometheus.ExponentialBuckets(1, 2, 9)).WithLabelValues()
+	m.latency = histogram("assay_latency_seconds", "From a request to its answer, errors not counted.",
+		prometheus.ExponentialBuckets(0.001, 2, 17), "path")
+	m.delay = histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
+		prometheus.ExponentialBuckets(0.001, 2, 20)).WithLabelValues()
+	m.scores = histogram("assay_score01", "Scores given, 0 to 1.", tenths, "scorer")
 	m.dimensions = counter("assay_dimension_scores_total", "Scores of dimensions given, by scorer and dimension.",
 		"scorer", "dimension")
-	m.dimension01 = prometheus.NewHistogramVec(histogram("assay_dimension_score01", "Scores of dimensions given, 0 to 1.",
-		prometheus.LinearBuckets(0, 0.1, 11)), []string{"scorer", "dimension"})
-	queue := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "assay_queue_items",
-		Help: "Edits admitted and not yet scored.",
-	}, waiting)
-	wait := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "assay_queue_foreseen_seconds",
-		Help: "How long an edit that comes now would wait for a device, as foreseen.",
-	}, foreseen)
-	m.delay = prometheus.NewHistogram(
-		histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
-			prometheus.ExponentialBuckets(0.001, 2, 20)),
-	)
-	m.registry.MustRegister(m.requests, m.errors, m.batch, m.latency, m.scores, m.edits, m.dimensions,
-		m.dimension01, queue, wait, m.delay,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.dimension01 = histogram("assay_dimension_score01", "Scores of dimensions given, 0 to 1.", tenths,
+		"scorer", "dimension")
+	m.gauge("assay_queue_items", "Edits admitted and not yet scored.", waiting)
+	m.gauge("assay_queue_foreseen_seconds", "How long an edit that comes now would wait for a device, as foreseen.",
+		foreseen)
 	return m
 }
 
-// memory shows what bodies of requests hold.
+func (m *metrics) gauge(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+}
+
+// memory registers gauges of the memory of request bodies.
 func (m *metrics) memory(of *memory) {
 	gauge := func(name, help string, value func() int64) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+		m.gauge(name, help, func() float64 {
 			of.mu.Lock()
 			defer of.mu.Unlock()
 			return float64(value())
-		}))
+		})
 	}
 	gauge("assay_memory_held_bytes", "Memory that requests hold.", func() int64 { return of.held("") })
 	gauge("assay_memory_limit_bytes", "Memory that requests may hold.", func() int64 { return of.size })
@@ -105,7 +98,7 @@ func (m *metrics) memory(of *memory) {
 		func() int64 { return int64(len(of.waiting)) })
 }
 
-// copies shows the copies of a scorer.
+// copies registers metrics of the replicas of a scorer.
 func (m *metrics) copies(v *Replicated) {
 	for i := range v.at {
 		labels := prometheus.Labels{"scorer": v.name, "replica": strconv.Itoa(i)}

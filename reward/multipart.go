@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// readForm calls field for every part of a form, be it a file or a plain field.
-// Edits may be several, as in a list; of all else a second one would hide the first.
+// readForm calls field for every part of a form, files and plain fields alike. Only edits may repeat: of other fields
+// a second one would hide the first.
 func readForm(m *multipart.Reader, field func(name string, value []byte) error) error {
 	seen := map[string]bool{}
 	for range maxListed {
@@ -33,10 +33,10 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 			return err
 		}
 	}
-	return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "more than %d form fields", maxListed)
+	return tooMany("more than %d form fields", maxListed)
 }
 
-// formError says that a form cannot be read, unless the connection is to blame.
+// formError is the error of an unreadable form, unless the connection is to blame.
 func formError(err error) error {
 	if f := bodyError(err); toAPIError(f).Status != http.StatusBadRequest {
 		return f

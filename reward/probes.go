@@ -5,13 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Paths that Kubernetes asks.
+// Paths of Kubernetes probes.
 const (
 	livePath  = "/livez"
 	readyPath = "/readyz"
 )
 
-// probeWire is what Kubernetes asks.
+// probeWire answers Kubernetes probes.
 type probeWire struct {
 	scorers  *scorerSet
 	draining *atomic.Bool
@@ -21,7 +21,7 @@ func (s *probeWire) routes() []route {
 	return []route{{"GET", livePath, s.live}, {"GET", readyPath, s.ready}}
 }
 
-// live says whether the process is worth keeping: not if a scorer has no copy left, and none could be opened again.
+// live fails if a scorer has no replica left and none could be reopened: only a restart may help.
 func (s *probeWire) live(w http.ResponseWriter, _ *http.Request) error {
 	for _, v := range s.scorers.all() {
 		if v.lost() {
@@ -31,7 +31,7 @@ func (s *probeWire) live(w http.ResponseWriter, _ *http.Request) error {
 	return s.write(w, http.StatusOK, "ok")
 }
 
-// ready says whether new requests are to come here: not while the server ends, or a scorer has no copy that works.
+// ready fails while the server drains, or while a scorer has no replica that works.
 func (s *probeWire) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.draining.Load() {
 		return s.write(w, http.StatusServiceUnavailable, "draining")
@@ -44,7 +44,7 @@ func (s *probeWire) ready(w http.ResponseWriter, _ *http.Request) error {
 	return s.write(w, http.StatusOK, "ok")
 }
 
-// write says in a word how the server is, and which copies work.
+// write sends the status in a word, and which replicas are up.
 func (s *probeWire) write(w http.ResponseWriter, status int, word string) error {
 	replicas := map[string][]bool{}
 	for _, v := range s.scorers.all() {

@@ -10,11 +10,11 @@ import (
 	"assay/edit"
 )
 
-// queue admits requests to the devices, and forms micro-batches of those that wait. Each worker has one run at a time.
+// queue admits requests and batches waiting work for the devices. Each worker has one run at a time.
 //
-// A request is admitted, before anything of it is decoded, by an estimate: it and all that wait already must be done
-// within the time that a request may take. So callers who come together, as the ranks of a trainer do, wait for each
-// other. A request that would come too late is refused at once.
+// A request is admitted, before any of it is decoded, if it and all earlier work are estimated to finish within the
+// time limit. So clients that come together, such as the ranks of a trainer, wait for each other. A request that would
+// finish too late is rejected at once.
 type queue struct {
 	batch, capacity int // items of a run, and of all that wait
 	maxWait         time.Duration
@@ -32,7 +32,7 @@ type queue struct {
 	finished     sync.WaitGroup
 }
 
-// newQueue makes a queue in front of so many workers.
+// newQueue makes a queue for a number of workers.
 func newQueue(o Options, workers int, observe func(int), delayed func(time.Duration)) *queue {
 	q := &queue{
 		batch:        o.Batch,
@@ -68,25 +68,29 @@ type job struct {
 	edits  []*edit.Edit
 	of     groupKey // of the inputs
 
-	ctx       context.Context
-	scores    []edit.Score     // of each of the inputs
-	gradients []*edit.Gradient // of each of the edits
-	errs      []error          // of each
-	left      []int            // items that have neither yet
-	since     time.Time        // it waits
-	avoid     *replica         // where it failed before; nil: nowhere
-	dropped   bool             // nobody waited for it any more
-	done      chan struct{}
+	ctx     context.Context
+	results []result  // of each input or edit
+	left    []int     // items without a result so far
+	since   time.Time // when it began to wait
+	avoid   *replica  // copy on which it failed before; nil: none
+	dropped bool      // its request ended before it began
+	done    chan struct{}
+}
+
+// result is the score of an input or the gradient of an edit, or why there is none.
+type result struct {
+	score    edit.Score
+	gradient *edit.Gradient
+	err      error
 }
 
 func (j *job) estimator() *estimator { return j.scorer.estimators[j.kind] }
 
-// run waits for the device to do a job. When ctx ends before, the job is dropped if it has not begun.
+// run queues a job and waits for it. If ctx ends first, a job that has not begun is dropped.
 func (r *reservation) run(ctx context.Context, j *job) error {
 	j.reservation, j.ctx, j.done = r, ctx, make(chan struct{})
 	n := len(j.inputs) + len(j.edits)
-	j.scores, j.gradients, j.errs = make([]edit.Score, n), make([]*edit.Gradient, n), make([]error, n)
-	j.left, j.since = make([]int, n), time.Now()
+	j.results, j.left, j.since = make([]result, n), make([]int, n), time.Now()
 	for i := range j.left {
 		j.left[i] = i
 	}
@@ -108,7 +112,7 @@ func (r *reservation) run(ctx context.Context, j *job) error {
 	return context.Cause(ctx)
 }
 
-// work does a worker's runs until the queue is closed and empty.
+// work runs batches until the queue is closed and empty.
 func (q *queue) work(k int) {
 	for {
 		q.mu.Lock()
@@ -130,10 +134,10 @@ func (q *queue) work(k int) {
 	}
 }
 
-// next takes a job for a worker, and those of the same kind and scorer behind it, up to a batch. Jobs of its source and
-// instruction come first, then those of its source: what edits have in common is computed once. Nobody is kept waiting
-// by that: the first in the queue is always the next, but for jobs that another worker is to take (see first). It
-// returns nil if there is none. q.mu is held.
+// next takes a job for a worker, and jobs of the same kind and scorer behind it, up to a batch: first those of its
+// source and instruction, then those of its source, since shared prefixes are computed once. The order is fair: the
+// head of the queue is always next, except for jobs that belong to another worker (see first). nil: there is none.
+// q.mu is held.
 func (q *queue) next(k int) *run {
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool {
 		if j.ctx.Err() == nil {
@@ -171,7 +175,7 @@ func (q *queue) next(k int) *run {
 	return r
 }
 
-// close lets the jobs that are there finish and ends the workers.
+// close finishes the queued jobs and ends the workers.
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true

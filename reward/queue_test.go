@@ -17,7 +17,7 @@ func TestQueueTakesGroups(t *testing.T) {
 		return groupKey{scorer: v, source: [32]byte{source}, instruction: instruction}
 	}
 	add := func(k groupKey, ctx context.Context) *job {
-		j := &job{scorer: v, of: k, inputs: make([]edit.Inputs, 1), errs: make([]error, 1), left: []int{0}, ctx: ctx,
+		j := &job{scorer: v, of: k, inputs: make([]edit.Inputs, 1), results: make([]result, 1), left: []int{0}, ctx: ctx,
 			reservation: &reservation{q: q, remaining: workload{}}, done: make(chan struct{})}
 		q.ready = append(q.ready, j)
 		return j

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// fail takes a copy out of service and opens another one in its place. Only the first call does anything.
+// fail takes a replica out of service and opens another in its place. Only the first call has an effect.
 func (c *replica) fail(why error) {
 	v := c.set
 	v.mu.Lock()
@@ -35,18 +35,18 @@ func (c *replica) fail(why error) {
 	}()
 }
 
-// Pauses between attempts to open a copy again, and how long it is waited for one that may hang.
+// Pauses between attempts to reopen a replica, and the longest wait for closing one that may hang.
 const (
 	firstPause   = 100 * time.Millisecond
 	mostPause    = time.Minute
 	longestClose = 5 * time.Second
 )
 
-// reopen opens a copy until that succeeds, or all is closed.
+// reopen tries to open a replica until it succeeds or all are closed.
 func (v *Replicated) reopen(i int) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		c := &replica{set: v, i: i, users: 1}
-		err := c.attempt(func() (err error) {
+		err := attempt(func() (err error) {
 			c.Judge, err = v.open(i)
 			return err
 		})

@@ -9,7 +9,7 @@ import (
 	"assay/edit"
 )
 
-// replica is an opened copy.
+// replica is an opened copy of a scorer.
 type replica struct {
 	edit.Judge
 	set   *Replicated
@@ -17,7 +17,7 @@ type replica struct {
 	users int // set.mu is held; the last one closes it
 }
 
-// guarded reports whether the copy is replaced when it fails.
+// guarded reports whether the replica is replaced when it fails.
 func (c *replica) guarded() bool { return c.set.open != nil }
 
 func (c *replica) hold() {
@@ -26,7 +26,7 @@ func (c *replica) hold() {
 	c.users++
 }
 
-// release gives the copy back. The last user closes it: being up is a use, too.
+// release drops a use of the replica. The last one closes it: being up is a use, too.
 func (c *replica) release() {
 	c.set.mu.Lock()
 	c.users--
@@ -35,12 +35,12 @@ func (c *replica) release() {
 	if !last || !c.guarded() {
 		return
 	}
-	if err := c.attempt(c.Judge.Close); err != nil {
+	if err := attempt(c.Judge.Close); err != nil {
 		c.set.warn(fmt.Sprintf("scorer %s, copy %d: closing it: %v", c.set.name, c.i, err))
 	}
 }
 
-// others reports whether another copy is up.
+// others reports whether another replica is up.
 func (c *replica) others() bool {
 	c.set.mu.Lock()
 	defer c.set.mu.Unlock()
@@ -59,8 +59,8 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("internal error, please report it: %v", e.value)
 }
 
-// attempt calls f. A panic is its error: it must not end the process.
-func (c *replica) attempt(f func() error) (err error) {
+// attempt calls f and turns a panic into an error: it must not end the process.
+func attempt(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicError{p}
@@ -69,8 +69,8 @@ func (c *replica) attempt(f func() error) (err error) {
 	return f()
 }
 
-// verdict says whether an error is the copy's fault. nil is not; a panic always is. Any other error is if the copy
-// cannot score a known edit as it did.
+// verdict returns an error if err is the replica's fault: a panic always is; any other error is if the replica no
+// longer scores a known edit as before.
 func (c *replica) verdict(ctx context.Context, err error) error {
 	var p *panicError
 	if errors.As(err, &p) {
@@ -82,7 +82,7 @@ func (c *replica) verdict(ctx context.Context, err error) error {
 	return nil
 }
 
-// check scores a known edit.
+// check scores a known edit and compares.
 func (c *replica) check(ctx context.Context) error {
 	c.set.mu.Lock()
 	probe, want := c.set.probe, c.set.want
@@ -102,7 +102,7 @@ func (c *replica) check(ctx context.Context) error {
 
 // scoreOne scores one edit.
 func (c *replica) scoreOne(ctx context.Context, e *edit.Edit) (score01 float64, err error) {
-	err = c.attempt(func() error {
+	err = attempt(func() error {
 		scores, errs, err := edit.ScoreAll(ctx, c.Judge, e)
 		if err == nil {
 			score01, err = scores[0].Score01, errs[0]

@@ -14,10 +14,9 @@ import (
 	"assay/model"
 )
 
-// Replicated is a scorer of which there are several copies, on devices of their own or side by side on one. A server
-// has as many runs at a time as there are copies. One that fails gets no more work: by an error that is not the edits'
-// fault, by a panic, or because a run does not end (see [Options]). It is opened again, and what it was given is tried
-// once more.
+// Replicated is a scorer with several replicas, on devices of their own or on one. A server has as many runs at a time
+// as there are replicas. A replica that fails (by an error that is not the edits' fault, a panic, or a run that does
+// not end, see [Options]) gets no more work and is reopened, and its work is retried once.
 type Replicated struct {
 	open      func(i int) (edit.Judge, error) // nil: the only copy stays, whatever happens
 	tolerance float64
@@ -37,15 +36,15 @@ type Replicated struct {
 	want   *float64   // its score01; nil: not known yet
 }
 
-// replicaState is what became of the copies of one number.
+// replicaState counts the failures of one replica.
 type replicaState struct {
 	restarts int
 	failures int   // to open it, in a row
 	err      error // why it is down
 }
 
-// Replicate opens n copies of a scorer. The scores of an edit that copies give must not be further apart than tolerance
-// on 0 to 1, which [Server.Warm] checks: 0 on CPUs. Close closes them.
+// Replicate opens n replicas of a scorer. Their scores of one edit must agree within tolerance on 0 to 1 (0 on CPUs),
+// which [Server.Warm] checks. Close closes them.
 func Replicate(n int, tolerance float64, open func(i int) (edit.Judge, error)) (*Replicated, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("%d copies of a scorer: at least one is wanted", n)
@@ -63,7 +62,7 @@ func Replicate(n int, tolerance float64, open func(i int) (edit.Judge, error)) (
 	return v, nil
 }
 
-// single is a scorer of one copy that is not replaced. Its owner closes it.
+// single wraps a scorer of one replica that is not replaced. Its owner closes it.
 func single(j edit.Judge) *Replicated {
 	v := newReplicated(1)
 	v.at[0] = &replica{Judge: j, set: v, users: 1}
@@ -71,7 +70,7 @@ func single(j edit.Judge) *Replicated {
 	return v
 }
 
-// describe notes what the scorer says of itself.
+// describe copies what the scorer says of itself.
 func (v *Replicated) describe() {
 	j := v.at[0].Judge
 	_, v.gradients = j.(edit.Differentiable)
@@ -88,13 +87,13 @@ func newReplicated(n int) *Replicated {
 	}
 }
 
-// errDown says that no copy is there at the moment.
+// errDown is the error while no replica is up.
 func (v *Replicated) errDown(err error) error {
 	return &apiError{http.StatusServiceUnavailable, "unavailable",
 		fmt.Sprintf("scorer %s is being opened again: %v", v.name, err), time.Second}
 }
 
-// replica is the copy of that number; nil: there is none, or it is down.
+// replica returns a replica by number; nil: there is none, or it is down.
 func (v *Replicated) replica(i int) *replica {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,7 +103,7 @@ func (v *Replicated) replica(i int) *replica {
 	return v.at[i]
 }
 
-// up counts the copies that work, and tells of each.
+// up counts the replicas that work, and reports each.
 func (v *Replicated) up() (n int, each []bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,41 +116,41 @@ func (v *Replicated) up() (n int, each []bool) {
 	return n, each
 }
 
-// gone is an error if there is no copy, and none could be opened; nil while that is tried for the first time.
-func (v *Replicated) gone() error {
+// allFailed reports whether no replica is up, and opening each has failed n times in a row. last is why.
+func (v *Replicated) allFailed(n int) (all bool, last error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var last error
 	for i, c := range v.at {
-		if c != nil || v.states[i].failures == 0 {
-			return nil
+		if c != nil || v.states[i].failures < n {
+			return false, nil
 		}
 		last = v.states[i].err
 	}
-	return v.errDown(last)
+	return true, last
 }
 
-// lost reports whether opening copies again has failed so often that only a new process may help.
-func (v *Replicated) lost() bool {
-	const often = 3
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for i, c := range v.at {
-		if c != nil || v.states[i].failures < often {
-			return false
-		}
+// gone is an error if no replica is up and none could be reopened; nil during the first attempt.
+func (v *Replicated) gone() error {
+	if all, err := v.allFailed(1); all {
+		return v.errDown(err)
 	}
-	return true
+	return nil
 }
 
-// restarts counts how often the copy of that number was opened again.
+// lost reports whether reopening has failed so often that only a new process may help.
+func (v *Replicated) lost() bool {
+	all, _ := v.allFailed(3)
+	return all
+}
+
+// restarts counts how often a replica was reopened.
 func (v *Replicated) restarts(i int) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.states[i].restarts
 }
 
-// some is a copy that is up, and held.
+// some returns a replica that is up, and holds it.
 func (v *Replicated) some() (*replica, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -169,7 +168,7 @@ func (v *Replicated) some() (*replica, error) {
 // Info implements [edit.Judge].
 func (v *Replicated) Info() edit.Info { return v.info }
 
-// with calls one of the copies.
+// with calls one of the replicas.
 func with[T any](v *Replicated, call func(edit.Judge) (T, error)) (out T, err error) {
 	c, err := v.some()
 	if err != nil {
@@ -182,10 +181,10 @@ func with[T any](v *Replicated, call func(edit.Judge) (T, error)) (out T, err er
 // Fingerprint implements [edit.Judge].
 func (v *Replicated) Fingerprint() (string, error) { return with(v, edit.Judge.Fingerprint) }
 
-// Prepare makes inputs for any of the copies.
+// Prepare makes inputs for any of the replicas.
 func (v *Replicated) Prepare(e *edit.Edit) (edit.Inputs, error) { return v.prepare(e, nil) }
 
-// prepare is Prepare that shares pictures with other scorers that are asked about the same edit.
+// prepare is Prepare that shares decoded pictures with other scorers of the same edit.
 func (v *Replicated) prepare(e *edit.Edit, shared *model.Shared) (edit.Inputs, error) {
 	return with(v, func(j edit.Judge) (edit.Inputs, error) {
 		if s, ok := j.(interface {
@@ -197,7 +196,7 @@ func (v *Replicated) prepare(e *edit.Edit, shared *model.Shared) (edit.Inputs, e
 	})
 }
 
-// Score scores with one of the copies.
+// Score scores with one of the replicas.
 func (v *Replicated) Score(ctx context.Context, inputs []edit.Inputs) (scores []edit.Score, errs []error, err error) {
 	scores, err = with(v, func(j edit.Judge) (scores []edit.Score, err error) {
 		scores, errs, err = j.Score(ctx, inputs)
@@ -206,7 +205,7 @@ func (v *Replicated) Score(ctx context.Context, inputs []edit.Inputs) (scores []
 	return scores, errs, err
 }
 
-// Close closes all copies that do not hang. It waits for those that are being opened, but not for long.
+// Close closes all replicas that do not hang, and waits briefly for those that are being reopened.
 func (v *Replicated) Close() error {
 	v.once.Do(func() { close(v.closed) })
 	v.mu.Lock()
@@ -230,8 +229,8 @@ func (v *Replicated) Close() error {
 	return nil
 }
 
-// warm scores a small edit with every copy, so that graphs are built, and compares what they say. It tells how long
-// later runs took.
+// warm scores a small edit with every replica, so that graphs are built, and compares the scores. observe gets the
+// times of later runs.
 func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) error {
 	p := data.NewPicture(64, 64)
 	for i := range p.Pix {

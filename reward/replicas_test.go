@@ -303,7 +303,7 @@ func TestLanesKeepGroups(t *testing.T) {
 		delayed: func(time.Duration) {}}
 	add := func(source byte) *job {
 		j := &job{scorer: v, of: groupKey{scorer: v, source: [32]byte{source}}, inputs: make([]edit.Inputs, 1),
-			errs: make([]error, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
+			results: make([]result, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
 			reservation: &reservation{q: q, remaining: workload{}}}
 		q.ready = append(q.ready, j)
 		return j

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// scoreWire is our own protocol for scores: JSON with pictures in base64, or a form with files.
+// scoreWire is our own protocol for scores: JSON with base64 pictures, or a form with files.
 type scoreWire struct{ *backend }
 
 func (s *scoreWire) routes() []route {
 	return []route{{"POST", "/v1/score", s.post}, {"GET", "/v1/limits", s.limits}}
 }
 
-// scoreRequest is what /v1/score and /v1/gradient are asked for: edits of one source and instruction, or pairs that
-// have their own.
+// scoreRequest is a request to /v1/score or /v1/gradient: edits of one source and instruction, or pairs with their
+// own.
 type scoreRequest struct {
 	Scorer      string               `json:"scorer"`
 	Source      *encodedPicture      `json:"source"`
@@ -38,13 +38,12 @@ func (p *scoreRequest) items() (items []*item, err error) {
 		return items, nil
 	}
 	if p.Source != nil || len(p.Edits) > 0 || p.Instruction != "" {
-		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "pairs have sources, instructions and "+
+		return nil, badRequest("pairs have sources, instructions and " +
 			"edits of their own: source, instruction, edit and edits do not go with them")
 	}
 	for i, one := range p.Pairs {
 		if one.Edit == nil {
-			return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-				"pairs/%d: edit is missing: one picture", i)
+			return nil, badRequest("pairs/%d: edit is missing: one picture", i)
 		}
 		items = append(items, &item{source: one.Source, output: one.Edit, instruction: one.Instruction})
 	}
@@ -62,13 +61,12 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	case "edits":
 		p.Edits = append(p.Edits, encodedPicture{raw: value})
 	default:
-		err = apiErrorf(http.StatusUnprocessableEntity, "bad_request", "unknown field %q", name)
+		err = badRequest("unknown field %q", name)
 	}
 	return err
 }
 
-// post answers POST /v1/score: edits of one source, or pairs that have their own. If no edit could be scored, the
-// status is that of the first edit's error.
+// post answers POST /v1/score. If no edit could be scored, the status is that of the first error.
 func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.probe(scoreKind); err != nil {
 		return err
@@ -116,8 +114,8 @@ func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// results are the answers to items: a score or an error each. The status is that of the first error if no item could be
-// scored, and again is then how long the caller should wait.
+// results are a score or an error for each item. If none was scored, status is that of the first error and again the
+// time to wait before a retry.
 func (s *scoreWire) results(items []*item) (out []any, status int, again time.Duration) {
 	out = make([]any, len(items))
 	scored := false
@@ -137,7 +135,7 @@ func (s *scoreWire) results(items []*item) (out []any, status int, again time.Du
 	return out, status, again
 }
 
-// limits says what one request may have, so that a client can split what is larger.
+// limits sends the limits of one request, so that clients can split larger ones.
 func (s *scoreWire) limits(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.bodies.max, "max_items": s.maxItems,
 		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes})

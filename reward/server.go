@@ -12,6 +12,7 @@
 package reward
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -40,27 +41,16 @@ type Options struct {
 	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
 	Warn      func(string)  // told of copies of scorers that failed; nil: nobody
 
-	// Stall is how long a run may take before its copy of the scorer is given up: this long at least, and ten times as
-	// long as foreseen. 5 minutes; where there is one copy alone, Timeout. See [Replicated].
+	// Stall is the longest time of a run, but always at least ten times its estimate, before its replica is given up. 0:
+	// 5 minutes, or Timeout if there is a single replica. See [Replicated].
 	Stall time.Duration
 }
 
 func (o *Options) fill() {
-	for v, d := range map[*int64]int64{&o.MaxBody: 64 << 20, &o.MaxPixels: 16 << 20, &o.Memory: 2 << 30} {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	for v, d := range map[*int]int{&o.MaxItems: 256, &o.Queue: 1 << 16, &o.Batch: 32} {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	for v, d := range map[*time.Duration]time.Duration{&o.Wait: 10 * time.Minute, &o.Timeout: 15 * time.Minute} {
-		if *v == 0 {
-			*v = d
-		}
-	}
+	o.MaxBody, o.MaxPixels = cmp.Or(o.MaxBody, 64<<20), cmp.Or(o.MaxPixels, 16<<20)
+	o.MaxItems, o.Queue, o.Batch = cmp.Or(o.MaxItems, 256), cmp.Or(o.Queue, 1<<16), cmp.Or(o.Batch, 32)
+	o.Memory = cmp.Or(o.Memory, 2<<30)
+	o.Wait, o.Timeout = cmp.Or(o.Wait, 10*time.Minute), cmp.Or(o.Timeout, 15*time.Minute)
 }
 
 // Server answers HTTP requests with scores.
@@ -71,8 +61,8 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer makes a server of scorers by name; the first one answers requests that name none. Those of which there are
-// several copies are [Replicated]. Close ends it, but not the scorers.
+// NewServer makes a server of scorers by name; requests that name none get the first one. Scorers with several
+// replicas are [Replicated]. Close ends it, but not the scorers.
 func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error) {
 	o.fill()
 	clients, err := newClients(o.Clients, o.Token)
@@ -107,8 +97,8 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 	return s, nil
 }
 
-// Warm scores a small edit with every copy of every scorer, so that graphs are built, and times known, before the first
-// request. Copies that disagree are an error.
+// Warm scores a small edit with every replica of every scorer, so that graphs are built and times known before the
+// first request. Replicas that disagree are an error.
 func (s *Server) Warm(ctx context.Context) error { return s.engine.scorers.warm(ctx) }
 
 func (s *Server) routes(wires []wire) http.Handler {
@@ -150,7 +140,7 @@ func static(contentType, body string) http.HandlerFunc {
 		"img-src blob: data:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
-		writeBytes(w, contentType, []byte(body))
+		write(w, http.StatusOK, contentType, []byte(body))
 	}
 }
 
@@ -160,8 +150,8 @@ var page string
 //go:embed openapi.json
 var openapi string
 
-// Serve answers on l, from [graceful.Listen], until ctx ends. Then it accepts no more connections, answers what was
-// accepted, for at most drain, and returns.
+// Serve answers on l, from [graceful.Listen], until ctx ends. Then it accepts no more connections, answers accepted
+// requests for at most drain, and returns.
 func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
 	return graceful.Serve(ctx, l, graceful.Options{
 		Handler: s,

@@ -276,7 +276,7 @@ func TestQueue(t *testing.T) {
 			defer s.engine.queue.mu.Unlock()
 			items := 0
 			for _, j := range s.engine.queue.ready {
-				items += len(j.errs)
+				items += len(j.results)
 			}
 			return items == n
 		}

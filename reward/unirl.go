@@ -19,9 +19,8 @@ func (s *uniRLWire) routes() []route {
 	return []route{{"POST", "/score", s.post}, {"GET", "/rewards", s.rewards}, {"GET", "/health", s.health}}
 }
 
-// turn is half of an edit in the format of UniRL's reward service. An edit is a history of two turns, (instruction,
-// source) and (instruction, edited picture). A picture made from a text is one turn, for scorers that look at no
-// source.
+// turn is half of an edit in UniRL's format: an edit is a history of two turns, (instruction, source) and
+// (instruction, edited picture). A picture made from a text is one turn, for scorers without a source.
 type turn struct {
 	Text      string          `json:"text"`
 	Image     *encodedPicture `json:"image_b64"`
@@ -34,22 +33,19 @@ type unirlRequest struct {
 	Required list[string] `json:"required_rewards"`
 }
 
-// edit takes the edit out of a request. source is nil in a history of one turn.
+// edit returns the edit of a request. source is nil in a history of one turn.
 func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
-	bad := func(format string, args ...any) error {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", format, args...)
-	}
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) != 1 && len(q.History) != 2 {
-		return nil, nil, "", bad("an edit is a history of two turns, (instruction, source) and "+
+		return nil, nil, "", badRequest("an edit is a history of two turns, (instruction, source) and "+
 			"(instruction, edited picture), not of %d", len(q.History))
 	}
 	for i, t := range q.History {
 		if given(t.Video) || given(t.VideoPath) {
-			return nil, nil, "", bad("turn %d: videos are not scored", i)
+			return nil, nil, "", badRequest("turn %d: videos are not scored", i)
 		}
 		if t.Image == nil {
-			return nil, nil, "", bad("turn %d: image_b64 is missing", i)
+			return nil, nil, "", badRequest("turn %d: image_b64 is missing", i)
 		}
 		if instruction == "" {
 			instruction = t.Text
@@ -59,10 +55,10 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 	return source, edit, instruction, checkInstruction(instruction)
 }
 
-// item is what a scorer is asked about an edit. One that looks at no source may lack it.
+// item is the item of a scorer and an edit. Scorers without a source may lack it.
 func (v *served) item(source, output *encodedPicture, instruction string) (*item, error) {
 	if source == nil && v.info.Sources != 0 {
-		return nil, apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s compares with a source: an edit is a "+
+		return nil, badRequest("%s compares with a source: an edit is a "+
 			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
 	}
 	if source == nil {
@@ -71,7 +67,7 @@ func (v *served) item(source, output *encodedPicture, instruction string) (*item
 	return &item{scorer: v, source: source, output: output, instruction: instruction}, nil
 }
 
-// post answers POST /score. A reward that fails for a request is left out of its results and named in its errors.
+// post answers POST /score. A reward that fails is left out of the results and listed in errors.
 func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 	if err := s.engine.probe(scoreKind); err != nil {
 		return err
@@ -85,8 +81,7 @@ func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer held.release()
 	if body.Requests == nil {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"requests is missing: a list, in UniRL's format; source, instruction and edits go to /v1/score")
+		return badRequest("requests is missing: a list, in UniRL's format; source, instruction and edits go to /v1/score")
 	}
 	requests := *body.Requests
 	held.shrink(shareBytes(requests))
@@ -134,8 +129,8 @@ func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
 }
 
-// shareBytes lets equal pictures share their bytes, as the sources of a rank's edits are, and returns how many bytes
-// are left.
+// shareBytes makes equal pictures share their bytes, as the sources of a rank's edits do, and returns the bytes in
+// use.
 func shareBytes(requests []unirlRequest) (left int64) {
 	seen := map[[sha256.Size]byte][]byte{}
 	for _, q := range requests {
@@ -161,7 +156,7 @@ func (s *uniRLWire) rewards(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"rewards": s.engine.scorers.names})
 }
 
-// health says that the server is ready, until it is told to stop.
+// health reports that the server is ready, until it drains.
 func (s *uniRLWire) health(w http.ResponseWriter, _ *http.Request) error {
 	ready := map[string][]bool{}
 	for _, name := range s.engine.scorers.names {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// wire is a protocol that the server speaks.
+// wire is a protocol of the server.
 type wire interface{ routes() []route }
 
 // route is a path of a wire. The error that answer returns is written as JSON.
@@ -33,14 +33,13 @@ func newWires(b *backend, draining *atomic.Bool, models []NamedModel) []wire {
 	}
 }
 
-// countItems wants at least one item, and at most maxItems.
+// countItems checks that there is at least one item, and at most maxItems.
 func (b *backend) countItems(what string, n int) error {
 	if n > b.maxItems {
-		return apiErrorf(http.StatusRequestEntityTooLarge, "too_many", "%d %s, at most %d are taken at a time",
-			n, what, b.maxItems)
+		return tooMany("%d %s, at most %d are taken at a time", n, what, b.maxItems)
 	}
 	if n == 0 {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request", "%s is empty: at least one is wanted", what)
+		return badRequest("%s is empty: at least one is wanted", what)
 	}
 	return nil
 }
@@ -48,7 +47,7 @@ func (b *backend) countItems(what string, n int) error {
 // maxInstruction bounds instructions, in bytes.
 const maxInstruction = 8 << 10
 
-// prefixError puts what an error is about before its message.
+// prefixError prefixes the message of an error.
 func prefixError(what string, err error) error {
 	f := *toAPIError(err)
 	f.Message = what + ": " + f.Message
@@ -57,12 +56,10 @@ func prefixError(what string, err error) error {
 
 func checkInstruction(text string) error {
 	if strings.TrimSpace(text) == "" {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"instruction is missing: what the edit was to do")
+		return badRequest("instruction is missing: what the edit was to do")
 	}
 	if len(text) > maxInstruction {
-		return apiErrorf(http.StatusUnprocessableEntity, "bad_request",
-			"instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
+		return badRequest("instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
 	}
 	return nil
 }

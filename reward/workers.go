@@ -12,7 +12,8 @@ import (
 	"assay/model"
 )
 
-// worker does one run at a time, on the copies of its number of all scorers: those on one device, or on a share of it.
+// worker has one run at a time, on the replicas of its number of all scorers: those on one device, or on a share of
+// it.
 type worker struct {
 	ends   time.Time  // estimated end of its run; zero: it is idle
 	groups []groupKey // of its last run
@@ -21,7 +22,7 @@ type worker struct {
 
 func (w *worker) idle() bool { return w.ends.IsZero() }
 
-// begin notes what the worker does now.
+// begin records the run that starts.
 func (w *worker) begin(r *run, estimate time.Duration) {
 	w.ends = time.Now().Add(estimate)
 	w.groups = w.groups[:0]
@@ -32,8 +33,8 @@ func (w *worker) begin(r *run, estimate time.Duration) {
 	}
 }
 
-// first is the job that a worker does next: the first one in the queue that is not another worker's to keep its group
-// together. Rather than idle it takes one whose worker is busy. q.mu is held.
+// first is the next job of a worker: the first in the queue that does not belong to another worker, where its group
+// is. Rather than idle, it takes one whose worker is busy. q.mu is held.
 func (q *queue) first(k int) *job {
 	var others *job
 	for _, j := range q.ready {
@@ -50,8 +51,8 @@ func (q *queue) first(k int) *job {
 	return others
 }
 
-// keeper is the worker that a job is to go to: the one whose last run had its group, or that is idle and had its source
-// (-1: none). What edits begin with is computed once in a run, and a copy remembers the pictures that it has seen.
+// keeper is the worker that a job belongs to: the one whose last run had its group, or an idle one whose last run had
+// its source; -1: none. A run computes shared prefixes once, and a replica caches features of pictures.
 func (q *queue) keeper(j *job) int {
 	best, near := -1, 2
 	if j.of.scorer == nil {
@@ -70,13 +71,13 @@ func (q *queue) keeper(j *job) int {
 	return best
 }
 
-// kept reports whether a job is not to go along with the head of a worker's run, because another one keeps its group.
+// kept reports whether a job does not join the run of head, because it belongs to another worker.
 func (q *queue) kept(k int, head, j *job) bool {
 	m := q.keeper(j)
 	return m >= 0 && m != k && head.of.apart(j.of) > 0
 }
 
-// avoids reports whether a job failed on that copy before.
+// avoids reports whether a job failed on that replica before.
 func (j *job) avoids(on *replica) bool { return j.avoid != nil && j.avoid == on }
 
 // jobItem is one edit of a job.
@@ -85,7 +86,7 @@ type jobItem struct {
 	i int
 }
 
-// run is what a worker does at a time: items of jobs of one kind and scorer.
+// run is a batch of a worker: items of jobs of one kind and scorer.
 type run struct {
 	kind   jobKind
 	served *served
@@ -96,20 +97,17 @@ type run struct {
 	out    *outcome
 }
 
-// outcome is what became of a run's items. It is the run's own until the run is over: one that hangs may go on writing
-// while its jobs are done elsewhere.
+// outcome is the results of a run. The run owns it until it ends: one that hangs may go on writing while its jobs run
+// elsewhere.
 type outcome struct {
-	scores    []edit.Score
-	gradients []*edit.Gradient
-	errs      []error // of each item
-	broken    error   // why the copy cannot be used any more; nil: it can
+	results []result // of each item
+	broken  error    // why the copy cannot be used any more; nil: it can
 }
 
 func (r *run) newOutcome(broken error) *outcome {
-	n := len(r.items)
-	o := &outcome{make([]edit.Score, n), make([]*edit.Gradient, n), make([]error, n), broken}
-	for k := range o.errs {
-		o.errs[k] = broken
+	o := &outcome{make([]result, len(r.items)), broken}
+	for k := range o.results {
+		o.results[k].err = broken
 	}
 	return o
 }
@@ -121,7 +119,7 @@ func (r *run) add(j *job) {
 	}
 }
 
-// do does the run. One that takes longer than bound is given up, if its copy can be replaced.
+// do executes the run. It is given up after bound, if its replica can be replaced.
 func (r *run) do(bound time.Duration) {
 	if !r.on.guarded() {
 		r.out = r.execute(context.Background())
@@ -144,7 +142,7 @@ func (r *run) do(bound time.Duration) {
 	}
 }
 
-// execute does all items at once. Where that fails, each is tried alone, so that one does not fail the others.
+// execute runs all items at once. If that fails, each is tried alone, so that one does not fail the others.
 func (r *run) execute(ctx context.Context) *outcome {
 	out := r.newOutcome(nil)
 	ctx, stop := context.WithCancelCause(ctx)
@@ -160,7 +158,7 @@ func (r *run) execute(ctx context.Context) *outcome {
 			call = r.differentiate
 		}
 		var failed error // of an edit
-		err := r.on.attempt(func() (err error) {
+		err := attempt(func() (err error) {
 			failed, err = call(ctx, part, out)
 			return err
 		})
@@ -177,12 +175,12 @@ func (r *run) execute(ctx context.Context) *outcome {
 		return r.newOutcome(context.Cause(ctx))
 	}
 	for k, err := range errs {
-		out.errs[k] = cmp.Or(err, out.errs[k])
+		out.results[k].err = cmp.Or(err, out.results[k].err)
 	}
 	return out
 }
 
-// score scores some of the items. What fails then has been tried alone: the error is of none of them.
+// score scores some of the items. failed is the error of one of them, err of the whole call.
 func (r *run) score(ctx context.Context, part []int, out *outcome) (failed, err error) {
 	inputs := make([]edit.Inputs, len(part))
 	for at, k := range part {
@@ -197,10 +195,10 @@ func (r *run) score(ctx context.Context, part []int, out *outcome) (failed, err 
 	}
 	for at, k := range part {
 		if err != nil {
-			out.errs[k] = err
+			out.results[k].err = err
 			continue
 		}
-		out.scores[k], out.errs[k] = scores[at], errs[at]
+		out.results[k] = result{score: scores[at], err: errs[at]}
 		failed = cmp.Or(failed, errs[at])
 	}
 	return cmp.Or(err, failed), nil
@@ -220,13 +218,13 @@ func (r *run) differentiate(ctx context.Context, part []int, out *outcome) (fail
 		return nil, err
 	}
 	for at, k := range part {
-		out.gradients[k] = gradients[at]
+		out.results[k].gradient = gradients[at]
 	}
 	return nil, nil
 }
 
-// finish gives the items of a run what became of them. Those that failed are tried once on another copy, or on this
-// one when it has been opened again.
+// finish hands the results to the jobs. Failed items are retried once on another replica, or on this one when it has
+// been reopened.
 func (q *queue) finish(k int, r *run) {
 	if r.out.broken != nil {
 		r.on.fail(r.out.broken)
@@ -247,20 +245,15 @@ func (q *queue) finish(k int, r *run) {
 		j.left = j.left[:0]
 	}
 	for at, p := range r.items {
-		err := r.out.errs[at]
-		switch {
+		p.results[p.i] = r.out.results[at]
+		switch err := p.results[p.i].err; {
+		case err == nil && p.avoid != nil: // it was not the edit's fault
+			suspects = append(suspects, p.avoid)
 		case err == nil:
-			p.scores[p.i], p.gradients[p.i] = r.out.scores[at], r.out.gradients[at]
-			if p.avoid != nil { // it was not the edit's fault
-				suspects = append(suspects, p.avoid)
-			}
-			p.errs[p.i] = nil
 		case p.avoid == nil && retry:
-			p.errs[p.i], p.left = err, append(p.left, p.i)
+			p.left = append(p.left, p.i)
 		case r.out.broken != nil:
-			p.errs[p.i] = &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Second}
-		default:
-			p.errs[p.i] = err
+			p.results[p.i].err = &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Second}
 		}
 	}
 	var again []*job
@@ -276,8 +269,8 @@ func (q *queue) finish(k int, r *run) {
 	q.wake.Broadcast()
 }
 
-// changed is told when a copy of a scorer came up or went down. Jobs of a scorer that has none, and could not be opened
-// again, are given up.
+// changed is called when a replica comes up or goes down. Jobs of a scorer that has no replica, and could not be
+// reopened, fail.
 func (q *queue) changed(all []*served) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -297,7 +290,7 @@ func (q *queue) changed(all []*served) {
 			continue
 		}
 		for _, i := range j.left {
-			j.errs[i] = err
+			j.results[i].err = err
 		}
 		close(j.done)
 	}

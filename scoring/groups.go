@@ -7,12 +7,11 @@ import (
 	"assay/data"
 )
 
-// windowRows is how far ahead the other edits of a row's source and instruction are looked for.
+// windowRows is how far ahead edits of the same source and instruction are looked for.
 const windowRows = 1024
 
-// grouping cuts the rows of a table into batches in which edits of one source and instruction stand together: a scorer
-// computes once what they begin with. Rows are told apart by where their source is, and pictures in the table by their
-// bytes.
+// grouping cuts the rows of a table into batches in which edits of one source and instruction are adjacent: a scorer
+// computes their shared prefix once. Sources are compared by path, or by bytes if they lie in the table.
 type grouping struct {
 	table *data.Table
 	of    map[int]int // row -> first row of its group, in the present window
@@ -24,8 +23,8 @@ type groupName struct {
 	instruction string
 }
 
-// batches cuts rows into batches. Within a window groups come in the order of their first rows; no batch ends within a
-// group that another one could hold.
+// batches cuts rows into batches. Within a window, groups are ordered by their first rows; a batch does not end within
+// a group that the next one could hold.
 func (g *grouping) batches(rows iter.Seq[int]) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		var window []int
@@ -60,7 +59,7 @@ func (g *grouping) cut(window []int, yield func([]int) bool) bool {
 	return len(batch) == 0 || yield(batch)
 }
 
-// groups sorts rows by source and instruction. A row that cannot be read is a group by itself.
+// groups groups rows by source and instruction. An unreadable row is a group of its own.
 func (g *grouping) groups(window []int) (out [][]int) {
 	g.of = map[int]int{}
 	at := map[groupName]int{}

@@ -11,29 +11,29 @@ import (
 	"assay/internal/atomicfile"
 )
 
-// Group is the edits of one source by one instruction.
-type Group struct {
+// RankedEdits are the edits of one source and instruction.
+type RankedEdits struct {
 	Source      data.Image
 	Instruction string
-	Range       edit.Range  // of the scores
-	Edits       []Candidate // best first
+	Range       edit.Range   // of the scores
+	Edits       []RankedEdit // best first
 }
 
-// Candidate is an edit among others of its source and instruction.
-type Candidate struct {
+// RankedEdit is an edit of a row, with its score.
+type RankedEdit struct {
 	Row   int // of the table
 	Edit  data.Image
 	Score edit.Score
 }
 
 // Margin is by how much the score of the i-th edit is better than that of the k-th.
-func (g *Group) Margin(i, k int) float64 {
+func (g *RankedEdits) Margin(i, k int) float64 {
 	return g.Range.Width() * (g.Edits[i].Score.Score01 - g.Edits[k].Score.Score01)
 }
 
-// Groups gathers the scored rows of a table by source and instruction, in the order of first appearance.
-func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) {
-	at := map[string]*Group{}
+// Rank gathers the scored rows of a table by source and instruction, in the order of first appearance.
+func Rank(t *data.Table, scores Scores) (groups []*RankedEdits, failed []FailedRow) {
+	at := map[string]*RankedEdits{}
 	for i := range t.Len() {
 		row, err := t.Read(i)
 		if err == nil {
@@ -46,13 +46,13 @@ func Groups(t *data.Table, scores Scores) (groups []*Group, failed []FailedRow) 
 		key := row.Source.Path + "\x00" + string(row.Source.Bytes) + "\x00" + row.Instruction
 		g := at[key]
 		if g == nil {
-			g = &Group{Source: row.Source, Instruction: row.Instruction, Range: scores.Range}
+			g = &RankedEdits{Source: row.Source, Instruction: row.Instruction, Range: scores.Range}
 			at[key], groups = g, append(groups, g)
 		}
-		g.Edits = append(g.Edits, Candidate{i, row.Edit, scores.Lines[i].Value})
+		g.Edits = append(g.Edits, RankedEdit{i, row.Edit, scores.Lines[i].Value})
 	}
 	for _, g := range groups {
-		slices.SortStableFunc(g.Edits, func(a, b Candidate) int {
+		slices.SortStableFunc(g.Edits, func(a, b RankedEdit) int {
 			return cmp.Or(cmp.Compare(b.Score.Score01, a.Score.Score01), a.Row-b.Row)
 		})
 	}
@@ -83,7 +83,7 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 		return 0, err
 	}
 	n := 0
-	groups, _ := Groups(t, scores)
+	groups, _ := Rank(t, scores)
 	err = atomicfile.Write(out, func(to io.Writer) error {
 		w, err := data.NewWriter(to, format, preferenceColumns)
 		if err != nil {

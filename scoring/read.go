@@ -23,7 +23,7 @@ type Scores struct {
 	Lines map[int]table.Line[edit.Score] // by row
 }
 
-// Err is why a row has no score, nil if it has one.
+// Err is the error of a row; nil: it has a score.
 func (s Scores) Err(row int) error {
 	if text := s.Lines[row].Error; text != "" {
 		return errors.New(text)

@@ -2,7 +2,7 @@
 //
 // [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is scored.
 // Edits of one source and instruction are scored together, as a judge computes once what they have in common. The rows
-// are written with the columns of their scores, and [Read] reads these. [Groups] ranks edits of one source and
+// are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of one source and
 // instruction.
 package scoring
 
@@ -20,8 +20,8 @@ import (
 	"assay/table"
 )
 
-// Options say which table is scored, and what is written. In has the columns source and edit (pictures, relative to its
-// folder) and instruction; Out gets the same rows in the same order.
+// Options of [Table]. In has the columns source and edit (pictures, relative to its folder) and instruction; Out gets
+// the same rows in the same order.
 type Options struct {
 	table.Options
 
@@ -30,8 +30,8 @@ type Options struct {
 	Warn        func(text string) // told what is odd about the table; nil: not called
 }
 
-// Result counts what [Table] did.
-type Result struct {
+// TableCounts are the numbers of rows of a scored table.
+type TableCounts struct {
 	Out         string `json:"out"`
 	Rows        int    `json:"rows"`
 	Scored      int    `json:"scored"`
@@ -49,13 +49,13 @@ const (
 	batchPixels = 32 << 20
 )
 
-// row is an edit of a table and what the judge made of it.
+// row is an edit of a table and the judge's inputs of it.
 type row struct {
 	edit   *edit.Edit
 	inputs edit.Inputs
 }
 
-// head says what the results in a journal belong to.
+// head identifies the work of a journal.
 type head struct {
 	In    string `json:"in"`
 	Rows  int    `json:"rows"`
@@ -100,7 +100,7 @@ func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[row, edit.S
 	}
 }
 
-// identify sets what a journal and shards belong to.
+// identify sets the heads of journal and shards.
 func identify(job *table.Job[row, edit.Score], j edit.Judge, t *data.Table) error {
 	in, err := remote.Abs(t.Path())
 	if err != nil {
@@ -141,8 +141,7 @@ func image(p edit.Picture) data.Image {
 	return f.Image
 }
 
-// weigh gives the bytes of the pictures of a table's rows, and cuts between groups: edits of one source by one
-// instruction, one behind the other, stay together.
+// weigh returns the bytes of the pictures of rows, and allows cuts only between groups of one source and instruction.
 func weigh(t *data.Table) func(row int) (bytes int64, begins bool) {
 	last := ""
 	return func(i int) (bytes int64, begins bool) {
@@ -160,7 +159,7 @@ func weigh(t *data.Table) func(row int) (bytes int64, begins bool) {
 	}
 }
 
-// check refuses files that are not those of tables, or each other.
+// check refuses outputs that are not tables, or that would replace each other.
 func (o *Options) check() error {
 	_, err := data.FormatOf(o.Out)
 	if err != nil || o.Preferences == "" {
@@ -208,16 +207,16 @@ func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.J
 // Table scores every row of a table and writes the rows with score (on the judge's range), score01 and error added. A
 // row that cannot be scored has an error and no number.
 //
-// Results are kept in OUT.progress while it runs. When ctx is cancelled the error is a [table.InterruptedError], and the
-// same call resumes; rows that were changed meanwhile are scored anew. With o.Merge it writes what [Shard] scored.
-func Table(ctx context.Context, j edit.Judge, o Options) (*Result, error) {
+// Results are kept in OUT.progress. When ctx is cancelled the error is a [table.InterruptedError], and the same call
+// resumes; rows that have changed are scored again. With o.Merge it writes the results of [Shard].
+func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
 	t, job, err := o.open(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
 	info := j.Info()
-	r := &Result{Out: o.Out, Rows: t.Len()}
+	r := &TableCounts{Out: o.Out, Rows: t.Len()}
 	kept := Scores{Range: info.Range, Lines: map[int]table.Line[edit.Score]{}} // for preferences
 	unreadable := 0
 	columns := scoreColumns(&info)
@@ -251,8 +250,8 @@ func Table(ctx context.Context, j edit.Judge, o Options) (*Result, error) {
 	return r, err
 }
 
-// Shard scores the rows of the shards that o.Shard names, into [shards.Folder]. When all shards are there, [Table] with
-// o.Merge writes the table, the same as if it had been scored at once. When ctx is cancelled, the same call resumes.
+// Shard scores the rows of the shards that o.Shard names, into [shards.Folder]. When all are done, [Table] with
+// o.Merge writes the same table as without shards. When ctx is cancelled, the same call resumes.
 func Shard(ctx context.Context, j edit.Judge, o Options) (*shards.Report, error) {
 	t, job, err := o.open(ctx, j)
 	if err != nil {
@@ -262,7 +261,7 @@ func Shard(ctx context.Context, j edit.Judge, o Options) (*shards.Report, error)
 	return job.Shard(ctx)
 }
 
-// Rows scores the rows of a table. progress (may be nil) is told how many are done.
+// Rows scores the rows of a table in memory. progress may be nil.
 func Rows(ctx context.Context, j edit.Judge, t *data.Table, progress func(done, total int)) (Scores, error) {
 	job := newJob(j, t, table.Options{Progress: progress})
 	lines, err := job.InMemory(ctx)
@@ -275,9 +274,9 @@ func Rows(ctx context.Context, j edit.Judge, t *data.Table, progress func(done, 
 	return gather(j, t.Len(), lines)
 }
 
-// Resume scores the rows of a table that skip (may be nil) does not name. Results are kept in a journal, which is the
-// caller's to remove: when ctx is cancelled the error is a [table.InterruptedError], and the same call resumes. progress
-// (may be nil) is told how many rows are done.
+// Resume scores the rows of a table except those that skip (may be nil) names. Results are kept in a journal, which
+// the caller removes: when ctx is cancelled the error is a [table.InterruptedError], and the same call resumes.
+// progress may be nil.
 func Resume(
 	ctx context.Context, j edit.Judge, t *data.Table, journal string, skip func(row int) bool,
 	progress func(done, total int),
@@ -295,7 +294,7 @@ func Resume(
 	return scores, errors.Join(err, k.Close())
 }
 
-// gather takes the scores of all rows that have one out of the results.
+// gather collects the scores.
 func gather(j edit.Judge, rows int, results table.Results[edit.Score]) (Scores, error) {
 	s := Scores{Range: j.Info().Range, Lines: make(map[int]table.Line[edit.Score], results.Len())}
 	for i := range rows {
@@ -310,8 +309,8 @@ func gather(j edit.Judge, rows int, results table.Results[edit.Score]) (Scores, 
 	return s, nil
 }
 
-// scoreColumns are the columns that scoring adds; they replace columns of the same names. A judge of several dimensions
-// adds those, and the standard deviations that it gives.
+// scoreColumns are the columns that scoring adds or replaces. A judge of several dimensions adds those, and their
+// standard deviations.
 func scoreColumns(info *edit.Info) []data.Column {
 	columns := []data.Column{
 		{Name: "score", Kind: data.KindNumber},

@@ -2,7 +2,7 @@ package shards
 
 import "fmt"
 
-// Collect gives the results of a shard's rows in their order; get finds that of a row, if there is one.
+// Collect returns the results of a shard's rows in order; get finds that of a row, if there is one.
 func Collect[T any](s Shard, get func(row int) (r T, ok bool, err error)) ([]T, error) {
 	rows := make([]T, 0, s.To-s.From)
 	for i := s.From; i < s.To; i++ {

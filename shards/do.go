@@ -20,12 +20,12 @@ import (
 type Shard struct {
 	Index    int // from 1
 	From, To int // rows, To not among them
-	// Progress is a file for what is done; a worker that takes over finds there what was done before.
+	// Progress is a file for partial results; a worker that takes over finds those of the one before.
 	Progress string
 }
 
-// Manifest says what a finished shard holds. Every run of the same work writes the same.
-type Manifest struct {
+// manifest describes a finished shard. Every run of the same work writes the same bytes.
+type manifest struct {
 	Format int    `json:"format"`
 	Shard  int    `json:"shard"`
 	Of     int    `json:"of"`
@@ -37,7 +37,7 @@ type Manifest struct {
 	Plan   string `json:"plan"`   // digest of the plan
 }
 
-// Report says what [Work.Do] did.
+// Report counts what [Work.Do] did.
 type Report struct {
 	Shards []int `json:"shards"` // done by this worker
 	Before int   `json:"before"` // that were done already, of those it was to do
@@ -49,24 +49,20 @@ func resultName(shard int) string { return fmt.Sprintf("%06d.jsonl", shard) }
 
 func manifestName(shard int) string { return fmt.Sprintf("%06d.json", shard) }
 
-// path is that of a file among the shards.
+// path is the path of a file in the folder.
 func (w *Work[T]) path(name string) string { return remote.Join(w.dir, name) }
 
-// done tells whether a shard is finished.
+// done reports whether a shard is finished.
 func (w *Work[T]) done(shard int) (bool, error) { return w.place.has(manifestName(shard)) }
 
-// Run gives the results of a shard, in the order of its rows.
-type Run[T any] func(ctx context.Context, s Shard) ([]T, error)
-
-// PassingError says that a shard is not done, because rows failed that may not fail another time. What else was done
-// of it is kept.
-type PassingError struct {
+// TemporaryError says that a shard is not done, because rows of it failed temporarily. The others are kept.
+type TemporaryError struct {
 	Shard, Row   int    // from 1; the first of the rows
 	Failed, Rows int    // of the shard
 	Why          string // what the first one says
 }
 
-func (e *PassingError) Error() string {
+func (e *TemporaryError) Error() string {
 	text := fmt.Sprintf("shard %d is not done: at %d of its %d rows a server failed, the first is row %d; the same "+
 		"command asks again", e.Shard, e.Failed, e.Rows, e.Row)
 	if e.Why != "" {
@@ -75,11 +71,13 @@ func (e *PassingError) Error() string {
 	return text
 }
 
-// Do does the shards that ref names; run gives the results of one, in the order of its rows. It waits for shards that
-// other workers have: they finish, or are lost. A context that run is given ends with [ErrLost] when this worker was
-// too slow to renew its lease; then it goes on elsewhere. Shards with results that are [Work.Passing] are left to the
-// next call: the error joins a [PassingError] for each, after all others are done.
-func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) {
+// Do does the shards that ref names; run returns the results of one, in the order of its rows. It waits for shards that
+// other workers have: they finish, or are lost. The context of run ends when this worker was too slow to renew its lease;
+// then another shard is next. Shards with temporary failures are left to the next call: the error joins a
+// [TemporaryError] for each, after all others are done.
+func (w *Work[T]) Do(
+	ctx context.Context, ref Ref, run func(ctx context.Context, s Shard) ([]T, error),
+) (*Report, error) {
 	if ref.Count != w.Count() {
 		return nil, fmt.Errorf("shard %v of work that is cut into %d", ref, w.Count())
 	}
@@ -90,15 +88,15 @@ func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) 
 		}
 	}
 	r := &Report{Shards: []int{}}
-	var passing []error
+	var temporary []error
 	told := ""
 	for first := true; ; first = false {
 		var left []int
 		waits := ""
 		for _, k := range todo {
 			busy, err := w.try(ctx, k, r, first, run)
-			if errors.As(err, new(*PassingError)) {
-				passing = append(passing, err)
+			if errors.As(err, new(*TemporaryError)) {
+				temporary = append(temporary, err)
 			} else if err != nil {
 				return r, err
 			}
@@ -107,7 +105,7 @@ func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) 
 			}
 		}
 		if todo = left; len(todo) == 0 {
-			return r, errors.Join(passing...)
+			return r, errors.Join(temporary...)
 		}
 		if w.Told != nil && waits != told {
 			told = waits
@@ -121,8 +119,10 @@ func (w *Work[T]) Do(ctx context.Context, ref Ref, run Run[T]) (*Report, error) 
 	}
 }
 
-// try does a shard, unless it is done; busy is who has it.
-func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool, run Run[T]) (busy string, err error) {
+// try does a shard, unless it is done; busy is the worker that has it.
+func (w *Work[T]) try(
+	ctx context.Context, k int, r *Report, first bool, run func(context.Context, Shard) ([]T, error),
+) (busy string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
@@ -143,7 +143,7 @@ func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool, run Run
 	}
 	m, err := w.shard(ctx, l, run)
 	switch {
-	case errors.Is(err, ErrLost):
+	case errors.Is(err, errLost):
 		return "the one that took it over", nil
 	case err != nil:
 		return "", err
@@ -153,8 +153,10 @@ func (w *Work[T]) try(ctx context.Context, k int, r *Report, first bool, run Run
 	return "", nil
 }
 
-// shard does a shard that is claimed, and commits it.
-func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, error) {
+// shard does a claimed shard and commits it.
+func (w *Work[T]) shard(
+	ctx context.Context, l *lease, run func(context.Context, Shard) ([]T, error),
+) (*manifest, error) {
 	progress, err := w.place.progress(progressName(l.shard, l.number))
 	if err != nil {
 		return nil, err
@@ -167,25 +169,25 @@ func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, e
 	results, err := run(kept, s)
 	cause := context.Cause(kept)
 	stop()
-	if errors.Is(cause, ErrLost) {
-		return nil, ErrLost
+	if errors.Is(cause, errLost) {
+		return nil, errLost
 	}
 	if err == nil {
 		err = w.final(s, results)
 	}
 	if err != nil {
-		if ctx.Err() != nil || errors.As(err, new(*PassingError)) { // whoever comes next need not wait
+		if ctx.Err() != nil || errors.As(err, new(*TemporaryError)) { // whoever comes next need not wait
 			err = errors.Join(err, w.place.expire(l.name))
 		}
 		return nil, err
 	}
 	if mine, err := w.mine(l); err != nil || !mine {
-		return nil, cmp.Or(err, ErrLost)
+		return nil, cmp.Or(err, errLost)
 	}
 	if done, err := w.done(l.shard); err != nil {
 		return nil, err
 	} else if done { // by one that was slow, whose release does not know of this lease
-		return nil, cmp.Or(w.release(l), ErrLost)
+		return nil, cmp.Or(w.release(l), errLost)
 	}
 	m, err := w.commit(s, results)
 	if err != nil {
@@ -194,18 +196,16 @@ func (w *Work[T]) shard(ctx context.Context, l *lease, run Run[T]) (*Manifest, e
 	return m, w.release(l)
 }
 
-// final is the error of results that are not.
+// final is a [TemporaryError] if some of the results are not final.
 func (w *Work[T]) final(s Shard, results []T) error {
-	e := &PassingError{Shard: s.Index, Rows: s.To - s.From}
+	e := &TemporaryError{Shard: s.Index, Rows: s.To - s.From}
 	for _, r := range results {
-		if w.Passing == nil || !w.Passing(r) {
+		why, temporary := r.Failure()
+		if !temporary {
 			continue
 		}
 		if e.Failed++; e.Failed == 1 {
-			e.Row = w.Place(r) + 1
-			if w.Why != nil {
-				e.Why = w.Why(r)
-			}
+			e.Row, e.Why = r.Place()+1, why
 		}
 	}
 	if e.Failed > 0 {
@@ -214,7 +214,7 @@ func (w *Work[T]) final(s Shard, results []T) error {
 	return nil
 }
 
-// inherit copies what the worker before had done.
+// inherit copies the partial results of the worker before.
 func (w *Work[T]) inherit(l *lease, to string) error {
 	for n := l.number - 1; n > 0; n-- {
 		from, err := w.place.progress(progressName(l.shard, n))
@@ -230,8 +230,8 @@ func (w *Work[T]) inherit(l *lease, to string) error {
 }
 
 // commit writes the results of a shard, and then its manifest.
-func (w *Work[T]) commit(s Shard, results []T) (*Manifest, error) {
-	m := &Manifest{
+func (w *Work[T]) commit(s Shard, results []T) (*manifest, error) {
+	m := &manifest{
 		Format: 1,
 		Shard:  s.Index,
 		Of:     w.Count(),
@@ -246,10 +246,10 @@ func (w *Work[T]) commit(s Shard, results []T) (*Manifest, error) {
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	for i, r := range results {
-		if w.Place(r) != s.From+i {
-			return nil, fmt.Errorf("shard %d: result %d is of row %d, want %d", s.Index, i+1, w.Place(r)+1, s.From+i+1)
+		if r.Place() != s.From+i {
+			return nil, fmt.Errorf("shard %d: result %d is of row %d, want %d", s.Index, i+1, r.Place()+1, s.From+i+1)
 		}
-		if w.Failed(r) {
+		if why, _ := r.Failure(); why != "" {
 			m.Failed++
 		}
 		if err := e.Encode(r); err != nil {
@@ -264,7 +264,7 @@ func (w *Work[T]) commit(s Shard, results []T) (*Manifest, error) {
 	return m, writeOnce(w.place, manifestName(s.Index), m)
 }
 
-// digest is that of the plan.
+// digest is the digest of the plan.
 func (w *Work[T]) digest() string {
 	raw, _ := json.Marshal(w.plan) // numbers and what was JSON before
 	sum := sha256.Sum256(raw)

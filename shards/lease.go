@@ -14,10 +14,10 @@ import (
 	"assay/internal/process"
 )
 
-// ErrLost says that another worker has taken over a shard, because this one did not renew its lease in time.
-var ErrLost = errors.New("the lease was not renewed in time, and another worker has taken over")
+// errLost: another worker has taken over the shard, because this one did not renew its lease in time.
+var errLost = errors.New("the lease was not renewed in time, and another worker has taken over")
 
-// holder is who holds a lease.
+// holder identifies the holder of a lease.
 type holder struct {
 	process.ID
 	Worker string `json:"id"` // the process, whose number others may get again
@@ -31,8 +31,8 @@ var worker = sync.OnceValue(func() holder {
 	return holder{ID: me, Worker: fmt.Sprintf("%d-%08x", me.PID, rand.Uint32())}
 })
 
-// gone tells whether the holder is known to have ended: it was a process of this machine and of this PID namespace. Of
-// others the age of the lease decides alone.
+// gone reports whether the holder is known to have ended: a process of this machine and PID namespace. For others only
+// the age of the lease counts.
 func (h holder) gone() bool {
 	me := worker()
 	if h.Worker == me.Worker {
@@ -63,7 +63,7 @@ func (w *Work[T]) last(shard int) (n int, err error) {
 	}
 }
 
-// claim takes a shard. Where another worker has it, busy is who.
+// claim takes a shard. If another worker has it, busy names that.
 func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 	n, err := w.last(shard)
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *Work[T]) claim(shard int) (l *lease, busy string, err error) {
 	return l, "", nil
 }
 
-// holding is what a new lease of this worker says.
+// holding is the content of a new lease of this worker.
 func holding() []byte {
 	me := worker()
 	me.Claim = fmt.Sprintf("%016x", rand.Uint64())
@@ -99,7 +99,7 @@ func holding() []byte {
 	return append(text, '\n')
 }
 
-// held tells who holds a lease, and how long ago it was renewed.
+// held returns the holder of a lease, and the time since it was renewed.
 func (w *Work[T]) held(shard, number int) (who holder, age time.Duration, err error) {
 	name := leaseName(shard, number)
 	age, err = w.place.age(name)
@@ -118,10 +118,10 @@ func (w *Work[T]) lease() time.Duration {
 	if w.Lease > 0 {
 		return w.Lease
 	}
-	return DefaultLease
+	return defaultLease
 }
 
-// keep renews a lease until stop; the context that it gives ends with ErrLost if that cannot be done in time.
+// keep renews a lease until stop; the returned context ends with errLost if that fails for too long.
 func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, stop func()) {
 	kept, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
@@ -142,7 +142,7 @@ func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, sto
 			case err == nil && mine:
 				renewed = time.Now()
 			case err == nil, time.Since(renewed) > w.lease():
-				cancel(ErrLost)
+				cancel(errLost)
 				return
 			}
 		}
@@ -150,7 +150,7 @@ func (w *Work[T]) keep(ctx context.Context, l *lease) (kept context.Context, sto
 	return kept, func() { cancel(nil); <-done }
 }
 
-// mine tells whether a lease still counts: it is there, and none that is newer.
+// mine reports whether a lease is still the newest of its shard.
 func (w *Work[T]) mine(l *lease) (bool, error) {
 	there, err := w.place.has(l.name)
 	if err != nil || !there {
@@ -160,8 +160,7 @@ func (w *Work[T]) mine(l *lease) (bool, error) {
 	return !newer, err
 }
 
-// sweep removes what a worker left of a shard that ended between its manifest and its release. It may fail: what is
-// left does no harm.
+// sweep removes the leases of a worker that ended between manifest and release. Failure is harmless.
 func (w *Work[T]) sweep(shard int) {
 	n, err := w.last(shard)
 	if err != nil || n == 0 {
@@ -172,7 +171,7 @@ func (w *Work[T]) sweep(shard int) {
 	}
 }
 
-// release removes the leases of a shard, and what its workers kept.
+// release removes the leases of a shard and its partial results.
 func (w *Work[T]) release(l *lease) error {
 	var errs []error
 	for n := l.number; n > 0; n-- { // those that are left are always 1 to n

@@ -17,13 +17,13 @@ import (
 	"assay/internal/workers"
 )
 
-// MissingError says which shards are not done.
-type MissingError struct {
+// IncompleteError lists the shards that are not done.
+type IncompleteError struct {
 	Of      int
 	Missing []string // number, and who has it
 }
 
-func (e *MissingError) Error() string {
+func (e *IncompleteError) Error() string {
 	list := e.Missing
 	if len(list) > 20 {
 		list = append(list[:20:20], fmt.Sprintf("and %d more", len(e.Missing)-20))
@@ -31,9 +31,9 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%d of %d shards are not done: %s", len(e.Missing), e.Of, strings.Join(list, ", "))
 }
 
-// complete is a [MissingError] if a shard is not done.
+// complete is an [IncompleteError] if a shard is not done.
 func (w *Work[T]) complete() error {
-	missing := &MissingError{Of: w.Count()}
+	missing := &IncompleteError{Of: w.Count()}
 	for k := 1; k <= w.Count(); k++ {
 		if done, err := w.done(k); err != nil {
 			return err
@@ -56,9 +56,8 @@ func (w *Work[T]) complete() error {
 }
 
 // Results yields the results of all rows in their order; one shard at a time is in memory. It ends with an error if a
-// shard is not done (a [MissingError], before any result), or if a file is not what its manifest says. So it does if a
-// row has no result, or two, or is another one now ([Work.Changed]). What was made of the results is to be dropped
-// then.
+// shard is not done (an [IncompleteError], before any result), if a file is not what its manifest says, or if a row has
+// no result, or two, or has changed ([Work.Changed]). What was made of the results must be dropped then.
 func (w *Work[T]) Results() iter.Seq2[T, error] {
 	var none T
 	return func(yield func(T, error) bool) {
@@ -77,8 +76,8 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 				return
 			}
 			for _, r := range part {
-				if w.Place(r) != next {
-					yield(none, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), w.Place(r)+1, next+1))
+				if r.Place() != next {
+					yield(none, fmt.Errorf("%s: a result is of row %d, want %d", w.path(resultName(k)), r.Place()+1, next+1))
 					return
 				}
 				if next++; !yield(r, nil) {
@@ -92,10 +91,10 @@ func (w *Work[T]) Results() iter.Seq2[T, error] {
 	}
 }
 
-// looks is how many rows are looked at again at a time: most of it is waiting for a file system or storage.
+// looks is how many rows are checked at a time: most of that is waiting for a file system or storage.
 const looks = 16
 
-// unchanged is an error if rows of a finished shard are others now than when they were done.
+// unchanged is an error if rows of a finished shard have changed since.
 func (w *Work[T]) unchanged(k int, part []T) error {
 	if w.Changed == nil {
 		return nil
@@ -109,7 +108,7 @@ func (w *Work[T]) unchanged(k int, part []T) error {
 	if err != nil || first < 0 {
 		return err
 	}
-	name := fmt.Sprintf("row %d", w.Place(part[first])+1)
+	name := fmt.Sprintf("row %d", part[first].Place()+1)
 	if w.Name != nil {
 		name = w.Name(part[first])
 	}
@@ -118,49 +117,38 @@ func (w *Work[T]) unchanged(k int, part []T) error {
 		w.path(resultName(k)), k)
 }
 
-// Merge gives what [Work.Results] yields, all at once.
-func (w *Work[T]) Merge() ([]T, error) {
-	results := make([]T, 0, w.plan.Rows)
-	for r, err := range w.Results() {
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, r)
-	}
-	return results, nil
-}
-
-// Reader gives results row by row: get wants the rows in their order. All shards are done, else it is a [MissingError].
-func (w *Work[T]) Reader() (get func(row int) (r T, ok bool, err error), stop func(), err error) {
+// Reader returns results row by row: get is called with the rows in their order. If a shard is not done it is an
+// [IncompleteError].
+func (w *Work[T]) Reader() (get func(row int) (T, error), stop func(), err error) {
 	if err := w.complete(); err != nil {
 		return nil, nil, err
 	}
 	next, stop := iter.Pull2(w.Results())
-	get = func(row int) (r T, ok bool, err error) {
-		r, err, ok = next()
-		if err == nil && (!ok || w.Place(r) != row) {
+	get = func(row int) (T, error) {
+		r, err, ok := next()
+		if err == nil && (!ok || r.Place() != row) {
 			err = fmt.Errorf("%s: row %d has no result", w.dir, row+1)
 		}
-		return r, ok, err
+		return r, err
 	}
 	return get, stop, nil
 }
 
-// read reads a finished shard, and holds it against its manifest.
+// read reads a finished shard and verifies it by its manifest.
 func (w *Work[T]) read(k int) (results []T, err error) {
-	manifest, result := w.path(manifestName(k)), w.path(resultName(k))
+	manifestPath, result := w.path(manifestName(k)), w.path(resultName(k))
 	raw, err := w.place.read(manifestName(k))
 	if err != nil {
 		return nil, err
 	}
-	var m Manifest
+	var m manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("%s is damaged: remove it, and the shard is done again: %w", manifest, err)
+		return nil, fmt.Errorf("%s is damaged: remove it, and the shard is done again: %w", manifestPath, err)
 	}
 	text, err := w.place.read(resultName(k))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is not there, of which %s tells: remove that, and the shard is done again", result,
-			manifest)
+			manifestPath)
 	} else if err != nil {
 		return nil, err
 	}
@@ -168,10 +156,10 @@ func (w *Work[T]) read(k int) (results []T, err error) {
 	from, to := w.plan.Cuts[k-1], w.plan.Cuts[k]
 	switch {
 	case m.Format != 1 || m.Shard != k || m.Of != w.Count() || m.Plan != w.digest() || m.From != from || m.Rows != to-from:
-		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", manifest)
+		return nil, fmt.Errorf("%s is not of this plan: remove it, and the shard is done again", manifestPath)
 	case len(text) != m.Bytes || hex.EncodeToString(sum[:]) != m.SHA256:
 		return nil, fmt.Errorf("%s is damaged, its digest is not that of %s: remove both, and the shard is done again",
-			result, manifest)
+			result, manifestPath)
 	}
 	d := json.NewDecoder(bufio.NewReader(bytes.NewReader(text)))
 	for {

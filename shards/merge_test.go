@@ -19,17 +19,17 @@ func TestChanged(t *testing.T) {
 	of := w.plan.Cuts[1] + 2 // a row of shard 2
 	w.Changed = func(r result) (bool, error) { return r.Row == of || r.Row == of+1, nil }
 	want := fmt.Sprintf("row %d was changed since its shard was done", of+1)
-	if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := w.merge(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	unknown := errors.New("cannot be read now")
 	w.Changed = func(r result) (bool, error) { return true, unknown }
-	if _, err := w.Merge(); !errors.Is(err, unknown) {
-		t.Error(err)
+	if _, err := w.merge(); !errors.Is(err, unknown) {
+		t.Errorf("Merge while Changed fails: got error %v, want %v", err, unknown)
 	}
 	w.Changed = func(result) (bool, error) { return false, nil }
-	if got, err := w.Merge(); err != nil || len(got) != rows {
-		t.Errorf("%d rows, %v", len(got), err)
+	if got, err := w.merge(); err != nil || len(got) != rows {
+		t.Errorf("Merge of unchanged rows: got %d rows, %v, want %d", len(got), err, rows)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestMergeSaysWhatToDo(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), what) ||
+		if _, err := w.merge(); err == nil || !strings.Contains(err.Error(), what) ||
 			!strings.Contains(err.Error(), "remove") {
 			t.Errorf("%v, want %q", err, what)
 		}
@@ -60,8 +60,20 @@ func TestMergeSaysWhatToDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		all()
-		if got, err := w.Merge(); err != nil || len(got) != rows {
-			t.Errorf("done again: %d rows, %v", len(got), err)
+		if got, err := w.merge(); err != nil || len(got) != rows {
+			t.Errorf("Merge after doing it again: got %d rows, %v, want %d", len(got), err, rows)
 		}
 	}
+}
+
+// merge collects what [Work.Results] yields.
+func (w *Work[T]) merge() ([]T, error) {
+	results := make([]T, 0, w.plan.Rows)
+	for r, err := range w.Results() {
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	return results, nil
 }

@@ -13,17 +13,16 @@ import (
 	"assay/internal/remote"
 )
 
-// objects is a folder of object storage. Claims are writes on the condition that nothing is there (If-None-Match, or
-// the like), of which one of several wins. What is done of a shard lies on the worker's machine: a worker
-// elsewhere that takes over begins the shard anew.
+// objects is a folder of object storage. Claims are conditional writes (If-None-Match or the like), of which one wins.
+// Partial results lie on the worker's machine: a worker elsewhere that takes over begins the shard again.
 type objects string
 
-// Requests outlive an interrupt, so that leases are given back. Each ends by itself.
+// Requests survive an interrupt, so that leases are released. Each has a timeout.
 func (o objects) ctx() context.Context { return context.Background() }
 
 func (o objects) path(name string) string { return remote.Join(string(o), name) }
 
-// check refuses storage that cannot keep two workers from one shard.
+// check refuses storage that cannot keep two workers from claiming one shard.
 func (o objects) check() error {
 	if strings.HasPrefix(string(o), "file://") {
 		return fmt.Errorf("%s: shards meet in a folder as it is, not by file://: two workers could claim one shard", o)
@@ -67,7 +66,7 @@ func (o objects) once(name string, raw []byte) error {
 	return err
 }
 
-// claim takes an answer that got lost into account: then the object is there, and this worker's own.
+// claim also succeeds if the response was lost, but the object is this worker's own.
 func (o objects) claim(name string, raw []byte) error {
 	err := remote.Put(o.ctx(), o.path(name), raw, true)
 	if errors.Is(err, fs.ErrExist) {
@@ -102,7 +101,7 @@ func (o objects) age(name string) (time.Duration, error) {
 	return now.ModTime.Sub(info.ModTime), nil
 }
 
-// expired is what a lease holds that was given back: times of objects cannot be set.
+// expired is the content of a released lease, since times of objects cannot be set.
 const expired = "{}\n"
 
 func (o objects) expire(name string) error { return o.write(name, []byte(expired)) }

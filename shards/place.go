@@ -14,7 +14,7 @@ import (
 	"assay/internal/remote"
 )
 
-// place is where workers meet: a folder that all of them see. Names are those of files in it.
+// place is the folder where workers meet. Names are names of files in it.
 type place interface {
 	has(name string) (bool, error)
 	read(name string) ([]byte, error)              // fs.ErrNotExist if it is not there
@@ -84,7 +84,7 @@ func (d disk) claim(name string, raw []byte) error {
 	return errors.Join(f.Close(), d.renew(name, raw))
 }
 
-// renew writes the file anew, which changes its time by the clock of the file system.
+// renew rewrites the file, which updates its time by the clock of the file system.
 func (d disk) renew(name string, raw []byte) error {
 	f, err := os.OpenFile(d.path(name), os.O_WRONLY, 0)
 	if err != nil {

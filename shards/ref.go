@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Ref says which shards of how many a worker does. The zero Ref is no sharding at all.
+// Ref selects the shards of a worker. The zero Ref is no sharding.
 type Ref struct {
 	Index int // from 1; 0: whichever are free, until all are done
 	Count int
@@ -26,8 +26,8 @@ func (r Ref) String() string {
 const usage = "want i/n (1/8 to 8/8), any/n (whichever are free, until all are done), auto (as the launcher numbers " +
 	"this process) or auto/n"
 
-// Parse reads a Ref: "3/8"; "any/8"; "auto", or "auto/8" where the launcher does not say how many there are. Only auto
-// looks at the environment.
+// Parse parses "3/8"; "any/8"; "auto", or "auto/8" if the launcher does not give the number. Only auto reads the
+// environment.
 func Parse(text string) (Ref, error) { return parse(text, os.Getenv) }
 
 func parse(text string, env func(string) string) (Ref, error) {
@@ -58,11 +58,11 @@ func parse(text string, env func(string) string) (Ref, error) {
 // maxCount bounds the number of shards: each is a few files of a folder.
 const maxCount = 100_000
 
-// number is a process's place among those of one kind, from 0.
+// number is the index of a process among its kind, from 0.
 type number struct{ index, count int }
 
-// launcher finds how the launcher numbers this process: among the processes of an MPI job or a SLURM step, and the
-// tasks of a SLURM array or Kubernetes indexed job. count is what the user says; 0: nothing.
+// launcher finds the number that the launcher gives this process: among the processes of an MPI job or a SLURM step,
+// and the tasks of a SLURM array or Kubernetes indexed job. count is the user's number of shards; 0: none.
 func launcher(count int, env func(string) string) (Ref, error) {
 	inner, within := processes(env)
 	outer, err := tasks(count, inner.count, env)
@@ -83,7 +83,7 @@ func launcher(count int, env func(string) string) (Ref, error) {
 	return r, nil
 }
 
-// processes are those of an MPI job or a SLURM step.
+// processes counts the processes of an MPI job or a SLURM step.
 func processes(env func(string) string) (n number, found bool) {
 	for _, names := range [][2]string{
 		{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, // Open MPI
@@ -100,7 +100,7 @@ func processes(env func(string) string) (n number, found bool) {
 	return number{0, 1}, false
 }
 
-// tasks are those of an array or an indexed job, of which each has so many processes.
+// tasks counts the tasks of an array or an indexed job with so many processes each.
 func tasks(count, processes int, env func(string) string) (number, error) {
 	if id := env("SLURM_ARRAY_TASK_ID"); id != "" {
 		return arrayTask(id, count, processes, env)
@@ -123,8 +123,8 @@ func tasks(count, processes int, env func(string) string) (number, error) {
 	return number{}, nil
 }
 
-// arrayTask wants an array that is numbered from 1. In another one, or in a part that is submitted again, nobody could
-// say which shard a task has, and of how many.
+// arrayTask requires an array that is numbered from 1: in others, or in a part that is submitted again, a task's shard
+// is ambiguous.
 func arrayTask(id string, count, processes int, env func(string) string) (number, error) {
 	i, err := strconv.Atoi(id)
 	n := count / processes

@@ -1,11 +1,10 @@
-// Package shards shares the rows of a table out among workers that know nothing of each other but a folder.
+// Package shards splits the rows of a table among workers that share nothing but a folder.
 //
 // The rows are cut once into consecutive shards of about the same number of bytes; the plan is kept in the folder. A
-// worker that does a shard holds a lease, which it renews. While it lives nobody else begins; when it is lost another
-// one takes over, with what was done so far. A shard that is done is a file of results and a manifest, which appears
-// last. [Work.Merge] gives the results of all shards after it has proved that nothing is missing, double or damaged.
-// Results must be a function of the row alone; then any order, any number of workers and any crashes end in the same
-// bytes.
+// worker holds a lease on its shard and renews it. If the worker is lost, another takes over with what was done so
+// far. A finished shard is a file of results and a manifest, which is written last. [Work.Results] yields the results
+// of all shards after checking that nothing is missing, double or damaged. Results must be a function of the row
+// alone; then any order, any number of workers and any crashes give the same bytes.
 package shards
 
 import (
@@ -20,23 +19,24 @@ import (
 	"assay/internal/remote"
 )
 
-// DefaultLease is how long a lease lasts that is not renewed.
-const DefaultLease = time.Minute
+// defaultLease is the lifetime of a lease that is not renewed.
+const defaultLease = time.Minute
 
-// Work is a table cut into shards. T is the result of a row; it is kept as JSON.
-type Work[T any] struct {
-	Lease  time.Duration     // 0: DefaultLease
-	Place  func(T) int       // the row that a result is of
-	Failed func(T) bool      // whether it says why there is none
-	Told   func(text string) // of what a worker waits for or takes over; may be nil
+// Outcome is the result of a row. It is kept as JSON.
+type Outcome interface {
+	Place() int // the row
+	// Failure is why the row failed; "": it did not. A temporary failure may not come again, as a server's: a shard with
+	// such rows is not done.
+	Failure() (why string, temporary bool)
+}
 
-	// Passing tells whether a failed result may be another one when it is asked for again, as where a server failed. A
-	// shard with such results is not done. nil: none is.
-	Passing func(T) bool
-	Why     func(T) string // what a result that is Passing says; may be nil
+// Work is a table cut into shards.
+type Work[T Outcome] struct {
+	Lease time.Duration     // 0: a minute
+	Told  func(text string) // of what a worker waits for or takes over; may be nil
 
-	// Changed tells whether the row that a result is of has become another one since. [Work.Results] refuses such rows.
-	// It is called from several goroutines. nil: nobody asks.
+	// Changed reports whether a row has changed since its result was made. [Work.Results] refuses such rows. It is called
+	// from several goroutines. nil: rows are not checked.
 	Changed func(T) (bool, error)
 	Name    func(T) string // of such a row; nil: its number
 
@@ -45,7 +45,7 @@ type Work[T any] struct {
 	plan  plan
 }
 
-// plan is how the work is cut. It is made once.
+// plan is the cuts of the work. It is made once.
 type plan struct {
 	Format int             `json:"format"`
 	Head   json.RawMessage `json:"head"` // what the work is
@@ -55,10 +55,9 @@ type plan struct {
 
 const planFile = "plan.json"
 
-// Open opens the work in the folder dir, or begins it. head says what the work is (inputs, models, options); another
-// one, and another number of shards, are refused. weigh gives the bytes of a row, and whether the work may be cut in
-// front of it.
-func Open[T any](
+// Open opens the work in the folder dir, or begins it. head identifies the work (inputs, models, options); other work,
+// and another number of shards, are refused. weigh returns the bytes of a row, and whether a shard may begin with it.
+func Open[T Outcome](
 	dir string, count int, head any, rows int, weigh func(row int) (bytes int64, begins bool),
 ) (*Work[T], error) {
 	what, err := json.Marshal(head)
@@ -91,8 +90,8 @@ func Open[T any](
 	return w, nil
 }
 
-// Reopen opens work that was begun before, of whatever number of shards.
-func Reopen[T any](dir string, head any, rows int) (*Work[T], error) {
+// Reopen opens existing work, of any number of shards.
+func Reopen[T Outcome](dir string, head any, rows int) (*Work[T], error) {
 	p, err := readPlan(placeOf(dir), dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: there are no shards to merge", dir)
@@ -131,7 +130,7 @@ func readPlan(at place, dir string) (p plan, err error) {
 	return p, nil
 }
 
-// cut finds where shards begin: as near behind equal parts of all bytes as rows allow.
+// cut finds the cuts: as close after equal parts of all bytes as rows allow.
 func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int {
 	before, begins := make([]int64, rows+1), make([]bool, rows+1) // bytes in front of a row
 	for i := range rows {
@@ -149,7 +148,7 @@ func cut(rows, count int, weigh func(row int) (bytes int64, begins bool)) []int 
 	return append(cuts, rows)
 }
 
-// writeOnce writes a JSON file unless it is there.
+// writeOnce writes a JSON file unless it exists.
 func writeOnce(at place, name string, v any) error {
 	raw, err := json.MarshalIndent(v, "", " ")
 	if err != nil {

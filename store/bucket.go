@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Bucket holds the records of one kind that one model computed.
+// Bucket holds the records of one kind from one model.
 type Bucket struct {
 	store       *Store
 	kind, model string
@@ -29,20 +29,18 @@ type Bucket struct {
 	current *segment   // the one that is written to; nil before the first time
 }
 
-// addressPrefix is the beginning of an address. The records hold whole addresses, which are compared when a record is
-// read.
+// addressPrefix is the beginning of an address. Records hold whole addresses, which are compared on reading.
 type addressPrefix [16]byte
 
-// location is where a record is. A record may have been written twice: by two processes, or because the first one is
-// damaged.
+// location is the place of a record. A record may be written twice: by two processes, or because the first is damaged.
 type location struct {
 	segment *segment
 	offset  int64
 	next    *location
 }
 
-// Bucket opens the records of the model with that fingerprint. kind says what they are, with the version of their
-// computation. It becomes the name of a folder, so it consists of letters, digits and dashes.
+// Bucket opens the records of the model with that fingerprint. kind names the records and the version of their
+// computation; it becomes a folder name, so it consists of letters, digits and dashes.
 func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 	if kind == "" || kind != filepath.Base(kind) || kind[0] == '.' {
 		return nil, fmt.Errorf("store: %q names no kind of records", kind)
@@ -69,7 +67,7 @@ func (s *Store) Bucket(kind, model string) (*Bucket, error) {
 
 func modelFolder(model string) string { return KeyOf(model).String()[:24] }
 
-// address identifies a record: what was computed, by which model, of what.
+// address identifies a record by kind, model and key.
 func (b *Bucket) address(k Key) Key { return KeyOf(b.kind, b.model, string(k[:])) }
 
 // Hold keeps the records that this process found or wrote readable until Close, even if another process removes the
@@ -80,7 +78,7 @@ func (b *Bucket) Hold() {
 	b.pinned = true
 }
 
-// refresh finds the records that other processes wrote since the last time.
+// refresh finds records that other processes wrote since the last time.
 func (b *Bucket) refresh() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +119,7 @@ func (b *Bucket) refresh() error {
 	return nil
 }
 
-// scan indexes what is new in a segment. b.mu is held.
+// scan indexes new records of a segment. b.mu is held.
 func (b *Bucket) scan(seg *segment) error {
 	return seg.scan(func(address Key, offset int64, _ int) {
 		b.addLocation(address, location{segment: seg, offset: offset})
@@ -187,7 +185,8 @@ func (b *Bucket) Put(k Key, value []byte) error {
 	return nil
 }
 
-// Remember is Put for what can be computed again: an error is reported once to [Options].Warn, and not returned.
+// Remember is Put for values that can be computed again: an error is reported once to [Options].Warn, and not
+// returned.
 func (b *Bucket) Remember(k Key, value []byte) {
 	if b.store.disabled.Load() {
 		return
@@ -222,8 +221,7 @@ func (b *Bucket) put(address Key, value []byte) error {
 	return nil
 }
 
-// segment finds a segment for so many bytes: the current one while it is not full, one that another process left, or
-// a new one. b.writing is held.
+// segment finds a segment with room: the current one, one that another process left, or a new one. b.writing is held.
 func (b *Bucket) segment(need int64) error {
 	most := b.store.limit / segmentsPerStore
 	fits := func(s *segment) bool { return s.size == 0 || s.size+need <= most }
@@ -278,8 +276,8 @@ func (b *Bucket) setCurrent(s *segment) {
 	b.current = s
 }
 
-// takeOver prepares a locked segment that another process left. It indexes the records that were written since the
-// last refresh, and cuts off what follows the last whole record.
+// takeOver prepares a locked segment that another process left: it indexes new records and truncates what follows the
+// last whole one.
 func (b *Bucket) takeOver(seg *segment) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -339,7 +337,7 @@ func (p location) without(seg *segment) (location, bool) {
 	return location{}, false
 }
 
-// Len is the number of keys that are known here.
+// Len is the number of known keys.
 func (b *Bucket) Len() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -362,7 +360,7 @@ func (b *Bucket) close() error {
 	return errors.Join(errs...)
 }
 
-// Floats returns numbers that FloatBytes made, nil if they are not there or not as many as n (0: any number).
+// Floats returns the numbers of FloatBytes; nil if they are not there or not n (0: any number).
 func (b *Bucket) Floats(k Key, n int) []float32 {
 	raw := b.Get(k)
 	if len(raw) == 0 || len(raw)%4 != 0 || n > 0 && len(raw) != 4*n {

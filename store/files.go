@@ -17,10 +17,10 @@ import (
 	"assay/internal/remote"
 )
 
-// FolderVariable names the environment variable that moves [DefaultFolder].
+// FolderVariable is the environment variable that overrides [DefaultFolder].
 const FolderVariable = "ASSAY_STORE"
 
-// DefaultFolder is the user's own store: assay in the user's cache folder, or what FolderVariable says.
+// DefaultFolder is the user's own store: assay/store in the user's cache folder, or FolderVariable.
 func DefaultFolder() (string, error) {
 	if dir := os.Getenv(FolderVariable); dir != "" {
 		return filepath.Abs(dir)
@@ -57,7 +57,7 @@ var userFiles = sync.OnceValue(func() *Files {
 	return f
 })
 
-// FileDigest returns the SHA-256 of a file's bytes. It is read the first time, and again when it changed: see [Files].
+// FileDigest returns the SHA-256 of a file's bytes, cached until the file changes: see [Files].
 func FileDigest(path string) (Key, error) { return userFiles().Digest(path) }
 
 // Digest is FileDigest.
@@ -113,7 +113,7 @@ func (f *Files) Digest(path string) (Key, error) {
 	return k, nil
 }
 
-// object is Digest of an object on storage. What it is known by is what the storage calls its version.
+// object is Digest of an object on storage, cached by the storage's version of it.
 func (f *Files) object(name string) (Key, error) {
 	ctx := context.Background()
 	before, err := remote.Stat(ctx, name)
@@ -134,7 +134,7 @@ func (f *Files) object(name string) (Key, error) {
 	return k, nil
 }
 
-// maxWhole is the most that is read at once: a picture, which is kept to be decoded next. Tables are read in blocks.
+// maxWhole is the largest object that is read at once: a picture, which is decoded next. Tables are read in blocks.
 const maxWhole = 8 << 20
 
 func digestObject(ctx context.Context, name string, size int64) (Key, error) {
@@ -170,7 +170,7 @@ func readUnchanged(file *os.File, read func() error) (fileState, error) {
 	return before, err
 }
 
-// lookup returns the digest that is known of a file as it is now.
+// lookup returns the cached digest of a file in its current state.
 func (f *Files) lookup(path string) (Key, bool, error) {
 	state, err := stateOf(path, func() (os.FileInfo, error) { return os.Stat(path) })
 	if err != nil {
@@ -180,7 +180,7 @@ func (f *Files) lookup(path string) (Key, bool, error) {
 	return k, ok, nil
 }
 
-// find returns the digest that is known of a state.
+// find returns the cached digest of a state.
 func (f *Files) find(state Key) (Key, bool) {
 	f.mu.Lock()
 	k, ok := f.known[state]
@@ -234,7 +234,7 @@ func (f *Files) lock(path string) (unlock func()) {
 	}
 }
 
-// fileState identifies a state of a file by what stat tells of it.
+// fileState identifies a state of a file by its stat.
 type fileState struct {
 	key     Key
 	settled bool

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Contents describes what one model computed of one kind.
+// Contents describes the records of one kind from one model.
 type Contents struct {
 	Kind    string    `json:"kind"`
 	Model   string    `json:"model"` // digest of its fingerprint, a folder's name
@@ -20,7 +20,7 @@ type Contents struct {
 	Used    time.Time `json:"used"` // last
 }
 
-// List describes a store's folder, the kinds in order, what was used last first.
+// List describes a store's folder by kind, most recently used first.
 func List(folder string) ([]Contents, error) {
 	var out []Contents
 	err := walk(folder, func(f segmentFile, seg *segment) error {
@@ -40,7 +40,7 @@ func List(folder string) ([]Contents, error) {
 	return out, err
 }
 
-// Verified is what Verify found.
+// Verified is the result of Verify.
 type Verified struct {
 	Files   int      `json:"files"`
 	Records int      `json:"records"` // whole ones
@@ -48,8 +48,7 @@ type Verified struct {
 	Lost    int64    `json:"lost"`    // bytes after the last record of a file: cut off by a crash, or after damage
 }
 
-// Verify reads every record of a store's folder. Damaged ones are never served: they cost the time to compute them
-// again.
+// Verify reads every record of a store's folder. Damaged records are never served: they are computed again.
 func Verify(folder string) (*Verified, error) {
 	v := &Verified{Damaged: []string{}}
 	err := walk(folder, func(f segmentFile, seg *segment) error {
@@ -77,14 +76,14 @@ func Verify(folder string) (*Verified, error) {
 	return v, err
 }
 
-// Pruning says what Prune removes.
+// Pruning selects what Prune removes.
 type Pruning struct {
 	Kind  string    // of this kind only; "": of all
 	Older time.Time // what was last used before; zero: none for its age
 	Most  int64     // bytes of the folder that may remain, of all kinds; below 0: no bound
 }
 
-// Pruned is what Prune did.
+// Pruned is the result of Prune.
 type Pruned struct {
 	Files int   `json:"files"` // removed
 	Bytes int64 `json:"bytes"` // of them
@@ -92,7 +91,7 @@ type Pruned struct {
 	Busy  int   `json:"busy"`  // files that had to stay: a process writes to them
 }
 
-// Prune removes segments of a store's folder, those that were used longest ago first.
+// Prune removes segments of a store's folder, least recently used first.
 func Prune(folder string, p Pruning) (*Pruned, error) {
 	list, err := segmentFiles(folder)
 	if err != nil {
@@ -117,7 +116,7 @@ func Prune(folder string, p Pruning) (*Pruned, error) {
 	return out, nil
 }
 
-// Dropped is what DropDamaged did.
+// Dropped is the result of DropDamaged.
 type Dropped struct {
 	Files   int   `json:"files"`   // segments that were rewritten, or removed where no whole record was left
 	Records int   `json:"records"` // whole ones, which were kept
@@ -125,8 +124,8 @@ type Dropped struct {
 	Busy    int   `json:"busy"`    // damaged segments that had to stay: a process writes to them
 }
 
-// DropDamaged removes the damaged records of a store's folder and keeps the whole ones. A segment with damage is
-// rewritten: its whole records go to a new segment before it is removed, so that a crash loses none.
+// DropDamaged removes the damaged records of a store's folder. A segment with damage is rewritten: its whole records
+// are copied to a new segment before it is removed, so that a crash loses none.
 func DropDamaged(folder string) (*Dropped, error) {
 	out := &Dropped{}
 	err := walk(folder, func(f segmentFile, seg *segment) error {
@@ -161,7 +160,7 @@ type record struct {
 	offset  int64
 }
 
-// wholeRecords returns the records whose values can be read, and the number of all records. It does not count as a use.
+// wholeRecords returns the readable records, and the number of all. It does not count as a use.
 func (s *segment) wholeRecords() (whole []record, all int, err error) {
 	s.used.Store(time.Now().Unix())
 	err = s.scan(func(address Key, offset int64, _ int) {

@@ -2,8 +2,6 @@ package store
 
 import (
 	"crypto/sha256"
-	"errors"
-	"io/fs"
 	"sync/atomic"
 
 	"assay/data"
@@ -16,7 +14,7 @@ type Pictures struct {
 	decoded atomic.Int64
 }
 
-// Pictures opens the digests of pixels that are stored.
+// Pictures opens the stored digests of pixels.
 func (s *Store) Pictures() (*Pictures, error) {
 	b, err := s.Bucket("pixels-1", "decoding "+data.Decoding)
 	if err != nil {
@@ -25,7 +23,7 @@ func (s *Store) Pictures() (*Pictures, error) {
 	return &Pictures{pixels: b}, nil
 }
 
-// Content is the digest of a picture's encoded bytes. A file that was read before is not read again: see [FileDigest].
+// Content is the digest of a picture's encoded bytes. Files are read once: see [FileDigest].
 func Content(folder string, m data.Image) (Key, error) {
 	if path := m.File(folder); path != "" {
 		return FileDigest(path)
@@ -37,19 +35,6 @@ func Content(folder string, m data.Image) (Key, error) {
 	return sha256.Sum256(raw), nil
 }
 
-// Unknown is why the content of one of these pictures, which is there, cannot be told; nil if it can.
-func Unknown(folder string, pictures ...data.Image) error {
-	for _, m := range pictures {
-		if m.IsZero() {
-			continue
-		}
-		if _, err := Content(folder, m); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
 // Pixels returns the digest of the pixels of a content, if it is stored.
 func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	raw := p.pixels.Get(content)
@@ -59,8 +44,7 @@ func (p *Pictures) Pixels(content Key) (pixels Key, ok bool) {
 	return Key(raw), true
 }
 
-// Open decodes a picture and stores the digest of its pixels. The digests are those of the bytes and pixels that were
-// read.
+// Open decodes a picture and stores the digest of its pixels.
 func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, content, pixels Key, err error) {
 	raw, err := m.Read(folder, data.Limits{})
 	if err != nil {
@@ -69,7 +53,7 @@ func (p *Pictures) Open(folder string, m data.Image) (picture *data.Picture, con
 	return p.Decode(folder, m, raw)
 }
 
-// Decode is Open of bytes that were read already.
+// Decode is Open of bytes that were already read.
 func (p *Pictures) Decode(folder string, m data.Image, raw []byte) (
 	picture *data.Picture, content, pixels Key, err error) {
 	content = sha256.Sum256(raw)

@@ -1,12 +1,12 @@
-// Package store keeps what was computed, in a folder that outlives the process: image features, hidden states,
-// embeddings, measurements. A record is addressed by content alone: what was computed (the bucket's kind), by which
-// model, and of what. A model's fingerprint is of the content of weights and configuration; inputs have a digest of
-// pixels, bytes or text. Nothing is ever found under the name of a file, so nothing stale can be.
+// Package store keeps computed values in a folder across processes: image features, hidden states, embeddings,
+// measurements. A record is addressed by content alone: the kind of value (the bucket's kind), the fingerprint of the
+// model (weights and configuration), and the digest of the input's pixels, bytes or text. Records have no file names,
+// so none can be stale.
 //
-// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at once
-// and see each other's records. A process may be killed at any instant, and the disk may damage any byte. Every record
-// is checked when it is read, and one that is not whole counts as absent. If the folder cannot be written to, or the
-// disk is full, [Options].Warn is called once with the file's name, and nothing more is stored.
+// The folder's size is bounded: the least recently used records are removed first. Several processes may use it at
+// once and see each other's records. A process may be killed at any instant, and the disk may damage any byte: every
+// record is checked on reading, and a damaged one counts as absent. If the folder cannot be written to, or the disk is
+// full, [Options].Warn is called once with the file's name, and nothing more is stored.
 package store
 
 import (
@@ -43,11 +43,11 @@ type Store struct {
 	disabled atomic.Bool // or not to be written to: Remember does nothing any more
 }
 
-// segmentsPerStore is how many segments a full folder holds: about that part of it is removed at a time.
+// segmentsPerStore is how many segments a full folder holds: eviction removes about one at a time.
 const segmentsPerStore = 16
 
-// Open opens a folder. It is made when there is something to keep; that it cannot be made or written to is no error of
-// [Bucket.Remember]: see the package's comment.
+// Open opens a folder, which is created with the first record. For [Bucket.Remember] a folder that cannot be created
+// or written to is no error: see the package's comment.
 func Open(folder string, o Options) (*Store, error) {
 	if o.Limit == 0 {
 		o.Limit = DefaultLimit
@@ -79,7 +79,7 @@ func (s *Store) open() []*Bucket {
 	return slices.Collect(maps.Values(s.buckets))
 }
 
-// warnOnce says once why nothing is stored.
+// warnOnce warns once that nothing is stored.
 func (s *Store) warnOnce(err error) {
 	s.warned.Do(func() {
 		if s.warn != nil {
@@ -91,7 +91,7 @@ func (s *Store) warnOnce(err error) {
 	})
 }
 
-// evict removes the least recently used segments until so many bytes more fit. Segments that a process writes to
+// evict removes the least recently used segments until so many more bytes fit. Segments in use by a writing process
 // stay, so a folder may exceed its limit by a sixteenth for each such process.
 func (s *Store) evict(bytes int64) error {
 	files, err := segmentFiles(s.folder)
@@ -133,7 +133,7 @@ type segmentFile struct {
 	used        time.Time
 }
 
-// byUse orders segments from the one that was used longest ago.
+// byUse orders segments by last use, oldest first.
 func byUse(a, b segmentFile) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.path, b.path)) }
 
 // segmentFiles lists the segments of all buckets of a folder.

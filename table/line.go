@@ -15,7 +15,7 @@ import (
 	"assay/store"
 )
 
-// Line is what became of a row. As JSON it is one object: row, of, the fields of the value, error, unreadable.
+// Line is the result of a row. As JSON it is one object: row, of, the fields of the value, error, unreadable.
 type Line[V any] struct {
 	Row     int
 	Content string // digest of what the result depends on
@@ -26,7 +26,13 @@ type Line[V any] struct {
 	Temporary  bool // the error may not come again: it is not journaled
 }
 
-// The fields before and behind those of a value.
+// Place implements [shards.Outcome].
+func (l Line[V]) Place() int { return l.Row }
+
+// Failure implements [shards.Outcome].
+func (l Line[V]) Failure() (why string, temporary bool) { return l.Error, l.Temporary }
+
+// The fields before and after those of the value.
 type (
 	lineHead struct {
 		Row     int    `json:"row"`
@@ -76,8 +82,8 @@ func (l *Line[V]) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Content is a digest of what a row's result depends on: texts, errors, and pictures by their bytes. Paths start at
-// folder. unknown says why the bytes of a picture that is there cannot be read.
+// Content is a digest of what a row's result depends on: texts, errors, and pictures by their bytes. Paths are
+// relative to folder. unknown is why an existing picture cannot be read.
 func Content(folder string, parts ...any) (digest string, unknown error) {
 	texts := make([]string, len(parts))
 	for i, p := range parts {
@@ -98,7 +104,7 @@ func Content(folder string, parts ...any) (digest string, unknown error) {
 	return store.KeyOf(texts...).String(), unknown
 }
 
-// Results are the lines of rows that are done. They are called from one goroutine at a time but for Has.
+// Results are the lines of finished rows. All methods but Has are called by one goroutine at a time.
 type Results[V any] interface {
 	Has(row int) bool
 	Len() int
@@ -157,7 +163,7 @@ func (j *Job[Row, V]) open(path string) (*Journal[V], error) {
 	return &Journal[V]{x}, nil
 }
 
-// changed reports whether a row is another one now than its line is of.
+// changed reports whether a row has changed since its line was written.
 func (j *Job[Row, V]) changed(l Line[V]) (changed bool, unknown error) {
 	if j.Content == nil {
 		return false, nil

@@ -10,11 +10,12 @@ import (
 	"slices"
 	"sync"
 
+	"assay/edit"
 	"assay/internal/remote"
 	"assay/internal/workers"
 )
 
-// task is a row on its way.
+// task is a row in progress.
 type task[Row any] struct {
 	index   int
 	row     Row
@@ -33,10 +34,9 @@ type run[Row, V any] struct {
 	failed int
 }
 
-// Run does the rows from from to before to that results lack, and adds their lines, batch by batch. While one batch is
-// worked on the next one is read and prepared. A row that fails does not keep the others from being done. If ctx ends,
-// or an error that Ends names comes, the error is an [InterruptedError]; where Work fails on a whole batch it is a
-// [BatchError].
+// Run does the rows from from to before to that results lack, and adds their lines batch by batch. The next batch is
+// read and prepared meanwhile. A failed row does not stop the others. If ctx ends, or an error for which Ends reports
+// true occurs, the error is an [InterruptedError]; if Work fails on a whole batch it is a [BatchError].
 func (j *Job[Row, V]) Run(ctx context.Context, results Results[V], from, to int) error {
 	r := &run[Row, V]{Job: j, results: results, from: from, to: to}
 	for i := from; i < to; i++ {
@@ -92,7 +92,7 @@ func (r *run[Row, V]) progress() {
 	}
 }
 
-// todo yields the rows that are not done.
+// todo yields the unfinished rows.
 func (r *run[Row, V]) todo(yield func(int) bool) {
 	for i := r.from; i < r.to; i++ {
 		if (r.Skip == nil || !r.Skip(i)) && !r.results.Has(i) && !yield(i) {
@@ -101,8 +101,7 @@ func (r *run[Row, V]) todo(yield func(int) bool) {
 	}
 }
 
-// read sends the batches of rows to do until ctx ends, each row read and prepared. Single rows are read by who works on
-// them.
+// read sends batches of unfinished rows until ctx ends, read and prepared. Single rows are read by the worker.
 func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
 	send := func(batch []task[Row]) bool {
 		select {
@@ -123,7 +122,7 @@ func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
 	r.readBatches(ctx, send)
 }
 
-// readBatches sends batches as Batches gives them, in parts where they become too large, until ctx ends.
+// readBatches sends the batches that Batches returns, in parts where they exceed MaxSize, until ctx ends.
 func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bool) {
 	full := func(size int) bool { return r.MaxSize > 0 && size >= r.MaxSize }
 	var before *Row
@@ -165,7 +164,7 @@ func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bo
 	}
 }
 
-// last reports whether no row is read behind a task: each attempt at another one could take half a minute, too.
+// last reports whether reading stops after a task: each further attempt could time out as well.
 func (r *run[Row, V]) last(t task[Row]) bool {
 	return t.err != nil && (remote.Failed(t.err) || r.Ends != nil && r.Ends(t.err))
 }
@@ -230,7 +229,7 @@ func (r *run[Row, V]) batch(ctx context.Context, batch []task[Row]) error {
 			ends = cmp.Or(ends, fmt.Errorf("row %d: %w; rerun the same command to resume", t.index+1, err))
 			continue
 		default:
-			line.Error, line.Unreadable, line.Temporary = err.Error(), Unreadable(err), Temporary(err)
+			line.Error, line.Unreadable, line.Temporary = err.Error(), edit.Unreadable(err), edit.Temporary(err)
 		}
 		lines, failures = append(lines, line), append(failures, err)
 	}

@@ -26,10 +26,6 @@ func (j *Job[Row, V]) work() (w *shards.Work[Line[V]], err error) {
 	if err != nil {
 		return nil, err
 	}
-	w.Place = func(l Line[V]) int { return l.Row }
-	w.Failed = func(l Line[V]) bool { return l.Error != "" }
-	w.Passing = func(l Line[V]) bool { return l.Temporary }
-	w.Why = func(l Line[V]) string { return l.Error }
 	w.Told = j.Told
 	if j.Name != nil {
 		w.Name = func(l Line[V]) string { return j.Name(l.Row) }
@@ -46,9 +42,9 @@ func (j *Job[Row, V]) work() (w *shards.Work[Line[V]], err error) {
 	return w, nil
 }
 
-// Shard does the rows of the shards that Options.Shard names, into [shards.Folder] of Out. When all shards are done, Do
-// with Merge writes the same table as it would have without shards. A shard with rows that failed for the time being is
-// not done ([shards.PassingError]): the same call tries them again.
+// Shard does the rows of the shards that Options.Shard names, into [shards.Folder] of Out. When all are done, Do with
+// Merge writes the same table as without shards. A shard with temporary failures is not done
+// ([shards.TemporaryError]): the same call tries these rows again.
 func (j *Job[Row, V]) Shard(ctx context.Context) (*shards.Report, error) {
 	w, err := j.work()
 	if err != nil {
@@ -70,13 +66,10 @@ func (j *Job[Row, V]) merge(write func(Get[V]) error) error {
 	if err != nil {
 		return err
 	}
-	next, stop, err := w.Reader()
+	get, stop, err := w.Reader()
 	if err != nil {
 		return err
 	}
 	defer stop()
-	return write(func(row int) (Line[V], error) {
-		line, _, err := next(row)
-		return line, err
-	})
+	return write(get)
 }

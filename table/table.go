@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"iter"
 	"os"
-	"slices"
 
 	"assay/data"
 	"assay/internal/exit"
@@ -130,18 +129,6 @@ type BatchError struct {
 
 func (e *BatchError) Error() string { return e.Err.Error() }
 func (e *BatchError) Unwrap() error { return e.Err }
-
-// Unreadable reports whether an error says that an answer in words cannot be read.
-func Unreadable(err error) bool {
-	var of interface{ Unreadable() bool }
-	return errors.As(err, &of) && of.Unreadable()
-}
-
-// Temporary reports whether an error may not come again, as a server's.
-func Temporary(err error) bool {
-	var of interface{ Temporary() bool }
-	return errors.As(err, &of) && of.Temporary()
-}
 
 // Do does all rows and calls write with their results, or with those of all shards if Merge is set. Results are kept in
 // OUT.progress until write returns without an error. If ctx ends, or an error that Ends names comes, the error is an
@@ -255,48 +242,4 @@ func Single[Row, V any](
 		}
 		return values, errs, nil
 	}
-}
-
-// Batch works on all rows at once or, where that fails, one by one: a row that cannot be done, for want of memory or
-// because its score is no number, has an error of its own. If none of several can be done, that is not the rows' fault,
-// and err is the error of all at once. It is also set when ctx ends; then there are no results.
-func Batch[Row, V any](
-	ctx context.Context, rows []Row, work func(context.Context, []Row) ([]V, error),
-) (values []V, errs []error, err error) {
-	if len(rows) == 0 {
-		return nil, nil, nil
-	}
-	checked := func(part []Row) ([]V, error) {
-		values, err := work(ctx, part)
-		if err == nil && len(values) != len(part) {
-			err = fmt.Errorf("%d results for %d rows", len(values), len(part))
-		}
-		return values, err
-	}
-	errs = make([]error, len(rows))
-	values, err = checked(rows)
-	switch {
-	case err == nil:
-		return values, errs, nil
-	case ctx.Err() != nil:
-		return nil, nil, err
-	case len(rows) == 1:
-		return make([]V, 1), []error{err}, nil
-	}
-	values = make([]V, len(rows))
-	for i := range rows {
-		one, e := checked(rows[i : i+1])
-		switch {
-		case ctx.Err() != nil:
-			return nil, nil, ctx.Err()
-		case e != nil:
-			errs[i] = e
-		default:
-			values[i] = one[0]
-		}
-	}
-	if slices.Contains(errs, nil) {
-		err = nil
-	}
-	return values, errs, err
 }

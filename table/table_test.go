@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/shards"
 )
@@ -121,7 +122,7 @@ func TestOrder(t *testing.T) {
 				var last int
 				j.Progress = func(done, total int) {
 					if done < last || total != 40 {
-						t.Errorf("Progress(%d, %d) after %d", done, total, last)
+						t.Errorf("Progress(%d, %d): got it after %d, want rising counts of 40", done, total, last)
 					}
 					last = done
 				}
@@ -230,7 +231,7 @@ func TestTemporary(t *testing.T) {
 		t.Errorf("unreadable %v, temporary %v, want [3] and [2]", unreadable, temporary)
 	}
 	if !strings.Contains(got, "2: 6 no answer\n3: 8 no answer\n4: 10 \n") {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q in it", got, "2: 6 no answer\n3: 8 no answer\n4: 10 \n")
 	}
 }
 
@@ -279,14 +280,14 @@ func TestShards(t *testing.T) {
 						t.Errorf("Shard = %v, want it interrupted", err)
 					}
 					d.hook, d.done = nil, nil
-					var missing *shards.MissingError
+					var missing *shards.IncompleteError
 					if err := merge.Do(context.Background(), nil); !errors.As(err, &missing) {
-						t.Errorf("merge = %v, want a MissingError", err)
+						t.Errorf("merge = %v, want an IncompleteError", err)
 					}
 				}
 				r, err := j.Shard(context.Background())
 				if err != nil || len(r.Shards) != 1 {
-					t.Fatalf("Shard %d = %+v, %v", k, r, err)
+					t.Fatalf("Shard %d = %+v, %v, want one shard done", k, r, err)
 				}
 				if k == 1 && (len(d.done) == 0 || d.done[0] != 5) {
 					t.Errorf("the shard began again with %v, want 5", d.done)
@@ -314,10 +315,10 @@ func TestTemporaryShard(t *testing.T) {
 	d := &doubling{numbers: numbers(6), fails: map[int]error{2: &answerError{temporary: true}}}
 	j := d.job(filepath.Join(t.TempDir(), "out.jsonl"))
 	j.Options.Shard = shards.Ref{Index: 1, Count: 1}
-	var passing *shards.PassingError
+	var passing *shards.TemporaryError
 	if _, err := j.Shard(context.Background()); !errors.As(err, &passing) || passing.Row != 2 ||
 		passing.Why != "no answer" {
-		t.Errorf("Shard = %v, want a PassingError of row 2", err)
+		t.Errorf("Shard = %v, want a TemporaryError of row 2", err)
 	}
 	d.fails, d.done = nil, nil
 	if r, err := j.Shard(context.Background()); err != nil || r.Rows != 6 || !slices.Equal(d.done, []int{2}) {
@@ -332,7 +333,7 @@ func TestSkip(t *testing.T) {
 	j := d.job("")
 	k, err := j.Resume(context.Background(), path)
 	if err != nil || k.Len() != 10 {
-		t.Fatalf("Resume = %v", err)
+		t.Fatalf("Resume = %v, want 10 rows", err)
 	}
 	k.Close()
 	os.Remove(path)
@@ -345,7 +346,7 @@ func TestSkip(t *testing.T) {
 	}
 	for range 2 {
 		if k, err = j.Resume(context.Background(), path); err != nil || k.Len() != 5 || k.Has(0) || !k.Has(1) {
-			t.Fatalf("Resume = %v", err)
+			t.Fatalf("Resume = %v, want 5 rows, 1 among them and 0 not", err)
 		}
 		k.Close()
 	}
@@ -377,7 +378,7 @@ func TestErrors(t *testing.T) {
 		}
 		j.Work = func(ctx context.Context, rows []int) ([]value, []error, error) {
 			batches = append(batches, slices.Clone(rows))
-			return Batch(ctx, rows, func(_ context.Context, rows []int) (values []value, err error) {
+			return edit.Each(ctx, rows, func(_ context.Context, rows []int) (values []value, err error) {
 				for _, n := range rows {
 					err = cmpOr(err, d.fails[n])
 					values = append(values, value{Double: 2 * n})
@@ -389,7 +390,7 @@ func TestErrors(t *testing.T) {
 	}
 	m, err := job().InMemory(context.Background())
 	if err != nil || m.Len() != 40 {
-		t.Fatalf("InMemory = %d results, %v", m.Len(), err)
+		t.Fatalf("InMemory = %d results, %v, want 40", m.Len(), err)
 	}
 	want := map[int]string{5: "cannot be read", 7: "cannot be prepared", 12: "out of memory"}
 	for i := range 40 {
@@ -438,7 +439,8 @@ func TestMaxSize(t *testing.T) {
 			}
 			m, err := j.InMemory(context.Background())
 			if err != nil || m.Len() != j.Rows || len(sizes) < tt.least || len(sizes) > tt.mostParts {
-				t.Errorf("%d results in batches of %v, %v", m.Len(), sizes, err)
+				t.Errorf("got %d results in batches of %v, %v, want %d in at least %d batches of at most %d parts", m.Len(), sizes,
+					err, j.Rows, tt.least, tt.mostParts)
 			}
 			if tt.joined && sizes[0] != 2*cores {
 				t.Errorf("the first batch has %d rows, want %d", sizes[0], 2*cores)
@@ -527,64 +529,4 @@ func TestLine(t *testing.T) {
 	if raw, err := json.Marshal(Line[int]{Value: 3}); err == nil {
 		t.Errorf("a line of a value that is no object is %s, want an error", raw)
 	}
-}
-
-// TestBatch: the calls that a batch takes, and what comes of them.
-func TestBatch(t *testing.T) {
-	calls := 0
-	half := func(failing ...int) func(context.Context, []int) ([]float64, error) {
-		calls = 0
-		return func(ctx context.Context, rows []int) (out []float64, err error) {
-			calls++
-			for _, n := range rows {
-				if slices.Contains(failing, n) {
-					return nil, errors.New("out of memory")
-				}
-				out = append(out, float64(n)/2)
-			}
-			return out, ctx.Err()
-		}
-	}
-	tests := []struct {
-		name    string
-		failing []int
-		calls   int
-		good    []bool
-		err     bool
-	}{
-		{"all at once", nil, 1, []bool{true, true, true, true}, false},
-		{"one fails", []int{2}, 5, []bool{true, false, true, true}, false},
-		{"all fail", []int{1, 2, 3, 4}, 5, []bool{false, false, false, false}, true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			scores, errs, err := Batch(context.Background(), []int{1, 2, 3, 4}, half(tt.failing...))
-			if (err != nil) != tt.err || calls != tt.calls {
-				t.Errorf("%d calls, %v; want %d, an error: %v", calls, err, tt.calls, tt.err)
-			}
-			for i, good := range tt.good {
-				if (errs[i] == nil) != good || good && scores[i] != float64(i+1)/2 {
-					t.Errorf("row %d: %v, %v; want it to be good: %v", i, scores[i], errs[i], good)
-				}
-			}
-		})
-	}
-	t.Run("one row alone", func(t *testing.T) {
-		if _, errs, err := Batch(context.Background(), []int{1}, half(1)); err != nil || errs[0] == nil || calls != 1 {
-			t.Errorf("Batch = %v, %v after %d calls, want an error of the row after one", errs, err, calls)
-		}
-	})
-	t.Run("ended", func(t *testing.T) {
-		ctx, stop := context.WithCancel(context.Background())
-		stop()
-		if _, _, err := Batch(ctx, []int{1, 2}, half()); err == nil {
-			t.Error("Batch = nil, want the context's error")
-		}
-	})
-	t.Run("short", func(t *testing.T) {
-		short := func(context.Context, []int) ([]float64, error) { return []float64{1}, nil }
-		if _, errs, err := Batch(context.Background(), []int{1, 2}, short); err != nil || errs[0] != nil {
-			t.Errorf("Batch = %v, %v, want two results, asked for one by one", errs, err)
-		}
-	})
 }

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"assay/internal/strictyaml"
 )
 
@@ -32,12 +34,15 @@ type Config struct {
 
 	Kinds []string `yaml:"kinds"` // of edits, that questions may be asked of; none: an item has no kind
 
+	// Component of a benchmark that the score, class or numbers are; "": they are none, or numbers have components' names.
+	Component string `yaml:"component" json:",omitempty"`
+
 	Questions    []Question `yaml:"questions"`
 	Scale        []float64  `yaml:"scale"`          // onto which the numbers' ranges are put; none: they stay
 	Dimensions   []Derived  `yaml:"dimensions"`     // of each pass, besides the answers' own numbers
-	Score        Formula    `yaml:"score"`          // of each pass
+	Score        Formula    `yaml:"score"`          // of each pass; none: the judge names a class, or gives numbers alone
 	ScoreOfMeans Formula    `yaml:"score_of_means"` // for average: first
-	ScoreRange   []float64  `yaml:"score_range"`    // what becomes 0 and 1
+	ScoreRange   []float64  `yaml:"score_range"`    // what becomes 0 and 1; none without a score
 
 	Passes  int    `yaml:"passes"`  // how often every question is asked
 	Average string `yaml:"average"` // last or first
@@ -108,6 +113,17 @@ func find(name string) (folder fs.FS, file string, err error) {
 	return folder, file, err
 }
 
+// Is reports whether a name is that of a judge: one that ships, a folder with judge.yaml, or a file of the same kind.
+func Is(name string) bool {
+	folder, file, err := find(name)
+	if err != nil {
+		return false
+	}
+	raw, err := fs.ReadFile(folder, file)
+	var c struct{ Kind string }
+	return err == nil && yaml.Unmarshal(raw, &c) == nil && c.Kind == "text"
+}
+
 // readConfig reads a judge.yaml; all problems at once.
 func readConfig(folder fs.FS, file, shown string) (*Config, error) {
 	raw, err := fs.ReadFile(folder, file)
@@ -154,18 +170,40 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 		}
 		known[d.Name] = true
 	}
-	checkFormula("score", &c.Score, known, problem)
-	if c.ScoreOfMeans.By != "" || c.Average == AverageFirst {
-		checkFormula("score_of_means", &c.ScoreOfMeans, known, problem)
-	}
-	if len(c.ScoreRange) != 2 || !(c.ScoreRange[0] < c.ScoreRange[1]) {
-		problem("score_range", "%v: want what becomes 0 and what becomes 1", c.ScoreRange)
-	}
+	c.checkScore(known, problem)
 	if c.Pair && !slices.Equal(c.ScoreRange, []float64{0, 1}) {
 		problem("score_range", "of a pair: want [0, 1]: 1 says that the first edit shown is better")
 	}
 	c.checkPasses(problem)
 }
+
+// checkScore checks how the score is made, or that there is a class or a number in place of one.
+func (c *Config) checkScore(known map[string]bool, problem func(key, format string, args ...any)) {
+	classes := 0
+	for i := range c.Questions {
+		for _, v := range c.Questions[i].Answer.values() {
+			classes += min(len(v.Classes), 1)
+		}
+	}
+	switch {
+	case classes > 1 || classes == 1 && (c.Passes > 1 || c.Scores() || len(known) > 0):
+		problem("questions", "classes: want one such answer, in one pass, of a judge without numbers and score")
+	case c.Scores():
+		checkFormula("score", &c.Score, known, problem)
+		if len(c.ScoreRange) != 2 || !(c.ScoreRange[0] < c.ScoreRange[1]) {
+			problem("score_range", "%v: want what becomes 0 and what becomes 1", c.ScoreRange)
+		}
+	case len(c.ScoreRange) > 0 || c.Pair || c.ScoreOfMeans.By != "" || c.Average == AverageFirst,
+		classes+len(known) == 0:
+		problem("score", "is needed, but for judges that name a class or give numbers alone")
+	}
+	if c.ScoreOfMeans.By != "" || c.Average == AverageFirst {
+		checkFormula("score_of_means", &c.ScoreOfMeans, known, problem)
+	}
+}
+
+// Scores reports whether a score is made of the answers. Other judges name a class, or give numbers alone.
+func (c *Config) Scores() bool { return c.Score.By != "" || len(c.Score.Of) > 0 }
 
 func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
 	greedy := c.Options.Temperature != nil && *c.Options.Temperature == 0
@@ -235,13 +273,13 @@ func (c *Config) checkQuestion(
 
 func (v *Value) check(key string, problem func(key, format string, args ...any)) {
 	kinds := 0
-	for _, is := range []bool{len(v.List) > 0, v.Number != "", len(v.Choice) > 0, v.Text} {
+	for _, is := range []bool{len(v.List) > 0, v.Number != "", len(v.Choice) > 0, len(v.Classes) > 0, v.Text} {
 		if is {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		problem(key, "want one of list, number, choice and text")
+		problem(key, "want one of list, number, choice, classes and text")
 	}
 	ranged := len(v.List) > 0 || v.Number != ""
 	if ranged != (len(v.Range) == 2) || len(v.Range) == 2 && !(v.Range[0] < v.Range[1]) {

@@ -42,10 +42,10 @@ func (g *Grammar) language() (*grammar.Grammar, error) {
 		return ofSchema(map[string]any{"type": "object", "properties": schemas, "additionalProperties": false,
 			"required": slices.Sorted(maps.Keys(g.Object))})
 	}
-	if len(v.Choice) == 0 {
+	choices := v.words()
+	if len(choices) == 0 {
 		return ofSchema(v.schema())
 	}
-	choices := slices.Sorted(maps.Keys(v.Choice))
 	if v.Within {
 		return grammar.Within(choices...)
 	}
@@ -83,7 +83,7 @@ func (v *Value) schema() map[string]any {
 		return map[string]any{"type": "string"}
 	}
 	var words []any
-	for _, word := range slices.Sorted(maps.Keys(v.Choice)) {
+	for _, word := range v.words() {
 		if words = append(words, word); bareWord(word) {
 			words = append(words, json.RawMessage(word))
 		}

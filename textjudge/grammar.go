@@ -33,7 +33,8 @@ type Grammar struct {
 	Lines *Value `yaml:"lines"`
 }
 
-// Value is one of: a list of numbers, a number, a choice, a text. Numbers get names, by which rules refer to them.
+// Value is one of: a list of numbers, a number, a choice, a class, a text. Numbers get names, by which rules refer to
+// them.
 type Value struct {
 	List   []string           `yaml:"list"`   // names of its numbers: the list has as many
 	Number string             `yaml:"number"` // the name
@@ -41,7 +42,9 @@ type Value struct {
 	Choice map[string]float64 `yaml:"choice"` // answers and the numbers that they stand for
 	As     string             `yaml:"as"`     // the name of the choice's number
 	Within bool               `yaml:"within"` // exactly one of the choices occurs in the text, instead of being it
-	Text   bool               `yaml:"text"`   // any text: it may be absent, and is not read
+	// Classes are words, one of which is the answer: the judge's class, and no number.
+	Classes []string `yaml:"classes" json:",omitempty"`
+	Text    bool     `yaml:"text"` // any text: it may be absent, and is not read
 }
 
 // names are the numbers that a value gives.
@@ -81,6 +84,7 @@ func unreadable(code, format string, args ...any) error {
 }
 
 // Read reads an answer: numbers by their names, on the grammar's own ranges, or an UnreadableError. Nothing is guessed.
+// A class is a number without a name: its place among the classes.
 func (g *Grammar) Read(text string) (map[string]float64, error) {
 	numbers := map[string]float64{}
 	switch {
@@ -251,6 +255,9 @@ func (v *Value) set(name string, x float64, numbers map[string]float64) error {
 
 func (v *Value) choose(word string, numbers map[string]float64) error {
 	x, ok := v.Choice[word]
+	if i := slices.Index(v.Classes, word); i >= 0 {
+		x, ok = float64(i), true
+	}
 	if !ok {
 		return unreadable("no_choice", "%.40q is none of %s", word, v.choices())
 	}
@@ -258,7 +265,23 @@ func (v *Value) choose(word string, numbers map[string]float64) error {
 	return nil
 }
 
-func (v *Value) choices() string { return strings.Join(slices.Sorted(maps.Keys(v.Choice)), ", ") }
+func (v *Value) choices() string { return strings.Join(v.words(), ", ") }
+
+// words are the choices or classes, sorted.
+func (v *Value) words() []string {
+	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Clone(v.Classes), maps.Keys(v.Choice))))
+}
+
+// class is the word that a class stands for; "" if the answer has none.
+func (g *Grammar) class(numbers map[string]float64) string {
+	i, ok := numbers[""]
+	for _, v := range g.values() {
+		if ok && len(v.Classes) > 0 {
+			return v.Classes[int(i)]
+		}
+	}
+	return ""
+}
 
 var plainNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 

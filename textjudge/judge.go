@@ -200,8 +200,9 @@ func (j *Judge) Roles() []string {
 
 // Result is all that was said of an edit, or of a pair.
 type Result struct {
-	Score      float64            `json:"score"`   // on the judge's score_range
-	Score01    float64            `json:"score01"` // on 0..1
+	Score      float64            `json:"score"`           // on the judge's score_range; 0 of a judge without scores
+	Score01    float64            `json:"score01"`         // on 0..1
+	Class      string             `json:"class,omitempty"` // of a judge that names one
 	Dimensions map[string]float64 `json:"dimensions,omitempty"`
 	Agree      *bool              `json:"agree,omitempty"` // of a pair: both orders say the same
 	Answers    []Answer           `json:"answers"`         // all that were read, or could not be
@@ -246,7 +247,8 @@ func (j *Judge) Ask(ctx context.Context, edits ...*edit.Edit) (*Result, error) {
 		want = 2
 	}
 	if len(edits) != want {
-		return &Result{}, fmt.Errorf("the judge %s is asked about %d edits at a time, not %d", j.Config.Name, want, len(edits))
+		return &Result{}, fmt.Errorf("the judge %s is asked about %d edits at a time, not %d", j.Config.Name, want,
+			len(edits))
 	}
 	r, err := j.prepare(edits[0], edits[1:]...)
 	if err != nil {
@@ -280,7 +282,9 @@ func (j *Judge) answers(ctx context.Context, q *request) (*Result, error) {
 		dimensions = map[string]float64{shownFirst: score, shownSecond: 1 - other}
 		score = (score + 1 - other) / 2
 	}
-	r.Score, r.Score01, r.Dimensions = score, j.Config.score01(score), dimensions
+	if r.Dimensions = dimensions; j.Config.Scores() {
+		r.Score, r.Score01 = score, j.Config.onto().To01(score)
+	}
 	return r, nil
 }
 
@@ -309,6 +313,10 @@ func (j *Judge) passes(ctx context.Context, q *request, swapped bool, r *Result)
 			if err != nil {
 				return 0, nil, err
 			}
+			if class := j.Config.Questions[i].Answer.class(found); class != "" {
+				r.Class = class
+				delete(found, "")
+			}
 			maps.Copy(numbers, found)
 		}
 		passes = append(passes, numbers)
@@ -318,7 +326,8 @@ func (j *Judge) passes(ctx context.Context, q *request, swapped bool, r *Result)
 }
 
 // ask asks a question until its answer can be read.
-func (j *Judge) ask(ctx context.Context, question int, shown *request, a Answer, r *Result) (map[string]float64, error) {
+func (j *Judge) ask(ctx context.Context, question int, shown *request, a Answer, r *Result) (
+	map[string]float64, error) {
 	q, c := &j.Config.Questions[question], &j.Config
 	a.Question, a.Constrained = q.Name, c.Constrained
 	messages, err := j.messages(question, shown)

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -151,7 +152,11 @@ func TestRules(t *testing.T) {
 func TestShipped(t *testing.T) {
 	names := map[string]string{}
 	answers := map[string]string{"unifiedreward-edit/pair": "Cleaner. Image 1 is better.", "esj": "Correct",
-		"imgedit": `{"compliance": 3, "seamlessness": 2, "fidelity": 3}`}
+		"imgedit": `{"compliance": 3, "seamlessness": 2, "fidelity": 3}`, "aim/sc": `{"scores": [5, 10], "reason": "so"}`,
+		"aim/emotion": `{"emotion": "awe"}`, "aim/vad": `{"valence": 1, "arousal": 5.5, "dominance": 9}`,
+		"fed/pq": `{"score": 7.5, "reason": "so"}`}
+	answers["aim/pq"], answers["aim/gtc"] = answers["aim/sc"], answers["aim/sc"]
+	answers["fed/sc"], answers["fed/gta"] = answers["fed/pq"], answers["fed/pq"]
 	for _, name := range Shipped() {
 		text := answers[name]
 		if text == "" {
@@ -192,6 +197,64 @@ func TestShipped(t *testing.T) {
 		if shown != pictures || !(r.Score01 >= 0 && r.Score01 <= 1) {
 			t.Errorf("%s: %d pictures shown, want %d; score %v", name, shown, pictures, r.Score01)
 		}
+	}
+}
+
+// TestWithoutScore: a judge names a class, or gives numbers alone; it is no scorer.
+func TestWithoutScore(t *testing.T) {
+	for _, c := range []struct {
+		judge, answer string
+		want          any // nil: the answer cannot be read
+	}{
+		{"aim/emotion", `{"emotion": "awe", "confidence": 0.9, "reasoning": "so"}`, "awe"},
+		{"aim/emotion", `{"emotion": "joy"}`, nil},
+		{"aim/emotion", `{"emotion": "Awe"}`, nil},
+		{"aim/emotion", `{"reasoning": "awe"}`, nil},
+		{"aim/vad", `{"valence": 1, "arousal": 5.5, "dominance": 9}`,
+			map[string]float64{"valence": 1, "arousal": 5.5, "dominance": 9}},
+		{"aim/vad", `{"valence": 0.5, "arousal": 5.5, "dominance": 9}`, nil},
+		{"aim/vad", `{"valence": 1, "arousal": 5.5}`, nil},
+		{"aim/sc", `{"scores": [7.5, 8], "reason": "so"}`, 7.5},
+	} {
+		t.Run(c.judge+" "+c.answer, func(t *testing.T) {
+			j := open(t, c.judge, always(c.answer), Settings{})
+			scores, errs, err := edit.ScoreAll(t.Context(), j, edit.New(plain(1), plain(2), "make it red"))
+			if err != nil || (errs[0] == nil) != (c.want != nil) {
+				t.Fatalf("got the errors %v, %v, want one: %v", errs[0], err, c.want == nil)
+			}
+			if got := scores[0].Plain(); c.want != nil && !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+			if _, err := j.Scorer(1); (err == nil) != j.Config.Scores() {
+				t.Errorf("as a scorer: got the error %v, want one: %v", err, !j.Config.Scores())
+			}
+		})
+	}
+}
+
+// TestReference: the wanted result is the reference, where an edit has that alone.
+func TestReference(t *testing.T) {
+	var shown []byte
+	m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
+		for _, p := range m[0].Content {
+			if p.Image != nil {
+				shown = append(shown, p.Image.Pix[0])
+			}
+		}
+		return chat.Answer{Text: `{"score": 4, "reason": "so"}`}, nil
+	})
+	j := open(t, "fed/gta", m, Settings{})
+	e := edit.New(plain(1), plain(2), "smile")
+	if _, err := j.Ask(t.Context(), e); err == nil || !strings.Contains(err.Error(), `no picture "reference"`) {
+		t.Errorf("without one: got the error %v", err)
+	}
+	e.Set("target", plain(3))
+	if r, err := j.Ask(t.Context(), e); err != nil || r.Score != 4 || string(shown) != "\x03\x02" {
+		t.Errorf("got %+v (%v) of the pictures %v, want 4 of 3, 2", r, err, shown)
+	}
+	e.Set("reference", plain(5))
+	if _, err := j.Ask(t.Context(), e); err != nil || shown[2] != 5 {
+		t.Errorf("got the pictures %v (%v), want 5 third", shown, err)
 	}
 }
 
@@ -280,6 +343,27 @@ passes: 2
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not named:\n%v", want, err)
 		}
+	}
+	const classes = `format: 1
+kind: text
+name: x
+rule: r
+questions:
+  - {name: a, pictures: [edit], prompt: a.jinja, answer: {object: {a: {classes: [b, c]}, d: %s}}}
+%s`
+	for _, c := range []struct{ name, value, more, want string }{
+		{"class and number", "{number: e, range: [0, 1]}", "", "classes: want one such answer"},
+		{"two classes", "{classes: [b]}", "", "classes: want one such answer"},
+		{"several passes", "{text: true}", "passes: 2", "classes: want one such answer"},
+		{"a range of no score", "{text: true}", "score_range: [0, 1]", "score: is needed"},
+		{"one class", "{text: true}", "", "a.jinja"}, // which is not there
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			write(t, dir, "judge.yaml", fmt.Sprintf(classes, c.value, c.more))
+			if _, err := Open(dir, always(""), Settings{}); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got the error %v, want one with %q", err, c.want)
+			}
+		})
 	}
 	if _, err := Open("nobody", always(""), Settings{}); err == nil || !strings.Contains(err.Error(), "viescore/1shot") {
 		t.Errorf("an unknown name: %v", err)

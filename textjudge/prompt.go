@@ -30,8 +30,9 @@ type Released struct {
 
 // Part is a piece of a published prompt.
 type Part struct {
-	Name    string            `yaml:"name"`    // of a string in a Python file; "": the whole file
-	Replace map[string]string `yaml:"replace"` // what the code replaces everywhere in it before use
+	Text    string            `yaml:"text" json:",omitempty"` // in place of what the file has: what the code adds to it
+	Name    string            `yaml:"name"`                   // of a string in a Python file; "": the whole file
+	Replace map[string]string `yaml:"replace"`                // what the code replaces everywhere in it before use
 }
 
 // prompt is the text of a question.
@@ -74,6 +75,10 @@ func (r *Released) prompt(copied string) (*prompt, error) {
 	var texts []string
 	for _, part := range r.Parts {
 		s := strings.ReplaceAll(string(raw), "\r\n", "\n")
+		if part.Text != "" {
+			texts = append(texts, part.Text)
+			continue
+		}
 		if part.Name != "" {
 			if s, err = pystring.Find(s, part.Name); err != nil {
 				return nil, fmt.Errorf("%s: %w", r.File, err)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"assay/edit"
 )
 
 // Formula computes a number from named ones.
@@ -84,7 +86,7 @@ const (
 
 // Combine computes the dimensions, means over the passes, and the score, on score_range, from the numbers that each
 // pass's answers gave (on the ranges of the grammars). The arithmetic is the whole of a rule: the same numbers give the
-// same score.
+// same score. Without a rule the score is NaN.
 func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]float64, score float64, err error) {
 	all := map[string][]float64{}
 	var scores []float64
@@ -98,6 +100,9 @@ func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]flo
 		for name, x := range numbers {
 			all[name] = append(all[name], x)
 		}
+		if !c.Scores() {
+			continue
+		}
 		s, err := c.Score.compute(numbers)
 		if err != nil {
 			return nil, 0, fmt.Errorf("score: %w", err)
@@ -107,6 +112,9 @@ func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]flo
 	dimensions = map[string]float64{}
 	for name, v := range all {
 		dimensions[name] = mean(v)
+	}
+	if !c.Scores() {
+		return dimensions, math.NaN(), nil
 	}
 	if c.Average == AverageFirst {
 		score, err = c.ScoreOfMeans.compute(dimensions)
@@ -139,7 +147,53 @@ func (c *Config) scaled(raw map[string]float64) map[string]float64 {
 	return numbers
 }
 
-// score01 puts a score onto 0..1.
-func (c *Config) score01(score float64) float64 {
-	return (score - c.ScoreRange[0]) / (c.ScoreRange[1] - c.ScoreRange[0])
+// onto is the range of the scores.
+func (c *Config) onto() edit.Range {
+	if !c.Scores() {
+		return edit.NoRange()
+	}
+	return edit.Range(c.ScoreRange)
+}
+
+// Components are the components of benchmarks that the judge's answers are, with their ranges: the configured one, or
+// all numbers by their names. A class, and a number whose range is not known, have none.
+func (c *Config) Components() map[string]edit.Range {
+	ranges := map[string]edit.Range{}
+	put := func(name string, r edit.Range) {
+		if old, twice := ranges[name]; twice && old != r { // questions of other kinds of edits
+			r = edit.NoRange()
+		}
+		ranges[name] = r
+	}
+	for _, q := range c.Questions {
+		for _, v := range q.Answer.values() {
+			r := edit.NoRange()
+			if len(v.Range) == 2 {
+				r = edit.Range(v.Range)
+				if len(c.Scale) == 2 {
+					r = edit.Range(c.Scale)
+				}
+			}
+			for _, name := range v.names() {
+				put(name, r)
+			}
+		}
+	}
+	for _, d := range c.Dimensions {
+		r := ranges[d.Of[0]]
+		for _, name := range d.Of {
+			if ranges[name] != r || d.By == "product" || d.By == "sqrt_product" {
+				r = edit.NoRange()
+			}
+		}
+		put(d.Name, r)
+	}
+	if c.Component == "" {
+		return ranges
+	}
+	of := c.onto()
+	if all := slices.Compact(slices.Collect(maps.Values(ranges))); !c.Scores() && len(all) == 1 {
+		of = all[0]
+	}
+	return map[string]edit.Range{c.Component: of}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -31,7 +32,7 @@ func (j *Judge) Scorer(workers int) (*Judge, error) {
 			return nil, fmt.Errorf("the judge %s shows %q: only source and edit are there", c.Name, role)
 		}
 	}
-	if c.Pair {
+	if c.Pair || !c.Scores() {
 		return nil, j.noScores()
 	}
 	out := *j
@@ -40,13 +41,16 @@ func (j *Judge) Scorer(workers int) (*Judge, error) {
 }
 
 func (j *Judge) noScores() error {
-	return fmt.Errorf("the judge %s says which of two edits is better: it gives no scores of one", j.Config.Name)
+	if j.Config.Pair {
+		return fmt.Errorf("the judge %s says which of two edits is better: it gives no scores of one", j.Config.Name)
+	}
+	return fmt.Errorf("the judge %s gives no score: it measures a component of a benchmark (score bench)", j.Config.Name)
 }
 
 // Info implements edit.Judge.
 func (j *Judge) Info() edit.Info {
 	c := &j.Config
-	info := edit.Info{Name: c.Name, Range: edit.Range(c.ScoreRange), Words: true}
+	info := edit.Info{Name: c.Name, Range: c.onto(), Words: true}
 	for _, role := range j.Roles() {
 		if n := edit.SourceOf(role); n > 0 {
 			info.Sources = max(info.Sources, n)
@@ -118,6 +122,9 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*request, error) {
 		if role == "edit2" && len(second) > 0 {
 			p = second[0].Output
 		}
+		if p == nil && role == "reference" {
+			p = e.Pictures["target"] // where the wanted result is all that there is
+		}
 		if p == nil {
 			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
 		}
@@ -131,7 +138,8 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*request, error) {
 // Score implements edit.Judge. It asks about Workers edits at a time; what was asked is waited for. An error of an edit
 // is an [AnswerError] if its answer cannot be read; err is that of ctx, or wraps [chat.ErrUnavailable].
 //
-// The score of a judge of one question has the model's words, also where they cannot be read.
+// The score of a judge of one question has the model's words, also where they cannot be read. A judge without scores
+// names a class, or gives dimensions alone.
 func (j *Judge) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	results, errs, err := each(ctx, inputs, j.Workers, func(ctx context.Context, in edit.Inputs) (*Result, error) {
 		r, ok := in.(*request)
@@ -152,12 +160,15 @@ func (j *Judge) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, 
 			errs[i] = withText(errs[i], r)
 			continue
 		}
-		scores[i].Value = r.Score01
+		on := j.Config.onto()
+		if scores[i].Value = r.Score01; !j.Config.Scores() {
+			scores[i].Value, scores[i].Answer = math.NaN(), r.Class
+		}
 		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
-			d := edit.Dimension{Name: name, Value: j.Config.score01(r.Dimensions[name])}
+			d := edit.Dimension{Name: name, Value: on.To01(r.Dimensions[name])}
 			scores[i].Dimensions = append(scores[i].Dimensions, d)
 		}
-		edit.Range(j.Config.ScoreRange).Scale(&scores[i])
+		on.Scale(&scores[i])
 	}
 	return scores, errs, nil
 }
@@ -196,8 +207,8 @@ func withText(err error, r *Result) error {
 // Close implements edit.Judge. The model stays open: it is the caller's.
 func (j *Judge) Close() error { return nil }
 
-// each asks about edits, at most so many at a time. Each has a result or an error; err is that of ctx, or that the model
-// answers no more (chat.ErrUnavailable). What was asked for is waited for.
+// each asks about edits, at most so many at a time. Each has a result or an error; err is that of ctx, or says that the
+// model answers no more (chat.ErrUnavailable). What was asked for is waited for.
 func each[In any](
 	ctx context.Context, edits []In, most int, ask func(context.Context, In) (*Result, error),
 ) (results []*Result, errs []error, err error) {

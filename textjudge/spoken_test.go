@@ -91,7 +91,8 @@ func TestMarks(t *testing.T) {
 	if want := `{"a": {reference}} {{x}}`; err != nil || got != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
-	if _, err := p.render(&edit.Edit{Instruction: "a"}); err == nil || !strings.Contains(err.Error(), "there is no reference") {
+	_, err = p.render(&edit.Edit{Instruction: "a"})
+	if err == nil || !strings.Contains(err.Error(), "there is no reference") {
 		t.Errorf("%v", err)
 	}
 	for want, text := range map[string]string{"has no {reference}": "{instruct}",

@@ -33,8 +33,9 @@ type row struct {
 }
 
 // Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. A
-// judge of pairs adds preference (1: edit, 0: edit2), preferred and agree instead of scores. A row that cannot be judged
-// has an error and no number. The table has instruction and the pictures of the judge's roles.
+// judge of pairs adds preference (1: edit, 0: edit2), preferred and agree instead of scores, one without scores the
+// class. A row that cannot be judged has an error and no number. The table has instruction and the pictures of the
+// judge's roles.
 //
 // Results are kept in OUT.progress. When ctx ends, when a cap is reached or when the model answers no more, the error
 // is a [table.InterruptedError]. The same call resumes, and asks again only what the server failed at.
@@ -45,15 +46,18 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 	}
 	defer t.Close()
 	r := j.result(o.Out, t.Len())
-	columns := append(slices.Clone(scoreColumns), answerColumns...)
-	if j.Config.Pair {
-		columns = append(slices.Clone(pairColumns), answerColumns...)
+	columns := slices.Concat(scoreColumns, answerColumns)
+	switch {
+	case j.Config.Pair:
+		columns = slices.Concat(pairColumns, answerColumns)
+	case !j.Config.Scores():
+		columns = slices.Concat(classColumns, answerColumns)
 	}
 	job := j.job(t, o)
 	err = job.Do(ctx, job.Rewrite(ctx, t, columns, func(l *table.Line[Result], rec *data.Record) error {
 		table.Clear(rec, columns)
 		r.count(l)
-		set(l, rec)
+		j.set(l, rec)
 		return nil
 	}))
 	if err != nil {
@@ -64,7 +68,7 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 }
 
 // TableShard judges the rows of the shards that o.Shard names, into a folder beside o.Out. When all are there, Table
-// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.PassingError]): the
+// with o.Merge writes the table. A shard with rows at which the server failed is not done ([shards.TemporaryError]): the
 // same call asks again for them.
 func (j *Judge) TableShard(ctx context.Context, o table.Options) (*shards.Report, error) {
 	t, err := j.open(&o)
@@ -205,6 +209,7 @@ func (j *Judge) row(ctx context.Context, r *row) (Result, error) {
 // score.
 var (
 	scoreColumns = []data.Column{{Name: "score", Kind: data.KindNumber}, {Name: "score01", Kind: data.KindNumber}}
+	classColumns = []data.Column{{Name: "class", Kind: data.KindText}}
 	pairColumns  = []data.Column{{Name: "preference", Kind: data.KindNumber}, {Name: "preferred", Kind: data.KindText},
 		{Name: "agree", Kind: data.KindBool}}
 	answerColumns = []data.Column{{Name: "dimensions", Kind: data.KindJSON}, {Name: "answers", Kind: data.KindJSON},
@@ -212,7 +217,7 @@ var (
 )
 
 // set fills in the columns of a row.
-func set(l *table.Line[Result], rec *data.Record) {
+func (j *Judge) set(l *table.Line[Result], rec *data.Record) {
 	r := &l.Value
 	if len(r.Answers) > 0 {
 		rec.Set("answers", r.Answers)
@@ -222,6 +227,12 @@ func set(l *table.Line[Result], rec *data.Record) {
 		return
 	}
 	rec.Set("dimensions", r.Dimensions)
+	if !j.Config.Scores() {
+		if r.Class != "" {
+			rec.Set("class", r.Class)
+		}
+		return
+	}
 	if r.Agree == nil {
 		rec.Set("score", r.Score)
 		rec.Set("score01", r.Score01)

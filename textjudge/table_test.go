@@ -342,7 +342,7 @@ func TestServerFailsShard(t *testing.T) {
 		Shard: shards.Ref{Index: 0, Count: 3}}
 	j, _ := c.asks(t, filepath.Join(dir, "answers"), func(s *chat.Server) { s.Retries = 0 })
 	r, err := j.TableShard(t.Context(), o)
-	var left *shards.PassingError
+	var left *shards.TemporaryError
 	if !errors.As(err, &left) || left.Failed != 1 || len(r.Shards) != 2 || !strings.Contains(err.Error(), "500: ") {
 		t.Fatalf("%+v, %v", r, err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
 
 // TestRecipes dry-runs every classifier and regression of reproduce/adiee, on small backbones of the families that they
@@ -38,7 +40,7 @@ func TestRecipes(t *testing.T) {
 	for _, file := range files {
 		name, _ := filepath.Rel("../reproduce/adiee", file)
 		t.Run(name, func(t *testing.T) {
-			c, err := Load(file)
+			c, err := config.Load(file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,11 +59,11 @@ func TestRecipes(t *testing.T) {
 				family = "qwen2_5_vl"
 			}
 			c.Backbone, c.Out = filepath.Join(root, family, "backbone"), filepath.Join(t.TempDir(), "run")
-			c.Data.Train, c.Device, c.Threads = Strings{table}, "cpu", 1
+			c.Data.Train, c.Device, c.Threads = config.Strings{table}, "cpu", 1
 			if len(c.PairSize) > 0 { // the backbone is small, too
 				c.PairSize = []int{64, 64}
 			}
-			plan, err := DryRun(context.Background(), c, OpenModel)
+			plan, err := DryRun(context.Background(), c, models.Open)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,11 +108,11 @@ func TestRecipesAreTwoCommands(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
-		var stages []*Config
+		var stages []*config.Config
 		for _, line := range lines {
 			words := strings.Fields(line)
 			if words[0] == "train" {
-				c, err := Load(at(words[2]))
+				c, err := config.Load(at(words[2]))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -120,7 +122,7 @@ func TestRecipesAreTwoCommands(t *testing.T) {
 			if len(words) != 8 || len(stages) != 1 {
 				t.Fatalf("%s: %q", name, lines)
 			}
-			next, err := Load(at("reproduce/adiee/" + name + "/regression.yaml"))
+			next, err := config.Load(at("reproduce/adiee/" + name + "/regression.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,10 @@ import (
 
 	"assay/internal/long"
 	"assay/model"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 // early is a fake that prepares its examples ahead, slowly, and notes what it was given.
@@ -26,19 +30,21 @@ type early struct {
 	late  int // examples that a step had to have and were not prepared
 }
 
-func (e *early) Prefetch(part []Example) {
+func (e *early) Prefetch(part []dataset.Example) {
 	time.Sleep(e.slow)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range part {
-		part[i].Prepared = &prepared{sample: &model.Sample{}}
+		part[i].Prepared = &models.Prepared{Sample: &model.Sample{}}
 		e.order = append(e.order, part[i].Row.ID)
 		e.now++
 	}
 	e.most = max(e.most, e.now)
 }
 
-func (e *early) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+func (e *early) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	e.mu.Lock()
 	for i := range batch {
 		if batch[i].Prepared == nil {
@@ -50,7 +56,7 @@ func (e *early) Step(ctx context.Context, batch []Example, weight float64, seed 
 	return e.fake.Step(ctx, batch, weight, seed)
 }
 
-func (e *early) make(context.Context, *Config) (Model, error) { return e, nil }
+func (e *early) make(context.Context, *config.Config) (models.Model, error) { return e, nil }
 
 // TestRunsAhead: with examples prepared beside the step a run is bit for bit that of one without, interrupted or not.
 // Every example is prepared before its step and in its order, no more than two parts at a time.
@@ -110,7 +116,7 @@ func TestWaitingIsCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(filepath.Join(r.Run, MetricsFile))
+		text, err := os.ReadFile(filepath.Join(r.Run, records.MetricsFile))
 		if err != nil {
 			t.Fatal(err)
 		}

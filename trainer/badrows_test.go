@@ -17,23 +17,31 @@ import (
 	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/long"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // looking is a fake that reads pictures as the real models do.
 type looking struct{ *fake }
 
-func (m *looking) Inspector() func(*Example) error { return new(inspector).example }
+func (m *looking) Inspector() func(*dataset.Example) error {
+	return new(dataset.PictureInspector).Example
+}
 
-func (m *looking) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+func (m *looking) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	for i := range batch {
-		if err := new(inspector).example(&batch[i]); err != nil { // as it lies there now
+		if err := new(dataset.PictureInspector).Example(&batch[i]); err != nil { // as it lies there now
 			return nil, fmt.Errorf("%s: %w", batch[i].Row.ID, err)
 		}
 	}
 	return m.fake.Step(ctx, batch, weight, seed)
 }
 
-func (m *looking) factory(context.Context, *Config) (Model, error) {
+func (m *looking) factory(context.Context, *config.Config) (models.Model, error) {
 	return m, nil
 }
 
@@ -82,7 +90,7 @@ func truncate(t *testing.T, path string) {
 }
 
 func lookingRun(path string, m *looking, o Options) (*Result, error) {
-	c, err := Load(path)
+	c, err := config.Load(path)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +100,7 @@ func lookingRun(path string, m *looking, o Options) (*Result, error) {
 
 func badRowsOf(t *testing.T, path string) []string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", BadRowsFile))
+	raw, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", dataset.BadRowsFile))
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
@@ -122,7 +130,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	_, dry := DryRun(context.Background(), c, m.factory)
 	_, err := lookingRun(path, m, Options{})
 	for what, err := range map[string]error{"a dry run": dry, "a run": err} {
-		var bad *BadRowsError
+		var bad *dataset.BadRowsError
 		if !errors.As(err, &bad) || len(bad.Rows) != 4 || exit.Code(err) != exit.Wrong || len(exit.Problems(err)) != 4 {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -142,7 +150,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 	r, err := lookingRun(
 		path,
 		m,
-		Options{Warn: func(s string) { warned += s }, Progress: func(what string, total int64, _ string) Progress {
+		Options{Warn: func(s string) { warned += s }, Progress: func(what string, total int64, _ string) dataset.Progress {
 			shown[what] = total
 			return silent{}
 		}},
@@ -160,7 +168,7 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 		path,
 	); !slices.Equal(got, []string{"row10", "row7", "row8"}) &&
 		!slices.Equal(got, []string{"row10", "row12", "row7", "row8"}) {
-		t.Errorf("%s lists %v", BadRowsFile, got)
+		t.Errorf("%s lists %v", dataset.BadRowsFile, got)
 	}
 	if plan, err := DryRun(context.Background(), load(t, path), m.factory); err != nil || len(plan.BadRows) != 4 {
 		t.Errorf("%+v, %v", plan, err)
@@ -204,7 +212,7 @@ func TestRepairedRunsEndTheSame(t *testing.T) {
 			!strings.Contains(err.Error(), "steps are saved in") {
 			t.Fatalf("%s: %v", what, err)
 		}
-		s, _, _, err := findState(filepath.Join(filepath.Dir(path), "out"))
+		s, _, _, err := checkpoint.Find(filepath.Join(filepath.Dir(path), "out"))
 		if err != nil || s == nil || s.Step < 2 || !slices.Equal(badRowsOf(t, path), []string{"row9"}) {
 			t.Fatalf("%s: %+v, %v, %v", what, s, err, badRowsOf(t, path))
 		}
@@ -295,9 +303,9 @@ func TestRemovedAndForeignRows(t *testing.T) {
 			t.Error("trained on a row that is not there")
 		}
 	}
-	raw, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", RowsFile))
+	raw, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", dataset.RowsFile))
 	if err != nil || bytes.Count(raw, []byte("\n")) != 39 {
-		t.Errorf("%s has %d rows, %v", RowsFile, bytes.Count(raw, []byte("\n")), err)
+		t.Errorf("%s has %d rows, %v", dataset.RowsFile, bytes.Count(raw, []byte("\n")), err)
 	}
 }
 
@@ -326,7 +334,7 @@ func TestErrorsSaveWhatWasReached(t *testing.T) {
 	c := load(t, path)
 	_, err := Train(
 		context.Background(),
-		Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return f, nil }},
+		Options{Config: c, Factory: func(context.Context, *config.Config) (models.Model, error) { return f, nil }},
 	)
 	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "out of memory") ||
 		!strings.Contains(err.Error(), "3 steps are saved in "+c.Out) {
@@ -346,7 +354,9 @@ type failing struct {
 	at int
 }
 
-func (f *failing) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+func (f *failing) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	if f.done+1 >= f.at {
 		return nil, errors.New("out of memory")
 	}

@@ -12,23 +12,26 @@ import (
 
 	"assay/internal/atomicfile"
 	"assay/internal/version"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/records"
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
-func (t *Trainer) writeScorer(dir string) error {
+func writeScorer(t *Trainer, dir string) error {
 	if err := t.model.SaveScorer(dir); err != nil {
 		return fmt.Errorf("writing the scorer: %w", err)
 	}
-	train, ok := t.data.Train.(*Samples)
-	valid, okValid := t.data.Validation.(*Samples)
-	if !ok || !okValid { // made by a program, which describes it
+	train, valid := t.data.Train, t.data.Validation
+	if train.Made() || valid.Made() { // made by a program, which describes it
 		return nil
 	}
-	describe := t.card
-	if t.config.Mode == ModeText {
-		describe = t.textCard
+	describe := scorerCard
+	if t.config.Mode == config.ModeText {
+		describe = textCard
 	}
-	card, err := describe(train, valid)
+	card, err := describe(t, train, valid)
 	if err != nil {
 		return err
 	}
@@ -38,8 +41,8 @@ func (t *Trainer) writeScorer(dir string) error {
 	})
 }
 
-// card is the model card: what the scorer was made from, and how well it does.
-func (t *Trainer) card(train, valid *Samples) (string, error) {
+// scorerCard is the model card: what the scorer was made from, and how well it does.
+func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	c, s := t.config, &t.state
 	var b strings.Builder
 	front, err := yaml.Marshal(map[string]any{"library_name": "assay", "base_model": filepath.Base(c.Backbone),
@@ -58,16 +61,17 @@ func (t *Trainer) card(train, valid *Samples) (string, error) {
 		version.Version,
 		c.Mode,
 	)
-	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n", ScorerDir)
+	fmt.Fprintf(&b, "    score pair --scorer %s --source a.png --edit b.png --instruction \"make it blue\"\n\n",
+		config.ScorerDir)
 
-	t.cardData(&b, train, valid)
+	writeCardData(t, &b, train, valid)
 	b.WriteString("## Training\n\n")
 	size := fmt.Sprintf("%d samples", c.BatchSize)
 	if t.loader.Groups != nil {
 		size = fmt.Sprintf("whole groups, at most %d edits", c.BatchSize)
 	}
 	fmt.Fprintf(&b, "%d of %d steps of %s, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps, size,
-		float64(s.Samples)/float64(t.loader.Order.Len()), c.Seed, t.state.seconds())
+		t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f", float64(s.Train.Loss))
 		if !math.IsNaN(float64(s.Train.L1)) {
@@ -75,32 +79,25 @@ func (t *Trainer) card(train, valid *Samples) (string, error) {
 		}
 		b.WriteString(".")
 	}
-	if t.early() {
+	if endedEarly(t) {
 		fmt.Fprintf(&b, " It ended early: %d validations were no better than the best one (validate.patience).", s.Worse)
 	}
 	b.WriteString("\n\n")
-	t.measures(&b)
-	err = t.endCard(&b)
+	writeMeasures(&b, s)
+	err = writeCardEnd(&b, c)
 	return b.String(), err
 }
 
-// endCard tells the settings and the versions.
-func (t *Trainer) endCard(b *strings.Builder) error {
-	text, err := withoutFolders(*t.config).YAML()
-	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
-	return err
-}
-
-// cardData says what the scorer has learned from.
-func (t *Trainer) cardData(b *strings.Builder, train, valid *Samples) {
+// writeCardData says what the scorer has learned from.
+func writeCardData(t *Trainer, b *strings.Builder, train, valid *dataset.Samples) {
 	b.WriteString("## Data\n\n| | rows | label 0 | between | label 0.5 | between | label 1 |\n" +
 		"|---|---|---|---|---|---|---|\n")
 	unlabelled := 0
 	for _, part := range []struct {
 		name string
-		s    *Samples
+		s    *dataset.Samples
 	}{{"training", train}, {"validation", valid}} {
-		n := part.s.labelCounts()
+		n := part.s.LabelCounts()
 		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %d | %d |\n", part.name, part.s.Len(), n[0], n[1], n[2], n[3], n[4])
 		unlabelled += part.s.Len() - (n[0] + n[1] + n[2] + n[3] + n[4])
 	}
@@ -112,7 +109,7 @@ func (t *Trainer) cardData(b *strings.Builder, train, valid *Samples) {
 				"are compared.\n", unlabelled)
 		}
 	}
-	if f := t.objective.summarise(t.data); f != nil {
+	if f := t.objective.Summarize(t.data); f != nil {
 		b.WriteString("\nThe training rows:\n\n```\n")
 		f.Print(b)
 		b.WriteString("```\n")
@@ -121,25 +118,25 @@ func (t *Trainer) cardData(b *strings.Builder, train, valid *Samples) {
 		strings.Join(bases(t.config.Data.Train), ", "))
 }
 
-// measures are those of the last validation and the best one, as far as they are defined.
-func (t *Trainer) measures(b *strings.Builder) {
-	last, best := t.state.Last, t.state.Best
+// writeMeasures lists the measures of the last and the best validation, as far as they are defined.
+func writeMeasures(b *strings.Builder, s *checkpoint.State) {
+	last, best := s.Last, s.Best
 	if last == nil {
 		b.WriteString("No validation so far.\n\n")
 		return
 	}
-	list := []*ValidationMetrics{last}
+	list := []*records.ValidationMetrics{last}
 	if best != nil && best.Step != last.Step {
 		list = append(list, best)
 	}
 	columns := []struct {
 		name  string
-		value func(m *ValidationMetrics) Number
+		value func(m *records.ValidationMetrics) records.Number
 	}{
-		{"L1 (0 to 1)", func(m *ValidationMetrics) Number { return m.L1 }},
-		{"Spearman", func(m *ValidationMetrics) Number { return m.Spearman }},
-		{"accuracy over 0, 0.5, 1", func(m *ValidationMetrics) Number { return m.Accuracy }},
-		{"pair accuracy", (*ValidationMetrics).pairAccuracy},
+		{"L1 (0 to 1)", func(m *records.ValidationMetrics) records.Number { return m.L1 }},
+		{"Spearman", func(m *records.ValidationMetrics) records.Number { return m.Spearman }},
+		{"accuracy over 0, 0.5, 1", func(m *records.ValidationMetrics) records.Number { return m.Accuracy }},
+		{"pair accuracy", (*records.ValidationMetrics).PairAccuracy},
 	}
 	head, rule := "| validation at step | rows |", "|---|---|"
 	rows := make([]string, len(list))
@@ -165,38 +162,77 @@ func (t *Trainer) measures(b *strings.Builder) {
 			last.PairRows)
 	}
 	if best != nil {
-		what := map[string]string{"": "lowest L1", bySpearman: "highest Spearman correlation",
-			byPairs: "highest pair accuracy"}[best.By]
-		fmt.Fprintf(b, "\nThe %s was at step %d; that scorer is in `%s`.\n\n", what, best.Step, BestDir)
+		what := map[string]string{"": "lowest L1", config.BySpearman: "highest Spearman correlation",
+			config.ByPairs: "highest pair accuracy"}[best.By]
+		fmt.Fprintf(b, "\nThe %s was at step %d; that scorer is in `%s`.\n\n", what, best.Step, config.BestDir)
 	}
 }
 
-// pairAccuracy is NaN if there were no pairs.
-func (m *ValidationMetrics) pairAccuracy() Number {
-	if m.Pairs == nil {
-		return Number(math.NaN())
+// textCard is the model card of what mode text trained.
+func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
+	c, s := t.config, &t.state
+	var b strings.Builder
+	facts := map[string]any{"base_model": filepath.Base(c.Backbone), "pipeline_tag": "image-text-to-text"}
+	if c.Adapts() {
+		facts["library_name"] = "peft"
 	}
-	return *m.Pairs
+	front, err := yaml.Marshal(facts)
+	if err != nil {
+		return "", err
+	}
+	what, use := "Model", "score chat --backbone "+config.BackboneDir
+	if c.Adapts() {
+		what = "Adapter"
+		use = fmt.Sprintf("score chat --backbone %s --adapter %s", filepath.Base(c.Backbone), config.AdapterDir)
+	}
+	fmt.Fprintf(
+		&b,
+		"---\n%s---\n\n# %s that answers in words\n\nTrained on the answers of conversations with pictures, by "+
+			"assay %s, mode %s, tune %s.\n\n    %s --image a.png --text \"...\"\n\n",
+		front,
+		what,
+		version.Version,
+		c.Mode,
+		c.Text.Tune,
+		use,
+	)
+	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
+		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
+	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps,
+		c.BatchSize, t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
+	if s.Train != nil {
+		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))
+	}
+	b.WriteString("\n\n")
+	writeTextMeasures(&b, s)
+	err = writeCardEnd(&b, c)
+	return b.String(), err
 }
 
-// labelCounts counts labels 0, between, 0.5, between, 1.
-func (s *Samples) labelCounts() (n [5]int) {
-	for _, r := range s.rows {
-		switch {
-		case r.bad != "" || !r.labelled():
-		case r.label == 0:
-			n[0]++
-		case r.label < 0.5:
-			n[1]++
-		case r.label == 0.5:
-			n[2]++
-		case r.label < 1:
-			n[3]++
-		default:
-			n[4]++
-		}
+func writeTextMeasures(w io.Writer, s *checkpoint.State) {
+	last, best := s.Last, s.Best
+	if last == nil {
+		fmt.Fprint(w, "No validation so far.\n\n")
+		return
 	}
-	return n
+	fmt.Fprint(w, "| validation at step | rows | tokens | loss | token accuracy |\n|---|---|---|---|---|\n")
+	line := func(m *records.ValidationMetrics) {
+		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*m.Loss),
+			float64(*m.TokenAccuracy))
+	}
+	line(last)
+	if best != nil && best.Step != last.Step {
+		line(best)
+	}
+	fmt.Fprintf(w, "\nLoss and accuracy are of the answers' tokens. The best one by %s is in `%s`.\n\n", best.By,
+		config.BestDir)
+}
+
+// writeCardEnd writes the configuration and the versions.
+func writeCardEnd(b *strings.Builder, c *config.Config) error {
+	text, err := withoutFolders(*c).YAML()
+	fmt.Fprintf(b, "## Configuration\n\n```yaml\n%s```\n\n## Versions\n\n%s\n", text, versions())
+	return err
 }
 
 func bases(paths []string) []string {
@@ -208,7 +244,7 @@ func bases(paths []string) []string {
 }
 
 // withoutFolders keeps only the last part of every path: a card may be published.
-func withoutFolders(c Config) *Config {
+func withoutFolders(c config.Config) *config.Config {
 	for _, p := range []*string{&c.Backbone, &c.Init, &c.Out} {
 		if *p != "" {
 			*p = filepath.Base(*p)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/trainer/records"
 )
 
 // TestCardOfComparisons: the card says what was compared, what was best by which measure, and why the run ended; and
@@ -43,11 +45,11 @@ func TestCardOfComparisons(t *testing.T) {
 	if err != nil || strings.Contains(string(best), "No validation so far") {
 		t.Error(err, string(best))
 	}
-	metrics, err := os.ReadFile(filepath.Join(r.Run, MetricsFile))
+	metrics, err := os.ReadFile(filepath.Join(r.Run, records.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var first StepMetrics
+	var first records.StepMetrics
 	line, _, _ := bytes.Cut(metrics, []byte("\n"))
 	if err := json.Unmarshal(line, &first); err != nil || first.Samples != 3 || first.Groups != 1 {
 		t.Errorf("%v: %s", err, line)

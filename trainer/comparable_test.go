@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"assay/trainer/dataset"
 )
 
 // TestComparable: what a run cannot learn from or be measured by is found before the first step, and by a dry run.
@@ -74,7 +76,7 @@ func TestGroupsWithoutNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(what, err)
 		}
-		if f := plan.Found; f.Groups != 8 || f.Items["bradley_terry"] != 24 {
+		if f := plan.Summary; f.Groups != 8 || f.Items["bradley_terry"] != 24 {
 			t.Errorf("%s: %d groups, %v; want 8 and 24 pairs", what, f.Groups, f.Items)
 		}
 		train(t, path, newFake())
@@ -87,19 +89,19 @@ func TestGroupsWithoutNames(t *testing.T) {
 	path := writeGroups(t, 0, "data: {train: table.jsonl, validation: 0.3}\nlosses: [{kind: bradley_terry}]\n")
 	writeFiles(t, filepath.Dir(path), "s0.png", "0", "s1.png", "1", "e0.png", "2", "e1.png", "3", "e2.png", "4",
 		"table.jsonl", nameless)
-	d, err := OpenData(load(t, path))
+	d, err := dataset.Open(load(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	trained := map[string]bool{}
-	for _, g := range d.Train.(*Samples).rows {
-		trained[g.asked] = true
+	for _, g := range d.Train.Rows {
+		trained[g.Asked] = true
 	}
-	valid := d.Validation.(*Samples).rows
+	valid := d.Validation.Rows
 	for _, g := range valid {
-		if trained[g.asked] {
-			t.Errorf("row %d: its group is on both sides", g.index+1)
+		if trained[g.Asked] {
+			t.Errorf("row %d: its group is on both sides", g.Index+1)
 		}
 	}
 	if len(valid) != 6 { // two of eight groups
@@ -119,7 +121,7 @@ func TestLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := plan.Found
+	f := plan.Summary
 	if f.Same != 1 || f.Unused != 3 || f.Unread["quality"] != 1 || f.Unread["beauty"] != 2 || len(f.Unread) != 2 ||
 		f.Preferences != 1 {
 		t.Errorf("%+v", f)

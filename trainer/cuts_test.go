@@ -10,6 +10,9 @@ import (
 	"assay/internal/long"
 	"assay/losses"
 	"assay/model"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
 
 // TestLearnedCuts: the cuts of an ordinal loss train with the scorer and are kept by its run, interrupted or not, but
@@ -20,18 +23,18 @@ func TestLearnedCuts(t *testing.T) {
 	text := "losses: [{kind: ordinal, cuts: learned, dimension: following}, {kind: gaussian, dimension: quality}]\n" +
 		"optimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\n"
 	c := load(t, writeJudge(t, text))
-	whole, err := Train(ctx, Options{Config: c, Factory: OpenModel})
+	whole, err := Train(ctx, Options{Config: c, Factory: models.Open})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if whole.Trains.Losses != 2 {
 		t.Errorf("%+v", whole.Trains)
 	}
-	dir, _, err := checkpoints.Latest(filepath.Join(c.Out, CheckpointsDir))
+	dir, _, err := checkpoints.Latest(filepath.Join(c.Out, config.CheckpointsDir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, _, err := checkpoints.ReadFile(filepath.Join(dir, tensorFile))
+	kept, _, err := checkpoints.ReadFile(filepath.Join(dir, checkpoint.TensorFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,14 +57,14 @@ func TestLearnedCuts(t *testing.T) {
 	again := writeJudge(t, text)
 	c = load(t, again)
 	stop, cancel := context.WithCancel(ctx)
-	factory := func(ctx context.Context, c *Config) (Model, error) {
-		m, err := OpenModel(ctx, c)
-		return &stopping{m.(*scorerModel), cancel}, err
+	factory := func(ctx context.Context, c *config.Config) (models.Model, error) {
+		m, err := models.Open(ctx, c)
+		return &stopping{m.(*models.ScorerModel), cancel}, err
 	}
 	if _, err := Train(stop, Options{Config: c, Factory: factory}); err == nil {
 		t.Fatal("not interrupted")
 	}
-	second, err := Train(ctx, Options{Config: load(t, again), Factory: OpenModel})
+	second, err := Train(ctx, Options{Config: load(t, again), Factory: models.Open})
 	if err != nil || second.Resumed == 0 {
 		t.Fatal(second, err)
 	}

@@ -20,6 +20,9 @@ import (
 
 	"assay/internal/exit"
 	"assay/optim"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // fake is a linear model of features hashed from the instruction and the templates, with dropout: loss 10 |w x + b -
@@ -33,7 +36,7 @@ type fake struct {
 	steps  func(n int) // told after each step
 	done   int
 	micro  int // answered to auto
-	seen   []Example
+	seen   []dataset.Example
 	parts  []int // edits of each Compare
 }
 
@@ -54,7 +57,7 @@ func (f *fake) Params() []optim.Param          { return f.params }
 func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
 
-func features(e *Example) []float32 {
+func features(e *dataset.Example) []float32 {
 	h := fnv.New64a()
 	fmt.Fprint(h, e.Row.Instruction, e.Question, e.Answer, e.Augment)
 	if strings.HasPrefix(e.Row.Edit.Path, "e") { // of writeGroups
@@ -68,12 +71,14 @@ func features(e *Example) []float32 {
 	return x
 }
 
-func (f *fake) Step(_ context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+func (f *fake) Step(
+	_ context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	time.Sleep(f.slow)
 	f.seen = append(f.seen, batch...)
 	rng := rand.New(rand.NewPCG(seed, 2))
 	dw, db := make([]float32, fakeWidth), make([]float32, 1)
-	r := &StepResult{Tokens: 7 * len(batch)}
+	r := &models.StepResult{Tokens: 7 * len(batch)}
 	for i := range batch {
 		x := features(&batch[i])
 		for j := range x {
@@ -115,7 +120,7 @@ func (f *fake) score(x []float32) float64 {
 	return float64(s)
 }
 
-func (f *fake) Score(_ context.Context, batch []Example) ([]float64, error) {
+func (f *fake) Score(_ context.Context, batch []dataset.Example) ([]float64, error) {
 	var out []float64
 	for i := range batch {
 		out = append(out, f.score(features(&batch[i])))
@@ -134,18 +139,19 @@ func (f *fake) SaveScorer(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "weights.txt"), []byte(b.String()), 0o666)
 }
 
-func (f *fake) Plan(_ context.Context, sample []Example) (*Plan, error) {
-	return &Plan{
+func (f *fake) Plan(_ context.Context, in models.PlanInput) (*models.Plan, error) {
+	sample := in.Examples
+	return &models.Plan{
 		Device:     "cpu",
 		MicroBatch: f.micro,
-		Tokens:     TokenCount{7, 7, 7},
+		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: fakeWidth + 1,
 		Trainable:  fakeWidth + 1,
 		Bytes:      map[string]int64{"sample": int64(len(sample))},
 	}, nil
 }
 
-func (f *fake) factory(context.Context, *Config) (Model, error) { return f, nil }
+func (f *fake) factory(context.Context, *config.Config) (models.Model, error) { return f, nil }
 
 // writeRun makes a table of n rows with pictures and a configuration over it; extra is YAML. It returns the file's
 // path.
@@ -195,9 +201,9 @@ seed: 3
 	return filepath.Join(dir, "run.yaml")
 }
 
-func load(t *testing.T, path string) *Config {
+func load(t *testing.T, path string) *config.Config {
 	t.Helper()
-	c, err := Load(path)
+	c, err := config.Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +226,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	c, err := Load(path)
+	c, err := config.Load(path)
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT)
 		defer stop()

@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/objective"
 )
 
 // writeFiles makes files, and gives the path of the first one.
@@ -21,7 +25,7 @@ func writeFiles(t *testing.T, dir string, files ...string) {
 // pairsOfEpoch counts the items of the first term in an epoch of a run.
 func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 	t.Helper()
-	tables, err := OpenData(load(t, path))
+	tables, err := dataset.Open(load(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +36,7 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		items := (&objective{c.Losses, l.Groups}).items(batch)[0]
+		items := objective.New(c.Losses, l.Groups).Items(batch)[0]
 		for _, it := range items {
 			a, b := &batch[it.Edits[0]], &batch[it.Edits[1]]
 			if a.Contents[0] != b.Contents[0] || a.Row.Instruction != b.Row.Instruction {
@@ -41,7 +45,7 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 		}
 		pairs += len(items)
 	}
-	if f := (&objective{c.Losses, l.Groups}).summarise(tables); f.Items["bradley_terry"] != pairs {
+	if f := objective.New(c.Losses, l.Groups).Summarize(tables); f.Items["bradley_terry"] != pairs {
 		t.Errorf("%d pairs are found, %d come", f.Items["bradley_terry"], pairs)
 	}
 	return pairs
@@ -85,10 +89,10 @@ func TestNamedPreferences(t *testing.T) {
 }
 
 // loaderOf is the loader of a run that begins.
-func loaderOf(t *testing.T, path string, d *Data) (*Config, *Loader) {
+func loaderOf(t *testing.T, path string, d *dataset.Data) (*config.Config, *dataset.Loader) {
 	t.Helper()
 	c := load(t, path)
-	l, err := NewLoader(c, d.Train, 0, 0)
+	l, err := dataset.NewLoader(c, d.Train, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

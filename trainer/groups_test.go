@@ -14,18 +14,22 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/losses"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/objective"
 )
 
 // Compare gives every kind of loss the gradient of a Bradley-Terry model or of a distance: enough to see whether a run
 // goes the same way twice.
 func (f *fake) Compare(
-	_ context.Context, batch []Example, items [][]losses.Item, weight float64, seed, draws uint64,
-) (*StepResult, error) {
+	_ context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
+) (*models.StepResult, error) {
 	time.Sleep(f.slow)
 	f.seen = append(f.seen, batch...)
 	f.parts = append(f.parts, len(batch))
 	n := len(batch)
-	r := &StepResult{
+	r := &models.StepResult{
 		Loss: make([]float64, n), ScoreLoss: make([]float64, n), Tokens: n, Terms: make([][]float64, len(items)),
 	}
 	slope := make([]float64, n)
@@ -101,7 +105,7 @@ func TestWholeGroups(t *testing.T) {
 	for _, n := range f.parts {
 		part := f.seen[at : at+n]
 		at += n
-		groups := map[string][]Example{}
+		groups := map[string][]dataset.Example{}
 		for _, e := range part {
 			groups[e.Row.Group] = append(groups[e.Row.Group], e)
 		}
@@ -144,7 +148,7 @@ func TestWholeGroups(t *testing.T) {
 
 // TestGroupsOfOneAreSamples: where every edit is a group, whole groups give the run of rows, bit for bit.
 func TestGroupsOfOneAreSamples(t *testing.T) {
-	weights := func(sampling string) (string, []Example) {
+	weights := func(sampling string) (string, []dataset.Example) {
 		path := writeRun(t, 40, "epochs: 3\naugment: adiee\n")
 		table := filepath.Join(filepath.Dir(path), "table.jsonl")
 		text, _ := os.ReadFile(table)
@@ -169,7 +173,7 @@ func TestGroupsOfOneAreSamples(t *testing.T) {
 		return string(out), f.seen
 	}
 	a, rows := weights("rows")
-	b, groups := weights(WholeGroups)
+	b, groups := weights(config.WholeGroups)
 	if d := cmp.Diff(rows, groups); d != "" || a != b {
 		t.Errorf("same weights: %v; %s", a == b, d)
 	}
@@ -199,43 +203,8 @@ func TestGroupsResume(t *testing.T) {
 	if d := cmp.Diff(outcome(t, quiet), outcome(t, path)); d != "" || r.Resumed == 0 || r.Steps != whole.Steps {
 		t.Error(r.Resumed, r.Steps, whole.Steps, d)
 	}
-	if v := r.Validation; v.Pairs == nil || v.By != byPairs || v.PairRows == 0 {
+	if v := r.Validation; v.Pairs == nil || v.By != config.ByPairs || v.PairRows == 0 {
 		t.Errorf("%+v", v)
-	}
-}
-
-// TestItems: what terms compare in groups with labels of two dimensions.
-func TestItems(t *testing.T) {
-	label := func(y, q float64) Said { return Said{Labels: map[string]float64{"": y, "quality": q}, Votes: 3} }
-	part := []Example{
-		{Index: 0, Said: label(0, 1)}, {Index: 1, Said: label(0.5, 1)}, {Index: 2, Said: label(0.5, 0)},
-		{Index: 3, Unit: 1, Said: Said{Ranks: map[string]float64{"": 2}}},
-		{Index: 4, Unit: 1, Said: Said{Ranks: map[string]float64{"": 1}}},
-	}
-	r := &objective{terms: []losses.Spec{
-		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10},
-		{Kind: "bradley_terry", Dimension: "quality"},
-		{Kind: "plackett_luce"},
-	}}
-	items := r.items(part)
-	normalise([][][]losses.Item{items})
-	third, quarter, a, b, tie := 1.0/3, 1.0/4, [3]float64{1, 0, 0}, [3]float64{0, 0, 1}, [3]float64{0, 1, 0}
-	want := [][]losses.Item{
-		{{Edits: []int{0}, Weight: third}, {Edits: []int{1}, Label: 0.5, Weight: third},
-			{Edits: []int{2}, Label: 0.5, Weight: third}},
-		{
-			{Edits: []int{0, 1}, Outcome: b, Margin: 5, Weight: quarter},
-			{Edits: []int{0, 2}, Outcome: b, Margin: 5, Weight: quarter},
-			{Edits: []int{1, 2}, Outcome: tie, Weight: quarter}, {Edits: []int{3, 4}, Outcome: b, Weight: quarter},
-		},
-		{
-			{Edits: []int{0, 1}, Outcome: tie, Weight: third}, {Edits: []int{0, 2}, Outcome: a, Weight: third},
-			{Edits: []int{1, 2}, Outcome: a, Weight: third},
-		},
-		{{Edits: []int{0, 1, 2}, Ranks: []int{1, 0, 0}, Weight: 0.5}, {Edits: []int{3, 4}, Ranks: []int{1, 0}, Weight: 0.5}},
-	}
-	if d := cmp.Diff(want, items); d != "" {
-		t.Error(d)
 	}
 }
 
@@ -265,12 +234,12 @@ func TestPreferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := plan.Found
+	f := plan.Summary
 	if f.Groups != 7 || f.Edits != 1+2+3+4+5+6+3 || f.Preferences != 3 || f.Ties != 1 || f.Margins != 1 || f.Votes != 2 ||
 		f.Sizes != [3]float64{1, 24.0 / 7, 6} || f.Sampled != 2 || f.Layouts["preferences"] != 1 || f.Labels != 21 {
 		t.Errorf("%+v", f)
 	}
-	tables, err := OpenData(c)
+	tables, err := dataset.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +254,7 @@ func TestPreferences(t *testing.T) {
 			if e.Row.Instruction != "turn it" || i > 0 && batch[i-1].Unit == e.Unit {
 				continue
 			}
-			checkPreferences(t, (&objective{c.Losses, l.Groups}).items(batch[i:i+3]))
+			checkPreferences(t, objective.New(c.Losses, l.Groups).Items(batch[i:i+3]))
 			return
 		}
 	}
@@ -308,42 +277,5 @@ func checkPreferences(t *testing.T, items [][]losses.Item) {
 	}
 	if d := cmp.Diff(want, items); d != "" {
 		t.Error(d)
-	}
-}
-
-func TestLossesConfig(t *testing.T) {
-	for want, text := range map[string]string{
-		"losses[1].delta: want more than 0":              "losses: [{kind: l1}, {kind: huber, delta: -1}]\n",
-		"losses[0].margin: want more than 0, not 0":      "losses: [{kind: bradley_terry_margin, margin: 0}]\n",
-		"losses[0].scale: want more than 0, not 0":       "losses: [{kind: bradley_terry, scale: 0}]\n",
-		"losses[0].nu: want more than 0, not 0":          "losses: [{kind: davidson, nu: 0.0}]\n",
-		"losses[0].theta: want more than 0, not 0":       "losses: [{kind: rao_kupper, theta: 0}]\n",
-		"losses[0].delta: want more than 0, not 0":       "losses: [{kind: huber, delta: -0}]\n",
-		"losses[0].draws: want more than 0, not 0":       "losses: [{kind: gaussian_draws, draws: 0}]\n",
-		"losses[0].values: want the labels":              "losses: [{kind: ordinal, values: []}]\n",
-		"adafactor has no betas":                         "optimizer: {name: adafactor, betas: [0.5, 0.9]}\n",
-		"lion has no eps":                                "losses: [{kind: l1}]\noptimizer: {name: lion, eps: 1.0e-6}\n",
-		"losses[0].kind: want one of l1":                 "losses: [{kind: margin}]\n",
-		"loss: losses is there as well":                  "losses: [{kind: l1}]\nloss: {text: 1}\n",
-		"data.sampling: losses compare edits of a group": "losses: [{kind: davidson}]\n",
-		"classes wants head.kind: classification":        "losses: [{kind: classes}]\n",
-		"thurstone wants a head with mu and log sigma":   "losses: [{kind: thurstone}]\n",
-		"losses: mode head":                              "losses: [{kind: l1}]\nmode: head\n",
-		"losses[0].wight: unknown key":                   "losses: [{kind: l1, wight: 2}]\n",
-		"validate.by: want one of auto, l1":              "validate: {by: accuracy}\n",
-		"data.group_edits: want at most batch_size (16)": "data: {train: t.jsonl, sampling: whole_groups, group_edits: 17}\n",
-		"it has no dimension \"quality\"":                "losses: [{kind: l1, dimension: quality}]\n",
-	} {
-		path := filepath.Join(t.TempDir(), "run.yaml")
-		all := "backbone: b\nout: out\n" + text
-		if !strings.Contains(text, "data:") {
-			all += "data: {train: t.jsonl, sampling: rows}\n"
-		}
-		if err := os.WriteFile(path, []byte(all), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q in %v", want, err)
-		}
 	}
 }

@@ -13,12 +13,16 @@ import (
 	"assay/internal/long"
 	"assay/model"
 	"assay/optim"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/head"
+	"assay/trainer/models"
 )
 
 // countingBackbone gives the fake's features as hidden states.
 type countingBackbone struct{ computed, opened, closed int }
 
-func (b *countingBackbone) Hidden(_ context.Context, batch []Example) ([][]float32, error) {
+func (b *countingBackbone) Hidden(_ context.Context, batch []dataset.Example) ([][]float32, error) {
 	var out [][]float32
 	for i := range batch {
 		out = append(out, features(&batch[i]))
@@ -29,8 +33,8 @@ func (b *countingBackbone) Hidden(_ context.Context, batch []Example) ([][]float
 
 func (b *countingBackbone) Close() error { b.closed++; return nil }
 
-func headFactory(b *countingBackbone, fingerprint string) Factory {
-	return func(_ context.Context, c *Config) (Model, error) {
+func headFactory(b *countingBackbone, fingerprint string) models.Factory {
+	return func(_ context.Context, c *config.Config) (models.Model, error) {
 		var params []optim.Param
 		sizes := c.Head.Sizes(fakeWidth)
 		for i, name := range []string{"layers.0", "layers.1"} {
@@ -50,13 +54,13 @@ func headFactory(b *countingBackbone, fingerprint string) Factory {
 				},
 			)
 		}
-		known, err := openStore(c, nil)
+		known, err := models.OpenStore(c, nil)
 		if err != nil {
 			return nil, err
 		}
-		return NewHeadModel(HeadOptions{Head: c.Head, Params: params, Batch: 4, Weight: c.Loss.Score,
+		return models.NewHeadModel(models.HeadOptions{Head: c.Head, Params: params, Batch: 4, Weight: c.Loss.Score,
 			Store: known, Backbone: map[string]string{"backbone": fingerprint},
-			Open: func(context.Context) (Hidden, error) { b.opened++; return b, nil },
+			Open: func(context.Context) (head.Hidden, error) { b.opened++; return b, nil },
 			Save: func(dir string, params []optim.Param) error {
 				return (&fake{params: params}).SaveScorer(dir)
 			}})
@@ -92,7 +96,7 @@ func TestHeadAloneLearns(t *testing.T) {
 	if again := outcome(t, path); first[0] != again[0] {
 		t.Error("a second run ends with other weights")
 	}
-	segments, err := filepath.Glob(filepath.Join(c.Out, "cache", stateKind, "*", "*"))
+	segments, err := filepath.Glob(filepath.Join(c.Out, "cache", head.StateKind, "*", "*"))
 	if err != nil || len(segments) != 1 {
 		t.Fatal(segments, err)
 	}
@@ -124,7 +128,7 @@ func TestHeadPreparationIsInterruptible(t *testing.T) {
 		Options{
 			Config:   c,
 			Factory:  inner,
-			Progress: func(string, int64, string) Progress { return cancelAfter{cancel, new(int)} },
+			Progress: func(string, int64, string) dataset.Progress { return cancelAfter{cancel, new(int)} },
 		},
 	)
 	if exit.Code(err) != exit.Interrupted {

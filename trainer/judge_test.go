@@ -15,6 +15,10 @@ import (
 	"assay/internal/oracle"
 	"assay/losses"
 	"assay/model"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/objective"
 )
 
 // writeJudge makes a run that begins with two fresh heads of mu and log sigma on the oracle's Qwen2.5-VL.
@@ -57,17 +61,17 @@ func TestJudgeGradient(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()
 	c := load(t, writeJudge(t, judgeLosses))
-	m, err := OpenModel(ctx, c)
+	m, err := models.Open(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	tables, err := OpenData(c)
+	tables, err := dataset.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tables.Close()
-	l, err := NewLoader(c, tables.Train, 0, 0)
+	l, err := dataset.NewLoader(c, tables.Train, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +79,10 @@ func TestJudgeGradient(t *testing.T) {
 	if err != nil || len(batch) != 4 {
 		t.Fatal(len(batch), err)
 	}
-	items := (&objective{c.Losses, l.Groups}).items(batch)
-	normalise([][][]losses.Item{items})
-	loss := func() (*StepResult, float64) {
-		out, err := m.(Comparer).Compare(ctx, batch, items, 1.0/4, 1, 2)
+	items := objective.New(c.Losses, l.Groups).Items(batch)
+	objective.Normalize([][][]losses.Item{items})
+	loss := func() (*models.StepResult, float64) {
+		out, err := m.(models.Comparer).Compare(ctx, batch, items, 1.0/4, 1, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +127,7 @@ func TestJudgeTrains(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()
 	path := writeJudge(t, judgeLosses+"optimizer: {lr: 0.01}\nvalidate: {every: 2}\n")
-	whole, err := Train(ctx, Options{Config: load(t, path), Factory: OpenModel})
+	whole, err := Train(ctx, Options{Config: load(t, path), Factory: models.Open})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +145,14 @@ func TestJudgeTrains(t *testing.T) {
 	again := writeJudge(t, judgeLosses+"optimizer: {lr: 0.01}\nvalidate: {every: 2}\ncheckpoint: {steps: 1}\n")
 	c := load(t, again)
 	stop, cancel := context.WithCancel(ctx)
-	factory := func(ctx context.Context, c *Config) (Model, error) {
-		m, err := OpenModel(ctx, c)
-		return &stopping{m.(*scorerModel), cancel}, err
+	factory := func(ctx context.Context, c *config.Config) (models.Model, error) {
+		m, err := models.Open(ctx, c)
+		return &stopping{m.(*models.ScorerModel), cancel}, err
 	}
 	if _, err := Train(stop, Options{Config: c, Factory: factory}); err == nil {
 		t.Fatal("not interrupted")
 	}
-	second, err := Train(ctx, Options{Config: load(t, again), Factory: OpenModel})
+	second, err := Train(ctx, Options{Config: load(t, again), Factory: models.Open})
 	if err != nil || second.Resumed == 0 {
 		t.Fatal(second, err)
 	}
@@ -166,7 +170,7 @@ func TestJudgeTrains(t *testing.T) {
 	if err := os.WriteFile(goOn, text, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	third, err := Train(ctx, Options{Config: load(t, goOn), Factory: OpenModel})
+	third, err := Train(ctx, Options{Config: load(t, goOn), Factory: models.Open})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,15 +181,15 @@ func TestJudgeTrains(t *testing.T) {
 
 // stopping interrupts its run at the second step.
 type stopping struct {
-	*scorerModel
+	*models.ScorerModel
 	cancel func()
 }
 
 func (s *stopping) Compare(
-	ctx context.Context, batch []Example, items [][]losses.Item, weight float64, seed, draws uint64,
-) (*StepResult, error) {
+	ctx context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
+) (*models.StepResult, error) {
 	s.cancel()
-	return s.scorerModel.Compare(ctx, batch, items, weight, seed, draws)
+	return s.ScorerModel.Compare(ctx, batch, items, weight, seed, draws)
 }
 
 func TestJudgeConfig(t *testing.T) {
@@ -198,7 +202,7 @@ func TestJudgeConfig(t *testing.T) {
 		"no loss trains heads.following":                "losses: [{kind: l1, dimension: quality}]\n",
 		"the scorer has no head \"beauty\"":             "losses: [{kind: l1, dimension: beauty}]\n",
 	} {
-		if _, err := Load(writeJudge(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load(writeJudge(t, text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in %v", want, err)
 		}
 	}
@@ -208,7 +212,7 @@ func TestJudgeConfig(t *testing.T) {
 func TestJudgeType(t *testing.T) {
 	for text, want := range map[string]string{"": "float32", "dtype: bfloat16\n": "bfloat16", "dtype: auto\n": "float32"} {
 		c := load(t, writeJudge(t, judgeLosses+text))
-		p, err := newParts(c, true)
+		p, err := models.NewParts(c, true)
 		if err != nil {
 			t.Fatal(err)
 		}

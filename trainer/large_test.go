@@ -15,6 +15,8 @@ import (
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/model/text"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
 
 // large is a shipped configuration and what follows from it and the published checkpoint, worked out by hand.
@@ -97,7 +99,7 @@ var larges = []large{
 
 // run puts the example beside a configuration without weights, and a table of 64 groups of two rows for training and
 // one for validation.
-func (l *large) run(t *testing.T) (*Config, string) {
+func (l *large) run(t *testing.T) (*config.Config, string) {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
 	backbone := filepath.Join(dir, "backbones", l.backbone)
@@ -113,14 +115,14 @@ func (l *large) run(t *testing.T) (*Config, string) {
 			t.Fatal(err)
 		}
 	}
-	config, err := os.ReadFile(filepath.Join(backbone, "config.json"))
+	text, err := os.ReadFile(filepath.Join(backbone, "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for from, to := range l.imageToken { // as the tokenizer has it that stands in
-		config = []byte(strings.Replace(string(config), from, to, 1))
+		text = []byte(strings.Replace(string(text), from, to, 1))
 	}
-	if err := os.WriteFile(filepath.Join(backbone, "config.json"), config, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(backbone, "config.json"), text, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	pair := oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json"))[0]
@@ -153,12 +155,12 @@ func (l *large) run(t *testing.T) (*Config, string) {
 	if base := filepath.Base(c.Backbone); base != l.backbone {
 		t.Errorf("backbone %s, want %s", base, l.backbone)
 	}
-	c.Backbone, c.Out, c.Data.Train, c.Device = backbone, filepath.Join(dir, "out"), Strings{table}, "cpu"
+	c.Backbone, c.Out, c.Data.Train, c.Device = backbone, filepath.Join(dir, "out"), config.Strings{table}, "cpu"
 	return c, dir
 }
 
 // tokens are the fewest and the most tokens of an example.
-func (l *large) tokens(t *testing.T, c *Config) (least, most int) {
+func (l *large) tokens(t *testing.T, c *config.Config) (least, most int) {
 	t.Helper()
 	p, err := text.Open(c.Backbone, "[SCORE]", l.vocab)
 	if err != nil {
@@ -190,7 +192,7 @@ func TestLargeDryRuns(t *testing.T) {
 	for _, l := range larges {
 		t.Run(l.backbone, func(t *testing.T) {
 			c, dir := l.run(t)
-			p, err := DryRun(context.Background(), c, PlanModel)
+			p, err := DryRun(context.Background(), c, models.OpenPlan)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +200,7 @@ func TestLargeDryRuns(t *testing.T) {
 			if p.Tokens.Min < least || p.Tokens.Max > most || p.Tokens.Min > p.Tokens.Max {
 				t.Errorf("%+v tokens, want %d to %d", p.Tokens, least, most)
 			}
-			want := &Plan{
+			want := &models.Plan{
 				Device:     "cpu",
 				Steps:      10,
 				Examples:   1920,
@@ -229,7 +231,7 @@ func TestLargeDryRuns(t *testing.T) {
 				p.Bytes["gradients and optimizer"] != 24*l.trainable ||
 				got < floor || got > 3*floor || p.Bytes["scoring"] == 0 ||
 				p.Bytes["vision tower"] == 0 ||
-				p.Need != total(p.Bytes) {
+				p.Need != models.Total(p.Bytes) {
 				t.Errorf("memory %v, the step at least %d", p.Bytes, floor)
 			}
 			// q_proj and v_proj of every layer of the language model; CLIP's tower, whose names end the same, is left alone
@@ -250,7 +252,7 @@ func TestLargeDryRuns(t *testing.T) {
 			if _, err := os.Stat(c.Out); !os.IsNotExist(err) {
 				t.Error("the dry run wrote something")
 			}
-			if _, err := OpenModel(
+			if _, err := models.Open(
 				context.Background(),
 				c,
 			); err == nil || !strings.Contains(err.Error(), dir) ||
@@ -269,7 +271,7 @@ func TestLargeDryRunsOfOtherModes(t *testing.T) {
 	head := int64((3584+1)*256 + (256+1)*16 + (16+1)*3)
 	for mode, want := range map[string]int64{"full": l.backboneSize + head + 2*3584, "head": head} {
 		c.Mode = mode
-		p, err := DryRun(context.Background(), c, PlanModel)
+		p, err := DryRun(context.Background(), c, models.OpenPlan)
 		if err != nil {
 			t.Fatalf("%s: %v", mode, err)
 		}

@@ -7,22 +7,23 @@ import (
 	"testing"
 
 	"assay/internal/long"
+	"assay/trainer/models"
 )
 
 // planFor plans the pictures' run for a GPU of so many bytes; 0: for the CPU.
-func planFor(t *testing.T, memory int64, extra string) *Plan {
+func planFor(t *testing.T, memory int64, extra string) *models.Plan {
 	t.Helper()
 	c := load(t, pictureRun(t, "llavanext", extra))
 	c.BatchSize = 16
-	f := Factory(PlanModel)
+	f := models.Factory(models.OpenPlan)
 	if memory > 0 {
-		f = PlanModelFor(memory)
+		f = models.OpenPlanFor(memory)
 	}
 	p, err := DryRun(context.Background(), c, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Need != total(p.Bytes) {
+	if p.Need != models.Total(p.Bytes) {
 		t.Errorf("%d bytes in all, %v", p.Need, p.Bytes)
 	}
 	return p
@@ -33,10 +34,11 @@ func planFor(t *testing.T, memory int64, extra string) *Plan {
 func TestMicroBatchFillsGPU(t *testing.T) {
 	long.Test(t)
 	cpu, large := planFor(t, 0, ""), planFor(t, 80e9, "")
-	if tokens := float64(cpu.MicroBatch) * cpu.Tokens.Mean; tokens > enoughCPU {
+	if tokens := float64(cpu.MicroBatch) * cpu.Tokens.Mean; tokens > models.EnoughCPU {
 		t.Errorf("%.0f tokens on the CPU", tokens)
 	}
-	if want := min(16, int(mostCUDA/large.Tokens.Mean)); large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
+	want := min(16, int(models.MostCUDA/large.Tokens.Mean))
+	if large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
 		t.Errorf("%d samples on a large GPU, %d on the CPU, want %d", large.MicroBatch, cpu.MicroBatch, want)
 	}
 	for n := large.MicroBatch - 1; n > 1; n /= 2 { // a GPU in which just n fit

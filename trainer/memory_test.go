@@ -12,13 +12,14 @@ import (
 	"assay/checkpoints"
 	"assay/internal/exit"
 	"assay/internal/long"
+	"assay/trainer/models"
 )
 
 // TestPlansAreOfTheMicroBatchTheyPrint: what is wanted grows with micro_batch, with validation rows, and with a tower
 // that trains.
 func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 	long.Test(t)
-	plan := func(extra string, f Factory) *Plan {
+	plan := func(extra string, f models.Factory) *models.Plan {
 		t.Helper()
 		c := load(t, pictureRun(t, "llavanext", strings.Replace(extra, "batch_size: 2\n", "", 1)))
 		c.BatchSize = 8
@@ -26,12 +27,12 @@ func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Need != total(p.Bytes) || p.Memory > 0 && (p.Fits == nil || *p.Fits != (p.Need <= p.Memory)) {
+		if p.Need != models.Total(p.Bytes) || p.Memory > 0 && (p.Fits == nil || *p.Fits != (p.Need <= p.Memory)) {
 			t.Errorf("%+v", p)
 		}
 		return p
 	}
-	one, four := plan("micro_batch: 1\n", PlanModel), plan("micro_batch: 4\n", PlanModel)
+	one, four := plan("micro_batch: 1\n", models.OpenPlan), plan("micro_batch: 4\n", models.OpenPlan)
 	if one.MicroBatch != 1 || four.MicroBatch != 4 {
 		t.Errorf("micro-batches of %d and %d", one.MicroBatch, four.MicroBatch)
 	}
@@ -41,39 +42,28 @@ func TestPlansAreOfTheMicroBatchTheyPrint(t *testing.T) {
 	if one.Bytes["scoring"] != 0 || one.Bytes["vision tower"] == 0 {
 		t.Errorf("%v", one.Bytes)
 	}
-	less := plan("micro_batch: 4\nrecompute: layers\n", PlanModel)
+	less := plan("micro_batch: 4\nrecompute: layers\n", models.OpenPlan)
 	if a, b := four.Bytes["training step"], less.Bytes["training step"]; b >= a {
 		t.Errorf("with recomputation a step takes %d bytes, %d without", b, a)
 	}
-	tower := plan("micro_batch: 1\nlora: {parts: [language, vision]}\n", PlanModel)
+	tower := plan("micro_batch: 1\nlora: {parts: [language, vision]}\n", models.OpenPlan)
 	if a, b := one.Bytes["training step"], tower.Bytes["training step"]; b <= a || tower.Bytes["vision tower"] != 0 {
 		t.Errorf("with the tower a step takes %d bytes, %d without", b, a)
 	}
 	// a GPU that is not here: as many samples as fit
 	small, large := plan(
 		"micro_batch: auto\n",
-		PlanModelFor(one.Need-one.Bytes["weights"]/2),
+		models.OpenPlanFor(one.Need-one.Bytes["weights"]/2),
 	), plan(
 		"",
-		PlanModelFor(80e9),
+		models.OpenPlanFor(80e9),
 	)
 	if large.Device != "cuda:0" || large.Memory != 80e9 || !*large.Fits || small.MicroBatch > large.MicroBatch {
 		t.Errorf("%+v %+v", small, large)
 	}
-	tiny := plan("micro_batch: auto\n", PlanModelFor(1e6))
+	tiny := plan("micro_batch: auto\n", models.OpenPlanFor(1e6))
 	if tiny.MicroBatch != 1 || *tiny.Fits {
 		t.Errorf("a megabyte is enough: %+v", tiny)
-	}
-}
-
-func TestAvailable(t *testing.T) {
-	if got := available(
-		"MemTotal:       24680000 kB\nMemFree:  1 kB\nMemAvailable:   12340000 kB\n",
-	); got != 12340000<<10 {
-		t.Error(got)
-	}
-	if got := mainMemory(); got <= 0 || got > 1<<50 {
-		t.Errorf("%d bytes are free", got)
 	}
 }
 
@@ -134,7 +124,7 @@ func TestDamagedWeightsAreNamed(t *testing.T) {
 			w.Close()
 			damage(t, backbone, name, test.bits)
 			c.Backbone = backbone
-			_, err = Train(context.Background(), Options{Config: c, Factory: OpenModel})
+			_, err = Train(context.Background(), Options{Config: c, Factory: models.Open})
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), backbone) ||
 				exit.Code(err) != test.code {
 				t.Errorf("%s %s: %v", test.tensor, mode, err)

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"assay/internal/remote"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // outage is a model over object storage that fails after some looks at rows.
@@ -16,8 +19,8 @@ type outage struct {
 	after int64
 }
 
-func (m *outage) Inspector() func(*Example) error {
-	return func(*Example) error {
+func (m *outage) Inspector() func(*dataset.Example) error {
+	return func(*dataset.Example) error {
 		if m.looks.Add(1) > m.after {
 			return &remote.Error{Doing: "reading", Name: "s3://b/x.png", Err: context.Canceled} // as all that is given up
 		}
@@ -25,7 +28,7 @@ func (m *outage) Inspector() func(*Example) error {
 	}
 }
 
-func (m *outage) Step(context.Context, []Example, float64, uint64) (*StepResult, error) {
+func (m *outage) Step(context.Context, []dataset.Example, float64, uint64) (*models.StepResult, error) {
 	return nil, &remote.Error{Doing: "reading", Name: "s3://b/x.png", Err: context.Canceled}
 }
 
@@ -35,14 +38,13 @@ func TestOutageIsNoBadRow(t *testing.T) {
 	for _, after := range []int64{5, 30} { // at the start; 30 rows are looked at, so in a step
 		path := writeRun(t, 30, "steps: 4\n")
 		rewrite(t, path, func(s string) string { return strings.Replace(s, "data: {", "data: {skip: 1000, ", 1) })
-		c, err := Load(path)
+		c, err := config.Load(path)
 		if err != nil || c.Data.Skip != 1000 {
 			t.Fatal(c.Data.Skip, err)
 		}
 		m := &outage{fake: newFake(), after: after}
-		_, err = Train(context.Background(), Options{Config: c, Factory: func(context.Context, *Config) (Model, error) {
-			return m, nil
-		}})
+		open := func(context.Context, *config.Config) (models.Model, error) { return m, nil }
+		_, err = Train(context.Background(), Options{Config: c, Factory: open})
 		if !remote.Failed(err) {
 			t.Errorf("after %d looks: %v", after, err)
 		}

@@ -11,6 +11,8 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
 
 // pack gives a configuration without weights a quantization_config.
@@ -42,7 +44,7 @@ func TestLargePackedDryRun(t *testing.T) {
 			c, _ := l.run(t)
 			pack(t, c.Backbone, quantization)
 			c.Pair, c.PairSize, c.TextLoss, c.MicroBatch = "sequence", []int{756, 756}, "answer", 1
-			p, err := DryRun(context.Background(), c, PlanModel)
+			p, err := DryRun(context.Background(), c, models.OpenPlan)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,16 +56,16 @@ func TestLargePackedDryRun(t *testing.T) {
 				t.Errorf("training takes %d bytes: %v", p.Need, p.Bytes)
 			}
 			bytes := planScoring(t, c)
-			t.Logf("scoring: %v, in all %.2f GB", bytes, float64(total(bytes))/1e9)
-			if total(bytes) > 8e9 {
-				t.Errorf("scoring takes %d bytes: %v", total(bytes), bytes)
+			t.Logf("scoring: %v, in all %.2f GB", bytes, float64(models.Total(bytes))/1e9)
+			if models.Total(bytes) > 8e9 {
+				t.Errorf("scoring takes %d bytes: %v", models.Total(bytes), bytes)
 			}
 		})
 	}
 }
 
 // planScoring is the memory of scoring one pair.
-func planScoring(t *testing.T, c *Config) map[string]int64 {
+func planScoring(t *testing.T, c *config.Config) map[string]int64 {
 	t.Helper()
 	state, err := model.PlanScorerState(&model.ScorerConfig{Format: 1, Backbone: c.Backbone, Pair: c.Pair,
 		PairSize: c.PairSize, Question: c.Question[0], Answer: c.Answer[0], Head: model.HeadConfig{Hidden: []int{256, 16}}},

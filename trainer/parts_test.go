@@ -16,6 +16,9 @@ import (
 	"assay/internal/oracle"
 	"assay/internal/testfile"
 	"assay/lora"
+	"assay/trainer/config"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 // TestTrainSection trains part by part what train says: these tensors change and no others, and config.yaml says it
@@ -61,8 +64,9 @@ func TestTrainSection(t *testing.T) {
 		if !strings.Contains(r.Trains.String(), test.words) {
 			t.Errorf("%s: it trains %v", test.extra, r.Trains)
 		}
-		again := load(t, filepath.Join(r.Run, ConfigFile))
-		if dry, err := DryRun(context.Background(), again, PlanModel); err != nil || dry.Trains.Digest != r.Trains.Digest {
+		again := load(t, filepath.Join(r.Run, config.ConfigFile))
+		dry, err := DryRun(context.Background(), again, models.OpenPlan)
+		if err != nil || dry.Trains.Digest != r.Trains.Digest {
 			t.Errorf("%s: the dry run of config.yaml says %v, %v", test.extra, dry, err)
 		}
 		a, err := lora.Load(r.Scorer)
@@ -156,67 +160,6 @@ func TestTowerTargets(t *testing.T) {
 	}
 }
 
-// TestGroupSchedules: what a group's schedule leaves out is as in schedule, key by key, and a given 0 is a 0.
-func TestGroupSchedules(t *testing.T) {
-	usual := defaultSchedule()
-	set := func(change func(s *ScheduleConfig)) ScheduleConfig {
-		s := usual
-		change(&s)
-		return s
-	}
-	for _, test := range []struct {
-		whole, group string
-		want         ScheduleConfig
-	}{
-		{"{}", "kind: plateau", set(func(s *ScheduleConfig) { s.Kind = "plateau" })},
-		{"{}", "kind: plateau, patience: 0", set(func(s *ScheduleConfig) { s.Kind, s.Patience = "plateau", 0 })},
-		{"{}", "kind: plateau, threshold: 0", set(func(s *ScheduleConfig) { s.Kind, s.Threshold = "plateau", 0 })},
-		{"{}", "kind: wsd, decay: 0", set(func(s *ScheduleConfig) { s.Kind, s.Decay = "wsd", 0 })},
-		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "kind: linear",
-			set(func(s *ScheduleConfig) { s.Kind, s.MinLR, s.Warmup = "linear", 1e-5, 7 })},
-		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "warmup: 3",
-			set(func(s *ScheduleConfig) { s.Kind, s.MinLR, s.Warmup = "cosine", 1e-5, 3 })},
-		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "warmup: 0, min_lr: 0",
-			set(func(s *ScheduleConfig) { s.Kind = "cosine" })},
-		{"{kind: cosine, min_lr: 1e-5, warmup: 7}", "warmup: null, min_lr: ~, kind: wsd",
-			set(func(s *ScheduleConfig) { s.Kind, s.MinLR, s.Warmup = "wsd", 1e-5, 7 })},
-		{"{kind: cosine, min_lr: 1e-5, warmup: 0.25}", "kind: constant", // which has no min_lr
-			set(func(s *ScheduleConfig) { s.Warmup = 0.25 })},
-		{"{kind: restarts, cycles: 4, min_lr: 1e-5}", "warmup: 5",
-			set(func(s *ScheduleConfig) { s.Kind, s.Cycles, s.MinLR, s.Warmup = "restarts", 4, 1e-5, 5 })},
-		{"{kind: restarts, cycles: 4}", "kind: wsd, decay: 6",
-			set(func(s *ScheduleConfig) { s.Kind, s.Decay = "wsd", 6 })},
-		{"{kind: plateau, factor: 0.5, patience: 0, threshold: 0, min_lr: 1e-5}", "factor: 0.2",
-			set(func(s *ScheduleConfig) {
-				s.Kind, s.Factor, s.Patience, s.Threshold, s.MinLR = "plateau", 0.2, 0, 0, 1e-5
-			})},
-		{"{kind: wsd, decay: 0.3, warmup: 2}", "{}",
-			set(func(s *ScheduleConfig) { s.Kind, s.Decay, s.Warmup = "wsd", 0.3, 2 })},
-	} {
-		text := "backbone: b\nout: o\ndata: {train: t.jsonl, validation: 0.1}\nschedule: " + test.whole +
-			"\noptimizer: {groups: {head: {schedule: {" + strings.Trim(test.group, "{}") + "}}}}\n"
-		c, err := loadText(t, text)
-		if err != nil {
-			t.Errorf("%s, %s: %v", test.whole, test.group, err)
-			continue
-		}
-		if got := *c.Optimizer.Groups.Head.Schedule; got != test.want {
-			t.Errorf("schedule %s, group's %s: %+v, want %+v", test.whole, test.group, got, test.want)
-		}
-		resolved, err := c.YAML()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := loadText(t, string(resolved))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := *again.Optimizer.Groups.Head.Schedule; got != test.want {
-			t.Errorf("schedule %s, group's %s, from config.yaml: %+v, want %+v", test.whole, test.group, got, test.want)
-		}
-	}
-}
-
 // TestOptimizerGroups: every group moves at its own rate, and the plan and the metrics say which.
 func TestOptimizerGroups(t *testing.T) {
 	path := pictureRun(t, "llavanext", `
@@ -247,15 +190,15 @@ schedule: {kind: linear}
 			t.Errorf("it said %q, want %q in it", said, want)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(r.Run, MetricsFile))
+	text, err := os.ReadFile(filepath.Join(r.Run, records.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var m StepMetrics
+	var m records.StepMetrics
 	if err := json.Unmarshal([]byte(strings.Split(string(text), "\n")[1]), &m); err != nil {
 		t.Fatal(err)
 	}
-	want := Rates{"adapters": 2e-4 * 2 / 3, "adapters.B": 16 * 2e-4 * 2 / 3, "head": 5e-3}
+	want := records.Rates{"adapters": 2e-4 * 2 / 3, "adapters.B": 16 * 2e-4 * 2 / 3, "head": 5e-3}
 	for name, lr := range want {
 		if d := m.LRs[name] - lr; d > 1e-12 || d < -1e-12 {
 			t.Errorf("%s: %g, want %g", name, m.LRs[name], lr)
@@ -331,14 +274,14 @@ func TestInitIsABareAdapter(t *testing.T) {
 func TestRefusedLeavesNothing(t *testing.T) {
 	path := writeRun(t, 30, "epochs: 1\n")
 	out := filepath.Join(filepath.Dir(path), "out")
-	config := mustRead(t, path)
+	text := mustRead(t, path)
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refuse := func(o Options) []string {
-		write(strings.Replace(config, "epochs: 1", "epochs: 1\nvalidate: {by: pair_accuracy}", 1))
+		write(strings.Replace(text, "epochs: 1", "epochs: 1\nvalidate: {by: pair_accuracy}", 1))
 		o.Config, o.Factory = load(t, path), newFake().factory
 		if _, err := Train(context.Background(), o); err == nil || exit.Code(err) != exit.Wrong {
 			t.Fatalf("it was not refused: %v", err)
@@ -348,9 +291,10 @@ func TestRefusedLeavesNothing(t *testing.T) {
 	if left := refuse(Options{}); !slices.Equal(left, []string{".lock"}) {
 		t.Errorf("it left %v", left)
 	}
-	write(config)
+	write(text)
 	r := train(t, path, newFake())
-	if left := refuse(Options{Fresh: true}); !slices.Contains(left, ScorerDir) || !slices.Contains(left, MetricsFile) {
+	if left := refuse(Options{Fresh: true}); !slices.Contains(left, config.ScorerDir) ||
+		!slices.Contains(left, records.MetricsFile) {
 		t.Errorf("the run before it is gone: %v", left)
 	}
 	if _, err := os.Stat(filepath.Join(r.Scorer, "weights.txt")); err != nil {

@@ -2,9 +2,12 @@ package trainer
 
 import (
 	"context"
-	"fmt"
 
 	"assay/internal/exit"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/optimizer"
 )
 
 // planSample is the number of examples a plan looks at.
@@ -16,60 +19,46 @@ const rowBytes = 1800
 
 // PlanOptions say how a run is planned.
 type PlanOptions struct {
-	Progress  func(what string, total int64, unit string) Progress // of the look at all rows; nil: none
-	Benchmark BenchmarkOpener                                      // as Options.Benchmark
-	Ranks     int                                                  // processes that would train together; 0: one
+	Progress  func(what string, total int64, unit string) dataset.Progress // of the look at all rows; nil: none
+	Benchmark BenchmarkOpener                                              // as Options.Benchmark
+	Ranks     int                                                          // processes that would train together; 0: one
 }
 
 // DryRun says what a run would do and need, without training or writing anything. The part that only the model knows is
 // empty if the model is no Planner.
-func DryRun(ctx context.Context, c *Config, f Factory, more ...PlanOptions) (plan *Plan, err error) {
+func DryRun(
+	ctx context.Context, c *config.Config, f models.Factory, more ...PlanOptions,
+) (plan *models.Plan, err error) {
 	var o PlanOptions
 	if len(more) > 0 {
 		o = more[0]
 	}
-	tables, err := OpenData(c)
-	if err != nil {
+	s := &setup{Trainer: &Trainer{config: c, strategy: single{}},
+		o:    &Options{Config: c, Factory: f, Progress: o.Progress, Benchmark: o.Benchmark},
+		here: config.OnDevice(c, o.Ranks, 0)}
+	defer func() { err = exit.Join(err, s.close()) }()
+	for _, do := range []func() error{s.openData, s.openBenchmark, func() error { return s.openModel(ctx) },
+		func() error { return s.quarantine.inspect(ctx, s.o) },
+		func() error { return exit.Usage(s.data.AllowBadRows(c.Data.Skip)) },
+		func() error { s.data.DropBadRows(); return s.order() }, func() error { return s.checkComparable(nil) }} {
+		if err := do(); err != nil {
+			return nil, err
+		}
+	}
+	if _, err = optimizer.GroupsOf(c, s.model.Params()); err != nil {
 		return nil, err
 	}
-	defer tables.Close()
-	t := &Trainer{config: c, data: tables, strategy: single{}}
-	if err := t.openBenchmark(o.Benchmark); err != nil {
-		return nil, err
+	if p, ok := s.model.(models.Planner); ok {
+		return s.plan(ctx, p)
 	}
-	if t.model, err = f(ctx, onDevice(c, o.Ranks, 0)); err != nil {
-		return nil, err
-	}
-	defer func() { err = errorsOf(err, t.model.Close()) }()
-	if err := t.inspect(ctx, (&Options{Progress: o.Progress}).bar); err != nil {
-		return nil, err
-	}
-	if err := t.data.AllowBadRows(c.Data.Skip); err != nil {
-		return nil, exit.Usage(err)
-	}
-	t.data.DropBadRows()
-	if err := t.order(); err != nil {
-		return nil, err
-	}
-	if err := t.checkComparable(nil); err != nil {
-		return nil, err
-	}
-	if _, err = c.groupsOf(t.model.Params()); err != nil {
-		return nil, err
-	}
-	t.trains = t.describeTrained()
-	p, ok := t.model.(Planner)
-	if !ok {
-		return t.complete(&Plan{MicroBatch: c.BatchSize}), nil
-	}
-	return t.plan(ctx, p)
+	return s.complete(&models.Plan{MicroBatch: c.BatchSize}), nil
 }
 
 // plan asks the model about the first examples of the run.
-func (t *Trainer) plan(ctx context.Context, p Planner) (*Plan, error) {
-	var sample []Example
-	for at := int64(0); len(sample) < planSample && at < t.loader.Limit; at = t.loader.Next(at) {
-		batch, err := t.loader.Read(at)
+func (s *setup) plan(ctx context.Context, p models.Planner) (*models.Plan, error) {
+	var sample []dataset.Example
+	for at := int64(0); len(sample) < planSample && at < s.loader.Limit; at = s.loader.Next(at) {
+		batch, err := s.loader.Read(at)
 		if err != nil {
 			return nil, err
 		}
@@ -82,47 +71,29 @@ func (t *Trainer) plan(ctx context.Context, p Planner) (*Plan, error) {
 		}
 		sample = append(sample, batch...)
 	}
-	if e, ok := p.(interface{ Expect(rows, validation int) }); ok {
-		e.Expect(t.data.Train.Len(), t.data.Validation.Len())
-	}
-	if e, ok := p.(interface{ ExpectGroup(edits int) }); ok && t.loader.Groups != nil {
-		e.ExpectGroup(t.loader.Largest())
-	}
-	plan, err := p.Plan(ctx, sample[:min(len(sample), planSample)])
+	plan, err := p.Plan(ctx, models.PlanInput{Examples: sample[:min(len(sample), planSample)], Rows: s.data.Train.Len(),
+		Validation: s.data.Validation.Len(), Group: s.loader.Largest()})
 	if err != nil {
 		return nil, err
 	}
-	return t.complete(plan), nil
+	return s.complete(plan), nil
 }
 
-// Err says why the run that is planned would fail: a shard of the weights is missing, or there is too little memory.
-// Weights that are absent as a whole are no reason: a run can be planned before they are fetched.
-func (p *Plan) Err() error {
-	switch {
-	case p.Partly:
-		return fmt.Errorf("the run would fail: %s", p.Absent)
-	case p.Fits != nil && !*p.Fits:
-		return fmt.Errorf("the run would not fit: it needs %.1f GB, %.1f GB are free", float64(p.Need)/1e9,
-			float64(p.Memory)/1e9)
+func (s *setup) complete(p *models.Plan) *models.Plan {
+	c := s.config
+	p.Steps, p.Examples, p.BatchSize, p.Trains = s.loader.Steps, s.loader.Limit, c.BatchSize, s.trains
+	if s.loader.Groups != nil {
+		p.Examples, p.Groups = s.loader.Edits, s.loader.Limit
 	}
-	return nil
-}
-
-func (t *Trainer) complete(p *Plan) *Plan {
-	c := t.config
-	p.Steps, p.Examples, p.BatchSize, p.Trains = t.loader.Steps, t.loader.Limit, c.BatchSize, t.trains
-	if t.loader.Groups != nil {
-		p.Examples, p.Groups = t.loader.Edits, t.loader.Limit
-	}
-	p.BadRows = t.data.BadRows()
-	p.Rows, p.Validation, p.Warnings = t.data.Train.Len(), t.data.Validation.Len(), t.data.Warnings
-	if c.MicroBatch != Auto {
+	p.BadRows = s.data.BadRows()
+	p.Rows, p.Validation, p.Warnings = s.data.Train.Len(), s.data.Validation.Len(), s.data.Warnings
+	if c.MicroBatch != config.Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
-	p.Found = t.objective.summarise(t.data)
-	if t.benchmark != nil {
-		p.Benchmark = t.benchmark.String()
+	p.Summary = s.objective.Summarize(s.data)
+	if s.validator.benchmark != nil {
+		p.Benchmark = s.validator.benchmark.String()
 	}
 	if here := p.Bytes; here != nil {
 		if p.Host != nil {
@@ -130,7 +101,7 @@ func (t *Trainer) complete(p *Plan) *Plan {
 		}
 		here["program"] += int64(p.Rows+p.Validation) * rowBytes
 	}
-	if p.Need = total(p.Bytes); p.Memory > 0 {
+	if p.Need = models.Total(p.Bytes); p.Memory > 0 {
 		fits := p.Need <= p.Memory
 		p.Fits = &fits
 	}

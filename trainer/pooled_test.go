@@ -15,6 +15,8 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 // torchRun is a run.json of tools/oracle/text_tokens.py.
@@ -96,9 +98,9 @@ func torchSteps(t *testing.T, name, more string, n int) {
 	c, results, errs := newCrew(n), make([]*Result, n), make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		o := Options{Config: load(t, path), Factory: OpenModel}
+		o := Options{Config: load(t, path), Factory: models.Open}
 		if n > 1 {
-			o.Ranks = mate{c, i}
+			o.Strategy = strategyOf(mate{c, i})
 		}
 		wg.Go(func() { results[i], errs[i] = Train(t.Context(), o) })
 	}
@@ -106,7 +108,7 @@ func torchSteps(t *testing.T, name, more string, n int) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	steps := metricLines[StepMetrics](t, path, "train")
+	steps := metricLines[records.StepMetrics](t, path, "train")
 	if len(steps) != len(want.Steps) {
 		t.Fatalf("%d steps, want %d", len(steps), len(want.Steps))
 	}

@@ -17,6 +17,11 @@ import (
 
 	"assay/internal/exit"
 	"assay/internal/long"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/distributed"
+	"assay/trainer/models"
 )
 
 // crew are ranks in one process.
@@ -115,6 +120,13 @@ func (m mate) Sum(values []float32) error {
 	return nil
 }
 
+// strategyOf trains as one of several ranks.
+func strategyOf(r distributed.Ranks) StrategyOpener {
+	return func(c *config.Config, cancel context.CancelFunc) (Strategy, error) {
+		return distributed.New(r, c, cancel)
+	}
+}
+
 // together trains with n ranks that each has its own model.
 func together(t *testing.T, n int, set func(rank int, o *Options, f *fake)) ([]*Result, []error, []*fake) {
 	t.Helper()
@@ -123,7 +135,7 @@ func together(t *testing.T, n int, set func(rank int, o *Options, f *fake)) ([]*
 	var wg sync.WaitGroup
 	for i := range n {
 		models[i] = newFake()
-		o := Options{Ranks: mate{c, i}}
+		o := Options{Strategy: strategyOf(mate{c, i})}
 		set(i, &o, models[i])
 		o.Factory = models[i].factory
 		wg.Go(func() { results[i], errs[i] = Train(context.Background(), o) })
@@ -216,7 +228,7 @@ func TestRanksResume(t *testing.T) {
 		for i := range n {
 			f, o := newFake(), Options{Config: load(t, path)}
 			if n > 1 {
-				o.Ranks = mate{c, i}
+				o.Strategy = strategyOf(mate{c, i})
 			}
 			o.Factory = f.factory
 			ctx, cancel := context.WithCancel(context.Background())
@@ -230,11 +242,12 @@ func TestRanksResume(t *testing.T) {
 		}
 		wg.Wait()
 		for i, err := range errs {
-			if turn < 4 && (exit.Code(err) != exit.Interrupted || n > 1 && !Agreed(err)) || turn == 4 && err != nil {
+			if turn < 4 && (exit.Code(err) != exit.Interrupted || n > 1 && !distributed.Agreed(err)) || turn == 4 && err != nil {
 				t.Fatalf("turn %d, rank %d of %d: %v", turn, i, n, err)
 			}
 		}
-		if s, _, _, err := findState(load(t, path).Out); err != nil || s.Step == 0 || turn < 4 && s.Step >= whole.Steps {
+		s, _, _, err := checkpoint.Find(load(t, path).Out)
+		if err != nil || s.Step == 0 || turn < 4 && s.Step >= whole.Steps {
 			t.Fatalf("turn %d: %+v, %v", turn, s, err)
 		}
 	}
@@ -266,7 +279,7 @@ func TestRanksMustBeAlike(t *testing.T) {
 			}
 		})
 		for i, err := range errs {
-			if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) || !Agreed(err) {
+			if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), want) || !distributed.Agreed(err) {
 				t.Errorf("rank %d: %v, want %q", i, err, want)
 			}
 			if len(models[i].seen) > 0 {
@@ -283,8 +296,8 @@ func TestRanksFailTogether(t *testing.T) {
 	errs := make([]error, 3)
 	var wg sync.WaitGroup
 	for i := range 3 {
-		f, o := newFake(), Options{Config: load(t, path), Ranks: mate{c, i}}
-		o.Factory = func(context.Context, *Config) (Model, error) {
+		f, o := newFake(), Options{Config: load(t, path), Strategy: strategyOf(mate{c, i})}
+		o.Factory = func(context.Context, *config.Config) (models.Model, error) {
 			if i == 1 {
 				return &brokenDevice{f, 4}, nil
 			}
@@ -294,16 +307,16 @@ func TestRanksFailTogether(t *testing.T) {
 	}
 	wg.Wait()
 	for i, err := range errs {
-		if err == nil || !Agreed(err) || !strings.Contains(err.Error(), "rank 1 (host1): ") ||
+		if err == nil || !distributed.Agreed(err) || !strings.Contains(err.Error(), "rank 1 (host1): ") ||
 			!strings.Contains(err.Error(), "the GPU is gone") {
 			t.Errorf("rank %d: %v", i, err)
 		}
 	}
-	if s, _, _, err := findState(load(t, path).Out); err != nil || s == nil || s.Step != 4 {
+	if s, _, _, err := checkpoint.Find(load(t, path).Out); err != nil || s == nil || s.Step != 4 {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for i := range 3 {
-		text, err := os.ReadFile(filepath.Join(load(t, path).Out, RanksDir, fmt.Sprintf("rank-%04d.log", i)))
+		text, err := os.ReadFile(filepath.Join(load(t, path).Out, distributed.RanksDir, fmt.Sprintf("rank-%04d.log", i)))
 		if err != nil || !bytes.Contains(text, []byte("the GPU is gone")) {
 			t.Errorf("the log of rank %d: %s %v", i, text, err)
 		}
@@ -316,7 +329,9 @@ type brokenDevice struct {
 	left int
 }
 
-func (f *brokenDevice) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+func (f *brokenDevice) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	if f.left--; f.left < 0 {
 		return nil, errors.New("the GPU is gone")
 	}

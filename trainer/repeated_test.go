@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/trainer/dataset"
 )
 
 // TestRepeatedEdits: one edit with two labels is told of, and so are validation rows that are learnt from.
@@ -80,7 +82,7 @@ func TestSplitWarnings(t *testing.T) {
 			files = append(files, fmt.Sprintf("e%d.png", i), fmt.Sprint("e", i), fmt.Sprintf("s%d.png", i), fmt.Sprint("s", i))
 		}
 		writeFiles(t, filepath.Dir(path), files...)
-		d, err := OpenData(load(t, path))
+		d, err := dataset.Open(load(t, path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,29 +95,6 @@ func TestSplitWarnings(t *testing.T) {
 			if !strings.Contains(d.Warnings[i], want) {
 				t.Errorf("%s over\n%s: %q, want %q", test.data, test.rows, d.Warnings[i], want)
 			}
-		}
-	}
-}
-
-// TestKeysWithoutEffect: a key that nothing reads is refused rather than passed over.
-func TestKeysWithoutEffect(t *testing.T) {
-	const run = "backbone: b\nout: o\ndata: {train: t.jsonl}\n"
-	for text, want := range map[string]string{
-		"schedule: {kind: cosine, cycles: 3}":                    "schedule.cycles: kind: cosine has none: it is of restarts",
-		"schedule: {kind: linear, decay: 0.3}":                   "schedule.decay: kind: linear has none: it is of wsd",
-		"schedule: {kind: cosine, factor: 0.5}":                  "schedule.factor: kind: cosine has none: it is of plateau",
-		"schedule: {patience: 3}":                                "schedule.patience: kind: constant has none",
-		"schedule: {threshold: 0.1}":                             "schedule.threshold: kind: constant has none",
-		"schedule: {min_lr: 1e-5}":                               "schedule.min_lr: kind: constant has none: it is of linear",
-		"optimizer: {groups: {head: {schedule: {min_lr: 0.1}}}}": "optimizer.groups.head.schedule.min_lr: ",
-		"head: {kind: classification, values: [0, 0.5, 2]}":      "head.values: want the scores (0..1)",
-		"head: {kind: classification, values: [-1, 0.5, 1]}":     "head.values: want the scores (0..1)",
-		"schedule: {kind: restarts, cycles: 3, min_lr: 1e-6}":    "",
-		"schedule: {kind: wsd, decay: 0.3, min_lr: 1e-6}":        "",
-	} {
-		_, err := loadText(t, run+text+"\n")
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }
@@ -138,17 +117,17 @@ func TestEqualButForRounding(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "table.jsonl"), []byte(text.String()), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenData(load(t, path))
+	d, err := dataset.Open(load(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	r := &Trainer{config: load(t, path), data: d}
-	examples, err := r.validationRows(0, d.Validation.Len())
+	v := &validator{config: load(t, path), data: d}
+	examples, err := v.rows(0, d.Validation.Len())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := r.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
+	m := v.measureAll([]float64{0.5, 0.5 + 1e-9, 0.9}, examples)
 	if m.PairRows != 3 || m.Pairs == nil || *m.Pairs != 0.5 || math.Abs(float64(m.Spearman)+0.5) > 1e-12 {
 		t.Errorf("%+v", m)
 	}

@@ -12,6 +12,9 @@ import (
 
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/trainer/config"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 // writeOracle makes a run over a backbone of the oracle, several micro-batches a step, the last of them smaller.
@@ -39,7 +42,8 @@ func writeOracle(t *testing.T, family, text string, data ...string) string {
 // left is what a run leaves: metrics without times, and the scorer's files.
 func left(t *testing.T, r *Result) map[string]string {
 	t.Helper()
-	all := map[string]string{MetricsFile: seconds.ReplaceAllString(mustRead(t, filepath.Join(r.Run, MetricsFile)), "")}
+	metrics := mustRead(t, filepath.Join(r.Run, records.MetricsFile))
+	all := map[string]string{records.MetricsFile: seconds.ReplaceAllString(metrics, "")}
 	files, err := filepath.Glob(filepath.Join(r.Scorer, "*.safetensors"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, files)
@@ -78,16 +82,16 @@ func TestResidentIsTheSame(t *testing.T) {
 			run := func() map[string]string {
 				c := load(t, write(t))
 				c.Steps = 2
-				r, err := Train(context.Background(), Options{Config: c, Factory: OpenModel})
+				r, err := Train(context.Background(), Options{Config: c, Factory: models.Open})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return left(t, r)
 			}
 			want := run()
-			defer func(was func(*Config) bool) { resident = was }(resident)
+			defer func(was func(*config.Config) bool) { models.Resident = was }(models.Resident)
 			began := 0
-			resident = func(*Config) bool { began++; return true }
+			models.Resident = func(*config.Config) bool { began++; return true }
 			if got := run(); began == 0 {
 				t.Error("nothing was kept on the device")
 			} else if diff := cmp.Diff(want, got); diff != "" {

@@ -1,214 +1,169 @@
 package trainer
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/goccy/go-yaml"
+	"sync"
 
 	"assay/internal/exit"
-	"assay/internal/strictyaml"
 	"assay/store"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
-// mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
-// lies at the paths is compared by content.
-var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
-	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
-	"validate.benchmark.votes", "validate.benchmark.targets"}
-
-const benchmarkPrefix = "validate.benchmark: "
-
-// differences lists what is no longer as the checkpoint has it.
-func differences(old, now *state) ([]string, error) {
-	var was, is map[string]any
-	if err := yaml.Unmarshal([]byte(old.Config), &was); err != nil {
-		return nil, fmt.Errorf("the configuration of the checkpoint: %w", err)
+// findCheckpoint looks for a checkpoint to resume from.
+func (s *setup) findCheckpoint() error {
+	if s.o.Fresh {
+		return nil
 	}
-	if err := yaml.Unmarshal([]byte(now.Config), &is); err != nil {
-		return nil, err
-	}
-	text, err := Default().YAML()
+	old, dir, problem, err := checkpoint.Find(s.config.Out)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w; repair it, or begin anew with --fresh", err)
 	}
-	var usual map[string]any
-	if err := yaml.Unmarshal(text, &usual); err != nil {
-		return nil, err
+	if problem != nil {
+		s.o.warn(fmt.Sprintf("%v; going on from %s", problem, filepath.Base(dir)))
 	}
-	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
-	before, present := flatten("", usual), flatten("", is)
-	past := flatten("", was)
-	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
-		before["lora.parts"] = present["lora.parts"]
+	if old == nil && s.o.Resume {
+		return exit.Usagef("--resume: there is no checkpoint in %s", filepath.Join(s.config.Out, config.CheckpointsDir))
 	}
-	maps.Copy(before, past)
-	out := changed("", before, present)
-	out = append(out, changed("model: ", old.Model, now.Model)...)
-	if len(old.Files) > 0 && len(now.Files) > 0 { // an earlier version noted none
-		out = append(out, changed("backbone: ", old.Files, now.Files)...)
-	}
-	out = append(out, changed("data: ", old.Data, now.Data)...)
-	return append(out, changed(benchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
+	s.old, s.dir = old, dir
+	return nil
 }
 
-func flatten(key string, tree map[string]any) map[string]string {
-	out := map[string]string{}
-	for name, v := range tree {
-		if key != "" {
-			name = key + "." + name
-		}
-		if sub, ok := v.(map[string]any); ok && len(sub) > 0 {
-			maps.Copy(out, flatten(name, sub))
-		} else {
-			out[name] = fmt.Sprint(v)
-		}
+// shareCheckpoint broadcasts the checkpoint that the main process found.
+func (s *setup) shareCheckpoint() error {
+	found := struct {
+		Old *checkpoint.State
+		Dir string
+	}{s.old, s.dir}
+	err := s.strategy.Share("the checkpoint's state", &found)
+	if s.old, s.dir = found.Old, found.Dir; err == nil && s.old != nil {
+		config.KeepSchedules(s.config, s.old.Config, s.o.warn)
 	}
-	return out
-}
-
-func changed(prefix string, was, is map[string]string) []string {
-	names := slices.Sorted(maps.Keys(was))
-	for _, n := range slices.Sorted(maps.Keys(is)) {
-		if _, ok := was[n]; !ok {
-			names = append(names, n)
-		}
-	}
-	var out []string
-	for _, n := range names {
-		a, hadA := was[n]
-		b, hadB := is[n]
-		if a == b && hadA == hadB || prefix == "" && moved(n, a, b) {
-			continue
-		}
-		if !hadA {
-			a = "absent"
-		}
-		if !hadB {
-			b = "absent"
-		}
-		out = append(out, fmt.Sprintf("%s%s: %s in the checkpoint, %s now", prefix, n, short(a), short(b)))
-	}
-	return out
-}
-
-// moved tells whether a key may differ. data.validation may as a path, not as a fraction.
-func moved(name, a, b string) bool {
-	if name == "data.validation" {
-		return !number01(a) && !number01(b)
-	}
-	return slices.ContainsFunc(mayDiffer, func(k string) bool { return name == k || strings.HasPrefix(name, k+".") })
-}
-
-func number01(s string) bool {
-	return strings.HasPrefix(s, "0") && strings.Trim(s, "0123456789.e-") == ""
-}
-
-// keepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
-// out stays the default that the checkpoint has.
-func keepSchedules(c *Config, old *state, warn func(text string)) {
-	was := Default()
-	if old == nil || len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old.Config), was).Err() != nil {
-		return
-	}
-	usual := defaultSchedule()
-	for _, x := range c.Optimizer.Groups.scheduled() {
-		had := was.Optimizer.Groups.of(x.name)
-		if had == nil || had.Schedule == nil {
-			continue
-		}
-		for _, k := range scheduleKeys {
-			before := k.value(had.Schedule)
-			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
-				before == k.value(&usual) && before != k.value(x.Schedule) {
-				k.take(x.Schedule, had.Schedule)
-				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
-					before))
-			}
-		}
-	}
-}
-
-// describeTrained says what the run trains.
-func (t *Trainer) describeTrained() Trained {
-	d := describeModel(t.model)
-	d.Departures, d.Groups, d.Ways = t.config.Departures(), t.config.trainedGroups(t.model.Params()), t.config.ways()
-	return d
+	return err
 }
 
 // describe notes what a resumed run must find again.
-func (t *Trainer) describe() error {
-	text, err := t.config.YAML()
+func (s *setup) describe() error {
+	text, err := s.config.YAML()
 	if err != nil {
 		return err
 	}
-	t.trains = t.describeTrained()
-	t.state = state{Format: 1, Config: string(text), Model: maps.Clone(t.model.Fingerprint()), Data: t.data.fingerprint}
-	if t.state.Model == nil {
-		t.state.Model = map[string]string{}
+	s.state = checkpoint.State{Format: 1, Identity: checkpoint.Identity{Config: string(text),
+		Model: maps.Clone(s.model.Fingerprint()), Data: s.data.Fingerprint}}
+	if s.state.Model == nil {
+		s.state.Model = map[string]string{}
 	}
-	if m, ok := t.model.(interface {
+	if m, ok := s.model.(interface {
 		Files() (map[string]string, error)
 	}); ok {
-		if t.state.Files, err = m.Files(); err != nil {
+		if s.state.Files, err = m.Files(); err != nil {
 			return err
 		}
 	}
-	if err := t.fingerprintBenchmark(); err != nil {
-		return err
+	if b := s.validator.benchmark; b != nil {
+		if s.state.Benchmark, err = b.Fingerprint(); err != nil {
+			return fmt.Errorf("validate.benchmark: %w", err)
+		}
 	}
-	if t.config.Init == "" {
+	if s.config.Init == "" {
 		return nil
 	}
 	for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
-		digest, err := store.FileDigest(filepath.Join(t.config.Init, name))
+		digest, err := store.FileDigest(filepath.Join(s.config.Init, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		t.state.Model["init "+name] = digest.String()[:32]
+		s.state.Model["init "+name] = digest.String()[:32]
 	}
 	return nil
 }
 
-// checkVacant makes sure that a fresh run overwrites nothing but what a run without a checkpoint left. A scorer is
-// written after the last checkpoint, so one without it is not of such a run.
-func (t *Trainer) checkVacant(o *Options) error {
-	scorer := t.config.resultPath()
-	if _, err := os.Lstat(scorer); err == nil && !o.Fresh {
-		return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
-			scorer)
+// program is the digest of the running executable.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
 	}
-	return nil
+	digest, err := store.FileDigest(path)
+	return digest.String()[:32], err
+})
+
+// sameRun refuses processes with another program, configuration, backbone or table, or other options.
+func (s *setup) sameRun() error {
+	return s.strategy.Same("what is trained", func() (map[string]string, error) {
+		digest, err := program()
+		if err != nil {
+			return nil, err
+		}
+		values, err := config.Values([]byte(s.state.Config))
+		if err != nil {
+			return nil, err
+		}
+		facts := map[string]string{
+			"program": digest, "architecture": runtime.GOARCH, "trained tensors": s.trains.Digest,
+			"--fresh": fmt.Sprint(s.o.Fresh), "--resume": fmt.Sprint(s.o.Resume), "--force-resume": fmt.Sprint(s.o.Force),
+		}
+		for name, v := range values {
+			if name == "out" || !config.Moved(name, v, v) {
+				facts["configuration: "+name] = v
+			}
+		}
+		for name, v := range s.state.Model {
+			facts["model: "+name] = v
+		}
+		for name, v := range s.state.Data {
+			facts["data: "+name] = v
+		}
+		for name, v := range s.state.Benchmark {
+			facts[checkpoint.BenchmarkPrefix+name] = v
+		}
+		return facts, nil
+	})
 }
 
-// compare refuses to go on with something else, unless told to.
-func (t *Trainer) compare(old *state, dir string, o *Options) error {
-	was, err := trainedIn(dir)
+// compare refuses to resume something else, unless told to. A fresh run overwrites nothing but what a run without a
+// checkpoint left: a scorer is written after the last checkpoint, so one without it is not of such a run.
+func (s *setup) compare(main bool) error {
+	if s.old == nil {
+		scorer := s.config.ResultPath()
+		if _, err := os.Lstat(scorer); err == nil && main && !s.o.Fresh {
+			return exit.Usagef("%s is there, but no checkpoint to go on from: choose another out, or overwrite it with --fresh",
+				scorer)
+		}
+		return nil
+	}
+	was, err := models.TrainedIn(s.dir)
 	if err != nil {
 		return err
 	}
-	if was.Digest != t.trains.Digest { // its tensors fit nothing else, whatever the user forces
+	if was.Digest != s.trains.Digest { // its tensors fit nothing else, whatever the user forces
 		return exit.Usage(fmt.Errorf("the run in %s trains\n  %v in the checkpoint of step %d,\n  %v now (lora.parts, "+
 			"lora.targets, mode, head and init decide)\nundo the change, choose another out, or begin anew with --fresh",
-			t.config.Out, was, old.Step, t.trains))
+			s.config.Out, was, s.old.Step, s.trains))
 	}
-	diff, err := differences(old, &t.state)
+	diff, err := checkpoint.Differences(s.old, &s.state)
 	if err != nil {
 		return err
 	}
-	rows, listed, err := t.data.MatchLedger(t.config.Out)
+	rows, listed, err := s.data.MatchLedger(s.config.Out)
 	if err != nil {
 		return err
 	}
 	if listed && len(rows) == 0 { // the tables may be others, these are their rows
-		diff = slices.DeleteFunc(diff, func(s string) bool { return strings.HasPrefix(s, "data: ") })
+		diff = slices.DeleteFunc(diff, func(d string) bool { return strings.HasPrefix(d, "data: ") })
 	} else if len(rows) > 10 {
 		rows = append(rows[:10], fmt.Sprintf("data: and %d more rows", len(rows)-10))
 	}
@@ -217,24 +172,54 @@ func (t *Trainer) compare(old *state, dir string, o *Options) error {
 		return nil
 	}
 	what := strings.Join(diff, "\n  ")
-	if o.Force {
-		if o.Warn != nil {
-			o.Warn("going on although this differs:\n  " + what)
-		}
+	if s.o.Force {
+		s.o.warn("going on although this differs:\n  " + what)
 		return nil
 	}
 	return exit.Usage(fmt.Errorf("the run in %s stands at step %d and was begun otherwise:\n  %s\nundo the change, "+
 		"choose another out, begin anew with --fresh, or go on all the same with --force-resume",
-		t.config.Out, old.Step, what))
+		s.config.Out, s.old.Step, what))
 }
 
-// adopt takes over a checkpoint's counters.
-func (t *Trainer) adopt(old *state) {
-	s := *old
-	s.Config, s.Model, s.Data, s.Benchmark = t.state.Config, t.state.Model, t.state.Data, t.state.Benchmark
-	s.Files = t.state.Files
-	if !maps.Equal(old.Benchmark, s.Benchmark) {
-		s.forgetBest()
+// restore reads the checkpoint, if there is one.
+func (s *setup) restore() error {
+	s.optimizer.MakeGrads()
+	if s.old == nil {
+		return nil
 	}
-	t.state = s
+	here := s.optimizer.Tensors()
+	n, err := s.strategy.Tensors(here)
+	if err != nil {
+		return err
+	}
+	if err := s.optimizer.Restore(s.dir, here, n, s.old.Updates); err != nil {
+		return err
+	}
+	state := *s.old
+	state.Identity = s.state.Identity
+	if !maps.Equal(s.old.Benchmark, state.Benchmark) {
+		state.ForgetBest()
+	}
+	s.state = state
+	return nil
+}
+
+// sameRows refuses processes that have other rows or parameters.
+func (s *setup) sameRows() error {
+	return s.strategy.Same("rows and parameters", func() (map[string]string, error) {
+		facts, err := s.optimizer.Digest()
+		if err != nil {
+			return nil, err
+		}
+		parts := map[string]*dataset.Samples{"training rows": s.data.Train, "validation rows": s.data.Validation}
+		for name, part := range parts {
+			h := sha256.New()
+			for i := range part.Rows {
+				row := &part.Rows[i]
+				fmt.Fprintf(h, "%q %q %q %q\n", row.ID, row.Digest, row.Group, row.Bad)
+			}
+			facts[name] = fmt.Sprintf("%d, %s", part.Len(), hex.EncodeToString(h.Sum(nil))[:32])
+		}
+		return facts, nil
+	})
 }

@@ -16,6 +16,10 @@ import (
 
 	"assay/internal/exit"
 	"assay/internal/long"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 func child(t *testing.T, path string, slow int) *exec.Cmd {
@@ -164,8 +168,9 @@ func TestInterruptFromOutside(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	metrics := filepath.Join(filepath.Dir(path), "out", records.MetricsFile)
 	for range 500 { // until it trains
-		if info, err := os.Stat(filepath.Join(filepath.Dir(path), "out", MetricsFile)); err == nil && info.Size() > 0 {
+		if info, err := os.Stat(metrics); err == nil && info.Size() > 0 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -178,7 +183,7 @@ func TestInterruptFromOutside(t *testing.T) {
 	if !errors.As(err, &ended) || ended.ExitCode() != exit.Interrupted {
 		t.Fatal("the child ended with", err)
 	}
-	if s, _, _, err := findState(filepath.Join(filepath.Dir(path), "out")); err != nil || s == nil || s.Step == 0 {
+	if s, _, _, err := checkpoint.Find(filepath.Join(filepath.Dir(path), "out")); err != nil || s == nil || s.Step == 0 {
 		t.Errorf("state %+v, %v", s, err)
 	}
 }
@@ -187,7 +192,7 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	extra := "steps: 6\n"
 	path := writeRun(t, 40, extra)
 	train(t, path, newFake())
-	try := func(name, want string, change func(c *Config, f *fake)) {
+	try := func(name, want string, change func(c *config.Config, f *fake)) {
 		t.Helper()
 		c, f := load(t, path), newFake()
 		change(c, f)
@@ -199,20 +204,20 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
-	try("nothing", "", func(*Config, *fake) {})
-	try("keep", "", func(c *Config, _ *fake) { c.Checkpoint.Keep = 5; c.Cache.Vision = Disk })
-	try("lr", "optimizer.lr: 0.01 in the checkpoint, 0.02 now", func(c *Config, _ *fake) { c.Optimizer.LR = 0.02 })
+	try("nothing", "", func(*config.Config, *fake) {})
+	try("keep", "", func(c *config.Config, _ *fake) { c.Checkpoint.Keep = 5; c.Cache.Vision = config.Disk })
+	try("lr", "optimizer.lr: 0.01 in the checkpoint, 0.02 now", func(c *config.Config, _ *fake) { c.Optimizer.LR = 0.02 })
 	try(
 		"backbone",
 		"model: backbone: fake in the checkpoint, other now",
-		func(_ *Config, f *fake) { f.print = map[string]string{"backbone": "other"} },
+		func(_ *config.Config, f *fake) { f.print = map[string]string{"backbone": "other"} },
 	)
 	table := filepath.Join(filepath.Dir(path), "table.jsonl")
 	rows, _ := os.ReadFile(table)
 	if err := os.WriteFile(table, bytes.Replace(rows, []byte("do thing 7"), []byte("do thing 8"), 1), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	try("data", "data: train content: ", func(*Config, *fake) {})
+	try("data", "data: train content: ", func(*config.Config, *fake) {})
 	if err := os.WriteFile(table, rows, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -230,11 +235,13 @@ func TestResumeRefusesWhatDiffers(t *testing.T) {
 	}
 	// a run that cannot begin anew leaves the old one where it is
 	c = load(t, path)
-	broken := func(context.Context, *Config) (Model, error) { return nil, errors.New("no such backbone") }
+	broken := func(context.Context, *config.Config) (models.Model, error) {
+		return nil, errors.New("no such backbone")
+	}
 	if _, err = Train(context.Background(), Options{Config: c, Factory: broken, Fresh: true}); err == nil {
 		t.Error("no error")
 	}
-	for _, name := range []string{CheckpointsDir, ScorerDir, MetricsFile} {
+	for _, name := range []string{config.CheckpointsDir, config.ScorerDir, records.MetricsFile} {
 		if _, err := os.Stat(filepath.Join(c.Out, name)); err != nil {
 			t.Error("--fresh removed the old run for nothing:", err)
 		}
@@ -264,7 +271,7 @@ func TestDamagedCheckpointIsPassedOver(t *testing.T) {
 	quiet, path := writeRun(t, 40, extra), writeRun(t, 40, extra)
 	train(t, quiet, newFake())
 	train(t, path, newFake())
-	file := filepath.Join(filepath.Dir(path), "out", CheckpointsDir, "step-9", tensorFile)
+	file := filepath.Join(filepath.Dir(path), "out", config.CheckpointsDir, "step-9", checkpoint.TensorFile)
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +307,7 @@ func TestFullDisk(t *testing.T) {
 	if !errors.As(err, &ended) || ended.ExitCode() != exit.Failed || !strings.Contains(said.String(), "intact") {
 		t.Fatalf("the child ended with %v and said %q", err, said.String())
 	}
-	if s, _, problem, err := findState(
+	if s, _, problem, err := checkpoint.Find(
 		filepath.Join(filepath.Dir(path), "out"),
 	); err != nil || problem != nil ||
 		s.Step < 3 {
@@ -327,7 +334,7 @@ func TestUnwritableFolder(t *testing.T) {
 	c = load(t, path)
 	f := newFake()
 	c.Steps, c.Checkpoint.Steps = 8, 2
-	checkpoints := filepath.Join(c.Out, CheckpointsDir)
+	checkpoints := filepath.Join(c.Out, config.CheckpointsDir)
 	f.steps = func(n int) {
 		if n == 7 { // two micro-batches a step: after the checkpoint of step 2
 			if err := errors.Join(
@@ -361,7 +368,7 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	if err := os.MkdirAll(c.Out, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := lock(c.Out)
+	unlock, err := checkpoint.Lock(c.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,7 +400,7 @@ func TestNothingIsLeftOfKilledRuns(t *testing.T) {
 	}
 	if err := errors.Join(
 		os.RemoveAll(filepath.Join(out, ".best.old")),
-		os.Rename(filepath.Join(out, BestDir), filepath.Join(out, ".best.old")),
+		os.Rename(filepath.Join(out, config.BestDir), filepath.Join(out, ".best.old")),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -407,7 +414,7 @@ func TestNothingIsLeftOfKilledRuns(t *testing.T) {
 			t.Error("left:", e.Name())
 		}
 	}
-	if _, err := os.Stat(filepath.Join(out, BestDir, "weights.txt")); err != nil {
+	if _, err := os.Stat(filepath.Join(out, config.BestDir, "weights.txt")); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,204 +5,210 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
+	"sync"
 	"time"
 
+	"assay/internal/exit"
+	"assay/internal/workers"
 	"assay/losses"
+	"assay/trainer/checkpoint"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/objective"
+	"assay/trainer/records"
 )
 
-// train runs steps until all are done, or saves and returns context.Canceled's error when ctx ends: the present step is
-// finished first.
-func (t *Trainer) train(ctx context.Context) error {
-	defer t.loader.Discard()
-	for {
-		if t.validationDue() {
-			if err := t.validate(ctx); err != nil {
-				return t.stop(ctx, err)
-			}
-		}
-		if t.state.Step >= t.loader.Steps || t.exhausted() {
-			return t.stop(ctx, nil)
-		}
-		if err := t.strategy.agree(fmt.Sprintf("after step %d", t.state.Step), ctx.Err()); err != nil {
-			return t.stop(ctx, err)
-		}
-		if err := t.step(context.WithoutCancel(ctx)); err != nil {
-			return t.fail(err)
-		}
-		if err := t.saveIfDue(); err != nil {
-			return err
-		}
-	}
-}
-
 // step is one update of the parameters: a batch is loaded, its micro-batches run forward and backward, their gradients
-// are summed and clipped, and the optimizer applies them. Rows that cannot be used are quarantined, and the step is
-// tried again without them.
-func (t *Trainer) step(ctx context.Context) error {
-	began := time.Now()
+// are summed and clipped, and the optimizer applies them. After an error it returns the examples at fault, and nothing
+// has changed.
+func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error) {
+	began, s := time.Now(), &t.state
 	t.loader.Waited = 0
-	for {
-		batch, err := t.loader.Load(t.state.Samples)
-		err = t.strategy.agree("reading a batch", err)
-		failed := batch
-		if err == nil {
-			failed, err = t.update(ctx, batch, began)
-		}
-		if err == nil {
-			return nil
-		}
-		t.loader.Discard() // the rows of the next batch may change
-		if err := t.quarantine(failed, false, err); err != nil {
-			return err
-		}
+	batch, err := t.loader.Load(s.Samples)
+	if err := t.strategy.Agree("reading a batch", err); err != nil {
+		return batch, err
 	}
-}
-
-// update is step for a batch. After an error it returns the examples at fault, and nothing has changed.
-func (t *Trainer) update(ctx context.Context, batch []Example, began time.Time) ([]Example, error) {
-	s := &t.state
-	m := &StepMetrics{Kind: "train", Step: s.Step + 1}
-	rates := t.optimizer.rates(m, s)
-	err := t.optimizer.begin(ctx)
+	m := &records.StepMetrics{Kind: "train", Step: s.Step + 1}
+	rates := t.optimizer.Rates(m, s.Step, s.Plateaus)
+	err = t.optimizer.Begin(ctx)
 	if err == nil {
-		err = t.shareTextLoss(batch)
+		err = shareTextLoss(t.model, t.strategy, batch, m.Step)
 	}
 	if err != nil {
 		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
-	notFinite, failed, err := t.backward(ctx, m, batch)
-	if err != nil {
-		return failed, err
+	b := t.split(batch, m)
+	if at, err := t.strategy.Accumulate(ctx, t.optimizer, b); err != nil {
+		return b.parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, dataset.IDs(b.parts[at]), err)
 	}
-	norm, err := t.strategy.reduce(ctx, t.optimizer)
+	norm, err := t.strategy.Reduce(ctx, t.optimizer)
 	if err != nil {
 		return nil, err
 	}
-	m.GradNorm = Number(norm)
+	m.GradNorm = records.Number(norm)
 	switch {
 	case len(batch) == 0: // all of them are quarantined
 		m.Skipped = true
-	case len(notFinite) > 0 || math.IsNaN(norm) || math.IsInf(norm, 0):
-		if err := t.strategy.agree("looking at the step", t.checkSkip(m, batch, notFinite)); err != nil {
+	case len(b.notFinite) > 0 || math.IsNaN(norm) || math.IsInf(norm, 0):
+		if err := t.strategy.Agree("looking at the step", b.checkSkip(batch)); err != nil {
 			return nil, err
 		}
 		m.Skipped = true
 	default:
-		if err := t.strategy.update(t.optimizer, norm, rates); err != nil {
+		if err := t.strategy.Update(t.optimizer, norm, rates); err != nil {
 			return nil, err
 		}
 	}
-	next := t.loader.Next(s.Samples)
-	if t.loader.Groups != nil {
+	next, groups := t.loader.Next(s.Samples), t.loader.Groups != nil
+	if groups {
 		s.Edits, m.Groups = s.Edits+t.loader.Count(s.Samples, next), next
 	}
 	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, next // quarantined rows count
-	m.Waited = waitedShare(t.loader.Waited, time.Since(began))
-	m.Samples, m.Epoch, m.Seconds = s.seen(t.loader), float64(s.Samples)/float64(t.loader.Order.Len()), s.seconds()
+	m.Waited = records.WaitedShare(t.loader.Waited, time.Since(began))
+	m.Samples, m.Epoch, m.Seconds = s.Seen(groups), t.loader.Epochs(s.Samples), s.Elapsed()
 	s.Train = m
-	if err := t.records.step(m); err != nil {
-		return nil, &unrecorded{err}
+	if err := t.records.Step(m); err != nil {
+		return nil, &checkpoint.InconsistentError{Err: err}
 	}
 	return nil, nil
 }
 
-// backward runs the micro-batches of a batch forward and backward and sums their gradients. It returns the examples
-// whose losses are not finite and, with an error, those at fault.
-func (t *Trainer) backward(
-	ctx context.Context, m *StepMetrics, batch []Example,
-) (notFinite, failed []Example, err error) {
-	s, parts := &t.state, t.loader.Split(batch, t.state.MicroBatch)
-	labelled, first, items := 0, make([]int, len(parts)), make([][][]losses.Item, len(parts))
-	for i := range batch {
-		if batch[i].labelled() {
-			labelled++
-		}
-	}
-	for i, part := range parts {
-		items[i] = t.objective.items(part)
-		if i > 0 {
-			first[i] = first[i-1] + len(parts[i-1])
-		}
-	}
-	normalise(items)
-	weight := 1 / float64(len(batch))
-	run := func(i int) (*StepResult, error) {
-		if i > 0 {
-			t.loader.Join()
-		}
-		t.loader.Ahead(parts, i, s.Step, s.Samples)
-		dropout := mix(t.config.Seed, forDropout, uint64(s.Step), uint64(first[i]))
-		if len(t.config.Losses) == 0 {
-			return t.model.Step(ctx, parts[i], weight, dropout)
-		}
-		c, ok := t.model.(Comparer)
-		if !ok {
-			return nil, errors.New("this model does not train on losses of several terms")
-		}
-		return c.Compare(ctx, parts[i], items[i], weight, dropout, mix(t.config.Seed, forDraws, uint64(s.Step)))
-	}
-	show := func(i int, out *StepResult) {
-		notFinite = append(notFinite, m.add(out, parts[i], len(batch), labelled)...)
-		t.objective.measure(m, out, items[i])
-		t.records.advance(t.loader, s.Train, parts[i])
-	}
-	if at, err := t.strategy.accumulate(t.optimizer, m.Step, parts, run, show); err != nil {
-		return nil, parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, ids(parts[at]), err)
-	}
-	return notFinite, nil, nil
+// microBatches are the parts of a step's batch, which run one by one.
+type microBatches struct {
+	*Trainer
+	metrics   *records.StepMetrics
+	parts     [][]dataset.Example
+	first     []int             // number of each part's first example
+	items     [][][]losses.Item // of each part, by term
+	examples  int
+	labelled  int
+	notFinite []dataset.Example // whose losses are not
 }
 
-// checkSkip says whether a batch whose loss or gradient is not finite may be left out. notFinite are the examples whose
-// losses are not.
-func (t *Trainer) checkSkip(m *StepMetrics, batch, notFinite []Example) error {
-	what, which := "the loss is", notFinite
-	if len(notFinite) == 0 {
+// split cuts a batch into micro-batches, and looks what the terms of the objective compare in them.
+func (t *Trainer) split(batch []dataset.Example, m *records.StepMetrics) *microBatches {
+	b := &microBatches{Trainer: t, metrics: m, parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch)}
+	n := 0
+	for _, part := range b.parts {
+		b.first, b.items = append(b.first, n), append(b.items, t.objective.Items(part))
+		n += len(part)
+		for i := range part {
+			if part[i].Labelled() {
+				b.labelled++
+			}
+		}
+	}
+	objective.Normalize(b.items)
+	return b
+}
+
+// Step is the number of the step.
+func (b *microBatches) Step() int64 { return b.metrics.Step }
+
+// Len is the number of micro-batches.
+func (b *microBatches) Len() int { return len(b.parts) }
+
+// Run runs the i-th micro-batch forward and backward, while the next one is prepared.
+func (b *microBatches) Run(ctx context.Context, i int) (out *models.StepResult, err error) {
+	if i > 0 {
+		b.loader.Join()
+	}
+	step, part, weight := uint64(b.state.Step), b.parts[i], 1/float64(b.examples)
+	b.loader.Prefetch(b.parts, i, b.state.Step, b.state.Samples)
+	dropout := dataset.Mix(b.config.Seed, dataset.ForDropout, step, uint64(b.first[i]))
+	if len(b.config.Losses) == 0 {
+		out, err = b.model.Step(ctx, part, weight, dropout)
+	} else if c, ok := b.model.(models.Comparer); ok {
+		out, err = c.Compare(ctx, part, b.items[i], weight, dropout, dataset.Mix(b.config.Seed, dataset.ForDraws, step))
+	} else {
+		err = errors.New("this model does not train on losses of several terms")
+	}
+	if err == nil {
+		err = exit.Join(out.Check(len(part)), b.optimizer.Check(out.Grads))
+	}
+	return out, err
+}
+
+// Done counts what the i-th micro-batch gave into the means over the batch, and shows that it is done.
+func (b *microBatches) Done(i int, out *models.StepResult) {
+	m, n := b.metrics, float64(b.examples)
+	for i, e := range b.parts[i] {
+		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
+			b.notFinite = append(b.notFinite, e)
+		}
+		m.Loss += records.Number(out.Loss[i] / n)
+		m.ScoreLoss += records.Number(out.ScoreLoss[i] / n)
+		switch {
+		case b.labelled == 0:
+			m.L1 = records.None
+		case e.Labelled():
+			m.L1 += records.Number(math.Abs(out.Score[i]-e.Label) / float64(b.labelled))
+		}
+		if len(out.CE) > 0 {
+			if m.Text == nil {
+				m.Text = new(records.Number)
+			}
+			*m.Text += records.Number(out.CE[i] / n)
+		}
+	}
+	m.Tokens += out.Tokens
+	b.objective.Measure(m, out.Terms, b.items[i])
+	b.records.Advance(b.loader, b.state.Train, b.parts[i])
+}
+
+// checkSkip says whether a batch whose loss or gradient is not finite may be left out.
+func (b *microBatches) checkSkip(batch []dataset.Example) error {
+	m, what, which := b.metrics, "the loss is", b.notFinite
+	if len(which) == 0 {
 		what, which = "the losses are finite, but the gradient is", batch
 	}
-	if err := t.optimizer.damage(); err != nil { // whatever the samples are
-		return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+	if d, ok := b.model.(interface{ Damage() error }); ok {
+		if err := d.Damage(); err != nil { // whatever the samples are
+			return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+		}
 	}
-	if t.config.NonFinite == "stop" {
+	if b.config.NonFinite == "stop" {
 		return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: "+
 			"look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
-			m.Step, what, float64(m.Loss), float64(m.GradNorm), ids(which))
+			m.Step, what, float64(m.Loss), float64(m.GradNorm), dataset.IDs(which))
 	}
 	return nil
 }
 
-// exhausted is true after as many validations as validate.patience that were no better than the best one before them.
-func (t *Trainer) exhausted() bool {
-	n := t.config.Validate.Patience
-	return n > 0 && t.state.Worse >= n
-}
-
-// early is true if the run ended before its last step.
-func (t *Trainer) early() bool { return t.exhausted() && t.state.Step < t.loader.Steps }
-
-// unrecorded is an error that came after the parameters had changed: the metrics lack what the state says.
-type unrecorded struct{ error }
-
-func (e *unrecorded) Unwrap() error { return e.error }
-
-// fail saves what was reached before an error. The step that failed changed nothing, so that a run resumes from there.
-func (t *Trainer) fail(err error) error {
-	var lost *unrecorded
-	if errors.As(err, &lost) || t.state.Step == t.checkpoints.step || !t.strategy.knows(err) {
+// shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a
+// batch and transformers over the micro-batches of a step. Of several processes each counts the tokens of some.
+func shareTextLoss(model models.Model, s Strategy, batch []dataset.Example, step int64) error {
+	m, ok := model.(models.Targeter)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	tokens := map[int]int{}
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
+		if !s.Mine(i) {
+			return nil
+		}
+		n, err := m.Targets(&batch[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		mu.Lock()
+		tokens[i] = n
+		mu.Unlock()
+		return nil
+	})
+	if err := s.Union(fmt.Sprintf("tokens of step %d", step), &tokens, err); err != nil {
 		return err
 	}
-	if saving := t.save(); saving != nil {
-		return errors.Join(err, saving)
+	total := 0
+	for _, n := range tokens {
+		total += n
 	}
-	return fmt.Errorf("%w\n%d steps are saved in %s: the same command goes on from there", err, t.state.Step, t.config.Out)
-}
-
-// stop saves at the end, when the user interrupted, and after an error.
-func (t *Trainer) stop(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() == nil {
-		return t.fail(err)
+	for i, n := range tokens {
+		if total > 0 {
+			batch[i].Share = float64(n*len(batch)) / float64(total)
+		}
 	}
-	if saving := t.save(); saving != nil {
-		return saving
-	}
-	return err
+	return nil
 }

@@ -21,6 +21,9 @@ import (
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/lora"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 // sftRuns are a run.json, the adapter before and the tensors after it for each family.
@@ -79,7 +82,7 @@ func sftConfig(t *testing.T, family string, more string) (string, sftRun) {
 // metricLines reads the lines of one kind of metrics.jsonl.
 func metricLines[T any](t *testing.T, path, kind string) (out []T) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(filepath.Dir(path), "out", MetricsFile))
+	f, err := os.Open(filepath.Join(filepath.Dir(path), "out", records.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +111,11 @@ func TestTextIsTransformers(t *testing.T) {
 	for family, micro := range runs {
 		t.Run(family, func(t *testing.T) {
 			path, want := sftConfig(t, family, "micro_batch: "+micro+"\n")
-			r, err := Train(t.Context(), Options{Config: load(t, path), Factory: OpenModel})
+			r, err := Train(t.Context(), Options{Config: load(t, path), Factory: models.Open})
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := metricLines[StepMetrics](t, path, "train")
+			steps := metricLines[records.StepMetrics](t, path, "train")
 			if len(steps) != len(want.Steps) {
 				t.Fatalf("%d steps, want %d", len(steps), len(want.Steps))
 			}
@@ -122,7 +125,7 @@ func TestTextIsTransformers(t *testing.T) {
 					t.Errorf("step %d: loss %v, norm %v; want %v, %v", i+1, s.Loss, s.GradNorm, w.Loss, w.GradNorm)
 				}
 			}
-			v := metricLines[ValidationMetrics](t, path, "validation")
+			v := metricLines[records.ValidationMetrics](t, path, "validation")
 			if len(v) != 1 || v[0].Tokens != want.Validation.Tokens || off(float64(*v[0].Loss), want.Validation.Loss) > 2e-5 ||
 				math.Abs(float64(*v[0].TokenAccuracy)*float64(v[0].Tokens)-float64(want.Validation.Right)) > 1e-6 {
 				t.Errorf("validation %+v, want %+v", v, want.Validation)
@@ -187,9 +190,9 @@ func TestTextRanks(t *testing.T) {
 		c, errs := newCrew(n), make([]error, n)
 		var wg sync.WaitGroup
 		for i := range n {
-			o := Options{Config: load(t, path), Factory: OpenModel}
+			o := Options{Config: load(t, path), Factory: models.Open}
 			if n > 1 {
-				o.Ranks = mate{c, i}
+				o.Strategy = strategyOf(mate{c, i})
 			}
 			wg.Go(func() { _, errs[i] = Train(t.Context(), o) })
 		}
@@ -197,7 +200,7 @@ func TestTextRanks(t *testing.T) {
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
-		v := metricLines[ValidationMetrics](t, path, "validation")
+		v := metricLines[records.ValidationMetrics](t, path, "validation")
 		if len(v) != 1 || v[0].Tokens == 0 {
 			t.Fatalf("%d ranks: %+v", n, v)
 		}
@@ -215,9 +218,9 @@ func TestTextGoesOn(t *testing.T) {
 		path, _ := sftConfig(t, "llavanext", "lora: {dropout: 0.1}\nmicro_batch: 2\ncheckpoint: {steps: 3}\n")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		o := Options{Config: load(t, path), Factory: OpenModel}
+		o := Options{Config: load(t, path), Factory: models.Open}
 		if cut > 0 {
-			o.Progress = func(string, int64, string) Progress { return &cutter{after: cut, cancel: cancel} }
+			o.Progress = func(string, int64, string) dataset.Progress { return &cutter{after: cut, cancel: cancel} }
 			if _, err := Train(ctx, o); !errors.Is(err, exit.ErrInterrupted) {
 				t.Fatalf("interrupted: %v", err)
 			}
@@ -283,7 +286,7 @@ func TestTextRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = DryRun(t.Context(), load(t, config), PlanModel)
+		_, err = DryRun(t.Context(), load(t, config), models.OpenPlan)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "the-bad-one") {
 			t.Errorf("%s: error %v, want %q of the-bad-one", c.messages[:min(len(c.messages), 90)], err, c.want)
 		}
@@ -295,25 +298,6 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-// TestTextConfig refuses keys that have no meaning for conversations.
-func TestTextConfig(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "run.yaml")
-	text := "mode: text\nbackbone: b\nout: o\ndata: {train: t.jsonl, sampling: group}\npair: concat\n" +
-		"losses: [{kind: l1}]\n" +
-		"text: {tune: some, max_tokens: -1}\nvalidate: {by: l1}\n"
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	_, err := Load(path)
-	for _, want := range []string{"data.sampling: is of scorers", "pair: is of scorers", "losses: is of scorers",
-		"text.tune",
-		"text.max_tokens", "validate.by"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-	}
 }
 
 // TestTextBringsWhole begins with an adapter that brings parameters whole: they train, and the file has them.
@@ -331,10 +315,10 @@ func TestTextBringsWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := load(t, path)
-		if _, err := DryRun(t.Context(), c, PlanModel); err != nil {
+		if _, err := DryRun(t.Context(), c, models.OpenPlan); err != nil {
 			t.Errorf("%s: dry run: %v", extra, err)
 		}
-		r, err := Train(t.Context(), Options{Config: c, Factory: OpenModel})
+		r, err := Train(t.Context(), Options{Config: c, Factory: models.Open})
 		if err != nil {
 			t.Errorf("%s: %v", extra, err)
 			continue

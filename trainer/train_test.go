@@ -13,6 +13,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
+	"assay/trainer/records"
 )
 
 func train(t *testing.T, path string, f *fake) *Result {
@@ -50,7 +55,7 @@ func TestTrainLearnsAndRecords(t *testing.T) {
 	}
 	var first, last float64
 	validations, lines := 0, 0
-	text, _ := os.ReadFile(filepath.Join(r.Run, MetricsFile))
+	text, _ := os.ReadFile(filepath.Join(r.Run, records.MetricsFile))
 	for line := range bytes.Lines(text) {
 		var m struct {
 			Kind string
@@ -94,7 +99,7 @@ func TestTrainLearnsAndRecords(t *testing.T) {
 	if strings.Contains(string(card), filepath.Dir(path)) {
 		t.Error("the card tells of folders")
 	}
-	again, err := Load(filepath.Join(r.Run, ConfigFile))
+	again, err := config.Load(filepath.Join(r.Run, config.ConfigFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +126,7 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 		c, g := load(t, path), &plain{f}
 		if _, err := Train(
 			context.Background(),
-			Options{Config: c, Factory: func(context.Context, *Config) (Model, error) { return g, nil }},
+			Options{Config: c, Factory: func(context.Context, *config.Config) (models.Model, error) { return g, nil }},
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +143,10 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 // plain is the fake without dropout, which depends on the micro-batch.
 type plain struct{ *fake }
 
-func (p *plain) Step(ctx context.Context, batch []Example, weight float64, _ uint64) (*StepResult, error) {
-	r := &StepResult{}
+func (p *plain) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+) (*models.StepResult, error) {
+	r := &models.StepResult{}
 	for i := range batch {
 		one, err := p.fake.Step(ctx, batch[i:i+1], weight, 5)
 		if err != nil {
@@ -170,7 +177,7 @@ func TestNotFiniteNamesTheSample(t *testing.T) {
 	}
 	path = writeRun(t, 40, "epochs: 2\nnon_finite: skip\n")
 	r := train(t, path, f)
-	text, _ := os.ReadFile(filepath.Join(r.Run, MetricsFile))
+	text, _ := os.ReadFile(filepath.Join(r.Run, records.MetricsFile))
 	if n := strings.Count(string(text), `"skipped":true`); n != 2 {
 		t.Errorf("%d steps were skipped", n)
 	}
@@ -189,7 +196,7 @@ func TestDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Plan{
+	want := &models.Plan{
 		Device:     "cpu",
 		Steps:      16,
 		Examples:   93,
@@ -197,10 +204,10 @@ func TestDryRun(t *testing.T) {
 		Validation: 8,
 		BatchSize:  6,
 		MicroBatch: 4,
-		Tokens:     TokenCount{7, 7, 7},
+		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: 13,
 		Trainable:  13,
-		Trains:     describeModel(newFake()),
+		Trains:     models.Describe(c, newFake()),
 		Bytes:      map[string]int64{"sample": 64, "program": 39 * rowBytes},
 		Need:       64 + 39*rowBytes,
 	}
@@ -251,7 +258,7 @@ func TestMeasure(t *testing.T) {
 
 // TestTemplatesAndAugmentation: what is drawn varies over samples and epochs, and is the same in every run of a seed.
 func TestTemplatesAndAugmentation(t *testing.T) {
-	seen := func(extra string) []Example {
+	seen := func(extra string) []dataset.Example {
 		f := newFake()
 		path := writeRun(t, 60, "epochs: 2\n"+extra)
 		if strings.Contains(extra, "data:") {

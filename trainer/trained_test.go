@@ -14,6 +14,8 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/lora"
+	"assay/trainer/config"
+	"assay/trainer/models"
 )
 
 // pictureRun makes a run over the oracle's pictures and its small backbone of the family; extra is YAML.
@@ -51,11 +53,11 @@ func pictureRun(t *testing.T, family, extra string) string {
 
 // plainTrain runs a configuration with the real models.
 func plainTrain(path string, o Options) (*Result, error) {
-	c, err := Load(path)
+	c, err := config.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	o.Config, o.Factory = c, OpenModel
+	o.Config, o.Factory = c, models.Open
 	return Train(context.Background(), o)
 }
 
@@ -111,19 +113,20 @@ func TestTrainedParts(t *testing.T) {
 		if said != want {
 			t.Errorf("%s %s: it said %q, want %q", test.family, test.lora, said, want)
 		}
-		var plan resolved
-		raw, err := os.ReadFile(filepath.Join(r.Run, PlanFile))
+		var plan models.Resolved
+		raw, err := os.ReadFile(filepath.Join(r.Run, config.PlanFile))
 		if err == nil {
 			err = json.Unmarshal(raw, &plan)
 		}
 		if err != nil || !slices.Equal(plan.Trains.Modules, modules) || plan.Auto["device"] != "cpu" || plan.MicroBatch == 0 {
 			t.Errorf("%s %s: plan.json has %+v, %v", test.family, test.lora, plan, err)
 		}
-		again := load(t, filepath.Join(r.Run, ConfigFile))
+		again := load(t, filepath.Join(r.Run, config.ConfigFile))
 		if !slices.Equal(again.Lora.Parts, test.parts) {
 			t.Errorf("%s %s: config.yaml has parts %v, want %v", test.family, test.lora, again.Lora.Parts, test.parts)
 		}
-		if dry, err := DryRun(context.Background(), again, PlanModel); err != nil || dry.Trains.Digest != r.Trains.Digest {
+		dry, err := DryRun(context.Background(), again, models.OpenPlan)
+		if err != nil || dry.Trains.Digest != r.Trains.Digest {
 			t.Errorf("%s %s: the dry run of config.yaml says %v, %v", test.family, test.lora, dry, err)
 		}
 	}
@@ -162,7 +165,7 @@ func TestInitKeepsItsAdapter(t *testing.T) {
 			t.Errorf("%q: %v", same, err)
 			continue
 		}
-		c := load(t, filepath.Join(r.Run, ConfigFile))
+		c := load(t, filepath.Join(r.Run, config.ConfigFile))
 		if c.Lora.R != 4 || c.Lora.Alpha != 6 || c.Lora.RankPattern["v_proj"] != 2 ||
 			!slices.Equal(c.Lora.Parts, []string{"language"}) ||
 			!slices.Equal(c.Lora.Layers, []int{0}) {

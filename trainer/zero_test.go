@@ -22,6 +22,11 @@ import (
 	"assay/internal/long"
 	"assay/onnx"
 	"assay/optim"
+	"assay/trainer/checkpoint"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/distributed"
+	"assay/trainer/models"
 )
 
 // broad is fake with tensors of several blocks of the optimizer beside, whose gradients are of no meaning.
@@ -32,22 +37,29 @@ type broad struct {
 
 func newBroad() *broad {
 	b := &broad{fake: newFake()}
-	b.all = slices.Clone(b.params)
+	b.all = append(slices.Clone(b.params), broadParams()...)
+	return b
+}
+
+// broadParams are tensors of several blocks of the optimizer.
+func broadParams() (out []optim.Param) {
 	for i, shape := range [][]int{{3, 70_000}, {5}, {2*optim.Block + 300}, {20_000}} {
 		t := tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
 		values := t.Float32s()
 		for j := range values {
 			values[j] = float32(j%97)/97 - 0.5
 		}
-		b.all = append(b.all, optim.Param{Name: fmt.Sprintf("layers.%d.weight", i+1), Value: t})
+		out = append(out, optim.Param{Name: fmt.Sprintf("layers.%d.weight", i+1), Value: t})
 	}
-	return b
+	return out
 }
 
-func (b *broad) Params() []optim.Param                           { return b.all }
-func (b *broad) factory(context.Context, *Config) (Model, error) { return b, nil }
+func (b *broad) Params() []optim.Param                                         { return b.all }
+func (b *broad) factory(context.Context, *config.Config) (models.Model, error) { return b, nil }
 
-func (b *broad) Step(ctx context.Context, batch []Example, weight float64, seed uint64) (*StepResult, error) {
+func (b *broad) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*models.StepResult, error) {
 	r, err := b.fake.Step(ctx, batch, weight, seed)
 	for _, p := range b.all[2:] {
 		g := p.Value.Clone().(*tensor.Dense)
@@ -85,7 +97,7 @@ func trainBroad(t *testing.T, path string, n, stop int) (errs []error) {
 		b, o := newBroad(), Options{Config: load(t, path), Factory: nil}
 		o.Factory = b.factory
 		if n > 1 {
-			o.Ranks = mate{c, i}
+			o.Strategy = strategyOf(mate{c, i})
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -103,11 +115,11 @@ func trainBroad(t *testing.T, path string, n, stop int) (errs []error) {
 // saved is the last checkpoint's file of tensors.
 func saved(t *testing.T, path string) []byte {
 	t.Helper()
-	dir, _, err := checkpoints.Latest(filepath.Join(filepath.Dir(path), "out", CheckpointsDir))
+	dir, _, err := checkpoints.Latest(filepath.Join(filepath.Dir(path), "out", config.CheckpointsDir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, tensorFile))
+	raw, err := os.ReadFile(filepath.Join(dir, checkpoint.TensorFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,36 +180,6 @@ func TestSharedOptimizer(t *testing.T) {
 	}
 }
 
-// TestCut: every rank owns an equal part but for a block, in whole blocks of tensors, and all elements are somebody's.
-func TestCut(t *testing.T) {
-	params := newBroad().all
-	total, begins := 0, map[int]bool{}
-	for _, p := range params {
-		for at := 0; at < len(p.Floats()); at += optim.Block {
-			begins[total+at] = true
-		}
-		total += len(p.Floats())
-	}
-	begins[total] = true
-	for n := 1; n < 20; n++ {
-		cuts, sum := cut(params, n), 0
-		if cuts[0] != 0 || cuts[n] != total || !slices.IsSorted(cuts) {
-			t.Fatal(n, cuts)
-		}
-		for i := range n {
-			if !begins[cuts[i]] || cuts[i+1]-cuts[i] > total/n+optim.Block {
-				t.Errorf("%d ranks: %v", n, cuts)
-			}
-			for _, p := range stretches(params, cuts[i], cuts[i+1]) {
-				sum += len(p.Floats())
-			}
-		}
-		if sum != total {
-			t.Errorf("%d ranks own %d of %d elements", n, sum, total)
-		}
-	}
-}
-
 // TestSharedStop: a loss that is not finite ends all ranks with the same error, and what was reached is saved.
 func TestSharedStop(t *testing.T) {
 	path := withMicro(t, writeRun(t, 60, "steps: 12\n"), 1)
@@ -206,12 +188,12 @@ func TestSharedStop(t *testing.T) {
 		f.poison = "row41"
 	})
 	for i, err := range errs {
-		if err == nil || !Agreed(err) || !strings.Contains(err.Error(), "row41") ||
+		if err == nil || !distributed.Agreed(err) || !strings.Contains(err.Error(), "row41") ||
 			!strings.Contains(err.Error(), "are saved in") {
 			t.Errorf("rank %d: %v", i, err)
 		}
 	}
-	if s, _, _, err := findState(load(t, path).Out); err != nil || s == nil || s.Step == 0 {
+	if s, _, _, err := checkpoint.Find(load(t, path).Out); err != nil || s == nil || s.Step == 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -103,8 +103,8 @@ func TestGenAIBenchParquet(t *testing.T) {
 		items[79].Instruction != "edit 39" {
 		t.Fatalf("%d items, the last is %v", len(items), items[len(items)-1])
 	}
-	pic := benchtest.Must[*data.Picture](t)(data.Decode(benchtest.Must[[]byte](t)(protocol.PictureOf(items[79], "edit").Bytes()),
-		data.Limits{}))
+	raw := benchtest.Must[[]byte](t)(protocol.PictureOf(items[79], "edit").Bytes())
+	pic := benchtest.Must[*data.Picture](t)(data.Decode(raw, data.Limits{}))
 	if want := byte(37 * 41 % 256); pic.Width != 6 || pic.Height != 4 || pic.Pix[0] != want {
 		t.Errorf("the picture is %dx%d of %d, want 6x4 of %d", pic.Width, pic.Height, pic.Pix[0], want)
 	}

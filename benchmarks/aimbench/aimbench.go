@@ -201,7 +201,26 @@ func (s *aim) Items() ([]*edit.Edit, error) {
 // Outputs implements Measurable.
 func (s *aim) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
+// aimNumbers are the numbers that are made of each component. gtc is the paper's name of s_gtc.
+var aimNumbers = map[string][]string{"clip_t": {"clip_t"}, "sc": {"sc"}, "aesthetic": {"aesthetic"}, "pq": {"pq"},
+	"gtc": {"s_gtc"}, "s_gtc": {"s_gtc"}, "emotion": {"acc", "f1"}, "vad": {"d_vad"}, "score": {"score"}}
+
 // Line implements Measurable.
-func (s *aim) Line(k protocol.Key, component string, value any, by string) map[string]any {
-	return protocol.ComponentLine("id", k, component, value, by, aimComponents)
+func (s *aim) Line(k protocol.Key, values map[string]any, by string) map[string]any {
+	line := protocol.ComponentLine("id", k, values, by, aimNumbers)
+	if v, ok := line["gtc"]; ok {
+		line["s_gtc"] = v
+		delete(line, "gtc")
+	}
+	return line
+}
+
+// Components implements Composed.
+func (s *aim) Components() map[string]edit.Range {
+	scales := map[string]edit.Range{"emotion": edit.NoRange(), "vad": {1, 9}}
+	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc"} {
+		scales[c] = edit.Range{aimBounds[c].Low, aimBounds[c].High}
+	}
+	scales["gtc"] = scales["s_gtc"]
+	return scales
 }

@@ -127,7 +127,8 @@ func TestAIMBenchItems(t *testing.T) {
 	items := benchtest.Must[[]*edit.Edit](t)(load(filepath.Join(root, "M")).Items())
 	target := filepath.Join(root, "benchmark", "fear_1_awe_instruction_2.png")
 	if len(items) != 1 || protocol.ItemKey(items[0]) != (protocol.Key{ID: "fear_1_awe_instruction_2.png", Model: "M"}) ||
-		items[0].Instruction != "calm it" || protocol.PictureOf(items[0], "target").Path != target || !protocol.PictureOf(items[0], "edit").Bare ||
+		items[0].Instruction != "calm it" || protocol.PictureOf(items[0], "target").Path != target ||
+		!protocol.PictureOf(items[0], "edit").Bare ||
 		!protocol.PictureOf(items[0], "source").Bare {
 		t.Errorf("%+v", items)
 	}

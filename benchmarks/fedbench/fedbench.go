@@ -407,6 +407,19 @@ func (j *fedPredictions) Result() *protocol.Result {
 func (s *fed) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
 // Line implements Measurable.
-func (s *fed) Line(k protocol.Key, component string, value any, by string) map[string]any {
-	return protocol.ComponentLine("sample", k, component, value, by, fedComponents)
+func (s *fed) Line(k protocol.Key, values map[string]any, by string) map[string]any {
+	numbers := map[string][]string{"score": {"score"}}
+	for component := range fedNames {
+		numbers[component] = []string{component}
+	}
+	return protocol.ComponentLine("sample", k, values, by, numbers)
+}
+
+// Components implements Composed.
+func (s *fed) Components() map[string]edit.Range {
+	scales := map[string]edit.Range{}
+	for c, b := range fedBounds {
+		scales[c] = edit.Range{b.Low, b.High}
+	}
+	return scales
 }

@@ -15,8 +15,8 @@ import (
 	"assay/edit"
 )
 
-// fedComponents are the names that --by and "by" may have.
-var fedComponents = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "score"}
+// fedComponents are the names that --by and "by" may have. reg is by what measured both LPIPS.
+var fedComponents = []string{"id", "bg_rmse", "pq", "sc", "gta", "lpips_src_trg", "lpips_src_gt", "reg", "score"}
 
 // fedNames are the other names that a component may have.
 var fedNames = map[string][]string{
@@ -156,7 +156,7 @@ func (s *fed) ReadAll(paths []string) ([]protocol.Editor, error) {
 }
 
 // read puts the lines of files together, by sample, method and kind of instructions. In a single file without a
-// scorer's column every line has all components.
+// scorer's column every line has all components, but for one that a run has measured.
 func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	j := &fedPredictions{fed: s, by: map[string]string{}}
 	for c, by := range s.by {
@@ -165,6 +165,7 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	var p protocol.Problems
 	at := map[string]int{}
 	for _, path := range paths {
+		single := single && !protocol.IsComponentFile(path)
 		rows, err := protocol.ReadLines(path)
 		if err != nil {
 			return nil, err
@@ -205,6 +206,9 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
+	}
+	if j.by["reg"] == "" {
+		j.by["reg"] = protocol.Judges(j.by, []string{"lpips_src_trg", "lpips_src_gt"})
 	}
 	j.finish()
 	j.nameItems()

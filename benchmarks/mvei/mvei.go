@@ -174,12 +174,15 @@ func (s *statements) AnswerOf(above float64) string {
 func (s *statements) Outputs() ([]*edit.Edit, error) { return s.Items() }
 
 // Line implements Measurable: a metric answers by its class, or by the sign of its number.
-func (s *statements) Line(k protocol.Key, _ string, value any, _ string) map[string]any {
-	line := map[string]any{"id": k.ID, "answer": value}
-	raw, err := json.Marshal(value)
-	var v float64
-	if err == nil && json.Unmarshal(raw, &v) == nil {
-		line["answer"] = s.AnswerOf(v)
+func (s *statements) Line(k protocol.Key, values map[string]any, _ string) map[string]any {
+	line := map[string]any{"id": k.ID}
+	for _, value := range values { // one metric's
+		line["answer"] = value
+		raw, err := json.Marshal(value)
+		var v float64
+		if err == nil && json.Unmarshal(raw, &v) == nil {
+			line["answer"] = s.AnswerOf(v)
+		}
 	}
 	return line
 }

@@ -287,8 +287,16 @@ type Measurable interface {
 	Set
 	// Outputs lists the outputs of all editors.
 	Outputs() ([]*edit.Edit, error)
-	// Line is the line of a file of components that says what a metric measured; by names the metric.
-	Line(k Key, component string, value any, by string) map[string]any
+	// Line is the line of a file of components that says what was measured of an item, by component; by names what
+	// measured it.
+	Line(k Key, values map[string]any, by string) map[string]any
+}
+
+// Composed is a Measurable whose numbers are made of components that judges may fill, too.
+type Composed interface {
+	Measurable
+	// Components are their scales: a judge's range must be the component's. Words have none ([edit.NoRange]).
+	Components() map[string]edit.Range
 }
 
 // Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether
@@ -348,12 +356,18 @@ func Expectation(g Guessable, seed uint64) map[string]Value {
 	return out
 }
 
-// ComponentLine is a line by the name of its sample's field; known are the components of which it is told what
-// measured them.
-func ComponentLine(field string, k Key, component string, value any, by string, known []string) map[string]any {
-	line := map[string]any{field: k.ID, "model": k.Model, component: value}
-	if slices.Contains(known, component) {
-		line["by"] = map[string]string{component: by}
+// ComponentLine is a line by the name of its sample's field. It says what measured the numbers that are made of the
+// values; numbers are their names by component.
+func ComponentLine(field string, k Key, values map[string]any, by string, numbers map[string][]string) map[string]any {
+	line, measured := map[string]any{field: k.ID, "model": k.Model}, map[string]string{}
+	for component, v := range values {
+		line[component] = v
+		for _, number := range numbers[component] {
+			measured[number] = by
+		}
+	}
+	if len(measured) > 0 {
+		line["by"] = measured
 	}
 	return line
 }

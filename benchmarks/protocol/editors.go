@@ -237,8 +237,12 @@ func (s *EditorSet) Hold(editor, sample string, p Picture) {
 }
 
 // Line implements Measurable.
-func (s *EditorSet) Line(k Key, component string, value any, by string) map[string]any {
-	return ComponentLine("id", k, component, value, by, []string{component})
+func (s *EditorSet) Line(k Key, values map[string]any, by string) map[string]any {
+	numbers := map[string][]string{}
+	for component := range values {
+		numbers[component] = []string{component}
+	}
+	return ComponentLine("id", k, values, by, numbers)
 }
 
 // wants reports whether a sample has a column's number, if nothing is missing. Samples of several sources have a score

@@ -38,6 +38,16 @@ func JudgeOf(predictions string) (*Judge, error) {
 	return &Judge{run.Scorer, run.Prompts}, nil
 }
 
+// ComponentFile is the name of the file of components that a run has measured.
+func ComponentFile(components ...string) string {
+	return componentFile + strings.Join(components, "_") + ".jsonl"
+}
+
+const componentFile = "component-"
+
+// IsComponentFile reports whether a run has measured what a file holds: one component, or a few.
+func IsComponentFile(path string) bool { return strings.HasPrefix(filepath.Base(path), componentFile) }
+
 // RunOf names what wrote a file of predictions by the first digits of its fingerprint; "" of files that no run wrote.
 func RunOf(predictions string) (string, error) {
 	judge, err := JudgeOf(predictions)
@@ -84,17 +94,20 @@ func ReadBy(r Line, by map[string]string, known []string) error {
 	return nil
 }
 
-// Judges joins what measured components; "" if that is not known of one of them.
+// Judges joins what measured components; "" if that is not known of any of them. Where it is not known of some, the
+// others still tell two numbers apart.
 func Judges(by map[string]string, components []string) string {
 	var names []string
+	known := false
 	for _, c := range components {
-		name := strings.ToLower(by[c])
-		if name == "" {
-			return ""
-		}
+		name := Stated(strings.ToLower(by[c]))
+		known = known || by[c] != ""
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
+	}
+	if !known {
+		return ""
 	}
 	return strings.Join(names, "; ")
 }

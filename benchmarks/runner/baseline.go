@@ -32,5 +32,6 @@ func NewBaseline(s protocol.Set, name string, seed uint64) (*Baseline, error) {
 		return &Baseline{Predictions: g.Guess(stats.NewRand(seed)), Name: name, Expectation: protocol.Expectation(g,
 			seed)}, nil
 	}
-	return nil, fmt.Errorf("baseline %q: random, constant, %s was expected", name, strings.Join(encoders.SimilarityNames(), ", "))
+	return nil, fmt.Errorf("baseline %q: random, constant, %s was expected", name,
+		strings.Join(encoders.SimilarityNames(), ", "))
 }

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"assay/benchmarks/protocol"
 	"assay/edit"
@@ -25,12 +27,18 @@ type componentLine struct {
 	Value   json.RawMessage `json:"value,omitempty"`
 }
 
-// Component is a judge whose scores are a component of a benchmark.
+// Component is a judge, of edits by one property or by several, that fills components of a benchmark.
 type Component struct {
-	Judge    edit.Judge            // its name is the component's
-	Dir      string                // of component-NAME.jsonl, and of the progress beside it
-	Progress func(done, total int) // nil: not called
-	Failed   []Failure             // items that could not be measured
+	Judge edit.Judge
+	// Names are the components: one that its score, its class or its numbers are, or with Dimensions each of those of its
+	// numbers that have these names; nil: the judge's own name.
+	Names      []string
+	Dimensions bool
+	By         string                // what measures it: model, prompts, digest; "": the name and the digest
+	Together   int                   // items that are measured at a time; 0: as many as there are processors
+	Dir        string                // of component-NAME.jsonl, and of the progress beside it
+	Progress   func(done, total int) // nil: not called
+	Failed     []Failure             // items that could not be measured
 }
 
 // Measure measures all items and writes component-NAME.jsonl, whose path it returns. What was measured before is not
@@ -38,12 +46,18 @@ type Component struct {
 // not keep the others from it.
 func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items []*edit.Edit) (path string,
 	err error) {
-	name := c.Judge.Info().Name
+	if c.Names == nil {
+		c.Names = []string{c.Judge.Info().Name}
+	}
 	fingerprint, err := c.Judge.Fingerprint()
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(c.Dir, "component-"+name+".jsonl")
+	name := strings.Join(c.Names, "_")
+	if c.By == "" {
+		c.By = fmt.Sprintf("%s (%.8s)", name, fingerprint)
+	}
+	path = filepath.Join(c.Dir, protocol.ComponentFile(c.Names...))
 	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
 		return "", err
 	}
@@ -76,7 +90,7 @@ func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items 
 		return path, err
 	}
 	c.Failed = f.failed
-	return path, c.write(path, set, f, fmt.Sprintf("%s (%.8s)", name, fingerprint))
+	return path, c.write(path, set, f)
 }
 
 // job measures items, some at a time.
@@ -106,17 +120,33 @@ func (c *Component) job(items []*edit.Edit) *table.Job[row, componentLine] {
 			for i, r := range rows {
 				lines[i] = componentLine{Key: protocol.ItemKey(r.item), Content: r.content}
 				if errs[i] == nil {
-					lines[i].Value, errs[i] = json.Marshal(scores[i].Plain())
+					lines[i].Value, errs[i] = c.value(&scores[i])
 				}
 			}
 			return lines, errs, nil
 		},
-		Batches: table.Chunks(runtime.GOMAXPROCS(0)),
+		Batches: table.Chunks(cmp.Or(c.Together, runtime.GOMAXPROCS(0))),
 	}
 }
 
+// value is what a score says of the components: an object of them if there are several.
+func (c *Component) value(s *edit.Score) (json.RawMessage, error) {
+	if !c.Dimensions {
+		return json.Marshal(s.Plain())
+	}
+	values, said := map[string]float64{}, s.ByName()
+	for _, name := range c.Names {
+		d, ok := said[name]
+		if !ok {
+			return nil, fmt.Errorf("the judge says no %s", name)
+		}
+		values[name] = d.Value
+	}
+	return json.Marshal(values)
+}
+
 // write writes the file of components.
-func (c *Component) write(path string, set protocol.Measurable, f *itemFile[componentLine], by string) error {
+func (c *Component) write(path string, set protocol.Measurable, f *itemFile[componentLine]) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		for i, it := range f.items {
@@ -127,7 +157,13 @@ func (c *Component) write(path string, set protocol.Measurable, f *itemFile[comp
 			if err != nil {
 				return err
 			}
-			if err := e.Encode(set.Line(protocol.ItemKey(it), c.Judge.Info().Name, l.Value.Value, by)); err != nil {
+			values := map[string]any{c.Names[0]: l.Value.Value}
+			if c.Dimensions {
+				if err := json.Unmarshal(l.Value.Value, &values); err != nil {
+					return fmt.Errorf("%s.progress: %w", path, err)
+				}
+			}
+			if err := e.Encode(set.Line(protocol.ItemKey(it), values, c.By)); err != nil {
 				return err
 			}
 		}

@@ -78,6 +78,9 @@ func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, er
 		return nil, err
 	}
 	j, c := NewJudge(&own, fingerprint), &t.Config
+	if !c.Scores() {
+		return nil, fmt.Errorf("the judge %s gives no score: it measures a component (--component)", c.Name)
+	}
 	j.close, j.together = closer, 4*own.Workers
 	j.words = !c.Pair && len(c.Questions) == 1 && c.Passes == 1
 	if c.Pair {
@@ -115,6 +118,16 @@ func (j *Judge) Items(set protocol.Scorable) ([]*edit.Edit, error) {
 		return all.ItemsOfSeveral()
 	}
 	return set.Items()
+}
+
+// Components are the components of a set that have the names of the judge's numbers.
+func (j *Judge) Components(set protocol.Composed) (names []string) {
+	for _, d := range j.info.Dimensions {
+		if _, ok := set.Components()[d.Name]; ok && j.info.Words {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
 
 // Close closes the judge.

@@ -275,7 +275,8 @@ func (w *job) failed(ctx context.Context, err error) error {
 	case err == nil || ctx.Err() != nil:
 	case errors.As(err, &batch):
 		group := w.groups[w.group[batch.Row]]
-		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", protocol.ItemKey(group[0]), len(group), batch.Err)
+		return fmt.Errorf("scoring %v (and the %d edits of its source): %w", protocol.ItemKey(group[0]), len(group),
+			batch.Err)
 	case errors.As(err, &item):
 		return fmt.Errorf("scoring %w", item)
 	}
@@ -320,7 +321,7 @@ func (r *Run) Score(ctx context.Context, j *Judge) (path string, err error) {
 
 // Shard scores the items of the shards that ref names, into a folder beside predictions.jsonl. When all are there,
 // Merge writes predictions.jsonl as Score would have written it. A shard with items at which a server failed is not
-// done ([shards.PassingError]): the same call asks again for them.
+// done ([shards.TemporaryError]): the same call asks again for them.
 func (r *Run) Shard(ctx context.Context, j *Judge, ref shards.Ref) (*shards.Report, error) {
 	w, err := r.job(j)
 	if err != nil {
@@ -332,7 +333,7 @@ func (r *Run) Shard(ctx context.Context, j *Judge, ref shards.Ref) (*shards.Repo
 }
 
 // Merge writes predictions.jsonl from what all shards hold, and counts as Score does. It is an error if a shard is not
-// done ([shards.MissingError]), or if a picture or a text changed since it was scored.
+// done ([shards.IncompleteError]), or if a picture or a text changed since it was scored.
 func (r *Run) Merge(j *Judge) (path string, err error) {
 	path = PredictionsFile(r.Dir)
 	w, err := r.job(j)

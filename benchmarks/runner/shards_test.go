@@ -58,7 +58,7 @@ func TestShards(t *testing.T) {
 			}
 			cancel()
 		}
-		if _, err := r.Merge(lengths(0, nil)); count > 1 && !errors.As(err, new(*shards.MissingError)) {
+		if _, err := r.Merge(lengths(0, nil)); count > 1 && !errors.As(err, new(*shards.IncompleteError)) {
 			t.Errorf("/%d merged before all is done: %v", count, err)
 		}
 		for _, k := range append(rand.Perm(count)[:count/3], -1) { // the last one does whatever is left

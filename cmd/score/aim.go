@@ -22,7 +22,7 @@ func newAIMCommand() *cobra.Command {
 	var f scorerFlags
 	var in, out, normalise string
 	var copied bool
-	s := curate.Selection{}
+	s := curate.TripletSelection{}
 	c := &cobra.Command{
 		Use:   "aim --rule aim-bench|aim-40k --in FOLDER --out DIR",
 		Short: "Select triplets as AIM-Bench or AIM-40k does, and write DiffSynth-Studio's metadata",
@@ -91,7 +91,7 @@ func checkRule(c *cobra.Command, rule string) error {
 	return nil
 }
 
-func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s curate.Selection, copied bool) error {
+func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s curate.TripletSelection, copied bool) error {
 	if info, err := os.Stat(in); err == nil && info.IsDir() {
 		in = filepath.Join(in, "metadata.jsonl")
 	}

@@ -159,7 +159,7 @@ func TestBatch(t *testing.T) {
 			in, scorer, want := writeBatch(t, dir)
 			out := filepath.Join(dir, name)
 			code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out, "--json")
-			var r scoring.Result
+			var r scoring.TableCounts
 			if err := json.Unmarshal(
 				[]byte(stdout),
 				&r,

@@ -23,7 +23,7 @@ type benchFlags struct {
 	runtime     scorerFlags
 	predictions string
 	components  []string
-	metrics     []string // YAML files
+	metrics     []string // what measures components
 	boxes       string
 	writeTo     string // folder of the authors' files
 	means       string
@@ -139,6 +139,10 @@ func (f *benchFlags) add(c *cobra.Command, b *protocol.Benchmark) {
 	f.addOwn(flags, b.Flags)
 	cli.Needs(c, "baseline", "clip", "dino", "captions")
 	cli.Needs(c, "scorer|judge|baseline|component", "out", "device", "threads")
+	if flags.Lookup("component") != nil {
+		cli.Needs(c, "judge|component", judgeOptions...)
+		cli.Needs(c, "scorer|judge|component", "backbone")
+	}
 	cli.Needs(c, "scorer", "dimension")
 	if flags.Lookup("targets") != nil {
 		cli.Needs(c, "baseline", "targets")
@@ -172,8 +176,10 @@ func (f *benchFlags) addOwn(flags *pflag.FlagSet, names []string) {
 			flags.StringSliceVar(&f.components, name, nil,
 				"files of every sample's components or answers (JSON lines), which are put together")
 		case "component":
-			flags.StringSliceVar(&f.metrics, name, nil, "metrics to run on the editors' pictures: YAML files, whose names are "+
-				"those of components (train export-metric makes some)")
+			flags.StringSliceVar(&f.metrics, name, nil, "what measures components of the editors' pictures, NAME=WHAT or "+
+				"WHAT: metrics (YAML files; train export-metric makes some), on aim-bench and fed-bench also judges that "+
+				"answer in words (such as aim/sc; they ask the model of --backbone, or of --url and --model) and scorers "+
+				"(NAME=DIR)")
 			flags.StringVar(&f.boxes, "boxes", "", "boxes, points and masks of pictures (JSON lines) for metrics that need them")
 		case "editors":
 			flags.StringSliceVar(&f.Editors, name, nil, "folders of the editors' pictures, and of what was measured of them")

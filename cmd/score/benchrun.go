@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +16,6 @@ import (
 	"assay/edit"
 	"assay/encoders"
 	"assay/internal/cli"
-	"assay/metrics"
 )
 
 func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
@@ -182,6 +181,10 @@ func (f *benchFlags) score(
 		}
 	}
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
+	if composed, ok := set.(protocol.Composed); ok && len(s.Components(composed)) > 0 {
+		r.Facts = append(r.Facts, fmt.Sprintf("its numbers %s are components: --component %s in place of --judge fills them",
+			strings.Join(s.Components(composed), ", "), f.runtime.judge))
+	}
 	run := runner.Run{Benchmark: r.Benchmark.Name, Items: items, Dir: f.folder(r)}
 	if questions, ok := set.(protocol.Questions); ok {
 		run.AnswerOf = questions.AnswerOf
@@ -219,60 +222,6 @@ func compareOrders(c *cobra.Command, r *report.Report, s *runner.Judge, items []
 	r.Facts = append(r.Facts, fmt.Sprintf("order: the winner flips in %d of %d pairs; a score changes by up to %.3g",
 		order.Flips, order.Pairs, order.Largest))
 	return nil
-}
-
-// measure runs the metrics that --component names, and returns their files of components.
-func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Set) (paths []string, err error) {
-	if len(f.metrics) == 0 {
-		return nil, nil
-	}
-	items, err := set.(protocol.Measurable).Outputs() // the flag is there for such sets alone
-	if err != nil {
-		return nil, cli.Usage(err)
-	}
-	o := metrics.Options{Device: f.runtime.device, Threads: f.runtime.threads}
-	if f.boxes != "" {
-		if o.Places, err = metrics.ReadPlaces(f.boxes); err != nil {
-			return nil, cli.Usage(err)
-		}
-	}
-	for _, file := range f.metrics {
-		path, err := f.measureOne(c, r, set.(protocol.Measurable), items, file, o)
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, path)
-	}
-	return paths, nil
-}
-
-func (f *benchFlags) measureOne(
-	c *cobra.Command, r *report.Report, set protocol.Measurable, items []*edit.Edit, file string,
-	o metrics.Options,
-) (path string, err error) {
-	m, err := metrics.Open(file, o)
-	if err != nil {
-		return "", cli.Usage(err)
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	name := m.Info().Name
-	bar := progress{c: c, what: name, unit: "edits"}
-	bar.set(0, len(items))
-	run := runner.Component{Judge: m, Dir: f.folder(r), Progress: bar.set}
-	path, err = run.Measure(c.Context(), set, items)
-	bar.close()
-	if errors.Is(err, context.Canceled) {
-		return "", fmt.Errorf("what was measured is kept beside %s; the same command goes on: %w", path, cli.ErrInterrupted)
-	}
-	if err != nil {
-		return "", err
-	}
-	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", name, file, path))
-	r.AddUnmeasured(name, run.Failed)
-	if len(run.Failed) == len(items) {
-		return "", fmt.Errorf("%s could not be measured of any item: %s", name, run.Failed[0].Error)
-	}
-	return path, nil
 }
 
 // folder is --out.

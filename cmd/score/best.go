@@ -86,7 +86,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	if err != nil {
 		return err
 	}
-	groups, failed := scoring.Groups(t, scores)
+	groups, failed := scoring.Rank(t, scores)
 	list := curate.Best(groups, f.keep, !f.single())
 	if f.out != "" {
 		if err := curate.WriteBest(f.out, list, t); err != nil {

@@ -80,17 +80,10 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 		o.Out = filepath.Join(f.scorer, "calibration", f.dimension)
 	}
 	o.Warn = cli.Warner(c)
-	bars := map[string]*progress{}
-	o.Progress = func(what string, done, total int) {
-		if bars[what] == nil {
-			bars[what] = &progress{c: c, what: "scoring " + what, unit: "edits"}
-		}
-		bars[what].set(done, total)
-	}
+	bar := progress{c: c, what: "scoring", unit: "edits"}
+	o.Progress = bar.set
 	r, err := calibrate.Run(c.Context(), *o)
-	for _, b := range bars {
-		b.close()
-	}
+	bar.close()
 	if err != nil {
 		return err
 	}

@@ -44,9 +44,9 @@ answers strictly, and computes scores. --config is a folder with judge.yaml and 
 ` + strings.Join(textjudge.Shipped(), ", ") + `.
 
 The table (JSONL, CSV or Parquet) has the columns instruction, source and edit, and edit2 or target if the judge shows
-them. The output has the same rows in the same order with score, score01, dimensions, answers and error. A question
-whose answer does not parse, is out of range or was cut off is asked again with other seeds, then the row gets an
-error. The result has the share of such rows, and the exit code is 1.
+them. The output has the same rows in the same order with score, score01 (or class), dimensions, answers and error. A
+question whose answer does not parse, is out of range or was cut off is asked again with other seeds, then the row gets
+an error. The result has the share of such rows, and the exit code is 1.
 
 Answers are stored by content, so that no question is asked twice. After Ctrl-C, a crash, or a reached cap (exit code 3)
 the same command resumes.`,
@@ -233,13 +233,19 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
 	}
 	v["dimensions"] = r.Dimensions
-	if r.Agree != nil {
+	said := fmt.Sprintf("%.4f", r.Score)
+	switch {
+	case r.Agree != nil:
 		v["preference"], v["agree"] = r.Score, *r.Agree
-	} else {
+	case j.Config.Scores():
 		v["score"], v["score01"] = r.Score, r.Score01
+	case r.Class != "":
+		v["class"], said = r.Class, r.Class
+	default:
+		said = "no score"
 	}
 	return cli.Print(c, v, func(w io.Writer) {
-		fmt.Fprintf(w, "%.4f  (%s, rule %s)\n", r.Score, j.Config.Name, j.Config.Rule)
+		fmt.Fprintf(w, "%s  (%s, rule %s)\n", said, j.Config.Name, j.Config.Rule)
 		for _, name := range slices.Sorted(maps.Keys(r.Dimensions)) {
 			fmt.Fprintf(w, "  %s %.4f\n", name, r.Dimensions[name])
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -97,6 +98,38 @@ func TestJudgeCommand(t *testing.T) {
 	if code != 1 || !strings.Contains(stdout, "no idea") || strings.Contains(stdout, `"score`) ||
 		strings.Count(stdout, "\n") != 1 {
 		t.Errorf("one unreadable answer: exit code %d: %s", code, stdout)
+	}
+}
+
+// TestJudgeWithoutScore: a judge that names a class, or gives numbers alone, has no score: in a table, of one edit, or
+// as a scorer.
+func TestJudgeWithoutScore(t *testing.T) {
+	dir := t.TempDir()
+	table, _ := edits(t, dir)
+	picture := filepath.Join(oracle.Folders(t)[0], "images", "coffee.png")
+	for judge, c := range map[string]struct{ answer, class, single string }{
+		"aim/emotion": {`{"emotion": "awe"}`, "awe", "awe  (AIM-Bench emotion, rule aim-emotion)"},
+		"aim/vad":     {`{"valence": 1, "arousal": 2, "dominance": 3}`, "<nil>", "no score  (AIM-Bench VAD, rule aim-vad)"},
+	} {
+		t.Run(judge, func(t *testing.T) {
+			out := filepath.Join(dir, "out.jsonl")
+			model := []string{"--url", answering(t, func(string) string { return c.answer }), "--model", "m", "--store",
+				filepath.Join(dir, judge)}
+			command(t, append([]string{"judge", "--config", judge, "--in", table, "--out", out}, model...)...)
+			row := lines(t, out)[0]
+			if _, scored := row["score"]; scored || fmt.Sprint(row["class"]) != c.class || row["answers"] == nil {
+				t.Errorf("got the row %v, want the class %s and no score", row, c.class)
+			}
+			code, stdout, stderr := run(t, append([]string{"judge", "--config", judge, "--edit", picture, "--instruction", "a"},
+				model...)...)
+			if code != 0 || !strings.HasPrefix(stdout, c.single) {
+				t.Errorf("of one edit: got exit code %d, want %q: %s%s", code, c.single, stdout, stderr)
+			}
+			code, stdout, stderr = run(t, append([]string{"batch", "--judge", judge, "--in", table, "--out", out}, model...)...)
+			if code != 2 || !strings.Contains(stdout+stderr, "gives no score") {
+				t.Errorf("as a scorer: got exit code %d, want 2: %s%s", code, stdout, stderr)
+			}
+		})
 	}
 }
 

@@ -65,12 +65,14 @@ func (f *scorerFlags) add(c *cobra.Command) {
 	f.answers.addServer(c)
 	c.Flags().Lookup("backbone").Usage = "with --scorer: " + backboneUsage + ". With --judge: the Hugging Face " +
 		"checkpoint directory that answers"
-	own := []string{"prompts", "passes", "average", "constrained", "server", "url", "store"}
-	cli.Needs(c, "judge", own...)
+	cli.Needs(c, "judge", judgeOptions...)
 	cli.Needs(c, "scorer|judge", "backbone")
-	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(own, modelOptions("backbone"),
+	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(judgeOptions, modelOptions("backbone"),
 		serverOptions)...)
 }
+
+// judgeOptions are the flags that say more of --judge, and of where its model is.
+var judgeOptions = []string{"prompts", "passes", "average", "constrained", "server", "url", "store"}
 
 // addJudge adds the flags of the judge but those of the model that it asks.
 func (f *scorerFlags) addJudge(c *cobra.Command) {
@@ -153,15 +155,20 @@ func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel,
 	return j, m, nil
 }
 
+// modelName names the model that a judge asks.
+func (f *answerFlags) modelName() string {
+	switch {
+	case f.model != "":
+		return f.model
+	case f.local.backbone != "":
+		return filepath.Base(filepath.Clean(f.local.backbone))
+	}
+	return systemName(f.server)
+}
+
 // asked names the model that a judge asks, and the prompts that it asks with if they are not the judge's own.
 func (f *scorerFlags) asked() string {
-	name := f.answers.model
-	if name == "" && f.answers.local.backbone != "" {
-		name = filepath.Base(filepath.Clean(f.answers.local.backbone))
-	} else if name == "" {
-		name = systemName(f.answers.server)
-	}
-	text := " by " + name
+	text := " by " + f.answers.modelName()
 	if f.settings.Copy != "" {
 		text += ", prompts of " + filepath.Base(filepath.Clean(f.settings.Copy))
 	}

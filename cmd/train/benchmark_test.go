@@ -15,7 +15,8 @@ import (
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/model"
-	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/records"
 )
 
 // writeRatings makes AURORA-Bench's file of ratings over the oracle's pictures.
@@ -49,15 +50,15 @@ func writeRatings(t *testing.T) string {
 }
 
 // validations reads the lines of a run's validations.
-func validations(t *testing.T, run string) (out []trainer.ValidationMetrics) {
+func validations(t *testing.T, run string) (out []records.ValidationMetrics) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(run, trainer.MetricsFile))
+	f, err := os.Open(filepath.Join(run, records.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
-		var m trainer.ValidationMetrics
+		var m records.ValidationMetrics
 		if err := json.Unmarshal(s.Bytes(), &m); err != nil {
 			t.Fatal(err)
 		}
@@ -77,12 +78,12 @@ func TestBestByBenchmark(t *testing.T) {
 		"steps: 3\nvalidate: {every: 1, by: benchmark, benchmark: {name: aurora-point, ratings: %q}}\n",
 		ratings,
 	)
-	config, out := writeRun(t, extra)
-	if code, stdout, stderr := call(t, "--config", config, "--dry-run"); code != 0 ||
+	path, out := writeRun(t, extra)
+	if code, stdout, stderr := call(t, "--config", path, "--dry-run"); code != 0 ||
 		!strings.Contains(stdout, "by global of aurora-point") {
 		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := call(t, "--config", config); code != 0 {
+	if code, stdout, stderr := call(t, "--config", path); code != 0 {
 		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
 	all := validations(t, out)
@@ -113,16 +114,16 @@ func TestBestByBenchmark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := runner.OpenScorer(filepath.Join(out, trainer.BestDir), model.Options{Device: "cpu"})
+	s, err := runner.OpenScorer(filepath.Join(out, config.BestDir), model.Options{Device: "cpu"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	path, err := (&runner.Run{Benchmark: b.Name, Items: items, Dir: t.TempDir()}).Score(t.Context(), s)
+	scores, err := (&runner.Run{Benchmark: b.Name, Items: items, Dir: t.TempDir()}).Score(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := set.Read(path)
+	p, err := set.Read(scores)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +144,8 @@ func TestBenchmarkRefused(t *testing.T) {
 		"has no such choice":       "by: benchmark, " + of(", votes: v"),
 		"want the published data":  "by: benchmark, benchmark: {name: aurora-point}",
 	} {
-		config, _ := writeRun(t, "steps: 1\nvalidate: {"+validate+"}\n")
-		if code, _, stderr := call(t, "--config", config, "--dry-run"); code != 2 || !strings.Contains(stderr, want) {
+		path, _ := writeRun(t, "steps: 1\nvalidate: {"+validate+"}\n")
+		if code, _, stderr := call(t, "--config", path, "--dry-run"); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d: %s", want, code, stderr)
 		}
 	}
@@ -158,8 +159,8 @@ func TestBenchmarkChanged(t *testing.T) {
 		return fmt.Sprintf("steps: %d\ncheckpoint: {steps: 1}\n"+
 			"validate: {every: 1, by: benchmark, benchmark: {name: aurora-point, ratings: %q}}\n", steps, path)
 	}
-	config, out := writeRun(t, begin(ratings, 2))
-	if code, stdout, stderr := call(t, "--config", config); code != 0 {
+	path, out := writeRun(t, begin(ratings, 2))
+	if code, stdout, stderr := call(t, "--config", path); code != 0 {
 		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
 	before := validations(t, out)
@@ -179,14 +180,14 @@ func TestBenchmarkChanged(t *testing.T) {
 		name: turned, "pictures and texts of the edits": strings.Replace(string(old), "edit number 0", "another edit", 1),
 	} {
 		rate(text)
-		code, _, stderr := call(t, "--config", config)
+		code, _, stderr := call(t, "--config", path)
 		if code != 2 || !strings.Contains(stderr, "validate.benchmark: "+want) ||
 			!strings.Contains(stderr, "--force-resume") || !strings.Contains(stderr, "--fresh") {
 			t.Errorf("%s: exit code %d: %s", want, code, stderr)
 		}
 	}
 	rate(turned)
-	if code, stdout, stderr := call(t, "--config", config, "--force-resume"); code != 0 {
+	if code, stdout, stderr := call(t, "--config", path, "--force-resume"); code != 0 {
 		t.Fatalf("exit code %d:\n%s%s", code, stdout, stderr)
 	}
 	after := validations(t, out)
@@ -194,8 +195,8 @@ func TestBenchmarkChanged(t *testing.T) {
 		*last.Benchmark != -*before[len(before)-1].Benchmark {
 		t.Errorf("%+v after %+v", after, before)
 	}
-	var s struct{ Best *trainer.ValidationMetrics }
-	text, err := os.ReadFile(filepath.Join(out, trainer.CheckpointsDir, "step-2", "state.json"))
+	var s struct{ Best *records.ValidationMetrics }
+	text, err := os.ReadFile(filepath.Join(out, config.CheckpointsDir, "step-2", "state.json"))
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}
@@ -207,16 +208,16 @@ func TestBenchmarkChanged(t *testing.T) {
 	if err := os.WriteFile(elsewhere, []byte(turned), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	yaml, err := os.ReadFile(config)
+	yaml, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	yaml = []byte(strings.Replace(string(yaml), fmt.Sprintf("%q", ratings),
 		fmt.Sprintf("%q, images: %q", elsewhere, filepath.Dir(ratings)), 1))
-	if err := os.WriteFile(config, yaml, 0o666); err != nil {
+	if err := os.WriteFile(path, yaml, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := call(t, "--config", config); code != 0 {
+	if code, stdout, stderr := call(t, "--config", path); code != 0 {
 		t.Errorf("the ratings lie elsewhere: exit code %d:\n%s%s", code, stdout, stderr)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -8,6 +9,8 @@ import (
 	"assay/internal/exit"
 	"assay/mpi"
 	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/distributed"
 )
 
 // job is what this process trains together with.
@@ -28,12 +31,14 @@ func (j *ranked) join() (err error) {
 	return cli.Usage(err)
 }
 
-// ranks are those that train together; nil: this process is alone.
-func (j *ranked) ranks() trainer.Ranks {
-	if j.world == nil {
+// strategy is that of the processes that train together; nil: this one is alone.
+func (j *ranked) strategy() trainer.StrategyOpener {
+	if j.world == nil || j.world.Size() == 1 {
 		return nil
 	}
-	return j.world
+	return func(c *config.Config, cancel context.CancelFunc) (trainer.Strategy, error) {
+		return distributed.New(j.world, c, cancel)
+	}
 }
 
 // first tells the rank that speaks for all.
@@ -44,7 +49,7 @@ func (j *ranked) speak(err error) error {
 	if j.world == nil {
 		return err
 	}
-	if j.orderly = err == nil || trainer.Agreed(err); !j.orderly {
+	if j.orderly = err == nil || distributed.Agreed(err); !j.orderly {
 		return fmt.Errorf("rank %d of %d (%s): %w", j.world.Rank(), j.world.Size(), j.world.Hosts()[j.world.Rank()], err)
 	}
 	if !j.first() {

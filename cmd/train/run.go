@@ -13,6 +13,9 @@ import (
 	"assay/internal/cli"
 	"assay/trainer"
 	"assay/trainer/bybenchmark"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 func init() {
@@ -55,12 +58,12 @@ func (o *runOptions) run(c *cobra.Command) error {
 
 // begin is run for a process that knows its place among others.
 func (o *runOptions) begin(c *cobra.Command) error {
-	config, err := trainer.Load(o.config)
+	run, err := config.Load(o.config)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	if o.backbone != "" {
-		if config.Backbone, err = filepath.Abs(o.backbone); err != nil {
+		if run.Backbone, err = filepath.Abs(o.backbone); err != nil {
 			return err
 		}
 	}
@@ -71,25 +74,25 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		return cli.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or srun "+
 			"starts", o.planned)
 	}
-	progress := func(what string, total int64, unit string) trainer.Progress {
+	progress := func(what string, total int64, unit string) dataset.Progress {
 		return cli.NewProgress(c, what, total, unit)
 	}
 	if o.dryRun && !job.first() {
 		return nil // rank 0 plans
 	}
 	if o.dryRun {
-		return o.plan(c, config, progress)
+		return o.plan(c, run, progress)
 	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
-		Config:   config,
-		Factory:  trainer.OpenModel,
+		Config:   run,
+		Factory:  models.Open,
 		Fresh:    o.fresh,
 		Resume:   o.resume,
 		Force:    o.force,
 		Progress: progress,
 		Warn:     cli.Warner(c),
 		Note:     o.note(c),
-		Ranks:    job.ranks(),
+		Strategy: job.strategy(),
 
 		Benchmark: bybenchmark.Open,
 	})
@@ -101,16 +104,16 @@ func (o *runOptions) begin(c *cobra.Command) error {
 
 // plan prints what the run would do and need.
 func (o *runOptions) plan(
-	c *cobra.Command, config *trainer.Config,
-	progress func(what string, total int64, unit string) trainer.Progress,
+	c *cobra.Command, run *config.Config,
+	progress func(what string, total int64, unit string) dataset.Progress,
 ) error {
-	var memory trainer.CacheSize
+	var memory config.CacheSize
 	if o.memory != "" {
 		if err := memory.UnmarshalValue(o.memory); err != nil || memory <= 0 {
 			return cli.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
 		}
 	}
-	plan, err := trainer.DryRun(c.Context(), config, trainer.PlanModelFor(int64(memory)),
+	plan, err := trainer.DryRun(c.Context(), run, models.OpenPlanFor(int64(memory)),
 		trainer.PlanOptions{Progress: progress, Ranks: o.planned, Benchmark: bybenchmark.Open})
 	if err != nil {
 		return err
@@ -129,7 +132,7 @@ func (o *runOptions) note(c *cobra.Command) func(string) {
 	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
 }
 
-func printBadRows(w io.Writer, rows []trainer.BadRow) {
+func printBadRows(w io.Writer, rows []dataset.BadRow) {
 	for i, b := range rows {
 		if i == 0 {
 			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(rows))
@@ -138,7 +141,7 @@ func printBadRows(w io.Writer, rows []trainer.BadRow) {
 	}
 }
 
-func printPlan(w io.Writer, p *trainer.Plan) {
+func printPlan(w io.Writer, p *models.Plan) {
 	fmt.Fprintf(w, "device       %s\n", p.Device)
 	if p.Groups > 0 {
 		fmt.Fprintf(w, "steps        %d of whole groups, at most %d samples; %d samples in %d groups in all\n", p.Steps,
@@ -154,8 +157,8 @@ func printPlan(w io.Writer, p *trainer.Plan) {
 	if p.Benchmark != "" {
 		fmt.Fprintf(w, "best         by %s\n", p.Benchmark)
 	}
-	if p.Found != nil {
-		p.Found.Print(w)
+	if p.Summary != nil {
+		p.Summary.Print(w)
 	}
 	printBadRows(w, p.BadRows)
 	if p.Tokens.Max > 0 {

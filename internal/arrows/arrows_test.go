@@ -60,7 +60,7 @@ edit:             data
 onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle:  checkpoints internal/packed
 store:           data internal/remote internal/blocks
-table:           data store shards internal/exit internal/journal internal/remote internal/workers
+table:           data edit store shards internal/exit internal/journal internal/remote internal/workers
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
 grammar:         internal/strictjson
 chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
@@ -86,9 +86,23 @@ encoders:         shards onnx ort checkpoints data store heuristics model intern
 encoders:         internal/atomicfile internal/remote internal/tokens table edit
 optim:            internal/workers
 trainer/events:   internal/journal
-trainer:          edit internal/remote onnx losses ort chat chat/table checkpoints lora data store model model/text
-trainer:          trainer/events optim internal/stats internal/strictyaml internal/workers internal/atomicfile
-trainer:          internal/exit internal/version internal/journal internal/filelock internal/jsonfile
+trainer/config:   data internal/exit internal/remote internal/strictyaml lora losses model optim ort store
+trainer/dataset:  chat chat/table data edit internal/exit internal/jsonfile internal/remote internal/workers
+trainer/dataset:  losses store trainer/config
+trainer/head:     losses model optim store trainer/dataset
+trainer/records:  internal/journal trainer/config trainer/dataset trainer/events
+trainer/objective: data internal/exit losses trainer/config trainer/dataset trainer/records
+trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx optim trainer/config trainer/dataset
+trainer/checkpoint: trainer/records
+trainer/optimizer: checkpoints internal/exit internal/workers optim trainer/checkpoint trainer/config
+trainer/optimizer: trainer/records
+trainer/models:   checkpoints data edit internal/exit internal/workers lora losses model model/text optim ort
+trainer/models:   store trainer/checkpoint trainer/config trainer/dataset trainer/head trainer/objective
+trainer/models:   trainer/optimizer
+trainer:          edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+trainer:          internal/workers losses optim store trainer/checkpoint trainer/config trainer/dataset
+trainer:          trainer/models trainer/objective trainer/optimizer trainer/records
+trainer/distributed: internal/exit optim trainer/checkpoint trainer/config trainer/models trainer/optimizer
 doctor/trial:    onnx data edit lora model model/fresh optim
 doctor:          doctor/trial ort model model/fresh optim internal/version
 released:         checkpoints edit model store internal/atomicfile internal/exit internal/pystring
@@ -111,13 +125,17 @@ benchmarks/runner: benchmarks/protocol edit encoders model shards store table te
 benchmarks/runner: internal/atomicfile internal/exit internal/journal internal/jsonfile internal/stats
 benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
-labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
+labeling/nearcopy: data internal/workers
+labeling/guard:    data internal/workers labeling/nearcopy
+labeling:         labeling/nearcopy labeling/guard internal/remote data store heuristics data/readers
+labeling:         encoders internal/strictyaml internal/workers table shards
 labeling:         internal/atomicfile internal/filelock
 curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
-trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data edit ort model model/families trainer trainer/bybenchmark labeling internal/workers
+trainer/bybenchmark: edit store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
+.:                chat data edit generate labeling model model/families ort table textjudge trainer
+.:                trainer/bybenchmark trainer/config trainer/dataset trainer/models internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
@@ -148,7 +166,7 @@ func TestArrowsPointDown(t *testing.T) {
 		pkg, list, _ := strings.Cut(strings.TrimSpace(line), ":")
 		for _, to := range strings.Fields(list) {
 			if _, known := may[to]; !known {
-				t.Errorf("%s may import %s, which does not stand above it in the table", pkg, to)
+				t.Errorf("%s: got %s, want packages that stand above it in the table", pkg, to)
 			}
 		}
 		may[pkg] = append(may[pkg], strings.Fields(list)...) // long lists take several lines
@@ -186,11 +204,11 @@ func TestArrowsPointDown(t *testing.T) {
 				to, ours = ".", true
 			}
 			if ours && strings.HasPrefix(to, "lab/") {
-				t.Errorf("%s: nothing in this module may import %s: lab imports this module", path.Join(pkg, d.Name()), to)
+				t.Errorf("%s: got an import of %s, want none of lab's: lab imports this module", path.Join(pkg, d.Name()), to)
 			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
-				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test",
-					path.Join(pkg, d.Name()), pkg, to)
+				t.Errorf("%s: got an import of %s by %s, want those of the table; if it should be there, say so in it",
+					path.Join(pkg, d.Name()), to, pkg)
 			}
 		}
 		return nil
@@ -200,12 +218,12 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	for pkg := range seen {
 		if _, known := may[pkg]; !known && !onTop(pkg) {
-			t.Errorf("package %s is not in the table", pkg)
+			t.Errorf("package %s: got no line in the table, want one", pkg)
 		}
 	}
 	for pkg := range may {
 		if !seen[pkg] {
-			t.Errorf("the table has %s, which is no package", pkg)
+			t.Errorf("table: got %s, want packages that are there", pkg)
 		}
 	}
 }

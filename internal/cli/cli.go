@@ -1,4 +1,9 @@
-// Package cli is what the commands train, score and label share: subcommands, signals, JSON output and progress.
+// Package cli is shared by the commands train, score and label: subcommands, signals, flags, help, JSON output and
+// progress.
+//
+// An [App] runs a command line: it checks the flags that a command annotated ([Needs], [Writes], [Makes],
+// [TakesStorage], [TakesText]), runs the command, and turns its error into an exit code. Results go to stdout by
+// [Print], in words or as JSON; progress and warnings go to stderr.
 package cli
 
 import (
@@ -31,7 +36,7 @@ type App struct {
 // Register adds a subcommand.
 func (a *App) Register(command func() *cobra.Command) { a.commands = append(a.commands, command) }
 
-// Configure lets another file change the root, for example give it flags and RunE.
+// Configure lets another file change the root, for example to give it flags and RunE.
 func (a *App) Configure(setup func(root *cobra.Command)) { a.setups = append(a.setups, setup) }
 
 // Main runs the command line of the process and exits. The first interrupt or SIGTERM cancels the context of the
@@ -44,8 +49,7 @@ func (a *App) Main() {
 	os.Exit(code)
 }
 
-// Run runs one command line and returns its exit code. It is the whole command but for the process around it, so that
-// tests can call it.
+// Run runs one command line and returns its exit code. Tests call it in-process.
 func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int) {
 	asJSON := asksJSON(args)
 	out, told := &output{to: stdout, exact: asJSON}, &output{to: stderr}
@@ -141,7 +145,7 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// report tells the user about an error, unless that was done already.
+// report prints an error, unless that was done already.
 func report(err error, asJSON bool, stdout, stderr io.Writer) {
 	switch {
 	case err == nil || exit.IsElsewhere(err):

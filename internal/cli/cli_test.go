@@ -119,17 +119,20 @@ func (full) Write([]byte) (int, error) {
 // TestFullDisk: a result that could not be printed, in words or as JSON, is a failure, told once.
 func TestFullDisk(t *testing.T) {
 	for _, args := range []string{"ok", "ok --json", "told", "told --json", "--help", "--version"} {
-		var stderr strings.Builder
-		code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
-		if args == "told" { // prints nothing in words
-			if code != Failed || strings.Contains(stderr.String(), "no space") {
-				t.Errorf("%s: exit code %d, %s", args, code, &stderr)
+		t.Run(args, func(t *testing.T) {
+			var stderr strings.Builder
+			code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
+			if args == "told" { // prints nothing in words
+				if code != Failed || strings.Contains(stderr.String(), "no space") {
+					t.Errorf("%s: got exit code %d, stderr %q, want %d and nothing of a full disk", args, code, stderr.String(),
+						Failed)
+				}
+				return
 			}
-			continue
-		}
-		if code != Failed || strings.Count(stderr.String(), "no space left") != 1 {
-			t.Errorf("%s: exit code %d, want %d: %s", args, code, Failed, &stderr)
-		}
+			if code != Failed || strings.Count(stderr.String(), "no space left") != 1 {
+				t.Errorf("%s: exit code %d, want %d: %s", args, code, Failed, &stderr)
+			}
+		})
 	}
 }
 
@@ -151,7 +154,7 @@ func TestHelpParts(t *testing.T) {
 	})
 	var stdout, stderr strings.Builder
 	if code := a.Run(context.Background(), []string{"ask", "--help"}, &stdout, &stderr); code != Done {
-		t.Fatal(stderr.String())
+		t.Fatalf("--help: got exit code %d, want %d: %s", code, Done, stderr.String())
 	}
 	want := `Ask
 

@@ -15,28 +15,28 @@ import (
 // helpColumns is the width of help texts.
 const helpColumns = 120
 
-// part is the annotation of a flag that names the part of the help where it is listed.
+// part annotates a flag with its section of the help.
 const part = "part"
 
-// Part lists flags under a heading of their own in the help of c, as those that go with another flag.
+// Part lists flags of c in a section of the help.
 func Part(c *cobra.Command, heading string, flags ...string) {
 	for _, name := range flags {
 		annotate(c.Flags().Lookup(name), part, heading)
 	}
 }
 
-// needs is the annotation of a flag that names the flags of which one must be given, too.
+// needs annotates a flag with the flags of which one is required with it.
 const needs = "needs"
 
-// Needs says that flags of c mean nothing without another flag, or without one of several ("scorer|judge"): given
-// alone they are refused, rather than passed over.
+// Needs declares that flags of c require another flag, or one of several ("scorer|judge"): without it they are refused
+// rather than ignored.
 func Needs(c *cobra.Command, other string, flags ...string) {
 	for _, name := range flags {
 		annotate(c.Flags().Lookup(name), needs, strings.Split(other, "|")...)
 	}
 }
 
-// checkNeeds refuses flags that stand without those that they need.
+// checkNeeds refuses flags without the ones that they need.
 func checkNeeds(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		others := f.Annotations[needs]
@@ -54,7 +54,7 @@ func annotate(f *pflag.Flag, name string, values ...string) {
 	f.Annotations[name] = values
 }
 
-// usage is what --help prints below the text of a command.
+// usage prints the help below the text of a command.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -91,7 +91,7 @@ type section struct {
 	flags   []*pflag.Flag
 }
 
-// sections are a command's flags: its own first, then parts by their first flag, then those of all commands.
+// sections are the sections of a command's flags: its own, then parts in order of their first flag, then global ones.
 func sections(c *cobra.Command) []section {
 	list := []section{{heading: "Flags"}}
 	at := map[string]int{}
@@ -123,12 +123,12 @@ func (s *section) add(f *pflag.Flag) {
 	}
 }
 
-// plainTypes are words for types of values that pflag names as Go does.
+// plainTypes are placeholders for types of values that pflag names as Go does.
 var plainTypes = map[string]string{"stringToString": "NAME=VALUE,...", "strings": "A,B,...", "ints": "N,N,...",
 	"int64Slice": "N,N,...", "float64Slice": "X,X,...", "int": "N", "uint": "N", "float": "X", "duration": "TIME",
 	"bytes": "BYTES", "grid": "RxC,..."}
 
-// flagLines lists flags, wrapped to helpColumns. Empty lists are no default.
+// flagLines lists flags, wrapped to helpColumns. Empty lists are not shown as defaults.
 func flagLines(flags []*pflag.Flag) string {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, f := range flags {
@@ -159,7 +159,7 @@ type typed struct {
 // Type is the name.
 func (t typed) Type() string { return t.name }
 
-// helpCommand is cobra's command help, but that a topic which does not exist is an error.
+// helpCommand is cobra's help command, except that an unknown topic is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
@@ -190,10 +190,10 @@ func unknownCommand(c *cobra.Command, name string) error {
 
 const group = "group"
 
-// isGroup reports whether a command has subcommands alone, and does nothing by itself.
+// isGroup reports whether a command only has subcommands.
 func isGroup(c *cobra.Command) bool { return c.Annotations[group] != "" }
 
-// makeGroup lets a command that only has subcommands show its help, and refuse subcommands that do not exist.
+// makeGroup makes a command with subcommands only print its help, and refuse unknown subcommands.
 func makeGroup(c *cobra.Command) {
 	c.Annotations = map[string]string{group: "true"}
 	c.Args = cobra.ArbitraryArgs
@@ -208,8 +208,8 @@ func makeGroup(c *cobra.Command) {
 	}
 }
 
-// asksJSON reports whether a command line asks for JSON. It looks for the flag itself: errors of other flags are told
-// before all are read.
+// asksJSON reports whether a command line has --json. It looks at the arguments, since errors of other flags are
+// reported before all are parsed.
 func asksJSON(args []string) (asked bool) {
 	for _, a := range args {
 		if a == "--" {

@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// asked are the flags that say what is scored, and by what: who gives one twice may think that both count. A setting
-// may be given again, as behind an alias, and the last one holds.
+// asked are the flags of what is scored, and by what: given twice, both might seem to count. Settings may be given
+// again, as after an alias, and the last one holds.
 var asked = []string{"source", "edit", "reference", "instruction", "in", "before", "after", "scorer"}
 
-// once is a flag's value that refuses a second one that differs, of which the last would silently win.
+// once is a flag value that refuses a second, different one.
 type once struct {
 	pflag.Value
 	given *string
@@ -29,7 +29,7 @@ func (o *once) Set(text string) error {
 	return o.Value.Set(text)
 }
 
-// pairs is the value of a flag of key=value pairs that refuses a second value of one key.
+// pairs is a flag value of key=value pairs that refuses a second, different value of a key.
 type pairs struct {
 	pflag.Value
 	given map[string]string
@@ -51,8 +51,7 @@ func (p *pairs) Set(text string) error {
 	return p.Value.Set(text)
 }
 
-// setOnce makes flags of a command that say what is scored refuse a second value, but for those that are lists, and
-// flags of pairs a second value of one key.
+// setOnce wraps the flags of a command in once and pairs.
 func setOnce(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Value.Type() == "stringToString" {

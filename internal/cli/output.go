@@ -11,9 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
-// output is stdout or stderr. What it prints for people has no control characters: names and texts of tables may hold
-// sequences that a terminal would obey. It remembers the first error: what is printed in words is not checked call by
-// call, and a result that a full disk swallowed is none.
+// output is stdout or stderr. Output for people has no control characters: names and texts of tables may contain
+// terminal escape sequences. It remembers the first error, since not every print is checked, and a result that a full
+// disk swallowed is none.
 type output struct {
 	exact bool // for programs: all is written as it is
 
@@ -55,8 +55,8 @@ func (o *output) terminal() *os.File {
 	return nil
 }
 
-// visible replaces control characters, and those that turn the direction of text, by escapes, as \x1b. Line breaks and
-// tabs stay. rest is the beginning of a character that is not complete.
+// visible escapes control characters and bidirectional controls, as \x1b. Line breaks and tabs stay. rest is an
+// incomplete character at the end.
 func visible(text []byte) (clean, rest []byte) {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)

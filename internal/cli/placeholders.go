@@ -2,8 +2,8 @@ package cli
 
 import "github.com/spf13/pflag"
 
-// placeholders are what help texts call the values of flags of text, by the flag's name: a name means the same in every
-// command. A command with another meaning says it in backquotes in the flag's usage. The rest are TEXT.
+// placeholders are the placeholders of text flags in the help, by the flag's name. A command overrides one by
+// backquotes in the flag's usage. The default is TEXT.
 var placeholders = func() map[string]string {
 	of := map[string]string{"device": "DEVICE", "dimension": "NAME", "judge": "JUDGE", "model": "NAME", "url": "URL",
 		"addr": "HOST:PORT", "key-variable": "NAME", "shard": "I/N", "split": "NAME", "by": "NAME"}
@@ -22,7 +22,7 @@ var placeholders = func() map[string]string {
 	return of
 }()
 
-// placeholder is what the help calls the value of a flag of text.
+// placeholder is the placeholder of a text flag.
 func placeholder(f *pflag.Flag) string {
 	if _, ok := f.Annotations[writes]; ok {
 		return "FILE"

@@ -44,7 +44,7 @@ func NewProgress(c *cobra.Command, what string, total int64, unit string) *Progr
 	return p
 }
 
-// Bar is a Progress of a job that reports how much is done. The display begins with the first report.
+// Bar is a [Progress] for callbacks of the form func(done, total int). The display begins with the first call.
 type Bar struct {
 	Command    *cobra.Command
 	What, Unit string
@@ -55,7 +55,7 @@ type Bar struct {
 	done     int
 }
 
-// Set shows that so much of total is done. total is -1 where it is unknown.
+// Set shows done of total steps. total is -1 if it is unknown.
 func (b *Bar) Set(done, total int) {
 	note := ""
 	if b.start.IsZero() {

@@ -12,22 +12,22 @@ import (
 
 const storage, text = "storage", "text"
 
-// TakesStorage says that flags of c take names on object storage.
+// TakesStorage declares that flags of c take names on object storage.
 func TakesStorage(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		annotate(c.Flags().Lookup(name), storage)
 	}
 }
 
-// TakesText says that flags of c take any text, which may begin as a name on object storage does.
+// TakesText declares that flags of c take any text, which may look like a name on object storage.
 func TakesText(c *cobra.Command, flags ...string) {
 	for _, name := range flags {
 		annotate(c.Flags().Lookup(name), text)
 	}
 }
 
-// checkStorage refuses names on object storage where a file or folder of this machine is wanted. A program without the
-// drivers refuses all of them. Otherwise a folder with such a name would be made here.
+// checkStorage refuses names on object storage where a local file or folder is required, since they would create a
+// folder of that name. A program without the drivers refuses all of them.
 func checkStorage(c *cobra.Command, args []string) (err error) {
 	refuse := func(what, value string) {
 		if err == nil && remote.Is(value) {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Warner returns a function that tells the user of the command about something that does not end it.
+// Warner returns a function that prints a warning of the command.
 func Warner(c *cobra.Command) func(text string) {
 	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), "warning:", text) }
 }

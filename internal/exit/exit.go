@@ -133,3 +133,12 @@ func Problems(err error) []string {
 	}
 	return nil
 }
+
+// Join joins an error with one of tidying up. (errors.Join would hide the list of problems of the first even if there
+// is no second.)
+func Join(err, second error) error {
+	if second == nil {
+		return err
+	}
+	return errors.Join(err, second)
+}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// door is a listener that knows every connection from the moment it is accepted. net/http tells of one only when it
-// begins to serve it, and a server that ends in between would close it unanswered.
+// door is a listener that tracks every connection from the moment it is accepted. net/http reports one only when it
+// begins to serve it, and would close it unanswered if the server ends in between.
 type door struct {
 	net.Listener
 	open   *connections
@@ -50,11 +50,11 @@ func (d *door) Close() error {
 	return d.left()
 }
 
-// leave closes the listener alone: the server goes on with its connections.
+// leave closes the listener only: the server keeps its connections.
 func (d *door) leave() { d.left() }
 
-// shut ends accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays
-// open: closing it would reset what is in its queue.
+// shut stops accepting, and returns when every accepted connection is tracked, or when ctx ends. The listener stays
+// open: closing it would reset queued connections.
 func (d *door) shut(ctx context.Context) {
 	l, ok := d.Listener.(*net.TCPListener)
 	if !ok || l.SetDeadline(time.Unix(1, 0)) != nil {

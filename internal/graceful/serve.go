@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// idlePeriod is how long a connection must have been idle before it is closed at the end, so that requests on their way
-// still arrive.
+// idlePeriod is how long a connection must be idle before it is closed at the end, so that requests in flight still
+// arrive.
 const idlePeriod = 2 * time.Second
 
 // Listen opens an address for [Serve]. It is plain TCP: the packet filter that Serve needs at the end does not work
@@ -44,7 +44,7 @@ type Options struct {
 	Ending    func()                          // called when ctx has ended: answers should close connections from then on
 }
 
-// Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers what was accepted,
+// Serve answers on l, from [Listen], until ctx ends. Then it accepts no more connections, answers accepted requests
 // for at most o.Drain, and returns.
 func Serve(ctx context.Context, l net.Listener, o Options) error {
 	open := &connections{at: map[net.Conn]connection{}}
@@ -88,7 +88,7 @@ func Serve(ctx context.Context, l net.Listener, o Options) error {
 	return nil
 }
 
-// connections holds the state of each connection, and since when it has it.
+// connections holds the state of each connection, and the time since when.
 type connections struct {
 	mu sync.Mutex
 	at map[net.Conn]connection

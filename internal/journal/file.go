@@ -6,18 +6,17 @@ import (
 	"os"
 )
 
-// File is a file that is only ever appended to, and that goes on after an interrupt at a size which is known to be
-// good.
+// File is an append-only file that resumes at a size which is known to be good.
 type File struct {
 	file *os.File
 	size int64
 }
 
-// ErrShort says that a file has fewer bytes than it is to go on after: somebody changed it.
+// ErrShort: a file has fewer bytes than it had, so somebody changed it.
 var ErrShort = errors.New("the file is too short")
 
-// OpenFile creates the file at path, or cuts an existing one back to size bytes, so that nothing is there twice. It
-// returns an error that wraps ErrShort if the file has fewer.
+// OpenFile creates the file at path, or truncates an existing one to size bytes. The error wraps ErrShort if the file
+// has fewer.
 func OpenFile(path string, size int64) (*File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -36,10 +35,10 @@ func OpenFile(path string, size int64) (*File, error) {
 	return &File{f, size}, nil
 }
 
-// Size is the number of bytes that were written whole.
+// Size is the number of bytes that were completely written.
 func (f *File) Size() int64 { return f.size }
 
-// Write appends p. What a failed write leaves is written over by the next.
+// Write appends p. The next write overwrites what a failed one left.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.file.WriteAt(p, f.size)
 	if err == nil {
@@ -48,7 +47,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Sync makes what was written survive a loss of power.
+// Sync flushes the file to disk.
 func (f *File) Sync() error { return f.file.Sync() }
 
 // Close closes the file and leaves it.

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// Index is what became of the rows of a table, in a journal on disk: in memory each row takes a bit, however long its
-// result is. It is safe for concurrent use.
+// Index is a journal of the results of a table's rows. In memory a row takes a bit, however long its result. It is
+// safe for concurrent use.
 type Index[Result any] struct {
 	journal *Journal[Result]
 	place   func(Result) int
@@ -25,7 +25,7 @@ type Index[Result any] struct {
 }
 
 // OpenIndex opens the journal at path, or begins one, for a table of so many rows; place is the row of a result. keep
-// says of each result that is there whether it still holds. Errors are those of [Open].
+// decides whether an existing result is still valid. Errors are those of [Open].
 func OpenIndex[Result any](
 	path string, head any, rows int, place func(Result) int, keep func(Result) bool,
 ) (*Index[Result], error) {
@@ -53,8 +53,7 @@ func OpenIndex[Result any](
 	return x, nil
 }
 
-// nameless makes an empty file that is gone when it is closed, however the process ends. Nobody else makes one of that
-// name meanwhile.
+// nameless creates an unlinked file, which is gone when it is closed, however the process ends.
 func nameless(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
@@ -66,7 +65,7 @@ func nameless(path string) (*os.File, error) {
 	return f, nil
 }
 
-// set says where the line of a row begins.
+// set records the offset of a row's line.
 func (x *Index[Result]) set(row int, at int64) error {
 	if _, err := x.at.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(at)), 8*int64(row)); err != nil {
 		return err
@@ -79,13 +78,13 @@ func (x *Index[Result]) set(row int, at int64) error {
 	return nil
 }
 
-// there tells whether a row has a result. x.mu is held.
+// there reports whether a row has a result. x.mu is held.
 func (x *Index[Result]) there(row int) bool {
 	_, held := x.held[row]
 	return held || x.has[row/64]>>(row%64)&1 > 0
 }
 
-// Has tells whether a row has a result.
+// Has reports whether a row has a result.
 func (x *Index[Result]) Has(row int) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -115,7 +114,7 @@ func (x *Index[Result]) Write(results ...Result) error {
 	return nil
 }
 
-// Hold keeps a result in memory alone: one that the next run is to find anew.
+// Hold keeps a result in memory only: the next run computes it again.
 func (x *Index[Result]) Hold(r Result) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,7 +154,7 @@ func (x *Index[Result]) Get(row int) (r Result, ok bool, err error) {
 // Path is the journal's file.
 func (x *Index[Result]) Path() string { return x.journal.file.file.Name() }
 
-// Sync makes what was written survive a loss of power.
+// Sync flushes the journal to disk.
 func (x *Index[Result]) Sync() error { return x.journal.file.Sync() }
 
 // Close closes the journal and leaves its file.

@@ -1,6 +1,6 @@
-// Package journal keeps what a long command has done so far, so that the same command goes on there after an interrupt
-// or a crash. [File] only grows, [Lines] is a file of JSON lines, and a [Journal] begins with a line that says what the
-// work is.
+// Package journal keeps the results of a long command, so that the same command resumes after an interrupt or a crash.
+// [File] is append-only, [Lines] is a file of JSON lines, a [Journal] begins with a line that identifies the work, and
+// an [Index] finds the line of a row.
 package journal
 
 import (
@@ -17,8 +17,8 @@ import (
 	"assay/internal/filelock"
 )
 
-// Journal is an open journal of results: JSON lines behind one that says what the work is.
-// One process at a time has it.
+// Journal is an open journal of results: JSON lines after one that identifies the work. One process at a time holds
+// it.
 type Journal[Result any] struct {
 	Lines[Result]
 	lock *os.File
@@ -27,9 +27,9 @@ type Journal[Result any] struct {
 // Close closes the journal and leaves its file.
 func (j *Journal[Result]) Close() error { return errors.Join(j.Lines.Close(), j.lock.Close()) }
 
-// Open opens the journal at path, or begins one, and returns what it holds already. head says which work the results
-// belong to (inputs, models, options); a journal of other work is an error, and so is one that is open elsewhere. A
-// line that a crash cut off is dropped, and so is one that is damaged, with all behind it.
+// Open opens the journal at path, or begins one, and returns its results. head identifies the work (inputs, models,
+// options); a journal of other work, or one that is open elsewhere, is an error. A line that a crash cut off is
+// dropped, and so is a damaged one with all after it.
 func Open[Result any](path string, head any) (j *Journal[Result], done []Result, err error) {
 	none := func() error { return nil }
 	j, err = openEach(path, head, none, func(r Result, _ int64) { done = append(done, r) })
@@ -39,8 +39,8 @@ func Open[Result any](path string, head any) (j *Journal[Result], done []Result,
 	return j, done, nil
 }
 
-// openEach is Open that tells each result as it is read, and where its line begins, and keeps none. begin is called
-// when no other process has the journal.
+// openEach is Open that passes each result, with the offset of its line, to each. begin is called once the journal is
+// locked.
 func openEach[Result any](
 	path string, head any, begin func() error, each func(r Result, at int64),
 ) (j *Journal[Result], err error) {
@@ -58,7 +58,7 @@ func openEach[Result any](
 	return j, nil
 }
 
-// lockFile keeps others out of a file.
+// lockFile locks a file against other processes.
 func lockFile(path string) (*os.File, error) {
 	f, err := filelock.Take(path)
 	if errors.Is(err, filelock.ErrHeld) {
@@ -88,8 +88,8 @@ func open[Result any](path string, head any, each func(r Result, at int64)) (*Jo
 	return &Journal[Result]{Lines: Lines[Result]{f, true}}, nil
 }
 
-// read tells each result in a journal, and where its line begins, and returns how many bytes of it are whole lines; 0
-// if not even the head is.
+// read passes each result, with the offset of its line, to each, and returns the bytes of whole lines; 0 if not even
+// the head is whole.
 func read[Result any](path string, head []byte, each func(r Result, at int64)) (size int64, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,18 +122,18 @@ func read[Result any](path string, head []byte, each func(r Result, at int64)) (
 	}
 }
 
-// sumSize is the size of the sum that stands behind a line.
+// sumSize is the size of a line's checksum.
 const sumSize = len("\t01234567")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summed is a line with its sum: a tab, and eight digits of CRC-32C. JSON has no tab at its end.
+// summed appends a checksum: a tab, and eight digits of CRC-32C. JSON has no tab at its end.
 func summed(line []byte) []byte {
 	return fmt.Appendf(line[:len(line):len(line)], "\t%08x", crc32.Checksum(line, castagnoli))
 }
 
-// Row is the JSON in a line of a journal, without the sum behind it; false if the line is damaged. Lines of earlier
-// versions have no sum.
+// Row returns the JSON of a line without its checksum; false if the line is damaged. Lines of earlier versions have
+// none.
 func Row(line []byte) ([]byte, bool) {
 	at := len(line) - sumSize
 	if at < 0 || line[at] != '\t' {

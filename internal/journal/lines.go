@@ -9,14 +9,13 @@ import (
 	"os"
 )
 
-// Lines is a file of JSON lines that is only ever appended to. A line that a crash cut off is dropped when it is
-// opened.
+// Lines is an append-only file of JSON lines. A line that a crash cut off is dropped on opening.
 type Lines[Row any] struct {
 	file   *File
 	summed bool // each line has a sum behind it, as those of a [Journal]
 }
 
-// LineError says which line of a file is refused.
+// LineError is the error of a line.
 type LineError struct {
 	Path string
 	Line int // from 1
@@ -26,8 +25,8 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.Path, e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// OpenLines opens the file at path, or begins one, and returns the rows that it holds. check (may be nil) refuses a
-// row: then, and where a line is no row, the error is a [LineError], and the file stays as it is.
+// OpenLines opens the file at path, or begins one, and returns its rows. A line that is no row, or that check (may be
+// nil) refuses, is a [LineError], and the file is not changed.
 func OpenLines[Row any](path string, check func(Row) error) (*Lines[Row], []Row, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +68,7 @@ func (l *Lines[Row]) Write(rows ...Row) error {
 	return err
 }
 
-// write is Write, and returns where the line of each row begins.
+// write is Write that returns the offset of each row's line.
 func (l *Lines[Row]) write(rows []Row) (starts []int64, err error) {
 	var b bytes.Buffer
 	for _, r := range rows {
@@ -87,5 +86,5 @@ func (l *Lines[Row]) write(rows []Row) (starts []int64, err error) {
 	return starts, err
 }
 
-// Close writes what the system still holds to the disk, and closes the file.
+// Close flushes the file to disk and closes it.
 func (l *Lines[Row]) Close() error { return errors.Join(l.file.Sync(), l.file.Close()) }

@@ -134,7 +134,7 @@ def count():
 
 
 def largest(tensors, ranks):
-    """Elements of the rank that owns most: equal parts, cut between blocks of a tensor (cut in trainer/zero.go)."""
+    """Elements of the rank that owns most: equal parts, cut between blocks of a tensor (cut in trainer/distributed/shards.go)."""
     total, block, begin, cuts = sum(tensors), 1 << 16, 0, [0]
     for size in tensors:
         while len(cuts) < ranks and total * len(cuts) // ranks <= begin + size:
@@ -146,7 +146,7 @@ def largest(tensors, ranks):
 
 def paper():
     """LLaVA-NeXT-8B by the paper's recipe, one micro-batch a rank, over published rates. Ranks take turns in pieces of
-    4 Mi elements (exchanged in trainer/reduce.go), and a part is as large as the largest one."""
+    4 Mi elements (Exchanged in trainer/optimizer/exchange.go), and a part is as large as the largest one."""
     width, keys, layers, rank = 4096, 1024, 32, 8
     lora = layers * [rank * width, width * rank, rank * width, keys * rank]  # q_proj, v_proj: A, B
     head = [n for a, b in [(width, 256), (256, 16), (16, 1)] for n in (a * b, b)]

@@ -18,7 +18,9 @@ import (
 	"assay/model"
 	"assay/model/fresh"
 	"assay/optim"
-	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 func init() { app.Register(newBackboneCommand) }
@@ -47,9 +49,9 @@ func runBackbone(c *cobra.Command, o *course) error {
 	if err != nil {
 		return err
 	}
-	config := o.config()
-	config.Backbone, config.Pair, config.PairSize = filepath.Join(o.out, "fresh"), model.Frames, []int{o.size, o.size}
-	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) {
+	run := o.config()
+	run.Backbone, run.Pair, run.PairSize = filepath.Join(o.out, "fresh"), model.Frames, []int{o.size, o.size}
+	return o.train(c, run, func(_ context.Context, c *config.Config) (models.Model, error) {
 		return newBackboneModel(c, world, 20000)
 	}, drawn{1500, degreeAsked(world, o.seed)}, "miniature dialogues 1")
 }
@@ -109,7 +111,7 @@ type backboneModel struct {
 }
 
 // newBackboneModel opens the checkpoint that the configuration names; without one it makes it first.
-func newBackboneModel(c *trainer.Config, world *miniature.World, dialogues int) (*backboneModel, error) {
+func newBackboneModel(c *config.Config, world *miniature.World, dialogues int) (*backboneModel, error) {
 	if !exists(filepath.Join(c.Backbone, "config.json")) {
 		if err := makeBackbone(c.Backbone, world, c.Seed, dialogues); err != nil {
 			return nil, err
@@ -126,7 +128,7 @@ func (m *backboneModel) Params() []optim.Param { return m.params }
 
 // prepare draws and tokenises dialogues.
 func (m *backboneModel) prepare(
-	batch []trainer.Example, draw func(i int) (model.Dialogue, error),
+	batch []dataset.Example, draw func(i int) (model.Dialogue, error),
 ) ([]*model.DialogueSample, error) {
 	samples := make([]*model.DialogueSample, len(batch))
 	return samples, workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
@@ -142,8 +144,8 @@ func (m *backboneModel) prepare(
 const questions = 3
 
 func (m *backboneModel) Step(
-	ctx context.Context, batch []trainer.Example, weight float64, _ uint64,
-) (*trainer.StepResult, error) {
+	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+) (*models.StepResult, error) {
 	samples, err := m.prepare(batch, func(i int) (model.Dialogue, error) {
 		rng := generator(m.seed, forTraining, batch[i].Index)
 		pair, err := m.world.Pair(rng, questions)
@@ -159,7 +161,7 @@ func (m *backboneModel) Step(
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{
+	out := &models.StepResult{
 		Loss:      r.Loss,
 		Tokens:    r.Tokens,
 		Score:     make([]float64, len(batch)),
@@ -176,7 +178,7 @@ func (m *backboneModel) Step(
 }
 
 // Score is the probability that the answer is yes.
-func (m *backboneModel) Score(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+func (m *backboneModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 	samples, err := m.prepare(batch, func(i int) (model.Dialogue, error) {
 		pair, err := m.world.Pair(generator(m.seed, forValidation, batch[i].Index), 1)
 		if err != nil {

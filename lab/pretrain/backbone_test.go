@@ -11,6 +11,9 @@ import (
 	"assay/lab/internal/miniature"
 	"assay/model"
 	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // A run that was interrupted and one that was not end in the same bytes, and these are published with a card.
@@ -25,14 +28,14 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 		defer cancel()
 		_, err := trainer.Train(ctx, trainer.Options{
 			Config:  c,
-			Factory: func(context.Context, *trainer.Config) (trainer.Model, error) { return newBackboneModel(c, world, 100) },
-			Data: trainer.NewData(
+			Factory: func(context.Context, *config.Config) (models.Model, error) { return newBackboneModel(c, world, 100) },
+			Data: dataset.New(
 				drawn{n: 100},
 				drawn{4, degreeAsked(world, o.seed)},
 				map[string]string{"photos": "patterns", "held": "[others]"},
 			),
 			Force:    true, // the path of the fresh checkpoint differs
-			Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} },
+			Progress: func(string, int64, string) dataset.Progress { return &until{stop, cancel} },
 		})
 		return err
 	}

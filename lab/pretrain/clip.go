@@ -15,7 +15,8 @@ import (
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
 )
 
 func init() { app.Register(newCLIPCommand) }
@@ -35,7 +36,7 @@ step is the share of pictures whose caption is not the nearest.`,
 			return o.trainEncoder(
 				c,
 				"miniature captions 1",
-				func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+				func(c *config.Config, world *miniature.World) (*encoderModel, error) {
 					return newCLIPModel(c, world, clipSizes(o.size))
 				},
 			)
@@ -58,13 +59,13 @@ func clipSizes(size int) fresh.CLIPSizes {
 	}
 }
 
-func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSizes) (*encoderModel, error) {
+func newCLIPModel(c *config.Config, world *miniature.World, sizes fresh.CLIPSizes) (*encoderModel, error) {
 	m, err := openEncoder(c.Backbone, func(dir string) error { return makeCLIP(dir, sizes, world, c.Seed) }, c)
 	if err != nil {
 		return nil, err
 	}
 	m.rows = variants
-	m.contrast = func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error) {
+	m.contrast = func(ctx context.Context, batch []dataset.Example, weights []float64) (*encoders.Contrast, error) {
 		pictures, captions := make([]*data.Picture, len(weights)), make([]string, len(weights))
 		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			at := i * variants
@@ -80,7 +81,7 @@ func newCLIPModel(c *trainer.Config, world *miniature.World, sizes fresh.CLIPSiz
 		}
 		return m.Captions(ctx, pictures, captions, weights)
 	}
-	m.score = func(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+	m.score = func(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 		edits, err := drawEdits(world, c.Seed, batch)
 		if err != nil {
 			return nil, err

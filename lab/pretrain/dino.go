@@ -13,7 +13,8 @@ import (
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
 )
 
 func init() { app.Register(newDINOCommand) }
@@ -33,7 +34,7 @@ degree of success. l1 of a training step is the share of views whose other view 
 			return o.trainEncoder(
 				c,
 				"miniature views 1",
-				func(c *trainer.Config, world *miniature.World) (*encoderModel, error) {
+				func(c *config.Config, world *miniature.World) (*encoderModel, error) {
 					return newDINOModel(c, world, dinoSizes(o.size))
 				},
 			)
@@ -48,13 +49,13 @@ func dinoSizes(size int) fresh.DINOSizes {
 	return fresh.DINOSizes{Picture: size, Patch: 8, Tower: fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384}}
 }
 
-func newDINOModel(c *trainer.Config, world *miniature.World, sizes fresh.DINOSizes) (*encoderModel, error) {
+func newDINOModel(c *config.Config, world *miniature.World, sizes fresh.DINOSizes) (*encoderModel, error) {
 	m, err := openEncoder(c.Backbone, func(dir string) error { return fresh.CreateDINO(dir, sizes, c.Seed) }, c)
 	if err != nil {
 		return nil, err
 	}
 	m.rows = views
-	m.contrast = func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error) {
+	m.contrast = func(ctx context.Context, batch []dataset.Example, weights []float64) (*encoders.Contrast, error) {
 		pictures := make([]*data.Picture, len(weights))
 		err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
 			return drawViews(world, generator(c.Seed, forTraining, batch[i].Index), pictures[i*views:(i+1)*views])
@@ -64,7 +65,7 @@ func newDINOModel(c *trainer.Config, world *miniature.World, sizes fresh.DINOSiz
 		}
 		return m.Views(ctx, pictures, weights)
 	}
-	m.score = func(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+	m.score = func(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 		edits, err := drawEdits(world, c.Seed, batch)
 		if err != nil {
 			return nil, err

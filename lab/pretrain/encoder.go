@@ -14,7 +14,9 @@ import (
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
 	"assay/optim"
-	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // encoderModel is what the trainer trains: an encoder, by contrast, on examples drawn by their index.
@@ -23,27 +25,27 @@ type encoderModel struct {
 	params []optim.Param
 	rows   int // pictures of an example
 	// contrast runs forward and backward pass over the pictures of some examples; weights are their rows'.
-	contrast func(ctx context.Context, batch []trainer.Example, weights []float64) (*encoders.Contrast, error)
+	contrast func(ctx context.Context, batch []dataset.Example, weights []float64) (*encoders.Contrast, error)
 	// score gives a number for each of some validation examples.
-	score func(ctx context.Context, batch []trainer.Example) ([]float64, error)
+	score func(ctx context.Context, batch []dataset.Example) ([]float64, error)
 }
 
 // trainEncoder runs the course on an encoder that open makes.
 func (o *course) trainEncoder(
-	c *cobra.Command, what string, open func(c *trainer.Config, world *miniature.World) (*encoderModel, error),
+	c *cobra.Command, what string, open func(c *config.Config, world *miniature.World) (*encoderModel, error),
 ) error {
 	world, err := o.world(true)
 	if err != nil {
 		return err
 	}
-	config := o.config()
-	config.Backbone = filepath.Join(o.out, "fresh")
-	return o.train(c, config, func(_ context.Context, c *trainer.Config) (trainer.Model, error) { return open(c, world) },
+	run := o.config()
+	run.Backbone = filepath.Join(o.out, "fresh")
+	return o.train(c, run, func(_ context.Context, c *config.Config) (models.Model, error) { return open(c, world) },
 		drawn{400, degreeOf(world, o.seed)}, what)
 }
 
 // openEncoder opens the checkpoint in dir; without one make makes it first.
-func openEncoder(dir string, make func(dir string) error, c *trainer.Config) (*encoderModel, error) {
+func openEncoder(dir string, make func(dir string) error, c *config.Config) (*encoderModel, error) {
 	if !exists(filepath.Join(dir, "config.json")) {
 		if err := os.MkdirAll(filepath.Dir(dir), 0o777); err != nil {
 			return nil, err
@@ -64,8 +66,8 @@ func (m *encoderModel) Params() []optim.Param { return m.params }
 // Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 -
 // top-1.
 func (m *encoderModel) Step(
-	ctx context.Context, batch []trainer.Example, weight float64, _ uint64,
-) (*trainer.StepResult, error) {
+	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+) (*models.StepResult, error) {
 	weights := make([]float64, len(batch)*m.rows)
 	for i := range weights {
 		weights[i] = weight / float64(m.rows)
@@ -74,7 +76,7 @@ func (m *encoderModel) Step(
 	if err != nil {
 		return nil, err
 	}
-	out := &trainer.StepResult{
+	out := &models.StepResult{
 		Loss:  make([]float64, len(batch)),
 		Score: make([]float64, len(batch)),
 		Grads: optim.Gradients(m.params, r.Grads),
@@ -89,7 +91,7 @@ func (m *encoderModel) Step(
 	return out, nil
 }
 
-func (m *encoderModel) Score(ctx context.Context, batch []trainer.Example) ([]float64, error) {
+func (m *encoderModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
 	return m.score(ctx, batch)
 }
 
@@ -117,7 +119,7 @@ func drawEdit(world *miniature.World, rng *rand.Rand) (edit, error) {
 }
 
 // drawEdits are those of a validation batch.
-func drawEdits(world *miniature.World, seed uint64, batch []trainer.Example) ([]edit, error) {
+func drawEdits(world *miniature.World, seed uint64, batch []dataset.Example) ([]edit, error) {
 	edits := make([]edit, len(batch))
 	return edits, workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
 		edits[i], err = drawEdit(world, generator(seed, forValidation, batch[i].Index))

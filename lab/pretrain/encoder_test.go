@@ -15,6 +15,9 @@ import (
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
 	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // testWorld has photographs that need no files.
@@ -59,8 +62,8 @@ func resumes(t *testing.T, run func(out string, stop int64) error, file string) 
 	if err := run(parts, 0); err != nil {
 		t.Fatal(err)
 	}
-	a, errA := os.ReadFile(filepath.Join(whole, trainer.ScorerDir, file))
-	b, errB := os.ReadFile(filepath.Join(parts, trainer.ScorerDir, file))
+	a, errA := os.ReadFile(filepath.Join(whole, config.ScorerDir, file))
+	b, errB := os.ReadFile(filepath.Join(parts, config.ScorerDir, file))
 	if errA != nil || errB != nil || !bytes.Equal(a, b) {
 		t.Errorf("the resumed run ends otherwise (%v, %v)", errA, errB)
 	}
@@ -72,12 +75,12 @@ func TestEncodersResumeToTheSameBits(t *testing.T) {
 	long.Test(t)
 	world := testWorld(t)
 	tower := fresh.Tower{Hidden: 16, Layers: 1, Heads: 2, Intermediate: 32}
-	for name, factory := range map[string]func(c *trainer.Config) (*encoderModel, error){
-		"clip": func(c *trainer.Config) (*encoderModel, error) {
+	for name, factory := range map[string]func(c *config.Config) (*encoderModel, error){
+		"clip": func(c *config.Config) (*encoderModel, error) {
 			return newCLIPModel(c, world, fresh.CLIPSizes{Picture: 32, Patch: 8, Vision: tower, Text: tower, Projection: 8,
 				Context: 77, Vocab: 600})
 		},
-		"dino": func(c *trainer.Config) (*encoderModel, error) {
+		"dino": func(c *config.Config) (*encoderModel, error) {
 			return newDINOModel(c, world, fresh.DINOSizes{Picture: 32, Patch: 8, Tower: tower})
 		},
 	} {
@@ -89,14 +92,14 @@ func TestEncodersResumeToTheSameBits(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				_, err := trainer.Train(ctx, trainer.Options{Config: c,
-					Factory:  func(context.Context, *trainer.Config) (trainer.Model, error) { return factory(c) },
-					Data:     trainer.NewData(drawn{n: 100}, drawn{4, degreeOf(world, o.seed)}, nil),
+					Factory:  func(context.Context, *config.Config) (models.Model, error) { return factory(c) },
+					Data:     dataset.New(drawn{n: 100}, drawn{4, degreeOf(world, o.seed)}, nil),
 					Force:    true, // the path of the fresh checkpoint differs
-					Progress: func(string, int64, string) trainer.Progress { return &until{stop, cancel} }})
+					Progress: func(string, int64, string) dataset.Progress { return &until{stop, cancel} }})
 				return err
 			}
 			whole := resumes(t, run, "model.safetensors")
-			m, err := encoders.Open(filepath.Join(whole, trainer.ScorerDir), encoders.Options{})
+			m, err := encoders.Open(filepath.Join(whole, config.ScorerDir), encoders.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
-	"assay/trainer"
+	"assay/trainer/config"
 )
 
 func init() { app.Register(newPublishCommand) }
@@ -79,7 +79,7 @@ func publish(kind, run, out, notes string) error {
 	if err != nil {
 		return err
 	}
-	weights, err := checkpoints.OpenWeights(filepath.Join(run, trainer.ScorerDir))
+	weights, err := checkpoints.OpenWeights(filepath.Join(run, config.ScorerDir))
 	if err != nil {
 		return fmt.Errorf("the run has no result yet: %w", err)
 	}
@@ -118,7 +118,7 @@ func exists(path string) bool {
 }
 
 func readProvenance(run, notes string) (*provenance, error) {
-	last, _, err := checkpoints.Latest(filepath.Join(run, trainer.CheckpointsDir))
+	last, _, err := checkpoints.Latest(filepath.Join(run, config.CheckpointsDir))
 	if err == nil && last == "" {
 		err = errors.New("no checkpoint")
 	}

@@ -11,6 +11,9 @@ import (
 	"assay/internal/cli"
 	"assay/lab/internal/miniature"
 	"assay/trainer"
+	"assay/trainer/config"
+	"assay/trainer/dataset"
+	"assay/trainer/models"
 )
 
 // course are the flags that all models share.
@@ -51,29 +54,29 @@ func (o *course) world(augment bool) (*miniature.World, error) {
 }
 
 // config is the course of the training: AdamW, a short warm-up, then a cosine.
-func (o *course) config() *trainer.Config {
-	c := trainer.Default()
+func (o *course) config() *config.Config {
+	c := config.Default()
 	c.Mode, c.Out, c.Seed = "full", o.out, o.seed
 	c.Steps, c.Epochs = o.steps, 0
-	c.BatchSize, c.MicroBatch = o.batch, trainer.MicroBatch(o.batch)
+	c.BatchSize, c.MicroBatch = o.batch, config.MicroBatch(o.batch)
 	c.Threads, c.Device = o.threads, "cpu"
 	if c.Threads == 0 {
 		c.Threads = runtime.NumCPU()
 	}
 	c.Optimizer.LR, c.Optimizer.Betas, c.Optimizer.WeightDecay = o.lr, []float64{0.9, 0.98}, 0.03
-	c.Schedule = trainer.ScheduleConfig{Kind: "cosine", Warmup: 100, MinLR: o.lr / 30}
+	c.Schedule = config.ScheduleConfig{Kind: "cosine", Warmup: 100, MinLR: o.lr / 30}
 	c.Checkpoint.Minutes, c.Validate.Every = 3, o.every
 	return c
 }
 
 // train runs the course on a model whose examples it draws itself, by their index.
 func (o *course) train(
-	c *cobra.Command, config *trainer.Config, model trainer.Factory, validation drawn, what string,
+	c *cobra.Command, config *config.Config, model models.Factory, validation drawn, what string,
 ) error {
 	known := map[string]string{"data": what, "photos": o.photos, "held": fmt.Sprint(o.held), "size": fmt.Sprint(o.size)}
 	r, err := trainer.Train(c.Context(), trainer.Options{Config: config, Factory: model,
-		Data: trainer.NewData(drawn{n: 1 << 20}, validation, known),
-		Progress: func(what string, total int64, unit string) trainer.Progress {
+		Data: dataset.New(drawn{n: 1 << 20}, validation, known),
+		Progress: func(what string, total int64, unit string) dataset.Progress {
 			return cli.NewProgress(c, what, total, unit)
 		}})
 	if err != nil {
@@ -93,8 +96,8 @@ type drawn struct {
 func (d drawn) Len() int         { return d.n }
 func (d drawn) Groups() []string { return make([]string, d.n) }
 
-func (d drawn) Example(i int) (trainer.Example, error) {
-	var e trainer.Example
+func (d drawn) Example(i int) (dataset.Example, error) {
+	var e dataset.Example
 	e.Row.ID = fmt.Sprintf("example %d", i)
 	if d.label == nil {
 		return e, nil

@@ -1,5 +1,9 @@
-// Package calibrate fits calibrations of scorers to tables of labelled edits that they were not trained on, and reports
-// how far scores are from labels before and after.
+// Package calibrate fits calibrations of scorers to tables of labelled edits, and reports how far scores are from
+// labels before and after.
+//
+// The labelled rows are scored, resumably. Rows with pictures of the scorer's training tables are refused. Scenes
+// (rows that share a source picture) are split into three parts: one fits the map, one sets its interval, one measures
+// both. The map is written into the scorer directory, and the report beside.
 package calibrate
 
 import (
@@ -18,7 +22,7 @@ import (
 	"assay/store"
 )
 
-// Options say what is calibrated, and on what.
+// Options of a calibration.
 type Options struct {
 	Scorer   string            // directory
 	Model    model.Options     // Dimension: the one that is calibrated; "": the score
@@ -36,21 +40,21 @@ type Options struct {
 	Insist   bool              // use rows that the scorer was trained on, too
 	Out      string            // folder of reports, and of what is done so far
 
-	Progress func(what string, done, total int) // nil: not called
-	Warn     func(text string)                  // of what to be told at once; nil: not called
+	Progress func(done, total int) // rows of both tables; nil: not called
+	Warn     func(text string)     // nil: not called
 }
 
-// shares of the rows that fit the map, and that its interval is found on; the rest tests both. With a table for tests
-// of its own, the interval has the rest.
+// shares of the rows that fit the map and set its interval; the rest measures both. With a test table, the interval
+// has the rest.
 const (
 	fitShare      = 0.6
 	intervalShare = 0.2
 	fitWithTest   = 0.75
 )
 
-// Run calibrates a scorer: report.json and report.html in the folder Out, then calibration.json in the scorer's, and
-// the line of scorer.yaml that names it. When ctx is cancelled the error is a InterruptedError of package table, and the same
-// call resumes.
+// Run calibrates a scorer: it writes report.json and report.html into the folder Out, then calibration.json and its
+// line of scorer.yaml into the scorer directory. When ctx is cancelled the error is an InterruptedError of package
+// table, and the same call resumes.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	state, err := model.LoadScorerState(o.Scorer)
 	if err != nil {
@@ -102,7 +106,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return &p.report, nil
 }
 
-// job is a calibration under way.
+// job is a calibration in progress.
 type job struct {
 	o      *Options
 	in     *table
@@ -145,7 +149,7 @@ func (t *table) contents() map[store.Key]bool {
 	return out
 }
 
-// tables are those that are scored.
+// tables are the tables to score.
 func (p *job) tables() []*table {
 	if p.test == nil {
 		return []*table{p.in}
@@ -159,15 +163,14 @@ func (p *job) close() {
 	}
 }
 
-// What is known of the training of a scorer.
+// Whether the scorer was trained on the rows.
 const (
 	trainedNo      = "no"      // no row has a picture of its training tables
 	trainedUnknown = "unknown" // not known what it was trained on
 	trainedPart    = "in part" // some rows have such pictures, and were insisted on
 )
 
-// refuseSeen refuses tables with pictures that the scorer was trained on: a scorer knows its own training rows too
-// well.
+// refuseSeen refuses tables with pictures from the scorer's training, on which its scores are too good.
 func (p *job) refuseSeen() error {
 	tables, known, err := trainedOn(p.o.Scorer)
 	if err != nil {
@@ -208,7 +211,7 @@ func (p *job) warn(text string) {
 	}
 }
 
-// progress is the file that holds the scores of a table so far.
+// progress is the journal of a table's scores.
 func (p *job) progress(t *table) string {
 	name := "in.progress"
 	if t == p.test {
@@ -219,6 +222,10 @@ func (p *job) progress(t *table) string {
 
 // score scores the labelled rows.
 func (p *job) score(ctx context.Context, s *model.Scorer) error {
+	before, total := 0, 0
+	for _, t := range p.tables() {
+		total += len(t.rows)
+	}
 	for _, t := range p.tables() {
 		labelled := map[int]bool{}
 		for _, r := range t.rows {
@@ -226,8 +233,10 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 		}
 		var told func(done, total int)
 		if p.o.Progress != nil {
-			told = func(done, total int) { p.o.Progress(t.Path(), done, total) }
+			offset := before
+			told = func(done, _ int) { p.o.Progress(offset+done, total) }
 		}
+		before += len(t.rows)
 		scores, err := scoring.Resume(ctx, s, t.Table, p.progress(t), func(i int) bool { return !labelled[i] }, told)
 		if err != nil {
 			return err
@@ -250,7 +259,7 @@ func (p *job) score(ctx context.Context, s *model.Scorer) error {
 	return nil
 }
 
-// tellLeftOut notes the rows without a label, those that repeat another one, and the labels without a row.
+// tellLeftOut warns of rows without a label, duplicates, and labels without a row.
 func (p *job) tellLeftOut(t *table) {
 	p.report.Unlabelled += t.unlabelled
 	if t.unlabelled > 0 {
@@ -265,7 +274,7 @@ func (p *job) tellLeftOut(t *table) {
 	}
 }
 
-// fail notes a row without a score.
+// fail counts a row without a score, and warns of the first.
 func (p *job) fail(t *table, i int, why error) {
 	if p.report.Failed++; p.report.Failed == 1 {
 		p.warn(fmt.Sprintf("rows without a score or a label are left out; the first is row %d of %s: %v", i+1,
@@ -273,7 +282,7 @@ func (p *job) fail(t *table, i int, why error) {
 	}
 }
 
-// digest identifies the rows that a calibration was made of.
+// digest identifies the rows of a calibration.
 func (t *table) digest() string {
 	h := sha256.New()
 	for _, r := range t.rows {
@@ -282,7 +291,7 @@ func (t *table) digest() string {
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }
 
-// install writes the calibration into the scorer's folder, beside the maps of other dimensions.
+// install writes the map into the scorer directory, beside the maps of other dimensions.
 func install(state *model.ScorerState, m *calibration.Map) error {
 	c := state.Calibration
 	if digest := state.Digest(); c == nil || c.Scorer != digest {

@@ -143,7 +143,7 @@ func TestCalibrate(t *testing.T) {
 		Out: filepath.Join(dir, "calibration"), Model: model.Options{Threads: 1}}
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := o
-	stopped.Progress = func(_ string, done, _ int) {
+	stopped.Progress = func(done, _ int) {
 		if done > 0 {
 			cancel()
 		}

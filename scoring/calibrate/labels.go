@@ -8,21 +8,21 @@ import (
 	"assay/internal/exit"
 )
 
-// given are labels of a table of their own, by id.
+// given are labels of a separate table, by id.
 type given struct {
 	labels  map[string]float64
 	used    map[string]bool // ids that a row has
 	columns map[string]bool // of that table
 }
 
-// ownLabelError says that a row has a label, and the table of labels says another one or nothing.
+// ownLabelError: the label of a row and the one of --labels differ.
 type ownLabelError struct{ own, given string }
 
 func (e *ownLabelError) Error() string {
 	return fmt.Sprintf("its own label is %s, and --labels says %s: leave one of both out", e.own, e.given)
 }
 
-// ownLabel is the first row whose label --labels would hide; nil if there is none.
+// ownLabel is the first row whose label --labels would override; nil: none.
 func (t *table) ownLabel() error {
 	for _, i := range t.problems() {
 		var own *ownLabelError
@@ -33,7 +33,7 @@ func (t *table) ownLabel() error {
 	return nil
 }
 
-// lacks are the columns that --columns names and the table of labels, if there is one, does not have.
+// lacks are the columns of --columns that the table of labels (if any) does not have.
 func (g *given) lacks(columns map[string]string) map[string]bool {
 	out := map[string]bool{}
 	for _, name := range columns {
@@ -44,7 +44,7 @@ func (g *given) lacks(columns map[string]string) map[string]bool {
 	return out
 }
 
-// of is the label of an id. own is that of the row itself, if it has one.
+// of is the label of an id. own is the row's own label, if has.
 func (g *given) of(id string, own float64, has bool) (label float64, ok bool, err error) {
 	if label, ok = g.labels[id]; ok {
 		g.used[id] = true
@@ -59,7 +59,7 @@ func (g *given) of(id string, own float64, has bool) (label float64, ok bool, er
 	return 0, false, &ownLabelError{fmt.Sprint(own), said}
 }
 
-// readLabels reads labels by id from a table of their own; nil if there is none.
+// readLabels reads labels by id from a separate table; nil: there is none.
 func readLabels(path string, o *Options) (*given, error) {
 	if path == "" {
 		return nil, nil

@@ -7,17 +7,17 @@ import (
 	"assay/store"
 )
 
-// content is what an edit is: rows with the same content are one edit.
+// content identifies an edit: rows with the same content are the same edit.
 type content struct {
 	source, edit store.Key
 	instruction  string
 }
 
-// mostNamed bounds the contradictions that an error names one by one.
+// mostNamed bounds the contradictions that an error lists.
 const mostNamed = 100
 
-// merge makes one of rows that are the same edit with the same label, as two editors that gave the same picture have
-// them: an edit counts once, and is never in two parts. One edit with two labels, and one id of two edits, are errors.
+// merge joins rows of the same edit with the same label (two editors may give the same picture): an edit counts once,
+// in one part. An edit with two labels, and an id of two edits, are errors.
 func (t *table) merge() error {
 	first := map[content]int{} // place in kept
 	same := map[content][]row{}

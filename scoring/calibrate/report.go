@@ -18,7 +18,7 @@ import (
 // bins of the reliability diagrams.
 const bins = 10
 
-// Report is what a calibration was made of, and what it brought. Numbers are on 0..1.
+// Report describes the data of a calibration, and scores before and after. Numbers are on 0..1.
 type Report struct {
 	Scorer     string   `json:"scorer"`
 	Dimension  string   `json:"dimension"` // "": the score
@@ -32,22 +32,22 @@ type Report struct {
 	Repeated   int      `json:"repeated"`   // rows that repeat another one, which counts once
 	Warnings   []string `json:"warnings,omitempty"`
 
-	Fit      Part `json:"fit"` // rows that the map was fitted on
-	Interval Part `json:"interval_rows"`
-	Tested   Part `json:"tested"`
+	Fit      Subset `json:"fit"` // rows that the map was fitted on
+	Interval Subset `json:"interval_rows"`
+	Tested   Subset `json:"tested"`
 
 	Map    calibration.Map `json:"map"`
 	Before *Measures       `json:"before,omitempty"` // on the tested rows; nil: the scores have no bounds
 	After  Measures        `json:"after"`
 }
 
-// Part is a part of the rows.
-type Part struct {
+// Subset is a part of the rows.
+type Subset struct {
 	Rows   int `json:"rows"`
 	Scenes int `json:"scenes"` // rows of one source picture are of one scene, and never in two parts
 }
 
-// Measures say how far scores are from labels.
+// Measures compare scores with labels.
 type Measures struct {
 	L1       float64           `json:"l1"`
 	Error    float64           `json:"expected_calibration_error"`
@@ -79,15 +79,15 @@ func (p *job) points(t *table, rows []int) (scores, labels []float64) {
 	return scores, labels
 }
 
-func part(scenes, rows []int) Part {
+func part(scenes, rows []int) Subset {
 	seen := map[int]bool{}
 	for _, i := range rows {
 		seen[scenes[i]] = true
 	}
-	return Part{Rows: len(rows), Scenes: len(seen)}
+	return Subset{Rows: len(rows), Scenes: len(seen)}
 }
 
-// fit fits the map on one part of the rows, its interval on another one, and measures both on a third.
+// fit fits the map on one part of the rows, its interval on another, and measures both on a third.
 func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 	scenes := p.in.scenes()
 	shares := []float64{fitShare, intervalShare}
@@ -187,7 +187,7 @@ func (r *Report) write(out string) error {
 	})
 }
 
-// view is what the page shows.
+// view is the data of the HTML page.
 func (r *Report) view() any {
 	type diagram struct {
 		Title string

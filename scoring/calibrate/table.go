@@ -105,7 +105,7 @@ func labelName(dimension string) string {
 	return "column label_" + dimension
 }
 
-// read takes a row, if it has a label.
+// read adds a row, if it has a label.
 func (t *table) read(i int, o *Options, given *given) error {
 	if err := t.look(i); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (t *table) read(i int, o *Options, given *given) error {
 	return nil
 }
 
-// look notes the columns of a row that --columns names.
+// look records the columns of a row that --columns names.
 func (t *table) look(i int) error {
 	if len(t.wanted) == 0 {
 		return nil
@@ -169,7 +169,7 @@ func (t *table) look(i int) error {
 	return err
 }
 
-// scenes gives each row the number of its scene: rows that share a source picture, or a value of --by, are of one.
+// scenes numbers the scene of each row: rows that share a source picture, or a value of --by, are of one.
 func (t *table) scenes() []int {
 	number := map[string]int{}
 	parent := []int{}
@@ -204,8 +204,8 @@ func (t *table) scenes() []int {
 	return first
 }
 
-// split cuts rows into parts of about the given shares (the last part has the rest), whole scenes in each, in an order
-// drawn from the seed.
+// split cuts rows into parts of about the given shares (the last part has the rest), scene by scene in an order drawn
+// from the seed.
 func split(scenes []int, seed uint64, shares ...float64) [][]int {
 	members := map[int][]int{}
 	var order []int
@@ -235,14 +235,14 @@ func split(scenes []int, seed uint64, shares ...float64) [][]int {
 	return parts
 }
 
-// learned is a table that a scorer was trained on.
+// learned is a training table of the scorer.
 type learned struct {
 	path    string
 	columns map[string]string
 	split   string // rows of it that count; "": all
 }
 
-// pictures are the contents of all pictures that a scorer was trained on.
+// pictures are the contents of all pictures of training tables.
 func pictures(tables []learned) (map[store.Key]bool, error) {
 	out := map[store.Key]bool{}
 	for _, l := range tables {
@@ -267,7 +267,7 @@ func pictures(tables []learned) (map[store.Key]bool, error) {
 	return out, nil
 }
 
-// seen counts the rows of which a picture is among those that the scorer was trained on.
+// seen counts the rows with a picture from the scorer's training.
 func (t *table) seen(trained map[store.Key]bool) (n int, first string) {
 	for _, r := range t.rows {
 		if trained[r.source] || trained[r.edit] {

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// trainedOn finds the tables that a scorer was trained on: its folder lies in that of the run, whose config.yaml says
-// so. known is false if that does not tell all, as when the scorer was moved, or imported.
+// trainedOn finds the training tables of a scorer: config.yaml of the run directory around it names them. known is
+// false if that is incomplete, as for a scorer that was moved or imported.
 func trainedOn(scorer string) (tables []learned, known bool, err error) {
 	for range 100 { // a run may have gone on from the scorer of another one
 		folder, err := filepath.Abs(filepath.Join(scorer, ".."))

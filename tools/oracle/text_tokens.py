@@ -44,7 +44,7 @@ RUNS = {
 
 
 def mix(seed, purpose, *numbers):
-    """trainer/order.go: the draw of a template is a function of seed, purpose, epoch and row."""
+    """trainer/dataset/order.go: the draw of a template is a function of seed, purpose, epoch and row."""
     mask = (1 << 64) - 1
 
     def finalise(z):

@@ -1,4 +1,4 @@
-"""Makes optim/testdata/adamw.json (AdamW with clipping from torch) and trainer/testdata/heads.json (heads and their gradients).
+"""Makes optim/testdata/adamw.json (AdamW with clipping from torch) and trainer/head/testdata/heads.json (heads and their gradients).
 Run from the repository root."""
 
 import json
@@ -71,4 +71,4 @@ heads = [
     head("classification", [6, 5, 2], [0, 1], 1, 0.5),
     head("regression", [24, 32, 16, 1], [], 3, 1 / 3),
 ]
-json.dump(heads, open("trainer/testdata/heads.json", "w"))
+json.dump(heads, open("trainer/head/testdata/heads.json", "w"))

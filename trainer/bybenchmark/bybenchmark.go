@@ -19,6 +19,7 @@ import (
 	"assay/edit"
 	"assay/store"
 	"assay/trainer"
+	"assay/trainer/config"
 )
 
 // benchmark is a trainer.Benchmark.
@@ -32,22 +33,13 @@ type benchmark struct {
 }
 
 // Open reads the data of a benchmark that scorers can be run on. It is a trainer.BenchmarkOpener.
-func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
+func Open(c *config.BenchmarkConfig) (trainer.Benchmark, error) {
 	b, err := registry.Find(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	o := protocol.Options{
-		Data:    c.Ratings,
-		Images:  c.Images,
-		Votes:   c.Votes,
-		Targets: c.Targets,
-		Subset:  c.Subset,
-		Target:  c.Target,
-		Epsilon: math.NaN(),
-		BGNorm:  "linear:255",
-		Sigma:   0.5,
-	}
+	o := protocol.Options{Data: c.Ratings, Images: c.Images, Votes: c.Votes, Targets: c.Targets, Subset: c.Subset,
+		Target: c.Target, Epsilon: math.NaN(), BGNorm: "linear:255", Sigma: 0.5}
 	if err := given(b, c, &o); err != nil {
 		return nil, err
 	}
@@ -76,14 +68,7 @@ func Open(c *trainer.BenchmarkConfig) (trainer.Benchmark, error) {
 		return nil, fmt.Errorf("%s: it does not say which files it reads: name another benchmark", b.Name)
 	}
 	part := strings.Trim(o.Subset+" "+o.Target, " ")
-	return &benchmark{
-		Benchmark: b,
-		set:       set,
-		items:     items,
-		number:    number,
-		part:      part,
-		files:     files,
-	}, nil
+	return &benchmark{Benchmark: b, set: set, items: items, number: number, part: part, files: files}, nil
 }
 
 // numberOf finds a number among those that made up predictions have; "": the one that tables are sorted by.
@@ -112,7 +97,7 @@ func numberOf(b *protocol.Benchmark, set protocol.Set, name string) (string, err
 }
 
 // given fills in the usual part and value, and refuses what the benchmark does not ask for.
-func given(b *protocol.Benchmark, c *trainer.BenchmarkConfig, o *protocol.Options) error {
+func given(b *protocol.Benchmark, c *config.BenchmarkConfig, o *protocol.Options) error {
 	for _, key := range []struct {
 		name, value, usual string
 		to                 *string
@@ -139,7 +124,7 @@ func (b *benchmark) String() string {
 	return fmt.Sprintf("%s of %s, %d edits", b.number, b.Name, len(b.items))
 }
 
-// Lower tells whether less is better.
+// Lower reports whether lower is better.
 func (b *benchmark) Lower() bool { return b.Direction(b.number) < 0 }
 
 // Fingerprint identifies all that the number depends on besides the scorer.

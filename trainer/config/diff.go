@@ -1,0 +1,130 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"assay/internal/strictyaml"
+)
+
+// mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
+// lies at the paths is compared by content.
+var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
+	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
+	"validate.benchmark.votes", "validate.benchmark.targets"}
+
+func flatten(key string, tree map[string]any) map[string]string {
+	out := map[string]string{}
+	for name, v := range tree {
+		if key != "" {
+			name = key + "." + name
+		}
+		if sub, ok := v.(map[string]any); ok && len(sub) > 0 {
+			maps.Copy(out, flatten(name, sub))
+		} else {
+			out[name] = fmt.Sprint(v)
+		}
+	}
+	return out
+}
+
+// Values are the values of all keys of a configuration's YAML, as text, by keys with dots.
+func Values(text []byte) (map[string]string, error) {
+	var tree map[string]any
+	err := yaml.Unmarshal(text, &tree)
+	return flatten("", tree), err
+}
+
+// values are the values of all keys.
+func (c *Config) values() map[string]string {
+	text, err := c.YAML()
+	if err != nil {
+		return nil
+	}
+	values, _ := Values(text) // it was just written
+	return values
+}
+
+// sameValue reports whether a key has the same value, or the same values below it, in two configurations.
+func sameValue(a, b map[string]string, key string) bool {
+	below := func(name string, _ string) bool { return name != key && !strings.HasPrefix(name, key+".") }
+	a, b = maps.Clone(a), maps.Clone(b)
+	maps.DeleteFunc(a, below)
+	maps.DeleteFunc(b, below)
+	return maps.Equal(a, b)
+}
+
+// Changed lists the keys whose values differ, unless they are of the configuration (prefix "") and may.
+func Changed(prefix string, was, is map[string]string) []string {
+	names := slices.Sorted(maps.Keys(was))
+	for _, n := range slices.Sorted(maps.Keys(is)) {
+		if _, ok := was[n]; !ok {
+			names = append(names, n)
+		}
+	}
+	var out []string
+	for _, n := range names {
+		a, hadA := was[n]
+		b, hadB := is[n]
+		if a == b && hadA == hadB || prefix == "" && Moved(n, a, b) {
+			continue
+		}
+		if !hadA {
+			a = "absent"
+		}
+		if !hadB {
+			b = "absent"
+		}
+		out = append(out, fmt.Sprintf("%s%s: %s in the checkpoint, %s now", prefix, n, Short(a), Short(b)))
+	}
+	return out
+}
+
+// Moved reports whether a key may differ when a run resumes. data.validation may as a path, not as a fraction.
+func Moved(name, a, b string) bool {
+	if name == "data.validation" {
+		return !number01(a) && !number01(b)
+	}
+	return slices.ContainsFunc(mayDiffer, func(k string) bool { return name == k || strings.HasPrefix(name, k+".") })
+}
+
+func number01(s string) bool {
+	return strings.HasPrefix(s, "0") && strings.Trim(s, "0123456789.e-") == ""
+}
+
+// KeepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
+// out stays the default that the checkpoint has.
+func KeepSchedules(c *Config, old string, warn func(text string)) {
+	was := Default()
+	if len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old), was).Err() != nil {
+		return
+	}
+	usual := defaultSchedule()
+	for _, x := range c.Optimizer.Groups.scheduled() {
+		had := was.Optimizer.Groups.Of(x.name)
+		if had == nil || had.Schedule == nil {
+			continue
+		}
+		for _, k := range scheduleKeys {
+			before := k.value(had.Schedule)
+			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
+				before == k.value(&usual) && before != k.value(x.Schedule) {
+				k.take(x.Schedule, had.Schedule)
+				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
+					before))
+			}
+		}
+	}
+}
+
+// Short cuts a long text.
+func Short(s string) string {
+	if len(s) > 80 {
+		return s[:77] + "..."
+	}
+	return s
+}

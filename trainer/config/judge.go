@@ -1,0 +1,134 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+
+	"assay/internal/strictyaml"
+	"assay/lora"
+	"assay/losses"
+	"assay/model"
+)
+
+// formatOneKeys are the keys of a run that say what a scorer of format 1 is.
+var formatOneKeys = []string{"pair", "pair_size", "layout", "question", "answer", "text_loss", "score_range", "head",
+	"score_token", "score_position", "chat_template", "end_of_turn"}
+
+// readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
+func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
+	file, key := Absolute(folder, c.Scorer), "scorer"
+	if c.Scorer == "" {
+		if c.Init == "" {
+			return nil
+		}
+		file, key = filepath.Join(Absolute(folder, c.Init), model.ConfigFile), "init"
+	}
+	if _, err := os.Stat(file); err != nil && key == "init" { // told later
+		return nil
+	}
+	judge, err := model.ReadScorerConfig(file)
+	switch {
+	case key == "init" && (err != nil || judge.Format != 2): // told later, as for format 1
+		return nil
+	case err != nil:
+		d.Problem(key, "%v", err)
+		return nil
+	case judge.Format != 2:
+		d.Problem(key, "%s has format %d: a run says itself what a scorer of format 1 is", file, judge.Format)
+		return nil
+	}
+	if c.Init != "" && c.Scorer != "" {
+		d.Problem("scorer", "init brings a scorer: give one of the two")
+	}
+	for _, k := range formatOneKeys {
+		if d.Has(k) && !empty(c, k) {
+			d.Problem(k, "belongs to a scorer of format 1; here %s says it", file)
+		}
+	}
+	c.takeJudge(d, judge, folder)
+	return nil
+}
+
+// takeJudge takes from a scorer of format 2 what the configuration does not say.
+func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, folder string) {
+	c.Judge = judge
+	if c.Backbone == "" {
+		c.Backbone = judge.Backbone
+	}
+	if d.Has("dtype") && c.Dtype != "auto" { // as with a scorer of format 1, it may be changed
+		judge.DType = c.Dtype
+	}
+	// Nothing of format 1 is asked, and config.yaml says so.
+	c.Question, c.Answer, c.Dtype = Strings{""}, Strings{""}, judge.DType
+	if c.Init != "" {
+		if a, err := lora.LoadConfig(Absolute(folder, c.Init)); err == nil && !d.Has("lora") {
+			c.takeAdapter(a)
+		}
+	}
+}
+
+// empty reports whether a key has the value that config.yaml of such a run has.
+func empty(c *Config, key string) bool {
+	was := Default()
+	switch key {
+	case "question":
+		return len(c.Question) == 1 && c.Question[0] == ""
+	case "answer":
+		return len(c.Answer) == 1 && c.Answer[0] == ""
+	case "pair":
+		return c.Pair == was.Pair
+	case "pair_size":
+		return len(c.PairSize) == 0
+	case "layout":
+		return c.Layout == ""
+	case "text_loss":
+		return c.TextLoss == was.TextLoss
+	case "score_range":
+		return len(c.ScoreRange) == 2 && c.ScoreRange[0] == 0 && c.ScoreRange[1] == 10
+	case "score_token":
+		return c.ScoreToken == was.ScoreToken
+	case "score_position":
+		return c.ScorePosition == was.ScorePosition
+	case "head":
+		return len(c.Head.Hidden) == 2 && c.Head.Kind == was.Head.Kind
+	}
+	return c.ChatTemplate+c.EndOfTurn == ""
+}
+
+// checkTerm compares a term with the heads of a scorer of format 2.
+func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Row) {
+	d.want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 has no text that it learns")
+	if row.Over == losses.Tokens {
+		return
+	}
+	d.want(!s.Fused || s.Dimension == "", key+".fused",
+		"a term of the fusion has no dimension: it learns from what is said of the score")
+	name, head, err := c.Judge.HeadOf(s)
+	if err != nil {
+		d.Problem(key+".dimension", "%v", err)
+		return
+	}
+	d.want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
+		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
+}
+
+// checkFused refuses a fresh scorer of format 2 whose score has a part in it that no term trains: it would stay as it
+// was drawn.
+func (c *Config) checkFused(d checker) {
+	if c.Judge == nil || c.Judge.Score == nil || c.Init != "" || len(c.Losses) == 0 {
+		return
+	}
+	trains := map[string]bool{}
+	for i := range c.Losses {
+		if c.Losses[i].Fused && c.Losses[i].Factor() > 0 {
+			return // all of them
+		}
+		if name, _, err := c.Judge.HeadOf(&c.Losses[i]); err == nil && c.Losses[i].Factor() > 0 {
+			trains[name] = true
+		}
+	}
+	for _, name := range c.Judge.Score.Of {
+		d.want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
+			"%s, or leave it out of score.of in %s", name, name, c.Scorer)
+	}
+}

@@ -1,0 +1,255 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"assay/internal/remote"
+	"assay/internal/strictyaml"
+	"assay/lora"
+	"assay/model"
+)
+
+// Load reads a run's YAML file. The error lists everything that is wrong with it, each problem with file and line (a
+// strictyaml.Problems), or says why the file cannot be read. All paths of the result are absolute.
+func Load(path string) (*Config, error) {
+	text, folder, err := strictyaml.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := Default()
+	d := strictyaml.Decode(path, text, c)
+	if d.Unreadable {
+		return nil, d.Err()
+	}
+	if c.Mode != ModeText {
+		if err := c.readJudge(d, folder); err != nil {
+			return nil, err
+		}
+	}
+	if c.Mode == ModeText && c.Init != "" && !d.Bad("init") {
+		c, d = withAdapter(path, text, Absolute(folder, c.Init), c, d)
+	} else if c.Init != "" && !d.Bad("init") && c.Judge == nil {
+		base := Default()
+		if err := base.fromScorer(Absolute(folder, c.Init)); err != nil {
+			d.Problem("init", "%v", err)
+		} else {
+			d = strictyaml.Decode(path, text, base)
+			keepsScorer(d, base, c.Init)
+			c = base
+		}
+	}
+	c.settle(d, folder)
+	c.check(d)
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// settle makes paths absolute, and fills in what follows from what was said.
+func (c *Config) settle(d *strictyaml.Document, folder string) {
+	if c.Lora.Targets.wholePaths() && !d.Has("lora.parts") {
+		c.Lora.Parts = lora.Parts() // an expression for whole paths says itself which parts are meant
+	}
+	c.refuseStorage(d)
+	if d.Has("backbone") && c.Backbone != "" {
+		c.Backbone = Absolute(folder, c.Backbone)
+	}
+	c.Optimizer.Groups.settle(c)
+	c.inheritSchedules(d)
+	for _, p := range []*string{&c.Init, &c.Scorer, &c.Out, &c.Cache.Folder} {
+		*p = Absolute(folder, *p)
+	}
+	for _, tables := range []Strings{c.Data.Train, c.Data.Validation.Tables} {
+		for i := range tables {
+			tables[i] = Absolute(folder, tables[i])
+		}
+	}
+	if b := c.Validate.Benchmark; b != nil {
+		for _, p := range []*string{&b.Ratings, &b.Images, &b.Votes, &b.Targets} {
+			*p = Absolute(folder, *p)
+		}
+	}
+	c.settleText()
+	c.settleTrain(checker{d})
+	if c.Steps > 0 && !d.Has("epochs") {
+		c.Epochs = 0
+	}
+	if c.compares() && !d.Has("data.sampling") {
+		c.Data.Sampling = WholeGroups
+	}
+	if d.Has("losses") && d.Has("loss") {
+		d.Problem("loss", "losses is there as well: it says all of the objective (the text's part is {kind: text})")
+	}
+}
+
+// refuseStorage refuses names on object storage: as paths they would be folders of this machine.
+func (c *Config) refuseStorage(d *strictyaml.Document) {
+	paths := map[string][]string{
+		"backbone": {c.Backbone}, "init": {c.Init}, "scorer": {c.Scorer}, "out": {c.Out}, "cache.folder": {c.Cache.Folder},
+		"data.train": c.Data.Train, "data.validation": c.Data.Validation.Tables,
+	}
+	for _, key := range slices.Sorted(maps.Keys(paths)) {
+		for _, path := range paths[key] {
+			if problem := remote.Refuse("training", path); problem != "" {
+				d.Problem(key, "%s", problem)
+			}
+		}
+	}
+}
+
+// Absolute is a path relative to a folder; an empty one stays empty.
+func Absolute(folder, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
+
+// scorerFile is scorer.yaml, format 1.
+type scorerFile struct {
+	Format        int              `yaml:"format"`
+	Backbone      string           `yaml:"backbone"`
+	Pair          string           `yaml:"pair"`
+	PairSize      []int            `yaml:"pair_size"`
+	Layout        string           `yaml:"layout"`
+	Question      string           `yaml:"question"`
+	Answer        string           `yaml:"answer"`
+	TextLoss      string           `yaml:"text_loss"`
+	ScoreRange    []float64        `yaml:"score_range"`
+	Head          model.HeadConfig `yaml:"head"`
+	ScoreToken    string           `yaml:"score_token"`
+	ScorePosition string           `yaml:"score_position"`
+	ChatTemplate  string           `yaml:"chat_template"`
+	EndOfTurn     string           `yaml:"end_of_turn"`
+	Dtype         string           `yaml:"dtype"`
+	Calibration   string           `yaml:"calibration"` // of the scorer as it is: training begins without
+	Digests       *model.Digests   `yaml:"digests"`     // compared when the model is opened
+}
+
+// fromScorer takes the settings of a scorer directory as the defaults of a run that starts from it.
+func (c *Config) fromScorer(dir string) error {
+	path := filepath.Join(dir, model.ConfigFile)
+	text, err := os.ReadFile(path)
+	if a, e := lora.LoadConfig(dir); errors.Is(err, fs.ErrNotExist) && !errors.Is(e, fs.ErrNotExist) {
+		return c.fromAdapter(a, e)
+	}
+	if err != nil {
+		_, err = model.ReadScorerConfig(path) // says what the folder is instead
+		return fmt.Errorf("not a scorer directory: %w", err)
+	}
+	s := scorerFile{Pair: c.Pair, TextLoss: "answer", ScoreRange: c.ScoreRange, ScoreToken: c.ScoreToken,
+		ScorePosition: c.ScorePosition, Dtype: c.Dtype, Head: model.HeadConfig{Activation: "relu", Kind: "regression"}}
+	d := strictyaml.Decode(path, text, &s)
+	if s.Format != 1 {
+		d.Problem("format", "this program reads format 1, not %d", s.Format)
+	}
+	if err := d.Err(); err != nil {
+		return err
+	}
+	c.Backbone = model.Beside(path, s.Backbone)
+	c.Pair, c.PairSize, c.TextLoss, c.ScoreRange = s.Pair, s.PairSize, s.TextLoss, s.ScoreRange
+	c.Question, c.Answer, c.Head = Strings{s.Question}, Strings{s.Answer}, s.Head
+	c.ScoreToken, c.ScorePosition, c.Dtype = s.ScoreToken, s.ScorePosition, s.Dtype
+	c.Layout = s.Layout
+	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
+	a, err := lora.LoadConfig(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	c.takeAdapter(a)
+	return nil
+}
+
+// fromAdapter takes what a bare PEFT adapter says as the defaults of a run that begins with it: its layers, and its
+// backbone if that is a folder here.
+func (c *Config) fromAdapter(a *lora.Config, err error) error {
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(a.Base, "config.json")); err == nil && filepath.IsAbs(a.Base) {
+		c.Backbone = a.Base
+	}
+	c.takeAdapter(a)
+	return nil
+}
+
+// takeAdapter takes the layers and ranks of an adapter. Dropout, which is about training, is the run's own.
+func (c *Config) takeAdapter(a *lora.Config) {
+	dropout := c.Lora.Dropout
+	c.Lora = LoraConfigOf(a)
+	c.Lora.Dropout = dropout
+}
+
+// BareAdapter reports whether init is a PEFT adapter without a scorer.yaml.
+func BareAdapter(init string) bool {
+	_, err := os.Stat(filepath.Join(init, model.ConfigFile))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// keepsScorer refuses what contradicts the weights that init brings: another head or score token. (The adapter needs
+// the backbone to compare: see checkSameAdapter.)
+func keepsScorer(d *strictyaml.Document, c *Config, init string) {
+	was := Default()
+	dir := Absolute(filepath.Dir(d.File), init)
+	if err := was.fromScorer(dir); err != nil || BareAdapter(dir) {
+		return // told already, or there is nothing to keep
+	}
+	if d.Has("score_token") && !d.Bad("score_token") && c.ScoreToken != was.ScoreToken {
+		d.Problem("score_token",
+			"%q here, but the scorer of init was trained with %q, whose rows it brings: leave the key out", c.ScoreToken,
+			was.ScoreToken)
+	}
+	if !d.Has("head") || d.Bad("head") {
+		return
+	}
+	a, errA := yaml.Marshal(was.Head)
+	b, errB := yaml.Marshal(c.Head)
+	if errors.Join(errA, errB) == nil && string(a) != string(b) {
+		d.Problem("head", "the scorer of init has another head:\n%s", a)
+	}
+}
+
+// Departures lists the settings of init's scorer that this run changes, as people read them. They do not contradict its
+// weights, which adapt, but a scorer knows best what it was trained with.
+func (c *Config) Departures() []string {
+	was := Default()
+	if c.Init == "" || c.Judge != nil || BareAdapter(c.Init) || was.fromScorer(c.Init) != nil {
+		return nil
+	}
+	var out []string
+	note := func(key string, was, is any) {
+		a, b := fmt.Sprint(was), fmt.Sprint(is)
+		if a != b {
+			out = append(out, fmt.Sprintf("%s: %q in the scorer of init, %q in this run", key, a, b))
+		}
+	}
+	note("pair", was.Pair, c.Pair)
+	note("pair_size", was.PairSize, c.PairSize)
+	note("layout", was.Layout, c.Layout)
+	note("question", strings.Join(was.Question, " | "), strings.Join(c.Question, " | "))
+	note("answer", strings.Join(was.Answer, " | "), strings.Join(c.Answer, " | "))
+	note("text_loss", was.TextLoss, c.TextLoss)
+	note("score_range", was.ScoreRange, c.ScoreRange)
+	note("score_position", was.ScorePosition, c.ScorePosition)
+	note("chat_template", was.ChatTemplate, c.ChatTemplate)
+	note("end_of_turn", was.EndOfTurn, c.EndOfTurn)
+	note("dtype", was.Dtype, c.Dtype)
+	return out
+}
+
+// YAML writes the configuration with every key, as Load reads it.
+func (c *Config) YAML() ([]byte, error) {
+	return yaml.MarshalWithOptions(c, yaml.Flow(false), yaml.IndentSequence(true))
+}

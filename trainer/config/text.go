@@ -1,0 +1,97 @@
+package config
+
+import (
+	"path/filepath"
+
+	"assay/internal/strictyaml"
+	"assay/lora"
+)
+
+// ModeText trains a model on the answers of conversations.
+const ModeText = "text"
+
+// TextConfig has the keys of mode text.
+type TextConfig struct {
+	Tune      string `yaml:"tune"`       // lora, full
+	MaxTokens int    `yaml:"max_tokens"` // longest conversation; 0: the model's positions decide
+}
+
+// The names in a run directory.
+const (
+	ConfigFile     = "config.yaml" // as resolved
+	CheckpointsDir = "checkpoints"
+	ScorerDir      = "scorer"   // the result
+	AdapterDir     = "adapter"  // that of mode text
+	BackboneDir    = "backbone" // likewise, with tune: full
+	BestDir        = "best"     // as the result, of the best validation
+)
+
+// ResultDirs are the folders that a run may write its result into, and the best one.
+var ResultDirs = []string{ScorerDir, AdapterDir, BackboneDir, BestDir}
+
+// resultDir is the one of this run.
+func (c *Config) resultDir() string {
+	switch {
+	case c.Mode != ModeText:
+		return ScorerDir
+	case c.Adapts():
+		return AdapterDir
+	}
+	return BackboneDir
+}
+
+// ResultPath is where the result will lie.
+func (c *Config) ResultPath() string { return filepath.Join(c.Out, c.resultDir()) }
+
+// settleText fills in what follows from the mode.
+func (c *Config) settleText() {
+	if c.Mode != ModeText {
+		return
+	}
+	if c.Text == nil {
+		c.Text = &TextConfig{}
+	}
+	if c.Text.Tune == "" {
+		c.Text.Tune = "lora"
+	}
+}
+
+// withAdapter decodes a run's file again, with what the adapter of init says as the defaults of the lora section.
+func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.Document) (
+	*Config, *strictyaml.Document) {
+	a, err := lora.LoadConfig(dir)
+	if err != nil {
+		d.Problem("init", "not a folder with an adapter: %v", err)
+		return c, d
+	}
+	base := Default()
+	base.takeAdapter(a)
+	return base, strictyaml.Decode(path, text, base)
+}
+
+// checkText looks at the keys of mode text, and refuses those that say how a scorer is asked.
+func (c *Config) checkText(d checker) {
+	if c.Mode != ModeText {
+		d.want(c.Text == nil, "text", "is for mode: text")
+		return
+	}
+	d.oneOf("text.tune", c.Text.Tune, "lora", "full")
+	d.want(
+		c.Init == "" || c.Text.Tune == "lora",
+		"init",
+		"is an adapter to go on from, which tune: full does not train: "+
+			"merge it first (train merge --backbone DIR --adapter DIR --out DIR)",
+	)
+	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
+		c.Text.MaxTokens)
+	now, usual := c.values(), Default().values()
+	for _, key := range scorerKeys {
+		d.want(sameValue(now, usual, key), key, "is of scorers: mode text, which learns conversations, has no such key")
+	}
+}
+
+// scorerKeys are the keys that mode text does not have.
+var scorerKeys = []string{"scorer", "train", "layout", "pair", "pair_size", "question", "answer", "text_loss",
+	"score_range", "head", "score_token", "score_position", "augment", "loss", "losses", "data.columns",
+	"data.sampling", "data.balance", "data.weight", "data.group_edits", "data.train_split",
+	"data.validation_split"}
