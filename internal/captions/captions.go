@@ -36,7 +36,7 @@ func (w *Writer) Source(ctx context.Context, e *edit.Edit) (string, error) {
 	return w.talk(ctx, "source", w.Prompts.Source, e)
 }
 
-// Target writes the caption of the target, which knows that of the source.
+// Target writes the caption of the target; its questions may quote the source's.
 func (w *Writer) Target(ctx context.Context, e *edit.Edit) (string, error) {
 	return w.talk(ctx, "target", w.Prompts.Target, e)
 }

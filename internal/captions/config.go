@@ -73,7 +73,7 @@ const (
 var ownPrompts []byte
 
 // Load reads a configuration and its prompts. The error lists everything that is wrong with them, with file and line.
-// Paths are relative to the file's folder; those of the result are absolute.
+// Paths in it are relative to the file's folder, and absolute in the result.
 func Load(path string) (*Config, *Prompts, error) {
 	text, folder, err := strictyaml.ReadFile(path)
 	if err != nil {
@@ -167,7 +167,7 @@ func readPrompts(file string, text []byte) (*Prompts, error) {
 	return p, d.Err()
 }
 
-// shows tells whether a dialogue shows a picture.
+// shows reports whether a dialogue shows a picture.
 func (d Dialogue) shows(role string) bool {
 	return slices.ContainsFunc(d, func(t Turn) bool { return slices.Contains(t.Pictures, role) })
 }

@@ -45,7 +45,7 @@ type Run struct {
 	Progress func(done, rows int) // nil: not called
 }
 
-// row is what became of one.
+// row is the result of one row.
 type row struct {
 	source, target string // captions; "": none
 	by             string // who wrote them

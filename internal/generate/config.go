@@ -125,7 +125,7 @@ func endTokens(o *strictjson.Object) (ids []int64) {
 	return ids
 }
 
-// with is the configuration of one request: its options stand above those of the checkpoint. Temperature 0 is greedy,
+// with returns the configuration of one request, whose options override the checkpoint's. Temperature 0 is greedy,
 // any other samples.
 func (c *Config) with(o chat.Options) (*Config, error) {
 	r := *c

@@ -137,7 +137,7 @@ func (e *engine) pop() {
 }
 
 // admit lets requests in, in their order, while there is room. Prompts that begin with nothing known are run together;
-// one that shares its beginning with another waits for that, and goes on behind it.
+// one that shares its beginning with another waits for it and continues from its rows.
 func (e *engine) admit() {
 	s := e.slots
 	fresh := s.active // slots from here on are not run yet
@@ -224,7 +224,7 @@ func (e *engine) fill(from, to int) ([][]float32, error) {
 	return e.forward(from, to)
 }
 
-// forward runs what is not in the cache yet of some slots, and returns the logits behind it.
+// forward runs the tokens of some slots that are not cached yet, and returns the logits after the last.
 func (e *engine) forward(from, to int) ([][]float32, error) {
 	s := e.slots
 	parts := make([]model.Stretch, to-from)

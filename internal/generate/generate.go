@@ -29,7 +29,7 @@ type Options struct {
 	// fit is refused, and so is a model that leaves no room for so much.
 	Cache int64
 	Batch int               // answers that are made at a time; default 8
-	Warn  func(text string) // is told of a DType that the device does not compute in; nil: nobody is
+	Warn  func(text string) // called if the device does not compute in DType; may be nil
 
 	on string // device that runs what is made for Device: tests, of a GPU's graphs on the CPU
 }

@@ -10,7 +10,7 @@ import (
 	"assay/model"
 )
 
-// grammars are those that answers had to follow so far, over the model's vocabulary.
+// grammars caches the masks of recent grammars over the model's vocabulary.
 type grammars struct {
 	vocabulary func() (*vocabulary, error) // read when the first grammar comes
 
@@ -38,7 +38,7 @@ func newGrammars(lm *model.LanguageModel) *grammars {
 	return &grammars{vocabulary: sync.OnceValues(read), known: map[string]*grammar.Masks{}}
 }
 
-// masks are those of a grammar.
+// masks returns the masks of a grammar.
 func (g *grammars) masks(of *grammar.Grammar) (*grammar.Masks, error) {
 	v, err := g.vocabulary()
 	if err != nil {

@@ -193,7 +193,7 @@ func (s *slots) drop() {
 	s.sweep()
 }
 
-// fail ends all answers from a slot on: what is in their slots is not certain.
+// fail ends all answers from a slot on, and discards the contents of their slots, which are undefined.
 func (s *slots) fail(from int, err error) {
 	for i := from; i < s.active; i++ {
 		s.all[i].err = err

@@ -54,7 +54,7 @@ func (m *Mask) Forbid(scores []float32) {
 	}
 }
 
-// mostMaskBytes and mostStates bound what is kept: beyond it all is forgotten, and made again when it is needed.
+// mostMaskBytes and mostStates bound the cache: beyond them it is emptied and filled again as needed.
 const (
 	mostMaskBytes = 64 << 20
 	mostStates    = 1 << 14

@@ -14,7 +14,7 @@ type Vocabulary struct {
 	tokens []int32 // in the order of their bytes
 }
 
-// node is a beginning of tokens, one byte longer than that of the node it is in.
+// node is a prefix of tokens, one byte longer than its parent's.
 type node struct {
 	b        byte
 	behind   int32 // the first node that is not in this one

@@ -41,7 +41,7 @@ type aurora struct {
 	byGen map[string][]int
 }
 
-// auroraScale is that of the human scores.
+// auroraScale bounds the human scores.
 var auroraScale = protocol.Bounds{Low: 0, High: 2}
 
 func loadAuroraPoint(o protocol.Options) (protocol.Set, error) {

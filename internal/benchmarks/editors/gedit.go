@@ -1,6 +1,6 @@
 // Package editors holds the benchmarks that rank editors by the mean of numbers of their outputs: GEdit-Bench,
 // ImgEdit-Bench, RISEBench, KRIS-Bench, MagicBrush and Emu Edit. Each reads its published layout into a
-// protocol.EditorSet and says how its columns follow from judges' answers.
+// protocol.EditorSet and derives its columns from judges' answers.
 package editors
 
 import (

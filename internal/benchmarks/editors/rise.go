@@ -69,7 +69,7 @@ type riseEntry struct {
 	WithoutProblem json.RawMessage `json:"reasoning_wo_ins"`
 }
 
-// free says that the sample's consistency is not judged.
+// free reports whether the sample's consistency is not judged.
 func (e *riseEntry) free() bool {
 	text := string(e.Free)
 	return text != "" && text != "null" && text != "false" && text != `""` && text != "0"
@@ -101,7 +101,7 @@ func (e *riseEntry) kind(anyAlone bool) string {
 	return kind
 }
 
-// states says that the sample has the key consistency_free, whatever its value: pandas' notna.
+// states reports whether the sample has the key consistency_free, whatever its value: pandas' notna.
 func (e *riseEntry) states() bool { return len(e.Free) > 0 && string(e.Free) != "null" }
 
 // readRISE reads the samples.
@@ -154,7 +154,7 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 	return s, p.Err()
 }
 
-// item is what is asked of the sample; its pictures lie below root.
+// item returns the sample as an edit without an output; its pictures lie below root.
 func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
 	it := &edit.Edit{ID: e.Index, Instruction: e.Instruction}
 	it.Kind, it.Texts = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
@@ -212,7 +212,7 @@ func newRISE(o protocol.Options, entries []riseEntry) *protocol.EditorSet {
 	return s
 }
 
-// riseColumns are what follows from a judge's numbers. anyFree says that the data have the key consistency_free.
+// riseColumns derive numbers from a judge's. anyFree: some sample of the data has the key consistency_free.
 func riseColumns(entries []riseEntry, anyFree bool) map[string]func(int, map[string]float64) float64 {
 	return map[string]func(int, map[string]float64) float64{
 		"rise": func(i int, v map[string]float64) float64 {

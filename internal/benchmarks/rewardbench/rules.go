@@ -10,7 +10,7 @@ import (
 // tigerRun is a sample as EditReward's program (eval_bench.py) sees it: one score for each candidate.
 type tigerRun struct {
 	human []int     // of each pair of candidates: 1: the one with the earlier letter is better, -1: the other, 0: a tie
-	d     []float64 // its score less that of the other
+	d     []float64 // its score minus the other's
 	order bool      // the scores have the order that people gave
 }
 
