@@ -20,8 +20,7 @@ func (r *Report) Apart() []protocol.Table {
 		return nil
 	}
 	type place struct{ paper, place string }
-	var order []place
-	groups := map[place][]Figure{}
+	var places grouped[place, figure]
 	for _, f := range printed(r.Benchmark) {
 		switch {
 		case !slices.Contains(columns, f.Basis):
@@ -31,21 +30,17 @@ func (r *Report) Apart() []protocol.Table {
 		default:
 			continue
 		}
-		k := place{f.Paper, f.Place}
-		if groups[k] == nil {
-			order = append(order, k)
-		}
-		groups[k] = append(groups[k], f)
+		places.add(place{f.Paper, f.Place}, f)
 	}
 	var out []protocol.Table
-	for _, k := range order {
-		out = append(out, apartTable(groups[k], r.Benchmark))
+	for _, k := range places.order {
+		out = append(out, apartTable(places.of[k], r.Benchmark))
 	}
 	return out
 }
 
 // why says why a printed number has no column here.
-func (r *Report) why(columns []protocol.Basis, f Figure) string {
+func (r *Report) why(columns []protocol.Basis, f figure) string {
 	best := ""
 	for _, c := range columns {
 		if c.Rule != f.Rule {
@@ -62,7 +57,7 @@ func (r *Report) why(columns []protocol.Basis, f Figure) string {
 }
 
 // apartTable lays printed numbers out by their names, with the reasons as notes.
-func apartTable(figures []Figure, b *protocol.Benchmark) protocol.Table {
+func apartTable(figures []figure, b *protocol.Benchmark) protocol.Table {
 	t := protocol.Table{Title: fmt.Sprintf("printed in %s, %s; stands apart", figures[0].Paper, figures[0].Place)}
 	if figures[0].Place == "" {
 		t.Title = fmt.Sprintf("printed in %s; stands apart", figures[0].Paper)
@@ -77,10 +72,10 @@ func apartTable(figures []Figure, b *protocol.Benchmark) protocol.Table {
 		t.Columns, t.Better = append(t.Columns, columnName(c, columns)), append(t.Better, b.Direction(c.Rule))
 	}
 	t.Notes = apartNotes(figures, columns)
-	var rows [][]Figure
+	var rows [][]figure
 	for _, f := range figures {
-		at := slices.IndexFunc(rows, func(row []Figure) bool {
-			has := func(g Figure) bool { return g.Basis == f.Basis }
+		at := slices.IndexFunc(rows, func(row []figure) bool {
+			has := func(g figure) bool { return g.Basis == f.Basis }
 			return row[0].System == f.System && !slices.ContainsFunc(row, has)
 		})
 		if at < 0 {
@@ -97,24 +92,18 @@ func apartTable(figures []Figure, b *protocol.Benchmark) protocol.Table {
 }
 
 // apartNotes says why the columns stand apart; columns of one reason share a note.
-func apartNotes(figures []Figure, columns []protocol.Basis) (notes []string) {
-	var order []string
-	names := map[string][]string{}
+func apartNotes(figures []figure, columns []protocol.Basis) (notes []string) {
+	var reasons grouped[string, string]
 	for _, c := range columns {
+		name := columnName(c, columns)
 		for _, f := range figures {
-			if f.Basis != c {
-				continue
-			}
-			if names[f.why] == nil {
-				order = append(order, f.why)
-			}
-			if name := columnName(c, columns); !slices.Contains(names[f.why], name) {
-				names[f.why] = append(names[f.why], name)
+			if f.Basis == c && !slices.Contains(reasons.of[f.why], name) {
+				reasons.add(f.why, name)
 			}
 		}
 	}
-	for _, why := range order {
-		notes = append(notes, strings.Join(names[why], "; ")+": "+why)
+	for _, why := range reasons.order {
+		notes = append(notes, strings.Join(reasons.of[why], "; ")+": "+why)
 	}
 	return notes
 }
@@ -122,16 +111,16 @@ func apartNotes(figures []Figure, columns []protocol.Basis) (notes []string) {
 // Remarks explain the marks of the summary and why its columns are several.
 func (r *Report) Remarks() (out []string) {
 	columns := r.columns()
-	var whys grouped
+	var reasons grouped[string, string]
 	for i, c := range columns {
 		for _, first := range columns[:i] {
 			if first.Rule == c.Rule {
-				whys.add(c.Differs(first), columnName(c, columns)+" stands apart from "+columnName(first, columns))
+				reasons.add(c.Differs(first), columnName(c, columns)+" stands apart from "+columnName(first, columns))
 				break
 			}
 		}
 	}
-	out = append(out, whys.lines()...)
+	out = append(out, lines(&reasons)...)
 	for _, f := range printed(r.Benchmark) {
 		if len(f.Contradictions) > 0 && !f.again && slices.Contains(columns, f.Basis) {
 			out = append(out, fmt.Sprintf("† %s: %s prints %v for %s in %s, but %s", f.System, f.Paper,
@@ -153,37 +142,37 @@ func (r *Report) Remarks() (out []string) {
 	return out
 }
 
-// shownOf is how many names a line of several has.
-const shownOf = 6
+// mostNames bounds the names that a line lists.
+const mostNames = 6
 
-// grouped are things to tell by their reason, in the order of the reasons.
-type grouped struct {
-	order []string
-	names map[string][]string
+// grouped holds values by key, with the keys in the order of their first appearance.
+type grouped[K comparable, V any] struct {
+	order []K
+	of    map[K][]V
 }
 
-func (g *grouped) add(why, name string) {
-	if g.names == nil {
-		g.names = map[string][]string{}
+func (g *grouped[K, V]) add(key K, value V) {
+	if g.of == nil {
+		g.of = map[K][]V{}
 	}
-	if g.names[why] == nil {
-		g.order = append(g.order, why)
+	if g.of[key] == nil {
+		g.order = append(g.order, key)
 	}
-	g.names[why] = append(g.names[why], name)
+	g.of[key] = append(g.of[key], value)
 }
 
-// lines has a line for each reason: some of its names, and how many more there are.
-func (g *grouped) lines() (out []string) {
-	for _, why := range g.order {
-		out = append(out, someOf(g.names[why])+": "+why)
+// lines returns a line per reason: some of its names, and how many more there are.
+func lines(reasons *grouped[string, string]) (out []string) {
+	for _, why := range reasons.order {
+		out = append(out, someOf(reasons.of[why])+": "+why)
 	}
 	return out
 }
 
 // someOf joins names, of many the first ones.
 func someOf(names []string) string {
-	if more := len(names) - shownOf; more > 0 {
-		return fmt.Sprintf("%s; and %d more", strings.Join(names[:shownOf], "; "), more)
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(names[:mostNames], "; "), more)
 	}
 	return strings.Join(names, "; ")
 }

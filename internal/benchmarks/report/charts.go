@@ -87,9 +87,9 @@ const radarRows = 6
 func (r *Report) byHeadline() []System {
 	list := slices.Clone(r.Systems)
 	better := float64(r.Benchmark.Direction(r.Benchmark.Headline))
-	slices.SortStableFunc(list, func(a, b System) int { // one without the number is behind all others
-		return cmp.Compare(better*numberOf(b.Result, r.Benchmark.Headline), better*numberOf(a.Result,
-			r.Benchmark.Headline))
+	value := func(s System) float64 { return better * valueOf(r.Benchmark.Headline, s.Result.Numbers) }
+	slices.SortStableFunc(list, func(a, b System) int { // NaN comes last
+		return cmp.Compare(value(b), value(a))
 	})
 	return list
 }
@@ -133,7 +133,7 @@ func radarOf(r *Report) *radarView {
 	for _, s := range r.byHeadline() {
 		shares := make([]float64, len(axes))
 		for k, a := range axes {
-			shares[k] = min(1, max(0, (numberOf(s.Result, a.Number)-a.From)/(a.To-a.From))) // NaN stays
+			shares[k] = min(1, max(0, (valueOf(a.Number, s.Result.Numbers)-a.From)/(a.To-a.From))) // NaN stays
 		}
 		if slices.ContainsFunc(shares, math.IsNaN) {
 			continue

@@ -11,8 +11,8 @@ import (
 	"assay/internal/stats"
 )
 
-// Difference is how one system's number differs from the reference's, with a paired bootstrap interval.
-type Difference struct {
+// difference is how one system's number differs from the reference's, with a paired bootstrap interval.
+type difference struct {
 	System     string         `json:"system"`
 	Against    string         `json:"against"`
 	Number     string         `json:"number"`
@@ -29,9 +29,9 @@ type Comparison struct {
 	AllUnits    int          `json:"all_units"`
 	Resamples   int          `json:"resamples"`
 	Seed        uint64       `json:"seed"`
-	Differences []Difference `json:"differences"`
+	Differences []difference `json:"differences"`
 	Notes       []string     `json:"notes,omitempty"`
-	Duels       []Duel       `json:"who_wins_where,omitempty"` // of benchmarks of editors
+	Duels       []duelResult `json:"who_wins_where,omitempty"` // of benchmarks of editors
 }
 
 // errNothingCommon means that no unit has predictions of all systems.
@@ -99,9 +99,9 @@ func places(names []string) map[string]int {
 	return at
 }
 
-// Compare compares systems with the first one, on the units that all of them have predictions for. It is a paired
+// compare compares systems with the first one, on the units that all of them have predictions for. It is a paired
 // bootstrap: each of the resamples draws units once and computes every system's numbers on them.
-func Compare(names []string, systems []protocol.Predictions, resamples int, seed uint64) (*Comparison, error) {
+func compare(names []string, systems []protocol.Predictions, resamples int, seed uint64) (*Comparison, error) {
 	if len(systems) < 2 {
 		return nil, errors.New("two or more files of predictions are needed for a comparison")
 	}
@@ -134,19 +134,16 @@ func Compare(names []string, systems []protocol.Predictions, resamples int, seed
 		}
 		return out
 	})
-	lacking, systemsOf := map[string][]lackingDraws{}, []string{}
+	var lacking grouped[string, lackingDraws]
 	for i, in := range intervals {
 		d := &c.Differences[i]
 		d.Low, d.High, d.Undefined = protocol.Value(in.Low), protocol.Value(in.High), in.Undefined
 		if in.Undefined > 0 {
-			if lacking[d.System] == nil {
-				systemsOf = append(systemsOf, d.System)
-			}
-			lacking[d.System] = append(lacking[d.System], lackingDraws{in.Undefined, "difference in " + d.Number})
+			lacking.add(d.System, lackingDraws{in.Undefined, "difference in " + d.Number})
 		}
 	}
-	for _, name := range systemsOf {
-		c.Notes = append(c.Notes, undefinedNotes(lacking[name], resamples, name)...)
+	for _, name := range lacking.order {
+		c.Notes = append(c.Notes, undefinedNotes(lacking.of[name], resamples, name)...)
 	}
 	if len(c.Differences) == 0 {
 		c.Notes = append(c.Notes, "no number applies to two of the files: they hold predictions of different kinds")
@@ -183,7 +180,7 @@ type comparedNumber struct {
 func (c *Comparison) addDifferences(names []string, systems []protocol.Predictions,
 	common []int) (compared []comparedNumber) {
 	reference := systems[0].Numbers(common)
-	var apart grouped
+	var apart grouped[string, string]
 	for s := 1; s < len(systems); s++ {
 		for _, n := range systems[s].Numbers(common) {
 			at := slices.IndexFunc(reference, func(r protocol.Number) bool { return r.Name == n.Name })
@@ -197,7 +194,7 @@ func (c *Comparison) addDifferences(names []string, systems []protocol.Predictio
 				continue
 			}
 			compared = append(compared, comparedNumber{s, n.Name})
-			c.Differences = append(c.Differences, Difference{
+			c.Differences = append(c.Differences, difference{
 				System:     names[s],
 				Against:    names[0],
 				Number:     n.Name,
@@ -205,7 +202,7 @@ func (c *Comparison) addDifferences(names []string, systems []protocol.Predictio
 			})
 		}
 	}
-	c.Notes = append(c.Notes, apart.lines()...)
+	c.Notes = append(c.Notes, lines(&apart)...)
 	return compared
 }
 

@@ -10,16 +10,16 @@ import (
 	"assay/internal/stats"
 )
 
-// Duel says where each of two editors wins.
-type Duel struct {
+// duelResult counts where each of two editors wins.
+type duelResult struct {
 	Editor  string     `json:"editor"`
 	Against string     `json:"against"`
 	By      string     `json:"by"` // the number that they are compared by
-	Where   []DuelPart `json:"where"`
+	Where   []duelPart `json:"where"`
 }
 
-// DuelPart is a kind of edits, a part of the benchmark, or all.
-type DuelPart struct {
+// duelPart is a kind of edits, a part of the benchmark, or all.
+type duelPart struct {
 	Name   string         `json:"name"`
 	N      int            `json:"n"`
 	Wins   int            `json:"wins"`
@@ -57,7 +57,7 @@ func (r *Report) addDuels(resamples int, seed uint64) {
 		}
 		d := duel{a: first, b: other, column: column, lower: r.Benchmark.Direction(column) < 0,
 			names: [2]string{r.Systems[0].Name, r.Systems[s].Name}}
-		out := Duel{d.names[0], d.names[1], column, d.count(resamples, seed)}
+		out := duelResult{d.names[0], d.names[1], column, d.count(resamples, seed)}
 		result := r.Systems[0].Result
 		result.Agreement = append(result.Agreement, out.table())
 		result.Examples = append(result.Examples, d.examples(3)...)
@@ -97,10 +97,10 @@ func (d *duel) lead(i int) float64 {
 }
 
 // count counts wins by kind of edit, by part, and over all samples.
-func (d *duel) count(resamples int, seed uint64) (out []DuelPart) {
+func (d *duel) count(resamples int, seed uint64) (out []duelPart) {
 	add := func(name string, in func(s *protocol.EditorSample) bool) {
 		var leads []float64
-		part := DuelPart{Name: name, Low: protocol.Value(math.NaN()), High: protocol.Value(math.NaN())}
+		part := duelPart{Name: name, Low: protocol.Value(math.NaN()), High: protocol.Value(math.NaN())}
 		for i := range d.a.Samples {
 			v := d.lead(i)
 			if !in(&d.a.Samples[i]) || math.IsNaN(v) {
@@ -147,15 +147,15 @@ func (d *duel) count(resamples int, seed uint64) (out []DuelPart) {
 }
 
 // table shows a duel.
-func (d *Duel) table() protocol.Table {
+func (d *duelResult) table() protocol.Table {
 	t := protocol.Table{Title: fmt.Sprintf("%s against %s by %s: who wins where", d.Editor, d.Against, d.By),
 		Columns: []string{"n", d.Editor, "ties", d.Against, "mean lead of " + d.Editor}}
-	none := stats.Interval{Low: math.NaN(), High: math.NaN()}
 	for _, p := range d.Where {
 		t.Rows = append(t.Rows, protocol.TableRow{Name: p.Name,
-			Cells:  []float64{float64(p.N), float64(p.Wins), float64(p.Ties), float64(p.Losses), float64(p.Lead)},
-			Text:   []string{fmt.Sprint(p.N), fmt.Sprint(p.Wins), fmt.Sprint(p.Ties), fmt.Sprint(p.Losses)},
-			Bounds: []stats.Interval{none, none, none, none, {Low: float64(p.Low), High: float64(p.High)}}})
+			Cells: []float64{float64(p.N), float64(p.Wins), float64(p.Ties), float64(p.Losses), float64(p.Lead)},
+			Text:  []string{fmt.Sprint(p.N), fmt.Sprint(p.Wins), fmt.Sprint(p.Ties), fmt.Sprint(p.Losses)},
+			Bounds: []stats.Interval{noInterval, noInterval, noInterval, noInterval,
+				{Low: float64(p.Low), High: float64(p.High)}}})
 	}
 	return t
 }

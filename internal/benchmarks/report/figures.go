@@ -10,8 +10,8 @@ import (
 	"assay/internal/stats"
 )
 
-// Figure is a number with everything that it needs to be compared.
-type Figure struct {
+// figure is a number with everything that it needs to be compared.
+type figure struct {
 	System string `json:"system"`
 	Name   string `json:"name"` // of the basis: coverage below 100 % is part of it
 	protocol.Basis
@@ -56,11 +56,20 @@ func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 	}
 }
 
-func intervalsOf(p protocol.Predictions, resamples int, seed uint64) measured {
-	all := make([]int, p.Units())
-	for u := range all {
-		all[u] = u
+// noInterval stands for the interval of a cell that has none.
+var noInterval = stats.Interval{Low: math.NaN(), High: math.NaN()}
+
+// upTo returns the numbers 0 to n-1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
 	}
+	return all
+}
+
+func intervalsOf(p protocol.Predictions, resamples int, seed uint64) measured {
+	all := upTo(p.Units())
 	names := p.Numbers(all)
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
 		numbers := p.Numbers(units)
@@ -80,12 +89,12 @@ func intervalsOf(p protocol.Predictions, resamples int, seed uint64) measured {
 }
 
 // figures are the numbers of one system.
-func (r *Report) figures(system int) []Figure {
+func (r *Report) figures(system int) []figure {
 	s := r.Systems[system]
 	c := protocol.CoverageOf(s.Result)
-	var out []Figure
+	var out []figure
 	for _, n := range s.Result.Numbers {
-		f := Figure{System: s.Name, Value: protocol.Value(n.Value), By: r.judges[system],
+		f := figure{System: s.Name, Value: protocol.Value(n.Value), By: r.judges[system],
 			Basis: protocol.Basis{Benchmark: r.Benchmark.Name, Rule: n.Name, Coverage: c, Terms: n.Terms}}
 		if f.Subset == "" {
 			f.Subset = s.Result.Subset
@@ -117,8 +126,8 @@ func (r *Report) chanceOf(b protocol.Basis) (protocol.Value, bool) {
 	return v, ok && b.Coverage.Whole() && b.Over == ""
 }
 
-// Figures are the numbers of all systems, each with its basis.
-func (r *Report) Figures() (out []Figure) {
+// allFigures are the numbers of all systems, each with its basis.
+func (r *Report) allFigures() (out []figure) {
 	for i := range r.Systems {
 		out = append(out, r.figures(i)...)
 	}
@@ -126,26 +135,23 @@ func (r *Report) Figures() (out []Figure) {
 }
 
 // printed are the numbers that papers print for the benchmark, on the basis that they state.
-func printed(b *protocol.Benchmark) []Figure {
-	counted := func(rule string) bool { return slices.Contains(b.Counted, rule) }
-	var out []Figure
+func printed(b *protocol.Benchmark) []figure {
+	var out []figure
 	for _, p := range b.Reported() {
 		for _, n := range p.Numbers {
-			f := Figure{
+			f := figure{
 				System:         fmt.Sprintf("%s (in %s)", p.Method, p.Paper),
 				Value:          protocol.Value(n.Value),
 				Paper:          p.Paper,
 				Place:          n.Place,
 				Contradictions: n.Contradictions,
-				Basis: protocol.Basis{Benchmark: b.Name, Rule: n.Name, Coverage: protocol.Coverage{Used: b.Size,
-					Of: b.Size},
-					Terms: n.Terms},
+				Basis: protocol.Basis{Benchmark: b.Name, Rule: n.Name, Terms: n.Terms,
+					Coverage: protocol.Coverage{Used: b.Size, Of: b.Size}},
 			}
 			f.Judge = strings.ToLower(f.Judge)
-			f.Counted, f.Name = counted(n.Name), n.Name
-			f.again = slices.ContainsFunc(out, func(g Figure) bool {
-				return g.System == f.System &&
-					g.Basis == f.Basis
+			f.Counted, f.Name = slices.Contains(b.Counted, n.Name), n.Name
+			f.again = slices.ContainsFunc(out, func(g figure) bool {
+				return g.System == f.System && g.Basis == f.Basis
 			})
 			out = append(out, f)
 		}
@@ -223,10 +229,10 @@ func columnName(c protocol.Basis, all []protocol.Basis) string {
 }
 
 // rowOf lays figures out by columns.
-func rowOf(name string, figures []Figure, columns []protocol.Basis) protocol.TableRow {
+func rowOf(name string, figures []figure, columns []protocol.Basis) protocol.TableRow {
 	row := protocol.TableRow{Name: name}
 	for _, c := range columns {
-		cell, mark, in := math.NaN(), "", stats.Interval{Low: math.NaN(), High: math.NaN()}
+		cell, mark, in := math.NaN(), "", noInterval
 		for _, f := range figures {
 			if f.Basis != c {
 				continue
@@ -267,10 +273,10 @@ func (r *Report) chanceRow(columns []protocol.Basis) *protocol.TableRow {
 }
 
 // printedRows groups the printed numbers by method, paper and part; a contradiction begins another row.
-func (r *Report) printedRows() (out [][]Figure) {
+func (r *Report) printedRows() (out [][]figure) {
 	for _, f := range printed(r.Benchmark) {
 		n := len(out)
-		has := func(g Figure) bool { return g.Rule == f.Rule }
+		has := func(g figure) bool { return g.Rule == f.Rule }
 		if n == 0 || out[n-1][0].System != f.System || out[n-1][0].Subset != f.Subset ||
 			slices.ContainsFunc(out[n-1], has) {
 			out, n = append(out, nil), n+1

@@ -41,7 +41,7 @@ func TestFEDBenchLeaderboard(t *testing.T) {
 		}
 		j := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "one.jsonl", line)))
 		k := tags.Instructions + " " + tags.Method
-		want[k] = append(want[k], numberOf(j.Result(), "fed_score"))
+		want[k] = append(want[k], valueOf("fed_score", j.Result().Numbers))
 	}
 	seen := 0
 	for _, b := range r.Boards() {
@@ -76,7 +76,7 @@ func TestFEDBenchBasis(t *testing.T) {
 	r := &Report{Benchmark: fedbench.Benchmark}
 	r.Add("m", benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "c.jsonl", strings.Replace(line, "%",
 		"a", 1)))))
-	pq := r.Figures()[3]
+	pq := r.allFigures()[3]
 	if pq.Name != "pq (50% of 2)" || pq.Judge != "gemini-2.5-pro" || pq.Subset != "dense" {
 		t.Errorf("%+v", pq)
 	}
@@ -121,7 +121,7 @@ func TestFEDBenchCoverage(t *testing.T) {
 		line("s2", "B", "dense", "5"), line("s1", "A", "simple", "1"))
 	var names []string
 	for _, board := range r.Boards() {
-		for _, f := range board.Figures() {
+		for _, f := range board.allFigures() {
 			if f.Rule == "pq" {
 				names = append(names, f.System+" "+f.Subset+" "+f.Name)
 			}
@@ -143,7 +143,7 @@ func TestFEDBenchCoverage(t *testing.T) {
 	if want := []string{"A, dense: 1 to 2", "A, simple: 1", "B, dense: 2"}; !slices.Equal(rows, want) {
 		t.Errorf("per method %q, want %q", rows, want)
 	}
-	without := func(lines ...string) string { return read(lines...).Figures()[0].Coverage.Without }
+	without := func(lines ...string) string { return read(lines...).allFigures()[0].Coverage.Without }
 	a1, a2, b1, b2 := line("s1", "A", "dense", "1"), line("s2", "A", "dense", "1"), line("s1", "B", "dense", "1"),
 		line("s2", "B", "dense", "1")
 	if without(a1, a2, b1) == without(a1, b1, b2) {
@@ -168,8 +168,8 @@ func TestFEDBenchAlignsFiles(t *testing.T) {
 	b := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "b.jsonl", benchtest.FedLines(ids, 0.1))))
 	back := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "c.jsonl", benchtest.FedLines(turned,
 		0.1))))
-	c1 := benchtest.Must[*Comparison](t)(Compare([]string{"a", "b"}, []protocol.Predictions{a, b}, 50, 1))
-	c2 := benchtest.Must[*Comparison](t)(Compare([]string{"a", "c"}, []protocol.Predictions{a, back}, 50, 1))
+	c1 := benchtest.Must[*Comparison](t)(compare([]string{"a", "b"}, []protocol.Predictions{a, b}, 50, 1))
+	c2 := benchtest.Must[*Comparison](t)(compare([]string{"a", "c"}, []protocol.Predictions{a, back}, 50, 1))
 	for i, d := range c1.Differences {
 		if d.Number != "id" {
 			continue
@@ -183,7 +183,7 @@ func TestFEDBenchAlignsFiles(t *testing.T) {
 	}
 	other := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "o.jsonl",
 		benchtest.FedLines([]int{1, 2, 3, 4, 5, 6, 7, 8, 10}, 0.1))))
-	c := benchtest.Must[*Comparison](t)(Compare([]string{"a", "o"}, []protocol.Predictions{a, other}, 50, 1))
+	c := benchtest.Must[*Comparison](t)(compare([]string{"a", "o"}, []protocol.Predictions{a, other}, 50, 1))
 	if c.Units != 8 {
 		t.Errorf("%d units, want the 8 samples that both have", c.Units)
 	}
@@ -359,11 +359,11 @@ func TestPrintedTables(t *testing.T) {
 // Intervals hold the values, repeat, and chance stands beside them.
 func TestMeasure(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.GenAIBench, protocol.Options{Votes: benchtest.Golden + "genaibench/gpt4o.jsonl"})
-	measure := func() []Figure {
+	measure := func() []figure {
 		r := &Report{Benchmark: adiee.GenAIBench}
 		r.Add("gpt", benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Golden+"genaibench/gpt4o.jsonl")))
 		r.Measure(s, 200, 5)
-		return r.Figures()
+		return r.allFigures()
 	}
 	f := measure()[0]
 	if f.Low == nil || !(*f.Low < f.Value && f.Value < *f.High) {
@@ -387,7 +387,7 @@ func TestEditRewardCoverage(t *testing.T) {
 		`{"id": "3pair000_AvsB", "answer": "A>B"}`))))
 	r.Add("all", benchtest.Must[protocol.Predictions](t)(s.Read("../testdata/tiger_rows.jsonl")))
 	var got []string
-	for _, f := range r.Figures() {
+	for _, f := range r.allFigures() {
 		got = append(got, f.Name)
 	}
 	want := []string{"k2 (0% of 20)", "k3 (0% of 12)", "k4 (0% of 10)", "overall (0% of 42)", "k2", "k3", "k4",
@@ -449,7 +449,7 @@ func TestCompareAndBaselines(t *testing.T) {
 	gpt := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Golden + "imagenhub/judges/gpt4o_0shot.jsonl"))
 	gemini := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Golden + "imagenhub/judges/gemini_0shot.jsonl"))
 	compare := func() *Comparison {
-		return benchtest.Must[*Comparison](t)(Compare([]string{"gpt", "gemini", "gpt again"},
+		return benchtest.Must[*Comparison](t)(compare([]string{"gpt", "gemini", "gpt again"},
 			[]protocol.Predictions{gpt, gemini, gpt}, 300, 7))
 	}
 	c := compare()
@@ -467,7 +467,7 @@ func TestCompareAndBaselines(t *testing.T) {
 	random := benchtest.Must[*runner.Baseline](t)(runner.NewBaseline(s, "random", 1))
 	benchtest.Near(t, "expected correlation", float64(random.Expectation["published"]), 0, 0.005)
 	r := benchtest.Must[*runner.Baseline](t)(runner.NewBaseline(s, "constant", 1)).Result()
-	if !math.IsNaN(numberOf(r, "published")) || !strings.Contains(strings.Join(r.Notes, " "),
+	if !math.IsNaN(valueOf("published", r.Numbers)) || !strings.Contains(strings.Join(r.Notes, " "),
 		"8 of 8 methods is undefined") {
 		t.Errorf("a constant judge: %v %q", r.Numbers, r.Notes)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,15 +37,6 @@ var reportTemplate = page.Parse(reportHTML, template.FuncMap{
 	"rest":     func(list []protocol.Key, n int) int { return max(0, len(list)-n) },
 	"first":    func(list []protocol.Key, n int) []protocol.Key { return list[:min(n, len(list))] },
 })
-
-func numberOf(r *protocol.Result, name string) float64 {
-	for _, n := range r.Numbers {
-		if n.Name == name {
-			return n.Value
-		}
-	}
-	return math.NaN()
-}
 
 // markdown writes all tables: the summary, what stands apart, leaderboards, the differences, and each system's own,
 // with what the reader must know of them.
@@ -133,10 +123,10 @@ func (r *Report) Write(dir string) error {
 			return e.Encode(struct {
 				Systems    map[string]any `json:"systems"`
 				Comparison *Comparison    `json:"comparison,omitempty"`
-				Figures    []Figure       `json:"figures"`
+				Figures    []figure       `json:"figures"`
 				Boards     []board        `json:"boards,omitempty"`
-				Printed    []Figure       `json:"printed"`
-			}{results, r.Comparison, r.Figures(), r.boardFigures(), printed(r.Benchmark)})
+				Printed    []figure       `json:"printed"`
+			}{results, r.Comparison, r.allFigures(), r.boardFigures(), printed(r.Benchmark)})
 		},
 	}
 	for i, t := range r.Apart() {
@@ -154,12 +144,12 @@ func (r *Report) Write(dir string) error {
 type board struct {
 	Of      string   `json:"of"` // the system, whose own figures mix them
 	Part    string   `json:"part,omitempty"`
-	Figures []Figure `json:"figures"`
+	Figures []figure `json:"figures"`
 }
 
 func (r *Report) boardFigures() (out []board) {
 	for _, b := range r.boards {
-		out = append(out, board{r.Systems[b.system].Name, b.Part(), b.Figures()})
+		out = append(out, board{r.Systems[b.system].Name, b.Part(), b.allFigures()})
 	}
 	return out
 }

@@ -16,15 +16,15 @@ import (
 type Ranking struct {
 	Of        string          `json:"of"` // the number that outputs are compared by, or "votes"
 	Units     int             `json:"units"`
-	Editors   []RankedEditor  `json:"editors"` // the strongest first
-	Human     *HumanAgreement `json:"human,omitempty"`
+	Editors   []rankedEditor  `json:"editors"` // the strongest first
+	Human     *humanAgreement `json:"human,omitempty"`
 	Resamples int             `json:"resamples"`
 	Seed      uint64          `json:"seed"`
 	Notes     []string        `json:"notes,omitempty"`
 }
 
-// RankedEditor is one editor of a ranking.
-type RankedEditor struct {
+// rankedEditor is one editor of a ranking.
+type rankedEditor struct {
 	Name     string          `json:"name"`
 	Strength protocol.Value  `json:"strength"` // Bradley-Terry, mean 0: a difference of 1 wins 73 of 100 comparisons
 	Low      protocol.Value  `json:"low"`      // 95 % percentile interval over units
@@ -35,8 +35,8 @@ type RankedEditor struct {
 	Given    *protocol.Value `json:"human,omitempty"` // the value of a given ranking
 }
 
-// HumanAgreement is the rank correlation of the strengths with a given ranking, over the editors that both have.
-type HumanAgreement struct {
+// humanAgreement is the rank correlation of the strengths with a given ranking, over the editors that both have.
+type humanAgreement struct {
 	Editors  int            `json:"editors"`
 	Spearman protocol.Value `json:"spearman"`
 	Kendall  protocol.Value `json:"kendall_tau_b"`
@@ -88,10 +88,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	if len(c.editors) < 2 || len(c.units) == 0 {
 		return nil, errors.New("there are no two editors to compare")
 	}
-	all := make([]int, len(c.units))
-	for u := range all {
-		all[u] = u
-	}
+	all := upTo(len(c.units))
 	strengths := stats.Settle(stats.BradleyTerry(c.wins(all)), strengthError)
 	r := &Ranking{Of: c.of, Units: len(all), Resamples: resamples, Seed: seed, Notes: c.notes}
 	if math.IsNaN(strengths[0]) {
@@ -106,7 +103,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 			"against all others, won or lost every comparison)")
 	}
 	for i, name := range c.editors {
-		e := RankedEditor{Name: name, Strength: protocol.Value(strengths[i]), Low: protocol.Value(math.NaN()),
+		e := rankedEditor{Name: name, Strength: protocol.Value(strengths[i]), Low: protocol.Value(math.NaN()),
 			High: protocol.Value(math.NaN())}
 		if resamples > 0 && !math.IsNaN(strengths[i]) {
 			e.Low, e.High = protocol.Value(intervals[i].Low), protocol.Value(intervals[i].High)
@@ -118,7 +115,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 		c.count(i, &e)
 		r.Editors = append(r.Editors, e)
 	}
-	slices.SortStableFunc(r.Editors, func(a, b RankedEditor) int { return cmp.Compare(b.Strength, a.Strength) })
+	slices.SortStableFunc(r.Editors, func(a, b rankedEditor) int { return cmp.Compare(b.Strength, a.Strength) })
 	if given == nil {
 		return r, nil
 	}
@@ -131,7 +128,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d editors of the given ranking were not compared, and do not count",
 			only, len(given)))
 	}
-	r.Human = &HumanAgreement{Editors: len(x), Spearman: protocol.Value(c.agreement(strengths, given)),
+	r.Human = &humanAgreement{Editors: len(x), Spearman: protocol.Value(c.agreement(strengths, given)),
 		Kendall: protocol.Value(math.NaN()), Low: protocol.Value(math.NaN()), High: protocol.Value(math.NaN())}
 	if !math.IsNaN(strengths[0]) {
 		r.Human.Kendall = protocol.Value(stats.KendallB(x, y))
@@ -178,7 +175,7 @@ func (c *Contest) without() string {
 }
 
 // count counts what became of an editor's comparisons.
-func (c *Contest) count(editor int, e *RankedEditor) {
+func (c *Contest) count(editor int, e *rankedEditor) {
 	for _, unit := range c.units {
 		for _, m := range unit {
 			outcome := m.outcome
@@ -225,22 +222,21 @@ func (r *Ranking) Table() protocol.Table {
 	t := protocol.Table{Title: "editors by " + r.Of, Columns: []string{"strength", "wins", "ties", "losses"},
 		Notes:  r.Notes,
 		Better: []int{1}}
-	human := slices.ContainsFunc(r.Editors, func(e RankedEditor) bool { return e.Given != nil })
+	human := slices.ContainsFunc(r.Editors, func(e rankedEditor) bool { return e.Given != nil })
 	if human {
 		t.Columns = append(t.Columns, "given")
 	}
-	nothing := stats.Interval{Low: math.NaN(), High: math.NaN()}
 	for _, e := range r.Editors {
 		row := protocol.TableRow{Name: e.Name,
 			Cells:  []float64{float64(e.Strength), float64(e.Wins), float64(e.Ties), float64(e.Losses)},
 			Text:   []string{"", fmt.Sprint(e.Wins), fmt.Sprint(e.Ties), fmt.Sprint(e.Losses)},
-			Bounds: []stats.Interval{{Low: float64(e.Low), High: float64(e.High)}, nothing, nothing, nothing}}
+			Bounds: []stats.Interval{{Low: float64(e.Low), High: float64(e.High)}, noInterval, noInterval, noInterval}}
 		if human {
 			v := math.NaN()
 			if e.Given != nil {
 				v = float64(*e.Given)
 			}
-			row.Cells, row.Text, row.Bounds = append(row.Cells, v), append(row.Text, ""), append(row.Bounds, nothing)
+			row.Cells, row.Text, row.Bounds = append(row.Cells, v), append(row.Text, ""), append(row.Bounds, noInterval)
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -133,7 +133,7 @@ func (r *Report) Part() string {
 	return columns[0].Subset
 }
 
-// Compare compares the systems, which were all added, with the first one: see [Compare]. Systems of one name are
+// Compare compares the systems, which were all added, with the first one: see compare. Systems of one name are
 // numbered.
 func (r *Report) Compare(resamples int, seed uint64) (err error) {
 	names := make([]string, len(r.Systems))
@@ -146,9 +146,9 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 		}
 		names[i] = s.Name
 	}
-	if r.Comparison, err = Compare(names, r.predictions, resamples, seed); errors.Is(err, errNothingCommon) {
+	if r.Comparison, err = compare(names, r.predictions, resamples, seed); errors.Is(err, errNothingCommon) {
 		r.Comparison, err = &Comparison{AllUnits: r.predictions[0].Units(), Resamples: resamples, Seed: seed,
-			Differences: []Difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
+			Differences: []difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
 	}
 	if err == nil {
 		r.addDuels(resamples, seed)
@@ -187,7 +187,7 @@ func (r *Report) JSON() (any, error) {
 		type system struct {
 			Name    string   `json:"name"`
 			Result  any      `json:"result"`
-			Numbers []Figure `json:"numbers"`
+			Numbers []figure `json:"numbers"`
 		}
 		var list []system
 		for i, s := range r.Systems {

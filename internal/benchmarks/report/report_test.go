@@ -176,7 +176,7 @@ func TestSoft(t *testing.T) {
 func TestReport(t *testing.T) {
 	s := benchtest.LoadSet(t, adiee.GenAIBench, protocol.Options{Data: "../testdata"})
 	j := benchtest.Must[protocol.Predictions](t)(s.Read("../testdata/genaibench_scores.jsonl"))
-	c := benchtest.Must[*Comparison](t)(Compare([]string{"<one>", "two"}, []protocol.Predictions{j,
+	c := benchtest.Must[*Comparison](t)(compare([]string{"<one>", "two"}, []protocol.Predictions{j,
 		s.(protocol.Guessable).Guess(nil)}, 20, 1))
 	dir := filepath.Join(t.TempDir(), "report")
 	r := &Report{Benchmark: adiee.GenAIBench,
@@ -324,7 +324,7 @@ func TestAbsentSamplesAreWrong(t *testing.T) {
 		p := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "p.jsonl", row)))
 		r := &Report{Benchmark: editors.RISEBench}
 		r.Add("half", p)
-		for _, f := range r.Figures() {
+		for _, f := range r.allFigures() {
 			if f.Rule == "accuracy: overall" && (float64(f.Value) != 25 || f.Name != "accuracy: overall") {
 				t.Errorf("%s: one sample of four is right, and %s is %v", row, f.Name, f.Value)
 			}
@@ -358,7 +358,7 @@ func TestPartsMissingInDraws(t *testing.T) {
 	if len(intervals) != len(want) {
 		t.Errorf("%v", intervals)
 	}
-	c, err := Compare([]string{"A", "B"}, []protocol.Predictions{a, b}, 400, 1)
+	c, err := compare([]string{"A", "B"}, []protocol.Predictions{a, b}, 400, 1)
 	if err != nil || len(c.Differences) != len(want) {
 		t.Fatalf("%v: %+v", err, c)
 	}
@@ -377,7 +377,7 @@ func TestUndefinedResamples(t *testing.T) {
 	r.Add("m", benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "p.jsonl", rows))))
 	r.Measure(s, 300, 1)
 	remarks := strings.Join(r.Remarks(), "\n")
-	for _, f := range r.Figures() { // of three draws of three samples 1 of 27 lacks the first two
+	for _, f := range r.allFigures() { // of three draws of three samples 1 of 27 lacks the first two
 		if f.Rule == "l1: multi-turn" { // the mean of one sample, which says nothing of others
 			if f.Low != nil || f.Undefined > 0 {
 				t.Errorf("one sample has an interval: %+v", f)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"assay/internal/benchmarks/protocol"
-	"assay/internal/stats"
 )
 
 // tableView is a table as a page shows it.
@@ -67,8 +66,7 @@ func leading(t protocol.Table, at int) protocol.Table {
 		if at < len(row.Bounds) {
 			row.Bounds = first(row.Bounds, at)
 		} else if len(row.Bounds) > 0 {
-			none := stats.Interval{Low: math.NaN(), High: math.NaN()}
-			row.Bounds = slices.Insert(slices.Clone(row.Bounds), 0, none)
+			row.Bounds = slices.Insert(slices.Clone(row.Bounds), 0, noInterval)
 		}
 	}
 	return t
