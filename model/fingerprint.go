@@ -105,7 +105,7 @@ func (n *network) fingerprint(c ScorerConfig, own, module func(name string) bool
 			}
 			delete(tensors, name)
 		}
-		if len(n.adapter.Taken) > 0 {
+		if len(n.adapter.InitOffset) > 0 {
 			fmt.Fprintln(h, "taken away", n.adapter.Config.Start)
 		}
 	}

@@ -24,14 +24,14 @@ func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config
 }
 
 // packed returns a linear layer's weight if graphs compute with it packed, else nil.
-func (g *Graph) packed(key string) *quant.Layer {
+func (g *Graph) packed(key string) *quant.QuantLinear {
 	w, ok := g.weights.(interface {
-		Derived(name string) checkpoints.Derived
+		Quantized(name string) checkpoints.QuantizedTensor
 	})
 	if !ok || g.own(key) {
 		return nil
 	}
-	l, _ := w.Derived(key).(*quant.Layer)
+	l, _ := w.Quantized(key).(*quant.QuantLinear)
 	if l == nil || !l.Packed() {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (g *Graph) packed(key string) *quant.Layer {
 }
 
 // packedProduct is x W' for a packed weight, in float32: x [rows, in] becomes [rows, out].
-func (g *Graph) packedProduct(x, key string, l *quant.Layer) string {
+func (g *Graph) packedProduct(x, key string, l *quant.QuantLinear) string {
 	if l.Bnb != nil {
 		b, most := l.Bnb4(key)
 		return g.Node(microsoft, "MatMulBnb4", 1, onnx.Attrs{"K": l.In, "N": l.Out, "block_size": l.Bnb.Block,
@@ -62,7 +62,7 @@ const microsoft = "com.microsoft"
 // unpacked is an error if the backbone has packed layers, which says what cannot be done.
 func (o *Backbone) unpacked(what string) error {
 	for _, name := range o.Weights.Names() {
-		if o.Weights.Derived(name) != nil {
+		if o.Weights.Quantized(name) != nil {
 			return fmt.Errorf("%s: the backbone is packed (%s is stored in few bits): %s", o.Dir, name, what)
 		}
 	}

@@ -127,7 +127,7 @@ var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_e
 func (p Parameters) fit(w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
-			if w.Derived(x.Name) == nil {
+			if w.Quantized(x.Name) == nil {
 				w.Declare(x.Name, t, x.Shape)
 			}
 		}

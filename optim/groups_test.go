@@ -14,7 +14,7 @@ import (
 
 // groupRuns is testdata/groups.json, see tools/oracle/optim_groups.py.
 type groupRuns struct {
-	Groups []struct {
+	ParamGroups []struct {
 		Members [][]int
 		Decays  []float64
 		Shapes  [][]int
@@ -62,9 +62,9 @@ func paramsOf(shapes [][]int, values [][]float32) (params []Param) {
 func TestGroupsAreTorchs(t *testing.T) {
 	for _, run := range readGroups(t).Groups {
 		params := paramsOf(run.Shapes, run.Start)
-		var g Groups
+		var g ParamGroups
 		for i, m := range run.Members {
-			one := Group{Params: m}
+			one := ParamGroup{Params: m}
 			one.Optimizer = NewAdamW(Of(&one, params), [2]float64{0.9, 0.95}, 1e-8, run.Decays[i])
 			g = append(g, one)
 		}

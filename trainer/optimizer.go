@@ -14,11 +14,11 @@ import (
 type optimizer struct {
 	config *Config
 	model  Model
-	params []optim.Param // all that train
-	owned  []optim.Param // updated by this process: parameters, or stretches of them
-	groups optim.Groups  // of owned, with rates of their own
-	grads  [][]float32   // of owned
-	steps  int64         // of the run, for the schedule
+	params []optim.Param     // all that train
+	owned  []optim.Param     // updated by this process: parameters, or stretches of them
+	groups optim.ParamGroups // of owned, with rates of their own
+	grads  [][]float32       // of owned
+	steps  int64             // of the run, for the schedule
 
 	released int64 // bytes of gradients that were dropped since they were last collected
 	checked  bool  // the weights were searched for values that are not finite

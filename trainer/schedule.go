@@ -18,16 +18,16 @@ const plateauWants = "plateau wants validation rows: name them with data.validat
 func isTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.") }
 
 // groupsOf sorts trained tensors into the groups that the configuration knows. One without tensors is refused.
-func (c *Config) groupsOf(params []optim.Param) (optim.Groups, error) {
+func (c *Config) groupsOf(params []optim.Param) (optim.ParamGroups, error) {
 	members := map[string][]int{}
 	for i, p := range params {
 		name := c.rates(p.Name)
 		members[name] = append(members[name], i)
 	}
-	var out optim.Groups
+	var out optim.ParamGroups
 	for _, name := range groupNames() {
 		if len(members[name]) > 0 {
-			out = append(out, optim.Group{Name: name, Params: members[name]})
+			out = append(out, optim.ParamGroup{Name: name, Params: members[name]})
 		} else if c.Optimizer.Groups.of(name) != nil && (name != adapterBGroup || c.Optimizer.Groups.Adapters.Ratio != nil) {
 			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: nothing of it trains: leave it out", name))
 		}
@@ -37,7 +37,7 @@ func (c *Config) groupsOf(params []optim.Param) (optim.Groups, error) {
 
 // newOptimizer makes the optimizer that the configuration describes, of those parameters, or stretches of them, that it
 // updates here: a group may have none of them.
-func (c *Config) newOptimizer(params, here []optim.Param) (optim.Groups, error) {
+func (c *Config) newOptimizer(params, here []optim.Param) (optim.ParamGroups, error) {
 	groups, err := c.groupsOf(params)
 	for i := range groups {
 		g := &groups[i]

@@ -25,8 +25,8 @@ type tensorSlice struct {
 type putter func(s *tensorSlice, data []byte) error
 
 // info describes the whole tensor.
-func (s *tensorSlice) info() checkpoints.Info {
-	info := checkpoints.Info{Name: s.Name, Type: onnx.Float, Shape: []int64{}}
+func (s *tensorSlice) info() checkpoints.TensorInfo {
+	info := checkpoints.TensorInfo{Name: s.Name, Type: onnx.Float, Shape: []int64{}}
 	if s.Packed {
 		info.Type = onnx.Uint8
 	}
@@ -69,7 +69,7 @@ func (s *tensorSlice) cut(n int) (out []tensorSlice) {
 }
 
 // read fills the tensorSlice with what a file has.
-func (s *tensorSlice) read(f *checkpoints.File) error {
+func (s *tensorSlice) read(f *checkpoints.SafetensorsFile) error {
 	data, err := f.Bytes(s.Name)
 	if err != nil {
 		return fmt.Errorf("the checkpoint is of another model or optimizer: %w", err)
@@ -134,7 +134,7 @@ func putAll(kept []tensorSlice, put putter) error {
 
 // writeTensors writes a file of the tensors that slices are of, with the contents that each gives.
 func writeTensors(path string, kept []tensorSlice, each func(put putter) error) error {
-	var infos []checkpoints.Info
+	var infos []checkpoints.TensorInfo
 	seen := map[string]bool{}
 	for i := range kept {
 		if s := &kept[i]; !seen[s.Name] {
