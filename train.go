@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"assay/labeling"
+	"assay/table"
 	"assay/trainer"
 	"assay/trainer/bybenchmark"
 )
@@ -86,8 +87,8 @@ type Labeling struct {
 	File   string           // YAML file, as `label --config` takes it; docs/label.md has every key
 	Config *labeling.Config // instead of File: as labeling.Load gives it, or changed
 
-	// Progress is told how many more samples and pictures are done, from several goroutines; nil: not called.
-	Progress func(samples, pictures int)
+	// Progress is told how many samples of all are measured; nil: not called.
+	Progress func(done, total int)
 	Warn     func(text string) // nil: not called
 }
 
@@ -111,28 +112,11 @@ func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
 		return nil, ended(ctx, err)
 	}
 	defer job.Close()
-	if err := measure(ctx, job, l); err != nil {
+	if err := job.Measure(ctx, table.Options{Progress: l.Progress}, l.Warn); err != nil {
 		return nil, ended(ctx, err)
 	}
 	r, err := job.Merge(ctx)
 	return r, ended(ctx, err)
-}
-
-// measure measures what is not measured yet.
-func measure(ctx context.Context, job *labeling.Job, l Labeling) error {
-	todo, err := job.Todo(ctx, labeling.Shard{})
-	if err != nil || todo == 0 { // then no encoder is needed
-		return err
-	}
-	e, closer, err := labeling.OpenEncoders(job.Config.Encoders, l.Warn)
-	if err != nil {
-		return err
-	}
-	progress := l.Progress
-	if progress == nil {
-		progress = func(int, int) {}
-	}
-	return errors.Join(job.Measure(ctx, e, labeling.Shard{}, progress), closer())
 }
 
 // ended makes the error of work that ctx ended wrap ctx's.

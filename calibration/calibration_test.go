@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -59,100 +60,110 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 // TestPool holds the isotonic regression to sklearn.isotonic.IsotonicRegression: ties, weights, falling labels.
 func TestPool(t *testing.T) {
 	for _, c := range read(t).Isotonic {
-		blocks := Pool(c.X, c.Y, c.Weights)
-		for i, x := range c.X {
-			best := 0 // blocks ascend, and do not overlap: the one that x belongs to has a value that sklearn gives to it
-			for k := range blocks {
-				if math.Abs(blocks[k].Y-c.Fitted[i]) < math.Abs(blocks[best].Y-c.Fitted[i]) {
-					best = k
+		t.Run(c.Name, func(t *testing.T) {
+			blocks := Pool(c.X, c.Y, c.Weights)
+			for i, x := range c.X {
+				best := 0 // blocks ascend, and do not overlap: the one that x belongs to has a value that sklearn gives to it
+				for k := range blocks {
+					if math.Abs(blocks[k].Y-c.Fitted[i]) < math.Abs(blocks[best].Y-c.Fitted[i]) {
+						best = k
+					}
 				}
-			}
-			near(t, c.Name, blocks[best].Y, c.Fitted[i], 1e-12)
-			for k := range blocks { // and no block in between
-				if k < best && blocks[k].X > x || k > best && blocks[k].X < x {
-					if blocks[k].Weight == 1 {
-						t.Errorf("%s: block %d at %g, but %g belongs to block %d", c.Name, k, blocks[k].X, x, best)
+				near(t, c.Name, blocks[best].Y, c.Fitted[i], 1e-12)
+				for k := range blocks { // and no block in between
+					if k < best && blocks[k].X > x || k > best && blocks[k].X < x {
+						if blocks[k].Weight == 1 {
+							t.Errorf("%s: got block %d at %g between %g and its block %d, want none", c.Name, k, blocks[k].X, x, best)
+						}
 					}
 				}
 			}
-		}
-		values := map[float64]bool{}
-		for _, v := range c.Fitted {
-			values[math.Round(v*1e9)] = true
-		}
-		if len(values) != len(blocks) {
-			t.Errorf("%s: %d blocks, sklearn has %d values", c.Name, len(blocks), len(values))
-		}
+			values := map[float64]bool{}
+			for _, v := range c.Fitted {
+				values[math.Round(v*1e9)] = true
+			}
+			if len(values) != len(blocks) {
+				t.Errorf("%s: got %d blocks, want sklearn's %d", c.Name, len(blocks), len(values))
+			}
+		})
 	}
 }
 
 // TestIsotonic holds the map to the centred form of sklearn's regression.
 func TestIsotonic(t *testing.T) {
-	for _, c := range read(t).Centred {
-		m, err := Fit(Isotonic, c.X, c.Y)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(m.X) != len(c.KnotsX) {
-			t.Fatalf("%d knots, want %d", len(m.X), len(c.KnotsX))
-		}
-		for i := range m.X {
-			near(t, "knot", m.X[i], c.KnotsX[i], 1e-12)
-			near(t, "value at a knot", m.Y[i], c.KnotsY[i], 1e-12)
-		}
-		for i, x := range c.Points {
-			y, _ := m.At(x)
-			near(t, "value", y, c.Values[i], 1e-10)
-		}
+	for i, c := range read(t).Centred {
+		t.Run(fmt.Sprintf("case %d", i), func(t *testing.T) {
+			m, err := Fit(Isotonic, c.X, c.Y)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.X) != len(c.KnotsX) {
+				t.Fatalf("%d knots, want %d", len(m.X), len(c.KnotsX))
+			}
+			for i := range m.X {
+				near(t, "knot", m.X[i], c.KnotsX[i], 1e-12)
+				near(t, "value at a knot", m.Y[i], c.KnotsY[i], 1e-12)
+			}
+			for i, x := range c.Points {
+				y, _ := m.At(x)
+				near(t, "value", y, c.Values[i], 1e-10)
+			}
+		})
 	}
 }
 
 // TestPlatt holds the curve to sklearn's sigmoid calibration, whose minimum is found to about 1e-5.
 func TestPlatt(t *testing.T) {
 	for _, c := range read(t).Sigmoid {
-		m, err := Fit(Platt, c.X, c.Y)
-		if err != nil {
-			t.Fatal(c.Name, err)
-		}
-		near(t, c.Name+" a", m.A, c.A, 2e-4*math.Abs(c.A))
-		near(t, c.Name+" b", m.B, c.B, 2e-4*math.Max(1, math.Abs(c.B)))
-		for i, x := range c.X {
-			y, _ := m.At(x)
-			near(t, c.Name, y, c.Predicted[i], 1e-4)
-		}
+		t.Run(c.Name, func(t *testing.T) {
+			m, err := Fit(Platt, c.X, c.Y)
+			if err != nil {
+				t.Fatalf("%s: Fit: got error %v, want none", c.Name, err)
+			}
+			near(t, c.Name+" a", m.A, c.A, 2e-4*math.Abs(c.A))
+			near(t, c.Name+" b", m.B, c.B, 2e-4*math.Max(1, math.Abs(c.B)))
+			for i, x := range c.X {
+				y, _ := m.At(x)
+				near(t, c.Name, y, c.Predicted[i], 1e-4)
+			}
+		})
 	}
 }
 
 // TestMeasures holds bins to sklearn's calibration_curve, and half widths to numpy's quantile.
 func TestMeasures(t *testing.T) {
 	for _, c := range read(t).Curve {
-		k, sum, n := 0, 0.0, 0
-		bins := Reliability(c.Scores, c.Labels, c.Bins)
-		for _, b := range bins {
-			if b.Count == 0 {
-				continue
+		t.Run(fmt.Sprintf("%d bins", c.Bins), func(t *testing.T) {
+			k, sum, n := 0, 0.0, 0
+			bins := Reliability(c.Scores, c.Labels, c.Bins)
+			for _, b := range bins {
+				if b.Count == 0 {
+					continue
+				}
+				near(t, "score", b.Score, c.Score[k], 1e-12)
+				near(t, "label", b.Label, c.Label[k], 1e-12)
+				sum += float64(b.Count) * math.Abs(c.Score[k]-c.Label[k])
+				n += b.Count
+				k++
 			}
-			near(t, "score", b.Score, c.Score[k], 1e-12)
-			near(t, "label", b.Label, c.Label[k], 1e-12)
-			sum += float64(b.Count) * math.Abs(c.Score[k]-c.Label[k])
-			n += b.Count
-			k++
-		}
-		if k != len(c.Score) {
-			t.Errorf("%d bins, want %d", k, len(c.Score))
-		}
-		near(t, "error", Error(bins), sum/float64(n), 1e-12)
+			if k != len(c.Score) {
+				t.Errorf("%d bins, want %d", k, len(c.Score))
+			}
+			near(t, "error", Error(bins), sum/float64(n), 1e-12)
+		})
 	}
 	for _, c := range read(t).Conformal {
-		got, err := HalfWidth(c.Distances, make([]float64, len(c.Distances)), c.Coverage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		near(t, "half width", got, c.HalfWidth, 0)
+		t.Run(fmt.Sprintf("%d rows, coverage %g", len(c.Distances), c.Coverage), func(t *testing.T) {
+			got, err := HalfWidth(c.Distances, make([]float64, len(c.Distances)), c.Coverage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			near(t, "half width", got, c.HalfWidth, 0)
+		})
 	}
 	if _, err := HalfWidth(make([]float64, 8), make([]float64, 8), 0.9); err == nil ||
 		!strings.Contains(err.Error(), "at least 9") {
-		t.Error(err)
+		t.Errorf("HalfWidth: got error %v, want one with %q", err, "at least 9")
 	}
 }
 
@@ -192,7 +203,7 @@ func TestCoverage(t *testing.T) {
 		sum += Coverage(s, y, half) / runs
 	}
 	if sum < 0.79 || sum > 0.83 { // 0.8 to 0.8 + 1/50 in expectation, whatever the map
-		t.Errorf("coverage %.3f, 0.80 was promised", sum)
+		t.Errorf("got coverage %.3f, want about 0.80", sum)
 	}
 }
 
@@ -212,13 +223,13 @@ func TestMaps(t *testing.T) {
 		}
 		m, err := Fit(method, scores, y)
 		if err != nil {
-			t.Fatal(method, err)
+			t.Fatalf("%s: Fit: got error %v, want none", method, err)
 		}
 		last := math.Inf(-1)
 		for x := -1.0; x < 2; x += 0.00371 {
 			v, slope := m.At(x)
 			if v <= last || slope <= 0 {
-				t.Fatalf("%s: at %g the map is %g, before %g, with slope %g", method, x, v, last, slope)
+				t.Fatalf("%s: at %g: got %g with slope %g, want at least %g and a positive slope", method, x, v, slope, last)
 			}
 			const h = 1e-7
 			up, right := m.At(x + h)
@@ -237,18 +248,19 @@ func TestMaps(t *testing.T) {
 	}
 	back, err := Read(file)
 	if err != nil || len(back.Maps) != 3 {
-		t.Fatal(back, err)
+		t.Fatalf("Read: got %v, %v, want 3 maps", back, err)
 	}
 	for _, m := range c.Maps {
 		for _, x := range scores {
 			a, _ := m.At(x)
 			if b, _ := back.Find(m.Dimension).At(x); a != b {
-				t.Fatalf("%s: %v before, %v from the file", m.Method, a, b)
+				t.Fatalf("%s: got %v from the file, want %v", m.Method, b, a)
 			}
 		}
 	}
 	if len(c.With(c.Maps[1]).Maps) != 3 || back.Find("other") != nil {
-		t.Error("a map of the same dimension is replaced, others are not found")
+		t.Errorf("got %d maps with one replaced, want 3; Find(other): got %v, want nil", len(c.With(c.Maps[1]).Maps),
+			back.Find("other"))
 	}
 }
 
@@ -276,9 +288,11 @@ func TestRefused(t *testing.T) {
 		"0 to 1":         func() (*Map, error) { return Fit(Isotonic, []float64{1, 2}, []float64{0, 10}) },
 		"none of":        func() (*Map, error) { return Fit("spline", []float64{1, 2}, []float64{0, 1}) },
 	} {
-		if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if _, err := f(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 	dir := t.TempDir()
 	for want, text := range map[string]string{
@@ -290,12 +304,14 @@ func TestRefused(t *testing.T) {
 		"is there twice":    `{"format": 1, "maps": [{"method": "platt", "a": -1}, {"method": "platt", "a": -1}]}`,
 		"something follows": `{"format": 1, "scorer": "", "maps": []} {}`,
 	} {
-		file := filepath.Join(dir, "c.json")
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			file := filepath.Join(dir, "c.json")
+			if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Read(file); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }

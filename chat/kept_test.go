@@ -71,7 +71,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("%v, want %v (%v)", again, first, err)
 	}
 	if e.asked.Load() != 1 || k.Asked() != 1 {
-		t.Errorf("asked %d times", e.asked.Load())
+		t.Errorf("got %d questions asked, Asked() = %d, want 1", e.asked.Load(), k.Asked())
 	}
 	other := gradient(4, 4)
 	other.Pix[5]++
@@ -101,12 +101,12 @@ func TestKept(t *testing.T) {
 			}
 		}
 		if got := int(e.asked.Load()); got != 1+len(requests) {
-			t.Errorf("%d different questions are asked %d times", 1+len(requests), got)
+			t.Errorf("got %d questions asked, want %d: all are different", got, 1+len(requests))
 		}
 	}
 	keep(t, &echo{print: "b"}, folder).Chat(t.Context(), ask("a"), Options{})
 	if k := keep(t, &echo{print: "c"}, folder); k.Found() != 0 {
-		t.Error("another model's answer is found")
+		t.Errorf("another model: got %d answers found, want none", k.Found())
 	}
 }
 
@@ -119,13 +119,13 @@ func TestAskedOnce(t *testing.T) {
 		wg.Go(func() {
 			a, err := k.Chat(t.Context(), ask(fmt.Sprint(i%2)), Options{})
 			if err != nil || a.Text != fmt.Sprint(i%2)+"\xff" {
-				t.Errorf("%v, %v", a, err)
+				t.Errorf("question %d: got %v, %v, want %q", i%2, a, err, fmt.Sprint(i%2)+"\xff")
 			}
 		})
 	}
 	wg.Wait()
 	if e.asked.Load() != 2 || k.Asked() != 2 || k.Found() != 62 {
-		t.Errorf("asked %d times, found %d", e.asked.Load(), k.Found())
+		t.Errorf("got %d questions asked, Asked() = %d, Found() = %d, want 2, 2 and 62", e.asked.Load(), k.Asked(), k.Found())
 	}
 }
 
@@ -137,13 +137,13 @@ func TestOtherCallerLeaves(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := k.Chat(ctx, ask("a"), Options{}); !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("the caller that left: got error %v, want %v", err, context.Canceled)
 		}
 	})
 	time.Sleep(10 * time.Millisecond)
 	wg.Go(func() {
 		if a, err := k.Chat(t.Context(), ask("a"), Options{}); err != nil || a.Text != "a\xff" {
-			t.Errorf("%v, %v", a, err)
+			t.Errorf("the other caller: got %v, %v, want %q", a, err, "a\xff")
 		}
 	})
 	cancel()
@@ -159,11 +159,11 @@ func TestCannotKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a, err := k.Chat(t.Context(), ask("a"), Options{}); err != nil || a.Text != "a\xff" {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("got %v, %v, want %q", a, err, "a\xff")
 	}
 	_, err := k.Chat(t.Context(), ask("b"), Options{})
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), folder) || e.asked.Load() != 1 {
-		t.Errorf("%v after %d questions", err, e.asked.Load())
+		t.Errorf("got error %v after %d questions, want %v with %q after 1", err, e.asked.Load(), ErrUnavailable, folder)
 	}
 }
 
@@ -172,10 +172,10 @@ func TestFailuresAreNotKept(t *testing.T) {
 	e := &echo{fail: errors.New("no")}
 	k := keep(t, e, t.TempDir())
 	if _, err := k.Chat(t.Context(), ask("a"), Options{}); err == nil {
-		t.Error("no error")
+		t.Errorf("a model that fails: got error %v, want one", err)
 	}
 	e.fail = nil
 	if _, err := k.Chat(t.Context(), ask("a"), Options{}); err != nil || e.asked.Load() != 2 {
-		t.Error(err)
+		t.Errorf("asked again: got error %v after %d questions, want none after 2", err, e.asked.Load())
 	}
 }

@@ -41,7 +41,7 @@ func newFakeServer(t *testing.T, answer func(w http.ResponseWriter, n int64)) *f
 			err = json.Unmarshal(raw, &body)
 		}
 		if err != nil || q.URL.Path != "/v1/chat/completions" {
-			t.Errorf("%s %s: %v", q.Method, q.URL, err)
+			t.Errorf("got %s %s, %v, want /v1/chat/completions", q.Method, q.URL, err)
 		}
 		f.mu.Lock()
 		f.bodies, f.header = append(f.bodies, body), q.Header
@@ -140,16 +140,16 @@ func TestRequest(t *testing.T) {
 	}
 	got, err := data.Decode(raw, data.Limits{})
 	if err != nil || !cmp.Equal(got.Pix, picture.Pix) || got.Width != picture.Width {
-		t.Errorf("the picture did not arrive as it was (%v)", err)
+		t.Errorf("picture: got %d x %d pixels, %v, want those that were sent", got.Width, got.Height, err)
 	}
 	if got := f.header.Get("Authorization"); got != "Bearer secret-1" {
-		t.Errorf("Authorization: %q", got)
+		t.Errorf("Authorization: got %q, want %q", got, "Bearer secret-1")
 	}
 	if _, err := f.open(t, nil).Chat(t.Context(), ask("a"), Options{Seed: 5}); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.header.Get("Authorization"); got != "" {
-		t.Errorf("a key that nobody named is sent: %q", got)
+		t.Errorf("Authorization without a key: got %q, want none", got)
 	}
 	if got := f.bodies[1]["seed"]; got != 5.0 {
 		t.Errorf("seed %v of a sampled answer, want 5", got)
@@ -229,7 +229,7 @@ func TestWeather(t *testing.T) {
 			a, err := r.Chat(t.Context(), ask("a"), Options{})
 			if c.times < 99 {
 				if err != nil || a.Text != "fine" {
-					t.Fatalf("%v, %v", a, err)
+					t.Fatalf("got %v, %v, want %q", a, err, "fine")
 				}
 				return
 			}
@@ -239,10 +239,11 @@ func TestWeather(t *testing.T) {
 			}
 			if errors.Is(err, ErrRequest) != c.request || errors.Is(err, ErrUnavailable) != c.ends ||
 				errors.As(err, &server) != (!c.request && !c.ends) {
-				t.Errorf("%v: the request's fault %v, the end %v", err, errors.Is(err, ErrRequest), errors.Is(err, ErrUnavailable))
+				t.Errorf("%v: got the request's fault %t, the end %t, want %t, %t", err, errors.Is(err, ErrRequest),
+					errors.Is(err, ErrUnavailable), c.request, c.ends)
 			}
 			if strings.Contains(err.Error(), "secret-1") {
-				t.Errorf("the key is in the error: %v", err)
+				t.Errorf("got the key in error %q, want it left out", err)
 			}
 		})
 	}
@@ -271,11 +272,11 @@ func TestLogProbs(t *testing.T) {
 	r := f.open(t, nil)
 	a, err := r.Chat(t.Context(), ask("a"), Options{LogProbs: true})
 	if err != nil || !cmp.Equal(a.LogProbs, []float64{-0.5, -0.25}) {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("got %v, %v, want log-probabilities -0.5, -0.25", a, err)
 	}
 	if _, err = r.Chat(t.Context(), ask("a"), Options{LogProbs: true}); !errors.Is(err, ErrUnavailable) ||
 		!strings.Contains(err.Error(), "logprobs") {
-		t.Errorf("no log-probabilities: %v", err)
+		t.Errorf("no log-probabilities: got error %v, want %v with %q", err, ErrUnavailable, "logprobs")
 	}
 }
 
@@ -307,11 +308,11 @@ func TestCaps(t *testing.T) {
 		io.WriteString(w, strings.Replace(says("fine"), "usage", "use", 1))
 	})
 	if _, err := f.open(t, nil).Chat(t.Context(), ask("a"), Options{}); err != nil {
-		t.Errorf("no usage, no cap: %v", err)
+		t.Errorf("no usage, no cap: got error %v, want none", err)
 	}
 	_, err := f.open(t, func(s *Server) { s.TokenCap = 600 }).Chat(t.Context(), ask("a"), Options{})
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "usage") {
-		t.Errorf("no usage, a cap: %v", err)
+		t.Errorf("no usage, a cap: got error %v, want %v with %q", err, ErrUnavailable, "usage")
 	}
 }
 
@@ -349,12 +350,12 @@ func TestGone(t *testing.T) {
 		_, err := r.Chat(t.Context(), ask("a"), Options{})
 		if errors.Is(err, ErrUnavailable) {
 			if n != 11 {
-				t.Errorf("given up after %d requests", n)
+				t.Errorf("got %d requests until it was given up, want 11", n)
 			}
 			return
 		}
 		if n > 50 {
-			t.Fatal("never given up")
+			t.Fatalf("got %d requests, want it given up after 11", n)
 		}
 	}
 }
@@ -386,7 +387,7 @@ func TestGoneMeanwhile(t *testing.T) {
 			}
 		}
 		if _, err := r.Chat(t.Context(), ask("b"), Options{}); errors.Is(err, ErrUnavailable) != (n == 12) {
-			t.Fatalf("request %d: %v", n, err)
+			t.Fatalf("request %d: got error %v, want %v in the last alone", n, err, ErrUnavailable)
 		}
 	}
 }
@@ -401,10 +402,10 @@ func TestCancel(t *testing.T) {
 	})
 	r := f.open(t, nil)
 	if a, err := r.Chat(ctx, ask("a"), Options{}); err != nil || a.Text != "fine" {
-		t.Errorf("%v, %v", a, err)
+		t.Errorf("the request that was sent: got %v, %v, want %q", a, err, "fine")
 	}
 	if _, err := r.Chat(ctx, ask("a"), Options{}); !errors.Is(err, context.Canceled) || f.n.Load() != 1 {
-		t.Errorf("%v after %d requests", err, f.n.Load())
+		t.Errorf("the next: got error %v after %d requests, want %v after 1", err, f.n.Load(), context.Canceled)
 	}
 }
 
@@ -418,11 +419,11 @@ func TestBadRequests(t *testing.T) {
 		{{Role: "user", Content: []Part{{Image: &data.Picture{Width: 2, Height: 2}}}}},
 	} {
 		if _, err := r.Chat(t.Context(), m, Options{}); !errors.Is(err, ErrRequest) {
-			t.Errorf("%v: %v", m, err)
+			t.Errorf("%v: got error %v, want %v", m, err, ErrRequest)
 		}
 	}
 	if f.n.Load() != 0 {
-		t.Errorf("%d requests were sent", f.n.Load())
+		t.Errorf("got %d requests sent, want none", f.n.Load())
 	}
 }
 
@@ -432,14 +433,16 @@ func TestCheck(t *testing.T) {
 	for _, key := range []string{
 		"url", "model", "concurrency", "timeout", "max_wait", "limit_field", "extra", "cost_cap",
 	} {
-		if err == nil || !strings.Contains(err.Error(), key+": ") {
-			t.Errorf("%s is not named: %v", key, err)
-		}
+		t.Run(key, func(t *testing.T) {
+			if err == nil || !strings.Contains(err.Error(), key+": ") {
+				t.Errorf("%s: got error %v, want one that names it", key, err)
+			}
+		})
 	}
 	s := DefaultServer()
 	s.URL, s.Model, s.KeyVariable = "http://localhost/v1", "m", "NO_SUCH_VARIABLE"
 	if _, err := OpenRemote(s); err == nil || !strings.Contains(err.Error(), "NO_SUCH_VARIABLE") {
-		t.Errorf("no key: %v", err)
+		t.Errorf("a key that is not set: got error %v, want one with %q", err, "NO_SUCH_VARIABLE")
 	}
 }
 
@@ -456,7 +459,7 @@ func TestEndlessBody(t *testing.T) {
 	})
 	_, err := f.open(t, func(s *Server) { s.Retries = 0 }).Chat(t.Context(), ask("a"), Options{})
 	if err == nil || !strings.Contains(err.Error(), "longer than") {
-		t.Error(err)
+		t.Errorf("an endless body: got error %v, want one with %q", err, "longer than")
 	}
 }
 
@@ -475,7 +478,7 @@ cost_cap: 2
 		Price: Price{Prompt: 0.1, Completion: 0.4}, CostCap: 2,
 	}
 	if err != nil || !cmp.Equal(s, want) {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v, want %+v", s, err, want)
 	}
 	_, err = ReadServer("s.yaml", []byte("url: localhost\nkey: secret\n"), nil)
 	for _, want := range []string{"s.yaml:1:1: url", "s.yaml:2:1: key: unknown key", "model"} {
@@ -496,7 +499,7 @@ func TestResponseFormat(t *testing.T) {
 	if _, err := f.open(t, nil).
 		Chat(t.Context(), messages, Options{Grammar: g}); !errors.Is(err, ErrRequest) ||
 		f.n.Load() != 0 {
-		t.Errorf("%v, %d requests", err, f.n.Load())
+		t.Errorf("got error %v after %d requests, want %v after none", err, f.n.Load(), ErrRequest)
 	}
 	r := f.open(t, func(s *Server) { s.ResponseFormat = true })
 	if _, err := r.Chat(t.Context(), messages, Options{Grammar: g}); err != nil {
@@ -519,6 +522,6 @@ func TestRetryAfterDate(t *testing.T) {
 	}
 	h.Del("Date")
 	if got := retryAfter(h); got != 0 {
-		t.Errorf("%v without the server's clock", got)
+		t.Errorf("without the server's clock: got %v, want 0", got)
 	}
 }

@@ -39,13 +39,13 @@ func TestCopyCompanions(t *testing.T) {
 		t.Error(diff)
 	}
 	if st, err := os.Lstat(filepath.Join(to, "config.json")); err != nil || !st.Mode().IsRegular() {
-		t.Error("a link was copied as a link", err)
+		t.Errorf("config.json: got %v, %v, want a regular file in place of the link", st, err)
 	}
 	if got, err := os.ReadFile(
 		filepath.Join(to, "additional_chat_templates", "tools.jinja"),
 	); string(
 		got,
 	) != "additional_chat_templates/tools.jinja" {
-		t.Error(err)
+		t.Errorf("tools.jinja: got %q, %v, want what was there", got, err)
 	}
 }

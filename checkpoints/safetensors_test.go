@@ -28,7 +28,7 @@ var pythonFiles = []string{
 	"../testdata/oracle/llavanext/backbone/model.safetensors",
 }
 
-func open(t *testing.T, path string) *SafetensorsFile {
+func open(t *testing.T, path string) *File {
 	t.Helper()
 	f, err := OpenFile(path)
 	if err != nil {
@@ -50,16 +50,16 @@ func TestValuesOfPythonFile(t *testing.T) {
 		"scalar": float32(2.5), "odd \"name\"\n\\\u2028\x7f<&\x01\b\f\u00e9": []int64{7},
 	}
 	if len(f.Names()) != len(want) {
-		t.Errorf("names %q", f.Names())
+		t.Errorf("got names %q, want %d", f.Names(), len(want))
 	}
 	for name, v := range want {
 		d, err := f.Dense(name)
 		if err != nil {
 			t.Error(err)
 		} else if diff := cmp.Diff(v, d.Data()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		} else if strings.HasPrefix(name, "t.") && !d.Shape().Eq(tensor.Shape{2, 3}) {
-			t.Errorf("%s: shape %v", name, d.Shape())
+			t.Errorf("%s: got shape %v, want (2, 3)", name, d.Shape())
 		}
 	}
 	if diff := cmp.Diff(map[string]string{"format": "pt"}, f.Metadata()); diff != "" {
@@ -70,78 +70,82 @@ func TestValuesOfPythonFile(t *testing.T) {
 func TestHalfTypesWiden(t *testing.T) {
 	f := open(t, "testdata/half.safetensors")
 	for _, name := range []string{"f16", "bf16"} {
-		got, err := f.Dense(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, _ := f.Dense(name + ".wide") // torch's widening
-		if diff := cmp.Diff(want.Data(), got.Data()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-		source, _ := f.Dense("half") // torch's rounding
-		info, _ := f.Info(name)
-		stored, _ := f.Bytes(name)
-		rounded, err := AppendFloat32s(nil, info.Type, source.Data().([]float32))
-		if err != nil || !bytes.Equal(rounded, stored) {
-			t.Errorf("%s: rounding gave % x, torch % x (%v)", name, rounded, stored, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := f.Dense(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, _ := f.Dense(name + ".wide") // torch's widening
+			if diff := cmp.Diff(want.Data(), got.Data()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+			source, _ := f.Dense("half") // torch's rounding
+			info, _ := f.Info(name)
+			stored, _ := f.Bytes(name)
+			rounded, err := AppendFloat32s(nil, info.Type, source.Data().([]float32))
+			if err != nil || !bytes.Equal(rounded, stored) {
+				t.Errorf("%s rounded: got % x, %v, want torch's % x", name, rounded, err, stored)
+			}
+		})
 	}
 }
 
 // TestWriterMatchesPython rewrites files of the Python library and compares every byte.
 func TestWriterMatchesPython(t *testing.T) {
 	for _, path := range pythonFiles {
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := open(t, path)
-		out := filepath.Join(t.TempDir(), "out.safetensors")
-		var infos []TensorInfo
-		for _, name := range f.Names() {
-			info, _ := f.Info(name)
-			infos = append(infos, info)
-		}
-		slices.Reverse(infos)
-		w, err := NewWriter(out, infos, f.Metadata())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, info := range infos {
-			data, _ := f.Bytes(info.Name)
-			half := len(data) / 2
-			if err := w.WriteAt(info.Name, data[half:], int64(half)); err != nil {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			want, err := os.ReadFile(path)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.WriteAt(info.Name, data[:half], 0); err != nil {
+			f := open(t, path)
+			out := filepath.Join(t.TempDir(), "out.safetensors")
+			var infos []TensorInfo
+			for _, name := range f.Names() {
+				info, _ := f.Info(name)
+				infos = append(infos, info)
+			}
+			slices.Reverse(infos)
+			w, err := NewWriter(out, infos, f.Metadata())
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(out); !bytes.Equal(got, want) {
-			t.Errorf("%s: the streaming writer's bytes differ", path)
-		}
-		if path == "testdata/half.safetensors" {
-			continue // Dense widens
-		}
-		tensors, metadata, err := ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := WriteFile(out, tensors, metadata); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(out); !bytes.Equal(got, want) {
-			t.Errorf("%s: WriteFile's bytes differ", path)
-		}
-		if got, err := Marshal(tensors, metadata); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: Marshal's bytes differ (%v)", path, err)
-		}
-		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), ".*")); len(left) > 0 {
-			t.Errorf("left behind: %q", left)
-		}
+			for _, info := range infos {
+				data, _ := f.Bytes(info.Name)
+				half := len(data) / 2
+				if err := w.WriteAt(info.Name, data[half:], int64(half)); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.WriteAt(info.Name, data[:half], 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := os.ReadFile(out); !bytes.Equal(got, want) {
+				t.Errorf("%s: Writer: got %d bytes, want those of Python: %d", path, len(got), len(want))
+			}
+			if path == "testdata/half.safetensors" {
+				return // Dense widens
+			}
+			tensors, metadata, err := ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := WriteFile(out, tensors, metadata); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := os.ReadFile(out); !bytes.Equal(got, want) {
+				t.Errorf("%s: WriteFile: got %d bytes, want those of Python: %d", path, len(got), len(want))
+			}
+			if got, err := Marshal(tensors, metadata); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: Marshal: got %d bytes, %v, want those of Python: %d", path, len(got), err, len(want))
+			}
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), ".*")); len(left) > 0 {
+				t.Errorf("got files %q left behind, want none", left)
+			}
+		})
 	}
 }
 
@@ -186,14 +190,14 @@ func TestWriteViewsAndEmptyTensors(t *testing.T) {
 	}
 	e, err := open(t, empty).Dense("e")
 	if err != nil || !e.Shape().Eq(tensor.Shape{0, 4}) {
-		t.Fatalf("empty tensor: %v, %v", e, err)
+		t.Fatalf("empty tensor: got %v, %v, want shape (0, 4)", e, err)
 	}
 	again := filepath.Join(t.TempDir(), "again.safetensors")
 	if err := WriteFile(again, map[string]*tensor.Dense{"e": e}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if e, err = open(t, again).Dense("e"); err != nil || !e.Shape().Eq(tensor.Shape{0, 4}) {
-		t.Errorf("an empty tensor written and read: %v, %v", e, err)
+		t.Errorf("empty tensor written and read: got %v, %v, want shape (0, 4)", e, err)
 	}
 }
 
@@ -210,9 +214,11 @@ func TestWriterRefuses(t *testing.T) {
 		{[]TensorInfo{{Name: "n", Type: onnx.Float, Shape: []int64{1 << 40, 1 << 40}}}, "larger than any file"},
 		{[]TensorInfo{{Name: "__metadata__", Type: onnx.Float}}, "not allowed"},
 	} {
-		if _, err := NewWriter(path, c.infos, nil); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: got %v, want %q", c.infos, err, c.want)
-		}
+		t.Run(c.want, func(t *testing.T) {
+			if _, err := NewWriter(path, c.infos, nil); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v: got %v, want %q", c.infos, err, c.want)
+			}
+		})
 	}
 	w, err := NewWriter(path, []TensorInfo{a}, nil)
 	if err != nil {
@@ -221,14 +227,14 @@ func TestWriterRefuses(t *testing.T) {
 	for _, err := range []error{w.Write("b", nil), w.Write("a", make([]byte, 7)), w.WriteAt("a", make([]byte, 5), 4),
 		w.WriteAt("a", nil, -1)} {
 		if err == nil {
-			t.Error("a wrong write passed")
+			t.Errorf("writing what does not fit: got error %v, want one", err)
 		}
 	}
 	if err := w.Close(); err == nil || !strings.Contains(err.Error(), "0 of 8 bytes") {
-		t.Errorf("incomplete file: %v", err)
+		t.Errorf("incomplete file: got error %v, want one with %q", err, "0 of 8 bytes")
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("got files %v left behind, want none", left)
 	}
 }
 
@@ -273,16 +279,18 @@ func TestDamagedFiles(t *testing.T) {
 		"bad metadata":    {file(`{"__metadata__":{"a":1}}`, 0), "__metadata__"},
 		"second document": {file(`{} {}`, 0), "follow the JSON object"},
 	} {
-		path := filepath.Join(t.TempDir(), "x.safetensors")
-		if err := os.WriteFile(path, c.data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := OpenFile(
-			path,
-		); err == nil || !strings.Contains(err.Error(), c.want) ||
-			!strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "x.safetensors")
+			if err := os.WriteFile(path, c.data, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := OpenFile(
+				path,
+			); err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), path) {
+				t.Errorf("%s: got %v, want %q", name, err, c.want)
+			}
+		})
 	}
 }
 

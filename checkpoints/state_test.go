@@ -41,7 +41,7 @@ func checkState(t *testing.T, dir string, step int64, size int) {
 	for _, name := range []string{"a.bin", "sub/b.bin"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Equal(got, bytes.Repeat([]byte{byte(step)}, size)) {
-			t.Fatalf("%s of step %d: %d bytes, other content (%v)", name, step, len(got), err)
+			t.Fatalf("%s: got %d bytes, %v, want %d times %d", name, len(got), err, size, step)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func checkState(t *testing.T, dir string, step int64, size int) {
 func TestSaveKeepsTheNewest(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "run", "checkpoints[1]")
 	if dir, _, err := Latest(root); dir != "" || err != nil {
-		t.Errorf("no checkpoints yet: %q %v", dir, err)
+		t.Errorf("Latest without checkpoints: got %q, %v, want nothing", dir, err)
 	}
 	if err := os.MkdirAll(filepath.Join(root, ".step-3.KILLED7890.tmp"), 0o777); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestSaveKeepsTheNewest(t *testing.T) {
 	}
 	dir, step, err := Latest(root)
 	if err != nil || step != 11 {
-		t.Fatal(dir, step, err)
+		t.Fatalf("Latest: got %s, step %d, %v, want step 11", dir, step, err)
 	}
 	checkState(t, dir, 11, 10)
 	if err := Save(root, 11, 2, writeState(12, 3)); err != nil { // the same step again
@@ -98,28 +98,30 @@ func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 			return os.CopyFS(d, os.DirFS(filepath.Join(filepath.Dir(d), "step-1")))
 		}, "wanted format 1 of step-2"},
 	} {
-		root := t.TempDir()
-		for step := int64(1); step <= 2; step++ {
-			if err := Save(root, step, 0, writeState(step, 10)); err != nil {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for step := int64(1); step <= 2; step++ {
+				if err := Save(root, step, 0, writeState(step, 10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			newest := filepath.Join(root, "step-2")
+			if err := c.damage(newest); err != nil {
 				t.Fatal(err)
 			}
-		}
-		newest := filepath.Join(root, "step-2")
-		if err := c.damage(newest); err != nil {
-			t.Fatal(err)
-		}
-		dir, step, err := Latest(root)
-		var damaged *DamagedError
-		if step != 1 || !errors.As(err, &damaged) || !strings.Contains(err.Error(), c.want) ||
-			!strings.Contains(err.Error(), newest) {
-			t.Errorf("%s: step %d, error %v; want step 1 and %q", name, step, err, c.want)
-			continue
-		}
-		checkState(t, dir, 1, 10)
-		os.RemoveAll(filepath.Join(root, "step-1"))
-		if dir, _, err := Latest(root); dir != "" || !errors.As(err, &damaged) {
-			t.Errorf("%s: only a damaged one: %q %v", name, dir, err)
-		}
+			dir, step, err := Latest(root)
+			var damaged *DamagedError
+			if step != 1 || !errors.As(err, &damaged) || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), newest) {
+				t.Errorf("%s: step %d, error %v; want step 1 and %q", name, step, err, c.want)
+				return
+			}
+			checkState(t, dir, 1, 10)
+			os.RemoveAll(filepath.Join(root, "step-1"))
+			if dir, _, err := Latest(root); dir != "" || !errors.As(err, &damaged) {
+				t.Errorf("%s: Latest with only a damaged one: got %q, %v, want none and a DamagedError", name, dir, err)
+			}
+		})
 	}
 }
 
@@ -133,10 +135,10 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		return errors.Join(writeState(2, 10)(dir), broken)
 	})
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "step-2") {
-		t.Error(err)
+		t.Errorf("Save that fails: got error %v, want %v with the name step-2", err, broken)
 	}
 	if err := Save(root, 2, 1, func(dir string) error { return os.Symlink("/", filepath.Join(dir, "link")) }); err == nil {
-		t.Error("a link was taken")
+		t.Errorf("Save of a link: got error %v, want one", err)
 	}
 	if diff := cmp.Diff([]string{"step-1"}, testfile.Names(t, root)); diff != "" {
 		t.Error(diff)
@@ -149,7 +151,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		writeState(2, 10),
 	); !errors.Is(err, syscall.ENOTDIR) ||
 		!strings.Contains(err.Error(), file) {
-		t.Error(err)
+		t.Errorf("Save below a file: got error %v, want %v with %q", err, syscall.ENOTDIR, file)
 	}
 	if err := atomicfile.Write(
 		filepath.Join(file, "x"),
@@ -158,7 +160,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		err,
 		syscall.ENOTDIR,
 	) {
-		t.Error(err)
+		t.Errorf("Write below a file: got error %v, want %v", err, syscall.ENOTDIR)
 	}
 	if err := atomicfile.Write(
 		file,
@@ -167,7 +169,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 		err,
 		broken,
 	) {
-		t.Error(err)
+		t.Errorf("Write that fails: got error %v, want %v", err, broken)
 	}
 	checkState(t, filepath.Join(root, "step-1"), 1, 10)
 	got := testfile.Names(t, filepath.Join(root, "step-1"))
@@ -243,11 +245,11 @@ func TestKilledWhileSaving(t *testing.T) {
 		c.Process.Kill()
 		c.Wait()
 		if !strings.HasPrefix(lines.Text(), "saved ") {
-			t.Fatalf("the child said %q", lines.Text())
+			t.Fatalf("got %q from the child, want saved", lines.Text())
 		}
 		dir, step, err := Latest(root)
 		if err != nil || step == 0 {
-			t.Fatalf("after a kill: %q %v", dir, err)
+			t.Fatalf("Latest after a kill: got %q, step %d, %v, want a checkpoint", dir, step, err)
 		}
 		checkState(t, dir, step, childSize)
 		steps, _ := steps(root)
@@ -266,11 +268,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	out, err := child("full", root).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the child: got error %v, want none: %s", err, out)
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 3 {
-		t.Fatalf("%q", lines)
+		t.Fatalf("got lines %q, want 3", lines)
 	}
 	for i, want := range []string{"saving checkpoint step-2 in " + root, "writing " + root,
 		"x.safetensors: tensor \"t\""} {

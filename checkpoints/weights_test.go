@@ -49,20 +49,20 @@ func TestShards(t *testing.T) {
 	}
 	d, err := w.Dense("y")
 	if err != nil || cmp.Diff([]float32{1, 'y'}, d.Data()) != "" {
-		t.Errorf("y is %v (%v)", d, err)
+		t.Errorf("y: got %v, %v, want 1 and 'y'", d, err)
 	}
 	w.Alias("z", "y")
 	w.Alias("nothing", "gone")
 	info, ok := w.Info("z")
 	if !ok || info.Name != "y" || !w.Has("z") || w.Has("nothing") || w.Has("other") {
-		t.Errorf("alias: %v %v", info, ok)
+		t.Errorf("Info by another name: got %v, %t, want y; z in the weights, the others not", info, ok)
 	}
 	ref, err := w.Tensor("z")
 	if err != nil || ref.Name != "z" || ref.External.Location != "model-00002-of-00002.safetensors" {
-		t.Fatalf("%+v %v", ref, err)
+		t.Fatalf("Tensor: got %+v, %v, want z in the second shard", ref, err)
 	}
 	if _, err := w.Bytes("nothing"); err == nil || !strings.Contains(err.Error(), `"nothing" (nor "gone")`) {
-		t.Error(err)
+		t.Errorf("Bytes: got error %v, want one with %q", err, `"nothing" (nor "gone")`)
 	}
 }
 
@@ -115,11 +115,11 @@ func TestHubCache(t *testing.T) {
 			}
 			data, err := os.ReadFile(filepath.Join(w.Folder(), ref.External.Location))
 			if err != nil || ref.External.Location != location {
-				t.Fatalf("%s: %+v %v", name, ref.External, err)
+				t.Fatalf("%s: got %+v, %v, want location %s", name, ref.External, err, location)
 			}
 			mapped, _ := w.Bytes(name)
 			if !bytes.Equal(mapped, data[ref.External.Offset:ref.External.Offset+ref.External.Length]) {
-				t.Errorf("%s: the reference leads to other bytes", name)
+				t.Errorf("%s: got other bytes where the reference leads, want %d as they are mapped", name, len(mapped))
 			}
 		}
 	}
@@ -146,10 +146,12 @@ func TestBrokenCheckpoints(t *testing.T) {
 			os.Rename(filepath.Join(d, IndexFile), filepath.Join(d, "pytorch_model.bin"))
 		}, "save_pretrained"},
 	} {
-		dir := sharded(t)
-		c.breakIt(dir)
-		if _, err := OpenWeights(dir); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			dir := sharded(t)
+			c.breakIt(dir)
+			if _, err := OpenWeights(dir); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", name, err, c.want)
+			}
+		})
 	}
 }

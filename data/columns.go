@@ -125,10 +125,10 @@ func wider(a, b Kind) Kind {
 	return KindJSON
 }
 
-// CaptionColumns are those of the captions of source and target, which no label table has.
+// CaptionColumns are the columns with captions of source and target, which label tables lack.
 var CaptionColumns = []string{"source_caption", "target_caption"}
 
-// WithoutCaptions is a map of our columns to the table's, but for those of captions.
+// WithoutCaptions is a column map (ours to the table's) without the columns of captions.
 func WithoutCaptions(columns map[string]string) map[string]string {
 	out := maps.Clone(columns)
 	maps.DeleteFunc(out, func(ours, _ string) bool { return slices.Contains(CaptionColumns, ours) })

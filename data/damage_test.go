@@ -75,7 +75,7 @@ func TestDamagedTable(t *testing.T) {
 	}
 	want, columns, err := read()
 	if err != nil || len(want) != 60 {
-		t.Fatal(len(want), err)
+		t.Fatalf("got %d rows, %v, want 60", len(want), err)
 	}
 	fuzzing.Damage(t, 1000, []string{path}, func() (bool, error) {
 		got, names, err := read()

@@ -53,7 +53,7 @@ func TestDecodeIsPillows(t *testing.T) {
 			if filepath.Ext(name) == ".jpg" {
 				closeToPillow(t, p, filepath.Join(dir, name+".png"))
 			} else if sum(p) != e.SHA256 {
-				t.Errorf("differs from Pillow")
+				t.Errorf("got pixels of digest %s, want Pillow's %s", sum(p), e.SHA256)
 			}
 		})
 	}
@@ -69,7 +69,7 @@ func closeToPillow(t *testing.T, p *Picture, reference string) {
 	mean, most := difference(p, want)
 	t.Logf("mean %.4f, most %d", mean, most)
 	if mean > 0.1 || most > 3 {
-		t.Errorf("differs from Pillow by %.4f levels on average, %d at most", mean, most)
+		t.Errorf("got %.4f levels away from Pillow's picture, %d at most, want 0.1 and 3", mean, most)
 	}
 }
 
@@ -99,48 +99,50 @@ func TestLimits(t *testing.T) {
 	_, err := Decode(header(20000, 20000), Limits{})
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), "20000 x 20000") {
-		t.Errorf("20000 x 20000 pixels: %v", err)
+		t.Errorf("20000 x 20000 pixels: got error %v, want %v with the size", err, ErrLimit)
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
-		t.Errorf("refusing took %d bytes", used)
+		t.Errorf("refusing: got %d bytes allocated, want at most %d", used, 1<<20)
 	}
 	if _, err := Decode(header(1<<24, 1<<24), Limits{}); !errors.Is(err, ErrLimit) {
-		t.Errorf("2^24 x 2^24 pixels: %v", err)
+		t.Errorf("2^24 x 2^24 pixels: got error %v, want %v", err, ErrLimit)
 	}
 	animated := picture(t, "animated.webp")
 	canvas := bytes.Index(animated, []byte("VP8X")) + 12
 	animated[canvas], animated[canvas+3] = 1, 1 // two by two pixels, and larger frames
 	if _, err := Decode(animated, Limits{MaxPixels: 4}); err == nil ||
 		!strings.Contains(err.Error(), "larger than the picture") {
-		t.Errorf("a frame larger than its animation: %v", err)
+		t.Errorf("a frame larger than its animation: got error %v, want one with %q", err, "larger than the picture")
 	}
 	photo := "../testdata/oracle/images/coffee.png"
 	if _, err := Open(photo, Limits{MaxBytes: 1000}); !errors.Is(err, ErrLimit) ||
 		!strings.Contains(err.Error(), photo) {
-		t.Errorf("long file: %v", err)
+		t.Errorf("a long file: got error %v, want %v with %q", err, ErrLimit, photo)
 	}
 	if _, err := Open(photo, Limits{MaxPixels: 100}); !errors.Is(err, ErrLimit) ||
 		!strings.Contains(err.Error(), photo) {
-		t.Errorf("large picture: %v", err)
+		t.Errorf("a large picture: got error %v, want %v with %q", err, ErrLimit, photo)
 	}
 }
 
 func TestDamage(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(packed.Unpack(t, pictures), "*"))
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("pictures: got %v, %v, want some", files, err)
 	}
 	for _, path := range files {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name := filepath.Base(path); name == "animated.webp" || name == "frames.gif" || name == "pages.tif" {
-			continue // half of it holds the first frame or page
-		}
-		if _, err := Decode(raw[:len(raw)/2], Limits{}); err == nil {
-			t.Errorf("%s: half the file is decoded without an error", path)
-		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name := filepath.Base(path); name == "animated.webp" || name == "frames.gif" || name == "pages.tif" {
+				return // half of it holds the first frame or page
+			}
+			if _, err := Decode(raw[:len(raw)/2], Limits{}); err == nil {
+				t.Errorf("%s: half the file: got error %v, want one", path, err)
+			}
+		})
 	}
 	for _, c := range []struct{ raw, want string }{
 		{"", "empty file"}, {"hello, world", "not a PNG, JPEG"}, {"\xff\xd8\xff\xe0", "truncated JPEG"},
@@ -148,14 +150,16 @@ func TestDamage(t *testing.T) {
 		{"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"}, {"\xff\x4f\xff\x51\x00", "JPEG 2000"},
 		{"\x00\x00\x00\x1cftypheic\x00\x00", "HEIC"}, {"II*\x00\xff\xff\xff\x7f", "TIFF"}, {string(header(0, 5)), "PNG"},
 	} {
-		if _, err := Decode([]byte(c.raw), Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q in it", c.raw, err, c.want)
-		}
+		t.Run(c.want, func(t *testing.T) {
+			if _, err := Decode([]byte(c.raw), Limits{}); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q: %v, want %q in it", c.raw, err, c.want)
+			}
+		})
 	}
 	if _, err := Open(t.TempDir(), Limits{}); err == nil || !strings.Contains(err.Error(), "folder") {
-		t.Errorf("a folder: %v", err)
+		t.Errorf("a folder: got error %v, want one with %q", err, "folder")
 	}
 	if _, err := Open("testdata/none.png", Limits{}); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
+		t.Errorf("a missing file: got error %v, want %v", err, os.ErrNotExist)
 	}
 }

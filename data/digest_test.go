@@ -20,7 +20,7 @@ func TestDigest(t *testing.T) {
 	}
 	turned := &Picture{Width: 1, Height: 2, Pix: p.Pix}
 	if turned.Digest() == p.Digest() {
-		t.Error("a picture of another shape has the same digest")
+		t.Errorf("a picture of another shape: got the same digest %x, want another", p.Digest())
 	}
 }
 
@@ -31,7 +31,7 @@ func TestDecodingVersion(t *testing.T) {
 	for _, suite := range []string{pictures, "testdata/metadata.zip"} { // version 2 turns pictures of the second one
 		found, err := filepath.Glob(filepath.Join(packed.Unpack(t, suite), "*"))
 		if err != nil || len(found) == 0 {
-			t.Fatal(found, err)
+			t.Fatalf("pictures: got %v, %v, want some", found, err)
 		}
 		paths = append(paths, found...)
 	}
@@ -50,6 +50,6 @@ func TestDecodingVersion(t *testing.T) {
 	}
 	const version, digest = "3", "b64d6af8d7c65e3d422cfe3eed469953cd2b3da0958ff5f2ed7f6de8dd79f909"
 	if got := hex.EncodeToString(h.Sum(nil)); Decoding != version || got != digest {
-		t.Errorf("version %s decodes to %s, version %s to %s", Decoding, got, version, digest)
+		t.Errorf("got version %s with digest %s, want version %s with %s", Decoding, got, version, digest)
 	}
 }

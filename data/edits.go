@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Majority is the outcome with most votes: for the first, for neither, for the second. Where two
-// outcomes have as many it is a tie.
+// Majority is the outcome with the most votes: the first edit, neither, the second. If two outcomes have equally many
+// it is a tie.
 func (p *Pair) Majority() [3]float64 {
 	switch v := p.Votes; {
 	case v[0] > v[1] && v[0] > v[2]:
@@ -25,12 +25,12 @@ func (p *Pair) Majority() [3]float64 {
 	return [3]float64{0, 1, 0}
 }
 
-// Edit is one edit as training reads it: a row of a label table with all that people said about it.
+// Edit is one edit as training reads it: a row of a label table with everything that people said about it.
 type Edit struct {
 	Row
 	Labels map[string]float64 // label_<dimension>, on 0..1
 	Ranks  map[string]float64 // rank ("") and rank_<dimension> within the group: lower is better, equal is a tie
-	Votes  float64            // how many people the labels are of; 0: not known
+	Votes  float64            // number of people whose labels these are; 0: not known
 	Pair   *Pair              // the comparison that the edit comes from; nil: it stands alone
 }
 
@@ -43,7 +43,7 @@ type Pair struct {
 	Margin    *float64   // by how much the better one is better; nil: not known
 }
 
-// Labelled tells whether there is anything to learn from the edit.
+// Labelled reports whether there is anything to learn from the edit.
 func (e *Edit) Labelled() bool {
 	return e.Label != nil || len(e.Labels) > 0 || len(e.Ranks) > 0 || e.Pair != nil
 }
@@ -61,7 +61,7 @@ var PreferenceColumns = []Column{
 	{"votes_chosen", KindNumber}, {"votes_tie", KindNumber}, {"votes_rejected", KindNumber}, {"dimension", KindText},
 }
 
-// CheckEditColumn refuses what is no column of a table of edits: of none of its layouts that have our names.
+// CheckEditColumn refuses a name that is no column of ours in any layout.
 func CheckEditColumn(name string) error {
 	named := func(c Column) bool { return c.Name == name }
 	if name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
@@ -71,8 +71,7 @@ func CheckEditColumn(name string) error {
 	return fmt.Errorf("want one of our columns: %s", strings.Join(columnNames(LabelColumns), ", "))
 }
 
-// Edits is a table of edits in any of the layouts. Rows of two edits count twice: row i of the edits is in row
-// i/2 of the table.
+// Edits is a table of edits in any of the layouts. A row of two edits counts twice: edit i is in row i/2 of the table.
 type Edits struct {
 	*Table
 	Layout string

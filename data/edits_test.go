@@ -51,7 +51,7 @@ func expectLines(t *testing.T, got []string, want ...string) {
 			w = want[i]
 		}
 		if g != w && !(strings.HasPrefix(w, "error: ") && strings.HasPrefix(g, "error: ") && strings.Contains(g, w[7:])) {
-			t.Errorf("line %d:\n%s\nwant\n%s", i, g, w)
+			t.Errorf("line %d: got\n%s\nwant\n%s", i, g, w)
 		}
 	}
 }
@@ -115,9 +115,11 @@ func TestMajority(t *testing.T) {
 	for votes, want := range map[[3]float64][3]float64{
 		{1, 0, 0}: {1, 0, 0}, {2, 1, 3}: {0, 0, 1}, {2, 0, 2}: {0, 1, 0}, {1, 3, 2}: {0, 1, 0}, {2, 2, 1}: {0, 1, 0},
 	} {
-		if got := (&Pair{Votes: votes}).Majority(); got != want {
-			t.Errorf("%v: %v, want %v", votes, got, want)
-		}
+		t.Run(fmt.Sprint(votes), func(t *testing.T) {
+			if got := (&Pair{Votes: votes}).Majority(); got != want {
+				t.Errorf("%v: %v, want %v", votes, got, want)
+			}
+		})
 	}
 }
 

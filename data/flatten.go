@@ -26,7 +26,8 @@ func flatten(m image.Image) *Picture {
 	return p
 }
 
-// A rowConversion writes row y of a picture, counted from its top, as RGB bytes, and tells whether all of it is opaque.
+// A rowConversion writes row y of a picture, counted from its top, as RGB bytes, and reports whether all of it is
+// opaque.
 type rowConversion func(dst []byte, y int) (opaque bool)
 
 func rowsOf(m image.Image) rowConversion {

@@ -30,10 +30,10 @@ func FuzzDecode(f *testing.F) {
 			switch {
 			case err != nil:
 			case refused != nil:
-				t.Errorf("decoded, although its size is refused: %v", refused)
+				t.Errorf("got a picture, want the error of its size: %v", refused)
 			case len(p.Pix) != 3*p.Width*p.Height || p.Width*p.Height != width*height || p.Width != width && p.Width != height:
-				t.Errorf("%d x %d pixels in %d bytes, the header says %d x %d",
-					p.Width, p.Height, len(p.Pix), width, height)
+				t.Errorf("got %d x %d pixels in %d bytes, want %d x %d as in the header", p.Width, p.Height, len(p.Pix), width,
+					height)
 			}
 		})
 	})
@@ -94,7 +94,7 @@ func fuzzTable(t testing.TB, path string, limit uint64, raw []byte) {
 				continue
 			}
 			if _, err := rec.MarshalJSON(); err != nil {
-				t.Errorf("%s: read but not written: %v", filepath.Base(path), err)
+				t.Errorf("%s: writing what was read: got error %v, want none", filepath.Base(path), err)
 			}
 			_, _ = table.Row(rec)
 		}

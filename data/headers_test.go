@@ -65,7 +65,7 @@ func TestHeaders(t *testing.T) {
 		} else {
 			n[0]++
 			if err := equalsPillow(p, want, func() []byte { return read(name + ".rgb") }); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: got %v, want Pillow's picture", name, err)
 			}
 		}
 		counts[f.name] = n
@@ -128,12 +128,12 @@ func checkList(t *testing.T, reasons map[string]bool) {
 	before, rest, ok := bytes.Cut(raw, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		t.Fatalf("%s: no list between %q and %q", page, begin, end)
+		t.Fatalf("%s: got no list between %q and %q, want one", page, begin, end)
 	}
 	if *headers != drawn {
 		for r := range reasons {
 			if !bytes.Contains(raw, []byte("- "+r+"\n")) {
-				t.Errorf("%s does not list %q", page, r)
+				t.Errorf("%s: got no line %q, want it", page, r)
 			}
 		}
 		return
@@ -153,6 +153,6 @@ func checkList(t *testing.T, reasons map[string]bool) {
 			t.Fatal(err)
 		}
 	} else if !bytes.Equal(raw, want) {
-		t.Errorf("%s lists other reasons than were met: run go generate ./data, which writes\n%s", page, list.String())
+		t.Errorf("%s: got other reasons than were met, want (go generate ./data)\n%s", page, list.String())
 	}
 }

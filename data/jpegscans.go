@@ -263,7 +263,7 @@ func (f *jpegFrame) named(ids string) bool {
 	return true
 }
 
-// plain tells whether image/jpeg decodes the frame, and as libjpeg does. It miscounts restarts in scans of one
+// plain reports whether image/jpeg decodes the frame, and as libjpeg does. It miscounts restarts in scans of one
 // component of several blocks a unit, repeats samples where a colour space is not YCbCr, and knows few sampling
 // factors. It takes components that are called R, G and B for that even if an Adobe marker says otherwise, and wants
 // that marker in CMYK.

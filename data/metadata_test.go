@@ -18,11 +18,13 @@ func TestOrientationIsPillows(t *testing.T) {
 	testfile.ReadJSON(t, "testdata/metadata.json", &expect)
 	dir := packed.Unpack(t, "testdata/metadata.zip")
 	for name, e := range expect {
-		p, err := Open(filepath.Join(dir, name), Limits{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if p.Width != e.Size[0] || p.Height != e.Size[1] || sum(p) != e.SHA256 {
-			t.Errorf("%s is turned otherwise than by Pillow: %d x %d pixels, want %v", name, p.Width, p.Height, e.Size)
-		}
+		t.Run(name, func(t *testing.T) {
+			p, err := Open(filepath.Join(dir, name), Limits{})
+			if err != nil {
+				t.Errorf("%s: got error %v, want none", name, err)
+			} else if p.Width != e.Size[0] || p.Height != e.Size[1] || sum(p) != e.SHA256 {
+				t.Errorf("%s is turned otherwise than by Pillow: %d x %d pixels, want %v", name, p.Width, p.Height, e.Size)
+			}
+		})
 	}
 }

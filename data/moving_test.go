@@ -51,13 +51,15 @@ func TestMovingPaths(t *testing.T) {
 		{"s3://b/in", "s3://c/in", "img/a.png", "s3://b/in/img/a.png"},
 		{"s3://b/in", "gs://b/in", "img/a.png", "s3://b/in/img/a.png"},
 	} {
-		m, err := NewMoving(c.from, c.to)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := m.Path(c.path); got != c.want {
-			t.Errorf("%q of %s in %s: got %q, want %q", c.path, c.from, c.to, got, c.want)
-		}
+		t.Run(c.from+" "+c.to+" "+c.path, func(t *testing.T) {
+			m, err := NewMoving(c.from, c.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Path(c.path); got != c.want {
+				t.Errorf("%q of %s in %s: got %q, want %q", c.path, c.from, c.to, got, c.want)
+			}
+		})
 	}
 	t.Chdir(beside)
 	m, err := NewMoving("../in", ".")
@@ -151,7 +153,7 @@ func checkMoved(t *testing.T, in, out string, options []Option) {
 	}
 	for name, p := range map[string]Image{"source": row.Source, "edit": row.Edit} {
 		if _, err := p.Open(to.Folder(), Limits{}); err != nil {
-			t.Errorf("%s: %s: %v", out, name, err)
+			t.Errorf("%s: %s: got error %v, want none", out, name, err)
 		}
 	}
 	before, err := from.Record(0)
@@ -199,13 +201,17 @@ func TestCheckOutput(t *testing.T) {
 	table := open(t, path)
 	t.Chdir(folder)
 	for _, out := range []string{path, link, "t.jsonl", "./t.jsonl"} {
-		if err := table.CheckOutput(out); err == nil {
-			t.Errorf("%s was taken, want an error: it is the table that is read", out)
-		}
+		t.Run(out, func(t *testing.T) {
+			if err := table.CheckOutput(out); err == nil {
+				t.Errorf("%s was taken, want an error: it is the table that is read", out)
+			}
+		})
 	}
 	for _, out := range []string{path + "l", "other.jsonl", "s3://b/t.jsonl"} {
-		if err := table.CheckOutput(out); err != nil {
-			t.Errorf("%s: got %v, want no error", out, err)
-		}
+		t.Run(out, func(t *testing.T) {
+			if err := table.CheckOutput(out); err != nil {
+				t.Errorf("%s: got %v, want no error", out, err)
+			}
+		})
 	}
 }

@@ -1,5 +1,14 @@
-// Package data reads and writes what scorers are trained on and asked about: pictures, label tables, and the plain
-// tables that pass through scoring.
+// Package data reads and writes pictures and tables of edits.
+//
+//	Picture   decoded RGB, the same pixels as Pillow's: Decode, Resize, Crop, Normalize, Digest
+//	Image     a picture as a table has it: a path, or the bytes of a file; Image.Open decodes it
+//	Table     a Parquet, JSONL, JSON, CSV or TSV file, read row by row in any order
+//	Record    a row of any table, with its columns in their order; Table.Rewrite writes it with more columns
+//	Row       a row of a label table: an edit, its label, the rule that gave it
+//	Edit      a row as training reads it, from any of three layouts (OpenEdits): a Row with labels and ranks by
+//	          dimension, and the Pair, a comparison of two edits, that it comes from
+//
+// Package data/parquet has the Parquet format, data/readers the layouts of published data sets.
 package data
 
 import (

@@ -24,7 +24,7 @@ func TestNormalizeIsNumpys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sum(&Picture{Pix: raw.Bytes()}) != c.SHA256 {
-		t.Error("differs from numpy")
+		t.Errorf("got numbers of digest %s, want numpy's %s", sum(&Picture{Pix: raw.Bytes()}), c.SHA256)
 	}
 }
 
@@ -75,9 +75,11 @@ func TestMoves(t *testing.T) {
 		{"side by side", SideBySide(p, letters("x")), []string{"abcx", "def."}},
 		{"side by side, lower left", SideBySide(letters("x"), p), []string{"xabc", ".def"}},
 	} {
-		if got := spell(c.got); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := spell(c.got); !slices.Equal(got, c.want) {
+				t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			}
+		})
 	}
 }
 
@@ -89,13 +91,13 @@ func TestWritePNG(t *testing.T) {
 	}
 	got, err := Open(path, Limits{})
 	if err != nil || !bytes.Equal(got.Pix, p.Pix) {
-		t.Errorf("read back differently (%v)", err)
+		t.Errorf("read back: got other pixels, error %v, want the same %d", err, len(p.Pix))
 	}
 	if files, _ := os.ReadDir(folder); len(files) != 1 {
-		t.Errorf("left behind: %v", files)
+		t.Errorf("folder: got %v, want one file", files)
 	}
 	if err := p.WritePNG(filepath.Join(folder, "none", "p.png")); err == nil {
-		t.Error("wrote into a folder that does not exist")
+		t.Errorf("writing into no folder: got error %v, want one", err)
 	}
 }
 
@@ -104,12 +106,12 @@ func TestAugmentationIsShared(t *testing.T) {
 	for seed := range uint64(200) {
 		a := RandomAugmentation(seed)
 		if a != RandomAugmentation(seed) {
-			t.Fatal("not a function of the seed")
+			t.Fatalf("drawn again: got %v, want %v", RandomAugmentation(seed), a)
 		}
 		rows := spell(a.Apply(letters("ab", "cd")))
 		seen[rows[0]+rows[1]] = true
 	}
 	if len(seen) != 8 {
-		t.Errorf("%d of the 8 symmetries of a square are drawn", len(seen))
+		t.Errorf("got %d symmetries of a square, want all 8", len(seen))
 	}
 }

@@ -132,7 +132,7 @@ func unwrap(v any) (any, error) {
 	return v, err
 }
 
-// IsNull tells that a value is null, empty text, or a picture without path and bytes.
+// IsNull reports whether a value is null, empty text, or a picture without path and bytes.
 func IsNull(v any) bool {
 	v, err := unwrap(v)
 	if err != nil {

@@ -36,11 +36,11 @@ func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 			u := noise(c.Resized[0], c.Resized[1]).Rotate90(2)
 			back := gradientOf(u).Resize(c.Size[0], c.Size[1], filters[c.Filter])
 			if back.Width != c.Size[0] || back.Height != c.Size[1] {
-				t.Fatalf("%dx%d", back.Width, back.Height)
+				t.Fatalf("got %d x %d, want %d x %d", back.Width, back.Height, c.Size[0], c.Size[1])
 			}
 			got := dots(back, noise(c.Size[0], c.Size[1]))
 			for i, want := range c.Dots {
-				if math.Abs(got[i]-want) > 2e-6*math.Abs(want) {
+				if !(math.Abs(got[i]-want) <= 2e-6*math.Abs(want)) {
 					t.Errorf("channel %d: %g, Pillow %g", i, got[i], want)
 				}
 			}
@@ -52,13 +52,15 @@ func TestGradientResizeIsTheTransposeOfPillows(t *testing.T) {
 func TestGradientOfCopies(t *testing.T) {
 	x := noise(17, 11)
 	for _, r := range [][4]int{{0, 0, 17, 11}, {3, 2, 5, 4}, {-4, -3, 30, 20}, {10, 8, 12, 9}, {20, 0, 3, 3}} {
-		y := x.Crop(r[0], r[1], r[2], r[3])
-		u := noise(r[2], r[3]).Rotate90(2)
-		back := NewGradient(17, 11)
-		back.Paste(gradientOf(u), r[0], r[1])
-		if got, want := dots(back, x), dots(gradientOf(u), y); got != want {
-			t.Errorf("crop %v: %v, want %v", r, got, want)
-		}
+		t.Run(fmt.Sprint(r), func(t *testing.T) {
+			y := x.Crop(r[0], r[1], r[2], r[3])
+			u := noise(r[2], r[3]).Rotate90(2)
+			back := NewGradient(17, 11)
+			back.Paste(gradientOf(u), r[0], r[1])
+			if got, want := dots(back, x), dots(gradientOf(u), y); got != want {
+				t.Errorf("crop %v: %v, want %v", r, got, want)
+			}
+		})
 	}
 	a, b := noise(9, 7), noise(5, 7).Rotate90(2)
 	u := noise(14, 7).FlipVertical()
@@ -85,7 +87,7 @@ func TestGradientNormalize(t *testing.T) {
 		step := float64(q.Pix[i]) - float64(p.Pix[i])
 		at := i%3*30 + i/3
 		change := float64(u[at]) * (float64(q.Normalize(mean, std)[at]) - float64(p.Normalize(mean, std)[at]))
-		if got := float64(s.Values[i]) * step; math.Abs(got-change) > 1e-5*math.Abs(change) {
+		if got := float64(s.Values[i]) * step; !(math.Abs(got-change) <= 1e-5*math.Abs(change)) {
 			t.Fatalf("value %d: %g, want %g", i, got, change)
 		}
 	}

@@ -48,7 +48,7 @@ func TestResizeIsPillows(t *testing.T) {
 			}
 			got := p.Resize(c.Size[0], c.Size[1], filters[c.Filter])
 			if got.Width != c.Size[0] || got.Height != c.Size[1] || sum(got) != c.SHA256 {
-				t.Errorf("differs from Pillow")
+				t.Errorf("got %d x %d pixels of digest %s, want Pillow's %v, %s", got.Width, got.Height, sum(got), c.Size, c.SHA256)
 			}
 		})
 	}

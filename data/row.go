@@ -38,7 +38,7 @@ type Image struct {
 // IsZero reports that there is no picture.
 func (m Image) IsZero() bool { return m.Path == "" && len(m.Bytes) == 0 }
 
-// Open decodes the picture. Relative paths start at folder, which is Table.Folder for pictures of a table.
+// Open reads and decodes the picture. Relative paths start at folder (Table.Folder).
 func (m Image) Open(folder string, l Limits) (*Picture, error) {
 	raw, err := m.Read(folder, l)
 	if err != nil {

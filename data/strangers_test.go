@@ -3,6 +3,7 @@ package data
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,7 +28,7 @@ func TestCSVAgainstPython(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(cases) < 300 {
-		t.Fatalf("%d cases", len(cases))
+		t.Fatalf("got %d cases, want at least 300", len(cases))
 	}
 	for _, c := range cases {
 		for comma, want := range map[byte][][]string{',': c.Comma, '\t': c.Tab} {
@@ -36,14 +37,14 @@ func TestCSVAgainstPython(t *testing.T) {
 			var lines []int
 			err := d.rows(strings.NewReader(c.Text), func(raw []byte, start int64, line int) error {
 				if !strings.HasPrefix(c.Text[start:], string(raw)) {
-					t.Errorf("%q: row %q does not lie at %d", c.Text, raw, start)
+					t.Errorf("%q: got row %q at %d, want it to lie there", c.Text, raw, start)
 				}
 				got, lines = append(got, d.fields(raw)), append(lines, line)
 				return nil
 			})
 			if want == nil {
 				if err == nil {
-					t.Errorf("%q: a quoted field never ends, and is read as %q", c.Text, got)
+					t.Errorf("%q: got %q, want an error: a quoted field never ends", c.Text, got)
 				}
 				continue
 			}
@@ -61,7 +62,7 @@ func TestCSVAgainstPython(t *testing.T) {
 		lines = append(lines, line)
 		return nil
 	}); err != nil || cmp.Diff([]int{1, 4, 5, 7}, lines) != "" {
-		t.Errorf("lines %v %v", lines, err)
+		t.Errorf("got lines %v, %v, want 1, 4, 5, 7", lines, err)
 	}
 }
 
@@ -74,22 +75,24 @@ func TestStrangers(t *testing.T) {
 	}
 	testfile.ReadJSON(t, filepath.Join(strangers, "expect.json"), &expect)
 	for name, want := range expect {
-		got := rows(t, open(t, filepath.Join(strangers, name)))
-		if len(got) != len(want) {
-			t.Errorf("%s: %d rows, want %d", name, len(got), len(want))
-			continue
-		}
-		for i, w := range want {
-			r := Row{
-				Source:      Image{Path: w.Source},
-				Edit:        Image{Path: w.Edit},
-				Instruction: w.Instruction,
-				Label:       w.Label,
+		t.Run(name, func(t *testing.T) {
+			got := rows(t, open(t, filepath.Join(strangers, name)))
+			if len(got) != len(want) {
+				t.Errorf("%s: %d rows, want %d", name, len(got), len(want))
+				return
 			}
-			if d := cmp.Diff(r, got[i]); d != "" {
-				t.Errorf("%s: row %d: %s", name, i+1, d)
+			for i, w := range want {
+				r := Row{
+					Source:      Image{Path: w.Source},
+					Edit:        Image{Path: w.Edit},
+					Instruction: w.Instruction,
+					Label:       w.Label,
+				}
+				if d := cmp.Diff(r, got[i]); d != "" {
+					t.Errorf("%s: row %d (-want +got):\n%s", name, i+1, d)
+				}
 			}
-		}
+		})
 	}
 	rec, err := open(t, filepath.Join(strangers, "unsigned.parquet")).Record(0)
 	if err != nil {
@@ -107,18 +110,20 @@ func TestStrangersRefused(t *testing.T) {
 	var refused map[string]string
 	testfile.ReadJSON(t, filepath.Join(strangers, "refused.json"), &refused)
 	for name, want := range refused {
-		table, err := OpenTable(filepath.Join(strangers, name))
-		if err == nil {
-			for _, e := range table.All() {
-				if e != nil && err == nil {
-					err = e
+		t.Run(name, func(t *testing.T) {
+			table, err := OpenTable(filepath.Join(strangers, name))
+			if err == nil {
+				for _, e := range table.All() {
+					if e != nil && err == nil {
+						err = e
+					}
 				}
+				table.Close()
 			}
-			table.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		})
 	}
 }
 
@@ -142,7 +147,7 @@ func TestUndefinedIsWritten(t *testing.T) {
 		t.Errorf("clip_d %v, clip_i %v, want NaN and nothing", d, i)
 	}
 	if got, err := table.Read(0); err != nil || got.ClipD != nil || got.Profile != "p/1" {
-		t.Errorf("%+v %v", got, err)
+		t.Errorf("got %+v, %v, want no clip_d, profile p/1", got, err)
 	}
 }
 
@@ -180,9 +185,11 @@ func TestHalvesAreCopied(t *testing.T) {
 // Columns of text may hold other values than text.
 func TestTextIsUTF8(t *testing.T) {
 	for _, v := range []any{"caf\xe9", []byte("caf\xe9"), []any{"a"}, Record{}} {
-		if s, err := Text(v); err == nil {
-			t.Errorf("%q is read as %q", v, s)
-		}
+		t.Run(fmt.Sprintf("%T", v), func(t *testing.T) {
+			if s, err := Text(v); err == nil {
+				t.Errorf("%q: got text %q, want an error", v, s)
+			}
+		})
 	}
 }
 
@@ -199,7 +206,7 @@ func FuzzCSV(f *testing.F) {
 		d := delimited{','}
 		err := d.rows(bytes.NewReader(raw), func(row []byte, start int64, _ int) error {
 			if !bytes.Equal(row, raw[start:start+int64(len(row))]) {
-				t.Errorf("row %q does not lie at %d of %q", row, start, raw)
+				t.Errorf("got row %q at %d of %q, want it to lie there", row, start, raw)
 			}
 			for i, field := range d.fields(row) {
 				if i > 0 {
@@ -224,7 +231,7 @@ func FuzzCSV(f *testing.F) {
 			again.WriteByte('\n')
 			return nil
 		}); err != nil || !bytes.Equal(back.Bytes(), again.Bytes()) {
-			t.Errorf("%q is written %q, which is read %q (%v)", raw, back.Bytes(), again.Bytes(), err)
+			t.Errorf("%q written as %q and read: got %q, %v, want the same", raw, back.Bytes(), again.Bytes(), err)
 		}
 	})
 }

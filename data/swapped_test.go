@@ -39,13 +39,15 @@ func TestSwapped(t *testing.T) {
 		{9, 2, 9, inside, false},
 		{5000, 5000, 5, paths, true},
 	} {
-		got := table(c.rows, c.sources, c.edits, c.format).Swapped()
-		if (got != "") != c.want {
-			t.Errorf("%d sources, %d edits: got %q, want a warning: %v", c.sources, c.edits, got, c.want)
-		}
-		if c.want && !strings.Contains(got, fmt.Sprintf("only %d edits", c.edits)) {
-			t.Errorf("got %q, want the number of edits, %d", got, c.edits)
-		}
+		t.Run(fmt.Sprintf("%d rows, %d sources, %d edits", c.rows, c.sources, c.edits), func(t *testing.T) {
+			got := table(c.rows, c.sources, c.edits, c.format).Swapped()
+			if (got != "") != c.want {
+				t.Errorf("%d sources, %d edits: got %q, want a warning: %v", c.sources, c.edits, got, c.want)
+			}
+			if c.want && !strings.Contains(got, fmt.Sprintf("only %d edits", c.edits)) {
+				t.Errorf("got %q, want the number of edits, %d", got, c.edits)
+			}
+		})
 	}
 	none := `{"instruction": %d%d}` // rows that cannot be read say nothing
 	if got := table(9, 9, 1, none).Swapped(); got != "" {

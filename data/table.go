@@ -35,9 +35,9 @@ func FormatOf(path string) (Format, error) {
 	return 0, fmt.Errorf("%s: tables are written as .jsonl or .parquet", path)
 }
 
-// Table is an open table of any format: a label table, or any other with rows. Rows can be read in any order, and are
-// read from the file each time. In text formats each row takes 16 bytes of memory, in Parquet each page some more. It
-// is safe for concurrent use.
+// Table is an open table of any format: a label table, or any other. Rows can be read in any order, and are read from
+// the file each time. A row takes 16 bytes of memory in text formats, a page some more in Parquet. It is safe for
+// concurrent use.
 type Table struct {
 	path     string
 	source   source
@@ -286,7 +286,7 @@ func (t *Table) Read(i int) (Row, error) {
 // Row reads a record of this table as a row of a label table. Its errors do not say which record it is.
 func (t *Table) Row(rec Record) (Row, error) { return rowOf(&rec, t.names, t.required, t.only) }
 
-// At says in an error which row it is of: its line or number, and the file.
+// At adds the row to an error: its line or number, and the file.
 func (t *Table) At(i int, err error) error { return fmt.Errorf("%s: %w", t.source.where(i), err) }
 
 // All yields every row in the file's order. A row that cannot be read comes as an error, and the next ones follow.

@@ -69,19 +69,21 @@ func TestForeignParquet(t *testing.T) {
 		)
 	}
 	for name, rowsWanted := range want {
-		table := open(t, "testdata/tables/"+name+".parquet")
-		if d := cmp.Diff(rowsWanted, rows(t, table)); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-		for _, i := range []int{2, 0, 1, 0} {
-			row, err := table.Read(i)
-			if err != nil || cmp.Diff(rowsWanted[i], row) != "" {
-				t.Errorf("%s: row %d at random: %v, %v", name, i, row.ID, err)
+		t.Run(name, func(t *testing.T) {
+			table := open(t, "testdata/tables/"+name+".parquet")
+			if d := cmp.Diff(rowsWanted, rows(t, table)); d != "" {
+				t.Errorf("%s (-want +got):\n%s", name, d)
 			}
-			if p, err := row.Edit.Open(table.Folder(), Limits{}); err != nil || p.Width != 45 {
-				t.Errorf("%s: row %d: %v", name, i, err)
+			for _, i := range []int{2, 0, 1, 0} {
+				row, err := table.Read(i)
+				if err != nil || cmp.Diff(rowsWanted[i], row) != "" {
+					t.Errorf("%s: row %d at random: got %v, %v, want %v", name, i, row.ID, err, rowsWanted[i].ID)
+				}
+				if p, err := row.Edit.Open(table.Folder(), Limits{}); err != nil || p.Width != 45 {
+					t.Errorf("%s: row %d: got error %v, want a picture 45 pixels wide", name, i, err)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -133,19 +135,21 @@ func TestTextTables(t *testing.T) {
 		"array.json":     "[" + first + ",\n" + second + "]\n",
 		"no_end.parquet": first + "\n" + second + "\n", // the content decides
 	} {
-		if d := cmp.Diff(want, rows(t, open(t, testfile.Write(t, name, text)))); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		t.Run(name, func(t *testing.T) {
+			if d := cmp.Diff(want, rows(t, open(t, testfile.Write(t, name, text)))); d != "" {
+				t.Errorf("%s (-want +got):\n%s", name, d)
+			}
+		})
 	}
 	want[1].Source = Image{Path: "c.png"}
 	table := "\ufeffid,source,edit,text,label,other\n1,a.png,b.png,\"say \"\"hi\"\", " +
 		"twice\",0.5,\n\nx,c.png,d.png,\"two\nlines\",,1\n"
 	got := rows(t, open(t, testfile.Write(t, "t.csv", table), WithColumns(map[string]string{"instruction": "text"})))
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("csv: %s", d)
+		t.Errorf("csv (-want +got):\n%s", d)
 	}
 	if n := open(t, testfile.Write(t, "empty.jsonl", "")).Len(); n != 0 {
-		t.Errorf("an empty file has %d rows", n)
+		t.Errorf("an empty file: got %d rows, want none", n)
 	}
 }
 
@@ -182,35 +186,37 @@ func TestTableErrors(t *testing.T) {
 		{"t.parquet", "PAR1 and then nothing", "damaged Parquet file"},
 		{"t.jsonl", "source: a", "not a table"},
 	} {
-		table, err := OpenTable(testfile.Write(t, c.name, c.text))
-		if err == nil {
-			for _, e := range table.All() {
-				if e != nil {
-					err = e
+		t.Run(c.want, func(t *testing.T) {
+			table, err := OpenTable(testfile.Write(t, c.name, c.text))
+			if err == nil {
+				for _, e := range table.All() {
+					if e != nil {
+						err = e
+					}
 				}
+				table.Close()
 			}
-			table.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) {
-			t.Errorf("%s: %v, want %q", c.text, err, c.want)
-		}
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) {
+				t.Errorf("%s: %v, want %q", c.text, err, c.want)
+			}
+		})
 	}
 	if _, err := OpenTable("testdata/tables/nested.parquet"); err == nil ||
 		!strings.Contains(err.Error(), `no column "source"`) {
-		t.Error(err)
+		t.Errorf("OpenTable: got error %v, want one with %q", err, `no column "source"`)
 	}
 	if _, err := OpenTable("testdata/tables/none.parquet"); !os.IsNotExist(err) {
-		t.Error(err)
+		t.Errorf("no such file: got error %v, want one that says so", err)
 	}
 	if _, err := OpenTable("testdata/tables/nested.json", WithColumns(map[string]string{"picture": "a"})); err == nil {
-		t.Error("a wrong column map is taken")
+		t.Errorf("a wrong column map: got error %v, want one", err)
 	}
 	table := open(t, testfile.Write(t, "t.jsonl", good+"\nnothing\n"+good))
 	if _, err := table.Read(2); err != nil {
-		t.Errorf("the row after a broken one: %v", err)
+		t.Errorf("the row after a broken one: got error %v, want none", err)
 	}
 	if _, err := table.Read(3); err == nil {
-		t.Error("a row beyond the last is read")
+		t.Errorf("a row beyond the last: got error %v, want one", err)
 	}
 }
 

@@ -95,7 +95,7 @@ func (dir tiffDirectory) samplesUnread(photometric float64, bits []float64) stri
 	return ""
 }
 
-// channelsRead tells whether so many channels are grey, a palette's, RGB, or RGB with alpha.
+// channelsRead reports whether so many channels are grey, a palette's, RGB, or RGB with alpha.
 func (dir tiffDirectory) channelsRead(photometric float64, channels int) bool {
 	if photometric != photometricRGB {
 		return channels == 1
@@ -104,8 +104,8 @@ func (dir tiffDirectory) channelsRead(photometric float64, channels int) bool {
 	return channels == 3 || channels == 4 && len(extra) == 1 && (extra[0] == 1 || extra[0] == 2)
 }
 
-// moreBlocks tells whether there are more strips or tiles than the picture has room for. Pillow begins at the top again
-// with those.
+// moreBlocks reports whether there are more strips or tiles than the picture has room for. Pillow begins at the top
+// again with those.
 func moreBlocks(dir tiffDirectory) bool {
 	width, height := dir.number(tiffWidth, 0), dir.number(tiffHeight, 0)
 	blocks, across, down := dir[tiffStrips], width, dir.number(tiffRows, height)

@@ -52,36 +52,39 @@ func sequence(rows []Row) iter.Seq2[Row, error] {
 
 func TestWriteTable(t *testing.T) {
 	for _, name := range []string{"t.parquet", "t.jsonl"} {
-		folder := t.TempDir()
-		path := filepath.Join(folder, name)
-		var before []byte
-		for range 2 {
-			if err := WriteTable(path, sequence(samples(t))); err != nil {
-				t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := filepath.Join(folder, name)
+			var before []byte
+			for range 2 {
+				if err := WriteTable(path, sequence(samples(t))); err != nil {
+					t.Fatal(err)
+				}
+				raw, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if before != nil && !bytes.Equal(before, raw) {
+					t.Errorf("%s: the second writing: got %d bytes, want the same %d", name, len(raw), len(before))
+				}
+				before = raw
 			}
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
+			if d := cmp.Diff(samples(t), rows(t, open(t, path))); d != "" {
+				t.Errorf("%s (-want +got):\n%s", name, d)
 			}
-			if before != nil && !bytes.Equal(before, raw) {
-				t.Errorf("%s: the second writing gave other bytes", name)
+			broken := errors.New("broken")
+			err := WriteTable(path, func(yield func(Row, error) bool) { _ = yield(Row{}, nil) && yield(Row{}, broken) })
+			if after, _ := os.ReadFile(path); !errors.Is(err, broken) || !bytes.Equal(before, after) {
+				t.Errorf("%s: a writing that fails: got error %v, %d bytes in the file, want %v, %d", name, err, len(after), broken,
+					len(before))
 			}
-			before = raw
-		}
-		if d := cmp.Diff(samples(t), rows(t, open(t, path))); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-		broken := errors.New("broken")
-		err := WriteTable(path, func(yield func(Row, error) bool) { _ = yield(Row{}, nil) && yield(Row{}, broken) })
-		if after, _ := os.ReadFile(path); !errors.Is(err, broken) || !bytes.Equal(before, after) {
-			t.Errorf("%s: a failed writing changed the file (%v)", name, err)
-		}
-		if files, _ := os.ReadDir(folder); len(files) != 1 {
-			t.Errorf("%s: left behind: %v", name, files)
-		}
+			if files, _ := os.ReadDir(folder); len(files) != 1 {
+				t.Errorf("%s: folder: got %v, want one file", name, files)
+			}
+		})
 	}
 	if err := WriteTable(filepath.Join(t.TempDir(), "t.csv"), sequence(nil)); err == nil {
-		t.Error("CSV is written")
+		t.Errorf("writing CSV: got error %v, want one", err)
 	}
 }
 
@@ -107,13 +110,13 @@ func TestRowGroups(t *testing.T) {
 	for k := range 200 {
 		i := k * 7919 % n
 		if row, err := table.Read(i); err != nil || *row.Label != *label(i) {
-			t.Fatalf("row %d: %v, %v", i, row, err)
+			t.Fatalf("row %d: got %v, %v, want label %v", i, row, err, *label(i))
 		}
 	}
 	i := 0
 	for row, err := range table.All() {
 		if err != nil || *row.Label != *label(i) {
-			t.Fatalf("row %d: %v, %v", i, row, err)
+			t.Fatalf("row %d: got %v, %v, want label %v", i, row, err, *label(i))
 		}
 		i++
 	}
@@ -167,11 +170,11 @@ func TestLargeRowGroup(t *testing.T) {
 	for _, path := range []string{indexed, plain} {
 		table := open(t, path)
 		if size := metadata(t, path).RowGroups[0].TotalByteSize; size <= 16<<20 {
-			t.Fatalf("%s: a row group of %d bytes does not test this", path, size)
+			t.Fatalf("%s: got a row group of %d bytes, want more than 16 MiB, or this tests nothing", path, size)
 		}
 		for _, i := range []int{0, 1, 2, 59, 30, 31, 7, 7, 0} {
 			if row, err := table.Read(i); err != nil || !bytes.Equal(row.Source.Bytes, blob(i)) {
-				t.Errorf("%s: row %d: %v", path, i, err)
+				t.Errorf("%s: row %d: got %d bytes, %v, want %d", path, i, len(row.Source.Bytes), err, len(blob(i)))
 			}
 		}
 	}
@@ -228,7 +231,7 @@ func TestPassThrough(t *testing.T) {
 	}
 	table := score(open(t, text, WithRequired()), FormatParquet)
 	if got := strings.Join(table.source.columns(), " "); got != "source z b instruction edit n new mixed score error" {
-		t.Errorf("columns %s", got)
+		t.Errorf("got columns %s, want %s", got, "source z b instruction edit n new mixed score error")
 	}
 	back := score(table, FormatJSONL)
 	raw, _ := os.ReadFile(back.Path())
@@ -250,7 +253,7 @@ func TestPassThrough(t *testing.T) {
 		a.Set("error", nil)
 		if d := cmp.Diff(a.Fields, b.Fields, cmpopts.IgnoreUnexported(Record{})); d != "" || errA != nil ||
 			errB != nil {
-			t.Errorf("row %d: %v, %v, %s", i, errA, errB, d)
+			t.Errorf("row %d: got errors %v, %v, want none; fields differ:\n%s", i, errA, errB, d)
 		}
 	}
 }
@@ -265,13 +268,15 @@ func TestWrongValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, v := range map[string]any{"n": 1.5, "b": "yes", "x": "much", "i": 5.0} {
-		if err := w.Write(Record{Fields: []Field{{name, v}}}); err == nil ||
-			!strings.Contains(err.Error(), `column "`+name+`"`) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if err := w.Write(Record{Fields: []Field{{name, v}}}); err == nil ||
+				!strings.Contains(err.Error(), `column "`+name+`"`) {
+				t.Errorf("%s: got error %v, want one with %q", name, err, `column "`+name+`"`)
+			}
+		})
 	}
 	if _, err := NewWriter(new(bytes.Buffer), FormatParquet, []Column{{"n", KindInteger}, {"n", KindText}}); err == nil {
-		t.Error("two columns of one name are taken")
+		t.Errorf("two columns of one name: got error %v, want one", err)
 	}
 }
 
@@ -279,34 +284,37 @@ func TestWrongValues(t *testing.T) {
 // encodings that their types have.
 func TestRewriteEncodings(t *testing.T) {
 	for _, name := range []string{"plain.parquet", "datasets.parquet", "nested.parquet", "binary.parquet"} {
-		raw, err := os.ReadFile("testdata/tables/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		from := open(t, testfile.Write(t, name, string(raw)), WithRequired()) // in the folder of the copy: no path moves
-		path := filepath.Join(from.Folder(), "out.parquet")
-		if err := from.Rewrite(t.Context(), path, FormatParquet, nil, keep); err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		to := open(t, path, WithRequired())
-		for i := range from.Len() {
-			want, err := from.Record(i)
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile("testdata/tables/" + name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := to.Record(i)
-			d := cmp.Diff(want.Fields, got.Fields, cmpopts.IgnoreUnexported(Record{}), cmpopts.EquateNaNs())
-			if err != nil || d != "" {
-				t.Errorf("%s: row %d: %v, -want +got\n%s", name, i+1, err, d)
+			from := open(t, testfile.Write(t, name, string(raw)), WithRequired()) // in the folder of the copy: no path moves
+			path := filepath.Join(from.Folder(), "out.parquet")
+			if err := from.Rewrite(t.Context(), path, FormatParquet, nil, keep); err != nil {
+				t.Errorf("%s: Rewrite: got error %v, want none", name, err)
+				return
 			}
-		}
-		for _, c := range metadata(t, path).RowGroups[0].Columns {
-			for _, s := range c.MetaData.EncodingStats {
-				if s.Encoding == format.RLE && c.MetaData.Type != format.Boolean {
-					t.Errorf("%s: values of %v, of type %v, are written as RLE", name, c.MetaData.PathInSchema, c.MetaData.Type)
+			to := open(t, path, WithRequired())
+			for i := range from.Len() {
+				want, err := from.Record(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := to.Record(i)
+				d := cmp.Diff(want.Fields, got.Fields, cmpopts.IgnoreUnexported(Record{}), cmpopts.EquateNaNs())
+				if err != nil || d != "" {
+					t.Errorf("%s: row %d: %v, -want +got\n%s", name, i+1, err, d)
 				}
 			}
-		}
+			for _, c := range metadata(t, path).RowGroups[0].Columns {
+				for _, s := range c.MetaData.EncodingStats {
+					if s.Encoding == format.RLE && c.MetaData.Type != format.Boolean {
+						t.Errorf("%s: got values of %v, of type %v, written as RLE, want it for Booleans alone", name,
+							c.MetaData.PathInSchema, c.MetaData.Type)
+					}
+				}
+			}
+		})
 	}
 }

@@ -37,12 +37,12 @@ func TestChangedWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ask(); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("changed: error %v", err)
+		t.Errorf("weights changed: got error %v, want one with %q", err, path)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if err := ask(); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("removed: error %v", err)
+		t.Errorf("weights removed: got error %v, want one with %q", err, path)
 	}
 }

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,30 +35,32 @@ func TestConfig(t *testing.T) {
 		{file: `{"eos_token_id": "</s>"}`, err: "eos_token_id"},
 		{file: `{"cache_implementation": "quantized"}`, err: "cache_implementation"},
 	} {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(c.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := readConfig(dir)
-		if c.err != "" {
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %v", c.file, err)
+		t.Run(c.file, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "generation_config.json"), []byte(c.file), 0o600); err != nil {
+				t.Fatal(err)
 			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", c.file, err)
-			continue
-		}
-		if !slices.Equal(got.End, c.want.End) {
-			t.Errorf("%s: end tokens %v", c.file, got.End)
-		}
-		got.End, c.want.End = nil, nil
-		if a, b := *got, c.want; a.Sample != b.Sample || a.Temperature != b.Temperature || a.TopK != b.TopK ||
-			a.TopP != b.TopP || a.RepetitionPenalty != b.RepetitionPenalty || a.MaxNewTokens != b.MaxNewTokens ||
-			a.MaxLength != b.MaxLength {
-			t.Errorf("%s: %+v, want %+v", c.file, a, b)
-		}
+			got, err := readConfig(dir)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%s: got error %v, want one with %q", c.file, err, c.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Errorf("%s: got error %v, want none", c.file, err)
+				return
+			}
+			if !slices.Equal(got.End, c.want.End) {
+				t.Errorf("%s: got end tokens %v, want %v", c.file, got.End, c.want.End)
+			}
+			got.End, c.want.End = nil, nil
+			if a, b := *got, c.want; a.Sample != b.Sample || a.Temperature != b.Temperature || a.TopK != b.TopK ||
+				a.TopP != b.TopP || a.RepetitionPenalty != b.RepetitionPenalty || a.MaxNewTokens != b.MaxNewTokens ||
+				a.MaxLength != b.MaxLength {
+				t.Errorf("%s: %+v, want %+v", c.file, a, b)
+			}
+		})
 	}
 }
 
@@ -76,13 +79,15 @@ func TestMost(t *testing.T) {
 		{Config{MaxLength: 30}, 0, 10, 1000, 20},
 		{Config{MaxLength: 30}, 50, 10, 1000, 50},
 	} {
-		c.config.Temperature, c.config.TopP, c.config.RepetitionPenalty = 1, 1, 1
-		r, err := c.config.with(chat.Options{MaxNewTokens: c.asked})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := r.most(c.prompt, c.room); got != c.want {
-			t.Errorf("%+v: %d tokens, want %d", c, got, c.want)
-		}
+		t.Run(fmt.Sprintf("%d asked", c.asked), func(t *testing.T) {
+			c.config.Temperature, c.config.TopP, c.config.RepetitionPenalty = 1, 1, 1
+			r, err := c.config.with(chat.Options{MaxNewTokens: c.asked})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.most(c.prompt, c.room); got != c.want {
+				t.Errorf("%+v: %d tokens, want %d", c, got, c.want)
+			}
+		})
 	}
 }

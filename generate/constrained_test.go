@@ -115,7 +115,7 @@ func TestConstrainedGreedy(t *testing.T) {
 		}
 	})
 	if compared == 0 {
-		t.Error("there is no answer")
+		t.Errorf("got %d answers compared, want some", compared)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestConstrainedDistribution(t *testing.T) {
 		}
 	})
 	if compared == 0 {
-		t.Error("there is no distribution")
+		t.Errorf("got %d distributions compared, want some", compared)
 	}
 }
 
@@ -199,7 +199,8 @@ func TestConstrainedBatch(t *testing.T) {
 			}
 			a.Usage.Cached = 0
 			if a.Finish != chat.FinishStop || !o.Grammar.Has(a.Text) {
-				t.Errorf("answer %d ended with %s: %q", i, a.Finish, a.Text)
+				t.Errorf("answer %d: got %q, ended with %s, want a text of the grammar, ended with %s", i, a.Text, a.Finish,
+					chat.FinishStop)
 			}
 			return a
 		}
@@ -208,9 +209,11 @@ func TestConstrainedBatch(t *testing.T) {
 			"too short":      {MaxNewTokens: 5, Grammar: g},
 			"leave stop out": {MaxNewTokens: 50, Grammar: g, Stop: []string{"x"}},
 		} {
-			if _, err := m.Chat(context.Background(), question("a"), o); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %q", err, want)
-			}
+			t.Run(want, func(t *testing.T) {
+				if _, err := m.Chat(context.Background(), question("a"), o); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %q", err, want)
+				}
+			})
 		}
 	})
 }

@@ -28,7 +28,7 @@ func TestPlainCache(t *testing.T) {
 		for _, o := range []Options{{DType: "float32"}, {DType: "auto", Batch: 2}} {
 			m := r.open(t, "", onGPU(o))
 			if m.lm.DType() != "float32" { // as the fixtures are stored
-				t.Fatalf("the type is %s", m.lm.DType())
+				t.Fatalf("got type %s, want float32", m.lm.DType())
 			}
 			var all sync.WaitGroup
 			for _, c := range r.Cases {
@@ -68,8 +68,8 @@ func TestPlainSeveral(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range r.Answers.Answers {
-			if far := got[i].LogProb() - a.LogProb; far > 1e-4 || far < -1e-4 {
-				t.Errorf("%q: log P is %g off", a.Text, far)
+			if far := got[i].LogProb() - a.LogProb; !(far <= 1e-4 && far >= -1e-4) {
+				t.Errorf("%q: got log P %g away, want at most 1e-4", a.Text, far)
 			}
 		}
 	})
@@ -86,7 +86,7 @@ func TestLost(t *testing.T) {
 		t.Helper()
 		a, err := m.Chat(context.Background(), messages, r.greedy())
 		if err != nil || !slices.Equal(a.TokenIDs, c.NewIDs) || a.Usage.Cached != 0 {
-			t.Errorf("%+v, %v", a, err)
+			t.Errorf("got %+v, %v, want tokens %v, none cached", a, err, c.NewIDs)
 		}
 	}
 	answers()
@@ -98,7 +98,7 @@ func TestLost(t *testing.T) {
 	e.slots.check(gone)
 	go e.loop()
 	if a, err := m.Chat(context.Background(), messages, r.greedy()); !errors.Is(err, gone) {
-		t.Errorf("%+v, %v", a, err)
+		t.Errorf("Chat after the device is lost: got %+v, %v, want error %v", a, err, gone)
 	}
 	answers()
 }

@@ -40,7 +40,7 @@ func TestGreedy(t *testing.T) {
 				}
 				check(t, &c, a, expect)
 				if told.String() != c.Text {
-					t.Errorf("the pieces are %q, the text is %q", told.String(), c.Text)
+					t.Errorf("pieces: got %q, want %q", told.String(), c.Text)
 				}
 				r.checkLogits(t, m, messages, &c, expect)
 			})
@@ -63,7 +63,7 @@ func check(t *testing.T, c *answered, a *chat.Answer, expect map[string]*tensor.
 	}
 	oracle.Close(t, "log_probs", got, want, 1e-4, 0)
 	if a.Usage.Prompt != len(c.InputIDs) || a.Usage.Completion != len(c.NewIDs) {
-		t.Errorf("usage %+v for %d and %d tokens", a.Usage, len(c.InputIDs), len(c.NewIDs))
+		t.Errorf("got usage %+v, want %d and %d tokens", a.Usage, len(c.InputIDs), len(c.NewIDs))
 	}
 	finish := chat.FinishStop
 	if len(c.NewIDs) == 24 {
@@ -176,7 +176,7 @@ func TestLikelihoods(t *testing.T) {
 			if !slices.Equal(got[i].TokenIDs, a.IDs) {
 				t.Errorf("%q: ids %v, want %v", a.Text, got[i].TokenIDs, a.IDs)
 			}
-			if math.Abs(got[i].LogProb()-a.LogProb) > 1e-4 {
+			if !(math.Abs(got[i].LogProb()-a.LogProb) <= 1e-4) {
 				t.Errorf("%q: log P %g, want %g", a.Text, got[i].LogProb(), a.LogProb)
 			}
 			parts := make([]float32, len(got[i].LogProbs))
@@ -224,7 +224,7 @@ func TestSamplingDistribution(t *testing.T) {
 				}
 				if z[i] > never {
 					kept++
-					if math.Abs(float64(z[i]-want[i])) > 1e-6*math.Max(1, math.Abs(float64(want[i]))) {
+					if !(math.Abs(float64(z[i]-want[i])) <= 1e-6*math.Max(1, math.Abs(float64(want[i])))) {
 						t.Errorf("%s: score %d is %g, want %g", name, i, z[i], want[i])
 					}
 					probs[i] = float32(math.Exp(logProb(z, int64(i))))

@@ -114,7 +114,7 @@ func withConfig(t testing.TB, dir, config string) string {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(to, "generation_config.json")); errors.Is(err, fs.ErrNotExist) {
-		t.Fatal("the backbone has no generation_config.json")
+		t.Fatalf("backbone: got error %v, want a generation_config.json", err)
 	}
 	return to
 }
@@ -126,7 +126,7 @@ func (r *reference) named(t testing.TB, name string) *answered {
 			return &r.Cases[i]
 		}
 	}
-	t.Fatalf("there is no case %s", name)
+	t.Fatalf("got no case %s, want one", name)
 	return nil
 }
 

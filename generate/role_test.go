@@ -18,11 +18,13 @@ func TestRoles(t *testing.T) {
 		for role, want := range map[string]string{
 			"user": "MB of keys and values, the cache has 0.000954", "judge": `role "judge"`, "User": `role "User"`,
 		} {
-			messages := []chat.Message{{Role: role, Content: []chat.Part{{Text: "a"}}}}
-			_, err := m.Chat(t.Context(), messages, chat.Options{MaxNewTokens: 2})
-			if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %s", role, err, want)
-			}
+			t.Run(role, func(t *testing.T) {
+				messages := []chat.Message{{Role: role, Content: []chat.Part{{Text: "a"}}}}
+				_, err := m.Chat(t.Context(), messages, chat.Options{MaxNewTokens: 2})
+				if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %s", role, err, want)
+				}
+			})
 		}
 	})
 }

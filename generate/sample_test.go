@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
@@ -15,12 +16,14 @@ import (
 func TestDivisors(t *testing.T) {
 	c := &Config{Temperature: 1, TopP: 1, RepetitionPenalty: 1}
 	for _, v := range []float64{1e-40, 5e-324, 1e-31, -1, 1e39, math.Inf(1), math.NaN()} {
-		if _, err := c.with(chat.Options{Temperature: &v}); err == nil || !strings.Contains(err.Error(), "temperature") {
-			t.Errorf("temperature %g: error %v", v, err)
-		}
-		if _, err := c.with(chat.Options{RepetitionPenalty: &v}); err == nil || !strings.Contains(err.Error(), "penalty") {
-			t.Errorf("repetition_penalty %g: error %v", v, err)
-		}
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			if _, err := c.with(chat.Options{Temperature: &v}); err == nil || !strings.Contains(err.Error(), "temperature") {
+				t.Errorf("temperature %g: got error %v, want one with %q", v, err, "temperature")
+			}
+			if _, err := c.with(chat.Options{RepetitionPenalty: &v}); err == nil || !strings.Contains(err.Error(), "penalty") {
+				t.Errorf("repetition_penalty %g: got error %v, want one with %q", v, err, "penalty")
+			}
+		})
 	}
 	small := 1e-30
 	r, err := c.with(chat.Options{Temperature: &small})
@@ -31,9 +34,11 @@ func TestDivisors(t *testing.T) {
 		t.Errorf("token %d, %v: want the likeliest", id, err)
 	}
 	for _, z := range [][]float32{{1, 1e10}, {1, float32(math.NaN())}, {1, float32(math.Inf(-1))}} {
-		if _, err := newSampler(r, 1).next(z, nil); err == nil || !strings.Contains(err.Error(), "token 1") {
-			t.Errorf("%v: error %v", z, err)
-		}
+		t.Run(fmt.Sprint(z), func(t *testing.T) {
+			if _, err := newSampler(r, 1).next(z, nil); err == nil || !strings.Contains(err.Error(), "token 1") {
+				t.Errorf("%v: got error %v, want one with %q", z, err, "token 1")
+			}
+		})
 	}
 }
 

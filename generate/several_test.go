@@ -43,7 +43,7 @@ func TestChoices(t *testing.T) {
 			t.Error(diff)
 		}
 		if n := len(c.InputIDs); computed >= n+n/2 || used.Prompt != n {
-			t.Errorf("%d tokens of a prompt of %d were run for 11 answers; usage %+v", computed, n, used)
+			t.Errorf("got %d tokens run for 11 answers, usage %+v, want those of the prompt's %d once", computed, used, n)
 		}
 		slices.SortStableFunc(alone, func(a, b chat.Choice) int {
 			if a.MeanLogProb() > b.MeanLogProb() {

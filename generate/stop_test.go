@@ -3,6 +3,7 @@ package generate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,11 +19,13 @@ func TestStopTokens(t *testing.T) {
 	}
 	defer m.Close()
 	for _, id := range []int64{-1, int64(m.lm.Vocab()), 1 << 40} {
-		_, err := m.Chat(context.Background(), []chat.Message{{Role: "user", Content: []chat.Part{{Text: "hello"}}}},
-			chat.Options{MaxNewTokens: 1, StopTokenIDs: []int64{id}})
-		if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), "stop_token_ids") {
-			t.Errorf("%d: error %v", id, err)
-		}
+		t.Run(fmt.Sprint(id), func(t *testing.T) {
+			_, err := m.Chat(context.Background(), []chat.Message{{Role: "user", Content: []chat.Part{{Text: "hello"}}}},
+				chat.Options{MaxNewTokens: 1, StopTokenIDs: []int64{id}})
+			if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), "stop_token_ids") {
+				t.Errorf("%d: got error %v, want one with %q", id, err, "stop_token_ids")
+			}
+		})
 	}
 }
 
@@ -47,12 +50,14 @@ func TestContextEnds(t *testing.T) {
 	text += strings.Repeat("?a", (room-4)/2)
 	a := ask(text, 1)
 	if room = m.lm.MaxPositions() - a.Usage.Prompt; room < 2 || a.Finish != chat.FinishLength {
-		t.Fatalf("room for %d tokens, one of them ended with %s", room, a.Finish)
+		t.Fatalf("got room for %d tokens, one of them ended with %s, want at least 2 and %s", room, a.Finish,
+			chat.FinishLength)
 	}
 	if a = ask(text, room); a.Usage.Completion != room || a.Finish != chat.FinishLength {
-		t.Errorf("%d of %d tokens, ended with %s", a.Usage.Completion, room, a.Finish)
+		t.Errorf("got %d tokens, ended with %s, want %d and %s", a.Usage.Completion, a.Finish, room, chat.FinishLength)
 	}
 	if a = ask(text, room+1); a.Usage.Completion != room || a.Finish != chat.FinishContext {
-		t.Errorf("%d of %d tokens, ended with %s", a.Usage.Completion, room+1, a.Finish)
+		t.Errorf("got %d tokens, ended with %s, want %d of %d and %s", a.Usage.Completion, a.Finish, room, room+1,
+			chat.FinishContext)
 	}
 }

@@ -72,7 +72,7 @@ func TestTogether(t *testing.T) {
 			all.Wait()
 			for i := range got {
 				if diff := cmp.Diff(want[i], got[i]); diff != "" {
-					t.Errorf("%+v, question %d: %s", o, i, diff)
+					t.Errorf("%+v, question %d (-want +got):\n%s", o, i, diff)
 				}
 			}
 		}
@@ -98,7 +98,7 @@ func TestSharedPrefix(t *testing.T) {
 		for i := range 6 {
 			alone = append(alone, ask(r.open(t, "", Options{}), i))
 			if alone[i].Usage.Cached != 0 {
-				t.Errorf("%d tokens are cached in a new model", alone[i].Usage.Cached)
+				t.Errorf("a new model: got %d cached tokens, want none", alone[i].Usage.Cached)
 			}
 		}
 		for _, together := range []bool{false, true} {
@@ -116,14 +116,14 @@ func TestSharedPrefix(t *testing.T) {
 				if a.Usage.Cached == 0 {
 					fresh++
 				} else if a.Usage.Cached < a.Usage.Prompt/2 {
-					t.Errorf("question %d: %d of %d tokens are shared", i, a.Usage.Cached, a.Usage.Prompt)
+					t.Errorf("question %d: got %d of %d tokens shared, want at least half", i, a.Usage.Cached, a.Usage.Prompt)
 				}
 				if a.Usage.Cached = 0; cmp.Diff(alone[i], a) != "" {
-					t.Errorf("question %d: %s", i, cmp.Diff(alone[i], a))
+					t.Errorf("question %d (-want +got):\n%s", i, cmp.Diff(alone[i], a))
 				}
 			}
 			if fresh != 1 {
-				t.Errorf("together %v: %d prompts of 6 were computed from their beginning", together, fresh)
+				t.Errorf("together %t: got %d of 6 prompts computed from their beginning, want 1", together, fresh)
 			}
 		}
 	})
@@ -147,7 +147,7 @@ func TestOtherPicture(t *testing.T) {
 		want := ask(r.open(t, "", Options{}), true)
 		m := r.open(t, "", Options{})
 		if first := ask(m, false); cmp.Equal(first, want) {
-			t.Fatal("both pictures have the same answer: this test sees nothing")
+			t.Fatalf("both pictures: got the same answer %+v, want others, or this test sees nothing", first)
 		}
 		if diff := cmp.Diff(want, ask(m, true)); diff != "" {
 			t.Error(diff)
@@ -163,24 +163,26 @@ func TestBudget(t *testing.T) {
 		messages := r.messages(t, c)
 		need := int64(rounded(len(c.InputIDs)+r.MaxNewTokens)) * big.lm.RowBytes()
 		for _, cache := range []int64{need - 1, need, 2*need + 1} {
-			m := r.open(t, "", Options{Cache: cache})
-			var all sync.WaitGroup
-			for range 3 {
-				all.Go(func() {
-					a, err := m.Chat(context.Background(), messages, r.greedy())
-					if cache < need {
-						if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), "larger cache") {
-							t.Errorf("with %d bytes: %v, %v", cache, a, err)
+			t.Run(fmt.Sprint(cache), func(t *testing.T) {
+				m := r.open(t, "", Options{Cache: cache})
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						a, err := m.Chat(context.Background(), messages, r.greedy())
+						if cache < need {
+							if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), "larger cache") {
+								t.Errorf("with %d bytes: got %v, %v, want an error with %q", cache, a, err, "larger cache")
+							}
+						} else if err != nil || cmp.Diff(c.NewIDs, a.TokenIDs) != "" {
+							t.Errorf("with %d bytes: got %+v, %v, want tokens %v", cache, a, err, c.NewIDs)
 						}
-					} else if err != nil || cmp.Diff(c.NewIDs, a.TokenIDs) != "" {
-						t.Errorf("with %d bytes: %+v, %v", cache, a, err)
-					}
-				})
-			}
-			all.Wait()
-			if s := m.engine.slots; cache >= need && int64(s.cache.Slots()*s.cache.Capacity())*big.lm.RowBytes() > cache {
-				t.Errorf("the cache has %d slots of %d rows: more than %d bytes", s.cache.Slots(), s.cache.Capacity(), cache)
-			}
+					})
+				}
+				all.Wait()
+				if s := m.engine.slots; cache >= need && int64(s.cache.Slots()*s.cache.Capacity())*big.lm.RowBytes() > cache {
+					t.Errorf("got a cache of %d slots of %d rows, want at most %d bytes", s.cache.Slots(), s.cache.Capacity(), cache)
+				}
+			})
 		}
 	})
 }
@@ -201,12 +203,12 @@ func TestSampling(t *testing.T) {
 				texts[i] = a.Text
 			}
 			if texts[0] != texts[1] {
-				t.Errorf("seed %d: %q and %q", seed, texts[0], texts[1])
+				t.Errorf("seed %d: got %q, then %q, want the same", seed, texts[0], texts[1])
 			}
 			seen[texts[0]] = true
 		}
 		if len(seen) < 3 {
-			t.Errorf("4 seeds give %d answers", len(seen))
+			t.Errorf("4 seeds: got %d answers, want at least 3", len(seen))
 		}
 	})
 }
@@ -231,7 +233,7 @@ func TestStops(t *testing.T) {
 		o.StopTokenIDs = []int64{c.NewIDs[7]}
 		if a, err = m.Chat(context.Background(), messages, o); err != nil || a.Finish != chat.FinishStop ||
 			cmp.Diff(a.TokenIDs, c.NewIDs[:len(a.TokenIDs)]) != "" || a.TokenIDs[len(a.TokenIDs)-1] != c.NewIDs[7] {
-			t.Errorf("stop token %d: %+v, %v", c.NewIDs[7], a, err)
+			t.Errorf("stop token %d: got %+v, %v, want the answer up to it", c.NewIDs[7], a, err)
 		}
 	})
 }
@@ -259,10 +261,12 @@ func TestRefused(t *testing.T) {
 			"long":        {user(chat.Part{Text: strings.Repeat("word ", 9000)}), chat.Options{}, "max_position_embeddings"},
 			"bad picture": {user(chat.Part{Image: &data.Picture{Width: 3, Height: 3}}), chat.Options{}, "picture 1"},
 		} {
-			a, err := m.Chat(context.Background(), c.messages, c.o)
-			if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v, %v", name, a, err)
-			}
+			t.Run(name, func(t *testing.T) {
+				a, err := m.Chat(context.Background(), c.messages, c.o)
+				if !errors.Is(err, chat.ErrRequest) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: got %v, %v, want an error with %q", name, a, err, c.want)
+				}
+			})
 		}
 	})
 }
@@ -274,7 +278,7 @@ func (r *reference) special(t *testing.T) string {
 			return s
 		}
 	}
-	t.Fatal("no placeholder is known")
+	t.Fatalf("prompt: got no placeholder that is known, want one")
 	return ""
 }
 
@@ -295,16 +299,16 @@ func TestCancel(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, gone) {
-			t.Errorf("an answer nobody listens to: %v", err)
+			t.Errorf("an answer nobody listens to: got error %v, want %v", err, gone)
 		}
 		if a, err := m.Chat(context.Background(), messages, r.greedy()); err != nil || cmp.Diff(c.NewIDs, a.TokenIDs) != "" {
-			t.Errorf("the next: %+v, %v", a, err)
+			t.Errorf("the next answer: got %+v, %v, want tokens %v", a, err, c.NewIDs)
 		}
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
 				if _, err := m.Chat(ctx, messages, long); !errors.Is(err, gone) && !errors.Is(err, errClosed) {
-					t.Errorf("cut off: %v", err)
+					t.Errorf("cut off: got error %v, want %v or %v", err, gone, errClosed)
 				}
 			})
 		}
@@ -315,7 +319,7 @@ func TestCancel(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := m.Chat(context.Background(), messages, long); !errors.Is(err, errClosed) {
-			t.Errorf("a closed model: %v", err)
+			t.Errorf("a closed model: got error %v, want %v", err, errClosed)
 		}
 	})
 }

@@ -28,74 +28,78 @@ func TestNumbers(t *testing.T) {
 		{0, 10, false}, {0, 25, true}, {-1.5, 2.25, false}, {-30, -3, true}, {0.1, 0.15, false}, {3, 3, false},
 		{10, 2e15, true},
 	} {
-		kind := "number"
-		if c.whole {
-			kind = "integer"
-		}
-		g := schema(t, fmt.Sprintf(`{"type": %q, "minimum": %v, "maximum": %v}`, kind, c.low, c.high), true)
-		var each func(text string, e expr)
-		shortest := 99
-		each = func(text string, e expr) {
-			x, err := strconv.ParseFloat(text, 64)
-			want := err == nil && json.Valid([]byte(text)) && c.low <= x && x <= c.high &&
-				!(c.whole && strings.Contains(text, ".")) && !(x == 0 && text[0] == '-')
-			if want {
-				shortest = min(shortest, len(text))
+		t.Run(fmt.Sprintf("%v to %v, whole %t", c.low, c.high, c.whole), func(t *testing.T) {
+			kind := "number"
+			if c.whole {
+				kind = "integer"
 			}
-			if got := e != nil && e.done(); got != want {
-				t.Fatalf("%+v: %q: %t, want %t", c, text, got, want)
-			}
-			if len(text) < 5 {
-				for i := range letters {
-					var next expr
-					if e != nil {
-						next = e.after(letters[i])
+			g := schema(t, fmt.Sprintf(`{"type": %q, "minimum": %v, "maximum": %v}`, kind, c.low, c.high), true)
+			var each func(text string, e expr)
+			shortest := 99
+			each = func(text string, e expr) {
+				x, err := strconv.ParseFloat(text, 64)
+				want := err == nil && json.Valid([]byte(text)) && c.low <= x && x <= c.high &&
+					!(c.whole && strings.Contains(text, ".")) && !(x == 0 && text[0] == '-')
+				if want {
+					shortest = min(shortest, len(text))
+				}
+				if got := e != nil && e.done(); got != want {
+					t.Fatalf("%+v: %q: %t, want %t", c, text, got, want)
+				}
+				if len(text) < 5 {
+					for i := range letters {
+						var next expr
+						if e != nil {
+							next = e.after(letters[i])
+						}
+						each(text+letters[i:i+1], next)
 					}
-					each(text+letters[i:i+1], next)
 				}
 			}
-		}
-		each("", g.start)
-		if g.Least() != shortest {
-			t.Errorf("%+v: the shortest text has %d bytes, not %d", c, shortest, g.Least())
-		}
+			each("", g.start)
+			if g.Least() != shortest {
+				t.Errorf("%+v: got a shortest text of %d bytes, want %d", c, g.Least(), shortest)
+			}
+		})
 	}
 }
 
 // TestWithin: a text belongs if exactly one choice occurs in it, and it is well-formed.
 func TestWithin(t *testing.T) {
 	for _, choices := range [][]string{{"ab", "ba", "aab"}, {"a", "ab"}, {"é", "e"}, {"ac"}} {
-		g, err := Within(choices...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := rand.New(rand.NewPCG(1, 2))
-		n := 0
-		for range 20000 {
-			var text string
-			for range r.IntN(7) {
-				text += []string{"a", "b", "e", "é", "c", "\xc3", "\xa9", "日"}[r.IntN(8)]
+		t.Run(fmt.Sprintf("%q", choices), func(t *testing.T) {
+			g, err := Within(choices...)
+			if err != nil {
+				t.Fatal(err)
 			}
-			found := 0
-			for _, c := range choices {
-				if strings.Contains(text, c) {
-					found++
+			r := rand.New(rand.NewPCG(1, 2))
+			n := 0
+			for range 20000 {
+				var text string
+				for range r.IntN(7) {
+					text += []string{"a", "b", "e", "é", "c", "\xc3", "\xa9", "日"}[r.IntN(8)]
+				}
+				found := 0
+				for _, c := range choices {
+					if strings.Contains(text, c) {
+						found++
+					}
+				}
+				want := found == 1 && strings.ToValidUTF8(text, "") == text
+				if want {
+					n++
+				}
+				if got := g.Has(text); got != want {
+					t.Fatalf("%q: %q: %t, want %t", choices, text, got, want)
 				}
 			}
-			want := found == 1 && strings.ToValidUTF8(text, "") == text
-			if want {
-				n++
+			if n < 300 {
+				t.Errorf("%q: got %d texts that belong, want at least 300", choices, n)
 			}
-			if got := g.Has(text); got != want {
-				t.Fatalf("%q: %q: %t, want %t", choices, text, got, want)
-			}
-		}
-		if n < 300 {
-			t.Errorf("%q: only %d texts belong", choices, n)
-		}
+		})
 	}
 	if _, err := Within("a", ""); err == nil {
-		t.Error("an empty choice is in every text")
+		t.Errorf("Within with an empty choice: got error %v, want one, as it is in every text", err)
 	}
 }
 
@@ -126,9 +130,11 @@ func TestRefused(t *testing.T) {
 			"between 2 and 1",
 		},
 	} {
-		if _, err := FromSchema(json.RawMessage(c[0]), true); err == nil || !strings.Contains(err.Error(), c[1]) {
-			t.Errorf("%s: %v, want %q", c[0], err, c[1])
-		}
+		t.Run(c[1], func(t *testing.T) {
+			if _, err := FromSchema(json.RawMessage(c[0]), true); err == nil || !strings.Contains(err.Error(), c[1]) {
+				t.Errorf("%s: %v, want %q", c[0], err, c[1])
+			}
+		})
 	}
 }
 
@@ -186,57 +192,59 @@ func TestLargeVocabulary(t *testing.T) {
 	m := NewMasks(g, v, false)
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, most := range []int{g.Least() + 1, g.Least() + 4, 50} {
-		w, text := m.Begin(), ""
-		for n := 0; ; n++ {
-			mask, err := w.Mask(most - n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if w.Ends(int64(v.Size()-1)) != g.Has(text) {
-				t.Fatalf("%q is complete: %t", text, g.Has(text))
-			}
-			if n == most-1 {
-				if !g.Has(text) {
-					t.Fatalf("after %d tokens of %d: %q", n, most, text)
+		t.Run(fmt.Sprintf("%d tokens", most), func(t *testing.T) {
+			w, text := m.Begin(), ""
+			for n := 0; ; n++ {
+				mask, err := w.Mask(most - n)
+				if err != nil {
+					t.Fatal(err)
 				}
-				break
-			}
-			var ids []int
-			for id := range v.Size() {
-				if mask.Has(id) {
-					ids = append(ids, id)
+				if w.Ends(int64(v.Size()-1)) != g.Has(text) {
+					t.Fatalf("%q: got complete %t, want %t", text, w.Ends(int64(v.Size()-1)), g.Has(text))
 				}
-			}
-			if len(ids) == 0 {
-				break
-			}
-			for range 100 {
-				id := r.IntN(v.Size())
-				e := w.at.expr
-				for _, b := range v.bytes[id] {
-					if e = e.after(b); e == nil {
-						break
+				if n == most-1 {
+					if !g.Has(text) {
+						t.Fatalf("after %d tokens of %d: got %q, want a text of the language", n, most, text)
+					}
+					break
+				}
+				var ids []int
+				for id := range v.Size() {
+					if mask.Has(id) {
+						ids = append(ids, id)
 					}
 				}
-				if want := e != nil && len(v.bytes[id]) > 0 && e.least()+2 <= most-n; mask.Has(id) != want {
-					t.Fatalf("behind %q with %d left: %q may come: %t", text, most-n, v.bytes[id], mask.Has(id))
+				if len(ids) == 0 {
+					break
 				}
+				for range 100 {
+					id := r.IntN(v.Size())
+					e := w.at.expr
+					for _, b := range v.bytes[id] {
+						if e = e.after(b); e == nil {
+							break
+						}
+					}
+					if want := e != nil && len(v.bytes[id]) > 0 && e.least()+2 <= most-n; mask.Has(id) != want {
+						t.Fatalf("behind %q with %d left: %q: got allowed %t, want %t", text, most-n, v.bytes[id], mask.Has(id), want)
+					}
+				}
+				id := ids[r.IntN(len(ids))]
+				if err := w.Take(int64(id)); err != nil {
+					t.Fatal(err)
+				}
+				text += string(v.bytes[id])
 			}
-			id := ids[r.IntN(len(ids))]
-			if err := w.Take(int64(id)); err != nil {
-				t.Fatal(err)
+			if most < 100 && !g.Has(text) {
+				t.Errorf("at most %d tokens: got %q, want a text of the language", most, text)
 			}
-			text += string(v.bytes[id])
-		}
-		if most < 100 && !g.Has(text) {
-			t.Errorf("%q", text)
-		}
+		})
 	}
 	if _, err := NewVocabulary(
 		[][]byte{[]byte("a"), []byte("b")},
 	); err == nil ||
 		!strings.Contains(err.Error(), "single byte") {
-		t.Errorf("a vocabulary without all bytes: %v", err)
+		t.Errorf("a vocabulary without all bytes: got error %v, want one with %q", err, "single byte")
 	}
 }
 

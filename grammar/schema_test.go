@@ -172,8 +172,10 @@ func TestSurrogates(t *testing.T) {
 		`"\ud834\udd1e"`: true, `"\uDBFF\uDFFF"`: true, `"\ud800"`: false, `"\udc00"`: false, `"\udc00\ud800"`: false,
 		`"\ud834\u0041"`: false, `"\ud834x"`: false, `"\x41"`: false, `"\n"`: true, `"\a"`: false,
 	} {
-		if got := g.Has(text); got != want {
-			t.Errorf("Has(%s): got %t, want %t", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := g.Has(text); got != want {
+				t.Errorf("Has(%s): got %t, want %t", text, got, want)
+			}
+		})
 	}
 }

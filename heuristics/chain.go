@@ -49,7 +49,8 @@ type Turn struct {
 	Shown        int   // k: the picture that is judged; of a foreign one its number among those of (j1, j2), from 0
 	Foreign      bool  // the judged picture belongs to another chain
 	Instructions []int // those that are joined, from 0, in the order in which they are
-	Decision
+	Label        float64
+	Why          string
 }
 
 // Turns draws the samples of one chain. They depend on the seed, the chain's name and its number of pictures only, and
@@ -70,11 +71,10 @@ func (c Chains) Turns(seed uint64, chain string, pictures int) ([]Turn, error) {
 				rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 			}
 			for k := range pictures {
-				d := Decision{ChainLabel(j1, j2, k, c.OverEditedLabel), chainWhy(j1, j2, k)}
-				all = append(all, Turn{j1, j2, k, false, order, d})
+				all = append(all, Turn{j1, j2, k, false, order, ChainLabel(j1, j2, k, c.OverEditedLabel), chainWhy(j1, j2, k)})
 			}
 			for k := range c.Foreign {
-				all = append(all, Turn{j1, j2, k, true, order, Decision{c.ForeignLabel, ChainForeign}})
+				all = append(all, Turn{j1, j2, k, true, order, c.ForeignLabel, ChainForeign})
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package heuristics
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -33,16 +34,20 @@ var chainOfFive = map[[2]int][6]float64{
 
 func TestChainLabel(t *testing.T) {
 	for j, want := range chainOfFive {
-		for k := range 6 {
-			if got := ChainLabel(j[0], j[1], k, 0.5); got != want[k] {
-				t.Errorf("f(%d, %d, %d) = %v, want %v", j[0], j[1], k, got, want[k])
+		t.Run(fmt.Sprint(j), func(t *testing.T) {
+			for k := range 6 {
+				if got := ChainLabel(j[0], j[1], k, 0.5); got != want[k] {
+					t.Errorf("f(%d, %d, %d) = %v, want %v", j[0], j[1], k, got, want[k])
+				}
 			}
-		}
+		})
 	}
 	for _, bad := range [][3]int{{1, 1, 0}, {2, 1, 0}, {-1, 1, 0}, {0, 1, -1}} {
-		if got := ChainLabel(bad[0], bad[1], bad[2], 0.5); !math.IsNaN(got) {
-			t.Errorf("f%v = %v, want NaN", bad, got)
-		}
+		t.Run(fmt.Sprint(bad), func(t *testing.T) {
+			if got := ChainLabel(bad[0], bad[1], bad[2], 0.5); !math.IsNaN(got) {
+				t.Errorf("f%v = %v, want NaN", bad, got)
+			}
+		})
 	}
 }
 
@@ -57,7 +62,7 @@ func TestAllTurns(t *testing.T) {
 	}
 	for _, turn := range turns {
 		if turn.Label != chainOfFive[[2]int{turn.From, turn.To}][turn.Shown] {
-			t.Errorf("%+v", turn)
+			t.Errorf("got %+v, want label %v", turn, chainOfFive[[2]int{turn.From, turn.To}][turn.Shown])
 		}
 	}
 	why := map[string]int{}
@@ -71,10 +76,10 @@ func TestAllTurns(t *testing.T) {
 	}
 	if got := c.Join(turns[6*2], []string{"Make it red.", " add a hat. ",
 		"Remove the dog."}); got != "Make it red. add a hat. Remove the dog." {
-		t.Errorf("joined: %q", got)
+		t.Errorf("Join: got %q, want %q", got, "Make it red. add a hat. Remove the dog.")
 	}
 	if _, err := c.Turns(1, "a", MaxChain+1); err == nil {
-		t.Error("an endless chain is no error")
+		t.Errorf("Turns of %d edits: got error %v, want one", MaxChain+1, err)
 	}
 }
 
@@ -90,19 +95,19 @@ func TestShuffledAndForeignTurns(t *testing.T) {
 	moved := false
 	for i, turn := range turns {
 		if turn.Foreign != (turn.Why == ChainForeign) || turn.Foreign && turn.Label != 0 {
-			t.Errorf("%+v", turn)
+			t.Errorf("got %+v, want it foreign, with label 0, exactly if that is why", turn)
 		}
 		sorted := slices.Sorted(slices.Values(turn.Instructions))
 		if len(sorted) != turn.To-turn.From || sorted[0] != turn.From || sorted[len(sorted)-1] != turn.To-1 {
-			t.Errorf("%+v: instructions", turn)
+			t.Errorf("%+v: got instructions %v, want those of edits %d to %d", turn, sorted, turn.From, turn.To-1)
 		}
 		moved = moved || !slices.Equal(sorted, turn.Instructions)
 		if i%7 > 0 && !slices.Equal(turn.Instructions, turns[i-1].Instructions) {
-			t.Errorf("%+v: another order than the turn before", turn)
+			t.Errorf("got %+v, want the order of the turn before: %v", turn, turns[i-1].Instructions)
 		}
 	}
 	if !moved {
-		t.Error("nothing was shuffled")
+		t.Errorf("got moved %t, want an order that was shuffled", moved)
 	}
 }
 
@@ -117,13 +122,13 @@ func TestSampledTurns(t *testing.T) {
 	}
 	a := draw(c, 1, "a")
 	if len(a) != 12 {
-		t.Fatalf("%d turns", len(a))
+		t.Fatalf("got %d turns, want 12", len(a))
 	}
 	if !cmp.Equal(a, draw(c, 1, "a")) {
-		t.Error("the same seed, other turns")
+		t.Errorf("drawn again with one seed: got %v, want %v", draw(c, 1, "a"), a)
 	}
 	if cmp.Equal(a, draw(c, 2, "a")) || cmp.Equal(a, draw(c, 1, "b")) {
-		t.Error("another seed or chain, the same turns")
+		t.Errorf("drawn with another seed or chain: got the same turns %v, want others", a)
 	}
 	counts := func(turns []Turn) map[float64]int {
 		n := map[float64]int{}
@@ -135,16 +140,16 @@ func TestSampledTurns(t *testing.T) {
 	c.Balanced = true
 	n := counts(draw(c, 1, "a")) // 11 labels, 12 samples
 	if len(n) != 11 {
-		t.Errorf("12 balanced samples have labels %v", n)
+		t.Errorf("12 balanced samples: got labels %v, want all 11", n)
 	}
 	c.Samples = 0
 	for label, k := range counts(draw(c, 1, "a")) {
 		if k != 1 { // 1/5 is there once
-			t.Errorf("balanced: label %v %d times", label, k)
+			t.Errorf("balanced: got label %v %d times, want once", label, k)
 		}
 	}
 	if n := counts(draw(c, 1, "a")); len(n) != 11 {
-		t.Errorf("labels %v", n)
+		t.Errorf("got labels %v, want all 11", n)
 	}
 }
 
@@ -162,13 +167,13 @@ func TestPercentileAgainstNumPy(t *testing.T) {
 		}
 	}
 	if !math.IsNaN(stats.Quantile(nil, 0.05)) {
-		t.Error("the percentile of nothing")
+		t.Errorf("Quantile of nothing: got %v, want NaN", stats.Quantile(nil, 0.05))
 	}
 }
 
 func TestSimilarities(t *testing.T) {
 	near := func(what string, got, want float64) {
-		if math.Abs(got-want) > 1e-12 && !(math.IsNaN(got) && math.IsNaN(want)) {
+		if !(math.Abs(got-want) <= 1e-12) && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}

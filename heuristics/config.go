@@ -121,7 +121,7 @@ type Threshold struct {
 	Off        bool
 }
 
-// Fixed tells that the threshold is a number of its own: it belongs to the encoders that it was measured with.
+// Fixed reports whether the threshold is a number of its own, which belongs to the encoders that it was measured with.
 func (t Threshold) Fixed() bool { return !t.Off && !t.Percentile }
 
 // UnmarshalValue reads the forms that a configuration file may have.

@@ -4,6 +4,7 @@
 package heuristics
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 )
@@ -20,16 +21,24 @@ const (
 
 // Candidate is a picture to be labelled, as a rule sees it.
 type Candidate struct {
-	Kind                Kind
-	Editor              string   // who made it, if it is an Output
-	Given               *float64 // a label that came with the data, 0 to 1: a person's vote
-	ClipD, ClipI, DinoI Similarity
+	Kind   Kind       `json:"kind,omitempty"`
+	Editor string     `json:"editor,omitempty"` // who made it, if it is an Output
+	Given  *float64   `json:"given,omitempty"`  // a label that came with the data, 0 to 1: a person's vote
+	ClipD  Similarity `json:"clip_d,omitzero"`
+	ClipI  Similarity `json:"clip_i,omitzero"`
+	DinoI  Similarity `json:"dino_i,omitzero"`
 }
 
-// Decision is a label and the name of the rule that gave it.
-type Decision struct {
-	Label float64
-	Why   string
+// Similarities are the three similarities, by the names of their columns.
+func (c *Candidate) Similarities() iter.Seq2[string, Similarity] {
+	return func(yield func(string, Similarity) bool) {
+		_ = yield("clip_d", c.ClipD) && yield("clip_i", c.ClipI) && yield("dino_i", c.DinoI)
+	}
+}
+
+// Measured reports whether any of the similarities is known, or known not to exist.
+func (c *Candidate) Measured() bool {
+	return !c.ClipD.Unknown() || !c.ClipI.Unknown() || !c.DinoI.Unknown()
 }
 
 // editorKey is an editor's name by its letters and digits alone: "Pix2Pix-Zero" is "pix2pix_zero".

@@ -36,7 +36,7 @@ type Architecture struct {
 	Projection int // length of embeddings, if it is not Hidden
 }
 
-// Same tells whether two have one shape, whatever they are called.
+// Same reports whether two have one shape, whatever they are called.
 func (a Architecture) Same(b Architecture) bool {
 	a.Name, b.Name = "", ""
 	return a == b

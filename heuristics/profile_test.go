@@ -29,19 +29,21 @@ func TestDirections(t *testing.T) {
 		}
 	}
 	if len(cases) == 0 || flipped == 0 {
-		t.Errorf("%d cases, of which %d tell the definitions apart by their sign", len(cases), flipped)
+		t.Errorf("got %d cases, of which the sign tells the definitions apart in %d, want some of both", len(cases), flipped)
 	}
 	e := cases[0].Embeddings
 	for _, d := range []Direction{DirectionRaw, DirectionUnit} {
-		if x := d.Of(e[0], e[0], e[2], e[3]); x != 0 {
-			t.Errorf("%s of equal pictures: %v", d, x)
-		}
-		if x := d.Of(e[0], e[1], e[2], e[2]); !math.IsNaN(x) {
-			t.Errorf("%s of equal captions: %v", d, x)
-		}
+		t.Run(string(d), func(t *testing.T) {
+			if x := d.Of(e[0], e[0], e[2], e[3]); x != 0 {
+				t.Errorf("%s of equal pictures: got %v, want 0", d, x)
+			}
+			if x := d.Of(e[0], e[1], e[2], e[2]); !math.IsNaN(x) {
+				t.Errorf("%s of equal captions: got %v, want NaN", d, x)
+			}
+		})
 	}
 	if x := Direction("other").Of(e[0], e[1], e[2], e[3]); !math.IsNaN(x) {
-		t.Errorf("a definition that there is not: %v", x)
+		t.Errorf("an unknown definition: got %v, want NaN", x)
 	}
 }
 
@@ -50,35 +52,39 @@ func TestSimilarityStates(t *testing.T) {
 		s    Similarity
 		json string
 	}{{Similarity{}, "null"}, {Measured(math.NaN()), `"undefined"`}, {Measured(0), "0"}, {Measured(-0.25), "-0.25"}} {
-		raw, err := json.Marshal(c.s)
-		if err != nil || string(raw) != c.json {
-			t.Errorf("%v is %s, want %s (%v)", c.s, raw, c.json, err)
-		}
-		var back Similarity
-		if err := json.Unmarshal(raw, &back); err != nil || back != c.s {
-			t.Errorf("%s comes back as %v (%v)", raw, back, err)
-		}
-		if again := SimilarityOf(c.s.Cell()); again != c.s {
-			t.Errorf("%v comes back from a cell as %v", c.s, again)
-		}
+		t.Run(c.json, func(t *testing.T) {
+			raw, err := json.Marshal(c.s)
+			if err != nil || string(raw) != c.json {
+				t.Errorf("%v is %s, want %s (%v)", c.s, raw, c.json, err)
+			}
+			var back Similarity
+			if err := json.Unmarshal(raw, &back); err != nil || back != c.s {
+				t.Errorf("%s read back: got %v, %v, want %v", raw, back, err, c.s)
+			}
+			if again := SimilarityOf(c.s.Cell()); again != c.s {
+				t.Errorf("from a cell: got %v, want %v", again, c.s)
+			}
+		})
 	}
 }
 
 func TestParseProfile(t *testing.T) {
 	for text, want := range map[string]string{"adiee-paper": "adiee-paper/1", "adiee-released/1": "adiee-released/1",
 		"assay/1 + rules.weak": "assay/1", "assay/7": "version 1 here", "adiee": "no profile"} {
-		p, err := ParseProfile(text)
-		if err != nil && !strings.Contains(err.Error(), want) || err == nil && p.ID() != want {
-			t.Errorf("%s: %s %v, want %s", text, p.ID(), err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			p, err := ParseProfile(text)
+			if err != nil && !strings.Contains(err.Error(), want) || err == nil && p.ID() != want {
+				t.Errorf("%s: %s %v, want %s", text, p.ID(), err, want)
+			}
+		})
 	}
 	p := Profiles[ProfileReleased]
 	if got := p.Describe(p.ClipD, p.Rules, p.Chains); got != "adiee-released/1" {
-		t.Error(got)
+		t.Errorf("Describe of the profile's own rules: got %q, want %q", got, "adiee-released/1")
 	}
 	r, c := p.Rules, p.Chains
 	r.Weak, r.ClipI, c.Joint = nil, Threshold{Value: 0.5}, " and "
 	if got := p.Describe(DirectionUnit, r, c); got != "adiee-released/1 + clip_d, rules.clip_i, rules.weak, chains.joint" {
-		t.Error(got)
+		t.Errorf("Describe: got %q, want %q", got, "adiee-released/1 + clip_d, rules.clip_i, rules.weak, chains.joint")
 	}
 }

@@ -129,20 +129,20 @@ func (r Rules) AllGiven() (rules Rules, ok bool) {
 // Thresholds returns the numbers that CLIP-I and DINO-I are compared with, NaN where there is none.
 func (l *Labeler) Thresholds() (clipI, dinoI float64) { return l.clipI, l.dinoI }
 
-// Label returns the decision of the first rule that applies, false if none does: such an edit stays unlabelled.
-func (l *Labeler) Label(c Candidate) (Decision, bool) {
+// Label returns the label and the name of the first rule that applies; nil if none does: such an edit stays unlabelled.
+func (l *Labeler) Label(c Candidate) (label *float64, rule string) {
 	for i, f := range l.order {
 		if label, ok := f(c, l); ok {
-			return Decision{label, l.Order[i]}, true
+			return &label, l.Order[i]
 		}
 	}
-	return Decision{}, false
+	return nil, ""
 }
 
 // Unlabelled says why no rule applies to a candidate.
 func (l *Labeler) Unlabelled(c Candidate) string {
 	switch {
-	case c.ClipD.Unknown() && c.ClipI.Unknown() && c.DinoI.Unknown():
+	case !c.Measured():
 		return "none of its similarities is known"
 	case c.ClipD.Unknown():
 		return "its CLIP-D is not known, and no rule applies"
@@ -152,7 +152,7 @@ func (l *Labeler) Unlabelled(c Candidate) string {
 	return "no rule applies"
 }
 
-// PromptGuided tells whether an editor works from two captions.
+// PromptGuided reports whether an editor works from two captions.
 func (l *Labeler) PromptGuided(editor string) bool { return l.promptGuided[editorKey(editor)] }
 
 func editorSet(names []string) map[string]bool {

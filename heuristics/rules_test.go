@@ -27,6 +27,20 @@ func fixed(t *testing.T, change func(*Rules)) *Labeler {
 	return l
 }
 
+// Decision is what Label returns.
+type Decision struct {
+	Label float64
+	Why   string
+}
+
+func decide(l *Labeler, c Candidate) (d Decision, ok bool) {
+	label, rule := l.Label(c)
+	if label == nil {
+		return d, false
+	}
+	return Decision{*label, rule}, true
+}
+
 // Decisions worked out by hand from the paper, sections 3.1 and 4.1, and the released thresholds.
 func TestRules(t *testing.T) {
 	none := Decision{math.NaN(), ""}
@@ -41,6 +55,8 @@ func TestRules(t *testing.T) {
 		{"target", Candidate{Kind: Target}, Decision{1, RuleTarget}},
 		{"target, whatever its similarities", Candidate{Kind: Target, ClipD: num(-1), ClipI: num(0), DinoI: num(0)},
 			Decision{1, RuleTarget}},
+		{"target of another instruction", Candidate{Kind: Foreign, ClipD: num(0.9), ClipI: num(1), DinoI: num(1)},
+			Decision{0, RuleForeign}},
 		{"a person's vote goes first", Candidate{Kind: Output, Editor: "sdedit", Given: vote(0.75)},
 			Decision{0.75, RuleGiven}},
 
@@ -90,10 +106,12 @@ func TestRules(t *testing.T) {
 		{"global edit without a target", Candidate{Editor: "magicbrush", ClipD: num(0.15)}, Decision{0.5, RulePartial}},
 		{"unknown editor, nothing known", Candidate{}, none},
 	} {
-		d, ok := fixed(t, nil).Label(c.c)
-		if ok != (c.want.Why != "") || ok && d != c.want {
-			t.Errorf("%s: %v %v, want %v", c.name, d, ok, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			d, ok := decide(fixed(t, nil), c.c)
+			if ok != (c.want.Why != "") || ok && d != c.want {
+				t.Errorf("%s: %v %v, want %v", c.name, d, ok, c.want)
+			}
+		})
 	}
 }
 
@@ -113,9 +131,11 @@ func TestConfiguredRules(t *testing.T) {
 		{"partial", func(r *Rules) { r.PartialLabel = 0.25 }, Decision{0.25, RulePartial}},
 		{"off", func(r *Rules) { r.Join, r.ClipI = JoinOr, Threshold{Off: true} }, Decision{0.5, RulePartial}},
 	} {
-		if d, ok := fixed(t, v.change).Label(c); !ok || d != v.want {
-			t.Errorf("%s: %v %v, want %v", v.name, d, ok, v.want)
-		}
+		t.Run(v.name, func(t *testing.T) {
+			if d, ok := decide(fixed(t, v.change), c); !ok || d != v.want {
+				t.Errorf("%s: %v %v, want %v", v.name, d, ok, v.want)
+			}
+		})
 	}
 }
 
@@ -134,20 +154,20 @@ func TestPercentileThresholds(t *testing.T) {
 		t.Fatalf("thresholds %v, %v, want 0.05, 0.005", c, d)
 	}
 	at := Candidate{Editor: "ip2p", ClipD: num(0.5), ClipI: num(0.05), DinoI: num(0.005)}
-	if d, ok := l.Label(at); !ok || d.Why != RuleDissimilar {
-		t.Errorf("at the thresholds: %v %v", d, ok)
+	if d, ok := decide(l, at); !ok || d.Why != RuleDissimilar {
+		t.Errorf("at the thresholds: got %v, %v, want %v", d, ok, RuleDissimilar)
 	}
 	if _, err := paperRules().Labeler(nil, nil); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
-		t.Errorf("no sources: %v", err)
+		t.Errorf("no sources: got error %v, want one with %q", err, "fixed threshold")
 	}
 	r := paperRules()
 	r.Order = []string{RuleWeakEditor}
 	if _, err := r.Labeler(nil, nil); err != nil {
-		t.Errorf("percentiles that no rule wants: %v", err)
+		t.Errorf("percentiles that no rule wants: got error %v, want none", err)
 	}
 	if r.Order = []string{"luck"}; true {
 		if _, err := r.Labeler(nil, nil); err == nil {
-			t.Error("unknown rule")
+			t.Errorf("a rule that is unknown: got error %v, want one", err)
 		}
 	}
 }
@@ -160,7 +180,7 @@ func TestCheck(t *testing.T) {
 		p.Chains.Check(note)
 	}
 	if keys != nil {
-		t.Fatalf("profiles: %v", keys)
+		t.Fatalf("profiles: got problems with %v, want none", keys)
 	}
 	r := paperRules()
 	r.Order = append(r.Order, "luck", RuleSource)

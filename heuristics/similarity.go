@@ -42,10 +42,10 @@ func SimilarityOf(x *float64) Similarity {
 // Value returns the number, false if there is none.
 func (s Similarity) Value() (x float64, ok bool) { return s.value, s.state == measured }
 
-// Unknown tells that nobody measured it.
+// Unknown reports whether nobody measured it.
 func (s Similarity) Unknown() bool { return s.state == unknown }
 
-// Undefined tells that there is no such number.
+// Undefined reports whether there is no such number.
 func (s Similarity) Undefined() bool { return s.state == undefined }
 
 // Cell is what a table holds: nil for unknown, NaN for undefined.
@@ -60,7 +60,7 @@ func (s Similarity) Cell() *float64 {
 	return nil
 }
 
-// atMost tells that it was measured and is not above a threshold; NaN: there is no threshold.
+// atMost reports whether it was measured and is at most a threshold; NaN: there is no threshold.
 func (s Similarity) atMost(threshold float64) bool {
 	return s.state == measured && s.value <= threshold
 }

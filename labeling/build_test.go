@@ -19,8 +19,11 @@ import (
 
 	"assay/data"
 	"assay/heuristics"
+	"assay/internal/exit"
 	"assay/internal/packed"
 	"assay/internal/stats"
+	"assay/shards"
+	tables "assay/table"
 )
 
 // fixtures is a folder of small data sets: data/readers/testdata/layouts.zip.
@@ -58,7 +61,23 @@ func (c *colours) Texts(_ context.Context, texts []string) ([][]float32, error) 
 	return out, nil
 }
 
-func nothing(int, int) {}
+// measure measures a shard with encoders of the test's.
+func measure(ctx context.Context, j *Job, e models, shard shards.Ref, progress func(done, total int)) error {
+	j.open = func(EncoderConfig, func(string)) (models, func() error, error) {
+		return e, func() error { return nil }, nil
+	}
+	return j.Measure(ctx, tables.Options{Shard: shard, Progress: progress}, nil)
+}
+
+// todo is how many samples are not measured yet.
+func todo(t *testing.T, j *Job) int {
+	t.Helper()
+	files, err := j.partFiles(t.Context(), shards.Ref{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files.total - files.samples
+}
 
 func load(t *testing.T, yaml string) *Config {
 	t.Helper()
@@ -74,22 +93,22 @@ func load(t *testing.T, yaml string) *Config {
 }
 
 // run measures all shards and merges.
-func run(t *testing.T, c *Config, e Encoders, shards int) (*Report, error) {
+func run(t *testing.T, c *Config, e models, count int) (*Report, error) {
 	t.Helper()
 	j, err := Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	for i := range shards {
-		if err := j.Measure(t.Context(), e, Shard{i, shards}, nothing); err != nil {
+	for i := range count {
+		if err := measure(t.Context(), j, e, shards.Ref{Index: i, Count: count}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return j.Merge(t.Context())
 }
 
-func table(t *testing.T, c *Config) (rows []data.Row) {
+func readTable(t *testing.T, c *Config) (rows []data.Row) {
 	t.Helper()
 	in, err := data.OpenTable(filepath.Join(c.Out, TableFile))
 	if err != nil {
@@ -124,12 +143,12 @@ max_bad: 0.1
 // The labels of the fixtures' rows, worked out by hand from the rules.
 func TestLabels(t *testing.T) {
 	c := load(t, everything)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		label := "none"
 		if row.Label != nil {
 			label = fmt.Sprintf("%.3g", *row.Label)
@@ -170,11 +189,12 @@ func TestLabels(t *testing.T) {
 		}
 	}
 	if _, again := got["turns/100-1/source"]; again || r.Duplicates < 3 {
-		t.Errorf("adiee's sources are in the table twice, %d duplicates", r.Duplicates)
+		t.Errorf("adiee's sources: got %d duplicates, turns/100-1/source again %v, want 3 or more, false",
+			r.Duplicates, again)
 	}
 	if r.Rows != r.TableRows+r.Duplicates || r.TableRows != len(got) || r.Labelled+r.Unlabelled != r.TableRows ||
 		r.Bad != 1 || r.Skipped["left out"] != 2 {
-		t.Errorf("counts: %+v", r)
+		t.Errorf("got counts %+v, want sums that agree, 1 bad row, 2 samples left out, %d rows in the table", r, len(got))
 	}
 	votes, err := os.ReadFile(filepath.Join(c.Out, PreferencesFile))
 	if err != nil {
@@ -228,7 +248,7 @@ func many(t *testing.T) string {
 func TestSameBytes(t *testing.T) {
 	yaml := many(t) + "  - {layout: editreward, path: FIXTURES/editreward.parquet}\n"
 	measured := &colours{}
-	e := Encoders{Clip: measured, Dino: &colours{}}
+	e := models{Clip: measured, Dino: &colours{}}
 	one := load(t, yaml)
 	if _, err := run(t, one, e, 1); err != nil {
 		t.Fatal(err)
@@ -236,7 +256,7 @@ func TestSameBytes(t *testing.T) {
 	want := files(t, one.Out)
 	// per part once as a source, once as anything else; a cache would know more
 	if n := measured.pictures.Load(); n > 2*5*5+11 {
-		t.Errorf("%d pictures were embedded, though there are few", n)
+		t.Errorf("got %d pictures embedded, want at most %d", n, 2*5*5+11)
 	}
 
 	t.Run("shards", func(t *testing.T) {
@@ -245,7 +265,7 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, files(t, c.Out)); d != "" {
-			t.Error("another table than in one go")
+			t.Errorf("got other files than in one go (-want +got):\n%.2000s", d)
 		}
 	})
 	t.Run("machines", func(t *testing.T) {
@@ -262,13 +282,13 @@ func TestSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := o.Measure(t.Context(), e, Shard{i + 1, 4}, nothing); err != nil {
+			if err := measure(t.Context(), o, e, shards.Ref{Index: i + 1, Count: 4}, nil); err != nil {
 				t.Fatal(err)
 			}
 			o.Close()
 			var missing *MissingError
 			if _, err := j.Merge(t.Context()); !errors.As(err, &missing) {
-				t.Fatalf("merged with shards missing: %v", err)
+				t.Fatalf("shards are missing: got error %v, want a MissingError", err)
 			}
 			if err := j.AddShard(t.Context(), other.Out); err != nil {
 				t.Fatal(err)
@@ -278,11 +298,12 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, files(t, c.Out)); d != "" {
-			t.Error("another table than in one go")
+			t.Errorf("got other files than in one go (-want +got):\n%.2000s", d)
 		}
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		c := load(t, yaml)
+		const total = 303
 		left := math.MaxInt
 		for range 100 {
 			ctx, stop := context.WithCancel(t.Context())
@@ -290,17 +311,13 @@ func TestSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			todo, err := j.Todo(ctx, Shard{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			todo := todo(t, j)
 			if todo > left {
-				t.Errorf("%d samples to do after %d", todo, left)
+				t.Errorf("got %d samples to do, want at most the %d before", todo, left)
 			}
 			left = todo
-			done := 0
-			err = j.Measure(ctx, e, Shard{}, func(samples, _ int) {
-				if done += samples; done == 70 { // in the second part
+			err = measure(ctx, j, e, shards.Ref{}, func(done, total int) {
+				if done >= total-todo+samplesPerPart && done < total { // after a part
 					stop()
 				}
 			})
@@ -308,15 +325,17 @@ func TestSameBytes(t *testing.T) {
 			stop()
 			if err == nil {
 				break
-			} else if !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
+			}
+			var e *tables.InterruptedError
+			if !errors.As(err, &e) || !errors.Is(err, exit.ErrInterrupted) || e.Rows != total || e.Done <= total-todo {
+				t.Fatalf("got %v after %d of %d samples, want that more of them are kept", err, total-todo, total)
 			}
 		}
 		if _, err := run(t, c, e, 1); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(want, files(t, c.Out)); d != "" {
-			t.Error("another table than in one go")
+			t.Errorf("got other files than in one go (-want +got):\n%.2000s", d)
 		}
 	})
 	t.Run("other rules on the same parts", func(t *testing.T) {
@@ -329,48 +348,49 @@ func TestSameBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.Rules[heuristics.RuleWeakEditor] != 0 || measured.pictures.Load() != before {
-			t.Errorf("rules %v, %d pictures measured again", r.Rules, measured.pictures.Load()-before)
+			t.Errorf("got rules %v, %d pictures measured again, want none by %s, 0", r.Rules,
+				measured.pictures.Load()-before, heuristics.RuleWeakEditor)
 		}
 		c.Seed++
 		var other *PlanError
 		if _, err := Open(t.Context(), c); !errors.As(err, &other) {
-			t.Errorf("another seed on the same parts: %v", err)
+			t.Errorf("another seed on the same parts: got error %v, want a PlanError", err)
 		}
 	})
 }
 
 func TestThresholdsOfSources(t *testing.T) {
 	c := load(t, many(t))
-	r, err := run(t, c, Encoders{Clip: &colours{}, Dino: &colours{}}, 1)
+	r, err := run(t, c, models{Clip: &colours{}, Dino: &colours{}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var clip []float64
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		if row.Why == heuristics.RuleSource {
 			clip = append(clip, *row.ClipI)
 			if *row.ClipD != 0 {
-				t.Errorf("%s: CLIP-D of a source is %v", row.ID, *row.ClipD)
+				t.Errorf("%s: got CLIP-D %v of a source, want 0", row.ID, *row.ClipD)
 			}
 		}
 		if row.Why == heuristics.RuleTarget && math.Abs(*row.ClipI-1) > 1e-9 {
-			t.Errorf("%s: CLIP-I of a target is %v", row.ID, *row.ClipI)
+			t.Errorf("%s: got CLIP-I %v of a target, want 1", row.ID, *row.ClipI)
 		}
 	}
 	if want := stats.Quantile(slices.Sorted(slices.Values(clip)), 0.05); r.Thresholds.ClipI == nil ||
 		*r.Thresholds.ClipI != want {
 		t.Errorf("threshold %v, want %v of %d sources", r.Thresholds.ClipI, want, len(clip))
 	}
-	if _, err := run(t, load(t, many(t)), Encoders{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
-		t.Errorf("percentiles of nothing: %v", err)
+	if _, err := run(t, load(t, many(t)), models{}, 1); err == nil || !strings.Contains(err.Error(), "fixed threshold") {
+		t.Errorf("percentiles of nothing: got error %v, want one that names a fixed threshold", err)
 	}
 }
 
 func TestBad(t *testing.T) {
 	c := load(t, many(t)+"profile: adiee-released\nmax_bad: 0.001\n")
 	var bad *BadError
-	if _, err := run(t, c, Encoders{}, 1); !errors.As(err, &bad) || bad.Bad != 1 {
-		t.Fatalf("one bad row: %v", err)
+	if _, err := run(t, c, models{}, 1); !errors.As(err, &bad) || bad.Bad != 1 {
+		t.Fatalf("got error %v, want a BadError of one row", err)
 	}
 	raw, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
 	if err != nil {
@@ -383,21 +403,21 @@ func TestBad(t *testing.T) {
 	if err := json.Unmarshal(raw, &line); err != nil || line.Sample != 77 || line.ID != "many/000077/ip2p" ||
 		line.Kind != "bad" ||
 		!strings.Contains(line.Reason, "none.png: no such file") {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf("got %s (%v), want sample 77, many/000077/ip2p, with its reason", raw, err)
 	}
 	if _, err := os.Stat(filepath.Join(c.Out, TableFile)); err == nil {
-		t.Error("there is a table")
+		t.Error("got a table, want none")
 	}
 }
 
 func TestSplit(t *testing.T) {
 	c := load(t, everything+"split: {validation: 0.3}\n")
-	if _, err := run(t, c, Encoders{}, 1); err != nil {
+	if _, err := run(t, c, models{}, 1); err != nil {
 		t.Fatal(err)
 	}
 	sides := map[string]map[string]bool{}
 	count := map[string]int{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		p, err := row.Source.Open("", data.Limits{})
 		if err != nil {
 			t.Fatal(err)
@@ -411,11 +431,11 @@ func TestSplit(t *testing.T) {
 	}
 	for key, on := range sides {
 		if len(on) != 1 {
-			t.Errorf("source picture %s is on sides %v", key, slices.Collect(maps.Keys(on)))
+			t.Errorf("source picture %s: got it in splits %v, want one", key, slices.Collect(maps.Keys(on)))
 		}
 	}
 	if n := count[splitTrain] + count[splitValidation]; count[splitValidation] == 0 || 2*count[splitValidation] > n {
-		t.Errorf("splits: %v", count)
+		t.Errorf("got splits %v, want some of validation, at most half", count)
 	}
 }
 
@@ -428,12 +448,12 @@ sources:
   - {layout: adiee-magicbrush, path: FIXTURES/adiee, name: adiee, split: train}
   - {layout: emu-edit, path: FIXTURES/emu.parquet, name: emu, split: own}
 `)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Six of held, one of emu (the other is in held); the sources of all outputs of adiee are among them.
 	if d := cmp.Diff(map[string]int{"test": 7}, r.Splits); d != "" || r.Skipped["split"] != 8 {
-		t.Errorf("%s\n%v", d, r.Skipped)
+		t.Errorf("splits (-want +got):\n%s\ngot %v left out, want 8 by their splits", d, r.Skipped)
 	}
 }

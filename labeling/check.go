@@ -1,6 +1,7 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func (c *Config) unmeasured(sources []SourceCheck) []string {
 	return out
 }
 
-// allGiven tells whether every output that was read came with a label, and no rule is asked before that.
+// allGiven reports whether every output that was read came with a label, and no rule is asked before that.
 func (c *Config) allGiven(sources []SourceCheck) bool {
 	outputs := 0
 	for _, s := range sources {
@@ -160,8 +161,7 @@ func (c *Config) unopened() (out []string) {
 		if e.path == "" {
 			continue
 		}
-		m, err := encoders.Open(e.path, encoders.Options{Device: c.Encoders.Device, Threads: c.Encoders.Threads,
-			Batch: c.Encoders.Batch, Kind: e.kind})
+		m, err := encoders.Open(e.path, c.Encoders.options(e.kind))
 		if err == nil {
 			err = m.Close()
 		}
@@ -225,25 +225,20 @@ func (f *SourceCheck) sample(s *readers.Sample, given func(by string)) {
 		}
 	}
 	for i, o := range s.Outputs {
-		if f.Outputs++; o.Label == nil {
+		if f.Outputs++; o.Given == nil {
 			f.unlabelled++
 		}
 		pictures[fmt.Sprintf("edit %d", i+1)] = o.Picture
-		kept := false
-		for name, v := range map[string]interface {
-			Unknown() bool
-			Undefined() bool
-		}{"clip_d": o.ClipD, "clip_i": o.ClipI, "dino_i": o.DinoI} {
+		for name, v := range o.Similarities() {
 			switch {
 			case v.Undefined():
 				f.Not[name]++
 			case !v.Unknown():
 				f.Known[name]++
 			}
-			kept = kept || !v.Unknown()
 		}
-		if kept {
-			given(orElse(measuredWith(o.Profile), unsaid))
+		if o.Measured() {
+			given(cmp.Or(measuredWith(o.Profile), unsaid))
 		}
 	}
 	var errs []string

@@ -42,7 +42,8 @@ func TestCheckOfThresholds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(r.Problems) != len(c.want) || r.OK != (c.want == nil) {
-			t.Errorf("%s, %s: ok %v, %q, %+v", c.layout, c.rest, r.OK, r.Problems, r.Sources)
+			t.Errorf("%s, %s: got ok %v, problems %q, sources %+v, want problems with %q", c.layout, c.rest, r.OK,
+				r.Problems, r.Sources, c.want)
 			continue
 		}
 		for i, want := range c.want {
@@ -80,7 +81,7 @@ func TestPlanNamesKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "another configuration: take") {
-		t.Error(err)
+		t.Errorf("a plan without keys: got error %v, want one of another configuration", err)
 	}
 }
 
@@ -105,16 +106,16 @@ func TestOwnSplit(t *testing.T) {
 			abs,
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Splits["0.7"] != 0 || r.Splits["test"] != 2 || r.Bad != 2 || r.TableRows != 4 {
-		t.Errorf("%v, %d bad, %d rows", r.Splits, r.Bad, r.TableRows)
+		t.Errorf("got splits %v, %d bad, %d rows, want 2 of test, none of 0.7, 2 bad, 4 rows", r.Splits, r.Bad, r.TableRows)
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
 	if err != nil || strings.Count(string(listed), `split \"0.7\" is none of [train validation val dev test]`) != 2 {
-		t.Errorf("%s %v", listed, err)
+		t.Errorf("got %s (%v), want two rows whose split is 0.7", listed, err)
 	}
 }
 
@@ -148,15 +149,15 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 			dir,
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := map[string]int{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		kept[row.Why]++
 		if row.Why == heuristics.ChainForeign && row.Split == "" {
-			t.Errorf("%s has no split", row.ID)
+			t.Errorf("%s: got no split, want one", row.ID)
 		}
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
@@ -166,14 +167,15 @@ func TestForeignPictureOnAnotherSide(t *testing.T) {
 	left := strings.Count(string(listed), "its foreign picture is in split ")
 	if kept[heuristics.ChainForeign] == 0 || left == 0 || r.Skipped["split"] != left ||
 		kept[heuristics.ChainForeign]+left+r.Candidates.Duplicates != 16 {
-		t.Errorf("%v kept, %d left out, %v\n%s", kept, left, r.Skipped, listed)
+		t.Errorf("got %v kept, %d left out, %v skipped, want 16 foreign rows in all, some of both\n%s", kept, left,
+			r.Skipped, listed)
 	}
 	// No picture is on two sides.
 	sides := map[string]string{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		for _, m := range []string{string(row.Source.Bytes), string(row.Edit.Bytes)} {
 			if have, ok := sides[m]; ok && have != row.Split {
-				t.Errorf("%s: a picture is in %s and %s", row.ID, have, row.Split)
+				t.Errorf("%s: got a picture in splits %s and %s, want one", row.ID, have, row.Split)
 			}
 			sides[m] = row.Split
 		}

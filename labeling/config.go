@@ -13,6 +13,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/remote"
 	"assay/internal/strictyaml"
+	"assay/labeling/nearcopy"
 )
 
 // Config is one run: data sets in, one label table out.
@@ -90,14 +91,14 @@ const (
 	PicturesFiles = "files"
 )
 
-// Default is the configuration that a file changes.
-func Default() *Config {
+// defaults is the configuration that a file changes.
+func defaults() *Config {
 	c := &Config{
 		Pictures:   PicturesEmbed,
 		Unlabelled: "keep",
 		MaxBad:     0.05,
 		Split:      SplitConfig{Validation: 0.1},
-		Guard:      GuardConfig{Distance: MaxDistance},
+		Guard:      GuardConfig{Distance: nearcopy.MaxDistance},
 		Encoders:   EncoderConfig{Device: "auto", Batch: 32, CacheSize: 20e9, Given: "keep"},
 	}
 	c.adopt(heuristics.ProfilePaper, "")
@@ -113,9 +114,9 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := Default()
+	c := defaults()
 	d := strictyaml.Decode(path, text, c)
-	named := Default()
+	named := defaults()
 	if !d.Unreadable && named.adopt(c.Profile, c.Preset) {
 		c = named
 		d = strictyaml.Decode(path, text, c)
@@ -202,8 +203,8 @@ func (c *Config) check(doc *strictyaml.Document) {
 	c.Encoders.check(d)
 	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v",
 		c.Split.Validation)
-	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= MaxDistance, "guard.distance", "want 0 to %d bits, not %d",
-		MaxDistance, c.Guard.Distance)
+	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= nearcopy.MaxDistance, "guard.distance",
+		"want 0 to %d bits, not %d", nearcopy.MaxDistance, c.Guard.Distance)
 	for i, folder := range c.Guard.Folders {
 		d.there(folder, fmt.Sprintf("guard.folders[%d]", i))
 	}

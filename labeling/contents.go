@@ -1,15 +1,11 @@
 package labeling
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"assay/data"
@@ -18,29 +14,33 @@ import (
 	"assay/store"
 )
 
-// identifier finds out what parts are made of: texts, the content of pictures, the content of encoders' weights. A part
-// says in its first line what it was made of; it is measured again when that is no longer so.
-type identifier struct {
+// contents computes digests of what parts depend on: texts, the bytes of pictures, the weights of encoders. The
+// digest is the first line of a part, which is measured again when it has changed.
+type contents struct {
 	config *Config
-	models string         // of the encoders
-	pools  map[int]string // digests of the samples that lend their instructions, by source
+	models string                    // of the encoders
+	pools  map[int][]*readers.Sample // the samples that lend their instructions, by source
 }
+
+// partFormat is the version of the rows of parts.
+const partFormat = "3"
 
 // inputs are what a part is made of.
 type inputs struct {
+	part  part
 	of    string               // digest of all
 	files map[string]store.Key // content of the picture files, by path
 	// embedded are the contents of pictures whose embeddings are wanted.
 	embedded map[store.Key]bool
 }
 
-// embeds tells whether an output has to be embedded. Sources and targets always are, pictures of chains never.
+// embeds reports whether an output has to be embedded. Sources and targets always are, pictures of chains never.
 func (c *Config) embeds(o *readers.Output) bool {
 	return c.Encoders.Given != "keep" || o.ClipD.Unknown() || o.ClipI.Unknown() || o.DinoI.Unknown()
 }
 
-func newIdentifier(c *Config) (*identifier, error) {
-	d := &identifier{config: c, pools: map[int]string{}}
+func newContents(c *Config) (*contents, error) {
+	d := &contents{config: c, pools: map[int][]*readers.Sample{}}
 	for _, path := range []string{c.Encoders.Clip, c.Encoders.Dino} {
 		print := ""
 		if path != "" {
@@ -55,19 +55,21 @@ func newIdentifier(c *Config) (*identifier, error) {
 }
 
 // part looks at the samples of a part.
-func (d *identifier) part(ctx context.Context, id partID, r readers.Reader) (inputs, error) {
-	in := inputs{files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
-	pool, err := d.pool(ctx, id.source, r)
+func (d *contents) part(ctx context.Context, p part, r readers.Reader) (inputs, error) {
+	in := inputs{part: p, files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
+	pool, err := d.lenders(ctx, p.source, r)
 	if err != nil {
 		return in, err
 	}
-	said := []string{d.models, data.Decoding, pool}
-	first := id.part * samplesPerPart
-	for i := first; i < min(first+samplesPerPart, r.Len()); i++ {
+	said := []string{partFormat, d.models, data.Decoding}
+	for _, s := range pool {
+		said = append(said, s.Instruction, s.SourceCaption, s.TargetCaption)
+	}
+	for i := range p.samples {
 		if err := ctx.Err(); err != nil {
 			return in, err
 		}
-		text, err := d.sample(&in, id.source, i, r)
+		text, err := d.sample(&in, p.source, p.first+i, r)
 		if err != nil {
 			return in, err
 		}
@@ -78,7 +80,7 @@ func (d *identifier) part(ctx context.Context, id partID, r readers.Reader) (inp
 }
 
 // sample describes a sample with the content of its pictures in place of the pictures.
-func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string, error) {
+func (d *contents) sample(in *inputs, source, i int, r readers.Reader) (string, error) {
 	s, err := r.Read(i)
 	var left readers.Left
 	if errors.As(err, &left) {
@@ -87,7 +89,7 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 		root := filepath.Dir(d.config.Sources[source].Path)
 		return "unreadable: " + strings.ReplaceAll(err.Error(), root, ""), nil
 	}
-	var foreign []*data.Image
+	var foreign []data.Image
 	if s.Chain != nil {
 		foreign = d.config.foreignPictures(source, i, s, r)
 	}
@@ -99,14 +101,8 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 	}
 	if s.Chain != nil {
 		chain := readers.Chain{Instructions: s.Chain.Instructions}
-		for _, m := range s.Chain.Pictures {
+		for _, m := range append(slices.Clone(s.Chain.Pictures), foreign...) {
 			chain.Pictures = append(chain.Pictures, d.image(in, m, false))
-		}
-		for _, m := range foreign {
-			if m == nil {
-				m = &data.Image{}
-			}
-			chain.Pictures = append(chain.Pictures, d.image(in, *m, false))
 		}
 		copied.Chain = &chain
 	}
@@ -115,7 +111,7 @@ func (d *identifier) sample(in *inputs, source, i int, r readers.Reader) (string
 }
 
 // image names a picture by its place and content.
-func (d *identifier) image(in *inputs, m data.Image, embed bool) data.Image {
+func (d *contents) image(in *inputs, m data.Image, embed bool) data.Image {
 	if m.IsZero() {
 		return m
 	}
@@ -130,86 +126,4 @@ func (d *identifier) image(in *inputs, m data.Image, embed bool) data.Image {
 	}
 	in.files[path] = k
 	return data.Image{Path: k.String() + " " + d.config.relative(path)}
-}
-
-// pool describes the samples of a source that lend their instructions.
-func (d *identifier) pool(ctx context.Context, source int, r readers.Reader) (string, error) {
-	if d.config.Foreign.Instructions == 0 {
-		return "", nil
-	}
-	if known, ok := d.pools[source]; ok {
-		return known, nil
-	}
-	samples, err := d.config.lenders(ctx, source, r)
-	if err != nil {
-		return "", err
-	}
-	var said []string
-	for _, s := range samples {
-		said = append(said, s.Instruction, s.SourceCaption, s.TargetCaption)
-	}
-	d.pools[source] = store.KeyOf(said...).String()
-	return d.pools[source], nil
-}
-
-// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; nil if there is
-// none.
-func (c *Config) foreignPictures(source, sample int, s *readers.Sample, r readers.Reader) []*data.Image {
-	turns, err := c.Chains.Turns(c.Seed, fmt.Sprintf("%s/%s", c.Sources[source].Name, s.ID), len(s.Chain.Pictures))
-	if err != nil { // measuring says so
-		return nil
-	}
-	rng := rand.New(rand.NewPCG(c.Seed, uint64(source)<<40|uint64(sample)))
-	var out []*data.Image
-	for _, t := range turns {
-		if t.Foreign {
-			out = append(out, foreignPicture(rng, r, sample, s.Session))
-		}
-	}
-	return out
-}
-
-// madeOf reads what a part says it was made of; "" if the file is of an earlier version or not there.
-func madeOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	} else if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	line, err := bufio.NewReader(f).ReadBytes('\n')
-	if err != nil && err != io.EOF { // a part that cannot be read is not one that is lacking
-		return "", err
-	}
-	var e entry
-	if json.Unmarshal(line, &e) != nil {
-		return "", nil
-	}
-	return e.Of, nil
-}
-
-// lacking lists the parts that are not there, or were made of something else than there is now.
-func (j *Job) lacking(ctx context.Context) ([]partID, error) {
-	var todo []partID
-	for id := range j.plan.parts() {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		of, err := madeOf(id.file(j.Config.Out))
-		if err != nil {
-			return nil, err
-		}
-		if of != "" {
-			in, err := j.inputs.part(ctx, id, j.readers[id.source])
-			if err != nil {
-				return nil, err
-			}
-			if in.of == of {
-				continue
-			}
-		}
-		todo = append(todo, id)
-	}
-	return todo, nil
 }

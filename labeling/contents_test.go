@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/shards"
 	"assay/store"
 )
 
@@ -73,23 +74,23 @@ func TestChangedInputs(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		defer j.Close()
-		todo, err := j.Todo(context.Background(), Shard{})
-		if err != nil || (todo > 0) != want {
-			t.Errorf("%s: %d samples to measure (%v)", name, todo, err)
+		todo := todo(t, j)
+		if (todo > 0) != want {
+			t.Errorf("%s: got %d samples to measure, want any: %v", name, todo, want)
 		}
 		if _, err := j.Merge(context.Background()); want == (err == nil) {
-			t.Errorf("%s: merged without measuring: %v", name, err)
+			t.Errorf("%s: merged without measuring: got error %v, want one: %v", name, err, want)
 		}
-		if err := j.Measure(context.Background(), Encoders{Clip: e, Dino: e}, Shard{}, nothing); err != nil {
+		if err := measure(t.Context(), j, models{Clip: e, Dino: e}, shards.Ref{}, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if _, err := j.Merge(context.Background()); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if n := e.pictures.Load(); (n > 0) != want || todo <= samplesPerPart && n > 4*2 {
-			t.Errorf("%s: %d pictures were encoded", name, n)
+			t.Errorf("%s: got %d pictures encoded, want any: %v", name, n, want)
 		}
-		return table(t, c)
+		return readTable(t, c)
 	}
 	find := func(rows []data.Row) *float64 {
 		for _, r := range rows {
@@ -97,14 +98,14 @@ func TestChangedInputs(t *testing.T) {
 				return r.ClipI
 			}
 		}
-		t.Fatal("the edit is not there")
+		t.Fatal("got no edit with CLIP-I below 1, want one")
 		return nil
 	}
 	before := *find(label("first", true))
 	label("unchanged", false)
 	picture("b.png", 200)
 	if after := *find(label("a picture was replaced", true)); after == before {
-		t.Errorf("CLIP-I is %g as before", after)
+		t.Errorf("got CLIP-I %g as before, want another", after)
 	}
 	label("unchanged since", false)
 	text := strings.Replace(rows.String(), "edit a,", "other,", 1)
@@ -114,7 +115,7 @@ func TestChangedInputs(t *testing.T) {
 		found = found || r.Instruction == "other"
 	}
 	if !found {
-		t.Error("the instruction in the table is the former one")
+		t.Error("got the former instruction, want other")
 	}
 	text = strings.Replace(text, "a dog", "a cat", 1)
 	write(t, table0, text)
@@ -153,7 +154,7 @@ func (r *remembering) Known(pixels store.Key) []float32 {
 func TestDecodedOnce(t *testing.T) {
 	yaml := many(t)
 	plain := load(t, yaml)
-	if _, err := run(t, plain, Encoders{Clip: &colours{}, Dino: &colours{}}, 1); err != nil {
+	if _, err := run(t, plain, models{Clip: &colours{}, Dino: &colours{}}, 1); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := store.Open(t.TempDir(), store.Options{})
@@ -162,18 +163,18 @@ func TestDecodedOnce(t *testing.T) {
 	}
 	defer kept.Close()
 	known, knownDino := map[store.Key][]float32{}, map[store.Key][]float32{}
-	wanted := table(t, plain)
+	wanted := readTable(t, plain)
 	for i, want := range []int64{5, 0} { // distinct pictures
 		e := &remembering{colours: &colours{}, known: known}
 		c := load(t, yaml)
-		if _, err := run(t, c, Encoders{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept},
+		if _, err := run(t, c, models{Clip: e, Dino: &remembering{colours: &colours{}, known: knownDino}, Store: kept},
 			1); err != nil {
 			t.Fatal(err)
 		}
 		if n := e.pictures.Load(); n != want {
 			t.Errorf("job %d decoded and encoded %d pictures, want %d", i, n, want)
 		}
-		for k, row := range table(t, c) {
+		for k, row := range readTable(t, c) {
 			if w := wanted[k]; row.ID != w.ID || (row.ClipI == nil) != (w.ClipI == nil) || row.ClipI != nil &&
 				*row.ClipI != *w.ClipI {
 				t.Fatalf("row %d is %+v, want %+v", k, row, w)
@@ -186,9 +187,30 @@ func TestDecodedOnce(t *testing.T) {
 func TestUnreadablePart(t *testing.T) {
 	dir := t.TempDir() // opens, and cannot be read
 	if _, err := madeOf(dir); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("%v does not name %s", err, dir)
+		t.Errorf("got error %v, want one that names %s", err, dir)
 	}
 	if of, err := madeOf(filepath.Join(dir, "none")); of != "" || err != nil {
-		t.Errorf("of a part that is not there: %q, %v", of, err)
+		t.Errorf("a part that is not there: got %q, %v, want nothing", of, err)
+	}
+}
+
+// TestPartOfAnEarlierVersion: a part whose rows were written in another form says so by its first line, and is measured
+// again.
+func TestPartOfAnEarlierVersion(t *testing.T) {
+	c := load(t, "out: out\nprofile: adiee-released\nsources: [{layout: folder, path: FIXTURES/folder}]\n")
+	if _, err := run(t, c, models{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	path := part{}.file(c.Out)
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, `{"of":"0123","sample":0}`+"\n"+`{"sample":0,"row":{"id":"folder/dog/source"}}`+"\n")
+	if _, err := run(t, c, models{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+		t.Errorf("got the part\n%s\n%v, want\n%s", got, err, want)
 	}
 }

@@ -1,24 +1,24 @@
 package labeling
 
 import (
+	"cmp"
 	"context"
+	"io"
+	"slices"
 
 	"assay/encoders"
 	"assay/store"
 )
 
-// OpenEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
+// openEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
 // store could not do. closer frees them.
-func OpenEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func() error, err error) {
-	var open []func() error
-	closeAll := func() error {
-		var first error
-		for i := len(open) - 1; i >= 0; i-- {
-			if err := open[i](); first == nil {
-				first = err
-			}
+func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() error, err error) {
+	var open []io.Closer
+	closeAll := func() (err error) {
+		for _, o := range slices.Backward(open) {
+			err = cmp.Or(err, o.Close())
 		}
-		return first
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -28,26 +28,23 @@ func OpenEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 	if c.Clip == "" && c.Dino == "" {
 		return e, closeAll, nil
 	}
-	cache, err := store.Open(c.Cache, store.Options{Limit: int64(c.CacheSize), Warn: warn})
-	if err != nil {
+	if e.Store, err = store.Open(c.Cache, store.Options{Limit: int64(c.CacheSize), Warn: warn}); err != nil {
 		return e, nil, err
 	}
-	open = append(open, cache.Close)
-	e.Store = cache
+	open = append(open, e.Store)
 	for _, model := range []struct {
 		kind, path string
-		to         *Encoder
+		to         *encoder
 	}{{encoders.CLIP, c.Clip, &e.Clip}, {encoders.DINO, c.Dino, &e.Dino}} {
 		if model.path == "" {
 			continue
 		}
-		m, err := encoders.Open(model.path, encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch,
-			Kind: model.kind})
+		m, err := encoders.Open(model.path, c.options(model.kind))
 		if err != nil {
 			return e, nil, err
 		}
-		open = append(open, m.Close)
-		cached, err := encoders.NewCached(m, cache)
+		open = append(open, m)
+		cached, err := encoders.NewCached(m, e.Store)
 		if err != nil {
 			return e, nil, err
 		}
@@ -56,6 +53,10 @@ func OpenEncoders(c EncoderConfig, warn func(string)) (e Encoders, closer func()
 		}
 	}
 	return e, closeAll, nil
+}
+
+func (c *EncoderConfig) options(kind string) encoders.Options {
+	return encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch, Kind: kind}
 }
 
 // picturesOnly is an encoder without a text tower: it has no vectors for captions, so there is no CLIP-D.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/data"
 	"assay/data/readers"
 	"assay/heuristics"
 )
@@ -24,14 +25,11 @@ type foreignInstruction struct {
 }
 
 // pool draws the samples of a data set that lend their instructions, in their order there.
-func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]foreignInstruction, error) {
-	if m.config.Foreign.Instructions == 0 {
-		return nil, nil
-	}
+func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, error) {
 	if p, ok := m.pools[source]; ok {
 		return p, nil
 	}
-	samples, err := m.config.lenders(ctx, source, r)
+	samples, err := m.job.inputs.lenders(ctx, source, m.job.readers[source])
 	if err != nil {
 		return nil, err
 	}
@@ -44,15 +42,16 @@ func (m *measurer) pool(ctx context.Context, source int, r readers.Reader) ([]fo
 		p = append(p, foreignInstruction{s.Instruction, wordSet(s.Instruction), texts[s.SourceCaption],
 			texts[s.TargetCaption]})
 	}
-	if m.pools == nil {
-		m.pools = map[int][]foreignInstruction{}
-	}
 	m.pools[source] = p
 	return p, nil
 }
 
 // lenders draws the samples whose instructions are asked of others' targets, without their pictures.
-func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*readers.Sample, error) {
+func (d *contents) lenders(ctx context.Context, source int, r readers.Reader) ([]*readers.Sample, error) {
+	c := d.config
+	if known, ok := d.pools[source]; ok || c.Foreign.Instructions == 0 {
+		return known, nil
+	}
 	at := rand.New(rand.NewPCG(c.Seed, uint64(source))).Perm(r.Len())
 	at = at[:min(len(at), 4*poolSize)]
 	slices.Sort(at) // tables are quickest from the front
@@ -74,49 +73,56 @@ func (c *Config) lenders(ctx context.Context, source int, r readers.Reader) ([]*
 		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption,
 			TargetCaption: s.TargetCaption})
 	}
+	d.pools[source] = samples
 	return samples, nil
 }
 
-// foreign asks instructions of other samples of the target of measured[i]: label 0. In ADIEE's data targets are always
+// foreign asks instructions of other samples of the target of a sample: label 0. In ADIEE's data targets are always
 // right and sources always wrong, so that much of a label can be told without reading the instruction. These rows look
 // like any target, and only the instruction is wrong. Half of the instructions are those that share the most words with
 // the right one: another attribute of the same edit. An instruction that the target fulfils all the same, or a
 // rewording of the right one, is known by its CLIP-D. It is taken of source and target with the captions of the
-// instruction's own sample. Where that cannot be measured, instructions are drawn.
-func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool []foreignInstruction) []entry {
-	d := measured[i]
-	if len(pool) == 0 || !d.usable() || d.target == nil || slices.ContainsFunc(measured[:i], d.sameTask) {
+// instruction's own sample. Where that cannot be measured, instructions are drawn. rows are the sample's, the source's
+// first; before are those of the samples before it in its part: a table may have a sample for every output, and one of
+// them is asked.
+func (m *measurer) foreign(source int, rows []row, s *readers.Sample, before []row, pool []foreignInstruction) []row {
+	own := &rows[0]
+	again := func(r row) bool {
+		return r.Kind == heuristics.Source && r.Source.Pixels == own.Source.Pixels && r.Instruction == s.Instruction
+	}
+	if len(pool) == 0 || own.Target == nil || slices.ContainsFunc(before, again) {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(m.config.Seed, uint64(source)<<40|1<<39|uint64(d.sample)))
-	own := wordSet(d.s.Instruction)
+	rng := rand.New(rand.NewPCG(m.job.Config.Seed, uint64(source)<<40|1<<39|uint64(own.Sample)))
+	right := wordSet(s.Instruction)
 	drawn := rng.Perm(len(pool))
 	near := slices.SortedStableFunc(slices.Values(drawn), func(a, b int) int {
-		return cmp.Compare(alike(own, pool[b].words), alike(own, pool[a].words))
+		return cmp.Compare(alike(right, pool[b].words), alike(right, pool[a].words))
 	})
-	var out []entry
+	var out []row
 	taken := map[int]bool{}
 	for k, list := range [][]int{near, drawn} {
-		want := (m.config.Foreign.Instructions + 1 - k) / 2
+		want := (m.job.Config.Foreign.Instructions + 1 - k) / 2
 		for _, j := range list {
 			if want == 0 {
 				break
 			}
 			r := row{
-				Kind:        heuristics.Foreign,
-				Session:     d.s.Session,
-				Split:       d.s.Split,
-				Source:      d.source.picture,
-				Edit:        d.target.picture,
+				Sample:      own.Sample,
+				Session:     s.Session,
+				Split:       s.Split,
+				Source:      own.Source,
+				Edit:        own.Target,
 				Instruction: pool[j].instruction,
+				Candidate:   heuristics.Candidate{Kind: heuristics.Foreign},
 			}
-			if taken[j] || words(r.Instruction) == words(d.s.Instruction) || !m.unfulfilled(&r, d, &pool[j], k == 0) {
+			if taken[j] || words(r.Instruction) == words(s.Instruction) || !m.unfulfilled(&r, &pool[j], k == 0) {
 				continue
 			}
 			taken[j] = true
 			want--
-			r.ID = fmt.Sprintf("%s/%s/foreign%d", m.config.Sources[source].Name, d.s.ID, len(taken))
-			out = append(out, entry{Sample: d.sample, Row: &r})
+			r.ID = fmt.Sprintf("%s/%s/foreign%d", m.job.Config.Sources[source].Name, s.ID, len(taken))
+			out = append(out, r)
 		}
 	}
 	return out
@@ -124,24 +130,50 @@ func (m *measurer) foreign(source int, measured []*measuredSample, i int, pool [
 
 // unfulfilled measures the row's CLIP-D. Where there is none, only instructions that were drawn are taken to be
 // unfulfilled.
-func (m *measurer) unfulfilled(r *row, d *measuredSample, l *foreignInstruction, near bool) bool {
-	if l.before == nil || l.after == nil || d.target.clip == nil {
+func (m *measurer) unfulfilled(r *row, l *foreignInstruction, near bool) bool {
+	if l.before == nil || l.after == nil || r.Edit.clip == nil {
 		return !near
 	}
-	v := m.config.Encoders.ClipD.Of(d.source.clip, d.target.clip, l.before, l.after)
+	v := m.job.Config.Encoders.ClipD.Of(r.Source.clip, r.Edit.clip, l.before, l.after)
 	r.ClipD = heuristics.Measured(v)
-	return v <= m.config.Foreign.ClipD // not of NaN: two captions are equal
+	return v <= m.job.Config.Foreign.ClipD // not of NaN: two captions are equal
 }
 
-// usable tells that a sample is a source with an instruction, and its pictures could be read.
-func (d *measuredSample) usable() bool {
-	return d.err == nil && d.left == "" && d.s != nil && d.chain == nil && d.source.err == nil &&
-		(d.target == nil || d.target.err == nil)
+// turns draws the turns of a chain of n pictures.
+func (c *Config) turns(source int, s *readers.Sample, n int) ([]heuristics.Turn, error) {
+	return c.Chains.Turns(c.Seed, c.Sources[source].Name+"/"+s.ID, n)
 }
 
-// sameTask tells that a sample is about the same source and instruction: a table may have a row for every output.
-func (d *measuredSample) sameTask(o *measuredSample) bool {
-	return o.usable() && o.source.Pixels == d.source.Pixels && o.s.Instruction == d.s.Instruction
+// foreignPictures draws, for each turn of a chain that shows a picture of another chain, that picture; the zero one if
+// a few tries find none.
+func (c *Config) foreignPictures(source, sample int, s *readers.Sample, r readers.Reader) []data.Image {
+	turns, err := c.turns(source, s, len(s.Chain.Pictures))
+	if err != nil { // measuring says so
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(c.Seed, uint64(source)<<40|uint64(sample)))
+	var out []data.Image
+	for _, t := range turns {
+		if t.Foreign {
+			out = append(out, foreignPicture(rng, r, sample, s.Session))
+		}
+	}
+	return out
+}
+
+func foreignPicture(rng *rand.Rand, r readers.Reader, own int, session string) data.Image {
+	for range 16 {
+		i := rng.IntN(r.Len())
+		if i == own {
+			continue
+		}
+		s, err := r.Read(i)
+		if err != nil || s.Chain == nil || s.Session == session && session != "" || len(s.Chain.Pictures) == 0 {
+			continue
+		}
+		return s.Chain.Pictures[rng.IntN(len(s.Chain.Pictures))]
+	}
+	return data.Image{}
 }
 
 // words is an instruction without case and punctuation.

@@ -83,19 +83,20 @@ func TestForeignInstructions(t *testing.T) {
 		"out: out\nsources:\n  - {layout: table, path: %s}\nforeign: {instructions: 3}\nsplit: {validation: 0}\n",
 		filepath.Join(dir, "edits.jsonl"),
 	)
-	asked := func(e Encoders, shards int) map[string][]string {
+	asked := func(e models, shards int) map[string][]string {
 		c := load(t, strings.Replace(config, "out: out",
 			"out: "+filepath.Join(t.TempDir(), "out")+"\nrules: {clip_i: off, dino_i: off}", 1))
 		if _, err := run(t, c, e, shards); err != nil {
 			t.Fatal(err)
 		}
 		got := map[string][]string{}
-		for _, r := range table(t, c) {
+		for _, r := range readTable(t, c) {
 			if r.Why != "foreign_instruction" {
 				continue
 			}
 			if r.Label == nil || *r.Label != 0 || r.Method != "target" || r.ClipD != nil && *r.ClipD > 0.2 {
-				t.Errorf("%s: label %v, method %s, CLIP-D %v", r.ID, r.Label, r.Method, r.ClipD)
+				t.Errorf("%s: got label %v, method %s, CLIP-D %v, want 0, target, at most the threshold", r.ID, r.Label,
+					r.Method, r.ClipD)
 			}
 			own := strings.Split(r.ID, "/")[1]
 			got[own] = append(got[own], r.Instruction)
@@ -105,7 +106,7 @@ func TestForeignInstructions(t *testing.T) {
 		}
 		return got
 	}
-	got := asked(Encoders{Clip: named{}}, 1)
+	got := asked(models{Clip: named{}}, 1)
 	want := []string{"make the big wall blue", "make the big wall green", "something quite different, and blue"}
 	if d := cmp.Diff(want, got["0"]); d != "" {
 		t.Errorf("asked of the red wall (-want +got):\n%s", d)
@@ -119,10 +120,10 @@ func TestForeignInstructions(t *testing.T) {
 	if len(got) != 3 { // two pairs of tasks have one target, and the same is asked of it
 		t.Errorf("%d targets", len(got))
 	}
-	if d := cmp.Diff(got, asked(Encoders{Clip: named{}}, 3)); d != "" {
-		t.Errorf("three shards (-one +three):\n%s", d)
+	if d := cmp.Diff(got, asked(models{Clip: named{}}, 3)); d != "" {
+		t.Errorf("got others by three shards (-want +got):\n%s", d)
 	}
-	for own, list := range asked(Encoders{}, 1) { // nothing tells a rewording: the nearest are not asked
+	for own, list := range asked(models{}, 1) { // nothing tells a rewording: the nearest are not asked
 		if len(list) != 1 {
 			t.Errorf("task %s without an encoder: %q", own, list)
 		}

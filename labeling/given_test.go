@@ -56,7 +56,7 @@ func TestAllGiven(t *testing.T) {
 		if check.OK != c.ok || said(check.Mixes) != c.said {
 			t.Errorf("labels %q, %q: check: ok %v, %q, want %v, said %v", c.labels, c.rules, check.OK, check.Mixes, c.ok, c.said)
 		}
-		r, err := run(t, cfg, Encoders{}, 1)
+		r, err := run(t, cfg, models{}, 1)
 		if (err == nil) != c.ok {
 			t.Errorf("labels %q, %q: run: got %v, want success %v", c.labels, c.rules, err, c.ok)
 		}
@@ -76,7 +76,7 @@ func TestAllGiven(t *testing.T) {
 // TestFirstBad: the error of too many bad rows says what is wrong with the first of them.
 func TestFirstBad(t *testing.T) {
 	var bad *BadError
-	_, err := run(t, load(t, "out: out\n"+givenTable(t, "0", "5", "10")), Encoders{}, 1)
+	_, err := run(t, load(t, "out: out\n"+givenTable(t, "0", "5", "10")), models{}, 1)
 	if !errors.As(err, &bad) {
 		t.Fatalf("got %v, want a *BadError", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"assay/heuristics"
 	"assay/internal/long"
 	"assay/internal/strictyaml"
+	"assay/labeling/nearcopy"
 )
 
 const photographs = "../testdata/oracle/images"
@@ -74,17 +75,18 @@ func TestGuard(t *testing.T) {
 			filepath.Join(dir, "bench"),
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Guard.Rows != 2 || r.Guard.Pictures != 1 || len(r.Guard.Unreadable) != 1 || r.TableRows != 6 {
-		t.Errorf("%+v, %d rows", r.Guard, r.TableRows)
+		t.Errorf("got guard %+v, %d rows, want 2 rows left out, 1 picture, 1 that is unreadable, 6 rows", r.Guard,
+			r.TableRows)
 	}
 	listed, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
 	if err != nil || strings.Count(string(listed), "1.png") != 2 ||
 		!strings.Contains(string(listed), `"table/000000/edit"`) {
-		t.Errorf("%s %v", listed, err)
+		t.Errorf("got %s (%v), want two rows that show 1.png", listed, err)
 	}
 	// The page shows the pictures and asks nobody for anything.
 	page, err := os.ReadFile(filepath.Join(c.Out, PageFile))
@@ -93,28 +95,28 @@ func TestGuard(t *testing.T) {
 	}
 	for _, s := range []string{"http://", "https://", "url(", "<script", "ZgotmplZ"} {
 		if strings.Contains(string(page), s) {
-			t.Errorf("the page has %q in it", s)
+			t.Errorf("got %q in the page, want it to load nothing", s)
 		}
 	}
 	if n := strings.Count(string(page), `src="data:image/jpeg;base64,`); n != 12 {
-		t.Errorf("%d thumbnails", n)
+		t.Errorf("got %d thumbnails, want 12", n)
 	}
 }
 
 func TestFiles(t *testing.T) {
 	c := load(t, everything+"pictures: files\nunlabelled: drop\n")
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := table(t, c)
+	rows := readTable(t, c)
 	if len(rows) != r.Labelled || r.Unlabelled == 0 {
-		t.Errorf("%d rows, report %+v", len(rows), r)
+		t.Errorf("got %d rows, want the %d that are labelled, and some that are not: %d", len(rows), r.Labelled, r.Unlabelled)
 	}
 	for _, row := range rows {
 		for _, m := range []data.Image{row.Source, row.Edit} {
 			if len(m.Bytes) > 0 || filepath.IsAbs(m.Path) {
-				t.Fatalf("%s: %+v", row.ID, m.Path)
+				t.Fatalf("%s: got picture %+v with %d bytes, want a relative path", row.ID, m.Path, len(m.Bytes))
 			}
 			if _, err := m.Open(c.Out, data.Limits{}); err != nil {
 				t.Errorf("%s: %v", row.ID, err)
@@ -164,13 +166,6 @@ max_bad: 2
 	if strings.Contains(all, "sources[5]") {
 		t.Errorf("chains of magicbrush are refused:\n%s", all)
 	}
-	for text, want := range map[string]string{"1/4": "{1 4}", "0/4": "{0 4}", "4/4": "{4 4}", "": "{0 0}", "5/4": "",
-		"1": "", "-1/4": "", "1/0": "", "1/2/3": "", " 1/2": ""} {
-		s, err := ParseShard(text)
-		if got := fmt.Sprint(s); (err == nil) != (want != "") || err == nil && got != want {
-			t.Errorf("shard %q: %s %v, want %s", text, got, err, want)
-		}
-	}
 }
 
 func TestConfig(t *testing.T) {
@@ -183,19 +178,19 @@ rules: {clip_i: {percentile: 2.5}, dino_i: off, weak: [cosxl]}
 chains: {samples: 3}
 `)
 	if c.Encoders.CacheSize != 3<<29 {
-		t.Errorf("cache_size: 1.5GiB is %d bytes", c.Encoders.CacheSize)
+		t.Errorf("cache_size: got %d bytes of 1.5GiB, want %d", c.Encoders.CacheSize, 3<<29)
 	}
 	if c.Rules.ClipI != (heuristics.Threshold{Value: 2.5, Percentile: true}) ||
 		c.Rules.DinoI != (heuristics.Threshold{Off: true}) {
-		t.Errorf("thresholds: %+v %+v", c.Rules.ClipI, c.Rules.DinoI)
+		t.Errorf("thresholds: got %+v %+v, want percentile 2.5, off", c.Rules.ClipI, c.Rules.DinoI)
 	}
 	released := heuristics.Profiles[heuristics.ProfileReleased]
 	if len(c.Rules.Weak) != 1 || len(c.Rules.Strong) != len(released.Rules.Strong) || !c.Chains.Shuffle ||
 		c.Chains.Samples != 3 {
-		t.Errorf("what the file does not say is the profile's: %+v %+v", c.Rules, c.Chains)
+		t.Errorf("got %+v %+v, want the profile's where the file says nothing", c.Rules, c.Chains)
 	}
 	if !filepath.IsAbs(c.Out) || c.Sources[0].Name != "folder" || c.Encoders.Cache != filepath.Join(c.Out, "cache") {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want absolute paths, the layout as the name, the cache below out", c)
 	}
 }
 
@@ -208,7 +203,7 @@ func TestGuardLooksAtAllPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(name string) *data.Picture {
-		p, err := data.Open(filepath.Join(*photos, name+".png"), data.Limits{})
+		p, err := data.Open(filepath.Join(photos, name+".png"), data.Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,12 +239,12 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 			bench,
 		),
 	)
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	left := map[string]int{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		left[row.Instruction]++
 	}
 	raw, err := os.ReadFile(filepath.Join(c.Out, SkippedFile))
@@ -259,7 +254,8 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 	if left["its source"] != 0 || left["its target"] != 0 || left["none"] != 3 ||
 		left["an editor that gave nothing"] == 0 ||
 		left["its output"] != 2 { // the source and the target are no benchmark's
-		t.Errorf("%v, guard %+v\n%s", left, r.Guard, raw)
+		t.Errorf("got rows %v, guard %+v, want none of its source or target, 2 of its output, 3 of none\n%s", left,
+			r.Guard, raw)
 	}
 	for _, want := range []string{"its source picture is ", "its target picture is ", "its edited picture is ",
 		"cropped.png", "framed.png", "turned.png"} {
@@ -267,6 +263,32 @@ hubble.png,rocket.png,black.png,an editor that gave nothing
 			t.Errorf("no %q in\n%s", want, raw)
 		}
 	}
+}
+
+// copying makes near copies: crop, mirror, turn, border, letterbox.
+var copying = []func(p *data.Picture) *data.Picture{
+	func(p *data.Picture) *data.Picture { return crop(p, .05, .05, .05, .05) },
+	func(p *data.Picture) *data.Picture { return p.FlipHorizontal() },
+	func(p *data.Picture) *data.Picture { return p.Rotate90(1) },
+	func(p *data.Picture) *data.Picture {
+		return laid(filled(p.Width+14, p.Height+14, 200, 30, 90), p, 7, 7)
+	},
+	func(p *data.Picture) *data.Picture {
+		return laid(data.NewPicture(p.Width, p.Height*4/3), p, 0, p.Height/6)
+	},
+}
+
+// isCopy reports whether package nearcopy takes b for a near copy of a.
+func isCopy(t *testing.T, a, b *data.Picture) (found bool) {
+	t.Helper()
+	var x nearcopy.Index
+	x.Add(0, nearcopy.ThumbnailOf(a))
+	x.Add(1, nearcopy.ThumbnailOf(b))
+	skip := func(_, _ int32) bool { return false }
+	if err := x.Pairs(t.Context(), skip, func(_, _ int32, _ int) { found = true }); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // Near copies are on one side of a split wherever they stand in a row, and in whatever order the rows come.
@@ -281,10 +303,10 @@ func TestSplitOfNearCopies(t *testing.T) {
 	}
 	n := 0
 	for i, p := range all {
-		if l := thumbnailOf(p); len(l) == 0 || telling(clipped(l)) < clearBlocks || n >= 32 {
+		copied := copying[n%len(copying)](p)
+		if n >= 32 || !isCopy(t, p, copied) {
 			continue
 		}
-		k := []int{1, 4, 6, 9, 10}[n%5] // crop, mirror, turn, border, letterbox
 		name := func(what string) string { return fmt.Sprintf("%03d-%s.png", n, what) }
 		noise := func(what string, seed uint64) string {
 			q, rng := data.NewPicture(64, 64), rand.New(rand.NewPCG(seed, uint64(i)))
@@ -296,7 +318,7 @@ func TestSplitOfNearCopies(t *testing.T) {
 		first := []string{noise("a", 1), noise("b", 2), noise("c", 3)}
 		second := []string{noise("d", 4), noise("e", 5), noise("f", 6)}
 		first[n%3] = write(name("whole"), p)
-		second[n/3%3] = write(name("copy"), copying[k].make(p, rand.New(rand.NewPCG(1, 1))))
+		second[n/3%3] = write(name("copy"), copied)
 		rows = append(rows, append(first, fmt.Sprint(n)), append(second, fmt.Sprint(n)))
 		n++
 	}
@@ -318,22 +340,22 @@ func TestSplitOfNearCopies(t *testing.T) {
 				dir,
 			),
 		)
-		if _, err := run(t, c, Encoders{}, 1); err != nil {
+		if _, err := run(t, c, models{}, 1); err != nil {
 			t.Fatal(err)
 		}
 		sides, count := map[string]string{}, map[string]int{}
-		for _, row := range table(t, c) {
+		for _, row := range readTable(t, c) {
 			if have, ok := sides[row.Instruction]; ok && have != row.Split {
-				t.Errorf("pair %s is on both sides", row.Instruction)
+				t.Errorf("pair %s: got splits %s and %s, want one", row.Instruction, have, row.Split)
 			}
 			sides[row.Instruction] = row.Split
 			count[row.Split]++
 		}
 		if len(sides) < 20 || count[splitTrain] == 0 || count[splitValidation] == 0 {
-			t.Fatalf("%d pairs, %v", len(sides), count)
+			t.Fatalf("got %d pairs in splits %v, want 20 or more, in both", len(sides), count)
 		}
 		if before != nil && !maps.Equal(before, sides) {
-			t.Error("the split depends on the order of the rows")
+			t.Errorf("got splits %v, want %v as in another order of rows", sides, before)
 		}
 		before = sides
 		slices.Reverse(rows)

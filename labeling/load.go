@@ -11,25 +11,43 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"assay/data"
+	"assay/labeling/nearcopy"
 	"assay/store"
 )
 
-// Encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
+// encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
 // vectors, so a cache is wanted in front of a model. encoders.Encoder is one.
-type Encoder interface {
+type encoder interface {
 	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
 	Texts(ctx context.Context, texts []string) ([][]float32, error)
 }
 
-// Encoders are the models that measure similarities; either may be nil.
-type Encoders struct {
-	Clip, Dino Encoder
+// models are the encoders that measure similarities; either may be nil.
+type models struct {
+	Clip, Dino encoder
 	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
+}
+
+// embedder is an encoder with the embedding that it fills in.
+type embedder struct {
+	encoder
+	of func(p *picture) *[]float32
+}
+
+// list has the encoders that there are.
+func (e models) list() (list []embedder) {
+	if e.Clip != nil {
+		list = append(list, embedder{e.Clip, func(p *picture) *[]float32 { return &p.clip }})
+	}
+	if e.Dino != nil {
+		list = append(list, embedder{e.Dino, func(p *picture) *[]float32 { return &p.dino }})
+	}
+	return list
 }
 
 // rememberer is an encoder that knows the embeddings of pictures that it saw before.
@@ -40,72 +58,52 @@ type rememberer interface {
 // thumbnailKind is what a store calls thumbnails, with the version of their computation.
 const thumbnailKind = "look-1"
 
-// measuredImage is a picture of a sample on its way: read and, if that is wanted, hashed and embedded.
-type measuredImage struct {
-	picture
-	err        error
-	clip, dino []float32
-}
-
-// loader reads and embeds the pictures of one part. Pictures are decoded by several workers at once and embedded in
-// batches, one after the other, while the next one is decoded. No more than two batches and one picture per worker are
-// in memory.
+// loader reads and embeds the pictures of one part. Several workers decode, and one goroutine embeds in batches what
+// they queue. No more than two batches and one picture per worker are in memory.
 type loader struct {
-	ctx      context.Context
+	ctx      context.Context // ends at the first error that is not one of a picture
+	stop     func()
 	out      string
-	encoders Encoders
-	size     int                // of a batch
-	counted  func(pictures int) // called for every picture that is done
-	inputs   inputs
+	encoders []embedder
+	inputs   *inputs
+	loaded   *atomic.Int64 // counts pictures
 
 	pictures   *store.Pictures // what is known of pictures; nil: nothing
 	thumbnails *store.Bucket
 
-	tokens chan struct{}             // of pictures in memory
-	decode chan struct{}             // of pictures being decoded
-	busy   *errgroup.Group           // ctx ends at the first error that is not one of a picture
-	known  map[string]*measuredImage // by content, or name where that is not known
-
-	encode sync.Mutex // held while a batch is embedded
-
-	mu    sync.Mutex
-	batch batch // that is being collected
+	known    map[string]*picture // by content, or name where that is not known
+	decoders errgroup.Group
+	queue    chan *picture // decoded pictures, of one batch at most
+	embedded chan error    // the end of the goroutine that embeds
 }
 
-// batch are pictures that wait to be embedded.
-type batch struct {
-	images   []*measuredImage
-	pictures []*data.Picture
-}
-
-func newLoader(ctx context.Context, out string, in inputs, e Encoders, size, workers int,
-	counted func(int)) (*loader, error) {
-	busy, ctx := errgroup.WithContext(ctx)
-	l := &loader{
-		ctx:      ctx,
-		busy:     busy,
-		out:      out,
+func (m *measurer) newLoader(ctx context.Context, in *inputs) (l *loader, err error) {
+	l = &loader{
+		out:      m.job.Config.Out,
+		encoders: m.encoders.list(),
 		inputs:   in,
-		encoders: e,
-		size:     size,
-		counted:  counted,
-		known:    map[string]*measuredImage{},
-		tokens:   make(chan struct{}, 2*size+workers),
-		decode:   make(chan struct{}, workers),
+		loaded:   &m.job.loaded,
+		known:    map[string]*picture{},
+		queue:    make(chan *picture, max(1, m.job.Config.Encoders.Batch)),
+		embedded: make(chan error, 1),
 	}
-	if e.Store == nil {
-		return l, nil
+	if kept := m.encoders.Store; kept != nil {
+		if l.pictures, err = kept.Pictures(); err == nil {
+			l.thumbnails, err = kept.Bucket(thumbnailKind, "")
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	var err error
-	if l.pictures, err = e.Store.Pictures(); err == nil {
-		l.thumbnails, err = e.Store.Bucket(thumbnailKind, "")
-	}
-	return l, err
+	l.ctx, l.stop = context.WithCancel(ctx)
+	l.decoders.SetLimit(m.workers)
+	go func() { l.embedded <- l.embedQueue() }()
+	return l, nil
 }
 
-// add begins to load a picture. The image is ready when wait has returned. A picture that was asked for before is not
-// loaded again: whether anything in the part needs its embedding is known beforehand.
-func (l *loader) add(m data.Image, embed bool) *measuredImage {
+// add begins to load a picture and returns what it is called; it is ready when wait has returned. A picture that was
+// asked for before is not loaded again: whether anything in the part needs its embedding is known beforehand.
+func (l *loader) add(m data.Image, embed bool) data.Image {
 	path := m.File("")
 	content, ok := l.inputs.files[path]
 	if path == "" {
@@ -115,33 +113,30 @@ func (l *loader) add(m data.Image, embed bool) *measuredImage {
 	if ok {
 		key, embed = string(content[:]), embed || l.inputs.embedded[content]
 	}
-	embed = embed && (l.encoders.Clip != nil || l.encoders.Dino != nil)
-	if s := l.known[key]; s != nil {
-		return s
+	embed = embed && len(l.encoders) > 0
+	if l.known[key] != nil {
+		return data.Image{Path: key}
 	}
-	s := &measuredImage{}
+	s := &picture{}
 	l.known[key] = s
-	l.tokens <- struct{}{}
-	l.busy.Go(func() error {
-		p, err := l.load(s, m, embed)
-		switch {
-		case p == nil:
-			<-l.tokens
-		case !embed:
-			<-l.tokens
-			l.counted(1)
-		default:
-			err = l.embed(l.ctx, l.collect(s, p))
+	l.decoders.Go(func() (err error) {
+		if s.decoded, err = l.load(s, m, embed); err != nil {
+			l.stop()
+		} else if s.decoded != nil && embed {
+			l.queue <- s
+		} else {
+			s.decoded = nil
 		}
 		return err
 	})
-	return s
+	return data.Image{Path: key}
 }
 
+// of is a picture by what add called it; nil for the zero one.
+func (l *loader) of(m data.Image) *picture { return l.known[m.Path] }
+
 // load reads a picture; nil: it cannot be used, or all that is needed is known. Its error is not one of the picture.
-func (l *loader) load(s *measuredImage, m data.Image, embed bool) (*data.Picture, error) {
-	l.decode <- struct{}{}
-	defer func() { <-l.decode }()
+func (l *loader) load(s *picture, m data.Image, embed bool) (*data.Picture, error) {
 	if s.err = l.ctx.Err(); s.err != nil {
 		return nil, nil
 	}
@@ -167,17 +162,12 @@ func (l *loader) load(s *measuredImage, m data.Image, embed bool) (*data.Picture
 		s.Path, err = filepath.Rel(l.out, m.Path)
 		s.Path = filepath.ToSlash(s.Path)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		l.counted(1)
-	}
-	return p, nil
+	l.loaded.Add(1)
+	return p, err
 }
 
 // recall fills an image with what is known of a content, and reports whether that is all that is needed.
-func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
+func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	if l.pictures == nil {
 		return false
 	}
@@ -190,28 +180,23 @@ func (l *loader) recall(s *measuredImage, content store.Key, embed bool) bool {
 		return false
 	}
 	if embed {
-		for _, e := range []struct {
-			encoder Encoder
-			to      *[]float32
-		}{{l.encoders.Clip, &s.clip}, {l.encoders.Dino, &s.dino}} {
-			if e.encoder == nil {
-				continue
-			}
+		for _, e := range l.encoders {
 			r, ok := e.encoder.(rememberer)
 			if !ok {
 				return false
 			}
-			if *e.to = r.Known(pixels); *e.to == nil {
+			to := e.of(s)
+			if *to = r.Known(pixels); *to == nil {
 				return false
 			}
 		}
 	}
-	s.Pixels, s.Thumbnail = pixelsName(pixels), Thumbnail(known[1:])
+	s.Pixels, s.Thumbnail = pixelsName(pixels), nearcopy.Thumbnail(known[1:])
 	return true
 }
 
 // prepare decodes a picture and measures what needs no encoder.
-func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Picture, err error) {
+func (l *loader) prepare(s *picture, m data.Image, raw []byte) (p *data.Picture, err error) {
 	var pixels store.Key
 	if l.pictures == nil {
 		if p, err = m.Decode("", raw, data.Limits{}); err == nil {
@@ -223,7 +208,7 @@ func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Pi
 	if err != nil {
 		return nil, err
 	}
-	s.Pixels, s.Thumbnail = pixelsName(pixels), thumbnailOf(p)
+	s.Pixels, s.Thumbnail = pixelsName(pixels), nearcopy.ThumbnailOf(p)
 	if l.thumbnails != nil { // behind a byte, since a thumbnail may be empty
 		l.thumbnails.Remember(pixels, append([]byte{1}, s.Thumbnail...))
 	}
@@ -233,63 +218,61 @@ func (l *loader) prepare(s *measuredImage, m data.Image, raw []byte) (p *data.Pi
 // pixelsName is what a part calls the pixels of that digest.
 func pixelsName(digest store.Key) string { return hex.EncodeToString(digest[:16]) }
 
-// collect adds a picture to the batch, and returns the batch if that makes it full.
-func (l *loader) collect(s *measuredImage, p *data.Picture) (full batch) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.batch.images, l.batch.pictures = append(l.batch.images, s), append(l.batch.pictures, p)
-	if len(l.batch.images) >= l.size {
-		full, l.batch = l.batch, batch{}
+// embedQueue embeds the pictures of the queue until it is closed. After an error it only empties it.
+func (l *loader) embedQueue() (err error) {
+	var batch []*picture
+	embed := func() {
+		if err == nil && len(batch) > 0 {
+			if err = l.embed(batch); err != nil {
+				l.stop()
+			}
+		}
+		for _, p := range batch {
+			p.decoded = nil
+		}
+		batch = batch[:0]
 	}
-	return full
+	for p := range l.queue {
+		if batch = append(batch, p); len(batch) == cap(l.queue) {
+			embed()
+		}
+	}
+	embed()
+	return err
 }
 
-// embed runs the encoders on a batch, unless ctx has ended.
-func (l *loader) embed(ctx context.Context, b batch) error {
-	n := len(b.images)
-	if n == 0 {
-		return nil
+// embed runs the encoders on a batch.
+func (l *loader) embed(batch []*picture) error {
+	n := len(batch)
+	pictures := make([]*data.Picture, n)
+	for i, p := range batch {
+		pictures[i] = p.decoded
 	}
-	defer func() {
-		for range n {
-			<-l.tokens
-		}
-		l.counted(n)
-	}()
-	l.encode.Lock()
-	defer l.encode.Unlock()
-	for _, e := range []struct {
-		encoder Encoder
-		set     func(*measuredImage, []float32)
-	}{{l.encoders.Clip, func(s *measuredImage, v []float32) { s.clip = v }}, {l.encoders.Dino,
-		func(s *measuredImage, v []float32) { s.dino = v }}} {
-		if e.encoder == nil || ctx.Err() != nil {
-			continue
-		}
-		vectors, err := e.encoder.Images(ctx, b.pictures)
-		if err == nil && len(vectors) != n {
+	for _, e := range l.encoders {
+		vectors, err := e.Images(l.ctx, pictures)
+		if err = cmp.Or(l.ctx.Err(), err); err == nil && len(vectors) != n {
 			err = fmt.Errorf("an encoder gave %d vectors for %d pictures", len(vectors), n)
 		}
 		for i := 0; err == nil && i < n; i++ {
-			err = finite(vectors[i], b.images[i].Path)
+			err = finite(vectors[i], batch[i].Path)
 		}
 		if err != nil {
 			return err
 		}
-		for i, s := range b.images {
-			e.set(s, vectors[i])
+		for i, p := range batch {
+			*e.of(p) = vectors[i]
 		}
 	}
 	return nil
 }
 
-// wait returns when all pictures are ready. Its error is not one of a picture.
+// wait returns when all pictures are ready. Its error is not one of a picture. ctx is newLoader's.
 func (l *loader) wait(ctx context.Context) error {
-	err := l.busy.Wait() // which ends l.ctx
-	if err == nil {
-		err = l.embed(ctx, l.batch)
-	}
-	return cmp.Or(ctx.Err(), err)
+	defer l.stop()
+	err := l.decoders.Wait()
+	close(l.queue)
+	embedding := <-l.embedded
+	return cmp.Or(ctx.Err(), err, embedding)
 }
 
 // finite refuses what a broken encoder gives: NaN would pass for a similarity that is undefined, which fails an edit.

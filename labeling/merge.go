@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"slices"
 
 	"assay/heuristics"
 	"assay/internal/atomicfile"
 	"assay/internal/filelock"
+	"assay/labeling/guard"
+	"assay/shards"
 )
 
 // Files that Merge writes into the output folder.
@@ -55,8 +58,7 @@ type merger struct {
 	votes    votes
 	labels   labels
 	log      *mergeLog
-	rowCount int
-	outcomes []outcome // by row
+	outcomes []outcome // by the number of the edit
 }
 
 // outcome is what survey decided about a row.
@@ -102,16 +104,12 @@ func (j *Job) Merge(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	defer lock.Close()
-	lacking, err := j.lacking(ctx)
+	files, err := j.partFiles(ctx, shards.Ref{})
 	if err != nil {
 		return nil, err
 	}
-	if len(lacking) > 0 {
-		all := 0
-		for range j.plan.parts() {
-			all++
-		}
-		return nil, &MissingError{len(lacking), all}
+	if lacking := len(files.parts) - files.count; lacking > 0 {
+		return nil, &MissingError{lacking, len(files.parts)}
 	}
 	m, err := j.merger(ctx)
 	if err != nil {
@@ -152,89 +150,74 @@ func (j *Job) merger(ctx context.Context) (*merger, error) {
 		labels:  labels{rules: j.Config.Rules, chains: j.Config.Chains},
 		log:     newMergeLog(j),
 	}
-	g, err := openGuard(ctx, j.Config.Guard, m.log.report.Guard.unreadable)
+	guarded, err := guard.Pictures(ctx, j.Config.Guard.Folders, m.log.report.Guard.unreadable)
 	if err != nil {
 		return nil, err
 	}
-	m.log.report.Guard.Pictures = len(g.pictures)
-	m.pictures = newPictureGraph(g)
+	m.log.report.Guard.Pictures = len(guarded)
+	m.pictures = newPictureGraph(guarded, j.Config.Guard.Distance)
 	return m, nil
 }
 
-// parts yields the entries of all parts until one cannot be read, or ctx ends.
-func (m *merger) parts(ctx context.Context, f func(e entry) error) error {
-	for e, err := range readParts(m.job.Config.Out, m.job.plan) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = f(e)
-		}
-		if err != nil {
-			return err
+// kept yields the edits that are kept.
+func (m *merger) kept(ctx context.Context) iter.Seq2[*row, error] {
+	return func(yield func(*row, error) bool) {
+		for r, err := range m.job.rows(ctx) {
+			if err == nil && (!r.isEdit() || m.outcomes[r.number].drop) {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
 		}
 	}
-	return nil
-}
-
-// rows calls f for each row that is kept, with its number among all rows.
-func (m *merger) rows(ctx context.Context, f func(i int, e entry) error) error {
-	i := -1
-	return m.parts(ctx, func(e entry) error {
-		if e.Row == nil {
-			return nil
-		}
-		if i++; i < len(m.outcomes) && !m.outcomes[i].drop {
-			return f(i, e)
-		}
-		return nil
-	})
 }
 
 // compare finds near copies among the pictures: it joins the scenes of the data's, and notes those that show a picture
 // of a benchmark. It also finds which edits and ids may come more than once.
 func (m *merger) compare(ctx context.Context) error {
-	err := m.parts(ctx, func(e entry) error {
-		m.votes.any = m.votes.any || e.Prefer != nil
-		if e.Row == nil {
-			return nil
+	edits := 0
+	for r, err := range m.job.rows(ctx) {
+		if err != nil {
+			return err
 		}
-		m.rowCount++
-		m.repeats.add(e.Row)
-		for p := range e.Row.pictures() {
+		m.votes.any = m.votes.any || r.Vote != nil
+		if !r.isEdit() {
+			continue
+		}
+		edits++
+		m.repeats.add(r)
+		for p := range r.pictures() {
 			m.pictures.add(p)
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
+	m.outcomes = make([]outcome, 0, edits)
 	m.repeats.found()
+	var err error
 	m.log.report.Crowded, err = m.pictures.compare(ctx)
 	return err
 }
 
 // survey decides which rows stay, which scene each belongs to, and which split that is in.
 func (m *merger) survey(ctx context.Context) error {
-	m.outcomes = make([]outcome, 0, m.rowCount)
 	report := m.log.report
-	err := m.parts(ctx, func(e entry) error {
-		if e.Bad != nil || e.Left != "" || e.Row != nil {
-			report.Candidates.Total++
+	for r, err := range m.job.rows(ctx) {
+		if err != nil {
+			return err
 		}
+		report.Candidates.Total++
 		switch {
-		case e.Bad != nil:
-			return m.log.bad(e, e.Bad.ID, e.Bad.Reason)
-		case e.Left != "":
-			return m.log.skip(e, "", "left out", e.Left)
-		case e.Row != nil:
+		case r.Bad != "":
+			err = m.log.bad(r, r.Bad)
+		case r.Left != "":
+			err = m.log.skip(r, "left out", r.Left)
+		default:
 			report.Rows++
-			return m.row(e)
+			err = m.row(r)
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
 	// Only now it is known which scenes are one.
 	sizes := map[int32]int{}
@@ -255,103 +238,112 @@ func (m *merger) survey(ctx context.Context) error {
 }
 
 // row decides about one row.
-func (m *merger) row(e entry) error {
-	r := e.Row
+func (m *merger) row(r *row) error {
 	f := outcome{foreign: -1, drop: true}
 	defer func() { m.outcomes = append(m.outcomes, f) }()
-	source := &m.job.Config.Sources[e.source]
+	source := &m.job.Config.Sources[r.source]
 	if want := source.wantedSplit(r); source.Split == splitOwn && want != "" && !slices.Contains(splitNames, want) {
 		m.log.report.Rows--
-		return m.log.bad(e, r.ID, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",
+		return m.log.bad(r, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",
 			want, splitNames))
 	}
 	if reason := m.pictures.leak(r); reason != "" {
 		m.votes.rename(r.ID, "")
 		m.log.report.Guard.Rows++
-		return m.log.skip(e, r.ID, "guard", reason)
+		return m.log.skip(r, "guard", reason)
 	}
 	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
 	key := r.key()
-	if first, ok := m.repeats.kept[key]; ok {
-		return m.again(e, &first)
+	if first, ok := m.repeats.edits[key]; ok {
+		return m.again(r, first)
 	}
 	if first, ok := m.repeats.ids[r.ID]; ok {
 		if r.Kind == heuristics.Foreign { // asked twice, for two rows of one sample
-			m.log.duplicate(e)
+			m.log.duplicate(r)
 			return nil
 		}
 		m.log.report.Rows--
-		return m.log.bad(e, r.ID, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be "+
-			"unique, or no column id be named", first.sample, m.job.plan.Sources[first.source].Name))
+		return m.log.bad(r, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be "+
+			"unique, or no column id be named", first.Sample, m.job.plan.Sources[first.source].Name))
 	}
-	m.repeats.keep(e, key)
+	m.repeats.keep(r, key)
 	f.drop = false
 	m.labels.note(r)
 	if r.By != "" {
-		m.log.given[givenKey{e.source, r.By}]++
+		m.log.given[givenKey{r.source, r.By}]++
 	}
 	f.scene, f.foreign = m.pictures.join(r)
 	if r.Session != "" {
 		scenes := m.pictures.scenes
-		scenes.join(f.scene, scenes.node("session "+m.job.plan.Sources[e.source].Name+"/"+r.Session))
+		scenes.join(f.scene, scenes.node("session "+m.job.plan.Sources[r.source].Name+"/"+r.Session))
 	}
 	return nil
 }
 
 // again decides about a row of an edit that another row has already.
-func (m *merger) again(e entry, first *said) error {
-	r := e.Row
-	if first.id != r.ID {
-		m.votes.rename(r.ID, first.id)
+func (m *merger) again(r, first *row) error {
+	if first.ID != r.ID {
+		m.votes.rename(r.ID, first.ID)
 	}
 	if what := first.contradicts(r); what != "" {
 		m.log.report.Rows--
-		return m.log.bad(e, r.ID, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.id, what))
+		return m.log.bad(r, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.ID, what))
 	}
-	m.log.duplicate(e)
+	m.log.duplicate(r)
 	return nil
 }
 
 // split gives scenes their splits. Rows whose data set, or whose foreign picture, asks for another one are dropped.
 func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
-	any, foreign := false, slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 })
-	for _, s := range m.job.Config.Sources {
-		any = any || s.Split != ""
+	wanted, err := m.wantedSplits(ctx)
+	if err != nil {
+		return err
 	}
-	wanted := map[int32]string{}
-	if any {
-		err := m.rows(ctx, func(i int, e entry) error {
-			want, root := m.job.Config.Sources[e.source].wantedSplit(e.Row), m.outcomes[i].scene
-			// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
-			if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
-				wanted[root] = want
-			}
-			return nil
-		})
+	m.splits = m.pictures.scenes.assign(sizes, wanted, m.job.Config.Split.Validation, m.job.Config.Seed)
+	if wanted == nil && !slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 }) {
+		return nil
+	}
+	for r, err := range m.kept(ctx) {
 		if err != nil {
 			return err
 		}
-	}
-	m.splits = m.pictures.scenes.assign(sizes, wanted, m.job.Config.Split.Validation, m.job.Config.Seed)
-	if !any && !foreign {
-		return nil
-	}
-	return m.rows(ctx, func(i int, e entry) error {
-		f := m.outcomes[i]
+		f := &m.outcomes[r.number]
 		have, other := m.splits[f.scene], ""
 		if f.foreign >= 0 {
 			other = m.splits[f.foreign]
 		}
 		var reason string
-		if want := m.job.Config.Sources[e.source].wantedSplit(e.Row); want != "" && want != have {
+		if want := m.job.Config.Sources[r.source].wantedSplit(r); want != "" && want != have {
 			reason = "a picture of its scene is in split " + have
 		} else if other != "" && other != have {
 			reason = "its foreign picture is in split " + other + ", and its scene in " + have
 		} else {
-			return nil
+			continue
 		}
-		m.outcomes[i].drop = true
-		m.votes.rename(e.Row.ID, "")
-		return m.log.skip(e, e.Row.ID, "split", reason)
-	})
+		f.drop = true
+		m.votes.rename(r.ID, "")
+		if err := m.log.skip(r, "split", reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantedSplits are the splits that data sets ask for, by scene; nil if none asks.
+func (m *merger) wantedSplits(ctx context.Context) (splits, error) {
+	if !slices.ContainsFunc(m.job.Config.Sources, func(s SourceConfig) bool { return s.Split != "" }) {
+		return nil, nil
+	}
+	wanted := splits{}
+	for r, err := range m.kept(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
+		// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
+		if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
+			wanted[root] = want
+		}
+	}
+	return wanted, nil
 }

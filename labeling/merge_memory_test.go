@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"testing"
+
+	"assay/shards"
 )
 
 // TestRepeats: all that comes more than once is found, and with hashes of 64 bits nothing else.
@@ -23,7 +25,7 @@ func TestRepeats(t *testing.T) {
 		}
 	}
 	if r.has("another") {
-		t.Error("a name that was not added is said to come several times")
+		t.Error("a name that was not added: got true, want false")
 	}
 }
 
@@ -45,7 +47,7 @@ func TestMergeMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer j.Close()
-		if err := j.Measure(t.Context(), Encoders{}, Shard{}, nothing); err != nil {
+		if err := measure(t.Context(), j, models{}, shards.Ref{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := alive()
@@ -69,7 +71,7 @@ func TestMergeMemory(t *testing.T) {
 	each := float64(many-few) / float64(manyRows-fewRows)
 	t.Logf("%d rows hold %d bytes, %d rows %d: %.1f bytes a row", fewRows, few, manyRows, many, each)
 	if each > 40 {
-		t.Errorf("merging holds %.1f bytes of a row", each)
+		t.Errorf("got %.1f bytes held of a row, want at most 40", each)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"assay/heuristics"
+	"assay/labeling/nearcopy"
 )
 
 // mergeLog records what becomes of every sample and row while a table is merged, and makes the report of it.
@@ -65,79 +66,78 @@ func newMergeLog(j *Job) *mergeLog {
 }
 
 // became notes what became of a row.
-func (l *mergeLog) became(e entry, s state) {
+func (l *mergeLog) became(r *row, s state) {
 	l.report.Candidates.add(s)
-	rest := e.Row != nil && e.Row.Chain == "" && e.Row.Kind != heuristics.Output
-	l.ledger.note(e.source, e.Sample, rest, s)
+	rest := r.Chain == "" && r.Kind != heuristics.Output
+	l.ledger.note(r.source, r.Sample, rest, s)
 }
 
 // skip lists what does not come into the table.
-func (l *mergeLog) skip(e entry, id, kind, reason string) error {
-	l.became(e, state{stateSkipped, kind})
-	r := l.report
-	r.Skipped[kind]++
-	if len(r.Examples) < skippedExamples {
-		r.Examples = append(r.Examples, SkippedRow{kind, id, reason})
+func (l *mergeLog) skip(r *row, kind, reason string) error {
+	l.became(r, state{stateSkipped, kind})
+	l.report.Skipped[kind]++
+	if len(l.report.Examples) < skippedExamples {
+		l.report.Examples = append(l.report.Examples, SkippedRow{kind, r.ID, reason})
 	}
-	return l.skipped.Encode(map[string]any{"dataset": l.config.Sources[e.source].Name, "sample": e.Sample, "id": id,
+	return l.skipped.Encode(map[string]any{"dataset": l.config.Sources[r.source].Name, "sample": r.Sample, "id": r.ID,
 		"kind": kind, "reason": reason})
 }
 
 // bad lists a row, or what should have been one, that cannot be used.
-func (l *mergeLog) bad(e entry, id, reason string) error {
+func (l *mergeLog) bad(r *row, reason string) error {
 	if l.report.Bad++; l.report.Bad == 1 {
-		l.firstBad = fmt.Sprintf("%s: %s", orElse(id, fmt.Sprintf("sample %d", e.Sample)), reason)
+		l.firstBad = fmt.Sprintf("%s: %s", cmp.Or(r.ID, fmt.Sprintf("sample %d", r.Sample)), reason)
 	}
-	return l.skip(e, id, "bad", reason)
+	return l.skip(r, "bad", reason)
 }
 
 // duplicate notes a row that says again what another one said.
-func (l *mergeLog) duplicate(e entry) {
+func (l *mergeLog) duplicate(r *row) {
 	l.report.Duplicates++
-	l.became(e, state{class: stateDuplicate})
+	l.became(r, state{class: stateDuplicate})
 }
 
 // unlabelled is what the report calls the rule and the label of rows without.
 const unlabelled = "none"
 
-// count takes a row that stays, labelled or not. drop: the table leaves it out all the same.
-func (l *mergeLog) count(e entry, d heuristics.Decision, labelled, drop bool, split string) {
-	r := l.report
-	why, label := unlabelled, unlabelled
-	if labelled {
-		r.Labelled++
-		why, label = d.Why, strconv.FormatFloat(d.Label, 'g', 6, 64)
-		r.Labels[label]++
+// count takes a row that stays; label is nil if no rule applied. drop: the table leaves it out all the same.
+func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split string) {
+	to := l.report
+	rule, name := cmp.Or(rule, unlabelled), unlabelled
+	if label != nil {
+		to.Labelled++
+		name = strconv.FormatFloat(*label, 'g', 6, 64)
+		to.Labels[name]++
 	} else {
-		r.Unlabelled++
+		to.Unlabelled++
 	}
-	r.Rules[why]++
-	editor := orElse(method(e.Row), "unknown")
-	if r.Editors[editor] == nil {
-		r.Editors[editor] = map[string]int{}
+	to.Rules[rule]++
+	editor := cmp.Or(r.method(), "unknown")
+	if to.Editors[editor] == nil {
+		to.Editors[editor] = map[string]int{}
 	}
-	r.Editors[editor][label]++
-	for _, h := range r.Histograms {
-		h.count(e.Row)
+	to.Editors[editor][name]++
+	for _, h := range to.Histograms {
+		h.count(r)
 	}
-	dataset := l.config.Sources[e.source].Name
-	l.example(why, example{row: e.Row, decision: d, labelled: labelled, dataset: dataset, id: e.Row.ID})
+	l.example(rule, r, label)
 	if drop {
 		return
 	}
-	r.TableRows++
-	r.Datasets[dataset]++
-	r.Splits[split]++
+	to.TableRows++
+	to.Datasets[l.config.Sources[r.source].Name]++
+	to.Splits[split]++
 }
 
-// example keeps those of each rule whose ids have the smallest hashes: any, but the same in every run.
-func (l *mergeLog) example(why string, x example) {
+// example keeps the rows of each rule whose ids have the smallest hashes: any, but the same in every run.
+func (l *mergeLog) example(rule string, r *row, label *float64) {
 	h := fnv.New64a()
-	h.Write([]byte(x.id)) // never fails
-	x.order = h.Sum64()
-	list := append(l.shown[why], x)
-	slices.SortFunc(list, func(a, b example) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.id, b.id)) })
-	l.shown[why] = list[:min(len(list), examplesPerRule)]
+	h.Write([]byte(r.ID)) // never fails
+	list := append(l.shown[rule], example{h.Sum64(), r, label})
+	slices.SortFunc(list, func(a, b example) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.row.ID, b.row.ID))
+	})
+	l.shown[rule] = list[:min(len(list), examplesPerRule)]
 }
 
 // finish accounts for all rows, takes over the thresholds, and warns of what may surprise.
@@ -177,7 +177,7 @@ func (l *mergeLog) finish(by *labels) error {
 	}
 	if r.Crowded > 0 {
 		r.warn("%d pictures look like very many others: of those that the index lists first only the %d nearest were "+
-			"compared. A near copy may be on the other side of the split", r.Crowded, mostCompared)
+			"compared. A near copy may be on the other side of the split", r.Crowded, nearcopy.MostCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")
@@ -200,7 +200,7 @@ func (l *mergeLog) save(out string) error {
 	if err := writeFile(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
 		return err
 	}
-	page, err := l.page(func(p picture) ([]byte, error) {
+	page, err := l.page(func(p *picture) ([]byte, error) {
 		return os.ReadFile(filepath.Join(out, filepath.FromSlash(p.Path)))
 	})
 	if err != nil {

@@ -73,10 +73,10 @@ func TestOpenBroken(t *testing.T) {
 		report, err := Check(t.Context(), cfg, 10)
 		if err != nil || report.OK || report.Sources[0].Error != "" ||
 			!strings.Contains(report.Sources[1].Error, source.Err.Error()) {
-			t.Errorf("%s of %q: checked: %+v %v", c.layout, c.content, report, err)
+			t.Errorf("%s of %q: got check %+v, %v, want the error %q", c.layout, c.content, report, err, source.Err)
 		}
 		if _, err := os.Stat(filepath.Join(cfg.Out, partsFolder)); err == nil {
-			t.Errorf("%s: something was written", c.layout)
+			t.Errorf("%s: got a folder of parts, want none", c.layout)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestCheckReport(t *testing.T) {
 	}
 	if fmt.Sprint(unused) != "[note]" ||
 		fmt.Sprint(missing) != "[dino_i id label profile session source_caption split target target_caption undefined]" {
-		t.Errorf("unused %v, missing %v", unused, missing)
+		t.Errorf("got unused %v, missing %v, want [note], all that the table lacks", unused, missing)
 	}
 	s = r.Sources[1]
 	if s.Bad != 0 || s.Samples != 3 || s.Outputs != 8 || s.Pictures["png"] != 14 {
@@ -132,7 +132,7 @@ func TestCheckReport(t *testing.T) {
 	}
 	for _, u := range s.Columns {
 		if u.Field == "" && !strings.HasSuffix(u.Column, "_score") {
-			t.Errorf("%s is said not to be used", u.Column)
+			t.Errorf("got %s among unused columns, want scores alone", u.Column)
 		}
 	}
 	mixes := strings.Join(r.Mixes, "\n")

@@ -20,81 +20,34 @@ import (
 //go:embed page.html
 var pageText string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageText))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"svg": (*Histogram).svg}).Parse(pageText))
 
 // page renders the report as one HTML file that loads nothing: histograms are SVG, pictures data URIs. read returns the
 // file of a picture.
-func (l *mergeLog) page(read func(picture) ([]byte, error)) ([]byte, error) {
-	r := l.report
+func (l *mergeLog) page(read func(*picture) ([]byte, error)) ([]byte, error) {
+	labels := map[string]bool{}
+	for _, by := range l.report.Editors {
+		for label := range by {
+			labels[label] = true
+		}
+	}
 	v := struct {
 		*Report
-		RuleCounts, LabelCounts, SplitCounts, DatasetCounts, SkippedCounts []counted
-		EditorLabels                                                       []string
-		EditorRows                                                         []editorRow
-		Plots                                                              []template.HTML
-		Shown                                                              []shownRule
-	}{
-		Report:        r,
-		RuleCounts:    counts(r.Rules),
-		LabelCounts:   counts(r.Labels),
-		SplitCounts:   counts(r.Splits),
-		DatasetCounts: counts(r.Datasets),
-		SkippedCounts: counts(r.Skipped),
-	}
-	labels := map[string]bool{}
-	for _, by := range r.Editors {
-		for l := range by {
-			labels[l] = true
-		}
-	}
-	v.EditorLabels = slices.Sorted(maps.Keys(labels))
-	for _, editor := range slices.Sorted(maps.Keys(r.Editors)) {
-		row := editorRow{Editor: editor}
-		for _, l := range v.EditorLabels {
-			row.Counts = append(row.Counts, r.Editors[editor][l])
-		}
-		v.EditorRows = append(v.EditorRows, row)
-	}
-	for _, h := range r.Histograms {
-		v.Plots = append(v.Plots, h.svg())
-	}
-	for _, why := range slices.Sorted(maps.Keys(l.shown)) {
-		rule := shownRule{Rule: why, Count: r.Rules[why]}
-		for _, x := range l.shown[why] {
-			shown, err := x.show(read)
+		EditorLabels []string
+		Shown        map[string][]shownExample // by rule
+	}{l.report, slices.Sorted(maps.Keys(labels)), map[string][]shownExample{}}
+	for rule, examples := range l.shown {
+		for _, x := range examples {
+			shown, err := x.show(l.config, read)
 			if err != nil {
 				return nil, err
 			}
-			rule.Examples = append(rule.Examples, shown)
+			v.Shown[rule] = append(v.Shown[rule], shown)
 		}
-		v.Shown = append(v.Shown, rule)
 	}
 	var b bytes.Buffer
 	err := pageTemplate.Execute(&b, v)
 	return b.Bytes(), err
-}
-
-type counted struct {
-	Name  string
-	Count int
-}
-
-func counts(m map[string]int) (out []counted) {
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, counted{name, m[name]})
-	}
-	return out
-}
-
-type editorRow struct {
-	Editor string
-	Counts []int
-}
-
-type shownRule struct {
-	Rule     string
-	Count    int
-	Examples []shownExample
 }
 
 type shownExample struct {
@@ -108,10 +61,11 @@ type thumbnail struct {
 	Data template.URL
 }
 
-func (x example) show(read func(picture) ([]byte, error)) (shownExample, error) {
-	out := shownExample{ID: x.id, Instruction: x.row.Instruction, Dataset: x.dataset, Label: "none"}
-	if x.labelled {
-		out.Label = fmt.Sprintf("%.3g", x.decision.Label)
+func (x example) show(c *Config, read func(*picture) ([]byte, error)) (shownExample, error) {
+	out := shownExample{ID: x.row.ID, Instruction: x.row.Instruction, Dataset: c.Sources[x.row.source].Name,
+		Label: unlabelled}
+	if x.label != nil {
+		out.Label = fmt.Sprintf("%.3g", *x.label)
 	}
 	var facts []string
 	for _, s := range []struct {
@@ -124,19 +78,19 @@ func (x example) show(read func(picture) ([]byte, error)) (shownExample, error) 
 			facts = append(facts, s.name+" undefined")
 		}
 	}
-	if m := method(x.row); m != "" {
+	if m := x.row.method(); m != "" {
 		facts = append([]string{m}, facts...)
 	}
 	out.Facts = strings.Join(facts, ", ")
 	pictures := []struct {
 		name string
 		p    *picture
-	}{{"source", &x.row.Source}, {"edit", &x.row.Edit}, {"target", x.row.Target}}
+	}{{"source", x.row.Source}, {"edit", x.row.Edit}, {"target", x.row.Target}}
 	for _, p := range pictures {
 		if p.p == nil {
 			continue
 		}
-		raw, err := read(*p.p)
+		raw, err := read(p.p)
 		if err != nil {
 			return out, err
 		}

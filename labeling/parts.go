@@ -3,6 +3,8 @@ package labeling
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -16,10 +18,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
-	"assay/heuristics"
 	"assay/internal/atomicfile"
 	"assay/internal/filelock"
+	"assay/shards"
+	"assay/table"
 )
 
 // The work is cut into parts of as many samples of one source each. A part is measured by one machine, in one go, and
@@ -32,8 +36,8 @@ const (
 	planFile       = "plan.json"
 )
 
-// plan says what parts there are and what they depend on. It lies beside them, so that parts of another configuration
-// are not mistaken for this one's.
+// plan says what samples there are and what parts depend on. It lies beside them, so that parts of another
+// configuration are not mistaken for this one's.
 type plan struct {
 	Made    string            `json:"made"`           // digest of all that the content of parts depends on
 	Keys    map[string]string `json:"keys,omitempty"` // and of each key of the configuration among that
@@ -45,23 +49,21 @@ type planSource struct {
 	Samples int    `json:"samples"`
 }
 
-type partID struct{ source, part int }
+// part is a run of samples of one source.
+type part struct{ source, first, samples int }
 
-func (p partID) file(out string) string {
-	return filepath.Join(out, partsFolder, fmt.Sprintf("%03d-%07d.jsonl", p.source, p.part))
+func (p part) file(out string) string {
+	return filepath.Join(out, partsFolder, fmt.Sprintf("%03d-%07d.jsonl", p.source, p.first/samplesPerPart))
 }
 
-// parts yields all parts in order.
-func (p *plan) parts() iter.Seq[partID] {
-	return func(yield func(partID) bool) {
-		for s, source := range p.Sources {
-			for k := 0; k*samplesPerPart < source.Samples; k++ {
-				if !yield(partID{s, k}) {
-					return
-				}
-			}
+// parts lists all parts in order.
+func (p *plan) parts() (list []part) {
+	for i, s := range p.Sources {
+		for first := 0; first < s.Samples; first += samplesPerPart {
+			list = append(list, part{i, first, min(samplesPerPart, s.Samples-first)})
 		}
 	}
+	return list
 }
 
 // digest covers the parts of the configuration that the measured rows depend on, together and key by key. The keys
@@ -128,36 +130,37 @@ func (c *Config) relative(path string) string {
 
 // keepPlan writes the plan beside the parts, or compares it with the one that is there.
 func keepPlan(out string, p *plan) error {
-	path := filepath.Join(out, partsFolder, planFile)
+	folder := filepath.Join(out, partsFolder)
+	path := filepath.Join(folder, planFile)
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
 	}
-	lock, err := filelock.Take(filepath.Join(filepath.Dir(path), ".plan.lock")) // or two find none, and both write one
+	lock, err := filelock.Take(filepath.Join(folder, ".plan.lock")) // or two find none, and both write one
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	have, err := os.ReadFile(path)
 	switch {
-	case err == nil && string(have) == string(raw):
+	case errors.Is(err, fs.ErrNotExist):
+		return writeFile(path, raw)
+	case err != nil:
+		return err
+	case bytes.Equal(have, raw):
 		return nil
-	case err == nil:
-		var before plan
-		if json.Unmarshal(have, &before) != nil {
-			return &PlanError{Folder: filepath.Dir(path)}
-		}
-		if err := p.differs(&before, filepath.Dir(path)); err != nil {
-			return err
-		}
-		return writeFile(path, raw) // there are more samples, or fewer: parts say themselves what they were made of
-	case !errors.Is(err, fs.ErrNotExist):
+	}
+	var before plan
+	if json.Unmarshal(have, &before) != nil {
+		return &PlanError{Folder: folder}
+	}
+	if err := p.differs(&before, folder); err != nil {
 		return err
 	}
-	return writeFile(path, raw)
+	return writeFile(path, raw) // there are more samples, or fewer: parts say what they were made of
 }
 
 // PlanError says that the parts in a folder were measured with another configuration.
@@ -175,6 +178,104 @@ func (e *PlanError) Error() string {
 		": take another out, or remove the folder to measure anew"
 }
 
+// partHead is the first line of a part.
+type partHead struct {
+	Of string `json:"of"` // digest of what the part was made of
+}
+
+// partFiles are the parts of a shard as the results of a table.Job, whose rows they are.
+type partFiles struct {
+	out   string
+	parts []part
+	shard shards.Ref
+
+	mu       sync.Mutex // of what follows
+	measured []bool     // by part of the shard: it is there, and made of what there is now
+	count    int        // of these
+	samples  int        // in these
+	total    int        // samples of the shard
+}
+
+// partFiles looks for the parts of a shard that are there and up to date.
+func (j *Job) partFiles(ctx context.Context, shard shards.Ref) (*partFiles, error) {
+	f := &partFiles{out: j.Config.Out, parts: j.plan.parts(), shard: shard}
+	f.measured = make([]bool, len(f.parts))
+	for i, p := range f.parts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if f.skip(i) {
+			continue
+		}
+		f.total += p.samples
+		of, err := madeOf(p.file(f.out))
+		if err != nil {
+			return nil, err
+		}
+		if of == "" {
+			continue
+		}
+		in, err := j.inputs.part(ctx, p, j.readers[p.source])
+		if err != nil {
+			return nil, err
+		}
+		if in.of == of {
+			f.done(i)
+		}
+	}
+	return f, nil
+}
+
+// skip reports whether another shard has a part.
+func (f *partFiles) skip(i int) bool {
+	return f.shard.Count > 0 && i%f.shard.Count != f.shard.Index%f.shard.Count
+}
+
+func (f *partFiles) done(i int) {
+	f.measured[i] = true
+	f.count++
+	f.samples += f.parts[i].samples
+}
+
+// Has reports whether a part is measured.
+func (f *partFiles) Has(i int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.measured[i]
+}
+
+// Len is the number of parts that are measured.
+func (f *partFiles) Len() int { return f.count }
+
+// Line is not asked for: parts do not fail.
+func (f *partFiles) Line(int) (table.Line[[]row], error) { return table.Line[[]row]{}, nil }
+
+// Add writes the files of parts, each complete or not at all.
+func (f *partFiles) Add(lines ...table.Line[[]row]) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range lines {
+		if l.Error != "" {
+			return errors.New(l.Error)
+		}
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		err := e.Encode(partHead{l.Content})
+		for i := 0; err == nil && i < len(l.Value); i++ {
+			err = e.Encode(&l.Value[i])
+		}
+		if err == nil {
+			err = writeFile(f.parts[l.Row].file(f.out), b.Bytes())
+		}
+		if err != nil {
+			return err
+		}
+		f.done(l.Row)
+	}
+	return nil
+}
+
 func writeFile(path string, raw []byte) error {
 	return atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(raw)
@@ -182,140 +283,73 @@ func writeFile(path string, raw []byte) error {
 	})
 }
 
-// entry is one line of a part: a row, or what is said instead of one.
-type entry struct {
-	source int // number of its source, as its part says
-
-	Of     string  `json:"of,omitempty"` // of the first line, which says nothing else: what the part was made of
-	Sample int     `json:"sample"`       // number in its source, from 0
-	Row    *row    `json:"row,omitempty"`
-	Bad    *bad    `json:"bad,omitempty"`  // a sample, or one of its pictures
-	Left   string  `json:"left,omitempty"` // why a whole sample was left out on purpose
-	Prefer *prefer `json:"prefer,omitempty"`
-}
-
-// row is a row of the label table before the rules.
-type row struct {
-	ID          string          `json:"id"`
-	Session     string          `json:"session,omitempty"`
-	Split       string          `json:"split,omitempty"`
-	Kind        heuristics.Kind `json:"kind"`
-	Editor      string          `json:"editor,omitempty"`
-	Source      picture         `json:"source"`
-	Edit        picture         `json:"edit"`
-	Target      *picture        `json:"target,omitempty"`
-	Instruction string          `json:"instruction"`
-	Given       *float64        `json:"given,omitempty"`
-	By          string          `json:"by,omitempty"` // the profile of similarities that came with the data
-
-	ClipD heuristics.Similarity `json:"clip_d,omitzero"`
-	ClipI heuristics.Similarity `json:"clip_i,omitzero"`
-	DinoI heuristics.Similarity `json:"dino_i,omitzero"`
-
-	Chain string  `json:"chain,omitempty"` // of a chain: why it gets its label
-	Label float64 `json:"label,omitempty"` // of a chain
-}
-
-// group is the same for all edits of one source by one instruction.
-func (r *row) group() string {
-	sum := sha256.Sum256([]byte(r.Source.Pixels + "\x00" + r.Instruction))
-	return hex.EncodeToString(sum[:8])
-}
-
-// picture is where a picture lies and what it looks like.
-type picture struct {
-	Path      string    `json:"path"`           // relative to the output folder
-	Pixels    string    `json:"pixels"`         // digest of width, height and pixels
-	Thumbnail Thumbnail `json:"look,omitempty"` // where the part first speaks of the picture
-}
-
-// pictures yields the pictures of a row.
-func (r *row) pictures() iter.Seq[*picture] {
-	return func(yield func(*picture) bool) {
-		_ = yield(&r.Source) && (r.Target == nil || yield(r.Target)) && yield(&r.Edit)
+// madeOf reads what a part says it was made of; "" if the file is of an earlier version or not there.
+func madeOf(path string) (string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
 	}
+	defer f.Close()
+	line, err := bufio.NewReader(f).ReadBytes('\n')
+	if err != nil && err != io.EOF { // a part that cannot be read is not one that is lacking
+		return "", err
+	}
+	var head partHead
+	if json.Unmarshal(line, &head) != nil {
+		return "", nil
+	}
+	return head.Of, nil
 }
 
-// thumbnailOnce leaves each thumbnail where the entries first speak of its picture.
-func thumbnailOnce(entries []entry) {
-	seen := map[string]bool{}
-	for _, e := range entries {
-		if e.Row == nil {
-			continue
-		}
-		if e.Row.Target != nil {
-			own := *e.Row.Target // it is shared by rows
-			e.Row.Target = &own
-		}
-		for p := range e.Row.pictures() {
-			if seen[p.Pixels] {
-				p.Thumbnail = nil
+// rows yields the rows of all parts in order, until one cannot be read or ctx ends.
+func (j *Job) rows(ctx context.Context) iter.Seq2[*row, error] {
+	return func(yield func(*row, error) bool) {
+		number := 0
+		for _, p := range j.plan.parts() {
+			for r, err := range readPart(p.file(j.Config.Out)) {
+				if err = cmp.Or(err, ctx.Err()); err != nil {
+					yield(nil, err)
+					return
+				}
+				if r.source = p.source; r.isEdit() {
+					r.number = number
+					number++
+				}
+				if !yield(r, nil) {
+					return
+				}
 			}
-			seen[p.Pixels] = true
 		}
 	}
 }
 
-// bad is what cannot be used.
-type bad struct {
-	ID     string `json:"id"`
-	Reason string `json:"reason"`
-}
-
-// prefer is a vote between two rows of the same sample.
-type prefer struct {
-	Left   string `json:"left"` // ids
-	Right  string `json:"right"`
-	Winner string `json:"winner"` // left, right, tie
-}
-
-// writePart writes the entries of one part, complete or not at all.
-func writePart(path string, entries []entry) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	for i := range entries {
-		if err := e.Encode(&entries[i]); err != nil {
-			return err
+func readPart(path string) iter.Seq2[*row, error] {
+	return func(yield func(*row, error) bool) {
+		f, err := os.Open(path)
+		if err != nil {
+			yield(nil, err)
+			return
 		}
-	}
-	return writeFile(path, b.Bytes())
-}
-
-// readParts yields the entries of all parts in order, with the number of their source.
-func readParts(out string, p *plan) iter.Seq2[entry, error] {
-	return func(yield func(entry, error) bool) {
-		for id := range p.parts() {
-			more := readPart(id.file(out), func(e entry, err error) bool {
-				e.source = id.source
-				return yield(e, err)
-			})
-			if !more {
+		defer f.Close()
+		lines := bufio.NewScanner(f)
+		lines.Buffer(nil, 64<<20)
+		for first := true; lines.Scan(); first = false {
+			if first { // what the part was made of
+				continue
+			}
+			r := &row{}
+			if err := json.Unmarshal(lines.Bytes(), r); err != nil {
+				yield(nil, fmt.Errorf("%s: %w: remove the file to measure it anew", path, err))
+				return
+			}
+			if !yield(r, nil) {
 				return
 			}
 		}
-	}
-}
-
-func readPart(path string, yield func(entry, error) bool) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return yield(entry{}, err)
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		var e entry
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return yield(entry{}, fmt.Errorf("%s: %w: remove the file to measure it anew", path, err))
-		}
-		if e.Of == "" && !yield(e, nil) {
-			return false
+		if err := lines.Err(); err != nil {
+			yield(nil, fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return yield(entry{}, fmt.Errorf("%s: %w", path, err))
-	}
-	return true
 }

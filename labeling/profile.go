@@ -47,12 +47,12 @@ func measuredWith(text string) string {
 	return text
 }
 
-// unsaid stands for the profile of similarities of which nobody says how they were measured.
+// unsaid stands for the profile of similarities that came without one.
 const unsaid = "?"
 
-// Mixes tells what of the configuration does not belong together: thresholds mean nothing with other definitions and
-// encoders than those they were measured with. Encoders are judged by their architecture, which config.json tells;
-// weights of the same architecture from another source cannot be told apart.
+// Mixes lists what does not belong together in the configuration: a threshold means nothing with other definitions and
+// encoders than it was measured with. Encoders are compared by their architecture, from config.json; weights of the
+// same architecture from another source cannot be told apart.
 func (c *Config) Mixes() []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -87,7 +87,7 @@ func (c *Config) Mixes() []string {
 }
 
 // architecture reads an encoder's shape out of the config.json of its checkpoint, or of the one beside an .onnx file.
-// The defaults are those of transformers' CLIPConfig and Dinov2Config.
+// Defaults as in transformers' CLIPConfig and Dinov2Config.
 func architecture(path string) (a heuristics.Architecture, err error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		path = filepath.Dir(path)
@@ -129,8 +129,8 @@ func architecture(path string) (a heuristics.Architecture, err error) {
 		Projection: s.Projection}, nil
 }
 
-// givenMixes tells which rows came with similarities that were measured otherwise than this run measures them: rows by
-// source and profile.
+// givenMixes warns of similarities that came with the data and were measured under another profile. given counts rows
+// by source and profile.
 func (c *Config) givenMixes(given map[givenKey]int) []string {
 	var out []string
 	for i, s := range c.Sources {

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
-	"assay/data/readers"
 	"assay/heuristics"
 	"assay/internal/packed"
+	"assay/shards"
 )
 
 // colouredTable is a table of five outputs beside the fixtures' pictures, with captions.
@@ -44,7 +44,7 @@ func TestClipDOfProfiles(t *testing.T) {
 		"adiee-released/1": heuristics.DirectionRaw, "assay": heuristics.DirectionUnit} {
 		c := load(t, "out: out\nprofile: "+profile+"\nsources: ["+source+"]\n")
 		e := &colours{}
-		if _, err := run(t, c, Encoders{Clip: e, Dino: e}, 1); err != nil {
+		if _, err := run(t, c, models{Clip: e, Dino: e}, 1); err != nil {
 			t.Fatal(err)
 		}
 		vector := func(name string) []float32 {
@@ -63,7 +63,7 @@ func TestClipDOfProfiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := d.Of(vector(one), vector(three), texts[0], texts[1])
-		for _, row := range table(t, c) {
+		for _, row := range readTable(t, c) {
 			if row.Method == "aurora" {
 				values[profile] = *row.ClipD
 				if math.Abs(*row.ClipD-want) > 1e-12 {
@@ -71,12 +71,12 @@ func TestClipDOfProfiles(t *testing.T) {
 				}
 			}
 			if name, _, _ := strings.Cut(profile, "/"); row.Profile != name+"/1" {
-				t.Errorf("%s: the table says %q", profile, row.Profile)
+				t.Errorf("%s: got profile %q in the table, want it to begin so", profile, row.Profile)
 			}
 		}
 	}
 	if values["adiee-paper"] == values["assay"] {
-		t.Error("the two definitions give one number")
+		t.Error("got one CLIP-D by both definitions, want two")
 	}
 }
 
@@ -158,7 +158,7 @@ func TestGivenMixes(t *testing.T) {
 		source := colouredTable(t, header, fmt.Sprintf(row, "1", c.own))
 		source = strings.Replace(source, "{", "{"+c.of, 1)
 		cfg := load(t, "out: out\nprofile: "+c.profile+"\nsources: ["+source+"]\n")
-		r, err := run(t, cfg, Encoders{}, 1)
+		r, err := run(t, cfg, models{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestUndefinedOfTables(t *testing.T) {
 		"b,"+one+","+three+",pr2pr,change,,clip_d",
 		"c,"+one+","+three+",pr2pr,alter,,",
 		"d,"+one+","+three+",pr2pr,turn,,dino_i clip_d")
-	r, err := run(t, load(t, "out: out\nprofile: adiee-released\nsources: ["+source+"]\n"), Encoders{}, 1)
+	r, err := run(t, load(t, "out: out\nprofile: adiee-released\nsources: ["+source+"]\n"), models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAccounts(t *testing.T) {
 		"c,"+three+","+three+",,ip2p,edit it,,,",                 // bad: the id of another edit
 		"d,"+four+","+one+",,ip2p,edit,,,", "e,"+four+",,,,x,,,") // no output: its source is labelled
 	cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+source+"]\n")
-	r, err := run(t, cfg, Encoders{}, 1)
+	r, err := run(t, cfg, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,16 +211,17 @@ func TestAccounts(t *testing.T) {
 		t.Errorf("samples %s\nwant    %s\n%+v", &r.Samples, want, r.Examples)
 	}
 	if sum := r.TableRows + r.Bad + r.Duplicates; r.Candidates.Total != sum || r.Candidates.Labelled != r.Labelled {
-		t.Errorf("%s; %d rows in the table, %d bad, %d duplicates", &r.Candidates, r.TableRows, r.Bad, r.Duplicates)
+		t.Errorf("got %s, want the sum of %d rows in the table, %d bad, %d duplicates", &r.Candidates, r.TableRows,
+			r.Bad, r.Duplicates)
 	}
 	raw, err := os.ReadFile(filepath.Join(cfg.Out, SkippedFile))
 	if err != nil || !strings.Contains(string(raw), `sample 4 of source \"t\" has the same id and is another edit`) {
-		t.Errorf("%s %v", raw, err)
+		t.Errorf("got %s (%v), want a row whose id another edit has", raw, err)
 	}
 	a := r.Samples
 	a.Total++
 	if err := a.check("samples"); err == nil || !strings.Contains(err.Error(), "internal error") {
-		t.Errorf("a lost sample: %v", err)
+		t.Errorf("a lost sample: got error %v, want an internal one", err)
 	}
 }
 
@@ -240,7 +241,7 @@ func TestContradictingDuplicates(t *testing.T) {
 	} {
 		cfg := load(t, "out: out\nprofile: adiee-released\nmax_bad: 1\nsources: ["+
 			colouredTable(t, header, row(c.first), row(c.again))+"]\n")
-		r, err := run(t, cfg, Encoders{}, 1)
+		r, err := run(t, cfg, models{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +269,7 @@ func TestBrokenEncoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	err = j.Measure(t.Context(), Encoders{Clip: &brokenEncoder{}}, Shard{}, nothing)
+	err = measure(t.Context(), j, models{Clip: &brokenEncoder{}}, shards.Ref{}, nil)
 	if err == nil || !strings.Contains(err.Error(), "an encoder gave the embedding NaN") {
 		t.Error(err)
 	}
@@ -284,12 +285,12 @@ sources:
   - {layout: webdataset, path: 'STRANGERS/webdataset/shard-{000..001}.tar', name: shards}
   - {layout: instructpix2pix-hub, path: STRANGERS/hub, name: hub}
 `, "STRANGERS", strangers))
-	r, err := run(t, c, Encoders{}, 1)
+	r, err := run(t, c, models{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
-	for _, row := range table(t, c) {
+	for _, row := range readTable(t, c) {
 		got[row.ID] = row.Why
 	}
 	want := map[string]string{
@@ -321,14 +322,14 @@ sources:
 
 // TestGivenSimilaritiesAreCosines: a percentage would pass every threshold.
 func TestGivenSimilaritiesAreCosines(t *testing.T) {
-	for _, o := range []readers.Output{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
+	for _, o := range []heuristics.Candidate{{ClipI: heuristics.Measured(83)}, {DinoI: heuristics.Measured(-2)},
 		{ClipD: heuristics.Measured(1.1)}} {
 		if err := cosines(&o); err == nil || !strings.Contains(err.Error(), "a cosine lies in -1..1") {
-			t.Errorf("%+v: %v", o, err)
+			t.Errorf("%+v: got error %v, want one that a cosine lies in -1..1", o, err)
 		}
 	}
-	half := readers.Output{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
+	half := heuristics.Candidate{ClipI: heuristics.Measured(1.0005), ClipD: heuristics.Measured(math.NaN())}
 	if err := cosines(&half); err != nil {
-		t.Errorf("1 as a half float, and an undefined one: %v", err)
+		t.Errorf("1 as a half float, and an undefined one: got error %v, want none", err)
 	}
 }

@@ -1,22 +1,15 @@
 package labeling
 
 import (
-	"crypto/sha256"
 	"hash/maphash"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
-
-	"assay/heuristics"
 )
 
-// repeats finds the names that come more than once among many, with eight bytes of memory for each: what has to be
-// remembered of names is remembered of these alone. All names are added, then found is called, then has tells. It tells
-// so of a name, too, that merely has the hash of another one: who asks compares names.
+// repeats finds the names that occur more than once, with eight bytes of memory for each name. All names are added,
+// then found is called, then has answers. A hash collision makes has true for a name that occurs once.
 type repeats struct {
 	seed   maphash.Seed
-	hashes []uint64 // sorted after found, and only those of several names
+	hashes []uint64 // after found: sorted, only hashes that occur more than once
 }
 
 func newRepeats() *repeats { return &repeats{seed: maphash.MakeSeed()} }
@@ -42,75 +35,32 @@ func (r *repeats) has(name string) bool {
 
 // dedup finds rows of one edit, and ids of two edits. All rows are added, then found is called, then rows are kept.
 type dedup struct {
-	edits, names *repeats            // rows' keys, and ids
-	kept         map[[16]byte]said   // the first row of each edit that may come again, by key
-	ids          map[string]sampleID // kept rows whose id may come again
+	keys, names *repeats          // rows' keys, and ids
+	edits       map[[16]byte]*row // claims of the first row of each edit that may come again, by key
+	ids         map[string]*row   // and of kept rows whose id may come again
 }
 
-// sampleID is a sample of a source.
-type sampleID struct{ source, sample int }
-
 func newDedup() *dedup {
-	return &dedup{newRepeats(), newRepeats(), map[[16]byte]said{}, map[string]sampleID{}}
+	return &dedup{newRepeats(), newRepeats(), map[[16]byte]*row{}, map[string]*row{}}
 }
 
 func (d *dedup) add(r *row) {
 	key := r.key()
-	d.edits.add(string(key[:]))
+	d.keys.add(string(key[:]))
 	d.names.add(r.ID)
 }
 
 func (d *dedup) found() {
-	d.edits.found()
+	d.keys.found()
 	d.names.found()
 }
 
 // keep remembers a row with that key, if a later one may be the same edit or have the same id.
-func (d *dedup) keep(e entry, key [16]byte) {
-	if d.names.has(e.Row.ID) {
-		d.ids[e.Row.ID] = sampleID{e.source, e.Sample}
+func (d *dedup) keep(r *row, key [16]byte) {
+	if d.names.has(r.ID) {
+		d.ids[r.ID] = r.claims()
 	}
-	if d.edits.has(string(key[:])) {
-		d.kept[key] = saidOf(e.Row)
+	if d.keys.has(string(key[:])) {
+		d.edits[key] = r.claims()
 	}
-}
-
-// key tells edits apart: rows with one key are the same.
-func (r *row) key() [16]byte {
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.group(), strconv.Itoa(int(r.Kind)), r.Editor, r.Edit.Pixels,
-		r.Chain}, "\x00")))
-	return [16]byte(sum[:16])
-}
-
-// said is what the data say of an edit: another row of it must not say something else.
-type said struct {
-	id           string
-	given        *float64
-	by           string // "": its similarities are measured here
-	similarities [3]heuristics.Similarity
-}
-
-func saidOf(r *row) said {
-	return said{r.ID, r.Given, r.By, [3]heuristics.Similarity{r.ClipD, r.ClipI, r.DinoI}}
-}
-
-// contradicts names what a further row of the edit says otherwise, or says where the first one says nothing; "" if
-// there is nothing to lose with it. Numbers that are written with six digits are the same.
-func (s *said) contradicts(again *row) string {
-	const digits = 1e-6
-	if g := again.Given; g != nil && (s.given == nil || math.Abs(*g-*s.given) > digits) {
-		return "label"
-	}
-	if s.by == "" || again.By == "" {
-		return ""
-	}
-	other := saidOf(again)
-	for k, name := range []string{"clip_d", "clip_i", "dino_i"} {
-		a, one := s.similarities[k].Value()
-		b, two := other.similarities[k].Value()
-		if two && (!one || math.Abs(a-b) > digits) {
-			return name
-		}
-	}
-	return ""
 }

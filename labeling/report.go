@@ -109,12 +109,9 @@ func (h *Histogram) count(r *row) {
 
 // example is a row that the page shows.
 type example struct {
-	order    uint64
-	id       string
-	row      *row
-	decision heuristics.Decision
-	labelled bool
-	dataset  string
+	order uint64
+	row   *row
+	label *float64
 }
 
 const (

@@ -7,24 +7,27 @@ import (
 	"fmt"
 
 	"assay/heuristics"
+	"assay/labeling/guard"
+	"assay/labeling/nearcopy"
 )
 
 // pictureGraph knows which pictures show the same scene, and which show a picture of a benchmark. All pictures are
 // added, then compare is called.
 type pictureGraph struct {
-	guard   *guard
-	scenes  *scenes
-	near    *nearIndex         // nil once all were compared
-	indexed int32              // nodes below it are pictures with a thumbnail
-	alike   []int32            // of each of these nodes, the first one with the same thumbnail, which is in the index
-	first   map[[32]byte]int32 // thumbnail -> that node
-	leaked  map[int32]leak     // benchmark pictures that nodes show
-	blank   map[string]leak    // benchmark pictures without a thumbnail, by pixels
+	guarded  []guard.Picture
+	distance int // of hashes, up to which a picture is a benchmark's
+	scenes   *scenes
+	near     *nearcopy.Index    // nil once all were compared
+	indexed  int32              // nodes below it are pictures with a thumbnail
+	alike    []int32            // of each of these nodes, the first one with the same thumbnail, which is in the index
+	first    map[[32]byte]int32 // thumbnail -> that node
+	leaked   map[int32]leak     // benchmark pictures that nodes show
+	blank    map[string]leak    // benchmark pictures without a thumbnail, by pixels
 }
 
-func newPictureGraph(g *guard) *pictureGraph {
-	return &pictureGraph{guard: g, scenes: newScenes(), near: &nearIndex{}, first: map[[32]byte]int32{},
-		leaked: map[int32]leak{}, blank: map[string]leak{}}
+func newPictureGraph(guarded []guard.Picture, distance int) *pictureGraph {
+	return &pictureGraph{guarded: guarded, distance: distance, scenes: newScenes(), near: &nearcopy.Index{},
+		first: map[[32]byte]int32{}, leaked: map[int32]leak{}, blank: map[string]leak{}}
 }
 
 func (g *pictureGraph) node(p *picture) int32 { return g.scenes.node("picture " + p.Pixels) }
@@ -43,7 +46,7 @@ func (g *pictureGraph) add(p *picture) {
 	same, ok := g.first[thumbnail]
 	if !ok {
 		same, g.first[thumbnail] = n, n
-		g.near.add(n, p.Thumbnail)
+		g.near.Add(n, p.Thumbnail)
 	}
 	g.alike = append(g.alike, same)
 	g.scenes.join(same, n)
@@ -59,38 +62,45 @@ func (g *pictureGraph) compare(ctx context.Context) (crowded int, err error) {
 		}
 		return a < 0 && b < 0
 	}
-	err = g.near.pairs(ctx, skip, func(a, b int32, distance int) {
+	err = g.near.Pairs(ctx, skip, func(a, b int32, distance int) {
 		if a < 0 {
 			a, b = b, a
 		}
 		if b >= 0 {
 			g.scenes.join(a, b)
-		} else if distance <= g.guard.distance {
-			g.noteLeak(a, leak{g.guard.pictures[-1-b].name, distance})
+		} else if distance <= g.distance {
+			g.noteLeak(a, leak{g.guarded[-1-b].Name, distance})
 		}
 	})
-	crowded = int(g.near.crowded.Load())
+	crowded = g.near.Crowded()
 	g.near, g.first = nil, nil
 	return crowded, err
+}
+
+// leak is the benchmark picture that a picture shows.
+type leak struct {
+	name     string
+	distance int // of their hashes, in bits
 }
 
 // addGuarded gives the pictures of benchmarks to the index. They count downwards from -1.
 func (g *pictureGraph) addGuarded() {
 	known := map[[32]byte]bool{}
-	for i, p := range g.guard.pictures {
-		if len(p.thumbnail) == 0 {
-			if _, ok := g.blank[p.pixels]; !ok {
-				g.blank[p.pixels] = leak{name: p.name}
+	for i, p := range g.guarded {
+		if len(p.Thumbnail) == 0 {
+			pixels := pixelsName(p.Pixels)
+			if _, ok := g.blank[pixels]; !ok {
+				g.blank[pixels] = leak{name: p.Name}
 			}
 			continue
 		}
-		thumbnail := sha256.Sum256(p.thumbnail)
+		thumbnail := sha256.Sum256(p.Thumbnail)
 		if same, ok := g.first[thumbnail]; ok {
-			g.noteLeak(same, leak{name: p.name})
+			g.noteLeak(same, leak{name: p.Name})
 		}
 		if !known[thumbnail] { // by the first of their names
 			known[thumbnail] = true
-			g.near.add(int32(-1-i), p.thumbnail)
+			g.near.Add(int32(-1-i), p.Thumbnail)
 		}
 	}
 }
@@ -111,7 +121,7 @@ func (g *pictureGraph) leak(r *row) string {
 			node = g.alike[node]
 		}
 		l, ok := g.leaked[node]
-		if !ok && (p != &r.Edit || r.Kind != heuristics.Output) {
+		if !ok && (p != r.Edit || r.Kind != heuristics.Output) {
 			l, ok = g.blank[p.Pixels]
 		}
 		if !ok {
@@ -120,7 +130,7 @@ func (g *pictureGraph) leak(r *row) string {
 		what := "source"
 		if p == r.Target {
 			what = "target"
-		} else if p == &r.Edit {
+		} else if p == r.Edit {
 			what = "edited"
 		}
 		return fmt.Sprintf("its %s picture is %s (%d bits apart)", what, l.name, l.distance)
@@ -132,11 +142,11 @@ func (g *pictureGraph) leak(r *row) string {
 // stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would join
 // all samples where editors failed.
 func (g *pictureGraph) join(r *row) (scene, foreign int32) {
-	scene, foreign = g.node(&r.Source), -1
+	scene, foreign = g.node(r.Source), -1
 	if r.Target != nil {
 		g.scenes.join(scene, g.node(r.Target))
 	}
-	edit := g.node(&r.Edit)
+	edit := g.node(r.Edit)
 	switch {
 	case r.Chain == heuristics.ChainForeign:
 		foreign = edit

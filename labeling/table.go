@@ -3,7 +3,6 @@ package labeling
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -16,31 +15,28 @@ import (
 // write labels the rows that stay, and writes the table and the votes.
 func (m *merger) write(ctx context.Context) error {
 	err := data.WriteTable(filepath.Join(m.job.Config.Out, TableFile), func(yield func(data.Row, error) bool) {
-		err := m.rows(ctx, func(i int, e entry) error {
-			d, labelled := m.labels.label(e.Row)
-			became := state{class: stateLabelled}
-			if !labelled {
-				became = state{stateUnlabelled, m.labels.Unlabelled(e.Row.candidate())}
+		for r, err := range m.kept(ctx) {
+			if err != nil {
+				yield(data.Row{}, err)
+				return
 			}
-			m.log.became(e, became)
-			drop := !labelled && m.job.Config.Unlabelled == "drop"
-			m.log.count(e, d, labelled, drop, m.splits[m.outcomes[i].scene])
-			if e.Row.Kind == heuristics.Output && e.Row.Chain == "" && e.Row.ClipD.Unknown() &&
-				m.labels.PromptGuided(e.Row.Editor) {
+			label, rule := m.labels.label(r)
+			became := state{class: stateLabelled}
+			if label == nil {
+				became = state{stateUnlabelled, m.labels.Unlabelled(r.Candidate)}
+			}
+			m.log.became(r, became)
+			drop := label == nil && m.job.Config.Unlabelled == "drop"
+			split := m.splits[m.outcomes[r.number].scene]
+			m.log.count(r, label, rule, drop, split)
+			if r.Kind == heuristics.Output && r.Chain == "" && r.ClipD.Unknown() && m.labels.PromptGuided(r.Editor) {
 				m.log.unmeasured++
 			}
 			if drop {
-				m.votes.rename(e.Row.ID, "")
-				return nil
+				m.votes.rename(r.ID, "")
+			} else if !yield(m.tableRow(r, label, rule, split)) {
+				return
 			}
-			row, err := m.tableRow(i, e, d, labelled)
-			if err == nil && !yield(row, nil) {
-				err = errStopped
-			}
-			return err
-		})
-		if err != nil && err != errStopped {
-			yield(data.Row{}, err)
 		}
 	})
 	if err != nil {
@@ -48,8 +44,6 @@ func (m *merger) write(ctx context.Context) error {
 	}
 	return m.preferences(ctx)
 }
-
-var errStopped = errors.New("stopped")
 
 // allGiven says why a threshold that cannot be computed is off.
 const allGiven = "every output came with its label: the thresholds that are percentiles of the sources' similarities " +
@@ -90,82 +84,55 @@ func (l *labels) open() (err error) {
 	return err
 }
 
-func (l *labels) label(r *row) (heuristics.Decision, bool) {
+// label is the label of a row and the rule that gave it; nil if no rule applies.
+func (l *labels) label(r *row) (label *float64, rule string) {
 	if r.Chain == "" {
-		return l.Label(r.candidate())
+		return l.Label(r.Candidate)
 	}
-	d := heuristics.Decision{Label: r.Label, Why: r.Chain}
+	x := r.Label
 	switch r.Chain { // not among what parts depend on, so that they can be changed
 	case heuristics.ChainForeign:
-		d.Label = l.chains.ForeignLabel
+		x = l.chains.ForeignLabel
 	case heuristics.ChainOverEdited:
-		d.Label = l.chains.OverEditedLabel
+		x = l.chains.OverEditedLabel
 	}
-	return d, true
+	return &x, r.Chain
 }
 
-// candidate is the row as rules see it.
-func (r *row) candidate() heuristics.Candidate {
-	return heuristics.Candidate{
-		Kind:   r.Kind,
-		Editor: r.Editor,
-		Given:  r.Given,
-		ClipD:  r.ClipD,
-		ClipI:  r.ClipI,
-		DinoI:  r.DinoI,
-	}
-}
-
-func (m *merger) tableRow(i int, e entry, d heuristics.Decision, labelled bool) (row data.Row, err error) {
-	r := e.Row
+func (m *merger) tableRow(r *row, label *float64, rule, split string) (row data.Row, err error) {
 	row = data.Row{
 		ID:          r.ID,
 		Group:       r.group(),
 		Instruction: r.Instruction,
-		Why:         d.Why,
-		Method:      method(r),
+		Label:       label,
+		Why:         rule,
+		Method:      r.method(),
 		ClipD:       r.ClipD.Cell(),
 		ClipI:       r.ClipI.Cell(),
 		DinoI:       r.DinoI.Cell(),
-		Split:       m.splits[m.outcomes[i].scene],
-		Dataset:     m.job.plan.Sources[e.source].Name,
+		Split:       split,
+		Dataset:     m.job.plan.Sources[r.source].Name,
 		Profile:     m.log.report.Profile,
 	}
 	if r.By != "" {
 		row.Profile += similaritiesOf + r.By
 	}
-	if labelled {
-		row.Label = &d.Label
-	}
 	if row.Source, err = m.image(r.Source); err != nil {
 		return row, err
 	}
 	if row.Edit, err = m.image(r.Edit); err == nil && r.Target != nil {
-		row.Target, err = m.image(*r.Target)
+		row.Target, err = m.image(r.Target)
 	}
 	return row, err
 }
 
 // image is a picture as the table holds it.
-func (m *merger) image(p picture) (data.Image, error) {
+func (m *merger) image(p *picture) (data.Image, error) {
 	if m.job.Config.Pictures == PicturesFiles {
 		return data.Image{Path: p.Path}, nil
 	}
 	raw, err := os.ReadFile(filepath.Join(m.job.Config.Out, filepath.FromSlash(p.Path)))
 	return data.Image{Path: filepath.Base(p.Path), Bytes: raw}, err
-}
-
-// method is the table's name for what made the edit.
-func method(r *row) string {
-	switch {
-	case r.Chain != "":
-		return "chain"
-	case r.Kind == heuristics.Source:
-		return "source"
-	case r.Kind == heuristics.Target, r.Kind == heuristics.Foreign:
-		return "target"
-	}
-	return r.Editor
 }
 
 // preferences writes the votes whose two rows are in the table, by their ids.
@@ -174,17 +141,23 @@ func (m *merger) preferences(ctx context.Context) error {
 	n := 0
 	err := atomicfile.Write(path, func(w io.Writer) error {
 		to := json.NewEncoder(w)
-		return m.parts(ctx, func(e entry) error {
-			if e.Prefer == nil {
-				return nil
+		for r, err := range m.job.rows(ctx) {
+			if err != nil {
+				return err
 			}
-			p := *e.Prefer
-			if p.Left, p.Right = m.votes.standsFor(p.Left), m.votes.standsFor(p.Right); p.Left == "" || p.Right == "" {
-				return nil
+			if r.Vote == nil {
+				continue
+			}
+			v := *r.Vote
+			if v.Left, v.Right = m.votes.standsFor(v.Left), m.votes.standsFor(v.Right); v.Left == "" || v.Right == "" {
+				continue
 			}
 			n++
-			return to.Encode(p)
-		})
+			if err := to.Encode(v); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	m.log.report.Preferences = n
 	if err == nil && n == 0 {

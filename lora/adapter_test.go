@@ -3,6 +3,7 @@ package lora
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -35,23 +36,25 @@ func fixtureModules(t *testing.T) []Module {
 func TestSaveIsAsPEFTSaves(t *testing.T) {
 	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_sequence",
 		"../testdata/oracle/llavanext/scorer_adiee", "testdata/adapter"} {
-		a, err := Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Check(fixtureModules(t)); err != nil {
-			t.Error(err)
-		}
-		out := t.TempDir()
-		if err := a.Save(out); err != nil {
-			t.Fatal(err)
-		}
-		if readFile(t, dir, WeightsFile) != readFile(t, out, WeightsFile) {
-			t.Errorf("%s/%s differs after rewriting", dir, WeightsFile)
-		}
-		if diff := cmp.Diff(parsed(t, readFile(t, dir, ConfigFile)), parsed(t, readFile(t, out, ConfigFile))); diff != "" {
-			t.Errorf("%s/%s: %s", dir, ConfigFile, diff)
-		}
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			a, err := Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Check(fixtureModules(t)); err != nil {
+				t.Error(err)
+			}
+			out := t.TempDir()
+			if err := a.Save(out); err != nil {
+				t.Fatal(err)
+			}
+			if readFile(t, dir, WeightsFile) != readFile(t, out, WeightsFile) {
+				t.Errorf("%s/%s: got other bytes after rewriting, want the same", dir, WeightsFile)
+			}
+			if diff := cmp.Diff(parsed(t, readFile(t, dir, ConfigFile)), parsed(t, readFile(t, out, ConfigFile))); diff != "" {
+				t.Errorf("%s/%s (-want +got):\n%s", dir, ConfigFile, diff)
+			}
+		})
 	}
 }
 
@@ -99,37 +102,39 @@ func TestOlderSpellings(t *testing.T) {
 		{"weight", "default.weight", `.*language_model.*\\.(q|k|v|o|gate|up|down)_proj`},
 		{"model.language_model", "model.language_model", `(?P<a>.*)language_model.*(\\w|\\.)+_proj\\Z`}, // as now
 	} {
-		config := func(s string) string {
-			at := strings.Index(s, `"target_modules"`)
-			end := at + strings.IndexByte(s[at:], '\n')
-			return s[:at] + `"target_modules": "` + spelling.regex + `",` + s[end:]
-		}
-		dir := rewrite(t, from, config, func(s string) string { return strings.Replace(s, spelling.from, spelling.to, 1) })
-		a, err := Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Check(fixtureModules(t)); err != nil {
-			t.Errorf("%s: %v", spelling.to, err)
-		}
-		if diff := cmp.Diff(want.Targets, a.Targets); diff != "" {
-			t.Errorf("%s: %s", spelling.to, diff)
-		}
-		for name, d := range want.Tensors {
-			if got := a.Tensors[name]; got == nil || cmp.Diff(d.Data(), got.Data()) != "" {
-				t.Errorf("%s: %s differs", spelling.to, name)
+		t.Run(spelling.to, func(t *testing.T) {
+			config := func(s string) string {
+				at := strings.Index(s, `"target_modules"`)
+				end := at + strings.IndexByte(s[at:], '\n')
+				return s[:at] + `"target_modules": "` + spelling.regex + `",` + s[end:]
 			}
-		}
-		out := t.TempDir()
-		if err := a.Save(out); err != nil {
-			t.Fatal(err)
-		}
-		if spelling.from != "weight" && readFile(t, dir, WeightsFile) != readFile(t, out, WeightsFile) {
-			t.Errorf("%s: rewriting changed the file", spelling.to)
-		}
-		if again, err := Load(out); err != nil || again.Check(fixtureModules(t)) != nil {
-			t.Errorf("%s: the rewritten adapter: %v", spelling.to, err)
-		}
+			dir := rewrite(t, from, config, func(s string) string { return strings.Replace(s, spelling.from, spelling.to, 1) })
+			a, err := Load(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := a.Check(fixtureModules(t)); err != nil {
+				t.Errorf("%s: Check: got error %v, want none", spelling.to, err)
+			}
+			if diff := cmp.Diff(want.Targets, a.Targets); diff != "" {
+				t.Errorf("%s: targets (-want +got):\n%s", spelling.to, diff)
+			}
+			for name, d := range want.Tensors {
+				if got := a.Tensors[name]; got == nil || cmp.Diff(d.Data(), got.Data()) != "" {
+					t.Errorf("%s: %s: got %v, want %v", spelling.to, name, got, d)
+				}
+			}
+			out := t.TempDir()
+			if err := a.Save(out); err != nil {
+				t.Fatal(err)
+			}
+			if spelling.from != "weight" && readFile(t, dir, WeightsFile) != readFile(t, out, WeightsFile) {
+				t.Errorf("%s: %s: got other bytes after rewriting, want the same", spelling.to, WeightsFile)
+			}
+			if again, err := Load(out); err != nil || again.Check(fixtureModules(t)) != nil {
+				t.Errorf("%s: the rewritten adapter: got error %v from Load or one from Check, want none", spelling.to, err)
+			}
+		})
 	}
 }
 
@@ -165,29 +170,33 @@ func TestBrokenAdapters(t *testing.T) {
 		}, []string{`layers.0.mlp.gate_proj.lora_A.weight": shape (8, 160), want (8, 64)`,
 			`gate_proj.lora_B.weight": shape (64, 8), want (160, 8)`}},
 	} {
-		a, err := Load(rewrite(t, from, c.config, c.rename))
-		if err == nil {
-			err = a.Check(fixtureModules(t))
-		}
-		for _, want := range c.want {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: got %v, want %q", name, err, want)
+		t.Run(name, func(t *testing.T) {
+			a, err := Load(rewrite(t, from, c.config, c.rename))
+			if err == nil {
+				err = a.Check(fixtureModules(t))
 			}
-		}
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: got %v, want %q", name, err, want)
+				}
+			}
+		})
 	}
 	dir := t.TempDir()
 	if _, err := Load(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no adapter: %v", err)
+		t.Errorf("no adapter: got error %v, want %v", err, fs.ErrNotExist)
 	}
 	config := []byte(readFile(t, from, ConfigFile))
 	for _, file := range []struct{ name, want string }{{ConfigFile, WeightsFile + " is missing"},
 		{"adapter_model.bin", "pickle"}} {
-		if err := os.WriteFile(filepath.Join(dir, file.name), config, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file.want) {
-			t.Errorf("%s: %v", file.name, err)
-		}
+		t.Run(file.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, file.name), config, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(dir); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), file.want) {
+				t.Errorf("%s: got error %v, want one with %q that is not %v", file.name, err, file.want, fs.ErrNotExist)
+			}
+		})
 	}
 }
 
@@ -213,36 +222,39 @@ func TestInitialValues(t *testing.T) {
 	for _, target := range a.Targets {
 		matA, matB, scale, ok := a.Delta(target.Module)
 		if !ok || scale != 2 || matA.Shape()[0] != 16 || matB.Shape()[1] != 16 {
-			t.Fatalf("%+v: %v %v %v", target, matA.Shape(), matB.Shape(), scale)
+			t.Fatalf("%s: got A of shape %v, B of shape %v, scale %v, want rank 16, scale 2", target.Module, matA.Shape(),
+				matB.Shape(), scale)
 		}
 		bound := 1 / math.Sqrt(float64(matA.Shape()[1]))
 		for _, v := range matA.Data().([]float32) {
-			if math.Abs(float64(v)) > bound {
-				t.Fatalf("%s: %v is beyond %v", target.Module, v, bound)
+			if !(math.Abs(float64(v)) <= bound) {
+				t.Fatalf("%s: got %v in A, want at most %v", target.Module, v, bound)
 			}
 			squares += float64(v) * float64(v) / (bound * bound)
 			count++
 		}
 		for _, v := range matB.Data().([]float32) {
 			if v != 0 {
-				t.Fatalf("%s: B holds %v", target.Module, v)
+				t.Fatalf("%s: got %v in B, want 0", target.Module, v)
 			}
 		}
 	}
-	if got := squares / count; math.Abs(got-1.0/3) > 0.005 { // the variance of U(-1, 1)
+	if got := squares / count; !(math.Abs(got-1.0/3) <= 0.005) { // the variance of U(-1, 1)
 		t.Errorf("variance %v of the bound's square, want 1/3", got)
 	}
 	c = c.Clone()
 	c.Targets = Names{List: []string{"q_proj"}}
-	for seed, want := range map[uint64]bool{5: true, 6: false} { // a module's values depend on the seed and its name only
-		b, err := New(c, modules, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := NameA("model.language_model.layers.1.self_attn.q_proj")
-		if got := cmp.Equal(a.Tensors[name].Data(), b.Tensors[name].Data()); got != want {
-			t.Errorf("seed %d: equal is %v", seed, got)
-		}
+	for seed, want := range map[uint64]bool{5: true, 6: false} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { // a module's values depend on the seed and its name only
+			b, err := New(c, modules, seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := NameA("model.language_model.layers.1.self_attn.q_proj")
+			if got := cmp.Equal(a.Tensors[name].Data(), b.Tensors[name].Data()); got != want {
+				t.Errorf("seed %d: got the same values %t, want %t", seed, got, want)
+			}
+		})
 	}
 }
 
@@ -269,8 +281,10 @@ func TestApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]float32{"plain": {15, 26.5, 38, 24}, "dropped": {16, 31, 52, 35}} {
-		if diff := cmp.Diff(want, got[name].Data()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(want, got[name].Data()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		})
 	}
 }

@@ -32,17 +32,19 @@ func parsed(t *testing.T, text string) (object map[string]any) {
 func TestConfigIsRewrittenAsPEFTWroteIt(t *testing.T) {
 	for _, dir := range []string{"../testdata/oracle/llavanext/scorer", "../testdata/oracle/llavanext/scorer_adiee",
 		"testdata/adapter"} {
-		c, err := LoadConfig(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(parsed(t, readFile(t, dir, ConfigFile)), parsed(t, string(got))); diff != "" {
-			t.Errorf("%s: %s", dir, diff)
-		}
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			c, err := LoadConfig(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(parsed(t, readFile(t, dir, ConfigFile)), parsed(t, string(got))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", dir, diff)
+			}
+		})
 	}
 }
 
@@ -93,7 +95,7 @@ func TestOtherVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Alpha != 16 || c.Dropout != 0.05 || len(c.LayersToTransform) != 1 {
-		t.Errorf("%+v", c)
+		t.Errorf("got %+v, want alpha 16, dropout 0.05, one layer to transform", c)
 	}
 	d := c.Clone()
 	d.Base, d.Rank = "../backbone", 4
@@ -113,12 +115,14 @@ func TestOtherVersions(t *testing.T) {
 		"r":                       4.0,
 		"layers_to_transform":     3.0,
 	} {
-		if diff := cmp.Diff(want, got[name]); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(want, got[name]); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		})
 	}
 	if again, err := parseConfig(text); err != nil || again.Rank != 4 {
-		t.Error(err)
+		t.Errorf("read back: got rank %d, %v, want 4", again.Rank, err)
 	}
 }
 
@@ -128,7 +132,7 @@ func TestPatternsKeepTheirOrder(t *testing.T) {
 	c.Ranks = Overrides{{"z.*", 4}, {"a.*", 2}}
 	text, err := c.Encode()
 	if err != nil || !strings.Contains(string(text), "(?P<x>q)_proj") {
-		t.Fatalf("%s, %v", text, err)
+		t.Fatalf("Encode: got %s, %v, want %s in it", text, err, "(?P<x>q)_proj")
 	}
 	again, err := parseConfig(text)
 	if err != nil {
@@ -178,8 +182,10 @@ func TestRefusedConfigs(t *testing.T) {
 		`[]`: "cannot unmarshal",
 		`{"target_modules": ["q"], "r": -1, "lora_dropout": 2, "use_dora": true, "task_type": 1}`: "r is -1",
 	} {
-		if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", text, err, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", text, err, want)
+			}
+		})
 	}
 }

@@ -29,10 +29,10 @@ func FuzzConfig(f *testing.F) {
 			}
 			again, err := parseConfig(once)
 			if err != nil {
-				t.Fatalf("what was written is not read: %v", err)
+				t.Fatalf("reading what was written: got error %v, want none", err)
 			}
 			if twice, err := again.Encode(); err != nil || !bytes.Equal(once, twice) {
-				t.Fatalf("read back as another configuration (%v):\n%s\n%s", err, once, twice)
+				t.Fatalf("read and written again (%v): got\n%s\nwant\n%s", err, twice, once)
 			}
 		})
 	})

@@ -75,39 +75,42 @@ func (p *peftFile) kinds(t *testing.T, family string) map[string]string {
 func TestModules(t *testing.T) {
 	p := readPEFT(t)
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
-		keys := p.checkpoint(t, family)
-		kinds := p.kinds(t, family)
-		spellings := map[string]shapes{"transformers 5": keys, "published": {}, "modules": {}}
-		for k, shape := range keys {
-			hub := strings.Replace(k, "vision_tower.", "vision_tower.vision_model.", 1)
-			spellings["published"][hub] = shape
-			spellings["modules"][Canonical(k)] = shape
-		}
-		for spelling, keys := range spellings {
-			var linear []string
-			for _, m := range Modules(keys) {
-				kind, ok := kinds[m.Name]
-				if !ok || m.Linear != (kind == "linear") {
-					t.Errorf("%s, %s: module %+v is a %q in transformers", family, spelling, m, kind)
-				}
-				if m.Linear {
-					linear = append(linear, m.Name)
-					if diff := cmp.Diff(keys[m.Key], []int64{m.Out, m.In}); diff != "" || Canonical(m.Key) != m.Name+".weight" {
-						t.Errorf("%+v: %s", m, diff)
+		t.Run(family, func(t *testing.T) {
+			keys := p.checkpoint(t, family)
+			kinds := p.kinds(t, family)
+			spellings := map[string]shapes{"transformers 5": keys, "published": {}, "modules": {}}
+			for k, shape := range keys {
+				hub := strings.Replace(k, "vision_tower.", "vision_tower.vision_model.", 1)
+				spellings["published"][hub] = shape
+				spellings["modules"][Canonical(k)] = shape
+			}
+			for spelling, keys := range spellings {
+				var linear []string
+				for _, m := range Modules(keys) {
+					kind, ok := kinds[m.Name]
+					if !ok || m.Linear != (kind == "linear") {
+						t.Errorf("%s, %s: got module %+v, want a %q as in transformers", family, spelling, m, kind)
+					}
+					if m.Linear {
+						linear = append(linear, m.Name)
+						if diff := cmp.Diff(keys[m.Key], []int64{m.Out, m.In}); diff != "" || Canonical(m.Key) != m.Name+".weight" {
+							t.Errorf("%s: got canonical key %s, want %s.weight; shape (-want +got):\n%s", m.Name, Canonical(m.Key), m.Name,
+								diff)
+						}
 					}
 				}
-			}
-			var want []string
-			for name, kind := range kinds {
-				if kind == "linear" {
-					want = append(want, name)
+				var want []string
+				for name, kind := range kinds {
+					if kind == "linear" {
+						want = append(want, name)
+					}
+				}
+				slices.Sort(want)
+				if diff := cmp.Diff(want, linear); diff != "" {
+					t.Errorf("%s, %s: linear layers (-want +got):\n%s", family, spelling, diff)
 				}
 			}
-			slices.Sort(want)
-			if diff := cmp.Diff(want, linear); diff != "" {
-				t.Errorf("%s, %s: linear layers: %s", family, spelling, diff)
-			}
-		}
+		})
 	}
 }
 
@@ -117,7 +120,7 @@ func TestTiedOutputLayerIsAModule(t *testing.T) {
 	delete(keys, "lm_head.weight")
 	i := slices.IndexFunc(Modules(keys), func(m Module) bool { return m.Name == "lm_head" })
 	if i < 0 {
-		t.Fatal("lm_head is missing")
+		t.Fatalf("modules: got no lm_head in %v, want it", Modules(keys))
 	}
 	if diff := cmp.Diff(Module{Name: "lm_head", Linear: true, Out: embed[0], In: embed[1]}, Modules(keys)[i]); diff != "" {
 		t.Error(diff)
@@ -129,27 +132,29 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 	p := readPEFT(t)
 	modules := map[string][]Module{}
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
-		modules[family] = Modules(p.checkpoint(t, family))
-		for name, kind := range p.kinds(t, family) { // activations and the like are in no checkpoint
-			if !slices.ContainsFunc(modules[family], func(m Module) bool { return m.Name == name }) {
-				if kind == "linear" {
-					t.Fatalf("linear layer %s is not in the checkpoint", name)
+		t.Run(family, func(t *testing.T) {
+			modules[family] = Modules(p.checkpoint(t, family))
+			for name, kind := range p.kinds(t, family) { // activations and the like are in no checkpoint
+				if !slices.ContainsFunc(modules[family], func(m Module) bool { return m.Name == name }) {
+					if kind == "linear" {
+						t.Fatalf("got no linear layer %s in the checkpoint, want PEFT's", name)
+					}
+					modules[family] = append(modules[family], Module{Name: name})
 				}
-				modules[family] = append(modules[family], Module{Name: name})
 			}
-		}
+		})
 	}
 	for _, c := range p.Cases {
 		config, err := parseConfig(c.Config)
 		if err != nil {
-			t.Errorf("%s: %v", c.Config, err)
+			t.Errorf("%s: parseConfig: got error %v, want none", c.Config, err)
 			continue
 		}
 		got, err := config.MatchModules(modules[c.Family])
 		var want map[string][3]float64
 		if json.Unmarshal(c.Result, &want) != nil { // an error in PEFT
 			if err == nil {
-				t.Errorf("%s: PEFT says %s, here %d modules match", c.Config, c.Result, len(got))
+				t.Errorf("%s: got %d modules, want PEFT's error %s", c.Config, len(got), c.Result)
 			}
 			continue
 		}
@@ -162,12 +167,12 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 		}
 		if odd != "" { // PEFT adapts embeddings and convolutions, too
 			if err == nil || !strings.Contains(err.Error(), "not a linear layer") {
-				t.Errorf("%s: selects %s, error %v", c.Config, odd, err)
+				t.Errorf("%s: got error %v for %s, want one with %q", c.Config, err, odd, "not a linear layer")
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("%s: %v", c.Config, err)
+			t.Errorf("%s: got error %v, want none", c.Config, err)
 			continue
 		}
 		if len(got) != len(want) {
@@ -175,8 +180,8 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 		}
 		for _, target := range got {
 			w := want[target.Module]
-			if float64(target.Rank) != w[0] || target.Alpha != w[1] || math.Abs(target.Scale-w[2]) > 1e-15*math.Abs(w[2]) {
-				t.Errorf("%s: %+v, PEFT has %v", c.Config, target, w)
+			if float64(target.Rank) != w[0] || target.Alpha != w[1] || !(math.Abs(target.Scale-w[2]) <= 1e-15*math.Abs(w[2])) {
+				t.Errorf("%s: got %+v, want PEFT's rank, alpha and scale %v", c.Config, target, w)
 			}
 		}
 	}
@@ -190,21 +195,23 @@ func TestPythonExpressions(t *testing.T) {
 		`\(?P<a`:                      {"(P<a", "x"},
 		`a|b`:                         {"b", "xb"},
 	} {
-		re, err := compile("target_modules", pattern, `\A(?:`, `)\z`)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		for s, want := range map[string]bool{c.yes: true, c.no: false} {
-			if got, err := re.MatchString(s); got != want || err != nil {
-				t.Errorf("%q on %q: %v %v", pattern, s, got, err)
+		t.Run(pattern, func(t *testing.T) {
+			re, err := compile("target_modules", pattern, `\A(?:`, `)\z`)
+			if err != nil {
+				t.Error(err)
+				return
 			}
-		}
+			for s, want := range map[string]bool{c.yes: true, c.no: false} {
+				if got, err := re.MatchString(s); got != want || err != nil {
+					t.Errorf("%q on %q: got %v, %v, want %v", pattern, s, got, err, want)
+				}
+			}
+		})
 	}
 	if _, err := parseConfig(
 		[]byte(`{"target_modules": "a(b"}`),
 	); err == nil ||
 		!strings.Contains(err.Error(), `target_modules: regular expression "a(b"`) {
-		t.Error(err)
+		t.Errorf("parseConfig: got error %v, want one with %q", err, `target_modules: regular expression "a(b"`)
 	}
 }

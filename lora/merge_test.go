@@ -98,80 +98,82 @@ func TestMergeAgreesWithPEFT(t *testing.T) {
 		{"scorer", "bfloat16", onnx.BFloat16, 2, published, 1.0 / 128},
 		{"scorer", "float16", onnx.Float16, 1, Canonical, 1.0 / 1024},
 	} {
-		w, err := checkpoints.OpenWeights(copyBackbone(t, c.dtype, c.shards, c.rename))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.Close()
-		a, err := Load("../testdata/oracle/llavanext/" + c.scorer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := t.TempDir()
-		var done, all atomic.Int64
-		if err := Merge(context.Background(), w, a, out, func(n int64) { done.Add(n) }); err != nil {
-			t.Fatal(err)
-		}
-		merged, err := checkpoints.OpenWeights(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer merged.Close()
-		prefix := c.scorer + "." + c.name + "."
-		changed, exact, values := 0, 0, 0
-		for _, name := range w.Names() {
-			before, _ := w.Info(name)
-			after, _ := merged.Info(name)
-			if before.Type != after.Type || !slices.Equal(before.Shape, after.Shape) {
-				t.Fatalf("%s: %+v became %+v", name, before, after)
+		t.Run(c.scorer+" "+c.name, func(t *testing.T) {
+			w, err := checkpoints.OpenWeights(copyBackbone(t, c.dtype, c.shards, c.rename))
+			if err != nil {
+				t.Fatal(err)
 			}
-			all.Add(before.Length)
-			was, _ := w.Bytes(name)
-			is, _ := merged.Bytes(name)
-			want, err := expect.Dense(prefix + Canonical(name))
-			if err != nil { // not changed
-				if !slices.Equal(was, is) {
-					t.Errorf("%s: %s changed", prefix, name)
+			defer w.Close()
+			a, err := Load("../testdata/oracle/llavanext/" + c.scorer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := t.TempDir()
+			var done, all atomic.Int64
+			if err := Merge(context.Background(), w, a, out, func(n int64) { done.Add(n) }); err != nil {
+				t.Fatal(err)
+			}
+			merged, err := checkpoints.OpenWeights(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer merged.Close()
+			prefix := c.scorer + "." + c.name + "."
+			changed, exact, values := 0, 0, 0
+			for _, name := range w.Names() {
+				before, _ := w.Info(name)
+				after, _ := merged.Info(name)
+				if before.Type != after.Type || !slices.Equal(before.Shape, after.Shape) {
+					t.Fatalf("%s: got %+v, want the type and shape of %+v", name, after, before)
 				}
-				continue
-			}
-			changed++
-			got, _ := merged.Dense(name)
-			flat := got.Data().([]float32)
-			for i, x := range want.Data().([]float32) {
-				y := flat[i*(len(flat)-1)/60]
-				values++
-				if x == y {
-					exact++
+				all.Add(before.Length)
+				was, _ := w.Bytes(name)
+				is, _ := merged.Bytes(name)
+				want, err := expect.Dense(prefix + Canonical(name))
+				if err != nil { // not changed
+					if !slices.Equal(was, is) {
+						t.Errorf("%s: %s: got other bytes, want them as they were", prefix, name)
+					}
+					continue
 				}
-				if math.Abs(float64(x-y)) > c.tolerance*(math.Abs(float64(x))+0.02) {
-					t.Errorf("%s%s: value %d is %v, PEFT has %v", prefix, name, i, y, x)
+				changed++
+				got, _ := merged.Dense(name)
+				flat := got.Data().([]float32)
+				for i, x := range want.Data().([]float32) {
+					y := flat[i*(len(flat)-1)/60]
+					values++
+					if x == y {
+						exact++
+					}
+					if !(math.Abs(float64(x-y)) <= c.tolerance*(math.Abs(float64(x))+0.02)) {
+						t.Errorf("%s%s: value %d: got %v, want PEFT's %v", prefix, name, i, y, x)
+					}
 				}
 			}
-		}
-		count := 0
-		for _, name := range expect.Names() {
-			if strings.HasPrefix(name, prefix) {
-				count++
+			count := 0
+			for _, name := range expect.Names() {
+				if strings.HasPrefix(name, prefix) {
+					count++
+				}
 			}
-		}
-		if changed != count || changed != len(a.Targets) {
-			t.Errorf("%s: %d weights changed, with PEFT %d, of %d targets", prefix, changed, count, len(a.Targets))
-		}
-		if c.name != "float32" && exact < values*99/100 { // float32 sums that fall on the edge between two half numbers
-			t.Errorf("%s: only %d of %d values are the same", prefix, exact, values)
-		}
-		if done.Load() != all.Load() {
-			t.Errorf("%s: progress said %d of %d bytes", prefix, done.Load(), all.Load())
-		}
-		for _, s := range w.Shards() {
-			if !slices.ContainsFunc(
-				merged.Shards(),
-				func(m *checkpoints.Shard) bool { return m.Name == s.Name && m.Metadata()["format"] == "pt" },
-			) {
-				t.Errorf("%s: shard %s is missing", prefix, s.Name)
+			if changed != count || changed != len(a.Targets) {
+				t.Errorf("%s: got %d weights changed, want PEFT's %d, of %d targets", prefix, changed, count, len(a.Targets))
 			}
-		}
+			if c.name != "float32" && exact < values*99/100 { // float32 sums that fall on the edge between two half numbers
+				t.Errorf("%s: got %d of %d values equal to PEFT's, want 99 in 100", prefix, exact, values)
+			}
+			if done.Load() != all.Load() {
+				t.Errorf("%s: progress: got %d bytes done, want %d", prefix, done.Load(), all.Load())
+			}
+			for _, s := range w.Shards() {
+				if !slices.ContainsFunc(
+					merged.Shards(),
+					func(m *checkpoints.Shard) bool { return m.Name == s.Name && m.Metadata()["format"] == "pt" },
+				) {
+					t.Errorf("%s: got no shard %s with the format pt, want one", prefix, s.Name)
+				}
+			}
+		})
 	}
 }
 
@@ -189,7 +191,7 @@ func TestMergeRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := Merge(ctx, w, a, out, nil); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("Merge with a context that has ended: got error %v, want %v", err, context.Canceled)
 	}
 	// An output layer tied to the embedding has no weight that could change alone.
 	tied := t.TempDir()
@@ -216,9 +218,9 @@ func TestMergeRefuses(t *testing.T) {
 		nil,
 	); err == nil ||
 		!strings.Contains(err.Error(), "no weight of its own") {
-		t.Error(err)
+		t.Errorf("Merge: got error %v, want one with %q", err, "no weight of its own")
 	}
 	if left, _ := os.ReadDir(out); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("got files %v left behind, want none", left)
 	}
 }

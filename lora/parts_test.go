@@ -38,7 +38,8 @@ func TestPartsKeepToThemselves(t *testing.T) {
 						c.Exclude = exclude.Within(parts)
 						got := selected(t, c, linear, rename, func(string) bool { return true })
 						if d := cmp.Diff(want, got); d != "" {
-							t.Fatalf("%s, %s, %v without %v, %v: %q\n%s", family, spelling, targets, exclude, parts, c.Exclude.Regex, d)
+							t.Fatalf("%s, %s, %v without %v, %v: %q (-want +got):\n%s", family, spelling, targets, exclude, parts,
+								c.Exclude.Regex, d)
 						}
 						if len(want) > 0 {
 							tried++
@@ -52,7 +53,7 @@ func TestPartsKeepToThemselves(t *testing.T) {
 		}
 	}
 	if tried < 100 {
-		t.Errorf("only %d selections have modules", tried)
+		t.Errorf("got %d selections that have modules, want at least 100", tried)
 	}
 }
 

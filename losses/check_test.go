@@ -26,19 +26,21 @@ func TestCheck(t *testing.T) {
 		"draws: want at least 1":            {Kind: "gaussian_draws", Draws: -1},
 		"center: a loss of kind huber":      {Kind: "huber", Center: &half},
 	} {
-		problems := s.Check()
-		got := fmt.Sprint(problems)
-		key, text, _ := strings.Cut(want, ": ")
-		switch {
-		case want == "" && len(problems) > 0:
-			t.Errorf("%+v: %s", s, got)
-		case want != "" && (len(problems) != 1 || problems[0].Key != key || !strings.HasPrefix(problems[0].Text, text)):
-			t.Errorf("%+v: %s, want %s", s, got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			problems := s.Check()
+			got := fmt.Sprint(problems)
+			key, text, _ := strings.Cut(want, ": ")
+			switch {
+			case want == "" && len(problems) > 0:
+				t.Errorf("%+v: got problem %s, want none", s, got)
+			case want != "" && (len(problems) != 1 || problems[0].Key != key || !strings.HasPrefix(problems[0].Text, text)):
+				t.Errorf("%+v: %s, want %s", s, got, want)
+			}
+		})
 	}
 	s := Spec{Kind: "gaussian_draws"}
 	if s.Check(); s.Scale != 10 || s.Draws != 1000 || s.Factor() != 1 {
-		t.Errorf("defaults: %+v", s)
+		t.Errorf("defaults: got %+v, want scale 10, 1000 draws, factor 1", s)
 	}
 }
 
@@ -48,11 +50,11 @@ func TestOptionsAreKnown(t *testing.T) {
 	for _, r := range Table() {
 		for _, o := range r.Options {
 			if _, ok := known[o]; !ok {
-				t.Errorf("%s has an option %s that no entry has", r.Kind, o)
+				t.Errorf("%s: got option %s, want one that an entry has", r.Kind, o)
 			}
 		}
 		if r.Formula == "" || r.Source == "" {
-			t.Errorf("%s has no formula or source", r.Kind)
+			t.Errorf("%s: got formula %q and source %q, want both", r.Kind, r.Formula, r.Source)
 		}
 	}
 }
@@ -67,7 +69,7 @@ func TestTiesRefused(t *testing.T) {
 	}
 	one[0].Ranks[1] = 1
 	if _, _, err := Feeds(0, s, Head{}, one, 2, place, 0); err == nil || !strings.Contains(err.Error(), "share a rank") {
-		t.Error(err)
+		t.Errorf("Feeds: got error %v, want one with %q", err, "share a rank")
 	}
 }
 
@@ -87,7 +89,7 @@ func TestDocumented(t *testing.T) {
 		line := fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", r.Kind, r.Over, r.Outputs, code(r.Options...),
 			strings.ReplaceAll(r.Formula, "|", `\|`), r.Source)
 		if !strings.Contains(string(raw), line) {
-			t.Errorf("docs/training-keys.md lacks\n%s", line)
+			t.Errorf("docs/training-keys.md: got no such line, want\n%s", line)
 		}
 	}
 }

@@ -47,7 +47,7 @@ type result struct {
 func evaluate(t *testing.T, c *torchCase, dtype onnx.DType) (*result, error) {
 	t.Helper()
 	if p := c.Spec.Check(); len(p) > 0 {
-		t.Fatal(p)
+		t.Fatalf("Check: got problems %v, want none", p)
 	}
 	n, k := len(c.Z), len(c.Z[0])
 	b := onnx.NewBuilder("loss", 23)
@@ -181,7 +181,7 @@ func TestAgainstTorch(t *testing.T) {
 	}
 	for _, row := range Table() {
 		if !seen[row.Kind] && row.build != nil {
-			t.Errorf("no case of %s", row.Kind)
+			t.Errorf("got no case of %s, want at least one", row.Kind)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestNoItems(t *testing.T) {
 		}
 		for _, g := range append(r.grad, r.loss) {
 			if g != 0 {
-				t.Fatalf("%s: %v %v", c.Spec.Kind, r.loss, r.grad)
+				t.Fatalf("%s: got loss %v, gradient %v, want zeros", c.Spec.Kind, r.loss, r.grad)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package mpi
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -33,11 +34,13 @@ func TestLaunched(t *testing.T) {
 func TestPlaced(t *testing.T) {
 	if starts, err := placed("rows", []uint32{1 << 30, 0, 1<<30 - 1}); err != nil ||
 		!slices.Equal(starts, []int{0, 1 << 30, 1 << 30, math.MaxInt32}) {
-		t.Error(starts, err)
+		t.Errorf("placed: got %v, %v, want the ranks' first rows up to %d", starts, err, math.MaxInt32)
 	}
 	for _, sizes := range [][]uint32{{1 << 30, 1 << 30}, {1 << 31}, {math.MaxUint32, math.MaxUint32}} {
-		if _, err := placed("rows", sizes); err == nil || !strings.Contains(err.Error(), "rows: the ranks have") {
-			t.Errorf("%v: %v", sizes, err)
-		}
+		t.Run(fmt.Sprint(sizes), func(t *testing.T) {
+			if _, err := placed("rows", sizes); err == nil || !strings.Contains(err.Error(), "rows: the ranks have") {
+				t.Errorf("%v: got error %v, want one with %q", sizes, err, "rows: the ranks have")
+			}
+		})
 	}
 }

@@ -87,11 +87,13 @@ func TestMPICalls(t *testing.T) {
 		more = []string{"--oversubscribe", "--allow-run-as-root", "--bind-to", "none"}
 	}
 	for _, n := range []int{2, 3} {
-		c := exec.Command(launcher, append(append([]string{"-n", fmt.Sprint(n)}, more...), os.Args[0])...)
-		c.Env = append(os.Environ(), childEnv+"=1")
-		text, err := c.CombinedOutput()
-		if err != nil || strings.Count(string(text), "is well") != n {
-			t.Errorf("%d ranks: %v: %s", n, err, text)
-		}
+		t.Run(fmt.Sprintf("%d ranks", n), func(t *testing.T) {
+			c := exec.Command(launcher, append(append([]string{"-n", fmt.Sprint(n)}, more...), os.Args[0])...)
+			c.Env = append(os.Environ(), childEnv+"=1")
+			text, err := c.CombinedOutput()
+			if err != nil || strings.Count(string(text), "is well") != n {
+				t.Errorf("%d ranks: got %v: %s, want each to say it is well", n, err, text)
+			}
+		})
 	}
 }

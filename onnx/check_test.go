@@ -20,12 +20,12 @@ func tower() *Model {
 func wantError(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Error("no error")
+		t.Errorf("got error %v, want one with %q", err, parts)
 		return
 	}
 	for _, p := range parts {
 		if !strings.Contains(err.Error(), p) {
-			t.Errorf("%q lacks %q", err, p)
+			t.Errorf("got error %q, want %q in it", err, p)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestSort(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Check(m); err != nil || m.Nodes[0] != first {
-		t.Errorf("%v; the first node is %v", err, m.Nodes[0])
+		t.Errorf("Check: got error %v, the first node %v, want %v", err, m.Nodes[0], first)
 	}
 	m.Nodes[0].Inputs[0] = "out"
 	wantError(t, Sort(m), "cycle", `node "MatMul"`)
@@ -113,7 +113,7 @@ func TestPrune(t *testing.T) {
 		names = append(names, w.Name)
 	}
 	if got := strings.Join(names, " "); got != "MatMul branch w yes" {
-		t.Errorf("left: %s", got)
+		t.Errorf("got nodes %q, want %q", got, "MatMul branch w yes")
 	}
 }
 
@@ -165,7 +165,7 @@ func TestTruncated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := Decode(data); err != nil || Check(m) != nil {
-		t.Fatal(err, Check(m))
+		t.Fatalf("Decode: got error %v, Check: %v, want none", err, Check(m))
 	}
 	for n := range data {
 		m, err := Decode(data[:n])
@@ -173,7 +173,7 @@ func TestTruncated(t *testing.T) {
 			err = Check(m)
 		}
 		if err == nil {
-			t.Errorf("the first %d of %d bytes pass", n, len(data))
+			t.Errorf("the first %d of %d bytes: got error %v, want one", n, len(data), err)
 		}
 	}
 }

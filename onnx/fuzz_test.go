@@ -33,10 +33,10 @@ func FuzzDecodeModel(f *testing.F) {
 			}
 			again, err := Decode(once)
 			if err != nil {
-				t.Fatalf("what was written is not read: %v", err)
+				t.Fatalf("reading what was written: got error %v, want none", err)
 			}
 			if twice, err := again.Encode(); err != nil || !bytes.Equal(once, twice) {
-				t.Fatalf("read back as another model (%v)", err)
+				t.Fatalf("read and written again: got %d bytes, %v, want the same %d", len(twice), err, len(once))
 			}
 		})
 	})

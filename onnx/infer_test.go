@@ -42,7 +42,7 @@ func TestInferAgainstRuntime(t *testing.T) {
 		}
 	}
 	if cases < 60 {
-		t.Fatalf("%d cases", cases)
+		t.Fatalf("got %d cases, want at least 60", cases)
 	}
 }
 
@@ -75,7 +75,7 @@ func inferCase(t *testing.T, folder string) {
 		for _, y := range n.Outputs {
 			v := types.Of(y)
 			if v.Type == onnx.Undefined || !v.Ranked {
-				t.Errorf("%s: nothing is known of output %q", m.Describe(n), y)
+				t.Errorf("%s: got nothing of output %q, want its type and rank", m.Describe(n), y)
 				continue
 			}
 			if v.Type != onnx.Bool && v.Type != onnx.Float16 { // those are not read back as they are
@@ -98,14 +98,14 @@ func inferCase(t *testing.T, folder string) {
 			shape = nil
 		}
 		if len(shape) != len(v.Shape) {
-			t.Errorf("%s has shape %v, inference says %v", out.Name, shape, v)
+			t.Errorf("%s: got %v from inference, want the runtime's shape %v", out.Name, v, shape)
 			continue
 		}
 		for i, d := range v.Shape {
 			size, named := symbols[d.Name]
 			switch {
 			case d.Known() && int(d.Size) != shape[i], named && size != shape[i]:
-				t.Errorf("%s has shape %v, inference says %v", out.Name, shape, v.Shape)
+				t.Errorf("%s: got %v from inference, want the runtime's shape %v", out.Name, v.Shape, shape)
 			case !d.Known(): // the same symbol must be the same size everywhere
 				symbols[d.Name] = shape[i]
 			}
@@ -138,9 +138,11 @@ func TestSymbols(t *testing.T) {
 		parts[0]: "[1 counts[0] 64]", heads: "[(counts[0]/lengths[0]) lengths[0] 4 16]", flat: "[1 counts[0] 64]",
 		joined: "[1 rows 64]",
 	} {
-		if got := fmt.Sprint(types.Of(value).Shape); got != want {
-			t.Errorf("%s is %s, want %s", value, got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got := fmt.Sprint(types.Of(value).Shape); got != want {
+				t.Errorf("%s is %s, want %s", value, got, want)
+			}
+		})
 	}
 }
 
@@ -176,11 +178,13 @@ func TestShapeErrors(t *testing.T) {
 				b.Input("y", onnx.Float, onnx.Dims(4, 5)))
 		}, "sizes 3 and 4 do not broadcast"},
 	} {
-		b := onnx.NewBuilder(name, 17)
-		c.build(b)
-		if _, err := onnx.Infer(b.M); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v lacks %q", name, err, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := onnx.NewBuilder(name, 17)
+			c.build(b)
+			if _, err := onnx.Infer(b.M); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v lacks %q", name, err, c.want)
+			}
+		})
 	}
 }
 
@@ -206,6 +210,6 @@ func TestOtherTypesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := again.Graph.Input[0].Type; !proto.Equal(got, seq) {
-		t.Errorf("the sequence came back as %v", got)
+		t.Errorf("got %v, want the sequence as it was: %v", got, seq)
 	}
 }

@@ -150,7 +150,7 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestDecodeKeeps(t *testing.T) {
 	if _, err := Decode(nested(60)); err != nil {
-		t.Errorf("60 graphs in one another: %v", err)
+		t.Errorf("60 graphs in one another: got error %v, want none", err)
 	}
 	for name, c := range map[string]struct {
 		tensor *pb.TensorProto
@@ -164,17 +164,19 @@ func TestDecodeKeeps(t *testing.T) {
 			[]byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0}},
 		"empty": {tensor(Float, 0, 1<<40, 1<<40), []byte{}},
 	} {
-		m, err := Decode(withTensor(c.tensor))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if got := m.Initializers[0].Data; string(got) != string(c.bytes) {
-			t.Errorf("%s: %v, want %v", name, got, c.bytes)
-		}
+		t.Run(name, func(t *testing.T) {
+			m, err := Decode(withTensor(c.tensor))
+			if err != nil {
+				t.Errorf("%s: got error %v, want none", name, err)
+				return
+			}
+			if got := m.Initializers[0].Data; string(got) != string(c.bytes) {
+				t.Errorf("%s: %v, want %v", name, got, c.bytes)
+			}
+		})
 	}
 	m, err := Decode(withTensor(external("location", "w", "checksum", "abc")))
 	if err != nil || *m.Initializers[0].External != (External{Location: "w", Length: 8}) {
-		t.Errorf("external data: %+v, %v", m, err)
+		t.Errorf("external data: got %+v, %v, want 8 bytes of file w", m, err)
 	}
 }

@@ -30,37 +30,42 @@ func TestOthersAreTheirReferences(t *testing.T) {
 	}
 	testfile.ReadJSON(t, "testdata/others.json", &all)
 	for _, run := range all.Runs {
-		var params []Param
-		for i, s := range run.Start {
-			v := tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))
-			params = append(params, Param{Name: string(rune('a' + i)), Value: v})
-		}
-		var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
-		if run.Name == "adafactor" {
-			o = NewAdafactor(params, run.WeightDecay)
-		}
-		for i, s := range run.Steps {
-			o.Update(params, s.Grads, s.LR)
-			for k, p := range params {
-				if d := far(p.Floats(), s.Params[k]); d > 1e-6 {
-					t.Errorf("%s, step %d, parameter %d: %g from the reference's", run.Name, i, k, d)
+		t.Run(run.Name, func(t *testing.T) {
+			var params []Param
+			for i, s := range run.Start {
+				v := tensor.New(tensor.WithShape(run.Shapes[i]...), tensor.WithBacking(s))
+				params = append(params, Param{Name: string(rune('a' + i)), Value: v})
+			}
+			var o Optimizer = NewLion(params, [2]float64{0.9, 0.99}, run.WeightDecay)
+			if run.Name == "adafactor" {
+				o = NewAdafactor(params, run.WeightDecay)
+			}
+			for i, s := range run.Steps {
+				o.Update(params, s.Grads, s.LR)
+				for k, p := range params {
+					if d := far(p.Floats(), s.Params[k]); !(d <= 1e-6) {
+						t.Errorf("%s, step %d, parameter %d: got values %g away, want at most 1e-6 from the reference's", run.Name, i, k,
+							d)
+					}
 				}
 			}
-		}
-		if n := o.Updates(); n != int64(len(run.Steps)) {
-			t.Error(n, "updates")
-		}
+			if n := o.Updates(); n != int64(len(run.Steps)) {
+				t.Errorf("%s: got %d updates, want %d", run.Name, n, len(run.Steps))
+			}
+		})
 	}
 	for _, c := range all.Schedules {
-		s := Schedule{Kind: c.Kind, Peak: 2, Total: 30, Cycles: 3, Decay: 8}
-		if c.Kind == "wsd" {
-			s.End = 0.2
-		}
-		for i, want := range c.LRs {
-			if got := s.LR(int64(i)); math.Abs(got-want) > 1e-12 {
-				t.Errorf("%s, step %d: %v, transformers has %v", c.Kind, i, got, want)
+		t.Run(c.Kind, func(t *testing.T) {
+			s := Schedule{Kind: c.Kind, Peak: 2, Total: 30, Cycles: 3, Decay: 8}
+			if c.Kind == "wsd" {
+				s.End = 0.2
 			}
-		}
+			for i, want := range c.LRs {
+				if got := s.LR(int64(i)); !(math.Abs(got-want) <= 1e-12) {
+					t.Errorf("%s, step %d: %v, transformers has %v", c.Kind, i, got, want)
+				}
+			}
+		})
 	}
 }
 
@@ -73,39 +78,41 @@ func TestStateIsAllOfIt(t *testing.T) {
 		"adamw8":    func(p []Param) Optimizer { return NewAdamW8(p, [2]float64{0.9, 0.99}, 1e-8, 0.1) },
 	}
 	for name, make := range makers {
-		fresh := func() []Param {
-			return []Param{
-				{Name: "a", Value: tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))},
-				{Name: "b", Value: tensor.New(tensor.WithShape(2), tensor.WithBacking([]float32{1, -1}))},
-			}
-		}
-		grads := func(i int) [][]float32 {
-			x := float32(i + 1)
-			return [][]float32{{x, -1, 2, 0.5 * x, 3, -x}, {x, 0.25}}
-		}
-		p, q := fresh(), fresh()
-		a, b := make(p), make(q)
-		for i := range 6 {
-			a.Update(p, grads(i), 0.1)
-			if i < 3 {
-				b.Update(q, grads(i), 0.1)
-			} else if i == 3 {
-				c := make(q)
-				for k, s := range c.State() {
-					copy(s.Values, b.State()[k].Values)
+		t.Run(name, func(t *testing.T) {
+			fresh := func() []Param {
+				return []Param{
+					{Name: "a", Value: tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))},
+					{Name: "b", Value: tensor.New(tensor.WithShape(2), tensor.WithBacking([]float32{1, -1}))},
 				}
-				c.SetUpdates(b.Updates())
-				b = c
 			}
-			if i >= 3 {
-				b.Update(q, grads(i), 0.1)
+			grads := func(i int) [][]float32 {
+				x := float32(i + 1)
+				return [][]float32{{x, -1, 2, 0.5 * x, 3, -x}, {x, 0.25}}
 			}
-		}
-		for k := range p {
-			if far(p[k].Floats(), q[k].Floats()) != 0 {
-				t.Errorf("%s: %v, want %v", name, q[k].Floats(), p[k].Floats())
+			p, q := fresh(), fresh()
+			a, b := make(p), make(q)
+			for i := range 6 {
+				a.Update(p, grads(i), 0.1)
+				if i < 3 {
+					b.Update(q, grads(i), 0.1)
+				} else if i == 3 {
+					c := make(q)
+					for k, s := range c.State() {
+						copy(s.Values, b.State()[k].Values)
+					}
+					c.SetUpdates(b.Updates())
+					b = c
+				}
+				if i >= 3 {
+					b.Update(q, grads(i), 0.1)
+				}
 			}
-		}
+			for k := range p {
+				if far(p[k].Floats(), q[k].Floats()) != 0 {
+					t.Errorf("%s: %v, want %v", name, q[k].Floats(), p[k].Floats())
+				}
+			}
+		})
 	}
 }
 
@@ -120,7 +127,7 @@ func TestDecayed(t *testing.T) {
 	a.Decayed = d
 	a.Update(p, [][]float32{{0}, {0}, {0}}, 0.1)
 	for i, want := range []float32{0.95, 1, 0.95} {
-		if got := p[i].Floats()[0]; math.Abs(float64(got-want)) > 1e-6 {
+		if got := p[i].Floats()[0]; !(math.Abs(float64(got-want)) <= 1e-6) {
 			t.Errorf("%s: %g, want %g", p[i].Name, got, want)
 		}
 	}

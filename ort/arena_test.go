@@ -26,9 +26,9 @@ func TestSessionsShareTheArena(t *testing.T) {
 	}
 	first := grown(Options{LowMemory: true})
 	if next := grown(Options{LowMemory: true}); next > 16 {
-		t.Errorf("the second session took %d MB, the first %d", next, first)
+		t.Errorf("the second session: got %d MB, want at most 16; the first took %d", next, first)
 	}
 	if own := grown(Options{}); own < 100 {
-		t.Errorf("a session with its own arena took %d MB: this test measures nothing", own)
+		t.Errorf("a session with its own arena: got %d MB, want at least 100, or this test measures nothing", own)
 	}
 }

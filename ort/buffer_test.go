@@ -2,6 +2,7 @@ package ort
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -57,7 +58,7 @@ func TestBuffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]float32{1, 4, 9, 16}, out["square"].Data()); diff != "" || len(out) != 1 {
-			t.Errorf("%s; %d results", diff, len(out))
+			t.Errorf("got %d results, want square alone (-want +got):\n%s", len(out), diff)
 		}
 		got := make([]float32, 4)
 		if err := buffer.Read(ctx, 2*Alignment, got); err != nil {
@@ -73,16 +74,20 @@ func TestBuffers(t *testing.T) {
 		"another shape":  {In: map[string]*View{"factor": zero, "sum": sums}},
 		"given twice":    {In: map[string]*View{"factor": factors, "sum": sums, "x": zero}},
 	} {
-		if _, err := s.RunWith(ctx, in, nil, wrong); err == nil {
-			t.Errorf("%s: it runs", name)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := s.RunWith(ctx, in, nil, wrong); err == nil {
+				t.Errorf("%s: got error %v, want one", name, err)
+			}
+		})
 	}
 	for _, wrong := range [][2]int64{{1, 1}, {-Alignment, 1}, {2 * Alignment, Alignment + 1}, {0, 0}} {
-		if _, err := buffer.View(wrong[0], wrong[1]); err == nil {
-			t.Errorf("%d elements from %d on are a view", wrong[1], wrong[0])
-		}
+		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
+			if _, err := buffer.View(wrong[0], wrong[1]); err == nil {
+				t.Errorf("a view of %d elements from %d on: got error %v, want one", wrong[1], wrong[0], err)
+			}
+		})
 	}
 	if err := buffer.Write(ctx, 2*Alignment, make([]float32, Alignment+1)); err == nil {
-		t.Error("what is written lies behind the end")
+		t.Errorf("writing behind the end: got error %v, want one", err)
 	}
 }

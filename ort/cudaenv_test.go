@@ -14,16 +14,18 @@ func TestCUDAEnvironment(t *testing.T) {
 	}
 	for text, part := range map[string]string{"memory_limit=much": "much", "memory_limit=-1": "-1", "arena=round": "round",
 		"tf32=1": "tf32", "cudnn_search=": ""} {
-		t.Setenv(CUDAEnv, text)
-		_, err := CUDAOptions{}.orEnvironment()
-		if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
-			t.Errorf("%s: %v", text, err)
-		}
-		for _, device := range []string{"", "cpu", "auto"} { // whether or not the options are used there
-			if err := CheckDevice(device); part == "" && err != nil ||
-				part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
-				t.Errorf("%s on device %q: %v", text, device, err)
+		t.Run(text, func(t *testing.T) {
+			t.Setenv(CUDAEnv, text)
+			_, err := CUDAOptions{}.orEnvironment()
+			if part == "" && err != nil || part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
+				t.Errorf("%s: got error %v, want one with %q, or none", text, err, part)
 			}
-		}
+			for _, device := range []string{"", "cpu", "auto"} { // whether or not the options are used there
+				if err := CheckDevice(device); part == "" && err != nil ||
+					part != "" && (err == nil || !strings.Contains(err.Error(), part)) {
+					t.Errorf("%s on device %q: got error %v, want one with %q, or none", text, device, err, part)
+				}
+			}
+		})
 	}
 }

@@ -27,10 +27,10 @@ func TestDenormalsAreZeros(t *testing.T) {
 	}
 	for i, y := range runTest(t, s, map[string]*tensor.Dense{"x": floats([]int{n}, small...)})["y"].Data().([]float32) {
 		if y != 0 {
-			t.Fatalf("element %d is %g: a thread of the session keeps denormal numbers", i, y)
+			t.Fatalf("element %d: got %g, want 0: a thread of the session keeps denormal numbers", i, y)
 		}
 	}
 	if y := small[0] * small[1]; y == 0 {
-		t.Error("Go's arithmetic lost its denormal numbers")
+		t.Errorf("Go's arithmetic: got %g, want a denormal number", y)
 	}
 }

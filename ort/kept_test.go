@@ -46,7 +46,7 @@ func TestClosedSessionsAreKept(t *testing.T) {
 			want = got
 		}
 		if !slices.Equal(got, want) {
-			t.Error("other numbers")
+			t.Errorf("got %v, want %v", got, want)
 		}
 		inner = s.s
 		for range 2 { // closing twice is fine
@@ -55,29 +55,29 @@ func TestClosedSessionsAreKept(t *testing.T) {
 			}
 		}
 		if _, err := s.Run(context.Background(), nil); err == nil {
-			t.Error("a closed session runs")
+			t.Errorf("a closed session: got error %v, want one", err)
 		}
 		return inner
 	}
 	first := use(Options{})
 	if use(Options{}) != first {
-		t.Error("opened anew")
+		t.Error("got a new session, want the one that was kept")
 	}
 	low := use(Options{LowMemory: true})
 	if low == first {
-		t.Error("other options, but the same session")
+		t.Error("other options: got the same session, want another")
 	}
 	if use(Options{Threads: 1}) == first || len(kept.sessions) != 2 {
 		t.Errorf("%d sessions are kept, want 2", len(kept.sessions))
 	}
 	if use(Options{LowMemory: true}) != low {
-		t.Error("the younger session was not kept")
+		t.Error("got a new session, want the younger one that was kept")
 	}
 	later := time.Now().Add(time.Second)
 	if err := os.Chtimes(file, later, later); err != nil { // which changes the file for all that anybody knows
 		t.Fatal(err)
 	}
 	if use(Options{LowMemory: true}) == low {
-		t.Error("the file changed, but not the session")
+		t.Error("a file that changed: got the session that was kept, want another")
 	}
 }

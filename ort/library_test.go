@@ -18,7 +18,7 @@ func TestFindLibrary(t *testing.T) {
 	}
 	t.Setenv(LibraryEnv, dir)
 	if _, err := findLibrary(); err == nil || !strings.Contains(err.Error(), LibraryEnv+"="+dir) {
-		t.Errorf("an empty folder: %v", err)
+		t.Errorf("an empty folder: got error %v, want one with %q", err, LibraryEnv+"="+dir)
 	}
 	for _, name := range []string{"libonnxruntime.so.1.31.1", "libonnxruntime.so"} {
 		want := touch(name)
@@ -35,16 +35,16 @@ func TestFindLibrary(t *testing.T) {
 	t.Chdir(dir)
 	t.Setenv("LD_LIBRARY_PATH", "/nowhere")
 	if path, err := findLibrary(); err == nil && strings.HasPrefix(path, dir) {
-		t.Errorf("%s was taken from the working directory", path)
+		t.Errorf("got %s of the working directory, want none from there", path)
 	} else if err != nil && (!strings.Contains(err.Error(), "/nowhere, /usr/local/lib") ||
 		!strings.Contains(err.Error(), "make setup")) {
-		t.Errorf("the error does not say where it looked and what to do: %v", err)
+		t.Errorf("got error %v, want one that says where it looked and what to do", err)
 	}
 }
 
 func TestVersion(t *testing.T) {
 	v, err := Version()
 	if err != nil || !strings.HasPrefix(v, "1.") {
-		t.Errorf("version %q, %v", v, err)
+		t.Errorf("got version %q, %v, want 1.x", v, err)
 	}
 }

@@ -3,6 +3,7 @@ package ort
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -52,15 +53,17 @@ func TestMemoryViews(t *testing.T) {
 		}
 		defer view.Free()
 		for round := range 2 {
-			in["at"].Data().([]int64)[0] = int64(round)
-			out, err := s.RunWith(context.Background(), in, nil,
-				Views{In: map[string]*View{"past": view}, Out: map[string]*View{"present": view}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n := float32(round + 1); out["sum"].Data().([]float32)[1] != 2*n || len(out) != 1 {
-				t.Errorf("%v, round %d: %v", typ, round, out)
-			}
+			t.Run(fmt.Sprint(at), func(t *testing.T) {
+				in["at"].Data().([]int64)[0] = int64(round)
+				out, err := s.RunWith(context.Background(), in, nil,
+					Views{In: map[string]*View{"past": view}, Out: map[string]*View{"present": view}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := float32(round + 1); out["sum"].Data().([]float32)[1] != 2*n || len(out) != 1 {
+					t.Errorf("%v, round %d: got %v, want sum with %v in it", typ, round, out, 2*n)
+				}
+			})
 		}
 		want := []float64{0, 0, 1, 2, 1, 2, 0, 0}
 		for i, w := range want {
@@ -94,20 +97,22 @@ func refuseViews(t *testing.T, s *Session, in map[string]*tensor.Dense, m *Memor
 		"shape [2 3]":    {view, of(view.typ, 2, 3)},
 		"shape [3 2 1]":  {of(view.typ, 3, 2, 1), view},
 	} {
-		on := Views{In: map[string]*View{}, Out: map[string]*View{}}
-		if views[0] != nil {
-			on.In["past"] = views[0]
-		}
-		if views[1] != nil {
-			on.Out["present"] = views[1]
-		}
-		if _, err := s.RunWith(context.Background(), in, nil, on); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			on := Views{In: map[string]*View{}, Out: map[string]*View{}}
+			if views[0] != nil {
+				on.In["past"] = views[0]
+			}
+			if views[1] != nil {
+				on.Out["present"] = views[1]
+			}
+			if _, err := s.RunWith(context.Background(), in, nil, on); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 	for _, at := range []int64{-1, m.Bytes() - 1} {
 		if v, err := m.View(at, view.typ, 1); err == nil {
-			t.Errorf("a view from byte %d on: %v", at, v)
+			t.Errorf("a view from byte %d on: got %v, want an error", at, v)
 		}
 	}
 }
@@ -121,30 +126,32 @@ func TestCopyBlocks(t *testing.T) {
 	defer m.Close()
 	copyBlocks(t, m, func() string { return string(m.Host()) }, func(s string) { copy(m.Host(), s) })
 	for _, name := range []string{"tpu", "cuda:x"} {
-		if m, err := NewMemory(name, 8); err == nil {
-			t.Errorf("%s has memory %v", name, m)
-		}
+		t.Run(name, func(t *testing.T) {
+			if m, err := NewMemory(name, 8); err == nil {
+				t.Errorf("memory of %s: got %v, want an error", name, m)
+			}
+		})
 	}
 	if m, err := NewMemory("cpu", 0); err == nil {
-		t.Errorf("no bytes are %v", m)
+		t.Errorf("memory of no bytes: got %v, want an error", m)
 	}
 }
 
 func copyBlocks(t *testing.T, m *Memory, read func() string, write func(string)) {
 	t.Helper()
 	if got := read(); got != strings.Repeat("\x00", 24) {
-		t.Errorf("new memory holds %q", got)
+		t.Errorf("new memory: got %q, want zeros", got)
 	}
 	write("abcdefghijklmnopqrstuvwx")
 	if err := CopyBlocks(Blocks{m, 12, 4}, Blocks{m, 0, 6}, 2, 2); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(); got != "abcdefghijklabopghstuvwx" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, "abcdefghijklabopghstuvwx")
 	}
 	for _, b := range []Blocks{{m, 20, 4}, {m, -1, 4}, {m, 12, 1}} {
 		if err := CopyBlocks(b, Blocks{m, 0, 6}, 2, 2); err == nil {
-			t.Errorf("%+v is written to", b)
+			t.Errorf("copying to %+v: got error %v, want one", b, err)
 		}
 	}
 }
@@ -186,12 +193,12 @@ func TestCUDAMemory(t *testing.T) {
 	}
 	library := filepath.Join(dir, "libcudart.so.13")
 	if out, err := exec.Command(cc, "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("compiling: got error %v, want none: %s", err, out)
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestCUDAMemoryChild$", "-test.v")
 	child.Env = append(os.Environ(), stubChild+"=1", "LD_LIBRARY_PATH="+dir)
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("the child: got error %v, want none: %s", err, out)
 	}
 }
 
@@ -208,13 +215,13 @@ func TestCUDAMemoryChild(t *testing.T) {
 	host := *(**[24]byte)(unsafe.Pointer(&m.at))
 	copyBlocks(t, m, func() string { return string(host[:]) }, func(s string) { copy(host[:], s) })
 	if _, err := cudaTake(0, 1001); err == nil || err.Error() != "out of memory" {
-		t.Error(err)
+		t.Errorf("taking too much: got error %v, want %q", err, "out of memory")
 	}
 	if _, err := cudaTake(5, 1); err == nil || err.Error() != "invalid" {
-		t.Error(err)
+		t.Errorf("taking of no device: got error %v, want %q", err, "invalid")
 	}
 	if free, total, err := cudaMemory(1); err != nil || free != 701 || total != 1000 {
-		t.Error(free, total, err)
+		t.Errorf("got %d of %d bytes free, %v, want 701 of 1000", free, total, err)
 	}
 	for range 2 {
 		if err := m.Close(); err != nil {

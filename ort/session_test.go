@@ -102,21 +102,23 @@ func TestScalars(t *testing.T) {
 
 func TestHalfPrecisionIsFloatOnTheHost(t *testing.T) {
 	for _, typ := range []onnx.DType{onnx.Float16, onnx.BFloat16} {
-		b := onnx.NewBuilder("neg", 18)
-		x := b.Input("x", typ, onnx.Dims("n"))
-		neg := b.Op("Neg", b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x))
-		b.Output("y", b.OpA("Cast", onnx.Attrs{"to": typ}, neg), typ, onnx.Dims("n"))
-		b.Output("z", "y", typ, nil) // of unknown rank
-		s := openTest(t, b.M, Options{})
-		out := runTest(t, s, map[string]*tensor.Dense{"x": floats([]int{2}, 1.5, -0.25)})
-		for _, name := range []string{"y", "z"} {
-			if diff := cmp.Diff([]float32{-1.5, 0.25}, out[name].Data()); diff != "" {
-				t.Errorf("%v %s: %s", typ, name, diff)
+		t.Run(fmt.Sprint(typ), func(t *testing.T) {
+			b := onnx.NewBuilder("neg", 18)
+			x := b.Input("x", typ, onnx.Dims("n"))
+			neg := b.Op("Neg", b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x))
+			b.Output("y", b.OpA("Cast", onnx.Attrs{"to": typ}, neg), typ, onnx.Dims("n"))
+			b.Output("z", "y", typ, nil) // of unknown rank
+			s := openTest(t, b.M, Options{})
+			out := runTest(t, s, map[string]*tensor.Dense{"x": floats([]int{2}, 1.5, -0.25)})
+			for _, name := range []string{"y", "z"} {
+				if diff := cmp.Diff([]float32{-1.5, 0.25}, out[name].Data()); diff != "" {
+					t.Errorf("%v %s (-want +got):\n%s", typ, name, diff)
+				}
 			}
-		}
-		if got := s.Inputs()[0]; got.Name != "x" || got.Type != onnx.Float || s.Outputs()[0].Type != onnx.Float {
-			t.Errorf("host types: %+v", got)
-		}
+			if got := s.Inputs()[0]; got.Name != "x" || got.Type != onnx.Float || s.Outputs()[0].Type != onnx.Float {
+				t.Errorf("host types: got %+v, want float32 x", got)
+			}
+		})
 	}
 }
 
@@ -136,18 +138,20 @@ var seven = map[tensor.Dtype]any{
 
 func TestEveryType(t *testing.T) {
 	for typ, k := range kinds {
-		b := onnx.NewBuilder("id", 18)
-		b.Output("y", b.Input("x", typ, onnx.Dims("n", 3)), typ, onnx.Dims("n", 3))
-		x := tensor.New(tensor.WithShape(2, 3), tensor.Of(k.dtype))
-		if k.dtype == tensor.Bool {
-			x.SetAt(true, 1, 2)
-		} else if err := x.SetAt(seven[k.dtype], 1, 2); err != nil {
-			t.Fatal(err)
-		}
-		y := runTest(t, openTest(t, b.M, Options{}), map[string]*tensor.Dense{"x": x})["y"]
-		if diff := cmp.Diff(x.Data(), y.Data()); diff != "" {
-			t.Errorf("%v: %s", typ, diff)
-		}
+		t.Run(fmt.Sprint(typ), func(t *testing.T) {
+			b := onnx.NewBuilder("id", 18)
+			b.Output("y", b.Input("x", typ, onnx.Dims("n", 3)), typ, onnx.Dims("n", 3))
+			x := tensor.New(tensor.WithShape(2, 3), tensor.Of(k.dtype))
+			if k.dtype == tensor.Bool {
+				x.SetAt(true, 1, 2)
+			} else if err := x.SetAt(seven[k.dtype], 1, 2); err != nil {
+				t.Fatal(err)
+			}
+			y := runTest(t, openTest(t, b.M, Options{}), map[string]*tensor.Dense{"x": x})["y"]
+			if diff := cmp.Diff(x.Data(), y.Data()); diff != "" {
+				t.Errorf("%v (-want +got):\n%s", typ, diff)
+			}
+		})
 	}
 }
 
@@ -175,9 +179,11 @@ func TestViewsAreReadInRowMajorOrder(t *testing.T) {
 		{fortran, []float32{1, 2, 3, 4, 5, 6}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, runTest(t, s, map[string]*tensor.Dense{"x": tt.x})["y"].Data()); diff != "" {
-			t.Error(diff)
-		}
+		t.Run(fmt.Sprint(tt.want), func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, runTest(t, s, map[string]*tensor.Dense{"x": tt.x})["y"].Data()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -188,7 +194,7 @@ func TestConstants(t *testing.T) {
 	b.M.IRVersion = 3
 	s := openTest(t, b.M, Options{})
 	if diff := cmp.Diff([]float32{-1, -2}, runTest(t, s, nil)["y"].Data()); diff != "" || len(s.Inputs()) != 0 {
-		t.Error(diff, s.Inputs())
+		t.Errorf("got inputs %v, want none; y (-want +got):\n%s", s.Inputs(), diff)
 	}
 }
 
@@ -217,7 +223,7 @@ func TestExternalWeights(t *testing.T) {
 		t.Errorf("got %v, want 5", y)
 	}
 	if _, err := Open(model(90), Options{Folder: dir}); err == nil || !strings.Contains(err.Error(), "open external") {
-		t.Errorf("offset after the end of the file: %v", err)
+		t.Errorf("offset after the end of the file: got error %v, want one with %q", err, "open external")
 	}
 }
 
@@ -245,7 +251,7 @@ func TestWrongInputs(t *testing.T) {
 	_, err = s.Run(context.Background(),
 		map[string]*tensor.Dense{"a": floats([]int{2, 2}, 1, 2, 3, 4), "b": floats([]int{3, 2}, 1, 2, 3, 4, 5, 6)})
 	if err == nil || !strings.Contains(err.Error(), "Add") {
-		t.Errorf("an error of the runtime names its node: %v", err)
+		t.Errorf("an error of the runtime names its node: got error %v, want one with %q", err, "Add")
 	}
 }
 
@@ -253,16 +259,16 @@ func TestWrongModels(t *testing.T) {
 	b := onnx.NewBuilder("odd", 18)
 	b.Output("y", b.Op("NoSuchOp", b.Input("x", onnx.Float, onnx.Dims(1))), onnx.Float, onnx.Dims(1))
 	if _, err := Open(b.M, Options{}); err == nil || !strings.Contains(err.Error(), "NoSuchOp") {
-		t.Errorf("unknown op: %v", err)
+		t.Errorf("unknown op: got error %v, want one with %q", err, "NoSuchOp")
 	}
 	b = onnx.NewBuilder("text", 18)
 	b.Output("y", b.Input("x", onnx.String, onnx.Dims(1)), onnx.String, onnx.Dims(1))
 	if _, err := Open(b.M, Options{}); err == nil || !strings.Contains(err.Error(), `input "x" has type string`) {
-		t.Errorf("strings: %v", err)
+		t.Errorf("strings: got error %v, want one with %q", err, `input "x" has type string`)
 	}
 	if _, err := Open(&onnx.Model{IRVersion: 8, Opsets: map[string]int64{"": 18}}, Options{}); err == nil ||
 		!strings.Contains(err.Error(), "no outputs") {
-		t.Errorf("no outputs: %v", err)
+		t.Errorf("no outputs: got error %v, want one with %q", err, "no outputs")
 	}
 }
 
@@ -273,17 +279,21 @@ func TestDevices(t *testing.T) {
 		"gpu":    "want cpu, auto, or cuda:N",
 		"cuda:0": cudaProvider,
 	} {
-		if _, err := Open(m, Options{Device: name}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("device %s: error %v lacks %q", name, err, want)
-		}
-		if err := CheckDevice(name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("device %s: error %v lacks %q", name, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Open(m, Options{Device: name}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("device %s: error %v lacks %q", name, err, want)
+			}
+			if err := CheckDevice(name); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("device %s: error %v lacks %q", name, err, want)
+			}
+		})
 	}
 	for _, name := range []string{"", "cpu", "auto"} {
-		if s := openTest(t, m, Options{Device: name}); s.Device() != "cpu" {
-			t.Errorf("device %q became %q", name, s.Device())
-		}
+		t.Run(fmt.Sprintf("%q", name), func(t *testing.T) {
+			if s := openTest(t, m, Options{Device: name}); s.Device() != "cpu" {
+				t.Errorf("device %q: got %q, want cpu", name, s.Device())
+			}
+		})
 	}
 }
 
@@ -320,10 +330,10 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Run(ctx, n(math.MaxInt64)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a cancelled run returns %v", err)
+		t.Errorf("a cancelled run: got error %v, want %v", err, context.DeadlineExceeded)
 	}
 	if _, err := s.Run(ctx, n(1)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a run after the end of its context returns %v", err)
+		t.Errorf("a run after the end of its context: got error %v, want %v", err, context.DeadlineExceeded)
 	}
 	runTest(t, s, n(1)) // the session lives on
 }
@@ -337,7 +347,7 @@ func TestConcurrentRunsAndClose(t *testing.T) {
 				x := floats([]int{2}, float32(g), float32(i))
 				out, err := s.Run(context.Background(), map[string]*tensor.Dense{"a": x, "b": x})
 				if err != nil || !cmp.Equal(out["y"].Data(), any([]float32{float32(2 * g), float32(2 * i)})) {
-					t.Errorf("run %d.%d: %v %v", g, i, out, err)
+					t.Errorf("run %d.%d: got %v, %v, want %d, %d", g, i, out, err, 2*g, 2*i)
 				}
 			}
 		})
@@ -347,7 +357,7 @@ func TestConcurrentRunsAndClose(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := s.Run(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("run after close: %v", err)
+		t.Errorf("run after close: got error %v, want one with %q", err, "closed")
 	}
 }
 
@@ -357,7 +367,7 @@ func TestProfile(t *testing.T) {
 	runTest(t, s, map[string]*tensor.Dense{"a": floats([]int{1}, 1), "b": floats([]int{1}, 1)})
 	s.Close()
 	if files, err := filepath.Glob(prefix + "*.json"); err != nil || len(files) != 1 {
-		t.Errorf("traces: %v %v", files, err)
+		t.Errorf("traces: got %v, %v, want one", files, err)
 	}
 }
 
@@ -382,18 +392,21 @@ func TestNoMemoryIsLost(t *testing.T) {
 		"b": floats([]int{n}, make([]float32, n)...),
 	}
 	for _, declared := range [][]onnx.Dim{onnx.Dims(n), onnx.Dims("n"), nil} {
-		m := sum(onnx.Float, onnx.Dims("n"), declared)
-		s := openTest(t, m, Options{})
-		var before int
-		for i := range 400 {
-			if i == 100 {
-				before = resident(t)
+		t.Run(fmt.Sprint(declared), func(t *testing.T) {
+			m := sum(onnx.Float, onnx.Dims("n"), declared)
+			s := openTest(t, m, Options{})
+			var before int
+			for i := range 400 {
+				if i == 100 {
+					before = resident(t)
+				}
+				runTest(t, s, x)
 			}
-			runTest(t, s, x)
-		}
-		if grown := resident(t) - before; grown > 60 {
-			t.Errorf("300 runs of 1 MB outputs (declared %v) grew the process by %d MB", fmt.Sprint(declared), grown)
-		}
+			if grown := resident(t) - before; grown > 60 {
+				t.Errorf("300 runs of 1 MB outputs (declared %v): got a process that grew by %d MB, want at most 60",
+					fmt.Sprint(declared), grown)
+			}
+		})
 	}
 	m := sum(onnx.Float, onnx.Dims("n"), nil)
 	var before int
@@ -410,7 +423,7 @@ func TestNoMemoryIsLost(t *testing.T) {
 		}
 	}
 	if grown := resident(t) - before; grown > 30 {
-		t.Errorf("150 sessions grew the process by %d MB", grown)
+		t.Errorf("150 sessions: got a process that grew by %d MB, want at most 30", grown)
 	}
 }
 
@@ -428,7 +441,7 @@ func TestRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]float32{2, 4, 6}, room.Data()); diff != "" || len(out) != 1 {
-			t.Errorf("%s; %d other outputs", diff, len(out))
+			t.Errorf("got %d outputs, want one (-want +got):\n%s", len(out), diff)
 		}
 	}
 	for _, wrong := range []map[string]*tensor.Dense{
@@ -437,7 +450,7 @@ func TestRoom(t *testing.T) {
 		{"twice": floats([]int{4}, 0, 0, 0, 0)},
 	} {
 		if _, err := s.RunWith(ctx, map[string]*tensor.Dense{"x": in}, wrong, Views{}); err == nil {
-			t.Errorf("room %v is taken", wrong)
+			t.Errorf("room %v: got error %v, want one", wrong, err)
 		}
 	}
 }

@@ -84,40 +84,42 @@ func TestSignals(t *testing.T) {
 	}
 	build := exec.Command(cc, "-shared", "-fPIC", "-Wl,-z,nodelete", "-o", library, source)
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("compiling: got error %v, want none: %s", err, out)
 	}
 	for how, survives := range map[string]bool{"mend": true, "leave": false} {
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-		defer stop()
-		c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestSignalsChild$")
-		c.Env = append(os.Environ(), LibraryEnv+"="+library, rudeChild+"="+how)
-		pipe, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var stderr strings.Builder
-		c.Stderr = &stderr
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		out := bufio.NewScanner(pipe)
-		for out.Scan() && out.Text() != "ready" {
-			t.Log(how, out.Text())
-		}
-		for range 3 {
-			c.Process.Signal(syscall.SIGUSR1)
-			time.Sleep(20 * time.Millisecond)
-		}
-		c.Process.Signal(os.Interrupt)
-		if !survives { // it goes on as if nothing had been said
-			time.AfterFunc(2*time.Second, stop)
-		}
-		for out.Scan() {
-			t.Log(how, out.Text())
-		}
-		c.Wait()
-		if code := c.ProcessState.ExitCode(); (code == 3) != survives || code == 5 {
-			t.Errorf("%s: exit code %d: %s", how, code, stderr.String())
-		}
+		t.Run(how, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestSignalsChild$")
+			c.Env = append(os.Environ(), LibraryEnv+"="+library, rudeChild+"="+how)
+			pipe, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stderr strings.Builder
+			c.Stderr = &stderr
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			out := bufio.NewScanner(pipe)
+			for out.Scan() && out.Text() != "ready" {
+				t.Log(how, out.Text())
+			}
+			for range 3 {
+				c.Process.Signal(syscall.SIGUSR1)
+				time.Sleep(20 * time.Millisecond)
+			}
+			c.Process.Signal(os.Interrupt)
+			if !survives { // it goes on as if nothing had been said
+				time.AfterFunc(2*time.Second, stop)
+			}
+			for out.Scan() {
+				t.Log(how, out.Text())
+			}
+			c.Wait()
+			if code := c.ProcessState.ExitCode(); (code == 3) != survives || code == 5 {
+				t.Errorf("%s: got exit code %d, want it to survive %t: %s", how, code, survives, stderr.String())
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -27,7 +28,7 @@ func TestTelemetry(t *testing.T) {
 	c.Env = []string{child + "=1", "HOME=" + home, LibraryEnv + "=" + library,
 		"LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}
 	if said, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("the child: got error %v, want none: %s", err, said)
 	}
 	err = filepath.WalkDir(home, func(path string, e fs.DirEntry, err error) error {
 		if path != home {
@@ -43,12 +44,14 @@ func TestTelemetry(t *testing.T) {
 // TestTelemetryByUser: the user can switch telemetry on, by 0 and by nothing else.
 func TestTelemetryByUser(t *testing.T) {
 	for _, c := range []struct{ set, want string }{{"", "1"}, {"1", "1"}, {"true", "1"}, {"2", "1"}, {"0", "0"}} {
-		t.Setenv(TelemetryEnv, c.set)
-		if err := quiet(); err != nil {
-			t.Fatal(err)
-		}
-		if got := os.Getenv(TelemetryEnv); got != c.want {
-			t.Errorf("%s=%q: the runtime gets %q, want %q", TelemetryEnv, c.set, got, c.want)
-		}
+		t.Run(fmt.Sprintf("%q", c.set), func(t *testing.T) {
+			t.Setenv(TelemetryEnv, c.set)
+			if err := quiet(); err != nil {
+				t.Fatal(err)
+			}
+			if got := os.Getenv(TelemetryEnv); got != c.want {
+				t.Errorf("%s=%q: the runtime gets %q, want %q", TelemetryEnv, c.set, got, c.want)
+			}
+		})
 	}
 }

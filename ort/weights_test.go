@@ -3,6 +3,7 @@ package ort
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -84,30 +85,32 @@ func TestSessionsShareWeights(t *testing.T) {
 	defer plain.Close()
 	want := run(t, plain)
 	for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
-		dir := t.TempDir()
-		w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers())
-		var open []*Session
-		for _, low := range []bool{true, false, true} {
-			s, err := Open(product(w), Options{Folder: dir, LowMemory: low})
-			if err != nil {
-				t.Fatal(typ, err)
+		t.Run(fmt.Sprint(typ), func(t *testing.T) {
+			dir := t.TempDir()
+			w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers())
+			var open []*Session
+			for _, low := range []bool{true, false, true} {
+				s, err := Open(product(w), Options{Folder: dir, LowMemory: low})
+				if err != nil {
+					t.Fatalf("%v: got error %v, want none", typ, err)
+				}
+				open = append(open, s)
+				if len(pool.weights) != 1 {
+					t.Errorf("%v: got %d copies of one weight in %d sessions, want 1", typ, len(pool.weights), len(open))
+				}
 			}
-			open = append(open, s)
-			if len(pool.weights) != 1 {
-				t.Errorf("%v: %d sessions hold %d copies of one weight", typ, len(open), len(pool.weights))
+			for i, s := range open {
+				if diff := cmp.Diff(want, run(t, s)); diff != "" {
+					t.Errorf("%v, session %d (-want +got):\n%s", typ, i, diff)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		for i, s := range open {
-			if diff := cmp.Diff(want, run(t, s)); diff != "" {
-				t.Errorf("%v, session %d: %s", typ, i, diff)
+			if len(pool.weights) != 0 {
+				t.Errorf("%v: got %d weights left when all sessions are closed, want none", typ, len(pool.weights))
 			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if len(pool.weights) != 0 {
-			t.Errorf("%v: %d weights are left when all sessions are closed", typ, len(pool.weights))
-		}
+		})
 	}
 }
 
@@ -137,11 +140,11 @@ func TestReplacedWeightsAreNotShared(t *testing.T) {
 	defer after.Close()
 	for i, y := range run(t, after) {
 		if y != 2*was[i] {
-			t.Fatalf("value %d is %v with doubled weights, was %v", i, y, was[i])
+			t.Fatalf("value %d with doubled weights: got %v, want %v", i, y, 2*was[i])
 		}
 	}
 	if diff := cmp.Diff(was, run(t, before)); diff != "" {
-		t.Errorf("the open session changed: %s", diff)
+		t.Errorf("the open session (-want +got):\n%s", diff)
 	}
 }
 
@@ -154,10 +157,10 @@ func TestWeightsCutShort(t *testing.T) {
 	}
 	_, err := Open(product(w), Options{Folder: dir})
 	if err == nil || !strings.Contains(err.Error(), `tensor "w"`) || !strings.Contains(err.Error(), "cut short") {
-		t.Errorf("a file cut short: %v", err)
+		t.Errorf("a file cut short: got error %v, want one with the tensor and %q", err, "cut short")
 	}
 	if len(pool.weights) != 0 {
-		t.Errorf("%d weights are left behind", len(pool.weights))
+		t.Errorf("got %d weights left behind, want none", len(pool.weights))
 	}
 }
 
@@ -173,27 +176,29 @@ func TestConvolutionsOfHalfPrecision(t *testing.T) {
 		{"Conv", []int64{channels, inputs, 3, 3}, side - 2},
 		{"ConvTranspose", []int64{inputs, channels, 3, 3}, side + 2},
 	} {
-		var want []float32
-		for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
-			dir := t.TempDir()
-			w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers()[:channels*inputs*3*3])
-			w.Shape = c.shape
-			b := onnx.NewBuilder("convolution", 21)
-			x, v := b.Input("x", onnx.Float, onnx.Dims(1, inputs, side, side)), b.Weight(w)
-			if typ != onnx.Float {
-				v = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, v)
-			}
-			b.Output("y", b.Op(c.op, x, v), onnx.Float, onnx.Dims(1, channels, c.out, c.out))
-			for _, low := range []bool{true, false} {
-				got := convolve(t, b.M, Options{Folder: dir, LowMemory: low}, []int{1, inputs, side, side})
-				if want == nil {
-					want = got
+		t.Run(c.op, func(t *testing.T) {
+			var want []float32
+			for _, typ := range []onnx.DType{onnx.Float, onnx.BFloat16, onnx.Float16} {
+				dir := t.TempDir()
+				w := weightFile(t, filepath.Join(dir, "model.safetensors"), typ, numbers()[:channels*inputs*3*3])
+				w.Shape = c.shape
+				b := onnx.NewBuilder("convolution", 21)
+				x, v := b.Input("x", onnx.Float, onnx.Dims(1, inputs, side, side)), b.Weight(w)
+				if typ != onnx.Float {
+					v = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, v)
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s of %v, low memory %v: %s", c.op, typ, low, diff)
+				b.Output("y", b.Op(c.op, x, v), onnx.Float, onnx.Dims(1, channels, c.out, c.out))
+				for _, low := range []bool{true, false} {
+					got := convolve(t, b.M, Options{Folder: dir, LowMemory: low}, []int{1, inputs, side, side})
+					if want == nil {
+						want = got
+					}
+					if diff := cmp.Diff(want, got); diff != "" {
+						t.Errorf("%s of %v, low memory %v (-want +got):\n%s", c.op, typ, low, diff)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
@@ -28,7 +29,7 @@ func library(t *testing.T, dir string) *checkpoints.Weights {
 	}
 	c, _, err := Split(raw)
 	if err != nil || c == nil {
-		t.Fatalf("%v: %v", c, err)
+		t.Fatalf("Split: got %v, %v, want a configuration", c, err)
 	}
 	w, err := checkpoints.OpenWeights(dir)
 	if err != nil {
@@ -46,7 +47,7 @@ func TestLibraries(t *testing.T) {
 	root := packed.Unpack(t, filepath.Join("testdata", "libraries.zip"))
 	cases, _ := filepath.Glob(filepath.Join(root, "*"))
 	if len(cases) == 0 {
-		t.Fatal("no cases")
+		t.Fatalf("got %d cases, want some", len(cases))
 	}
 	for _, dir := range cases {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -64,11 +65,11 @@ func TestLibraries(t *testing.T) {
 				}
 			}
 			if !slices.Equal(values, want) {
-				t.Fatal("other values")
+				t.Fatalf("values (-want +got):\n%s", cmp.Diff(want, values))
 			}
 			left := slices.DeleteFunc(w.Names(), func(n string) bool { return n == "layer.weight" || n == "layer.bias" })
 			if len(left) > 0 {
-				t.Errorf("%v are left", left)
+				t.Errorf("got tensors %v left, want none", left)
 			}
 			product(t, w.Quantized("layer.weight").(*QuantLinear), got.Data().([]float32))
 		})
@@ -147,14 +148,16 @@ func TestStrictConfig(t *testing.T) {
 		`"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups":
 			{"g": {"weights": {"num_bits": 8, "type": "float"}, "input_activations": {"dynamic": false}}}`: "dynamic",
 	} {
-		c, _, err := Split([]byte(`{"quantization_config": {` + body + `}}`))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %+v, %v; want %s", body, c, err, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			c, _, err := Split([]byte(`{"quantization_config": {` + body + `}}`))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %+v, %v; want %s", body, c, err, want)
+			}
+		})
 	}
 	c, rest, err := Split([]byte(`{"a": 1, "quantization_config": {` + gptq + `, "desc_act": true, "sym": false}}`))
 	if err != nil || !c.DescAct || c.Offset != 1 || c.Bits != 4 || c.Group != 128 || string(rest) != `{"a":1}` {
-		t.Errorf("%+v, %s, %v", c, rest, err)
+		t.Errorf("got %+v, rest %s, %v, want act order, offset 1, 4 bits, groups of 128, rest {\"a\":1}", c, rest, err)
 	}
 }
 
@@ -166,26 +169,28 @@ func TestDamagedLayers(t *testing.T) {
 		"int4_zeros": {"scale", "zero_point", "shape"},
 		"fp8_tensor": {"scale"},
 	} {
-		raw, err := os.ReadFile(filepath.Join(root, name, "config.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, _, err := Split(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, part := range parts {
-			dir := t.TempDir()
-			without(t, filepath.Join(root, name, "model.safetensors"), filepath.Join(dir, "model.safetensors"), part)
-			w, err := checkpoints.OpenWeights(dir)
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join(root, name, "config.json"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err = c.Find(w); err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s without %s: %v", name, part, err)
+			c, _, err := Split(raw)
+			if err != nil {
+				t.Fatal(err)
 			}
-			w.Close()
-		}
+			for _, part := range parts {
+				dir := t.TempDir()
+				without(t, filepath.Join(root, name, "model.safetensors"), filepath.Join(dir, "model.safetensors"), part)
+				w, err := checkpoints.OpenWeights(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err = c.Find(w); err == nil || !strings.Contains(err.Error(), part) {
+					t.Errorf("%s without %s: got error %v, want one with %q", name, part, err, part)
+				}
+				w.Close()
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
@@ -60,10 +61,11 @@ func TestMatMulNBits(t *testing.T) {
 				w := oracle.Floats(t, x, "w")
 				r := Quantizer{Bits: c.Bits, Block: c.Block, Symmetric: c.Symmetric}.Round(w, c.N, c.K)
 				if !slices.Equal(r.Q, x["q"].Data().([]byte)) || !slices.Equal(r.Scales, oracle.Floats(t, x, "scales")) {
-					t.Fatal("the integers or the scales are others")
+					t.Fatalf("integers, scales (-want +got):\n%s%s", cmp.Diff(x["q"].Data(), any(r.Q)),
+						cmp.Diff(oracle.Floats(t, x, "scales"), r.Scales))
 				}
 				if !c.Symmetric && !slices.Equal(r.Zeros, x["zeros"].Data().([]byte)) {
-					t.Fatal("the zeros are others")
+					t.Fatalf("zeros (-want +got):\n%s", cmp.Diff(x["zeros"].Data(), any(r.Zeros)))
 				}
 				l := r.Layer("test "+c.Folder, "", c.Symmetric)
 				if l.Block != c.Block {
@@ -71,17 +73,18 @@ func TestMatMulNBits(t *testing.T) {
 				}
 				values, err := l.Values()
 				if err != nil || !slices.Equal(values, oracle.Floats(t, x, "dequantized")) {
-					t.Fatalf("the dequantised weights are others: %v", err)
+					t.Fatalf("dequantised weights: error %v (-want +got):\n%s", err,
+						cmp.Diff(oracle.Floats(t, x, "dequantized"), values))
 				}
 				b, scales, zeros := l.NBits("w")
 				if !slices.Equal(bytesOf(t, b), x["B"].Data().([]byte)) {
-					t.Error("B is another")
+					t.Errorf("B (-want +got):\n%s", cmp.Diff(x["B"].Data(), any(bytesOf(t, b))))
 				}
 				if zeros != nil && !slices.Equal(bytesOf(t, zeros), x["zero_points"].Data().([]byte)) {
-					t.Error("zero_points are others")
+					t.Errorf("zero_points (-want +got):\n%s", cmp.Diff(x["zero_points"].Data(), any(bytesOf(t, zeros))))
 				}
 				if c.Symmetric != (zeros == nil) {
-					t.Error("zero_points are there, or missing")
+					t.Errorf("zero_points: got %t, want %t: symmetric weights have none", zeros != nil, !c.Symmetric)
 				}
 				y := run(t, l, x["x"], b, scales, zeros)
 				oracle.Close(t, "y", y, oracle.Floats(t, x, "y"), 2e-5, 0)
@@ -123,7 +126,7 @@ func TestPublishedLayouts(t *testing.T) {
 	fixtures(t, func(t *testing.T, dir string) {
 		files, _ := filepath.Glob(filepath.Join(dir, "*", "backbone", "config.json"))
 		if len(files) == 0 {
-			t.Fatal("no backbones")
+			t.Fatalf("got %d backbones, want some", len(files))
 		}
 		for _, file := range files {
 			backbone := filepath.Dir(file)
@@ -134,7 +137,7 @@ func TestPublishedLayouts(t *testing.T) {
 				}
 				c, rest, err := Split(raw)
 				if err != nil || c == nil || !json.Valid(rest) {
-					t.Fatalf("%v: %v", c, err)
+					t.Fatalf("Split: got %v, rest %s, %v, want a configuration and JSON", c, rest, err)
 				}
 				w, err := checkpoints.OpenWeights(backbone)
 				if err != nil {
@@ -151,7 +154,7 @@ func TestPublishedLayouts(t *testing.T) {
 						t.Fatal(err)
 					}
 					if !slices.Equal(got.Data().([]float32), want.Data().([]float32)) {
-						t.Errorf("%s: other values", name)
+						t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want.Data(), got.Data()))
 					}
 				}
 			})

@@ -9,7 +9,6 @@ package scoring
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"assay/data"
 	"assay/edit"
@@ -169,11 +168,11 @@ func (o *Options) check() error {
 	}
 	_, err = data.FormatOf(o.Preferences)
 	if err == nil && (remote.Is(o.Preferences) || remote.Is(o.In)) {
-		err = fmt.Errorf("%s: preferences are made of tables on this machine only", o.Preferences)
+		err = exit.Usagef("%s: preferences are made of tables on this machine only", o.Preferences)
 	}
 	for _, other := range []string{o.In, o.Out} {
 		if err == nil && atomicfile.Same(o.Preferences, other) {
-			err = fmt.Errorf("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
+			err = exit.Usagef("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
 		}
 	}
 	return err

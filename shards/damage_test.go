@@ -17,7 +17,7 @@ func TestDamage(t *testing.T) {
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.json*"))
 	if err != nil || len(files) != 7 {
-		t.Fatal(files, err)
+		t.Fatalf("manifests: got %q, %v, want 7 files", files, err)
 	}
 	fuzzing.Damage(t, 1000, files, func() (bool, error) {
 		w, err := Reopen[result](dir, "test", rows)

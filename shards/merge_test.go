@@ -25,11 +25,11 @@ func TestChanged(t *testing.T) {
 	unknown := errors.New("cannot be read now")
 	w.Changed = func(r result) (bool, error) { return true, unknown }
 	if _, err := w.Merge(); !errors.Is(err, unknown) {
-		t.Error(err)
+		t.Errorf("Merge while Changed fails: got error %v, want %v", err, unknown)
 	}
 	w.Changed = func(result) (bool, error) { return false, nil }
 	if got, err := w.Merge(); err != nil || len(got) != rows {
-		t.Errorf("%d rows, %v", len(got), err)
+		t.Errorf("Merge of unchanged rows: got %d rows, %v, want %d", len(got), err, rows)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestMergeSaysWhatToDo(t *testing.T) {
 		}
 		all()
 		if got, err := w.Merge(); err != nil || len(got) != rows {
-			t.Errorf("done again: %d rows, %v", len(got), err)
+			t.Errorf("Merge after doing it again: got %d rows, %v, want %d", len(got), err, rows)
 		}
 	}
 }

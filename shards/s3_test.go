@@ -26,7 +26,7 @@ func TestS3Workers(t *testing.T) {
 		}
 	}))
 	if err == nil {
-		t.Fatal("the worker that was stopped went on")
+		t.Fatalf("the worker that was stopped: got error %v, want one", err)
 	}
 	var wait sync.WaitGroup
 	for range 4 {
@@ -51,6 +51,6 @@ func TestS3Workers(t *testing.T) {
 func TestDriverWithoutClaims(t *testing.T) {
 	_, err := Open[result]("file://"+t.TempDir(), 2, "test", rows, weigh)
 	if err == nil || !strings.Contains(err.Error(), "two workers could claim one shard") {
-		t.Error(err)
+		t.Errorf("Open: got error %v, want one with %q", err, "two workers could claim one shard")
 	}
 }

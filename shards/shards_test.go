@@ -108,7 +108,7 @@ func merged(t *testing.T, w *Work[result]) {
 		}
 	}
 	if len(got) != rows {
-		t.Errorf("%d results", len(got))
+		t.Errorf("got %d results, want %d", len(got), rows)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestHalfAreKilled(t *testing.T) {
 		})
 	}
 	all.Wait()
-	failed.Range(func(i, err any) bool { t.Errorf("worker %v: %v", i, err); return true })
+	failed.Range(func(i, err any) bool { t.Errorf("worker %v: got error %v, want none", i, err); return true })
 	merged(t, open(t, dir, 24))
 	text, err := os.ReadFile(filepath.Join(root, "made"))
 	if err != nil {
@@ -176,11 +176,11 @@ func TestHalfAreKilled(t *testing.T) {
 	}
 	t.Logf("%d rows, %d of them made again after a kill", len(times), again)
 	if len(times) != rows || again > 64 { // each of the killed may lose the row it was at
-		t.Errorf("%d rows were made, %d again", len(times), again)
+		t.Errorf("got %d rows, %d of them made again, want %d, at most 64 again", len(times), again, rows)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*lease*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("leases are left: %v %v", left, err)
+		t.Errorf("leases: got %v, %v, want none left", left, err)
 	}
 }
 
@@ -188,30 +188,32 @@ func TestHalfAreKilled(t *testing.T) {
 func TestAnyOrder(t *testing.T) {
 	long.Test(t)
 	for _, n := range []int{1, 3, 100} {
-		var before []byte
-		for range 2 {
-			dir := filepath.Join(t.TempDir(), "shards")
-			w := open(t, dir, n)
-			if _, err := w.Merge(); !errors.As(err, new(*MissingError)) {
-				t.Errorf("merged too early: %v", err)
-			}
-			for _, k := range rand.Perm(n) {
-				r, err := w.Do(t.Context(), Ref{k + 1, n}, do(func(int) {}))
-				if err != nil || !slices.Equal(r.Shards, []int{k + 1}) {
-					t.Fatalf("%+v %v", r, err)
+		t.Run(fmt.Sprintf("%d shards", n), func(t *testing.T) {
+			var before []byte
+			for range 2 {
+				dir := filepath.Join(t.TempDir(), "shards")
+				w := open(t, dir, n)
+				if _, err := w.Merge(); !errors.As(err, new(*MissingError)) {
+					t.Errorf("Merge before the shards are done: got error %v, want a MissingError", err)
+				}
+				for _, k := range rand.Perm(n) {
+					r, err := w.Do(t.Context(), Ref{k + 1, n}, do(func(int) {}))
+					if err != nil || !slices.Equal(r.Shards, []int{k + 1}) {
+						t.Fatalf("Do(%d/%d): got %+v, %v, want this shard done", k+1, n, r, err)
+					}
+				}
+				merged(t, w)
+				raw, err := os.ReadFile(w.path(manifestName(1)))
+				if err != nil || before != nil && string(raw) != string(before) {
+					t.Errorf("manifest: got %s, %v, want %s", raw, err, before)
+				}
+				before = raw
+				again, err := w.Do(t.Context(), Ref{1, n}, nil)
+				if err != nil || again.Before != 1 {
+					t.Errorf("Do of a finished shard: got %+v, %v, want it counted as done before", again, err)
 				}
 			}
-			merged(t, w)
-			raw, err := os.ReadFile(w.path(manifestName(1)))
-			if err != nil || before != nil && string(raw) != string(before) {
-				t.Errorf("%s then %s, %v", before, raw, err)
-			}
-			before = raw
-			again, err := w.Do(t.Context(), Ref{1, n}, nil)
-			if err != nil || again.Before != 1 {
-				t.Errorf("a finished shard: %+v %v", again, err)
-			}
-		}
+		})
 	}
 }
 
@@ -230,10 +232,10 @@ func TestCuts(t *testing.T) {
 			part += b + 1
 		}
 		if d := part - total/8; d < -2000 || d > 2000 {
-			t.Errorf("shard %d has %d bytes of %d", k+1, part, total)
+			t.Errorf("shard %d: got %d bytes, want about %d", k+1, part, total/8)
 		}
 		if cuts[k]%3 != 0 {
-			t.Errorf("shard %d begins within a group, at row %d", k+1, cuts[k])
+			t.Errorf("shard %d: got a beginning at row %d, want the first row of a group of 3", k+1, cuts[k])
 		}
 	}
 }
@@ -257,10 +259,12 @@ func TestSlowIsLeftAlone(t *testing.T) {
 		}
 	})
 	<-begun
-	r, err := fast.Do(t.Context(), Ref{1, 1}, do(func(int) { t.Error("done twice") }))
+	r, err := fast.Do(t.Context(), Ref{1, 1}, do(func(int) {
+		t.Error("got a row done by the second worker, want all from the first: its lease was renewed")
+	}))
 	all.Wait()
 	if err != nil || len(r.Shards) != 0 || made != rows {
-		t.Errorf("%+v, %d rows, %v", r, made, err)
+		t.Errorf("second worker: got %+v, %v, want no shards; first worker: got %d rows, want %d", r, err, made, rows)
 	}
 	merged(t, fast)
 
@@ -273,7 +277,7 @@ func TestSlowIsLeftAlone(t *testing.T) {
 			}
 			<-ctx.Done()
 			if !errors.Is(context.Cause(ctx), ErrLost) {
-				t.Error(context.Cause(ctx))
+				t.Errorf("cause of the context's end: got %v, want %v", context.Cause(ctx), ErrLost)
 			}
 			return nil, context.Cause(ctx)
 		}
@@ -293,7 +297,7 @@ func TestSlowCommits(t *testing.T) {
 	slow, fast := open(t, dir, 1), open(t, dir, 1)
 	claimed, busy, err := slow.claim(1)
 	if err != nil || busy != "" {
-		t.Fatal(busy, err)
+		t.Fatalf("claim: got busy %q, %v, want the lease", busy, err)
 	}
 	old := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(slow.path(claimed.name), old, old); err != nil {
@@ -307,11 +311,11 @@ func TestSlowCommits(t *testing.T) {
 		return out, errors.Join(err, slow.release(claimed))
 	})
 	if err != nil || len(r.Shards) != 0 {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("Do of a shard that the other worker commits: got %+v, %v, want no shards", r, err)
 	}
 	merged(t, fast)
 	if left, err := filepath.Glob(filepath.Join(dir, "*lease*")); err != nil || len(left) > 0 {
-		t.Errorf("leases are left: %v %v", left, err)
+		t.Errorf("leases: got %v, %v, want none left", left, err)
 	}
 }
 
@@ -319,23 +323,25 @@ func TestSlowCommits(t *testing.T) {
 // was renewed. It is taken over at once if the clock was set forward.
 func TestClockJumps(t *testing.T) {
 	for what, jump := range map[string]time.Duration{"back": 365 * 24 * time.Hour, "forward": -365 * 24 * time.Hour} {
-		w := open(t, filepath.Join(t.TempDir(), "shards"), 1)
-		w.Lease = 300 * time.Millisecond
-		prepared(w)
-		name := w.path(leaseName(1, 1))
-		elsewhere := []byte(`{"host": "other", "pid": 1, "id": "1-1", "boot": "other"}`)
-		if err := os.WriteFile(name, elsewhere, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		renewed := time.Now().Add(jump) // as the clock showed it then
-		if err := os.Chtimes(name, renewed, renewed); err != nil {
-			t.Fatal(err)
-		}
-		r, err := w.Do(t.Context(), Ref{1, 1}, do(func(int) {}))
-		if err != nil || len(r.Shards) != 1 {
-			t.Errorf("%s: %+v, %v", what, r, err)
-		}
-		merged(t, w)
+		t.Run(what, func(t *testing.T) {
+			w := open(t, filepath.Join(t.TempDir(), "shards"), 1)
+			w.Lease = 300 * time.Millisecond
+			prepared(w)
+			name := w.path(leaseName(1, 1))
+			elsewhere := []byte(`{"host": "other", "pid": 1, "id": "1-1", "boot": "other"}`)
+			if err := os.WriteFile(name, elsewhere, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			renewed := time.Now().Add(jump) // as the clock showed it then
+			if err := os.Chtimes(name, renewed, renewed); err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.Do(t.Context(), Ref{1, 1}, do(func(int) {}))
+			if err != nil || len(r.Shards) != 1 {
+				t.Errorf("%s: got %+v, %v, want one shard", what, r, err)
+			}
+			merged(t, w)
+		})
 	}
 }
 
@@ -354,15 +360,17 @@ func TestElsewhere(t *testing.T) {
 		"boot":  func(h *holder) { h.Boot = "earlier" },
 		"older": func(h *holder) { h.Boot, h.Space = "", "" },
 	} {
-		for _, h := range []holder{ended, again} {
-			if !h.gone() {
-				t.Errorf("%+v is still there", h)
+		t.Run(what, func(t *testing.T) {
+			for _, h := range []holder{ended, again} {
+				if !h.gone() {
+					t.Errorf("gone of %+v: got false, want true: its process has ended", h)
+				}
+				change(&h)
+				if h.gone() {
+					t.Errorf("%s: gone of %+v: got true, want false: nothing here can know", what, h)
+				}
 			}
-			change(&h)
-			if h.gone() {
-				t.Errorf("%s: %+v is taken for dead", what, h)
-			}
-		}
+		})
 	}
 }
 
@@ -381,16 +389,18 @@ func TestMergeProves(t *testing.T) {
 			return errors.Join(err, os.WriteFile(w.path(manifestName(2)), raw, 0o666))
 		},
 	} {
-		w := open(t, filepath.Join(t.TempDir(), "shards"), 4)
-		if _, err := w.Do(t.Context(), Ref{0, 4}, do(func(int) {})); err != nil {
-			t.Fatal(err)
-		}
-		if err := damage(w); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v, want %q", err, what)
-		}
+		t.Run(what, func(t *testing.T) {
+			w := open(t, filepath.Join(t.TempDir(), "shards"), 4)
+			if _, err := w.Do(t.Context(), Ref{0, 4}, do(func(int) {})); err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(w); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Merge(); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%v, want %q", err, what)
+			}
+		})
 	}
 	dir := filepath.Join(t.TempDir(), "shards")
 	open(t, dir, 4)
@@ -400,9 +410,11 @@ func TestMergeProves(t *testing.T) {
 		"of 400 rows":        func() error { _, err := Reopen[result](dir, "test", rows+1); return err },
 		"no shards to merge": func() error { _, err := Reopen[result](dir+"x", "test", rows); return err },
 	} {
-		if err := again(); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v, want %q", err, what)
-		}
+		t.Run(what, func(t *testing.T) {
+			if err := again(); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%v, want %q", err, what)
+			}
+		})
 	}
 }
 
@@ -440,14 +452,16 @@ func TestParse(t *testing.T) {
 			"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "4/6"},
 	}
 	for _, tt := range tests {
-		env := map[string]string{}
-		for _, kv := range strings.Fields(tt.env) {
-			k, v, _ := strings.Cut(kv, "=")
-			env[k] = v
-		}
-		r, err := parse(tt.text, func(name string) string { return env[name] })
-		if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
-		}
+		t.Run(tt.text+" "+tt.env, func(t *testing.T) {
+			env := map[string]string{}
+			for _, kv := range strings.Fields(tt.env) {
+				k, v, _ := strings.Cut(kv, "=")
+				env[k] = v
+			}
+			r, err := parse(tt.text, func(name string) string { return env[name] })
+			if got := r.String(); (err != nil || got != tt.want) && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%q with %s: %s, %v; want %q", tt.text, tt.env, got, err, tt.want)
+			}
+		})
 	}
 }

@@ -30,7 +30,7 @@ func BenchmarkHit(b *testing.B) {
 	k := benchBucket(b, 1000)
 	for i := 0; b.Loop(); i++ {
 		if k.Floats(keyOf(i%1000), 768) == nil {
-			b.Fatal("lost")
+			b.Fatalf("record %d: got nothing, want it", i%1000)
 		}
 	}
 }
@@ -39,7 +39,7 @@ func BenchmarkMiss(b *testing.B) {
 	k := benchBucket(b, 1000)
 	for i := 0; b.Loop(); i++ {
 		if k.Get(KeyOf("none", fmt.Sprint(i))) != nil {
-			b.Fatal("found")
+			b.Fatalf("record %d: got a value, want none", i)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func BenchmarkOpen(b *testing.B) {
 		}
 		again, err := s.Bucket("things", "model")
 		if err != nil || again.Len() != 100_000 {
-			b.Fatal(again.Len(), err)
+			b.Fatalf("got %d records, %v, want 100000", again.Len(), err)
 		}
 		s.Close()
 	}

@@ -83,11 +83,12 @@ func TestFileChanges(t *testing.T) {
 	f := openFiles(t, filepath.Join(dir, "store"))
 	for name := range names {
 		if k, err := f.Digest(filepath.Join(dir, name)); err != nil || k != sha256.Sum256([]byte("first")) {
-			t.Fatalf("%s: %s (%v)", name, k, err)
+			t.Fatalf("%s: got digest %s, %v, want that of %q", name, k, err, "first")
 		}
 	}
 	if len(f.known) > 0 || f.bucket.Len() > 0 {
-		t.Error("files were remembered that are too young to tell their changes apart")
+		t.Errorf("got %d files remembered, %d stored, want none: their changes could not be told apart", len(f.known),
+			f.bucket.Len())
 	}
 	time.Sleep(settled + 100*time.Millisecond)
 	for name := range names {
@@ -99,7 +100,7 @@ func TestFileChanges(t *testing.T) {
 		}
 	}
 	if len(f.known) != 2*len(names) {
-		t.Errorf("%d of %d files are remembered", len(f.known), 2*len(names))
+		t.Errorf("got %d files remembered, want %d", len(f.known), 2*len(names))
 	}
 	for name, change := range names {
 		change(t, filepath.Join(dir, name))
@@ -112,22 +113,22 @@ func TestFileChanges(t *testing.T) {
 				want = "first"
 			}
 			if k, err := o.Digest(filepath.Join(dir, name)); err != nil || k != sha256.Sum256([]byte(want)) {
-				t.Errorf("%s: not the digest of what it holds (%v)", name, err)
+				t.Errorf("%s: got digest %s, %v, want that of %q", name, k, err, want)
 			}
 		}
 	}
 	state, err := stateOf("x", func() (os.FileInfo, error) { return os.Stat(filepath.Join(dir, "unchanged")) })
 	if err != nil || !state.settled {
-		t.Fatal(state, err)
+		t.Fatalf("state of an unchanged file: got %+v, %v, want it settled", state, err)
 	}
 	if _, ok, err := later.lookup(filepath.Join(dir, "unchanged")); !ok || err != nil {
-		t.Errorf("the file that did not change would be read again (%v)", err)
+		t.Errorf("lookup of an unchanged file: got found %t, %v, want it", ok, err)
 	}
 	if _, err := f.Digest(dir); err == nil {
-		t.Error("a folder has a digest")
+		t.Errorf("Digest of a folder: got error %v, want one", err)
 	}
 	if _, err := f.Digest(filepath.Join(dir, "none")); err == nil {
-		t.Error("a file that is not there has a digest")
+		t.Errorf("Digest of no file: got error %v, want one", err)
 	}
 }
 
@@ -161,7 +162,7 @@ func TestDigestOfLinked(t *testing.T) {
 	f := openFiles(t, t.TempDir())
 	for range 5 {
 		if k, err := f.Digest(path); err != nil || k != sha256.Sum256(raw) {
-			t.Errorf("the digest is %v, %v", k, err)
+			t.Errorf("got digest %v, %v, want %x", k, err, sha256.Sum256(raw))
 		}
 	}
 	close(stop)

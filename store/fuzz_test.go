@@ -53,14 +53,14 @@ func FuzzSegment(f *testing.F) {
 			}
 			for i := range 3 {
 				if v := b.Get(keyOf(i)); v != nil && !bytes.Equal(v, valueOf(i, 100)) {
-					t.Errorf("record %d is another one", i)
+					t.Errorf("record %d: got %q, want %q or nothing", i, v, valueOf(i, 100))
 				}
 			}
 			if err := b.Put(keyOf(9), valueOf(9, 100)); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(b.Get(keyOf(9)), valueOf(9, 100)) {
-				t.Error("what was put is not there")
+				t.Errorf("record 9: got %q, want what was put: %q", b.Get(keyOf(9)), valueOf(9, 100))
 			}
 		})
 		more, err := filepath.Glob(filepath.Join(dir, "things", "*", "*"+segmentExt)) // begun where the first was damaged

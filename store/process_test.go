@@ -87,7 +87,7 @@ func missingRecords(t *testing.T, folder string) (missing int) {
 		if got := b.Get(keyOf(i)); got == nil {
 			missing++
 		} else if !bytes.Equal(got, valueOf(i, processValue)) {
-			t.Fatalf("record %d is another's", i)
+			t.Fatalf("record %d: got the bytes of another, want its own", i)
 		}
 	}
 	return missing
@@ -107,19 +107,19 @@ func TestKilled(t *testing.T) {
 		}
 		missing := missingRecords(t, dir)
 		if missing > last {
-			t.Errorf("%d records are missing after %d", missing, last)
+			t.Errorf("got %d records missing, want at most %d as before", missing, last)
 		}
 		last = missing
 	}
 	c, out := start(t, dir)
 	if err := c.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the last process: got error %v, want none: %s", err, out)
 	}
 	if missing := missingRecords(t, dir); missing > 0 {
-		t.Errorf("%d records are missing", missing)
+		t.Errorf("got %d records missing, want none", missing)
 	}
 	if r, err := Verify(dir); err != nil || len(r.Damaged) > 0 {
-		t.Errorf("%+v (%v)", r, err)
+		t.Errorf("Verify: got %+v, %v, want no damage", r, err)
 	}
 }
 
@@ -130,10 +130,10 @@ func TestProcesses(t *testing.T) {
 		c, out := start(t, dir)
 		t.Cleanup(func() {
 			if err := c.Wait(); err != nil {
-				t.Errorf("%v: %s", err, out)
+				t.Errorf("a process: got error %v, want none: %s", err, out)
 			}
 			if missing := missingRecords(t, dir); missing > 0 {
-				t.Errorf("%d records are missing", missing)
+				t.Errorf("got %d records missing, want none", missing)
 			}
 		})
 	}
@@ -144,13 +144,13 @@ func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	c, out := start(t, dir, "STORE_TEST_FULL=1")
 	if err := c.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the process: got error %v, want none: %s", err, out)
 	}
 	if missing := missingRecords(t, dir); missing == 0 || missing == processRecords {
-		t.Errorf("%d records are missing", missing)
+		t.Errorf("got %d records missing, want some of %d", missing, processRecords)
 	}
 	if r, err := Verify(dir); err != nil || len(r.Damaged) > 0 {
-		t.Errorf("%+v (%v)", r, err)
+		t.Errorf("Verify: got %+v, %v, want no damage", r, err)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestReadOnly(t *testing.T) {
 	defer s.Close()
 	again := bucket(t, s, "things", "model")
 	if v := again.Get(keyOf(1)); string(v) != "one" {
-		t.Errorf("%q", v)
+		t.Errorf("record 1: got %q, want %q", v, "one")
 	}
 	again.Remember(keyOf(2), []byte("two"))
 	if probe := os.WriteFile(filepath.Join(filepath.Dir(paths[0]), "probe"), nil, 0o666); errors.Is(
@@ -183,6 +183,6 @@ func TestReadOnly(t *testing.T) {
 		os.ErrPermission,
 	) &&
 		len(told) != 1 {
-		t.Errorf("warnings: %q", told)
+		t.Errorf("got warnings %q, want one", told)
 	}
 }

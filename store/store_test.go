@@ -17,7 +17,7 @@ import (
 
 func open(t *testing.T, folder string, limit int64) *Store {
 	t.Helper()
-	s, err := Open(folder, Options{Limit: limit, Warn: func(text string) { t.Errorf("warning: %s", text) }})
+	s, err := Open(folder, Options{Limit: limit, Warn: func(text string) { t.Errorf("got warning %q, want none", text) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +79,15 @@ func TestOutlivesProcess(t *testing.T) {
 
 	b := openBucket(t, dir, 1<<20)
 	if got := b.Get(keyOf(2)); string(got) != "two" {
-		t.Errorf("after opening again: %q", got)
+		t.Errorf("opened again: got %q, want %q", got, "two")
 	}
 	put(t, b, 3, []byte("three"))
 	if paths, _ := files(t, dir); len(paths) != 1 {
-		t.Errorf("a segment that nobody writes to was not continued: %v", paths)
+		t.Errorf("got segments %v, want the one that nobody writes to continued", paths)
 	}
 	for _, other := range []*Bucket{bucket(t, b.store, "things", "another"), bucket(t, b.store, "others", "model")} {
 		if v := other.Get(keyOf(2)); v != nil {
-			t.Errorf("%s of %s has %q", other.kind, other.model, v)
+			t.Errorf("%s of %s: got %q, want nothing", other.kind, other.model, v)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestMovedSegment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := bucket(t, open(t, dir, 1<<20), "things", "another").Get(keyOf(1)); v != nil {
-		t.Errorf("the other model's record is served: %q", v)
+		t.Errorf("another model's bucket: got %q, want nothing", v)
 	}
 }
 
@@ -133,20 +133,20 @@ func TestLimit(t *testing.T) {
 	for i := range 600 {
 		put(t, b, i, slices.Concat([]byte{byte(i), byte(i >> 8)}, make([]byte, 400)))
 		if _, total := files(t, dir); total > limit {
-			t.Fatalf("after %d records the folder holds %d bytes, the limit is %d", i+1, total, limit)
+			t.Fatalf("after %d records: got a folder of %d bytes, want at most %d", i+1, total, limit)
 		}
 	}
 	if _, total := files(t, dir); total < limit/2 {
-		t.Errorf("only %d of %d bytes are used", total, limit)
+		t.Errorf("got %d bytes used, want at least half of %d", total, limit)
 	}
 	if got := b.Get(keyOf(599)); got == nil || got[0] != 599&255 {
-		t.Errorf("the newest record is %.3v", got)
+		t.Errorf("newest record: got %.3v, want it", got)
 	}
 	if b.Get(keyOf(0)) != nil {
-		t.Error("the oldest record is still there")
+		t.Errorf("oldest record: got %.3v, want nothing", b.Get(keyOf(0)))
 	}
 	if err := b.Put(keyOf(600), make([]byte, limit+1)); err == nil || !strings.Contains(err.Error(), "limit") {
-		t.Errorf("a record larger than the limit: %v", err)
+		t.Errorf("a record larger than the limit: got error %v, want one with %q", err, "limit")
 	}
 }
 
@@ -169,7 +169,7 @@ func TestLeastUsedGoesFirst(t *testing.T) {
 	}
 	b := openBucket(t, dir, limit)
 	if b.Get(keyOf(3)) == nil {
-		t.Fatal("record 3 is not there")
+		t.Fatalf("record 3: got nothing, want it in %d files", len(paths))
 	}
 	for i := 100; i < 115; i++ {
 		put(t, b, i, value)
@@ -182,7 +182,7 @@ func TestLeastUsedGoesFirst(t *testing.T) {
 		}
 	}
 	if c.Get(keyOf(3)) == nil || left == 12 {
-		t.Errorf("what was used lately is there: %v; %d of 12 are left", c.Get(keyOf(3)) != nil, left)
+		t.Errorf("got record 3 there %t, %d of 12 left, want it, and fewer than 12", c.Get(keyOf(3)) != nil, left)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestHold(t *testing.T) {
 	}
 	for i := range 100 {
 		if !bytes.Equal(b.Get(keyOf(i)), valueOf(i, 1000)) {
-			t.Fatalf("record %d is lost", i)
+			t.Fatalf("record %d: got %.3v, want it", i, b.Get(keyOf(i)))
 		}
 	}
 }
@@ -237,11 +237,11 @@ func TestDamage(t *testing.T) {
 					lost++
 					put(t, b, i, valueOf(i, 60))
 				} else if !bytes.Equal(got, valueOf(i, 60)) {
-					t.Fatalf("%s: record %d is %x", name, i, got)
+					t.Fatalf("%s: record %d: got %x, want %x or nothing", name, i, got, valueOf(i, 60))
 				}
 			}
 			if again && lost > 0 || lost > most {
-				t.Fatalf("%s: %d records are lost (written again: %v)", name, lost, again)
+				t.Fatalf("%s: got %d records lost (written again: %t), want at most %d, then none", name, lost, again, most)
 			}
 			b.store.Close()
 		}
@@ -275,14 +275,14 @@ func TestDamageWhileOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := b.Get(keyOf(1)); v != nil {
-		t.Errorf("the damaged record is served: %q", v)
+		t.Errorf("the damaged record: got %q, want nothing", v)
 	}
 	put(t, b, 1, []byte("one"))
 	if v := b.Get(keyOf(1)); string(v) != "one" {
-		t.Errorf("written again: %q", v)
+		t.Errorf("the record written again: got %q, want %q", v, "one")
 	}
 	if v := b.Get(keyOf(2)); string(v) != "two" {
-		t.Errorf("the other one: %q", v)
+		t.Errorf("the other record: got %q, want %q", v, "two")
 	}
 }
 
@@ -297,7 +297,7 @@ func TestGoroutines(t *testing.T) {
 				for n := range 400 {
 					i := (n*7 + g*13) % 300
 					if got := b.Get(keyOf(i)); got != nil && !bytes.Equal(got, valueOf(i, 500)) {
-						t.Errorf("record %d is another's", i)
+						t.Errorf("record %d: got %.3v, want %.3v or nothing", i, got, valueOf(i, 500))
 					} else if got == nil {
 						if err := b.Put(keyOf(i), valueOf(i, 500)); err != nil {
 							t.Error(err)
@@ -317,10 +317,10 @@ func TestNoPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(file, Options{}); err == nil || !strings.Contains(err.Error(), "want a folder") {
-		t.Errorf("a file as the folder: %v", err)
+		t.Errorf("a file as the folder: got error %v, want one with %q", err, "want a folder")
 	}
 	if _, err := Open(t.TempDir(), Options{Limit: -1}); err == nil {
-		t.Error("a negative limit")
+		t.Errorf("a negative limit: got error %v, want one", err)
 	}
 	var told []string
 	s, err := Open(filepath.Join(file, "below"), Options{Warn: func(text string) { told = append(told, text) }})
@@ -332,14 +332,14 @@ func TestNoPlace(t *testing.T) {
 	for i := range 3 {
 		b.Remember(keyOf(i), []byte("x"))
 		if b.Get(keyOf(i)) != nil {
-			t.Error("found")
+			t.Errorf("record %d: got %q, want nothing", i, b.Get(keyOf(i)))
 		}
 	}
 	if len(told) != 1 || !strings.Contains(told[0], file) {
-		t.Errorf("warnings: %q", told)
+		t.Errorf("got warnings %q, want one with %q", told, file)
 	}
 	if err := b.Put(keyOf(1), []byte("x")); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("Put: %v", err)
+		t.Errorf("Put: got error %v, want one with %q", err, file)
 	}
 }
 
@@ -350,10 +350,10 @@ func TestFloats(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := b.Floats(keyOf(1), 3); !slices.Equal(got, v) {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want %v", got, v)
 	}
 	if got := b.Floats(keyOf(1), 4); got != nil {
-		t.Errorf("three numbers as four: %v", got)
+		t.Errorf("three numbers as four: got %v, want nothing", got)
 	}
 }
 
@@ -362,10 +362,12 @@ func TestKeyOf(t *testing.T) {
 	seen := map[Key]string{}
 	for _, parts := range [][]string{{}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""},
 		{"\x02\x00\x00\x00\x00\x00\x00\x00ab"}} {
-		k := KeyOf(parts...)
-		if seen[k] != "" {
-			t.Errorf("%q and %s have one digest", parts, seen[k])
-		}
-		seen[k] = fmt.Sprintf("%q", parts)
+		t.Run(fmt.Sprintf("%q", parts), func(t *testing.T) {
+			k := KeyOf(parts...)
+			if seen[k] != "" {
+				t.Errorf("%q: got the digest of %s, want another", parts, seen[k])
+			}
+			seen[k] = fmt.Sprintf("%q", parts)
+		})
 	}
 }

@@ -20,29 +20,31 @@ func TestVerifyHeads(t *testing.T) {
 		{"first byte", func(b []byte) []byte { b[0] ^= 1; return b }, 1},
 		{"head's last byte", func(b []byte) []byte { b[recordHead-1] ^= 1; return b }, 1},
 	} {
-		dir := t.TempDir()
-		s := open(t, dir, 0)
-		b := bucket(t, s, "things", "model")
-		for i := range 3 {
-			if err := b.Put(keyOf(i), valueOf(i, 100)); err != nil {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, 0)
+			b := bucket(t, s, "things", "model")
+			for i := range 3 {
+				if err := b.Put(keyOf(i), valueOf(i, 100)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Close()
+			files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.segment"))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("segments: got %v, %v, want one", files, err)
+			}
+			raw, err := os.ReadFile(files[0])
+			if err != nil {
 				t.Fatal(err)
 			}
-		}
-		s.Close()
-		files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.segment"))
-		if err != nil || len(files) != 1 {
-			t.Fatal(files, err)
-		}
-		raw, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(files[0], c.change(raw), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if v, err := Verify(dir); err != nil || len(v.Damaged) != c.damaged {
-			t.Errorf("%s: %+v (%v), want %d damaged", c.name, v, err, c.damaged)
-		}
+			if err := os.WriteFile(files[0], c.change(raw), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := Verify(dir); err != nil || len(v.Damaged) != c.damaged {
+				t.Errorf("%s: %+v (%v), want %d damaged", c.name, v, err, c.damaged)
+			}
+		})
 	}
 }
 
@@ -58,51 +60,53 @@ func TestDropDamaged(t *testing.T) {
 		{"a head", recordSize(100) + 5, 1}, // nothing is found behind it
 		{"the first head", 5, 0},
 	} {
-		dir := t.TempDir()
-		s := open(t, dir, 0)
-		b := bucket(t, s, "things", "model")
-		for i := range 4 {
-			if err := b.Put(keyOf(i), value(i)); err != nil {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, 0)
+			b := bucket(t, s, "things", "model")
+			for i := range 4 {
+				if err := b.Put(keyOf(i), value(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.segment"))
+			if err != nil || len(files) != 1 {
+				t.Fatalf("segments: got %v, %v, want one", files, err)
+			}
+			if err := flip(files[0], c.at); err != nil {
 				t.Fatal(err)
 			}
-		}
-		files, err := filepath.Glob(filepath.Join(dir, "*", "*", "*.segment"))
-		if err != nil || len(files) != 1 {
-			t.Fatal(files, err)
-		}
-		if err := flip(files[0], c.at); err != nil {
-			t.Fatal(err)
-		}
-		if d, err := DropDamaged(dir); err != nil || d.Busy != 1 || d.Files != 0 {
-			t.Errorf("%s, while a process writes: %+v, %v", c.name, d, err)
-		}
-		s.Close()
-		reader := open(t, dir, 0)
-		kept := bucket(t, reader, "things", "model")
-		d, err := DropDamaged(dir)
-		if err != nil || d.Busy != 0 || d.Files != 1 || d.Records != c.records ||
-			d.Bytes != recordSize(100)*int64(4-c.records) {
-			t.Errorf("%s: %+v, %v", c.name, d, err)
-		}
-		if v, err := Verify(dir); err != nil || len(v.Damaged) > 0 || v.Records != c.records || v.Lost != 0 {
-			t.Errorf("%s: afterwards %+v, %v", c.name, v, err)
-		}
-		if d, err := DropDamaged(dir); err != nil || *d != (Dropped{}) {
-			t.Errorf("%s, again: %+v, %v", c.name, d, err)
-		}
-		if err := kept.refresh(); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 4 {
-			want := value(i)
-			if c.records == 3 && i == 1 || c.records < 3 && i >= c.records {
-				want = nil
+			if d, err := DropDamaged(dir); err != nil || d.Busy != 1 || d.Files != 0 {
+				t.Errorf("%s, while a process writes: got %+v, %v, want one busy file", c.name, d, err)
 			}
-			if got := kept.Get(keyOf(i)); !bytes.Equal(got, want) {
-				t.Errorf("%s: record %d has %d bytes, want %d", c.name, i, len(got), len(want))
+			s.Close()
+			reader := open(t, dir, 0)
+			kept := bucket(t, reader, "things", "model")
+			d, err := DropDamaged(dir)
+			if err != nil || d.Busy != 0 || d.Files != 1 || d.Records != c.records ||
+				d.Bytes != recordSize(100)*int64(4-c.records) {
+				t.Errorf("%s: got %+v, %v, want one file, %d records left", c.name, d, err, c.records)
 			}
-		}
-		reader.Close()
+			if v, err := Verify(dir); err != nil || len(v.Damaged) > 0 || v.Records != c.records || v.Lost != 0 {
+				t.Errorf("%s, afterwards: got %+v, %v, want %d records and no damage", c.name, v, err, c.records)
+			}
+			if d, err := DropDamaged(dir); err != nil || *d != (Dropped{}) {
+				t.Errorf("%s, again: got %+v, %v, want nothing to do", c.name, d, err)
+			}
+			if err := kept.refresh(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 4 {
+				want := value(i)
+				if c.records == 3 && i == 1 || c.records < 3 && i >= c.records {
+					want = nil
+				}
+				if got := kept.Get(keyOf(i)); !bytes.Equal(got, want) {
+					t.Errorf("%s: record %d has %d bytes, want %d", c.name, i, len(got), len(want))
+				}
+			}
+			reader.Close()
+		})
 	}
 }
 

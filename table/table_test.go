@@ -121,7 +121,7 @@ func TestOrder(t *testing.T) {
 				var last int
 				j.Progress = func(done, total int) {
 					if done < last || total != 40 {
-						t.Errorf("Progress(%d, %d) after %d", done, total, last)
+						t.Errorf("Progress(%d, %d): got it after %d, want rising counts of 40", done, total, last)
 					}
 					last = done
 				}
@@ -230,7 +230,7 @@ func TestTemporary(t *testing.T) {
 		t.Errorf("unreadable %v, temporary %v, want [3] and [2]", unreadable, temporary)
 	}
 	if !strings.Contains(got, "2: 6 no answer\n3: 8 no answer\n4: 10 \n") {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q in it", got, "2: 6 no answer\n3: 8 no answer\n4: 10 \n")
 	}
 }
 
@@ -286,7 +286,7 @@ func TestShards(t *testing.T) {
 				}
 				r, err := j.Shard(context.Background())
 				if err != nil || len(r.Shards) != 1 {
-					t.Fatalf("Shard %d = %+v, %v", k, r, err)
+					t.Fatalf("Shard %d = %+v, %v, want one shard done", k, r, err)
 				}
 				if k == 1 && (len(d.done) == 0 || d.done[0] != 5) {
 					t.Errorf("the shard began again with %v, want 5", d.done)
@@ -332,7 +332,7 @@ func TestSkip(t *testing.T) {
 	j := d.job("")
 	k, err := j.Resume(context.Background(), path)
 	if err != nil || k.Len() != 10 {
-		t.Fatalf("Resume = %v", err)
+		t.Fatalf("Resume = %v, want 10 rows", err)
 	}
 	k.Close()
 	os.Remove(path)
@@ -345,7 +345,7 @@ func TestSkip(t *testing.T) {
 	}
 	for range 2 {
 		if k, err = j.Resume(context.Background(), path); err != nil || k.Len() != 5 || k.Has(0) || !k.Has(1) {
-			t.Fatalf("Resume = %v", err)
+			t.Fatalf("Resume = %v, want 5 rows, 1 among them and 0 not", err)
 		}
 		k.Close()
 	}
@@ -389,7 +389,7 @@ func TestErrors(t *testing.T) {
 	}
 	m, err := job().InMemory(context.Background())
 	if err != nil || m.Len() != 40 {
-		t.Fatalf("InMemory = %d results, %v", m.Len(), err)
+		t.Fatalf("InMemory = %d results, %v, want 40", m.Len(), err)
 	}
 	want := map[int]string{5: "cannot be read", 7: "cannot be prepared", 12: "out of memory"}
 	for i := range 40 {
@@ -438,7 +438,8 @@ func TestMaxSize(t *testing.T) {
 			}
 			m, err := j.InMemory(context.Background())
 			if err != nil || m.Len() != j.Rows || len(sizes) < tt.least || len(sizes) > tt.mostParts {
-				t.Errorf("%d results in batches of %v, %v", m.Len(), sizes, err)
+				t.Errorf("got %d results in batches of %v, %v, want %d in at least %d batches of at most %d parts", m.Len(), sizes,
+					err, j.Rows, tt.least, tt.mostParts)
 			}
 			if tt.joined && sizes[0] != 2*cores {
 				t.Errorf("the first batch has %d rows, want %d", sizes[0], 2*cores)
@@ -578,7 +579,7 @@ func TestBatch(t *testing.T) {
 		ctx, stop := context.WithCancel(context.Background())
 		stop()
 		if _, _, err := Batch(ctx, []int{1, 2}, half()); err == nil {
-			t.Error("Batch = nil, want the context's error")
+			t.Errorf("Batch = %v, want the context's error", err)
 		}
 	})
 	t.Run("short", func(t *testing.T) {

@@ -8,9 +8,11 @@ import (
 func TestCoverageNames(t *testing.T) {
 	for want, c := range map[string]Coverage{"x": {Used: 3, Of: 3}, "x (50% of 4)": {Used: 2, Of: 4},
 		"x (99.9% of 1432)": {Used: 1431, Of: 1432}, "x (0% of 9)": {Of: 9}} {
-		if got := (Basis{Rule: "x", Coverage: c}).Name(); got != want {
-			t.Errorf("%v: %s, want %s", c, got, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			if got := (Basis{Rule: "x", Coverage: c}).Name(); got != want {
+				t.Errorf("%v: %s, want %s", c, got, want)
+			}
+		})
 	}
 }
 
@@ -18,7 +20,7 @@ func TestCoverageNames(t *testing.T) {
 func TestBasisDiffers(t *testing.T) {
 	b := Basis{Benchmark: "b", Rule: "r", Coverage: Coverage{Used: 2, Of: 2}, Terms: Terms{Judge: "j"}}
 	if why := b.Differs(b); why != "" {
-		t.Errorf("a basis differs from itself: %s", why)
+		t.Errorf("Differs from itself: got %q, want nothing", why)
 	}
 	for want, change := range map[string]func(*Basis){
 		"it is of c, not of b":                func(o *Basis) { o.Benchmark = "c" },
@@ -31,10 +33,12 @@ func TestBasisDiffers(t *testing.T) {
 		"over 1 of 2, not the mean over all":  func(o *Basis) { o.Over = "the mean over 1 of 2" },
 		"absent answers":                      func(o *Basis) { o.Counted = true },
 	} {
-		o := b
-		change(&o)
-		if why := o.Differs(b); !strings.Contains(why, want) {
-			t.Errorf("%q, want %q", why, want)
-		}
+		t.Run(want, func(t *testing.T) {
+			o := b
+			change(&o)
+			if why := o.Differs(b); !strings.Contains(why, want) {
+				t.Errorf("%q, want %q", why, want)
+			}
+		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 	"assay/internal/cli"
 	"assay/labeling"
 	"assay/shards"
+	"assay/table"
 )
 
 func init() {
@@ -85,62 +85,58 @@ func openJob(c *cobra.Command, config string) (*labeling.Job, error) {
 	return job, interrupted(c.Context(), cfg, err)
 }
 
-// interrupted marks an error that comes from the user's interrupt: all finished parts are kept.
+// interrupted marks an error that comes from the user's interrupt: all parts that are measured are kept.
 func interrupted(ctx context.Context, cfg *labeling.Config, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w in %s: the same command goes on from there", cli.ErrInterrupted, cfg.Out)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, cli.ErrInterrupted) {
+		return fmt.Errorf("%w in %s: rerun the same command to resume", cli.ErrInterrupted, cfg.Out)
 	}
 	return err
 }
 
-func runLabel(c *cobra.Command, config, shardText string) error {
-	if strings.HasPrefix(shardText, "auto") {
-		ref, err := shards.Parse(shardText)
-		if err != nil {
-			return cli.Usage(err)
-		}
-		shardText = ref.String()
+// parseShard reads the flag --shard, whose i may count from 0, too.
+func parseShard(text string) (shards.Ref, error) {
+	ref, err := shards.Parse(text)
+	if of, ok := strings.CutPrefix(text, "0/"); ok {
+		ref, err = shards.Parse(of + "/" + of)
 	}
-	shard, err := labeling.ParseShard(shardText)
+	if !strings.HasPrefix(text, "auto") && (err != nil || ref.Count > 0 && ref.Index == 0) {
+		return ref, cli.Usagef("--shard: want i/n, as 1/4, with i at most n, not %q", text)
+	}
+	return ref, cli.Usage(err)
+}
+
+func runLabel(c *cobra.Command, config, shard string) error {
+	ref, err := parseShard(shard)
 	if err != nil {
-		return cli.Usage(fmt.Errorf("--shard: %w", err))
+		return err
 	}
 	job, err := openJob(c, config)
 	if err != nil {
 		return err
 	}
 	defer job.Close()
-	if err := measure(c, job, shard); err != nil {
+	if err := measure(c, job, ref); err != nil {
 		return interrupted(c.Context(), job.Config, err)
 	}
-	if shardText != "" {
-		v := map[string]any{"shard": shardText, "out": job.Config.Out}
-		return cli.Print(c, v, func(w io.Writer) {
-			fmt.Fprintf(w, "shard %s is measured in %s; label merge makes the table when all are\n", shardText, job.Config.Out)
-		})
+	if shard == "" {
+		return merge(c, job)
 	}
-	return merge(c, job)
+	if strings.HasPrefix(shard, "auto") {
+		shard = ref.String()
+	}
+	v := map[string]any{"shard": shard, "out": job.Config.Out}
+	return cli.Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "shard %s is measured in %s; label merge makes the table when all are\n", shard, job.Config.Out)
+	})
 }
 
-// measure does what is left of a shard.
-func measure(c *cobra.Command, job *labeling.Job, shard labeling.Shard) error {
-	todo, err := job.Todo(c.Context(), shard)
-	if err != nil || todo == 0 { // then no encoder is needed
-		return err
-	}
-	e, closeEncoders, err := labeling.OpenEncoders(job.Config.Encoders, cli.Warner(c))
-	if err != nil {
-		return err
-	}
-	bar := cli.NewProgress(c, "measuring", int64(todo), "samples")
+// measure measures what is left of a shard.
+func measure(c *cobra.Command, job *labeling.Job, shard shards.Ref) error {
+	bar := cli.Bar{Command: c, What: "measuring", Unit: "samples", Note: func(passed time.Duration) string {
+		return fmt.Sprintf("%.1f pictures/s", float64(job.Pictures())/passed.Seconds())
+	}}
 	defer bar.Close()
-	var pictures atomic.Int64
-	start := time.Now()
-	err = job.Measure(c.Context(), e, shard, func(samples, n int) {
-		total := pictures.Add(int64(n))
-		bar.Add(int64(samples), fmt.Sprintf("%.1f pictures/s", float64(total)/time.Since(start).Seconds()))
-	})
-	return errors.Join(err, closeEncoders())
+	return job.Measure(c.Context(), table.Options{Shard: shard, Progress: bar.Set}, cli.Warner(c))
 }
 
 func runMerge(c *cobra.Command, config string, dirs []string) error {

@@ -141,6 +141,19 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// i of --shard i/n counts from 0 or from 1.
+func TestParseShard(t *testing.T) {
+	for text, want := range map[string]string{"1/4": "1/4", "0/4": "4/4", "4/4": "4/4", "": "all", "5/4": "", "1": "",
+		"-1/4": "", "1/0": "", "1/2/3": "", " 1/2": "", "0/0": "", "any/4": ""} {
+		t.Run(text, func(t *testing.T) {
+			ref, err := parseShard(text)
+			if (err == nil) != (want != "") || err == nil && ref.String() != want {
+				t.Errorf("got %v %v, want %q", ref, err, want)
+			}
+		})
+	}
+}
+
 // --check says what it found, in words and as JSON.
 func TestCheck(t *testing.T) {
 	photos, err := filepath.Abs("../../examples/photos")

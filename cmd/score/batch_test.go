@@ -296,8 +296,10 @@ func TestPair(t *testing.T) {
 func TestFlagsThatMeanNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
 	table := []byte(`{"source": "a.png", "edit": "b.png", "instruction": "x", "score01": 0.5}` + "\n")
-	if err := os.WriteFile("in.jsonl", table, 0o666); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"in.jsonl", "in.png"} {
+		if err := os.WriteFile(name, table, 0o666); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range [][2]string{
 		{"batch --scorer s --in in.jsonl --out o.jsonl --passes 4", "--passes goes with --judge"},
@@ -316,6 +318,8 @@ func TestFlagsThatMeanNothing(t *testing.T) {
 		{"serve --scorer s --url http://a", "--url goes with --judge"},
 		{"judge --config c --backbone b --model m", "--model goes with --url or --server"},
 		{"gradient --scorer s --source a --edit b --heatmap x.jpg", "ends in .png"},
+		{"gradient --scorer s --source a --edit in.png --instruction x --heatmap ./in.png", "./in.png is the file of --edit, too"},
+		{"chat --backbone b --in in.jsonl --out in.jsonl", "in.jsonl is the file of --in, too"},
 		{"gradient --scorer s --source a --edit b --out g.npy", "--instruction is needed"},
 		{"gradient --scorer s --source a --edit b --instruction x", "--out or --heatmap is needed"},
 		{"condition --in in.jsonl --out labels --preset hive --template t", "[preset template]"},

@@ -167,8 +167,15 @@ func TestOutIsIn(t *testing.T) {
 		{"judge", "--config", "viescore", "--url", "http://127.0.0.1:9/v1", "--model", "x", "--in", table, "--out", table},
 	} {
 		code, v := command(t, args...)
-		if said, _ := v["error"].(string); code != cli.Wrong || !strings.Contains(said, "is the table that is read") {
-			t.Errorf("%s: exit code %d, %v, want %d: it is the table that is read", args[0], code, v, cli.Wrong)
+		if said, _ := v["error"].(string); code != cli.Wrong || !strings.Contains(said, "is the file of --in, too") {
+			t.Errorf("%s: exit code %d, %v, want %d: it is the file of --in, too", args[0], code, v, cli.Wrong)
+		}
+	}
+	for _, pairs := range []string{table, filepath.Join(dir, "scores.jsonl")} {
+		code, v := command(t, "batch", "--scorer", scorer, "--in", table, "--out", filepath.Join(dir, "scores.jsonl"),
+			"--pairs", pairs)
+		if said, _ := v["error"].(string); code != cli.Wrong || !strings.Contains(said, "would be replaced") {
+			t.Errorf("--pairs %s: exit code %d, %v, want %d: a table would be replaced", pairs, code, v, cli.Wrong)
 		}
 	}
 	if after, err := os.ReadFile(table); err != nil || string(after) != string(before) {

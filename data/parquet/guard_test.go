@@ -136,14 +136,16 @@ func pageColumns() map[string]parquet.Node {
 // TestWholePages: what is not damaged is read.
 func TestWholePages(t *testing.T) {
 	for codecName, codec := range pageCodecs {
-		for name, column := range pageColumns() {
-			for _, v2 := range []bool{false, true} {
-				path := onePage(t, column, codec, v2, func(_ *format.PageHeader, body []byte) []byte { return body })
-				if rows, err := readAll(path); err != nil || rows != 300 {
-					t.Errorf("%s, %s, version 2 %v: %d rows, %v", codecName, name, v2, rows, err)
+		t.Run(codecName, func(t *testing.T) {
+			for name, column := range pageColumns() {
+				for _, v2 := range []bool{false, true} {
+					path := onePage(t, column, codec, v2, func(_ *format.PageHeader, body []byte) []byte { return body })
+					if rows, err := readAll(path); err != nil || rows != 300 {
+						t.Errorf("%s, %s, version 2 %v: got %d rows, %v, want 300", codecName, name, v2, rows, err)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 

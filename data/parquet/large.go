@@ -48,7 +48,7 @@ type largeRows struct {
 	values *largeValues
 }
 
-// isLarge tells whether values of the page are to stay in the file.
+// isLarge reports whether values of the page are to stay in the file.
 func (c *guardedChunk) isLarge(p *pageHeader) bool {
 	b, err := p.describe()
 	return err == nil && c.levels[0] == 0 && c.bytes && b.size > largePage && b.encoding == format.Plain

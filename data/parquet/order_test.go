@@ -43,13 +43,14 @@ func TestInOrderKeepsOne(t *testing.T) {
 		most = max(most, len(p.rows.kept))
 	}
 	if len(p.starts)-1 != groups || i != groups*groupRows-5 || most != len(p.rows.last) {
-		t.Errorf("%d pages of %d columns were in memory", most, len(p.rows.last))
+		t.Errorf("got %d row groups, %d rows, %d pages of %d columns in memory, want %d, %d and a page a column",
+			len(p.starts)-1, i, most, len(p.rows.last), groups, groups*groupRows-5)
 	}
 	for _, g := range []int{2, 0, 3, 1, 3, 2} {
 		read(g*groupRows + 7)
 	}
 	if n := len(p.rows.kept); n < groups*len(p.rows.last) {
-		t.Errorf("%d pages are kept of %d row groups that were read here and there", n, groups)
+		t.Errorf("got %d pages kept, want at least one a column of %d row groups", n, groups)
 	}
 	for _, i := range []int{groupRows - 1, groupRows, 5, 2*groupRows + 3*windowRows, 2*groupRows + 4*windowRows - 1,
 		2*groupRows + 4*windowRows, 0, windowRows, 3 * windowRows, 2 * windowRows, groups*groupRows - 6} {

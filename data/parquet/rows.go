@@ -78,7 +78,7 @@ func (r *rowReader) row(g int, i int64) (parquet.Row, error) {
 	return row, nil
 }
 
-// values are those of row i in a column chunk.
+// values are the values of row i in a column chunk.
 func (r *rowReader) values(c *guardedChunk, i int64, inOrder bool) ([]parquet.Value, error) {
 	p, err := r.find(c, i)
 	if err != nil {

@@ -141,7 +141,7 @@ func (w anyRows) check(t *testing.T, path string) (large bool) {
 			t.Fatal(err)
 		}
 		if wrong := w.wrong(rec, i); wrong != "" {
-			t.Fatalf("%+v: %s", w, wrong)
+			t.Fatalf("%+v: row %d: got %s, want what was written", w, i, wrong)
 		}
 	}
 	return table.rows.last[0].large != nil
@@ -160,18 +160,20 @@ func TestAnyRowOfLargePages(t *testing.T) {
 
 func testAnyRow(t *testing.T, large bool, codecs map[string]compress.Codec) {
 	for name, codec := range codecs {
-		for version := 1; version <= 2; version++ {
-			for _, encoding := range []string{"plain", "dictionary"} {
-				w := anyRows{n: 60, bytes: 100, page: 1 << 9, group: 40, codec: codec, version: version, encoding: encoding,
-					repeats: name == "zstd"}
-				if large {
-					w.bytes, w.page = 60_000, 4<<20
-				}
-				if got := w.check(t, w.write(t)); got != large {
-					t.Errorf("%s: %+v: values stay in the file: %v", name, w, got)
+		t.Run(name, func(t *testing.T) {
+			for version := 1; version <= 2; version++ {
+				for _, encoding := range []string{"plain", "dictionary"} {
+					w := anyRows{n: 60, bytes: 100, page: 1 << 9, group: 40, codec: codec, version: version, encoding: encoding,
+						repeats: name == "zstd"}
+					if large {
+						w.bytes, w.page = 60_000, 4<<20
+					}
+					if got := w.check(t, w.write(t)); got != large {
+						t.Errorf("%s: %+v: got values that stay in the file %t, want %t", name, w, got, large)
+					}
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -182,19 +184,21 @@ var seekableCodecs = map[string]compress.Codec{"none": &parquet.Uncompressed, "s
 func TestLargePagesTakeLittle(t *testing.T) {
 	long.Test(t)
 	for name, codec := range seekableCodecs {
-		w := anyRows{n: 200, bytes: 100_000, page: 64 << 20, group: 200, codec: codec, version: 1}
-		path := w.write(t)
-		fuzzing.Bounded(t, 6<<20, func() {
-			table := open(t, path)
-			for _, i := range []int{199, 0, 17, 18, 150, 17} {
-				rec, _, err := table.Read(i)
-				if err != nil {
-					t.Fatal(err)
+		t.Run(name, func(t *testing.T) {
+			w := anyRows{n: 200, bytes: 100_000, page: 64 << 20, group: 200, codec: codec, version: 1}
+			path := w.write(t)
+			fuzzing.Bounded(t, 6<<20, func() {
+				table := open(t, path)
+				for _, i := range []int{199, 0, 17, 18, 150, 17} {
+					rec, _, err := table.Read(i)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if wrong := w.wrong(rec, i); wrong != "" {
+						t.Errorf("%s: row %d: got %s, want what was written", name, i, wrong)
+					}
 				}
-				if wrong := w.wrong(rec, i); wrong != "" {
-					t.Errorf("%s: %s", name, wrong)
-				}
-			}
+			})
 		})
 	}
 }
@@ -305,7 +309,7 @@ func TestRowsOverPages(t *testing.T) {
 	for _, i := range []int{39, 0, 20, 38, 39} { // where nothing was read before
 		table := open(t, path)
 		if rec, _, err := table.Read(i); err != nil || w.wrong(rec, i) != "" {
-			t.Errorf("%v %s", err, w.wrong(rec, i))
+			t.Errorf("row %d: got %s, %v, want what was written", i, w.wrong(rec, i), err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package parquet
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -51,40 +52,42 @@ func someSnappy(rng *rand.Rand, size, reach int) (packed []byte) {
 func TestSnappyFromAnyPlace(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, reach := range []int{1, 100, 3000, 70_000, 1 << 20} {
-		packed := someSnappy(rng, 600_000, reach)
-		want, err := snappy.Decode(nil, packed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := io.NewSectionReader(bytes.NewReader(packed), 0, int64(len(packed)))
-		marks, err := markSnappy(file, int64(len(want)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(marks); reach == 1 && n < 9 || reach == 1<<20 && n > 3 {
-			t.Errorf("reaching back %d bytes: %d marks", reach, n)
-		}
-		r := &snappyReader{packed: file, marks: marks}
-		for range 200 {
-			r.at = rng.Int64N(int64(len(want)))
-			got := make([]byte, min(int64(1+rng.IntN(9000)), int64(len(want))-r.at))
-			at := r.at
-			if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want[at:at+int64(len(got))]) {
-				t.Fatalf("reaching back %d bytes: %d bytes at %d: %v, others", reach, len(got), at, err)
+		t.Run(fmt.Sprintf("%d bytes", reach), func(t *testing.T) {
+			packed := someSnappy(rng, 600_000, reach)
+			want, err := snappy.Decode(nil, packed)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		for range 100 { // damaged, it is refused where the library refuses it
-			k, bit := rng.IntN(len(packed)), byte(1)<<rng.IntN(8)
-			packed[k] ^= bit
-			_, err := markSnappy(file, int64(len(want)))
-			all, wrong := snappy.Decode(nil, packed)
-			if wrong == nil && len(all) > len(want) {
-				wrong = errSnappy
+			file := io.NewSectionReader(bytes.NewReader(packed), 0, int64(len(packed)))
+			marks, err := markSnappy(file, int64(len(want)))
+			if err != nil {
+				t.Fatal(err)
 			}
-			if (err == nil) != (wrong == nil) {
-				t.Errorf("bit %d of byte %d: %v, the library says %v", bit, k, err, wrong)
+			if n := len(marks); reach == 1 && n < 9 || reach == 1<<20 && n > 3 {
+				t.Errorf("reaching back %d bytes: got %d marks, want more the shorter it is", reach, n)
 			}
-			packed[k] ^= bit
-		}
+			r := &snappyReader{packed: file, marks: marks}
+			for range 200 {
+				r.at = rng.Int64N(int64(len(want)))
+				got := make([]byte, min(int64(1+rng.IntN(9000)), int64(len(want))-r.at))
+				at := r.at
+				if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want[at:at+int64(len(got))]) {
+					t.Fatalf("reaching back %d bytes: got %d bytes at %d: %v, want those of the library", reach, len(got), at, err)
+				}
+			}
+			for range 100 { // damaged, it is refused where the library refuses it
+				k, bit := rng.IntN(len(packed)), byte(1)<<rng.IntN(8)
+				packed[k] ^= bit
+				_, err := markSnappy(file, int64(len(want)))
+				all, wrong := snappy.Decode(nil, packed)
+				if wrong == nil && len(all) > len(want) {
+					wrong = errSnappy
+				}
+				if (err == nil) != (wrong == nil) {
+					t.Errorf("bit %d of byte %d: got error %v, want the library's %v", bit, k, err, wrong)
+				}
+				packed[k] ^= bit
+			}
+		})
 	}
 }

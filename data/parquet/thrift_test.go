@@ -13,9 +13,11 @@ func TestThriftLengths(t *testing.T) {
 		"open":   {0x15, 2},
 		"nested": bytes.Repeat([]byte{0x1c}, 1000),
 	} {
-		if checkThrift(b) == nil {
-			t.Errorf("%s: no error", what)
-		}
+		t.Run(what, func(t *testing.T) {
+			if checkThrift(b) == nil {
+				t.Errorf("%s: got no error for % x, want one", what, b)
+			}
+		})
 	}
 	// a boolean, a list of two integers, a text, a struct of a double
 	if err := checkThrift(

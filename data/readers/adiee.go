@@ -1,7 +1,7 @@
 package readers
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,13 +18,7 @@ func init() {
 			"instruction":    "instruction",
 			"source_caption": "source_caption", "target_caption": "target_caption", "split": "split"},
 		Needed: []string{"source", "instruction"},
-		open: func(_ context.Context, o Options) (Reader, error) {
-			r, err := openRows(o.Path)
-			if err != nil {
-				return nil, err
-			}
-			return &adiee{tabular{r, o}}, nil
-		},
+		open:   openTabular(openRows, func(t tabular) Reader { return &adiee{t} }),
 	})
 }
 
@@ -39,7 +33,7 @@ func (r *adiee) Read(i int) (*Sample, error) {
 	}
 	c.need("source", "instruction")
 	s := &Sample{
-		ID:            orElse(c.text("id"), fmt.Sprintf("%06d", i)),
+		ID:            cmp.Or(c.text("id"), fmt.Sprintf("%06d", i)),
 		Session:       c.text("session"),
 		Split:         c.text("split"),
 		Source:        c.picture("source"),
@@ -55,13 +49,14 @@ func (r *adiee) Read(i int) (*Sample, error) {
 			continue
 		}
 		out := Output{
-			Editor:  editor,
 			Picture: c.picture(f.Name),
-			ClipD:   c.similarity(editor + "_clipdir"),
-			ClipI:   c.similarity(editor + "_clipsim"),
-			DinoI:   c.similarity(editor + "_dinosim"),
-			Profile: orElse(r.o.Profile,
-				heuristics.ProfileReleased),
+			Candidate: heuristics.Candidate{
+				Editor: editor,
+				ClipD:  c.similarity(editor + "_clipdir"),
+				ClipI:  c.similarity(editor + "_clipsim"),
+				DinoI:  c.similarity(editor + "_dinosim"),
+			},
+			Profile: cmp.Or(r.o.Profile, heuristics.ProfileReleased),
 		}
 		if !out.Picture.IsZero() {
 			s.Outputs = append(s.Outputs, out)

@@ -122,7 +122,7 @@ func (r *arrowRows) add(path string) (err error) {
 	return nil
 }
 
-// names are those of a schema's columns.
+// names are the names of a schema's columns.
 func (m arrowMessage) names() (names []string, err error) {
 	in, err := ipc.NewReaderFromMessageReader(&messages{list: []arrowMessage{m}})
 	if err != nil {

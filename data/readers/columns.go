@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,19 @@ import (
 type tabular struct {
 	rows rows
 	o    Options
+}
+
+// openTabular opens a table, which read makes a reader of.
+func openTabular(
+	open func(path string) (rows, error), read func(tabular) Reader,
+) func(context.Context, Options) (Reader, error) {
+	return func(_ context.Context, o Options) (Reader, error) {
+		r, err := open(o.Path)
+		if err != nil {
+			return nil, err
+		}
+		return read(tabular{r, o}), nil
+	}
 }
 
 func (t *tabular) Len() int        { return t.rows.len() }

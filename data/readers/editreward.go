@@ -1,9 +1,11 @@
 package readers
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"strings"
+
+	"assay/heuristics"
 )
 
 func init() {
@@ -14,13 +16,7 @@ func init() {
 			"left": "left_output_image", "right": "right_output_image", "left_model": "left_model", "right_model": "right_model",
 			"left_score": "left_overall_score", "right_score": "right_overall_score", "vote": "vote_type", "split": "split"},
 		Needed: []string{"source", "instruction", "left", "right", "vote"},
-		open: func(_ context.Context, o Options) (Reader, error) {
-			r, err := openRows(o.Path)
-			if err != nil {
-				return nil, err
-			}
-			return &editReward{tabular{r, o}}, nil
-		},
+		open:   openTabular(openRows, func(t tabular) Reader { return &editReward{t} }),
 	})
 }
 
@@ -33,11 +29,11 @@ func (r *editReward) Read(i int) (*Sample, error) {
 		return nil, err
 	}
 	c.need("source", "instruction", "left", "right", "vote")
-	s := &Sample{ID: fmt.Sprintf("%s-%06d", orElse(c.text("id"), "row"), i), Split: c.text("split"),
+	s := &Sample{ID: fmt.Sprintf("%s-%06d", cmp.Or(c.text("id"), "row"), i), Split: c.text("split"),
 		Source: c.picture("source"), Instruction: c.text("instruction")}
 	for _, side := range []string{"left", "right"} {
-		s.Outputs = append(s.Outputs, Output{Editor: orElse(c.text(side+"_model"), side), Picture: c.picture(side),
-			Label: c.label(side+"_score", 2, 8)})
+		by := heuristics.Candidate{Editor: cmp.Or(c.text(side+"_model"), side), Given: c.label(side+"_score", 2, 8)}
+		s.Outputs = append(s.Outputs, Output{Picture: c.picture(side), Candidate: by})
 	}
 	vote := strings.ToLower(c.text("vote"))
 	switch {

@@ -1,9 +1,11 @@
 package readers
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"slices"
+
+	"assay/heuristics"
 )
 
 func init() {
@@ -16,13 +18,7 @@ func init() {
 			"instruction": "instruction", "task": "task", "split": "split", "source_caption": "input_caption",
 			"target_caption": "output_caption"},
 		Needed: []string{"source", "instruction"},
-		open: func(_ context.Context, o Options) (Reader, error) {
-			r, err := openRows(o.Path)
-			if err != nil {
-				return nil, err
-			}
-			return &emuEdit{tabular{r, o}}, nil
-		},
+		open:   openTabular(openRows, func(t tabular) Reader { return &emuEdit{t} }),
 	})
 }
 
@@ -39,7 +35,7 @@ func (r *emuEdit) Read(i int) (*Sample, error) {
 	}
 	c.need("source", "instruction")
 	s := &Sample{
-		ID:            fmt.Sprintf("%s-%06d", orElse(c.text("id"), c.text("number"), "row"), i),
+		ID:            fmt.Sprintf("%s-%06d", cmp.Or(c.text("id"), c.text("number"), "row"), i),
 		Split:         c.text("split"),
 		Source:        c.picture("source"),
 		Instruction:   c.text("instruction"),
@@ -47,7 +43,7 @@ func (r *emuEdit) Read(i int) (*Sample, error) {
 		TargetCaption: c.text("target_caption"),
 	}
 	if edit := c.picture("edit"); !edit.IsZero() {
-		s.Outputs = []Output{{Editor: orElse(c.text("method"), r.o.Editor), Picture: edit}}
+		s.Outputs = []Output{{Picture: edit, Candidate: heuristics.Candidate{Editor: cmp.Or(c.text("method"), r.o.Editor)}}}
 	}
 	return s, c.err()
 }

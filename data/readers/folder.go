@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/heuristics"
 )
 
 func init() {
@@ -21,8 +22,6 @@ func init() {
 		open: openFolder,
 	})
 }
-
-var pictureNames = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tiff", ".tif"}
 
 // folder reads a folder of samples; instruction.txt is what tells them from other folders.
 type folder struct {
@@ -78,9 +77,11 @@ func (r *folder) Read(i int) (*Sample, error) {
 	}
 	for _, e := range edits {
 		ext := filepath.Ext(e.Name())
-		if slices.Contains(pictureNames, strings.ToLower(ext)) {
-			s.Outputs = append(s.Outputs, Output{Editor: strings.TrimSuffix(e.Name(), ext),
-				Picture: data.Image{Path: filepath.Join(dir, "edits", e.Name())}})
+		if slices.Contains(data.PictureEndings, strings.ToLower(ext)) {
+			s.Outputs = append(s.Outputs, Output{
+				Picture:   data.Image{Path: filepath.Join(dir, "edits", e.Name())},
+				Candidate: heuristics.Candidate{Editor: strings.TrimSuffix(e.Name(), ext)},
+			})
 		}
 	}
 	return s, nil
@@ -88,7 +89,7 @@ func (r *folder) Read(i int) (*Sample, error) {
 
 // pictureIn finds a picture by its name without extension.
 func pictureIn(dir, name string) data.Image {
-	for _, ext := range pictureNames {
+	for _, ext := range data.PictureEndings {
 		if path := filepath.Join(dir, name+ext); exists(path) {
 			return data.Image{Path: path}
 		}

@@ -69,7 +69,7 @@ func FuzzArchive(f *testing.F) {
 			_ = unpackOne(context.Background(), []string{path}, dir, wanted)
 		})
 		if outside, err := os.ReadDir(root); err != nil || len(outside) > 1 {
-			t.Errorf("%v beside the folder (%v)", outside, err)
+			t.Errorf("beside the folder: got %v, %v, want nothing", outside, err)
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestArrowSchemaLists(t *testing.T) {
 	}
 	m, _, err := nextMessage(raw)
 	if err != nil || checkSchema(m.meta) != nil {
-		t.Fatal(err, checkSchema(m.meta))
+		t.Fatalf("got errors %v, %v, want none", err, checkSchema(m.meta))
 	}
 	message := flatbuffers.Table{Bytes: m.meta, Pos: flatbuffers.GetUOffsetT(m.meta)}
 	var schema flatbuffers.Table

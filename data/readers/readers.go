@@ -1,5 +1,11 @@
-// Package readers reads data sets of edited pictures in the layouts in which they are published. A reader is one file:
-// it opens what was downloaded, and yields samples. It knows nothing of labels, models and tables that are written.
+// Package readers reads data sets of edited pictures in their published layouts. Each file of the package registers its
+// layouts: the fields that it looks for with their published columns, and a function that opens what was downloaded.
+//
+//	Layout    a name (layout: in a configuration), its fields, its options
+//	Reader    an opened data set: Read gives sample i, in any order
+//	Sample    an instruction, a source and what is known of its results, or a chain of edits
+//	rows      the records of a table in several files, tar shards or arrow files (rows.go, webdataset.go, arrow.go)
+//	cells     one record by the names of fields, with everything that is wrong with it
 package readers
 
 import (
@@ -31,11 +37,9 @@ type Sample struct {
 
 // Output is what an editor made of the source.
 type Output struct {
-	Editor              string
-	Picture             data.Image
-	Label               *float64              // a person's vote, 0 to 1
-	ClipD, ClipI, DinoI heuristics.Similarity // that came with the data
-	Profile             string                // with which they were measured; "": nobody says
+	Picture              data.Image
+	heuristics.Candidate        // its editor, and the label and similarities that came with the data
+	Profile              string // with which the similarities were measured; "": nobody says
 }
 
 // Preference tells which of a sample's two outputs was found better.

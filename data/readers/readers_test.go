@@ -81,8 +81,8 @@ func describe(s *Sample, err error) string {
 	}
 	for _, o := range s.Outputs {
 		fmt.Fprintf(&b, "|%s %s", o.Editor, colour(o.Picture))
-		if o.Label != nil {
-			fmt.Fprintf(&b, " label %s", number(o.Label))
+		if o.Given != nil {
+			fmt.Fprintf(&b, " label %s", number(o.Given))
 		}
 		if !o.ClipI.Unknown() {
 			fmt.Fprintf(&b, " %s %s %s", similarity(o.ClipD), similarity(o.ClipI), similarity(o.DinoI))
@@ -207,23 +207,27 @@ func TestColumns(t *testing.T) {
 		{"seed-data-edit", "seed2", map[string]string{"source": "before"},
 			`part2.jsonl: no column "before", only source_image`},
 	} {
-		_, err := Open(t.Context(), c.layout, Options{
-			Path: filepath.Join(fixtures, c.path), Columns: c.columns, Unpack: t.TempDir(),
+		t.Run(c.want, func(t *testing.T) {
+			_, err := Open(t.Context(), c.layout, Options{
+				Path: filepath.Join(fixtures, c.path), Columns: c.columns, Unpack: t.TempDir(),
+			})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s %v: %v, want %s", c.path, c.columns, err, c.want)
+			}
 		})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %v: %v, want %s", c.path, c.columns, err, c.want)
-		}
 	}
 	for layout, path := range map[string]string{"luck": ".", "folder": "adiee", "magicbrush": "none", "table": "folder",
 		"seed-data-edit": "folder", "instructpix2pix": "."} {
-		if _, err := Open(t.Context(), layout, Options{Path: filepath.Join(fixtures, path)}); err == nil {
-			t.Errorf("%s opens %s", layout, path)
-		} else {
-			t.Log(err)
-		}
+		t.Run(layout, func(t *testing.T) {
+			if _, err := Open(t.Context(), layout, Options{Path: filepath.Join(fixtures, path)}); err == nil {
+				t.Errorf("%s: opening %s: got error %v, want one", layout, path, err)
+			} else {
+				t.Log(err)
+			}
+		})
 	}
 	if n := len(Layouts()); n != 12 {
-		t.Errorf("%d layouts", n)
+		t.Errorf("got %d layouts, want 12", n)
 	}
 }
 
@@ -234,12 +238,12 @@ func TestUnpackAgain(t *testing.T) {
 	stop()
 	o := Options{Path: filepath.Join(fixtures, "seed3"), Unpack: dir}
 	if _, err := Open(stopped, "seed-data-edit", o); !errors.Is(err, context.Canceled) {
-		t.Fatalf("stopped: %v", err)
+		t.Fatalf("stopped: got error %v, want %v", err, context.Canceled)
 	}
 	picture := filepath.Join(dir, "20240401_1turns", "Data", "1", "1.jpg")
 	all(t, "seed-data-edit", o)
 	if _, err := os.Stat(filepath.Join(dir, "20240401_1turns", "Data", "9", "0.jpg")); err == nil {
-		t.Error("a picture that no annotation names was unpacked")
+		t.Errorf("a picture that no annotation names: got error %v, want it not unpacked", err)
 	}
 	if err := os.Truncate(picture, 3); err != nil { // as a crash may leave it
 		t.Fatal(err)
@@ -249,13 +253,13 @@ func TestUnpackAgain(t *testing.T) {
 	}
 	want := all(t, "seed-data-edit", o)[0]
 	if strings.Contains(want, "error") || !strings.Contains(want, "11") {
-		t.Error(want)
+		t.Errorf("got %q, want the sample of pictures 11", want)
 	}
 	if err := os.Remove(picture); err != nil {
 		t.Fatal(err)
 	}
 	if got := all(t, "seed-data-edit", o)[0]; !strings.HasPrefix(got, "error") {
-		t.Errorf("the archive was read again: %s", got)
+		t.Errorf("the archive read again: got %s, want an error", got)
 	}
 }
 
@@ -299,7 +303,7 @@ func FuzzSeeds(f *testing.F) {
 		}
 		for i := range min(r.Len(), 10) {
 			if _, err := r.Read(i); err == nil {
-				t.Error("a sample out of nothing")
+				t.Errorf("reading a sample out of nothing: got error %v, want one", err)
 			}
 		}
 	})
@@ -322,7 +326,7 @@ func TestAIMBenchPictures(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "Instructions.json")} {
 		if d := cmp.Diff([]string{"000000||10 >make it sad> 11"}, all(t, "aim-bench", Options{Path: path})); d != "" {
-			t.Errorf("%s: %s", path, d)
+			t.Errorf("%s (-want +got):\n%s", path, d)
 		}
 	}
 }

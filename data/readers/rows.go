@@ -21,7 +21,7 @@ type rows interface {
 	record(i int) (data.Record, error)
 	folder() string // where relative paths of pictures start
 	where(i int) string
-	columns() []string       // names, of tables without a header those of the first records
+	columns() []string       // names; without a header: the names in the first records
 	has(column string) error // that a file has no such column, and which ones it has
 	close() error
 }
@@ -342,14 +342,4 @@ func under(folder string, m data.Image) data.Image {
 		m.Path = filepath.Join(folder, filepath.FromSlash(m.Path))
 	}
 	return m
-}
-
-// orElse returns the first text that is not empty.
-func orElse(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

@@ -27,10 +27,12 @@ func TestWebDataset(t *testing.T) {
 		"0001/a||11 >make it red> -|edit 63 label 1"}
 	for _, path := range []string{"webdataset", "webdataset/shard-{000..001}.tar", "webdataset/shard-{000,001}.tar",
 		"webdataset/shard-*.tar"} {
-		got := all(t, "webdataset", Options{Path: filepath.Join(strangers, path), Editor: "edit"})
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", path, d)
-		}
+		t.Run(path, func(t *testing.T) {
+			got := all(t, "webdataset", Options{Path: filepath.Join(strangers, path), Editor: "edit"})
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", path, d)
+			}
+		})
 	}
 	if got := all(t, "webdataset", Options{Path: filepath.Join(strangers, "webdataset/shard-001.tar"),
 		Editor: "edit"}); cmp.Diff(want[2:], got) != "" {
@@ -61,14 +63,18 @@ func TestBraces(t *testing.T) {
 	var expect map[string][]string
 	testfile.ReadJSON(t, filepath.Join(strangers, "braces.json"), &expect)
 	for pattern, want := range expect {
-		if got, err := braces(pattern); err != nil || cmp.Diff(want, got) != "" {
-			t.Errorf("%s: %v %v, want %v", pattern, got, err, want)
-		}
+		t.Run(pattern, func(t *testing.T) {
+			if got, err := braces(pattern); err != nil || cmp.Diff(want, got) != "" {
+				t.Errorf("%s: %v %v, want %v", pattern, got, err, want)
+			}
+		})
 	}
 	for _, pattern := range []string{"a{", "a}", "{a", "{a}", "{1..}", "{0..99999999}", "{3..1}"} {
-		if got, err := braces(pattern); err == nil {
-			t.Errorf("%s: %v", pattern, got)
-		}
+		t.Run(pattern, func(t *testing.T) {
+			if got, err := braces(pattern); err == nil {
+				t.Errorf("%s: got %v, %v, want an error", pattern, got, err)
+			}
+		})
 	}
 }
 
@@ -121,18 +127,20 @@ func TestBrokenTars(t *testing.T) {
 		{strangers + "/none-*.tar", "no such files"},
 		{strangers + "/hub", "no .tar files in it"},
 	} {
-		r, err := Open(t.Context(), "webdataset", Options{Path: c.path})
-		if err == nil {
-			for i := range r.Len() {
-				if _, e := r.Read(i); e != nil {
-					err = e
+		t.Run(c.want, func(t *testing.T) {
+			r, err := Open(t.Context(), "webdataset", Options{Path: c.path})
+			if err == nil {
+				for i := range r.Len() {
+					if _, e := r.Read(i); e != nil {
+						err = e
+					}
 				}
+				r.Close()
 			}
-			r.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.path, err, c.want)
-		}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %s", c.path, err, c.want)
+			}
+		})
 	}
 	// Keys that begin anew in every shard get the shard's name.
 	one := tarOf(t, "a.source.png=p", "a.edit.png=p", "a.instruction.txt=i")
@@ -187,7 +195,7 @@ func TestHalfFloats(t *testing.T) {
 		x, known := d.Value()
 		switch {
 		case w == nil && !d.Unknown(), w != nil && *w == "nan" && !d.Undefined():
-			t.Errorf("row %d is %v", i, d)
+			t.Errorf("row %d: got %v, want a number", i, d)
 		case w != nil && *w != "nan":
 			var y float64
 			if fmt.Sscan(*w, &y); !known || x != y || math.IsNaN(x) {
@@ -202,16 +210,18 @@ func TestNoNumbers(t *testing.T) {
 	tables := packed.Unpack(t, "../testdata/strangers.zip")
 	for _, name := range []string{"nan.csv", "nan.jsonl", "nan.parquet", "nan_half.parquet", "infinity.csv",
 		"infinity.parquet", "outside.parquet"} {
-		r, err := Open(t.Context(), "table", Options{Path: filepath.Join(tables, name)})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		for i := range r.Len() {
-			if _, err := r.Read(i); (err != nil) != (i == 1) || err != nil && !strings.Contains(err.Error(), name) {
-				t.Errorf("%s: row %d: %v", name, i+1, err)
+		t.Run(name, func(t *testing.T) {
+			r, err := Open(t.Context(), "table", Options{Path: filepath.Join(tables, name)})
+			if err != nil {
+				t.Errorf("%s: Open: got error %v, want none", name, err)
+				return
 			}
-		}
-		r.Close()
+			for i := range r.Len() {
+				if _, err := r.Read(i); (err != nil) != (i == 1) || err != nil && !strings.Contains(err.Error(), name) {
+					t.Errorf("%s: row %d: got error %v, want one in row 2 alone, with the file's name", name, i+1, err)
+				}
+			}
+			r.Close()
+		})
 	}
 }

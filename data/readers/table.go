@@ -1,11 +1,14 @@
 package readers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+
+	"assay/heuristics"
 )
 
 // tableFields are what a table of outputs may have.
@@ -74,13 +77,7 @@ type table struct {
 }
 
 func openTable(open func(path string) (rows, error), needed ...string) func(context.Context, Options) (Reader, error) {
-	return func(_ context.Context, o Options) (Reader, error) {
-		r, err := open(o.Path)
-		if err != nil {
-			return nil, err
-		}
-		return &table{tabular{r, o}, needed}, nil
-	}
+	return openTabular(open, func(t tabular) Reader { return &table{t, needed} })
 }
 
 func (r *table) Read(i int) (*Sample, error) {
@@ -94,18 +91,20 @@ func (r *table) Read(i int) (*Sample, error) {
 	for field, to := range map[string]*string{"id": &s.ID, "session": &s.Session, "split": &s.Split,
 		"source_caption": &s.SourceCaption, "target_caption": &s.TargetCaption} {
 		if _, ok := r.o.Columns[field]; ok {
-			*to = orElse(c.text(field), *to)
+			*to = cmp.Or(c.text(field), *to)
 		}
 	}
 	if _, outputs := r.o.Columns["edit"]; outputs {
 		out := Output{
-			Editor:  orElse(c.text("method"), r.o.Editor),
 			Picture: c.picture("edit"),
-			Label:   c.label("label", 0, 1),
-			ClipD:   c.similarity("clip_d"),
-			ClipI:   c.similarity("clip_i"),
-			DinoI:   c.similarity("dino_i"),
-			Profile: orElse(c.text("profile"), r.o.Profile),
+			Candidate: heuristics.Candidate{
+				Editor: cmp.Or(c.text("method"), r.o.Editor),
+				Given:  c.label("label", 0, 1),
+				ClipD:  c.similarity("clip_d"),
+				ClipI:  c.similarity("clip_i"),
+				DinoI:  c.similarity("dino_i"),
+			},
+			Profile: cmp.Or(c.text("profile"), r.o.Profile),
 		}
 		if !out.Picture.IsZero() {
 			s.Outputs = []Output{out}

@@ -330,7 +330,7 @@ func (t *tars) member(row tarRow, m tarMember) ([]data.Field, error) {
 		name = m.field
 	}
 	switch {
-	case slices.Contains(pictureNames, "."+kind) || kind == "avif" || kind == "jp2":
+	case slices.Contains(data.PictureEndings, "."+kind) || kind == "avif" || kind == "jp2":
 		return []data.Field{{Name: name, Value: data.Image{Path: m.field, Bytes: raw}}}, nil
 	case kind == "txt" || kind == "text" || kind == "transcript" || kind == "cls" || kind == "index":
 		if !utf8.Valid(raw) {

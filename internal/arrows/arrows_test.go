@@ -111,13 +111,17 @@ benchmarks/runner: benchmarks/protocol edit encoders model shards store table te
 benchmarks/runner: internal/atomicfile internal/exit internal/journal internal/jsonfile internal/stats
 benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
 benchmarks/benchtest: benchmarks/protocol data internal/testfile
-labeling:         internal/remote data store heuristics data/readers encoders internal/strictyaml internal/workers
+labeling/nearcopy: data internal/workers
+labeling/guard:    data internal/workers labeling/nearcopy
+labeling:         labeling/nearcopy labeling/guard internal/remote data store heuristics data/readers
+labeling:         encoders internal/strictyaml internal/workers table shards
 labeling:         internal/atomicfile internal/filelock
 curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
 reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
 reward: internal/workers internal/graceful
 trainer/bybenchmark: edit store model benchmarks/protocol benchmarks/registry benchmarks/runner trainer
-.:                data edit ort model model/families trainer trainer/bybenchmark labeling internal/workers
+.:                data edit ort model model/families trainer trainer/bybenchmark labeling table
+.:                internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.
@@ -148,7 +152,7 @@ func TestArrowsPointDown(t *testing.T) {
 		pkg, list, _ := strings.Cut(strings.TrimSpace(line), ":")
 		for _, to := range strings.Fields(list) {
 			if _, known := may[to]; !known {
-				t.Errorf("%s may import %s, which does not stand above it in the table", pkg, to)
+				t.Errorf("%s: got %s, want packages that stand above it in the table", pkg, to)
 			}
 		}
 		may[pkg] = append(may[pkg], strings.Fields(list)...) // long lists take several lines
@@ -186,11 +190,11 @@ func TestArrowsPointDown(t *testing.T) {
 				to, ours = ".", true
 			}
 			if ours && strings.HasPrefix(to, "lab/") {
-				t.Errorf("%s: nothing in this module may import %s: lab imports this module", path.Join(pkg, d.Name()), to)
+				t.Errorf("%s: got an import of %s, want none of lab's: lab imports this module", path.Join(pkg, d.Name()), to)
 			}
 			if ours && !onTop(pkg) && !slices.Contains(may[pkg], to) {
-				t.Errorf("%s: %s may not import %s; if it should, say so in the table of this test",
-					path.Join(pkg, d.Name()), pkg, to)
+				t.Errorf("%s: got an import of %s by %s, want those of the table; if it should be there, say so in it",
+					path.Join(pkg, d.Name()), to, pkg)
 			}
 		}
 		return nil
@@ -200,12 +204,12 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 	for pkg := range seen {
 		if _, known := may[pkg]; !known && !onTop(pkg) {
-			t.Errorf("package %s is not in the table", pkg)
+			t.Errorf("package %s: got no line in the table, want one", pkg)
 		}
 	}
 	for pkg := range may {
 		if !seen[pkg] {
-			t.Errorf("the table has %s, which is no package", pkg)
+			t.Errorf("table: got %s, want packages that are there", pkg)
 		}
 	}
 }

@@ -24,12 +24,12 @@ func TestWriteDir(t *testing.T) {
 	}
 	checkFiles(t, dir, "one")
 	if err := WriteDir(dir, writeFiles("two")); err == nil || !strings.Contains(err.Error(), "exists already") {
-		t.Error(err)
+		t.Errorf("WriteDir: got error %v, want one with %q", err, "exists already")
 	}
 	broken := errors.New("broken")
 	err := ReplaceDir(dir, func(tmp string) error { return errors.Join(writeFiles("two")(tmp), broken) })
 	if !errors.Is(err, broken) {
-		t.Error(err)
+		t.Errorf("WriteDir that fails: got error %v, want %v", err, broken)
 	}
 	checkFiles(t, dir, "one")
 	if err := ReplaceDir(dir, writeFiles("two")); err != nil {
@@ -67,11 +67,11 @@ func TestTwoWriters(t *testing.T) {
 	}
 	inside <- true
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "exists already") {
-		t.Error(err)
+		t.Errorf("the second writer: got error %v, want one with %q", err, "exists already")
 	}
 	checkFiles(t, dir, "two")
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
-		t.Errorf("%v, %v", entries, err)
+		t.Errorf("folder: got %v, %v, want one entry", entries, err)
 	}
 }
 

@@ -37,9 +37,9 @@ func TestKilledWritersLeaveNothing(t *testing.T) {
 	wait.Wait()
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) != 100_000 || strings.Count(string(text), string(text[:2])) < 50_000 {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("got %d bytes, %v, want 100000 of one writer", len(text), err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
+		t.Errorf("folder: got %v, %v, want one entry", left, err)
 	}
 }

@@ -22,7 +22,7 @@ func TestFrom(t *testing.T) {
 		for _, path := range []string{"c/x.png", dir + "/c/x.png", "./a/../c/x.png"} {
 			got, err := From(folder, path)
 			if err != nil || filepath.IsAbs(got) || !Same(filepath.Join(folder, got), "c/x.png") {
-				t.Errorf("%s from %s: %q, %v", path, folder, got, err)
+				t.Errorf("%s from %s: got %q, %v, want a relative path to c/x.png", path, folder, got, err)
 			}
 		}
 	}

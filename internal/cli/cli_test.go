@@ -119,17 +119,20 @@ func (full) Write([]byte) (int, error) {
 // TestFullDisk: a result that could not be printed, in words or as JSON, is a failure, told once.
 func TestFullDisk(t *testing.T) {
 	for _, args := range []string{"ok", "ok --json", "told", "told --json", "--help", "--version"} {
-		var stderr strings.Builder
-		code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
-		if args == "told" { // prints nothing in words
-			if code != Failed || strings.Contains(stderr.String(), "no space") {
-				t.Errorf("%s: exit code %d, %s", args, code, &stderr)
+		t.Run(args, func(t *testing.T) {
+			var stderr strings.Builder
+			code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
+			if args == "told" { // prints nothing in words
+				if code != Failed || strings.Contains(stderr.String(), "no space") {
+					t.Errorf("%s: got exit code %d, stderr %q, want %d and nothing of a full disk", args, code, stderr.String(),
+						Failed)
+				}
+				return
 			}
-			continue
-		}
-		if code != Failed || strings.Count(stderr.String(), "no space left") != 1 {
-			t.Errorf("%s: exit code %d, want %d: %s", args, code, Failed, &stderr)
-		}
+			if code != Failed || strings.Count(stderr.String(), "no space left") != 1 {
+				t.Errorf("%s: exit code %d, want %d: %s", args, code, Failed, &stderr)
+			}
+		})
 	}
 }
 
@@ -151,7 +154,7 @@ func TestHelpParts(t *testing.T) {
 	})
 	var stdout, stderr strings.Builder
 	if code := a.Run(context.Background(), []string{"ask", "--help"}, &stdout, &stderr); code != Done {
-		t.Fatal(stderr.String())
+		t.Fatalf("--help: got exit code %d, want %d: %s", code, Done, stderr.String())
 	}
 	want := `Ask
 
@@ -201,6 +204,7 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		for _, name := range []string{"judge", "model", "url", "server", "out", "heatmap", "folder"} {
 			c.Flags().String(name, "", "")
 		}
+		c.Flags().StringSlice("tables", nil, "")
 		Needs(c, "judge", "url")
 		Needs(c, "url|server", "model")
 		Writes(c, nil, "out")
@@ -219,6 +223,10 @@ func TestFlagsThatCannotWork(t *testing.T) {
 		"--folder full":     "--folder full exists already and is not empty",
 		"--folder file":     "--folder file: a file has that name",
 		"--out /proc/1/x/y": "there is no folder /proc/1/x",
+		"--url x --judge a --model file --out ./file": "--out ./file is the file of --model, too, which would be replaced",
+		"--tables no,file --out file":                 "--out file is the file of --tables, too",
+		"--out new.png --heatmap ./new.png":           "is the file of --",
+		"--tables new --out new":                      "", // nothing that would be lost
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Chdir(dir)

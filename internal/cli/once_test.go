@@ -44,13 +44,15 @@ func TestGivenTwice(t *testing.T) {
 		{"--copy --copy=false", "none1 [] [x] map[] false", ""},
 		{"--n x", "", "invalid syntax"},
 	} {
-		var stdout, stderr strings.Builder
-		code := a.Run(context.Background(), append([]string{"pair"}, strings.Fields(c.args)...), &stdout, &stderr)
-		if said := stdout.String() + stderr.String(); !strings.Contains(said, c.err) || (c.err != "") != (code == Wrong) {
-			t.Errorf("%s: exit code %d, %s, want %q", c.args, code, said, c.err)
-		}
-		if c.err == "" && stdout.String() != c.out {
-			t.Errorf("%s: got %s, want %s", c.args, stdout.String(), c.out)
-		}
+		t.Run(c.args, func(t *testing.T) {
+			var stdout, stderr strings.Builder
+			code := a.Run(context.Background(), append([]string{"pair"}, strings.Fields(c.args)...), &stdout, &stderr)
+			if said := stdout.String() + stderr.String(); !strings.Contains(said, c.err) || (c.err != "") != (code == Wrong) {
+				t.Errorf("%s: exit code %d, %s, want %q", c.args, code, said, c.err)
+			}
+			if c.err == "" && stdout.String() != c.out {
+				t.Errorf("%s: got %s, want %s", c.args, stdout.String(), c.out)
+			}
+		})
 	}
 }

@@ -21,25 +21,27 @@ func TestStorage(t *testing.T) {
 		"copy --say s3://b/x":                  "",
 		"copy --in s3://b/x":                   "--in s3://b/x: this program was built without object storage",
 	} {
-		if remote.Built && strings.Contains(want, "without") {
-			want = ""
-		}
-		a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
-		a.Register(func() *cobra.Command {
-			c := &cobra.Command{Use: "copy", Args: cobra.ArbitraryArgs}
-			c.RunE = func(*cobra.Command, []string) error { return nil }
-			for _, name := range []string{"in", "out", "url", "say"} {
-				c.Flags().String(name, "", "")
+		t.Run(line, func(t *testing.T) {
+			if remote.Built && strings.Contains(want, "without") {
+				want = ""
 			}
-			c.Flags().StringSlice("list", nil, "")
-			TakesStorage(c, "in")
-			TakesText(c, "say")
-			return c
+			a := &App{Root: func() *cobra.Command { return &cobra.Command{Use: "tool"} }}
+			a.Register(func() *cobra.Command {
+				c := &cobra.Command{Use: "copy", Args: cobra.ArbitraryArgs}
+				c.RunE = func(*cobra.Command, []string) error { return nil }
+				for _, name := range []string{"in", "out", "url", "say"} {
+					c.Flags().String(name, "", "")
+				}
+				c.Flags().StringSlice("list", nil, "")
+				TakesStorage(c, "in")
+				TakesText(c, "say")
+				return c
+			})
+			var out, errs bytes.Buffer
+			code := a.Run(t.Context(), strings.Fields(line), &out, &errs)
+			if want == "" && code != 0 || want != "" && (code != 2 || !strings.Contains(errs.String(), want)) {
+				t.Errorf("%s: got exit code %d, %s, want %q", line, code, &errs, want)
+			}
 		})
-		var out, errs bytes.Buffer
-		code := a.Run(t.Context(), strings.Fields(line), &out, &errs)
-		if want == "" && code != 0 || want != "" && (code != 2 || !strings.Contains(errs.String(), want)) {
-			t.Errorf("%s: %d, %s", line, code, &errs)
-		}
 	}
 }

@@ -23,7 +23,7 @@ const writes = "writes"
 
 // Writes says that flags of c name files to write, whose names end in one of endings (any, if there are none). What
 // would only fail once all is computed is refused before: a folder of that name, a folder that is not there, or one
-// that must not be written to.
+// that must not be written to. So is a file that another flag names.
 func Writes(c *cobra.Command, endings []string, flags ...string) {
 	for _, name := range flags {
 		annotate(c.Flags().Lookup(name), writes, endings...)
@@ -67,6 +67,27 @@ func checkWrites(c *cobra.Command) (err error) {
 			err = checkObject(c.Context(), f)
 		} else if e := checkFile(path, endings); e != nil {
 			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
+		} else {
+			err = checkReplaced(c, f)
+		}
+	})
+	return err
+}
+
+// checkReplaced refuses to write to a file that another flag names as well, to be read or written.
+func checkReplaced(c *cobra.Command, f *pflag.Flag) (err error) {
+	path := f.Value.String()
+	c.Flags().Visit(func(other *pflag.Flag) {
+		_, written := other.Annotations[writes]
+		named := []string{other.Value.String()}
+		if list, ok := other.Value.(pflag.SliceValue); ok {
+			named = list.GetSlice()
+		}
+		for _, name := range named {
+			if _, e := os.Stat(name); err == nil && other != f && (written || e == nil) && atomicfile.Same(path, name) {
+				err = Usagef("--%s %s is the file of --%s, too, which would be replaced: write to another file", f.Name,
+					path, other.Name)
+			}
 		}
 	})
 	return err

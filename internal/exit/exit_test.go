@@ -32,10 +32,12 @@ func TestCode(t *testing.T) {
 			Named(reading(syscall.ENOENT)), Named(fmt.Errorf("so: %w", reading(syscall.ENOTDIR)))},
 		Interrupted: {ErrInterrupted, Usage(fmt.Errorf("so: %w", ErrInterrupted))},
 	} {
-		for _, err := range list {
-			if got := Code(err); got != want {
-				t.Errorf("%v: exit code %d, want %d", err, got, want)
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			for _, err := range list {
+				if got := Code(err); got != want {
+					t.Errorf("%v: exit code %d, want %d", err, got, want)
+				}
 			}
-		}
+		})
 	}
 }

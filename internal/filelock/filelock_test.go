@@ -15,7 +15,7 @@ func TestTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := take(path, 20*time.Millisecond); !errors.Is(err, ErrHeld) {
-		t.Fatalf("a held file was had: %v", err)
+		t.Fatalf("taking a held file: got error %v, want %v", err, ErrHeld)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { first.Close() }) // as a process that is ending gives it back
 	second, err := Take(path)
@@ -42,6 +42,6 @@ func TestTakeRemoved(t *testing.T) {
 	}
 	defer second.Close()
 	if _, err := take(path, 20*time.Millisecond); !errors.Is(err, ErrHeld) {
-		t.Errorf("two have it: %v", err)
+		t.Errorf("taking a file that another has: got error %v, want %v", err, ErrHeld)
 	}
 }

@@ -267,7 +267,7 @@ func TestCommandsExist(t *testing.T) {
 		}
 	}
 	if seen < 100 {
-		t.Errorf("only %d command lines were found", seen)
+		t.Errorf("got %d command lines, want at least 100", seen)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestHelpRuns(t *testing.T) {
 	for line := range strings.Lines(string(read(t, "internal/house/testdata/pages/help_not_run.txt"))) {
 		example, reason, _ := strings.Cut(line, "  # not run: ")
 		if strings.TrimSpace(reason) == "" {
-			t.Errorf("no reason: %s", line)
+			t.Errorf("help_not_run.txt: got no reason for %q, want one", line)
 		}
 		cannot[example] = true
 	}
@@ -332,7 +332,7 @@ func TestHelpRuns(t *testing.T) {
 		}
 	}
 	for example := range cannot {
-		t.Errorf("help_not_run.txt has %q, which no help text has", example)
+		t.Errorf("help_not_run.txt: got %q, want an example of a help text", example)
 	}
 }
 
@@ -430,6 +430,6 @@ func runIn(t *testing.T, dir, script string) {
 	out, err := c.CombinedOutput()
 	t.Logf("%.1f s", time.Since(start).Seconds())
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("got error %v, want none\n%s", err, out)
 	}
 }

@@ -24,13 +24,13 @@ func TestDocComments(t *testing.T) {
 		}
 		for _, d := range file.Decls {
 			for _, missing := range undocumented(d) {
-				t.Errorf("%s: %s has no doc comment", fset.Position(missing.Pos()), missing.Name)
+				t.Errorf("%s: %s: got no doc comment, want one", fset.Position(missing.Pos()), missing.Name)
 			}
 		}
 	}
 	for dir, documented := range packages {
 		if !documented {
-			t.Errorf("package %s has no doc comment", dir)
+			t.Errorf("package %s: got no doc comment, want one", dir)
 		}
 	}
 }

@@ -21,12 +21,13 @@ func TestFunctions(t *testing.T) {
 			switch n := n.(type) {
 			case *ast.FuncType:
 				if n.Params.NumFields() > mostParameters {
-					t.Errorf("%s: a function takes %d parameters: group them", fset.Position(n.Pos()), n.Params.NumFields())
+					t.Errorf("%s: got a function of %d parameters, want at most %d: group them", fset.Position(n.Pos()),
+						n.Params.NumFields(), mostParameters)
 				}
 			case *ast.FuncDecl:
 				lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1
 				if lines > mostLines && !strings.HasSuffix(name, "_test.go") {
-					t.Errorf("%s: %s has %d lines, %d are enough: split it", fset.Position(n.Pos()), n.Name.Name, lines, mostLines)
+					t.Errorf("%s: %s: got %d lines, want at most %d: split it", fset.Position(n.Pos()), n.Name.Name, lines, mostLines)
 				}
 			}
 			return true

@@ -16,7 +16,7 @@ func TestLongLines(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			number++
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
-				t.Errorf("%s:%d has %d columns, %d are enough: break it", name, number, n, columns)
+				t.Errorf("%s:%d: got %d columns, want at most %d: break it", name, number, n, columns)
 			}
 		}
 	}

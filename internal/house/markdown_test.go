@@ -102,7 +102,7 @@ func TestLinks(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(spans.ReplaceAllString(prose, ""), -1) {
 			to, err := url.Parse(m[1])
 			if err != nil {
-				t.Errorf("%s: link %s: %v", page, m[1], err)
+				t.Errorf("%s: link %s: got error %v, want none", page, m[1], err)
 				continue
 			}
 			if to.Scheme != "" {
@@ -113,14 +113,29 @@ func TestLinks(t *testing.T) {
 				target = path.Join(path.Dir(page), to.Path)
 			}
 			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(target))); err != nil {
-				t.Errorf("%s: link %s leads nowhere", page, m[1])
+				t.Errorf("%s: link %s: got nothing at %s, want a file", page, m[1], target)
 				continue
 			}
 			if to.Fragment == "" || path.Ext(target) != ".md" {
 				continue
 			}
 			if _, prose := blocks(string(read(t, target))); !anchors(prose)[to.Fragment] {
-				t.Errorf("%s: link %s: %s has no such heading", page, m[1], target)
+				t.Errorf("%s: link %s: got no heading #%s in %s, want one", page, m[1], to.Fragment, target)
+			}
+		}
+	}
+}
+
+// TestNamedPages looks for the pages that messages, help texts and comments of Go files name.
+func TestNamedPages(t *testing.T) {
+	named := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)
+	for name, text := range goFiles(t) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, page := range named.FindAllString(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(page))); err != nil {
+				t.Errorf("%s names %s: %v", name, page, err)
 			}
 		}
 	}
@@ -145,7 +160,7 @@ func TestPlaces(t *testing.T) {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(root, m[1]+m[2])); err != nil {
-				t.Errorf("%s names %s%s, which is not here", page, m[1], m[2])
+				t.Errorf("%s: got %s%s, want a file that is here", page, m[1], m[2])
 			}
 		}
 	}
@@ -156,6 +171,6 @@ func TestBlocks(t *testing.T) {
 		"text\n    no block\n<!-- not run: slow -->\n```\nthree\n```\n")
 	want := []block{{3, "one\n\ntwo\n\n", ""}, {11, "three\n", "slow"}}
 	if fmt.Sprint(code) != fmt.Sprint(want) || !strings.Contains(prose, "no block") || !anchors(prose)["a-b"] {
-		t.Errorf("%+v, prose %q", code, prose)
+		t.Errorf("got %+v, prose %q, want %+v, and the prose without it", code, prose, want)
 	}
 }

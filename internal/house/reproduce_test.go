@@ -50,7 +50,7 @@ func TestBook(t *testing.T) {
 	build := exec.Command("go", "-C", "lab", "build", "-o", bin, "./reproduce", "./miniature")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("building: got error %v, want none\n%s", err, out)
 	}
 	for _, name := range []string{"train", "score", "label"} {
 		to, err := filepath.Abs(filepath.Join(root, "bin", name))
@@ -72,7 +72,7 @@ func TestBook(t *testing.T) {
 		page := string(read(t, "reproduce/"+name+"/README.md"))
 		for _, part := range []string{"\n```sh\n", "\n## Expected\n", "\n## What remains different\n"} {
 			if strings.Count(page, part) != 1 {
-				t.Errorf("reproduce/%s/README.md has %q %d times", name, part, strings.Count(page, part))
+				t.Errorf("reproduce/%s/README.md: got %q %d times, want it once", name, part, strings.Count(page, part))
 			}
 		}
 		if name == "adiee/full" { // others compare with it
@@ -82,7 +82,7 @@ func TestBook(t *testing.T) {
 		}
 	}
 	if len(chapters) < 19 {
-		t.Errorf("only %d chapters: %v", len(chapters), chapters)
+		t.Errorf("got %d chapters, want at least 19: %v", len(chapters), chapters)
 	}
 	dir := t.TempDir()
 	run := exec.CommandContext(t.Context(), "reproduce/run.sh", append([]string{"--check"}, chapters...)...)
@@ -91,6 +91,6 @@ func TestBook(t *testing.T) {
 		"MODEL=m", "ASSAY_STORE="+filepath.Join(dir, "store"))
 	if out, err := run.CombinedOutput(); err != nil {
 		lines := strings.Split(string(out), "\n")
-		t.Errorf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+		t.Errorf("got error %v, want none\n%s", err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
 	}
 }

@@ -47,7 +47,7 @@ func TestEarlierJournals(t *testing.T) {
 	}
 	j, done, err := Open[result](path, struct{}{})
 	if err != nil || len(done) != 2 {
-		t.Fatalf("%v, %v", done, err)
+		t.Fatalf("got %v, %v, want 2 results", done, err)
 	}
 	j.Close()
 }

@@ -26,12 +26,12 @@ func TestFileGoesOnAtItsSize(t *testing.T) {
 	size := write(0, "one\n")
 	write(size, "lost by a crash\n")
 	if n := write(size, "two\n"); n != 8 {
-		t.Errorf("the size is %d", n)
+		t.Errorf("got size %d, want 8", n)
 	}
 	if text, err := os.ReadFile(path); string(text) != "one\ntwo\n" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v, want %q", text, err, "one\ntwo\n")
 	}
 	if _, err := OpenFile(path, 9); !errors.Is(err, ErrShort) {
-		t.Errorf("a file that lacks bytes: %v", err)
+		t.Errorf("a file that lacks bytes: got error %v, want %v", err, ErrShort)
 	}
 }

@@ -38,7 +38,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		j.Close()
 		if len(again) != len(done)+1 || again[len(done)].Row != 7 {
-			t.Errorf("%d results, after one more %d", len(done), len(again))
+			t.Errorf("got %d results after one more than %d, want it as row 7", len(again), len(done))
 		}
 	})
 }

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,7 +54,7 @@ func TestGoesOn(t *testing.T) {
 		map[string]string{"in": "b.jsonl"},
 	); err == nil ||
 		!strings.Contains(err.Error(), "a.jsonl") {
-		t.Errorf("a journal of other work: %v", err)
+		t.Errorf("a journal of other work: got error %v, want one with %q", err, "a.jsonl")
 	}
 }
 
@@ -65,7 +66,7 @@ func TestHeadCutOff(t *testing.T) {
 	for range 2 {
 		j, done, err := Open[result](path, map[string]string{"in": "a.jsonl"})
 		if err != nil || len(done) != 0 {
-			t.Fatalf("%v, %v", done, err)
+			t.Fatalf("got %v, %v, want no results", done, err)
 		}
 		j.Close()
 	}
@@ -83,16 +84,66 @@ func TestOneWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := Open[int](path, "work"); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("open twice: %v", err)
+		t.Errorf("open twice: got error %v, want one with %q", err, "another process")
 	}
 	if err := errors.Join(first.Write(3), first.Close()); err != nil {
 		t.Fatal(err)
 	}
 	again, done, err := Open[int](path, "work")
 	if err != nil || len(done) != 3 {
-		t.Fatal(done, err)
+		t.Fatalf("got %v, %v, want 3 results", done, err)
 	}
 	if err := again.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRow: a line's sum is looked at if it has one.
+func TestRow(t *testing.T) {
+	for _, c := range []struct {
+		line, want string
+		good       bool
+	}{
+		{"{}", "{}", true},
+		{"", "", true},
+		{"\t01234567", "", false},
+		{"{\t0123456", "{\t0123456", true}, // too short for a sum
+		{string(summed([]byte("{}"))), "{}", true},
+		{string(summed(nil)), "", true},
+		{"[]" + string(summed([]byte("{}")))[2:], "[]", false},
+	} {
+		t.Run(c.line, func(t *testing.T) {
+			if got, good := Row([]byte(c.line)); string(got) != c.want || good != c.good {
+				t.Errorf("Row(%q): got %q, %t, want %q, %t", c.line, got, good, c.want, c.good)
+			}
+		})
+	}
+}
+
+// TestUnwritable: results and heads that are no JSON, and places where nothing can be written, are errors.
+func TestUnwritable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.progress")
+	if j, done, err := Open[result](path, func() {}); j != nil || done != nil || err == nil {
+		t.Errorf("a head that is no JSON: got %v, %v, %v, want an error", j, done, err)
+	}
+	j, _, err := Open[float64](path, "work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Write(1, math.NaN()); err == nil {
+		t.Errorf("a result that is no JSON: got error %v, want one", err)
+	}
+	if err := errors.Join(j.Write(2), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, done, err := Open[float64](path, "work"); err != nil || !slices.Equal(done, []float64{2}) {
+		t.Errorf("opened again: got %v, %v, want 2", done, err)
+	}
+	if l, rows, err := OpenLines[result](t.TempDir(), nil); l != nil || rows != nil || err == nil {
+		t.Errorf("a folder as lines: got %v, %v, %v, want an error", l, rows, err)
+	}
+	cause := errors.New("cause")
+	if err := error(&LineError{"a", 3, cause}); !errors.Is(err, cause) || err.Error() != "a:3: cause" {
+		t.Errorf("LineError: got %q, want a:3: cause", err)
 	}
 }

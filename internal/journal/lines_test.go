@@ -39,16 +39,16 @@ func TestLines(t *testing.T) {
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "predictions.jsonl:4: unknown row") {
-		t.Errorf("a row that is refused: %v", err)
+		t.Errorf("a row that is refused: got error %v, want one with %q", err, "predictions.jsonl:4: unknown row")
 	}
 	if err := os.WriteFile(path, append(before, "no row\n"...), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := OpenLines[result](path, nil); err == nil || !strings.Contains(err.Error(), "predictions.jsonl:7") {
-		t.Errorf("a line that is no row: %v", err)
+		t.Errorf("a line that is no row: got error %v, want one with %q", err, "predictions.jsonl:7")
 	}
 	after, err := os.ReadFile(path)
 	if err != nil || string(after) != string(before)+"no row\n" {
-		t.Errorf("a file that was refused was changed (%v)", err)
+		t.Errorf("a file that was refused: got %q, %v, want it as it was", after, err)
 	}
 }

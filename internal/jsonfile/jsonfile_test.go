@@ -14,7 +14,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if raw, err := os.ReadFile(path); err != nil || string(raw) != "{\n  \"a\": \"<&>\"\n}\n" {
-		t.Fatalf("%q (%v)", raw, err)
+		t.Fatalf("Write: got %q, %v, want %q", raw, err, "{\n  \"a\": \"<&>\"\n}\n")
 	}
 	rows := []string{"a\nb", "<&>", ""}
 	if err := WriteLines(path, rows); err != nil {
@@ -22,7 +22,7 @@ func TestFiles(t *testing.T) {
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil || string(raw) != "\"a\\nb\"\n\"<&>\"\n\"\"\n" {
-		t.Fatalf("%q (%v)", raw, err)
+		t.Fatalf("WriteLines: got %q, %v, want %q", raw, err, "\"a\\nb\"\n\"<&>\"\n\"\"\n")
 	}
 	var got []string
 	for row, err := range Lines[string](path) {

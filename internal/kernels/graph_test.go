@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"testing"
 
 	"assay/onnx"
@@ -28,7 +29,7 @@ func TestLacking(t *testing.T) {
 	}
 	for i, l := range got {
 		if i >= len(want) || l.Since != want[i].Since || l.Types[0] != want[i].Types[0] || l.Sizes != want[i].Sizes {
-			t.Errorf("%v, sizes=%v", l, l.Sizes)
+			t.Errorf("got %v, sizes=%v, want one of %v", l, l.Sizes, want)
 		}
 	}
 	if len(got) != len(want) {
@@ -40,22 +41,24 @@ func TestLacking(t *testing.T) {
 func TestBnb4(t *testing.T) {
 	const out, in, block = 8, 64, 64
 	for _, dtype := range []onnx.DType{onnx.Float, onnx.BFloat16} {
-		b := onnx.NewBuilder("bnb4", 23)
-		x := b.Input("x", dtype, onnx.Dims("rows", in))
-		w := b.Weight(&onnx.Tensor{Name: "w", Type: onnx.Uint8, Shape: []int64{out * in / 2}, Data: make([]byte, out*in/2)})
-		scale := b.Weight(&onnx.Tensor{Name: "scale", Type: onnx.Float, Shape: []int64{out}, Data: make([]byte, 4*out)})
-		if dtype != onnx.Float {
-			x = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
-		}
-		y := b.Node("com.microsoft", "MatMulBnb4", 1, onnx.Attrs{"K": in, "N": out, "block_size": block, "quant_type": 1,
-			"transB": 1}, x, w, scale)[0]
-		b.Output("y", y, onnx.Float, onnx.Dims("rows", out))
-		if _, err := grad.Append(b.M, grad.Options{Outputs: []string{"y"}, Wrt: []string{"x"}}); err != nil {
-			t.Fatal(err)
-		}
-		lacking, err := Lacking(b.M)
-		if err != nil || len(lacking) > 0 {
-			t.Error(dtype, lacking, err)
-		}
+		t.Run(fmt.Sprint(dtype), func(t *testing.T) {
+			b := onnx.NewBuilder("bnb4", 23)
+			x := b.Input("x", dtype, onnx.Dims("rows", in))
+			w := b.Weight(&onnx.Tensor{Name: "w", Type: onnx.Uint8, Shape: []int64{out * in / 2}, Data: make([]byte, out*in/2)})
+			scale := b.Weight(&onnx.Tensor{Name: "scale", Type: onnx.Float, Shape: []int64{out}, Data: make([]byte, 4*out)})
+			if dtype != onnx.Float {
+				x = b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
+			}
+			y := b.Node("com.microsoft", "MatMulBnb4", 1, onnx.Attrs{"K": in, "N": out, "block_size": block, "quant_type": 1,
+				"transB": 1}, x, w, scale)[0]
+			b.Output("y", y, onnx.Float, onnx.Dims("rows", out))
+			if _, err := grad.Append(b.M, grad.Options{Outputs: []string{"y"}, Wrt: []string{"x"}}); err != nil {
+				t.Fatal(err)
+			}
+			lacking, err := Lacking(b.M)
+			if err != nil || len(lacking) > 0 {
+				t.Errorf("%v: got %v lacking, %v, want nothing", dtype, lacking, err)
+			}
+		})
 	}
 }

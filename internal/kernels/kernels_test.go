@@ -34,7 +34,7 @@ func TestTable(t *testing.T) {
 		from, _ := strconv.ParseInt(first, 10, 64)
 		to, err := strconv.ParseInt(last, 10, 64)
 		if err != nil {
-			t.Fatal(lines.Text())
+			t.Fatalf("got line %q, want numbers in it", lines.Text())
 		}
 		for opset := from; opset <= to; opset++ {
 			want, got := part[4], "CPU"
@@ -44,12 +44,12 @@ func TestTable(t *testing.T) {
 			}
 			n[want]++
 			if got != want {
-				t.Errorf("%s, opset %d: the table says %s", lines.Text(), opset, got)
+				t.Errorf("%s, opset %d: got %s from the table, want %s", lines.Text(), opset, got, want)
 			}
 		}
 	}
 	if n["CPU"] < 100 || n["CUDA"] < 100 {
-		t.Errorf("placed are %v", n)
+		t.Errorf("got %v placed, want at least 100 on each device", n)
 	}
 }
 
@@ -59,6 +59,6 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pinned, _, _ := strings.Cut(string(script), " "); pinned != "onnxruntime=="+Release() {
-		t.Errorf("the table is of ONNX Runtime %s, but %s is pinned: run tools/oracle/cuda_kernels.py", Release(), pinned)
+		t.Errorf("got the table of ONNX Runtime %s, want the pinned %s: run tools/oracle/cuda_kernels.py", Release(), pinned)
 	}
 }

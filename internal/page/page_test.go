@@ -20,6 +20,6 @@ func TestParse(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(got, "<!doctype html>") {
-		t.Errorf("the page begins with %.40q", got)
+		t.Errorf("got %.40q, want a page that begins with the doctype", got)
 	}
 }

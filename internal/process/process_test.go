@@ -27,11 +27,11 @@ func TestGone(t *testing.T) {
 	}
 	id := Self()
 	if id.Gone() {
-		t.Error("this process is taken to have ended")
+		t.Errorf("Gone of this process: got true, want false, %+v", id)
 	}
 	id.PID = c.Process.Pid
 	if id.Gone() {
-		t.Error("a process that runs is taken to have ended")
+		t.Errorf("Gone of a running process: got true, want false, %+v", id)
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -44,19 +44,21 @@ func TestGone(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if !zombie {
-		t.Error("a zombie is taken for a process that runs")
+		t.Errorf("a process that has ended: got zombie %t, want true", zombie)
 	}
 	c.Wait()
 	if !id.Gone() {
-		t.Error("a process that is not there is taken for one that runs")
+		t.Errorf("Gone of a process that has ended: got false, want true, %+v", id)
 	}
 	for what, change := range map[string]func(id *ID){
 		"namespace": func(id *ID) { id.Space = "pid:[1]" },
 		"boot":      func(id *ID) { id.Boot = "earlier" },
 	} {
-		other := id
-		if change(&other); other.Gone() {
-			t.Errorf("a process of another %s is taken to have ended, which cannot be known", what)
-		}
+		t.Run(what, func(t *testing.T) {
+			other := id
+			if change(&other); other.Gone() {
+				t.Errorf("Gone of a process of another %s: got true, want false, as it cannot be known: %+v", what, other)
+			}
+		})
 	}
 }

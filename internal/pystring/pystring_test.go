@@ -29,17 +29,21 @@ J = "\q"
 	for name, want := range map[string]string{
 		"A": "one\n \"two\" three\n", "B": `a\nbcA` + "ä", "C": "x{name} {y}", "H": "a{name}\n", "I": "",
 	} {
-		if got, err := Find(source, name); err != nil || got != want {
-			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := Find(source, name); err != nil || got != want {
+				t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+			}
+		})
 	}
 	for name, want := range map[string]string{
 		"D": "no plain string", "E": "line ends", "F": "more than a name", "G": "2 times", "X": "not defined", "J": "escape",
 	} {
-		got, err := Find(strings.ReplaceAll(source, "\n", "\r\n"), name)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %q, error %v, want one with %q", name, got, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := Find(strings.ReplaceAll(source, "\n", "\r\n"), name)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %q, error %v, want one with %q", name, got, err, want)
+			}
+		})
 	}
 }
 
@@ -56,18 +60,22 @@ func TestPlain(t *testing.T) {
 		"E": "ab",
 		"J": "ä",
 	} {
-		if got, err := Plain(source, name); err != nil || got != want {
-			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got, err := Plain(source, name); err != nil || got != want {
+				t.Errorf("%s: %q, %v; want %q", name, got, err, want)
+			}
+		})
 	}
 	for name, want := range map[string]string{
 		"D": "no plain string", "G": "2 times", "I": "line ends inside",
 	} {
-		if _, err := Plain(source, name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want one about %q", name, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := Plain(source, name); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: error %v, want one about %q", name, err, want)
+			}
+		})
 	}
 	if _, err := Plain(source, "H"); !errors.Is(err, ErrAbsent) {
-		t.Errorf("H: %v; it is no name of the module", err)
+		t.Errorf("H, no name of the module: got error %v, want %v", err, ErrAbsent)
 	}
 }

@@ -72,7 +72,7 @@ func ready(t *testing.T, log *bytes.Buffer, bucket func() error) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Fatalf("%v: %s", err, log)
+	t.Fatalf("got %v, want the server ready: %s", err, log)
 }
 
 // conform holds a bucket to what is promised of all: whole objects or none, ranges, claims of which one wins.
@@ -87,15 +87,15 @@ func conform(t *testing.T, bucket string) {
 		check(t, bucket+"/"+key, want)
 	}
 	if _, err := Open(ctx, bucket+"/none"); err == nil || !strings.Contains(err.Error(), "there is no such object") {
-		t.Errorf("an object that is not there: %v", err)
+		t.Errorf("an object that is not there: got error %v, want one with %q", err, "there is no such object")
 	}
 	broken := errors.New("broken")
 	half := func(w io.Writer) error { return errors.Join(fill(pattern(2*partBytes))(w), broken) }
 	if err := Write(ctx, bucket+"/half", half); !errors.Is(err, broken) {
-		t.Error(err)
+		t.Errorf("a writing that fails: got error %v, want %v", err, broken)
 	}
 	if _, err := Stat(ctx, bucket+"/half"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("half an object: %v", err)
+		t.Errorf("half an object: got error %v, want %v", err, fs.ErrNotExist)
 	}
 	won := make(chan error, 8)
 	for i := range cap(won) {
@@ -106,21 +106,21 @@ func conform(t *testing.T, bucket string) {
 		if err := <-won; err == nil {
 			wins++
 		} else if !errors.Is(err, fs.ErrExist) {
-			t.Error(err)
+			t.Errorf("a claim that is lost: got error %v, want %v", err, fs.ErrExist)
 		}
 	}
 	if wins != 1 {
-		t.Errorf("%d of %d workers won a claim", wins, cap(won))
+		t.Errorf("got %d of %d workers with the claim, want 1", wins, cap(won))
 	}
 	before, err := Stat(ctx, bucket+"/claim")
 	if err != nil || before.Version == "" || time.Since(before.ModTime).Abs() > time.Hour {
-		t.Errorf("%+v, %v", before, err)
+		t.Errorf("Stat: got %+v, %v, want a version and the time of now", before, err)
 	}
 	if err := Put(ctx, bucket+"/claim", []byte("renewed"), false); err != nil {
 		t.Error(err)
 	}
 	if after, err := Stat(ctx, bucket+"/claim"); err != nil || after.Version == before.Version {
-		t.Errorf("the version of another object is the same: %+v, %v", after, err)
+		t.Errorf("Stat of another object: got %+v, %v, want another version than %s", after, err, before.Version)
 	}
 	if err := errors.Join(Remove(ctx, bucket+"/claim"), Remove(ctx, bucket+"/claim")); err != nil {
 		t.Error(err)
@@ -128,6 +128,6 @@ func conform(t *testing.T, bucket string) {
 	closeBuckets()
 	missing := strings.Replace(bucket, "edits", "nobody", 1) + "/none"
 	if _, err := Open(ctx, missing); err == nil || !strings.Contains(err.Error(), "nobody") {
-		t.Errorf("a bucket that is not there: %v", err)
+		t.Errorf("a bucket that is not there: got error %v, want one with %q", err, "nobody")
 	}
 }

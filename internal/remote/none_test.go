@@ -12,6 +12,6 @@ import (
 func TestWithoutDrivers(t *testing.T) {
 	_, err := Open(context.Background(), "gs://bucket/x")
 	if err == nil || !strings.Contains(err.Error(), "make cloud") || !strings.Contains(err.Error(), "gs://bucket/x") {
-		t.Error(err)
+		t.Errorf("got error %v, want one with %q and %q", err, "make cloud", "gs://bucket/x")
 	}
 }

@@ -21,14 +21,18 @@ func TestNames(t *testing.T) {
 		{"s3://bucket/edits", "gs://other/b.png", "gs://other/b.png"},
 		{"s3://bucket/edits", "/local/b.png", "/local/b.png"},
 	} {
-		if got := Join(c.folder, c.name); got != c.want {
-			t.Errorf("%s and %s: %s, want %s", c.folder, c.name, got, c.want)
-		}
+		t.Run(c.folder+" "+c.name, func(t *testing.T) {
+			if got := Join(c.folder, c.name); got != c.want {
+				t.Errorf("%s and %s: %s, want %s", c.folder, c.name, got, c.want)
+			}
+		})
 	}
 	for name, want := range map[string]string{"s3://b/x/y.png": "s3://b/x", "s3://b/y.png": "s3://b", "/a/b": "/a"} {
-		if got := Dir(name); got != want {
-			t.Errorf("the folder of %s: %s, want %s", name, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if got := Dir(name); got != want {
+				t.Errorf("the folder of %s: %s, want %s", name, got, want)
+			}
+		})
 	}
 	for name, want := range map[string]string{
 		"s3://":                  "want s3://bucket/key",
@@ -40,9 +44,11 @@ func TestNames(t *testing.T) {
 		"s3://bucket?region=x/y": "want s3://bucket/key",
 		"file://x/y":             "three slashes",
 	} {
-		if _, _, err := split(name); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := split(name); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		})
 	}
 }
 
@@ -131,33 +137,33 @@ func TestRanges(t *testing.T) {
 	}
 	defer f.Close()
 	if n, err := Size(f); err != nil || n != int64(len(want)) || f.Name() != "s3://ranges/a/b" {
-		t.Error(n, err, f.Name())
+		t.Errorf("got size %d, %v, name %s, want %d, s3://ranges/a/b", n, err, f.Name(), len(want))
 	}
 	for _, at := range []int{len(want) - 5, 3, 5*blockBytes - 2, len(want) - 5} {
 		got := make([]byte, 5)
 		if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+5]) {
-			t.Errorf("at %d: %v, %v", at, got, err)
+			t.Errorf("at %d: got %v, %v, want %v", at, got, err, want[at:at+5])
 		}
 	}
 	if m.bytes > 11*blockBytes+17 { // the two blocks around 5 MiB are read in order
-		t.Errorf("%d requests for %d bytes", m.asked, m.bytes)
+		t.Errorf("got %d requests for %d bytes, want at most %d", m.asked, m.bytes, 11*blockBytes+17)
 	}
 	if n, err := f.ReadAt(make([]byte, 5), int64(len(want))-2); n != 2 || err != io.EOF {
-		t.Errorf("at the end: %d, %v", n, err)
+		t.Errorf("at the end: got %d bytes, %v, want 2, %v", n, err, io.EOF)
 	}
 	m.asked = 0
 	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) || m.asked > 5 {
-		t.Errorf("in order: %d bytes by %d requests, %v", len(got), m.asked, err)
+		t.Errorf("in order: got %d bytes by %d requests, %v, want %d by at most 5", len(got), m.asked, err, len(want))
 	}
 	if got, err := ReadAll(context.Background(), "s3://ranges/a/b", 1<<30); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("whole: %d bytes, %v", len(got), err)
+		t.Errorf("whole: got %d bytes, %v, want %d", len(got), err, len(want))
 	}
 	if _, err := ReadAll(context.Background(), "s3://ranges/a/b", 1000); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("beyond the limit: %v", err)
+		t.Errorf("beyond the limit: got error %v, want %v", err, ErrTooLarge)
 	}
 	if _, err := Open(context.Background(), "s3://ranges/x"); !errors.Is(err, fs.ErrNotExist) || Failed(err) ||
 		!strings.Contains(err.Error(), "s3://ranges/x") {
-		t.Error(err)
+		t.Errorf("no such object: got error %v, want %v with its name, and no failure of the storage", err, fs.ErrNotExist)
 	}
 }
 
@@ -179,22 +185,23 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("got %d bytes, %v, want %d", len(got), err, len(want))
 	}
 	if err := Put(context.Background(), "s3://faults/y", want, false); err != nil || !bytes.Equal(m.objects["y"], want) {
-		t.Error(err)
+		t.Errorf("Put: got %d bytes, %v, want %d", len(m.objects["y"]), err, len(want))
 	}
 	m.fail = func() error { return &Error{Err: errors.New("503 slow down"), kind: passing} }
 	_, err = Stat(context.Background(), "s3://faults/x")
 	var e *Error
 	if !Failed(errors.Join(errors.New("other"), err)) || !errors.As(err, &e) || !e.Temporary() ||
 		!strings.Contains(err.Error(), "6 attempts") {
-		t.Error(err)
+		t.Errorf("storage that always fails: got error %v, want a temporary failure after 6 attempts", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.fail = func() error { cancel(); return &Error{Err: errors.New("503"), kind: passing} }
 	if _, err := Stat(ctx, "s3://faults/x"); !errors.Is(err, context.Canceled) || !Failed(err) {
-		t.Error(err)
+		t.Errorf("Stat with a context that has ended: got error %v, want %v as a failure of the storage", err,
+			context.Canceled)
 	}
 	m.fail = nil
 	if f, err = Open(context.Background(), "s3://faults/x"); err != nil {
@@ -202,7 +209,7 @@ func TestFaults(t *testing.T) {
 	}
 	m.time = time.Unix(2, 0)
 	if _, err := io.ReadAll(f); err == nil || !strings.Contains(err.Error(), "changed") {
-		t.Errorf("an object that changed: %v", err)
+		t.Errorf("an object that changed: got error %v, want one with %q", err, "changed")
 	}
 }
 
@@ -212,7 +219,7 @@ func TestRemove(t *testing.T) {
 	m.objects["a"] = []byte("x")
 	for range 2 {
 		if err := Remove(context.Background(), "s3://removed/a"); err != nil || len(m.objects) != 0 {
-			t.Fatal(err, m.objects)
+			t.Fatalf("Remove: got error %v, objects %v, want none", err, m.objects)
 		}
 	}
 }

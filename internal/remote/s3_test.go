@@ -86,7 +86,7 @@ func check(t *testing.T, name string, want []byte) {
 	at := len(want) / 3
 	part := make([]byte, min(1000, len(want)-at))
 	if _, err := f.ReadAt(part, int64(at)); err != nil && len(part) > 0 || !bytes.Equal(part, want[at:at+len(part)]) {
-		t.Errorf("%s at %d: %v", name, at, err)
+		t.Errorf("%s at %d: got other bytes, %v, want %d", name, at, err, len(part))
 	}
 	if got, err := io.ReadAll(f); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s: %d bytes, want %d, %v", name, len(got), len(want), err)
@@ -101,26 +101,30 @@ func TestS3(t *testing.T) {
 	client, _ := s3Server(t)
 	for name, size := range map[string]int{"s3://edits/empty": 0, "s3://edits/a b+c?ä.parquet": 3000,
 		"s3://edits/parts/large": 2*partBytes + 12345} {
-		want := pattern(size)
-		if err := Write(ctx, name, fill(want)); err != nil {
-			t.Fatal(err)
-		}
-		check(t, name, want)
+		t.Run(name, func(t *testing.T) {
+			want := pattern(size)
+			if err := Write(ctx, name, fill(want)); err != nil {
+				t.Fatal(err)
+			}
+			check(t, name, want)
+		})
 	}
 	for _, c := range []struct{ name, want string }{
 		{"s3://edits/none", "reading s3://edits/none: there is no such object"},
 		{"s3://nobody/none", "there is no bucket s3://nobody"},
 	} {
-		closeBuckets()
-		if _, err := Open(ctx, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			closeBuckets()
+			if _, err := Open(ctx, c.name); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got error %v, want one with %q", c.name, err, c.want)
+			}
+		})
 	}
 	t.Run("given up", func(t *testing.T) {
 		broken := errors.New("broken")
 		half := func(w io.Writer) error { return errors.Join(fill(pattern(2*partBytes))(w), broken) }
 		if err := Write(ctx, "s3://edits/half", half); !errors.Is(err, broken) {
-			t.Error(err)
+			t.Errorf("a writing that fails: got error %v, want %v", err, broken)
 		}
 		stopped, cancel := context.WithCancel(ctx)
 		err := Write(stopped, "s3://edits/half", func(w io.Writer) error {
@@ -129,13 +133,13 @@ func TestS3(t *testing.T) {
 			return err
 		})
 		if !errors.Is(err, context.Canceled) && !Failed(err) {
-			t.Errorf("interrupted: %v", err)
+			t.Errorf("interrupted: got error %v, want %v or a failure of the storage", err, context.Canceled)
 		}
 		if _, err := Stat(ctx, "s3://edits/half"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("half an object: %v", err)
+			t.Errorf("half an object: got error %v, want %v", err, fs.ErrNotExist)
 		}
 		if n := unfinished(t, client); n != 0 {
-			t.Errorf("%d uploads are left", n)
+			t.Errorf("got %d uploads left, want none", n)
 		}
 	})
 	t.Run("fresh", func(t *testing.T) {
@@ -143,7 +147,7 @@ func TestS3(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := Put(ctx, "s3://edits/once", []byte("second"), true); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("the second write: %v", err)
+			t.Errorf("the second writing: got error %v, want %v", err, fs.ErrExist)
 		}
 		check(t, "s3://edits/once", []byte("first"))
 		if err := errors.Join(Remove(ctx, "s3://edits/once"), Remove(ctx, "s3://edits/once")); err != nil {
@@ -164,7 +168,7 @@ func TestS3(t *testing.T) {
 		child.Process.Kill()
 		child.Wait()
 		if _, err := Stat(ctx, "s3://edits/killed"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("what a killed writer left: %v", err)
+			t.Errorf("after a writer was killed: got error %v, want %v", err, fs.ErrNotExist)
 		}
 		if err := Write(ctx, "s3://edits/killed", fill(pattern(3*partBytes))); err != nil {
 			t.Fatal(err)
@@ -201,11 +205,11 @@ func TestS3Faults(t *testing.T) {
 	}
 	check(t, "s3://edits/x", want)
 	if failed.Load() < 3 {
-		t.Errorf("%d of %d requests failed", failed.Load(), n.Load())
+		t.Errorf("got %d of %d requests that failed, want at least 3", failed.Load(), n.Load())
 	}
 	denied.Store(true)
 	if _, err := Open(context.Background(), "s3://edits/x"); err == nil || !strings.Contains(err.Error(), "no right") {
-		t.Error(err)
+		t.Errorf("Open: got error %v, want one with %q", err, "no right")
 	}
 }
 
@@ -238,7 +242,8 @@ func TestS3Expired(t *testing.T) {
 	_, first := Stat(ctx, "s3://edits/b")
 	_, second := Stat(ctx, "s3://edits/b")
 	if first == nil || Failed(first) || !strings.Contains(first.Error(), "no right") || first.Error() != second.Error() {
-		t.Errorf("an object without rights: %v and %v", first, second)
+		t.Errorf("an object without rights: got %v, then %v, want one error twice with %q, no failure of the storage", first,
+			second, "no right")
 	}
 	only.Store("")
 	for _, code := range []int64{http.StatusForbidden, http.StatusBadRequest} {
@@ -247,7 +252,7 @@ func TestS3Expired(t *testing.T) {
 		_, readErr := ReadAnew(ctx, "s3://edits/b", 10)
 		for _, err := range []error{statErr, readErr} {
 			if !Failed(err) || !strings.Contains(err.Error(), "have the credentials expired?") {
-				t.Errorf("%d: %v", code, err)
+				t.Errorf("%d: got error %v, want a failure with %q", code, err, "have the credentials expired?")
 			}
 		}
 	}
@@ -282,7 +287,7 @@ func TestS3Replaced(t *testing.T) {
 			continue // the next second had begun
 		}
 		if _, err := f.ReadAt(make([]byte, 10), blockBytes); err == nil || !strings.Contains(err.Error(), "was changed") {
-			t.Errorf("the second half of another object was read: %v", err)
+			t.Errorf("the second half of another object was read: got error %v, want one with %q", err, "was changed")
 		}
 		return
 	}
@@ -320,11 +325,13 @@ func TestS3Ranges(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for _, at := range []int{len(want) - 8, 5 * blockBytes, 20*blockBytes + 77} { // a footer, and two row groups
-		got := make([]byte, 8)
-		if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+8]) {
-			t.Errorf("at %d: %v, %v", at, got, err)
-		}
+	for _, at := range []int{len(want) - 8, 5 * blockBytes, 20*blockBytes + 77} {
+		t.Run(fmt.Sprint(at), func(t *testing.T) { // a footer, and two row groups
+			got := make([]byte, 8)
+			if _, err := f.ReadAt(got, int64(at)); err != nil || !bytes.Equal(got, want[at:at+8]) {
+				t.Errorf("at %d: got %v, %v, want %v", at, got, err, want[at:at+8])
+			}
+		})
 	}
 	if ranged.Load() != 3 || whole.Load() != 0 || sent.Load() > 3*blockBytes {
 		t.Errorf("%d requests of ranges, %d of all; %d of %d bytes were sent", ranged.Load(), whole.Load(), sent.Load(),
@@ -361,13 +368,13 @@ func TestDrivers(t *testing.T) {
 		broken := errors.New("broken")
 		half := func(w io.Writer) error { return errors.Join(fill(want)(w), broken) }
 		if err := Write(ctx, folder+"/sub/half", half); !errors.Is(err, broken) {
-			t.Error(err)
+			t.Errorf("a writing that fails: got error %v, want %v", err, broken)
 		}
 		if _, err := Stat(ctx, folder+"/sub/half"); !IsMissing(err) {
-			t.Errorf("half an object: %v", err)
+			t.Errorf("half an object: got error %v, want it missing", err)
 		}
 		if err := Put(ctx, name, []byte("again"), true); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("over one that is there: %v", err)
+			t.Errorf("writing over an object: got error %v, want %v", err, fs.ErrExist)
 		}
 		if err := Remove(ctx, name); err != nil {
 			t.Error(err)

@@ -67,7 +67,7 @@ func TestEnds(t *testing.T) {
 			said := bufio.NewScanner(out)
 			for range c.times { // ready, and told
 				if !said.Scan() {
-					t.Fatal("the process said nothing")
+					t.Fatalf("got nothing from the process, want a line: %v", said.Err())
 				}
 				if err := child.Process.Signal(c.signal); err != nil {
 					t.Fatal(err)

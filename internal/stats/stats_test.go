@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -54,11 +55,13 @@ func near(t *testing.T, what string, got float64, want *float64, tolerance float
 func TestAgainstScipy(t *testing.T) {
 	r := load(t)
 	for _, c := range r.Correlations {
-		if d := cmp.Diff(c.Ranks, Ranks(c.X)); d != "" {
-			t.Errorf("%s: ranks (-scipy +got):\n%s", c.Name, d)
-		}
-		near(t, c.Name+": spearman", Spearman(c.X, c.Y), c.Spearman, 1e-12)
-		near(t, c.Name+": pearson", Pearson(c.X, c.Y), c.Pearson, 1e-7) // "large" cancels nine digits
+		t.Run(c.Name, func(t *testing.T) {
+			if d := cmp.Diff(c.Ranks, Ranks(c.X)); d != "" {
+				t.Errorf("%s: ranks (-want +got):\n%s", c.Name, d)
+			}
+			near(t, c.Name+": spearman", Spearman(c.X, c.Y), c.Spearman, 1e-12)
+			near(t, c.Name+": pearson", Pearson(c.X, c.Y), c.Pearson, 1e-7) // "large" cancels nine digits
+		})
 	}
 	near(t, "fisher", FisherMean(r.Fisher.R), &r.Fisher.Fisher, 1e-14)
 	near(t, "tanh", TanhMean(r.Fisher.R), &r.Fisher.Tanh, 1e-14)
@@ -98,7 +101,7 @@ func TestBootstrap(t *testing.T) {
 	near(t, "high", got[0].High, &r.High, 0.05*r.StandardError)
 	near(t, "always undefined", got[1].Low, nil, 0)
 	if d := cmp.Diff(got, draw(5), cmpopts.EquateNaNs()); d != "" {
-		t.Errorf("one seed gave two results:\n%s", d)
+		t.Errorf("drawn again with one seed (-want +got):\n%s", d)
 	}
 }
 
@@ -106,16 +109,103 @@ func TestBootstrap(t *testing.T) {
 func TestPearsonOfConstants(t *testing.T) {
 	y := []float64{1, 4, 2, 8, 5, 7, 1, 4, 2, 9}
 	for _, v := range []float64{0.1, 1e-9, 1e9 + 0.1, 0} {
-		x := slices.Repeat([]float64{v}, len(y))
-		if r := Pearson(x, y); !math.IsNaN(r) {
-			t.Errorf("the correlation with %v is %v", v, r)
-		}
-		x[3] = math.Nextafter(v, 2*v+1)
-		if r := Pearson(y, x); v != 0 && !math.IsNaN(r) {
-			t.Errorf("the correlation with %v but for rounding is %v", v, r)
-		}
+		t.Run(fmt.Sprint(v), func(t *testing.T) {
+			x := slices.Repeat([]float64{v}, len(y))
+			if r := Pearson(x, y); !math.IsNaN(r) {
+				t.Errorf("correlation with the constant %v: got %v, want NaN", v, r)
+			}
+			x[3] = math.Nextafter(v, 2*v+1)
+			for _, r := range []float64{Pearson(y, x), Pearson(x, y)} {
+				if v != 0 && !math.IsNaN(r) {
+					t.Errorf("correlation with %v but for rounding: got %v, want NaN", v, r)
+				}
+			}
+		})
 	}
-	if r := Pearson([]float64{1e-12, 2e-12, 3e-12}, []float64{1, 2, 3}); math.Abs(r-1) > 1e-12 {
-		t.Errorf("the correlation with small values is %v", r)
+	if r := Pearson([]float64{1e-12, 2e-12, 3e-12}, []float64{1, 2, 3}); !(math.Abs(r-1) <= 1e-12) {
+		t.Errorf("correlation with small values: got %v, want 1", r)
+	}
+}
+
+// TestPearsonAtItsEnds: the sums of squares may be 1, and rounding does not leave [-1, 1].
+func TestPearsonAtItsEnds(t *testing.T) {
+	for _, c := range []struct {
+		x, y []float64
+		want float64
+	}{
+		{[]float64{0.5, -0.5, 0.5, -0.5}, []float64{1, 0, 1, 0}, 1},
+		{[]float64{0.5, -0.5, 0.5, -0.5}, []float64{1, 5, 1, 5}, -1},
+		{[]float64{0, 1, 8}, []float64{0, 1, 8}, 1}, // without a limit 1.0000000000000002
+		{[]float64{0, 1, 8}, []float64{0, -1, -8}, -1},
+	} {
+		t.Run(fmt.Sprint(c.x, c.y), func(t *testing.T) {
+			if got := Pearson(c.x, c.y); got != c.want {
+				t.Errorf("Pearson(%v, %v): got %v, want %v", c.x, c.y, got, c.want)
+			}
+		})
+	}
+	if got := Pearson([]float64{1, 2, 3}, []float64{1, 2}); !math.IsNaN(got) {
+		t.Errorf("Pearson of lists of two lengths: got %v, want NaN", got)
+	}
+	if got := Pearson([]float64{1, 2}, []float64{1, 2}); !(math.Abs(got-1) <= 1e-15) {
+		t.Errorf("Pearson of two points: got %v, want 1", got)
+	}
+}
+
+// TestSettle: values within an error of the next lower one get its value, in whatever order they stand.
+func TestSettle(t *testing.T) {
+	for _, c := range []struct{ x, want []float64 }{
+		{nil, nil},
+		{[]float64{3}, []float64{3}},
+		{[]float64{2, 1.25, 1}, []float64{2, 1, 1}},     // exactly the error
+		{[]float64{1.5, 1.25, 1}, []float64{1.5, 1, 1}}, // 1.5 is compared with 1
+		{[]float64{-1, 4, -1.125, 4.5}, []float64{-1.125, 4, -1.125, 4.5}},
+		{[]float64{math.NaN(), 0.25, 0}, []float64{math.NaN(), 0, 0}},
+	} {
+		t.Run(fmt.Sprint(c.x), func(t *testing.T) {
+			got := Settle(slices.Clone(c.x), 0.25)
+			if d := cmp.Diff(c.want, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("Settle (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestClasses: accuracy, and F1 of classes that are missed, or never occur.
+func TestClasses(t *testing.T) {
+	truth, predicted := []string{"a", "a", "b", "b"}, []string{"a", "b", "b", "b"}
+	if got := Accuracy(truth, predicted); got != 0.75 {
+		t.Errorf("Accuracy: got %v, want 0.75", got)
+	}
+	if got := Accuracy[int](nil, nil); !math.IsNaN(got) {
+		t.Errorf("Accuracy of nothing: got %v, want NaN", got)
+	}
+	if got, want := MacroF1(truth, predicted, []string{"a", "b", "c"}), (2./3+4./5+0)/3; !(math.Abs(got-want) <= 1e-15) {
+		t.Errorf("MacroF1: got %v, want %v", got, want)
+	}
+	if got := MacroF1([]int{1}, []int{2}, []int{1, 2}); got != 0 {
+		t.Errorf("MacroF1 of misses: got %v, want 0", got)
+	}
+}
+
+// TestBootstrapCounts: resamples without a value are counted, and the interval is of the others; the order of what the
+// statistic returns is kept.
+func TestBootstrapCounts(t *testing.T) {
+	n := 0
+	got := Bootstrap(NewRand(1), 3, 10, 0.8, func(units []int) []float64 {
+		if n++; len(units) != 3 {
+			t.Errorf("got %d units, want 3", len(units))
+		}
+		v := float64(n)
+		if n%5 == 0 {
+			v = math.NaN()
+		}
+		return []float64{v, float64(-n)}
+	})
+	defined := []float64{1, 2, 3, 4, 6, 7, 8, 9}
+	want := []Interval{{Quantile(defined, 0.1), Quantile(defined, 0.9), 2},
+		{-9.1, -1.9, 0}}
+	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-12)); d != "" {
+		t.Errorf("intervals (-want +got):\n%s", d)
 	}
 }

@@ -22,7 +22,7 @@ func TestEveryKeyCounts(t *testing.T) {
 	inner.Close()
 	o.Close(Harmless{"name": nil, "rate": {0}, "on": {false, nil}})
 	if layers != 3 || absent != 5 || width != 7 {
-		t.Errorf("got %d, %d, %d", layers, absent, width)
+		t.Errorf("got %d, %d, %d, want 3, 5, 7", layers, absent, width)
 	}
 	want := []string{
 		`config.json: inner.width: "4": want int`,
@@ -32,7 +32,7 @@ func TestEveryKeyCounts(t *testing.T) {
 	}
 	got := strings.Split(o.Err().Error(), "\n")
 	if len(got) != len(want) {
-		t.Fatalf("got %q", got)
+		t.Fatalf("got errors %q, want %q", got, want)
 	}
 	for i := range want {
 		if !strings.HasPrefix(got[i], want[i]) {
@@ -46,11 +46,13 @@ func TestNull(t *testing.T) {
 	n := 2
 	if o.Get("layers", &n); o.Err() == nil || !strings.Contains(o.Err().Error(), "layers: null is not allowed") ||
 		n != 2 {
-		t.Errorf("n is %d, error %v", n, o.Err())
+		t.Errorf("null: got n %d, error %v, want 2 and an error with %q", n, o.Err(), "layers: null is not allowed")
 	}
 	for _, text := range []string{"null", "[]", "3", "{", ""} {
-		if _, err := Parse("config.json", []byte(text)); err == nil {
-			t.Errorf("%q is an object", text)
-		}
+		t.Run(text, func(t *testing.T) {
+			if _, err := Parse("config.json", []byte(text)); err == nil {
+				t.Errorf("%q: got error %v, want one: it is no object", text, err)
+			}
+		})
 	}
 }

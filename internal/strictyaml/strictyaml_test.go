@@ -79,10 +79,12 @@ steps: null
 
 func TestEmpty(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "---\n"} {
-		got := config{Steps: 5}
-		if err := Decode("c.yaml", []byte(text), &got).Err(); err != nil || got.Steps != 5 {
-			t.Errorf("%q: %v %+v", text, err, got)
-		}
+		t.Run(fmt.Sprintf("%q", text), func(t *testing.T) {
+			got := config{Steps: 5}
+			if err := Decode("c.yaml", []byte(text), &got).Err(); err != nil || got.Steps != 5 {
+				t.Errorf("%q: got %+v, %v, want steps 5 as before", text, got, err)
+			}
+		})
 	}
 }
 
@@ -105,12 +107,13 @@ zebra: 1
 	d.Problem("lora.alpha", "wanted here")
 	d.Problem("absent", "wanted")
 	if !d.Has("lora.r") || d.Has("lora.alpha") || !d.Bad("lora") || !d.Bad("size") || d.Bad("size.x") {
-		t.Error("Has or Bad is wrong")
+		t.Errorf("Has: got %t, %t, want true, false; Bad: got %t, %t, %t, want true, true, false", d.Has("lora.r"),
+			d.Has("lora.alpha"), d.Bad("lora"), d.Bad("size"), d.Bad("size.x"))
 	}
 	var got []string
 	var p Problems
 	if !errors.As(d.Err(), &p) {
-		t.Fatal(d.Err())
+		t.Fatalf("got %v, want Problems", d.Err())
 	}
 	for _, x := range p {
 		got = append(got, x.String())
@@ -146,11 +149,13 @@ func TestSyntaxAndShape(t *testing.T) {
 		"name: a\n---\nlr: 1\n": "c.yaml:3:",
 		"name: a\n\tlr: 1\n":    "c.yaml:",
 	} {
-		var c config
-		err := Decode("c.yaml", []byte(text), &c).Err()
-		if err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {
-			t.Errorf("%q: %v", text, err)
-		}
+		t.Run(fmt.Sprintf("%q", text), func(t *testing.T) {
+			var c config
+			err := Decode("c.yaml", []byte(text), &c).Err()
+			if err == nil || len(err.Error()) < len(want) || err.Error()[:len(want)] != want {
+				t.Errorf("%q: got error %v, want one that begins with %q", text, err, want)
+			}
+		})
 	}
 }
 
@@ -173,24 +178,28 @@ func FuzzDecode(f *testing.F) {
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{"512MiB": 512 << 20, "2 GB": 2e9, "1.5GiB": 3 << 29, "0": 0,
 		"1000": 1000, "70B": 70} {
-		var c struct {
-			B Bytes `yaml:"b"`
-		}
-		if err := Decode("c.yaml", []byte("b: "+text+"\n"), &c).Err(); err != nil || c.B != want {
-			t.Errorf("%s: %d, %v", text, c.B, err)
-		}
-		var again Bytes
-		if err := again.Set(want.String()); err != nil || again != want {
-			t.Errorf("%s is written as %s, which is %d: %v", text, want, again, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			var c struct {
+				B Bytes `yaml:"b"`
+			}
+			if err := Decode("c.yaml", []byte("b: "+text+"\n"), &c).Err(); err != nil || c.B != want {
+				t.Errorf("%s: got %d, %v, want %d", text, c.B, err, want)
+			}
+			var again Bytes
+			if err := again.Set(want.String()); err != nil || again != want {
+				t.Errorf("%s is written as %s, which is %d: %v", text, want, again, err)
+			}
+		})
 	}
 	for _, text := range []string{"-1", "1.5", "much", "-2GiB", "9e30GB", "[1]", "disk"} {
-		var c struct {
-			B Bytes `yaml:"b"`
-		}
-		if err := Decode("c.yaml", []byte("b: "+text+"\n"), &c).Err(); err == nil {
-			t.Errorf("%s is %d bytes", text, c.B)
-		}
+		t.Run(text, func(t *testing.T) {
+			var c struct {
+				B Bytes `yaml:"b"`
+			}
+			if err := Decode("c.yaml", []byte("b: "+text+"\n"), &c).Err(); err == nil {
+				t.Errorf("%s: got %d bytes, want an error", text, c.B)
+			}
+		})
 	}
 }
 
@@ -199,10 +208,12 @@ func TestZeroInFront(t *testing.T) {
 	for text, refused := range map[string]bool{"steps: 010": true, "lr: 010": true, "size: [1, -07]": true,
 		"micro: 012": true, "steps: 0": false, "steps: 0o10": false, "steps: 0x10": false, "lr: 0.5": false,
 		"lr: 01.5": false, "name: '010'": false} {
-		var c config
-		if err := Decode("a.yaml", []byte(text), &c).Err(); (err != nil) != refused {
-			t.Errorf("%s: %v", text, err)
-		}
+		t.Run(text, func(t *testing.T) {
+			var c config
+			if err := Decode("a.yaml", []byte(text), &c).Err(); (err != nil) != refused {
+				t.Errorf("%s: got error %v, want one: %t", text, err, refused)
+			}
+		})
 	}
 }
 
@@ -225,12 +236,14 @@ func TestHas(t *testing.T) {
 	}
 	for key, want := range map[string]bool{"steps": false, "train": true, "train.lr": false, "train.last": false,
 		"train.rows": true, "train.name": true, "train.kept": false, "train.other": false} {
-		if got := d.Has(key); got != want {
-			t.Errorf("Has(%q) is %t, want %t", key, got, want)
-		}
+		t.Run(key, func(t *testing.T) {
+			if got := d.Has(key); got != want {
+				t.Errorf("Has(%q) is %t, want %t", key, got, want)
+			}
+		})
 	}
 	d.Problem("train.lr", "is wrong")
 	if err := d.Err(); err == nil || err.Error() != "run.yaml:3:3: train.lr: is wrong" {
-		t.Errorf("the place of a null key is lost: %v", err)
+		t.Errorf("a problem of a null key: got error %v, want it at 3:3", err)
 	}
 }

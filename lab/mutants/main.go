@@ -24,6 +24,7 @@ type options struct {
 	least  float64
 	only   string
 	list   string
+	tags   string
 	json   bool
 }
 
@@ -34,6 +35,7 @@ func main() {
 	flag.Float64Var(&o.least, "least", 95, "percent of mutants that the tests of each package must notice")
 	flag.StringVar(&o.only, "only", "", "only mutants whose place contains this, such as expr.go:213")
 	flag.StringVar(&o.list, "equivalent", "lab/mutants/equivalent.txt", "mutants that no caller can see")
+	flag.StringVar(&o.tags, "tags", "", "build tags, such as cloud for what needs object storage")
 	flag.BoolVar(&o.json, "json", false, "print each mutant as JSON")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -60,7 +62,7 @@ func run(ctx context.Context, o options, patterns []string, out io.Writer) (bool
 	if err != nil {
 		return false, err
 	}
-	all, err := packages(root, patterns)
+	all, err := packages(root, o.tags, patterns)
 	if err != nil {
 		return false, err
 	}
@@ -71,7 +73,7 @@ func run(ctx context.Context, o options, patterns []string, out io.Writer) (bool
 	defer os.RemoveAll(scratch)
 	enough := true
 	for _, pkg := range all {
-		t, err := newTester(ctx, root, scratch, pkg)
+		t, err := newTester(ctx, root, scratch, o.tags, pkg)
 		if err != nil {
 			return false, err
 		}

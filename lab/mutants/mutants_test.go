@@ -39,11 +39,11 @@ func TestClamp(t *testing.T) {
 	}
 }
 `)
-	pkgs, err := packages(root, []string{"."})
+	pkgs, err := packages(root, "", []string{"."})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := newTester(t.Context(), root, t.TempDir(), pkgs[0])
+	run, err := newTester(t.Context(), root, t.TempDir(), "", pkgs[0])
 	if err != nil {
 		t.Fatal(err)
 	}

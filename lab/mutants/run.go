@@ -20,8 +20,8 @@ type Package struct {
 }
 
 // packages asks go list for the packages that the patterns name, from the main module's folder.
-func packages(root string, patterns []string) ([]Package, error) {
-	cmd := exec.Command("go", append([]string{"list", "-json=Dir,ImportPath,GoFiles"}, patterns...)...)
+func packages(root, tags string, patterns []string) ([]Package, error) {
+	cmd := exec.Command("go", append([]string{"list", "-tags=" + tags, "-json=Dir,ImportPath,GoFiles"}, patterns...)...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -53,13 +53,14 @@ const (
 type tester struct {
 	root    string
 	scratch string // a folder for changed files
+	tags    string
 	pkg     Package
 	timeout time.Duration
 }
 
 // newTester runs the unchanged tests first: they must pass, and their time bounds a mutant's.
-func newTester(ctx context.Context, root, scratch string, pkg Package) (*tester, error) {
-	t := &tester{root: root, scratch: scratch, pkg: pkg, timeout: 10 * time.Minute}
+func newTester(ctx context.Context, root, scratch, tags string, pkg Package) (*tester, error) {
+	t := &tester{root: root, scratch: scratch, tags: tags, pkg: pkg, timeout: 10 * time.Minute}
 	if out, err := t.test(ctx, nil); err != nil { // compiles what all mutants share
 		return nil, fmt.Errorf("%s: its tests fail without any change: %w\n%s", pkg.ImportPath, err, out)
 	}
@@ -104,7 +105,8 @@ func (t *tester) try(ctx context.Context, m Mutant) (Verdict, error) {
 }
 
 func (t *tester) test(ctx context.Context, flags []string) ([]byte, error) {
-	args := []string{"test", "-short", "-vet=off", "-count=1", "-failfast", "-timeout", t.timeout.String()}
+	args := []string{"test", "-short", "-vet=off", "-count=1", "-failfast"}
+	args = append(args, "-tags="+t.tags, "-timeout="+t.timeout.String())
 	args = append(args, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, t.pkg.ImportPath)...)
 	cmd.Dir = t.root

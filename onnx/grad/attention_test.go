@@ -21,7 +21,7 @@ import (
 func TestAttentionIsTheOperator(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(packed.Unpack(t, "testdata/attention.zip"), "*.onnx"))
 	if err != nil || len(files) < 15 {
-		t.Fatal(len(files), err)
+		t.Fatalf("got %d files, %v, want at least 15", len(files), err)
 	}
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".onnx"), func(t *testing.T) {
@@ -82,7 +82,7 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 	}
 	ys := attention(c)
 	if c.err != nil || e.sync() != nil {
-		t.Fatal(c.err, e.err)
+		t.Fatalf("got errors %v, %v, want none", c.err, e.err)
 	}
 	m.Nodes, m.Outputs = m.Nodes[1:], nil
 	o := Options{}
@@ -126,7 +126,7 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 	for y, w := range want {
 		for i, v := range floats(out[y]) {
 			if !(v == w[i] || math.Abs(v-w[i]) <= 1e-5*(1+math.Abs(w[i]))) {
-				t.Fatalf("%s[%d] is %g, the reference gives %g", y, i, v, w[i])
+				t.Fatalf("%s[%d]: got %g, want the reference's %g", y, i, v, w[i])
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func checkAttention(t *testing.T, m *onnx.Model, feeds map[string]*tensor.Dense,
 		const h = 5e-3
 		if numeric := (moved(x, dir, h) - moved(x, dir,
 			-h)) / (2 * h); !(math.Abs(numeric-got) <= 1e-2*(1+math.Abs(numeric))) {
-			t.Errorf("the derivative by %s is %g, a difference gives %g", x, got, numeric)
+			t.Errorf("derivative by %s: got %g, want that of differences: %g", x, got, numeric)
 		}
 	}
 }

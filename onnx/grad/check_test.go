@@ -67,7 +67,7 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 			m.Outputs = append(m.Outputs, onnx.ValueInfo{Name: "grad_" + x, Type: dtype})
 		}
 		if err := onnx.Check(m); err != nil {
-			t.Fatalf("the graph with gradients: %v", err)
+			t.Fatalf("the graph with gradients: got error %v, want none", err)
 		}
 		if p.s, err = ort.Open(m, ort.Options{Threads: 1}); err == nil {
 			t.Cleanup(func() { p.s.Close() })
@@ -78,7 +78,7 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 			break
 		}
 	}
-	t.Fatal(errors.Join(failures...))
+	t.Fatalf("got %v, want a session", errors.Join(failures...))
 	return nil
 }
 
@@ -216,8 +216,7 @@ func TestJacobians(t *testing.T) {
 						for j := range a {
 							numeric, got := (a[j]-b[j])/(2*h), analytic[[2]string{y, x}][j][i]
 							if !(math.Abs(numeric-got) <= tol*(1+math.Abs(numeric))) {
-								t.Fatalf("seed %d: d %s[%d] / d %s[%d] is %g, differences give %g",
-									seed, y, j, x, i, got, numeric)
+								t.Fatalf("seed %d: d %s[%d] / d %s[%d]: got %g, want that of differences: %g", seed, y, j, x, i, got, numeric)
 							}
 						}
 					}
@@ -305,7 +304,7 @@ func TestDirections(t *testing.T) {
 					}
 				}
 				if !(math.Abs(numeric-got) <= tol*(1+scale+math.Abs(numeric))) {
-					t.Fatalf("seed %d: the derivative is %g, a difference gives %g", seed, got, numeric)
+					t.Fatalf("seed %d: derivative: got %g, want that of differences: %g", seed, got, numeric)
 				}
 			})
 		}
@@ -324,7 +323,7 @@ func TestEveryRuleIsChecked(t *testing.T) {
 			)
 		})
 		if !found {
-			t.Errorf("the rule of %s has no check in opCases", name(r))
+			t.Errorf("the rule of %s: got no check, want one in opCases", name(r))
 		}
 	}
 }
@@ -364,7 +363,7 @@ func TestDecompositions(t *testing.T) {
 			}
 			again := r.decompose(cl)
 			if cl.err != nil || e.sync() != nil {
-				t.Fatal(cl.err, e.err)
+				t.Fatalf("got errors %v, %v, want none", cl.err, e.err)
 			}
 			for i, y := range node.Outputs {
 				if !types.Of(y).Type.IsFloat() || !slices.Contains(g.outputs, y) {
@@ -400,11 +399,11 @@ func TestDecompositions(t *testing.T) {
 				}
 				a, b := floats(out[y]), floats(out["again"+y])
 				if len(a) != len(b) {
-					t.Fatalf("%s: shapes %v and %v", y, out[y].Shape(), out["again"+y].Shape())
+					t.Fatalf("%s: got shape %v from its decomposition, want %v", y, out["again"+y].Shape(), out[y].Shape())
 				}
 				for i := range a {
 					if !(math.Abs(a[i]-b[i]) <= 1e-5*(1+math.Abs(a[i]))) {
-						t.Fatalf("%s[%d] is %g, its decomposition gives %g", y, i, a[i], b[i])
+						t.Fatalf("%s[%d]: got %g from its decomposition, want %g", y, i, b[i], a[i])
 					}
 				}
 			}

@@ -29,7 +29,7 @@ func TestOpsDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(have) != want {
-		t.Errorf("%s is out of date: run go generate ./onnx/grad", path)
+		t.Errorf("%s: got an old table, want the one that go generate ./onnx/grad writes", path)
 	}
 }
 

@@ -2,6 +2,7 @@ package grad
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -88,15 +89,15 @@ func TestErrors(t *testing.T) {
 			nodes := len(m.Nodes)
 			_, err := Append(m, o)
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatalf("got error %v, want one with %q", err, c.want)
 			}
 			for _, w := range c.want {
 				if !strings.Contains(err.Error(), w) {
-					t.Errorf("%q lacks %q", err, w)
+					t.Errorf("got error %q, want %q in it", err, w)
 				}
 			}
 			if len(m.Nodes) != nodes {
-				t.Errorf("the failed call left %d nodes", len(m.Nodes)-nodes)
+				t.Errorf("the failed call: got %d nodes more, want none", len(m.Nodes)-nodes)
 			}
 		})
 	}
@@ -114,7 +115,7 @@ func TestFrozenWeightsCostNothing(t *testing.T) {
 			products++
 		}
 		if n.Op == "Transpose" {
-			t.Errorf("%v transposes %v", n, n.Inputs)
+			t.Errorf("got %v, which transposes %v, want no Transpose", n, n.Inputs)
 		}
 	}
 	if products != 1 {
@@ -175,11 +176,11 @@ func TestGatherNeedsNoReduction(t *testing.T) {
 		g := newGen(c, 18, 1, onnx.Float, false, 1)
 		grads, err := Append(g.b.M, Options{Outputs: g.outputs[:1], Wrt: g.wrt})
 		if err != nil || len(grads) == 0 {
-			t.Fatal(err)
+			t.Fatalf("got gradients %v, %v, want some", grads, err)
 		}
 		for _, n := range g.b.M.Nodes {
 			if r := n.Str("reduction", "none"); r != "none" {
-				t.Errorf("%s: %v has reduction %s", c.op, n, r)
+				t.Errorf("%s: got reduction %s of %v, want none", c.op, r, n)
 			}
 		}
 	}
@@ -265,39 +266,42 @@ func TestEmpty(t *testing.T) {
 // TestTileAtRunTime: repeats that are an input of the model may be 0, and then nothing passes back.
 func TestTileAtRunTime(t *testing.T) {
 	for _, opset := range []int64{13, 17, 25} {
-		b := onnx.NewBuilder("tile", opset)
-		b.Input("x", onnx.Float, onnx.Dims("n", 3))
-		b.Input("repeats", onnx.Int64, onnx.Dims(2))
-		y := b.Op("Tile", "x", "repeats")
-		grads, err := Append(b.M, Options{Outputs: []string{y}, Wrt: []string{"x"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b = onnx.Extend(b.M)
-		b.Output("grad", grads["x"], onnx.Float, nil)
-		s, err := ort.Open(b.M, ort.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		for _, repeats := range [][]int64{{2, 3}, {1, 1}, {2, 0}, {0, 2}, {0, 0}} {
-			out, err := s.Run(context.Background(), map[string]*tensor.Dense{
-				"x":       dense(onnx.Float, []int{2, 3}, []float64{1, 2, 3, 4, 5, 6}),
-				"repeats": tensor.New(tensor.WithShape(2), tensor.WithBacking(slices.Clone(repeats))),
-			})
+		t.Run(fmt.Sprintf("opset %d", opset), func(t *testing.T) {
+			b := onnx.NewBuilder("tile", opset)
+			b.Input("x", onnx.Float, onnx.Dims("n", 3))
+			b.Input("repeats", onnx.Int64, onnx.Dims(2))
+			y := b.Op("Tile", "x", "repeats")
+			grads, err := Append(b.M, Options{Outputs: []string{y}, Wrt: []string{"x"}})
 			if err != nil {
-				t.Errorf("opset %d, repeats %v: %v", opset, repeats, err)
-				continue
+				t.Fatal(err)
 			}
-			g := out["grad"]
-			if !g.Shape().Eq(tensor.Shape{2, 3}) {
-				t.Errorf("opset %d, repeats %v: shape %v", opset, repeats, g.Shape())
+			b = onnx.Extend(b.M)
+			b.Output("grad", grads["x"], onnx.Float, nil)
+			s, err := ort.Open(b.M, ort.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, v := range floats(g) {
-				if v != float64(repeats[0]*repeats[1]) {
-					t.Fatalf("opset %d, repeats %v: gradient %v", opset, repeats, floats(g))
+			defer s.Close()
+			for _, repeats := range [][]int64{{2, 3}, {1, 1}, {2, 0}, {0, 2}, {0, 0}} {
+				out, err := s.Run(context.Background(), map[string]*tensor.Dense{
+					"x":       dense(onnx.Float, []int{2, 3}, []float64{1, 2, 3, 4, 5, 6}),
+					"repeats": tensor.New(tensor.WithShape(2), tensor.WithBacking(slices.Clone(repeats))),
+				})
+				if err != nil {
+					t.Errorf("opset %d, repeats %v: got error %v, want none", opset, repeats, err)
+					continue
+				}
+				g := out["grad"]
+				if !g.Shape().Eq(tensor.Shape{2, 3}) {
+					t.Errorf("opset %d, repeats %v: got shape %v, want (2, 3)", opset, repeats, g.Shape())
+				}
+				for _, v := range floats(g) {
+					if v != float64(repeats[0]*repeats[1]) {
+						t.Fatalf("opset %d, repeats %v: got gradient %v, want %d in each place", opset, repeats, floats(g),
+							repeats[0]*repeats[1])
+					}
 				}
 			}
-		}
+		})
 	}
 }

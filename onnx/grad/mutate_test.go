@@ -21,7 +21,7 @@ func oracleModels(t testing.TB) (files []string) {
 	for _, folder := range []string{beside, packed.Unpack(t, beside+".zip")} {
 		found, err := filepath.Glob(filepath.Join(folder, "*", "model.onnx"))
 		if err != nil || len(found) == 0 {
-			t.Fatalf("no models in %s (%v)", folder, err)
+			t.Fatalf("models in %s: got none, %v, want some", folder, err)
 		}
 		files = append(files, found...)
 	}
@@ -60,7 +60,7 @@ func TestMutatedModels(t *testing.T) {
 			func() {
 				defer func() {
 					if p := recover(); p != nil {
-						t.Errorf("%s, seed %d: panic: %v", filepath.Base(filepath.Dir(path)), seed, p)
+						t.Errorf("%s, seed %d: got panic %v, want an error or a graph", filepath.Base(filepath.Dir(path)), seed, p)
 						panic(p)
 					}
 				}()

@@ -47,7 +47,7 @@ func TestOracle(t *testing.T) {
 			folders = append(folders, more...)
 		}
 		if len(folders) < 32 {
-			t.Fatalf("%d cases in %s", len(folders), root)
+			t.Fatalf("%s: got %d cases, want at least 32", root, len(folders))
 		}
 		for _, folder := range folders {
 			for _, recompute := range []bool{false, true} {
@@ -104,7 +104,7 @@ func runOracle(t *testing.T, folder string, recompute bool) {
 	}
 	wants := readTensors(t, filepath.Join(folder, "grads.safetensors"))
 	if len(wants) != len(o.Wrt) {
-		t.Errorf("%d gradients for %d names", len(wants), len(o.Wrt))
+		t.Errorf("got %d gradients, want %d", len(wants), len(o.Wrt))
 	}
 	for name, want := range wants {
 		compare(t, "gradient of "+name, got["gradient/"+name], want, c.RTol, c.ATol)
@@ -170,14 +170,14 @@ func numbers(t *testing.T, d *tensor.Dense) []float64 {
 	case []float64:
 		return v
 	}
-	t.Fatalf("not a floating-point tensor: %T", d.Data())
+	t.Fatalf("got a tensor of %T, want floating-point numbers", d.Data())
 	return nil
 }
 
 func compare(t *testing.T, what string, got, want *tensor.Dense, rtol, atol float64) {
 	t.Helper()
 	if got == nil {
-		t.Errorf("%s is missing", what)
+		t.Errorf("%s: got %v, want a tensor", what, got)
 		return
 	}
 	if g, w := fmt.Sprint(got.Shape()), fmt.Sprint(want.Shape()); g != w {

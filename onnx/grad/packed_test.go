@@ -28,18 +28,18 @@ func TestZeroPointsFillBytes(t *testing.T) {
 				continue
 			}
 			if len(n.Inputs) < 4 || n.Inputs[3] == "" {
-				t.Errorf("%v leaves its zero points to the runtime", n)
+				t.Errorf("%v: got inputs %v, want zero points among them", n, n.Inputs)
 			}
 			if given := g.b.M.Nodes[0].Inputs; len(given) < 4 || given[3] == "" { // all are the same
 				continue
 			}
 			scales, _ := types.Of(n.Inputs[2]).Sizes()
 			if seen = true; len(scales) != 2 || scales[1]*n.Int("bits", 4)%8 != 0 {
-				t.Errorf("%v: %d blocks a row", n, scales)
+				t.Errorf("%v: got %d blocks a row, want zero points that fill bytes", n, scales)
 			}
 		}
 	}
 	if !seen {
-		t.Error("no case has zero points")
+		t.Errorf("got zero points in a case %t, want %t", seen, true)
 	}
 }

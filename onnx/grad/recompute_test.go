@@ -81,8 +81,8 @@ func TestRecomputeKeepsGradients(t *testing.T) {
 	for name, want := range results[0] {
 		a, b := floats(want), floats(results[1][name])
 		for i := range a {
-			if math.Abs(a[i]-b[i]) > 1e-6*(1+math.Abs(a[i])) {
-				t.Fatalf("%s[%d] is %g with recomputation, %g without", name, i, b[i], a[i])
+			if !(math.Abs(a[i]-b[i]) <= 1e-6*(1+math.Abs(a[i]))) {
+				t.Fatalf("%s[%d]: got %g with recomputation, want %g", name, i, b[i], a[i])
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestRecomputeWaitsForResults(t *testing.T) {
 	for _, v := range m.Outputs {
 		n := maker[v.Name]
 		if n.Op != "Identity" {
-			t.Fatalf("output %q is made by %v", v.Name, n)
+			t.Fatalf("output %q: got it from %v, want an Identity", v.Name, n)
 		}
 		grads[v.Name] = n.Inputs[0]
 	}
@@ -120,7 +120,7 @@ func TestRecomputeWaitsForResults(t *testing.T) {
 	for i := 2; i < 4; i++ { // layer0 reads an input of the model, which is there: it is not computed again
 		for _, w := range []string{"up", "down"} {
 			if name := fmt.Sprintf("grad.layer%d.%s", i, w); !before[grads[name]] {
-				t.Errorf("the gradient of the input does not wait for %s", name)
+				t.Errorf("gradient of the input: got it before %s, want it after", name)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestRecomputeFollowsCaptures(t *testing.T) {
 		for _, n := range b.M.Nodes[forward:] {
 			for _, v := range inside {
 				if recompute && slices.Contains(n.Reads(), v) {
-					t.Errorf("%v reads the forward value %q", n, v)
+					t.Errorf("%v: got it reading the forward value %q, want the one that is computed again", n, v)
 				}
 			}
 		}
@@ -177,8 +177,8 @@ func TestRecomputeFollowsCaptures(t *testing.T) {
 	}
 	for name, want := range results[0] {
 		for i, v := range floats(want) {
-			if again := floats(results[1][name])[i]; math.Abs(again-v) > 1e-6*(1+math.Abs(v)) {
-				t.Errorf("%s[%d] is %g with recomputation, %g without", name, i, again, v)
+			if again := floats(results[1][name])[i]; !(math.Abs(again-v) <= 1e-6*(1+math.Abs(v))) {
+				t.Errorf("%s[%d]: got %g with recomputation, want %g", name, i, again, v)
 			}
 		}
 	}
@@ -207,16 +207,16 @@ func TestRecomputeSavesMemory(t *testing.T) {
 		c.Env = append(os.Environ(), "ASSAY_TEST_RECOMPUTE="+v)
 		out, err := c.CombinedOutput()
 		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+			t.Fatalf("the child: got error %v, want none\n%s", err, out)
 		}
 		_, rest, _ := strings.Cut(string(out), "peak ")
 		if _, err := fmt.Sscan(rest, &peaks[i]); err != nil {
-			t.Fatalf("%v in\n%s", err, out)
+			t.Fatalf("got error %v, want a peak in\n%s", err, out)
 		}
 	}
 	t.Logf("peak above the weights: %d kB, with recomputation %d kB", peaks[0], peaks[1])
 	if peaks[1] > peaks[0]*2/3 {
-		t.Errorf("recomputation takes %d kB, without it %d kB", peaks[1], peaks[0])
+		t.Errorf("got %d kB with recomputation, %d kB without, want at most two thirds", peaks[1], peaks[0])
 	}
 }
 
@@ -237,7 +237,7 @@ func status(t *testing.T, field string) int {
 			return n
 		}
 	}
-	t.Fatalf("no %s", field)
+	t.Fatalf("got no %s, want it", field)
 	return 0
 }
 

@@ -1,4 +1,4 @@
-package labeling
+package nearcopy
 
 import (
 	"math"
@@ -94,7 +94,7 @@ func pearson(products, squares float64) float64 {
 // Steps by which the edges of a window are moved, as long as that makes it more like the other thumbnail.
 var fitSteps = []float64{0.02, 0.01}
 
-// fit moves the edges of a window until it fits another thumbnail best, and tells whether they are the same then.
+// fit moves the edges of a window until it fits another thumbnail best, and reports whether they are the same then.
 func (f *fitter) fit(window int, other *clippedThumb, t turn, as *sameness) bool {
 	for i, from := range &turned[t] {
 		f.whole[i] = float64(other.pixels[from])
@@ -120,8 +120,8 @@ const (
 	promisingDetail = 0.1
 )
 
-// promising tells whether a window may fit another thumbnail once its edges are moved, which costs ten times as much as
-// to ask this: see docs/decisions/near-copies.md.
+// promising reports whether a window may fit another thumbnail once its edges are moved, which costs ten times as
+// much as to ask this: see docs/decisions/near-copies.md.
 func promising(window, whole *plane) bool {
 	var like [blocksAcross * blocksAcross]float64
 	for b := range like {
@@ -191,7 +191,7 @@ type axisFit struct {
 	lines plane
 	whole *plane // the other thumbnail, with its lines along the same axis
 	sums  [thumbnailSide]lineSums
-	// Sums of products of line i of the other thumbnail with line k, those of which bit k of known[i] is set.
+	// Dot products of line i of the other thumbnail with line k; valid where bit k of known[i] is set.
 	products [thumbnailSide][thumbnailSide]float64
 	known    [thumbnailSide]uint32
 }
@@ -247,7 +247,7 @@ func dot(p, q *[thumbnailSide]float64) float64 {
 	return a + b + c + d
 }
 
-// correlation is that of the other thumbnail and the lines stretched over a span across them.
+// correlation is the correlation of the other thumbnail with the lines stretched over a span across them.
 func (a *axisFit) correlation(s span, other *clippedThumb) float64 {
 	var sum, squares, products float64
 	step := s.to - s.from
@@ -316,7 +316,7 @@ func (as *sameness) holds(window, whole *plane) bool {
 // blockCorner is where the first pixel of a block lies.
 func blockCorner(b int) int { return b/blocksAcross*blockSide*thumbnailSide + b%blocksAcross*blockSide }
 
-// blockCorrelation is that of a block of two thumbnails.
+// blockCorrelation is the correlation of one block of two thumbnails.
 func blockCorrelation(a, b *plane, block int) float64 {
 	var sp, sq, pp, qq, pq float64
 	for y := range blockSide {

@@ -1,4 +1,13 @@
-package labeling
+// Package nearcopy finds near-duplicate pictures: crops, mirrored and turned copies, copies with borders, watermarks,
+// other sizes, colours and compression.
+//
+//	ThumbnailOf   a picture in grey, 24 x 24 pixels of what is inside its uniform borders
+//	Index.Add     perceptual hashes of the thumbnail in its eight orientations, in four bands (LSH)
+//	Index.Pairs   looks up 81 windows of each thumbnail, each a possible crop; what agrees in most bits is aligned and
+//	              compared pixel by pixel
+//
+// docs/decisions/near-copies.md says why it works like this, and docs/label.md how many copies it finds.
+package nearcopy
 
 import (
 	"bytes"
@@ -14,11 +23,9 @@ import (
 	"assay/internal/workers"
 )
 
-// The index of near copies. The whole of each thumbnail is indexed in its eight turns by a hash of the signs of its
-// lowest frequencies. Every window of every thumbnail that may be left by a crop is then looked up. Its keys are the
-// four bands of its hash, also with their least certain bits changed (multi-probe hashing). What agrees in most bits is
-// compared pixel by pixel. The work grows with the pictures, and with the pairs that are alike. It is bounded for each
-// picture: mostListed of each list, mostCompared of what they propose.
+// The work grows with the pictures, and with the pairs that are alike. It is bounded for each picture: mostListed
+// entries of each key are looked at, and MostCompared of what they propose are compared. The least certain bits of a
+// window's key are tried both ways (multi-probe hashing).
 const (
 	bandBits   = 16
 	bandCount  = 4
@@ -30,8 +37,9 @@ const (
 	mostDoubt = 0.15 // of the certainty of all bits, the share of those that differ
 	leastLike = 0.5  // correlation of thumbnails from which their windows are fitted
 
-	mostListed   = 512 // entries of a key that are looked at: those whose other bits are most like it
-	mostCompared = 256 // pictures that are laid over each other for each picture
+	mostListed = 512 // entries of a key that are looked at: those whose other bits are most like it
+	// MostCompared is how many pictures are compared pixel by pixel with each picture.
+	MostCompared = 256
 )
 
 // sameness is what is asked of near copies once their windows are fitted.
@@ -65,12 +73,12 @@ type hashed struct {
 	entry uint32 // thumbnail*8 + turn
 }
 
-// nearIndex knows the thumbnails of pictures.
-type nearIndex struct {
+// Index has the thumbnails of pictures. The zero Index is empty.
+type Index struct {
 	pictures []indexed    // by their pixels once they are sorted, so that the order in which they came decides nothing
 	hashes   []uint64     // thumbnail*8 + turn
 	data     shelf        // pictures with numbers from 0
-	guarded  shelf        // and those of benchmarks
+	guarded  shelf        // pictures of benchmarks
 	crowded  atomic.Int64 // pictures of which not all that is like them was compared
 }
 
@@ -80,8 +88,9 @@ type indexed struct {
 	*clippedThumb
 }
 
-// add gives a picture to the index; pair calls it by its number. Those of benchmarks have negative numbers.
-func (n *nearIndex) add(picture int32, l Thumbnail) {
+// Add adds the thumbnail of a picture, unless it is empty; Pairs calls the picture by its number. Pictures of
+// benchmarks have negative numbers: no bound applies to what is like them.
+func (n *Index) Add(picture int32, l Thumbnail) {
 	if len(l) > 0 {
 		n.pictures = append(n.pictures, indexed{picture, newClippedThumb(clipped(l))})
 	}
@@ -90,7 +99,7 @@ func (n *nearIndex) add(picture int32, l Thumbnail) {
 func key(hash uint64, band int) uint32 { return uint32(hash>>(band*bandBits)) & (1<<bandBits - 1) }
 
 // build sorts what was added by its pixels, and then by its keys.
-func (n *nearIndex) build() {
+func (n *Index) build() {
 	slices.SortFunc(n.pictures, func(a, b indexed) int {
 		return cmp.Or(bytes.Compare(a.pixels[:], b.pixels[:]), cmp.Compare(a.owner, b.owner))
 	})
@@ -109,7 +118,7 @@ func (n *nearIndex) build() {
 }
 
 // shelve sorts the pictures whose numbers are wanted by their keys.
-func (n *nearIndex) shelve(wanted func(owner int32) bool) (s shelf) {
+func (n *Index) shelve(wanted func(owner int32) bool) (s shelf) {
 	var entries []hashed
 	for i, h := range n.hashes {
 		if wanted(n.pictures[i/turns].owner) {
@@ -147,8 +156,8 @@ func (n *nearIndex) shelve(wanted func(owner int32) bool) (s shelf) {
 
 func (d *band) of(key uint32) []hashed { return d.list[d.first[key]:d.first[key+1]] }
 
-// around returns the entries with a key. Of more than mostListed, which are sorted by their bits, those of the lowest
-// frequencies first, it returns those around a hash; all is false then.
+// around returns the entries with a key. If there are more than mostListed, which are sorted by their bits (the lowest
+// frequencies first), it returns the ones nearest to a hash in that order; all is false then.
 func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) {
 	list = d.of(key)
 	if len(list) <= mostListed {
@@ -163,10 +172,13 @@ func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) 
 	return list[from : from+mostListed], false
 }
 
-// pairs calls found for pictures that are near copies of each other, with the bits in which their hashes differ. The
+// Crowded is the number of pictures that Pairs compared with only a part of what is like them.
+func (n *Index) Crowded() int { return int(n.crowded.Load()) }
+
+// Pairs calls found for pictures that are near copies of each other, with the bits in which their hashes differ. The
 // order is any, and two pictures may be found several times. Those for which skip is true are not compared. Both are
 // called by one goroutine at a time.
-func (n *nearIndex) pairs(ctx context.Context, skip func(a, b int32) bool, found func(a, b int32, distance int)) error {
+func (n *Index) Pairs(ctx context.Context, skip func(a, b int32) bool, found func(a, b int32, distance int)) error {
 	if n.build(); n.data == nil {
 		return nil
 	}
@@ -205,7 +217,7 @@ type candidate struct {
 
 // search looks for what the windows of one thumbnail after the other show. It is used by one goroutine.
 type search struct {
-	index *nearIndex
+	index *Index
 	thumb *clippedThumb
 	self  int
 	// Of each entry that was met, the nearest window, and how near it is; found lists these entries.
@@ -221,7 +233,7 @@ type search struct {
 
 const unmet = 255 // a distance
 
-func newSearch(n *nearIndex) *search {
+func newSearch(n *Index) *search {
 	s := &search{index: n, distance: make([]uint8, len(n.hashes)), window: make([]uint8, len(n.hashes))}
 	for i := range s.distance {
 		s.distance[i] = unmet
@@ -282,9 +294,9 @@ func (s *search) bound() {
 	if s.index.pictures[s.self].owner < 0 {
 		return
 	}
-	if len(s.list) > mostCompared {
-		kept := s.list[:mostCompared]
-		for _, c := range s.list[mostCompared:] {
+	if len(s.list) > MostCompared {
+		kept := s.list[:MostCompared]
+		for _, c := range s.list[MostCompared:] {
 			if s.index.pictures[c.entry/turns].owner < 0 {
 				kept = append(kept, c)
 			} else {

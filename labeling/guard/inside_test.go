@@ -1,4 +1,4 @@
-package labeling
+package guard
 
 import (
 	"bytes"
@@ -41,17 +41,17 @@ func TestGuardLooksInside(t *testing.T) {
 		}
 	}
 	var unread []string
-	g, err := openGuard(t.Context(), GuardConfig{Folders: []string{dir}}, func(name string, err error) {
+	pictures, err := Pictures(t.Context(), []string{dir}, func(name string, err error) {
 		unread = append(unread, filepath.Base(name)+": "+err.Error())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, p := range g.pictures {
-		found = append(found, filepath.Base(p.name))
-		if p.pixels != g.pictures[0].pixels {
-			t.Errorf("%s: other pixels", p.name)
+	for _, p := range pictures {
+		found = append(found, filepath.Base(p.Name))
+		if p.Pixels != pictures[0].Pixels {
+			t.Errorf("%s: other pixels", p.Name)
 		}
 	}
 	want := []string{"array.json: row 1, picture", "array.json: row 2, text", "lists.json: row 1, turns",

@@ -1,4 +1,4 @@
-package labeling
+package guard
 
 import (
 	"bytes"

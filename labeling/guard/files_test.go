@@ -1,4 +1,4 @@
-package labeling
+package guard
 
 import (
 	"bytes"
@@ -13,6 +13,15 @@ import (
 
 	"assay/data"
 )
+
+func photograph(t *testing.T, name string) *data.Picture {
+	t.Helper()
+	p, err := data.Open(filepath.Join("../../testdata/oracle/images", name), data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
 
 // TestGuardPassesNothing: in whatever spelling a picture lies in a folder, it is found, or the file is named.
 func TestGuardPassesNothing(t *testing.T) {
@@ -58,7 +67,7 @@ func TestGuardPassesNothing(t *testing.T) {
 			}
 			found, unread := guardFinds(t, dir)
 			if c.found && (found != 1 || len(unread) > 0) || !c.found && (found > 0 || len(unread) == 0) {
-				t.Errorf("found %d, unread %q", found, unread)
+				t.Errorf("got %d found, unread %q, want found: %v", found, unread, c.found)
 			}
 		})
 	}
@@ -84,11 +93,11 @@ func TestGuardPassesNothing(t *testing.T) {
 
 func guardFinds(t *testing.T, folder string) (found int, unread []string) {
 	t.Helper()
-	g, err := openGuard(t.Context(), GuardConfig{Folders: []string{folder}}, func(name string, err error) {
+	pictures, err := Pictures(t.Context(), []string{folder}, func(name string, err error) {
 		unread = append(unread, filepath.Base(name)+": "+err.Error())
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(g.pictures), unread
+	return len(pictures), unread
 }

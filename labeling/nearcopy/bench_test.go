@@ -1,8 +1,7 @@
-package labeling
+package nearcopy
 
 import (
 	"flag"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -25,26 +24,27 @@ var (
 // Each scene is a blend of two crops of photographs, so that there are as many different ones as are wanted. If varied,
 // it is a blend of a crop and of random shapes of all sizes; larger ones have more contrast, as in photographs.
 //
-//	go test ./labeling -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
+//	go test ./labeling/nearcopy -run - -bench NearCopies -benchtime 1x -args -thumbnails 100000 -varied
 func BenchmarkNearCopies(b *testing.B) {
 	found := benchmarkThumbnails(b)
 	for b.Loop() {
-		var n nearIndex
-		scenes := newScenes()
+		var n Index
+		scenes := make(forest, len(found))
 		for i, l := range found {
-			n.add(scenes.node(fmt.Sprint(i)), l)
+			scenes[i] = int32(i)
+			n.Add(int32(i), l)
 		}
 		before := processorTime(b)
 		joined := 0
 		skip := func(p, q int32) bool { return scenes.root(p) == scenes.root(q) }
-		err := n.pairs(b.Context(), skip, func(p, q int32, _ int) { joined++; scenes.join(p, q) })
+		err := n.Pairs(b.Context(), skip, func(p, q int32, _ int) { joined++; scenes.join(p, q) })
 		if err != nil {
 			b.Fatal(err)
 		}
 		spent := processorTime(b) - before
 		b.ReportMetric(float64(spent.Microseconds())/1e3/float64(len(found)), "CPU-ms/thumbnail")
 		b.ReportMetric(float64(joined), "joined")
-		b.ReportMetric(float64(n.crowded.Load()), "crowded")
+		b.ReportMetric(float64(n.Crowded()), "crowded")
 		size, made, largest, beside := map[int32]int{}, map[[2]int32]bool{}, 0, 0
 		for i, l := range found {
 			root := scenes.root(int32(i))
@@ -62,6 +62,19 @@ func BenchmarkNearCopies(b *testing.B) {
 		b.ReportMetric(float64(largest), "largest")
 	}
 }
+
+// forest is a forest of disjoint sets.
+type forest []int32
+
+func (f forest) root(n int32) int32 {
+	for f[n] != n {
+		f[n] = f[f[n]]
+		n = f[n]
+	}
+	return n
+}
+
+func (f forest) join(a, b int32) { f[f.root(a)] = f.root(b) }
 
 // benchmarkThumbnails are those that the flags ask for. They are kept in a file, if ASSAY_THUMBNAILS names one.
 func benchmarkThumbnails(b *testing.B) (found []Thumbnail) {
@@ -134,9 +147,9 @@ func syntheticThumbnails(tb testing.TB, n int) []Thumbnail {
 			}
 			p.Pix[i] = byte((3*int(p.Pix[i]) + 2*int(v)) / 5)
 		}
-		found = append(found, thumbnailOf(p))
+		found = append(found, ThumbnailOf(p))
 		for range *copies {
-			found = append(found, thumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
+			found = append(found, ThumbnailOf(copying[rng.IntN(len(copying))].make(p, rng)))
 		}
 	}
 	return found[:n]

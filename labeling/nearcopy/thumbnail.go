@@ -1,4 +1,4 @@
-package labeling
+package nearcopy
 
 import (
 	"cmp"
@@ -29,8 +29,8 @@ const (
 // its uniform borders. It is empty if that shows too little to be told from others, as one of a single colour.
 type Thumbnail []byte
 
-// thumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
-func thumbnailOf(p *data.Picture) Thumbnail {
+// ThumbnailOf makes a Thumbnail: the picture in grey (Pillow's L), resized with Pillow's bilinear filter.
+func ThumbnailOf(p *data.Picture) Thumbnail {
 	small := withoutBorders(grey(p)).Resize(thumbnailSide, thumbnailSide, data.Bilinear)
 	l := make(Thumbnail, thumbnailSize)
 	for i := range l {
@@ -222,7 +222,7 @@ func spectra(thumb []byte, f func(window int, s *spectrum)) {
 	}
 }
 
-// wholeSpectrum is that of a whole thumbnail.
+// wholeSpectrum is the spectrum of a whole thumbnail.
 func wholeSpectrum(thumb []byte) spectrum {
 	rows := along(thumb, &spanWaves[0])
 	return across(&rows, &spanWaves[0])
@@ -272,7 +272,7 @@ var frequencyOf, transposedBit = func() (f [hashBits]float64, t [hashBits]int) {
 	return f, t
 }()
 
-// sizes are those of the coefficients, in the order of their bits.
+// sizes are the absolute values of the coefficients, in the order of their bits.
 func (s *spectrum) sizes() (out [hashBits]float64) {
 	for bit, at := range &bitOf {
 		out[bit] = math.Abs(s[at[0]][at[1]])
@@ -286,7 +286,7 @@ type turn int
 
 const turns = 8
 
-// spectrum is that of the turned picture: a mirror changes the sign of the odd frequencies.
+// spectrum is the spectrum of the turned picture: a mirror changes the sign of the odd frequencies.
 func (t turn) spectrum(s *spectrum) (out spectrum) {
 	for v := range hashLow {
 		for u := range hashLow {

@@ -1,4 +1,4 @@
-package labeling
+package guard
 
 import (
 	"errors"
@@ -62,7 +62,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// isPicture tells whether a file begins like a picture, whatever its name.
+// isPicture reports whether a file begins like a picture, whatever its name.
 func isPicture(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-package labeling
+package nearcopy
 
 import (
 	"bytes"
@@ -13,20 +13,30 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"assay/data"
 	"assay/internal/long"
 )
 
-// The table of docs/label.md: go test ./labeling -run TestNearCopies -v -args -every 1
+// The table of docs/label.md: go test ./labeling/nearcopy -run TestNearCopies -v -args -every 1
 var (
-	photos = flag.String("photos", "../examples/photos", "folder of photographs of different things")
+	photos = flag.String("photos", "../../examples/photos", "folder of photographs of different things")
 	tile   = flag.Int("tile", 48, "pixels of the tiles that they are cut into")
 	every  = flag.Int("every", 5, "take every n-th tile of them")
 )
 
-func TestLookAgainstPillow(t *testing.T) {
+func photograph(t *testing.T, name string) *data.Picture {
+	t.Helper()
+	p, err := data.Open(filepath.Join("../../testdata/oracle/images", name), data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestThumbnailAgainstPillow(t *testing.T) {
 	raw, err := os.ReadFile("testdata/phash.json")
 	if err != nil {
 		t.Fatal(err)
@@ -38,10 +48,10 @@ func TestLookAgainstPillow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(reference.Looks) < 20 {
-		t.Fatalf("%d thumbnails", len(reference.Looks))
+		t.Fatalf("got %d thumbnails in the reference, want 20 or more", len(reference.Looks))
 	}
 	for name, want := range reference.Looks {
-		l := thumbnailOf(photograph(t, name))
+		l := ThumbnailOf(photograph(t, name))
 		if len(l) == 0 {
 			t.Fatalf("%s: no thumbnail", name)
 		}
@@ -58,7 +68,7 @@ func TestLookAgainstPillow(t *testing.T) {
 
 // The spectrum of a turned thumbnail is the turned spectrum, and the eight turns are all there are.
 func TestTurns(t *testing.T) {
-	thumb := thumbnailOf(photograph(t, "astronaut.png"))
+	thumb := ThumbnailOf(photograph(t, "astronaut.png"))
 	s := wholeSpectrum(thumb)
 	seen := map[string]bool{}
 	for way := range turn(turns) {
@@ -78,14 +88,14 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	if len(seen) != turns {
-		t.Errorf("%d turns", len(seen))
+		t.Errorf("got %d different turns, want %d", len(seen), turns)
 	}
 }
 
 // What an axisFit derives from sums of lines is the correlation of the resampled window, at any ends of its span.
 func TestAxisFit(t *testing.T) {
-	a := newClippedThumb(thumbnailOf(photograph(t, "astronaut.png")))
-	b := newClippedThumb(thumbnailOf(photograph(t, "chelsea.png")))
+	a := newClippedThumb(ThumbnailOf(photograph(t, "astronaut.png")))
+	b := newClippedThumb(ThumbnailOf(photograph(t, "chelsea.png")))
 	var f fitter
 	f.take(a)
 	for i, v := range b.pixels {
@@ -144,8 +154,8 @@ func TestBlankHasNoThumbnail(t *testing.T) {
 	for name, p := range map[string]*data.Picture{"black": data.NewPicture(64, 64), "one pixel": filled(1, 1, 3, 4, 5),
 		"red":        filled(500, 2, 255, 0, 0),
 		"faint ramp": ramp, "dot": dot} {
-		if l := thumbnailOf(p); len(l) != 0 {
-			t.Errorf("%s: a thumbnail of %d bytes", name, len(l))
+		if l := ThumbnailOf(p); len(l) != 0 {
+			t.Errorf("%s: got a thumbnail of %d bytes, want none", name, len(l))
 		}
 	}
 }
@@ -249,7 +259,7 @@ func tiles(t *testing.T) (out []*data.Picture) {
 	}
 	n := 0
 	for _, name := range names {
-		if !pictureFile[filepath.Ext(name)] {
+		if !slices.Contains(data.PictureEndings, filepath.Ext(name)) {
 			continue
 		}
 		p, err := data.Open(name, data.Limits{})
@@ -271,13 +281,13 @@ func tiles(t *testing.T) (out []*data.Picture) {
 // How many near copies are found, and how many pictures of different things are taken for copies.
 func TestNearCopies(t *testing.T) {
 	long.Test(t)
-	var n nearIndex
+	var n Index
 	all := tiles(t)
 	var seen []*data.Picture
 	var clear []bool
 	clearOnes := 0
 	for _, p := range all {
-		if l := thumbnailOf(p); len(l) > 0 {
+		if l := ThumbnailOf(p); len(l) > 0 {
 			seen = append(seen, p)
 			isClear := telling(clipped(l)) >= clearBlocks
 			if clear = append(clear, isClear); isClear {
@@ -287,17 +297,17 @@ func TestNearCopies(t *testing.T) {
 	}
 	kinds := len(copying) + 1 // the first is the picture itself
 	for i, p := range seen {
-		n.add(int32(i*kinds), thumbnailOf(p))
+		n.Add(int32(i*kinds), ThumbnailOf(p))
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
 		for k, c := range copying {
-			n.add(int32(i*kinds+k+1), thumbnailOf(c.make(p, rng)))
+			n.Add(int32(i*kinds+k+1), ThumbnailOf(c.make(p, rng)))
 		}
 	}
 	found := map[[2]int32]bool{}
 	alarms := map[[2]int32]bool{}
 	same := func(a, b int32) bool { return int(a)/kinds == int(b)/kinds }
 	skip := func(a, b int32) bool { return same(a, b) && int(a)%kinds != 0 && int(b)%kinds != 0 }
-	err := n.pairs(t.Context(), skip, func(a, b int32, _ int) {
+	err := n.Pairs(t.Context(), skip, func(a, b int32, _ int) {
 		a, b = min(a, b), max(a, b)
 		if same(a, b) {
 			found[[2]int32{a, b}] = true
@@ -323,7 +333,7 @@ func TestNearCopies(t *testing.T) {
 		t.Logf("| %s | %.1f %% | %.0f %% |", c.name, 100*float64(hits)/float64(clearOnes),
 			100*float64(others)/float64(max(rest, 1)))
 		if float64(hits) < c.recall*float64(clearOnes) {
-			t.Errorf("%s: %d of %d were found", c.name, hits, clearOnes)
+			t.Errorf("%s: got %d of %d found, want a share of %v", c.name, hits, clearOnes, c.recall)
 		}
 	}
 	pairs := len(seen) * (len(seen) - 1) / 2
@@ -335,6 +345,6 @@ func TestNearCopies(t *testing.T) {
 	t.Logf("false alarms: %d among %d pairs of pictures and copies, between %d of %d pairs of pictures", len(alarms),
 		pairs*kinds*kinds, len(between), pairs)
 	if len(between) > pairs/1500 {
-		t.Errorf("%d false alarms", len(between))
+		t.Errorf("got %d false alarms, want at most %d", len(between), pairs/1500)
 	}
 }

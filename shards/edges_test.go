@@ -1,0 +1,553 @@
+package shards
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// few opens work of 6 rows in so many shards, each row as heavy as any other.
+func few(t *testing.T, count int) *Work[result] {
+	t.Helper()
+	w, err := Open[result](filepath.Join(t.TempDir(), "shards"), count, "few", 6, func(int) (int64, bool) {
+		return 9,
+			true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prepared(w)
+}
+
+// plain gives the results of a shard without keeping anything.
+func plain(_ context.Context, s Shard) (out []result, _ error) {
+	for i := s.From; i < s.To; i++ {
+		out = append(out, result{Row: i, Error: map[int]string{1: "<failed> & done"}[i]})
+	}
+	return out, nil
+}
+
+// left are the files of work but for those with a name that begins so.
+func left(t *testing.T, w *Work[result], but string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), but) {
+			names = append(names, f.Name())
+		}
+	}
+	return names
+}
+
+// elsewhere writes the lease of a worker of another machine, of that age.
+func elsewhere(t *testing.T, w *Work[result], name string, age time.Duration) {
+	t.Helper()
+	at := time.Now().Add(-age)
+	err := os.WriteFile(w.path(name), []byte(`{"host": "there", "pid": 7, "id": "7-7", "boot": "other"}`), 0o666)
+	if err := errors.Join(err, os.Chtimes(w.path(name), at, at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReport: a worker counts the shards that it did, those that were done, and rows that failed; it leaves results and
+// manifests alone behind.
+func TestReport(t *testing.T) {
+	w := few(t, 3)
+	for _, c := range []struct {
+		ref  Ref
+		want Report
+	}{
+		{Ref{2, 3}, Report{Shards: []int{2}, Rows: 2}},
+		{Ref{2, 3}, Report{Shards: []int{}, Before: 1}},
+		{Ref{0, 3}, Report{Shards: []int{1, 3}, Before: 1, Rows: 4, Failed: 1}},
+		{Ref{0, 3}, Report{Shards: []int{}, Before: 3}},
+	} {
+		got, err := w.Do(t.Context(), c.ref, plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(&c.want, got); d != "" {
+			t.Errorf("Do(%v) (-want +got):\n%s", c.ref, d)
+		}
+	}
+	if _, err := w.Do(t.Context(), Ref{1, 4}, plain); err == nil || !strings.Contains(err.Error(),
+		"1/4 of work that is cut into 3") {
+		t.Errorf("another number of shards: got error %v, want one", err)
+	}
+	want := []string{"000001.json", "000001.jsonl", "000002.json", "000002.jsonl", "000003.json", "000003.jsonl"}
+	if d := cmp.Diff(want, left(t, w, "plan")); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+	raw, err := os.ReadFile(w.path(resultName(1)))
+	if want := "{\"Row\":0,\"Value\":0}\n{\"Row\":1,\"Value\":0,\"Error\":\"<failed> & done\"}\n"; err != nil ||
+		string(raw) != want {
+		t.Errorf("results: got %s, %v, want %s", raw, err, want)
+	}
+	raw, err = os.ReadFile(w.path(manifestName(1)))
+	var m Manifest
+	if err := errors.Join(err, json.Unmarshal(raw, &m)); err != nil {
+		t.Fatal(err)
+	}
+	m.SHA256, m.Plan = "", ""
+	if d := cmp.Diff(Manifest{Format: 1, Shard: 1, Of: 3, From: 0, Rows: 2, Failed: 1, Bytes: 66}, m); d != "" {
+		t.Errorf("manifest (-want +got):\n%s", d)
+	}
+}
+
+// TestWrongResults: a shard whose results are not those of its rows is not committed.
+func TestWrongResults(t *testing.T) {
+	for want, change := range map[string]func([]result) []result{
+		"shard 2 has 3 rows, and 2 results":     func(r []result) []result { return r[:2] },
+		"shard 2 has 3 rows, and 4 results":     func(r []result) []result { return append(r, r[0]) },
+		"shard 2: result 2 is of row 6, want 5": func(r []result) []result { return []result{r[0], r[2], r[1]} },
+		"shard 2: result 1 is of row 5, want 4": func(r []result) []result { return []result{r[1], r[1], r[2]} },
+	} {
+		t.Run(want, func(t *testing.T) {
+			w := few(t, 2)
+			_, err := w.Do(t.Context(), Ref{2, 2}, func(ctx context.Context, s Shard) ([]result, error) {
+				out, err := plain(ctx, s)
+				return change(out), err
+			})
+			if err == nil || err.Error() != want {
+				t.Errorf("Do: got error %v, want %q", err, want)
+			}
+			if done, err := w.done(2); done || err != nil {
+				t.Errorf("done: got %t, %v, want false", done, err)
+			}
+		})
+	}
+}
+
+// TestPassing: a shard with results that may be others another time is not done, says which and why, and is begun again
+// at once, with what was kept; the other shards are done.
+func TestPassing(t *testing.T) {
+	w := few(t, 2)
+	server := true
+	w.Passing = func(r result) bool { return server && (r.Row == 1 || r.Row == 2) }
+	run := func(ctx context.Context, s Shard) ([]result, error) {
+		if raw, err := os.ReadFile(s.Progress); err == nil {
+			t.Logf("shard %d goes on from %s", s.Index, raw)
+		} else if !server && s.Index == 1 {
+			t.Errorf("shard 1 begun again: got error %v, want what was kept", err)
+		}
+		if err := os.WriteFile(s.Progress, []byte("kept"), 0o666); err != nil {
+			return nil, err
+		}
+		return plain(ctx, s)
+	}
+	const text = "shard 1 is not done: at 2 of its 3 rows a server failed, the first is row 2; the same command asks again"
+	r, err := w.Do(t.Context(), Ref{0, 2}, run)
+	var passing *PassingError
+	if !errors.As(err, &passing) || err.Error() != text || !slices.Equal(r.Shards, []int{2}) {
+		t.Errorf("got %+v, %v, want shard 2 done and %q", r, err, text)
+	}
+	w.Why = func(r result) string { return fmt.Sprint("row ", r.Row) }
+	if _, err := w.Do(t.Context(), Ref{0, 2}, run); err == nil || err.Error() != text+": row 1" {
+		t.Errorf("got error %v, want %q", err, text+": row 1")
+	}
+	server = false
+	began := time.Now()
+	if r, err := w.Do(t.Context(), Ref{0, 2}, run); err != nil || !slices.Equal(r.Shards, []int{1}) ||
+		time.Since(began) > w.lease()/4 {
+		t.Errorf("got %+v, %v after %v, want shard 1 done at once", r, err, time.Since(began))
+	}
+	if d := cmp.Diff([]string{"000001.json", "000001.jsonl", "000002.json", "000002.jsonl"}, left(t, w, "plan")); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+}
+
+// TestBusy: a shard that a worker elsewhere holds is waited for, and taken over when its lease is old.
+func TestBusy(t *testing.T) {
+	w := few(t, 2)
+	var told []string
+	ctx, stop := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	w.Told = func(text string) {
+		if told = append(told, text); strings.HasPrefix(text, "waiting") {
+			stop(enough)
+		}
+	}
+	w.Lease = time.Hour
+	elsewhere(t, w, leaseName(2, 1), 59*time.Minute)
+	r, err := w.Do(ctx, Ref{0, 2}, plain)
+	if !errors.Is(err, enough) || !slices.Equal(r.Shards, []int{1}) {
+		t.Errorf("Do: got %+v, %v, want shard 1 done, then %v", r, err, enough)
+	}
+	if d := cmp.Diff([]string{"waiting: shard 2 is with process 7 on there"}, told); d != "" {
+		t.Errorf("told (-want +got):\n%s", d)
+	}
+	_, err = w.Merge()
+	if want := "1 of 2 shards are not done: 2 (with process 7 on there)"; err == nil || err.Error() != want {
+		t.Errorf("Merge: got error %v, want %q", err, want)
+	}
+	told = nil
+	elsewhere(t, w, leaseName(2, 1), time.Hour+time.Second)
+	if _, err = w.Merge(); err == nil || err.Error() != "1 of 2 shards are not done: 2" {
+		t.Errorf("Merge when the lease is old: got error %v, want nobody named", err)
+	}
+	if r, err := w.Do(t.Context(), Ref{0, 2}, plain); err != nil || !slices.Equal(r.Shards, []int{2}) || r.Before != 1 {
+		t.Errorf("Do when the lease is old: got %+v, %v, want shard 2", r, err)
+	}
+	if d := cmp.Diff([]string{"shard 2 is taken over from process 7 on there, which was lost"}, told); d != "" {
+		t.Errorf("told (-want +got):\n%s", d)
+	}
+	for _, name := range []string{leaseName(1, 1), progressName(1, 1)} { // left by a worker that ended before its release
+		elsewhere(t, w, name, time.Hour+time.Second)
+	}
+	elsewhere(t, w, leaseName(1, 2), time.Hour+time.Second)
+	elsewhere(t, w, leaseName(2, 1), time.Minute) // its worker may be about to release it
+	if got, err := w.Merge(); err != nil || len(got) != 6 {
+		t.Errorf("Merge: got %d results, %v, want 6", len(got), err)
+	}
+	if d := cmp.Diff([]string{"000002.lease-0001"}, slices.DeleteFunc(left(t, w, "plan"), func(name string) bool {
+		return strings.Contains(name, ".json")
+	})); d != "" {
+		t.Errorf("leases that are left (-want +got):\n%s", d)
+	}
+}
+
+// TestClaimed: of two workers one has a shard, who is named to the other; a lease that is given back or lost is free.
+func TestClaimed(t *testing.T) {
+	w := few(t, 1)
+	first, busy, err := w.claim(1)
+	if err != nil || busy != "" || first.number != 1 || first.name != "000001.lease-0001" {
+		t.Fatalf("claim: got %+v, busy %q, %v, want the first lease", first, busy, err)
+	}
+	if l, busy, err := w.claim(1); l != nil || busy != fmt.Sprintf("process %d on %s", worker().PID, worker().Host) ||
+		err != nil {
+		t.Errorf("claim again: got %+v, busy %q, %v, want this process named", l, busy, err)
+	}
+	if err := w.place.claim(first.name, nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("claiming a lease that is there: got error %v, want %v", err, fs.ErrExist)
+	}
+	if err := w.place.expire(first.name); err != nil {
+		t.Fatal(err)
+	}
+	second, busy, err := w.claim(1)
+	if err != nil || busy != "" || second.number != 2 || slices.Equal(first.text, second.text) {
+		t.Fatalf("claim of one given back: got %+v, busy %q, %v, want lease 2 with a text of its own", second, busy, err)
+	}
+	for l, want := range map[*lease]bool{first: false, second: true} {
+		if mine, err := w.mine(l); mine != want || err != nil {
+			t.Errorf("mine of lease %d: got %t, %v, want %t", l.number, mine, err, want)
+		}
+	}
+	stays := w.path(progressName(1, 1)) // a folder that is not empty
+	if err := errors.Join(os.MkdirAll(filepath.Join(stays, "x"), 0o777), w.release(second)); err == nil {
+		t.Errorf("release of what cannot be removed: got error %v, want one", err)
+	}
+	if err := errors.Join(os.RemoveAll(stays), w.release(second)); err != nil {
+		t.Fatal(err)
+	}
+	if names := left(t, w, "plan"); names != nil {
+		t.Errorf("after release: got %v, want nothing", names)
+	}
+	if mine, err := w.mine(second); mine || err != nil {
+		t.Errorf("mine of a lease that is gone: got %t, %v, want false", mine, err)
+	}
+}
+
+// TestKeep: a lease is renewed while its shard is worked at; without it the work ends.
+func TestKeep(t *testing.T) {
+	w := few(t, 1)
+	w.Lease = 40 * time.Millisecond
+	l, _, err := w.claim(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(w.path(l.name), long, long); err != nil {
+		t.Fatal(err)
+	}
+	kept, stop := w.keep(t.Context(), l)
+	renewed := false
+	for range 10_000 {
+		info, err := os.Stat(w.path(l.name))
+		if renewed = err == nil && info.ModTime().After(long); renewed {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if !renewed || kept.Err() != nil {
+		t.Errorf("while it is worked at: got the lease renewed %t, context %v, want it renewed", renewed, kept.Err())
+	}
+	if err := w.place.remove(l.name); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-kept.Done():
+	case <-time.After(10 * time.Second):
+		t.Error("without a lease: got a context that goes on, want its end")
+	}
+	if cause := context.Cause(kept); !errors.Is(cause, ErrLost) {
+		t.Errorf("without a lease: got cause %v, want %v", cause, ErrLost)
+	}
+	stop()
+	kept, stop = w.keep(t.Context(), l)
+	stop()
+	if cause := context.Cause(kept); errors.Is(cause, ErrLost) || cause == nil {
+		t.Errorf("stopped: got cause %v, want another than %v", cause, ErrLost)
+	}
+}
+
+// TestDisk: what a folder as a meeting place promises, and errors where it cannot.
+func TestDisk(t *testing.T) {
+	dir := t.TempDir()
+	d := disk(dir)
+	if err := d.once("a", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.once("a", []byte("second")); err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := d.read("a"); string(raw) != "first" || err != nil {
+		t.Errorf("once: got %q, %v, want first", raw, err)
+	}
+	if files, err := os.ReadDir(dir); len(files) != 1 || err != nil {
+		t.Errorf("files: got %v, %v, want one", files, err)
+	}
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		if there, err := d.has(name); there != want || err != nil {
+			t.Errorf("has(%s): got %t, %v, want %t", name, there, err, want)
+		}
+	}
+	if there, err := d.has("a/b"); there || err == nil {
+		t.Errorf("has below a file: got %t, %v, want an error", there, err)
+	}
+	if err := d.renew("b", nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("renew of no file: got error %v, want %v", err, fs.ErrNotExist)
+	}
+	if age, err := d.age("b"); age != 0 || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("age of no file: got %v, %v, want %v", age, err, fs.ErrNotExist)
+	}
+	ahead := time.Now().Add(time.Hour)
+	if err := os.Chtimes(d.path("a"), ahead, ahead); err != nil {
+		t.Fatal(err)
+	}
+	if age, err := d.age("a"); age != 0 || err != nil {
+		t.Errorf("age of a file of the future: got %v, %v, want 0", age, err)
+	}
+	if info, err := os.Stat(d.path("a")); err != nil || info.ModTime().After(time.Now().Add(time.Minute)) {
+		t.Errorf("a file of the future: got its time %v, %v, want now", info.ModTime(), err)
+	}
+	if err := d.expire("a"); err != nil {
+		t.Fatal(err)
+	}
+	if age, err := d.age("a"); age < 365*24*time.Hour || err != nil {
+		t.Errorf("age of what is expired: got %v, %v, want years", age, err)
+	}
+	if err := errors.Join(d.renew("a", []byte("FIRST")), d.remove("b")); err != nil {
+		t.Fatal(err)
+	}
+	if age, err := d.age("a"); age > time.Minute || err != nil {
+		t.Errorf("age of what is renewed: got %v, %v, want less than a minute", age, err)
+	}
+	if err := d.remove("a/b"); err == nil {
+		t.Errorf("remove below a file: got error %v, want one", err)
+	}
+	if who, age, err := (&Work[result]{place: d}).held(1, 1); who != (holder{}) || age != 0 || err != nil {
+		t.Errorf("held of no lease: got %+v, %v, %v, want nobody", who, age, err)
+	}
+}
+
+// TestReader: results row by row, in their order; other rows are errors.
+func TestReader(t *testing.T) {
+	w := few(t, 3)
+	if get, stop, err := w.Reader(); get != nil || stop != nil || !errors.As(err, new(*MissingError)) {
+		t.Errorf("Reader of work that is not done: got error %v, want a MissingError", err)
+	}
+	if _, err := w.Do(t.Context(), Ref{0, 3}, plain); err != nil {
+		t.Fatal(err)
+	}
+	get, stop, err := w.Reader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for row := range 6 {
+		if r, ok, err := get(row); r.Row != row || !ok || err != nil {
+			t.Errorf("row %d: got %+v, %t, %v, want it", row, r, ok, err)
+		}
+	}
+	if r, ok, err := get(6); ok || err == nil || err.Error() != w.dir+": row 7 has no result" {
+		t.Errorf("behind the last row: got %+v, %t, %v, want an error", r, ok, err)
+	}
+	stop()
+	get, stop, err = w.Reader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	if r, _, err := get(1); err == nil || err.Error() != w.dir+": row 2 has no result" {
+		t.Errorf("out of order: got %+v, %v, want an error", r, err)
+	}
+}
+
+// TestMissing: at most twenty shards are named.
+func TestMissing(t *testing.T) {
+	for n, want := range map[int]string{1: "1 of 99 shards are not done: 1", 20: ", 19, 20", 21: ", 19, 20, and 1 more",
+		50: ", 20, and 30 more"} {
+		e := &MissingError{Of: 99}
+		for k := range n {
+			e.Missing = append(e.Missing, fmt.Sprint(k+1))
+		}
+		if got := e.Error(); !strings.HasSuffix(got, want) {
+			t.Errorf("%d missing: got %q, want it to end with %q", n, got, want)
+		}
+	}
+}
+
+// TestChangedRows: the first row that has changed is named, by its number or its name, with what to remove.
+func TestChangedRows(t *testing.T) {
+	w := few(t, 2)
+	if _, err := w.Do(t.Context(), Ref{0, 2}, plain); err != nil {
+		t.Fatal(err)
+	}
+	w.Changed = func(r result) (bool, error) { return r.Row >= 4, nil }
+	for _, want := range []string{"row 5 was changed", "fifth was changed"} {
+		_, err := w.Merge()
+		if err == nil || !strings.HasPrefix(err.Error(), want) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("remove %s and %s, and shard 2", w.path("000002.json"),
+				w.path("000002.jsonl"))) {
+			t.Errorf("Merge: got error %v, want one that begins with %q", err, want)
+		}
+		w.Name = func(result) string { return "fifth" }
+	}
+}
+
+// TestPlans: a plan that cuts its rows wrongly is refused.
+func TestPlans(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 3, 6]}`:    "",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 0, 6, 6]}`: "",
+		`{"format": 2, "head": "few", "rows": 6, "cuts": [0, 6]}`:       "no plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0]}`:          "no plan of shards",
+		`{"format": 1, "head": "few", "rows": 0, "cuts": [0]}`:          "no plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [1, 6]}`:       "no plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 5]}`:       "no plan of shards",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 4, 3, 6]}`: "not in order",
+		`{"format": 1, "head": "few", "rows": 6, "cuts": [0, 7, 6]}`:    "not in order",
+		`{"format": 1`: "plan.json",
+	} {
+		t.Run(text, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, planFile), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Reopen[result](dir, "few", 6)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("Reopen: got error %v, want %q", err, want)
+			}
+		})
+	}
+}
+
+// TestCutEdges: shards may be empty, rows without bytes count, and a group is never cut.
+func TestCutEdges(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		rows, count int
+		weigh       func(int) (int64, bool)
+		want        []int
+	}{
+		{"one", 4, 1, func(int) (int64, bool) { return 1, true }, []int{0, 4}},
+		{"even", 4, 2, func(int) (int64, bool) { return 1, true }, []int{0, 2, 4}},
+		{"no bytes", 4, 4, func(int) (int64, bool) { return 0, true }, []int{0, 1, 2, 3, 4}},
+		{"unknown bytes", 4, 2, func(int) (int64, bool) { return -5, true }, []int{0, 2, 4}},
+		{"more shards", 2, 4, func(int) (int64, bool) { return 1, true }, []int{0, 1, 1, 2, 2}},
+		{"no rows", 0, 2, nil, []int{0, 0, 0}},
+		{"one group", 3, 2, func(i int) (int64, bool) { return 1, i == 0 }, []int{0, 3, 3}},
+		{"heavy first", 3, 3, func(i int) (int64, bool) { return int64(100 - 50*i), true }, []int{0, 1, 2, 3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := cut(c.rows, c.count, c.weigh); !slices.Equal(got, c.want) {
+				t.Errorf("cut: got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// TestLaunchers: numbers that make no sense are passed over or refused, and processes within tasks are counted.
+func TestLaunchers(t *testing.T) {
+	array := func(id, first, last, n string) string {
+		return fmt.Sprintf("SLURM_ARRAY_TASK_ID=%s SLURM_ARRAY_TASK_MIN=%s SLURM_ARRAY_TASK_MAX=%s SLURM_ARRAY_TASK_COUNT=%s",
+			id,
+			first, last, n)
+	}
+	for _, c := range []struct{ text, env, want string }{
+		{"100000/100000", "", "100000/100000"},
+		{"1/100001", "", "with n from 1 to 100000"},
+		{"any/1", "", "any/1"},
+		{"auto", "PMI_RANK=4 PMI_SIZE=4", "no launcher"},
+		{"auto", "PMI_RANK=-1 PMI_SIZE=4", "no launcher"},
+		{"auto", "PMI_RANK=3 PMI_SIZE=4", "4/4"},
+		{"auto/4", "PMI_RANK=3 PMI_SIZE=4", "4/4"},
+		{"auto", array("1", "1", "3", "3"), "1/3"},
+		{"auto", array("4", "1", "3", "3"), "none of 1 to 3"},
+		{"auto", array("x", "1", "3", "3"), "want all from 1"},
+		{"auto", array("1", "1", "4", "3"), "want all from 1"},
+		{"auto/3", "SLURM_ARRAY_TASK_ID=0", "none of 1 to 3"},
+		{"auto/3", "SLURM_ARRAY_TASK_ID=1", "1/3"},
+		{"auto/3", "SLURM_ARRAY_TASK_ID=3", "3/3"},
+		{"auto/3", "SLURM_ARRAY_TASK_ID=x", "task x of the SLURM array"},
+		{"auto/4", "SLURM_ARRAY_TASK_ID=2 PMI_RANK=1 PMI_SIZE=2", "4/4"},
+		{"auto/5", "SLURM_ARRAY_TASK_ID=2 PMI_RANK=1 PMI_SIZE=2", "the launcher has 4 processes"},
+		{"auto/4", "JOB_COMPLETION_INDEX=1 PMI_RANK=0 PMI_SIZE=2", "3/4"},
+		{"auto/4", "JOB_COMPLETION_INDEX=2 PMI_RANK=0 PMI_SIZE=2", "more than the 2 completions"},
+		{"auto/5", "JOB_COMPLETION_INDEX=0 PMI_RANK=0 PMI_SIZE=2", "write auto/n"},
+		{"auto/8", "JOB_COMPLETION_INDEX=-1", `JOB_COMPLETION_INDEX is "-1"`},
+		{"auto/8", "JOB_COMPLETION_INDEX=x", `JOB_COMPLETION_INDEX is "x"`},
+		{"auto/8", "JOB_COMPLETION_INDEX=7", "8/8"},
+	} {
+		t.Run(c.text+" "+c.env, func(t *testing.T) {
+			env := map[string]string{}
+			for _, kv := range strings.Fields(c.env) {
+				k, v, _ := strings.Cut(kv, "=")
+				env[k] = v
+			}
+			r, err := parse(c.text, func(name string) string { return env[name] })
+			if got := r.String(); (err != nil || got != c.want) && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %s, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+	if Folder("out.jsonl") != "out.jsonl.shards" {
+		t.Errorf("Folder: got %s, want out.jsonl.shards", Folder("out.jsonl"))
+	}
+}
+
+// TestHeads: work is the same if its head is, however that is written, and another one if anything in it is.
+func TestHeads(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shards")
+	open := func(head any, rows int) error {
+		_, err := Open[result](dir, 2, head, rows, func(int) (int64, bool) { return 1, true })
+		return err
+	}
+	head := map[string]any{"in": "a.jsonl", "list": []int{1, 2}}
+	for range 2 {
+		if err := open(head, 6); err != nil {
+			t.Errorf("Open: got error %v, want none", err)
+		}
+	}
+	if _, err := Reopen[result](dir, head, 6); err != nil {
+		t.Errorf("Reopen: got error %v, want none", err)
+	}
+	if err := open(map[string]any{"in": "a.jsonl", "list": []int{1, 3}}, 6); err == nil {
+		t.Errorf("Open of other work: got error %v, want one", err)
+	}
+	if err := open(head, 5); err == nil {
+		t.Errorf("Open of fewer rows: got error %v, want one", err)
+	}
+}
