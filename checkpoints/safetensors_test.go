@@ -28,7 +28,7 @@ var pythonFiles = []string{
 	"../testdata/oracle/llavanext/backbone/model.safetensors",
 }
 
-func open(t *testing.T, path string) *File {
+func open(t *testing.T, path string) *SafetensorsFile {
 	t.Helper()
 	f, err := OpenFile(path)
 	if err != nil {
