@@ -1,6 +1,6 @@
-// Package doctor tries a device: what is installed, whether some steps of training give the gradients and losses that
-// the CPU gives, and the memory that they take beside the plan. Its report is one value that a user can attach to a
-// bug. lab/device tries more, for those who work on Assay.
+// Package doctor is `train doctor`: it lists the installed libraries, trains an adapter for a few steps on a device and
+// on the CPU (doctor/trial), compares gradients and losses, and measures memory beside the planned. Its report can be
+// attached to a bug. lab/device tests more, for work on Assay.
 package doctor
 
 import (
@@ -17,7 +17,7 @@ import (
 	"assay/ort"
 )
 
-// Options say what is tried.
+// Options select device and model.
 type Options struct {
 	Device   string // cpu, cuda:N, auto
 	Backbone string // a checkpoint to train an adapter on; "": one is made, with random weights
@@ -25,20 +25,20 @@ type Options struct {
 	Note     func(text string)
 }
 
-// Report is what was found.
+// Report is the result of all checks.
 type Report struct {
-	Device    string     `json:"device"`
-	Machine   Machine    `json:"machine"`
-	Model     Tried      `json:"model"`
-	Traces    []Compared `json:"traces"`    // against the reference
-	Reference string     `json:"reference"` // how that was computed
-	Memory    Memory     `json:"memory"`
-	Notes     []string   `json:"notes,omitempty"`
-	Problems  []string   `json:"problems"` // what is not as it should be
+	Device    string    `json:"device"`
+	Machine   Machine   `json:"machine"`
+	Model     TestModel `json:"model"`
+	Traces    []Trace   `json:"traces"`    // against the reference
+	Reference string    `json:"reference"` // how that was computed
+	Memory    MemoryUse `json:"memory"`
+	Notes     []string  `json:"notes,omitempty"`
+	Problems  []string  `json:"problems"` // one text for each failed check
 }
 
-// Tried is the model that was trained.
-type Tried struct {
+// TestModel is the model that was trained.
+type TestModel struct {
 	Backbone   string `json:"backbone"` // "made" for one with random weights
 	Family     string `json:"family"`
 	Parameters int64  `json:"parameters"`
@@ -47,7 +47,7 @@ type Tried struct {
 	Batch      int    `json:"batch"`  // pairs of a step
 }
 
-// Err says what is not as it should be; nil if all is.
+// Err joins the problems; nil if there are none.
 func (r *Report) Err() error {
 	if len(r.Problems) == 0 {
 		return nil

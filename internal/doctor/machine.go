@@ -15,7 +15,7 @@ import (
 	"assay/ort"
 )
 
-// Machine is what is installed.
+// Machine describes hardware, driver and library versions.
 type Machine struct {
 	System    string   `json:"system"`
 	Processor string   `json:"processor"`

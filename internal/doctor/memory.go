@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Memory is what training took, beside what --dry-run promises.
-type Memory struct {
+// MemoryUse is the measured peak of training beside the plan of --dry-run.
+type MemoryUse struct {
 	Way      string           `json:"way"`
 	Planned  int64            `json:"planned"` // bytes
 	Parts    map[string]int64 `json:"parts"`
@@ -28,9 +28,9 @@ func (d *doctor) memoryBefore(device string) int64 {
 	return status("VmRSS:")
 }
 
-// memoryAfter compares what was taken since with the plan.
-func (d *doctor) memoryAfter(before int64, t *traced) {
-	d.Memory = Memory{Way: d.Device, Parts: t.plan.Bytes,
+// memoryAfter compares the peak since then with the plan.
+func (d *doctor) memoryAfter(before int64, t *steps) {
+	d.Memory = MemoryUse{Way: d.Device, Parts: t.plan.Bytes,
 		How: "the process's largest resident memory, less what it had before"}
 	for _, n := range t.plan.Bytes {
 		d.Memory.Planned += n
@@ -73,7 +73,7 @@ func usedOnGPU(device string) int64 {
 	return n << 20
 }
 
-func (m Memory) String() string {
+func (m MemoryUse) String() string {
 	if m.Measured == 0 {
 		return fmt.Sprintf("%.1f MiB planned, not measured", float64(m.Planned)/(1<<20))
 	}

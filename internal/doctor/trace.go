@@ -19,16 +19,16 @@ const halfDistance = 0.1
 // rate is the learning rate of the traces: small steps, so that types part slowly.
 const rate = 1e-4
 
-// traced is what some steps gave.
-type traced struct {
+// steps are the losses and first gradients of some training steps.
+type steps struct {
 	losses    []float64
 	gradients map[string][]float32 // of the first step, by parameter
 	plan      model.Usage
 	used      int64 // of a GPU's memory, while its sessions are open
 }
 
-// Compared is a trace beside the reference.
-type Compared struct {
+// Trace compares one way of computing with the reference.
+type Trace struct {
 	Way       string  `json:"way"`
 	Gradients float64 `json:"gradients"` // largest difference of a tensor's first gradient, of its largest value
 	Worst     string  `json:"worst"`     // that parameter
@@ -95,9 +95,9 @@ func (d *doctor) trace(ctx context.Context) error {
 	return nil
 }
 
-// compare holds a trace against another. What is not finite is infinitely far, and so is what is not zero where the
-// reference is: there the products are zero in any order and type.
-func compare(want, got *traced) (c Compared) {
+// compare compares two runs. A value that is not finite counts as infinitely far, and so does one that is not zero
+// where the reference is: those products are zero in any order and type.
+func compare(want, got *steps) (c Trace) {
 	c.Losses = got.losses
 	for i, l := range want.losses {
 		c.Loss = trial.Worse(c.Loss, math.Abs(got.losses[i]-l)/max(math.Abs(l), math.Abs(want.losses[0])/10))
@@ -107,7 +107,7 @@ func compare(want, got *traced) (c Compared) {
 		largest, most := 0.0, 0.0
 		b := got.gradients[name]
 		if len(b) != len(a) {
-			return Compared{Losses: c.Losses, Loss: c.Loss, Gradients: math.MaxFloat64, Distance: math.MaxFloat64, Worst: name}
+			return Trace{Losses: c.Losses, Loss: c.Loss, Gradients: math.MaxFloat64, Distance: math.MaxFloat64, Worst: name}
 		}
 		for i, v := range a {
 			largest = max(largest, math.Abs(float64(v)))
@@ -155,7 +155,7 @@ func (d *doctor) open(w trial.Way) (*model.Tuner, []*model.Sample, error) {
 }
 
 // train runs the steps of a way.
-func (d *doctor) train(ctx context.Context, w trial.Way) (*traced, error) {
+func (d *doctor) train(ctx context.Context, w trial.Way) (*steps, error) {
 	t, samples, err := d.open(w)
 	if err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (d *doctor) train(ctx context.Context, w trial.Way) (*traced, error) {
 	if w.Alone {
 		micro = 1
 	}
-	out := &traced{gradients: map[string][]float32{}}
+	out := &steps{gradients: map[string][]float32{}}
 	if out.plan, err = t.Usage(samples[0], micro, 2*trial.Pairs, false); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (d *doctor) train(ctx context.Context, w trial.Way) (*traced, error) {
 	return out, nil
 }
 
-// resident says whether parameters and the sums of gradients stay on the device, as in training.
+// resident reports whether parameters and the sums of gradients stay on the device, as in training.
 func resident(w trial.Way) bool { return strings.HasPrefix(w.Device, "cuda") }
 
 // traceStep computes the gradients of a step over all pairs, and their mean loss.

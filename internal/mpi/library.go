@@ -160,7 +160,7 @@ func (w *World) Gather(what string, mine []byte) ([][]byte, error) {
 	counts, places, sizes := make([]C.int, w.size), make([]C.int, w.size), make([]uint32, w.size)
 	for i := range counts {
 		if string(heads[8*i+4:8*i+8]) != string(heads[4:8]) {
-			return nil, &OutOfStepError{i, what}
+			return nil, &outOfStepError{i, what}
 		}
 		sizes[i] = binary.LittleEndian.Uint32(heads[8*i:])
 	}

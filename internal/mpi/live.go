@@ -73,7 +73,7 @@ func (w *World) listen(limit time.Duration) error {
 		err := w.signs(known)
 		for i := range known {
 			silent, hears := now.Sub(known[i].at), i == 0 || w.rank == 0
-			e := &LostError{Rank: i, Host: w.hosts[i], Silent: silent}
+			e := &lostError{Rank: i, Host: w.hosts[i], Silent: silent}
 			if hears {
 				e.Doing = known[i].text
 			}

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// LostError says that a rank has died, or is not heard of any more.
-type LostError struct {
+// lostError says that a rank has died, or is not heard of any more.
+type lostError struct {
 	Rank   int
 	Host   string
 	PID    int // of the process that has ended; 0: that is not known
 	Silent time.Duration
-	Doing  string // what it said last; "": that is not known
+	Doing  string // its last call; "": unknown
 }
 
-func (e *LostError) Error() string {
+func (e *lostError) Error() string {
 	if e.PID > 0 {
 		text := fmt.Sprintf("rank %d (%s) has died: process %d has ended", e.Rank, e.Host, e.PID)
 		if e.Doing != "" {
@@ -30,13 +30,13 @@ func (e *LostError) Error() string {
 		e.Silent.Round(time.Second), e.Doing)
 }
 
-// OutOfStepError says that ranks make different calls.
-type OutOfStepError struct {
+// outOfStepError says that ranks make different calls.
+type outOfStepError struct {
 	Rank int // which differs from rank 0
 	What string
 }
 
-func (e *OutOfStepError) Error() string {
+func (e *outOfStepError) Error() string {
 	return fmt.Sprintf("rank %d is elsewhere in the program than rank 0, which is at: %s", e.Rank, e.What)
 }
 

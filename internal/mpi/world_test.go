@@ -66,7 +66,7 @@ func rank() error {
 			return errors.Join(err, fmt.Errorf("the sum is %v at %d", v, i))
 		}
 	}
-	var apart *OutOfStepError
+	var apart *outOfStepError
 	if _, e := w.Gather(fmt.Sprint("place ", min(me, 1)), nil); !errors.As(e, &apart) {
 		err = errors.Join(err, fmt.Errorf("rank %d does not notice that others are elsewhere: %v", me, e))
 	}

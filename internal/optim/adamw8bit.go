@@ -83,7 +83,7 @@ func (a *AdamW8) Update(params []Param, grads [][]float32, lr float64) {
 	parallel(jobs)
 }
 
-// rates are the numbers of an update: what is left of a parameter after decay, the step of its first moment, and the
+// rates are the numbers of an update: a parameter's factor after decay, the step of its first moment, and the
 // root of the second moment's bias correction.
 type rates struct{ stay, size, root float32 }
 

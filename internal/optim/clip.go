@@ -8,7 +8,7 @@ import (
 )
 
 // Squares are the sums of squares of every block of gradients, in float64: no result depends on the number of cores.
-// Those of tensors that are cut between blocks are, one behind the other, those of the whole.
+// If tensors are sharded at block boundaries, the shards' sums concatenate to the whole tensor's.
 func Squares(grads [][]float32) []float64 {
 	var blocks [][]float32
 	for _, g := range grads {

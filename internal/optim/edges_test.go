@@ -192,7 +192,7 @@ func TestUpdates(t *testing.T) {
 		"adamw8": NewAdamW8(p, [2]float64{0.9, 0.99}, 1e-8, 0), "adafactor": ada,
 	} {
 		t.Run(name, func(t *testing.T) {
-			gs := Groups{{Params: []int{0}, Optimizer: o}}
+			gs := ParamGroups{{Params: []int{0}, Optimizer: o}}
 			gs.Update(p, [][]float32{{1}}, []float64{0.1})
 			if got := gs.Updates(); got != 1 {
 				t.Errorf("after one update: got %d, want 1", got)

@@ -64,9 +64,9 @@ func TestGroupsAreTorchs(t *testing.T) {
 	for _, run := range readGroups(t).Groups {
 		t.Run(fmt.Sprint(run.Shapes), func(t *testing.T) {
 			params := paramsOf(run.Shapes, run.Start)
-			var g Groups
+			var g ParamGroups
 			for i, m := range run.Members {
-				one := Group{Params: m}
+				one := ParamGroup{Params: m}
 				one.Optimizer = NewAdamW(Of(&one, params), [2]float64{0.9, 0.95}, 1e-8, run.Decays[i])
 				g = append(g, one)
 			}

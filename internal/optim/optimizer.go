@@ -4,9 +4,9 @@ package optim
 type Optimizer interface {
 	// Update changes params in place by their gradients at learning rate lr. params are always those it was made for.
 	Update(params []Param, grads [][]float32, lr float64)
-	// State lists what the optimizer keeps for each parameter, in place.
+	// State lists the tensors that the optimizer keeps for each parameter, in place.
 	State() []State
-	// Updates is the number of updates so far. SetUpdates puts it back to what it was when the state was saved.
+	// Updates is the number of updates so far. SetUpdates restores it with a saved state.
 	Updates() int64
 	SetUpdates(n int64)
 }
@@ -57,7 +57,7 @@ func zeros(params []Param) [][]float32 {
 	return out
 }
 
-// Decayed tells for each parameter whether weight decay, if it is for weights alone, applies to it. It does not apply
+// Decayed reports for each parameter whether weight decay applies to it, if only weights decay. It does not apply
 // to vectors, which are norms and biases, but it does to the rows of a score token.
 func Decayed(params []Param, isRow func(name string) bool) []bool {
 	out := make([]bool, len(params))

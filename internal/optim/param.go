@@ -1,4 +1,9 @@
-// Package optim updates parameters by their gradients: AdamW, clipping by the norm, and schedules of the learning rate.
+// Package optim updates parameters by their gradients, step for step as torch does: AdamW (also with moments of 8 bits),
+// Adafactor and Lion, clipping by the norm, and learning-rate schedules.
+//
+// Tensors become [Param]s, in [ParamGroups] with an optimizer each. A training step takes the gradients' [Squares] (per
+// block, so that shards give the same norm), clips by their [Root], asks the [Schedule] for a rate, and calls Update.
+// State lists all tensors of a checkpoint.
 package optim
 
 import (
@@ -20,9 +25,9 @@ type Param struct {
 	First int
 }
 
-// Stretch is elements lo to hi-1 of a parameter, in place. Every element must be in one stretch. Those of an optimizer
-// must begin at a multiple of [Block], and end there or at the tensor's end. Then it does to them what it does to the
-// whole. [Adafactor] wants whole tensors.
+// Stretch is elements lo to hi-1 of a parameter, in place. The stretches of a tensor partition it. If each begins at
+// a multiple of [Block], and ends there or at the tensor's end, an optimizer updates them bit for bit as the whole.
+// [Adafactor] wants whole tensors.
 func (p Param) Stretch(lo, hi int) Param {
 	if lo == 0 && hi == len(p.Floats()) {
 		return p

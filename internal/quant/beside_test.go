@@ -27,8 +27,8 @@ func TestWeightBesidePacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer had.Close()
-	plain := checkpoints.Info{Name: "layer.weight", Type: onnx.Float, Shape: []int64{1, 1}}
-	infos := []checkpoints.Info{plain}
+	plain := checkpoints.TensorInfo{Name: "layer.weight", Type: onnx.Float, Shape: []int64{1, 1}}
+	infos := []checkpoints.TensorInfo{plain}
 	for _, name := range had.Names() {
 		info, _ := had.Info(name)
 		infos = append(infos, info)

@@ -35,15 +35,15 @@ type bnbState struct {
 
 // Bnb4 are the initializers of com.microsoft.MatMulBnb4: the bytes [out in/2] uint8, and the magnitudes [blocks]
 // float32.
-func (l *Layer) Bnb4(name string) (b, most *onnx.Tensor) {
+func (l *QuantLinear) Bnb4(name string) (b, most *onnx.Tensor) {
 	b = &onnx.Tensor{Name: name + ".B", Type: onnx.Uint8, Shape: []int64{int64(l.Out * l.In / 2)},
-		Made: &onnx.Made{Key: l.key + " MatMulBnb4 B", Near: l.near, Fill: func(into []byte) error {
+		Lazy: &onnx.LazyTensor{Key: l.key + " MatMulBnb4 B", Location: l.location, Fill: func(into []byte) error {
 			data, err := l.Bnb.data()
 			copy(into, data)
 			return err
 		}}}
 	most = &onnx.Tensor{Name: name + ".absmax", Type: onnx.Float, Shape: []int64{int64(l.Out * l.In / l.Bnb.Block)},
-		Made: &onnx.Made{Key: l.key + " MatMulBnb4 absmax", Near: l.near, Fill: func(into []byte) error {
+		Lazy: &onnx.LazyTensor{Key: l.key + " MatMulBnb4 absmax", Location: l.location, Fill: func(into []byte) error {
 			v, err := l.Bnb.most()
 			for i, x := range v {
 				binary.LittleEndian.PutUint32(into[4*i:], math.Float32bits(x))
@@ -74,7 +74,7 @@ func (b *Bnb) values() ([]float32, error) {
 }
 
 // bnbLayer reads NAME.weight and what bitsandbytes stores beside it.
-func (f *finder) bnbLayer(base string) (*Layer, []string, error) {
+func (f *finder) bnbLayer(base string) (*QuantLinear, []string, error) {
 	weight, state := base+".weight", base+".weight.quant_state.bitsandbytes__"+f.config.Kind
 	parts := []string{weight, weight + ".absmax", weight + ".quant_map", state}
 	text, err := f.raw(state, onnx.Uint8)
@@ -89,7 +89,7 @@ func (f *finder) bnbLayer(base string) (*Layer, []string, error) {
 		return nil, nil, fmt.Errorf("%s: quant_type %q, blocksize %d and shape %v are not those of a matrix in %s", state,
 			s.Kind, s.Block, s.Shape, f.config.Kind)
 	}
-	l := &Layer{Out: int(s.Shape[0]), In: int(s.Shape[1]), Bnb: &Bnb{Block: s.Block}}
+	l := &QuantLinear{Out: int(s.Shape[0]), In: int(s.Shape[1]), Bnb: &Bnb{Block: s.Block}}
 	if s.Kind == "nf4" {
 		l.Bnb.Kind = 1
 	}
@@ -121,7 +121,7 @@ func (f *finder) bnbLayer(base string) (*Layer, []string, error) {
 }
 
 // nested reads magnitudes that are rounded themselves: offset + table[q] times the magnitude of their own block.
-func (f *finder) nested(l *Layer, at string, blocks int, s bnbState) error {
+func (f *finder) nested(l *QuantLinear, at string, blocks int, s bnbState) error {
 	if s.NestedBlock < 1 {
 		return fmt.Errorf("%squant_state: nested_blocksize is missing", at)
 	}
@@ -168,13 +168,13 @@ var floatBytes = func() (table [256]float32) {
 }()
 
 // float8Layer reads NAME.weight in float8 with NAME.weight_scale, of each row or of all: W = scale value in float32.
-func (f *finder) float8Layer(base string) (*Layer, []string, error) {
+func (f *finder) float8Layer(base string) (*QuantLinear, []string, error) {
 	weight, scale := base+".weight", base+".weight_scale"
 	info, _ := f.info(weight)
 	if len(info.Shape) != 2 {
 		return nil, nil, fmt.Errorf("%s has shape %v, want a matrix", weight, info.Shape)
 	}
-	l := &Layer{Out: int(info.Shape[0]), In: int(info.Shape[1])}
+	l := &QuantLinear{Out: int(info.Shape[0]), In: int(info.Shape[1])}
 	of, _ := f.info(scale)
 	count := int64(1)
 	for _, d := range of.Shape {
@@ -204,4 +204,4 @@ func (f *finder) float8Layer(base string) (*Layer, []string, error) {
 	return l, []string{weight, scale}, nil
 }
 
-var _ checkpoints.Derived = (*Layer)(nil)
+var _ checkpoints.QuantizedTensor = (*QuantLinear)(nil)

@@ -24,7 +24,7 @@ type Config struct {
 	Bits      int    // of a value
 	Group     int    // columns that share a scale; 0: all of a row
 	DescAct   bool   // GPTQ: the columns have an order of their own
-	Offset    int    // GPTQ: what is added to a stored zero
+	Offset    int    // GPTQ: added to a stored zero
 	Kind      string // bitsandbytes: nf4, fp4
 	Double    bool   // bitsandbytes: the scales are rounded, too
 	Float     bool   // compressed-tensors: values are float8

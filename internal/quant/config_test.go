@@ -211,7 +211,7 @@ func TestSetBlock(t *testing.T) {
 		{17, 17, 32, 32, 1}, {1000, 1000, 256, 1024, 1}, {5, 5, 16, 16, 1},
 	} {
 		t.Run(fmt.Sprintf("%d by %d", c.in, c.size), func(t *testing.T) {
-			l := &Layer{In: c.in}
+			l := &QuantLinear{In: c.in}
 			if l.setBlock(c.size); l.Block != c.block || l.group != c.group || l.groups != c.groups {
 				t.Errorf("got blocks of %d, %d groups of %d, want %d, %d, %d", l.Block, l.groups, l.group, c.block, c.groups,
 					c.group)
@@ -237,7 +237,7 @@ func TestSortColumns(t *testing.T) {
 		{"beyond", []int32{0, 3, 1, 1, 2}, nil, 16, "column 1 is in group 3; there are 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &Layer{In: 5, group: 2, groups: 3, Block: 16}
+			l := &QuantLinear{In: 5, group: 2, groups: 3, Block: 16}
 			err := l.sortColumns(c.of)
 			if got := fmt.Sprint(err); (err == nil) != (c.err == "") || err != nil && got != c.err {
 				t.Fatalf("got error %v, want %q", err, c.err)
@@ -255,7 +255,7 @@ func TestSortColumns(t *testing.T) {
 // TestMemory: what a weight takes is the size of the tensors that stand for it.
 func TestMemory(t *testing.T) {
 	zeros := func() ([]byte, error) { return nil, nil }
-	for _, l := range []*Layer{
+	for _, l := range []*QuantLinear{
 		{Out: 3, In: 40, Bits: 4, Block: 16, zeros: zeros}, {Out: 3, In: 40, Bits: 8, Block: 32, zeros: zeros},
 		{Out: 2, In: 64, Bits: 4, Block: 64}, {Out: 2, In: 33, Bits: 4, Block: 16, zeros: zeros, Order: make([]int64, 33)},
 	} {
@@ -282,10 +282,10 @@ func TestMemory(t *testing.T) {
 				l.Shape(), want)
 		}
 	}
-	if l := (&Layer{Out: 3, In: 5, Bits: 4}); l.Memory() != 60 || l.Packed() {
+	if l := (&QuantLinear{Out: 3, In: 5, Bits: 4}); l.Memory() != 60 || l.Packed() {
 		t.Errorf("without blocks: got %d bytes, packed %t, want 60 as float32", l.Memory(), l.Packed())
 	}
-	if l := (&Layer{Out: 4, In: 64, Bnb: &Bnb{Block: 64}}); l.Memory() != 128+16 || !l.Packed() {
+	if l := (&QuantLinear{Out: 4, In: 64, Bnb: &Bnb{Block: 64}}); l.Memory() != 128+16 || !l.Packed() {
 		t.Errorf("bitsandbytes: got %d bytes, packed %t, want 144", l.Memory(), l.Packed())
 	}
 }

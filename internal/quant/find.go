@@ -11,7 +11,7 @@ import (
 	"assay/onnx"
 )
 
-// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[Layer]. The stored tensors are
+// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[QuantLinear]. The stored tensors are
 // checked against each other and the configuration; their values are read when they are wanted. Absent weights have
 // none: see [Config.Declare].
 func (c *Config) Find(w *checkpoints.Weights) error {
@@ -40,7 +40,7 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 			}
 		}
 		f.finish(l, name, parts)
-		w.Derive(base+".weight", l, parts...)
+		w.AddQuantized(base+".weight", l, parts...)
 	}
 	if found == 0 && len(problems) == 0 {
 		return fmt.Errorf("config.json says %s %s, but no layer is stored that way", key, c.Method)
@@ -53,7 +53,7 @@ func (c *Config) Find(w *checkpoints.Weights) error {
 
 // Declare derives a packed layer of absent weights: of a checkpoint that is planned for.
 func (c *Config) Declare(w *checkpoints.Weights, name string, out, in int64) {
-	l := &Layer{Out: int(out), In: int(in), Bits: c.Bits}
+	l := &QuantLinear{Out: int(out), In: int(in), Bits: c.Bits}
 	switch {
 	case c.Float:
 		l.stored = out * in
@@ -73,7 +73,7 @@ func (c *Config) Declare(w *checkpoints.Weights, name string, out, in int64) {
 			l.Order = make([]int64, in)
 		}
 	}
-	w.Derive(name, l)
+	w.AddQuantized(name, l)
 }
 
 // finder reads the parts of packed layers.
@@ -82,7 +82,7 @@ type finder struct {
 	weights *checkpoints.Weights
 }
 
-type readFunc = func(base string) (l *Layer, parts []string, err error)
+type readFunc = func(base string) (l *QuantLinear, parts []string, err error)
 
 // kind tells by a tensor's name, and its type, whether a layer begins with it; nil: no.
 func (f *finder) kind(name string) (base string, read readFunc) {
@@ -109,10 +109,10 @@ func (f *finder) kind(name string) (base string, read readFunc) {
 }
 
 // finish notes where a layer lies.
-func (f *finder) finish(l *Layer, first string, parts []string) {
+func (f *finder) finish(l *QuantLinear, first string, parts []string) {
 	info, _ := f.info(first)
 	l.key = fmt.Sprint(f.weights.ShardOf(first).ID(), " ", info.Offset)
-	l.near = f.weights.Near()
+	l.location = f.weights.AnyLocation()
 	for _, p := range parts {
 		info, _ := f.info(p)
 		l.stored += info.Length
@@ -120,7 +120,7 @@ func (f *finder) finish(l *Layer, first string, parts []string) {
 }
 
 // info describes a stored tensor.
-func (f *finder) info(name string) (checkpoints.Info, bool) {
+func (f *finder) info(name string) (checkpoints.TensorInfo, bool) {
 	info, _, err := f.weights.Part(name)
 	return info, err == nil
 }
@@ -176,13 +176,13 @@ func (f *finder) matrix(name string) (rows, columns int, err error) {
 }
 
 // gptqLayer reads NAME.qweight [in bits/32, out], .qzeros [groups, out bits/32], .scales [groups, out] and .g_idx [in].
-func (f *finder) gptqLayer(base string) (*Layer, []string, error) {
+func (f *finder) gptqLayer(base string) (*QuantLinear, []string, error) {
 	c, each := f.config, 32/f.config.Bits
 	words, out, err := f.matrix(base + ".qweight")
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &Layer{Out: out, In: words * each, Bits: c.Bits}
+	l := &QuantLinear{Out: out, In: words * each, Bits: c.Bits}
 	l.setBlock(f.groupSize(l))
 	groups := l.groups
 	parts := []string{base + ".qweight", base + ".qzeros", base + ".scales"}
@@ -229,7 +229,7 @@ func (f *finder) gptqLayer(base string) (*Layer, []string, error) {
 }
 
 // groupSize is the number of columns that share a scale.
-func (f *finder) groupSize(l *Layer) int {
+func (f *finder) groupSize(l *QuantLinear) int {
 	if f.config.Group == 0 {
 		return l.In
 	}
@@ -264,12 +264,12 @@ func (f *finder) transposed(name string, groups, out int) func() ([]float32, err
 }
 
 // awqLayer reads NAME.qweight [in, out/8], .qzeros [groups, out/8] and .scales [groups, out].
-func (f *finder) awqLayer(base string) (*Layer, []string, error) {
+func (f *finder) awqLayer(base string) (*QuantLinear, []string, error) {
 	in, words, err := f.matrix(base + ".qweight")
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &Layer{Out: 8 * words, In: in, Bits: 4}
+	l := &QuantLinear{Out: 8 * words, In: in, Bits: 4}
 	l.setBlock(f.groupSize(l))
 	groups := l.groups
 	parts := []string{base + ".qweight", base + ".qzeros", base + ".scales"}
@@ -292,8 +292,8 @@ func (f *finder) awqLayer(base string) (*Layer, []string, error) {
 
 // compressedLayer reads compressed-tensors' pack-quantized layers: NAME.weight_packed [out, in bits/32], .weight_scale
 // [out, groups], .weight_shape [2], and where they are .weight_zero_point [out bits/32, groups] and .weight_g_idx [in].
-// Stored integers are 2^(bits-1) more than what they mean, values and zeros alike.
-func (f *finder) compressedLayer(base string) (*Layer, []string, error) {
+// Stored values and zeros have an offset of 2^(bits-1).
+func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	c, each := f.config, 32/f.config.Bits
 	names := func(part string) string { return base + ".weight_" + part }
 	parts := []string{names("packed"), names("scale"), names("shape")}
@@ -310,7 +310,7 @@ func (f *finder) compressedLayer(base string) (*Layer, []string, error) {
 		return nil, nil, fmt.Errorf("%s says [%d, %d], which is not %s [%d, %d words]", parts[2], rows, in, parts[0], out,
 			words)
 	}
-	l := &Layer{Out: out, In: in, Bits: c.Bits}
+	l := &QuantLinear{Out: out, In: in, Bits: c.Bits}
 	l.setBlock(f.groupSize(l))
 	groups := l.groups
 	if _, err := f.floats(parts[1], int64(out), int64(groups)); err != nil {
@@ -342,8 +342,8 @@ func (f *finder) compressedLayer(base string) (*Layer, []string, error) {
 	return l, parts, nil
 }
 
-// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds those of rows j each, j each + 1, ...
-func (f *finder) compressedZeros(name string, l *Layer, each int) func() ([]byte, error) {
+// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each, j each + 1, ...
+func (f *finder) compressedZeros(name string, l *QuantLinear, each int) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		raw, err := f.raw(name, onnx.Int32)
 		if err != nil {

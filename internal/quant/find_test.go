@@ -48,9 +48,9 @@ func find(t *testing.T, config string, tensors map[string]stored) (*checkpoints.
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	var infos []checkpoints.Info
+	var infos []checkpoints.TensorInfo
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
-		infos = append(infos, checkpoints.Info{Name: name, Type: tensors[name].t, Shape: tensors[name].shape})
+		infos = append(infos, checkpoints.TensorInfo{Name: name, Type: tensors[name].t, Shape: tensors[name].shape})
 	}
 	out, err := checkpoints.NewWriter(filepath.Join(dir, checkpoints.SingleFile), infos, nil)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestValuesByHand(t *testing.T) {
 			if d := cmp.Diff(any(want), got.Data()); d != "" {
 				t.Errorf("values (-want +got):\n%s", d)
 			}
-			l := w.Derived("a.weight").(*Layer)
+			l := w.Quantized("a.weight").(*QuantLinear)
 			size := int64(2*4*4 + 2*4 + 2*4*4)
 			if name == "mixed" {
 				size += 8 * 4
@@ -243,7 +243,7 @@ func TestDeclare(t *testing.T) {
 				t.Errorf("Find in absent weights: got error %v, want none", err)
 			}
 			c.config.Declare(w, "a.weight", c.out, c.in)
-			if l := w.Derived("a.weight").(*Layer); l.Stored() != c.want || l.Out != int(c.out) || l.In != int(c.in) {
+			if l := w.Quantized("a.weight").(*QuantLinear); l.Stored() != c.want || l.Out != int(c.out) || l.In != int(c.in) {
 				t.Errorf("Declare: got %d x %d in %d bytes, want %d x %d in %d", l.Out, l.In, l.Stored(), c.out, c.in, c.want)
 			}
 		})
@@ -299,7 +299,7 @@ func TestGPTQLayout(t *testing.T) {
 	}
 	for _, bits := range []int{4, 8} {
 		t.Run(fmt.Sprint(bits), func(t *testing.T) {
-			r := Rounding{Bits: bits, Block: 16}.Round(w, out, in)
+			r := Quantizer{Bits: bits, Block: 16}.Round(w, out, in)
 			g := r.GPTQ()
 			each := int64(32 / bits)
 			tensors := map[string]stored{

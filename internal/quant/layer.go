@@ -3,7 +3,7 @@
 //
 // A weight W [out, in] is cut into groups along in: W = scale (q - zero), computed in float32, where q are the integers
 // 0 .. 2^bits - 1, and scale and zero belong to the group. GPTQ, AWQ and compressed-tensors store q, scale and zero in
-// different orders of bits; a [Layer] is any of them, or bitsandbytes' values of four bits.
+// different orders of bits; a [QuantLinear] is any of them, or bitsandbytes' values of four bits.
 package quant
 
 import (
@@ -15,20 +15,20 @@ import (
 	"assay/onnx"
 )
 
-// Layer is the packed weight of a linear layer: a [checkpoints.Derived].
-type Layer struct {
+// QuantLinear is the packed weight of a linear layer: a [checkpoints.QuantizedTensor].
+type QuantLinear struct {
 	Out, In int
 	Bits    int     // 4 or 8 bits a value; 0: it is no integer
 	Block   int     // columns that share a scale in MatMulNBits, a power of two; 0: MatMulNBits cannot hold it
 	Order   []int64 // column i of the packed weight is column Order[i] of W; nil: they are in W's own order
 	Bnb     *Bnb    // bitsandbytes' values of four bits; nil: integers
 
-	group  int     // columns that share a scale in the checkpoint
-	groups int     // of a row
-	of     []int32 // group of each column of W; nil: column / group
-	stored int64   // bytes
-	key    string
-	near   string
+	group    int     // columns that share a scale in the checkpoint
+	groups   int     // of a row
+	of       []int32 // group of each column of W; nil: column / group
+	stored   int64   // bytes
+	key      string
+	location string
 
 	codes  func() ([]byte, error)    // q [out, in]
 	scales func() ([]float32, error) // [out, groups]
@@ -37,19 +37,19 @@ type Layer struct {
 }
 
 // Shape is [out, in].
-func (l *Layer) Shape() []int64 { return []int64{int64(l.Out), int64(l.In)} }
+func (l *QuantLinear) Shape() []int64 { return []int64{int64(l.Out), int64(l.In)} }
 
 // Stored is the number of bytes in the checkpoint.
-func (l *Layer) Stored() int64 { return l.stored }
+func (l *QuantLinear) Stored() int64 { return l.stored }
 
 // Key identifies the values on this machine.
-func (l *Layer) Key() string { return l.key }
+func (l *QuantLinear) Key() string { return l.key }
 
 // Packed reports whether graphs compute with the packed weight. Others are made float32 when they are opened.
-func (l *Layer) Packed() bool { return l.Block > 0 || l.Bnb != nil }
+func (l *QuantLinear) Packed() bool { return l.Block > 0 || l.Bnb != nil }
 
 // Memory is the number of bytes that the weight takes in memory while graphs over it run.
-func (l *Layer) Memory() int64 {
+func (l *QuantLinear) Memory() int64 {
 	if l.Bnb != nil {
 		return int64(l.Out*l.In/2) + 4*int64(l.Out*l.In/l.Bnb.Block)
 	}
@@ -63,12 +63,12 @@ func (l *Layer) Memory() int64 {
 	return n
 }
 
-func (l *Layer) blocks() int     { return (l.In + l.Block - 1) / l.Block }
-func (l *Layer) zeroRow() int    { return (l.blocks()*l.Bits + 7) / 8 }
-func (l *Layer) bytesOfB() int64 { return int64(l.Out) * int64(l.blocks()*l.Block*l.Bits/8) }
+func (l *QuantLinear) blocks() int     { return (l.In + l.Block - 1) / l.Block }
+func (l *QuantLinear) zeroRow() int    { return (l.blocks()*l.Bits + 7) / 8 }
+func (l *QuantLinear) bytesOfB() int64 { return int64(l.Out) * int64(l.blocks()*l.Block*l.Bits/8) }
 
 // Values computes W, row by row: scale (q - zero) in float32.
-func (l *Layer) Values() ([]float32, error) {
+func (l *QuantLinear) Values() ([]float32, error) {
 	if l.values != nil {
 		return l.values()
 	}
@@ -96,7 +96,7 @@ func (l *Layer) Values() ([]float32, error) {
 	return out, nil
 }
 
-func (l *Layer) groupOf(column int) int {
+func (l *QuantLinear) groupOf(column int) int {
 	if l.of != nil {
 		return int(l.of[column])
 	}
@@ -104,7 +104,7 @@ func (l *Layer) groupOf(column int) int {
 }
 
 // allZeros are the zeros, the implied ones too.
-func (l *Layer) allZeros() ([]byte, error) {
+func (l *QuantLinear) allZeros() ([]byte, error) {
 	if l.zeros != nil {
 		return l.zeros()
 	}
@@ -118,10 +118,10 @@ func (l *Layer) allZeros() ([]byte, error) {
 // NBits are the initializers of com.microsoft.MatMulNBits under names that begin with name. They are B [out, blocks,
 // block bits/8] uint8, scales [out, blocks] float32, and zero_points [out, ceil(blocks bits/8)] uint8, nil where all
 // are 2^(bits-1).
-func (l *Layer) NBits(name string) (b, scales, zeros *onnx.Tensor) {
+func (l *QuantLinear) NBits(name string) (b, scales, zeros *onnx.Tensor) {
 	make := func(part string, t onnx.DType, fill func([]byte) error, shape ...int) *onnx.Tensor {
-		out := &onnx.Tensor{Name: name + "." + part, Type: t, Made: &onnx.Made{
-			Key: l.key + " MatMulNBits " + part, Near: l.near, Fill: fill}}
+		out := &onnx.Tensor{Name: name + "." + part, Type: t, Lazy: &onnx.LazyTensor{
+			Key: l.key + " MatMulNBits " + part, Location: l.location, Fill: fill}}
 		for _, d := range shape {
 			out.Shape = append(out.Shape, int64(d))
 		}
@@ -136,7 +136,7 @@ func (l *Layer) NBits(name string) (b, scales, zeros *onnx.Tensor) {
 }
 
 // fillB packs q, its columns in the packed order; columns beyond in are 0.
-func (l *Layer) fillB(into []byte) error {
+func (l *QuantLinear) fillB(into []byte) error {
 	q, err := l.codes()
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func packInto(to, from []byte, bits int, fill byte) {
 	}
 }
 
-func (l *Layer) fillScales(into []byte) error {
+func (l *QuantLinear) fillScales(into []byte) error {
 	scales, err := l.scales()
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (l *Layer) fillScales(into []byte) error {
 	return nil
 }
 
-func (l *Layer) fillZeros(into []byte) error {
+func (l *QuantLinear) fillZeros(into []byte) error {
 	zeros, err := l.zeros()
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ const leastBlock, mostBlock = 16, 256
 
 // setBlock finds the block size and the order of columns in which groups are blocks or several of them; none where
 // there is no such order. size is that of all groups but the last.
-func (l *Layer) setBlock(size int) {
+func (l *QuantLinear) setBlock(size int) {
 	l.group = size
 	l.groups = (l.In + size - 1) / size
 	most := mostBlock
@@ -224,7 +224,7 @@ func (l *Layer) setBlock(size int) {
 
 // sortColumns takes the group of each column. Columns in the order of a stable sort by group make blocks, if every
 // group but the last is full.
-func (l *Layer) sortColumns(of []int32) error {
+func (l *QuantLinear) sortColumns(of []int32) error {
 	sorted := true
 	count := make([]int, l.groups)
 	for k, g := range of {

@@ -71,13 +71,13 @@ func TestLibraries(t *testing.T) {
 			if len(left) > 0 {
 				t.Errorf("got tensors %v left, want none", left)
 			}
-			product(t, w.Derived("layer.weight").(*Layer), got.Data().([]float32))
+			product(t, w.Quantized("layer.weight").(*QuantLinear), got.Data().([]float32))
 		})
 	}
 }
 
 // product compares x W' of a packed layer with the plain product.
-func product(t *testing.T, l *Layer, w []float32) {
+func product(t *testing.T, l *QuantLinear, w []float32) {
 	t.Helper()
 	if !l.Packed() {
 		return
@@ -107,7 +107,7 @@ func product(t *testing.T, l *Layer, w []float32) {
 	g.Input("x", onnx.Float, onnx.Dims(rows, l.In))
 	b, most := l.Bnb4("w")
 	for _, i := range []*onnx.Tensor{b, most} {
-		i.Data, i.Made = bytesOf(t, i), nil
+		i.Data, i.Lazy = bytesOf(t, i), nil
 	}
 	y := g.Node("com.microsoft", "MatMulBnb4", 1, onnx.Attrs{"K": l.In, "N": l.Out, "block_size": l.Bnb.Block,
 		"quant_type": l.Bnb.Kind, "transB": 1}, "x", g.Weight(b), g.Weight(most))[0]
@@ -202,7 +202,7 @@ func without(t *testing.T, from, to, part string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	infos := map[string]checkpoints.Info{}
+	infos := map[string]checkpoints.TensorInfo{}
 	for _, name := range f.Names() {
 		ends := strings.HasSuffix(name, "."+part) || strings.HasSuffix(name, "_"+part)
 		if !ends || strings.HasSuffix(name, "nested_"+part) {

@@ -59,7 +59,7 @@ func TestMatMulNBits(t *testing.T) {
 			t.Run(c.Folder, func(t *testing.T) {
 				x := oracle.Tensors(t, filepath.Join(dir, "matmulnbits", c.Folder, "tensors.safetensors"))
 				w := oracle.Floats(t, x, "w")
-				r := Rounding{Bits: c.Bits, Block: c.Block, Symmetric: c.Symmetric}.Round(w, c.N, c.K)
+				r := Quantizer{Bits: c.Bits, Block: c.Block, Symmetric: c.Symmetric}.Round(w, c.N, c.K)
 				if !slices.Equal(r.Q, x["q"].Data().([]byte)) || !slices.Equal(r.Scales, oracle.Floats(t, x, "scales")) {
 					t.Fatalf("integers, scales (-want +got):\n%s%s", cmp.Diff(x["q"].Data(), any(r.Q)),
 						cmp.Diff(oracle.Floats(t, x, "scales"), r.Scales))
@@ -94,7 +94,7 @@ func TestMatMulNBits(t *testing.T) {
 }
 
 // run computes x W' with MatMulNBits.
-func run(t *testing.T, l *Layer, x *tensor.Dense, initializers ...*onnx.Tensor) []float32 {
+func run(t *testing.T, l *QuantLinear, x *tensor.Dense, initializers ...*onnx.Tensor) []float32 {
 	t.Helper()
 	g := onnx.NewBuilder("nbits", 21)
 	g.Input("x", onnx.Float, onnx.Dims(x.Shape()[0], x.Shape()[1]))
@@ -102,7 +102,7 @@ func run(t *testing.T, l *Layer, x *tensor.Dense, initializers ...*onnx.Tensor) 
 	for _, i := range initializers {
 		if i != nil {
 			plain := *i
-			plain.Data, plain.Made = bytesOf(t, i), nil
+			plain.Data, plain.Lazy = bytesOf(t, i), nil
 			inputs = append(inputs, g.Weight(&plain))
 		}
 	}

@@ -11,16 +11,16 @@ import (
 	"assay/onnx"
 )
 
-// Rounded is a matrix rounded to nearest in blocks along its columns.
-type Rounded struct {
+// Matrix is a matrix rounded to nearest in blocks along its columns.
+type Matrix struct {
 	Out, In, Bits, Block int
 	Q                    []byte    // [out, in]
 	Scales               []float32 // [out, blocks]
 	Zeros                []byte    // [out, blocks]
 }
 
-// Rounding says how a matrix is rounded.
-type Rounding struct {
+// Quantizer rounds matrices to nearest.
+type Quantizer struct {
 	Bits, Block int
 	Symmetric   bool
 	Half        bool // scales are rounded to float16, and values to multiples of the rounded ones
@@ -33,7 +33,7 @@ type Rounding struct {
 //	otherwise: scale = (hi - lo) / (2^bits - 1); zero = round(-lo / scale), 0 if the scale is 0
 //
 // q = round(w (1/scale) + zero), 0 for 1/0; all is cut to 0 .. 2^bits - 1, and halves round away from zero.
-func (h Rounding) Round(w []float32, out, in int) *Rounded {
+func (h Quantizer) Round(w []float32, out, in int) *Matrix {
 	r := h.empty(out, in)
 	blocks := len(r.Scales) / out
 	for n := range out {
@@ -45,9 +45,9 @@ func (h Rounding) Round(w []float32, out, in int) *Rounded {
 	return r
 }
 
-func (h Rounding) empty(out, in int) *Rounded {
+func (h Quantizer) empty(out, in int) *Matrix {
 	blocks := (in + h.Block - 1) / h.Block
-	return &Rounded{
+	return &Matrix{
 		Out:    out,
 		In:     in,
 		Bits:   h.Bits,
@@ -58,7 +58,7 @@ func (h Rounding) empty(out, in int) *Rounded {
 	}
 }
 
-func (h Rounding) block(w []float32, q []byte) (scale float32, zero byte) {
+func (h Quantizer) block(w []float32, q []byte) (scale float32, zero byte) {
 	var lo, hi float32
 	for _, v := range w {
 		lo, hi = min(lo, v), max(hi, v)
@@ -102,22 +102,22 @@ func halfAway(x float32) float32 {
 func cut(x, top float32) float32 { return min(max(x, 0), top) }
 
 // Value is element [n, k] of what the rounded matrix stands for.
-func (r *Rounded) Value(n, k int) float32 {
+func (r *Matrix) Value(n, k int) float32 {
 	blocks := (r.In + r.Block - 1) / r.Block
 	b := n*blocks + k/r.Block
 	return r.Scales[b] * (float32(r.Q[n*r.In+k]) - float32(r.Zeros[b]))
 }
 
-// Layer is the rounded matrix as a packed weight; zero points are left out where they are all those of a symmetric one.
-func (r *Rounded) Layer(key, near string, symmetric bool) *Layer {
-	l := &Layer{
-		Out:    r.Out,
-		In:     r.In,
-		Bits:   r.Bits,
-		key:    key,
-		near:   near,
-		codes:  func() ([]byte, error) { return r.Q, nil },
-		scales: func() ([]float32, error) { return r.Scales, nil },
+// Layer is the rounded matrix as a packed weight; a symmetric one has no zero points.
+func (r *Matrix) Layer(key, location string, symmetric bool) *QuantLinear {
+	l := &QuantLinear{
+		Out:      r.Out,
+		In:       r.In,
+		Bits:     r.Bits,
+		key:      key,
+		location: location,
+		codes:    func() ([]byte, error) { return r.Q, nil },
+		scales:   func() ([]float32, error) { return r.Scales, nil },
 	}
 	l.stored = int64(len(r.Q)*r.Bits/8 + 4*len(r.Scales))
 	l.setBlock(r.Block)
@@ -127,16 +127,15 @@ func (r *Rounded) Layer(key, near string, symmetric bool) *Layer {
 	return l
 }
 
-// Stored is a rounded matrix with what the rounding cost.
-type Stored struct {
-	*Rounded
+// Error is the error of rounding W to W'.
+type Error struct {
 	Relative float64 // |W - W'| / |W|, roots of the sums of squares
 	Largest  float64 // largest |w - w'|
 }
 
 // RoundStored is Round of a matrix as a checkpoint stores it. NaN, infinities and ranges that overflow are errors, and
 // so are scales that float16 would hold with less than its 11 bits.
-func (h Rounding) RoundStored(data []byte, t onnx.DType, out, in int) (*Stored, error) {
+func (h Quantizer) RoundStored(data []byte, t onnx.DType, out, in int) (*Matrix, Error, error) {
 	r := h.empty(out, in)
 	blocks := len(r.Scales) / out
 	size := in * t.Size()
@@ -168,24 +167,24 @@ func (h Rounding) RoundStored(data []byte, t onnx.DType, out, in int) (*Stored, 
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, Error{}, err
 	}
-	result := &Stored{Rounded: r}
+	var e Error
 	var off, all float64
 	for _, s := range sums {
-		off, all, result.Largest = off+s.off, all+s.all, max(result.Largest, s.most)
+		off, all, e.Largest = off+s.off, all+s.all, max(e.Largest, s.most)
 	}
 	if all > 0 {
-		result.Relative = math.Sqrt(off / all)
+		e.Relative = math.Sqrt(off / all)
 	}
-	return result, nil
+	return r, e, nil
 }
 
 // Float16's normal numbers.
 const leastHalf, mostHalf = 0x1p-14, 65504
 
 // checkScales refuses scales of the row w that float16 does not hold as exactly as others.
-func (h Rounding) checkScales(w, scales []float32) error {
+func (h Quantizer) checkScales(w, scales []float32) error {
 	for b, s := range scales {
 		size := math.Abs(float64(s))
 		block := w[b*h.Block : min(len(w), (b+1)*h.Block)]
@@ -207,7 +206,7 @@ type GPTQ struct {
 }
 
 // GPTQ lays the matrix out: out and in fill whole words.
-func (r *Rounded) GPTQ() GPTQ {
+func (r *Matrix) GPTQ() GPTQ {
 	blocks := (r.In + r.Block - 1) / r.Block
 	return GPTQ{
 		In:     r.In,

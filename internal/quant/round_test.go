@@ -15,7 +15,7 @@ import (
 func TestRangeOverflows(t *testing.T) {
 	w := make([]float32, 32)
 	w[1], w[2] = 3e38, -3e38
-	_, err := Rounding{Bits: 4, Block: 16}.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16)
+	_, _, err := Quantizer{Bits: 4, Block: 16}.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16)
 	if err == nil || !strings.Contains(err.Error(), "further apart than float32 reaches") {
 		t.Errorf("got error %v, want one with %q", err, "further apart than float32 reaches")
 	}
@@ -29,11 +29,11 @@ func TestHalfScales(t *testing.T) {
 	}
 	for _, symmetric := range []bool{false, true} {
 		t.Run(fmt.Sprintf("symmetric %t", symmetric), func(t *testing.T) {
-			exact := Rounding{Bits: 4, Block: 32, Symmetric: symmetric}
+			exact := Quantizer{Bits: 4, Block: 32, Symmetric: symmetric}
 			half := exact
 			half.Half = true
-			a, errA := exact.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
-			b, errB := half.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
+			_, lossA, errA := exact.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
+			b, lossB, errB := half.RoundStored(onnx.Float32Bytes(w), onnx.Float, 4, 64)
 			if err := errors.Join(errA, errB); err != nil {
 				t.Fatal(err)
 			}
@@ -42,15 +42,15 @@ func TestHalfScales(t *testing.T) {
 					t.Errorf("got scale %g, want a value of float16", s)
 				}
 			}
-			if !(math.Abs(a.Relative-b.Relative) <= 0.001*a.Relative) {
-				t.Errorf("got relative errors %g and %g, want equal ones", a.Relative, b.Relative)
+			if !(math.Abs(lossA.Relative-lossB.Relative) <= 0.001*lossA.Relative) {
+				t.Errorf("got relative errors %g and %g, want equal ones", lossA.Relative, lossB.Relative)
 			}
 			for _, tiny := range []float32{1e-6, 1e9} {
 				v := slices.Clone(w)
 				for i := range 32 {
 					v[i] *= tiny
 				}
-				if _, err := half.RoundStored(onnx.Float32Bytes(v), onnx.Float, 4, 64); err == nil ||
+				if _, _, err := half.RoundStored(onnx.Float32Bytes(v), onnx.Float, 4, 64); err == nil ||
 					!strings.Contains(err.Error(), "float16") {
 					t.Errorf("%g: error %v, want one about float16", tiny, err)
 				}
@@ -70,11 +70,11 @@ func TestCheckScales(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.scale, c.weight), func(t *testing.T) {
 			w, scales := []float32{0, 0, 0, c.weight, 0}, []float32{1, c.scale, 1} // blocks of two
-			err := Rounding{Bits: 4, Block: 2, Half: true}.checkScales(w, scales)
+			err := Quantizer{Bits: 4, Block: 2, Half: true}.checkScales(w, scales)
 			if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), "columns 2 and on") {
 				t.Errorf("got error %v, want none: %t", err, c.want)
 			}
-			if err := (Rounding{Bits: 4, Block: 2}).checkScales(w, scales); err != nil {
+			if err := (Quantizer{Bits: 4, Block: 2}).checkScales(w, scales); err != nil {
 				t.Errorf("in float32: got error %v, want none", err)
 			}
 		})
@@ -87,31 +87,31 @@ func TestRoundStored(t *testing.T) {
 	for i := range w {
 		w[i] = float32(i % 16) // 4 bits hold them
 	}
-	h := Rounding{Bits: 4, Block: 16}
-	r, err := h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16)
-	if err != nil || r.Relative != 0 || r.Largest != 0 {
-		t.Fatalf("whole numbers: got %+v, %v, want no cost", r, err)
+	h := Quantizer{Bits: 4, Block: 16}
+	r, loss, err := h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16)
+	if err != nil || loss != (Error{}) {
+		t.Fatalf("whole numbers: got %+v, %v, want no cost", loss, err)
 	}
 	if l := r.Layer("key", "near", false); l.Stored() != 32/2+2*4 || l.Key() != "key" || l.zeros == nil || l.Block != 16 {
 		t.Errorf("Layer: got %d bytes, key %s, blocks of %d, want 24, key, 16", l.Stored(), l.Key(), l.Block)
 	}
 	w[16+3] = 3.25 // and so the nearest is 0.25 away
-	if r, err = h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16); err != nil || r.Largest != 0.25 {
-		t.Errorf("a quarter: got largest %v, %v, want 0.25", r.Largest, err)
+	if _, loss, err = h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16); err != nil || loss.Largest != 0.25 {
+		t.Errorf("a quarter: got largest %v, %v, want 0.25", loss.Largest, err)
 	}
 	all := 0.0
 	for _, v := range w {
 		all += float64(v) * float64(v)
 	}
-	if want := 0.25 / math.Sqrt(all); !(math.Abs(r.Relative-want) <= 1e-15) {
-		t.Errorf("a quarter: got relative %v, want %v", r.Relative, want)
+	if want := 0.25 / math.Sqrt(all); !(math.Abs(loss.Relative-want) <= 1e-15) {
+		t.Errorf("a quarter: got relative %v, want %v", loss.Relative, want)
 	}
-	if r, err := h.RoundStored(make([]byte, 4*32), onnx.Float, 2, 16); err != nil || r.Relative != 0 {
-		t.Errorf("zeros: got %+v, %v, want no cost", r, err)
+	if _, loss, err := h.RoundStored(make([]byte, 4*32), onnx.Float, 2, 16); err != nil || loss.Relative != 0 {
+		t.Errorf("zeros: got %+v, %v, want no cost", loss, err)
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		w[16+3] = float32(v)
-		if _, err := h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16); err == nil ||
+		if _, _, err := h.RoundStored(onnx.Float32Bytes(w), onnx.Float, 2, 16); err == nil ||
 			!strings.Contains(err.Error(), "row 1 holds NaN or infinities") {
 			t.Errorf("%v: got error %v, want one of row 1", v, err)
 		}

@@ -26,7 +26,7 @@ func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config
 // Unpacked is an error if the backbone has packed layers, which says what cannot be done.
 func (o *Backbone) Unpacked(what string) error {
 	for _, name := range o.Weights.Names() {
-		if o.Weights.Derived(name) != nil {
+		if o.Weights.Quantized(name) != nil {
 			return fmt.Errorf("%s: the backbone is packed (%s is stored in few bits): %s", o.Dir, name, what)
 		}
 	}

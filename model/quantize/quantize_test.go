@@ -169,7 +169,7 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := quant.Rounding{Bits: o.Bits, Block: o.Block, Symmetric: o.Symmetric, Half: o.Scales == "float16"}.Round(w,
+	want := quant.Quantizer{Bits: o.Bits, Block: o.Block, Symmetric: o.Symmetric, Half: o.Scales == "float16"}.Round(w,
 		int(info.Shape[0]), int(info.Shape[1]))
 	got, err := after.Dense(name)
 	if err != nil {

@@ -74,7 +74,7 @@ func (w Way) Batches(samples []*model.Sample, f func(batch []*model.Sample, firs
 	return nil
 }
 
-// Labels are those of n pairs from the first on.
+// Labels are the labels of n pairs, beginning with pair first.
 func Labels(first, n int) []float64 {
 	labels := make([]float64, n)
 	for i := range labels {
@@ -88,7 +88,7 @@ const text = `How well was "make it brighter" done? It is. Rotate the picture, t
 Change the colour of the sky, add a hat, mirror it, and make the second picture darker than the first.
 `
 
-// Checkpoint makes a checkpoint with random weights. They are exact in bfloat16, as those of most published ones are.
+// Checkpoint makes a checkpoint with random weights. They are exact in bfloat16, like most published ones.
 func Checkpoint(dir string, sizes fresh.Sizes) error {
 	words := dir + ".txt"
 	if err := os.WriteFile(words, []byte(text), 0o666); err != nil {

@@ -33,8 +33,8 @@ type Putter func(s *Slice, data []byte) error
 type WriteFunc func(tensors []Slice, each func(put Putter) error) error
 
 // info describes the whole tensor.
-func (s *Slice) info() checkpoints.Info {
-	info := checkpoints.Info{Name: s.Name, Type: onnx.Float, Shape: []int64{}}
+func (s *Slice) info() checkpoints.TensorInfo {
+	info := checkpoints.TensorInfo{Name: s.Name, Type: onnx.Float, Shape: []int64{}}
 	if s.Packed {
 		info.Type = onnx.Uint8
 	}
@@ -77,7 +77,7 @@ func (s *Slice) cut(n int) (out []Slice) {
 }
 
 // Read fills the slice with what a file has.
-func (s *Slice) Read(f *checkpoints.File) error {
+func (s *Slice) Read(f *checkpoints.SafetensorsFile) error {
 	data, err := f.Bytes(s.Name)
 	if err != nil {
 		return fmt.Errorf("the checkpoint is of another model or optimizer: %w", err)
@@ -121,7 +121,7 @@ func PutAll(kept []Slice, put Putter) error {
 
 // writeTensors writes a file of the tensors that slices are of, with the contents that each gives.
 func writeTensors(path string, kept []Slice, each func(put Putter) error) error {
-	var infos []checkpoints.Info
+	var infos []checkpoints.TensorInfo
 	seen := map[string]bool{}
 	for i := range kept {
 		if s := &kept[i]; !seen[s.Name] {

@@ -9,16 +9,16 @@ import (
 )
 
 // GroupsOf sorts trained tensors into the groups that the configuration knows. One without tensors is refused.
-func GroupsOf(c *config.Config, params []optim.Param) (optim.Groups, error) {
+func GroupsOf(c *config.Config, params []optim.Param) (optim.ParamGroups, error) {
 	members := map[string][]int{}
 	for i, p := range params {
 		name := c.Rates(p.Name)
 		members[name] = append(members[name], i)
 	}
-	var out optim.Groups
+	var out optim.ParamGroups
 	for _, name := range config.GroupNames() {
 		if len(members[name]) > 0 {
-			out = append(out, optim.Group{Name: name, Params: members[name]})
+			out = append(out, optim.ParamGroup{Name: name, Params: members[name]})
 		} else if own := c.Optimizer.Groups.Of(name); own != nil && (name != config.AdapterBGroup || own.Ratio != nil) {
 			return nil, exit.Usage(fmt.Errorf("optimizer.groups.%s: nothing of it trains: leave it out", name))
 		}
@@ -28,7 +28,7 @@ func GroupsOf(c *config.Config, params []optim.Param) (optim.Groups, error) {
 
 // newOptimizer makes the optimizer that the configuration describes, of those parameters, or stretches of them, that it
 // updates here: a group may have none of them.
-func newGroupsOf(c *config.Config, params, here []optim.Param) (optim.Groups, error) {
+func newGroupsOf(c *config.Config, params, here []optim.Param) (optim.ParamGroups, error) {
 	groups, err := GroupsOf(c, params)
 	for i := range groups {
 		g := &groups[i]

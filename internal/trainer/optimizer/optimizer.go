@@ -29,7 +29,7 @@ type Optimizer struct {
 	config *config.Config
 	Params []optim.Param // all that train
 	owned  []optim.Param // updated by this process: parameters, or stretches of them
-	Groups optim.Groups  // of owned, with rates of their own
+	Groups optim.ParamGroups  // of owned, with rates of their own
 	Grads  [][]float32   // of owned
 	Steps  int64         // of the run, for the schedule
 

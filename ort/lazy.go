@@ -15,7 +15,7 @@ import (
 func (l *lease) takeMade(m *onnx.Model, folder string) error {
 	var initializers []*onnx.Tensor
 	for i, t := range m.Initializers {
-		if t.Made == nil {
+		if t.Lazy == nil {
 			continue
 		}
 		if initializers == nil {
@@ -36,17 +36,17 @@ func (l *lease) takeMade(m *onnx.Model, folder string) error {
 func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 	length := t.Count() * int64(t.Type.Size())
 	plain := *t
-	plain.Made = nil
+	plain.Lazy = nil
 	if length < leastShared {
 		data, err := t.Bytes()
 		plain.Data = data
 		return &plain, err
 	}
-	info, err := os.Stat(filepath.Join(folder, filepath.FromSlash(t.Made.Near)))
+	info, err := os.Stat(filepath.Join(folder, filepath.FromSlash(t.Lazy.Location)))
 	if err != nil {
 		return nil, err
 	}
-	at := region{made: t.Made.Key, length: length}
+	at := region{made: t.Lazy.Key, length: length}
 	pool.Lock()
 	defer pool.Unlock()
 	w := pool.weights[at]
@@ -59,7 +59,7 @@ func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 	w.users++
 	l.names, l.weights = append(l.names, t.Name), append(l.weights, w)
 	// As in widen: bytes that begin where a file ends cannot be read by mistake.
-	plain.External = &onnx.External{Location: t.Made.Near, Offset: info.Size(), Length: length}
+	plain.External = &onnx.External{Location: t.Lazy.Location, Offset: info.Size(), Length: length}
 	return &plain, nil
 }
 
@@ -69,7 +69,7 @@ func makeRegion(at region, t *onnx.Tensor) (*weight, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%d bytes of memory for it: %w", at.length, err)
 	}
-	if err := t.Made.Fill(pages); err != nil {
+	if err := t.Lazy.Fill(pages); err != nil {
 		return nil, errors.Join(err, syscall.Munmap(pages))
 	}
 	value, err := tensorOver(pages, t.Shape, int(t.Type)) // the runtime's numbers of types are ONNX's
