@@ -86,7 +86,7 @@ mpi: setup ## make build/mpi/bin/train with the tag mpi: training by several pro
 	@tools/setup/mpi.sh
 	@mkdir -p build/mpi/bin && export PKG_CONFIG_PATH="$(CURDIR)/build/mpi:$$PKG_CONFIG_PATH" && \
 		$(if $(MPICC),export CGO_CPPFLAGS=-DMPICC_$(subst .,_,$(notdir $(MPICC))) &&) \
-		go vet -tags mpi ./mpi && go build -tags mpi -o build/mpi/bin/ ./cmd/train
+		go vet -tags mpi ./internal/mpi && go build -tags mpi -o build/mpi/bin/ ./cmd/train
 	@echo "built: build/mpi/bin/train"
 
 cloud: setup ## make build/cloud/bin with the tag cloud: score, label and train with object storage (docs/scale.md)

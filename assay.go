@@ -3,9 +3,9 @@
 //
 // [Open] opens any judge: a scorer directory that [Train] wrote or `score import` made of a released model, or one that
 // asks a vision-language model in words. Its methods score and differentiate an [Edit]. [Label] makes a table of labels
-// from data sets of edits, [Train] trains a scorer on such a table, and [DryRun] plans that. The packages beneath do
-// the work, and may be imported for the rest: edit has edits, scores and judges, data reads pictures and tables,
-// scoring scores whole tables, reward serves judges to trainers of editing models.
+// from data sets of edits, [Train] trains a scorer on such a table, and [DryRun] plans that. The packages that are not
+// internal may be imported for the rest: edit has edits, scores and judges, data reads pictures and tables, onnx/grad
+// differentiates ONNX graphs, losses and heuristics are the papers' formulas.
 package assay
 
 import (
@@ -22,7 +22,7 @@ import (
 	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/generate"
+	"assay/internal/generate"
 	"assay/internal/workers"
 	"assay/model"
 	_ "assay/model/families" // the architectures that are known
@@ -162,7 +162,7 @@ func openTextJudge(name string, o Options) (*Scorer, error) {
 // Close frees the judge, which must not be used any more.
 func (s *Scorer) Close() error { return s.close() }
 
-// Judge is the judge as packages scoring and reward take it.
+// Judge is the judge beneath: one for other Go code that takes edits.
 func (s *Scorer) Judge() edit.Judge { return s.judge }
 
 // Range is the worst and the best score, as scorer.yaml or judge.yaml has them: 0 and 10 by default. Scores are not

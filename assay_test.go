@@ -11,11 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"assay/calibration"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/model"
-	"assay/trainer/config"
 )
 
 func openTiny(t *testing.T) *Scorer {
@@ -158,7 +157,7 @@ func TestErrors(t *testing.T) {
 	if _, err := s.Gradient(cancelled, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("Gradient: %v", err)
 	}
-	run, err := config.Load("examples/library/train.yaml")
+	run, err := LoadTraining("examples/library/train.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 
 	"assay"
-	"assay/labeling"
-	"assay/trainer/config"
 )
 
 // Which of two edits is the better one?
@@ -158,7 +156,7 @@ func ExampleDryRun() {
 // A run of three steps. Its configuration is a file's, with another run directory.
 func ExampleTrain() {
 	ctx := context.Background()
-	run, err := config.Load("examples/library/train.yaml")
+	run, err := assay.LoadTraining("examples/library/train.yaml")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -183,7 +181,7 @@ func ExampleTrain() {
 
 // A label table of a few photographs. Its configuration is a file's, with another output folder.
 func ExampleLabel() {
-	config, err := labeling.Load("examples/label.yaml")
+	config, err := assay.LoadLabeling("examples/label.yaml")
 	if err != nil {
 		log.Fatal(err)
 	}

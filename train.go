@@ -5,19 +5,19 @@ import (
 	"errors"
 	"fmt"
 
-	"assay/labeling"
-	"assay/table"
-	"assay/trainer"
-	"assay/trainer/bybenchmark"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
+	"assay/internal/labeling"
+	"assay/internal/table"
+	"assay/internal/trainer"
+	"assay/internal/trainer/bybenchmark"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 )
 
 // Training is the input of [Train] and [DryRun]. File or Config is needed.
 type Training struct {
-	File   string         // YAML file, as `train --config` takes it; docs/training-keys.md has every key
-	Config *config.Config // instead of File: as config.Load gives it, or changed
+	File   string          // YAML file, as `train --config` takes it; docs/training-keys.md has every key
+	Config *TrainingConfig // instead of File: as [LoadTraining] gives it, or changed
 
 	Fresh bool // begin anew, even if there are checkpoints to go on from
 
@@ -26,16 +26,31 @@ type Training struct {
 	DeviceMemory int64
 
 	// Progress starts the display of a phase by name, length and unit; nil: none.
-	Progress func(what string, total int64, unit string) dataset.Progress
+	Progress func(what string, total int64, unit string) TrainingProgress
 	Warn     func(text string) // nil: not called
 }
+
+// TrainingConfig is what the YAML file of a training says.
+type TrainingConfig = config.Config
+
+// TrainingProgress displays one phase of a training.
+type TrainingProgress = dataset.Progress
+
+// TrainingPlan is what [DryRun] says of a training.
+type TrainingPlan = models.Plan
+
+// TrainingResult is what [Train] made.
+type TrainingResult = trainer.Result
+
+// LoadTraining reads the YAML file of a training. All its problems are reported at once, with lines.
+func LoadTraining(file string) (*TrainingConfig, error) { return config.Load(file) }
 
 // Train trains a scorer, or resumes from the newest checkpoint of the run directory. The result names the scorer
 // directory, which [Open] opens.
 //
 // When ctx is cancelled the run saves its state after the current step, and the error wraps ctx's: the same call
 // resumes. All problems of a configuration file are reported at once, with lines.
-func Train(ctx context.Context, t Training) (*trainer.Result, error) {
+func Train(ctx context.Context, t Training) (*TrainingResult, error) {
 	c, err := t.config()
 	if err != nil {
 		return nil, err
@@ -58,7 +73,7 @@ func Train(ctx context.Context, t Training) (*trainer.Result, error) {
 // DryRun plans what [Train] would do and need: steps, tokens, trainable weights, memory. It reads every row of the
 // tables, and trains and writes nothing. The backbone's weights may be absent. The plan's Err is why the run would
 // fail.
-func DryRun(ctx context.Context, t Training) (*models.Plan, error) {
+func DryRun(ctx context.Context, t Training) (*TrainingPlan, error) {
 	c, err := t.config()
 	if err != nil {
 		return nil, err
@@ -76,7 +91,7 @@ func DryRun(ctx context.Context, t Training) (*models.Plan, error) {
 }
 
 // config is Config, or read from File.
-func (t Training) config() (*config.Config, error) {
+func (t Training) config() (*TrainingConfig, error) {
 	switch {
 	case t.Config != nil:
 		return t.Config, nil
@@ -88,19 +103,28 @@ func (t Training) config() (*config.Config, error) {
 
 // Labeling is the input of [Label]. File or Config is needed.
 type Labeling struct {
-	File   string           // YAML file, as `label --config` takes it; docs/label.md has every key
-	Config *labeling.Config // instead of File: as labeling.Load gives it, or changed
+	File   string          // YAML file, as `label --config` takes it; docs/label.md has every key
+	Config *LabelingConfig // instead of File: as [LoadLabeling] gives it, or changed
 
 	// Progress is told how many samples of all are measured; nil: not called.
 	Progress func(done, total int)
 	Warn     func(text string) // nil: not called
 }
 
+// LabelingConfig is what the YAML file of a labeling says.
+type LabelingConfig = labeling.Config
+
+// LabelingReport counts what [Label] did with the rows.
+type LabelingReport = labeling.Report
+
+// LoadLabeling reads the YAML file of a labeling.
+func LoadLabeling(file string) (*LabelingConfig, error) { return labeling.Load(file) }
+
 // Label makes a label table from data sets of edits: it measures similarities with CLIP and DINOv2 and applies the
 // rules. Table and report are written to the output folder of the configuration; the report is returned.
 //
 // When ctx is cancelled the error wraps ctx's, and the same call resumes.
-func Label(ctx context.Context, l Labeling) (*labeling.Report, error) {
+func Label(ctx context.Context, l Labeling) (*LabelingReport, error) {
 	c := l.Config
 	if c == nil && l.File == "" {
 		return nil, errors.New("nothing says what to label: Labeling.File or Labeling.Config is needed")

@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"assay/data"
-	"assay/grammar"
+	"assay/internal/grammar"
 )
 
 // Model answers messages. Its methods are safe for concurrent use.

@@ -10,7 +10,7 @@ import (
 	"assay/internal/workers"
 )
 
-// Several says how many answers to one question are wanted. The zero value is one.
+// Several is the number of answers to one question. The zero value is one.
 type Several struct {
 	N      int // answers; 0: one
 	BestOf int // that are made; the N with the best mean log-probability of their tokens are returned. 0: N

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"assay/grammar"
+	"assay/internal/grammar"
 )
 
 // Follower is a model that says beforehand whether its answers can follow a grammar.

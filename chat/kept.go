@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"assay/grammar"
-	"assay/store"
+	"assay/internal/grammar"
+	"assay/internal/store"
 )
 
 // Kept is a model whose answers are kept: what was asked before is not asked again, and what several ask at the same

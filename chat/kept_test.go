@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/store"
+	"assay/internal/store"
 )
 
 // echo answers with the text of the first message and counts.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"assay/grammar"
+	"assay/internal/grammar"
 	"assay/internal/strictjson"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/openai/openai-go"
 	"github.com/openai/openai-go/option"
 
-	"assay/store"
+	"assay/internal/store"
 )
 
 // ErrUnavailable is wrapped by errors after which no other request would be answered either. The key is refused, the

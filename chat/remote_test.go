@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/data"
-	"assay/grammar"
+	"assay/internal/grammar"
 	"assay/internal/long"
 )
 

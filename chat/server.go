@@ -65,13 +65,13 @@ func DefaultServer() Server {
 	return Server{Concurrency: 8, Timeout: 300, Retries: 5, MaxWait: 120, LimitField: "max_tokens"}
 }
 
-// ownFields are those of a request that [Options] and messages decide.
+// ownFields are the request's fields that [Options] and messages set.
 var ownFields = []string{
 	"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "repetition_penalty",
 	"seed", "stop", "stop_token_ids", "logprobs", "n", "stream",
 }
 
-// Check returns what is wrong, by key.
+// Check returns the problems by key.
 func (s *Server) Check() map[string]string {
 	wrong := map[string]string{}
 	if u, err := url.Parse(s.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

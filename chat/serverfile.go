@@ -1,8 +1,8 @@
 package chat
 
 import (
+	"assay/internal/store"
 	"assay/internal/strictyaml"
-	"assay/store"
 )
 
 // ReadServer reads the settings of a server from YAML text, all problems at once. file is named in them; change (may be

@@ -15,9 +15,9 @@ func OpenOrAbsent(dir string) (*Weights, error) {
 	w, err := OpenWeights(dir)
 	if errors.Is(err, errNoWeights) || errors.Is(err, fs.ErrNotExist) {
 		s := &Shard{
-			File:     &File{path: dir, header: &header{}, byName: map[string]int{}},
-			Name:     SingleFile,
-			location: SingleFile,
+			SafetensorsFile: &SafetensorsFile{path: dir, header: &header{}, byName: map[string]int{}},
+			Name:            SingleFile,
+			location:        SingleFile,
 		}
 		return &Weights{
 			dir:    dir,
@@ -33,17 +33,16 @@ func OpenOrAbsent(dir string) (*Weights, error) {
 	return w, err
 }
 
-// Absent tells whether only names, types and shapes are known: models can be built of such weights, but nothing can be
-// run.
+// Absent reports whether only names, types and shapes are known: models can be built of such weights, but not run.
 func (w *Weights) Absent() bool { return w.absent }
 
-// Why says what is missing of absent weights; nil if they are there.
+// Why is the reason that weights are absent; nil if they are there.
 func (w *Weights) Why() error { return w.why }
 
-// Partly tells whether weights are absent of which a part is there: a shard is missing.
+// Partly reports whether some shards of absent weights are there.
 func (w *Weights) Partly() bool { return w.partly }
 
-// anyShard tells whether any file of weights lies in a directory.
+// anyShard reports whether a directory has any file of weights.
 func anyShard(dir string) bool {
 	found, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
 	return err == nil && len(found) > 0
@@ -60,7 +59,7 @@ func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {
 		at = s.header.tensors[n-1].Offset + s.header.tensors[n-1].Length
 	}
 	s.byName[name] = len(s.header.tensors)
-	s.header.tensors = append(s.header.tensors, Info{Name: name, Type: t, Shape: shape, Offset: at, Length: size})
+	s.header.tensors = append(s.header.tensors, TensorInfo{Name: name, Type: t, Shape: shape, Offset: at, Length: size})
 	w.stored[name] = s
 }
 

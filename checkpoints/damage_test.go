@@ -21,7 +21,7 @@ func TestDamage(t *testing.T) {
 	}
 	newest := filepath.Join(root, "step-2")
 	files := []string{filepath.Join(newest, "a.bin"), filepath.Join(newest, "sub", "b.bin"),
-		filepath.Join(newest, ManifestFile)}
+		filepath.Join(newest, manifestName)}
 	fuzzing.Damage(t, 1000, files, func() (bool, error) {
 		dir, step, err := Latest(root)
 		if filepath.Base(dir) != stepName(step) || step < 1 || (err == nil) != (step == 2) {

@@ -13,8 +13,8 @@ import (
 	"assay/onnx"
 )
 
-// File is one safetensors file, mapped into memory.
-type File struct {
+// SafetensorsFile is one safetensors file, mapped into memory.
+type SafetensorsFile struct {
 	path   string
 	id     string
 	state  string // see Unchanged
@@ -24,7 +24,7 @@ type File struct {
 }
 
 // OpenFile maps a safetensors file and checks its whole header: lengths, types, shapes and byte ranges.
-func OpenFile(path string) (*File, error) {
+func OpenFile(path string) (*SafetensorsFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func OpenFile(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it into memory: %w", path, err)
 	}
-	file := &File{
+	file := &SafetensorsFile{
 		path:   path,
 		id:     identity(st),
 		state:  contentState(st),
@@ -70,7 +70,7 @@ func identity(st os.FileInfo) string {
 
 // ID identifies the file as it was when it was opened, on this machine: one that was replaced or written to since has
 // another.
-func (f *File) ID() string { return f.id }
+func (f *SafetensorsFile) ID() string { return f.id }
 
 // contentState is another one for a file whose content was changed or that was replaced; a new link or mode is no
 // change.
@@ -79,8 +79,8 @@ func contentState(st os.FileInfo) string {
 	return fmt.Sprint(s.Dev, s.Ino, s.Mtim, s.Size)
 }
 
-// Unchanged is an error if the file is not the one any more that was opened: what is mapped is then part old, part new.
-func (f *File) Unchanged() error {
+// Unchanged is an error if the file was replaced or changed since it was opened: the mapping may mix old and new bytes.
+func (f *SafetensorsFile) Unchanged() error {
 	st, err := os.Stat(f.path)
 	if err != nil {
 		return fmt.Errorf("the weights in use are not there any more, open the model again: %w", err)
@@ -92,7 +92,7 @@ func (f *File) Unchanged() error {
 }
 
 // Close unmaps the file; slices that Bytes returned must not be used any more.
-func (f *File) Close() error {
+func (f *SafetensorsFile) Close() error {
 	if f.data == nil {
 		return nil
 	}
@@ -102,17 +102,17 @@ func (f *File) Close() error {
 }
 
 // Forget gives back the memory of the pages that were read; they are read again when they are looked at.
-func (f *File) Forget() {
+func (f *SafetensorsFile) Forget() {
 	if len(f.data) > 0 {
 		syscall.Madvise(f.data, syscall.MADV_DONTNEED) // a hint: nothing is lost where it is not taken
 	}
 }
 
 // Path returns the path the file was opened by.
-func (f *File) Path() string { return f.path }
+func (f *SafetensorsFile) Path() string { return f.path }
 
 // Names returns the tensors' names in the order of their bytes.
-func (f *File) Names() []string {
+func (f *SafetensorsFile) Names() []string {
 	names := make([]string, len(f.header.tensors))
 	for i, t := range f.header.tensors {
 		names[i] = t.Name
@@ -121,13 +121,13 @@ func (f *File) Names() []string {
 }
 
 // Metadata returns a copy of the strings under __metadata__; nil if the file has none.
-func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
+func (f *SafetensorsFile) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
 
 // Info describes a tensor.
-func (f *File) Info(name string) (Info, bool) {
+func (f *SafetensorsFile) Info(name string) (TensorInfo, bool) {
 	i, ok := f.byName[name]
 	if !ok {
-		return Info{}, false
+		return TensorInfo{}, false
 	}
 	t := f.header.tensors[i]
 	t.Shape = slices.Clone(t.Shape)
@@ -136,7 +136,7 @@ func (f *File) Info(name string) (Info, bool) {
 
 // Bytes returns the tensor's bytes, little-endian and row-major, as they lie in the mapped file. They must not be
 // written to, and not be used after Close.
-func (f *File) Bytes(name string) ([]byte, error) {
+func (f *SafetensorsFile) Bytes(name string) ([]byte, error) {
 	i, ok := f.byName[name]
 	switch {
 	case !ok:
@@ -150,7 +150,7 @@ func (f *File) Bytes(name string) ([]byte, error) {
 
 // Dense returns a copy of the tensor. float16 and bfloat16 become float32; every other type stays as it is. A tensor
 // without elements is an error: a tensor.Dense cannot be empty.
-func (f *File) Dense(name string) (*tensor.Dense, error) {
+func (f *SafetensorsFile) Dense(name string) (*tensor.Dense, error) {
 	b, err := f.Bytes(name)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func ReadFile(path string) (map[string]*tensor.Dense, map[string]string, error) 
 
 // Tensor returns a reference to the tensor's bytes in the file at location, which is relative to the folder that the
 // model will be run from.
-func (t Info) Tensor(location string) *onnx.Tensor {
+func (t TensorInfo) Tensor(location string) *onnx.Tensor {
 	return &onnx.Tensor{Name: t.Name, Type: t.Type, Shape: t.Shape,
 		External: &onnx.External{Location: location, Offset: t.Offset, Length: t.Length}}
 }

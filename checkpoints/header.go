@@ -24,8 +24,8 @@ import (
 	"assay/onnx"
 )
 
-// Info describes one tensor of a safetensors file.
-type Info struct {
+// TensorInfo describes one tensor of a safetensors file.
+type TensorInfo struct {
 	Name   string
 	Type   onnx.DType
 	Shape  []int64
@@ -88,7 +88,7 @@ func byteLength(t onnx.DType, shape []int64) (int64, error) {
 
 // header is the parsed front of a safetensors file: tensors in the order of their bytes.
 type header struct {
-	tensors  []Info
+	tensors  []TensorInfo
 	metadata map[string]string
 }
 
@@ -118,7 +118,7 @@ func readHeader(r io.ReaderAt, size int64) (*header, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(h.tensors, func(a, b Info) int {
+	slices.SortStableFunc(h.tensors, func(a, b TensorInfo) int {
 		// empty tensors come before the one that starts at the same place
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Length, b.Length))
 	})
@@ -211,8 +211,8 @@ func eachMember(d *json.Decoder, body func(name string) error) error {
 	return err
 }
 
-func parseInfo(d *json.Decoder, name string) (Info, error) {
-	t := Info{Name: name}
+func parseInfo(d *json.Decoder, name string) (TensorInfo, error) {
+	t := TensorInfo{Name: name}
 	var dtype *string
 	var offsets []int64
 	seen := map[string]bool{}
@@ -262,9 +262,9 @@ func parseInfo(d *json.Decoder, name string) (Info, error) {
 }
 
 // layout orders the tensors and places them as the safetensors library does, and returns the bytes before the data.
-func layout(tensors []Info, metadata map[string]string) ([]Info, []byte, error) {
+func layout(tensors []TensorInfo, metadata map[string]string) ([]TensorInfo, []byte, error) {
 	out := slices.Clone(tensors)
-	slices.SortFunc(out, func(a, b Info) int {
+	slices.SortFunc(out, func(a, b TensorInfo) int {
 		if c := rankOf(a.Type) - rankOf(b.Type); c != 0 {
 			return c
 		}
@@ -286,7 +286,7 @@ func layout(tensors []Info, metadata map[string]string) ([]Info, []byte, error) 
 }
 
 // place sets the tensors' lengths and their offsets from the start of the data, one behind the other.
-func place(tensors []Info) error {
+func place(tensors []TensorInfo) error {
 	seen := make(map[string]bool, len(tensors))
 	end := int64(0)
 	for i := range tensors {
@@ -313,7 +313,7 @@ func place(tensors []Info) error {
 
 // headerText is the JSON of a header, byte for byte as the safetensors library writes it, padded so that the data
 // begins at a multiple of 8. Offsets are from the start of the data.
-func headerText(tensors []Info, metadata map[string]string) []byte {
+func headerText(tensors []TensorInfo, metadata map[string]string) []byte {
 	var text bytes.Buffer
 	text.WriteByte('{')
 	if metadata != nil {

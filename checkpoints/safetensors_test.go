@@ -28,7 +28,7 @@ var pythonFiles = []string{
 	"../testdata/oracle/llavanext/backbone/model.safetensors",
 }
 
-func open(t *testing.T, path string) *File {
+func open(t *testing.T, path string) *SafetensorsFile {
 	t.Helper()
 	f, err := OpenFile(path)
 	if err != nil {
@@ -100,7 +100,7 @@ func TestWriterMatchesPython(t *testing.T) {
 			}
 			f := open(t, path)
 			out := filepath.Join(t.TempDir(), "out.safetensors")
-			var infos []Info
+			var infos []TensorInfo
 			for _, name := range f.Names() {
 				info, _ := f.Info(name)
 				infos = append(infos, info)
@@ -176,7 +176,7 @@ func TestWriteViewsAndEmptyTensors(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.safetensors")
 	w, err := NewWriter(
 		empty,
-		[]Info{{Name: "e", Type: onnx.Float, Shape: []int64{0, 4}}, {Name: "f", Type: onnx.Float, Shape: []int64{}}},
+		[]TensorInfo{{Name: "e", Type: onnx.Float, Shape: []int64{0, 4}}, {Name: "f", Type: onnx.Float, Shape: []int64{}}},
 		nil,
 	)
 	if err != nil {
@@ -203,16 +203,16 @@ func TestWriteViewsAndEmptyTensors(t *testing.T) {
 
 func TestWriterRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.safetensors")
-	a := Info{Name: "a", Type: onnx.Float, Shape: []int64{2}}
+	a := TensorInfo{Name: "a", Type: onnx.Float, Shape: []int64{2}}
 	for _, c := range []struct {
-		infos []Info
+		infos []TensorInfo
 		want  string
 	}{
-		{[]Info{a, a}, "taken"},
-		{[]Info{{Name: "s", Type: onnx.String}}, "no element type"},
-		{[]Info{{Name: "n", Type: onnx.Float, Shape: []int64{-1}}}, "negative"},
-		{[]Info{{Name: "n", Type: onnx.Float, Shape: []int64{1 << 40, 1 << 40}}}, "larger than any file"},
-		{[]Info{{Name: "__metadata__", Type: onnx.Float}}, "not allowed"},
+		{[]TensorInfo{a, a}, "taken"},
+		{[]TensorInfo{{Name: "s", Type: onnx.String}}, "no element type"},
+		{[]TensorInfo{{Name: "n", Type: onnx.Float, Shape: []int64{-1}}}, "negative"},
+		{[]TensorInfo{{Name: "n", Type: onnx.Float, Shape: []int64{1 << 40, 1 << 40}}}, "larger than any file"},
+		{[]TensorInfo{{Name: "__metadata__", Type: onnx.Float}}, "not allowed"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			if _, err := NewWriter(path, c.infos, nil); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -220,7 +220,7 @@ func TestWriterRefuses(t *testing.T) {
 			}
 		})
 	}
-	w, err := NewWriter(path, []Info{a}, nil)
+	w, err := NewWriter(path, []TensorInfo{a}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

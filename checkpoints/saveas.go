@@ -30,7 +30,7 @@ func (w *Weights) SaveInto(dir string, changed map[string]*tensor.Dense) error {
 		}
 		values[info.Name] = t
 	}
-	var infos []Info
+	var infos []TensorInfo
 	if w.names != nil { // in the order of the names that count
 		for _, name := range w.Names() {
 			info, _ := w.Info(name)

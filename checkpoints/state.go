@@ -20,8 +20,8 @@ import (
 	"assay/internal/jsonfile"
 )
 
-// ManifestFile is written last into a run's checkpoint; it lists every other file.
-const ManifestFile = "MANIFEST.json"
+// manifestName is written last into a run's checkpoint; it lists every other file.
+const manifestName = "MANIFEST.json"
 
 type manifest struct {
 	Format int            `json:"format"`
@@ -67,7 +67,7 @@ func save(root string, step int64, write func(dir string) error) error {
 
 func stepName(step int64) string { return "step-" + strconv.FormatInt(step, 10) }
 
-// seal syncs what is in dir and writes the manifest.
+// seal syncs the files of dir and writes the manifest.
 func seal(dir string, step int64) error {
 	m := manifest{Format: 1, Step: step}
 	var folders []string
@@ -97,7 +97,7 @@ func seal(dir string, step int64) error {
 			return err
 		}
 	}
-	return jsonfile.Write(filepath.Join(dir, ManifestFile), m)
+	return jsonfile.Write(filepath.Join(dir, manifestName), m)
 }
 
 // digest returns size and SHA-256 of a file, after running first on it.
@@ -204,7 +204,7 @@ func Latest(root string) (dir string, step int64, err error) {
 
 // verify compares a checkpoint with its manifest: every listed file must be there, with its size and SHA-256.
 func verify(dir string) error {
-	path := filepath.Join(dir, ManifestFile)
+	path := filepath.Join(dir, manifestName)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err

@@ -84,8 +84,8 @@ func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 		damage func(dir string) error
 		want   string
 	}{
-		"no manifest":   {func(d string) error { return os.Remove(filepath.Join(d, ManifestFile)) }, ManifestFile},
-		"torn manifest": {func(d string) error { return os.Truncate(filepath.Join(d, ManifestFile), 40) }, "unexpected EOF"},
+		"no manifest":   {func(d string) error { return os.Remove(filepath.Join(d, manifestName)) }, manifestName},
+		"torn manifest": {func(d string) error { return os.Truncate(filepath.Join(d, manifestName), 40) }, "unexpected EOF"},
 		"missing file": {func(d string) error { return os.Remove(filepath.Join(d, "sub", "b.bin")) },
 			"b.bin: no such file"},
 		"truncated file": {func(d string) error { return os.Truncate(filepath.Join(d, "a.bin"), 5) },
@@ -173,7 +173,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	}
 	checkState(t, filepath.Join(root, "step-1"), 1, 10)
 	got := testfile.Names(t, filepath.Join(root, "step-1"))
-	if diff := cmp.Diff([]string{ManifestFile, "a.bin", "sub"}, got); diff != "" {
+	if diff := cmp.Diff([]string{manifestName, "a.bin", "sub"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -206,7 +206,7 @@ func TestMain(m *testing.M) {
 		}))
 		w, err := NewWriter(
 			filepath.Join(root, "x.safetensors"),
-			[]Info{{Name: "t", Type: 2, Shape: []int64{childSize}}},
+			[]TensorInfo{{Name: "t", Type: 2, Shape: []int64{childSize}}},
 			nil,
 		)
 		if err == nil {

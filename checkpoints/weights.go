@@ -28,24 +28,24 @@ const (
 
 // Weights is a Hugging Face checkpoint directory: model.safetensors, or shards with an index.
 type Weights struct {
-	dir    string
-	folder string
-	shards []*Shard
-	stored map[string]*Shard
-	alias  map[string]string
-	parts  map[string]bool    // stored tensors that derived ones are made of
-	made   map[string]Derived // see Derive
-	absent bool               // see OpenOrAbsent
-	why    error              // what is missing then
-	partly bool               // absent, but some of its files are there
-	read   sync.Map           // stored names that were asked for: see Unread
+	dir       string
+	folder    string
+	shards    []*Shard
+	stored    map[string]*Shard
+	alias     map[string]string
+	parts     map[string]bool            // stored tensors that quantized ones consist of
+	quantized map[string]QuantizedTensor // see AddQuantized
+	absent    bool                       // see OpenOrAbsent
+	why       error                      // the file or tensor that is missing then
+	partly    bool                       // absent, but some of its files are there
+	read      sync.Map                   // stored names that were asked for: see Unread
 
 	names map[string]string // name -> that in the file, where it is another: see Rename
 }
 
 // Shard is one file of a checkpoint.
 type Shard struct {
-	*File
+	*SafetensorsFile
 	Name     string // file name in the checkpoint directory
 	location string // path below Weights.Folder, symbolic links resolved
 }
@@ -136,7 +136,7 @@ func (w *Weights) open(names []string, listed map[string]string) error {
 		if err != nil {
 			return err
 		}
-		s := &Shard{File: f, Name: name}
+		s := &Shard{SafetensorsFile: f, Name: name}
 		w.shards = append(w.shards, s)
 		resolved = append(resolved, full)
 		for _, t := range f.header.tensors {
@@ -197,7 +197,7 @@ func (w *Weights) Forget() {
 }
 
 // NonFinite looks for NaN and infinities in all tensors, in parallel, and names the first by name that holds one, with
-// what is at which index; "" if there is none.
+// the value and its index; "" if there is none.
 func (w *Weights) NonFinite() (name, what string, err error) {
 	if w.absent {
 		return "", "", nil
@@ -278,7 +278,7 @@ func (w *Weights) find(name string) (*Shard, string) {
 
 // Names returns the stored names, sorted; derived tensors stand for their parts.
 func (w *Weights) Names() []string {
-	names := slices.Collect(maps.Keys(w.made))
+	names := slices.Collect(maps.Keys(w.quantized))
 	for name := range w.stored {
 		if !w.parts[name] {
 			names = append(names, name)
@@ -304,32 +304,32 @@ func (w *Weights) Unread() []string {
 	})
 }
 
-// Has tells whether the tensor, or what its alias stands for, exists.
+// Has reports whether the tensor, or the one that its alias refers to, exists.
 func (w *Weights) Has(name string) bool {
-	if w.made[name] != nil {
+	if w.quantized[name] != nil {
 		return true
 	}
 	s, _ := w.find(name)
 	return s != nil
 }
 
-// Info describes a tensor; Name is the stored one. A derived one has its own name, and the bytes of its parts.
-func (w *Weights) Info(name string) (Info, bool) {
-	if d := w.made[name]; d != nil {
-		return Info{Name: name, Type: onnx.Float, Shape: d.Shape(), Length: d.Stored()}, true
+// Info describes a tensor; Name is the stored one. A quantized one has its own name, and the bytes of its parts.
+func (w *Weights) Info(name string) (TensorInfo, bool) {
+	if d := w.quantized[name]; d != nil {
+		return TensorInfo{Name: name, Type: onnx.Float, Shape: d.Shape(), Length: d.Stored()}, true
 	}
 	s, stored := w.find(name)
 	if s == nil {
-		return Info{}, false
+		return TensorInfo{}, false
 	}
 	info, ok := s.Info(w.inFile(stored))
 	info.Name = stored
 	return info, ok
 }
 
-// Bytes returns a tensor's mapped bytes; see [File.Bytes]. Derived ones have none.
+// Bytes returns a tensor's mapped bytes; see [File.Bytes]. QuantizedTensor ones have none.
 func (w *Weights) Bytes(name string) ([]byte, error) {
-	if w.made[name] != nil {
+	if w.quantized[name] != nil {
 		return nil, fmt.Errorf("%s: tensor %q is stored packed: its numbers lie nowhere as they are", w.dir, name)
 	}
 	s, stored := w.find(name)
@@ -344,8 +344,8 @@ func (w *Weights) Bytes(name string) ([]byte, error) {
 
 // Dense returns a copy of a tensor; see [File.Dense].
 func (w *Weights) Dense(name string) (*tensor.Dense, error) {
-	if d := w.made[name]; d != nil {
-		return w.derivedDense(d)
+	if d := w.quantized[name]; d != nil {
+		return w.dequantized(d)
 	}
 	s, stored := w.find(name)
 	if s == nil {
@@ -361,8 +361,8 @@ func (w *Weights) Dense(name string) (*tensor.Dense, error) {
 // Tensor returns a tensor, named as asked for, that refers to its bytes in the checkpoint. Its location is relative to
 // Folder.
 func (w *Weights) Tensor(name string) (*onnx.Tensor, error) {
-	if d := w.made[name]; d != nil {
-		return w.derivedTensor(name, d), nil
+	if d := w.quantized[name]; d != nil {
+		return w.lazyTensor(name, d), nil
 	}
 	s, stored := w.find(name)
 	if s == nil {

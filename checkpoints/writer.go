@@ -18,13 +18,13 @@ type Writer struct {
 	file *atomicfile.File
 
 	mu      sync.Mutex
-	tensors map[string]Info
+	tensors map[string]TensorInfo
 	written map[string]int64 // bytes
 }
 
 // NewWriter begins a file with these tensors (Offset and Length are computed, not read) and metadata (nil: none).
 // Nothing is seen under path before Close succeeds.
-func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer, error) {
+func NewWriter(path string, tensors []TensorInfo, metadata map[string]string) (*Writer, error) {
 	placed, front, err := layout(tensors, metadata)
 	if err != nil {
 		return nil, fmt.Errorf("writing %s: %w", path, err)
@@ -33,7 +33,7 @@ func NewWriter(path string, tensors []Info, metadata map[string]string) (*Writer
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{path: path, file: f, tensors: make(map[string]Info, len(placed)), written: map[string]int64{}}
+	w := &Writer{path: path, file: f, tensors: make(map[string]TensorInfo, len(placed)), written: map[string]int64{}}
 	for _, t := range placed {
 		w.tensors[t.Name] = t
 	}
@@ -129,8 +129,8 @@ func Marshal(tensors map[string]*tensor.Dense, metadata map[string]string) ([]by
 	return out, nil
 }
 
-func infosOf(tensors map[string]*tensor.Dense) ([]Info, error) {
-	infos := make([]Info, 0, len(tensors))
+func infosOf(tensors map[string]*tensor.Dense) ([]TensorInfo, error) {
+	infos := make([]TensorInfo, 0, len(tensors))
 	for name, d := range tensors {
 		t, err := storedType(d)
 		if err != nil {
@@ -140,7 +140,7 @@ func infosOf(tensors map[string]*tensor.Dense) ([]Info, error) {
 		for i, n := range d.Shape() {
 			shape[i] = int64(n)
 		}
-		infos = append(infos, Info{Name: name, Type: t, Shape: shape})
+		infos = append(infos, TensorInfo{Name: name, Type: t, Shape: shape})
 	}
 	return infos, nil
 }

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 
 	"assay/data"
+	"assay/internal/store"
 	"assay/internal/workers"
-	"assay/store"
 )
 
 // Cached is a model that encodes every distinct picture and text once, in this process or a later one: what it knows
@@ -228,7 +228,7 @@ func (w *work) embed(encode func() ([][]float32, []error, error)) ([][]float32, 
 	return w.finish(got, problems, nil), problems, nil
 }
 
-// finish remembers what was encoded and gives every wanted entry (nil: all are) its embedding.
+// finish stores the new embeddings and returns one per wanted entry (nil: all).
 func (w *work) finish(got [][]float32, problems []error, wanted []bool) [][]float32 {
 	for i, at := range w.same {
 		if at == i && problems[i] == nil && got[i] != nil {

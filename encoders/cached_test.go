@@ -13,7 +13,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
-	"assay/store"
+	"assay/internal/store"
 )
 
 func openCached(t *testing.T, m *Model, folder string) *Cached {

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"assay/internal/store"
 	"assay/onnx"
 	"assay/ort"
-	"assay/store"
 )
 
 // openFile opens an exported graph, named as Optimum and transformers.js name things: an input pixel_values and an
@@ -216,7 +216,7 @@ func beside(folder string, files ...string) string {
 	return folder
 }
 
-// fileDigest identifies a graph by its bytes and those of the files that its weights lie in.
+// fileDigest identifies a graph by its bytes and the bytes of its external weights.
 func fileDigest(path, folder string, g *onnx.Model) (string, error) {
 	sum, err := store.FileDigest(path)
 	if err != nil {

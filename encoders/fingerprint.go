@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/internal/store"
 	"assay/model"
-	"assay/store"
 )
 
 // Fingerprint identifies what Open would open at a path by the content of its files, without opening it. That of an

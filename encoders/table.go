@@ -11,8 +11,8 @@ import (
 	"assay/edit"
 	"assay/heuristics"
 	"assay/internal/remote"
-	"assay/store"
-	"assay/table"
+	"assay/internal/store"
+	"assay/internal/table"
 )
 
 // measuredColumns are the columns that Table adds; they replace columns of the same names.
@@ -34,7 +34,7 @@ type TableResult struct {
 	Cached  int64          `json:"cached"`              // that were known
 }
 
-// Numbers are what is journaled of a row.
+// Numbers are a row's values in the journal.
 type Numbers struct {
 	ClipD *float64 `json:"clip_d,omitempty"`
 	ClipI *float64 `json:"clip_i,omitempty"`
@@ -43,7 +43,7 @@ type Numbers struct {
 	Not   []string `json:"undefined,omitempty"` // columns of numbers that do not exist
 }
 
-// tableHead says what a journal's results belong to; in shards with the digest of the table's bytes.
+// tableHead identifies the input of a journal; in shards it has the digest of the table's bytes, too.
 type tableHead struct {
 	In         string            `json:"in"`
 	Rows       int               `json:"rows"`

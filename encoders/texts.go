@@ -83,8 +83,8 @@ func (m *Model) read(ctx context.Context, texts []string) (out [][]float32, prob
 	return out, problems, nil
 }
 
-// together returns how many of the next texts share a run: all of a batch where they may be padded, else those of one
-// length.
+// together returns how many of the next texts share a run: a whole batch if they may be padded, else texts of
+// equal length.
 func (t *textTower) together(ids [][]int64, order []int, batch int) int {
 	if t.fixed > 0 {
 		batch = t.fixed

@@ -25,10 +25,10 @@ type Adapter struct {
 	Tensors map[string]*tensor.Dense // float32, by the names that NameA, NameB, NameM and NameParameter give
 	Whole   []string                 // parameters of the backbone that it brings whole, by path in transformers 5, sorted
 
-	// Taken are A0 and B0 of a start that takes them away from the base weights, by the names of A and B. Lengths are the
-	// squared lengths of the rows of a DoRA layer's W, by its module. Bind fills them in.
-	Taken   map[string]*tensor.Dense
-	Lengths map[string][]float32
+	// InitOffset holds A0 and B0 of a PiSSA or OLoRA start, by the names of A and B: the layer computes with W - s B0 A0.
+	// Lengths are the squared lengths of the rows of a DoRA layer's W, by its module. Bind fills them in.
+	InitOffset map[string]*tensor.Dense
+	Lengths    map[string][]float32
 
 	spelled map[string]string // module or parameter as the files call it, where that is not its path
 	fresh   bool              // Bind gives the tensors their first values
@@ -97,7 +97,7 @@ func sorted(targets []Target) []Target {
 	return slices.SortedFunc(slices.Values(targets), func(a, b Target) int { return strings.Compare(a.Module, b.Module) })
 }
 
-// Load reads an adapter as PEFT saved it. Half-precision matrices become float32. The module names may be those of
+// Load reads an adapter as PEFT saved it. Half-precision matrices become float32. The module names may be from
 // transformers 5 or of the versions before 4.52; Target.Module is always the former. Use Check to compare it with a
 // backbone. An error that is [fs.ErrNotExist] says that dir holds no adapter.
 func Load(dir string) (*Adapter, error) {
@@ -313,7 +313,7 @@ func (a *Adapter) Delta(module string) (matA, matB *tensor.Dense, scale float64,
 // start away from the base weights is written as one that does not, as PEFT converts it. It has twice the rank, with A0
 // and -B0 behind A and B.
 func (a *Adapter) Save(dir string) error {
-	if len(a.Taken) > 0 {
+	if len(a.InitOffset) > 0 {
 		plain, err := a.plain()
 		if err != nil {
 			return err

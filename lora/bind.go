@@ -22,14 +22,14 @@ type Values interface {
 	Dense(name string) (*tensor.Dense, error)
 }
 
-// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, and what a PiSSA or
-// OLoRA start takes away. For a fresh adapter it also takes the first values of all that are not drawn. It has no
-// effect on others, nor when it is called again. Weights are read one at a time on each core.
+// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, and the initial A
+// and B of a PiSSA or OLoRA start. For a fresh adapter it also takes the first values of all that are not drawn. It
+// has no effect on others, nor when it is called again. Weights are read one at a time on each core.
 func (a *Adapter) Bind(w Values) error {
 	if err := a.bringWhole(w, w.Dense); err != nil {
 		return err
 	}
-	needs := a.Config.DoRA && a.Lengths == nil || a.Config.Start.changesBase() && a.Taken == nil
+	needs := a.Config.DoRA && a.Lengths == nil || a.Config.Start.changesBase() && a.InitOffset == nil
 	if !needs {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (a *Adapter) Bind(w Values) error {
 	if a.Config.DoRA {
 		a.Lengths = lengths
 	} else {
-		a.Taken = taken
+		a.InitOffset = taken
 	}
 	if a.fresh {
 		a.setFirst()
@@ -73,7 +73,7 @@ func (a *Adapter) Bind(w Values) error {
 }
 
 // setFirst gives a fresh adapter's tensors their first values. B is zero in a DoRA layer, so that m are the rows'
-// lengths; a start's A and B are what it takes away.
+// lengths; with a start, A and B begin as InitOffset.
 func (a *Adapter) setFirst() {
 	for module, square := range a.Lengths {
 		m := a.Tensors[NameM(module)].Float32s()
@@ -81,7 +81,7 @@ func (a *Adapter) setFirst() {
 			m[i] = float32(math.Sqrt(float64(s)))
 		}
 	}
-	for name, d := range a.Taken {
+	for name, d := range a.InitOffset {
 		copy(a.Tensors[name].Float32s(), d.Float32s())
 	}
 }
@@ -110,8 +110,8 @@ func squares(d *tensor.Dense) []float32 {
 	return out
 }
 
-// selected lists the parameters of a backbone that a configuration wants whole, by path, with their keys. These are
-// those of the modules whose names end with one of modules_to_save, and biases (PEFT's other.py: _set_trainable;
+// selected lists the parameters of a backbone that a configuration wants whole, by path, with their keys: the
+// parameters of the modules whose names end with one of modules_to_save, and biases (PEFT's other.py: _set_trainable;
 // tuners_utils.py: _mark_only_adapters_as_trainable). spelled is how the configuration calls a module.
 func (a *Adapter) selected(w Checkpoint) (map[string]string, error) {
 	c := a.Config
@@ -238,8 +238,8 @@ func (a *Adapter) plain() (*Adapter, error) {
 	}
 	out := &Adapter{Config: c, Tensors: maps.Clone(a.Tensors), Whole: a.Whole, spelled: a.spelled}
 	for _, t := range a.Targets {
-		matA, errA := a.Tensors[NameA(t.Module)].Concat(0, a.Taken[NameA(t.Module)])
-		minus := a.Taken[NameB(t.Module)].Clone().(*tensor.Dense)
+		matA, errA := a.Tensors[NameA(t.Module)].Concat(0, a.InitOffset[NameA(t.Module)])
+		minus := a.InitOffset[NameB(t.Module)].Clone().(*tensor.Dense)
 		for i, v := range minus.Float32s() {
 			minus.Float32s()[i] = -v
 		}

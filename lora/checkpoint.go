@@ -11,10 +11,10 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
-	"assay/quant"
+	"assay/internal/quant"
 )
 
-// MergeOptions say what is merged into which new checkpoint.
+// MergeOptions are the checkpoint, the adapter, and the new checkpoint that MergeCheckpoint writes.
 type MergeOptions struct {
 	Backbone string // Hugging Face checkpoint directory
 	Adapter  string // PEFT adapter directory
@@ -23,23 +23,23 @@ type MergeOptions struct {
 	Force    bool   // replace Out if it holds a checkpoint already
 
 	Total    func(bytes int64)      // told before the work how much it is; nil: nobody
-	Progress func(bytes int64)      // told what was done since the last call, from any goroutine; nil: nobody
-	Warn     func(text string)      // told what is doubtful about a scorer that is merged; nil: nobody
+	Progress func(bytes int64)      // told the bytes done since the last call, from any goroutine; nil: nobody
+	Warn     func(text string)      // told of doubts about a scorer that is merged; nil: nobody
 	Extra    func(dir string) error // adds files before Out gets its name; nil: none
 
 	// Name gives a tensor of Weights the name that it has in Out; false: it is left out. nil: all stay as they are.
 	Name func(stored string) (as string, keep bool)
 }
 
-// Merged says what a merge wrote.
-type Merged struct {
+// MergeResult counts what a merge wrote.
+type MergeResult struct {
 	Weights int   // that the adapter changes
 	Bytes   int64 // of all weights
 }
 
 // MergeCheckpoint writes a Hugging Face checkpoint whose weights hold the adapter, see [Merge], with copies of the
 // files beside the weights.
-func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
+func MergeCheckpoint(ctx context.Context, o MergeOptions) (*MergeResult, error) {
 	if err := o.checkOut(); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 		return nil, err
 	}
 	defer w.Close()
-	r := &Merged{}
+	r := &MergeResult{}
 	if a != nil {
 		r.Weights = len(a.Targets) + len(a.Whole)
 	}
@@ -81,7 +81,7 @@ func MergeCheckpoint(ctx context.Context, o MergeOptions) (*Merged, error) {
 	return r, err
 }
 
-// adapter reads what is merged; nil: nothing is, weights from elsewhere and their base become one folder.
+// adapter reads the adapter; nil: there is none, and Weights alone are written.
 func (o *MergeOptions) adapter() (*Adapter, error) {
 	a, err := Load(o.Adapter)
 	none := errors.Is(err, os.ErrNotExist)
@@ -113,7 +113,7 @@ func (o *MergeOptions) open() (*checkpoints.Weights, error) {
 	return w, nil
 }
 
-// checkUnpacked refuses a backbone whose weights are stored in few bits: what is added to them would not be.
+// checkUnpacked refuses a backbone whose weights are quantized: the sum could not be stored in their bits.
 func checkUnpacked(backbone string) error {
 	raw, err := os.ReadFile(filepath.Join(backbone, "config.json"))
 	if err != nil {

@@ -90,15 +90,15 @@ func LoadConfig(dir string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := ParseConfig(text)
+	c, err := parseConfig(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
-// ParseConfig reads the text of an adapter_config.json. All problems are reported together.
-func ParseConfig(text []byte) (*Config, error) {
+// parseConfig reads the text of an adapter_config.json. All problems are reported together.
+func parseConfig(text []byte) (*Config, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	fields := map[string]any{}
@@ -139,8 +139,8 @@ var changesTheModel = []string{
 	"velora_config",
 }
 
-// changesNothing lists the fields besides Config's own that say how an adapter was made or kept, not what it computes;
-// older versions of PEFT wrote some of them.
+// changesNothing lists the fields besides Config's own about an adapter's making or storage, which do not change its
+// result; older versions of PEFT wrote some of them.
 var changesNothing = []string{
 	"auto_mapping",
 	"corda_config",

@@ -90,7 +90,7 @@ func TestOtherVersions(t *testing.T) {
 	 "target_modules": ["q_proj", "v_proj"],
 	 "task_type": "CAUSAL_LM", "auto_mapping": {"b": [1, 2.50], "a": "\u00e9"}, "zeta": false, "eta": [],
 	 "layers_to_transform": 3}`
-	c, err := ParseConfig([]byte(old))
+	c, err := parseConfig([]byte(old))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestOtherVersions(t *testing.T) {
 			}
 		})
 	}
-	if again, err := ParseConfig(text); err != nil || again.Rank != 4 {
+	if again, err := parseConfig(text); err != nil || again.Rank != 4 {
 		t.Errorf("read back: got rank %d, %v, want 4", again.Rank, err)
 	}
 }
@@ -134,14 +134,14 @@ func TestPatternsKeepTheirOrder(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "(?P<x>q)_proj") {
 		t.Fatalf("Encode: got %s, %v, want %s in it", text, err, "(?P<x>q)_proj")
 	}
-	again, err := ParseConfig(text)
+	again, err := parseConfig(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(c.Ranks, again.Ranks); diff != "" {
 		t.Error(diff)
 	}
-	twice, err := ParseConfig([]byte(`{"target_modules": ["q"], "rank_pattern": {"b": 1, "a": 2, "b": 3}}`))
+	twice, err := parseConfig([]byte(`{"target_modules": ["q"], "rank_pattern": {"b": 1, "a": 2, "b": 3}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestRefusedConfigs(t *testing.T) {
 		`{"target_modules": ["q"], "r": -1, "lora_dropout": 2, "use_dora": true, "task_type": 1}`: "r is -1",
 	} {
 		t.Run(text, func(t *testing.T) {
-			if _, err := ParseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want %q", text, err, want)
 			}
 		})

@@ -135,7 +135,7 @@ var wanted = map[reflect.Type]string{
 	reflect.TypeFor[oneOrMore[string]](): "a string or a list of strings",
 }
 
-// readMembers sets the tagged members of a configuration from a JSON object, and returns what is wrong with it. Absent
+// readMembers sets the tagged members of a configuration from a JSON object, and returns the problems. Absent
 // fields and nulls leave a member as it is.
 func (c *Config) readMembers(text []byte) (problems []error) {
 	var fields map[string]json.RawMessage

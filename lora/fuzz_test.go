@@ -19,7 +19,7 @@ func FuzzConfig(f *testing.F) {
 	)
 	x.Run(func(t testing.TB, raw []byte) {
 		fuzzing.Bounded(t, 16<<20+1024*uint64(len(raw)), func() {
-			c, err := ParseConfig(raw)
+			c, err := parseConfig(raw)
 			if err != nil {
 				return
 			}
@@ -27,7 +27,7 @@ func FuzzConfig(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again, err := ParseConfig(once)
+			again, err := parseConfig(once)
 			if err != nil {
 				t.Fatalf("reading what was written: got error %v, want none", err)
 			}

@@ -174,7 +174,7 @@ func compile(field, pattern, before, after string) (*regexp2.Regexp, error) {
 	return re, nil
 }
 
-// match tells whether a module is adapted, and whether it is excluded explicitly.
+// match reports whether a module is adapted, and whether it is excluded explicitly.
 func (m *matcher) match(name string) (hit, excluded bool, err error) {
 	switch {
 	case m.exclude != nil:

@@ -48,9 +48,9 @@ func readPEFT(t *testing.T) *peftFile {
 type shapes map[string][]int64
 
 func (s shapes) Names() []string { return slices.Sorted(maps.Keys(s)) }
-func (s shapes) Info(name string) (checkpoints.Info, bool) {
+func (s shapes) Info(name string) (checkpoints.TensorInfo, bool) {
 	shape, ok := s[name]
-	return checkpoints.Info{Name: name, Type: onnx.Float, Shape: shape}, ok
+	return checkpoints.TensorInfo{Name: name, Type: onnx.Float, Shape: shape}, ok
 }
 
 func (p *peftFile) checkpoint(t *testing.T, family string) shapes {
@@ -145,9 +145,9 @@ func TestMatchAgreesWithPEFT(t *testing.T) {
 		})
 	}
 	for _, c := range p.Cases {
-		config, err := ParseConfig(c.Config)
+		config, err := parseConfig(c.Config)
 		if err != nil {
-			t.Errorf("%s: ParseConfig: got error %v, want none", c.Config, err)
+			t.Errorf("%s: parseConfig: got error %v, want none", c.Config, err)
 			continue
 		}
 		got, err := config.MatchModules(modules[c.Family])
@@ -208,10 +208,10 @@ func TestPythonExpressions(t *testing.T) {
 			}
 		})
 	}
-	if _, err := ParseConfig(
+	if _, err := parseConfig(
 		[]byte(`{"target_modules": "a(b"}`),
 	); err == nil ||
 		!strings.Contains(err.Error(), `target_modules: regular expression "a(b"`) {
-		t.Errorf("ParseConfig: got error %v, want one with %q", err, `target_modules: regular expression "a(b"`)
+		t.Errorf("parseConfig: got error %v, want one with %q", err, `target_modules: regular expression "a(b"`)
 	}
 }

@@ -82,7 +82,7 @@ func (a *Adapter) changes(w *checkpoints.Weights) (*Adapter, map[string]string, 
 	if err := errors.Join(a.CheckWhole(w), a.Bind(w)); err != nil {
 		return nil, nil, err
 	}
-	if len(a.Taken) > 0 {
+	if len(a.InitOffset) > 0 {
 		var err error
 		if a, err = a.plain(); err != nil {
 			return nil, nil, err
@@ -92,8 +92,8 @@ func (a *Adapter) changes(w *checkpoints.Weights) (*Adapter, map[string]string, 
 	return a, changes, err
 }
 
-// keptTensors are those of a file that are written, under the names that they are known by.
-func keptTensors(w *checkpoints.Weights, shard *checkpoints.Shard) (kept []checkpoints.Info) {
+// keptTensors are the tensors of a file that are written, under their (renamed) names.
+func keptTensors(w *checkpoints.Weights, shard *checkpoints.Shard) (kept []checkpoints.TensorInfo) {
 	for _, stored := range shard.Names() {
 		info, _ := shard.Info(stored)
 		if w.Renamed() {
@@ -167,7 +167,7 @@ func changedKeys(w *checkpoints.Weights, a *Adapter) (map[string]string, error) 
 // shardMerge is the work on one file.
 type shardMerge struct {
 	shard    *checkpoints.Shard
-	kept     []checkpoints.Info // as they lie in the file, under the names that they get
+	kept     []checkpoints.TensorInfo // as they lie in the file, under the names that they get
 	changes  map[string]string
 	adapter  *Adapter
 	progress func(bytes int64) // may be nil
@@ -207,7 +207,7 @@ type merger struct {
 }
 
 // tensor copies one tensor in pieces on all cores, with change added to it (nil: none).
-func (m *merger) tensor(ctx context.Context, info checkpoints.Info, change *delta) error {
+func (m *merger) tensor(ctx context.Context, info checkpoints.TensorInfo, change *delta) error {
 	step := int64(mergeBlock)
 	if change != nil && change.whole == nil { // whole rows
 		row := rowBytes(info)
@@ -229,7 +229,7 @@ func (m *merger) tensor(ctx context.Context, info checkpoints.Info, change *delt
 }
 
 // piece reads, changes and writes length bytes of a tensor.
-func (m *merger) piece(info checkpoints.Info, change *delta, offset, length int64) error {
+func (m *merger) piece(info checkpoints.TensorInfo, change *delta, offset, length int64) error {
 	buffer, _ := m.buffers.Get().(*[]byte)
 	if buffer == nil {
 		buffer = new([]byte)
@@ -251,8 +251,8 @@ func (m *merger) piece(info checkpoints.Info, change *delta, offset, length int6
 	return m.out.WriteAt(info.Name, *buffer, offset)
 }
 
-// values are those of a piece of the new weight, whose old bytes begin at offset.
-func (d *delta) values(info checkpoints.Info, old []byte, offset int64) ([]float32, error) {
+// values is a piece of the new weight; old is the same piece of the old one, from byte offset on.
+func (d *delta) values(info checkpoints.TensorInfo, old []byte, offset int64) ([]float32, error) {
 	if d.whole != nil {
 		size := int64(info.Type.Size())
 		return d.whole[offset/size : (offset+int64(len(old)))/size], nil
@@ -265,7 +265,7 @@ func (d *delta) values(info checkpoints.Info, old []byte, offset int64) ([]float
 }
 
 // rowBytes is the length of a row of a matrix.
-func rowBytes(info checkpoints.Info) int64 { return info.Shape[1] * int64(info.Type.Size()) }
+func rowBytes(info checkpoints.TensorInfo) int64 { return info.Shape[1] * int64(info.Type.Size()) }
 
 func newDelta(a *Adapter, module string) *delta {
 	if t := a.Tensors[NameParameter(module)]; t != nil {

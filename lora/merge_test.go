@@ -28,7 +28,7 @@ func copyBackbone(t *testing.T, dtype onnx.DType, shards int, rename func(string
 	defer from.Close()
 	dir := t.TempDir()
 	files := make([]string, shards)
-	infos := make([][]checkpoints.Info, shards)
+	infos := make([][]checkpoints.TensorInfo, shards)
 	var listed []string
 	for i, name := range from.Names() {
 		info, _ := from.Info(name)

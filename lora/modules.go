@@ -16,10 +16,10 @@ type Module struct {
 	Out, In int64 // features of a linear layer: its weight is [Out, In]
 }
 
-// Checkpoint is what the modules are read from: a [checkpoints.Weights] or a [checkpoints.File].
+// Checkpoint is what the modules are read from: a [checkpoints.Weights] or a [checkpoints.SafetensorsFile].
 type Checkpoint interface {
 	Names() []string
-	Info(name string) (checkpoints.Info, bool)
+	Info(name string) (checkpoints.TensorInfo, bool)
 }
 
 // renamed maps the beginnings of names in checkpoints and in adapters of older PEFT or transformers to module paths of

@@ -31,7 +31,7 @@ var endings = []struct {
 	{".lora_magnitude_vector.weight", kindM},
 }
 
-// tensorName is the name of a tensor: what it is, and of which module or (kindWhole) which parameter.
+// tensorName is a parsed tensor name: its kind, and its module or (kindWhole) parameter.
 type tensorName struct {
 	kind kind
 	of   string
@@ -92,7 +92,7 @@ func (a *Adapter) parse(name string) (tensorName, error) {
 	return tensorName{kindWhole, strings.Replace(path, ".base_layer.", ".", 1)}, nil
 }
 
-// bringsParameters tells whether the adapter holds parameters of the backbone.
+// bringsParameters reports whether the adapter holds parameters of the backbone.
 func (c *Config) bringsParameters() bool {
 	return len(c.ModulesToSave) > 0 || c.Bias != "" && c.Bias != BiasNone
 }
@@ -114,7 +114,7 @@ func ParameterOf(tensor string) (path string, ok bool) {
 	return Canonical(strings.Replace(path, ".base_layer.", ".", 1)), true
 }
 
-// IsB tells whether a tensor of adapter_model.safetensors is a matrix B.
+// IsB reports whether a tensor of adapter_model.safetensors is a matrix B.
 func IsB(tensor string) bool {
 	_, is, err := parseName(tensor)
 	return err == nil && is == kindB

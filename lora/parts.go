@@ -72,7 +72,7 @@ func (exclude Names) And(expression string) Names {
 var globalFlags = regexp.MustCompile(`^\(\?[aimsux]+\)`)
 
 // Outside is the inverse of Within where nothing else is excluded: it returns the parts that such an exclude_modules
-// leaves, and what is excluded besides. Anything else leaves all parts.
+// leaves, and the other exclusions. Anything else leaves all parts.
 func (exclude Names) Outside() (parts []string, rest Names) {
 	all := Parts()
 	for set := 1; set < 1<<len(all)-1; set++ {

@@ -27,7 +27,7 @@ const (
 const (
 	BiasNone = "none"
 	BiasAll  = "all"       // every bias of the backbone
-	BiasLora = "lora_only" // those of layers with an adapter
+	BiasLora = "lora_only" // biases of adapted layers
 )
 
 // MarshalJSON writes true, false or a word.
@@ -54,7 +54,7 @@ func (s *Start) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// changesBase tells whether the start takes A and B away from the base weights.
+// changesBase reports whether the start subtracts its A and B from the base weights.
 func (s Start) changesBase() bool { return s == StartPiSSA || s == StartOLoRA }
 
 // checkStart refuses starts that change the base weights in a way that the files do not show, or not to the last bit.
@@ -78,7 +78,7 @@ func (c *Config) checkStart() error {
 //
 // and with an OLoRA start the first r columns of Q and rows of R of W = Q R.
 //
-// exact refuses what is not found to rounding: then A0 and B0 are those that somebody else took away from W.
+// exact refuses a factorization that did not converge: A0 and B0 have to match the ones that PEFT subtracted from W.
 func (s Start) begin(weight []float32, out, in int, t Target, exact bool) (matA, matB *tensor.Dense, err error) {
 	rank, scale := t.Rank, t.Scale
 	if rank > min(out, in) {

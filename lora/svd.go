@@ -14,10 +14,10 @@ const (
 	converged  = 1e-7 // of a singular vector's residual, relative to the largest singular value
 )
 
-// leading gives the k largest singular values of a matrix with their left and right vectors in columns. ok says whether
-// they are found to rounding. Of large matrices it is a subspace that is multiplied by W W' until it stays where it is.
-// This is algorithm 4.4 of Halko, Martinsson and Tropp, Finding Structure with Randomness, 2011; its beginning is
-// always the same.
+// leading gives the k largest singular values of a matrix with their left and right vectors in columns. ok reports
+// convergence to rounding. Large matrices take subspace iteration with W W',
+// algorithm 4.4 of Halko, Martinsson and Tropp, Finding Structure with Randomness, 2011, from a
+// fixed start.
 func leading(w *mat.Dense, k int) (u, v *mat.Dense, values []float64, ok bool) {
 	out, in := w.Dims()
 	if min(out, in) <= wholeSVD {

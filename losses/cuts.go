@@ -19,7 +19,7 @@ type Parameter struct {
 	Value []float64 // where training begins
 }
 
-// Parameters are those of term i of an objective.
+// Parameters are the trainable parameters of term i of an objective.
 func Parameters(i int, s *Spec) []Parameter {
 	if s.Cuts != CutsLearned {
 		return nil
@@ -72,7 +72,7 @@ func ordinalLearned(t *term) string {
 	return t.add(t.add(below, above), between)
 }
 
-// checkCuts says what is wrong with the way of having cuts.
+// checkCuts lists the problems of the cut points' options.
 func (s *Spec) checkCuts() error {
 	if s.Cuts != "" && s.Cuts != CutsFixed && s.Cuts != CutsLearned {
 		return fmt.Errorf("want fixed or learned, not %q", s.Cuts)

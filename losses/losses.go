@@ -109,7 +109,7 @@ func (s *Spec) Over() Unit {
 // Problem is something wrong with an entry of `losses`.
 type Problem struct{ Key, Text string }
 
-// Check fills in defaults, and lists what is wrong.
+// Check fills in defaults and lists the problems.
 func (s *Spec) Check() []Problem {
 	var out []Problem
 	bad := func(key, format string, args ...any) { out = append(out, Problem{key, fmt.Sprintf(format, args...)}) }
@@ -141,7 +141,7 @@ func (s *Spec) Check() []Problem {
 	return append(out, s.checkOptions(r)...)
 }
 
-// checkOptions lists what is wrong with the options of a kind.
+// checkOptions lists the problems of a kind's options.
 func (s *Spec) checkOptions(r Row) []Problem {
 	var out []Problem
 	bad := func(key, format string, args ...any) { out = append(out, Problem{key, fmt.Sprintf(format, args...)}) }

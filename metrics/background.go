@@ -8,7 +8,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
-	"assay/store"
+	"assay/internal/store"
 )
 
 // background is the component bg_rmse, FED-Bench's background difference. It is the root of the mean squared difference

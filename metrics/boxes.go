@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"assay/edit"
-	"assay/store"
+	"assay/internal/store"
 )
 
 // Place is where something is in a picture: pixels from its upper left corner.

@@ -15,9 +15,9 @@ import (
 	"assay/edit"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/store"
 	"assay/onnx"
 	"assay/ort"
-	"assay/store"
 )
 
 // network is a metric of a YAML file: an ONNX graph, an encoder, or both.

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"assay/calibration"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/lora"
 	"assay/model/exec"
 	"assay/onnx"

@@ -8,8 +8,8 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/calibration"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"

@@ -13,11 +13,11 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/exit"
+	"assay/internal/store"
 	"assay/internal/workers"
 	"assay/lora"
 	"assay/model/backbone"
 	"assay/model/text"
-	"assay/store"
 )
 
 // Digests are the SHA-256 digests of the files that a scorer's numbers depend on, by file name. They are recorded when

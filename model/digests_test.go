@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"assay/calibration"
 	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/internal/exit"
 	"assay/lora"
 	"assay/model"

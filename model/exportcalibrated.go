@@ -3,7 +3,7 @@ package model
 import (
 	"slices"
 
-	"assay/calibration"
+	"assay/internal/calibration"
 	"assay/model/nn"
 	"assay/onnx"
 )

@@ -23,18 +23,18 @@ func (p *packedFile) write(dir string, locations map[string]string) error {
 	at := map[string]*onnx.External{} // by key: graphs share tensors
 	for _, m := range p.graphs {
 		for i, t := range m.Initializers {
-			if t.Made == nil {
+			if t.Lazy == nil {
 				continue
 			}
-			e := at[t.Made.Key]
+			e := at[t.Lazy.Key]
 			if e == nil {
 				e = &onnx.External{Location: packedName, Offset: p.size, Length: t.Count() * int64(t.Type.Size())}
-				at[t.Made.Key] = e
+				at[t.Lazy.Key] = e
 				made = append(made, t)
 				p.size += (e.Length + 63) &^ 63 // aligned
 			}
 			placed := *t
-			placed.Made, placed.External = nil, e
+			placed.Lazy, placed.External = nil, e
 			m.Initializers[i] = &placed
 		}
 	}

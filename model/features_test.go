@@ -9,8 +9,8 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/store"
 	"assay/model/batch"
-	"assay/store"
 )
 
 // TestStoredFeatures: image features that an earlier process kept are served for the same picture and backbone,

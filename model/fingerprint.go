@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/internal/store"
 	"assay/model/exec"
-	"assay/store"
 )
 
 // Fingerprint identifies a scorer's configuration, tensors and backbone.

@@ -68,7 +68,7 @@ func packedBackbone(t *testing.T, p *model.ScorerState) bool {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	return slices.ContainsFunc(b.Weights.Names(), func(name string) bool { return b.Weights.Derived(name) != nil })
+	return slices.ContainsFunc(b.Weights.Names(), func(name string) bool { return b.Weights.Quantized(name) != nil })
 }
 
 // TestCUDAKernelsOfJudges is TestCUDAKernels of scorers of format 2, with heads of all kinds, choices and all losses.

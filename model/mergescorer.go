@@ -26,7 +26,7 @@ const cardFile = "README.md"
 // backbone, as imported judges have them, are written under the backbone's own names, without their heads, which the
 // scorer has; such a scorer needs no adapter. Backbone of the options, if it is not empty, says where the backbone is
 // now; Adapter, Weights, Name and Extra are set here.
-func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Merged, error) {
+func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.MergeResult, error) {
 	p, err := LoadScorerState(dir)
 	if err != nil {
 		return nil, err

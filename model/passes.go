@@ -8,10 +8,10 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/store"
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/text"
-	"assay/store"
 )
 
 // token is the score token of a scorer, "" if it has none.

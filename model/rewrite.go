@@ -12,8 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"assay/calibration"
 	"assay/internal/atomicfile"
+	"assay/internal/calibration"
 )
 
 // withKeys returns the text of a YAML mapping with some of its keys set to other values, nil: taken out. All other

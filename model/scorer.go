@@ -7,8 +7,8 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/calibration"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"

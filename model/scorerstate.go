@@ -10,8 +10,8 @@ import (
 
 	"gorgonia.org/tensor"
 
-	"assay/calibration"
 	"assay/checkpoints"
+	"assay/internal/calibration"
 	"assay/lora"
 	"assay/model/backbone"
 	"assay/model/exec"

@@ -55,8 +55,8 @@ func schemaOf(op string, version int64) *schema {
 // maxProblems is how many problems Check reports.
 const maxProblems = 20
 
-// Check reports what is wrong with a model. Of nodes: unknown operators, versions and domains, wrong numbers of inputs
-// and outputs, missing attributes, a wrong order, cycles. Of names: those that are defined twice or not at all. Of
+// Check validates a model. Of nodes: unknown operators, versions and domains, wrong numbers of inputs
+// and outputs, missing attributes, a wrong order, cycles. Of names: defined twice, or not at all. Of
 // constants: bytes that do not fit the shape (bytes in other files are CheckExternal's). The errors name the node, its
 // operator, domain and version, and are joined. Shapes are Infer's.
 func Check(m *Model) error {
@@ -205,7 +205,7 @@ func (c *checker) tensor(t *Tensor) {
 		return
 	}
 	want := t.Count() * size
-	if t.External == nil && t.Made == nil && int64(len(t.Data)) != want {
+	if t.External == nil && t.Lazy == nil && int64(len(t.Data)) != want {
 		c.add("tensor %q: %v%v needs %d bytes, it holds %d", t.Name, t.Type, t.Shape, want, len(t.Data))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Types holds what is known of every value of a model before it runs: element types, and shapes with symbols. It has
-// the contents of small integer vectors, too, from which shapes are computed.
+// Types are the static types of all values of a model: element types, shapes with symbols, and the contents of small
+// integer vectors, from which later shapes are computed.
 type Types struct {
 	m      *Model
 	values map[string]*Value
@@ -122,7 +122,7 @@ func (t *Types) sync() {
 	}
 }
 
-// Of returns what is known of a value. For an undefined name it returns an empty Value.
+// Of returns the type of a value; for an undefined name an empty Value.
 func (t *Types) Of(name string) *Value {
 	if v, ok := t.values[name]; ok {
 		return v

@@ -39,7 +39,7 @@ func inferRecurrent(c *inference) error {
 	return nil
 }
 
-// inferSubgraph types a subgraph with the given inputs, and returns what is known of its outputs.
+// inferSubgraph types a subgraph with the given inputs, and returns its outputs.
 func (c *inference) inferSubgraph(name string, in []*Value) ([]*Value, error) {
 	g, ok := c.n.Attrs[name].(*Graph)
 	if !ok {

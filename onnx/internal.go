@@ -4,7 +4,7 @@ import "fmt"
 
 // InternalError is a mistake in Assay itself, with what went wrong and where, for a bug report.
 type InternalError struct {
-	Doing string // what was being done
+	Doing string // the operation that failed
 	Cause any    // an error, or the value of a panic
 	Stack []byte // of the panic; nil for an error
 }

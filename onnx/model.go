@@ -29,7 +29,8 @@ const (
 	Uint32    DType = 12
 	Uint64    DType = 13
 	BFloat16  DType = 16
-	// Float8E4M3 has a sign, 4 bits of exponent, 3 of fraction and no infinities. Its values are kept, not computed with.
+	// Float8E4M3 has a sign, 4 bits of exponent, 3 of fraction and no infinities. Its values are kept, not computed
+	// with.
 	Float8E4M3 DType = 17
 )
 
@@ -97,10 +98,10 @@ func Fixed(n int64) Dim { return Dim{Size: n} }
 // Symbol makes a dimension whose size is known when the model runs.
 func Symbol(name string) Dim { return Dim{Size: -1, Name: name} }
 
-// Known tells a size from a symbol and from what is unknown.
+// Known reports whether the size is a number, not a symbol and not unknown.
 func (d Dim) Known() bool { return d.Size >= 0 }
 
-// Same says whether two dimensions are equal for certain: one size, or one symbol.
+// Same reports whether two dimensions are certainly equal: the same size, or the same symbol.
 func (d Dim) Same(e Dim) bool {
 	return d.Known() && d.Size == e.Size || !d.Known() && !e.Known() && d.Name != "" && d.Name == e.Name
 }
@@ -159,26 +160,27 @@ type Tensor struct {
 	Name     string
 	Type     DType
 	Shape    []int64
-	Data     []byte    // little-endian, row-major; nil if External is set
-	Strings  []string  // of Type String
-	External *External // where the bytes lie; nil if Data holds them
-	Made     *Made     // how the bytes are made; nil if they exist
+	Data     []byte      // little-endian, row-major; nil if External is set
+	Strings  []string    // of Type String
+	External *External   // where the bytes lie; nil if Data holds them
+	Lazy     *LazyTensor // how the bytes are made; nil if they exist
 }
 
-// Made is the content of a tensor that is computed when somebody wants it: a session, or a file that it is written to.
-type Made struct {
-	Key  string                  // tensors of equal keys have equal bytes
-	Near string                  // path, relative to the folder the model is run from, of a file that exists
-	Fill func(into []byte) error // writes the whole content: little-endian, row-major
+// LazyTensor is the content of a tensor that is computed when somebody wants it: a session, or a file that it is
+// written to.
+type LazyTensor struct {
+	Key      string                  // tensors of equal keys have equal bytes
+	Location string                  // path, relative to the folder the model is run from, of a file that exists
+	Fill     func(into []byte) error // writes the whole content: little-endian, row-major
 }
 
 // Bytes returns the tensor's content if it is in memory or can be made.
 func (t *Tensor) Bytes() ([]byte, error) {
-	if t.Made == nil {
+	if t.Lazy == nil {
 		return t.Data, nil
 	}
 	data := make([]byte, t.Count()*int64(t.Type.Size()))
-	if err := t.Made.Fill(data); err != nil {
+	if err := t.Lazy.Fill(data); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 	}
 	return data, nil
@@ -203,8 +205,8 @@ type Node struct {
 	Attrs   map[string]any
 	// Segment names the part of the model that a node belongs to (a layer); grad recomputes a segment at a time.
 	Segment string
-	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct, MetaConstant that a
-	// node's outputs are constants to it.
+	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct, MetaConstant that
+	// a node's outputs are constants to it.
 	Meta map[string]string
 }
 

@@ -224,7 +224,7 @@ func decodeAttr(a *pb.AttributeProto, depth int) (any, error) {
 // Encode serializes the model; the same model always gives the same bytes.
 func (m *Model) Encode() ([]byte, error) {
 	for _, t := range m.Initializers {
-		if t.Made != nil {
+		if t.Lazy != nil {
 			return nil, fmt.Errorf("tensor %q is made when a session wants it: its bytes lie nowhere yet", t.Name)
 		}
 	}

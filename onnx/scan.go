@@ -6,7 +6,7 @@ import (
 )
 
 // LastStep returns the body of a Scan as a model of its own, or nil if the node is no Scan with a body. What the body
-// captures are inputs of the model, with what is known of them in the step of the last entries.
+// captures are inputs of the model, typed as in the step of the last entries.
 func (t *Types) LastStep(n *Node) *Model {
 	body, ok := n.Attrs["body"].(*Graph)
 	if !ok || n.Op != "Scan" {
@@ -19,7 +19,7 @@ func (t *Types) LastStep(n *Node) *Model {
 	for i, x := range n.Inputs {
 		v := *t.Of(x)
 		if i < states {
-			v.Ints, v.Const = nil, nil // those of the first step
+			v.Ints, v.Const = nil, nil // of the first step
 		}
 		if k := i - states; k >= 0 && v.Ranked {
 			v.Ints = v.Ints[max(0, len(v.Ints)-1):] // of a vector: its last number, from whichever end it is read

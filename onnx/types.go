@@ -15,7 +15,7 @@ type Int struct {
 	Name  string // of an unknown integer; equal names are equal integers
 }
 
-// Value is what is known of one value before the model runs.
+// Value is the static type of a graph value: element type, shape, and contents where they can be inferred.
 type Value struct {
 	Type   DType
 	Shape  []Dim

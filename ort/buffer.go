@@ -145,7 +145,7 @@ func (b *Buffer) Close() error {
 	return err
 }
 
-// checkView compares a view with the declaration of what it is to be.
+// checkView compares a view with the declared input or output.
 func (p port) checkView(v *View) error {
 	ok := p.typ == v.typ && p.inner == p.name && p.ranked && len(p.shape) == len(v.shape)
 	for i := range v.shape {

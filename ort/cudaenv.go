@@ -11,7 +11,7 @@ import (
 // "memory_limit=20GB,arena=requested,cudnn_search=heuristic", or some of them.
 const CUDAEnv = "ASSAY_CUDA"
 
-// orEnvironment fills options that were not given with those of [CUDAEnv].
+// orEnvironment fills options that were not given from [CUDAEnv].
 func (o CUDAOptions) orEnvironment() (CUDAOptions, error) {
 	text := os.Getenv(CUDAEnv)
 	if text == "" {

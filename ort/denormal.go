@@ -22,7 +22,7 @@ import "runtime"
 // withoutDenormals and keepFloatMode.
 const zeroDenormals = "session.set_denormal_as_zero"
 
-// withoutDenormals calls a function on a thread that takes denormal numbers for zeros, as those of a session do. The
+// withoutDenormals calls a function with flush-to-zero set on its thread, as a session's own threads have it. The
 // softmax of masked scores makes them, and the processor takes a hundred times as long for each
 // (docs/decisions/denormals.md).
 func withoutDenormals(f func() error) error {
@@ -32,7 +32,7 @@ func withoutDenormals(f func() error) error {
 	})
 }
 
-// keepFloatMode puts the mode of the thread that calls back afterwards: Go goes on to calculate on it. A function that
+// keepFloatMode restores the calling thread's floating-point mode afterwards: Go computes on it, too. A function that
 // makes a session needs it too, since the runtime sets the mode of the thread that makes the first one.
 func keepFloatMode(f func() error) error {
 	runtime.LockOSThread()

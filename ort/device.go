@@ -28,7 +28,7 @@ func (d device) String() string {
 	return fmt.Sprintf("cuda:%d", int(d))
 }
 
-// CheckDevice reports what is wrong with the name of a device, without opening it: for checking a configuration.
+// CheckDevice validates the name of a device without opening it, for checking a configuration.
 func CheckDevice(name string) error {
 	_, err := devices(name)
 	return err
@@ -89,7 +89,7 @@ var (
 	cudnnSearches   = map[string]string{"exhaustive": "EXHAUSTIVE", "heuristic": "HEURISTIC", "default": "DEFAULT"}
 )
 
-// Check reports what is wrong with the options.
+// Check validates the options.
 func (o CUDAOptions) Check() error {
 	var problems []error
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 	"assay/onnx"
 )
 
-// KeepEnv is the environment variable that says how many closed sessions of the CPU stay in memory. Who opens the same
-// graph over the same files with the same options next gets such a session. Not set: none. Tests open few graphs
+// KeepEnv is the environment variable with the size of a cache of closed CPU sessions. Opening the same graph over the
+// same files with the same options again takes its session from there. Not set: no cache. Tests open few graphs
 // hundreds of times, and opening one takes up to a second.
 const KeepEnv = "ASSAY_KEEP_SESSIONS"
 
@@ -34,8 +34,8 @@ func keepAtMost() int {
 	return n
 }
 
-// identity is a digest of all that decides what a session computes and how: the graph, the options, and the files that
-// it refers to as they are now. It is empty if the session is not to be kept.
+// identity is a session's cache key: a digest of the graph, the options, and inode, time and size of the files that it
+// refers to. It is empty if the session is not cached.
 func identity(m *onnx.Model, o Options) string {
 	if keepAtMost() == 0 || o.Profile != "" {
 		return ""

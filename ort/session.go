@@ -23,17 +23,17 @@ type Options struct {
 	Threads int    // of one operator on the CPU; 0: one per physical core
 	Folder  string // that locations of external initializers are relative to
 
-	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all such
-	// sessions of the process. A training step has about half the peak and takes the same time; sessions that run in turn
-	// use the same bytes. Scoring many small inputs is faster without.
+	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all
+	// such sessions of the process. A training step has about half the peak and takes the same time; sessions that run
+	// in turn use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
 	// Prepack keeps packed copies in spite of LowMemory.
 	Prepack bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
 	NoArena bool
-	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores. [SpinEnv] says it for
-	// all sessions of a process.
+	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores. [SpinEnv] says it
+	// for all sessions of a process.
 	NoSpin bool
 
 	CUDA CUDAOptions // of a CUDA device
@@ -45,7 +45,7 @@ type Options struct {
 	Profile  string // prefix of a JSON trace of every node's time, written by Close; "": none
 }
 
-// Optimization says how much ONNX Runtime may rewrite a graph when it is opened.
+// Optimization is the level of graph rewriting that ONNX Runtime may apply when a graph is opened.
 type Optimization int
 
 // The levels; the zero value lets the runtime do all it can.
@@ -69,7 +69,7 @@ type Session struct {
 	device  string
 	inputs  []port
 	outputs []port
-	id      string // of what it computes; see KeepEnv
+	id      string // digest of graph and options; see KeepEnv
 
 	mu      sync.RWMutex // held for reading by Run, for writing by Close
 	s       *onnxruntime.DynamicAdvancedSession
@@ -120,8 +120,8 @@ func open(m *onnx.Model, o Options) (*Session, error) {
 	return nil, err
 }
 
-// start makes the runtime's session on a device. On the CPU its weights are those of the process; so are, everywhere,
-// those that are made.
+// start makes the runtime's session on a device. On the CPU all sessions of the process share their weights; on other
+// devices they share lazily made tensors only.
 func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	so, err := sessionOptions(o)
 	if err != nil {
@@ -225,38 +225,24 @@ func (s *Session) Outputs() []onnx.ValueInfo { return infos(s.outputs) }
 // empty shape product, and its Data must not be asked for (tensor.Dense panics).
 // A cancelled context ends the run between two nodes and is returned as the context's error.
 func (s *Session) Run(ctx context.Context, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
-	return s.RunInto(ctx, in, nil)
+	return s.RunWith(ctx, in, nil, Views{})
 }
 
-// RunInto is Run with room for some of the outputs, by name: arrays of the right type and shape that the runtime
-// writes to. One may be an input at the same time, if the operator that makes the output can work in place. These
-// outputs are not among the results. An output whose type the model converts cannot be given room.
-func (s *Session) RunInto(
-	ctx context.Context,
-	in, room map[string]*tensor.Dense,
-) (map[string]*tensor.Dense, error) {
-	return s.RunWith(ctx, in, room, Views{})
-}
-
-// RunWith is RunInto with inputs and outputs that lie in buffers on the session's device, which are not among the other
-// inputs, room and results.
+// RunWith is Run with room for some of the outputs, and with inputs and outputs in buffers on the session's device.
+// Both are by name; an output with either is not among the results.
+//
+// Room is an array of the right type and shape that the runtime writes to. It may be an input at the same time if the
+// operator that makes the output can work in place. An output whose type the model converts cannot be given room.
 func (s *Session) RunWith(
 	ctx context.Context,
 	in, room map[string]*tensor.Dense,
 	on Views,
-) (map[string]*tensor.Dense, error) {
-	out, err := s.run(ctx, in, room, on)
-	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", s.name, err)
-	}
-	return out, nil
-}
-
-func (s *Session) run(
-	ctx context.Context,
-	in, room map[string]*tensor.Dense,
-	on Views,
-) (map[string]*tensor.Dense, error) {
+) (out map[string]*tensor.Dense, err error) {
+	defer func() {
+		if err != nil {
+			out, err = nil, fmt.Errorf("run %s: %w", s.name, err)
+		}
+	}()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.s == nil {

@@ -427,8 +427,8 @@ func TestNoMemoryIsLost(t *testing.T) {
 	}
 }
 
-// TestRunInto: an output is written where its room is, also over an input of the same run.
-func TestRunInto(t *testing.T) {
+// TestRoom: an output is written where its room is, also over an input of the same run.
+func TestRoom(t *testing.T) {
 	b := onnx.NewBuilder("double", 21)
 	x := b.Input("x", onnx.Float, onnx.Dims("n"))
 	b.Output("twice", b.Op("Add", x, x), onnx.Float, onnx.Dims("n"))
@@ -436,7 +436,7 @@ func TestRunInto(t *testing.T) {
 	s := openTest(t, b.M, Options{})
 	ctx, in, room := context.Background(), floats([]int{3}, 1, 2, 3), floats([]int{3}, 0, 0, 0)
 	for range 2 { // the room is used again
-		out, err := s.RunInto(ctx, map[string]*tensor.Dense{"x": in}, map[string]*tensor.Dense{"twice": room})
+		out, err := s.RunWith(ctx, map[string]*tensor.Dense{"x": in}, map[string]*tensor.Dense{"twice": room}, Views{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -449,7 +449,7 @@ func TestRunInto(t *testing.T) {
 		{"twice": tensor.New(tensor.WithShape(3), tensor.WithBacking([]int64{1, 2, 3}))},
 		{"twice": floats([]int{4}, 0, 0, 0, 0)},
 	} {
-		if _, err := s.RunInto(ctx, map[string]*tensor.Dense{"x": in}, wrong); err == nil {
+		if _, err := s.RunWith(ctx, map[string]*tensor.Dense{"x": in}, wrong, Views{}); err == nil {
 			t.Errorf("room %v: got error %v, want one", wrong, err)
 		}
 	}

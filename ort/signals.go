@@ -64,7 +64,7 @@ func keepSignals() (mend func() int) {
 	}
 }
 
-// needed says whether Go's own handler of a signal must be in place.
+// needed reports whether Go's own handler of a signal must be in place.
 func needed(s syscall.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGURG
 }

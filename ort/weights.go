@@ -31,14 +31,14 @@ type region struct {
 	changed        syscall.Timespec
 	offset, length int64
 	widened        onnx.DType // from this type to float32; Undefined: the bytes as they lie
-	made           string     // key of a tensor that lies in no file; see onnx.Made
+	made           string     // key of a tensor that lies in no file; see onnx.LazyTensor
 }
 
 // weight is a tensor in memory that sessions share.
 type weight struct {
 	region region
 	users  int
-	pages  []byte // what is unmapped in the end
+	pages  []byte // the mapping, unmapped at the end
 	// evictable pages lie in a file of their own.
 	evictable bool
 	mapped    bool           // pages lie in the checkpoint

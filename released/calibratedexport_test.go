@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"assay/calibration"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/internal/oracle"
 	"assay/model"
 	"assay/released"

@@ -19,7 +19,7 @@ import (
 )
 
 // merged merges a scorer directory, and opens the result.
-func merged(t *testing.T, dir string) (*model.Scorer, *lora.Merged) {
+func merged(t *testing.T, dir string) (*model.Scorer, *lora.MergeResult) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "merged")
 	r, err := model.MergeScorer(t.Context(), dir, lora.MergeOptions{Out: out})

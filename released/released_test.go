@@ -274,7 +274,7 @@ func writeFlat(t *testing.T, from, to string) {
 	if err := os.Mkdir(to, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	shards := [2][]checkpoints.Info{}
+	shards := [2][]checkpoints.TensorInfo{}
 	names, where := map[string]string{}, []string{}
 	for i, stored := range f.Names() {
 		info, _ := f.Info(stored)

@@ -16,8 +16,8 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/reward"
 	"assay/released"
-	"assay/reward"
 )
 
 // TestServed asks a server and the library for what the fixtures hold.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"assay/chat"
-	"assay/grammar"
+	"assay/internal/grammar"
 )
 
 // languages are those that the answers to each question have to be of, so that they can be read.

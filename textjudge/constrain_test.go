@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"assay/chat"
-	"assay/generate"
-	"assay/grammar"
+	"assay/internal/generate"
+	"assay/internal/grammar"
 	"assay/internal/oracle"
+	"assay/internal/table"
 	_ "assay/model/families"
-	"assay/table"
 )
 
 // follower is a scripted model whose answers can follow any grammar.

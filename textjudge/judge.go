@@ -14,8 +14,8 @@ import (
 	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/grammar"
-	"assay/store"
+	"assay/internal/grammar"
+	"assay/internal/store"
 )
 
 // Judge asks a model about edits. It is safe for concurrent use.

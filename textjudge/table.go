@@ -11,9 +11,9 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/exit"
-	"assay/shards"
-	"assay/store"
-	"assay/table"
+	"assay/internal/shards"
+	"assay/internal/store"
+	"assay/internal/table"
 )
 
 // tableHead says what a journal's results belong to; in shards with the digest of the table's bytes.

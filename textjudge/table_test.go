@@ -22,9 +22,9 @@ import (
 
 	"assay/chat"
 	"assay/internal/long"
-	"assay/shards"
-	"assay/store"
-	"assay/table"
+	"assay/internal/shards"
+	"assay/internal/store"
+	"assay/internal/table"
 )
 
 // makeTable writes a table of n rows, each with an instruction of its own, that share their pictures.

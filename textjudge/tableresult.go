@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"assay/table"
+	"assay/internal/table"
 )
 
 // TableResult counts what Table did.

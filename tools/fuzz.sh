@@ -17,13 +17,13 @@ targets="
 ./model/text FuzzTokenizerFile 10000000
 ./model/text FuzzTemplate 10000000
 ./internal/journal FuzzOpen 10000000
-./store FuzzSegment 1000000
+./internal/store FuzzSegment 1000000
 ./data FuzzText 10000000
 ./data FuzzParquet 1000000
 ./data FuzzDecode 1000000
 ./data/readers FuzzArrow 1000000
 ./data/readers FuzzArchive 1000000
-./reward FuzzBodies 1000000
+./internal/reward FuzzBodies 1000000
 "
 mode=full only=
 while [ $# -gt 0 ]; do

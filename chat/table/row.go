@@ -82,7 +82,7 @@ func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
 	return m, o.Err()
 }
 
-// Line is a row of a conversation, without the line's end. Paths are those of the pictures. An empty id is left out.
+// Line is a row of a conversation, without the line's end. paths has the pictures' paths. An empty id is left out.
 func Line(id string, messages []chat.Message, paths map[*data.Picture]string) ([]byte, error) {
 	type message struct {
 		Role    string `json:"role"`

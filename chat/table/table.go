@@ -16,7 +16,7 @@ import (
 	"assay/chat"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
-	"assay/table"
+	"assay/internal/table"
 )
 
 // Result counts what [Ask] did.
@@ -29,7 +29,7 @@ type Result struct {
 	Completion int    `json:"completion_tokens"`
 }
 
-// head says what OUT.progress belongs to.
+// head identifies the input and the model of OUT.progress.
 type head struct {
 	In    string `json:"in"`
 	Model string `json:"model"`

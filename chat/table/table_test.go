@@ -17,11 +17,11 @@ import (
 
 	"assay/chat"
 	"assay/data"
-	"assay/generate"
 	"assay/internal/exit"
+	"assay/internal/generate"
 	"assay/internal/oracle"
+	"assay/internal/table"
 	_ "assay/model/families"
-	"assay/table"
 )
 
 // asked answers with what it was asked, and cuts the run off at some question.

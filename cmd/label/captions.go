@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/captions"
 	"assay/chat"
-	"assay/generate"
+	"assay/internal/captions"
 	"assay/internal/cli"
+	"assay/internal/generate"
+	"assay/internal/store"
 	_ "assay/model/families"
-	"assay/store"
 )
 
 func init() { app.Register(newCaptions) }

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
-	"assay/labeling"
+	"assay/internal/labeling"
 )
 
 // runCheck looks at the data sets of a configuration.

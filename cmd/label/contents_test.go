@@ -8,8 +8,8 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/labeling"
 	"assay/internal/oracle"
-	"assay/labeling"
 )
 
 // TestChangedEncoder: a job whose encoder's weights were changed in place, with the former times, is measured again;

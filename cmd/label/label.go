@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
-	"assay/labeling"
-	"assay/shards"
-	"assay/table"
+	"assay/internal/labeling"
+	"assay/internal/shards"
+	"assay/internal/table"
 )
 
 func init() {

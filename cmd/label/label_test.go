@@ -15,12 +15,12 @@ import (
 
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/labeling"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/internal/ptrace"
 	"assay/internal/testfile"
-	"assay/labeling"
 )
 
 // childEnv makes the test binary a plain `label`, so that it can be killed.

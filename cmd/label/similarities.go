@@ -13,8 +13,8 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/internal/cli"
-	"assay/store"
-	"assay/table"
+	"assay/internal/store"
+	"assay/internal/table"
 )
 
 func init() { app.Register(newSimilarities) }

@@ -15,7 +15,7 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/oracle"
-	"assay/table"
+	"assay/internal/table"
 )
 
 // edits writes the fixture's edits as a table and returns its path and what each row should measure.

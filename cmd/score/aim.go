@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/curate"
 )
 
 func init() { register(newAIMCommand) }

@@ -11,7 +11,7 @@ import (
 	"assay/chat"
 	"assay/data"
 	"assay/internal/cli"
-	"assay/scoring"
+	"assay/internal/scoring"
 )
 
 func init() { register(newBatchCommand) }

@@ -17,8 +17,8 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/oracle"
-	"assay/scoring"
-	"assay/table"
+	"assay/internal/scoring"
+	"assay/internal/table"
 )
 
 // run runs a command line as the process would.

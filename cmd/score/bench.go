@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/registry"
 	"assay/encoders"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/registry"
 	"assay/internal/cli"
 )
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/report"
-	"assay/benchmarks/runner"
 	"assay/chat"
 	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/report"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
 	"assay/metrics"
 	"assay/model"

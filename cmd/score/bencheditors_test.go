@@ -41,7 +41,7 @@ type editorFixtures struct {
 
 func readEditorFixtures(t *testing.T) (f editorFixtures) {
 	t.Helper()
-	testfile.ReadJSON(t, "../../benchmarks/testdata/editors.json", &f)
+	testfile.ReadJSON(t, "../../internal/benchmarks/testdata/editors.json", &f)
 	return f
 }
 
@@ -184,7 +184,7 @@ func TestImgEdit(t *testing.T) {
 // TestMagicBrush: distances and similarities are those of torch, Pillow and transformers by the definitions of the
 // authors' program.
 func TestMagicBrush(t *testing.T) {
-	f, dir := readEditorFixtures(t).MagicBrush, packed.Unpack(t, "../../benchmarks/testdata/magicbrush.zip")
+	f, dir := readEditorFixtures(t).MagicBrush, packed.Unpack(t, "../../internal/benchmarks/testdata/magicbrush.zip")
 	clip, err := filepath.Abs(filepath.Join(oracle.Folders(t)[0], "clip", "model"))
 	if err != nil {
 		t.Fatal(err)

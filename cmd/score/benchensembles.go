@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks/fedbench"
+	"assay/internal/benchmarks/fedbench"
 	"assay/internal/cli"
 )
 

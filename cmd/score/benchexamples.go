@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/runner"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
 	"assay/textjudge"
 )

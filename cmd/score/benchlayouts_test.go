@@ -77,7 +77,7 @@ func (l *layout) ofScores(scores map[string]float64) map[string]float64 {
 // scorer.
 func TestPublishedLayouts(t *testing.T) {
 	long.Test(t)
-	dir := packed.Unpack(t, "../../benchmarks/testdata/layouts.zip")
+	dir := packed.Unpack(t, "../../internal/benchmarks/testdata/layouts.zip")
 	var expect map[string]layout
 	testfile.ReadJSON(t, filepath.Join(dir, "expect.json"), &expect)
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -114,7 +114,7 @@ func TestPublishedLayouts(t *testing.T) {
 // TestKRISSeveralSources: the judge of KRIS-Bench is shown all sources of a sample, frames in their order with the edit
 // in its place, and their numbers and scores count.
 func TestKRISSeveralSources(t *testing.T) {
-	dir := packed.Unpack(t, "../../benchmarks/testdata/layouts.zip")
+	dir := packed.Unpack(t, "../../internal/benchmarks/testdata/layouts.zip")
 	out := t.TempDir()
 	text := ""
 	for _, p := range strings.Fields("consist instruction_following view_instruction_following dual_evaluation quality " +

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/report"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/report"
 	"assay/internal/cli"
 )
 

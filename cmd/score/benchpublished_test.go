@@ -37,7 +37,7 @@ type publishedFixtures struct {
 
 func readPublished(t *testing.T) (f publishedFixtures) {
 	t.Helper()
-	testfile.ReadJSON(t, "../../benchmarks/testdata/published.json", &f)
+	testfile.ReadJSON(t, "../../internal/benchmarks/testdata/published.json", &f)
 	return f
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks/registry"
-	"assay/benchmarks/report"
+	"assay/internal/benchmarks/registry"
+	"assay/internal/benchmarks/report"
 	"assay/internal/cli"
 )
 

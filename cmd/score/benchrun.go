@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/report"
-	"assay/benchmarks/runner"
 	"assay/edit"
 	"assay/encoders"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/report"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
 )
 

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/report"
-	"assay/benchmarks/runner"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/report"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
 )
 

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
-	"assay/scoring"
+	"assay/internal/curate"
+	"assay/internal/scoring"
 )
 
 func init() { register(newBestCommand) }

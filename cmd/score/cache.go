@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/store"
 	"assay/internal/strictyaml"
-	"assay/store"
 )
 
 func init() { register(newCache) }

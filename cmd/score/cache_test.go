@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"assay/internal/cli"
-	"assay/store"
+	"assay/internal/store"
 )
 
 // TestCacheCommand lists, verifies and prunes a store with a record of each of two kinds.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/calibration"
+	"assay/internal/calibration"
 	"assay/internal/cli"
-	"assay/scoring/calibrate"
+	"assay/internal/scoring/calibrate"
 )
 
 func init() { register(newCalibrateCommand) }

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"assay/calibration"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/calibration"
+	"assay/internal/reward"
 	"assay/model"
-	"assay/reward"
 )
 
 // calibratable copies the small scorer, and writes a table of edits with a source picture each.

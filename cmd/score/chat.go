@@ -12,12 +12,12 @@ import (
 	"assay/chat"
 	chattable "assay/chat/table"
 	"assay/data"
-	"assay/generate"
 	"assay/internal/cli"
+	"assay/internal/generate"
 	"assay/internal/strictyaml"
+	"assay/internal/table"
 	"assay/model"
 	"assay/ort"
-	"assay/table"
 )
 
 func init() { register(newChatCommand) }

@@ -8,7 +8,7 @@ import (
 
 	"assay/chat"
 	"assay/internal/cli"
-	"assay/store"
+	"assay/internal/store"
 )
 
 // answerFlags say which model answers in words, on this machine or on a server, and where its answers are kept.

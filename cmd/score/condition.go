@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/curate"
+	"assay/internal/scoring"
 	"assay/internal/tokens"
-	"assay/scoring"
 )
 
 func init() { register(newConditionCommand) }

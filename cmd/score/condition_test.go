@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/curate"
+	"assay/internal/curate"
 	"assay/internal/oracle"
 	"assay/internal/tokens"
 )

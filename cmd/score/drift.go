@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/curate"
 	"assay/data"
 	"assay/encoders"
 	"assay/internal/cli"
-	"assay/scoring"
+	"assay/internal/curate"
+	"assay/internal/scoring"
 )
 
 func init() { register(newDriftCommand) }

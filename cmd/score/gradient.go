@@ -8,7 +8,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/cli"
-	"assay/reward"
+	"assay/internal/reward"
 )
 
 func init() { register(newGradientCommand) }

@@ -15,7 +15,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/cli"
-	"assay/table"
+	"assay/internal/table"
 	"assay/textjudge"
 )
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"assay/curate"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/curate"
 	"assay/internal/oracle"
 )
 

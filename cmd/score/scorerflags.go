@@ -10,8 +10,8 @@ import (
 
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/scoring"
 	"assay/model"
-	"assay/scoring"
 	"assay/textjudge"
 )
 

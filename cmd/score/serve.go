@@ -12,11 +12,11 @@ import (
 
 	"assay/chat"
 	"assay/edit"
-	"assay/generate"
-	"assay/grammar"
 	"assay/internal/cli"
+	"assay/internal/generate"
 	"assay/internal/graceful"
-	"assay/reward"
+	"assay/internal/grammar"
+	"assay/internal/reward"
 )
 
 func init() { register(newServeCommand) }

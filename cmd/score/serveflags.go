@@ -13,8 +13,8 @@ import (
 
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/reward"
 	"assay/ort"
-	"assay/reward"
 )
 
 type serveFlags struct {

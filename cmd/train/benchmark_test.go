@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"assay/benchmarks/protocol"
-	"assay/benchmarks/registry"
-	"assay/benchmarks/runner"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/registry"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/long"
 	"assay/internal/oracle"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/records"
 	"assay/model"
-	"assay/trainer/config"
-	"assay/trainer/records"
 )
 
 // writeRatings makes AURORA-Bench's file of ratings over the oracle's pictures.

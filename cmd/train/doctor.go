@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/doctor"
 	"assay/internal/cli"
+	"assay/internal/doctor"
 	"assay/internal/jsonfile"
 )
 

@@ -157,7 +157,7 @@ func (o *initOptions) read(flags *pflag.FlagSet) (fresh.Sizes, error) {
 	var problems []error
 	if err := sizes.Check(); err != nil {
 		for _, p := range err.(interface{ Unwrap() []error }).Unwrap() {
-			problem := p.(fresh.Problem)
+			problem := p.(fresh.SizeError)
 			if document.Has(problem.Key) && !flags.Changed(strings.ReplaceAll(problem.Key, "_", "-")) {
 				document.Problem(problem.Key, "%s", problem.Text)
 			} else {

@@ -63,7 +63,7 @@ func merge(c *cobra.Command, scorer string, o lora.MergeOptions) (*mergeResult, 
 	o.Total = func(bytes int64) { p = cli.NewProgress(c, "merging, bytes", bytes, "bytes") }
 	o.Progress = func(bytes int64) { p.Add(bytes, "") }
 	defer func() { p.Close() }()
-	var r *lora.Merged
+	var r *lora.MergeResult
 	var err error
 	if scorer != "" {
 		r, err = model.MergeScorer(c.Context(), scorer, o)

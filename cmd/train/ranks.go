@@ -7,10 +7,10 @@ import (
 
 	"assay/internal/cli"
 	"assay/internal/exit"
-	"assay/mpi"
-	"assay/trainer"
-	"assay/trainer/config"
-	"assay/trainer/distributed"
+	"assay/internal/mpi"
+	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/distributed"
 )
 
 // job is what this process trains together with.

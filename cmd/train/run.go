@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
-	"assay/trainer"
-	"assay/trainer/bybenchmark"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
+	"assay/internal/trainer"
+	"assay/internal/trainer/bybenchmark"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 )
 
 func init() {

@@ -27,7 +27,7 @@ internal/exit:
 internal/workers:
 internal/process:
 internal/graceful:
-shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
+internal/shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
 internal/signals:
 internal/fuzzing:
@@ -43,107 +43,122 @@ internal/stats:
 internal/strictjson:
 internal/strictyaml:
 internal/tokens:
-mpi: internal/process
+internal/mpi: internal/process
 onnx/onnxpb:
-onnx:             onnx/onnxpb
+onnx: onnx/onnxpb
 internal/kernels: onnx
-onnx/grad:        onnx
-losses:           onnx
-ort:              onnx internal/workers
-calibration:      internal/jsonfile
-checkpoints:      onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
-quant:            onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
-lora:             onnx checkpoints quant internal/atomicfile internal/workers internal/exit
-data/parquet:     onnx internal/remote
-data:             onnx data/parquet internal/atomicfile internal/remote internal/workers
-edit:             data
-onnx/gradjob:     onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
-internal/oracle:  checkpoints internal/packed
-store:           data internal/remote internal/blocks
-table:           data edit store shards internal/exit internal/journal internal/remote internal/workers
-internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote shards table
-grammar:         internal/strictjson
-chat:            data grammar store internal/strictjson internal/strictyaml internal/workers
-chat/table:       chat data internal/atomicfile internal/exit internal/strictjson table
-captions:         chat chat/table data edit internal/atomicfile internal/exit internal/strictyaml table
-heuristics:       internal/stats
-data/readers:     onnx data heuristics internal/atomicfile
-model/text:       internal/strictjson internal/tokens
-model/nn:         onnx onnx/grad checkpoints lora quant internal/strictjson
-model/backbone:   model/nn onnx checkpoints data quant store internal/strictjson internal/workers
-model/batch:      model/backbone model/nn model/text edit
-model/exec:       model/backbone model/batch model/nn model/text onnx ort checkpoints data lora store internal/workers
-model/language:   model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora store
-model:            model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort calibration
-model:            checkpoints lora
-model:            data store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
+onnx/grad: onnx
+losses: onnx
+ort: onnx internal/workers
+internal/calibration: internal/jsonfile
+checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
+internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
+lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
+data/parquet: onnx internal/remote
+data: onnx data/parquet internal/atomicfile internal/remote internal/workers
+edit: data
+onnx/gradjob: onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
+internal/oracle: checkpoints internal/packed
+internal/store: data internal/remote internal/blocks
+internal/table: data edit internal/store internal/shards internal/exit internal/journal internal/remote
+internal/table: internal/workers
+internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote internal/shards
+internal/cli: internal/table
+internal/grammar: internal/strictjson
+chat: data internal/grammar internal/store internal/strictjson internal/strictyaml internal/workers
+chat/table: chat data internal/atomicfile internal/exit internal/strictjson internal/table
+internal/captions: chat chat/table data edit internal/atomicfile internal/exit internal/strictyaml
+internal/captions: internal/table
+heuristics: internal/stats
+data/readers: onnx data heuristics internal/atomicfile
+model/text: internal/strictjson internal/tokens
+model/nn: onnx onnx/grad checkpoints lora internal/quant internal/strictjson
+model/backbone: model/nn onnx checkpoints data internal/quant internal/store internal/strictjson internal/workers
+model/batch: model/backbone model/nn model/text edit
+model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints data lora internal/store
+model/exec: internal/workers
+model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
+model: model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort internal/calibration
+model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
-model/qwenvl:    onnx checkpoints data model/backbone model/nn internal/strictjson
-model/qwen2vl:   checkpoints model/backbone model/nn model/qwenvl internal/strictjson
-model/qwen25vl:  onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson data
-model/qwen3vl:   onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson
-model/families:  model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
-model/quantize:  onnx checkpoints quant model/nn model/backbone internal/atomicfile internal/exit internal/filelock
-model/quantize:  internal/jsonfile
-textjudge:        chat data edit grammar store model/text internal/pystring internal/strictyaml internal/exit shards
-textjudge:        internal/workers chat/table table
-model/fresh:      checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
-generate:        chat data grammar model model/text internal/strictjson internal/workers
-encoders:         shards onnx ort checkpoints data store heuristics model internal/strictjson internal/workers
-encoders:         internal/atomicfile internal/remote internal/tokens table edit
-optim:            internal/workers
-trainer/events:   internal/journal
-trainer/config:   data internal/exit internal/remote internal/strictyaml lora losses model optim ort store
-trainer/dataset:  chat chat/table data edit internal/exit internal/jsonfile internal/remote internal/workers
-trainer/dataset:  losses store trainer/config
-trainer/head:     losses model optim store trainer/dataset
-trainer/records:  internal/journal trainer/config trainer/dataset trainer/events
-trainer/objective: data internal/exit losses trainer/config trainer/dataset trainer/records
-trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx optim trainer/config trainer/dataset
-trainer/checkpoint: trainer/records
-trainer/optimizer: checkpoints internal/exit internal/workers optim trainer/checkpoint trainer/config
-trainer/optimizer: trainer/records
-trainer/models:   checkpoints data edit internal/exit internal/workers lora losses model model/text optim ort
-trainer/models:   store trainer/checkpoint trainer/config trainer/dataset trainer/head trainer/objective
-trainer/models:   trainer/optimizer
-trainer:          edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
-trainer:          internal/workers losses optim store trainer/checkpoint trainer/config trainer/dataset
-trainer:          trainer/models trainer/objective trainer/optimizer trainer/records
-trainer/distributed: internal/exit optim trainer/checkpoint trainer/config trainer/models trainer/optimizer
-doctor/trial:    onnx data edit lora model model/fresh optim
-doctor:          doctor/trial ort model model/fresh optim internal/version
-released:         checkpoints edit model model/backbone store internal/atomicfile internal/exit internal/pystring
+model/qwenvl: onnx checkpoints data model/backbone model/nn internal/strictjson
+model/qwen2vl: checkpoints model/backbone model/nn model/qwenvl internal/strictjson
+model/qwen25vl: onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson data
+model/qwen3vl: onnx checkpoints model/backbone model/nn model/qwenvl internal/strictjson
+model/families: model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
+model/quantize: onnx checkpoints internal/quant model/nn model/backbone internal/atomicfile internal/exit
+model/quantize: internal/filelock internal/jsonfile
+textjudge: chat data edit internal/grammar internal/store model/text internal/pystring internal/strictyaml
+textjudge: internal/exit internal/shards internal/workers chat/table internal/table
+model/fresh: checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
+internal/generate: chat data internal/grammar model model/text internal/strictjson internal/workers
+encoders: internal/shards onnx ort checkpoints data internal/store heuristics model internal/strictjson
+encoders: internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
+internal/optim: internal/workers
+internal/trainer/events: internal/journal
+internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
+internal/trainer/config: internal/store
+internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
+internal/trainer/dataset: internal/workers losses internal/store internal/trainer/config
+internal/trainer/head: losses model internal/optim internal/store internal/trainer/dataset
+internal/trainer/records: internal/journal internal/trainer/config internal/trainer/dataset internal/trainer/events
+internal/trainer/objective: data internal/exit losses internal/trainer/config internal/trainer/dataset
+internal/trainer/objective: internal/trainer/records
+internal/trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx internal/optim
+internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset internal/trainer/records
+internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
+internal/trainer/optimizer: internal/trainer/config internal/trainer/records
+internal/trainer/models: checkpoints data edit internal/exit internal/workers lora losses model model/text
+internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
+internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
+internal/trainer/models: internal/trainer/optimizer
+internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
+internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
+internal/trainer: internal/trainer/optimizer internal/trainer/records
+internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
+internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
+internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
+internal/doctor: internal/doctor/trial ort model model/fresh internal/optim internal/version
+released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
-internal/modeltest: optim internal/oracle internal/packed internal/long
-metrics:         onnx ort checkpoints data edit encoders heuristics store internal/strictyaml internal/atomicfile
-metrics:         internal/workers
-scoring:         data edit store shards table internal/atomicfile internal/exit internal/remote
-scoring/calibrate: calibration data model scoring store internal/atomicfile internal/exit internal/page internal/stats
-scoring/calibrate: internal/jsonfile
-benchmarks/protocol: data edit store table internal/stats
-benchmarks/adiee: benchmarks/protocol edit internal/stats
-benchmarks/aimbench: benchmarks/protocol edit internal/jsonfile internal/stats
-benchmarks/editors: benchmarks/protocol edit
-benchmarks/fedbench: benchmarks/protocol edit internal/stats
-benchmarks/mvei: benchmarks/protocol edit internal/jsonfile
-benchmarks/rewardbench: benchmarks/protocol edit internal/stats
-benchmarks/registry: benchmarks/protocol benchmarks/adiee benchmarks/aimbench benchmarks/editors benchmarks/fedbench
-benchmarks/registry: benchmarks/mvei benchmarks/rewardbench
-benchmarks/runner: benchmarks/protocol edit encoders model shards store table textjudge
-benchmarks/runner: internal/atomicfile internal/exit internal/journal internal/jsonfile internal/stats
-benchmarks/report: benchmarks/protocol benchmarks/runner data internal/atomicfile internal/page internal/stats
-benchmarks/benchtest: benchmarks/protocol data internal/testfile
-labeling/nearcopy: data internal/workers
-labeling/guard:    data internal/workers labeling/nearcopy
-labeling:         labeling/nearcopy labeling/guard internal/remote data store heuristics data/readers
-labeling:         encoders internal/strictyaml internal/workers table shards
-labeling:         internal/atomicfile internal/filelock
-curate: data edit heuristics scoring internal/atomicfile internal/jsonfile internal/stats internal/exit internal/remote
-reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-reward: internal/workers internal/graceful
-trainer/bybenchmark: edit store benchmarks/protocol benchmarks/registry benchmarks/runner trainer trainer/config
-.:                chat data edit generate labeling model model/families ort table textjudge trainer
-.:                trainer/bybenchmark trainer/config trainer/dataset trainer/models internal/workers
+internal/modeltest: internal/optim internal/oracle internal/packed internal/long
+metrics: onnx ort checkpoints data edit encoders heuristics internal/store internal/strictyaml internal/atomicfile
+metrics: internal/workers
+internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
+internal/scoring: internal/remote
+internal/scoring/calibrate: internal/calibration data model internal/scoring internal/store internal/atomicfile
+internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
+internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
+internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats
+internal/benchmarks/aimbench: internal/benchmarks/protocol edit internal/jsonfile internal/stats
+internal/benchmarks/editors: internal/benchmarks/protocol edit
+internal/benchmarks/fedbench: internal/benchmarks/protocol edit internal/stats
+internal/benchmarks/mvei: internal/benchmarks/protocol edit internal/jsonfile
+internal/benchmarks/rewardbench: internal/benchmarks/protocol edit internal/stats
+internal/benchmarks/registry: internal/benchmarks/protocol internal/benchmarks/adiee internal/benchmarks/aimbench
+internal/benchmarks/registry: internal/benchmarks/editors internal/benchmarks/fedbench internal/benchmarks/mvei
+internal/benchmarks/registry: internal/benchmarks/rewardbench
+internal/benchmarks/runner: internal/benchmarks/protocol edit encoders model internal/shards internal/store
+internal/benchmarks/runner: internal/table textjudge internal/atomicfile internal/exit internal/journal
+internal/benchmarks/runner: internal/jsonfile internal/stats
+internal/benchmarks/report: internal/benchmarks/protocol internal/benchmarks/runner data internal/atomicfile
+internal/benchmarks/report: internal/page internal/stats
+internal/benchmarks/benchtest: internal/benchmarks/protocol data internal/testfile
+internal/labeling/nearcopy: data internal/workers
+internal/labeling/guard: data internal/workers internal/labeling/nearcopy
+internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
+internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
+internal/labeling: internal/atomicfile internal/filelock
+internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
+internal/curate: internal/exit internal/remote
+internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
+internal/reward: internal/workers internal/graceful
+internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol internal/benchmarks/registry
+internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
+.: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge
+.: internal/trainer internal/trainer/bybenchmark internal/trainer/config internal/trainer/dataset
+.: internal/trainer/models internal/workers
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

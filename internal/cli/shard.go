@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/shards"
-	"assay/table"
+	"assay/internal/shards"
+	"assay/internal/table"
 )
 
 // ShardFlags are those of commands whose rows many workers share.

@@ -1,5 +1,5 @@
-// Package exit says how commands end: the exit codes, and errors that know theirs. Libraries return such errors without
-// knowing of commands.
+// Package exit holds the commands' exit codes, and errors that carry one. Libraries return such errors without knowing
+// of commands.
 package exit
 
 import (
@@ -76,13 +76,13 @@ func Elsewhere(err error) error {
 	return &elsewhere{err}
 }
 
-// IsElsewhere tells whether err went through Elsewhere.
+// IsElsewhere reports whether err went through Elsewhere.
 func IsElsewhere(err error) bool {
 	var e *elsewhere
 	return errors.As(err, &e)
 }
 
-// IsReported tells whether err went through Reported.
+// IsReported reports whether err went through Reported.
 func IsReported(err error) bool {
 	var e *reported
 	return errors.As(err, &e)
@@ -106,8 +106,7 @@ func Code(err error) int {
 var passing = []syscall.Errno{syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE,
 	syscall.ENOMEM, syscall.ESTALE, syscall.ETIMEDOUT, syscall.ENOTCONN, syscall.EHOSTDOWN}
 
-// failing tells whether the machine failed at a call, or object storage: what the user wrote was not even read, and may
-// be right.
+// failing reports whether the machine or object storage failed: the user's input was not read, and may be right.
 func failing(err error) bool {
 	var number syscall.Errno
 	if errors.As(err, &number) && slices.Contains(passing, number) {

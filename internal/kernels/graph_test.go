@@ -20,7 +20,7 @@ func TestLacking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Lack{
+	want := []MissingKernel{
 		{Since: 22, Types: []string{"float"}},
 		{Since: 18, Types: []string{"int64"}, Sizes: true},
 		{Since: 18, Types: []string{"int64"}},

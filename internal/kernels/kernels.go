@@ -1,5 +1,5 @@
-// Package kernels says which nodes of a model ONNX Runtime's CUDA provider has a kernel for, without a GPU. The table
-// is the pinned release's own registry; see tools/oracle/cuda_kernels.py.
+// Package kernels finds, without a GPU, the nodes of a model that ONNX Runtime's CUDA provider has no kernel for. The
+// table is the pinned release's own registry; see tools/oracle/cuda_kernels.py.
 package kernels
 
 import (
@@ -81,8 +81,8 @@ func Release() string {
 	return strings.TrimSuffix(strings.Fields(cuda)[5], "'s")
 }
 
-// Lack is a node that has no kernel.
-type Lack struct {
+// MissingKernel is a node that has no kernel.
+type MissingKernel struct {
 	*onnx.Node
 	Since int64    // version of its operator
 	Types []string // of its inputs; "" for one that is left out
@@ -91,7 +91,7 @@ type Lack struct {
 	Sizes bool
 }
 
-func (l Lack) String() string {
+func (l MissingKernel) String() string {
 	return fmt.Sprintf("%s %s %d (%s)", domainName(l.Domain), l.Op, l.Since, strings.Join(l.Types, ", "))
 }
 
@@ -105,13 +105,13 @@ func domainName(domain string) string {
 // Lacking lists the nodes of a model that the CUDA provider has no kernel for: none for the operator, for its version
 // in the model's opset, or for its types. The runtime would run them on the CPU, with copies there and back. Of a Scan
 // the body is looked into, too.
-func Lacking(m *onnx.Model) ([]Lack, error) {
+func Lacking(m *onnx.Model) ([]MissingKernel, error) {
 	types, err := onnx.Infer(m)
 	if err != nil {
 		return nil, err
 	}
 	s := sizes(m)
-	var out []Lack
+	var out []MissingKernel
 	for _, n := range m.Nodes {
 		if body := types.LastStep(n); body != nil {
 			inside, err := Lacking(body)
@@ -122,7 +122,7 @@ func Lacking(m *onnx.Model) ([]Lack, error) {
 		} else if len(n.Captures()) > 0 {
 			return nil, fmt.Errorf("%v holds a graph of its own, which is not looked into", n)
 		}
-		l := Lack{Node: n, Since: since(n.Domain, n.Op, m.Opset(n.Domain))}
+		l := MissingKernel{Node: n, Since: since(n.Domain, n.Op, m.Opset(n.Domain))}
 		for _, in := range n.Inputs {
 			l.Types = append(l.Types, typeName(types, in))
 		}

@@ -10,12 +10,12 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/optim"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/lora"
 	"assay/model"
 	"assay/model/batch"
-	"assay/optim"
 )
 
 // peftRun is run.json of tools/oracle/peft_ways.py.

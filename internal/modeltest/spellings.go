@@ -93,9 +93,9 @@ func respell(t *testing.T, r *reference, s spelling) string {
 		"model-00001-of-00002.safetensors": names[:len(names)/2],
 		"model-00002-of-00002.safetensors": names[len(names)/2:],
 	} {
-		var infos []checkpoints.Info
+		var infos []checkpoints.TensorInfo
 		for _, n := range part {
-			info := checkpoints.Info{Name: s.rename(n), Type: s.stored}
+			info := checkpoints.TensorInfo{Name: s.rename(n), Type: s.stored}
 			for _, d := range tensors[n].Shape() {
 				info.Shape = append(info.Shape, int64(d))
 			}

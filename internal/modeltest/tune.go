@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"assay/internal/long"
+	"assay/internal/optim"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/lora"
 	"assay/model"
 	"assay/model/batch"
-	"assay/optim"
 )
 
 // weights of the two losses in the fixtures.

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Object is a JSON object. Its errors are collected, and those of the objects in it: see Err.
+// Object is a JSON object. Its errors and its members' are collected: see Err.
 type Object struct {
 	path     string // of errors: the file, then the keys
 	fields   map[string]json.RawMessage

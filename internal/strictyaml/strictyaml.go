@@ -131,7 +131,7 @@ func (d *Document) add(n ast.Node, key, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// Has tells whether the file gives the key ("lora.r") a value. One that is null is as good as left out.
+// Has reports whether the file gives the key ("lora.r") a value. One that is null is as good as left out.
 func (d *Document) Has(key string) bool {
 	at, ok := d.at[key]
 	return ok && !at.null
@@ -151,7 +151,7 @@ func (d *Document) Problem(key, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// Bad tells whether a problem was noted at the key or below it, so that checks of its value can be left out.
+// Bad reports whether a problem was noted at the key or below it, so that checks of its value can be left out.
 func (d *Document) Bad(key string) bool {
 	for _, p := range d.problems {
 		if p.Key == key || strings.HasPrefix(p.Key, key+".") || strings.HasPrefix(p.Key, key+"[") {

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// walker decodes a tree by the shape of the Go value; it goes on after every mistake.
+// walker decodes a tree by the shape of the Go value; it continues after every mistake.
 type walker struct {
 	*Document
 	anchors map[string]ast.Node

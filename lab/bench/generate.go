@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"assay/chat"
-	"assay/generate"
+	"assay/internal/generate"
 )
 
 // many answers are made together. How fast they are is measured behind short prompts of so many tokens: what remains

@@ -134,7 +134,7 @@ def count():
 
 
 def largest(tensors, ranks):
-    """Elements of the rank that owns most: equal parts, cut between blocks of a tensor (cut in trainer/distributed/shards.go)."""
+    """Elements of the rank that owns most: equal parts, cut between blocks of a tensor (cut in internal/trainer/distributed/shards.go)."""
     total, block, begin, cuts = sum(tensors), 1 << 16, 0, [0]
     for size in tensors:
         while len(cuts) < ranks and total * len(cuts) // ranks <= begin + size:

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"assay/doctor/trial"
+	"assay/internal/doctor/trial"
 	"assay/internal/long"
 	"assay/onnx"
 )

@@ -22,7 +22,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/doctor/trial"
+	"assay/internal/doctor/trial"
 	"assay/internal/jsonfile"
 	"assay/internal/signals"
 	"assay/model/fresh"

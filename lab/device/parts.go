@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"assay/doctor/trial"
+	"assay/internal/doctor/trial"
 	"assay/model/quantize"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"assay/doctor/trial"
+	"assay/internal/doctor/trial"
 	"assay/internal/kernels"
 	"assay/onnx"
 )

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"assay/doctor/trial"
 	"assay/edit"
+	"assay/internal/doctor/trial"
+	"assay/internal/optim"
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
 	"assay/model/text"
-	"assay/optim"
 )
 
 // stepOf says what is special about a training step.

@@ -42,6 +42,8 @@ type Figures struct {
 	Methods       []Count `json:"methods"`
 	Fields        []Count `json:"fields"`
 	Prefixes      []Count `json:"prefixes"`
+
+	unnamed map[string][]string // by package; a star behind those that other packages' tests name
 }
 
 // count counts.
@@ -99,14 +101,18 @@ type named struct{ pkg, name string }
 func names(t *tree.Tree, f *Figures) {
 	exported, types := exportedNames(t)
 	inCode, inTests := selected(t)
-	f.Exported = len(exported)
+	f.Exported, f.unnamed = len(exported), map[string][]string{}
 	for n := range exported {
-		if !inCode[n] {
-			f.Unnamed++
-			if inTests[n] {
-				f.OnlyTests++
-			}
+		if inCode[n] {
+			continue
 		}
+		f.Unnamed++
+		name := n.name
+		if inTests[n] {
+			f.OnlyTests++
+			name += "*"
+		}
+		f.unnamed[n.pkg] = append(f.unnamed[n.pkg], name)
 	}
 	for _, n := range types {
 		if n > 1 {

@@ -59,12 +59,19 @@ func TestFigures(t *testing.T) {
 		t.Errorf("prefixes: got %v, want %v", f.Prefixes, want)
 	}
 	var table strings.Builder
-	if err := run(&table, []string{root, root}, false); err != nil {
+	if err := run(&table, []string{root, root}, printTable); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"| packages | 2 | 2 |\n", "| lines of tests | 11 | 11 |\n", "         3  a/x_\n"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("table:\n%s\nwant a line %q", table.String(), want)
 		}
+	}
+	var list strings.Builder
+	if err := run(&list, []string{root}, printUnnamed); err != nil {
+		t.Fatal(err)
+	}
+	if want := "a: Lonely\n"; !strings.HasSuffix(list.String(), want) {
+		t.Errorf("unnamed: got %q, want its end %q", list.String(), want)
 	}
 }

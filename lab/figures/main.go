@@ -4,6 +4,7 @@
 //	go run -C lab ./figures                        # this checkout, as a table in Markdown
 //	go run -C lab ./figures /work/before "$PWD"    # two checkouts side by side
 //	go run -C lab ./figures --json                 # for programs
+//	go run -C lab ./figures --unnamed              # exported names that no other package names, by package
 package main
 
 import (
@@ -11,8 +12,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
 	"assay/lab/internal/tree"
@@ -20,14 +23,22 @@ import (
 
 func main() {
 	asJSON := flag.Bool("json", false, "print an array of JSON objects, one for each tree")
+	unnamed := flag.Bool("unnamed", false, "list the exported names that no other package names (* where its tests do)")
 	flag.Parse()
-	if err := run(os.Stdout, flag.Args(), *asJSON); err != nil {
+	format := printTable
+	switch {
+	case *asJSON:
+		format = printJSON
+	case *unnamed:
+		format = printUnnamed
+	}
+	if err := run(os.Stdout, flag.Args(), format); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, roots []string, asJSON bool) error {
+func run(w io.Writer, roots []string, format func(w io.Writer, roots []string, all []*Figures) error) error {
 	if len(roots) == 0 {
 		out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
 		if err != nil {
@@ -43,10 +54,20 @@ func run(w io.Writer, roots []string, asJSON bool) error {
 		}
 		all = append(all, count(t))
 	}
-	if asJSON {
-		return json.NewEncoder(w).Encode(all)
+	return format(w, roots, all)
+}
+
+func printJSON(w io.Writer, _ []string, all []*Figures) error { return json.NewEncoder(w).Encode(all) }
+
+// printUnnamed lists a package a line.
+func printUnnamed(w io.Writer, roots []string, all []*Figures) error {
+	for i, f := range all {
+		fmt.Fprintf(w, "%d of %d exported names in %s:\n", f.Unnamed, f.Exported, roots[i])
+		for _, pkg := range slices.Sorted(maps.Keys(f.unnamed)) {
+			slices.Sort(f.unnamed[pkg])
+			fmt.Fprintf(w, "%s: %s\n", pkg, strings.Join(f.unnamed[pkg], " "))
+		}
 	}
-	printTable(w, roots, all)
 	return nil
 }
 
@@ -92,7 +113,7 @@ func first(list []Count) string {
 }
 
 // printTable writes a column for each tree, and below that its longer lists.
-func printTable(w io.Writer, roots []string, all []*Figures) {
+func printTable(w io.Writer, roots []string, all []*Figures) error {
 	fmt.Fprintf(w, "| figure | %s |\n|---|%s\n", strings.Join(roots, " | "), strings.Repeat("---|", len(roots)))
 	for _, row := range rows {
 		fmt.Fprintf(w, "| %s |", row.what)
@@ -117,4 +138,5 @@ func printTable(w io.Writer, roots []string, all []*Figures) {
 			}
 		}
 	}
+	return nil
 }

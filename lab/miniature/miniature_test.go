@@ -13,9 +13,9 @@ import (
 	"assay"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/labeling"
 	"assay/internal/testfile"
 	"assay/lab/internal/miniature"
-	"assay/labeling"
 )
 
 // run runs one command line in this process.

@@ -52,7 +52,7 @@ func main() {
 // run tries the mutants of the packages and reports whether each package notices enough of them.
 func run(ctx context.Context, o options, patterns []string, out io.Writer) (bool, error) {
 	if len(patterns) == 0 {
-		return false, errors.New("name the packages, such as ./grammar")
+		return false, errors.New("name the packages, such as ./internal/grammar")
 	}
 	root, err := repository()
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/internal/optim"
 	"assay/internal/strictyaml"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 	"assay/internal/workers"
 	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
 	"assay/model"
 	"assay/model/fresh"
-	"assay/optim"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
 )
 
 func init() { app.Register(newBackboneCommand) }

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"assay/internal/long"
+	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
 	"assay/model"
-	"assay/trainer"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
 )
 
 // A run that was interrupted and one that was not end in the same bytes, and these are published with a card.

@@ -12,11 +12,11 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
 )
 
 func init() { app.Register(newCLIPCommand) }
@@ -54,8 +54,8 @@ func clipSizes(size int) fresh.CLIPSizes {
 		Projection: 96,
 		Context:    77,
 		Vocab:      768,
-		Vision:     fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384},
-		Text:       fresh.Tower{Hidden: 96, Layers: 2, Heads: 4, Intermediate: 192},
+		Vision:     fresh.Transformer{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384},
+		Text:       fresh.Transformer{Hidden: 96, Layers: 2, Heads: 4, Intermediate: 192},
 	}
 }
 

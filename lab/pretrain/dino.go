@@ -10,11 +10,11 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/heuristics"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
 )
 
 func init() { app.Register(newDINOCommand) }
@@ -46,7 +46,8 @@ degree of success. l1 of a training step is the share of views whose other view 
 
 // dinoSizes make 1.5 MB.
 func dinoSizes(size int) fresh.DINOSizes {
-	return fresh.DINOSizes{Picture: size, Patch: 8, Tower: fresh.Tower{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384}}
+	return fresh.DINOSizes{Picture: size, Patch: 8,
+		Transformer: fresh.Transformer{Hidden: 96, Layers: 3, Heads: 4, Intermediate: 384}}
 }
 
 func newDINOModel(c *config.Config, world *miniature.World, sizes fresh.DINOSizes) (*encoderModel, error) {

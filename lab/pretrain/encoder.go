@@ -11,12 +11,12 @@ import (
 
 	"assay/data"
 	"assay/encoders"
+	"assay/internal/optim"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 	"assay/internal/workers"
 	"assay/lab/internal/miniature"
-	"assay/optim"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
 )
 
 // encoderModel is what the trainer trains: an encoder, by contrast, on examples drawn by their index.

@@ -12,12 +12,12 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/long"
+	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 	"assay/lab/internal/miniature"
 	"assay/model/fresh"
-	"assay/trainer"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
 )
 
 // testWorld has photographs that need no files.
@@ -74,14 +74,14 @@ func resumes(t *testing.T, run func(out string, stop int64) error, file string) 
 func TestEncodersResumeToTheSameBits(t *testing.T) {
 	long.Test(t)
 	world := testWorld(t)
-	tower := fresh.Tower{Hidden: 16, Layers: 1, Heads: 2, Intermediate: 32}
+	tower := fresh.Transformer{Hidden: 16, Layers: 1, Heads: 2, Intermediate: 32}
 	for name, factory := range map[string]func(c *config.Config) (*encoderModel, error){
 		"clip": func(c *config.Config) (*encoderModel, error) {
 			return newCLIPModel(c, world, fresh.CLIPSizes{Picture: 32, Patch: 8, Vision: tower, Text: tower, Projection: 8,
 				Context: 77, Vocab: 600})
 		},
 		"dino": func(c *config.Config) (*encoderModel, error) {
-			return newDINOModel(c, world, fresh.DINOSizes{Picture: 32, Patch: 8, Tower: tower})
+			return newDINOModel(c, world, fresh.DINOSizes{Picture: 32, Patch: 8, Transformer: tower})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
-	"assay/trainer/config"
+	"assay/internal/trainer/config"
 )
 
 func init() { app.Register(newPublishCommand) }

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/trainer"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
 	"assay/lab/internal/miniature"
-	"assay/trainer"
-	"assay/trainer/config"
-	"assay/trainer/dataset"
-	"assay/trainer/models"
 )
 
 // course are the flags that all models share.

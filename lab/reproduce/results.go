@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"assay/benchmarks/protocol"
 	"assay/internal/atomicfile"
+	"assay/internal/benchmarks/protocol"
 )
 
 // results gathers what the reports of a chapter's run say into one table. The numbers of papers, which reports show,

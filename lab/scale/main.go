@@ -25,9 +25,9 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/scoring"
+	"assay/internal/table"
 	"assay/internal/workers"
-	"assay/scoring"
-	"assay/table"
 )
 
 func main() {

@@ -22,9 +22,9 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/internal/quant"
+	"assay/internal/store"
 	"assay/model/nn"
-	"assay/quant"
-	"assay/store"
 )
 
 // Architecture knows one kind of checkpoint.

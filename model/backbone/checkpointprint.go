@@ -2,9 +2,9 @@ package backbone
 
 import (
 	"assay/checkpoints"
+	"assay/internal/store"
 	"assay/internal/workers"
 	"assay/model/nn"
-	"assay/store"
 	"errors"
 	"io/fs"
 	"path/filepath"

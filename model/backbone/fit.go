@@ -41,7 +41,7 @@ var leftovers = []string{".position_ids", ".rotary_emb.inv_freq", ".rotary_pos_e
 func fit(p nn.Parameters, w *checkpoints.Weights, t onnx.DType) error {
 	if w.Absent() {
 		for _, x := range p {
-			if w.Derived(x.Name) == nil {
+			if w.Quantized(x.Name) == nil {
 				w.Declare(x.Name, t, x.Shape)
 			}
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"assay/checkpoints"
+	"assay/internal/quant"
 	"assay/model/nn"
-	"assay/quant"
 )
 
 // declarePacked derives the packed layers of absent weights: the language model's linear layers, and the tower's where
@@ -26,7 +26,7 @@ func declarePacked(b Architecture, w *checkpoints.Weights, packing *quant.Config
 // Unpacked is an error if the backbone has packed layers, which says what cannot be done.
 func (o *Backbone) Unpacked(what string) error {
 	for _, name := range o.Weights.Names() {
-		if o.Weights.Derived(name) != nil {
+		if o.Weights.Quantized(name) != nil {
 			return fmt.Errorf("%s: the backbone is packed (%s is stored in few bits): %s", o.Dir, name, what)
 		}
 	}

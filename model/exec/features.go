@@ -6,11 +6,11 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/internal/store"
 	"assay/internal/workers"
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/nn"
-	"assay/store"
 )
 
 // visionFeatures computes what a frozen vision tower makes of pictures, once for each distinct one: features are kept

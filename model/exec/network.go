@@ -151,7 +151,7 @@ func (n *Network) Weights() (parameters, bytes int64) {
 		info, _ := w.Info(name)
 		count := elements(info.Shape)
 		parameters += count
-		if d := w.Derived(name); d != nil { // packed
+		if d := w.Quantized(name); d != nil { // packed
 			bytes += d.Memory()
 			continue
 		}

@@ -75,7 +75,7 @@ func (n *Network) Fingerprint(identity string, own, module func(name string) boo
 			}
 			delete(tensors, name)
 		}
-		if len(n.Adapter.Taken) > 0 {
+		if len(n.Adapter.InitOffset) > 0 {
 			fmt.Fprintln(h, "taken away", n.Adapter.Config.Start)
 		}
 	}

@@ -1,10 +1,10 @@
 package exec
 
 import (
+	"assay/internal/store"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
-	"assay/store"
 )
 
 // Options say where and how graphs run.

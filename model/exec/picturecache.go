@@ -6,8 +6,8 @@ import (
 	"weak"
 
 	"assay/data"
+	"assay/internal/store"
 	"assay/model/backbone"
-	"assay/store"
 )
 
 // PictureCache keeps recently prepared pictures with their image features, up to a number of bytes, by the content of

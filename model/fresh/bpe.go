@@ -25,8 +25,8 @@ var byteLetters = func() (letters [256]rune) {
 	return letters
 }()
 
-// BPE is a byte-level byte-pair encoding. The ids of Tokens are their indices.
-type BPE struct {
+// bpe is a byte-level byte-pair encoding. The ids of Tokens are their indices.
+type bpe struct {
 	// Tokens are, in byteLetters' spelling, the 256 bytes in the order of their letters, with a suffix these once more,
 	// then the merges.
 	Tokens []string
@@ -64,7 +64,7 @@ func (q queue) Less(i, j int) bool {
 // the 256 bytes) or no two tokens are neighbours any more. The result depends on the documents only, and equals that of
 // the tokenizers library (BpeTrainer with the byte-level alphabet and a pre-tokenizer of that expression). A suffix
 // (CLIP's "</w>") is written behind the last byte of every word, and makes it another token; 512 are then the least.
-func trainBPE(documents []string, words, suffix string, size int) (*BPE, error) {
+func trainBPE(documents []string, words, suffix string, size int) (*bpe, error) {
 	least := 256
 	if suffix != "" {
 		least = 512
@@ -221,8 +221,8 @@ func (t *trainer) replace(where map[pair][]int32, w int32, p pair, id int32) []i
 }
 
 // result spells the merges out. A pair that was merged twice keeps its later rank, as in the tokenizers library.
-func (t *trainer) result() *BPE {
-	b := &BPE{Tokens: t.tokens}
+func (t *trainer) result() *bpe {
+	b := &bpe{Tokens: t.tokens}
 	last := map[pair]int{}
 	for rank, p := range t.merges {
 		last[p] = rank

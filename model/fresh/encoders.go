@@ -15,13 +15,13 @@ import (
 	"assay/model/nn"
 )
 
-// Tower are the sizes of one transformer of an encoder.
-type Tower struct{ Hidden, Layers, Heads, Intermediate int }
+// Transformer are the sizes of one transformer of an encoder.
+type Transformer struct{ Hidden, Layers, Heads, Intermediate int }
 
 // CLIPSizes are the dimensions of a CLIP.
 type CLIPSizes struct {
 	Picture, Patch int // side of a picture, a multiple of that of a patch, pixels
-	Vision, Text   Tower
+	Vision, Text   Transformer
 	Projection     int // width of the embeddings
 	Context        int // most tokens of a text
 	Vocab          int // tokens at most: 512 bytes, two special ones, and merges
@@ -30,7 +30,7 @@ type CLIPSizes struct {
 // DINOSizes are the dimensions of an image encoder in DINOv2's architecture. Intermediate is a multiple of Hidden.
 type DINOSizes struct {
 	Picture, Patch int
-	Tower
+	Transformer
 }
 
 // CLIP's special tokens, and the regular expression that cuts lower-case text into words.
@@ -74,7 +74,7 @@ func CreateDINO(dir string, s DINOSizes, seed uint64) error {
 		return err
 	}
 	if s.Intermediate%s.Hidden != 0 {
-		return Problem{"intermediate", fmt.Sprintf("%d is not a multiple of the width, %d", s.Intermediate, s.Hidden)}
+		return SizeError{"intermediate", fmt.Sprintf("%d is not a multiple of the width, %d", s.Intermediate, s.Hidden)}
 	}
 	files := map[string]object{"config.json": s.config(),
 		"preprocessor_config.json": pictures("BitImageProcessor", s.Picture, []float64{0.485, 0.456, 0.406},
@@ -95,14 +95,14 @@ func writeEncoder(dir string, files map[string]object, tensors map[string]*tenso
 
 func grid(picture, patch int) error {
 	if patch < 1 || picture < patch || picture%patch != 0 {
-		return Problem{"patch", fmt.Sprintf("patches of %d pixels do not fill a picture of %d", patch, picture)}
+		return SizeError{"patch", fmt.Sprintf("patches of %d pixels do not fill a picture of %d", patch, picture)}
 	}
 	return nil
 }
 
-func (t Tower) check(which string) error {
+func (t Transformer) check(which string) error {
 	if t.Hidden < 4 || t.Hidden%4 != 0 || t.Layers < 1 || t.Heads < 1 || t.Hidden%t.Heads != 0 || t.Intermediate < 1 {
-		return Problem{
+		return SizeError{
 			which,
 			fmt.Sprintf("%+v: want a width that is a multiple of 4 and of the heads, and at least one of each", t),
 		}
@@ -110,7 +110,7 @@ func (t Tower) check(which string) error {
 	return nil
 }
 
-func (t Tower) config(kind, activation string, eps float64, more object) object {
+func (t Transformer) config(kind, activation string, eps float64, more object) object {
 	o := object{"model_type": kind, "hidden_size": t.Hidden, "num_hidden_layers": t.Layers, "num_attention_heads": t.Heads,
 		"hidden_act": activation, "layer_norm_eps": decimal(eps), "initializer_range": initializerRange}
 	for k, v := range more {
@@ -120,7 +120,7 @@ func (t Tower) config(kind, activation string, eps float64, more object) object 
 }
 
 func (s CLIPSizes) config(rows int) object {
-	common := func(t Tower) object {
+	common := func(t Transformer) object {
 		return object{
 			"intermediate_size":  t.Intermediate,
 			"projection_dim":     s.Projection,
@@ -150,7 +150,8 @@ func (s DINOSizes) config() object {
 	for i := range s.Layers {
 		stages = append(stages, fmt.Sprintf("stage%d", i+1))
 	}
-	return s.Tower.config("dinov2", "gelu", 1e-6, object{"architectures": []string{"Dinov2Model"}, "dtype": "float32",
+	return s.Transformer.config("dinov2", "gelu", 1e-6, object{
+		"architectures": []string{"Dinov2Model"}, "dtype": "float32",
 		"image_size":                   s.Picture,
 		"patch_size":                   s.Patch,
 		"num_channels":                 3,
@@ -186,7 +187,7 @@ func pictures(kind string, side int, mean, std []float64) object {
 }
 
 // clipTokenizer is the tokenizer as transformers saves CLIP's.
-func (b *BPE) clipTokenizer() object {
+func (b *bpe) clipTokenizer() object {
 	vocab := make(map[string]int, len(b.Tokens)+2)
 	for id, token := range b.Tokens {
 		vocab[token] = id
@@ -242,7 +243,7 @@ func (b *BPE) clipTokenizer() object {
 // parameters are all tensors of a CLIP but logit_scale.
 func (s CLIPSizes) parameters(rows int) nn.Parameters {
 	var p nn.Parameters
-	tower := func(key string, t Tower) {
+	tower := func(key string, t Transformer) {
 		for i := range t.Layers {
 			p.ViTLayer(fmt.Sprintf("%sencoder.layers.%d.", key, i), t.Hidden, t.Intermediate, t.Layers)
 		}

@@ -13,8 +13,8 @@ import (
 var testCLIP = CLIPSizes{
 	Picture:    32,
 	Patch:      8,
-	Vision:     Tower{16, 2, 2, 32},
-	Text:       Tower{8, 1, 2, 16},
+	Vision:     Transformer{16, 2, 2, 32},
+	Text:       Transformer{8, 1, 2, 16},
 	Projection: 12,
 	Context:    20,
 	Vocab:      700,
@@ -60,7 +60,7 @@ func TestCLIPTokenizer(t *testing.T) {
 
 // The same arguments give the same bytes; others do not, and wrong sizes are refused before anything is written.
 func TestCreateEncoders(t *testing.T) {
-	dino := DINOSizes{Picture: 32, Patch: 8, Tower: Tower{16, 2, 2, 32}}
+	dino := DINOSizes{Picture: 32, Patch: 8, Transformer: Transformer{16, 2, 2, 32}}
 	for name, create := range map[string]func(dir string, seed uint64) error{
 		"clip": func(dir string, seed uint64) error { return CreateCLIP(dir, testCLIP, "a photo of two circles", seed) },
 		"dino": func(dir string, seed uint64) error { return CreateDINO(dir, dino, seed) },

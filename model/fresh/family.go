@@ -17,11 +17,11 @@ const (
 	Qwen3VL   = "qwen3_vl"
 )
 
-// family is what tells the checkpoints of one architecture from those of others. Their tensors are known to package
-// model.
+// family is the tokenizer, the configuration and the sizes of one architecture's checkpoints; package model knows their
+// tensors.
 type family struct {
 	words     string   // regular expression that cuts text into words
-	special   []string // tokens behind those of the BPE
+	special   []string // tokens behind the BPE's
 	added     []string // tokens behind the special ones, which stay when ids become text
 	begin     string   // token in front of every text; "": none
 	end       string   // of a turn
@@ -54,14 +54,14 @@ func Families() []string { return slices.Sorted(maps.Keys(families)) }
 func familyOf(name string) (*family, error) {
 	f := families[name]
 	if f == nil {
-		return nil, Problem{"family", fmt.Sprintf("%q is not known; %s are", name, strings.Join(Families(), ", "))}
+		return nil, SizeError{"family", fmt.Sprintf("%q is not known; %s are", name, strings.Join(Families(), ", "))}
 	}
 	return f, nil
 }
 
 // vocabulary is a BPE with a family's special tokens, and the number of rows of the embedding table.
 type vocabulary struct {
-	*BPE
+	*bpe
 	*family
 	rows int
 }
@@ -81,7 +81,7 @@ func (f *family) train(documents []string, size int) (*vocabulary, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &vocabulary{BPE: b, family: f}
+	v := &vocabulary{bpe: b, family: f}
 	v.rows = (v.size() + rowMultiple - 1) / rowMultiple * rowMultiple
 	return v, nil
 }

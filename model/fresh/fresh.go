@@ -18,8 +18,8 @@ import (
 	_ "assay/model/families" // they know their parameters
 )
 
-// Facts describe a checkpoint that was made.
-type Facts struct {
+// Summary describes a new checkpoint.
+type Summary struct {
 	Folder           string `json:"folder"`
 	Parameters       int    `json:"parameters"`
 	TextParameters   int    `json:"text_parameters"`   // of the language model and its tables
@@ -33,19 +33,19 @@ type Facts struct {
 
 // Create makes the checkpoint directory dir from sizes, the UTF-8 text files that the tokenizer learns from, and a
 // seed. The same arguments give the same bytes. dir must not exist, or be empty; it appears complete or not at all.
-func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error) {
+func Create(dir string, sizes Sizes, texts []string, seed uint64) (Summary, error) {
 	if err := sizes.Check(); err != nil {
-		return Facts{}, err
+		return Summary{}, err
 	}
 	documents, err := readTexts(texts)
 	if err != nil {
-		return Facts{}, err
+		return Summary{}, err
 	}
 	v, err := families[sizes.Family].train(documents, sizes.Vocab)
 	if err != nil {
-		return Facts{}, err
+		return Summary{}, err
 	}
-	facts := Facts{
+	facts := Summary{
 		Folder:     dir,
 		Vocab:      v.size(),
 		Merges:     len(v.Merges),
@@ -59,7 +59,7 @@ func Create(dir string, sizes Sizes, texts []string, seed uint64) (Facts, error)
 
 // write puts every file of the checkpoint into dir and counts the parameters: those that package model wants of this
 // configuration.
-func (s Sizes) write(dir string, v *vocabulary, facts *Facts) error {
+func (s Sizes) write(dir string, v *vocabulary, facts *Summary) error {
 	for name, value := range s.files(v) {
 		if err := jsonfile.Write(filepath.Join(dir, name), value); err != nil {
 			return err

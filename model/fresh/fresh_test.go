@@ -102,7 +102,7 @@ func references() map[string]Sizes {
 	}
 }
 
-func create(t *testing.T, name string, seed uint64) (string, Facts) {
+func create(t *testing.T, name string, seed uint64) (string, Summary) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new", "backbone")
 	facts, err := Create(dir, references()[name], []string{"testdata/corpus.txt"}, seed)

@@ -76,15 +76,15 @@ func Defaults(name string) (Sizes, error) {
 	return s, nil
 }
 
-// Problem is one wrong size.
-type Problem struct {
+// SizeError is one wrong size.
+type SizeError struct {
 	Key  string // its YAML key
 	Text string
 }
 
-func (p Problem) Error() string { return p.Key + ": " + p.Text }
+func (p SizeError) Error() string { return p.Key + ": " + p.Text }
 
-// Check reports every size that does not fit, joined; each is a Problem.
+// Check reports every size that does not fit, joined; each is a SizeError.
 func (s Sizes) Check() error {
 	f, err := familyOf(s.Family)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s Sizes) Check() error {
 	var problems []error
 	bad := func(ok bool, key, format string, args ...any) {
 		if !ok {
-			problems = append(problems, Problem{key, fmt.Sprintf(format, args...)})
+			problems = append(problems, SizeError{key, fmt.Sprintf(format, args...)})
 		}
 	}
 	positive := true

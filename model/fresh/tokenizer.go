@@ -73,7 +73,7 @@ func (v *vocabulary) postProcessor() object {
 }
 
 // merges returns the merges, an empty list rather than null if there are none.
-func (b *BPE) merges() [][2]string { return append([][2]string{}, b.Merges...) }
+func (b *bpe) merges() [][2]string { return append([][2]string{}, b.Merges...) }
 
 // tokenizerConfigJSON is what transformers wants to know besides.
 func (v *vocabulary) tokenizerConfigJSON(maxLength int) object {

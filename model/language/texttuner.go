@@ -10,13 +10,13 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/store"
 	"assay/lora"
 	"assay/model/backbone"
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
 	"assay/model/text"
-	"assay/store"
 )
 
 // TuneOptions say what a TextTuner trains and how.

@@ -41,7 +41,7 @@ func (g *Graph) Linear(x, key, module string) string {
 		return g.dora(x, key, site, [2]string{a, b}, mask)
 	}
 	y := g.product(x, key)
-	if taken := g.Adapter.Taken; taken != nil {
+	if taken := g.Adapter.InitOffset; taken != nil {
 		a0, b0 := g.constant("taken.", lora.NameA(module), taken), g.constant("taken.", lora.NameB(module), taken)
 		y = lora.Apply(g.Builder, x, y, a0, b0, -site.Scale, "")
 	}

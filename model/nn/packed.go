@@ -2,19 +2,19 @@ package nn
 
 import (
 	"assay/checkpoints"
+	"assay/internal/quant"
 	"assay/onnx"
-	"assay/quant"
 )
 
 // packed returns a linear layer's weight if graphs compute with it packed, else nil.
-func (g *Graph) packed(key string) *quant.Layer {
+func (g *Graph) packed(key string) *quant.QuantLinear {
 	w, ok := g.weights.(interface {
-		Derived(name string) checkpoints.Derived
+		Quantized(name string) checkpoints.QuantizedTensor
 	})
 	if !ok || g.own(key) {
 		return nil
 	}
-	l, _ := w.Derived(key).(*quant.Layer)
+	l, _ := w.Quantized(key).(*quant.QuantLinear)
 	if l == nil || !l.Packed() {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (g *Graph) packed(key string) *quant.Layer {
 }
 
 // packedProduct is x W' for a packed weight, in float32: x [rows, in] becomes [rows, out].
-func (g *Graph) packedProduct(x, key string, l *quant.Layer) string {
+func (g *Graph) packedProduct(x, key string, l *quant.QuantLinear) string {
 	if l.Bnb != nil {
 		b, most := l.Bnb4(key)
 		return g.Node(Microsoft, "MatMulBnb4", 1, onnx.Attrs{"K": l.In, "N": l.Out, "block_size": l.Bnb.Block,

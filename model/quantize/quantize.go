@@ -1,6 +1,6 @@
-// Package quantize rounds the linear layers of a checkpoint's language model to four or eight bits, and writes them in
-// GPTQ's layout, version 2, which this program and others read. Tower, projector, embeddings, output layer, norms and
-// biases stay as they are.
+// Package quantize is `train quantize`: it rounds the linear layers of a checkpoint's language model to nearest, at
+// four or eight bits, and writes them in GPTQ's layout, version 2, which other programs read, too. Vision tower,
+// projector, embeddings, output layer, norms and biases are copied. Shards are read and written tensor by tensor.
 package quantize
 
 import (
@@ -19,13 +19,13 @@ import (
 	"assay/internal/exit"
 	"assay/internal/filelock"
 	"assay/internal/jsonfile"
+	"assay/internal/quant"
 	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/onnx"
-	"assay/quant"
 )
 
-// Options say what is rounded, how, and where it goes.
+// Options are the checkpoint to quantize, the format, and the new checkpoint.
 type Options struct {
 	Backbone  string // Hugging Face checkpoint directory
 	Out       string // directory to make: complete or not at all
@@ -35,11 +35,11 @@ type Options struct {
 	Scales    string // float32 ("" is that, too): ONNX Runtime's own; float16: half as large, and rounded
 
 	Total    func(bytes int64) // told before the work how many bytes of weights are read; nil: nobody
-	Progress func(bytes int64) // told what was read since the last call; nil: nobody
+	Progress func(bytes int64) // told the bytes read since the last call; nil: nobody
 }
 
-// Layer is what happened to one layer.
-type Layer struct {
+// LayerReport is the error of one layer.
+type LayerReport struct {
 	Name     string  `json:"name"` // of the weight
 	Out      int64   `json:"out"`
 	In       int64   `json:"in"`
@@ -48,13 +48,13 @@ type Layer struct {
 	Kept     string  `json:"kept,omitempty"` // why it is stored as it was; "": it is packed
 }
 
-// Result says what was written.
+// Result is the error of every layer, and the sizes before and after.
 type Result struct {
-	Layers []Layer `json:"layers"`
-	Bytes  int64   `json:"bytes"`         // of all weights
-	Before int64   `json:"bytes_before"`  // the same of the checkpoint that was read
-	Packed int64   `json:"bytes_packed"`  // of the packed layers
-	Float  int64   `json:"bytes_float32"` // what these take as float32
+	Layers []LayerReport `json:"layers"`
+	Bytes  int64         `json:"bytes"`         // of all weights
+	Before int64         `json:"bytes_before"`  // the same of the checkpoint that was read
+	Packed int64         `json:"bytes_packed"`  // of the packed layers
+	Float  int64         `json:"bytes_float32"` // what these take as float32
 }
 
 // Run writes the checkpoint. One layer at a time is in memory. What a run leaves that is interrupted is removed, by
@@ -228,7 +228,7 @@ func (r *run) shards(dir string) error {
 }
 
 func (r *run) shard(s *checkpoints.Shard, path string, index map[string]string) error {
-	var infos []checkpoints.Info
+	var infos []checkpoints.TensorInfo
 	for _, name := range s.Names() {
 		if r.w.ShardOf(name) != s {
 			continue // the index has it elsewhere
@@ -256,8 +256,8 @@ func (r *run) shard(s *checkpoints.Shard, path string, index map[string]string) 
 	return out.Close()
 }
 
-// why says why a layer stays as it is; "": it is packed.
-func (r *run) why(info checkpoints.Info) string {
+// why is the reason that a layer is not quantized; "": it is.
+func (r *run) why(info checkpoints.TensorInfo) string {
 	each := int64(32 / r.Bits)
 	if info.Shape[0]%each != 0 || info.Shape[1]%each != 0 {
 		return fmt.Sprintf("%d x %d values do not fill words of %d", info.Shape[0], info.Shape[1], each)
@@ -273,14 +273,14 @@ func (r *run) scaleType() onnx.DType {
 }
 
 // becomes are the tensors that are written for one.
-func (r *run) becomes(info checkpoints.Info) []checkpoints.Info {
+func (r *run) becomes(info checkpoints.TensorInfo) []checkpoints.TensorInfo {
 	if !r.layers[info.Name] || r.why(info) != "" {
-		return []checkpoints.Info{info}
+		return []checkpoints.TensorInfo{info}
 	}
 	base := strings.TrimSuffix(info.Name, ".weight")
 	out, in, each := info.Shape[0], info.Shape[1], int64(32/r.Bits)
 	groups := (in + int64(r.Block) - 1) / int64(r.Block)
-	return []checkpoints.Info{
+	return []checkpoints.TensorInfo{
 		{Name: base + ".qweight", Type: onnx.Int32, Shape: []int64{in / each, out}},
 		{Name: base + ".qzeros", Type: onnx.Int32, Shape: []int64{groups, out / each}},
 		{Name: base + ".scales", Type: r.scaleType(), Shape: []int64{groups, out}},
@@ -306,18 +306,18 @@ func (r *run) tensor(s *checkpoints.Shard, name string, out *checkpoints.Writer)
 		r.result.Bytes += info.Length
 		return out.Write(name, data)
 	}
-	l := Layer{Name: name, Out: info.Shape[0], In: info.Shape[1], Kept: r.why(info)}
+	l := LayerReport{Name: name, Out: info.Shape[0], In: info.Shape[1], Kept: r.why(info)}
 	if l.Kept != "" {
 		r.result.Layers = append(r.result.Layers, l)
 		r.result.Bytes += info.Length
 		return out.Write(name, data)
 	}
-	how := quant.Rounding{Bits: r.Bits, Block: r.Block, Symmetric: r.Symmetric, Half: r.scaleType() == onnx.Float16}
-	rounded, err := how.RoundStored(data, info.Type, int(l.Out), int(l.In))
+	how := quant.Quantizer{Bits: r.Bits, Block: r.Block, Symmetric: r.Symmetric, Half: r.scaleType() == onnx.Float16}
+	rounded, loss, err := how.RoundStored(data, info.Type, int(l.Out), int(l.In))
 	if err != nil {
 		return fmt.Errorf("%s: tensor %q: %w", s.Path(), name, err)
 	}
-	l.Relative, l.Largest = rounded.Relative, rounded.Largest
+	l.Relative, l.Largest = loss.Relative, loss.Largest
 	r.result.Layers = append(r.result.Layers, l)
 	r.result.Float += 4 * l.Out * l.In
 	return r.write(out, strings.TrimSuffix(name, ".weight"), rounded.GPTQ())

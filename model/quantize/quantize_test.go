@@ -13,11 +13,11 @@ import (
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
+	"assay/internal/quant"
 	"assay/model"
 	"assay/model/backbone"
 	_ "assay/model/families"
 	"assay/model/quantize"
-	"assay/quant"
 )
 
 // TestOracle rounds a backbone as quantization.json says: dequantised weights, scores, losses and QLoRA's gradients are
@@ -169,7 +169,7 @@ func same(t *testing.T, name string, packed bool, before, after *checkpoints.Wei
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := quant.Rounding{Bits: o.Bits, Block: o.Block, Symmetric: o.Symmetric, Half: o.Scales == "float16"}.Round(w,
+	want := quant.Quantizer{Bits: o.Bits, Block: o.Block, Symmetric: o.Symmetric, Half: o.Scales == "float16"}.Round(w,
 		int(info.Shape[0]), int(info.Shape[1]))
 	got, err := after.Dense(name)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // TestNothingPacks: a checkpoint whose layers fill no words is refused before anything is written.
 func TestNothingPacks(t *testing.T) {
 	dir := t.TempDir()
-	info := checkpoints.Info{Name: "layers.0.weight", Type: onnx.Float, Shape: []int64{6, 6}}
-	w, err := checkpoints.NewWriter(filepath.Join(dir, checkpoints.SingleFile), []checkpoints.Info{info}, nil)
+	info := checkpoints.TensorInfo{Name: "layers.0.weight", Type: onnx.Float, Shape: []int64{6, 6}}
+	w, err := checkpoints.NewWriter(filepath.Join(dir, checkpoints.SingleFile), []checkpoints.TensorInfo{info}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

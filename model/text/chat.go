@@ -74,8 +74,8 @@ func (p *Processor) checkContent(where string, c Content) error {
 	return nil
 }
 
-// sameSpecial compares the special tokens of a prompt with those of the same prompt with other words. A special token
-// may also come from spellings that the tokenizer normalises, or from a text's ends and what stands around it.
+// sameSpecial compares the special tokens of a prompt with the same prompt's with other words. A special token
+// may also come from spellings that the tokenizer normalises, or from a text's ends and its surroundings.
 func (p *Processor) sameSpecial(prompt, other string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {

@@ -14,7 +14,7 @@ type Conversation struct {
 
 // Conversation tokenises messages as transformers' apply_chat_template renders them, without a generation prompt at
 // their end. An answer is all that follows the generation prompt of the messages before it, up to and with endOfTurn:
-// what a model that was asked has to say itself. A template that does not continue its own generation prompt, or ends
+// the text that a model generates. A template that does not continue its own generation prompt, or ends
 // no answer with endOfTurn, is refused: the model would learn something else than what it is asked later.
 func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder string, counts []int) (
 	*Conversation, error) {

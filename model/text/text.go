@@ -123,8 +123,8 @@ type usualKey struct {
 	question         string
 }
 
-// checkSpecial compares the special tokens of a prompt with those of another, usual question. A special token may also
-// come from spellings that the tokenizer normalises, or from the question's ends and what stands around it.
+// checkSpecial compares the special tokens of a prompt with another, usual question's. A special token may also
+// come from spellings that the tokenizer normalises, or from the question's ends and its surroundings.
 func (p *Processor) checkSpecial(prompt string, key usualKey, question string) error {
 	got, err := p.countSpecial(prompt)
 	if err != nil {

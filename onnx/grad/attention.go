@@ -188,7 +188,7 @@ func (c *call) attentionMask(rows, columns, past string) (added, seen, none stri
 			and(c.Op("Not", hidden))
 		}
 	}
-	// Query i stands at place i + offset among the keys: after the past, or at the end of what is not padding.
+	// Query i stands at place i + offset among the keys: after the past, or at the end of the keys that are not padding.
 	place := c.unsqueeze(c.arange(rows), 1)
 	valid := ""
 	if c.in(6) != "" {

@@ -104,7 +104,7 @@ var elementwiseRules = slices.Concat([]entry{
 	}),
 }, zeroRules("Floor", "Ceil", "Round", "Sign", "Bernoulli", "RandomNormalLike", "RandomUniformLike"))
 
-// zeroRules are those of piecewise constant operators, whose derivative is zero.
+// zeroRules cover piecewise constant operators, whose derivative is zero.
 func zeroRules(ops ...string) []entry {
 	var out []entry
 	for _, op := range ops {

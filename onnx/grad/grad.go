@@ -20,7 +20,7 @@ import (
 	"assay/onnx"
 )
 
-// Options say what is differentiated.
+// Options select the outputs, their cotangents, and the values to differentiate with respect to.
 type Options struct {
 	// Outputs are the differentiated values, graph outputs or any others.
 	Outputs []string
@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // Append appends to m the nodes that compute the gradient of sum(output * cotangent) with respect to every name of
-// o.Wrt. It returns the gradients' names by name of Wrt. A gradient has the type and shape of what it belongs to; a
+// o.Wrt. It returns the gradients' names by name of Wrt. A gradient has the type and shape of its value; a
 // value that the outputs do not depend on gets zeros. The forward nodes of m stay as they are.
 func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	if err := onnx.Check(m); err != nil {

@@ -198,8 +198,8 @@ func (c *call) perChannel(v, x string) string {
 	return c.unsqueeze(v, axesUpTo(c.rank(x) - 1)[1:]...)
 }
 
-// y = (x - mean) scale / sqrt(var + eps) + bias. mean and var are given; in training they are those of the batch, and
-// are mixed into the given ones.
+// y = (x - mean) scale / sqrt(var + eps) + bias. mean and var are given; in training they are the batch statistics,
+// and the given ones are running averages.
 func batchNorm(c *call) []string {
 	t := c.value(c.x[4]).Type // data, scale and statistics may be of three types
 	x, scale, bias := c.cast(c.x[0], t), c.cast(c.x[1], t), c.cast(c.x[2], t)

@@ -28,7 +28,7 @@ var randomOps = []string{
 
 // planSegments finds what each segment has to recompute. The inputs of a segment are the floating-point values that
 // other nodes make for it alone: its incoming activations. Values that several segments share (masks, rotary angles)
-// are kept, and so is what is computed from these and constants alone.
+// are kept, and so are values computed from these and constants alone.
 func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 	maker, users := map[string]*onnx.Node{}, map[string][]string{}
 	for _, n := range m.Nodes {

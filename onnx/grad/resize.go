@@ -77,7 +77,7 @@ type interpolation struct {
 	scale   float32
 }
 
-// matrix returns the weights [out, in], or what was wanted.
+// matrix returns the weights [out, in], or the requirement that the node does not meet.
 func (p interpolation) matrix() ([]float64, string) {
 	m := make([]float64, p.out*p.in)
 	for o := range p.out {

@@ -8,7 +8,7 @@ import (
 	"assay/onnx"
 )
 
-// body is a subgraph under construction: a model whose inputs are those of the subgraph and, after them, its captures.
+// body is a subgraph under construction: a model whose inputs are the subgraph's, then its captures.
 type body struct {
 	m        *onnx.Model
 	captured map[string]bool

@@ -183,8 +183,8 @@ func (e *engine) newCall(r *entry, n *onnx.Node, dy []string, active map[string]
 	return c, nil
 }
 
-// distribute adds the gradients that a rule gave to those of the node's inputs and captures. The rule's nodes start
-// at from.
+// distribute accumulates the gradients that a rule gave for the node's inputs and captures. The rule's nodes start at
+// from.
 func (e *engine) distribute(r *entry, c *call, dx []string, from int, acc gradients) error {
 	m, n := e.b.M, c.n
 	uses := map[string]int{} // how many inputs have this gradient
@@ -344,7 +344,7 @@ func (e *engine) sync() error {
 	return e.err
 }
 
-// value returns what is known of a value, also of one just emitted.
+// value returns the type of a value, also of one just emitted.
 func (e *engine) value(name string) *onnx.Value {
 	_ = e.sync() // the error is kept and reported by visit
 	return e.t.Of(name)

@@ -20,8 +20,8 @@ type extended struct {
 	wrt     map[string]string // output -> name it is the gradient of
 }
 
-// extend appends the gradients to m, adds the cotangents to its inputs and to feeds, and leaves what is asked for as
-// outputs.
+// extend appends the gradients to m, adds the cotangents to its inputs and to feeds, and keeps only the requested
+// values as outputs.
 func extend(m *onnx.Model, feeds map[string]*tensor.Dense, o Options) (*extended, error) {
 	types, err := onnx.Infer(m)
 	if err != nil {

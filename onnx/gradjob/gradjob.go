@@ -1,4 +1,5 @@
-// Package gradjob differentiates an ONNX model that lies in a file, at tensors that lie in safetensors files.
+// Package gradjob is `train grad`: it reads an ONNX model and its inputs (safetensors), fixes the input sizes, appends
+// gradient nodes with onnx/grad, runs the model once, and writes the gradients, the outputs or the extended model.
 package gradjob
 
 import (
@@ -24,7 +25,7 @@ type Options struct {
 	Device     string   // auto, cpu, cuda:N
 }
 
-// Result says what was written.
+// Result describes the files that were written.
 type Result struct {
 	Out       string           `json:"out,omitempty"`
 	Model     string           `json:"model,omitempty"`
@@ -37,7 +38,7 @@ type Result struct {
 // with the square of the nodes.
 const manyNodes = 3000
 
-// Run computes d(sum of output x cotangent)/d(name), and writes what the options ask for. A gradient is exact, or the
+// Run computes d(sum of output x cotangent)/d(name), and writes the requested files. A gradient is exact, or the
 // model is refused with the name of the node that it cannot be followed through.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	run := o.Inputs != "" || o.Out != "" || o.OutputsOut != ""
@@ -88,7 +89,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return r, e.write(got, o, r)
 }
 
-// runModel runs a model once, and says on which device.
+// runModel runs a model once and returns its outputs and the device.
 func runModel(
 	ctx context.Context, m *onnx.Model, o ort.Options, feeds map[string]*tensor.Dense,
 ) (got map[string]*tensor.Dense, device string, err error) {
@@ -105,7 +106,7 @@ func runModel(
 	return got, s.Device(), err
 }
 
-// write sorts what the model gave into the files that are asked for, and notes the gradients' shapes.
+// write writes gradients and outputs to their files, and records the gradients' shapes.
 func (e *extended) write(got map[string]*tensor.Dense, o Options, r *Result) error {
 	grads := map[string]*tensor.Dense{}
 	for name, x := range e.wrt {

@@ -1,7 +1,7 @@
-"""Makes benchmarks/testdata/authors.json: what programs of the benchmarks' authors make of random answers, some of
+"""Makes internal/benchmarks/testdata/authors.json: what programs of the benchmarks' authors make of random answers, some of
 them missing or malformed, and which pictures they show.
 
-    python tools/oracle/authors.py COPIES benchmarks/testdata/authors.json [SEED ...]
+    python tools/oracle/authors.py COPIES internal/benchmarks/testdata/authors.json [SEED ...]
 
 COPIES holds copies of the authors' repositories: EditReward and GenAI-Bench (TIGER-AI-Lab), EditScore (VectorSpaceLab), AIM-bench
 (chenshi221), Bagel (ByteDance-Seed), MagicBrush (OSU-NLP-Group), Step1X-Edit (with GEdit-Bench/run_gedit_score.py). Their

@@ -1,4 +1,4 @@
-"""Writes benchmarks/testdata: small made-up benchmarks in their published layouts (Parquet by Hugging Face's datasets),
+"""Writes internal/benchmarks/testdata: small made-up benchmarks in their published layouts (Parquet by Hugging Face's datasets),
 predictions for them, and the numbers that numpy, scipy and scikit-learn give. Run it from anywhere."""
 import json
 import math
@@ -10,7 +10,7 @@ from PIL import Image as Pillow
 from scipy import stats
 from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
 
-out = pathlib.Path(__file__).parents[2] / "benchmarks/testdata"
+out = pathlib.Path(__file__).parents[2] / "internal/benchmarks/testdata"
 out.mkdir(parents=True, exist_ok=True)
 rng = np.random.default_rng(11)
 expected = {}

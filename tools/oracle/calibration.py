@@ -1,4 +1,4 @@
-"""Writes calibration/testdata/sklearn.json: what scikit-learn makes of scores and labels. IsotonicRegression with and
+"""Writes internal/calibration/testdata/sklearn.json: what scikit-learn makes of scores and labels. IsotonicRegression with and
 without weights and ties, the sigmoid calibration of CalibratedClassifierCV, calibration_curve, and numpy's quantile of
 split conformal prediction.
 

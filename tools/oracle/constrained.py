@@ -1,5 +1,5 @@
 """Answers that follow a grammar: which tokens may come next, by the partial matches of a regular expression over bytes, and
-what transformers makes of that. Writes generate/testdata/constrained.json and .safetensors.
+what transformers makes of that. Writes internal/generate/testdata/constrained.json and .safetensors.
 
     build/venv/bin/python tools/oracle/constrained.py
 """

@@ -1,7 +1,7 @@
-"""Makes benchmarks/testdata/editors.json and magicbrush.zip: what the published rules of GEdit-Bench, ImgEdit-Bench and
+"""Makes internal/benchmarks/testdata/editors.json and magicbrush.zip: what the published rules of GEdit-Bench, ImgEdit-Bench and
 MagicBrush give on made-up data, by numpy, Python's round, torch, Pillow and transformers.
 
-    python tools/oracle/editors.py benchmarks/testdata testdata/oracle/clip/model
+    python tools/oracle/editors.py internal/benchmarks/testdata testdata/oracle/clip/model
 
 Needs torchvision for its ToTensor.
 """

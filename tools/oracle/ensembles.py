@@ -1,6 +1,6 @@
-"""Makes benchmarks/testdata/ensembles.json: votes of made-up models on expressions, counted by Python's statistics.
+"""Makes internal/benchmarks/testdata/ensembles.json: votes of made-up models on expressions, counted by Python's statistics.
 
-    python tools/oracle/ensembles.py benchmarks/testdata/ensembles.json
+    python tools/oracle/ensembles.py internal/benchmarks/testdata/ensembles.json
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writes trainer/events/testdata with TensorBoard's own record writer. Run from the repository root."""
+"""Writes internal/trainer/events/testdata with TensorBoard's own record writer. Run from the repository root."""
 
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
@@ -10,7 +10,7 @@ EVENTS = [
     (300, 1700000003.5, [("validation/spearman", -0.25), ("été", 0.0)]),
 ]
 
-with open("trainer/events/testdata/events.out.tfevents.1700000000.oracle", "wb") as f:
+with open("internal/trainer/events/testdata/events.out.tfevents.1700000000.oracle", "wb") as f:
     w = RecordWriter(f)
     w.write(Event(wall_time=1700000000.25, file_version="brain.Event:2").SerializeToString())
     for step, wall, scalars in EVENTS:

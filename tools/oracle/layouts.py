@@ -1,7 +1,7 @@
-"""Makes benchmarks/testdata/layouts.zip: small data in the layouts in which benchmarks of editors are published, the
+"""Makes internal/benchmarks/testdata/layouts.zip: small data in the layouts in which benchmarks of editors are published, the
 outputs of an editor, and what the published rules make of known scores.
 
-    python tools/oracle/layouts.py benchmarks/testdata/layouts.zip
+    python tools/oracle/layouts.py internal/benchmarks/testdata/layouts.zip
 
 An instruction ends with [sN]: a judge that answers N for its semantic consistency and 9 for its quality is what the
 numbers are of. expect.json has, for each benchmark, these numbers, and the groups of samples that each is a mean of the

@@ -1,4 +1,4 @@
-"""What transformers generates with a sliding window: writes generate/testdata/sliding.json.
+"""What transformers generates with a sliding window: writes internal/generate/testdata/sliding.json.
 
 The checkpoint is the LLaVA-NeXT fixture with its language model called Mistral and given a window, so that the first
 words are out of sight of the last ones. Greedy decoding with a repetition penalty, text alone.
@@ -45,7 +45,7 @@ def main():
     result = {"text_config": text, "question": QUESTION, "repetition_penalty": PENALTY, "max_new_tokens": NEW,
               "input_ids": ids[0].tolist(), "new_ids": new.tolist(), "log_probs": [round(v, 6) for v in log_probs.tolist()],
               "smallest_margin": round(float((top[:, 0] - top[:, 1]).min()), 6)}
-    out = ROOT / "generate/testdata/sliding.json"
+    out = ROOT / "internal/generate/testdata/sliding.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(result["smallest_margin"], len(result["input_ids"]), len(result["new_ids"]))

@@ -1,4 +1,4 @@
-"""Makes optim/testdata/others.json: Adafactor from torch, Lion from lion-pytorch (pip install lion-pytorch), schedules from
+"""Makes internal/optim/testdata/others.json: Adafactor from torch, Lion from lion-pytorch (pip install lion-pytorch), schedules from
 transformers. Run from the repository root."""
 
 import json
@@ -50,4 +50,4 @@ for name, make in [("restarts", lambda o: get_cosine_with_hard_restarts_schedule
         opt.step()
         s.step()
     schedules.append({"kind": name, "lrs": lrs})
-json.dump({"runs": runs, "schedules": schedules}, open("optim/testdata/others.json", "w"))
+json.dump({"runs": runs, "schedules": schedules}, open("internal/optim/testdata/others.json", "w"))

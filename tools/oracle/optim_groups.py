@@ -1,4 +1,4 @@
-"""Makes optim/testdata/groups.json: torch.optim.AdamW with parameter groups, LoRA+ groups of PEFT, ReduceLROnPlateau, and AdamW8bit of
+"""Makes internal/optim/testdata/groups.json: torch.optim.AdamW with parameter groups, LoRA+ groups of PEFT, ReduceLROnPlateau, and AdamW8bit of
 bitsandbytes 0.50 on the CPU (pip install bitsandbytes), with codes that are the nearest ones: its kernel for float32 looks them up in a
 table of bins, its other path and its CUDA kernel do not. Run from the repository root."""
 
@@ -88,4 +88,4 @@ json.dump({
     "plateaus": [plateau("min", 1, 0.5, 1e-4, 0.0, wave), plateau("max", 2, 0.1, 0.01, 1e-3, wave), plateau("min", 0, 0.3, 0.0, 0.01, wave)],
     "maps": [flat(bnb.functional.create_dynamic_map(signed=s)) for s in (True, False)],
     "eight": [eight(0.0, [1e-2] * 5, 1.0, [[64, 70], [4096], [5, 3]]), eight(0.1, [0.05 / (t + 1) for t in range(4)], 30.0, [[16, 300]])],
-}, open("optim/testdata/groups.json", "w"))
+}, open("internal/optim/testdata/groups.json", "w"))

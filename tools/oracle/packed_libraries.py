@@ -1,6 +1,6 @@
 """Layers as bitsandbytes and compressed-tensors store them, with what they give back: python tools/oracle/packed_libraries.py OUT
 
-OUT/CASE/{config.json,model.safetensors,dequantized.safetensors}, which pack.py packs into quant/testdata/libraries.zip. Besides
+OUT/CASE/{config.json,model.safetensors,dequantized.safetensors}, which pack.py packs into internal/quant/testdata/libraries.zip. Besides
 torch it wants `pip install --no-deps bitsandbytes compressed-tensors loguru`.
 """
 import json

@@ -1,4 +1,4 @@
-"""Looks of pictures by Pillow and numpy: labeling/nearcopy/testdata/phash.json. Run: python phash.py PICTURES OUT
+"""Looks of pictures by Pillow and numpy: internal/labeling/nearcopy/testdata/phash.json. Run: python phash.py PICTURES OUT
 Pictures are put over white and made RGB before, as the program does. For each: the digest of the grey thumbnail of 24 x 24
 inside of uniform borders,
 and the hash of its lowest frequencies, whose integrals are sums over a fine grid here."""

@@ -1,6 +1,6 @@
-"""Makes benchmarks/testdata/published.json: numbers of made-up answers by programs of the benchmarks' authors.
+"""Makes internal/benchmarks/testdata/published.json: numbers of made-up answers by programs of the benchmarks' authors.
 
-    python tools/oracle/published.py COPIES benchmarks/testdata/published.json
+    python tools/oracle/published.py COPIES internal/benchmarks/testdata/published.json
 
 COPIES holds RISEBench, Bagel, ImgEdit and Edit-Compass-and-EditReward-Compass as cloned from GitHub. Their code runs
 here; nothing of it is kept but the numbers.

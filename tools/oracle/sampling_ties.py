@@ -1,4 +1,4 @@
-"""What transformers samples from where logits are equal: python tools/oracle/sampling_ties.py generate/testdata/sampling_ties.json
+"""What transformers samples from where logits are equal: python tools/oracle/sampling_ties.py internal/generate/testdata/sampling_ties.json
 
 Rows of small logits with many equals through temperature, top_k and top_p in generate's order. Written are the logits, the options
 and what is left, sorted: which of the equals at the edge of top_p stay is up to torch's sort, which is not stable.

@@ -1,4 +1,4 @@
-"""Makes trainer/testdata/sft/: ten steps of supervised fine-tuning by transformers and PEFT on conversations with pictures, for
+"""Makes internal/trainer/testdata/sft/: ten steps of supervised fine-tuning by transformers and PEFT on conversations with pictures, for
 the trainer's mode text. Run from the repository root:
 
     python tools/oracle/sft.py
@@ -27,7 +27,7 @@ from transformers.models.llava_next.image_processing_pil_llava_next import Llava
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 torch.set_num_threads(1)
-ORACLE, OUT = Path("testdata/oracle"), Path("trainer/testdata/sft")
+ORACLE, OUT = Path("testdata/oracle"), Path("internal/trainer/testdata/sft")
 PICTURES = "../../../testdata/oracle/images/"  # from OUT
 
 

@@ -1,7 +1,7 @@
-"""Steps of scorers whose samples have unequally many text tokens, by torch, for trainer/pooled_test.go: the text loss is the
+"""Steps of scorers whose samples have unequally many text tokens, by torch, for internal/trainer/pooled_test.go: the text loss is the
 cross-entropy of all target tokens of the batch together, as torch gives it and transformers with num_items_in_batch.
 
-    python text_tokens.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../trainer/testdata/text_tokens.zip
+    python text_tokens.py FOLDER_OF_SCORER_PY ../../testdata/oracle ../../internal/trainer/testdata/text_tokens.zip
 
 In the zip a run's folder holds run.json (rows, templates, and of each step loss, text loss and gradient norm) and
 final.safetensors (trained tensors after the steps). per_sample is what the text loss of the first step would be as a mean
@@ -44,7 +44,7 @@ RUNS = {
 
 
 def mix(seed, purpose, *numbers):
-    """trainer/dataset/order.go: the draw of a template is a function of seed, purpose, epoch and row."""
+    """internal/trainer/dataset/order.go: the draw of a template is a function of seed, purpose, epoch and row."""
     mask = (1 << 64) - 1
 
     def finalise(z):

@@ -1,4 +1,4 @@
-"""Makes optim/testdata/adamw.json (AdamW with clipping from torch) and trainer/head/testdata/heads.json (heads and their gradients).
+"""Makes internal/optim/testdata/adamw.json (AdamW with clipping from torch) and internal/trainer/head/testdata/heads.json (heads and their gradients).
 Run from the repository root."""
 
 import json
@@ -36,7 +36,7 @@ runs = [
     adamw([0.9, 0.95], 1e-8, 0.0, 1.0, [0.1 * (t + 1) / 4 for t in range(8)], 3.0),
     adamw([0.5, 0.7], 1e-3, 0.5, 0.25, [0.3] * 8, 0.05),
 ]
-json.dump(runs, open("optim/testdata/adamw.json", "w"))
+json.dump(runs, open("internal/optim/testdata/adamw.json", "w"))
 
 
 def head(kind, sizes, values, n, weight):
@@ -71,4 +71,4 @@ heads = [
     head("classification", [6, 5, 2], [0, 1], 1, 0.5),
     head("regression", [24, 32, 16, 1], [], 3, 1 / 3),
 ]
-json.dump(heads, open("trainer/head/testdata/heads.json", "w"))
+json.dump(heads, open("internal/trainer/head/testdata/heads.json", "w"))

@@ -34,7 +34,7 @@ def fed(folder, editors=36, samples=8):
 
 def write(score, folder):
     """The reports by name: judges of people's ratings, AIM-Bench with its radar chart, FED-Bench's 36 methods, a confusion, a gallery."""
-    data = ROOT / "benchmarks/testdata"
+    data = ROOT / "internal/benchmarks/testdata"
     aim = (data / "aim.jsonl").read_text().splitlines()
     two = folder / "aim.jsonl"
     lines = [json.loads(line) for line in aim]

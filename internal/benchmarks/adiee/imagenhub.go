@@ -1,0 +1,290 @@
+// Package adiee holds the benchmarks that ADIEE is measured on: ImagenHub and AURORA-Bench's pointwise part, which
+// correlate scores with human ratings, GenAI-Bench and AURORA-Bench's pairwise part, which predict human votes.
+package adiee
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
+)
+
+// groundTruth is the folder of the wanted results.
+const groundTruth = "GroundTruth"
+
+// leftOut is a method whose ratings are in the published files but not in the published numbers.
+const leftOut = "Imagic"
+
+// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// ImagenHub is ImagenHub's human ratings of text-guided editing.
+var ImagenHub = &protocol.Benchmark{
+	Name:  "imagenhub",
+	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods",
+	Needs: []string{
+		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
+		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json; " +
+			"GroundTruth/ for clip_i and dino_i",
+	},
+	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
+		"ImagenHub/ImagenHub_Text-Guided_IE",
+	Predicts: `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
+	Rules: []string{
+		"published: tanh of the mean over methods of Spearman's rho; what VIEScore, ADIEE and EditReward print",
+		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
+		"human: each rater against the mean of the others, tanh of means as in published",
+	},
+	Flags:        []string{"images", "target"},
+	Load:         loadImagenHub,
+	Size:         1432,
+	Counted:      []string{"human"},
+	PublishedCSV: publishedCSV,
+}
+
+// hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.
+type hub struct {
+	protocol.Ratings
+	target string
+	images string
+	raters [][]float64
+	index  map[protocol.Key]int
+}
+
+func loadImagenHub(o protocol.Options) (protocol.Set, error) {
+	target := strings.ToUpper(o.Target)
+	if target == "" {
+		target = "O"
+	}
+	values := map[string]func(sc, pq float64) float64{
+		"O":  func(sc, pq float64) float64 { return math.Sqrt(sc * pq) },
+		"SC": func(sc, _ float64) float64 { return sc },
+		"PQ": func(_, pq float64) float64 { return pq },
+	}
+	value, ok := values[target]
+	if !ok {
+		return nil, fmt.Errorf("target %q: O (the square root of SC x PQ), SC or PQ was expected", o.Target)
+	}
+	files, err := protocol.LocateAll(o.Data, "Text-Guided_IE_rater*.tsv")
+	if err != nil {
+		return nil, err
+	}
+	if len(files) < 2 {
+		return nil, fmt.Errorf("%s: one rater's file only (%s): the files of all raters were expected", o.Data,
+			files[0])
+	}
+	o.NoteFiles(files...)
+	if err := differentFiles(files); err != nil {
+		return nil, err
+	}
+	s := &hub{target: target, images: o.Images, index: map[protocol.Key]int{}}
+	var p protocol.Problems
+	for r, file := range files {
+		if err := s.readRater(file, files[0], r, value, &p); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	s.Human = make([]float64, len(s.Keys))
+	for i := range s.Keys {
+		for r := range files {
+			s.Human[i] += s.raters[r][i]
+		}
+		s.Human[i] /= float64(len(files))
+	}
+	return s, nil
+}
+
+// publishedRaters is the number of raters that published numbers are computed on.
+const publishedRaters = 3
+
+// part names what differs from the published human values: the target, the number of raters.
+func (s *hub) part() string {
+	var parts []string
+	if s.target != "O" {
+		parts = append(parts, "target "+s.target)
+	}
+	if n := len(s.raters); n != publishedRaters {
+		parts = append(parts, fmt.Sprintf("%d raters", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *hub) Read(path string) (protocol.Predictions, error) {
+	fields := []string{"score"}
+	if s.target != "O" {
+		fields = []string{strings.ToLower(s.target), s.target, "score"}
+	}
+	known := map[string]bool{}
+	for _, k := range s.Keys {
+		known[k.ID] = true
+	}
+	find := func(k protocol.Key) (int, error) {
+		if i, ok := s.index[k]; ok {
+			return i, nil
+		}
+		switch {
+		case !known[k.ID]:
+			return 0, fmt.Errorf("the id %q is not rated: an id such as %q was expected", k.ID, s.Keys[0].ID)
+		case k.Model == "":
+			return 0, fmt.Errorf("there is no \"model\": one of %s was expected", strings.Join(s.Names, ", "))
+		}
+		return 0, fmt.Errorf("the model %q is not rated: one of %s was expected", k.Model, strings.Join(s.Names, ", "))
+	}
+	scores, err := protocol.ReadScores(path, len(s.Keys), fields, find,
+		func(k protocol.Key) bool { return k.Model == leftOut })
+	if err != nil {
+		return nil, err
+	}
+	return &hubPredictions{s, scores}, nil
+}
+
+func (s *hub) Guess(rng *rand.Rand) protocol.Predictions {
+	return &hubPredictions{s, protocol.RandomScores(rng, len(s.Keys))}
+}
+
+// Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
+func (s *hub) Items() ([]*edit.Edit, error) {
+	if s.images == "" {
+		return nil, errors.New("the pictures are not named: give --images, the folder with dataset_lookup.json, input and " +
+			"one folder per method")
+	}
+	lookupPath, lookup, err := readHubLookup("--images", s.images)
+	if err != nil {
+		return nil, err
+	}
+	root := filepath.Dir(lookupPath)
+	var p protocol.Problems
+	items := make([]*edit.Edit, len(s.Keys))
+	for i, k := range s.Keys {
+		entry, ok := lookup[k.ID]
+		if !ok && s.Group[i] == 0 {
+			p.Add(lookupPath, "there is no instruction for %s", k.ID)
+		}
+		items[i] = protocol.NewItem(k, entry.Instruction,
+			protocol.FilePicture(filepath.Join(root, "input", k.ID), s.Group[i] == 0, &p),
+			protocol.FilePicture(filepath.Join(root, k.Model, k.ID), true, &p))
+		items[i].Group = k.ID
+		items[i].Set(protocol.Target, protocol.Picture{Path: filepath.Join(root, groundTruth, k.ID)})
+		protocol.SetCaptions(items[i], [2]string{entry.Before, entry.After})
+	}
+	return items, p.Err()
+}
+
+// humanCorrelation correlates each rater with the mean of the others, per method: tanh of the mean over raters, then
+// tanh of the mean over methods.
+func (s *hub) humanCorrelation() float64 {
+	perMethod := make([]float64, len(s.Names))
+	for g := range s.Names {
+		var rho []float64
+		for r := range s.raters {
+			var one, rest []float64
+			for i := range s.Keys {
+				if s.Group[i] != g {
+					continue
+				}
+				sum := 0.0
+				for q := range s.raters {
+					if q != r {
+						sum += s.raters[q][i]
+					}
+				}
+				one, rest = append(one, s.raters[r][i]), append(rest, sum/float64(len(s.raters)-1))
+			}
+			rho = append(rho, stats.Spearman(one, rest))
+		}
+		perMethod[g] = stats.TanhMean(protocol.Defined(rho))
+	}
+	return stats.TanhMean(protocol.Defined(perMethod))
+}
+
+type hubPredictions struct {
+	*hub
+	scores []float64
+}
+
+func (j *hubPredictions) Units() int             { return len(j.UnitItems) }
+func (j *hubPredictions) Complete(unit int) bool { return j.HasAll(j.scores, unit) }
+
+func (j *hubPredictions) Numbers(units []int) []protocol.Number {
+	rho, _ := j.Correlations(j.scores, units)
+	terms := j.Over(rho, "methods")
+	rho = protocol.Defined(rho)
+	return []protocol.Number{{Name: "published", Value: stats.TanhMean(rho), Terms: terms},
+		{Name: "fisher", Value: stats.FisherMean(rho), Terms: terms}}
+}
+
+// hubJSON is the JSON result of ImagenHub.
+type hubJSON struct {
+	protocol.Common
+	Target       string                    `json:"target"`
+	Published    protocol.Value            `json:"published"`
+	Fisher       protocol.Value            `json:"fisher"`
+	PerModelMean protocol.Value            `json:"per_model_mean"`
+	PerModel     map[string]protocol.Value `json:"per_model"`
+	Undefined    []string                  `json:"undefined"`
+	Human        protocol.Value            `json:"human"`
+}
+
+func (j *hubPredictions) Result() *protocol.Result {
+	rho, _ := j.Correlations(j.scores, j.AllUnits())
+	human := j.humanCorrelation()
+	r := &protocol.Result{
+		Missing: j.Missing(j.scores),
+		Numbers: append(j.Numbers(j.AllUnits()), protocol.Number{Name: "human", Value: human,
+			Terms: protocol.Terms{Counted: true}}),
+		Scatters: j.Scatters(j.scores),
+		Subset:   j.part(),
+	}
+	r.N = len(j.Keys) - len(r.Missing)
+	perModel, t := map[string]protocol.Value{}, protocol.Table{Title: "per method", Columns: []string{"spearman"}}
+	undefined := []string{}
+	for g, name := range j.Names {
+		perModel[name] = protocol.Value(rho[g])
+		t.Rows = append(t.Rows, protocol.TableRow{Name: name, Cells: rho[g : g+1]})
+		if math.IsNaN(rho[g]) {
+			undefined = append(undefined, name)
+		}
+	}
+	r.Tables = []protocol.Table{t}
+	if len(undefined) > 0 {
+		r.Notes = append(r.Notes, undefinedNote(undefined, len(j.Names)))
+	}
+	r.JSON = hubJSON{r.Common("imagenhub"), j.target, protocol.Value(r.Numbers[0].Value),
+		protocol.Value(r.Numbers[1].Value),
+		protocol.Value(stats.Mean(protocol.Defined(rho))), perModel, undefined, protocol.Value(human)}
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	r.Examples = j.Examples(j.scores, 4, showItems(items))
+	return r
+}
+
+func undefinedNote(names []string, of int) string {
+	return fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing predictions) and left "+
+		"out of the means: %s",
+		len(names), of, strings.Join(names, ", "))
+}
+
+// showItems shows source and edit of an item; items may be nil.
+func showItems(items []*edit.Edit) func(i int) ([]protocol.CaptionedPicture, string) {
+	return func(i int) ([]protocol.CaptionedPicture, string) {
+		if items == nil {
+			return nil, ""
+		}
+		return []protocol.CaptionedPicture{protocol.Caption("source", items[i], "source"),
+			protocol.Caption("edit", items[i], "edit")}, items[i].Instruction
+	}
+}

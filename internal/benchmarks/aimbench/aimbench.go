@@ -1,0 +1,226 @@
+// Package aimbench is AIM-Bench, affective image manipulation. Components of each sample, from files of lines or from
+// the authors' folders (read.go, authors.go), become the paper's eight columns and the overall score (numbers.go,
+// overall.go).
+package aimbench
+
+import (
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+)
+
+// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// Benchmark is AIM-Bench.
+var Benchmark = &protocol.Benchmark{
+	Name:  "aim-bench",
+	Title: "AIM-Bench, affective image manipulation: 800 edits, 8 emotions, 5 kinds of edits",
+	Needs: []string{
+		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
+			"target_emotion: {emotion, VAD}}], or its folder",
+		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ " +
+			"with their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
+			"evaluation_vad_results_JUDGE)",
+		"--components: files of each sample's components; or --means: a CSV with a method's means in each row",
+	},
+	Published: "chenshi221: the repository AIM-bench (200 of the 800 samples of arXiv 2604.10454)",
+	Predicts: `{"id": 0, "clip_t": 0.22, "sc": [8, 9], "aesthetic": 5.5, "pq": [7, 7], "s_sm": 7, "s_vs": 6, ` +
+		`"emotion": "awe", "vad": {"valence": 7, "arousal": 5, "dominance": 5}}, ` +
+		`id counting the samples from 0, or being edited_image; optionally "method" (the editor) and "score"`,
+	Rules: []string{
+		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the " +
+			"target",
+		"acc, f1: percent; f1 is the macro average over the 8 emotions. A predicted emotion outside the eight is wrong for " +
+			"acc and left out of f1, as in overall_auto.py. Where is_correct contradicts the emotions, the emotions count in " +
+			"acc, and so in overall (overall_auto.py believes is_correct)",
+		"overall: 100 x the mean of the eight columns, clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
+			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no " +
+			"overall without a column (overall_auto.py counts 0 for it)",
+		"pictures are without their transparency (Pillow's convert('RGB')), as the authors' programs have them",
+		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
+			"that of positive ones",
+	},
+	Flags:    []string{"components", "component", "means", "editors", "by", "human", "write-authors"},
+	Load:     loadAIM,
+	Means:    aimMeans,
+	Size:     800,
+	Lower:    []string{"d_vad"},
+	Headline: "overall",
+	Axes: []protocol.Axis{{Number: "clip_t", From: 0.20, To: 0.30}, {Number: "sc", From: 5, To: 10},
+		{Number: "aesthetic", From: 0, To: 10}, {Number: "pq", From: 5, To: 10}, {Number: "s_gtc", From: 5, To: 10},
+		{Number: "acc", From: 0, To: 100}, {Number: "f1", From: 0, To: 100}, {Number: "d_vad", From: 3, To: 2}},
+	PublishedCSV: publishedCSV,
+}
+
+var (
+	positiveEmotions = []string{"amusement", "awe", "contentment", "excitement"}
+	negativeEmotions = []string{"anger", "disgust", "fear", "sadness"}
+	emotions         = slices.Concat(positiveEmotions, negativeEmotions)
+)
+
+// aim is AIM-Bench's data.
+type aim struct {
+	original, edited, kind, emotion []string
+	prompt                          []string
+	vad                             [][3]float64
+	root                            string            // folder of Instructions.json and benchmark/
+	editors                         []string          // folders of editors in the authors' layout
+	by                              map[string]string // what measured a component, where files do not say it
+	human                           string            // file of human ratings
+}
+
+func loadAIM(o protocol.Options) (protocol.Set, error) {
+	path, err := protocol.Locate(o.Data, "Instructions.json")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := protocol.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &aim{root: filepath.Dir(path), editors: o.Editors, by: o.By, human: o.Human}
+	err = errors.Join(protocol.DifferentEditors(o.Editors), protocol.CheckNames("--by", slices.Sorted(maps.Keys(o.By)),
+		aimComponents))
+	if err != nil {
+		return nil, err
+	}
+	var p protocol.Problems
+	seen := map[string]string{}
+	for _, r := range rows {
+		original, err1 := r.Filled("original_image")
+		edited, err2 := r.Filled("edited_image")
+		kind, err3 := r.Filled("edit_type")
+		var target struct {
+			Emotion string
+			VAD     json.RawMessage
+		}
+		err4 := json.Unmarshal(r.Fields["target_emotion"], &target)
+		if err4 != nil {
+			err4 = errors.New("target_emotion: an object with emotion and VAD was expected")
+		}
+		vad, err5 := parseVAD(target.VAD)
+		target.Emotion = strings.ToLower(strings.TrimSpace(target.Emotion))
+		var err6 error
+		if err4 == nil && !slices.Contains(emotions, target.Emotion) {
+			err6 = fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion,
+				strings.Join(emotions, ", "))
+		}
+		if first, twice := seen[edited]; twice && err2 == nil {
+			err2 = fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
+		}
+		seen[edited] = r.Where
+		if err := errors.Join(err1, err2, err3, err4, err6); err != nil {
+			p.Add(r.Where, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		} else if err5 != nil {
+			p.Add(r.Where, "target_emotion.VAD: %v", err5)
+		}
+		prompt, _ := r.Text("edit_prompt") // what a scorer needs; Items misses it
+		s.prompt = append(s.prompt, prompt)
+		s.original, s.edited, s.kind = append(s.original, original), append(s.edited, edited), append(s.kind, kind)
+		s.emotion, s.vad = append(s.emotion, target.Emotion), append(s.vad, vad)
+	}
+	return s, p.Err()
+}
+
+// aimBounds are the scales of the components: a cosine, judges' scales of 0 to 10, the aesthetic predictor's, and that
+// of valence, arousal and dominance.
+var aimBounds = map[string]protocol.Bounds{"clip_t": {Low: -1, High: 1}, "sc": {Low: 0, High: 10},
+	"pq": {Low: 0, High: 10}, "aesthetic": {Low: 0, High: 10},
+	"s_sm": {Low: 0, High: 10}, "s_vs": {Low: 0, High: 10}, "s_gtc": {Low: 0, High: 10}, "valence": {Low: 1, High: 9},
+	"arousal": {Low: 1, High: 9}, "dominance": {Low: 1, High: 9},
+	"acc": {Low: 0, High: 100}, "f1": {Low: 0, High: 100}, "overall": {Low: 0, High: 100},
+	"d_vad": {Low: 0, High: 8 * math.Sqrt(3)}}
+
+// parseVAD reads {valence, arousal, dominance} or a list of the three.
+func parseVAD(raw json.RawMessage) (v [3]float64, err error) {
+	names := []string{"valence", "arousal", "dominance"}
+	var list []float64
+	var m map[string]any
+	switch {
+	case json.Unmarshal(raw, &list) == nil && len(list) == 3:
+	case json.Unmarshal(raw, &m) == nil && m != nil:
+		list = nil
+		for _, name := range names {
+			x, ok := m[name].(float64)
+			if !ok {
+				return v, fmt.Errorf("there is no number %q", name)
+			}
+			list = append(list, x)
+		}
+	default:
+		return v, errors.New("the numbers valence, arousal and dominance were expected")
+	}
+	for i, name := range names {
+		if err := aimBounds[name].Check(name, list[i]); err != nil {
+			return v, err
+		}
+	}
+	return [3]float64(list), nil
+}
+
+// Items implements Scorable: the outputs of all editors, in the authors' layout.
+func (s *aim) Items() ([]*edit.Edit, error) {
+	if len(s.editors) == 0 {
+		return nil, errors.New("the pictures are not named: give --editors, folders MODEL with edited_output/")
+	}
+	var p protocol.Problems
+	var items []*edit.Edit
+	for _, dir := range s.editors {
+		for i := range s.kind {
+			source := filepath.Join(s.root, "benchmark", s.original[i])
+			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
+				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
+			}
+			if s.prompt[i] == "" {
+				p.Add(s.edited[i], "there is no edit_prompt")
+			}
+			output := filepath.Join(dir, "edited_output", s.output(i))
+			it := protocol.NewItem(protocol.Key{ID: s.edited[i], Model: protocol.EditorName(dir)}, s.prompt[i],
+				protocol.Bare(protocol.FilePicture(source, true, &p)), protocol.Bare(protocol.FilePicture(output, true, &p)))
+			it.Group = s.edited[i]
+			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])}))
+			items = append(items, it)
+		}
+	}
+	return items, p.Err()
+}
+
+// Outputs implements Measurable.
+func (s *aim) Outputs() ([]*edit.Edit, error) { return s.Items() }
+
+// aimNumbers are the numbers that are made of each component. gtc is the paper's name of s_gtc.
+var aimNumbers = map[string][]string{"clip_t": {"clip_t"}, "sc": {"sc"}, "aesthetic": {"aesthetic"}, "pq": {"pq"},
+	"gtc": {"s_gtc"}, "s_gtc": {"s_gtc"}, "emotion": {"acc", "f1"}, "vad": {"d_vad"}, "score": {"score"}}
+
+// Line implements Measurable.
+func (s *aim) Line(k protocol.Key, values map[string]any, by string) map[string]any {
+	line := protocol.ComponentLine("id", k, values, by, aimNumbers)
+	if v, ok := line["gtc"]; ok {
+		line["s_gtc"] = v
+		delete(line, "gtc")
+	}
+	return line
+}
+
+// Components implements Composed.
+func (s *aim) Components() map[string]edit.Range {
+	scales := map[string]edit.Range{"emotion": edit.NoRange(), "vad": {1, 9}}
+	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc"} {
+		scales[c] = edit.Range{aimBounds[c].Low, aimBounds[c].High}
+	}
+	scales["gtc"] = scales["s_gtc"]
+	return scales
+}

@@ -1,0 +1,210 @@
+package aimbench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
+)
+
+// aimPredictions holds the components of each sample of one editor: the columns of aimColumns but acc and f1, and
+// "score", a scorer's; NaN where missing.
+type aimPredictions struct {
+	*aim
+	name    string // of the editor, "" if the files name none
+	columns map[string][]float64
+	sub     map[string][][]float64 // the judges' sub-scores of sc, pq and s_gtc, nil where missing
+	emotion []string               // predicted, "" where missing
+	point   [][3]float64           // predicted valence, arousal and dominance, NaN where missing
+	by      map[string]string      // component: what measured it
+	run     protocol.OneRun        // that scored it
+	among   int                    // so many editors
+	notes   []string
+}
+
+// Units implements protocol.Predictions.
+func (j *aimPredictions) Units() int { return len(j.kind) }
+
+// Complete implements protocol.Predictions.
+func (j *aimPredictions) Complete(i int) bool {
+	for name, c := range j.columns {
+		if name != "score" && math.IsNaN(c[i]) {
+			return false
+		}
+	}
+	return j.emotion[i] != ""
+}
+
+// lacking lists the samples that a column does not stand on.
+func (j *aimPredictions) lacking(column string) (out []protocol.Key) {
+	for i := range j.kind {
+		if !j.has(column, i) {
+			out = append(out, protocol.Key{ID: j.edited[i]})
+		}
+	}
+	return out
+}
+
+// has reports whether a column stands on a sample. An emotion outside the eight leaves f1.
+func (j *aimPredictions) has(column string, i int) bool {
+	if column == "f1" {
+		return slices.Contains(emotions, j.emotion[i])
+	}
+	if c, ok := j.columns[strings.TrimSuffix(strings.TrimSuffix(column, "_positive"), "_negative")]; ok {
+		return !math.IsNaN(c[i])
+	}
+	return j.emotion[i] != ""
+}
+
+// aimParts are the components that Overall's columns are made of; acc and f1 are both of the emotions.
+var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_vad"}
+
+// covers is on how many of the units a column stands; of Overall, on how many values of its components.
+func (j *aimPredictions) covers(column string, units []int) protocol.Coverage {
+	parts := []string{column}
+	if column == "overall" {
+		parts = aimParts
+	}
+	var missing []protocol.Key
+	for _, i := range units {
+		for _, c := range parts {
+			if !j.has(c, i) {
+				missing = append(missing, protocol.Key{ID: j.edited[i]})
+				if column == "overall" {
+					missing[len(missing)-1].Model = c
+				}
+			}
+		}
+	}
+	if column == "overall" {
+		return protocol.CoverageOfValues(len(units), len(parts)*len(units), missing)
+	}
+	return protocol.NewCoverage(len(units), missing)
+}
+
+func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+
+// usedOf says on how many of the units columns stand that do not stand on all (Overall: on how many values), and marks
+// for their cells.
+func (j *aimPredictions) usedOf(units []int, columns []string) (used map[string]int, marks []string) {
+	for _, c := range columns {
+		on := j.covers(c, units)
+		if !on.Whole() {
+			if used == nil {
+				used = map[string]int{}
+			}
+			used[c] = on.Used
+		}
+		mark := protocol.Partial(on.Used, on.Of)
+		if on.Values {
+			mark = fmt.Sprintf(" (%v)", on)
+		}
+		marks = append(marks, mark)
+	}
+	return used, marks
+}
+
+// means computes all columns over the samples that have them, and the overall score from the columns, as
+// overall_auto.py does.
+func (j *aimPredictions) means(units []int) map[string]float64 {
+	out := map[string]float64{}
+	for name, column := range j.columns {
+		var list []float64
+		for _, i := range units {
+			list = append(list, column[i])
+		}
+		out[name] = stats.Mean(protocol.Defined(list))
+	}
+	var truth, predicted []string
+	var known [2][]string // without emotions outside the eight
+	for _, i := range units {
+		if j.emotion[i] == "" {
+			continue
+		}
+		truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		if j.has("f1", i) {
+			known[0], known[1] = append(known[0], j.aim.emotion[i]), append(known[1], j.emotion[i])
+		}
+	}
+	out["acc"] = 100 * stats.Accuracy(truth, predicted)
+	out["f1"] = 100 * stats.MacroF1(known[0], known[1], emotions)
+	if len(truth) == 0 {
+		out["f1"] = math.NaN()
+	}
+	out["overall"] = aimOverall(out)
+	return out
+}
+
+// Numbers implements protocol.Predictions.
+func (j *aimPredictions) Numbers(units []int) []protocol.Number {
+	out := aimRow(j.means(units))
+	for _, half := range []struct {
+		name     string
+		emotions []string
+	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
+		var in []int
+		for _, i := range units {
+			if slices.Contains(half.emotions, j.aim.emotion[i]) {
+				in = append(in, i)
+			}
+		}
+		m := j.means(in)
+		out = append(out, protocol.Number{Name: "acc_" + half.name, Value: m["acc"]},
+			protocol.Number{Name: "d_vad_" + half.name, Value: m["d_vad"]})
+	}
+	for k := range out {
+		out[k].Judge = j.judge(out[k].Name)
+	}
+	return out
+}
+
+// judge is what measured a number: of the overall score, everything that measured a component; "" if one is not known.
+func (j *aimPredictions) judge(number string) string {
+	var of []string
+	if number == "overall" {
+		for _, c := range aimColumns {
+			of = append(of, c.name)
+		}
+	} else {
+		of = []string{strings.TrimSuffix(strings.TrimSuffix(number, "_positive"), "_negative")}
+	}
+	return protocol.Judges(j.by, of)
+}
+
+// aimRow orders the columns as the paper does.
+func aimRow(means map[string]float64) []protocol.Number {
+	var out []protocol.Number
+	for _, c := range aimColumns {
+		out = append(out, protocol.Number{Name: c.name, Value: means[c.name]})
+	}
+	return append(out, protocol.Number{Name: "overall", Value: means["overall"]})
+}
+
+// Chance implements Expecting: of emotions that are guessed.
+func (s *aim) Chance(seed uint64) map[string]protocol.Value {
+	rng := stats.NewRand(seed + 1)
+	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {
+		var truth, predicted []string
+		for _, e := range s.emotion {
+			if only == nil || slices.Contains(only, e) {
+				truth, predicted = append(truth, e), append(predicted, emotions[rng.IntN(len(emotions))])
+			}
+		}
+		return 100 * stats.Accuracy(truth, predicted), 100 * stats.MacroF1(truth, predicted, emotions)
+	}
+	sum := map[string]protocol.Value{}
+	for range protocol.ChanceDraws {
+		acc, f1 := guessed(rng, nil)
+		positive, _ := guessed(rng, positiveEmotions)
+		negative, _ := guessed(rng, negativeEmotions)
+		for name, v := range map[string]float64{"acc": acc, "f1": f1, "acc_positive": positive,
+			"acc_negative": negative} {
+			sum[name] += protocol.Value(v / protocol.ChanceDraws)
+		}
+	}
+	return sum
+}

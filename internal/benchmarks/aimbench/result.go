@@ -1,0 +1,229 @@
+package aimbench
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+)
+
+// aimJSON is the JSON result of AIM-Bench.
+type aimJSON struct {
+	protocol.Common
+	aimMeansJSON
+	Positive    aimHalf                   `json:"positive"`
+	Negative    aimHalf                   `json:"negative"`
+	Bias        aimHalf                   `json:"positivity_bias"`
+	PerEmotion  map[string]protocol.Value `json:"per_emotion_acc"`
+	PerEditType map[string]aimMeansJSON   `json:"per_edit_type"`
+	Confusion   protocol.Confusion        `json:"confusion"`
+}
+
+type aimHalf struct {
+	N    int            `json:"n,omitempty"`
+	Used map[string]int `json:"used,omitempty"` // of numbers that do not stand on all of them: on how many
+	Acc  protocol.Value `json:"acc"`
+	DVAD protocol.Value `json:"d_vad"`
+}
+
+type aimMeansJSON struct {
+	Samples   int            `json:"samples"`
+	ClipT     protocol.Value `json:"clip_t"`
+	SC        protocol.Value `json:"sc"`
+	Aesthetic protocol.Value `json:"aesthetic"`
+	PQ        protocol.Value `json:"pq"`
+	SGTC      protocol.Value `json:"s_gtc"`
+	Acc       protocol.Value `json:"acc"`
+	F1        protocol.Value `json:"f1"`
+	DVAD      protocol.Value `json:"d_vad"`
+	Overall   protocol.Value `json:"overall"`
+
+	// Used: of numbers that do not stand on all samples, on how many; of overall, on how many values, seven a sample.
+	Used map[string]int `json:"used,omitempty"`
+}
+
+func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeansJSON {
+	return aimMeansJSON{
+		samples,
+		protocol.Value(m["clip_t"]),
+		protocol.Value(m["sc"]),
+		protocol.Value(m["aesthetic"]),
+		protocol.Value(m["pq"]),
+		protocol.Value(m["s_gtc"]),
+		protocol.Value(m["acc"]),
+		protocol.Value(m["f1"]),
+		protocol.Value(m["d_vad"]),
+		protocol.Value(m["overall"]),
+		used,
+	}
+}
+
+// Result implements protocol.Predictions.
+func (j *aimPredictions) Result() *protocol.Result {
+	r := &protocol.Result{Notes: j.notes}
+	var all []int
+	var truth, predicted []string
+	byKind, byEmotion := map[string][]int{}, map[string][]int{}
+	for i := range j.kind {
+		all = append(all, i)
+		byKind[j.kind[i]] = append(byKind[j.kind[i]], i)
+		byEmotion[j.aim.emotion[i]] = append(byEmotion[j.aim.emotion[i]], i)
+		if j.Complete(i) {
+			r.N++
+		} else {
+			r.Missing = append(r.Missing, protocol.Key{ID: j.edited[i]})
+		}
+		if j.emotion[i] != "" {
+			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		}
+	}
+	means := j.means(all)
+	out := aimJSON{
+		aimMeansJSON: toAIMMeans(len(all), means, nil), // the names of its numbers say it
+		PerEmotion:   map[string]protocol.Value{},
+		PerEditType:  map[string]aimMeansJSON{},
+		Confusion:    protocol.NewConfusion("emotions", truth, predicted, emotions, emotions),
+	}
+	r.Numbers = j.Numbers(all)
+	for k := range r.Numbers {
+		c := j.covers(r.Numbers[k].Name, all)
+		r.Numbers[k].Coverage = &c
+	}
+	for _, e := range emotions {
+		if len(byEmotion[e]) > 0 {
+			out.PerEmotion[e] = protocol.Value(j.means(byEmotion[e])["acc"])
+		}
+	}
+	r.Tables = []protocol.Table{j.halves(byEmotion, &out), j.perKind(byKind, means, &out)}
+	if other := out.Confusion.Predicted[len(emotions):]; len(other) > 0 {
+		r.Notes = append(r.Notes,
+			"predicted emotions outside the eight are wrong for acc and left out of f1: "+strings.Join(other, ", "))
+	}
+	out.Common = r.Common("aim-bench")
+	r.Examples = j.disagreements()
+	var err error
+	if r.Agreement, err = j.agreement(); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	r.JSON, r.Confusions = out, []protocol.Confusion{out.Confusion}
+	return r
+}
+
+// halves fills in the numbers of positive and of negative targets, and the bias between them.
+func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) protocol.Table {
+	marks := map[string][]string{}
+	half := func(name string, names []string) aimHalf {
+		var units []int
+		for _, e := range names {
+			units = append(units, byEmotion[e]...)
+		}
+		m := j.means(units)
+		used, mark := j.usedOf(units, []string{"acc", "d_vad"})
+		marks[name] = mark
+		return aimHalf{len(units), used, protocol.Value(m["acc"]), protocol.Value(m["d_vad"])}
+	}
+	out.Positive, out.Negative = half("positive", positiveEmotions), half("negative", negativeEmotions)
+	out.Bias = aimHalf{Acc: out.Positive.Acc - out.Negative.Acc, DVAD: out.Negative.DVAD - out.Positive.DVAD}
+	t := protocol.Table{Title: "positive and negative targets", Columns: []string{"acc", "d_vad"}}
+	for _, h := range []struct {
+		name string
+		aimHalf
+	}{{"positive", out.Positive}, {"negative", out.Negative}, {"positivity bias", out.Bias}} {
+		t.Rows = append(t.Rows, protocol.TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)},
+			Marks: marks[h.name]})
+	}
+	return t
+}
+
+// perKind fills in the means of every kind of edits; means are those of all.
+func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float64, out *aimJSON) protocol.Table {
+	t := protocol.Table{Title: "per edit type"}
+	for _, n := range aimRow(means) {
+		t.Columns = append(t.Columns, n.Name)
+	}
+	for _, k := range slices.Sorted(maps.Keys(byKind)) {
+		m := j.means(byKind[k])
+		used, marks := j.usedOf(byKind[k], t.Columns)
+		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m, used)
+		line := protocol.TableRow{Name: k, Marks: marks}
+		for _, n := range aimRow(m) {
+			line.Cells = append(line.Cells, n.Value)
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}
+
+// agreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+func (j *aimPredictions) agreement() (out []protocol.Table, err error) {
+	var components []protocol.Column
+	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
+		components = append(components, protocol.Column{Name: c, Values: j.columns[c], Lower: c == "d_vad"})
+	}
+	right := make([]float64, len(j.kind))
+	for i, e := range j.emotion {
+		switch {
+		case e == "":
+			right[i] = math.NaN()
+		case e == j.aim.emotion[i]:
+			right[i] = 1
+		}
+	}
+	components = append(components, protocol.Column{Name: "emotion is right", Values: right})
+	score := protocol.Column{Name: "score", Values: j.columns["score"]}
+	if j.used("score") > 0 {
+		out = append(out, protocol.AgreementOf("agreement of the scorer with each component", score, components))
+	}
+	if j.human == "" {
+		return out, nil
+	}
+	ratings, err := protocol.HumanColumns(j.human, len(j.kind), func(r protocol.Line) (int, error) {
+		if field := r.First("method", "model", "editor"); r.Has(field) {
+			if name, err := r.Text(field); err != nil || name != j.name {
+				return -1, err
+			}
+		} else if j.among > 1 {
+			return 0, fmt.Errorf("there is no \"method\", and there are %d editors: whose sample was rated?", j.among)
+		}
+		return j.find(r)
+	})
+	for _, h := range ratings {
+		out = append(out, protocol.AgreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
+	}
+	return out, err
+}
+
+// disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
+// their pictures if the editor's folder is known.
+func (j *aimPredictions) disagreements() []protocol.Example {
+	pictures := map[string]*edit.Edit{}
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	for _, it := range items {
+		if it.Editor == j.name {
+			pictures[it.ID] = it
+		}
+	}
+	p := protocol.Ratings{Truth: "sc"}
+	var scores []float64
+	for i, v := range j.columns["score"] {
+		if sc := j.columns["sc"][i]; !math.IsNaN(v) && !math.IsNaN(sc) {
+			p.Keys, p.Human = append(p.Keys, protocol.Key{ID: j.edited[i], Model: j.name}), append(p.Human, sc)
+			scores = append(scores, v)
+		}
+	}
+	return p.Examples(scores, 4, func(i int) ([]protocol.CaptionedPicture, string) {
+		it, ok := pictures[p.Keys[i].ID]
+		if !ok {
+			return nil, ""
+		}
+		return []protocol.CaptionedPicture{protocol.Caption("source", it, "source"), protocol.Caption("edit", it, "edit"),
+			protocol.Caption("wanted", it, protocol.Target)}, it.Instruction
+	})
+}

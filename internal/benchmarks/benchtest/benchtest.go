@@ -1,0 +1,295 @@
+// Package benchtest holds what the tests of benchmarks share: files to write, numbers to compare, the authors'
+// results.
+package benchtest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/testfile"
+)
+
+// Golden is the folder of published ratings and predictions.
+const Golden = "../../../testdata/golden/"
+
+// ResultOf evaluates predictions and reads the result back from its JSON.
+func ResultOf(t *testing.T, j protocol.Predictions) map[string]any {
+	t.Helper()
+	b, err := json.Marshal(j.Result().JSON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Near fails unless got is a number within tolerance of want.
+func Near(t *testing.T, what string, got any, want, tolerance float64) {
+	t.Helper()
+	if f, ok := got.(float64); !ok || !(math.Abs(f-want) <= tolerance) {
+		t.Errorf("%s = %v, want %v", what, got, want)
+	}
+}
+
+// Write writes a temporary file and returns its path.
+func Write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Must returns a value, or fails the test.
+func Must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// LoadSet loads a benchmark's data.
+func LoadSet(t *testing.T, b *protocol.Benchmark, o protocol.Options) protocol.Set {
+	t.Helper()
+	if o.Epsilon == 0 {
+		o.Epsilon = math.NaN()
+	}
+	return Must[protocol.Set](t)(b.Load(o))
+}
+
+// Expected is testdata/expected.json, the numbers of numpy, scipy and scikit-learn (tools/oracle/benchmarks.py).
+func Expected(t *testing.T, name string) map[string]any {
+	t.Helper()
+	b := Must[[]byte](t)(os.ReadFile("../testdata/expected.json"))
+	var all map[string]map[string]any
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all[name]
+}
+
+// At walks down nested JSON objects.
+func At(v any, path ...string) any {
+	for _, p := range path {
+		m, _ := v.(map[string]any)
+		v = m[p]
+	}
+	return v
+}
+
+// Same compares numbers of a result with expected ones: each pair is a path in the result and one in expected.
+func Same(t *testing.T, got, want map[string]any, paths ...[2]string) {
+	t.Helper()
+	for _, p := range paths {
+		w, ok := At(want, strings.Split(p[1], ".")...).(float64)
+		if !ok {
+			t.Errorf("nothing is expected at %s", p[1])
+		}
+		Near(t, p[0], At(got, strings.Split(p[0], ".")...), w, 1e-9)
+	}
+}
+
+// ReadSet reads predictions and returns their JSON result.
+func ReadSet(t *testing.T, s protocol.Set, path string) map[string]any {
+	t.Helper()
+	return ResultOf(t, Must[protocol.Predictions](t)(s.Read(path)))
+}
+
+// PutFile writes a file of JSON, or of bytes.
+func PutFile(t *testing.T, dir, name string, what any) string {
+	t.Helper()
+	raw, ok := what.([]byte)
+	if !ok {
+		raw = Must[[]byte](t)(json.Marshal(what))
+	}
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// NumbersOf are the numbers of a result by the names that reports have, with what they stand on.
+func NumbersOf(j protocol.Predictions) map[string]float64 {
+	r := j.Result()
+	out := map[string]float64{}
+	for _, n := range r.Numbers {
+		c := protocol.CoverageOf(r)
+		if n.Coverage != nil {
+			c = *n.Coverage
+		}
+		if !n.Counted {
+			out[protocol.Basis{Rule: n.Name, Coverage: c}.Name()] = n.Value
+		}
+	}
+	return out
+}
+
+// ByRule are numbers without what they stand on.
+func ByRule(named map[string]float64) map[string]float64 {
+	out := map[string]float64{}
+	for name, v := range named {
+		rule, _, _ := strings.Cut(name, " (")
+		out[rule] = v
+	}
+	return out
+}
+
+// EqualNumbers fails unless the numbers of both are the same to nine digits.
+func EqualNumbers(t *testing.T, what string, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for name, w := range want {
+		if g, ok := got[name]; !ok || !(math.Abs(g-w) <= 1e-9) {
+			t.Errorf("%s: %s = %v, want %v", what, name, g, w)
+		}
+	}
+}
+
+// authors are what programs of the benchmarks' authors make of random answers, some of them missing or malformed
+// (tools/oracle/authors.py).
+type authors struct {
+	Tiger []struct {
+		Samples []struct {
+			K       int
+			Ranking string
+			Scores  []float64
+		}
+		Expect map[string]struct {
+			Pairwise float64 `json:"pairwise_accuracy"`
+			Strict   float64 `json:"strict_ranking_accuracy"`
+			Samples  float64 `json:"strict_total_samples"`
+		}
+	}
+	Thresholds []struct {
+		Pairs []struct {
+			Human  int
+			Scores [2]*float64
+		}
+		Expect float64
+	}
+	Votes [][]struct {
+		Vote    string `json:"vote_type"`
+		Answer  string
+		Correct bool
+	}
+	AIM []struct {
+		Data   json.RawMessage
+		Files  map[string]json.RawMessage
+		Expect map[string]float64
+	}
+	KRIS []struct {
+		Annotations, Results map[string]json.RawMessage
+		Expect               map[string]float64
+		Used, Of             int
+	}
+	MagicBrush [][]struct {
+		Edit, Target []byte
+		Expect       map[string]float64
+	}
+	EditScore [][]struct {
+		Source []byte
+		Edits  [2][]byte
+		Expect [2][2]shownPicture
+	}
+	GEditMeans []struct {
+		Data   []json.RawMessage
+		Files  map[string]string
+		Expect map[string]*float64
+	} `json:"gedit_means"`
+	GEdit [][]struct {
+		Source, Edit []byte
+		Expect       [2]shownPicture
+	}
+}
+
+// shownPicture is a picture that a program shows to its judge.
+type shownPicture struct {
+	Size   [2]int
+	SHA256 string
+}
+
+// ReadAuthors reads testdata/authors.json.
+func ReadAuthors(t *testing.T) (a authors) {
+	t.Helper()
+	testfile.ReadJSON(t, "../testdata/authors.json", &a)
+	return a
+}
+
+// Shows compares decoded pictures with those that a program shows.
+func Shows(t *testing.T, what string, want shownPicture, got *data.Picture) {
+	t.Helper()
+	if sum := fmt.Sprintf("%x", sha256.Sum256(got.Pix)); [2]int{got.Width, got.Height} != want.Size ||
+		sum != want.SHA256 {
+		t.Errorf("%s: %d x %d pixels, digest %s, want %v, %s", what, got.Width, got.Height, sum, want.Size, want.SHA256)
+	}
+}
+
+// RunFolder is a run's folder with predictions by a judge of a fingerprint.
+func RunFolder(t *testing.T, fingerprint, lines string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "run.json"), []byte(`{"scorer": "`+fingerprint+`"}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "predictions.jsonl")
+	if err := os.WriteFile(path, []byte(lines), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Half writes the first lines of a file of predictions.
+func Half(t *testing.T, path string, lines int) string {
+	t.Helper()
+	all := bytes.SplitAfter(Must[[]byte](t)(os.ReadFile(path)), []byte("\n"))
+	return Write(t, "half.jsonl", string(bytes.Join(all[:lines], nil)))
+}
+
+// FedLines are samples of a method with components that follow from their numbers.
+func FedLines(ids []int, more float64) string {
+	text := ""
+	for _, id := range ids {
+		v := float64(id%7)/10 + more
+		text += fmt.Sprintf(`{"sample": "s%d", "id": %v, "bg_rmse": 12, "pq": 8, "sc": 7, "gta": 6, "lpips_src_trg": 0.1, `+
+			`"lpips_src_gt": 0.1}`+"\n", id, v)
+	}
+	return text
+}
+
+// Equal compares two numbers to twelve digits.
+func Equal(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 }
+
+// GradedFolder is MagicBrush with one session of n turns, whose last is the only sample of "multi-turn".
+func GradedFolder(t *testing.T, n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 1; i <= n; i++ {
+		path := filepath.Join(dir, "images", "7", fmt.Sprintf("7-output%d.png", i))
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}

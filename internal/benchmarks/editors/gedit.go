@@ -1,0 +1,183 @@
+// Package editors holds the benchmarks that rank editors by the mean of numbers of their outputs: GEdit-Bench,
+// ImgEdit-Bench, RISEBench, KRIS-Bench, MagicBrush and Emu Edit. Each reads its published layout into a
+// protocol.EditorSet and derives its columns from judges' answers.
+package editors
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/internal/benchmarks/protocol"
+)
+
+// GEditBench is GEdit-Bench.
+var GEditBench = &protocol.Benchmark{
+	Name:  "gedit-bench",
+	Title: "GEdit-Bench, real instructions to editors: 606 in English and Chinese each, 11 tasks",
+	Needs: []string{
+		"--ratings: the data set's Parquet files: task_type, key, instruction, instruction_language, input_image_raw, " +
+			"Intersection_exist",
+		"--editors (with --scorer or --judge): folders MODEL with fullset/TASK/LANGUAGE/KEY.png",
+		"--components: JSON lines, or the authors' MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv",
+	},
+	Published: "stepfun-ai: the data set GEdit-Bench, and the repository Step1X-Edit",
+	Predicts: `{"id": "KEY", "model": "MODEL", "semantic": 7, "perceptual": 6}, or with "score"; optionally "by": ` +
+		`{"G_SC": "gpt-4o"}`,
+	Rules: []string{
+		"G_SC, G_PQ: VIEScore's semantic consistency and perceptual quality; G_O: sqrt(G_SC x G_PQ) of each sample",
+		"every number is the mean over the 11 tasks of the mean over their samples, for each language; intersection: of " +
+			"the samples that all editors of the paper answered",
+		"score: a scorer's, averaged the same way",
+		"pictures are first resized to an area of 512 x 512 (bicubic), without their transparency (Pillow's " +
+			"convert('RGB')), as the authors do before they ask",
+	},
+	Flags:    []string{"components", "component", "editors", "by", "lower"},
+	Load:     loadGEdit,
+	Headline: "G_O: en",
+}
+
+// gEditTasks are the tasks in the order of the authors' tables.
+var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human",
+	"style_change",
+	"subject-add", "subject-remove", "subject-replace", "text_change", "tone_transfer"}
+
+// gEditArea is what pictures are resized to.
+const gEditArea = 512 * 512
+
+func loadGEdit(o protocol.Options) (protocol.Set, error) {
+	files, err := protocol.LocateAll(o.Data, "*.parquet", "*.jsonl", "*.csv")
+	if err != nil {
+		return nil, err
+	}
+	columns := []string{"task_type", "key", "instruction", "instruction_language", "Intersection_exist"}
+	table, err := protocol.OpenSamples(files, columns[:4]...)
+	if err != nil {
+		return nil, err
+	}
+	if err := protocol.DifferentEditors(o.Editors); err != nil {
+		return nil, err
+	}
+	language := map[string]string{}
+	s := newGEdit(o, language)
+	intersects := table.Has("Intersection_exist")
+	if !intersects {
+		columns = columns[:4]
+	}
+	err = table.Each(columns, func(p protocol.Sample, text []string) error {
+		task, key, lang := text[0], text[1], text[3]
+		if !slices.Contains(gEditTasks, task) {
+			return fmt.Errorf("task_type is %q: one of %s was expected", task, strings.Join(gEditTasks, ", "))
+		}
+		if lang != "en" && lang != "cn" {
+			return fmt.Errorf("instruction_language is %q: en or cn was expected", lang)
+		}
+		parts := []string{lang}
+		if intersects {
+			in, err := strconv.ParseBool(strings.ToLower(text[4]))
+			if err != nil {
+				return fmt.Errorf("column Intersection_exist is %q: true or false was expected", text[4])
+			}
+			if in {
+				parts = append(parts, lang+", intersection")
+			}
+		}
+		source := protocol.Bare(p.Picture("input_image_raw", -1, ""))
+		source.Area = gEditArea
+		language[key] = lang
+		return s.Add(protocol.EditorSample{Group: task, Parts: parts, Scored: true,
+			Item:   protocol.NewItem(protocol.Key{ID: key}, text[2], source, protocol.Picture{}),
+			Output: protocol.Picture{Area: gEditArea, Bare: true}})
+	})
+	return s, err
+}
+
+// newGEdit is the set without samples. language is that of each sample's instruction, by its id.
+func newGEdit(o protocol.Options, language map[string]string) *protocol.EditorSet {
+	s := &protocol.EditorSet{
+		Name:    "gedit-bench",
+		Editors: o.Editors,
+		By:      o.By,
+		Macro:   true,
+		Groups:  gEditTasks,
+		Parts:   []string{"en", "en, intersection", "cn", "cn, intersection"},
+		Columns: []string{"G_SC", "G_PQ", "G_O", "score"},
+		Fields: map[string][]string{
+			"G_SC": {"semantic", "sementics_score", "semantics_score"},
+			"G_PQ": {"perceptual", "quality_score"},
+		},
+		Bounds: map[string]protocol.Bounds{"G_SC": {Low: 0, High: 10}, "G_PQ": {Low: 0, High: 10},
+			"G_O": {Low: 0, High: 10}, "score": protocol.ScoreBounds},
+		Derive: map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
+			semantic, ok := v["G_SC"]
+			quality, both := v["G_PQ"]
+			if !ok || !both {
+				return math.NaN()
+			}
+			return math.Sqrt(semantic * quality)
+		}},
+		Table: readVIEScores,
+	}
+	s.Output = func(editor string, i int) string {
+		at := s.Samples[i]
+		base := filepath.Join(editor, "fullset", at.Group, language[at.Item.ID], at.Item.ID)
+		if found, err := filepath.Glob(globQuote(base) + ".*"); err == nil && len(found) > 0 {
+			return found[0]
+		}
+		return base + ".png"
+	}
+	return s
+}
+
+// globQuote quotes what filepath.Glob would take for a pattern.
+func globQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it, or
+// MODEL_TASK_gpt_score.csv, as its older version and Bagel's do. There the name of the edit's picture is the key.
+func readVIEScores(file string) (editor string, rows []protocol.Line, err error) {
+	base, columns := filepath.Base(file), []string{"key", "sementics_score", "quality_score"}
+	for _, task := range gEditTasks {
+		if name, ok := strings.CutSuffix(base, "_"+task+"_gpt_score.csv"); ok {
+			editor, columns[0] = name, "edited_image"
+		}
+		for _, lang := range []string{"all", "en", "cn"} {
+			if name, ok := strings.CutSuffix(base, "_"+task+"_"+lang+"_vie_score.csv"); ok {
+				editor = name
+			}
+		}
+	}
+	if editor == "" {
+		return "", nil, fmt.Errorf("%s: a file MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv was expected",
+			base)
+	}
+	table, err := protocol.OpenSamples([]string{file}, columns...)
+	if err != nil {
+		return "", nil, err
+	}
+	err = table.Each(columns, func(p protocol.Sample, text []string) error {
+		key := text[0]
+		if columns[0] == "edited_image" {
+			key = strings.TrimSuffix(path.Base(key), path.Ext(key))
+		}
+		id, err := json.Marshal(key)
+		if err != nil {
+			return err
+		}
+		for i, c := range columns[1:] {
+			if v, err := strconv.ParseFloat(text[i+1], 64); err != nil || !(v >= 0 && v <= 10) {
+				return fmt.Errorf("%s is %q: a number from 0 to 10 was expected", c, text[i+1])
+			}
+		}
+		rows = append(rows, protocol.Line{Where: p.String(), Fields: map[string]json.RawMessage{"id": id,
+			"sementics_score": json.RawMessage(text[1]), "quality_score": json.RawMessage(text[2])}})
+		return nil
+	})
+	return editor, rows, err
+}

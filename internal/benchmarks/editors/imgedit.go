@@ -1,0 +1,217 @@
+package editors
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/internal/benchmarks/protocol"
+)
+
+// ImgEditBench is ImgEdit-Bench.
+var ImgEditBench = &protocol.Benchmark{
+	Name:  "imgedit-bench",
+	Title: "ImgEdit-Bench, basic part: 9 kinds of edits",
+	Needs: []string{
+		"--ratings: basic_edit.json, {KEY: {id, prompt, edit_type}}",
+		"--images (with --scorer or --judge): the folder that the ids start at, original_images",
+		"--judge imgedit/published with --prompts: the folder of a copy of the authors' repository asks their own questions",
+		"--editors: folders MODEL with KEY.png, and result.json, {KEY: TEXT}, as the authors' program writes it",
+	},
+	Published: "PKU-YuanGroup: the repository ImgEdit",
+	Predicts:  `{"id": "KEY", "model": "MODEL", "score": 3.5}`,
+	Rules: []string{
+		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits. Texts without such " +
+			"lines do not count. Its means by kind are not rounded here; the authors round them to two digits",
+		"score: a scorer's or a judge's",
+		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
+	},
+	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
+	Load:     loadImgEdit,
+	Headline: "published: all",
+}
+
+// imgEdit is ImgEdit-Bench.
+type imgEdit struct{ protocol.EditorSet }
+
+func loadImgEdit(o protocol.Options) (protocol.Set, error) {
+	path, err := protocol.Locate(o.Data, "basic_edit.json")
+	if err != nil {
+		return nil, err
+	}
+	var entries map[string]struct {
+		ID     string `json:"id"`
+		Prompt string `json:"prompt"`
+		Kind   string `json:"edit_type"`
+	}
+	if err := protocol.ReadJSON(path, &entries, "{KEY: {id, prompt, edit_type}}"); err != nil {
+		return nil, err
+	}
+	if err := protocol.DifferentEditors(o.Editors); err != nil {
+		return nil, err
+	}
+	root := o.Images
+	if root == "" {
+		root = filepath.Join(filepath.Dir(path), "original_images")
+	}
+	s := &protocol.EditorSet{
+		Name:    "imgedit-bench",
+		Editors: o.Editors,
+		By:      o.By,
+		Columns: []string{"published", "score"},
+		Fields:  map[string][]string{"published": {"published"}},
+		Bounds:  map[string]protocol.Bounds{"published": {Low: 1, High: 5}, "score": protocol.ScoreBounds},
+		Own:     readImgEditResult,
+	}
+	s.Output = func(editor string, i int) string { return filepath.Join(editor, s.Samples[i].Item.ID+".png") }
+	var p protocol.Problems
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[key]
+		if e.ID == "" || e.Kind == "" || e.Prompt == "" {
+			p.Add(key, "id, prompt and edit_type were expected")
+		}
+		source := protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}
+		it := protocol.NewItem(protocol.Key{ID: key}, e.Prompt, source, protocol.Picture{})
+		it.Kind = e.Kind
+		p.List = append(p.List, nonNil(s.Add(protocol.EditorSample{Group: e.Kind, Parts: []string{"all"}, Scored: true,
+			Item: it}))...)
+	}
+	if len(s.Samples) == 0 {
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return &imgEdit{*s}, p.Err()
+}
+
+func nonNil(err error) []error {
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// ReadAll implements Mixed: predictions with the mean over kinds beside that over all.
+func (s *imgEdit) ReadAll(paths []string) ([]protocol.Editor, error) {
+	list, err := s.EditorSet.ReadAll(paths)
+	for i, e := range list {
+		list[i].Predictions = imgEditPredictions{e.Predictions.(*protocol.EditorPredictions)}
+	}
+	return list, err
+}
+
+// Read implements Set.
+func (s *imgEdit) Read(path string) (protocol.Predictions, error) {
+	p, err := s.EditorSet.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	return imgEditPredictions{p.(*protocol.EditorPredictions)}, nil
+}
+
+// imgEditPredictions are numbers over all samples, over kinds, and of each kind.
+type imgEditPredictions struct{ *protocol.EditorPredictions }
+
+// Numbers implements Predictions.
+func (j imgEditPredictions) Numbers(units []int) []protocol.Number {
+	out := j.EditorPredictions.Numbers(units)
+	over := *j.EditorPredictions
+	macro := *j.EditorSet
+	macro.Macro, over.EditorSet = true, &macro
+	for _, n := range over.Numbers(units) {
+		n.Name = strings.TrimSuffix(n.Name, "all") + "mean of kinds"
+		out = append(out, n)
+	}
+	return out
+}
+
+// Result implements Predictions.
+func (j imgEditPredictions) Result() *protocol.Result {
+	r := j.EditorPredictions.Result()
+	var all []int
+	for i := range j.Samples {
+		all = append(all, i)
+	}
+	r.Numbers = j.Numbers(all)
+	return r
+}
+
+// readImgEditResult reads the answers in an editor's result.json.
+func readImgEditResult(editor string, j *protocol.EditorPredictions) error {
+	path := filepath.Join(editor, "result.json")
+	var texts map[string]json.RawMessage
+	if err := protocol.ReadJSON(path, &texts, "{KEY: TEXT}"); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	var p protocol.Problems
+	failed, odd := 0, 0
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		i, ok := j.Index[key]
+		if !ok {
+			p.Add(path, "%q is no sample of the data", key)
+			continue
+		}
+		var text string
+		if json.Unmarshal(texts[key], &text) != nil {
+			failed++ // {"error": ...}
+			continue
+		}
+		v, usual, ok := imgEditScore(text)
+		if !ok {
+			failed++
+			continue
+		}
+		if !usual {
+			odd++
+		}
+		if err := j.Bounds["published"].Check("the mean of "+key, v); err != nil {
+			p.Add(path, "%v", err)
+			continue
+		}
+		if err := j.Set("published", "", i, v, path); err != nil {
+			p.Add(path, "%v", err)
+		}
+	}
+	if failed > 0 {
+		j.Notes = append(j.Notes, fmt.Sprintf("published: %d of %d answers have no numbers and do not count", failed,
+			len(texts)))
+	}
+	if odd > 0 {
+		j.Notes = append(j.Notes, fmt.Sprintf("published: %d answers do not have three numbers from 1 to 5, and count "+
+			"all the same, as with the authors", odd))
+	}
+	return p.Err()
+}
+
+// imgEditScore reads an answer as the authors do: the mean of the lines "NAME: DIGITS", rounded to two digits. usual
+// says
+// that these are three numbers from 1 to 5.
+func imgEditScore(text string) (v float64, usual, ok bool) {
+	sum, n, within := 0.0, 0, true
+	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029" // of lines, to Python
+	lines := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(ends, r) })
+	for _, line := range lines {
+		parts := strings.Split(strings.TrimSpace(line), ": ")
+		if len(parts) != 2 || parts[1] == "" || strings.Trim(parts[1], "0123456789") != "" {
+			continue
+		}
+		x, err := strconv.ParseFloat(parts[1], 64)
+		if err != nil {
+			continue
+		}
+		within = within && x >= 1 && x <= 5
+		sum += x
+		n++
+	}
+	if n == 0 {
+		return 0, false, false
+	}
+	v, err := strconv.ParseFloat(strconv.FormatFloat(sum/float64(n), 'f', 2, 64), 64) // as Python's round
+	return v, within && n == 3, err == nil
+}

@@ -1,0 +1,210 @@
+package editors
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+)
+
+// MagicBrush is the test split of MagicBrush.
+var MagicBrush = &protocol.Benchmark{
+	Name:  "magicbrush",
+	Title: "MagicBrush's test set: distances from the wanted results, single-turn and multi-turn",
+	Needs: []string{
+		"--ratings: the unpacked test set: images/ID/ID-input.png, ID-output1.png, ...; edit_turns.json for --scorer and " +
+			"--judge; local_captions.json or local_descriptions.json, {ID: {FILE: CAPTION}}, for CLIP-T",
+		"--editors: folders MODEL with ID/ID_1.png, ID/ID_inde_2.png (turns by themselves), ID/ID_iter_2.png (one after " +
+			"the other)",
+		"--component l1,l2 and files of metrics: clip_i and dino (of: [edit, target]), clip_t (of: [edit, caption]): " +
+			"docs/metrics.md",
+	},
+	Published: "osunlp: the data set MagicBrush; OSU-NLP-Group: its program image_eval.py",
+	Predicts:  `{"id": "139/2", "model": "MODEL", "l1": 0.06, "clip_i": 0.93}, id being a turn, or "139/final"`,
+	Rules: []string{
+		"l1, l2: mean |a - b| and mean (a - b)^2 of values on 0..1, the edit resized (bicubic) to the wanted result's size",
+		"pictures are without their transparency, with the colours below it, as image_eval.py has them (convert('RGB'))",
+		"clip_i, dino: cosines of the edit and the wanted result; clip_t: of the edit and the wanted result's caption",
+		"single turn: all turns, each edited from the true picture before it; multi-turn: the last picture of each " +
+			"session against the last wanted result; means over pictures",
+	},
+	Flags:    []string{"components", "component", "editors", "by", "lower"},
+	Load:     loadMagicBrush,
+	Headline: "l1: single turn",
+}
+
+const (
+	singleTurn = "single turn"
+	multiTurn  = "multi-turn"
+)
+
+var magicBrushOutput = regexp.MustCompile(`^(.*)-output(\d+)\.(?:png|jpg)$`)
+
+// magicBrushTurn is a line of edit_turns.json.
+type magicBrushTurn struct{ Input, Output, Instruction string }
+
+func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
+	if o.Data == "" {
+		return nil, fmt.Errorf("the published data are not named: give --ratings, the unpacked test set")
+	}
+	root := filepath.Join(o.Data, "images")
+	if _, err := os.Stat(root); err != nil {
+		root = o.Data
+	}
+	if err := protocol.DifferentEditors(o.Editors); err != nil {
+		return nil, err
+	}
+	instructions, err := readTurns(o.Data)
+	if err != nil {
+		return nil, err
+	}
+	captions, err := readMagicBrushCaptions(o.Data)
+	if err != nil {
+		return nil, err
+	}
+	folders, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	s := &protocol.EditorSet{
+		Name:    "magicbrush",
+		Editors: o.Editors,
+		By:      o.By,
+		Parts:   []string{singleTurn, multiTurn},
+		Columns: []string{"l1", "l2", "clip_i", "dino", "clip_t", "score"},
+		Bounds: map[string]protocol.Bounds{"l1": {Low: 0, High: 1}, "l2": {Low: 0, High: 1},
+			"clip_i": protocol.CosineBounds, "dino": protocol.CosineBounds,
+			"clip_t": protocol.CosineBounds, "score": protocol.ScoreBounds},
+	}
+	s.Output = func(editor string, i int) string { return magicBrushPicture(editor, s.Samples[i].Item.ID, turns(s, i)) }
+	for _, d := range folders {
+		if !d.IsDir() {
+			continue
+		}
+		if err := addSession(s, root, d.Name(), instructions, captions[d.Name()]); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.Samples) == 0 {
+		return nil, fmt.Errorf("%s has no folders ID with ID-output1.png", root)
+	}
+	return s, nil
+}
+
+// turns is how many turns the session of a sample has.
+func turns(s *protocol.EditorSet, i int) int {
+	id, _, _ := strings.Cut(s.Samples[i].Item.ID, "/")
+	for n := 1; ; n++ {
+		if _, ok := s.Index[id+"/"+strconv.Itoa(n)]; !ok {
+			return n - 1
+		}
+	}
+}
+
+// magicBrushPicture is where an editor's picture of a sample lies.
+func magicBrushPicture(editor, sample string, turns int) string {
+	id, turn, _ := strings.Cut(sample, "/")
+	kind := "inde"
+	if turn == "final" {
+		kind, turn = "iter", strconv.Itoa(turns)
+	}
+	name := id + "_" + kind + "_" + turn
+	if turn == "1" {
+		name = id + "_1"
+	}
+	if path := filepath.Join(editor, id, name+".jpg"); exists(path) {
+		return path
+	}
+	return filepath.Join(editor, id, name+".png")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// addSession adds a session's turns, and its end.
+func addSession(s *protocol.EditorSet, root, id string, instructions map[string]magicBrushTurn,
+	captions map[string]string) error {
+	entries, err := os.ReadDir(filepath.Join(root, id))
+	if err != nil {
+		return err
+	}
+	outputs := map[int]string{}
+	for _, e := range entries {
+		if m := magicBrushOutput.FindStringSubmatch(e.Name()); m != nil && m[1] == id {
+			n, err := strconv.Atoi(m[2])
+			if err != nil || outputs[n] != "" {
+				return fmt.Errorf("%s: a second wanted result of turn %s", filepath.Join(root, id), m[2])
+			}
+			outputs[n] = e.Name()
+		}
+	}
+	path := func(name string) string { return filepath.Join(root, id, name) }
+	bare := func(name string) protocol.Picture { return protocol.Picture{Path: path(name), Bare: true} }
+	wanted := func(id, output string) *edit.Edit {
+		it := &edit.Edit{ID: id}
+		it.Set(protocol.Target, bare(output))
+		protocol.SetCaptions(it, [2]string{"", captions[output]})
+		return it
+	}
+	for n := 1; n <= len(outputs); n++ {
+		if outputs[n] == "" {
+			return fmt.Errorf("%s: there are %d wanted results, and none of turn %d", path(""), len(outputs), n)
+		}
+		turn, known := instructions[outputs[n]]
+		it := wanted(id+"/"+strconv.Itoa(n), outputs[n])
+		it.Instruction = turn.Instruction
+		if known {
+			it.Set("source", bare(turn.Input))
+		}
+		sample := protocol.EditorSample{Item: it, Output: protocol.Picture{Bare: true}, Parts: []string{singleTurn}}
+		sample.Scored = known
+		if err := s.Add(sample); err != nil {
+			return err
+		}
+	}
+	if last := outputs[len(outputs)]; last != "" {
+		return s.Add(protocol.EditorSample{Item: wanted(id+"/final", last), Output: protocol.Picture{Bare: true},
+			Parts: []string{multiTurn}})
+	}
+	return nil
+}
+
+// readTurns reads edit_turns.json by the wanted result's name; nothing if it is not there.
+func readTurns(folder string) (map[string]magicBrushTurn, error) {
+	path := filepath.Join(folder, "edit_turns.json")
+	if !exists(path) {
+		return nil, nil
+	}
+	var list []magicBrushTurn
+	if err := protocol.ReadJSON(path, &list, "[{input, output, instruction}]"); err != nil {
+		return nil, err
+	}
+	out := map[string]magicBrushTurn{}
+	for _, t := range list {
+		if _, twice := out[t.Output]; twice || t.Input == "" || t.Output == "" || t.Instruction == "" {
+			return nil, fmt.Errorf("%s: %q: input, output and instruction were expected, once for each output", path,
+				t.Output)
+		}
+		out[t.Output] = t
+	}
+	return out, nil
+}
+
+// readMagicBrushCaptions reads the captions of the wanted results by session and file; nothing if they are not there.
+func readMagicBrushCaptions(folder string) (out map[string]map[string]string, err error) {
+	names := []string{"local_captions.json", "local_descriptions.json"}
+	at := slices.IndexFunc(names, func(name string) bool { return exists(filepath.Join(folder, name)) })
+	if at < 0 {
+		return nil, nil
+	}
+	path := filepath.Join(folder, names[at])
+	return out, protocol.ReadJSON(path, &out, "{ID: {FILE: CAPTION}}")
+}

@@ -1,0 +1,267 @@
+package editors
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+)
+
+// RISEBench is RISEBench.
+var RISEBench = &protocol.Benchmark{
+	Name:  "rise-bench",
+	Title: "RISE-Bench, edits that want reasoning: temporal, causal, spatial and logical",
+	Needs: []string{
+		"--ratings: datav2_total_w_subtask.json, [{index, category, subtask, instruction, image, consistency_free}]",
+		"--images (with --scorer or --judge): the folder that the images start at; the data's folder if left out",
+		"--editors: folders MODEL with images/CATEGORY/INDEX.png",
+		"--components: reasoning, consistency and plausibility of each output, 1 to 5, as a judge gave them",
+		"--judge rise with --prompts: the folder of a copy of the authors' repository asks their own questions",
+	},
+	Published: "PhoenixZ810: the repository RISEBench",
+	Predicts: `{"id": "temporal_reasoning_1", "model": "MODEL", "reasoning": 4, "consistency": 5, "plausibility": 3}, ` +
+		`or with "score"`,
+	Rules: []string{
+		"rise: 25 (s - 1); s = 0.3 consistency + 0.5 reasoning + 0.2 plausibility; logical: 0.3 consistency + 0.7 " +
+			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning. With a reasoning of 1 it is half of that, " +
+			"at least 1",
+		"rise as run: the same, unless a sample of the data has the key consistency_free. Then the authors' program takes " +
+			"every sample without the key, but the logical ones, for consistency-free (an absent key counts as true)",
+		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is " +
+			"(the authors' program until April 2026)",
+		"accuracy since 2026-04: the same, but consistency does not count where the sample states consistency_free (their " +
+			"program since 13 April 2026, and their numbers since then)",
+		"pictures are without their transparency (Pillow's convert('RGB')), as in the authors' program",
+		"means over samples; a scorer's numbers are called score",
+	},
+	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
+	Load:     loadRISE,
+	Counted:  []string{"accuracy", accuracySince},
+	Headline: "rise: overall",
+}
+
+const (
+	accuracySince = "accuracy since 2026-04"
+	logical       = "logical_reasoning"
+)
+
+var riseCategories = []string{"temporal_reasoning", "causal_reasoning", "spatial_reasoning", logical}
+
+// riseEntry is a sample of the data.
+type riseEntry struct {
+	Index       string
+	Category    string
+	Instruction string
+	Image       string
+	Free        json.RawMessage `json:"consistency_free"`
+
+	// What judges are shown.
+	Reference      string          // what the edit should show, in words
+	ReferenceText  string          `json:"reference_txt"` // the same of logical samples
+	ReferenceImage string          `json:"reference_img"` // the same as a picture
+	WithInput      json.RawMessage `json:"reasoning_img"` // the source is shown beside
+	WithoutProblem json.RawMessage `json:"reasoning_wo_ins"`
+}
+
+// free reports whether the sample's consistency is not judged.
+func (e *riseEntry) free() bool {
+	text := string(e.Free)
+	return text != "" && text != "null" && text != "false" && text != `""` && text != "0"
+}
+
+// kind is what the authors' program asks of the sample by: its category, and what the answer is compared with. anyAlone
+// says that a sample of the data has the key reasoning_wo_ins, which all have to the program then.
+func (e *riseEntry) kind(anyAlone bool) string {
+	stated := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+	kind := "process"
+	switch {
+	case e.Category == logical && e.ReferenceText != "":
+		kind = "logical by text"
+	case e.Category == logical && anyAlone:
+		kind = "logical by picture alone"
+	case e.Category == logical:
+		kind = "logical by picture"
+	case e.Category == "spatial_reasoning" && e.ReferenceImage != "":
+		kind = "spatial by picture"
+	case e.Category == "spatial_reasoning":
+		kind = "spatial"
+	}
+	if stated(e.WithInput) && (kind == "process" || kind == "spatial") {
+		kind += " with source"
+	}
+	if e.states() && e.Category != logical {
+		kind += ", any consistency"
+	}
+	return kind
+}
+
+// states reports whether the sample has the key consistency_free, whatever its value: pandas' notna.
+func (e *riseEntry) states() bool { return len(e.Free) > 0 && string(e.Free) != "null" }
+
+// readRISE reads the samples.
+func readRISE(path string) (entries []riseEntry, err error) {
+	if err := protocol.ReadJSON(path, &entries, "[{index, category, instruction, image}]"); err != nil {
+		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, fmt.Errorf("%s is empty", path)
+	}
+	return entries, nil
+}
+
+func loadRISE(o protocol.Options) (protocol.Set, error) {
+	path, err := protocol.Locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := readRISE(path)
+	if err == nil {
+		err = protocol.DifferentEditors(o.Editors)
+	}
+	if err != nil {
+		return nil, err
+	}
+	root := o.Images
+	if root == "" {
+		root = filepath.Dir(path)
+	}
+	s := newRISE(o, entries)
+	anyAlone := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.WithoutProblem) > 0 })
+	anyFree := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.Free) > 0 })
+	var p protocol.Problems
+	for i, e := range entries {
+		if !slices.Contains(riseCategories, e.Category) || e.Index == "" {
+			p.Add(fmt.Sprintf("%s[%d]", filepath.Base(path), i), "index and category, one of %s, were expected",
+				strings.Join(riseCategories, ", "))
+			continue
+		}
+		sample := protocol.EditorSample{
+			Item:   e.item(root, anyAlone),
+			Output: protocol.Picture{Bare: true},
+			Group:  e.Category,
+			Parts:  []string{"overall", strings.TrimSuffix(e.Category, "_reasoning")},
+			Scored: e.Image != "" && e.Instruction != "",
+		}
+		p.List = append(p.List, nonNil(s.Add(sample))...)
+	}
+	s.Derive = riseColumns(entries, anyFree)
+	return s, p.Err()
+}
+
+// item returns the sample as an edit without an output; its pictures lie below root.
+func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
+	it := &edit.Edit{ID: e.Index, Instruction: e.Instruction}
+	it.Kind, it.Texts = e.kind(anyAlone), map[string]string{"reference": cmp.Or(e.ReferenceText, e.Reference)}
+	if e.ReferenceImage != "" {
+		reference := filepath.Join(root, filepath.FromSlash(e.ReferenceImage))
+		it.Set("reference", protocol.Bare(protocol.Picture{Path: reference}))
+	}
+	if e.Image != "" {
+		it.Set("source", protocol.Bare(protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.Image))}))
+	}
+	return it
+}
+
+// newRISE is the set of the entries, without samples.
+func newRISE(o protocol.Options, entries []riseEntry) *protocol.EditorSet {
+	s := &protocol.EditorSet{
+		Name:    "rise-bench",
+		Editors: o.Editors,
+		By:      o.By,
+		Counted: []string{"accuracy", accuracySince},
+		Columns: []string{
+			"rise",
+			"rise as run",
+			"accuracy",
+			accuracySince,
+			"reasoning",
+			"consistency",
+			"plausibility",
+			"score",
+		},
+		Bounds: map[string]protocol.Bounds{"reasoning": {Low: 1, High: 5}, "consistency": {Low: 1, High: 5},
+			"plausibility": {Low: 1, High: 5}, "score": protocol.ScoreBounds,
+			"rise": {Low: 0, High: 100}, "rise as run": {Low: 0, High: 100}, "accuracy": {Low: 0, High: 100},
+			accuracySince: {Low: 0, High: 100}},
+		Fields: map[string][]string{
+			"reasoning":    {"reasoning", "Reasoning"},
+			"consistency":  {"consistency", "ApprConsistency"},
+			"plausibility": {"plausibility", "VisualPlausibility"},
+		},
+	}
+	s.Lacks = func(i int, column string) bool {
+		return column == "consistency" && entries[i].free() || column == "plausibility" &&
+			entries[i].Category == logical
+	}
+	s.Parts = []string{"overall", "temporal", "causal", "spatial", "logical"}
+	s.Output = func(editor string, i int) string {
+		base := filepath.Join(editor, "images", s.Samples[i].Group, s.Samples[i].Item.ID)
+		for _, ending := range []string{".jpg", ".jpeg"} {
+			if exists(base + ending) {
+				return base + ending
+			}
+		}
+		return base + ".png"
+	}
+	return s
+}
+
+// riseColumns derive numbers from a judge's. anyFree: some sample of the data has the key consistency_free.
+func riseColumns(entries []riseEntry, anyFree bool) map[string]func(int, map[string]float64) float64 {
+	return map[string]func(int, map[string]float64) float64{
+		"rise": func(i int, v map[string]float64) float64 {
+			return riseScore(entries[i].Category, entries[i].free(), riseNumbers(v))
+		},
+		"rise as run": func(i int, v map[string]float64) float64 {
+			free := entries[i].free() || anyFree && len(entries[i].Free) == 0
+			return riseScore(entries[i].Category, free, riseNumbers(v))
+		},
+		"accuracy": func(i int, v map[string]float64) float64 { return riseAccuracy(entries[i].Category, false, v) },
+		accuracySince: func(i int, v map[string]float64) float64 {
+			return riseAccuracy(entries[i].Category, entries[i].states() && entries[i].Category != logical, v)
+		},
+	}
+}
+
+// riseAccuracy is 100 for a sample with 5 in all numbers that count, else 0; free says that consistency does not.
+func riseAccuracy(category string, free bool, v map[string]float64) float64 {
+	r := riseNumbers(v)
+	if _, judged := v["reasoning"]; !judged {
+		return math.NaN()
+	}
+	all := r[0] == 5 && (r[1] == 5 || free) && (r[2] == 5 || category == logical)
+	return map[bool]float64{true: 100}[all]
+}
+
+// riseNumbers are reasoning, consistency and plausibility, NaN where absent.
+func riseNumbers(v map[string]float64) (out [3]float64) {
+	for i, name := range []string{"reasoning", "consistency", "plausibility"} {
+		x, ok := v[name]
+		if out[i] = x; !ok {
+			out[i] = math.NaN()
+		}
+	}
+	return out
+}
+
+// riseScore is a sample's score in percent, NaN if a number that it needs is absent.
+func riseScore(category string, free bool, v [3]float64) float64 {
+	reasoning, consistency, plausibility := v[0], v[1], v[2]
+	s := 0.3*consistency + 0.5*reasoning + 0.2*plausibility
+	switch {
+	case category == logical:
+		s = 0.3*consistency + 0.7*reasoning
+	case free:
+		s = 0.2*plausibility + 0.8*reasoning
+	}
+	if reasoning == 1 {
+		s = max(1, s/2)
+	}
+	return 25 * (s - 1)
+}

@@ -1,0 +1,319 @@
+package fedbench
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
+)
+
+// Recognition is what several models say of the expression of each picture, and what it truly is.
+type Recognition struct {
+	ids, truth []string
+	models     []string
+	answers    map[string][]string // by model, of each picture; "": it says nothing
+}
+
+// maxEnsembles bounds the search: there are as many sets of models of one size as that at most.
+const maxEnsembles = 1_000_000
+
+// ReadRecognition reads lines of {id, truth, model, answer}. Every model must have answered each picture, and at least
+// once with one of the seven expressions. An answer that is none of them cannot be read: it is wrong, and no vote.
+func ReadRecognition(path string) (*Recognition, error) {
+	rows, err := protocol.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Recognition{answers: map[string][]string{}}
+	index, given := map[string]int{}, map[string]map[int]string{}
+	var p protocol.Problems
+	for _, row := range rows {
+		id, err1 := row.ID("id")
+		truth, err2 := row.Text("truth")
+		model, err3 := row.Text("model")
+		answer, err4 := row.Text("answer")
+		if err := cmp.Or(err1, err2, err3, err4); err != nil {
+			p.Add(row.Where, "%v", err)
+			continue
+		}
+		if strings.TrimSpace(model) == "" {
+			p.Add(row.Where, "model is %q: a name was expected", model)
+			continue
+		}
+		truth, answer = word(truth), word(answer)
+		i, known := index[id]
+		if !known {
+			i = len(r.ids)
+			index[id] = i
+			r.ids, r.truth = append(r.ids, id), append(r.truth, truth)
+		}
+		if given[model] == nil {
+			given[model], r.models = map[int]string{}, append(r.models, model)
+		}
+		_, twice := given[model][i]
+		switch {
+		case polarity(truth) == "":
+			p.Add(row.Where, "truth is %q: one of the seven expressions was expected", truth)
+		case r.truth[i] != truth:
+			p.Add(row.Where, "the truth of %s is %s here, %s before", id, truth, r.truth[i])
+		case twice:
+			p.Add(row.Where, "a second answer of %s for %s", model, id)
+		}
+		given[model][i] = answer
+	}
+	for _, model := range r.models {
+		list := make([]string, len(r.ids))
+		for i, id := range r.ids {
+			answer, ok := given[model][i]
+			if !ok {
+				p.Add(model, "there is no answer for %s: one for every picture was expected", id)
+			}
+			list[i] = answer
+		}
+		r.answers[model] = list
+		if n, example := r.unreadable(model); n == len(list) {
+			p.Add(model, "not one of its %d answers is one of the seven expressions (%s); one is %q", n,
+				strings.Join(sevenExpressions, ", "), example)
+		}
+	}
+	return r, p.Err()
+}
+
+// sevenExpressions are those that polarity knows.
+var sevenExpressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
+
+// unreadable is how many answers of a model are none of the expressions, and the first of them.
+func (r *Recognition) unreadable(model string) (n int, example string) {
+	for _, answer := range r.answers[model] {
+		if polarity(answer) != "" {
+			continue
+		}
+		if n++; n == 1 {
+			example = answer
+		}
+	}
+	return n, example
+}
+
+func word(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
+// Ensembles is the search over sets of models that vote.
+type Ensembles struct {
+	Pictures int                `json:"pictures"`
+	Fine     *EnsemblesByLabels `json:"fine"`   // seven expressions
+	Coarse   *EnsemblesByLabels `json:"coarse"` // positive (happy), neutral, negative (the other five)
+}
+
+// EnsemblesByLabels is the search for one set of labels.
+type EnsemblesByLabels struct {
+	Models []ModelAccuracy `json:"models"` // the best first
+	Sizes  []EnsembleSize  `json:"sizes"`
+}
+
+// ModelAccuracy is the accuracy of a model by itself.
+type ModelAccuracy struct {
+	Name     string         `json:"name"`
+	Accuracy float64        `json:"accuracy"`
+	Low      protocol.Value `json:"low"` // 95 % percentile interval over pictures
+	High     protocol.Value `json:"high"`
+	// Unreadable is how many of its answers are none of the expressions: each is wrong, and no vote.
+	Unreadable int    `json:"unreadable"`
+	example    string // the first of them
+}
+
+// EnsembleSize is what all sets of so many models reach.
+type EnsembleSize struct {
+	Size    int      `json:"size"`
+	Sets    int      `json:"sets"`
+	Best    float64  `json:"best"`
+	Average float64  `json:"average"`
+	Members []string `json:"members"` // of the best; of several, the first in the order of the file
+	Equal   int      `json:"equal"`   // how many are as good
+}
+
+// Search votes with all sets of the models of the given sizes. An ensemble says what most of its members say; where
+// several labels have most votes it says none of them, which is wrong; so it is where nobody votes. An answer that is
+// none of the expressions is no vote. The coarse labels are voted on by themselves.
+func (r *Recognition) Search(sizes []int) (*Ensembles, error) {
+	for i, k := range sizes {
+		if slices.Contains(sizes[:i], k) {
+			return nil, fmt.Errorf("ensembles of %d are asked for twice: name each size once", k)
+		}
+		if k < 1 || k > len(r.models) {
+			return nil, fmt.Errorf("ensembles of %d: there are %d models", k, len(r.models))
+		}
+		if n := choose(len(r.models), k); n > maxEnsembles {
+			return nil, fmt.Errorf("there are %.3g ensembles of %d of %d models: at most %d are tried", n, k,
+				len(r.models),
+				maxEnsembles)
+		}
+	}
+	if len(r.ids) == 0 || len(sizes) == 0 {
+		return nil, errors.New("answers and sizes of ensembles are needed")
+	}
+	same := func(s string) string {
+		if polarity(s) == "" {
+			return ""
+		}
+		return s
+	}
+	return &Ensembles{Pictures: len(r.ids), Fine: r.search(sizes, same), Coarse: r.search(sizes, polarity)}, nil
+}
+
+// choose is the number of sets of k of n.
+func choose(n, k int) float64 {
+	c := 1.0
+	for i := range k {
+		c = c * float64(n-i) / float64(i+1)
+	}
+	return c
+}
+
+// noVote is an answer without a label.
+const noVote = -1
+
+// search does it for labels.
+func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesByLabels {
+	numbers := map[string]int{}
+	number := func(s string) int {
+		if s = label(s); s == "" {
+			return noVote
+		}
+		if _, ok := numbers[s]; !ok {
+			numbers[s] = len(numbers)
+		}
+		return numbers[s]
+	}
+	truth := make([]int, len(r.ids))
+	for i, t := range r.truth {
+		truth[i] = number(t)
+	}
+	votes := make([][]int, len(r.models))
+	for m, name := range r.models {
+		votes[m] = make([]int, len(r.ids))
+		for i, a := range r.answers[name] {
+			votes[m][i] = number(a)
+		}
+	}
+	out := &EnsemblesByLabels{}
+	for m, name := range r.models {
+		hits := make([]float64, len(truth))
+		for i, t := range truth {
+			if votes[m][i] == t {
+				hits[i] = 1
+			}
+		}
+		in := meanInterval(hits)
+		n, example := r.unreadable(name)
+		out.Models = append(out.Models, ModelAccuracy{name, stats.Mean(hits), protocol.Value(in.Low),
+			protocol.Value(in.High), n, example})
+	}
+	slices.SortStableFunc(out.Models, func(a, b ModelAccuracy) int { return cmp.Compare(b.Accuracy, a.Accuracy) })
+	for _, k := range sizes {
+		out.Sizes = append(out.Sizes, r.size(k, truth, votes, len(numbers)))
+	}
+	return out
+}
+
+// size tries all sets of k models.
+func (r *Recognition) size(k int, truth []int, votes [][]int, labels int) EnsembleSize {
+	out := EnsembleSize{Size: k, Best: math.Inf(-1)}
+	sum := 0.0
+	var best []int
+	count := make([]int, labels)
+	for set := range setsOf(len(votes), k) {
+		right := 0
+		for i, t := range truth {
+			clear(count)
+			for _, m := range set {
+				if v := votes[m][i]; v != noVote {
+					count[v]++
+				}
+			}
+			most := count[t] > 0
+			for l, c := range count {
+				most = most && (l == t || c < count[t])
+			}
+			if most {
+				right++
+			}
+		}
+		accuracy := float64(right) / float64(len(truth))
+		sum += accuracy
+		out.Sets++
+		switch {
+		case accuracy > out.Best:
+			out.Best, best, out.Equal = accuracy, slices.Clone(set), 1
+		case accuracy == out.Best:
+			out.Equal++
+		}
+	}
+	out.Average = sum / float64(out.Sets)
+	for _, m := range best {
+		out.Members = append(out.Members, r.models[m])
+	}
+	return out
+}
+
+// setsOf gives all sets of k of 0 to n-1, each in order, the first ones first.
+func setsOf(n, k int) func(yield func([]int) bool) {
+	return func(yield func([]int) bool) {
+		set := make([]int, k)
+		for i := range set {
+			set[i] = i
+		}
+		for yield(set) {
+			i := k - 1
+			for i >= 0 && set[i] == n-k+i {
+				i--
+			}
+			if i < 0 {
+				return
+			}
+			set[i]++
+			for j := i + 1; j < k; j++ {
+				set[j] = set[j-1] + 1
+			}
+		}
+	}
+}
+
+// Tables lay the search out.
+func (e *Ensembles) Tables() (out []protocol.Table) {
+	for _, by := range []struct {
+		name string
+		*EnsemblesByLabels
+	}{{"seven expressions", e.Fine}, {"three polarities", e.Coarse}} {
+		models := protocol.Table{Title: fmt.Sprintf("models, %s, %d pictures", by.name, e.Pictures),
+			Columns: []string{"accuracy"},
+			Better:  []int{1}}
+		for _, m := range by.Models {
+			models.Rows = append(models.Rows, protocol.TableRow{Name: m.Name, Cells: []float64{m.Accuracy},
+				Bounds: []stats.Interval{{Low: float64(m.Low), High: float64(m.High)}}})
+			if m.Unreadable > 0 && by.EnsemblesByLabels == e.Fine {
+				models.Notes = append(models.Notes,
+					fmt.Sprintf("%s: %d of %d answers are none of the seven expressions, such "+
+						"as %q: they are wrong, and no votes", m.Name, m.Unreadable, e.Pictures, m.example))
+			}
+		}
+		sizes := protocol.Table{Title: "ensembles, " +
+			by.name, Columns: []string{"sets", "best", "average"}, Better: []int{0, 1, 1},
+			Notes: []string{"the best set is chosen on these very pictures, which makes its accuracy optimistic"}}
+		for _, s := range by.Sizes {
+			sizes.Rows = append(sizes.Rows, protocol.TableRow{Name: fmt.Sprintf("%d models", s.Size),
+				Cells: []float64{float64(s.Sets), s.Best, s.Average}, Text: []string{fmt.Sprint(s.Sets)}})
+			note := fmt.Sprintf("best of %d: %s", s.Size, strings.Join(s.Members, ", "))
+			if s.Equal > 1 {
+				note += fmt.Sprintf(" (and %d others as good)", s.Equal-1)
+			}
+			sizes.Notes = append(sizes.Notes, note)
+		}
+		out = append(out, models, sizes)
+	}
+	return out
+}

@@ -1,0 +1,425 @@
+// Package fedbench is FED-Bench, facial expression editing. Components of each sample become its three gains and
+// FED-Score (read.go, fedbench.go), tables by expression and kind (tables.go), and are held against people's votes
+// (votes.go). Ensembles of recognition models, by which its ground truth was checked, are searched in ensembles.go.
+package fedbench
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+)
+
+// fedSize is how many triplets the benchmark has.
+const fedSize = 747
+
+// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// Benchmark is FED-Bench.
+var Benchmark = &protocol.Benchmark{
+	Name:  "fed-bench",
+	Title: "FED-Bench, facial expression editing: 747 triplets, FED-Score",
+	Needs: []string{
+		"--ratings (with --scorer): a table of the triplets (Parquet, CSV, JSON lines): sample, source, gt, expression, " +
+			"simple_instruction, dense_instruction; pictures start at --images",
+		"--editors (with --scorer): folders MODEL with dense/SAMPLE.png and simple/SAMPLE.png, or one of these",
+		"--components: files of each sample's components",
+		"--component bg_rmse with --boxes: masks (or boxes) of the sources' faces, black and white pictures",
+		"--votes: JSON lines of {a, b, votes: [\"a\", \"b\", ...]}, pairs of samples with their annotators' choices, for " +
+			"the 2AFC accuracy of every metric",
+	},
+	Published: "hiixfj: the gated dataset FED-Bench (ground truths of 747 triplets; the sources are SFEW 2.0's)",
+	Predicts: `{"sample": "s1", "id": 0.6, "bg_rmse": 12.5, "pq": 9, "sc": 8, "gta": 6, "lpips_src_trg": 0.12, ` +
+		`"lpips_src_gt": 0.1}, ` +
+		`id being the cosine of the identities; optionally "method", "expression", "instructions" (dense or simple), ` +
+		`"score", "by": {"pq": "judge"} and other metrics`,
+	Rules: []string{
+		"s_fid = mean(id, BG, pq/10), s_align = mean(sc, gta)/10, reg = lpips_src_trg / lpips_src_gt, s_reg = " +
+			"exp(-(reg-1)^2 / (2 sigma^2))",
+		"fed_score = s_fid x s_align x s_reg, per sample; the mean over samples is reported",
+		"BG = Norm(bg_rmse): the paper's Norm is not public; --bg-norm linear:255 (1 - rmse/255, from 0 to 1), exp:K " +
+			"(e^(-rmse/K)) or inverse:K (1/(1 + rmse/K))",
+		"without rule: pq/10 x s_align; without model: mean(id, BG) x s_reg; without fidelity, alignment or reg: the " +
+			"product of the other two",
+		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
+	},
+	Flags: []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by",
+		"human"},
+	Load:     loadFED,
+	Size:     fedSize,
+	Neutral:  []string{"reg"},
+	Headline: "fed_score",
+	Axes: []protocol.Axis{{Number: "id", From: 0, To: 1}, {Number: "bg", From: 0, To: 1},
+		{Number: "pq", From: 0, To: 10}, {Number: "sc", From: 0, To: 10}, {Number: "gta", From: 0, To: 10},
+		{Number: "s_reg", From: 0, To: 1}},
+	PublishedCSV: publishedCSV,
+}
+
+// fedColumns are the values of a sample, given and computed, in the order of tables.
+var fedColumns = []string{"id", "bg_rmse", "bg", "pq", "sc", "gta", "reg", "s_fid", "s_align", "s_reg", "fed_score",
+	"without_rule", "without_reg", "without_fidelity", "without_alignment", "without_model"}
+
+// fed is FED-Score's settings, and the triplets where they are given.
+type fed struct {
+	normName string
+	norm     func(rmse float64) float64
+	sigma    float64
+	votes    string
+	lower    []string
+	editors  []string          // folders of the editors' pictures
+	by       map[string]string // what measured a component, where files do not say it
+	human    string            // file of human ratings
+	triplets []fedTriplet
+	index    map[string]int // of the triplets, by name
+}
+
+func loadFED(o protocol.Options) (protocol.Set, error) {
+	norm, err := parseNorm(o.BGNorm)
+	if err != nil {
+		return nil, err
+	}
+	if !(o.Sigma > 0) {
+		return nil, fmt.Errorf("sigma is %v: a positive number was expected", o.Sigma)
+	}
+	s := &fed{
+		normName: o.BGNorm,
+		norm:     norm,
+		sigma:    o.Sigma,
+		votes:    o.Votes,
+		lower:    o.Lower,
+		editors:  o.Editors,
+		by:       o.By,
+		human:    o.Human,
+		index:    map[string]int{},
+	}
+	err = errors.Join(protocol.DifferentEditors(o.Editors), protocol.CheckNames("--by", slices.Sorted(maps.Keys(o.By)),
+		fedComponents))
+	if err != nil {
+		return nil, err
+	}
+	if o.Data != "" {
+		err = s.readTriplets(o.Data, o.Images)
+	}
+	return s, err
+}
+
+// parseNorm reads the name of a normalisation of background differences (RMSE of 8-bit values, 0..255) to 0..1.
+func parseNorm(name string) (func(float64) float64, error) {
+	kind, text, _ := strings.Cut(name, ":")
+	k, err := strconv.ParseFloat(text, 64)
+	if err == nil && k > 0 {
+		switch kind {
+		case "linear":
+			return func(v float64) float64 { return min(1, max(0, 1-v/k)) }, nil
+		case "exp":
+			return func(v float64) float64 { return math.Exp(-v / k) }, nil
+		case "inverse":
+			return func(v float64) float64 { return 1 / (1 + v/k) }, nil
+		}
+	}
+	return nil, fmt.Errorf("background normalisation %q: linear:K, exp:K or inverse:K with a positive K was expected",
+		name)
+}
+
+// fedSample is one sample with all its numeric values.
+type fedSample struct {
+	key    protocol.Key
+	tags   map[string]string // method, expression, instructions
+	values map[string]float64
+	where  string
+	lacks  []string // components that no file has; the sample counts where it can
+	err    error    // it cannot be computed
+
+	unnamed bool // its name is its place in the file
+}
+
+// fedPart is what a method made of a sample by one kind of instructions.
+type fedPart struct{ sample, method, kind string }
+
+func (p fedPart) key() protocol.Key {
+	return protocol.Key{ID: p.sample, Model: strings.TrimSuffix(p.method+"/"+p.kind, "/")}
+}
+
+// fedPredictions are samples and the pairs that people compared.
+type fedPredictions struct {
+	*fed
+	samples []fedSample
+	missing []fedPart // triplets of the data without a line
+	votes   []fedVote
+	undone  int               // pairs without a majority
+	by      map[string]string // component: what measured it
+	columns map[string][]float64
+	kinds   string          // of the samples' instructions, see subset
+	items   string          // digest of them, see nameItems
+	run     protocol.OneRun // that scored them
+	part    bool            // of a leaderboard: its numbers alone are shown
+	unnamed bool            // lines name no samples
+}
+
+var fedTags = []string{"method", "expression", "instructions"}
+
+// compute adds what follows from the components (equations 3 to 8 of the paper); NaN from what is missing.
+func (s *fed) compute(v map[string]float64) error {
+	for c := range fedNames {
+		if _, ok := v[c]; !ok {
+			v[c] = math.NaN()
+		}
+	}
+	if v["lpips_src_gt"] <= 0 {
+		return errors.New("the LPIPS distance of source and ground truth is not positive: the relative expression gain is " +
+			"undefined")
+	}
+	v["bg"] = s.norm(v["bg_rmse"])
+	v["s_fid"] = (v["id"] + v["bg"] + v["pq"]/10) / 3
+	v["s_align"] = (v["sc"] + v["gta"]) / 20
+	v["reg"] = v["lpips_src_trg"] / v["lpips_src_gt"]
+	d := v["reg"] - 1
+	v["s_reg"] = math.Exp(-d * d / (2 * s.sigma * s.sigma))
+	v["fed_score"] = v["s_fid"] * v["s_align"] * v["s_reg"]
+	v["without_reg"] = v["s_fid"] * v["s_align"]
+	v["without_fidelity"] = v["s_align"] * v["s_reg"]
+	v["without_alignment"] = v["s_fid"] * v["s_reg"]
+	v["without_rule"] = v["pq"] / 10 * v["s_align"]
+	v["without_model"] = (v["id"] + v["bg"]) / 2 * v["s_reg"]
+	return nil
+}
+
+func (j *fedPredictions) Units() int { return len(j.samples) }
+func (j *fedPredictions) Complete(unit int) bool {
+	return len(j.samples[unit].lacks) == 0 && j.samples[unit].err == nil
+}
+
+// UnitNames implements Named: the sample with its kind of instructions, and the method where there are several.
+func (j *fedPredictions) UnitNames() []string {
+	methods := map[string]bool{}
+	for _, s := range j.samples {
+		methods[s.key.Model] = true
+	}
+	names := make([]string, len(j.samples))
+	for i, s := range j.samples {
+		if names[i] = s.key.ID + "\n" + s.tags["instructions"]; len(methods) > 1 {
+			names[i] += "\n" + s.key.Model
+		}
+	}
+	return names
+}
+
+// mean of a column over units without an error.
+func (j *fedPredictions) mean(units []int, column string) float64 {
+	values := j.column(column)
+	sum, n := 0.0, 0
+	for _, i := range units {
+		if v := values[i]; v == v {
+			sum += v
+			n++
+		}
+	}
+	return sum / float64(n)
+}
+
+// column is a value of every sample, NaN where it is missing or the sample has an error. It is gathered once: a
+// bootstrap asks often.
+func (j *fedPredictions) column(name string) []float64 {
+	if list, ok := j.columns[name]; ok {
+		return list
+	}
+	list := make([]float64, len(j.samples))
+	for i, s := range j.samples {
+		v, ok := s.values[name]
+		if !ok || s.err != nil {
+			v = math.NaN()
+		}
+		list[i] = v
+	}
+	if j.columns == nil {
+		j.columns = map[string][]float64{}
+	}
+	j.columns[name] = list
+	return list
+}
+
+func (j *fedPredictions) Numbers(units []int) []protocol.Number {
+	var out []protocol.Number
+	for _, c := range fedColumns {
+		out = append(out, protocol.Number{Name: c, Value: j.mean(units, c), Terms: j.terms(c)})
+	}
+	return out
+}
+
+// fedParts are the components that a number stands on.
+var fedParts = map[string][]string{"id": {"id"}, "bg_rmse": {"bg_rmse"}, "bg": {"bg_rmse"}, "pq": {"pq"}, "sc": {"sc"},
+	"gta": {"gta"}, "reg": {"reg"}, "s_reg": {"reg"}, "s_fid": {"id", "bg_rmse", "pq"}, "s_align": {"sc", "gta"},
+	"fed_score": {"id", "bg_rmse", "pq", "sc", "gta", "reg"}, "without_rule": {"pq", "sc", "gta"},
+	"without_reg": {"id", "bg_rmse", "pq", "sc", "gta"}, "without_fidelity": {"sc", "gta", "reg"},
+	"without_alignment": {"id", "bg_rmse", "pq", "reg"}, "without_model": {"id", "bg_rmse", "reg"}}
+
+// terms are what a number depends on: its judges, the part of the instructions, and the normalisation.
+func (j *fedPredictions) terms(number string) protocol.Terms {
+	t := protocol.Terms{Judge: protocol.Judges(j.by, fedParts[number]), Subset: j.subset()}
+	if parts := fedParts[number]; len(parts) > 1 && slices.Contains(parts, "bg_rmse") || number == "bg" {
+		t.Normalisation = j.normName
+	}
+	if slices.Contains(fedParts[number], "reg") && number != "reg" && j.sigma != 0.5 {
+		t.Normalisation = strings.TrimPrefix(fmt.Sprintf("%s, sigma %v", t.Normalisation, j.sigma), ", ")
+	}
+	return t
+}
+
+// subset is the kind of the samples' instructions, dense or simple, or how they mix.
+func (j *fedPredictions) subset() string {
+	if j.kinds == "" {
+		kinds := map[string]bool{}
+		for _, s := range j.samples {
+			kinds[s.tags["instructions"]] = true
+		}
+		if kinds[""] && len(kinds) > 1 { // some lines do not say it
+			delete(kinds, "")
+			kinds["not stated"] = true
+		}
+		j.kinds = strings.Join(slices.Sorted(maps.Keys(kinds)), " and ")
+	}
+	return j.kinds
+}
+
+type fedSampleJSON struct {
+	protocol.Key
+	Instructions string                    `json:"instructions,omitempty"`
+	Expression   string                    `json:"expression,omitempty"`
+	Error        string                    `json:"error,omitempty"`
+	Values       map[string]protocol.Value `json:"values,omitempty"`
+}
+
+type fedErrorJSON struct {
+	protocol.Key
+	Line  string `json:"line"`
+	Error string `json:"error"`
+}
+
+// fedJSON is the JSON result of FED-Bench.
+type fedJSON struct {
+	protocol.Common
+	BGNorm          string                               `json:"bg_norm"`
+	Sigma           float64                              `json:"sigma"`
+	FEDScore        protocol.Value                       `json:"fed_score"`
+	Means           map[string]protocol.Value            `json:"means"`
+	Ablations       map[string]protocol.Value            `json:"ablations"`
+	PerExpression   map[string]map[string]protocol.Value `json:"per_expression"`
+	PerInstructions map[string]map[string]protocol.Value `json:"per_instructions"`
+	PerMethod       map[string]map[string]protocol.Value `json:"per_method"`
+	Votes           map[string]fedVotesJSON              `json:"two_afc,omitempty"`
+	Errors          []fedErrorJSON                       `json:"errors"`
+	Samples         []fedSampleJSON                      `json:"samples"`
+}
+
+// gather fills in what became of every sample, and returns those without an error.
+func (j *fedPredictions) gather(r *protocol.Result, out *fedJSON) (units []int) {
+	for i, s := range j.samples {
+		sample := fedSampleJSON{Key: s.key, Instructions: s.tags["instructions"], Expression: s.tags["expression"]}
+		if len(s.lacks) > 0 {
+			r.Missing = append(r.Missing, s.key)
+		}
+		if s.err != nil {
+			sample.Error = s.err.Error()
+			r.Failed = append(r.Failed, fmt.Sprintf("%s: sample %v: %v", s.where, s.key, s.err))
+			out.Errors = append(out.Errors, fedErrorJSON{s.key, s.where, sample.Error})
+		} else {
+			sample.Values = protocol.Values(s.values)
+			units = append(units, i)
+			if len(s.lacks) == 0 {
+				r.N++
+			}
+		}
+		out.Samples = append(out.Samples, sample)
+	}
+	for _, m := range j.missing {
+		r.Missing = append(r.Missing, m.key())
+	}
+	return units
+}
+
+func (j *fedPredictions) Result() *protocol.Result {
+	r := &protocol.Result{Notes: []string{"the paper's normalisation of the background is not public: this is " +
+		j.normName}}
+	if j.unnamed {
+		r.Notes = append(r.Notes, "lines without \"sample\" are named by their places in the file, and compared by these")
+	}
+	out := fedJSON{
+		BGNorm:    j.normName,
+		Sigma:     j.sigma,
+		Means:     map[string]protocol.Value{},
+		Ablations: map[string]protocol.Value{},
+		Errors:    []fedErrorJSON{},
+	}
+	units := j.gather(r, &out)
+	r.Numbers = j.Numbers(units)
+	for k := range r.Numbers {
+		r.Numbers[k].Coverage = j.coverage(r.Numbers[k].Name)
+	}
+	out.Common = r.Common("fed-bench")
+	for _, n := range r.Numbers {
+		out.Means[n.Name] = protocol.Value(n.Value)
+		if strings.HasPrefix(n.Name, "without_") {
+			out.Ablations[n.Name] = protocol.Value(n.Value)
+		}
+	}
+	out.FEDScore = out.Means["fed_score"]
+	if j.part {
+		r.JSON = out
+		return r
+	}
+	for k, per := range []*map[string]map[string]protocol.Value{&out.PerMethod, &out.PerExpression,
+		&out.PerInstructions} {
+		var t protocol.Table
+		*per, t = j.perTag(fedTags[k], units)
+		if len(t.Rows) > 0 {
+			r.Tables = append(r.Tables, t)
+		}
+	}
+	r.Tables = slices.Concat(r.Tables, j.byExpression(), j.asPrinted())
+	r.Examples = j.disagreements()
+	var err error
+	if r.Agreement, err = j.scorerAgreement(); err != nil {
+		r.Failed = append(r.Failed, err.Error())
+	}
+	if j.fed.votes != "" {
+		var t protocol.Table
+		out.Votes, t = j.agreement()
+		r.Tables = append(r.Tables, t)
+		if j.undone > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d pairs have no majority and are left out", j.undone))
+		}
+	}
+	r.JSON = out
+	return r
+}
+
+// Outputs implements Measurable.
+func (s *fed) Outputs() ([]*edit.Edit, error) { return s.Items() }
+
+// Line implements Measurable.
+func (s *fed) Line(k protocol.Key, values map[string]any, by string) map[string]any {
+	numbers := map[string][]string{"score": {"score"}}
+	for component := range fedNames {
+		numbers[component] = []string{component}
+	}
+	return protocol.ComponentLine("sample", k, values, by, numbers)
+}
+
+// Components implements Composed.
+func (s *fed) Components() map[string]edit.Range {
+	scales := map[string]edit.Range{}
+	for c, b := range fedBounds {
+		scales[c] = edit.Range{b.Low, b.High}
+	}
+	return scales
+}

@@ -1,0 +1,379 @@
+package fedbench
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/internal/benchmarks/protocol"
+)
+
+// coverage says which samples a number stands on, of the lines and of the triplets that have none.
+func (j *fedPredictions) coverage(number string) *protocol.Coverage {
+	methods := map[string]bool{}
+	for _, s := range j.samples {
+		methods[s.key.Model] = true
+	}
+	var missing []protocol.Key
+	add := func(id, method, kind string) {
+		if len(methods) < 2 { // the numbers of two methods may be compared if they lack the same
+			method = ""
+		}
+		missing = append(missing, protocol.Key{ID: id, Model: method + "/" + kind})
+	}
+	for _, s := range j.samples {
+		if v, ok := s.values[number]; !ok || s.err != nil || math.IsNaN(v) {
+			add(s.key.ID, s.key.Model, s.tags["instructions"])
+		}
+	}
+	for _, m := range j.missing {
+		add(m.sample, m.method, m.kind)
+	}
+	slices.SortFunc(missing, func(a, b protocol.Key) int {
+		return cmp.Or(strings.Compare(a.Model, b.Model), strings.Compare(a.ID, b.ID))
+	})
+	c := protocol.NewCoverage(len(j.samples)+len(j.missing), missing)
+	c.Items = j.items
+	return &c
+}
+
+// nameItems names the samples where there are no triplets that say which there are. As many as the paper has are taken
+// for the paper's.
+func (j *fedPredictions) nameItems() {
+	names := slices.Clone(j.UnitNames())
+	if len(j.triplets) > 0 || len(names) == fedSize {
+		return
+	}
+	slices.Sort(names)
+	var keys []protocol.Key
+	for _, name := range names {
+		keys = append(keys, protocol.Key{ID: name})
+	}
+	j.items = protocol.KeysDigest(keys)
+}
+
+// Leaderboard implements Board: the methods by dense and by simple instructions, as the paper's Table 4.
+func (j *fedPredictions) Leaderboard() []protocol.Entry {
+	type part struct{ method, kind string }
+	var order []part
+	groups := map[part]*fedPredictions{}
+	for _, s := range j.samples {
+		k := part{s.tags["method"], s.tags["instructions"]}
+		if groups[k] == nil {
+			order = append(order, k)
+			groups[k] = &fedPredictions{fed: j.fed, by: j.by, part: true}
+		}
+		groups[k].samples = append(groups[k].samples, s)
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	ids := map[string]map[string]bool{} // of a kind of instructions: the data's, or those of all methods
+	for _, s := range j.samples {
+		kind := s.tags["instructions"]
+		if ids[kind] == nil {
+			ids[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				ids[kind][t.name] = true
+			}
+		}
+		ids[kind][s.key.ID] = true
+	}
+	var out []protocol.Entry
+	for _, k := range order {
+		g := groups[k]
+		has := map[string]bool{}
+		for _, s := range g.samples {
+			has[s.key.ID] = true
+		}
+		for _, id := range slices.Sorted(maps.Keys(ids[k.kind])) {
+			if !has[id] {
+				g.missing = append(g.missing, fedPart{id, k.method, k.kind})
+			}
+		}
+		out = append(out, protocol.Entry{Name: k.method, Subset: k.kind, Predictions: g})
+	}
+	return out
+}
+
+// polarity regroups the seven expressions, as the paper's section 3 does.
+func polarity(expression string) string {
+	switch expression {
+	case "happy":
+		return "positive"
+	case "neutral":
+		return "neutral"
+	case "angry", "disgust", "fear", "sad", "surprise":
+		return "negative"
+	}
+	return ""
+}
+
+// printedColumns are those of the paper's Table 4.
+var printedColumns = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "fed_score"}
+
+// asPrinted is the paper's Table 4: the methods with their numbers by dense instructions and, beside them, by simple
+// ones, the best by dense ones first. Nothing where there is one kind only.
+func (j *fedPredictions) asPrinted() []protocol.Table {
+	ids := map[string]map[string]bool{} // of a kind of instructions
+	units := map[[2]string][]int{}      // by method and kind
+	methods := map[string]bool{}
+	for i, s := range j.samples {
+		method, kind := s.tags["method"], s.tags["instructions"]
+		if methods[method] = true; ids[kind] == nil {
+			ids[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				ids[kind][t.name] = true
+			}
+		}
+		ids[kind][s.key.ID] = true
+		if s.err == nil {
+			units[[2]string{method, kind}] = append(units[[2]string{method, kind}], i)
+		}
+	}
+	if len(ids["dense"]) == 0 || len(ids["simple"]) == 0 {
+		return nil
+	}
+	t := protocol.Table{Title: "methods by dense and simple instructions (the paper's Table 4)"}
+	for _, kind := range fedKinds {
+		for _, c := range printedColumns {
+			t.Columns, t.Better = append(t.Columns, kind+": "+c), append(t.Better, j.direction(c))
+		}
+	}
+	for _, method := range slices.Sorted(maps.Keys(methods)) {
+		row := protocol.TableRow{Name: method}
+		for _, kind := range fedKinds {
+			in := units[[2]string{method, kind}]
+			for _, c := range printedColumns {
+				row.Cells = append(row.Cells, j.mean(in, c))
+				row.Marks = append(row.Marks, protocol.Partial(j.defined(in, c), len(ids[kind])))
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	score := len(printedColumns) - 1
+	slices.SortStableFunc(t.Rows, func(a, b protocol.TableRow) int {
+		return cmp.Compare(b.Cells[score],
+			a.Cells[score])
+	})
+	noteParts(&t)
+	return []protocol.Table{t}
+}
+
+// noteParts explains marks of cells that do not stand on all samples.
+func noteParts(t *protocol.Table) {
+	partly := func(r protocol.TableRow) bool {
+		return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" })
+	}
+	if slices.ContainsFunc(t.Rows, partly) {
+		t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
+			"such cells are not comparable")
+	}
+}
+
+// byExpression is FED-Score of every method by expression and by polarity, for each kind of instructions.
+func (j *fedPredictions) byExpression() []protocol.Table {
+	kinds, expressions, methods := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, s := range j.samples {
+		kinds[s.tags["instructions"]], methods[s.tags["method"]] = true, true
+		if e := s.tags["expression"]; e != "" {
+			expressions[e] = true
+		}
+	}
+	if len(expressions) == 0 {
+		return nil
+	}
+	columns := slices.Sorted(maps.Keys(expressions))
+	for _, p := range []string{"positive", "neutral", "negative"} {
+		if slices.ContainsFunc(columns, func(e string) bool { return polarity(e) == p }) {
+			columns = append(columns, "all "+p)
+		}
+	}
+	var out []protocol.Table
+	wanted := j.wanted(columns)
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		t := protocol.Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1},
+			len(columns))}
+		if kind != "" {
+			t.Title += ", " + kind + " instructions"
+		}
+		for _, method := range slices.Sorted(maps.Keys(methods)) {
+			row := protocol.TableRow{Name: method}
+			any := false
+			for _, c := range columns {
+				var units []int
+				for i, s := range j.samples {
+					e := s.tags["expression"]
+					if s.tags["method"] == method && s.tags["instructions"] == kind && s.err == nil &&
+						(e == c || "all "+polarity(e) == c) {
+						units = append(units, i)
+					}
+				}
+				any = any || len(units) > 0
+				row.Cells = append(row.Cells, j.mean(units, "fed_score"))
+				row.Marks = append(row.Marks, protocol.Partial(j.defined(units, "fed_score"), len(wanted[kind][c])))
+			}
+			if any {
+				t.Rows = append(t.Rows, row)
+			}
+		}
+		noteParts(&t)
+		out = append(out, t)
+	}
+	return out
+}
+
+// wanted are the samples of each kind of instructions and column: those of the data, and of all methods' lines.
+func (j *fedPredictions) wanted(columns []string) map[string]map[string]map[string]bool {
+	out := map[string]map[string]map[string]bool{}
+	add := func(kind, expression, id string) {
+		if out[kind] == nil {
+			out[kind] = map[string]map[string]bool{}
+		}
+		for _, c := range columns {
+			if expression == c || expression != "" && "all "+polarity(expression) == c {
+				if out[kind][c] == nil {
+					out[kind][c] = map[string]bool{}
+				}
+				out[kind][c][id] = true
+			}
+		}
+	}
+	for _, s := range j.samples {
+		kind := s.tags["instructions"]
+		if out[kind] == nil {
+			for _, t := range j.triplets {
+				add(kind, t.expression, t.name)
+			}
+		}
+		add(kind, s.tags["expression"], s.key.ID)
+	}
+	return out
+}
+
+// defined counts samples that have a number.
+func (j *fedPredictions) defined(units []int, number string) (n int) {
+	for _, i := range units {
+		if v, ok := j.samples[i].values[number]; ok && !math.IsNaN(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
+func (j *fedPredictions) scorerAgreement() (out []protocol.Table, err error) {
+	take := func(name string) protocol.Column {
+		return protocol.Column{Name: name, Values: j.column(name), Lower: j.direction(name) < 0}
+	}
+	var components []protocol.Column
+	for _, name := range []string{"id", "bg_rmse", "pq", "sc", "gta", "s_reg", "s_fid", "s_align", "fed_score"} {
+		components = append(components, take(name))
+	}
+	score := take("score")
+	if slices.ContainsFunc(score.Values, func(v float64) bool { return !math.IsNaN(v) }) {
+		out = append(out, protocol.AgreementOf("agreement of the scorer with each component", score, components))
+	}
+	if j.human == "" {
+		return out, nil
+	}
+	index := map[string][]int{}
+	for i, s := range j.samples {
+		k := fmt.Sprint(s.key, s.tags["instructions"])
+		index[k], index[fmt.Sprint(s.key)] = append(index[k], i), append(index[fmt.Sprint(s.key)], i)
+	}
+	ratings, err := protocol.HumanColumns(j.human, len(j.samples), func(r protocol.Line) (int, error) {
+		id, err := r.ID(r.First("sample", "id", "name"))
+		if err != nil {
+			return 0, err
+		}
+		s := fedSample{key: protocol.Key{ID: id}, tags: map[string]string{}}
+		if err := s.readTags(r); err != nil {
+			return 0, err
+		}
+		at := index[fmt.Sprint(s.key, s.tags["instructions"])]
+		if len(at) != 1 {
+			return 0, fmt.Errorf("%d samples are called %v (%s): one was expected", len(at), s.key,
+				s.tags["instructions"])
+		}
+		return at[0], nil
+	})
+	for _, h := range ratings {
+		out = append(out, protocol.AgreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
+	}
+	return out, err
+}
+
+// rowNames names the row of a sample in the table of a tag. Where methods have other kinds of instructions than their
+// neighbours, their means must not mix them.
+func (j *fedPredictions) rowNames(tag string) func(*fedSample) (string, bool) {
+	kinds := map[string]map[string]bool{}
+	for _, s := range j.samples {
+		m := s.tags["method"]
+		if kinds[m] == nil {
+			kinds[m] = map[string]bool{}
+		}
+		kinds[m][s.tags["instructions"]] = true
+	}
+	sets := map[string]bool{}
+	for _, k := range kinds {
+		sets[strings.Join(slices.Sorted(maps.Keys(k)), "\n")] = true
+	}
+	return func(s *fedSample) (string, bool) {
+		name, ok := s.tags[tag]
+		if kind := s.tags["instructions"]; tag == "method" && len(sets) > 1 && kind != "" {
+			name += ", " + kind
+		}
+		return name, ok
+	}
+}
+
+// perTag computes the means for each value of a tag.
+func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]protocol.Value, protocol.Table) {
+	groups := map[string][]int{}
+	rowName := j.rowNames(tag)
+	for _, i := range units {
+		if v, ok := rowName(&j.samples[i]); ok {
+			groups[v] = append(groups[v], i)
+		}
+	}
+	out := map[string]map[string]protocol.Value{}
+	t := protocol.Table{Title: "per " + tag, Columns: slices.Concat([]string{"n"}, fedColumns[:11])}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		least, most := j.used(groups[name])
+		out[name] = map[string]protocol.Value{"n": protocol.Value(least)}
+		line := protocol.TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(least)}}
+		if least < most {
+			line.Text[0] = fmt.Sprintf("%d to %d", least, most)
+		}
+		for k, n := range j.Numbers(groups[name]) {
+			out[name][n.Name] = protocol.Value(n.Value)
+			if k < 11 {
+				line.Cells = append(line.Cells, n.Value)
+			}
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return out, t
+}
+
+// used says on how many of the units the means stand: of FED-Score, and of the number that stands on most.
+func (j *fedPredictions) used(units []int) (least, most int) {
+	count := func(column string) (n int) {
+		values := j.column(column)
+		for _, i := range units {
+			if values[i] == values[i] {
+				n++
+			}
+		}
+		return n
+	}
+	for _, c := range fedColumns {
+		most = max(most, count(c))
+	}
+	return count("fed_score"), most
+}

@@ -1,0 +1,188 @@
+// Package mvei is MVEI: statements about the emotions that pictures evoke, to be called correct or incorrect.
+package mvei
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+)
+
+// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
+//
+//go:embed published.csv
+var publishedCSV string
+
+// Benchmark is MVEI.
+var Benchmark = &protocol.Benchmark{
+	Name:  "mvei",
+	Title: "MVEI, visual emotion: 3,086 statements about pictures, correct or incorrect",
+	Needs: []string{
+		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, " +
+			"predict}]}], or its folder",
+		"--scorer, --judge or --component: images/IMAGE_ID beside it, or --images: a folder of the pictures. A metric sees " +
+			"the picture as edit and the statement as instruction, and answers by its class or the sign of its number",
+	},
+	Published: "wudq: the dataset MVEI",
+	Predicts: `the same file with "predict" in every statement, or {"id": "image_id#0", "answer": "Correct"} ` +
+		`(statements of a picture count from 0), ` +
+		`or {"image_id": ..., "statement": ..., "answer": ...}`,
+	Rules: []string{
+		"keyword: lower case; \"incorrect\" anywhere is incorrect, else \"correct\" anywhere is correct, else the model " +
+			"abstains, which is wrong; so is no answer",
+		"answer_tag: the same inside <answer>...</answer>, or after the last <answer> or </think>, or anywhere; then the " +
+			"letters A (correct) and B (incorrect)",
+		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
+	},
+	Flags: []string{"components", "component", "write-authors", "images", "examples"},
+	Load:  loadMVEI,
+	Size:  3086,
+	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",
+		"keyword: scene context", "keyword: perception subjectivity"},
+	Lower:        []string{"give_up_ratio"},
+	Neutral:      []string{"positive_ratio"},
+	PublishedCSV: publishedCSV,
+}
+
+// statements are the statements of MVEI with their truth.
+type statements struct {
+	keys         []protocol.Key // image_id#k
+	image, text  []string
+	label, class []string
+	classes      []string
+	index        map[string]int
+	included     *statementsPredictions // answers that the data hold themselves
+	entries      []protocol.Line        // as they were read
+	images       string                 // folder of the pictures
+}
+
+// entry is one picture of MVEI_metadata.json.
+type entry struct {
+	ImageID    string `json:"image_id"`
+	Statements []struct {
+		Statement string  `json:"statement"`
+		Label     string  `json:"label"`
+		Class     string  `json:"class"`
+		Predict   *string `json:"predict"`
+	} `json:"statement_list"`
+}
+
+func entryOf(r protocol.Line) (e entry, err error) {
+	b, err := json.Marshal(r.Fields)
+	if err == nil {
+		err = json.Unmarshal(b, &e)
+	}
+	if err == nil && (e.ImageID == "" || len(e.Statements) == 0) {
+		err = fmt.Errorf("image_id and a statement_list were expected")
+	}
+	return e, err
+}
+
+func loadMVEI(o protocol.Options) (protocol.Set, error) {
+	path, err := protocol.Locate(o.Data, "MVEI_metadata.json", "MVEI_predict.json")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := protocol.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &statements{index: map[string]int{}, images: o.Images}
+	if s.images == "" {
+		s.images = filepath.Join(filepath.Dir(path), "images")
+	}
+	answers := map[int]string{}
+	var p protocol.Problems
+	for _, r := range rows {
+		e, err := entryOf(r)
+		if err != nil {
+			p.Add(r.Where, "%v", err)
+			continue
+		}
+		s.entries = append(s.entries, r)
+		for k, st := range e.Statements {
+			where := fmt.Sprintf("%s, statement %d", r.Where, k)
+			label := strings.ToLower(st.Label)
+			if label != "correct" && label != "incorrect" {
+				p.Add(where, "label is %q: correct or incorrect was expected", st.Label)
+			}
+			if st.Statement == "" || st.Class == "" {
+				p.Add(where, "statement and class were expected")
+			}
+			if !slices.Contains(s.classes, st.Class) {
+				s.classes = append(s.classes, st.Class)
+			}
+			id := e.ImageID + "#" + strconv.Itoa(k)
+			if _, twice := s.index[id]; twice {
+				p.Add(where, "a second entry for the picture %s", e.ImageID)
+				continue
+			}
+			i := len(s.keys)
+			s.index[id] = i
+			s.index[e.ImageID+"\n"+st.Statement] = i
+			s.keys, s.image, s.text = append(s.keys, protocol.Key{ID: id}), append(s.image, e.ImageID),
+				append(s.text, st.Statement)
+			s.label, s.class = append(s.label, label), append(s.class, st.Class)
+			if st.Predict != nil {
+				answers[i] = *st.Predict
+			}
+		}
+	}
+	if len(answers) > 0 {
+		s.included = &statementsPredictions{s, answers}
+	}
+	return s, p.Err()
+}
+
+// Own returns the answers that the data hold themselves (MVEI_predict.json), if there are any.
+func (s *statements) Predictions() (protocol.Predictions, bool) { return s.included, s.included != nil }
+
+// Items implements Scorable: the picture is the edit, the statement the instruction, and there is no source.
+func (s *statements) Items() ([]*edit.Edit, error) {
+	var p protocol.Problems
+	items := make([]*edit.Edit, len(s.keys))
+	for i, key := range s.keys {
+		path := filepath.Join(s.images, filepath.FromSlash(s.image[i]))
+		if i == 0 || s.image[i] != s.image[i-1] {
+			protocol.FilePicture(path, true, &p)
+		}
+		items[i] = protocol.NewItem(key, s.text[i], protocol.Picture{}, protocol.Picture{Path: path})
+		items[i].Group = s.image[i]
+	}
+	return items, p.Err()
+}
+
+// AnswerOf implements Questions: a score above the middle says that the statement is correct, one below that it is not,
+// and the middle itself gives up.
+func (s *statements) AnswerOf(above float64) string {
+	switch protocol.Sign(above) {
+	case 1:
+		return "Correct"
+	case -1:
+		return "Incorrect"
+	}
+	return ""
+}
+
+// Outputs implements Measurable.
+func (s *statements) Outputs() ([]*edit.Edit, error) { return s.Items() }
+
+// Line implements Measurable: a metric answers by its class, or by the sign of its number.
+func (s *statements) Line(k protocol.Key, values map[string]any, _ string) map[string]any {
+	line := map[string]any{"id": k.ID}
+	for _, value := range values { // one metric's
+		line["answer"] = value
+		raw, err := json.Marshal(value)
+		var v float64
+		if err == nil && json.Unmarshal(raw, &v) == nil {
+			line["answer"] = s.AnswerOf(v)
+		}
+	}
+	return line
+}

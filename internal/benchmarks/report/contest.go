@@ -1,0 +1,187 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"assay/internal/benchmarks/protocol"
+)
+
+// ReadScores reads lines of {id, model, NUMBER} of files, as runs write them, and compares all editors of a sample by
+// the number. lower says that less is better ([LowerIsBetter]).
+func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
+	c := &Contest{of: number}
+	if lower {
+		c.notes = append(c.notes, "less of "+number+" is better")
+	}
+	samples, order, seen := map[string]map[int]float64{}, []string{}, map[string]bool{}
+	var p protocol.Problems
+	var judge protocol.OneRun
+	for _, path := range paths {
+		rows, err := protocol.ReadLines(path)
+		if err != nil {
+			return nil, err
+		}
+		run, err := protocol.RunOf(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			said, err := measuredBy(r, number, run)
+			if err := cmp.Or(err, judge.Check(number, said)); err != nil {
+				p.Add(r.Where, "%v", err)
+				continue
+			}
+			id, err1 := r.ID(r.First("sample", "id"))
+			name, err2 := r.Text(r.First("model", "method", "editor"))
+			v, err3 := r.Number(number)
+			if err := cmp.Or(err1, err2, err3); err != nil {
+				p.Add(r.Where, "%v", err)
+				continue
+			}
+			if samples[id] == nil {
+				samples[id], order = map[int]float64{}, append(order, id)
+			}
+			i := c.editor(name)
+			key := fmt.Sprintf("%d %s", i, id)
+			if seen[key] { // also where one of both is null
+				p.Add(r.Where, "a second value of %s for %s", id, name)
+			}
+			seen[key] = true
+			if lower {
+				v = -v
+			}
+			if !math.IsNaN(v) {
+				samples[id][i] = v
+			}
+		}
+	}
+	c.compare(order, samples)
+	if lacking := len(order) - len(c.units); lacking > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%d of %d samples have one editor only, and compare nothing", lacking,
+			len(order)))
+	}
+	c.noteParts(samples)
+	return c, p.Err()
+}
+
+// compare makes a unit of each sample: all pairs of editors that have a value of it.
+func (c *Contest) compare(order []string, samples map[string]map[int]float64) {
+	for _, id := range order {
+		var unit []comparisonOf
+		for i := range c.editors {
+			for j := range i {
+				a, okA := samples[id][i]
+				b, okB := samples[id][j]
+				if okA && okB {
+					unit = append(unit, comparisonOf{i, j, protocol.Sign(a - b)})
+				}
+			}
+		}
+		if len(unit) > 0 {
+			c.units = append(c.units, unit)
+		}
+	}
+}
+
+// noteParts notes which editors have a number for a part of the samples alone.
+func (c *Contest) noteParts(samples map[string]map[int]float64) {
+	for i, name := range c.editors {
+		n := 0
+		for _, s := range samples {
+			if _, ok := s[i]; ok {
+				n++
+			}
+		}
+		if n < len(samples) {
+			c.notes = append(c.notes, fmt.Sprintf("%s has %s for %d of %d samples, and is compared on these alone",
+				name, c.of,
+				n, len(samples)))
+		}
+	}
+}
+
+// measuredBy is what measured a number of a line: what the line says, or the run that wrote its file.
+func measuredBy(r protocol.Line, number, run string) (string, error) {
+	if !r.Has("by") {
+		return run, nil
+	}
+	said, err := r.Object("by")
+	if err != nil {
+		return "", err
+	}
+	return cmp.Or(said[number], run), nil
+}
+
+// voteWords are the words for the first, the second and neither that votes may have.
+var voteWords = [3][]string{{"left", "a", "model_a", "leftvote"}, {"right", "b", "model_b", "rightvote"},
+	{"tie", "tievote", "bothbad_vote", "tie (bothbad)"}}
+
+// ReadVotes reads lines of {left, right, winner}, names of editors, winner being one of them, left, right or tie.
+func ReadVotes(path string) (*Contest, error) {
+	rows, err := protocol.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Contest{of: "votes"}
+	var p protocol.Problems
+	for _, r := range rows {
+		a, err1 := r.Text(r.First("left", "a", "model_a", "left_model"))
+		b, err2 := r.Text(r.First("right", "b", "model_b", "right_model"))
+		winner, err3 := r.Text(r.First("winner", "vote_type"))
+		if err := cmp.Or(err1, err2, err3); err != nil {
+			p.Add(r.Where, "%v", err)
+			continue
+		}
+		if a == b {
+			p.Add(r.Where, "%q is compared with itself", a)
+			continue
+		}
+		outcome, err := protocol.SideOf(winner, a, b, voteWords)
+		if err != nil {
+			p.Add(r.Where, "winner is %v", err)
+			continue
+		}
+		c.units = append(c.units, []comparisonOf{{c.editor(a), c.editor(b), outcome}})
+	}
+	return c, p.Err()
+}
+
+// ReadGiven reads a ranking of editors by people: lines of {model, score}, more being better, or {model, rank}, 1 being
+// the best.
+func ReadGiven(path string) (map[string]float64, error) {
+	rows, err := protocol.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]float64{}
+	by := "score"
+	if slices.ContainsFunc(rows, func(r protocol.Line) bool { return r.Has("rank") }) {
+		by = "rank"
+	}
+	var p protocol.Problems
+	for _, r := range rows {
+		name, err := r.Text(r.First("model", "method", "editor"))
+		if err != nil {
+			p.Add(r.Where, "%v", err)
+			continue
+		}
+		v, err := r.Number(by)
+		if by == "rank" {
+			if v = -v; r.Has("score") {
+				err = errors.New("it has a score, and the file has ranks: one of both was expected in all lines")
+			}
+		}
+		if _, twice := out[name]; err == nil && (twice || math.IsNaN(v)) {
+			err = fmt.Errorf("one number of %s was expected", name)
+		}
+		if err != nil {
+			p.Add(r.Where, "%v", err)
+		}
+		out[name] = v
+	}
+	return out, p.Err()
+}

@@ -1,0 +1,209 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
+)
+
+// duelResult counts where each of two editors wins.
+type duelResult struct {
+	Editor  string     `json:"editor"`
+	Against string     `json:"against"`
+	By      string     `json:"by"` // the number that they are compared by
+	Where   []duelPart `json:"where"`
+}
+
+// duelPart is a kind of edits, a part of the benchmark, or all.
+type duelPart struct {
+	Name   string         `json:"name"`
+	N      int            `json:"n"`
+	Wins   int            `json:"wins"`
+	Ties   int            `json:"ties"`
+	Losses int            `json:"losses"`
+	Lead   protocol.Value `json:"mean_lead"` // of Editor, in the number; positive: it is better
+	Low    protocol.Value `json:"low"`       // 95 % percentile interval over samples
+	High   protocol.Value `json:"high"`
+}
+
+// addDuels adds where the first editor of a benchmark of editors wins against each other one: by kind of edit, with the
+// samples on which both differ most. Systems of other kinds have none.
+func (r *Report) addDuels(resamples int, seed uint64) {
+	first, ok := editorOf(r.predictions)
+	if !ok {
+		return
+	}
+	for s := 1; s < len(r.predictions); s++ {
+		other, ok := editorOf(r.predictions[s:])
+		column := ""
+		for _, c := range slices.Backward(first.Columns) { // a scorer's number, or the last of the rule's
+			if ok && column == "" && other.Values[c] != nil {
+				column = c
+			}
+		}
+		if column == "" {
+			continue
+		}
+		if a, b := first.JudgeOf(column), other.JudgeOf(column); a != b {
+			r.Comparison.Notes = append(r.Comparison.Notes,
+				fmt.Sprintf("who wins where is not told of %s and %s: the judge of "+
+					"%s is %s, not %s", r.Systems[0].Name, r.Systems[s].Name, column, protocol.Stated(a),
+					protocol.Stated(b)))
+			continue
+		}
+		d := duel{a: first, b: other, column: column, lower: r.Benchmark.Direction(column) < 0,
+			names: [2]string{r.Systems[0].Name, r.Systems[s].Name}}
+		out := duelResult{d.names[0], d.names[1], column, d.count(resamples, seed)}
+		result := r.Systems[0].Result
+		result.Agreement = append(result.Agreement, out.table())
+		result.Examples = append(result.Examples, d.examples(3)...)
+		r.Comparison.Duels = append(r.Comparison.Duels, out)
+	}
+}
+
+// editorOf is the first of some predictions, if it is of an editor.
+func editorOf(list []protocol.Predictions) (*protocol.EditorPredictions, bool) {
+	if len(list) == 0 {
+		return nil, false
+	}
+	p, ok := list[0].(interface {
+		OfEditor() *protocol.EditorPredictions
+	})
+	if !ok {
+		return nil, false
+	}
+	return p.OfEditor(), true
+}
+
+// duel compares two editors sample by sample.
+type duel struct {
+	a, b   *protocol.EditorPredictions
+	column string
+	lower  bool
+	names  [2]string
+}
+
+// lead is how much better a is than b on a sample, NaN where one of them has no number.
+func (d *duel) lead(i int) float64 {
+	v := d.a.Values[d.column][i] - d.b.Values[d.column][i]
+	if d.lower {
+		return -v
+	}
+	return v
+}
+
+// count counts wins by kind of edit, by part, and over all samples.
+func (d *duel) count(resamples int, seed uint64) (out []duelPart) {
+	add := func(name string, in func(s *protocol.EditorSample) bool) {
+		var leads []float64
+		part := duelPart{Name: name, Low: protocol.Value(math.NaN()), High: protocol.Value(math.NaN())}
+		for i := range d.a.Samples {
+			v := d.lead(i)
+			if !in(&d.a.Samples[i]) || math.IsNaN(v) {
+				continue
+			}
+			leads = append(leads, v)
+			switch protocol.Sign(v) {
+			case 1:
+				part.Wins++
+			case 0:
+				part.Ties++
+			default:
+				part.Losses++
+			}
+		}
+		if part.N = len(leads); part.N == 0 {
+			return
+		}
+		part.Lead = protocol.Value(stats.Mean(leads))
+		if resamples > 0 && len(leads) > 1 { // one sample says nothing of others
+			in := stats.Bootstrap(stats.NewRand(seed), len(leads), resamples, 0.95, func(units []int) []float64 {
+				sum := 0.0
+				for _, u := range units {
+					sum += leads[u]
+				}
+				return []float64{sum / float64(len(units))}
+			})[0]
+			part.Low, part.High = protocol.Value(in.Low), protocol.Value(in.High)
+		}
+		out = append(out, part)
+	}
+	if len(d.a.Groups) > 1 {
+		for _, g := range d.a.Groups {
+			add(g, func(s *protocol.EditorSample) bool { return s.Group == g })
+		}
+	}
+	if len(d.a.Parts) > 1 {
+		for _, part := range d.a.Parts {
+			add(part, func(s *protocol.EditorSample) bool { return slices.Contains(s.Parts, part) })
+		}
+	}
+	add("all", func(*protocol.EditorSample) bool { return true })
+	return out
+}
+
+// table shows a duel.
+func (d *duelResult) table() protocol.Table {
+	t := protocol.Table{Title: fmt.Sprintf("%s against %s by %s: who wins where", d.Editor, d.Against, d.By),
+		Columns: []string{"n", d.Editor, "ties", d.Against, "mean lead of " + d.Editor}}
+	for _, p := range d.Where {
+		t.Rows = append(t.Rows, protocol.TableRow{Name: p.Name,
+			Cells: []float64{float64(p.N), float64(p.Wins), float64(p.Ties), float64(p.Losses), float64(p.Lead)},
+			Text:  []string{fmt.Sprint(p.N), fmt.Sprint(p.Wins), fmt.Sprint(p.Ties), fmt.Sprint(p.Losses)},
+			Bounds: []stats.Interval{noInterval, noInterval, noInterval, noInterval,
+				{Low: float64(p.Low), High: float64(p.High)}}})
+	}
+	return t
+}
+
+// examples are the samples on which one editor leads most, for each.
+func (d *duel) examples(each int) (out []protocol.Example) {
+	var order []int
+	for i := range d.a.Samples {
+		if !math.IsNaN(d.lead(i)) {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(d.lead(y), d.lead(x)) })
+	folders := [2]string{d.folder(d.names[0]), d.folder(d.names[1])}
+	if folders[0] == "" || folders[1] == "" { // their pictures are not named
+		return nil
+	}
+	add := func(i int) {
+		it := d.a.Samples[i].Item
+		e := protocol.Example{Kind: "disagrees", Instruction: it.Instruction,
+			Text: fmt.Sprintf("%s: %s %.4g for %s, %.4g for %s",
+				it.ID, d.column, d.a.Values[d.column][i], d.names[0], d.b.Values[d.column][i], d.names[1])}
+		for _, p := range []protocol.CaptionedPicture{protocol.Caption("source", it, "source"),
+			protocol.Caption("wanted", it, protocol.Target)} {
+			if !p.Picture.None() {
+				e.Pictures = append(e.Pictures, p)
+			}
+		}
+		for k, folder := range folders {
+			e.Pictures = append(e.Pictures, protocol.CaptionedPicture{Caption: d.names[k],
+				Picture: protocol.Picture{Path: d.a.Output(folder, i)}})
+		}
+		out = append(out, e)
+	}
+	for k := 0; k < min(each, len(order)) && d.lead(order[k]) > 0; k++ {
+		add(order[k])
+	}
+	for k := 0; k < min(each, len(order)) && d.lead(order[len(order)-1-k]) < 0; k++ {
+		add(order[len(order)-1-k])
+	}
+	return out
+}
+
+// folder is where an editor's pictures lie, "" if that is not known.
+func (d *duel) folder(name string) string {
+	at := slices.IndexFunc(d.a.Editors, func(dir string) bool { return protocol.EditorName(dir) == name })
+	if at < 0 {
+		return ""
+	}
+	return d.a.Editors[at]
+}

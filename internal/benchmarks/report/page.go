@@ -1,0 +1,199 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/page"
+)
+
+//go:embed report.html
+var reportHTML string
+
+var reportTemplate = page.Parse(reportHTML, template.FuncMap{
+	"plain":    plainView,
+	"sorted":   sortedView,
+	"bars":     barsOf,
+	"radar":    radarOf,
+	"scatters": scattersOf,
+	"paired":   pairedConfusions,
+	"gallery":  gallery,
+	"rules":    rulesOf,
+	"shade":    shade,
+	"soft":     soft,
+	"picture":  thumbnail,
+	"rest":     func(list []protocol.Key, n int) int { return max(0, len(list)-n) },
+	"first":    func(list []protocol.Key, n int) []protocol.Key { return list[:min(n, len(list))] },
+})
+
+// markdown writes all tables: the summary, what stands apart, leaderboards, the differences, and each system's own,
+// with what the reader must know of them.
+func (r *Report) markdown(w io.Writer) {
+	list := func(lines []string) {
+		for _, line := range lines {
+			fmt.Fprintf(w, "- %s\n", line)
+		}
+		if len(lines) > 0 {
+			fmt.Fprintln(w)
+		}
+	}
+	r.Summary().Markdown(w)
+	list(r.Remarks())
+	for _, t := range r.Apart() {
+		t.Markdown(w)
+	}
+	for _, b := range r.Boards() {
+		b.Summary().Markdown(w)
+		list(b.Remarks())
+	}
+	if r.Comparison != nil {
+		t := r.Comparison.Table()
+		t.Notes = r.Comparison.Notes
+		t.Markdown(w)
+	}
+	for _, s := range r.Systems {
+		title := func(t protocol.Table) protocol.Table {
+			if len(r.Systems) > 1 {
+				t.Title = s.Name + ": " + t.Title
+			}
+			return t
+		}
+		fmt.Fprintf(w, "%s: %d predictions used.\n\n", s.Name, s.Result.N)
+		list(remarksOf(s.Result))
+		for _, t := range slices.Concat(s.Result.Agreement, s.Result.Tables) {
+			title(t).Markdown(w)
+		}
+		for _, c := range s.Result.Confusions {
+			t := c.Table()
+			t.Title = "confusion (rows: truth, columns: predicted): " + t.Title
+			title(t).Markdown(w)
+		}
+	}
+}
+
+// remarks are what the reader must know of a result: notes, what could not be computed, and what is missing.
+func remarksOf(r *protocol.Result) []string {
+	out := slices.Clone(r.Notes)
+	for _, failed := range r.Failed {
+		out = append(out, "not computed: "+failed)
+	}
+	if n := len(r.Missing); n > 0 {
+		out = append(out, fmt.Sprintf("missing: %d without a prediction: %v", n, r.Missing[:min(n, 10)]))
+	}
+	return out
+}
+
+// Write writes index.html (one page that loads nothing), results.csv (the summary), apart-N.csv (what must not stand in
+// its columns, a table each), results.md (all tables) and results.json into a folder.
+func (r *Report) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	summary := r.Summary()
+	results := map[string]any{}
+	for i, s := range r.Systems {
+		result, err := r.named(i)
+		if err != nil {
+			return err
+		}
+		results[s.Name] = result
+	}
+	files := map[string]func(io.Writer) error{
+		"index.html":  func(w io.Writer) error { return reportTemplate.Execute(w, r) },
+		"results.csv": summary.WriteCSV,
+		"results.md": func(w io.Writer) error {
+			r.markdown(w)
+			return nil
+		},
+		"results.json": func(w io.Writer) error {
+			e := json.NewEncoder(w)
+			e.SetIndent("", " ")
+			return e.Encode(struct {
+				Systems    map[string]any `json:"systems"`
+				Comparison *Comparison    `json:"comparison,omitempty"`
+				Figures    []figure       `json:"figures"`
+				Boards     []board        `json:"boards,omitempty"`
+				Printed    []figure       `json:"printed"`
+			}{results, r.Comparison, r.allFigures(), r.boardFigures(), printed(r.Benchmark)})
+		},
+	}
+	for i, t := range r.Apart() {
+		files[fmt.Sprintf("apart-%d.csv", i+1)] = t.WriteCSV
+	}
+	for name, write := range files {
+		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// board is a leaderboard in results.json: the numbers of a system's methods in a part of the benchmark.
+type board struct {
+	Of      string   `json:"of"` // the system, whose own figures mix them
+	Part    string   `json:"part,omitempty"`
+	Figures []figure `json:"figures"`
+}
+
+func (r *Report) boardFigures() (out []board) {
+	for _, b := range r.boards {
+		out = append(out, board{r.Systems[b.system].Name, b.Part(), b.allFigures()})
+	}
+	return out
+}
+
+// shade is the background of a confusion cell: the share of its row.
+func shade(row []int, n int) template.CSS {
+	sum := 0
+	for _, v := range row {
+		sum += v
+	}
+	share := 0.0
+	if sum > 0 {
+		share = float64(n) / float64(sum)
+	}
+	return template.CSS(fmt.Sprintf("background: color-mix(in srgb, var(--accent) %.0f%%, transparent)", 75*share))
+}
+
+// soft is a name that may be broken behind its underscores, where a column is too narrow for it.
+func soft(name string) template.HTML {
+	return template.HTML(strings.ReplaceAll(template.HTMLEscapeString(name), "_", "_<wbr>"))
+}
+
+// thumbnailSide bounds the pictures of a report, which lie inside the page.
+const thumbnailSide = 224
+
+// thumbnail is a picture as a data URI; one that cannot be read is "", and its caption stands alone.
+func thumbnail(p protocol.Picture) template.URL {
+	if p.None() {
+		return ""
+	}
+	raw, err := p.Bytes()
+	if err != nil {
+		return ""
+	}
+	pic, err := data.Decode(raw, data.Limits{})
+	if err != nil {
+		return ""
+	}
+	if side := max(pic.Width, pic.Height); side > thumbnailSide {
+		pic = pic.Resize(max(1, pic.Width*thumbnailSide/side), max(1, pic.Height*thumbnailSide/side), data.Lanczos)
+	}
+	var b bytes.Buffer
+	if err := pic.EncodePNG(&b); err != nil {
+		return ""
+	}
+	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
+}

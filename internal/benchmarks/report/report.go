@@ -1,0 +1,314 @@
+// Package report turns predictions into what people read. A [Report] evaluates systems under one benchmark, puts each
+// number on its basis (figures.go), keeps printed numbers apart that must not share a column (apart.go), compares
+// systems by a paired bootstrap (compare.go, duel.go), and writes HTML, CSV, Markdown and JSON (page.go, view.go,
+// charts.go). A [Contest] ranks editors by comparisons of their outputs.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/benchmarks/runner"
+)
+
+// System is a named evaluation.
+type System struct {
+	Name   string
+	Result *protocol.Result
+}
+
+// AddJudged is Add for predictions that a file holds, with what they are by.
+func (r *Report) AddJudged(name string, p protocol.Predictions, file string) error {
+	judge, err := protocol.JudgeOf(file)
+	if err != nil {
+		return err
+	}
+	if r.judges == nil {
+		r.judges = map[int]*protocol.Judge{}
+	}
+	r.judges[len(r.Systems)] = judge
+	r.Add(name, p)
+	return nil
+}
+
+// AddAsked adds what became of the items that a judge was asked about in words.
+func (r *Report) AddAsked(a *runner.Asked) {
+	r.asked = a
+	r.Facts = append(r.Facts, a.String())
+}
+
+// AddUnmeasured adds items of which a metric could not measure its component.
+func (r *Report) AddUnmeasured(component string, failed []runner.Failure) {
+	r.unmeasured += len(failed)
+	for i, f := range failed {
+		if i == 5 {
+			r.Facts = append(r.Facts, fmt.Sprintf("%s: %d items could not be measured", component, len(failed)))
+			break
+		}
+		r.Facts = append(r.Facts, fmt.Sprintf("%s of %v could not be measured: %s", component, f.Key, f.Error))
+	}
+}
+
+// Report is what was found: by one system, or by several and their differences. [Report.Write] makes files of it.
+type Report struct {
+	Benchmark  *protocol.Benchmark
+	Systems    []System
+	Comparison *Comparison    // may be nil
+	Facts      []string       // about the run: scorer, question template, preprocessing, files
+	Extra      map[string]any // added to the JSON
+
+	predictions []protocol.Predictions // of each system
+	intervals   []measured             // of each system, nil if they were not measured
+	resamples   int                    // that the intervals are of
+	chance      map[string]protocol.Value
+	judges      map[int]*protocol.Judge // of the systems by their places, where they are known
+	unmeasured  int                     // values of components that could not be measured
+	asked       *runner.Asked           // of the one that is a judge in words, if there is one
+	boards      []*Report               // of the systems that are of several methods
+	system      int                     // of a board: the place of the system that it is of
+	of          string                  // of a board: its system's name where there are several
+}
+
+// Add evaluates predictions under a name.
+func (r *Report) Add(name string, p protocol.Predictions) {
+	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
+	r.predictions = append(r.predictions, p)
+	board, ok := p.(protocol.Board)
+	if !ok {
+		return
+	}
+	list := board.Leaderboard()
+	var parts []string
+	for _, e := range list {
+		if !slices.Contains(parts, e.Subset) {
+			parts = append(parts, e.Subset)
+		}
+	}
+	for _, part := range parts {
+		sub := &Report{Benchmark: r.Benchmark, system: len(r.Systems) - 1}
+		for _, e := range list {
+			if e.Subset == part {
+				sub.Add(e.Name, e.Predictions)
+			}
+		}
+		r.boards = append(r.boards, sub)
+	}
+}
+
+// Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
+func (r *Report) Boards() []*Report {
+	for _, b := range r.boards {
+		if len(r.Systems) > 1 {
+			b.of = r.Systems[b.system].Name
+		}
+	}
+	return r.boards
+}
+
+// Title is the benchmark's, with the part that all systems are of.
+func (r *Report) Title() string {
+	title := r.Benchmark.Title
+	if part := r.Part(); part != "" {
+		title += ": " + part
+	}
+	if r.of != "" {
+		title += ", " + r.of
+	}
+	return title
+}
+
+// Part is the part of the benchmark that all systems are of, "" for the usual one or several.
+func (r *Report) Part() string {
+	columns := r.columns()
+	if len(columns) == 0 || slices.ContainsFunc(columns,
+		func(b protocol.Basis) bool { return b.Subset != columns[0].Subset }) {
+		return ""
+	}
+	return columns[0].Subset
+}
+
+// Compare compares the systems, which were all added, with the first one: see compare. Systems of one name are
+// numbered.
+func (r *Report) Compare(resamples int, seed uint64) (err error) {
+	names := make([]string, len(r.Systems))
+	seen := map[string]int{}
+	for i := range r.Systems {
+		s := &r.Systems[i]
+		seen[s.Name]++
+		if n := seen[s.Name]; n > 1 {
+			s.Name = fmt.Sprintf("%s (%d)", s.Name, n)
+		}
+		names[i] = s.Name
+	}
+	if r.Comparison, err = compare(names, r.predictions, resamples, seed); errors.Is(err, errNothingCommon) {
+		r.Comparison, err = &Comparison{AllUnits: r.predictions[0].Units(), Resamples: resamples, Seed: seed,
+			Differences: []difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
+	}
+	if err == nil {
+		r.addDuels(resamples, seed)
+	}
+	return err
+}
+
+// WriteAuthors writes the predictions of all systems as the benchmark's authors do, into a folder.
+func (r *Report) WriteAuthors(dir string) error {
+	for i, p := range r.predictions {
+		w, ok := p.(protocol.Writer)
+		if !ok {
+			return fmt.Errorf("%s: its authors have no files that could be written", r.Benchmark.Name)
+		}
+		if err := w.WriteAuthors(dir); err != nil {
+			return fmt.Errorf("%s: %w", r.Systems[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// Failed counts the samples that could not be computed.
+func (r *Report) Failed() (n int) {
+	for _, s := range r.Systems {
+		n += len(s.Result.Failed)
+	}
+	if r.asked != nil {
+		n += r.asked.Failed
+	}
+	return n + r.unmeasured
+}
+
+// JSON is the machine-readable report: the result of a single system with Extra, or all systems and their comparison.
+func (r *Report) JSON() (any, error) {
+	if r.Comparison != nil {
+		type system struct {
+			Name    string   `json:"name"`
+			Result  any      `json:"result"`
+			Numbers []figure `json:"numbers"`
+		}
+		var list []system
+		for i, s := range r.Systems {
+			result, err := r.named(i)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, system{s.Name, result, r.figures(i)})
+		}
+		all := map[string]any{"benchmark": r.Benchmark.Name, "systems": list, "comparison": r.Comparison}
+		if r.asked != nil {
+			all["asked"] = r.asked
+		}
+		for name, v := range r.Extra {
+			if _, known := all[name]; !known {
+				all[name] = v
+			}
+		}
+		return all, nil
+	}
+	if len(r.Systems) == 0 {
+		return nil, errors.New("nothing was evaluated")
+	}
+	result, err := r.named(0)
+	if err != nil {
+		return nil, err
+	}
+	fields := []field{}
+	if figures := r.figures(0); len(figures) > 0 {
+		fields = append(fields, field{"numbers", figures})
+	}
+	if r.asked != nil {
+		fields = append(fields, field{"asked", r.asked})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Extra)) {
+		fields = append(fields, field{name, r.Extra[name]})
+	}
+	if len(fields) == 0 {
+		return result, nil
+	}
+	return withFields(result, fields)
+}
+
+// named is a system's JSON, in which a number that does not cover everything has the coverage in its key.
+func (r *Report) named(system int) (any, error) {
+	renamed := map[string]string{}
+	for _, f := range r.figures(system) {
+		if !f.Coverage.Whole() {
+			renamed[f.Rule] = f.Name
+		}
+	}
+	result := r.Systems[system].Result.JSON
+	if len(renamed) == 0 {
+		return result, nil
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	return renameKeys(raw, renamed)
+}
+
+// renameKeys renames keys of an object and of its objects of numbers, in place.
+func renameKeys(raw json.RawMessage, renamed map[string]string) (json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return raw, err
+	}
+	out := []byte("{")
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, ok := t.(string)
+		if !ok {
+			return nil, fmt.Errorf("the key %v is no string", t)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if slices.Contains([]string{"rules", "means", "ablations"}, key) {
+			if value, err = renameKeys(value, renamed); err != nil {
+				return nil, err
+			}
+		}
+		if name, ok := renamed[key]; ok {
+			key = name
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(strconv.AppendQuote(out, key), ':'), value...)
+	}
+	return append(out, '}'), nil
+}
+
+type field struct {
+	name  string
+	value any
+}
+
+// withFields adds fields behind those of an object, whose order stays.
+func withFields(object any, fields []field) (json.RawMessage, error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	if raw = bytes.TrimSuffix(raw, []byte("}")); len(raw) == 0 || raw[0] != '{' {
+		return nil, errors.New("the result is no object")
+	}
+	for _, f := range fields {
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name, err)
+		}
+		if len(raw) > 1 {
+			raw = append(raw, ',')
+		}
+		raw = append(append(strconv.AppendQuote(raw, f.name), ':'), value...)
+	}
+	return append(raw, '}'), nil
+}

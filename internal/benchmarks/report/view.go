@@ -1,0 +1,228 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/internal/benchmarks/protocol"
+)
+
+// tableView is a table as a page shows it.
+type tableView struct {
+	Title string
+	Notes []string
+	Head  []headView
+	Rows  []rowView
+}
+
+type headView struct{ Name, Rule, Arrow string }
+
+type rowView struct {
+	Name, Class string
+	Cells       []cellView
+}
+
+type cellView struct {
+	Text, Mark, Bounds string
+	Full               string // the value with all its digits
+	Rank               int    // 1 the best of its column, 2 the second
+}
+
+// plainView shows a table in its own order.
+func plainView(r *Report, t protocol.Table) tableView { return r.view(t) }
+
+// sortedView shows a table sorted by the benchmark's headline, or by the first column of which more or less is better.
+func sortedView(r *Report, t protocol.Table) tableView {
+	if at := sortColumn(r.Benchmark, t); at >= 0 {
+		t.Rows = slices.Clone(t.Rows)
+		key := func(row protocol.TableRow) float64 {
+			if at >= len(row.Cells) || math.IsNaN(row.Cells[at]) {
+				return math.Inf(1)
+			}
+			return -float64(t.Better[at]) * row.Cells[at]
+		}
+		slices.SortStableFunc(t.Rows, func(a, b protocol.TableRow) int { return cmp.Compare(key(a), key(b)) })
+		if len(t.Columns) > shownColumns && r.Benchmark.Headline != "" {
+			t = leading(t, at)
+		}
+	}
+	return r.view(t)
+}
+
+// shownColumns is how many columns a page shows at once: of wider tables what they are sorted by comes first.
+const shownColumns = 8
+
+// leading is the table with a column before the others.
+func leading(t protocol.Table, at int) protocol.Table {
+	t.Columns, t.Better = first(t.Columns, at), first(t.Better, at)
+	t.Rows = slices.Clone(t.Rows)
+	for i := range t.Rows {
+		row := &t.Rows[i]
+		row.Cells, row.Text, row.Marks = first(row.Cells, at), first(row.Text, at), first(row.Marks, at)
+		if at < len(row.Bounds) {
+			row.Bounds = first(row.Bounds, at)
+		} else if len(row.Bounds) > 0 {
+			row.Bounds = slices.Insert(slices.Clone(row.Bounds), 0, noInterval)
+		}
+	}
+	return t
+}
+
+// first is a list with its element at the front; a list that is too short has an empty one there, if it has any.
+func first[T any](list []T, at int) []T {
+	if len(list) == 0 {
+		return list
+	}
+	var v T
+	list = slices.Clone(list)
+	if at < len(list) {
+		v = list[at]
+		list = slices.Delete(list, at, at+1)
+	}
+	return slices.Insert(list, 0, v)
+}
+
+// sortColumn is the column that a table is sorted by, -1 for none. Columns in which no system has a number do not count
+// where others have some.
+func sortColumn(b *protocol.Benchmark, t protocol.Table) int {
+	first := -1
+	lacks := func(column int) bool {
+		return !slices.ContainsFunc(t.Rows, func(r protocol.TableRow) bool {
+			return !r.Printed && r.Ranked() && column < len(r.Cells) && !math.IsNaN(r.Cells[column])
+		})
+	}
+	empty := make([]bool, len(t.Columns))
+	for i := range empty {
+		empty[i] = lacks(i)
+	}
+	for i, better := range t.Better {
+		if better == 0 || empty[i] && slices.Contains(empty, false) {
+			continue
+		}
+		if b.Headline != "" && (t.Columns[i] == b.Headline || strings.HasPrefix(t.Columns[i], b.Headline+" ") ||
+			strings.HasPrefix(t.Columns[i], b.Headline+",")) {
+			return i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+func (r *Report) view(t protocol.Table) tableView {
+	v := tableView{Title: t.Title, Notes: t.Notes}
+	rules := rulesOf(r.Benchmark)
+	for i, c := range t.Columns {
+		v.Head = append(v.Head, headView{c, rules.of(c), t.Arrow(i)})
+	}
+	ranks := ranksOf(t)
+	digits := make([]int, len(t.Columns))
+	for i := range t.Columns {
+		digits[i] = digitsOf(columnOf(t, i))
+	}
+	for k, row := range t.Rows {
+		line := rowView{Name: row.Name}
+		switch {
+		case !row.Ranked():
+			line.Class = "reference"
+		case !row.Printed && len(t.Better) > 0:
+			line.Class = "own"
+		}
+		for i := range t.Columns {
+			n := digits[i]
+			if t.Mixed {
+				n = digitsOf(row.Cells)
+			}
+			line.Cells = append(line.Cells, viewCell(row, i, n, ranks[k][i]))
+		}
+		v.Rows = append(v.Rows, line)
+	}
+	return v
+}
+
+func viewCell(r protocol.TableRow, i, digits, rank int) cellView {
+	switch {
+	case i < len(r.Text) && r.Text[i] != "":
+		return cellView{Text: r.Text[i]}
+	case i >= len(r.Cells) || math.IsNaN(r.Cells[i]):
+		return cellView{Text: "–"}
+	}
+	c := cellView{Text: fmt.Sprintf("%.*f", digits, r.Cells[i]), Mark: r.Mark(i), Full: fmt.Sprint(r.Cells[i]),
+		Rank: rank}
+	if r.Bounded(i) {
+		c.Bounds = fmt.Sprintf("%.*f to %.*f", digits, r.Bounds[i].Low, digits, r.Bounds[i].High)
+	}
+	return c
+}
+
+// column are the numbers of a column.
+func columnOf(t protocol.Table, at int) (out []float64) {
+	for _, r := range t.Rows {
+		if at < len(r.Cells) {
+			out = append(out, r.Cells[at])
+		}
+	}
+	return out
+}
+
+// digitsOf is how many digits numbers have behind the point: none for counts, else three significant ones or so of the
+// largest.
+func digitsOf(numbers []float64) int {
+	largest, whole := 0.0, true
+	for _, v := range protocol.Defined(numbers) {
+		largest = max(largest, math.Abs(v))
+		whole = whole && v == math.Trunc(v)
+	}
+	switch {
+	case whole && largest >= 2:
+		return 0
+	case largest >= 100:
+		return 1
+	case largest >= 2:
+		return 2
+	case largest >= 0.02 || largest == 0:
+		return 3
+	}
+	return 4
+}
+
+// rule is a rule of a benchmark as a page lists it.
+type rule struct{ ID, Names, Text string }
+
+type ruleList []rule
+
+var notInID = regexp.MustCompile(`[^a-z0-9]+`)
+
+// rulesOf are the rules of a benchmark: "names: definition".
+func rulesOf(b *protocol.Benchmark) (out ruleList) {
+	for _, text := range b.Rules {
+		names, definition, ok := strings.Cut(text, ": ")
+		if !ok {
+			names, definition = text, ""
+		}
+		out = append(out, rule{"rule-" + strings.Trim(notInID.ReplaceAllString(strings.ToLower(names), "-"), "-"),
+			names,
+			definition})
+	}
+	return out
+}
+
+// of is the anchor of a column's rule: of the one that names it, or mentions it; else of all rules.
+func (l ruleList) of(column string) string {
+	name, _, _ := strings.Cut(strings.SplitN(column, " (", 2)[0], ",")
+	word := regexp.MustCompile(`(^|[^\w])` + regexp.QuoteMeta(strings.SplitN(name, ":", 2)[0]) + `($|[^\w])`)
+	for _, in := range []func(rule) string{func(r rule) string { return r.Names },
+		func(r rule) string { return r.Text }} {
+		for _, r := range l {
+			if word.MatchString(in(r)) {
+				return r.ID
+			}
+		}
+	}
+	return "rules"
+}

@@ -1,0 +1,321 @@
+package rewardbench
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/stats"
+)
+
+// editScore is EditScore's EditReward-Bench: pairs of edits, the first preferred, by task and dimension.
+type editScore struct {
+	images     string
+	places     []protocol.Sample
+	keys       [][2]string
+	text       []string
+	task, dim  []string
+	dimensions []string // in the order of first appearance
+	byKey      map[string][]protocol.Slot
+}
+
+func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, error) {
+	s := &editScore{images: o.Images, byKey: map[string][]protocol.Slot{}}
+	err := table.Each([]string{"task_type", "dimension", "instruction"}, func(p protocol.Sample, text []string) error {
+		keys, err := p.Texts("key")
+		switch {
+		case err != nil:
+			return err
+		case len(keys) != 2 || keys[0] == keys[1]:
+			return fmt.Errorf("key is %q: the keys of two edits were expected", keys)
+		case text[0] == "" || text[1] == "":
+			return fmt.Errorf("task_type %q and dimension %q: names were expected", text[0], text[1])
+		}
+		for side, k := range keys {
+			s.byKey[k] = append(s.byKey[k], protocol.Slot{Pair: len(s.keys), Side: side})
+		}
+		if !slices.Contains(s.dimensions, text[1]) {
+			s.dimensions = append(s.dimensions, text[1])
+		}
+		s.places, s.keys = append(s.places, p), append(s.keys, [2]string(keys))
+		s.task, s.dim, s.text = append(s.task, text[0]), append(s.dim, text[1]), append(s.text, text[2])
+		return nil
+	})
+	return s, err
+}
+
+// Items implements Scorable: every edit once, with the partner it is first paired with. As in EditScore's evaluation.py
+// pictures are without their transparency, and edits are resized to the source's size, whoever sees them.
+func (s *editScore) Items() ([]*edit.Edit, error) {
+	var items []*edit.Edit
+	var p protocol.Problems
+	seen := map[string]bool{}
+	for i, keys := range s.keys {
+		if s.text[i] == "" {
+			p.Add(s.places[i].String(), "instruction is empty")
+		}
+		for side, k := range keys {
+			if !seen[k] {
+				seen[k] = true
+				source := protocol.Bare(s.places[i].Picture("input_image", -1, s.images))
+				output := protocol.Bare(s.places[i].Picture("output_images", side, s.images))
+				output.Like = &source
+				it := protocol.NewItem(protocol.Key{ID: k}, s.text[i], source, output)
+				it.Group = strconv.Itoa(i)
+				items = append(items, it)
+			}
+		}
+	}
+	return items, p.Err()
+}
+
+// Read reads {id: key, score} with an optional dimension, or a field per dimension. It also reads {key: [two], score:
+// [two]} as EditScore's own result files hold, whose dimension is the file's name.
+func (s *editScore) Read(path string) (protocol.Predictions, error) {
+	rows, err := protocol.ReadLines(path)
+	if err != nil {
+		return nil, err
+	}
+	j := s.blank()
+	fileDimension := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	if !slices.Contains(s.dimensions, fileDimension) {
+		fileDimension = ""
+	}
+	var p protocol.Problems
+	seen := map[protocol.Slot]string{}
+	for _, r := range rows {
+		if err := j.readRow(r, fileDimension, seen); err != nil {
+			p.Add(r.Where, "%v", err)
+		}
+	}
+	return j, p.Err()
+}
+
+func (s *editScore) blank() *editScorePredictions {
+	n := len(s.keys)
+	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
+	return &editScorePredictions{s, [2][]float64{nan[:n:n], nan[n:]}}
+}
+
+// Guess implements Guessable.
+func (s *editScore) Guess(rng *rand.Rand) protocol.Predictions {
+	j := s.blank()
+	for side := range j.scores {
+		j.scores[side] = protocol.RandomScores(rng, len(s.keys))
+	}
+	return j
+}
+
+type editScorePredictions struct {
+	*editScore
+	scores [2][]float64
+}
+
+func (j *editScorePredictions) readRow(r protocol.Line, dimension string, seen map[protocol.Slot]string) error {
+	if r.Has("dimension") {
+		var err error
+		if dimension, err = r.Text("dimension"); err != nil {
+			return err
+		}
+		if !slices.Contains(j.dimensions, dimension) {
+			return fmt.Errorf("the dimension %q is not in the data: one of %s was expected", dimension,
+				strings.Join(j.dimensions, ", "))
+		}
+	}
+	if _, both := r.Fields["key"]; both {
+		var keys []string
+		if json.Unmarshal(r.Fields["key"], &keys) == nil {
+			return j.readPair(r, keys, dimension, seen)
+		}
+	}
+	id, err := r.ID(r.First("id", "key"))
+	if err != nil {
+		return err
+	}
+	slots := j.byKey[id]
+	if slots == nil {
+		return fmt.Errorf("the id %q is not one of the %d edits: a key such as %q was expected", id, len(j.byKey),
+			j.keys[0][0])
+	}
+	used := false
+	for _, d := range j.dimensions {
+		field := "score"
+		if r.Has(d) {
+			field = d
+		}
+		if _, ok := r.Fields[field]; !ok || dimension != "" && d != dimension {
+			continue
+		}
+		v, err := r.Number(field)
+		if err != nil {
+			return err
+		}
+		used = true
+		for _, at := range slots {
+			if j.dim[at.Pair] == d {
+				if err := j.set(r, at, v, seen); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if !used {
+		return fmt.Errorf("no prediction: \"score\", or one of %s, was expected", strings.Join(j.dimensions, ", "))
+	}
+	return nil
+}
+
+func (j *editScorePredictions) readPair(r protocol.Line, keys []string, dimension string,
+	seen map[protocol.Slot]string) error {
+	values, err := r.Numbers("score")
+	if err != nil {
+		return err
+	}
+	if len(keys) != 2 || len(values) != 2 {
+		return fmt.Errorf("%d keys and %d scores: two each were expected", len(keys), len(values))
+	}
+	found := false
+	for i, k := range j.keys {
+		if k != [2]string(keys) || dimension != "" && j.dim[i] != dimension {
+			continue
+		}
+		found = true
+		for side, v := range values {
+			if err := j.set(r, protocol.Slot{Pair: i, Side: side}, v, seen); err != nil {
+				return err
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("the pair %q is not in the data: a pair such as %q was expected", keys, j.keys[0])
+	}
+	return nil
+}
+
+func (j *editScorePredictions) set(r protocol.Line, at protocol.Slot, v float64, seen map[protocol.Slot]string) error {
+	if first, ok := seen[at]; ok {
+		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): one was expected",
+			j.keys[at.Pair][at.Side], j.dim[at.Pair], first)
+	}
+	seen[at] = r.Where
+	j.scores[at.Side][at.Pair] = v
+	return nil
+}
+
+func (j *editScorePredictions) Units() int { return len(j.keys) }
+
+func (j *editScorePredictions) Complete(i int) bool {
+	return !math.IsNaN(j.scores[0][i]) && !math.IsNaN(j.scores[1][i])
+}
+
+// perTask returns the accuracy of each task in a dimension: the first edit scores strictly higher.
+func (j *editScorePredictions) perTask(units []int, dimension string) map[string]float64 {
+	right, n := map[string]int{}, map[string]int{}
+	for _, i := range units {
+		if j.dim[i] == dimension && j.Complete(i) {
+			n[j.task[i]]++
+			if j.scores[0][i] > j.scores[1][i] {
+				right[j.task[i]]++
+			}
+		}
+	}
+	out := make(map[string]float64, len(n))
+	for task, count := range n {
+		out[task] = float64(right[task]) / float64(count)
+	}
+	return out
+}
+
+func (j *editScorePredictions) Numbers(units []int) []protocol.Number {
+	var out []protocol.Number
+	for _, d := range j.dimensions {
+		out = append(out, protocol.Number{Name: d, Value: meanOver(j.perTask(units, d))})
+	}
+	return out
+}
+
+// meanOver is the mean of the values, added in the order of their names, so that it is the same every time.
+func meanOver(m map[string]float64) float64 {
+	var list []float64
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[name])
+	}
+	return stats.Mean(list)
+}
+
+type editScoreDimension struct {
+	N        int                       `json:"n"`
+	Accuracy protocol.Value            `json:"accuracy"` // mean over tasks
+	PerTask  map[string]protocol.Value `json:"per_task"`
+}
+
+// editScoreJSON is the JSON result of EditScore's EditReward-Bench.
+type editScoreJSON struct {
+	protocol.Common
+	Variant string                        `json:"variant"`
+	Rules   map[string]editScoreDimension `json:"rules"`
+}
+
+func (j *editScorePredictions) Result() *protocol.Result {
+	units := make([]int, len(j.keys))
+	r := &protocol.Result{Subset: "EditScore"}
+	missing := map[string]bool{}
+	n := map[string]int{}
+	for i := range units {
+		units[i] = i
+		if j.Complete(i) {
+			r.N++
+			n[j.dim[i]]++
+		}
+		for side, k := range j.keys[i] {
+			if math.IsNaN(j.scores[side][i]) && !missing[k] {
+				missing[k] = true
+				r.Missing = append(r.Missing, protocol.Key{ID: k})
+			}
+		}
+	}
+	r.Numbers = j.Numbers(units)
+	for k, d := range j.dimensions {
+		var without []protocol.Key
+		of := 0
+		for i := range j.keys {
+			if j.dim[i] != d {
+				continue
+			}
+			of++
+			if !j.Complete(i) {
+				without = append(without, protocol.Key{ID: j.keys[i][0], Model: j.keys[i][1]})
+			}
+		}
+		c := protocol.NewCoverage(of, without)
+		r.Numbers[k].Coverage = &c
+	}
+	rules := map[string]editScoreDimension{}
+	table := protocol.Table{Title: "accuracy per task", Columns: j.dimensions}
+	cells := map[string][]float64{}
+	for k, d := range j.dimensions {
+		per := j.perTask(units, d)
+		rules[d] = editScoreDimension{n[d], protocol.Value(meanOver(per)), protocol.Values(per)}
+		for task, v := range per {
+			if cells[task] == nil {
+				cells[task] = slices.Repeat([]float64{math.NaN()}, len(j.dimensions))
+			}
+			cells[task][k] = v
+		}
+	}
+	for _, task := range slices.Sorted(maps.Keys(cells)) {
+		table.Rows = append(table.Rows, protocol.TableRow{Name: task, Cells: cells[task]})
+	}
+	r.Tables = []protocol.Table{table}
+	r.Notes = append(r.Notes, "this is EditScore's EditReward-Bench (the columns key, task_type and dimension were found)")
+	r.JSON = editScoreJSON{r.Common("editreward-bench"), "EditScore", rules}
+	return r
+}

@@ -1,0 +1,172 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/atomicfile"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/exit"
+	"assay/internal/journal"
+	"assay/internal/table"
+)
+
+// componentLine is a line of the file that a measurement resumes from.
+type componentLine struct {
+	protocol.Key
+	Content string          `json:"of"`
+	Value   json.RawMessage `json:"value,omitempty"`
+}
+
+// Component is a judge, of edits by one property or by several, that fills components of a benchmark.
+type Component struct {
+	Judge edit.Judge
+	// Names are the components: one that its score, its class or its numbers are, or with Dimensions each of those of its
+	// numbers that have these names; nil: the judge's own name.
+	Names      []string
+	Dimensions bool
+	By         string                // what measures it: model, prompts, digest; "": the name and the digest
+	Together   int                   // items that are measured at a time; 0: as many as there are processors
+	Dir        string                // of component-NAME.jsonl, and of the progress beside it
+	Progress   func(done, total int) // nil: not called
+	Failed     []Failure             // items that could not be measured
+}
+
+// Measure measures all items and writes component-NAME.jsonl, whose path it returns. What was measured before is not
+// measured again, unless it failed, or a picture or a text of it changed since. An item that cannot be measured does
+// not keep the others from it.
+func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items []*edit.Edit) (path string,
+	err error) {
+	if c.Names == nil {
+		c.Names = []string{c.Judge.Info().Name}
+	}
+	fingerprint, err := c.Judge.Fingerprint()
+	if err != nil {
+		return "", err
+	}
+	name := strings.Join(c.Names, "_")
+	if c.By == "" {
+		c.By = fmt.Sprintf("%s (%.8s)", name, fingerprint)
+	}
+	path = filepath.Join(c.Dir, protocol.ComponentFile(c.Names...))
+	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
+		return "", err
+	}
+	head := struct {
+		Component string `json:"component"`
+		Metric    string `json:"metric"`
+	}{name, fingerprint}
+	j, old, err := journal.Open[componentLine](path+".progress", head)
+	if err != nil {
+		return "", exit.Named(err)
+	}
+	f := newItemFile(items, func(lines []table.Line[componentLine]) error {
+		var rows []componentLine
+		for _, l := range lines {
+			rows = append(rows, l.Value)
+		}
+		return j.Write(rows...)
+	})
+	for _, o := range old {
+		row, known := f.row[o.Key]
+		if !known || o.Value == nil {
+			continue
+		}
+		if content, _ := protocol.Content(items[row]); content == o.Content {
+			f.hold(o.Key, o)
+		}
+	}
+	err = c.job(items).Run(ctx, f, 0, len(items))
+	if err := errors.Join(err, j.Close()); err != nil {
+		return path, err
+	}
+	c.Failed = f.failed
+	return path, c.write(path, set, f)
+}
+
+// job measures items, some at a time.
+func (c *Component) job(items []*edit.Edit) *table.Job[row, componentLine] {
+	return &table.Job[row, componentLine]{
+		Options: table.Options{Progress: c.Progress},
+		Rows:    len(items),
+		Read:    func(i int) (row, error) { return row{item: items[i]}, nil },
+		Content: func(r *row, _ error) (string, error) {
+			r.content, _ = protocol.Content(r.item)
+			return r.content, nil
+		},
+		Prepare: func(r *row) (err error) {
+			r.inputs, err = c.Judge.Prepare(r.item)
+			return err
+		},
+		Work: func(ctx context.Context, rows []row) ([]componentLine, []error, error) {
+			inputs := make([]edit.Inputs, len(rows))
+			for i := range rows {
+				inputs[i] = rows[i].inputs
+			}
+			scores, errs, err := c.Judge.Score(ctx, inputs)
+			if err != nil {
+				return nil, nil, err
+			}
+			lines := make([]componentLine, len(rows))
+			for i, r := range rows {
+				lines[i] = componentLine{Key: protocol.ItemKey(r.item), Content: r.content}
+				if errs[i] == nil {
+					lines[i].Value, errs[i] = c.value(&scores[i])
+				}
+			}
+			return lines, errs, nil
+		},
+		Batches: table.Chunks(cmp.Or(c.Together, runtime.GOMAXPROCS(0))),
+	}
+}
+
+// value is what a score says of the components: an object of them if there are several.
+func (c *Component) value(s *edit.Score) (json.RawMessage, error) {
+	if !c.Dimensions {
+		return json.Marshal(s.Plain())
+	}
+	values, said := map[string]float64{}, s.ByName()
+	for _, name := range c.Names {
+		d, ok := said[name]
+		if !ok {
+			return nil, fmt.Errorf("the judge says no %s", name)
+		}
+		values[name] = d.Value
+	}
+	return json.Marshal(values)
+}
+
+// write writes the file of components.
+func (c *Component) write(path string, set protocol.Measurable, f *itemFile[componentLine]) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		for i, it := range f.items {
+			if !f.Has(i) {
+				continue
+			}
+			l, err := f.Line(i)
+			if err != nil {
+				return err
+			}
+			values := map[string]any{c.Names[0]: l.Value.Value}
+			if c.Dimensions {
+				if err := json.Unmarshal(l.Value.Value, &values); err != nil {
+					return fmt.Errorf("%s.progress: %w", path, err)
+				}
+			}
+			if err := e.Encode(set.Line(protocol.ItemKey(it), values, c.By)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,51 @@
+package runner
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"assay/internal/atomicfile"
+	"assay/internal/benchmarks/protocol"
+	"assay/textjudge"
+)
+
+// WriteExamples writes a conversation about each item, with the question of a judge and the right answer, as rows that
+// train (mode: text) learns from. Paths of pictures start at the file's folder.
+func WriteExamples(path string, set protocol.Teachable, e *textjudge.Examples) (n int, err error) {
+	items, err := set.Items()
+	if err != nil {
+		return 0, err
+	}
+	if len(items) == 0 {
+		return 0, errors.New("there is nothing to learn from")
+	}
+	words := e.Words()
+	return len(items), atomicfile.Write(path, func(w io.Writer) error {
+		b := bufio.NewWriter(w)
+		for i, item := range items {
+			answer, err := set.Answer(i, words)
+			if err != nil {
+				return fmt.Errorf("%v: %w", protocol.ItemKey(item), err)
+			}
+			pictures := map[string]string{}
+			for _, role := range []string{"source", "edit"} {
+				p := protocol.PictureOf(item, role)
+				if p.Path == "" {
+					continue
+				}
+				if pictures[role], err = atomicfile.From(filepath.Dir(path), p.Path); err != nil {
+					return err
+				}
+			}
+			line, err := e.Line(item.ID, item.Instruction, pictures, answer)
+			if err != nil {
+				return fmt.Errorf("%v: %w", protocol.ItemKey(item), err)
+			}
+			b.Write(append(line, '\n')) // its error comes with Flush
+		}
+		return b.Flush()
+	})
+}

@@ -1,0 +1,245 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/edit"
+	"assay/encoders"
+	"assay/internal/benchmarks/protocol"
+	"assay/model"
+	"assay/textjudge"
+)
+
+// Judge is a judge of edits, or of pairs, as it is run on a benchmark.
+type Judge struct {
+	Name        string
+	Fingerprint string // of all that scores depend on
+	Settings    string // for readers: question, preprocessing
+	Prompts     string // digest of the prompts, of a judge that answers in words
+
+	info     edit.Info
+	judge    edit.Judge    // nil: comparer
+	comparer edit.Comparer // of left and right
+	together int           // items that are scored together, whatever their groups are; 0: the groups
+	words    bool          // the judge's own words are its answer to a question
+	close    func() error
+}
+
+// NewJudge returns a judge under its own name. Edits of one group are scored together.
+func NewJudge(j edit.Judge, fingerprint string) *Judge {
+	info := j.Info()
+	return &Judge{Name: info.Name, Fingerprint: fingerprint, info: info, judge: j, close: j.Close}
+}
+
+// OpenScorer opens a scorer directory.
+func OpenScorer(dir string, o model.Options) (*Judge, error) {
+	m, err := model.OpenScorer(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	fingerprint, err := m.Fingerprint()
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	j, cfg := NewJudge(m, fingerprint), m.Config()
+	j.Name, j.Settings = filepath.Clean(dir), settings(&cfg, o.Dimension)
+	return j, nil
+}
+
+// OpenSimilarity opens an encoder for a similarity. The judge's name says encoder and definition.
+func OpenSimilarity(kind encoders.SimilarityKind, encoder string, o encoders.Options) (*Judge, error) {
+	s, err := encoders.OpenSimilarity(kind, encoder, o)
+	if err != nil {
+		return nil, err
+	}
+	fingerprint, err := s.Fingerprint()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	j := NewJudge(s, fingerprint)
+	j.Settings = "10 times the cosine of embeddings"
+	return j, nil
+}
+
+// OpenJudge runs a judge that answers in words, about so many edits at a time. Items whose answers cannot be read fail
+// each by itself. A judge of pairs is asked about left and right in both orders; what it prefers has 10, the other one
+// 0, and 5 both if it does not say. closer is called by Close.
+func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, error) {
+	own := *t
+	own.Workers = max(workers, 1)
+	fingerprint, err := t.Fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	j, c := NewJudge(&own, fingerprint), &t.Config
+	if !c.Scores() {
+		return nil, fmt.Errorf("the judge %s gives no score: it measures a component (--component)", c.Name)
+	}
+	j.close, j.together = closer, 4*own.Workers
+	j.words = !c.Pair && len(c.Questions) == 1 && c.Passes == 1
+	if c.Pair {
+		if j.judge, j.comparer = nil, &own; len(j.info.Pictures) > 0 || j.info.Sources > 1 {
+			return nil, fmt.Errorf("the judge %s shows %s: only source, edit and edit2 are there", c.Name,
+				strings.Join(t.Roles(), ", "))
+		}
+	}
+	j.Name = fmt.Sprintf("%s (%s)", c.Name, c.Rule) // judges of one name differ in their rules
+	j.Settings, j.Prompts = t.Words(), t.Prompts()
+	return j, nil
+}
+
+// settings says for readers what a scorer is asked.
+func settings(c *model.ScorerConfig, dimension string) string {
+	if c.AddsToken() {
+		f := c.OnePass()
+		return fmt.Sprintf("question %q, answer %q, pair %s, pair_size %v, range %v",
+			f.Question, f.Answer, f.Pair, f.PairSize, f.ScoreRange)
+	}
+	var passes []string
+	for _, q := range c.Passes {
+		passes = append(passes, fmt.Sprintf("%s of %s", q.Name, strings.Join(q.Pictures, " and ")))
+	}
+	text := fmt.Sprintf("passes %s; the score is the %s of %s, %s", strings.Join(passes, ", "), c.Score.Fusion,
+		strings.Join(c.Score.Of, ", "), c.ScoreRange.Words())
+	if dimension != "" {
+		text += "; the dimension " + dimension + " alone"
+	}
+	return text
+}
+
+// Items are the items of a set that the judge can be run on.
+func (j *Judge) Items(set protocol.Scorable) ([]*edit.Edit, error) {
+	if all, ok := set.(protocol.SeveralSources); ok && j.info.Sources > 1 {
+		return all.ItemsOfSeveral()
+	}
+	return set.Items()
+}
+
+// Components are the components of a set that have the names of the judge's numbers.
+func (j *Judge) Components(set protocol.Composed) (names []string) {
+	for _, d := range j.info.Dimensions {
+		if _, ok := set.Components()[d.Name]; ok && j.info.Words {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// Close closes the judge.
+func (j *Judge) Close() error {
+	if j.close == nil {
+		return nil
+	}
+	return j.close()
+}
+
+// middle is that of the scores' range; NaN: they have no bounds.
+func (j *Judge) middle() float64 {
+	if r := j.info.Range; j.comparer == nil && r.Bounded() {
+		return (r[0] + r[1]) / 2
+	}
+	return math.NaN()
+}
+
+// prepare decodes what the judge looks at, of an item or of the pair that it belongs to.
+func (j *Judge) prepare(r *row) (err error) {
+	if j.comparer == nil {
+		r.inputs, err = j.judge.Prepare(r.item)
+		return err
+	}
+	source, err := edit.Decode(r.pair[0].Source())
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	for i, e := range r.pair {
+		output, err := edit.Decode(e.Output)
+		if err != nil {
+			return fmt.Errorf("edit: %w", err)
+		}
+		decoded := *e
+		decoded.Sources, decoded.Output = []edit.Picture{source}, output
+		r.pair[i] = &decoded
+	}
+	return nil
+}
+
+// score returns a prediction or an error for each of some rows.
+func (j *Judge) score(ctx context.Context, rows []row) ([]Prediction, []error, error) {
+	if j.comparer != nil {
+		return j.compare(ctx, rows)
+	}
+	inputs := make([]edit.Inputs, len(rows))
+	for i := range rows {
+		inputs[i] = rows[i].inputs
+	}
+	scores, errs, err := j.judge.Score(ctx, inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([]Prediction, len(rows))
+	for i, s := range scores {
+		out[i].said = s.Answer
+		if errs[i] != nil {
+			continue
+		}
+		if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
+			errs[i] = fmt.Errorf("the score is %v", s.Value)
+		}
+		out[i].Score = s.Value
+		if !j.info.Words {
+			continue
+		}
+		for _, d := range s.Dimensions {
+			if out[i].Dimensions == nil {
+				out[i].Dimensions = map[string]float64{}
+			}
+			out[i].Dimensions[d.Name] = d.Value
+		}
+	}
+	return out, errs, nil
+}
+
+// compare asks about the pairs of some rows, whose left and right are both there.
+func (j *Judge) compare(ctx context.Context, rows []row) ([]Prediction, []error, error) {
+	var pairs []edit.Pair
+	place := map[string]int{}
+	for _, r := range rows {
+		if _, again := place[r.item.ID]; !again {
+			place[r.item.ID], pairs = len(pairs), append(pairs, r.pair)
+		}
+	}
+	preferences, failed, err := j.comparer.Compare(ctx, pairs)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, errs := make([]Prediction, len(rows)), make([]error, len(rows))
+	for i, r := range rows {
+		k := place[r.item.ID]
+		p := preferences[k]
+		if errs[i] = failed[k]; errs[i] != nil {
+			continue
+		}
+		if out[i] = (Prediction{Score: 10 * p.Value, Orders: p.Orders}); r.item.Editor == protocol.Right {
+			out[i].Score = 10 - 10*p.Value
+		}
+	}
+	return out, errs, nil
+}
+
+// checkPairs refuses groups that are no pairs of left and right.
+func (j *Judge) checkPairs(groups [][]*edit.Edit) error {
+	sides := []string{protocol.Left, protocol.Right}
+	for _, g := range groups {
+		if len(g) != 2 || !slices.Equal([]string{g[0].Editor, g[1].Editor}, sides) {
+			return fmt.Errorf("the judge %s says which of two edits is better, and %v is no pair of left and right: this "+
+				"benchmark wants a judge of single edits", j.info.Name, protocol.ItemKey(g[0]))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+// Package curate makes training data and reports from a table of edits and its scores.
+//
+// [Best] ranks the edits of each source and instruction. [Conditioning] writes reward-conditioned labels (the score in
+// words behind the instruction) in the layouts of several trainers. [TripletSelection] selects triplets as AIM-Bench
+// and AIM-40k do. [Measure] and [CompareOutputs] compare two checkpoints of an editor, to notice reward hacking.
+package curate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/exit"
+	"assay/internal/jsonfile"
+	"assay/internal/scoring"
+)
+
+// BestEdit is a ranked edit of its source and instruction.
+type BestEdit struct {
+	Row         *int     `json:"row,omitempty"` // of the table
+	Source      string   `json:"source,omitempty"`
+	Instruction string   `json:"instruction"`
+	Edit        string   `json:"edit"`
+	Rank        int      `json:"rank"` // from 1
+	Of          int      `json:"of"`
+	Score       float64  `json:"score"`  // on the scorer's range
+	Margin      *float64 `json:"margin"` // lead over the next one, in score; null: there is no next one
+
+	inside [2]bool // source and edit lie in the table: their paths are names
+}
+
+// Best returns the keep best edits of every group. rows: they have their row numbers.
+func Best(groups []*scoring.RankedEdits, keep int, rows bool) []BestEdit {
+	best := []BestEdit{}
+	for _, g := range groups {
+		for i, edit := range g.Edits[:min(keep, len(g.Edits))] {
+			b := BestEdit{
+				Source:      g.Source.Path,
+				Instruction: g.Instruction,
+				Edit:        edit.Edit.Path,
+				Rank:        i + 1,
+				Of:          len(g.Edits),
+				Score:       edit.Score.Value,
+				inside:      [2]bool{len(g.Source.Bytes) > 0, len(edit.Edit.Bytes) > 0},
+			}
+			if rows {
+				b.Row = &edit.Row
+			}
+			if i+1 < len(g.Edits) {
+				margin := g.Margin(i, i+1)
+				b.Margin = &margin
+			}
+			best = append(best, b)
+		}
+	}
+	return best
+}
+
+// WriteBest writes the best edits of a table as JSON lines, with paths relative to the file.
+func WriteBest(path string, best []BestEdit, t *data.Table) error {
+	if err := t.CheckOutput(path); err != nil {
+		return exit.Usage(err)
+	}
+	moving, err := data.NewMoving(t.Folder(), filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	best = slices.Clone(best)
+	for i := range best {
+		for k, path := range []*string{&best[i].Source, &best[i].Edit} {
+			if !best[i].inside[k] {
+				*path = moving.Path(*path)
+			}
+		}
+	}
+	return jsonfile.WriteLines(path, best)
+}
+
+// CandidateTable writes a table of a folder's pictures as edits of one source, with absolute paths, into a temporary
+// folder. remove removes it.
+func CandidateTable(folder, source, instruction string) (path string, remove func() error, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return "", nil, err
+	}
+	from, err := filepath.Abs(folder)
+	if err != nil {
+		return "", nil, err
+	}
+	if source, err = filepath.Abs(source); err != nil {
+		return "", nil, err
+	}
+	type candidate struct {
+		Source      string `json:"source"`
+		Edit        string `json:"edit"`
+		Instruction string `json:"instruction"`
+	}
+	var rows []candidate
+	for _, e := range entries {
+		if !e.IsDir() && slices.Contains(data.PictureEndings, strings.ToLower(filepath.Ext(e.Name()))) {
+			rows = append(rows, candidate{source, filepath.Join(from, e.Name()), instruction})
+		}
+	}
+	if len(rows) == 0 {
+		return "", nil, fmt.Errorf("%s holds no pictures (%s)", folder, strings.Join(data.PictureEndings, ", "))
+	}
+	dir, err := os.MkdirTemp("", "score-best-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() error { return os.RemoveAll(dir) }
+	path = filepath.Join(dir, "candidates.jsonl")
+	if err := jsonfile.WriteLines(path, rows); err != nil {
+		remove() // err came first
+		return "", nil, err
+	}
+	return path, remove, nil
+}

@@ -1,0 +1,140 @@
+package curate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"assay/data"
+	"assay/internal/atomicfile"
+	"assay/internal/jsonfile"
+	"assay/internal/scoring"
+)
+
+// Conditioning writes labels with the score of each edit in words.
+type Conditioning struct {
+	Template  Template
+	Low, High float64  // score01 that become 0 and 10 before the cuts into levels
+	Layouts   []string // names of [Layouts]
+	Copy      bool     // copy pictures instead of linking to them
+	Balance   bool     // repeat examples, so that all levels that occur are equally frequent
+	Seed      uint64   // of the draw of examples that are repeated once more than others of their level
+
+	// Tokens counts the tokens of a prompt, begin and end included. nil: [LeastClipTokens], for layouts whose trainers
+	// have CLIP's text encoder.
+	Tokens func(text string) (int, error)
+}
+
+// ScoreRange returns the lowest and the highest score01 of a table.
+func ScoreRange(scores scoring.Scores) (low, high float64, err error) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, line := range scores.Lines {
+		if line.Error == "" {
+			low, high = min(low, line.Value.Score01), max(high, line.Value.Score01)
+		}
+	}
+	if low > high {
+		return 0, 0, errors.New("there are no scores")
+	}
+	if high == low {
+		return 0, 0, fmt.Errorf("all scores are %g", low)
+	}
+	return low, high, nil
+}
+
+// ConditioningResult counts what [Conditioning.Write] did.
+type ConditioningResult struct {
+	Rows     int
+	Labelled int
+	Failed   int    // listed in failed.jsonl
+	Reason   string // why the first of them failed
+	Levels   [5]int // rows of the levels one to five
+	Written  int    // examples: the labelled rows, with those that are repeated
+	Cut      int    // labelled rows whose prompts have more than [ClipTokens] tokens, and lose words of the score
+}
+
+// Write makes the folder out: images/, labels in the chosen layouts, and failed.jsonl with the unusable rows. If no
+// row is usable, it makes no folder and returns the first reason.
+func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (*ConditioningResult, error) {
+	r := &ConditioningResult{Rows: t.Len()}
+	err := atomicfile.WriteDir(out, func(dir string) (err error) {
+		var examples []RewardLabel
+		failed := []scoring.FailedRow{}
+		pictures := newPictures(t, dir, c.Copy)
+		for i := range t.Len() {
+			row, err := t.Read(i)
+			var e RewardLabel
+			if err == nil {
+				if err = scores.Err(i); err == nil {
+					score := 10 * ((scores.Lines[i].Value.Score01 - c.Low) / (c.High - c.Low))
+					e, err = pictures.label(i, &row, c.Template.Text(row.Instruction, score), score, "source", "edit")
+				}
+				if err != nil {
+					err = t.At(i, err)
+				}
+			}
+			if err != nil {
+				failed = append(failed, scoring.FailedRow{Row: i, ID: row.ID, Error: err.Error()})
+				continue
+			}
+			examples = append(examples, e)
+			r.Levels[e.Level-1]++
+		}
+		r.Labelled, r.Failed = len(examples), len(failed)
+		if r.Failed > 0 {
+			r.Reason = failed[0].Error
+		}
+		if len(examples) == 0 && r.Failed > 0 {
+			return fmt.Errorf("none of %d rows can be used; the first: %s", r.Rows, r.Reason)
+		}
+		if r.Cut, err = c.cut(examples); err != nil {
+			return err
+		}
+		if balance(examples); c.Balance {
+			examples = repeated(examples, c.Seed)
+		}
+		r.Written = len(examples)
+		for _, l := range c.Layouts {
+			if err := Layouts[l](dir, out, examples); err != nil {
+				return err
+			}
+		}
+		if err := writeCard(dir, c.Layouts); err != nil {
+			return err
+		}
+		if slices.Equal(slices.Compact(slices.Clone(c.Layouts)), []string{"parquet"}) { // it holds the pictures
+			if err := os.RemoveAll(filepath.Join(dir, "images")); err != nil {
+				return err
+			}
+		}
+		return jsonfile.WriteLines(filepath.Join(dir, "failed.jsonl"), failed)
+	})
+	return r, err
+}
+
+// cut counts the prompts of which CLIP's text encoder would truncate the score.
+func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
+	count := c.Tokens
+	if count == nil {
+		count = func(text string) (int, error) { return LeastClipTokens(text), nil }
+		if !slices.ContainsFunc(c.Layouts, func(l string) bool { return slices.Contains(clipLayouts, l) }) {
+			return 0, nil
+		}
+	}
+	if !c.Template.ScoreLast() {
+		return 0, nil
+	}
+	for _, e := range examples {
+		tokens, err := count(e.Prompt)
+		if err != nil {
+			return n, fmt.Errorf("row %q: %w", e.ID, err)
+		}
+		if tokens > ClipTokens {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,140 @@
+package curate
+
+import (
+	"context"
+	"fmt"
+
+	"assay/data"
+	"assay/heuristics"
+	"assay/internal/scoring"
+)
+
+// ImageEncoder embeds pictures: CLIP, for CLIP-I between edit and source.
+type ImageEncoder interface {
+	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
+}
+
+// Outputs are statistics of the outputs of one checkpoint: a column for each.
+type Outputs struct {
+	Failed int    // rows that could not be scored or read
+	Reason string // why the first of them could not
+
+	names  []string // of the facts, in order
+	values map[string][]float64
+	inputs map[input]int // what was asked, and how often
+}
+
+// input is the source and the instruction of an output.
+type input struct {
+	source      [32]byte // digest of its pixels
+	instruction string
+}
+
+// Measure measures the edits of a scored table. Without an encoder there is no CLIP-I. A row that cannot be read
+// counts as failed; if all fail, the first reason is the error.
+func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
+	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
+	for i := range t.Len() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		row, err := t.Read(i)
+		if err == nil {
+			if err = scores.Err(i); err == nil {
+				err = o.measure(ctx, t.Folder(), row, scores.Lines[i].Value.Value, encoder)
+			}
+			if err != nil {
+				err = t.At(i, err)
+			}
+		}
+		if err != nil {
+			if o.Failed++; o.Failed == 1 {
+				o.Reason = err.Error()
+			}
+		}
+	}
+	if t.Len() == 0 {
+		return nil, fmt.Errorf("%s has no rows", t.Path())
+	}
+	if len(o.names) == 0 {
+		return nil, fmt.Errorf("none of %d rows could be scored and read; the first: %s", t.Len(), o.Reason)
+	}
+	return o, nil
+}
+
+func (o *Outputs) add(name string, v float64) {
+	if _, ok := o.values[name]; !ok {
+		o.names = append(o.names, name)
+	}
+	o.values[name] = append(o.values[name], v)
+}
+
+func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score float64,
+	encoder ImageEncoder) error {
+	source, err := row.Source.Open(folder, data.Limits{})
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	edit, err := row.Edit.Open(folder, data.Limits{})
+	if err != nil {
+		return fmt.Errorf("edit: %w", err)
+	}
+	clipI := 0.0
+	if encoder != nil {
+		e, err := encoder.Images(ctx, []*data.Picture{source, edit})
+		if err != nil {
+			return err
+		}
+		clipI = heuristics.Cosine(e[0], e[1])
+	}
+	o.inputs[input{source.Digest(), row.Instruction}]++
+	o.add("score", score)
+	if encoder != nil {
+		o.add("clip_i", clipI)
+	}
+	for _, fact := range measureEdit(source, edit).Named() {
+		o.add(fact.Name, fact.Value)
+	}
+	return nil
+}
+
+// Drift compares the outputs of two checkpoints.
+type Drift struct {
+	Facts        []FactDrift `json:"facts"` // the score first
+	FailedAfter  int         `json:"failed_after"`
+	FailedBefore int         `json:"failed_before"`
+	RowsAfter    int         `json:"rows_after"`
+	RowsBefore   int         `json:"rows_before"`
+	Warnings     []string    `json:"warnings"`
+}
+
+// CompareOutputs compares the outputs of two checkpoints.
+func CompareOutputs(before, after *Outputs) *Drift {
+	d := &Drift{
+		RowsBefore:   len(before.values["score"]),
+		RowsAfter:    len(after.values["score"]),
+		FailedBefore: before.Failed,
+		FailedAfter:  after.Failed,
+	}
+	for _, name := range before.names {
+		d.Facts = append(d.Facts, compare(name, before.values[name], after.values[name], after.values["score"]))
+	}
+	if own := alone(before, after) + alone(after, before); own > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d outputs are of a source and an instruction that the other "+
+			"table does not have as often. These means are not of the same inputs", own, d.RowsBefore+d.RowsAfter))
+	}
+	if d.RowsBefore == 1 {
+		d.Warnings = append(d.Warnings, "before there is one output, which has no deviations: nothing can be told in them")
+		return d
+	}
+	d.Warnings = append(d.Warnings, warnings(d.Facts[0], d.Facts[1:])...)
+	return d
+}
+
+// alone counts outputs whose inputs occur less often in other.
+func alone(o, other *Outputs) (n int) {
+	for in, times := range o.inputs {
+		n += max(0, times-other.inputs[in])
+	}
+	return n
+}

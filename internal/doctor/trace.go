@@ -1,0 +1,223 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/doctor/trial"
+	"assay/internal/optim"
+	"assay/model"
+)
+
+// halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one
+// that is a small difference of large numbers may be off by its own size.
+const halfDistance = 0.1
+
+// rate is the learning rate of the traces: small steps, so that types part slowly.
+const rate = 1e-4
+
+// steps are the losses and first gradients of some training steps.
+type steps struct {
+	losses    []float64
+	gradients map[string][]float32 // of the first step, by parameter
+	plan      model.Usage
+	used      int64 // of a GPU's memory, while its sessions are open
+}
+
+// Trace compares one way of computing with the reference.
+type Trace struct {
+	Way       string  `json:"way"`
+	Gradients float64 `json:"gradients"` // largest difference of a tensor's first gradient, of its largest value
+	Worst     string  `json:"worst"`     // that parameter
+	Distance  float64 `json:"distance"`  // of all first gradients together from the reference's, of their norm
+	// Loss is the largest difference of any step's loss, of that loss or a tenth of the first one, if that is larger.
+	Loss   float64   `json:"loss"`
+	Losses []float64 `json:"losses"`
+	Same   bool      `json:"same"` // within what the type allows
+}
+
+// ways are those that are held against the reference: the device's, and on the CPU independent orders of computing.
+func (d *doctor) ways() []trial.Way {
+	if d.cuda() {
+		return []trial.Way{
+			{Device: d.Device, DType: "float32"},
+			{Device: d.Device, DType: "float32", Recompute: true},
+			{Device: d.Device, DType: "bfloat16"},
+		}
+	}
+	return []trial.Way{
+		{Device: "cpu", DType: "float32", Recompute: true},
+		{Device: "cpu", DType: "float32", Alone: true},
+	}
+}
+
+// trace runs steps in all ways and compares them.
+func (d *doctor) trace(ctx context.Context) error {
+	reference := trial.Way{Device: "cpu", DType: "float32"}
+	d.Reference = reference.String()
+	d.o.Note("training on " + d.Reference)
+	before := d.memoryBefore("cpu")
+	want, err := d.train(ctx, reference)
+	if err != nil {
+		return err
+	}
+	d.Model.Trainable, d.Model.Parameters, d.Model.Batch = want.plan.Trainable, want.plan.Parameters, trial.Pairs
+	if !d.cuda() {
+		d.memoryAfter(before, want)
+		d.Notes = append(d.Notes, "the CPU computes bfloat16 in float32: there is nothing to compare")
+	}
+	for i, w := range d.ways() {
+		d.o.Note("training on " + w.String())
+		before := d.memoryBefore(w.Device)
+		got, err := d.train(ctx, w)
+		if err != nil {
+			d.problem("%v: %v", w, err)
+			continue
+		}
+		if d.cuda() && i == 0 {
+			d.memoryAfter(before, got)
+		}
+		c := compare(want, got)
+		c.Way = w.String()
+		c.Same = c.Gradients <= trial.CloseGradients && c.Loss <= trial.CloseLosses
+		if w.DType == "bfloat16" {
+			c.Same = c.Distance <= halfDistance && c.Loss <= trial.HalfLosses
+		}
+		if !c.Same {
+			d.problem("%s: gradients differ by %.1e of their norm, at most by %.1e (%s), losses by %.1e", c.Way, c.Distance,
+				c.Gradients, c.Worst, c.Loss)
+		}
+		d.Traces = append(d.Traces, c)
+	}
+	return nil
+}
+
+// compare compares two runs. A value that is not finite counts as infinitely far, and so does one that is not zero
+// where the reference is: those products are zero in any order and type.
+func compare(want, got *steps) (c Trace) {
+	c.Losses = got.losses
+	for i, l := range want.losses {
+		c.Loss = trial.Worse(c.Loss, math.Abs(got.losses[i]-l)/max(math.Abs(l), math.Abs(want.losses[0])/10))
+	}
+	var difference, size float64
+	for name, a := range want.gradients {
+		largest, most := 0.0, 0.0
+		b := got.gradients[name]
+		if len(b) != len(a) {
+			return Trace{Losses: c.Losses, Loss: c.Loss, Gradients: math.MaxFloat64, Distance: math.MaxFloat64, Worst: name}
+		}
+		for i, v := range a {
+			largest = max(largest, math.Abs(float64(v)))
+			most = trial.Worse(most, math.Abs(float64(v)-float64(b[i])))
+			size += float64(v) * float64(v)
+			difference += (float64(v) - float64(b[i])) * (float64(v) - float64(b[i]))
+		}
+		far := most / largest
+		if largest == 0 && most == 0 {
+			far = 0
+		}
+		if !(far <= c.Gradients) || c.Worst == "" {
+			c.Gradients, c.Worst = trial.Worse(c.Gradients, far), name
+		}
+	}
+	if difference != 0 {
+		c.Distance = trial.Worse(0, math.Sqrt(difference/size))
+	}
+	return c
+}
+
+// open makes the tuner of a way, the same at each call.
+func (d *doctor) open(w trial.Way) (*model.Tuner, []*model.Sample, error) {
+	state, err := trial.Scorer(d.o.Backbone, w.DType)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := model.NewTuner(state, model.TuneOptions{
+		Options:   w.Options(0),
+		TextLoss:  1,
+		ScoreLoss: 10,
+		Recompute: w.Recompute,
+		Fixed:     d.cuda(),
+		Resident:  resident(w),
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	samples, err := trial.Samples(t.Sample, false)
+	if err != nil {
+		t.Close()
+		return nil, nil, err
+	}
+	return t, samples, nil
+}
+
+// train runs the steps of a way.
+func (d *doctor) train(ctx context.Context, w trial.Way) (*steps, error) {
+	t, samples, err := d.open(w)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	d.Model.Tokens = len(samples[0].IDs)
+	micro := trial.Pairs
+	if w.Alone {
+		micro = 1
+	}
+	out := &steps{gradients: map[string][]float32{}}
+	if out.plan, err = t.Usage(samples[0], micro, 2*trial.Pairs, false); err != nil {
+		return nil, err
+	}
+	grads := trial.NewSums(t.Params())
+	update := optim.NewAdamW(grads.Params, [2]float64{0.9, 0.999}, 1e-8, 0)
+	for step := range d.o.Steps {
+		loss, err := traceStep(ctx, t, w, samples, grads)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", step+1, err)
+		}
+		if step == 0 {
+			for i, p := range grads.Params {
+				out.gradients[p.Name] = slices.Clone(grads.Values[i])
+			}
+		}
+		update.Update(grads.Params, grads.Values, rate)
+		out.losses = append(out.losses, loss)
+	}
+	if w.Device != "cpu" {
+		out.used = usedOnGPU(w.Device)
+	}
+	return out, nil
+}
+
+// resident reports whether parameters and the sums of gradients stay on the device, as in training.
+func resident(w trial.Way) bool { return strings.HasPrefix(w.Device, "cuda") }
+
+// traceStep computes the gradients of a step over all pairs, and their mean loss.
+func traceStep(ctx context.Context, t *model.Tuner, w trial.Way, samples []*model.Sample, grads *trial.Sums) (
+	loss float64, err error) {
+	grads.Clear()
+	if resident(w) {
+		if err := t.Begin(ctx); err != nil {
+			return 0, err
+		}
+	}
+	err = w.Batches(samples, func(batch []*model.Sample, first int) error {
+		r, err := t.Step(ctx, batch, trial.Labels(first, len(batch)), 1.0/trial.Pairs, 0)
+		if err != nil {
+			return err
+		}
+		for _, l := range r.Loss {
+			loss += l / trial.Pairs
+		}
+		if !resident(w) {
+			grads.Add(optim.Gradients(grads.Params, r.Grads))
+		}
+		return nil
+	})
+	if err == nil && resident(w) {
+		err = t.Sums(ctx, grads.Values)
+	}
+	return loss, err
+}

@@ -1,0 +1,286 @@
+package labeling
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"assay/data/readers"
+	"assay/heuristics"
+	"assay/internal/labeling/nearcopy"
+	"assay/internal/remote"
+	"assay/internal/strictyaml"
+)
+
+// Config is one run: data sets in, one label table out.
+type Config struct {
+	Out string `yaml:"out"` // folder
+	// name, or name/version: the defaults of rules, chains and encoders.clip_d
+	Profile    string            `yaml:"profile"`
+	Preset     string            `yaml:"preset"` // its old name: paper, released
+	Seed       uint64            `yaml:"seed"`
+	Sources    []SourceConfig    `yaml:"sources"`
+	Encoders   EncoderConfig     `yaml:"encoders"`
+	Rules      heuristics.Rules  `yaml:"rules"`
+	Chains     heuristics.Chains `yaml:"chains"`
+	Foreign    ForeignConfig     `yaml:"foreign"`
+	Split      SplitConfig       `yaml:"split"`
+	Guard      GuardConfig       `yaml:"guard"`
+	Pictures   string            `yaml:"pictures"`   // embed, files
+	Unlabelled string            `yaml:"unlabelled"` // keep, drop
+	MaxBad     float64           `yaml:"max_bad"`    // share of rows
+	Workers    int               `yaml:"workers"`    // pictures decoded at once; 0: one per core
+
+	profile heuristics.Profile
+}
+
+// SourceConfig is one data set.
+type SourceConfig struct {
+	Layout     string            `yaml:"layout"`
+	Path       string            `yaml:"path"`
+	Name       string            `yaml:"name"` // the table's dataset column
+	Pictures   string            `yaml:"pictures"`
+	Columns    map[string]string `yaml:"columns"`
+	Editor     string            `yaml:"editor"`
+	Tasks      []string          `yaml:"tasks"`
+	Chains     bool              `yaml:"chains"`
+	Drop       []string          `yaml:"drop"`
+	LabelRange []float64         `yaml:"label_range"`
+	Split      string            `yaml:"split"`   // of all its rows, or "own": as the data set says
+	Profile    string            `yaml:"profile"` // with which the similarities in it were measured
+}
+
+// EncoderConfig names the models that measure similarities. Without them only those that came with the data are known.
+type EncoderConfig struct {
+	Clip    string `yaml:"clip"` // checkpoint directory or .onnx file
+	Dino    string `yaml:"dino"`
+	Device  string `yaml:"device"`
+	Threads int    `yaml:"threads"`
+	Batch   int    `yaml:"batch"`
+	Cache   string `yaml:"cache"` // folder of embeddings that are known
+	Given   string `yaml:"given"` // similarities that came with the data: keep, replace
+
+	CacheSize strictyaml.Bytes     `yaml:"cache_size"`
+	ClipD     heuristics.Direction `yaml:"clip_d"` // the definition: raw, unit
+}
+
+// ForeignConfig asks other samples' instructions of targets: see foreign.go.
+type ForeignConfig struct {
+	Instructions int     `yaml:"instructions"` // for each target
+	ClipD        float64 `yaml:"clip_d"`       // with the other sample's captions: only at or below it
+}
+
+// SplitConfig says which part of the rows is held out.
+type SplitConfig struct {
+	Validation float64 `yaml:"validation"` // share of the rows, by whole groups of source pictures
+}
+
+// GuardConfig names pictures that must not be trained on.
+type GuardConfig struct {
+	Folders  []string `yaml:"folders"`
+	Distance int      `yaml:"distance"` // of hashes, in bits of 63, up to which pictures are compared
+}
+
+// How pictures come into the table.
+const (
+	PicturesEmbed = "embed"
+	PicturesFiles = "files"
+)
+
+// defaults is the configuration that a file changes.
+func defaults() *Config {
+	c := &Config{
+		Pictures:   PicturesEmbed,
+		Unlabelled: "keep",
+		MaxBad:     0.05,
+		Split:      SplitConfig{Validation: 0.1},
+		Guard:      GuardConfig{Distance: nearcopy.MaxDistance},
+		Encoders:   EncoderConfig{Device: "auto", Batch: 32, CacheSize: 20e9, Given: "keep"},
+	}
+	c.adopt(heuristics.ProfilePaper, "")
+	c.Foreign.ClipD = c.Rules.PartialClipD
+	return c
+}
+
+// Load reads a configuration. The error lists everything that is wrong with it, with file and line (a
+// strictyaml.Problems), or says why the file cannot be read. Paths are relative to its folder; those of the result are
+// absolute.
+func Load(path string) (*Config, error) {
+	text, folder, err := strictyaml.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c := defaults()
+	d := strictyaml.Decode(path, text, c)
+	named := defaults()
+	if !d.Unreadable && named.adopt(c.Profile, c.Preset) {
+		c = named
+		d = strictyaml.Decode(path, text, c)
+	}
+	if d.Unreadable {
+		return nil, d.Err()
+	}
+	paths := []*string{&c.Out, &c.Encoders.Clip, &c.Encoders.Dino, &c.Encoders.Cache}
+	for i := range c.Sources {
+		paths = append(paths, &c.Sources[i].Path, &c.Sources[i].Pictures)
+	}
+	for i := range c.Guard.Folders {
+		paths = append(paths, &c.Guard.Folders[i])
+	}
+	for _, p := range paths {
+		if problem := remote.Refuse("labelling", *p); problem != "" {
+			d.Problem("", "%s", problem)
+		}
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(folder, *p)
+		}
+	}
+	c.check(d)
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	if c.Encoders.Cache == "" {
+		c.Encoders.Cache = filepath.Join(c.Out, "cache")
+	}
+	return c, nil
+}
+
+var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
+
+type checker struct{ *strictyaml.Document }
+
+// want notes a problem unless ok, or unless the key could not even be read.
+func (d checker) want(ok bool, key, format string, args ...any) {
+	if !ok && !d.Bad(key) {
+		d.Problem(key, format, args...)
+	}
+}
+
+// under returns a function that notes problems of keys below another one.
+func (d checker) under(key string) func(string, string, ...any) {
+	return func(k, format string, args ...any) { d.want(false, key+"."+k, format, args...) }
+}
+
+func (d checker) there(path, key string) {
+	if path == "" {
+		return
+	}
+	if _, err := os.Stat(path); err != nil {
+		var e *os.PathError
+		if errors.As(err, &e) {
+			err = e.Err
+		}
+		d.want(false, key, "%s: %v", path, err)
+	}
+}
+
+func (c *Config) check(doc *strictyaml.Document) {
+	d := checker{doc}
+	d.want(c.Out != "", "out", "the folder to write into is wanted")
+	_, err := heuristics.ParseProfile(c.Profile)
+	d.want(err == nil, "profile", "%v", err)
+	if c.Preset != "" {
+		_, ok := presets[c.Preset]
+		d.want(ok, "preset", "is the old name of profile: want one of %v there, not %q", heuristics.ProfileNames(), c.Preset)
+		d.want(c.Profile == heuristics.ProfilePaper, "preset", "is the old name of profile: give one of them")
+	}
+	d.want(len(c.Sources) > 0, "sources", "a list of data sets is wanted")
+	names := map[string]bool{}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		key := fmt.Sprintf("sources[%d]", i)
+		s.check(d, key)
+		d.want(!names[s.Name], key+".name", "two sources %q: give them names", s.Name)
+		names[s.Name] = true
+	}
+	c.Rules.Check(d.under("rules"))
+	c.Chains.Check(d.under("chains"))
+	d.want(c.Foreign.Instructions >= 0, "foreign.instructions", "want at least 0, not %d", c.Foreign.Instructions)
+	c.Encoders.check(d)
+	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v",
+		c.Split.Validation)
+	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= nearcopy.MaxDistance, "guard.distance",
+		"want 0 to %d bits, not %d", nearcopy.MaxDistance, c.Guard.Distance)
+	for i, folder := range c.Guard.Folders {
+		d.there(folder, fmt.Sprintf("guard.folders[%d]", i))
+	}
+	d.want(c.Pictures == PicturesEmbed || c.Pictures == PicturesFiles, "pictures", "want embed, files, not %q", c.Pictures)
+	d.want(c.Unlabelled == "keep" || c.Unlabelled == "drop", "unlabelled", "want keep, drop, not %q", c.Unlabelled)
+	d.want(0 <= c.MaxBad && c.MaxBad <= 1, "max_bad", "want a share from 0 to 1, not %v", c.MaxBad)
+	d.want(c.Workers >= 0, "workers", "want at least 0 (one per core), not %d", c.Workers)
+}
+
+func (s *SourceConfig) check(d checker, key string) {
+	l, ok := readers.Lookup(s.Layout)
+	if !ok {
+		var names []string
+		for _, l := range readers.Layouts() {
+			names = append(names, l.Name)
+		}
+		d.want(false, key+".layout", "want one of %v, not %q", names, s.Layout)
+		return
+	}
+	d.want(s.Path != "", key+".path", "the data set's file or folder is wanted")
+	if l.Many {
+		_, err := readers.Files(s.Path)
+		d.want(s.Path == "" || err == nil, key+".path", "%v", err)
+	} else {
+		d.there(s.Path, key+".path")
+	}
+	d.there(s.Pictures, key+".pictures")
+	for field := range s.Columns {
+		_, ok := l.Fields[field]
+		d.want(ok, key+".columns", "layout %s has no field %q, only %v", s.Layout, field, slices.Sorted(maps.Keys(l.Fields)))
+	}
+	for option, given := range map[string]bool{"tasks": len(s.Tasks) > 0, "chains": s.Chains, "drop": len(s.Drop) > 0} {
+		d.want(!given || slices.Contains(l.Takes, option), key+"."+option, "layout %s has none: leave it out", s.Layout)
+	}
+	_, one := l.Fields["label"]
+	_, each := l.Fields["left_score"]
+	d.want(len(s.LabelRange) == 0 || one || each, key+".label_range",
+		"layout %s has no labels of people: leave it out", s.Layout)
+	d.want(len(s.LabelRange) == 0 || len(s.LabelRange) == 2 && s.LabelRange[0] < s.LabelRange[1], key+".label_range",
+		"want [lowest, highest], not %v", s.LabelRange)
+	if s.Profile != "" {
+		_, err := heuristics.ParseProfile(s.Profile)
+		d.want(err == nil, key+".profile", "%v", err)
+	}
+	if s.Name == "" {
+		s.Name = s.Layout
+	}
+}
+
+func (e *EncoderConfig) check(d checker) {
+	d.there(e.Clip, "encoders.clip")
+	d.there(e.Dino, "encoders.dino")
+	d.want(deviceName.MatchString(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
+	d.want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
+	d.want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
+	d.want(e.CacheSize >= 1, "encoders.cache_size", "want at least one byte, not %v", e.CacheSize)
+	d.want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d",
+		"want raw, unit, not %q", e.ClipD)
+	d.want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
+}
+
+// options are what the reader of the source is opened with.
+func (s *SourceConfig) options(out string) readers.Options {
+	o := readers.Options{
+		Path:     s.Path,
+		Pictures: s.Pictures,
+		Columns:  s.Columns,
+		Editor:   s.Editor,
+		Tasks:    s.Tasks,
+		Chains:   s.Chains,
+		Drop:     s.Drop,
+		Profile:  s.Profile,
+		Unpack:   filepath.Join(out, "unpacked", s.Name),
+	}
+	if len(s.LabelRange) == 2 {
+		o.LabelRange = [2]float64(s.LabelRange)
+	}
+	return o
+}

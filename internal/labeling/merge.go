@@ -1,0 +1,349 @@
+package labeling
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"path/filepath"
+	"slices"
+
+	"assay/heuristics"
+	"assay/internal/atomicfile"
+	"assay/internal/filelock"
+	"assay/internal/labeling/guard"
+	"assay/internal/shards"
+)
+
+// Files that Merge writes into the output folder.
+const (
+	TableFile       = "table.parquet"
+	ReportFile      = "report.json"
+	PageFile        = "report.html"
+	SkippedFile     = "skipped.jsonl"     // what could not be used, and what was left out on purpose
+	PreferencesFile = "preferences.jsonl" // votes between two rows, if the data have any
+)
+
+// MissingError says that parts are still to be measured.
+type MissingError struct{ Parts, Of int }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%d of %d parts are not measured yet, or something has changed since: run the other shards, or "+
+		"give their output folders", e.Parts, e.Of)
+}
+
+// BadError says that too many rows cannot be used.
+type BadError struct {
+	Bad, Rows int
+	Share     float64
+	First     string // the first of them, and why
+	List      string // where they are listed
+}
+
+func (e *BadError) Error() string {
+	return fmt.Sprintf("%d of %d rows cannot be used, more than max_bad, %v of them. The first: %s. See %s", e.Bad, e.Rows,
+		e.Share, e.First, e.List)
+}
+
+// merger labels the rows of all parts, in passes over them: compare finds near copies, and what comes more than once;
+// survey decides which rows stay; write labels these. It holds 16 bytes of every row while they are compared, then an
+// outcome.
+type merger struct {
+	job      *Job
+	pictures *pictureGraph
+	splits   splits
+	repeats  *dedup
+	votes    votes
+	labels   labels
+	log      *mergeLog
+	outcomes []outcome // by the number of the edit
+}
+
+// outcome is what survey decided about a row.
+type outcome struct {
+	scene   int32
+	foreign int32 // scene of a foreign picture, -1: it has none
+	drop    bool
+}
+
+// votes maps the ids of dropped rows to the rows that stand for them, for the votes that name them.
+type votes struct {
+	any     bool              // there are votes between rows
+	renamed map[string]string // "": no row stands for it
+}
+
+// rename notes which row stands for one that is dropped, "" for none.
+func (v *votes) rename(id, first string) {
+	if v.any {
+		v.renamed[id] = first
+	}
+}
+
+// standsFor follows the names of dropped rows to one that is in the table, "" for none.
+func (v *votes) standsFor(id string) string {
+	for {
+		other, ok := v.renamed[id]
+		if !ok {
+			return id
+		}
+		id = other
+	}
+}
+
+// Merge writes the table and the reports from the parts of all shards. With too many bad rows it writes their list
+// only, and the error is a *BadError; with parts missing it is a *MissingError. One process at a time merges in a
+// folder, so that table and report are of the same rules.
+func (j *Job) Merge(ctx context.Context) (*Report, error) {
+	out := j.Config.Out
+	lock, err := filelock.Take(filepath.Join(out, ".merge.lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("another process writes the table of %s: wait for it, or choose another out", out)
+	} else if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	files, err := j.partFiles(ctx, shards.Ref{})
+	if err != nil {
+		return nil, err
+	}
+	if lacking := len(files.parts) - files.count; lacking > 0 {
+		return nil, &MissingError{lacking, len(files.parts)}
+	}
+	m, err := j.merger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.compare(ctx); err != nil {
+		return nil, err
+	}
+	err = atomicfile.Write(filepath.Join(out, SkippedFile), func(w io.Writer) error {
+		m.log.skipped = json.NewEncoder(w)
+		return m.survey(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	r := m.log.report
+	if total := r.Bad + r.Rows; float64(r.Bad) > j.Config.MaxBad*float64(total) {
+		return nil, &BadError{r.Bad, total, j.Config.MaxBad, m.log.firstBad, filepath.Join(out, SkippedFile)}
+	}
+	if err := m.labels.open(); err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	if err := m.write(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.log.finish(&m.labels); err != nil {
+		return nil, err
+	}
+	return r, m.log.save(out)
+}
+
+// merger opens the pictures of the guard; nothing is read of the parts yet.
+func (j *Job) merger(ctx context.Context) (*merger, error) {
+	m := &merger{
+		job:     j,
+		repeats: newDedup(),
+		votes:   votes{renamed: map[string]string{}},
+		labels:  labels{rules: j.Config.Rules, chains: j.Config.Chains},
+		log:     newMergeLog(j),
+	}
+	guarded, err := guard.Pictures(ctx, j.Config.Guard.Folders, m.log.report.Guard.unreadable)
+	if err != nil {
+		return nil, err
+	}
+	m.log.report.Guard.Pictures = len(guarded)
+	m.pictures = newPictureGraph(guarded, j.Config.Guard.Distance)
+	return m, nil
+}
+
+// kept yields the edits that are kept.
+func (m *merger) kept(ctx context.Context) iter.Seq2[*row, error] {
+	return func(yield func(*row, error) bool) {
+		for r, err := range m.job.rows(ctx) {
+			if err == nil && (!r.isEdit() || m.outcomes[r.number].drop) {
+				continue
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// compare finds near copies among the pictures: it joins the scenes of the data's, and notes those that show a picture
+// of a benchmark. It also finds which edits and ids may come more than once.
+func (m *merger) compare(ctx context.Context) error {
+	edits := 0
+	for r, err := range m.job.rows(ctx) {
+		if err != nil {
+			return err
+		}
+		m.votes.any = m.votes.any || r.Vote != nil
+		if !r.isEdit() {
+			continue
+		}
+		edits++
+		m.repeats.add(r)
+		for p := range r.pictures() {
+			m.pictures.add(p)
+		}
+	}
+	m.outcomes = make([]outcome, 0, edits)
+	m.repeats.found()
+	var err error
+	m.log.report.Crowded, err = m.pictures.compare(ctx)
+	return err
+}
+
+// survey decides which rows stay, which scene each belongs to, and which split that is in.
+func (m *merger) survey(ctx context.Context) error {
+	report := m.log.report
+	for r, err := range m.job.rows(ctx) {
+		if err != nil {
+			return err
+		}
+		report.Candidates.Total++
+		switch {
+		case r.Bad != "":
+			err = m.log.bad(r, r.Bad)
+		case r.Left != "":
+			err = m.log.skip(r, "left out", r.Left)
+		default:
+			report.Rows++
+			err = m.row(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Only now it is known which scenes are one.
+	sizes := map[int32]int{}
+	for i, f := range m.outcomes {
+		if f.drop {
+			continue
+		}
+		root := m.pictures.scenes.root(f.scene)
+		m.outcomes[i].scene = root
+		if f.foreign >= 0 {
+			m.outcomes[i].foreign = m.pictures.scenes.root(f.foreign)
+		}
+		sizes[root]++
+		report.LargestScene = max(report.LargestScene, sizes[root])
+	}
+	report.Scenes = len(sizes)
+	return m.split(ctx, sizes)
+}
+
+// row decides about one row.
+func (m *merger) row(r *row) error {
+	f := outcome{foreign: -1, drop: true}
+	defer func() { m.outcomes = append(m.outcomes, f) }()
+	source := &m.job.Config.Sources[r.source]
+	if want := source.wantedSplit(r); source.Split == splitOwn && want != "" && !slices.Contains(splitNames, want) {
+		m.log.report.Rows--
+		return m.log.bad(r, fmt.Sprintf("split %q is none of %v: map another column, or name the split of all its rows",
+			want, splitNames))
+	}
+	if reason := m.pictures.leak(r); reason != "" {
+		m.votes.rename(r.ID, "")
+		m.log.report.Guard.Rows++
+		return m.log.skip(r, "guard", reason)
+	}
+	// The same output of the same editor may come with several rows (pairs), the source and target with each output.
+	key := r.key()
+	if first, ok := m.repeats.edits[key]; ok {
+		return m.again(r, first)
+	}
+	if first, ok := m.repeats.ids[r.ID]; ok {
+		if r.Kind == heuristics.Foreign { // asked twice, for two rows of one sample
+			m.log.duplicate(r)
+			return nil
+		}
+		m.log.report.Rows--
+		return m.log.bad(r, fmt.Sprintf("sample %d of source %q has the same id and is another edit: ids must be "+
+			"unique, or no column id be named", first.Sample, m.job.plan.Sources[first.source].Name))
+	}
+	m.repeats.keep(r, key)
+	f.drop = false
+	m.labels.note(r)
+	if r.By != "" {
+		m.log.given[givenKey{r.source, r.By}]++
+	}
+	f.scene, f.foreign = m.pictures.join(r)
+	if r.Session != "" {
+		scenes := m.pictures.scenes
+		scenes.join(f.scene, scenes.node("session "+m.job.plan.Sources[r.source].Name+"/"+r.Session))
+	}
+	return nil
+}
+
+// again decides about a row of an edit that another row has already.
+func (m *merger) again(r, first *row) error {
+	if first.ID != r.ID {
+		m.votes.rename(r.ID, first.ID)
+	}
+	if what := first.contradicts(r); what != "" {
+		m.log.report.Rows--
+		return m.log.bad(r, fmt.Sprintf("the same edit as %s, with another %s: one of both is wrong", first.ID, what))
+	}
+	m.log.duplicate(r)
+	return nil
+}
+
+// split gives scenes their splits. Rows whose data set, or whose foreign picture, asks for another one are dropped.
+func (m *merger) split(ctx context.Context, sizes map[int32]int) error {
+	wanted, err := m.wantedSplits(ctx)
+	if err != nil {
+		return err
+	}
+	m.splits = m.pictures.scenes.assign(sizes, wanted, m.job.Config.Split.Validation, m.job.Config.Seed)
+	if wanted == nil && !slices.ContainsFunc(m.outcomes, func(f outcome) bool { return f.foreign >= 0 }) {
+		return nil
+	}
+	for r, err := range m.kept(ctx) {
+		if err != nil {
+			return err
+		}
+		f := &m.outcomes[r.number]
+		have, other := m.splits[f.scene], ""
+		if f.foreign >= 0 {
+			other = m.splits[f.foreign]
+		}
+		var reason string
+		if want := m.job.Config.Sources[r.source].wantedSplit(r); want != "" && want != have {
+			reason = "a picture of its scene is in split " + have
+		} else if other != "" && other != have {
+			reason = "its foreign picture is in split " + other + ", and its scene in " + have
+		} else {
+			continue
+		}
+		f.drop = true
+		m.votes.rename(r.ID, "")
+		if err := m.log.skip(r, "split", reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantedSplits are the splits that data sets ask for, by scene; nil if none asks.
+func (m *merger) wantedSplits(ctx context.Context) (splits, error) {
+	if !slices.ContainsFunc(m.job.Config.Sources, func(s SourceConfig) bool { return s.Split != "" }) {
+		return nil, nil
+	}
+	wanted := splits{}
+	for r, err := range m.kept(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		want, root := m.job.Config.Sources[r.source].wantedSplit(r), m.outcomes[r.number].scene
+		// Held-out data stay whole: what is also in them leaves the training data, not the other way round.
+		if has := wanted[root]; want != "" && (has == "" || has == splitTrain || want != splitTrain && want < has) {
+			wanted[root] = want
+		}
+	}
+	return wanted, nil
+}

@@ -1,0 +1,210 @@
+package labeling
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"assay/heuristics"
+	"assay/internal/labeling/nearcopy"
+)
+
+// mergeLog records what becomes of every sample and row while a table is merged, and makes the report of it.
+type mergeLog struct {
+	config     *Config
+	report     *Report
+	skipped    *json.Encoder // skipped.jsonl
+	ledger     *ledger
+	firstBad   string
+	given      map[givenKey]int     // rows that came with similarities
+	unmeasured int                  // outputs of prompt-guided editors whose CLIP-D nobody knows
+	shown      map[string][]example // rule -> examples
+}
+
+// givenKey is where similarities that came with rows are from: their source, and the profile that measured them.
+type givenKey struct {
+	source int
+	by     string
+}
+
+func sortedGiven(given map[givenKey]int) []givenKey {
+	return slices.SortedFunc(maps.Keys(given), func(a, b givenKey) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.by, b.by))
+	})
+}
+
+func newMergeLog(j *Job) *mergeLog {
+	return &mergeLog{
+		config: j.Config,
+		ledger: newLedger(j.plan),
+		given:  map[givenKey]int{},
+		shown:  map[string][]example{},
+		report: &Report{
+			Profile:    j.Config.profileName(),
+			ClipD:      j.Config.Encoders.ClipD,
+			Table:      TableFile,
+			Counts:     Counts{MaxBad: j.Config.MaxBad},
+			Candidates: newAccount(),
+			Skipped:    map[string]int{},
+			Tallies: Tallies{Rules: map[string]int{}, Labels: map[string]int{}, Editors: map[string]map[string]int{},
+				Datasets: map[string]int{}, Splits: map[string]int{}},
+			Histograms: []*Histogram{
+				{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
+				{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
+				{Similarity: "DINO-I", of: func(r *row) heuristics.Similarity { return r.DinoI }},
+			},
+		},
+	}
+}
+
+// became notes what became of a row.
+func (l *mergeLog) became(r *row, s state) {
+	l.report.Candidates.add(s)
+	rest := r.Chain == "" && r.Kind != heuristics.Output
+	l.ledger.note(r.source, r.Sample, rest, s)
+}
+
+// skip lists what does not come into the table.
+func (l *mergeLog) skip(r *row, kind, reason string) error {
+	l.became(r, state{stateSkipped, kind})
+	l.report.Skipped[kind]++
+	if len(l.report.Examples) < skippedExamples {
+		l.report.Examples = append(l.report.Examples, SkippedRow{kind, r.ID, reason})
+	}
+	return l.skipped.Encode(map[string]any{"dataset": l.config.Sources[r.source].Name, "sample": r.Sample, "id": r.ID,
+		"kind": kind, "reason": reason})
+}
+
+// bad lists a row, or what should have been one, that cannot be used.
+func (l *mergeLog) bad(r *row, reason string) error {
+	if l.report.Bad++; l.report.Bad == 1 {
+		l.firstBad = fmt.Sprintf("%s: %s", cmp.Or(r.ID, fmt.Sprintf("sample %d", r.Sample)), reason)
+	}
+	return l.skip(r, "bad", reason)
+}
+
+// duplicate notes a row that says again what another one said.
+func (l *mergeLog) duplicate(r *row) {
+	l.report.Duplicates++
+	l.became(r, state{class: stateDuplicate})
+}
+
+// unlabelled is what the report calls the rule and the label of rows without.
+const unlabelled = "none"
+
+// count takes a row that stays; label is nil if no rule applied. drop: the table leaves it out all the same.
+func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split string) {
+	to := l.report
+	rule, name := cmp.Or(rule, unlabelled), unlabelled
+	if label != nil {
+		to.Labelled++
+		name = strconv.FormatFloat(*label, 'g', 6, 64)
+		to.Labels[name]++
+	} else {
+		to.Unlabelled++
+	}
+	to.Rules[rule]++
+	editor := cmp.Or(r.method(), "unknown")
+	if to.Editors[editor] == nil {
+		to.Editors[editor] = map[string]int{}
+	}
+	to.Editors[editor][name]++
+	for _, h := range to.Histograms {
+		h.count(r)
+	}
+	l.example(rule, r, label)
+	if drop {
+		return
+	}
+	to.TableRows++
+	to.Datasets[l.config.Sources[r.source].Name]++
+	to.Splits[split]++
+}
+
+// example keeps the rows of each rule whose ids have the smallest hashes: any, but the same in every run.
+func (l *mergeLog) example(rule string, r *row, label *float64) {
+	h := fnv.New64a()
+	h.Write([]byte(r.ID)) // never fails
+	list := append(l.shown[rule], example{h.Sum64(), r, label})
+	slices.SortFunc(list, func(a, b example) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.row.ID, b.row.ID))
+	})
+	l.shown[rule] = list[:min(len(list), examplesPerRule)]
+}
+
+// finish accounts for all rows, takes over the thresholds, and warns of what may surprise.
+func (l *mergeLog) finish(by *labels) error {
+	r := l.report
+	r.Samples = l.ledger.account()
+	if err := errors.Join(r.Samples.check("samples"), r.Candidates.check("rows")); err != nil {
+		return err
+	}
+	r.Warnings = append(l.config.Mixes(), l.config.givenMixes(l.given)...)
+	clipI, dinoI := by.Thresholds()
+	r.Thresholds = Thresholds{FailedClipD: by.FailedClipD, PartialClipD: by.PartialClipD, Join: by.Join}
+	for _, t := range []struct {
+		to **float64
+		x  float64
+	}{{&r.Thresholds.ClipI, clipI}, {&r.Thresholds.DinoI, dinoI}} {
+		if !math.IsNaN(t.x) {
+			*t.to = &t.x
+		}
+	}
+	r.Histograms[0].marks = []float64{by.FailedClipD, by.PartialClipD}
+	r.Histograms[1].marks = []float64{clipI}
+	r.Histograms[2].marks = []float64{dinoI}
+	slices.Sort(r.Guard.Unreadable)
+	if n := len(r.Guard.Unreadable); n > 0 {
+		r.warn("the guard could not look into %d files, the first one %s: edits of pictures in them may be in the table",
+			n, r.Guard.Unreadable[0])
+	}
+	if l.unmeasured > 0 {
+		r.warn("nobody measured CLIP-D of %d outputs of prompt-guided editors: rule %s takes only those whose captions "+
+			"are equal; give an encoder and captions",
+			l.unmeasured, heuristics.RuleNoClipD)
+	}
+	if r.Scenes > 1 && 2*r.LargestScene > r.TableRows+1 && r.LargestScene > 100 {
+		r.warn("the largest of %d scenes has %d rows: pictures that look alike may have joined it, one after the other",
+			r.Scenes, r.LargestScene)
+	}
+	if r.Crowded > 0 {
+		r.warn("%d pictures look like very many others: of those that the index lists first only the %d nearest were "+
+			"compared. A near copy may be on the other side of the split", r.Crowded, nearcopy.MostCompared)
+	}
+	if r.TableRows == 0 {
+		r.warn("the table is empty")
+	}
+	if l.config.Split.Validation > 0 && r.TableRows > 0 && len(r.Splits) == 1 && r.Splits[splitTrain] > 0 {
+		r.warn("no row is held out for validation: the scenes of the rows (%d) are not divided", r.Scenes)
+	}
+	if by.allGiven {
+		r.warn(allGiven)
+	}
+	return nil
+}
+
+// save writes report.json and the page.
+func (l *mergeLog) save(out string) error {
+	raw, err := json.MarshalIndent(l.report, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
+		return err
+	}
+	page, err := l.page(func(p *picture) ([]byte, error) {
+		return os.ReadFile(filepath.Join(out, filepath.FromSlash(p.Path)))
+	})
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(out, PageFile), page)
+}

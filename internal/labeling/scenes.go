@@ -1,0 +1,157 @@
+package labeling
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"assay/heuristics"
+	"assay/internal/labeling/guard"
+	"assay/internal/labeling/nearcopy"
+)
+
+// pictureGraph knows which pictures show the same scene, and which show a picture of a benchmark. All pictures are
+// added, then compare is called.
+type pictureGraph struct {
+	guarded  []guard.Picture
+	distance int // of hashes, up to which a picture is a benchmark's
+	scenes   *scenes
+	near     *nearcopy.Index    // nil once all were compared
+	indexed  int32              // nodes below it are pictures with a thumbnail
+	alike    []int32            // of each of these nodes, the first one with the same thumbnail, which is in the index
+	first    map[[32]byte]int32 // thumbnail -> that node
+	leaked   map[int32]leak     // benchmark pictures that nodes show
+	blank    map[string]leak    // benchmark pictures without a thumbnail, by pixels
+}
+
+func newPictureGraph(guarded []guard.Picture, distance int) *pictureGraph {
+	return &pictureGraph{guarded: guarded, distance: distance, scenes: newScenes(), near: &nearcopy.Index{},
+		first: map[[32]byte]int32{}, leaked: map[int32]leak{}, blank: map[string]leak{}}
+}
+
+func (g *pictureGraph) node(p *picture) int32 { return g.scenes.node("picture " + p.Pixels) }
+
+// add gives a picture to the index, if it has a thumbnail. One of all that have the same thumbnail is enough.
+func (g *pictureGraph) add(p *picture) {
+	if len(p.Thumbnail) == 0 {
+		return
+	}
+	n := g.node(p)
+	if n != g.indexed { // known
+		return
+	}
+	g.indexed++
+	thumbnail := sha256.Sum256(p.Thumbnail)
+	same, ok := g.first[thumbnail]
+	if !ok {
+		same, g.first[thumbnail] = n, n
+		g.near.Add(n, p.Thumbnail)
+	}
+	g.alike = append(g.alike, same)
+	g.scenes.join(same, n)
+}
+
+// compare joins the scenes of near copies and finds the pictures of benchmarks. It returns for how many pictures not
+// all that is like them was compared.
+func (g *pictureGraph) compare(ctx context.Context) (crowded int, err error) {
+	g.addGuarded()
+	skip := func(a, b int32) bool {
+		if a >= 0 && b >= 0 {
+			return g.scenes.root(a) == g.scenes.root(b)
+		}
+		return a < 0 && b < 0
+	}
+	err = g.near.Pairs(ctx, skip, func(a, b int32, distance int) {
+		if a < 0 {
+			a, b = b, a
+		}
+		if b >= 0 {
+			g.scenes.join(a, b)
+		} else if distance <= g.distance {
+			g.noteLeak(a, leak{g.guarded[-1-b].Name, distance})
+		}
+	})
+	crowded = g.near.Crowded()
+	g.near, g.first = nil, nil
+	return crowded, err
+}
+
+// leak is the benchmark picture that a picture shows.
+type leak struct {
+	name     string
+	distance int // of their hashes, in bits
+}
+
+// addGuarded gives the pictures of benchmarks to the index. They count downwards from -1.
+func (g *pictureGraph) addGuarded() {
+	known := map[[32]byte]bool{}
+	for i, p := range g.guarded {
+		if len(p.Thumbnail) == 0 {
+			pixels := pixelsName(p.Pixels)
+			if _, ok := g.blank[pixels]; !ok {
+				g.blank[pixels] = leak{name: p.Name}
+			}
+			continue
+		}
+		thumbnail := sha256.Sum256(p.Thumbnail)
+		if same, ok := g.first[thumbnail]; ok {
+			g.noteLeak(same, leak{name: p.Name})
+		}
+		if !known[thumbnail] { // by the first of their names
+			known[thumbnail] = true
+			g.near.Add(int32(-1-i), p.Thumbnail)
+		}
+	}
+}
+
+// noteLeak keeps the nearest of the benchmark pictures that a picture shows.
+func (g *pictureGraph) noteLeak(node int32, l leak) {
+	old, ok := g.leaked[node]
+	if !ok || cmp.Or(cmp.Compare(l.distance, old.distance), cmp.Compare(l.name, old.name)) < 0 {
+		g.leaked[node] = l
+	}
+}
+
+// leak says which picture of a row shows one of a benchmark, "" if none does.
+func (g *pictureGraph) leak(r *row) string {
+	for p := range r.pictures() {
+		node := g.node(p)
+		if node < g.indexed {
+			node = g.alike[node]
+		}
+		l, ok := g.leaked[node]
+		if !ok && (p != r.Edit || r.Kind != heuristics.Output) {
+			l, ok = g.blank[p.Pixels]
+		}
+		if !ok {
+			continue
+		}
+		what := "source"
+		if p == r.Target {
+			what = "target"
+		} else if p == r.Edit {
+			what = "edited"
+		}
+		return fmt.Sprintf("its %s picture is %s (%d bits apart)", what, l.name, l.distance)
+	}
+	return ""
+}
+
+// join puts all pictures of a row into one scene and returns its node, and that of a picture of another chain, which
+// stays in its own scene (-1: none). An editor's output that shows nothing, as a black one, is no scene: it would join
+// all samples where editors failed.
+func (g *pictureGraph) join(r *row) (scene, foreign int32) {
+	scene, foreign = g.node(r.Source), -1
+	if r.Target != nil {
+		g.scenes.join(scene, g.node(r.Target))
+	}
+	edit := g.node(r.Edit)
+	switch {
+	case r.Chain == heuristics.ChainForeign:
+		foreign = edit
+	case r.Chain != "" || r.Kind != heuristics.Output || edit < g.indexed:
+		g.scenes.join(scene, edit)
+	}
+	return scene, foreign
+}

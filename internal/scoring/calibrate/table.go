@@ -1,0 +1,280 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/exit"
+	"assay/internal/store"
+)
+
+// table is an open table of labelled edits.
+type table struct {
+	*data.Edits
+	rows    []row
+	problem map[int]error // of rows that cannot be read, by their index
+
+	unmatched  int             // labels of a table of their own whose id no row has
+	unlabelled int             // rows without a label, of those that count
+	repeated   int             // rows that repeat another one, and do not count again
+	wanted     map[string]bool // columns that --columns names and no row had so far
+}
+
+// row is an edit with a label.
+type row struct {
+	index        int
+	id           string
+	label        float64
+	source, edit store.Key // contents of the pictures
+	instruction  string
+	by           []string // values of the column --by, of all rows of the edit
+}
+
+// openTable reads the labelled rows of a table.
+func openTable(path, labels string, o *Options) (*table, error) {
+	given, err := readLabels(labels, o)
+	if err != nil {
+		return nil, err
+	}
+	edits, err := data.OpenEdits(path, o.Columns)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	t := &table{Edits: edits, problem: map[int]error{}, wanted: given.lacks(o.Columns)}
+	if edits.Layout != data.LayoutLabels {
+		return nil, errors.Join(fmt.Errorf("%s has comparisons: a calibration wants a label of each edit", path),
+			edits.Close())
+	}
+	outside, first := 0, error(nil)
+	for i := range edits.Len() {
+		err := t.read(i, o, given)
+		if err == nil {
+			continue
+		}
+		t.problem[i] = err
+		var outOfRange *data.LabelRangeError
+		if errors.As(err, &outOfRange) {
+			if outside++; outside == 1 {
+				first = fmt.Errorf("row %d: %w", i+1, outOfRange)
+			}
+		}
+	}
+	if outside > 0 { // a map of the others is one of the low labels
+		return nil, errors.Join(fmt.Errorf("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
+			edits.Len(), first), edits.Close())
+	}
+	if own := t.ownLabel(); own != nil {
+		return nil, errors.Join(exit.Usage(own), edits.Close())
+	}
+	if len(t.wanted) > 0 && edits.Len() > 0 {
+		return nil, errors.Join(exit.Usagef("%s has no column %s, which --columns names", path,
+			strings.Join(slices.Sorted(maps.Keys(t.wanted)), ", ")), edits.Close())
+	}
+	if err := t.merge(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), edits.Close())
+	}
+	if len(t.rows) == 0 {
+		err := fmt.Errorf("%s: no row has a label (%s)", path, labelName(o.Model.Dimension))
+		if o.Split != "" {
+			err = fmt.Errorf("%w and %q in its column split (--split)", err, o.Split)
+		}
+		if bad := t.problems(); len(bad) > 0 {
+			err = fmt.Errorf("%w; %w", err, t.problem[bad[0]])
+		}
+		return nil, errors.Join(err, edits.Close())
+	}
+	if given != nil {
+		t.unmatched = len(given.labels) - len(given.used)
+	}
+	return t, nil
+}
+
+// problems are the rows that cannot be read.
+func (t *table) problems() []int { return slices.Sorted(maps.Keys(t.problem)) }
+
+func labelName(dimension string) string {
+	if dimension == "" {
+		return "column label"
+	}
+	return "column label_" + dimension
+}
+
+// read adds a row, if it has a label.
+func (t *table) read(i int, o *Options, given *given) error {
+	if err := t.look(i); err != nil {
+		return err
+	}
+	e, err := t.Edits.Read(i)
+	if err != nil {
+		return err
+	}
+	label, ok := e.Labels[o.Model.Dimension]
+	if o.Model.Dimension == "" && e.Label != nil {
+		label, ok = *e.Label, true
+	}
+	if given != nil {
+		if label, ok, err = given.of(e.ID, label, ok); err != nil {
+			return err
+		}
+	}
+	if o.Split != "" && e.Split != o.Split {
+		return nil
+	}
+	if !ok {
+		t.unlabelled++
+		return nil
+	}
+	if label < 0 || label > 1 { // of a dimension
+		return &data.LabelRangeError{Label: label}
+	}
+	r := row{index: i, id: e.ID, label: label, instruction: e.Instruction}
+	if !e.Source.IsZero() {
+		if r.source, err = store.Content(t.Folder(), e.Source); err != nil {
+			return fmt.Errorf("source: %w", err)
+		}
+	}
+	if r.edit, err = store.Content(t.Folder(), e.Edit); err != nil {
+		return fmt.Errorf("edit: %w", err)
+	}
+	if o.By != "" {
+		rec, err := t.Record(i)
+		if err != nil {
+			return err
+		}
+		v, found := rec.Get(o.By)
+		if !found {
+			return fmt.Errorf("no column %q (--by)", o.By)
+		}
+		r.by = []string{fmt.Sprint(v)}
+	}
+	t.rows = append(t.rows, r)
+	return nil
+}
+
+// look records the columns of a row that --columns names.
+func (t *table) look(i int) error {
+	if len(t.wanted) == 0 {
+		return nil
+	}
+	rec, err := t.Record(i)
+	for _, f := range rec.Fields {
+		delete(t.wanted, f.Name)
+	}
+	return err
+}
+
+// scenes numbers the scene of each row: rows that share a source picture, or a value of --by, are of one.
+func (t *table) scenes() []int {
+	number := map[string]int{}
+	parent := []int{}
+	find := func(i int) int {
+		for parent[i] != i {
+			parent[i] = parent[parent[i]]
+			i = parent[i]
+		}
+		return i
+	}
+	node := func(key string) int {
+		if _, ok := number[key]; !ok {
+			number[key] = len(parent)
+			parent = append(parent, len(parent))
+		}
+		return find(number[key])
+	}
+	first := make([]int, len(t.rows))
+	for i, r := range t.rows {
+		picture := r.source
+		if picture == (store.Key{}) { // a judge of one picture
+			picture = r.edit
+		}
+		first[i] = node("picture " + picture.String())
+		for _, by := range r.by {
+			parent[node("by "+by)] = find(first[i])
+		}
+	}
+	for i := range first {
+		first[i] = find(first[i])
+	}
+	return first
+}
+
+// split cuts rows into parts of about the given shares (the last part has the rest), scene by scene in an order drawn
+// from the seed.
+func split(scenes []int, seed uint64, shares ...float64) [][]int {
+	members := map[int][]int{}
+	var order []int
+	for i, s := range scenes {
+		if members[s] == nil {
+			order = append(order, s)
+		}
+		members[s] = append(members[s], i)
+	}
+	rng := rand.New(rand.NewPCG(seed, 0xca11))
+	rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	parts := make([][]int, len(shares)+1)
+	part, goal := 0, 0.0
+	if len(shares) > 0 {
+		goal = shares[0] * float64(len(scenes))
+	}
+	taken := 0
+	for _, s := range order {
+		for part < len(shares) && float64(taken) >= goal-1e-9 {
+			if part++; part < len(shares) {
+				goal += shares[part] * float64(len(scenes))
+			}
+		}
+		parts[part] = append(parts[part], members[s]...)
+		taken += len(members[s])
+	}
+	return parts
+}
+
+// learned is a training table of the scorer.
+type learned struct {
+	path    string
+	columns map[string]string
+	split   string // rows of it that count; "": all
+}
+
+// pictures are the contents of all pictures of training tables.
+func pictures(tables []learned) (map[store.Key]bool, error) {
+	out := map[store.Key]bool{}
+	for _, l := range tables {
+		edits, err := data.OpenEdits(l.path, l.columns)
+		if err != nil {
+			return nil, fmt.Errorf("training table: %w", err)
+		}
+		for e, err := range edits.All() {
+			if err != nil || l.split != "" && e.Split != "" && e.Split != l.split { // training left it out as well
+				continue
+			}
+			for _, m := range []data.Image{e.Source, e.Edit} {
+				if k, err := store.Content(edits.Folder(), m); err == nil && !m.IsZero() {
+					out[k] = true
+				}
+			}
+		}
+		if err := edits.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// seen counts the rows with a picture from the scorer's training.
+func (t *table) seen(trained map[store.Key]bool) (n int, first string) {
+	for _, r := range t.rows {
+		if trained[r.source] || trained[r.edit] {
+			if n++; n == 1 {
+				first = fmt.Sprintf("%s, row %d", filepath.Base(t.Path()), r.index+1)
+			}
+		}
+	}
+	return n, first
+}

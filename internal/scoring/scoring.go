@@ -1,0 +1,347 @@
+// Package scoring scores the edits of a table with a judge, and works with the scores of tables.
+//
+// [Table] is a [table.Job] whose rows are edits: each is read, decoded and prepared while the batch before it is
+// scored. Edits of one source and instruction are scored together, as a judge computes once what they have in common.
+// The rows are written with the columns of their scores, and [Read] reads these. [Rank] ranks edits of one source and
+// instruction.
+package scoring
+
+import (
+	"context"
+	"errors"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/atomicfile"
+	"assay/internal/exit"
+	"assay/internal/remote"
+	"assay/internal/shards"
+	"assay/internal/store"
+	"assay/internal/table"
+)
+
+// Options of [Table]. In has the columns source and edit (pictures, relative to its folder) and instruction; Out gets
+// the same rows in the same order.
+type Options struct {
+	table.Options
+
+	Preferences string            // table of preferences to write, too; "": none
+	Margin      float64           // least difference of the scores, on the judge's range, of a preference
+	Warn        func(text string) // told what is odd about the table; nil: not called
+}
+
+// TableCounts are the numbers of rows of a scored table.
+type TableCounts struct {
+	Out         string `json:"out"`
+	Rows        int    `json:"rows"`
+	Scored      int    `json:"scored"`
+	Failed      int    `json:"failed"`
+	Preferences int    `json:"pairs,omitempty"`
+
+	// Of a judge that answers in words: rows whose answers could not be read, and their share of the answered rows.
+	Unreadable      *int     `json:"unreadable,omitempty"`
+	UnreadableShare *float64 `json:"unreadable_share,omitempty"`
+}
+
+// Bounds of a batch of rows: their number, and the float values of their pixels.
+const (
+	batchRows   = 256
+	batchPixels = 32 << 20
+)
+
+// row is an edit of a table and the judge's inputs of it.
+type row struct {
+	edit   *edit.Edit
+	inputs edit.Inputs
+}
+
+// head identifies the work of a journal.
+type head struct {
+	In    string `json:"in"`
+	Rows  int    `json:"rows"`
+	Judge string `json:"judge"`
+}
+
+// newJob makes the job that scores the rows of a table; see identify.
+func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[row, edit.Score] {
+	g := &grouping{table: t}
+	return &table.Job[row, edit.Score]{
+		Options: o,
+		Rows:    t.Len(),
+		Read: func(i int) (row, error) {
+			r, err := t.Read(i)
+			return row{edit: editOf(t.Folder(), &r)}, err
+		},
+		Content: func(r *row, err error) (string, error) {
+			e := r.edit
+			return table.Content(t.Folder(), err, e.Instruction, image(e.Source()), image(e.Output))
+		},
+		Prepare: func(r *row) (err error) {
+			r.inputs, err = j.Prepare(r.edit)
+			return err
+		},
+		Work: func(ctx context.Context, rows []row) ([]edit.Score, []error, error) {
+			inputs := make([]edit.Inputs, len(rows))
+			for i := range rows {
+				inputs[i] = rows[i].inputs
+			}
+			return j.Score(ctx, inputs)
+		},
+		Batches: g.batches,
+		Joined:  g.joined,
+		Size: func(r, before *row) int {
+			if before == nil {
+				return r.inputs.Size(nil)
+			}
+			return r.inputs.Size(before.inputs)
+		},
+		MaxSize: batchPixels,
+		Weigh:   weigh(t),
+	}
+}
+
+// identify sets the heads of journal and shards.
+func identify(job *table.Job[row, edit.Score], j edit.Judge, t *data.Table) error {
+	in, err := remote.Abs(t.Path())
+	if err != nil {
+		return err
+	}
+	print, err := j.Fingerprint()
+	if err != nil {
+		return err
+	}
+	h := head{in, t.Len(), print}
+	job.Head = h
+	job.Plan = func() (any, error) {
+		digest, err := store.FileDigest(t.Path())
+		return struct {
+			head
+			Table   string            `json:"table"` // digest of its bytes
+			Columns map[string]string `json:"columns,omitempty"`
+		}{h, digest.String(), job.Columns}, err
+	}
+	return nil
+}
+
+// editOf is the edit in a row. A picture that the row lacks is left out.
+func editOf(folder string, r *data.Row) *edit.Edit {
+	e := &edit.Edit{ID: r.ID, Group: r.Group, Instruction: r.Instruction}
+	if !r.Source.IsZero() {
+		e.Sources = []edit.Picture{data.File{Image: r.Source, Folder: folder}}
+	}
+	if !r.Edit.IsZero() {
+		e.Output = data.File{Image: r.Edit, Folder: folder}
+	}
+	return e
+}
+
+// image is where a picture of a row lies; the zero Image if there is none.
+func image(p edit.Picture) data.Image {
+	f, _ := p.(data.File)
+	return f.Image
+}
+
+// weigh returns the bytes of the pictures of rows, and allows cuts only between groups of one source and instruction.
+func weigh(t *data.Table) func(row int) (bytes int64, begins bool) {
+	last := ""
+	return func(i int) (bytes int64, begins bool) {
+		row, err := t.Read(i)
+		if err != nil {
+			return 0, true
+		}
+		for _, m := range []data.Image{row.Source, row.Edit} {
+			bytes += m.Size(t.Folder())
+		}
+		group := row.Source.Path + "\x00" + row.Instruction
+		begins = group != last || row.Source.Path == ""
+		last = group
+		return bytes, begins
+	}
+}
+
+// check refuses outputs that are not tables, or that would replace each other.
+func (o *Options) check() error {
+	_, err := data.FormatOf(o.Out)
+	if err != nil || o.Preferences == "" {
+		return err
+	}
+	_, err = data.FormatOf(o.Preferences)
+	if err == nil && (remote.Is(o.Preferences) || remote.Is(o.In)) {
+		err = exit.Usagef("%s: preferences are made of tables on this machine only", o.Preferences)
+	}
+	for _, other := range []string{o.In, o.Out} {
+		if err == nil && atomicfile.Same(o.Preferences, other) {
+			err = exit.Usagef("%s: preferences would replace the table %s; choose another file", o.Preferences, other)
+		}
+	}
+	return err
+}
+
+// open opens the table with the columns that a judge needs, and makes the job of it. The caller closes the table.
+func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[row, edit.Score], error) {
+	if err := o.check(); err != nil {
+		return nil, nil, err
+	}
+	columns := []string{"source", "edit", "instruction"}
+	if j.Info().Sources == 0 {
+		columns = columns[1:]
+	}
+	t, err := data.OpenTable(o.In, data.WithColumns(o.Columns), data.WithFound(o.Columns),
+		data.WithOnly("source", "edit", "instruction"), data.WithRequired(columns...), data.WithStorage(ctx))
+	if err != nil {
+		return nil, nil, exit.Usage(err)
+	}
+	if err := t.CheckOutput(o.Out); err != nil {
+		return nil, nil, errors.Join(exit.Usage(err), t.Close())
+	}
+	job := newJob(j, t, o.Options)
+	if err := identify(job, j, t); err != nil {
+		return nil, nil, errors.Join(err, t.Close())
+	}
+	if text := t.Swapped(); text != "" && o.Warn != nil {
+		o.Warn(text)
+	}
+	return t, job, nil
+}
+
+// Table scores every row of a table and writes the rows with score (on the judge's range), score01 and error added. A
+// row that cannot be scored has an error and no number.
+//
+// Results are kept in OUT.progress. When ctx is cancelled the error is a [table.InterruptedError], and the same call
+// resumes; rows that have changed are scored again. With o.Merge it writes the results of [Shard].
+func Table(ctx context.Context, j edit.Judge, o Options) (*TableCounts, error) {
+	t, job, err := o.open(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	info := j.Info()
+	r := &TableCounts{Out: o.Out, Rows: t.Len()}
+	kept := Scores{Range: info.Range, Lines: map[int]table.Line[edit.Score]{}} // for preferences
+	unreadable := 0
+	columns := scoreColumns(&info)
+	err = job.Do(ctx, job.Rewrite(ctx, t, columns, func(l *table.Line[edit.Score], rec *data.Record) error {
+		if o.Preferences != "" {
+			kept.Lines[l.Row] = *l
+		}
+		table.Clear(rec, columns)
+		if l.Unreadable {
+			unreadable++
+		}
+		if l.Error != "" {
+			r.Failed++
+			rec.Set("error", l.Error)
+			return nil
+		}
+		r.Scored++
+		setScore(rec, &l.Value)
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
+	if info.Words {
+		share := float64(unreadable) / float64(max(unreadable+r.Scored, 1))
+		r.Unreadable, r.UnreadableShare = &unreadable, &share
+	}
+	if o.Preferences != "" {
+		r.Preferences, err = writePreferences(t, kept, o.Preferences, o.Margin)
+	}
+	return r, err
+}
+
+// Shard scores the rows of the shards that o.Shard names, into [shards.Folder]. When all are done, [Table] with
+// o.Merge writes the same table as without shards. When ctx is cancelled, the same call resumes.
+func Shard(ctx context.Context, j edit.Judge, o Options) (*shards.Report, error) {
+	t, job, err := o.open(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	return job.Shard(ctx)
+}
+
+// Rows scores the rows of a table in memory. progress may be nil.
+func Rows(ctx context.Context, j edit.Judge, t *data.Table, progress func(done, total int)) (Scores, error) {
+	job := newJob(j, t, table.Options{Progress: progress})
+	lines, err := job.InMemory(ctx)
+	if e := new(table.InterruptedError); errors.As(err, &e) {
+		err = e.Err // there is nothing to resume from
+	}
+	if err != nil {
+		return Scores{}, err
+	}
+	return gather(j, t.Len(), lines)
+}
+
+// Resume scores the rows of a table except those that skip (may be nil) names. Results are kept in a journal, which
+// the caller removes: when ctx is cancelled the error is a [table.InterruptedError], and the same call resumes.
+// progress may be nil.
+func Resume(
+	ctx context.Context, j edit.Judge, t *data.Table, journal string, skip func(row int) bool,
+	progress func(done, total int),
+) (Scores, error) {
+	job := newJob(j, t, table.Options{Progress: progress})
+	job.Skip = skip
+	if err := identify(job, j, t); err != nil {
+		return Scores{}, err
+	}
+	k, err := job.Resume(ctx, journal)
+	if err != nil {
+		return Scores{}, err
+	}
+	scores, err := gather(j, t.Len(), k)
+	return scores, errors.Join(err, k.Close())
+}
+
+// gather collects the scores.
+func gather(j edit.Judge, rows int, results table.Results[edit.Score]) (Scores, error) {
+	s := Scores{Range: j.Info().Range, Lines: make(map[int]table.Line[edit.Score], results.Len())}
+	for i := range rows {
+		if !results.Has(i) {
+			continue
+		}
+		var err error
+		if s.Lines[i], err = results.Line(i); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// scoreColumns are the columns that scoring adds or replaces. A judge of several dimensions adds those, and their
+// standard deviations.
+func scoreColumns(info *edit.Info) []data.Column {
+	columns := []data.Column{
+		{Name: "score", Kind: data.KindNumber},
+		{Name: "score01", Kind: data.KindNumber},
+		{Name: "error", Kind: data.KindText},
+	}
+	sigma := false
+	for _, d := range info.Dimensions {
+		columns = append(columns, data.Column{Name: "score_" + d.Name, Kind: data.KindNumber})
+		if d.Sigma {
+			columns, sigma = append(columns, data.Column{Name: "sigma_" + d.Name, Kind: data.KindNumber}), true
+		}
+	}
+	if sigma {
+		columns = append(columns, data.Column{Name: "sigma", Kind: data.KindNumber})
+	}
+	return columns
+}
+
+// setScore writes a row's score into its columns.
+func setScore(rec *data.Record, s *edit.Score) {
+	rec.Set("score", s.Value)
+	if !s.Unbounded {
+		rec.Set("score01", s.Score01)
+	}
+	if s.Sigma > 0 {
+		rec.Set("sigma", s.Sigma)
+	}
+	for _, d := range s.Dimensions {
+		if rec.Set("score_"+d.Name, d.Value); d.Sigma > 0 {
+			rec.Set("sigma_"+d.Name, d.Sigma)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+// Package table runs a job over the rows of a table: whatever scores, judges, captions or measures them. It resumes
+// after an interruption, shares the rows out among workers, and writes the results in the order of the rows.
+//
+//	Read, Content   row i as it stands, and a digest of all that its result depends on: rows that changed are done again
+//	Prepare         decodes it, ahead of the work, several rows at a time
+//	Work            results of a batch of rows, or an error for each row of it
+//	Line            what became of a row: a line of the journal OUT.progress, or of a shard in OUT.shards
+//	write           gets the lines in the order of the rows, and writes OUT
+//
+// A command fills in a [Job] and calls [Job.Do], or [Job.Shard] for a part of the rows. The value V of a row is plain
+// JSON. A row that fails keeps its place, with its error. Errors that may not come again (a server's) are not
+// journaled, so that the next call tries these rows again. [Job.Run] is the pipeline alone, into any [Results].
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+
+	"assay/data"
+	"assay/internal/exit"
+	"assay/internal/remote"
+	"assay/internal/shards"
+)
+
+// Options are what all commands over tables let a user choose.
+type Options struct {
+	In      string            // table to read
+	Out     string            // table to write
+	Columns map[string]string // our column: the table's, for other names
+	Workers int               // batches at a time, which are single rows where a job has no Batches; 0: one
+
+	Shard     shards.Ref // the part of the rows that Shard does
+	Merge     bool       // Do writes the table from what all shards hold
+	Unchanged bool       // Merge takes rows as they were done, and does not check whether they have changed since
+
+	Progress func(done, total int) // rows; nil: not called
+	Told     func(text string)     // what a shard waits for or takes over; nil: not called
+}
+
+// Job is work on the rows 0 to Rows-1 of a table. Row is a row as it is read, V the value of its result.
+type Job[Row, V any] struct {
+	Options
+	Rows int
+	// Head says what results belong to: input, models, options. A journal with another head is refused.
+	Head any
+	// Plan is the head of shards, which usually has a digest of the table's bytes, too; nil: Head.
+	Plan func() (any, error)
+
+	// Read reads a row without decoding its pictures. It is called from several goroutines, as are Content and Prepare.
+	Read func(i int) (Row, error)
+	// Content is a digest of what a row's result depends on; err is the one of Read. unknown says why the bytes of a
+	// picture that is there cannot be read: such a row gets no result. nil: there is no such digest. See [Content].
+	Content func(row *Row, err error) (digest string, unknown error)
+	// Prepare decodes a row while the batch before it is worked on. Its error is the row's. May be nil.
+	Prepare func(row *Row) error
+	// Work returns a value and an error (nil: none) for each row of a batch. err is not the rows' fault, and ends the run.
+	Work func(ctx context.Context, rows []Row) (values []V, errs []error, err error)
+
+	// Batches cuts the rows to do into batches, which may hold rows that are done, too: their results stay. nil: each row
+	// alone.
+	Batches func(rows iter.Seq[int]) iter.Seq[[]int]
+	// Size is that of a prepared row, as MaxSize counts it, without what it shares with the one before it (nil: it is the
+	// first). nil: not counted.
+	Size    func(row, before *Row) int
+	MaxSize int                 // a batch of this size is worked on in parts; 0: no bound
+	Joined  func(a, b int) bool // rows that stay together, below twice MaxSize; nil: none
+
+	Skip      func(i int) bool     // rows that are left out; nil: none
+	Ends      func(err error) bool // errors of rows that end the run, which can be resumed, as of a server that is gone
+	MaxFailed int                  // so many failed rows end the run with a [FailedError]; 0: any number may fail
+
+	// Weigh returns the bytes of a row, and whether a shard may begin with it; nil: all rows weigh the same.
+	Weigh func(i int) (bytes int64, begins bool)
+	Name  func(i int) string // of a row, for messages of shards; nil: its number
+}
+
+// Get reads the line of a row. Rows are asked for in their order.
+type Get[V any] func(row int) (Line[V], error)
+
+// InterruptedError says that a run ended before its last row. The same call resumes there.
+type InterruptedError struct {
+	Done, Rows int
+	Journal    string // file that holds what is done; "": none
+	Err        error  // the context's, or one that Job.Ends names
+}
+
+func (e *InterruptedError) Error() string {
+	text := fmt.Sprintf("%d of %d rows are kept in %s; rerun the same command to resume", e.Done, e.Rows, e.Journal)
+	if e.Journal == "" {
+		text = fmt.Sprintf("%d of %d rows are done; rerun the same command to resume", e.Done, e.Rows)
+	}
+	if errors.Is(e.Err, context.Canceled) {
+		return fmt.Sprintf("%s: %v", text, exit.ErrInterrupted)
+	}
+	return fmt.Sprintf("%v: %s", e.Err, text)
+}
+
+// Unwrap returns the cause.
+func (e *InterruptedError) Unwrap() error { return e.Err }
+
+// Is makes an error that the end of a context caused an exit.ErrInterrupted.
+func (e *InterruptedError) Is(target error) bool {
+	return target == exit.ErrInterrupted && errors.Is(e.Err, context.Canceled)
+}
+
+// FailedError says that too many rows failed.
+type FailedError struct {
+	Failed, Max int
+	Row         int // the last of them, from 0
+	Err         error
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("%d rows failed, and %d end the run; row %d: %v", e.Failed, e.Max, e.Row+1, e.Err)
+}
+
+// Unwrap returns the error of the row.
+func (e *FailedError) Unwrap() error { return e.Err }
+
+// BatchError says that Work failed on a whole batch.
+type BatchError struct {
+	Row int // the first one of the batch
+	Err error
+}
+
+func (e *BatchError) Error() string { return e.Err.Error() }
+func (e *BatchError) Unwrap() error { return e.Err }
+
+// Do does all rows and calls write with their results, or with those of all shards if Merge is set. Results are kept in
+// OUT.progress until write returns without an error. If ctx ends, or an error that Ends names comes, the error is an
+// [InterruptedError], and the same call resumes. Rows that have changed meanwhile are done again.
+func (j *Job[Row, V]) Do(ctx context.Context, write func(Get[V]) error) error {
+	if j.Merge {
+		return j.merge(write)
+	}
+	journal, err := remote.Local(j.Out, ".progress")
+	if err != nil {
+		return err
+	}
+	k, err := j.Resume(ctx, journal)
+	if err != nil {
+		return err
+	}
+	if err := exit.Join(write(k.Line), k.Close()); err != nil {
+		return err
+	}
+	return os.Remove(journal)
+}
+
+// Resume opens the journal of a run or begins it, does the rows that it lacks, and returns it. The caller closes it.
+func (j *Job[Row, V]) Resume(ctx context.Context, journal string) (*Journal[V], error) {
+	return j.resume(ctx, journal, 0, j.Rows)
+}
+
+func (j *Job[Row, V]) resume(ctx context.Context, journal string, from, to int) (*Journal[V], error) {
+	k, err := j.open(journal)
+	if err != nil {
+		return nil, exit.Named(err) // there is no folder to write to
+	}
+	err = exit.Join(j.Run(ctx, k, from, to), k.index.Sync())
+	if err == nil {
+		return k, nil
+	}
+	if e := new(InterruptedError); errors.As(err, &e) {
+		e.Journal = journal
+	}
+	return nil, exit.Join(err, k.Close())
+}
+
+// InMemory does all rows and returns their results, without a journal.
+func (j *Job[Row, V]) InMemory(ctx context.Context) (Memory[V], error) {
+	m := NewMemory[V]()
+	return m, j.Run(ctx, m, 0, j.Rows)
+}
+
+// Rewrite returns a function for [Job.Do] that writes the rows of t with further columns into Out; set fills them in.
+func (j *Job[Row, V]) Rewrite(
+	ctx context.Context, t *data.Table, columns []data.Column, set func(line *Line[V], rec *data.Record) error,
+) func(Get[V]) error {
+	return func(get Get[V]) error {
+		format, err := data.FormatOf(j.Out)
+		if err != nil {
+			return err
+		}
+		return t.Rewrite(ctx, j.Out, format, columns, func(i int, rec *data.Record) error {
+			line, err := get(i)
+			if err != nil {
+				return err
+			}
+			return set(&line, rec)
+		})
+	}
+}
+
+// Clear sets columns of a row to nothing. A new column is the row's last one.
+func Clear(rec *data.Record, columns []data.Column) {
+	for _, c := range columns {
+		rec.Set(c.Name, nil)
+	}
+}
+
+// Chunks cuts rows into batches of n.
+func Chunks(n int) func(iter.Seq[int]) iter.Seq[[]int] {
+	return func(rows iter.Seq[int]) iter.Seq[[]int] {
+		return func(yield func([]int) bool) {
+			var batch []int
+			for i := range rows {
+				if batch = append(batch, i); len(batch) == n {
+					if !yield(batch) {
+						return
+					}
+					batch = nil
+				}
+			}
+			if len(batch) > 0 {
+				yield(batch)
+			}
+		}
+	}
+}
+
+// Single makes the Work of a job out of a function of one row.
+func Single[Row, V any](
+	work func(context.Context, *Row) (V, error),
+) func(context.Context, []Row) ([]V, []error, error) {
+	return func(ctx context.Context, rows []Row) ([]V, []error, error) {
+		values, errs := make([]V, len(rows)), make([]error, len(rows))
+		for i := range rows {
+			values[i], errs[i] = work(ctx, &rows[i])
+		}
+		return values, errs, nil
+	}
+}

@@ -1,0 +1,57 @@
+package trainer
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/trainer/records"
+)
+
+// TestCardOfComparisons: the card says what was compared, what was best by which measure, and why the run ended; and
+// samples are edits wherever they are counted.
+func TestCardOfComparisons(t *testing.T) {
+	path := writeGroups(t, 0, "data: {train: t.jsonl, validation: t.jsonl}\nlosses: [{kind: bradley_terry}]\n"+
+		"batch_size: 4\nepochs: 40\nvalidate: {patience: 2}\n")
+	text := ""
+	for _, prompt := range []string{"do", "undo", "redo"} {
+		text += `{"prompt": "` + prompt + `", "source": "a.png", "chosen": "e0.png", "rejected": "e1.png"}` + "\n"
+		text += `{"prompt": "` + prompt + `", "source": "a.png", "chosen": "e1.png", "rejected": "e2.png"}` + "\n"
+	}
+	writeFiles(t, filepath.Dir(path), "t.jsonl", text, "e0.png", "0", "e1.png", "1", "e2.png", "2")
+	r := train(t, path, newFake())
+	card, err := os.ReadFile(filepath.Join(r.Scorer, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"steps of whole groups, at most 4 edits", "| pair accuracy |", "preferences  6;",
+		"The highest pair accuracy was at step", "It ended early: 2 validations"} {
+		if !strings.Contains(string(card), want) {
+			t.Errorf("no %q in\n%s", want, card)
+		}
+	}
+	for _, not := range []string{"NaN", "L1"} {
+		if front, _, _ := strings.Cut(string(card), "## Configuration"); strings.Contains(front, not) {
+			t.Errorf("%q in\n%s", not, front)
+		}
+	}
+	if !r.Early || r.Groups != r.Steps || r.Samples != 3*r.Groups {
+		t.Errorf("%+v", r)
+	}
+	best, err := os.ReadFile(filepath.Join(r.BestScorer, "README.md"))
+	if err != nil || strings.Contains(string(best), "No validation so far") {
+		t.Error(err, string(best))
+	}
+	metrics, err := os.ReadFile(filepath.Join(r.Run, records.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var first records.StepMetrics
+	line, _, _ := bytes.Cut(metrics, []byte("\n"))
+	if err := json.Unmarshal(line, &first); err != nil || first.Samples != 3 || first.Groups != 1 {
+		t.Errorf("%v: %s", err, line)
+	}
+}

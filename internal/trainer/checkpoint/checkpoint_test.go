@@ -1,0 +1,151 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/gob"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"assay/checkpoints"
+	"assay/internal/optim"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/records"
+)
+
+// TestRoundTrip: Find gives the state that Write wrote, and slices of tensors read what others wrote.
+func TestRoundTrip(t *testing.T) {
+	c := config.Default()
+	c.Out = t.TempDir()
+	loss := records.Number(0.25)
+	want := &State{
+		Format:      1,
+		Progress:    Progress{Step: 3, Updates: 2, Samples: 12, MicroBatch: 2, Metrics: 77, EventsFile: "events"},
+		Validations: Validations{Validated: 2, Best: &records.ValidationMetrics{Step: 2, Loss: &loss}, Worse: 1},
+		Plateaus:    map[string]*optim.PlateauState{"head": {Cuts: 2}},
+		Identity:    Identity{Config: "mode: lora\n", Model: map[string]string{"backbone": "x"}},
+	}
+	whole := []Slice{
+		NewSlice("moment1/a", []int{2, 3}, 0, []float32{1, 2, 3, 4, 5, 6}, nil),
+		NewSlice("moment1/b", []int{4}, 0, nil, []byte{7, 8, 9, 10}),
+	}
+	if err := Write(c, want, whole, func(put Putter) error { return PutAll(whole, put) }); err != nil {
+		t.Fatal(err)
+	}
+	got, dir, problem, err := Find(c.Out)
+	if err != nil || problem != nil {
+		t.Fatal(problem, err)
+	}
+	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(State{})); d != "" {
+		t.Errorf("want -, got +:\n%s", d)
+	}
+	f, err := checkpoints.OpenFile(filepath.Join(dir, TensorFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	part := NewSlice("moment1/a", []int{2, 3}, 2, make([]float32, 3), nil)
+	packed := NewSlice("moment1/b", []int{4}, 1, nil, make([]byte, 2))
+	if err := errors.Join(part.Read(f), packed.Read(f)); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]float32{3, 4, 5}, part.values); d != "" {
+		t.Errorf("want -, got +:\n%s", d)
+	}
+	if d := cmp.Diff([]byte{8, 9}, packed.bytes); d != "" {
+		t.Errorf("want -, got +:\n%s", d)
+	}
+	other := NewSlice("moment1/a", []int{3, 2}, 0, make([]float32, 6), nil)
+	if err := other.Read(f); err == nil {
+		t.Error("a tensor of another shape was read")
+	}
+}
+
+// TestSlicesTravelEmpty: ranks tell each other of their slices by gob, and send the elements later.
+func TestSlicesTravelEmpty(t *testing.T) {
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode([]Slice{NewSlice("a", []int{5000}, 0, make([]float32, 5000), nil)}); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() > 500 {
+		t.Errorf("got %d bytes, want a description alone", b.Len())
+	}
+}
+
+// TestPackets cuts slices into packets that are full but for the last one.
+func TestPackets(t *testing.T) {
+	kept := []Slice{NewSlice("a", []int{5}, 0, make([]float32, 5), nil),
+		NewSlice("b", []int{4}, 0, make([]float32, 4), nil)}
+	var got [][]int
+	for _, p := range Packets(kept, 4) {
+		var lengths []int
+		for _, s := range p {
+			lengths = append(lengths, s.Length)
+		}
+		got = append(got, lengths)
+	}
+	if d := cmp.Diff([][]int{{4}, {1}, {4}}, got); d != "" {
+		t.Errorf("want -, got +:\n%s", d)
+	}
+}
+
+// TestDifferences: where things lie may differ, what decides numbers may not.
+func TestDifferences(t *testing.T) {
+	state := func(change func(c *config.Config)) *State {
+		c := config.Default()
+		c.Out = "out"
+		change(c)
+		text, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &State{Identity: Identity{Config: string(text), Model: map[string]string{"backbone": "x"}}}
+	}
+	old := state(func(*config.Config) {})
+	for name, test := range map[string]struct {
+		change func(c *config.Config)
+		want   []string
+	}{
+		"another folder": {func(c *config.Config) { c.Out = "elsewhere" }, nil},
+		"another seed":   {func(c *config.Config) { c.Seed = 4 }, []string{"seed: 0 in the checkpoint, 4 now"}},
+		"a nested key": {func(c *config.Config) { c.Lora.R = 4 },
+			[]string{"lora.r: 8 in the checkpoint, 4 now"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Differences(old, state(test.change))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(test.want, got); d != "" {
+				t.Errorf("want -, got +:\n%s", d)
+			}
+		})
+	}
+}
+
+// TestTidy: a folder that was moved away when a process was killed comes back, and nothing else of it stays.
+func TestTidy(t *testing.T) {
+	out := t.TempDir()
+	best := filepath.Join(out, config.BestDir)
+	write := func(text string) error {
+		return ReplaceDir(best, func(dir string) error { return os.WriteFile(filepath.Join(dir, "a"), []byte(text), 0o666) })
+	}
+	if err := errors.Join(write("first"), os.Rename(best, hiddenSibling(best, "old")),
+		os.Mkdir(hiddenSibling(best, "new"), 0o777), Tidy(out)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(best, "a")); string(text) != "first" || err != nil {
+		t.Errorf("got %q, %v, want first", text, err)
+	}
+	if err := write("second"); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(out)
+	if err != nil || len(left) != 1 {
+		t.Errorf("got %v, %v, want %s alone", left, err, config.BestDir)
+	}
+}

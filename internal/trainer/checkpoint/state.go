@@ -1,0 +1,281 @@
+// Package checkpoint saves and restores a run: tensors (parameters and the optimizer's state) as slices, of which each
+// process may have some, and a State of counters, metrics and fingerprints. It also keeps the run directory: the lock,
+// and folders that are replaced as a whole.
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"assay/checkpoints"
+	"assay/internal/atomicfile"
+	"assay/internal/filelock"
+	"assay/internal/optim"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/records"
+)
+
+// The files of a checkpoint.
+const (
+	stateFile  = "state.json"
+	TensorFile = "state.safetensors"
+)
+
+// State is what a checkpoint holds besides tensors. The order of samples, the templates, augmentation and dropout are
+// functions of seed and step, so no generator is saved.
+type State struct {
+	Format int `json:"format"`
+	Progress
+	Validations
+	Train    *records.StepMetrics           `json:"train,omitempty"`    // of the last step
+	Plateaus map[string]*optim.PlateauState `json:"plateaus,omitempty"` // of schedules of that kind, by group
+	Identity
+
+	began  time.Time // of this process's training
+	before float64   // seconds of training in earlier processes
+}
+
+// Progress is where a run stands.
+type Progress struct {
+	Step       int64   `json:"step"`             // optimizer steps done, skipped ones included
+	Updates    int64   `json:"updates"`          // updates of the optimizer, t of Adam
+	Samples    int64   `json:"samples"`          // seen: epoch times samples of an epoch plus index
+	Edits      int64   `json:"edits,omitempty"`  // seen, where Samples counts whole groups
+	Before     int64   `json:"before,omitempty"` // Samples before the last step
+	MicroBatch int     `json:"micro_batch"`      // as chosen when the run began
+	Seconds    float64 `json:"seconds"`          // of training until the last checkpoint
+	Metrics    int64   `json:"metrics"`          // bytes of metrics.jsonl
+	Events     int64   `json:"events"`           // bytes of the event file
+	EventsFile string  `json:"events_file"`
+}
+
+// Validations are the last validation and the best one.
+type Validations struct {
+	Validated int64                      `json:"validated"` // last step whose validation is in the metrics
+	Last      *records.ValidationMetrics `json:"last,omitempty"`
+	Best      *records.ValidationMetrics `json:"best,omitempty"`
+	Worse     int64                      `json:"worse,omitempty"` // validations since the best one
+}
+
+// Identity is what a resumed run must find again.
+type Identity struct {
+	Config string            `json:"config"`          // YAML
+	Model  map[string]string `json:"model"`           // fingerprint
+	Files  map[string]string `json:"files,omitempty"` // digests of the backbone's
+	Data   map[string]string `json:"data"`            // hash and count of the tables
+
+	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
+}
+
+// Begin begins to count the time of training.
+func (s *State) Begin() { s.began, s.before = time.Now(), s.Seconds }
+
+// Elapsed is the time of training so far, in seconds.
+func (s *State) Elapsed() float64 { return s.before + time.Since(s.began).Seconds() }
+
+// Exhausted reports whether as many validations as patience were no better than the best one before them; 0: never.
+func (s *State) Exhausted(patience int64) bool { return patience > 0 && s.Worse >= patience }
+
+// Seen is the number of edits that the run has seen.
+func (s *State) Seen(groups bool) int64 {
+	if groups {
+		return s.Edits
+	}
+	return s.Samples
+}
+
+// Checkpointer knows when the last checkpoint was saved.
+type Checkpointer struct {
+	Step int64
+	Time time.Time
+}
+
+// Due is true if the run's configuration wants a checkpoint at a step.
+func (k *Checkpointer) Due(c *config.CheckpointConfig, step int64) bool {
+	return c.Steps > 0 && step-k.Step >= c.Steps || c.Minutes > 0 && time.Since(k.Time).Minutes() >= c.Minutes
+}
+
+// Find reads the state of the newest good checkpoint below a run directory; nil if there is none. problem tells of
+// damaged ones that were passed over.
+func Find(out string) (s *State, dir string, problem error, err error) {
+	dir, _, err = checkpoints.Latest(filepath.Join(out, config.CheckpointsDir))
+	var damaged *checkpoints.DamagedError
+	if errors.As(err, &damaged) && dir != "" {
+		problem, err = err, nil
+	}
+	if err != nil || dir == "" {
+		return nil, "", problem, err
+	}
+	path := filepath.Join(dir, stateFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, "", problem, err
+	}
+	s = &State{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, "", problem, fmt.Errorf("%s: %w", path, err)
+	}
+	if s.Format != 1 {
+		return nil, "", problem, fmt.Errorf("%s: this program reads format 1, not %d", path, s.Format)
+	}
+	return s, dir, problem, nil
+}
+
+// Write writes a checkpoint of tensors and a state; each gives the contents of tensors, whose order does not matter.
+func Write(c *config.Config, s *State, tensors []Slice, each func(put Putter) error) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(c.Out, config.CheckpointsDir)
+	return checkpoints.Save(root, s.Step, c.Checkpoint.Keep, func(dir string) error {
+		if err := writeTensors(filepath.Join(dir, TensorFile), tensors, each); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, stateFile), append(text, '\n'), 0o666)
+	})
+}
+
+// ReplaceDir writes a folder atomically, in place of one that may be there: beside it, synced, renamed.
+func ReplaceDir(path string, write func(dir string) error) error {
+	fresh, old := hiddenSibling(path, "new"), hiddenSibling(path, "old")
+	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteDir(fresh, write); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(path, old); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// Tidy removes what killed processes left of the folders that ReplaceDir writes. A folder that was just moved away
+// comes back.
+func Tidy(out string) error {
+	var errs []error
+	files, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), ".*.tmp"))
+	errs = append(errs, err)
+	for _, name := range files {
+		errs = append(errs, os.RemoveAll(name))
+	}
+	for _, name := range config.ResultDirs {
+		path := filepath.Join(out, name)
+		if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+			if err := os.Rename(hiddenSibling(path, "old"), path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		for _, dir := range []string{hiddenSibling(path, "new"), hiddenSibling(path, "old")} {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hiddenSibling names a hidden sibling.
+func hiddenSibling(path, what string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+what)
+}
+
+// WriteConfig puts the resolved configuration into the run directory.
+func WriteConfig(c *config.Config) error {
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(c.Out, config.ConfigFile), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// RemoveRun removes what an earlier run left in a run directory.
+func RemoveRun(out string) error {
+	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
+	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile}
+	for _, name := range append(names, config.ResultDirs...) {
+		path := filepath.Join(out, name)
+		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
+	}
+	for _, path := range old {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	return err
+}
+
+// ForgetBest drops measurements by another benchmark, which compare with nothing now. The scorer of
+// the checkpoint is measured again.
+func (s *State) ForgetBest() {
+	s.Validations = Validations{}
+	for _, p := range s.Plateaus {
+		*p = optim.PlateauState{Cuts: p.Cuts}
+	}
+}
+
+// InconsistentError came after the parameters had changed: what is recorded does not go with them, so that they must
+// not be saved.
+type InconsistentError struct{ Err error }
+
+func (e *InconsistentError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error itself.
+func (e *InconsistentError) Unwrap() error { return e.Err }
+
+// Lock keeps a second process out of a run directory.
+func Lock(out string) (unlock func(), err error) {
+	f, err := filelock.Take(filepath.Join(out, ".lock"))
+	switch {
+	case errors.Is(err, filelock.ErrHeld):
+		return nil, fmt.Errorf("another process trains in %s: wait for it, or choose another out", out)
+	case err != nil:
+		return nil, fmt.Errorf("the run directory %s: %w", out, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// BenchmarkPrefix begins the names of what a benchmark was computed on.
+const BenchmarkPrefix = "validate.benchmark: "
+
+// Differences lists what is no longer as the checkpoint has it.
+func Differences(old, now *State) ([]string, error) {
+	past, err := config.Values([]byte(old.Config))
+	if err != nil {
+		return nil, fmt.Errorf("the configuration of the checkpoint: %w", err)
+	}
+	present, err := config.Values([]byte(now.Config))
+	if err != nil {
+		return nil, err
+	}
+	usual, err := config.Default().YAML()
+	if err != nil {
+		return nil, err
+	}
+	before, err := config.Values(usual)
+	if err != nil {
+		return nil, err
+	}
+	// A checkpoint of an earlier version lacks newer keys: then they had their defaults.
+	if _, ok := past["lora.parts"]; !ok { // but for this one, which had none: what is trained was compared already
+		before["lora.parts"] = present["lora.parts"]
+	}
+	maps.Copy(before, past)
+	out := config.Changed("", before, present)
+	out = append(out, config.Changed("model: ", old.Model, now.Model)...)
+	if len(old.Files) > 0 && len(now.Files) > 0 { // an earlier version noted none
+		out = append(out, config.Changed("backbone: ", old.Files, now.Files)...)
+	}
+	out = append(out, config.Changed("data: ", old.Data, now.Data)...)
+	return append(out, config.Changed(BenchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
+}

@@ -1,0 +1,290 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/internal/optim"
+	"assay/internal/strictyaml"
+	"assay/lora"
+)
+
+// The parameter groups that may have their own learning rates. The parts of the model are [lora.Parts].
+const (
+	AdapterGroup  = "adapters"
+	AdapterBGroup = "adapters.B" // where optimizer.groups.adapters has a ratio
+	HeadGroup     = "head"
+	RowsGroup     = "rows"   // of the score token
+	OtherGroup    = "others" // all that have no group of their own
+	LossGroup     = "losses" // what terms of the objective learn, which never has one
+)
+
+// GroupsConfig gives groups of tensors learning rates, decays and schedules of their own.
+type GroupsConfig struct {
+	Adapters  *GroupConfig `yaml:"adapters,omitempty"`
+	Head      *GroupConfig `yaml:"head,omitempty"`
+	Rows      *GroupConfig `yaml:"rows,omitempty"`
+	Language  *GroupConfig `yaml:"language,omitempty"` // the backbone's own parameters, by part
+	Projector *GroupConfig `yaml:"projector,omitempty"`
+	Vision    *GroupConfig `yaml:"vision,omitempty"`
+}
+
+// GroupConfig overrides optimizer and schedule for a parameter group, key by key.
+type GroupConfig struct {
+	LR          *float64        `yaml:"lr,omitempty"`           // nil: optimizer.lr
+	Ratio       *float64        `yaml:"ratio,omitempty"`        // of adapters: of B, in A's (LoRA+); nil: 1
+	WeightDecay *float64        `yaml:"weight_decay,omitempty"` // nil: optimizer.weight_decay
+	Schedule    *ScheduleConfig `yaml:"schedule,omitempty"`     // nil: schedule
+}
+
+// Of is the configuration of a group; nil: it has none.
+func (g *GroupsConfig) Of(name string) *GroupConfig {
+	if g == nil {
+		return nil
+	}
+	return map[string]*GroupConfig{AdapterGroup: g.Adapters, AdapterBGroup: g.Adapters, HeadGroup: g.Head,
+		RowsGroup: g.Rows, lora.Language: g.Language, lora.Projector: g.Projector, lora.Vision: g.Vision}[name]
+}
+
+// GroupNames lists the groups in their order.
+func GroupNames() []string {
+	return append([]string{AdapterGroup, AdapterBGroup, HeadGroup, RowsGroup}, append(lora.Parts(), OtherGroup)...)
+}
+
+func defaultSchedule() ScheduleConfig {
+	return ScheduleConfig{Kind: "constant", Cycles: 1, Decay: 0.1, Factor: 0.1, Patience: 10, Threshold: 1e-4}
+}
+
+// SetDefaults fills in keys that neither the group's schedule nor the run's has.
+func (s *ScheduleConfig) SetDefaults() { *s = defaultSchedule() }
+
+// scheduleKey is a key of a schedule.
+type scheduleKey struct {
+	name  string
+	kinds []string // that have it; nil: all have
+	value func(s *ScheduleConfig) any
+	take  func(s, from *ScheduleConfig)
+}
+
+func scheduleKeyOf[T any](name string, field func(s *ScheduleConfig) *T, kinds ...string) scheduleKey {
+	return scheduleKey{name, kinds, func(s *ScheduleConfig) any { return *field(s) },
+		func(s, from *ScheduleConfig) { *field(s) = *field(from) }}
+}
+
+// scheduleKeys lists all keys of a schedule, its kind first.
+var scheduleKeys = []scheduleKey{
+	scheduleKeyOf("kind", func(s *ScheduleConfig) *string { return &s.Kind }),
+	scheduleKeyOf("warmup", func(s *ScheduleConfig) *float64 { return &s.Warmup }),
+	scheduleKeyOf("cycles", func(s *ScheduleConfig) *int64 { return &s.Cycles }, "restarts"),
+	scheduleKeyOf("decay", func(s *ScheduleConfig) *float64 { return &s.Decay }, "wsd"),
+	scheduleKeyOf("factor", func(s *ScheduleConfig) *float64 { return &s.Factor }, plateau),
+	scheduleKeyOf("patience", func(s *ScheduleConfig) *int64 { return &s.Patience }, plateau),
+	scheduleKeyOf("threshold", func(s *ScheduleConfig) *float64 { return &s.Threshold }, plateau),
+	scheduleKeyOf("min_lr", func(s *ScheduleConfig) *float64 { return &s.MinLR }, "linear", "cosine", "restarts", "wsd",
+		plateau),
+}
+
+// of reports whether schedules of a kind have the key.
+func (k *scheduleKey) of(kind string) bool { return k.kinds == nil || slices.Contains(k.kinds, kind) }
+
+// String is what train prints: the kind, and the other keys that it has and that are not 0.
+func (s ScheduleConfig) String() string {
+	words := []string{s.Kind}
+	for _, k := range scheduleKeys[1:] {
+		if v := fmt.Sprint(k.value(&s)); k.of(s.Kind) && v != "0" {
+			words = append(words, k.name+" "+v)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// scheduleOwner is a group with its own schedule.
+type scheduleOwner struct {
+	*GroupConfig
+	name, key string // key: the prefix of the schedule's keys
+}
+
+// Scheduled lists the groups that have schedules of their own.
+func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
+	for _, name := range GroupNames() {
+		if x := g.Of(name); x != nil && x.Schedule != nil && name != AdapterBGroup {
+			out = append(out, scheduleOwner{x, name, "optimizer.groups." + name + ".schedule."})
+		}
+	}
+	return out
+}
+
+// inheritSchedules gives the groups' schedules what they leave out of the run's, as far as their kinds have it.
+func (c *Config) inheritSchedules(d *strictyaml.Document) {
+	c.Inherited = nil
+	for _, x := range c.Optimizer.Groups.scheduled() {
+		for _, k := range scheduleKeys {
+			if !d.Has(x.key+k.name) && k.of(x.Schedule.Kind) {
+				k.take(x.Schedule, &c.Schedule)
+				c.Inherited = append(c.Inherited, x.key+k.name)
+			}
+		}
+	}
+}
+
+// settle fills in what the groups leave out of rates and decays.
+func (g *GroupsConfig) settle(c *Config) {
+	if g == nil {
+		return
+	}
+	for _, x := range []*GroupConfig{g.Adapters, g.Head, g.Rows, g.Language, g.Projector, g.Vision} {
+		if x == nil {
+			continue
+		}
+		if x.LR == nil {
+			rate := c.Optimizer.LR
+			x.LR = &rate
+		}
+		if x.WeightDecay == nil {
+			decay := c.Optimizer.WeightDecay
+			x.WeightDecay = &decay
+		}
+	}
+}
+
+func (c *Config) checkGroups(d checker) {
+	g := c.Optimizer.Groups
+	if g == nil {
+		return
+	}
+	for _, name := range GroupNames() {
+		x, key := g.Of(name), "optimizer.groups."+name
+		if x == nil || name == AdapterBGroup {
+			continue
+		}
+		d.want(*x.LR > 0, key+".lr", "want more than 0, not %g", *x.LR)
+		if x.Ratio != nil {
+			d.want(*x.Ratio > 0, key+".ratio", "want more than 0, not %g", *x.Ratio)
+		}
+		d.want(x.Ratio == nil || name == AdapterGroup, key+".ratio", "is for adapters alone: their matrices B")
+		d.want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
+		peak := *x.LR
+		if x.Schedule == nil || slices.Contains(c.Inherited, key+".schedule.min_lr") {
+			d.want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): give the group one of its own, "+
+				"schedule: {min_lr: ...}", c.Schedule.MinLR)
+			peak = math.Inf(1)
+		}
+		if x.Schedule != nil {
+			x.Schedule.check(d, key+".schedule.", key+".lr", peak)
+		}
+	}
+}
+
+// checkPlateaus refuses schedules that wait for validations which this file does not ask for.
+func (c *Config) checkPlateaus(d checker) {
+	v := &c.Data.Validation
+	if len(v.Tables) > 0 || v.Fraction > 0 || c.Data.ValidationSplit != "" || d.Bad("data") {
+		return
+	}
+	for owner := range c.Plateaus() {
+		key := "schedule.kind"
+		if x := c.Optimizer.Groups.Of(owner); x != nil && x.Schedule != nil {
+			key = "optimizer.groups." + owner + ".schedule.kind"
+		}
+		d.want(false, key, "%s", PlateauWants)
+	}
+}
+
+// check looks at a schedule; rate is the key of its peak.
+func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
+	d.oneOf(prefix+"kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd", plateau)
+	d.want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
+	steps(d, prefix+"decay", s.Decay)
+	steps(d, prefix+"warmup", s.Warmup)
+	d.want(s.MinLR >= 0 && (s.MinLR <= peak || peak <= 0), prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
+		s.MinLR)
+	d.want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
+	d.want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
+	d.want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
+	usual := defaultSchedule() // what config.yaml has, whoever reads it
+	for _, k := range scheduleKeys {
+		d.want(k.of(s.Kind) || k.value(s) == k.value(&usual), prefix+k.name, "kind: %s has none: it is of %s", s.Kind,
+			strings.Join(k.kinds, ", "))
+	}
+}
+
+// GroupOf is the parameter group of a tensor, by its name.
+func GroupOf(name string) string {
+	_, adapted := lora.ModuleOf(name)
+	path, brought := lora.ParameterOf(name)
+	switch {
+	case adapted:
+		return AdapterGroup
+	case brought:
+		return lora.Part(path)
+	case strings.HasPrefix(name, "losses."):
+		return LossGroup
+	case IsTokenRow(name):
+		return RowsGroup
+	case headTensor(name):
+		return HeadGroup
+	}
+	return lora.Part(lora.Canonical(name))
+}
+
+// Rates says which group a tensor is of, as far as the configuration knows groups.
+func (c *Config) Rates(name string) string {
+	group := GroupOf(name)
+	x := c.Optimizer.Groups.Of(group)
+	switch {
+	case x == nil:
+		return OtherGroup
+	case lora.IsB(name) && x.Ratio != nil:
+		return AdapterBGroup
+	}
+	return group
+}
+
+// DecayOf is a group's weight decay.
+func (c *Config) DecayOf(group string) float64 {
+	if x := c.Optimizer.Groups.Of(group); x != nil {
+		return *x.WeightDecay
+	}
+	return c.Optimizer.WeightDecay
+}
+
+// ScheduleOf is the schedule of a group, and its peak.
+func (c *Config) ScheduleOf(group string) (s *ScheduleConfig, peak float64) {
+	x := c.Optimizer.Groups.Of(group)
+	if x == nil {
+		return &c.Schedule, c.Optimizer.LR
+	}
+	if x.Schedule != nil {
+		return x.Schedule, *x.LR
+	}
+	return &c.Schedule, *x.LR
+}
+
+// CourseOf is the course of a group's learning rate in a run of total steps.
+func (c *Config) CourseOf(group string, total int64) optim.Schedule {
+	s, peak := c.ScheduleOf(group)
+	course := s.course(peak, total)
+	if group == AdapterBGroup {
+		course = course.Scaled(*c.Optimizer.Groups.Adapters.Ratio)
+	}
+	return course
+}
+
+// PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
+const PlanFile = "plan.json"
+
+// headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
+func headTensor(name string) bool {
+	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight
+		if strings.HasSuffix(rest, ".rows") {
+			return true
+		}
+		if i := strings.Index(rest, ".layers."); i >= 0 {
+			name = rest[i+1:]
+		}
+	}
+	parts := strings.Split(name, ".")
+	return len(parts) == 3 && parts[0] == "layers" && (parts[2] == "weight" || parts[2] == "bias")
+}

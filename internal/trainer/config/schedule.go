@@ -1,0 +1,87 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"assay/internal/exit"
+	"assay/internal/optim"
+)
+
+// plateau is the schedule that cuts the rate where validations do not get better.
+const plateau = "plateau"
+
+// PlateauWants says what a schedule of kind plateau lacks.
+const PlateauWants = "plateau wants validation rows: name them with data.validation or data.validation_split"
+
+// IsTokenRow recognises the rows of the score token.
+func IsTokenRow(name string) bool { return strings.HasPrefix(name, "score_token.") }
+
+// course resolves the learning rates of a run of total steps.
+func (s *ScheduleConfig) course(peak float64, total int64) optim.Schedule {
+	return optim.Schedule{Kind: s.Kind, Peak: peak, End: s.MinLR, Warmup: stepsOf(s.Warmup, total), Total: total,
+		Cycles: s.Cycles, Decay: stepsOf(s.Decay, total), Factor: s.Factor}
+}
+
+// stepsOf reads a number of steps, or below 1 the fraction of all steps.
+func stepsOf(n float64, total int64) int64 {
+	if n < 1 {
+		n = math.Round(n * float64(total))
+	}
+	return int64(n)
+}
+
+// OwnerOf names the group whose schedule a group follows.
+func (c *Config) OwnerOf(group string) string {
+	if x := c.Optimizer.Groups.Of(group); x == nil || x.Schedule == nil {
+		return OtherGroup
+	}
+	if group == AdapterBGroup {
+		return AdapterGroup
+	}
+	return group
+}
+
+// Plateaus are the schedules of that kind, by the groups that own them.
+func (c *Config) Plateaus() map[string]*ScheduleConfig {
+	out := map[string]*ScheduleConfig{}
+	for _, name := range GroupNames() {
+		owner := c.OwnerOf(name)
+		if s, _ := c.ScheduleOf(owner); s.Kind == plateau {
+			out[owner] = s
+		}
+	}
+	return out
+}
+
+// CheckSchedules refuses a warm-up and a decay that do not both fit the run, its own and those of groups, and tells of
+// a warm-up that the run ends within.
+func (c *Config) CheckSchedules(steps int64, warn func(text string)) error {
+	if err := c.Schedule.checkSteps("schedule", steps, warn); err != nil {
+		return err
+	}
+	for _, x := range c.Optimizer.Groups.scheduled() {
+		if err := x.Schedule.checkSteps(strings.TrimSuffix(x.key, "."), steps, warn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *ScheduleConfig) checkSteps(key string, all int64, warn func(text string)) error {
+	steps := func(n float64) float64 {
+		if n < 1 {
+			n *= float64(all)
+		}
+		return n
+	}
+	if s.Kind == "wsd" && steps(s.Warmup)+steps(s.Decay) > float64(all)+1e-6 {
+		return exit.Usagef("%s: warmup %g and decay %g are more than the %d steps of the run", key, s.Warmup, s.Decay, all)
+	}
+	if warn != nil && steps(s.Warmup) > float64(all) {
+		warn(fmt.Sprintf("%s: the warm-up has %g steps, the run %d: the learning rate stays below its peak", key, s.Warmup,
+			all))
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package dataset
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/exit"
+	"assay/internal/trainer/config"
+	"assay/losses"
+)
+
+// Annotations are the labels, ranks and preferences of an edit.
+type Annotations struct {
+	Labels map[string]float64 `json:"labels,omitempty"` // by dimension; "" is the score
+	Ranks  map[string]float64 `json:"ranks,omitempty"`  // likewise, within the group: lower is better
+	Votes  float64            `json:"votes,omitempty"`  // how many people the labels are of
+	Pair   *data.Pair         `json:"pair,omitempty"`   // the comparison that it is of
+}
+
+// none reports whether there are no annotations but, perhaps, a plain label.
+func (s *Annotations) none() bool { return len(s.Labels) == 0 && len(s.Ranks) == 0 && s.Pair == nil }
+
+// labelled reports whether the row has a label of the score.
+func (r *Row) labelled() bool {
+	_, ok := r.Annotations.Labels[""]
+	return ok
+}
+
+func annotationsOf(e *data.Edit) Annotations {
+	s := Annotations{Labels: maps.Clone(e.Labels), Ranks: e.Ranks, Votes: e.Votes, Pair: e.Pair}
+	if e.Label != nil {
+		if s.Labels == nil {
+			s.Labels = map[string]float64{}
+		}
+		s.Labels[""] = *e.Label
+	}
+	return s
+}
+
+// learnsFrom reports whether the objective uses an edit's annotations.
+func learnsFrom(c *config.Config, e *data.Edit) bool {
+	if len(c.Losses) == 0 {
+		return e.Label != nil
+	}
+	s := annotationsOf(e)
+	for i := range c.Losses {
+		t := &c.Losses[i]
+		_, labelled := s.Labels[t.Dimension]
+		_, ranked := s.Ranks[t.Dimension]
+		switch t.Over() {
+		case losses.Edits:
+			if labelled {
+				return true
+			}
+		case losses.Pairs:
+			if labelled || ranked || s.Pair != nil && s.Pair.Dimension == t.Dimension {
+				return true
+			}
+		case losses.Orders:
+			if labelled || ranked {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// measures reports whether an edit can be validated on.
+func measures(c *config.Config, e *data.Edit) bool { return e.Label != nil || learnsFrom(c, e) }
+
+// groupOf is the group of an edit: the name that its table gives it. Without a name, comparisons and what whole groups
+// are made of are grouped by source and instruction. "": it is on its own.
+func (r *Row) groupOf(e *data.Edit, whole bool) string {
+	if e.Group != "" || e.Pair == nil && !whole {
+		return e.Group
+	}
+	return r.Asked
+}
+
+// comparedIn is the group that the edit of a row is compared in. A name says no more than that edits belong together:
+// tables may use it for different ones, and only those of one source and instruction can be compared.
+func (r *Row) comparedIn(e *data.Edit) string {
+	if e.Group == "" {
+		return r.Group
+	}
+	return fmt.Sprintf("%d\x00%s\x00%s", r.number, e.Group, r.Asked)
+}
+
+// Place is where an edit stands among others of its group in a dimension, lower is better: by rank, or by label.
+func (s *Annotations) Place(dimension string, ranked bool) (at float64, ok bool) {
+	if ranked {
+		at, ok = s.Ranks[dimension]
+		return at, ok
+	}
+	at, ok = s.Labels[dimension]
+	return -at, ok
+}
+
+// Above tells whether an edit is better than another (d > 0), by rank if both have one, else by label, and by how much
+// its label is above the other's: ranks do not say, and a tie has no margin. ok is false where there is nothing to
+// compare.
+func (s *Annotations) Above(o *Annotations, dimension string) (d, margin float64, ok bool) {
+	for _, ranked := range []bool{true, false} {
+		x, has := s.Place(dimension, ranked)
+		y, too := o.Place(dimension, ranked)
+		if has && too {
+			d, ok = y-x, true
+			break
+		}
+	}
+	x, has := s.Labels[dimension]
+	if y, too := o.Labels[dimension]; has && too && d != 0 {
+		margin = math.Abs(x - y)
+	}
+	return d, margin, ok
+}
+
+// mostContrary bounds the contradictions that an error lists.
+const mostContrary = 10
+
+// CheckContrary refuses edits of a group of which labels and ranks say opposite things: pairs and orders are by both. A
+// tie of one of the two contradicts nothing, since labels may be finer than ranks, or coarser.
+func (s *Samples) CheckContrary(key string, dimensions []string) error {
+	var problems []error
+	for _, rows := range NewOrder(0, s.Units(), config.WholeGroups).Units {
+		for _, dimension := range dimensions {
+			if high, low, found := s.contrary(rows, dimension); found {
+				problems = append(problems, s.contradiction(high, low, dimension))
+			}
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	if n := len(problems) - mostContrary; n > 0 {
+		problems = append(problems[:mostContrary], fmt.Errorf("and %d more groups", n))
+	}
+	return exit.Usage(fmt.Errorf("%s: labels and ranks contradict each other (a lower rank is a better edit; repair or "+
+		"leave out one of the two columns):\n%w", key, errors.Join(problems...)))
+}
+
+// contrary looks for two edits of a group of which the one with the higher label has the worse rank.
+func (s *Samples) contrary(rows []int, dimension string) (high, low int, found bool) {
+	var both []int
+	for _, i := range rows {
+		a := &s.Rows[i].Annotations
+		_, labelled := a.Labels[dimension]
+		if _, ranked := a.Ranks[dimension]; labelled && ranked && s.Rows[i].Bad == "" {
+			both = append(both, i)
+		}
+	}
+	rank := func(i int) float64 { return s.Rows[i].Annotations.Ranks[dimension] }
+	label := func(i int) float64 { return s.Rows[i].Annotations.Labels[dimension] }
+	slices.SortFunc(both, func(a, b int) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(label(b), label(a)), cmp.Compare(a, b))
+	})
+	for k := 1; k < len(both); k++ { // the one before has the better rank, or is no worse by label
+		if high, low = both[k], both[k-1]; label(high) > label(low) {
+			return high, low, true
+		}
+	}
+	return 0, 0, false
+}
+
+// contradiction says what two edits of a group contradict each other in.
+func (s *Samples) contradiction(high, low int, dimension string) error {
+	suffix := ""
+	if dimension != "" {
+		suffix = "_" + dimension
+	}
+	says := func(i int) string {
+		r := &s.Rows[i]
+		id := ""
+		if r.ID != "" {
+			id = fmt.Sprintf(" (id %s)", r.ID)
+		}
+		return fmt.Sprintf("%s%s has label%s %v and rank%s %v", s.Name(i), id, suffix, r.Annotations.Labels[dimension],
+			suffix, r.Annotations.Ranks[dimension])
+	}
+	group := ""
+	if parts := strings.Split(s.Rows[high].unit, "\x00"); len(parts) == 3 { // see comparedIn
+		group = fmt.Sprintf("group %q: ", parts[1])
+	}
+	return fmt.Errorf("%s%s, %s", group, says(high), says(low))
+}

@@ -1,0 +1,45 @@
+package dataset
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"assay/data"
+	"assay/internal/store"
+)
+
+// TestInspectorDecodesOnce: a start finds out from the store which pictures an earlier one has decoded, and decodes
+// what changed since.
+func TestInspectorDecodesOnce(t *testing.T) {
+	dir := t.TempDir()
+	kept, err := store.Open(filepath.Join(dir, "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	writePicture(t, filepath.Join(dir, "a.png"), 3)
+	writePicture(t, filepath.Join(dir, "b.png"), 9)
+	e := &Example{Base: dir, Row: data.Row{Source: data.Image{Path: "a.png"}, Edit: data.Image{Path: "b.png"}}}
+	for start, want := range []int64{2, 0} {
+		s := NewPictureInspector(kept)
+		for range 2 {
+			if err := s.Example(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := s.pictures.Decoded(); n != want {
+			t.Errorf("start %d decodes %d pictures, want %d", start, n, want)
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "b.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "b.png"), raw[:len(raw)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := NewPictureInspector(kept).Example(e); err == nil {
+		t.Error("a picture that was cut off passes")
+	}
+}

@@ -1,0 +1,275 @@
+package dataset
+
+import (
+	"math"
+	"time"
+
+	"assay/internal/trainer/config"
+)
+
+// BatchSampler cuts the order of a run's samples into batches. A position counts samples from the beginning of the run,
+// or groups where batches hold whole groups.
+type BatchSampler struct {
+	Order  *Order
+	Groups *Groups // nil: batches are cut between rows
+	Steps  int64   // of the whole run
+	Limit  int64   // the position at which the run ends
+	Edits  int64   // of the whole run; only counted with whole groups
+
+	size int // edits of a batch; of whole groups the most
+}
+
+// NewBatchSampler makes the batches of a run that stands at a step and a position.
+func NewBatchSampler(c *config.Config, train *Samples, step, at int64) (*BatchSampler, error) {
+	s := &BatchSampler{Order: NewOrder(c.Seed, train.Groups(), c.Data.Sampling), size: c.BatchSize}
+	weights, err := drawWeights(c, train)
+	if err != nil {
+		return nil, err
+	}
+	s.Order.weigh(weights)
+	switch batch := int64(c.BatchSize); {
+	case c.Data.Sampling == config.WholeGroups:
+		s.wholeGroups(c, train, step, at)
+	case c.Steps > 0:
+		s.Steps, s.Limit = c.Steps, at+(c.Steps-step)*batch
+	default:
+		s.Limit = int64(c.Epochs) * s.Order.Len()
+		s.Steps = step + max(0, s.Limit-at+batch-1)/batch
+	}
+	return s, nil
+}
+
+// wholeGroups counts the steps of batches of whole groups, whose numbers of edits differ.
+func (s *BatchSampler) wholeGroups(c *config.Config, train *Samples, step, at int64) {
+	bound := c.Data.GroupEdits
+	if bound == 0 {
+		bound = c.BatchSize
+	}
+	s.Groups = NewGroups(s.Order, train, bound)
+	s.Steps, s.Limit = c.Steps, math.MaxInt64
+	if c.Steps == 0 {
+		s.Steps, s.Limit = math.MaxInt64, int64(c.Epochs)*s.Order.Len()
+	}
+	for step < s.Steps && at < s.Limit {
+		next := s.Next(at)
+		s.Edits += s.Groups.edits(s.Order, at, next)
+		at = next
+		step++
+	}
+	s.Steps, s.Limit = step, at
+}
+
+// Next is the position after the batch that begins at a position.
+func (s *BatchSampler) Next(at int64) int64 {
+	if s.Groups != nil {
+		return s.Groups.cut(s.Order, at, s.Limit, s.size)
+	}
+	return min(at+int64(s.size), s.Limit)
+}
+
+// Count is the number of edits between two positions.
+func (s *BatchSampler) Count(from, to int64) int64 {
+	if s.Groups != nil {
+		return s.Groups.edits(s.Order, from, to)
+	}
+	return to - from
+}
+
+// Epochs is the number of epochs that end at a position.
+func (s *BatchSampler) Epochs(at int64) float64 { return float64(at) / float64(s.Order.Len()) }
+
+// Largest is the most edits that a group has in a step; 0 without whole groups.
+func (s *BatchSampler) Largest() int {
+	if s.Groups == nil {
+		return 0
+	}
+	return s.Groups.largest(s.Order)
+}
+
+// Split cuts a batch into micro-batches of some size. They hold whole groups where the run has them: a group larger
+// than a micro-batch is one by itself.
+func (s *BatchSampler) Split(batch []Example, size int) (parts [][]Example) {
+	lo := 0
+	for i := range batch {
+		begins := s.Groups == nil || i == 0 || batch[i].Unit != batch[i-1].Unit
+		end := i + 1
+		for s.Groups != nil && end < len(batch) && batch[end].Unit == batch[i].Unit {
+			end++
+		}
+		if begins && i > lo && end-lo > size {
+			parts = append(parts, batch[lo:i])
+			lo = i
+		}
+	}
+	if lo < len(batch) {
+		parts = append(parts, batch[lo:])
+	}
+	return parts
+}
+
+// batchRow is a row of a batch that has not been read.
+type batchRow struct {
+	row, unit, number int // number: of its group in the batch
+	epoch             int64
+}
+
+// rows lists the usable rows of the batch between two positions.
+func (s *BatchSampler) rows(train *Samples, from, to int64) (out []batchRow) {
+	for at := from; at < to; at++ {
+		var unit int
+		var epoch int64
+		rows := make([]int, 1)
+		if s.Groups != nil {
+			unit, rows, epoch = s.Groups.rows(s.Order, at)
+		} else {
+			rows[0], epoch = s.Order.At(at)
+		}
+		for _, row := range rows {
+			if train.Usable(row) { // a quarantined row keeps its place, which stays empty
+				out = append(out, batchRow{row, unit, int(at - from), epoch})
+			}
+		}
+	}
+	return out
+}
+
+// Prefetcher is a model that can prepare examples (decode and arrange their pictures, tokenise their texts) while
+// another step runs.
+type Prefetcher interface {
+	// Prefetch prepares the examples in place. The step that uses an example reports what went wrong with it.
+	Prefetch(part []Example)
+}
+
+// Loader reads the batches of a run. While one micro-batch is computed it prepares what comes next: the next
+// micro-batch, or the next batch with its first micro-batch. Only one of them is prepared at a time, so that memory
+// holds the pictures of two.
+type Loader struct {
+	*BatchSampler
+	MicroBatch int
+	Waited     time.Duration // for examples, since the caller set it to 0
+
+	train    *Samples
+	config   *config.Config
+	model    Prefetcher // nil: nothing is prepared before its step
+	prefetch *prefetch  // running, or done and not used yet; nil: none
+	parallel bool       // the next batch may be read while a step runs
+}
+
+// prefetch is a batch or a micro-batch that is being prepared.
+type prefetch struct {
+	at    int64 // position of the batch; -1: a micro-batch of the present one
+	done  chan struct{}
+	batch []Example
+	err   error
+}
+
+// NewLoader makes the loader of a run that stands at a step and a position. Without prefetch batches are read when they
+// are asked for.
+func NewLoader(c *config.Config, train *Samples, step, at int64) (*Loader, error) {
+	s, err := NewBatchSampler(c, train, step, at)
+	return &Loader{BatchSampler: s, train: train, config: c}, err
+}
+
+// Prefetches makes the loader read and prepare ahead, with the model if it can. Only tables are read while a step runs:
+// other examples may not be made for that.
+func (l *Loader) Prefetches(model any) {
+	l.model, _ = model.(Prefetcher)
+	l.parallel = !l.train.Made()
+}
+
+// Read reads the batch at a position; after an error it returns the example that it was at.
+func (l *Loader) Read(at int64) ([]Example, error) { return l.read(l.rows(l.train, at, l.Next(at))) }
+
+func (l *Loader) read(rows []batchRow) (out []Example, err error) {
+	for _, b := range rows {
+		e, err := l.train.Example(b.row)
+		e.Index, e.Unit, e.Group = b.row, b.number, b.unit
+		if err != nil { // quarantine finds out whether the row itself is bad
+			return []Example{e}, err
+		}
+		l.draw(&e, b.epoch)
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// draw chooses templates and augmentation. The edits of a whole group are asked about in the same words.
+func (l *Loader) draw(e *Example, epoch int64) {
+	c, row := l.config, uint64(e.Index)
+	if l.Groups != nil {
+		row = uint64(l.Order.Units[e.Group][0])
+	}
+	e.Question = c.Question[pick(Mix(c.Seed, forQuestion, uint64(epoch), row), len(c.Question))]
+	e.Answer = c.Answer[pick(Mix(c.Seed, forAnswer, uint64(epoch), row), len(c.Answer))]
+	if c.Augment != "none" {
+		e.Augment = max(1, Mix(c.Seed, forAugment, uint64(epoch), row))
+	}
+	if e.Annotations.none() && e.Conversation == nil { // made by a program
+		e.Annotations.Labels = map[string]float64{"": e.Label}
+	}
+}
+
+// Load gives the batch at a position with its first micro-batch prepared: the prefetched one, or one that is read now.
+func (l *Loader) Load(at int64) ([]Example, error) {
+	defer l.timed(time.Now())
+	if p := l.join(); p != nil && p.at == at && p.err == nil {
+		return p.batch, nil
+	}
+	batch, err := l.Read(at)
+	if err == nil {
+		l.prepareFirst(batch)
+	}
+	return batch, err
+}
+
+// Join waits for what is being prepared.
+func (l *Loader) Join() {
+	defer l.timed(time.Now())
+	l.join()
+}
+
+// Discard waits for what is being prepared and drops it.
+func (l *Loader) Discard() { l.join() }
+
+func (l *Loader) join() *prefetch {
+	p := l.prefetch
+	if l.prefetch = nil; p != nil {
+		<-p.done
+	}
+	return p
+}
+
+func (l *Loader) timed(since time.Time) { l.Waited += time.Since(since) }
+
+func (l *Loader) prepareFirst(batch []Example) {
+	if l.model != nil && len(batch) > 0 {
+		l.model.Prefetch(l.Split(batch, l.MicroBatch)[0])
+	}
+}
+
+// Prefetch begins to prepare what follows micro-batch i of a step's batch, which is at a position.
+func (l *Loader) Prefetch(parts [][]Example, i int, step, at int64) {
+	p := &prefetch{at: -1, done: make(chan struct{})}
+	if i+1 < len(parts) {
+		if l.model != nil {
+			l.prefetch = p
+			go func() {
+				defer close(p.done)
+				l.model.Prefetch(parts[i+1])
+			}()
+		}
+		return
+	}
+	from := l.Next(at)
+	if !l.parallel || from >= l.Limit || step+1 >= l.Steps {
+		return
+	}
+	rows := l.rows(l.train, from, l.Next(from))
+	p.at, l.prefetch = from, p
+	go func() {
+		defer close(p.done)
+		if p.batch, p.err = l.read(rows); p.err == nil {
+			l.prepareFirst(p.batch)
+		}
+	}()
+}

@@ -1,0 +1,104 @@
+package dataset
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/internal/trainer/config"
+)
+
+// TestWeightedOrder: an epoch has each row as often as its share says, rounded up or down, in another order each time,
+// whoever asks for which position first.
+func TestWeightedOrder(t *testing.T) {
+	weights := []float64{0, 1, 2, 0.5, 4, 1, 0, 3, 0.25, 0.25}
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	o := NewOrder(5, make([]string, len(weights)), "rows")
+	o.weigh(weights)
+	again := NewOrder(5, make([]string, len(weights)), "rows")
+	again.weigh(weights)
+	total, orders := make([]float64, len(weights)), map[string]bool{}
+	const epochs = 400
+	for e := range int64(epochs) {
+		count := make([]int, len(weights))
+		var order []int
+		for i := range o.Len() {
+			row, _ := o.At(e*o.Len() + i)
+			count[row]++
+			total[row]++
+			order = append(order, row)
+		}
+		orders[fmt.Sprint(order)] = true
+		for row, n := range count {
+			share := float64(len(weights)) * weights[row] / sum
+			if float64(n) < math.Floor(share) || float64(n) > math.Ceil(share) {
+				t.Fatalf("epoch %d has row %d %d times, its share is %g", e, row, n, share)
+			}
+		}
+	}
+	for at := epochs*o.Len() - 1; at >= 0; at -= 7 {
+		a, _ := o.At(at)
+		if b, _ := again.At(at); a != b {
+			t.Fatalf("position %d: row %d, another time %d", at, a, b)
+		}
+	}
+	for row, n := range total {
+		if share := float64(len(weights)) * weights[row] / sum; math.Abs(n/epochs-share) > 0.1 {
+			t.Errorf("row %d came %g times an epoch, its share is %g", row, n/epochs, share)
+		}
+	}
+	if len(orders) < epochs/2 {
+		t.Errorf("%d orders in %d epochs", len(orders), epochs)
+	}
+}
+
+// TestBalance: labels that are rare come as often as others; within a group too.
+func TestBalance(t *testing.T) {
+	s := &Samples{}
+	for i := range 60 {
+		label := []float64{0, 0, 0, 0, 0.5, 1}[i%6]
+		s.Rows = append(s.Rows, Row{Group: fmt.Sprint(i / 6), Label: label, weight: float64(1 + i%2),
+			Annotations: annotationsOf(&data.Edit{Row: data.Row{Label: &label}})})
+	}
+	c := config.Default()
+	c.Data.Balance = config.ByLabel
+	for _, sampling := range []string{"rows", "group"} {
+		weights, err := drawWeights(c, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := NewOrder(1, s.Groups(), sampling)
+		o.weigh(weights)
+		count := map[float64]int{}
+		n := 100 * o.Len()
+		for at := range n {
+			row, _ := o.At(at)
+			count[s.Rows[row].Label]++
+		}
+		for _, label := range []float64{0, 0.5, 1} {
+			if share := float64(count[label]) / float64(n); math.Abs(share-1.0/3) > 0.05 {
+				t.Errorf("%s: label %g has a share of %g", sampling, label, share)
+			}
+		}
+	}
+	s.Rows[3].Annotations = Annotations{}
+	if _, err := drawWeights(c, s); err == nil || !strings.Contains(err.Error(), "has no label") {
+		t.Errorf("a row without a label: %v", err)
+	}
+}
+
+// TestGroupKeys: a name that two tables use is two groups; other names stay.
+func TestGroupKeys(t *testing.T) {
+	s := &Samples{
+		Rows: []Row{{Group: "a"}, {Group: "b"}, {Group: "b"}, {Group: "a", number: 1}, {Group: "c", number: 1}},
+	}
+	if got, want := s.groupKeys(), []string{"a\x000", "b", "b", "a\x001", "c"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,350 @@
+package dataset
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"assay/data"
+	"assay/internal/remote"
+	"assay/internal/store"
+)
+
+// unreadRow is a row that is no row of a label table.
+type unreadRow struct {
+	BadRow
+	number int // of the table
+}
+
+// scan goes through tables once: it hashes them, keeps what is labelled, and notes what is wrong.
+type scan struct {
+	data       *Data
+	columns    map[string]string
+	compares   bool                    // the run learns from more than labels
+	whole      bool                    // batches hold whole groups
+	wanted     func(e *data.Edit) bool // whether the run can use what is said about an edit
+	digest     hash.Hash               // over the content of all rows
+	weight     string                  // column of data.weight; "": none
+	rows       int
+	unlabelled int
+	annotated  map[string]int // rows that say something, by dimension
+	problems   []error        // of tables as a whole
+}
+
+// splitSamples are samples that still know their split.
+type splitSamples struct {
+	Samples
+	splits  []string
+	grouped bool // a row has a group
+}
+
+func (s *splitSamples) split(name string) *Samples {
+	if name == "" {
+		return &Samples{Rows: slices.Clip(s.Rows)}
+	}
+	var rows []int
+	for i, x := range s.splits {
+		if x == name {
+			rows = append(rows, i)
+		}
+	}
+	return s.choose(rows)
+}
+
+func (s *scan) tables(paths []string) *splitSamples {
+	out := &splitSamples{}
+	for _, path := range paths {
+		t, err := data.OpenEdits(path, s.columns)
+		if err != nil { // the configuration names no label table
+			s.problems = append(s.problems, withColumnHint(err))
+			continue
+		}
+		s.data.Tables = append(s.data.Tables, t)
+		if err := t.FindColumns(s.columns); err != nil {
+			s.problems = append(s.problems, withColumnHint(err))
+			continue
+		}
+		s.table(t, out)
+	}
+	return out
+}
+
+// withColumnHint adds to the error about a column that is not there how to name the right one.
+func withColumnHint(err error) error {
+	var missing *data.MissingColumnError
+	if !errors.As(err, &missing) {
+		return err
+	}
+	return fmt.Errorf("%w: name the column that has it with data: {columns: {%s: NAME}}", err, missing.Column)
+}
+
+// table goes through one table.
+func (s *scan) table(t *data.Edits, out *splitSamples) {
+	number, lacks := len(s.data.Tables)-1, map[string]int{}
+	var bad []unreadRow
+	var lack error
+	i := -1
+	for row, err := range t.All() {
+		i++
+		s.rows++
+		var missing *data.MissingColumnError
+		if errors.As(err, &missing) {
+			lacks[missing.Column]++
+			lack = missing
+		}
+		var contents Contents
+		var unread error
+		var digest string
+		if err == nil {
+			contents, unread = contentsOf(&row.Row, t.Folder())
+			digest, err = s.content(&row, contents)
+		}
+		if remote.Failed(unread) { // which is no fault of the row, and would take as long at the next one
+			s.problems = append(s.problems, fmt.Errorf("row %d: %w", i+1, unread))
+			return
+		}
+		if err != nil {
+			bad = append(bad, unreadRow{BadRow{Table: t.Path(), Row: i + 1, ID: row.ID, Reason: err.Error(),
+				Place: placeOf(t, i)}, number})
+			continue
+		}
+		s.count(&row)
+		if !s.wanted(&row) {
+			s.unlabelled++
+			continue
+		}
+		sample := Row{table: t, number: number, Index: i, Asked: data.GroupOf(contents[0][:], row.Instruction),
+			Annotations: annotationsOf(&row), ID: row.ID, Digest: digest, contents: contents}
+		if err := s.weigh(&sample); err != nil {
+			s.problems = append(s.problems, err)
+			return
+		}
+		if err := cmp.Or(s.row(t, &row.Row), unread); err != nil {
+			sample.Bad = err.Error()
+		}
+		s.add(out, &sample, &row)
+	}
+	if slices.Contains(slices.Collect(maps.Values(lacks)), t.Len()) { // not the rows are wrong, but the name
+		s.problems = append(s.problems, withColumnHint(fmt.Errorf("%s: %w", t.Path(), lack)))
+		return
+	}
+	s.data.bad = append(s.data.bad, bad...)
+}
+
+// weigh gives a sample its weight, which is a part of its digest, if a column says it.
+func (s *scan) weigh(sample *Row) (err error) {
+	if s.weight == "" {
+		return nil
+	}
+	if sample.weight, err = s.weightOf(sample.table, sample.Index); err != nil {
+		return err
+	}
+	sample.Digest = weighted(sample.Digest, sample.weight)
+	fmt.Fprintln(s.digest, sample.Digest)
+	return nil
+}
+
+// add adds the sample of a row, in its group and the unit that it is compared in.
+func (s *scan) add(out *splitSamples, sample *Row, row *data.Edit) {
+	sample.Group = sample.groupOf(row, s.whole)
+	out.grouped = out.grouped || sample.Group != ""
+	if sample.Group == "" { // on its own
+		sample.Group = fmt.Sprintf("\x00%d\x00%d", len(s.data.Tables), sample.Index)
+	}
+	sample.unit = sample.comparedIn(row)
+	if row.Label != nil {
+		sample.Label = *row.Label
+	}
+	out.Rows = append(out.Rows, *sample)
+	out.splits = append(out.splits, row.Split)
+}
+
+// count counts the dimensions that something is said of.
+func (s *scan) count(row *data.Edit) {
+	if s.annotated == nil {
+		s.annotated = map[string]int{}
+	}
+	dimensions := row.Dimensions()
+	for _, d := range dimensions {
+		s.annotated[d]++
+	}
+	if p := row.Pair; p != nil && !slices.Contains(dimensions, p.Dimension) {
+		s.annotated[p.Dimension]++
+	}
+}
+
+// content hashes a row with its pictures: into the table's digest, and on its own.
+func (s *scan) content(row *data.Edit, pictures Contents) (string, error) {
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
+		return "", err
+	}
+	if said := annotationsOf(row); s.compares { // without it a row has the digest that it always had
+		if err := json.NewEncoder(&text).Encode(said); err != nil {
+			return "", err
+		}
+	}
+	for _, k := range pictures {
+		text.Write(k[:])
+	}
+	s.digest.Write(text.Bytes())
+	sum := sha256.Sum256(text.Bytes())
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// row looks whether there is an instruction, and whether the pictures are there.
+func (s *scan) row(t *data.Edits, row *data.Row) error {
+	if strings.TrimSpace(row.Instruction) == "" {
+		return errors.New("the instruction is empty")
+	}
+	for _, p := range []data.Image{row.Source, row.Edit} {
+		if len(p.Bytes) > 0 {
+			continue
+		}
+		if err := there(p.File(t.Folder())); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("picture %s is not there", p.Path)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// there looks whether there is a file, or an object.
+func there(name string) error {
+	var err error
+	if remote.Is(name) {
+		_, err = remote.Stat(context.Background(), name)
+	} else {
+		_, err = os.Stat(name)
+	}
+	return err
+}
+
+// hint says why no row was found: the table has no column of that name, or other splits.
+func (s *scan) hint(all *splitSamples, split string) string {
+	if s.rows > 0 && s.unlabelled == s.rows {
+		return ": " + s.columnHint("label")
+	}
+	if split == "" || len(all.splits) == 0 {
+		return ""
+	}
+	have := slices.Clone(all.splits)
+	slices.Sort(have)
+	if have = slices.Compact(have); len(have) == 1 && have[0] == "" {
+		return ": " + s.columnHint("split")
+	}
+	return fmt.Sprintf(": its splits are %q", have)
+}
+
+// columnHint says how to name a column that was not found.
+func (s *scan) columnHint(column string) string {
+	names := "none"
+	for _, t := range s.data.Tables {
+		if rec, err := t.Record(0); t.Len() > 0 && err == nil {
+			var list []string
+			for _, f := range rec.Fields {
+				list = append(list, f.Name)
+			}
+			names = strings.Join(list, ", ")
+			break
+		}
+	}
+	own := column
+	if name, ok := s.columns[column]; ok {
+		own = name
+	}
+	return fmt.Sprintf("is there a column %q? The columns are %s; name the right one with data: {columns: {%s: NAME}}",
+		own, names, column)
+}
+
+func withSplit(name string) string {
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" with split %q", name)
+}
+
+// theEdit identifies an edit: source, instruction and edited picture.
+type theEdit struct {
+	asked string
+	edit  store.Key
+}
+
+func (r *Row) theEdit() theEdit { return theEdit{r.Asked, r.contents[1]} }
+
+// lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look
+// swapped, and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
+func (d *Data) lookForRepeats(fraction bool) {
+	train, validation := d.Train, d.Validation
+	labels, contrary := map[theEdit]float64{}, 0
+	for i := range train.Rows {
+		r := &train.Rows[i]
+		if r.Bad != "" || !r.labelled() {
+			continue
+		}
+		label, before := labels[r.theEdit()]
+		if !before {
+			labels[r.theEdit()] = r.Label
+		} else if label != r.Label {
+			contrary++
+		}
+	}
+	if contrary > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d training rows give an edit another label than a row before "+
+			"them: all are learnt from", contrary, train.Len()))
+	}
+	sources, edits := train.distinct(0), train.distinct(1)
+	if data.LookSwapped(len(sources), len(edits)) {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
+			"edits: are the columns source and edit the other way round?", len(sources), len(edits)))
+	}
+	d.lookForTrained(train, validation, sources, fraction)
+}
+
+// lookForTrained notes validation rows whose edits, or with a held-out fraction whose sources, are trained on as well.
+func (d *Data) lookForTrained(train, validation *Samples, sources map[store.Key]bool, fraction bool) {
+	learnt, known, shown := map[theEdit]bool{}, 0, 0
+	for i := range train.Rows {
+		learnt[train.Rows[i].theEdit()] = true
+	}
+	for i := range validation.Rows {
+		r := &validation.Rows[i]
+		if r.Bad == "" && learnt[r.theEdit()] {
+			known++
+		}
+		if r.Bad == "" && fraction && sources[r.contents[0]] {
+			shown++
+		}
+	}
+	if known > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows are edits that are trained on as well: what "+
+			"validation says of them is no measure of other edits", known, validation.Len()))
+	}
+	if shown > 0 {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is trained on as "+
+			"well: a fraction holds out whole groups, so give all rows of one picture one `group`", shown, validation.Len()))
+	}
+}
+
+// distinct are the contents of the sources (0) or edits (1) of all rows that can be used.
+func (s *Samples) distinct(which int) map[store.Key]bool {
+	out := map[store.Key]bool{}
+	for i := range s.Rows {
+		if r := &s.Rows[i]; r.Bad == "" && r.contents != (Contents{}) {
+			out[r.contents[which]] = true
+		}
+	}
+	return out
+}

@@ -1,0 +1,62 @@
+package head
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"assay/internal/store"
+	"assay/internal/trainer/dataset"
+)
+
+// Hidden computes hidden states at the score token: one of the backbone's width for each example.
+type Hidden interface {
+	Hidden(ctx context.Context, batch []dataset.Example) ([][]float32, error)
+	Close() error
+}
+
+// StateKind is what a store calls hidden states, with the version of their computation.
+const StateKind = "states-1"
+
+// States are the hidden states that a run trains on, in a store. They stay readable to its end, whatever else the
+// store has to make room for.
+type States struct {
+	*store.Bucket
+	width int
+}
+
+// OpenStates opens the states that the backbone with that fingerprint computed.
+func OpenStates(s *store.Store, width int, fingerprint map[string]string) (*States, error) {
+	text, err := json.Marshal(fingerprint) // keys sorted
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.Bucket(StateKind, string(text))
+	if err != nil {
+		return nil, err
+	}
+	b.Hold()
+	return &States{b, width}, nil
+}
+
+// Get returns the state of an example; nil if it is not there.
+func (h *States) Get(key store.Key) []float32 { return h.Floats(key, h.width) }
+
+// Put keeps the state of an example.
+func (h *States) Put(key store.Key, state []float32) error {
+	if len(state) != h.width {
+		return fmt.Errorf("a hidden state has %d values, the head wants %d", len(state), h.width)
+	}
+	return h.Bucket.Put(key, store.FloatBytes(state))
+}
+
+// StateKey identifies what a hidden state depends on besides the backbone: instruction, templates and the content of
+// pictures.
+func StateKey(e *dataset.Example) (store.Key, error) {
+	c, err := e.PictureContents()
+	if err != nil {
+		return store.Key{}, fmt.Errorf("%s: %w", e.Row.ID, err)
+	}
+	pair := e.PairKey(c)
+	return store.KeyOf("example", string(pair[:]), e.Row.Instruction, e.Question, e.Answer), nil
+}

@@ -1,0 +1,161 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"gorgonia.org/tensor"
+
+	"assay/internal/optim"
+	"assay/internal/store"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/model"
+)
+
+// tuner is a training step as a graph: model.Tuner, model.TextTuner.
+type tuner interface {
+	BackboneFingerprint() (string, error)
+	Params() (names []string, values []*tensor.Dense)
+	Shapes() map[string][]int64
+	Begin(ctx context.Context) error
+	Sums(ctx context.Context, into [][]float32) error
+	Damage() error
+	Close() error
+}
+
+// graphModel is what the models have in common that train in the step graph.
+type graphModel[T tuner] struct {
+	config   *config.Config
+	tuner    T
+	store    *store.Store
+	backbone string // fingerprint
+	params   []optim.Param
+	warner
+
+	plan     bool  // nothing will be trained
+	given    int64 // memory of the GPU that a plan is for; 0: as it is here
+	searched bool  // for tensors that are not finite
+}
+
+// begin opens the store.
+func (m *graphModel[T]) begin(c *config.Config, plan bool, memory int64) (err error) {
+	m.config, m.plan, m.given = c, plan, memory
+	m.store, err = OpenStore(c, m.warn)
+	return err
+}
+
+// take keeps the tuner that was opened.
+func (m *graphModel[T]) take(t T, err error) error {
+	if err != nil {
+		return errors.Join(err, m.store.Close())
+	}
+	m.tuner = t
+	if !m.plan {
+		if m.backbone, err = t.BackboneFingerprint(); err != nil {
+			return errors.Join(err, m.Close())
+		}
+	}
+	m.params = optim.NewParams(t.Params())
+	return nil
+}
+
+func (m *graphModel[T]) Params() []optim.Param { return m.params }
+
+// Shapes are the parameters' shapes, by name.
+func (m *graphModel[T]) Shapes() map[string][]int64 { return m.tuner.Shapes() }
+
+// Fingerprint identifies the backbone.
+func (m *graphModel[T]) Fingerprint() map[string]string {
+	return map[string]string{"backbone": m.backbone}
+}
+
+// Files are the digests of the backbone's files.
+func (m *graphModel[T]) Files() (map[string]string, error) { return backboneFiles(m.config) }
+
+// backboneFiles are the digests of the files that a backbone is read from, for people to read: the fingerprint decides.
+func backboneFiles(c *config.Config) (map[string]string, error) {
+	s := model.ScorerConfig{Backbone: c.Backbone}
+	if c.Judge != nil {
+		s.Weights = c.Judge.Weights
+	}
+	if err := model.RecordDigests(&s); err != nil {
+		return nil, err
+	}
+	files := s.Digests.Backbone
+	maps.Copy(files, s.Digests.Weights)
+	for name, digest := range files {
+		files[name] = digest[:12]
+	}
+	return files, nil
+}
+
+// Resolved says which device and type auto came to.
+func (m *graphModel[T]) Resolved() map[string]string {
+	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
+}
+
+func (m *graphModel[T]) Accumulates() bool { return Resident(m.config) }
+
+func (m *graphModel[T]) Begin(ctx context.Context) error { return m.tuner.Begin(ctx) }
+
+func (m *graphModel[T]) Sums(ctx context.Context, into [][]float32) error {
+	return m.tuner.Sums(ctx, into)
+}
+
+// gradients are a step's gradients; nil where the graph adds them up.
+func (m *graphModel[T]) gradients(of map[string]*tensor.Dense) []*tensor.Dense {
+	if m.Accumulates() {
+		return nil
+	}
+	return optim.Gradients(m.params, of)
+}
+
+// pictureInspector decodes pictures; for a plan it keeps nothing.
+func (m *graphModel[T]) pictureInspector() *dataset.PictureInspector {
+	if m.plan {
+		return &dataset.PictureInspector{}
+	}
+	return dataset.NewPictureInspector(m.store)
+}
+
+// Damage names a tensor that is not finite. It looks once.
+func (m *graphModel[T]) Damage() error {
+	if m.searched {
+		return nil
+	}
+	m.searched = true
+	return m.tuner.Damage()
+}
+
+// Close frees the model.
+func (m *graphModel[T]) Close() error { return errors.Join(m.tuner.Close(), m.store.Close()) }
+
+// OpenStore opens a run's store.
+func OpenStore(c *config.Config, warn func(string)) (*store.Store, error) {
+	folder := c.Cache.Folder
+	if folder == "" {
+		folder = filepath.Join(c.Out, "cache")
+	}
+	return store.Open(folder, store.Options{Limit: int64(c.Cache.Size), Warn: warn})
+}
+
+// warner passes a store's warnings on.
+type warner struct{ tell func(string) }
+
+// Warn says who is to be told.
+func (w *warner) Warn(tell func(string)) { w.tell = tell }
+
+func (w *warner) warn(text string) {
+	if w.tell != nil {
+		w.tell(text)
+	}
+}
+
+// Resident reports whether parameters and the sums of gradients stay on the device between micro-batches: on a GPU that
+// one process trains on. Several ranks add up their micro-batches' gradients in the order of the batch, or as the
+// library likes; both are done on the host. A variable for tests.
+var Resident = func(c *config.Config) bool { return strings.HasPrefix(c.Device, "cuda") && c.Ranks <= 1 }

@@ -1,0 +1,293 @@
+package models
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"assay/internal/optim"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/optimizer"
+	"assay/model"
+	"assay/ort"
+)
+
+// pictures is the largest number of distinct ones that so many rows have.
+func pictures(c *config.Config, rows int) int {
+	n := 2 * rows
+	if c.Augment != "none" {
+		n *= 8 // flips and quarter turns
+	}
+	return n
+}
+
+// Plan counts tokens, parameters and memory.
+func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
+	sample := in.Examples
+	p := &Plan{Device: m.tuner.Device()}
+	var groups [][]*model.Sample
+	longest, err := p.count(m.tuner, sample, func(i int, s *model.Sample) {
+		if m.config.Data.Sampling != config.WholeGroups {
+			return
+		}
+		if i == 0 || sample[i].Unit != sample[i-1].Unit {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], m.tuner.Planned(s))
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.tuner.PlanGroups(groups, in.Group)
+	if p.Shared, err = m.shared(sample); err != nil {
+		return nil, err
+	}
+	p.onDevice(m.config, m.tuner, m.given)
+	u, err := fitMicroBatch(m.config, p, in.Group, func(n int) (model.Usage, error) {
+		return m.tuner.Usage(longest, n, pictures(m.config, in.Rows+in.Validation), in.Validation > 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
+	return p, nil
+}
+
+// planned is what runs the graphs of a plan.
+type planned interface {
+	Device() string
+	Absent() error
+	Partly() bool
+}
+
+// onDevice says what memory the run may use, and what the plan could not ask of a device that is not here.
+func (p *Plan) onDevice(c *config.Config, t planned, given int64) {
+	p.Memory = memoryOf(p.Device, given)
+	if limit := int64(c.DeviceOptions.MemoryLimit); limit > 0 && strings.HasPrefix(p.Device, "cuda") {
+		p.Memory = min(p.Memory, limit)
+	}
+	if err := t.Absent(); err != nil {
+		p.Absent, p.Partly = err.Error(), t.Partly()
+	}
+}
+
+// count counts the tokens of examples and returns the longest one; each is shown to see, unless that is nil.
+func (p *Plan) count(
+	by preparer, sample []dataset.Example, see func(i int, s *model.Sample),
+) (longest *model.Sample, err error) {
+	at := 0
+	for part := range slices.Chunk(sample, runtime.GOMAXPROCS(0)) { // their pixels are not kept
+		samples, err := prepareExamples(by, part)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range samples {
+			n := len(s.IDs)
+			if longest == nil || n > p.Tokens.Max {
+				longest = s
+			}
+			p.Tokens.add(n, len(sample))
+			if see != nil {
+				see(at, s)
+			}
+			at++
+		}
+	}
+	return longest, nil
+}
+
+// sharedEdits bounds the edits of the group that a plan counts.
+const sharedEdits = 16
+
+// shared counts the tokens of the first group of several edits; nil if there is none, or groups are not kept whole.
+func (m *ScorerModel) shared(sample []dataset.Example) (*SharedTokens, error) {
+	if m.config.Data.Sampling != config.WholeGroups {
+		return nil, nil
+	}
+	lo, hi := 0, 0
+	for hi-lo < 2 && hi < len(sample) {
+		for lo, hi = hi, hi+1; hi < len(sample) && hi-lo < sharedEdits && sample[hi].Group == sample[lo].Group; {
+			hi++
+		}
+	}
+	if hi-lo < 2 {
+		return nil, nil
+	}
+	samples, err := prepareExamples(m.tuner, sample[lo:hi])
+	if err != nil {
+		return nil, err
+	}
+	s := &SharedTokens{Edits: hi - lo}
+	if s.Together, s.OneByOne = m.tuner.Rows(samples); s.Together == s.OneByOne {
+		s.Why = "nothing of a prompt with a picture in it stands before the edit"
+		if m.config.Judge == nil && m.config.Pair != model.Sequence {
+			s.Why = fmt.Sprintf("pair: %s shows source and edit as one picture", m.config.Pair)
+		}
+	}
+	return s, nil
+}
+
+// Tokens of a run of the graph. On the CPU larger matrix products are no faster than those of enoughCPU; a GPU takes
+// what fits into its memory, up to mostCUDA, beyond which products gain nothing either.
+const (
+	EnoughCPU = 2048
+	MostCUDA  = 32 << 10
+)
+
+// fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
+// it. They have enough tokens for large matrix products, and fit into nine tenths of the memory.
+func fitMicroBatch(
+	c *config.Config, p *Plan, least int, usage func(n int) (model.Usage, error),
+) (u model.Usage, err error) {
+	enough := EnoughCPU
+	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
+		enough = MostCUDA
+	}
+	most := min(max(1, int(float64(enough)/p.Tokens.Mean)), c.BatchSize)
+	if c.MicroBatch != config.Auto {
+		p.MicroBatch = max(min(int(c.MicroBatch), c.BatchSize), least)
+		return usage(p.MicroBatch)
+	}
+	least = max(1, least)
+	most = max(most, least)
+	fits := func(n int) bool {
+		if err == nil {
+			p.MicroBatch = n
+			u, err = usage(n)
+		}
+		return err != nil || p.Memory == 0 || Total(u.Bytes) <= p.Memory/10*9
+	}
+	if fits(most) || most == least {
+		return u, err
+	}
+	if n := most - 1 - sort.Search(most-1-least, func(i int) bool { return fits(most - 1 - i) }); n != p.MicroBatch {
+		fits(n)
+	}
+	return u, err
+}
+
+// Total is the memory of all parts, in bytes.
+func Total(bytes map[string]int64) (sum int64) {
+	for _, b := range bytes {
+		sum += b
+	}
+	return sum
+}
+
+// memoryOf is what a run may use: what was given, of the GPU that was named, or of this machine; 0 if it is not known.
+func memoryOf(device string, given int64) int64 {
+	if given > 0 {
+		return given
+	}
+	if strings.HasPrefix(device, "cuda") {
+		return freeMemory(device)
+	}
+	return mainMemory()
+}
+
+// freeMemory of a GPU in bytes; 0 where it is not known.
+func freeMemory(device string) int64 {
+	found, err := ort.Devices()
+	if err != nil {
+		return 0
+	}
+	for _, d := range found {
+		if d.Name == device {
+			return d.Free
+		}
+	}
+	return 0
+}
+
+// mainMemory is the memory in bytes that processes may still take: of the machine, or of the container if that has
+// less. 0 where neither is known.
+func mainMemory() int64 {
+	free := int64(0)
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		free = available(string(text))
+	}
+	read := func(name string) (int64, bool) {
+		text, err := os.ReadFile("/sys/fs/cgroup/" + name)
+		if err != nil {
+			return 0, false
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // or the word max
+		return n, err == nil
+	}
+	for _, names := range [][2]string{{"memory.max", "memory.current"},
+		{"memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"}} {
+		most, ok := read(names[0])
+		used, known := read(names[1])
+		if ok && known && most < 1<<60 && (free == 0 || most-used < free) {
+			free = max(most-used, 0)
+		}
+	}
+	return free
+}
+
+// available finds MemAvailable in the text of /proc/meminfo, in bytes.
+func available(meminfo string) int64 {
+	for line := range strings.Lines(meminfo) {
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			if f := strings.Fields(rest); len(f) == 2 && f[1] == "kB" {
+				n, _ := strconv.ParseInt(f[0], 10, 64)
+				return n << 10
+			}
+		}
+	}
+	return 0
+}
+
+// held is the memory that this process takes for trained tensors besides their values and a run's gradients. It has
+// sums of gradients and the optimizer's state, of its share, and what goes to other ranks at a time.
+func held(c *config.Config, params []model.Param) (bytes int64) {
+	var sizes []int64 // of what an update takes beside
+	for _, p := range params {
+		kept, scratch := keeps(c, p.Shape)
+		bytes += kept + 4*sizeOf(p.Shape)
+		sizes = append(sizes, scratch)
+	}
+	if c.Ranks > 1 {
+		if c.Reduce == config.ReduceOrdered && optimizer.Elementwise(c) {
+			bytes /= int64(c.Ranks)
+		}
+		bytes += 2 * 4 * optimizer.Exchanged
+	}
+	slices.Sort(sizes)
+	for _, n := range sizes[max(0, len(sizes)-runtime.GOMAXPROCS(0)):] {
+		bytes += n
+	}
+	return bytes
+}
+
+// sizeOf is the number of elements of a tensor.
+func sizeOf(shape []int64) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// keeps is what the optimizer keeps of a tensor of that shape, in bytes, and what an update of it takes beside.
+func keeps(c *config.Config, shape []int64) (kept, scratch int64) {
+	n := sizeOf(shape)
+	switch c.Optimizer.Name {
+	case "lion":
+		return 4 * n, 0
+	case "adamw_8bit":
+		return optim.Moments8(n), 0
+	case "adafactor":
+		if k := len(shape); k > 1 {
+			return 4 * (n/shape[k-1] + n/shape[k-2]), 4 * n
+		}
+		return 4 * n, 4 * n
+	}
+	return 8 * n, 0
+}

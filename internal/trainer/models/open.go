@@ -1,0 +1,229 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"assay/internal/exit"
+	"assay/internal/store"
+	"assay/internal/trainer/config"
+	"assay/lora"
+	"assay/model"
+	"assay/ort"
+)
+
+// Open makes the model of a configuration: a backbone with a fresh scorer on it, or with that of `init`. It is the
+// Factory of the command train.
+func Open(_ context.Context, c *config.Config) (Model, error) { return openModel(c, false, 0) }
+
+// OpenPlan makes a model that is only asked for its Plan: the backbone's weights may be absent. It is the Factory of
+// dry runs.
+func OpenPlan(_ context.Context, c *config.Config) (Model, error) { return openModel(c, true, 0) }
+
+// OpenPlanFor is PlanModel for a GPU with that many bytes of memory, which need not be here; 0: for what is here.
+func OpenPlanFor(memory int64) Factory {
+	if memory == 0 {
+		return OpenPlan
+	}
+	return func(_ context.Context, c *config.Config) (Model, error) {
+		there := *c
+		if !strings.HasPrefix(c.Device, "cuda") {
+			there.Device = "cuda:0"
+		}
+		return openModel(&there, true, memory)
+	}
+}
+
+// openModel makes a model; what the backbone has no place for (its pictures, layers, tokens) is wrong configuration.
+func openModel(c *config.Config, plan bool, memory int64) (_ Model, err error) {
+	resolved := *c // auto is decided once, for device and type together
+	if memory == 0 {
+		if resolved.Device, err = ort.Resolve(c.Device); err != nil {
+			return nil, err
+		}
+	}
+	c = &resolved
+	defer func() { err = exit.Usage(err) }()
+	if c.Mode == config.ModeText {
+		return openText(c, plan, memory)
+	}
+	parts, err := NewParts(c, plan)
+	if err != nil {
+		return nil, err
+	}
+	if c.Mode == "head" {
+		return openHead(c, parts, memory)
+	}
+	m := &ScorerModel{}
+	if err := m.begin(c, plan, memory); err != nil {
+		return nil, err
+	}
+	o := tuneOptions(c, parts, m.store)
+	if c.Train != nil {
+		modules, err := backboneModules(c.Backbone)
+		if err == nil {
+			o.Trains, err = c.TrainsTensor(modules)
+		}
+		if err != nil {
+			return nil, errors.Join(err, m.store.Close())
+		}
+	}
+	o.Elsewhere = memory > 0
+	if err := m.take(model.NewTuner(parts, o)); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// NewParts makes the scorer that is trained, and notes what its backbone is made of now: a run that goes on for days
+// writes these digests, whatever has become of the files.
+func NewParts(c *config.Config, plan bool) (*model.ScorerState, error) {
+	p, err := beginParts(c, plan)
+	if err == nil && !plan {
+		err = model.RecordDigests(p.Config)
+	}
+	return p, err
+}
+
+// beginParts reads the scorer of init, or makes a fresh one. What the configuration says about the scorer counts in
+// both cases.
+func beginParts(c *config.Config, plan bool) (*model.ScorerState, error) {
+	sc, err := configuredScorer(c)
+	if err != nil {
+		return nil, err
+	}
+	begin := model.NewScorerState
+	if plan {
+		begin = model.PlanScorerState
+	}
+	l, err := adapterConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	if c.Init == "" {
+		p, err := begin(sc, l, c.Seed)
+		return p, suggestParts(c, err)
+	}
+	if config.BareAdapter(c.Init) {
+		return beginOnAdapter(c, sc, begin)
+	}
+	p, err := loadInit(c, plan)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Adapter != nil && c.Mode == "full":
+		remedy := "merge it first (train merge --scorer " + c.Init + " --out DIR)"
+		if c.Judge != nil {
+			remedy = "use mode lora"
+		}
+		return nil, fmt.Errorf("init: %s has an adapter, which mode full does not train; %s", c.Init, remedy)
+	case p.Adapter != nil:
+		if err := checkSameAdapter(c, p.Adapter); err != nil {
+			return nil, err
+		}
+	case l != nil:
+		fresh, err := begin(sc, l, c.Seed)
+		if err != nil {
+			return nil, suggestParts(c, err)
+		}
+		p.Adapter = fresh.Adapter
+	}
+	p.Config, p.Plan = sc, plan
+	return p, nil
+}
+
+// configuredScorer is what a configuration says of its scorer: in a file of format 2, or by its own keys.
+func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
+	if c.Judge != nil {
+		if c.Mode == "head" {
+			return nil, errors.New("mode head trains scorers of format 1")
+		}
+		sc := *c.Judge
+		sc.Backbone = c.Backbone
+		if c.Init == "" {
+			sc.Digests = nil // of the scorer whose file begins this one
+		}
+		return &sc, nil
+	}
+	sc := (&model.OnePassConfig{
+		Backbone:      c.Backbone,
+		Pair:          c.Pair,
+		PairSize:      c.PairSize,
+		Layout:        c.Layout,
+		Question:      c.Question[0],
+		Answer:        c.Answer[0],
+		TextLoss:      c.TextLoss,
+		ScoreRange:    [2]float64{c.ScoreRange[0], c.ScoreRange[1]},
+		ScoreToken:    c.ScoreToken,
+		ScorePosition: c.ScorePosition,
+		DType:         dtype(c),
+		ChatTemplate:  c.ChatTemplate,
+		EndOfTurn:     c.EndOfTurn,
+		Head:          c.Head,
+	}).Scorer()
+	return sc, sc.Normalize()
+}
+
+// beginOnAdapter makes a fresh scorer around a bare adapter.
+func beginOnAdapter(
+	c *config.Config, sc *model.ScorerConfig,
+	begin func(*model.ScorerConfig, *lora.Config, uint64) (*model.ScorerState, error),
+) (*model.ScorerState, error) {
+	if c.Mode == "full" {
+		return nil, errors.New("init is an adapter, which mode full does not train: merge it first (train merge --backbone " +
+			"DIR --adapter DIR --out DIR)")
+	}
+	p, err := begin(sc, nil, c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	if p.Adapter, err = lora.Load(c.Init); err != nil {
+		return nil, err
+	}
+	return p, checkSameAdapter(c, p.Adapter)
+}
+
+// dtype resolves auto: bfloat16 on a GPU, float32 on the CPU.
+func dtype(c *config.Config) string {
+	if c.Dtype != "auto" {
+		return c.Dtype
+	}
+	if strings.HasPrefix(c.Device, "cuda") {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
+func modelOptions(c *config.Config, s *store.Store) model.Options {
+	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.CUDA(),
+		Held: func(params []model.Param) int64 { return held(c, params) }}
+	if o.Threads == 0 {
+		o.Threads = runtime.NumCPU()
+	}
+	if c.Cache.Vision == config.Disk {
+		o.Cache, o.Store = 0, s
+	}
+	return o
+}
+
+func tuneOptions(c *config.Config, p *model.ScorerState, s *store.Store) model.TuneOptions {
+	o := model.TuneOptions{
+		Options:   modelOptions(c, s),
+		Full:      c.Mode == "full",
+		TextLoss:  c.TextWeight(),
+		Terms:     c.Losses,
+		ScoreLoss: c.Loss.Score,
+		Recompute: c.Recompute == "layers",
+		Share:     c.Data.Sampling == config.WholeGroups,
+		Fixed:     strings.HasPrefix(c.Device, "cuda"),
+		Resident:  Resident(c),
+	}
+	if p.Adapter != nil {
+		o.Dropout = c.Lora.Dropout
+	}
+	return o
+}

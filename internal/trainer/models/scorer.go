@@ -1,0 +1,181 @@
+package models
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"runtime"
+
+	"github.com/goccy/go-yaml"
+
+	"assay/edit"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/workers"
+	"assay/losses"
+	"assay/model"
+)
+
+// ScorerModel trains adapter or backbone together with head and score token, in the step graph.
+type ScorerModel struct {
+	graphModel[*model.Tuner]
+}
+
+// Step trains on the labels of edits.
+func (m *ScorerModel) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*StepResult, error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, err
+	}
+	labels := make([]float64, len(batch))
+	for i := range batch {
+		labels[i] = batch[i].Label
+	}
+	r, err := m.tuner.Step(ctx, samples, labels, weight, seed)
+	if err != nil {
+		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
+	}
+	return m.result(r), nil
+}
+
+// Targets is the number of tokens that an example's text loss is over.
+func (m *ScorerModel) Targets(e *dataset.Example) (int, error) {
+	if known, ok := e.Prepared.(*Prepared); ok && known.err == nil {
+		return m.tuner.Targets(known.Sample), nil
+	}
+	asked, err := e.Edit()
+	if err != nil {
+		return 0, err
+	}
+	return m.tuner.CountTargets(asked, askOf(e))
+}
+
+// Compare trains on an objective of several terms.
+func (m *ScorerModel) Compare(
+	ctx context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
+) (*StepResult, error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, err
+	}
+	r, err := m.tuner.Compare(ctx, samples, items, weight, seed, draws)
+	if err != nil {
+		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
+	}
+	return m.result(r), nil
+}
+
+func (m *ScorerModel) result(r *model.StepResult) *StepResult {
+	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score,
+		Tokens: r.Tokens, Terms: r.Terms, Grads: m.gradients(r.Grads)}
+}
+
+// Score gives score01 of every example.
+func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]float64, error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, err
+	}
+	return m.tuner.Scorer().Score01(ctx, samples)
+}
+
+// SaveScorer writes the scorer directory.
+func (m *ScorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
+
+// Fingerprint identifies the backbone and the prompts of a scorer of format 2.
+func (m *ScorerModel) Fingerprint() map[string]string {
+	out := m.graphModel.Fingerprint()
+	if m.config.Judge != nil {
+		sc := *m.config.Judge
+		sc.Backbone, sc.Weights, sc.Digests = "", "", nil
+		if d := m.config.Judge.Digests; d != nil && sc.Origin != nil { // where checkpoints of earlier versions have them
+			o := *sc.Origin
+			o.Weights, o.Base, sc.Origin = d.Weights, d.Backbone, &o
+		}
+		if text, err := yaml.Marshal(&sc); err == nil {
+			sum := sha256.Sum256(text)
+			out["scorer"] = hex.EncodeToString(sum[:16])
+		}
+	}
+	return out
+}
+
+// Inspector decodes pictures and counts the tokens of the text, asked in every wording.
+func (m *ScorerModel) Inspector() func(*dataset.Example) error {
+	pictures := m.pictureInspector()
+	return func(e *dataset.Example) error {
+		if err := pictures.Example(e); err != nil {
+			return err
+		}
+		return checkTexts(m.tuner, m.config, e)
+	}
+}
+
+// texter is what counts the tokens of a question's text: a Tuner or a Scorer.
+type texter interface {
+	CheckText(*edit.Edit, model.Ask) error
+}
+
+func checkTexts(m texter, c *config.Config, e *dataset.Example) error {
+	for _, q := range c.Question {
+		for _, a := range c.Answer {
+			if err := m.CheckText(&edit.Edit{Instruction: e.Row.Instruction}, model.Ask{Question: q, Answer: a}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// preparer is what turns edits into samples: a Tuner or a Scorer.
+type preparer interface {
+	Sample(*edit.Edit, model.Ask) (*model.Sample, error)
+}
+
+// prepareExamples reads, augments and tokenises a batch on all cores. Pictures whose features are known are not read.
+func prepareExamples(p preparer, batch []dataset.Example) ([]*model.Sample, error) {
+	samples := make([]*model.Sample, len(batch))
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
+		if samples[i], err = prepareExample(p, &batch[i]); err != nil {
+			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		samples[i].Share = batch[i].Share
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return samples, nil
+}
+
+func prepareExample(p preparer, e *dataset.Example) (*model.Sample, error) {
+	if known, ok := e.Prepared.(*Prepared); ok {
+		return known.Sample, known.err
+	}
+	asked, err := e.Edit()
+	if err != nil {
+		return nil, err
+	}
+	return p.Sample(asked, askOf(e))
+}
+
+// askOf has the templates that were drawn for an example.
+func askOf(e *dataset.Example) model.Ask { return model.Ask{Question: e.Question, Answer: e.Answer} }
+
+// Prepared is what a model made of an example ahead of the step that wants it.
+type Prepared struct {
+	Sample *model.Sample
+	err    error
+}
+
+// Prefetch prepares examples with half of the cores: the other half computes the step at hand.
+func (m *ScorerModel) Prefetch(part []dataset.Example) {
+	workers.Each(len(part), max(1, runtime.NumCPU()/2), func(i int) error {
+		s, err := prepareExample(m.tuner, &part[i])
+		part[i].Prepared = &Prepared{s, err}
+		return nil
+	})
+}

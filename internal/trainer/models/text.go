@@ -1,0 +1,215 @@
+package models
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"strings"
+
+	"assay/data"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/workers"
+	"assay/lora"
+	"assay/model"
+	"assay/model/text"
+)
+
+// textModel trains a backbone, or an adapter over it, on conversations.
+type textModel struct {
+	graphModel[*model.TextTuner]
+}
+
+// openText makes the model of mode text.
+func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
+	m := &textModel{}
+	if err := m.begin(c, plan, memory); err != nil {
+		return nil, err
+	}
+	o := model.TextOptions{Options: modelOptions(c, m.store), Plan: plan, DType: dtype(c),
+		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, MaxTokens: c.Text.MaxTokens,
+		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda"), Resident: Resident(c)}
+	o.Elsewhere = memory > 0
+	if c.Adapts() {
+		o.Dropout = c.Lora.Dropout
+		if o.Adapter, err = adapterOf(c); err != nil {
+			return nil, errors.Join(err, m.store.Close())
+		}
+	}
+	if err := m.take(model.NewTextTuner(c.Backbone, o)); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// adapterOf reads the adapter of init, or makes a fresh one.
+func adapterOf(c *config.Config) (*lora.Adapter, error) {
+	if c.Init != "" {
+		a, err := lora.Load(c.Init)
+		if err != nil {
+			return nil, fmt.Errorf("init: %w", err)
+		}
+		return a, checkSameAdapter(c, a)
+	}
+	modules, err := backboneModules(c.Backbone)
+	if err != nil {
+		return nil, err
+	}
+	if err := freshAdapter(config.PEFTConfig(c), modules); err != nil {
+		return nil, err
+	}
+	a, err := lora.New(config.PEFTConfig(c), modules, c.Seed)
+	return a, suggestParts(c, err)
+}
+
+// Targets is the number of tokens that an example teaches.
+func (m *textModel) Targets(e *dataset.Example) (int, error) {
+	return m.tuner.CheckText(turns(e.Conversation))
+}
+
+// turns are the messages as templates take them.
+func turns(c *dataset.Conversation) []text.Message {
+	out := make([]text.Message, len(c.Messages))
+	for i, m := range c.Messages {
+		out[i].Role = m.Role
+		for _, p := range m.Content {
+			out[i].Content = append(out[i].Content, text.Content{Image: p.Image != nil, Text: p.Text})
+		}
+	}
+	return out
+}
+
+// prepare reads and tokenises a batch on all cores. Pictures whose features are known are not read.
+func (m *textModel) prepare(batch []dataset.Example) ([]*model.TextSample, error) {
+	samples := make([]*model.TextSample, len(batch))
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
+		if samples[i], err = m.prepareOne(&batch[i]); err != nil {
+			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		return err
+	})
+	return samples, err
+}
+
+// conversationPicture is a picture of an example's conversation, an edit.Picture with a key.
+type conversationPicture struct {
+	example *dataset.Example
+	at      int
+}
+
+// Decode decodes the picture.
+func (p conversationPicture) Decode() (*data.Picture, error) {
+	return p.example.ConversationPicture(p.at)
+}
+
+// Key is its content.
+func (p conversationPicture) Key() string { return p.example.Conversation.Contents[p.at].String() }
+
+func (m *textModel) prepareOne(e *dataset.Example) (*model.TextSample, error) {
+	c := model.Conversation{Messages: turns(e.Conversation)}
+	for i := range e.Conversation.Pictures {
+		c.Pictures = append(c.Pictures, conversationPicture{e, i})
+	}
+	return m.tuner.Prepare(c)
+}
+
+// Step runs forward and backward pass; the weight of a token of an example is weight Share / tokens of the example.
+func (m *textModel) Step(
+	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+) (*StepResult, error) {
+	samples, err := m.prepare(batch)
+	if err != nil {
+		return nil, err
+	}
+	weights := make([]float64, len(batch))
+	for i, s := range samples {
+		weights[i] = weight * batch[i].Share / float64(s.Targets())
+	}
+	r, err := m.tuner.Step(ctx, samples, weights, seed)
+	if err != nil {
+		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
+	}
+	out := &StepResult{Tokens: r.Tokens, Grads: m.gradients(r.Grads)}
+	for i, s := range samples {
+		out.Loss = append(out.Loss, batch[i].Share*r.Loss[i]/float64(s.Targets()))
+		out.ScoreLoss, out.Score = append(out.ScoreLoss, math.NaN()), append(out.Score, math.NaN())
+	}
+	return out, nil
+}
+
+// Score is for scorers: this model has no scores.
+func (m *textModel) Score(context.Context, []dataset.Example) ([]float64, error) {
+	return nil, errors.New("mode text has no scores")
+}
+
+// MeasureText adds up the losses of a batch's tokens.
+func (m *textModel) MeasureText(ctx context.Context, batch []dataset.Example) (t TextMeasure, err error) {
+	samples, err := m.prepare(batch)
+	if err != nil {
+		return t, err
+	}
+	r, err := m.tuner.Measure(ctx, samples)
+	if err != nil {
+		return t, err
+	}
+	for i, s := range samples {
+		t.Loss += r.Loss[i]
+		t.Right += r.Right[i]
+		t.Tokens += s.Targets()
+	}
+	return t, nil
+}
+
+// SaveScorer writes the adapter, or the backbone.
+func (m *textModel) SaveScorer(dir string) error { return m.tuner.SaveInto(dir) }
+
+// Inspector decodes pictures and counts the text's tokens; with text.max_tokens the pictures' tokens, too.
+func (m *textModel) Inspector() func(*dataset.Example) error {
+	pictures := m.pictureInspector()
+	return func(e *dataset.Example) error {
+		if _, err := m.Targets(e); err != nil {
+			return err
+		}
+		for i, p := range e.Conversation.Pictures {
+			if err := pictures.Picture(p, e.Base); err != nil {
+				return fmt.Errorf("picture %d: %w", i+1, err)
+			}
+		}
+		if m.config.Text.MaxTokens == 0 {
+			return nil
+		}
+		_, err := m.prepareOne(e)
+		return err
+	}
+}
+
+// Plan counts tokens, parameters and memory.
+func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
+	sample := in.Examples
+	p := &Plan{Device: m.tuner.Device()}
+	var longest *model.TextSample
+	shown := 1
+	for i := range sample { // their pixels are not kept
+		s, err := m.prepareOne(&sample[i])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", sample[i].Row.ID, err)
+		}
+		n := len(s.IDs)
+		if longest == nil || n > p.Tokens.Max {
+			longest = s
+		}
+		p.Tokens.add(n, len(sample))
+		shown = max(shown, len(s.Pictures))
+	}
+	p.onDevice(m.config, m.tuner, m.given)
+	u, err := fitMicroBatch(m.config, p, 1, func(n int) (model.Usage, error) {
+		return m.tuner.Usage(longest, n, shown*(in.Rows+in.Validation), in.Validation > 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.Parameters, p.Trainable, p.Bytes, p.Host = u.Parameters, u.Trainable, u.Bytes, u.Host
+	return p, nil
+}

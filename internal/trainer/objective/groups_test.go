@@ -1,0 +1,47 @@
+package objective
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"assay/internal/trainer/dataset"
+	"assay/losses"
+)
+
+// TestItems: what terms compare in groups with labels of two dimensions.
+func TestItems(t *testing.T) {
+	label := func(y, q float64) dataset.Annotations {
+		return dataset.Annotations{Labels: map[string]float64{"": y, "quality": q}, Votes: 3}
+	}
+	part := []dataset.Example{
+		{Index: 0, Annotations: label(0, 1)}, {Index: 1, Annotations: label(0.5, 1)}, {Index: 2, Annotations: label(0.5, 0)},
+		{Index: 3, Unit: 1, Annotations: dataset.Annotations{Ranks: map[string]float64{"": 2}}},
+		{Index: 4, Unit: 1, Annotations: dataset.Annotations{Ranks: map[string]float64{"": 1}}},
+	}
+	r := &Objective{terms: []losses.Spec{
+		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10},
+		{Kind: "bradley_terry", Dimension: "quality"},
+		{Kind: "plackett_luce"},
+	}}
+	items := r.Items(part)
+	Normalize([][][]losses.Item{items})
+	third, quarter, a, b, tie := 1.0/3, 1.0/4, [3]float64{1, 0, 0}, [3]float64{0, 0, 1}, [3]float64{0, 1, 0}
+	want := [][]losses.Item{
+		{{Edits: []int{0}, Weight: third}, {Edits: []int{1}, Label: 0.5, Weight: third},
+			{Edits: []int{2}, Label: 0.5, Weight: third}},
+		{
+			{Edits: []int{0, 1}, Outcome: b, Margin: 5, Weight: quarter},
+			{Edits: []int{0, 2}, Outcome: b, Margin: 5, Weight: quarter},
+			{Edits: []int{1, 2}, Outcome: tie, Weight: quarter}, {Edits: []int{3, 4}, Outcome: b, Weight: quarter},
+		},
+		{
+			{Edits: []int{0, 1}, Outcome: tie, Weight: third}, {Edits: []int{0, 2}, Outcome: a, Weight: third},
+			{Edits: []int{1, 2}, Outcome: a, Weight: third},
+		},
+		{{Edits: []int{0, 1, 2}, Ranks: []int{1, 0, 0}, Weight: 0.5}, {Edits: []int{3, 4}, Ranks: []int{1, 0}, Weight: 0.5}},
+	}
+	if d := cmp.Diff(want, items); d != "" {
+		t.Error(d)
+	}
+}

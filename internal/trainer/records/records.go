@@ -1,0 +1,236 @@
+// Package records writes what a run reports as it goes: a line of metrics.jsonl for every step and validation, the
+// curves of TensorBoard, and the progress bar.
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"assay/internal/journal"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/events"
+)
+
+// MetricsFile is the run's record: one JSON object a line, only ever appended to.
+const MetricsFile = "metrics.jsonl"
+
+// Number is a float64 whose NaN and infinities are null in JSON.
+type Number float64
+
+// None is a Number that is not defined.
+var None = Number(math.NaN())
+
+// MarshalJSON writes null for NaN and infinities.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads null as NaN.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	if string(b) == "null" {
+		*n = Number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(b, (*float64)(n))
+}
+
+// StepMetrics is the line of one optimizer step. All means are over the batch.
+type StepMetrics struct {
+	Kind      string  `json:"kind"` // train
+	Step      int64   `json:"step"` // updates done, this one included
+	Epoch     float64 `json:"epoch"`
+	Samples   int64   `json:"samples"`          // edits seen so far
+	Groups    int64   `json:"groups,omitempty"` // likewise, of a run over whole groups
+	Loss      Number  `json:"loss"`
+	Text      *Number `json:"text_loss,omitempty"`
+	ScoreLoss Number  `json:"score_loss"`
+	L1        Number  `json:"l1"` // |score01 - label|
+
+	Terms map[string]Number `json:"losses,omitempty"` // mean of each term of the objective, before its weight
+	Items map[string]int    `json:"items,omitempty"`  // edits, pairs or orders that it had
+
+	LR       float64 `json:"lr"`
+	LRs      Rates   `json:"lrs,omitempty"` // of the groups that have their own, by name
+	GradNorm Number  `json:"grad_norm"`     // before clipping
+	Tokens   int     `json:"tokens"`
+	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
+	Waited   Number  `json:"waited"`            // share of the step's time that it waited for its examples
+	Seconds  float64 `json:"seconds"`           // of training so far
+}
+
+// Rates are learning rates by groups of tensors.
+type Rates map[string]float64
+
+// WaitedShare is the share of a step's time that was spent waiting for its examples.
+func WaitedShare(waited, all time.Duration) Number {
+	return Number(math.Round(1000*waited.Seconds()/max(all.Seconds(), 1e-9)) / 1000)
+}
+
+// ValidationMetrics are the measures over the validation rows.
+type ValidationMetrics struct {
+	Kind     string  `json:"kind"` // validation
+	Step     int64   `json:"step"`
+	L1       Number  `json:"l1"`       // mean |score01 - label|
+	Spearman Number  `json:"spearman"` // rank correlation; null if one side is constant
+	Accuracy Number  `json:"accuracy"` // share of scores whose nearest of 0, 0.5, 1 is the label's
+	Rows     int     `json:"rows"`
+	PairRows int     `json:"pairs,omitempty"`         // pairs of edits of a group of which one is better
+	Pairs    *Number `json:"pair_accuracy,omitempty"` // share of them that the scores have right; equal scores are half
+	Loss     *Number `json:"loss,omitempty"`          // of mode text: mean over the answers' tokens
+	Tokens   int     `json:"tokens,omitempty"`        // those
+	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
+
+	TokenAccuracy *Number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
+
+	Benchmark *Number `json:"benchmark,omitempty"`       // the Number of validate.benchmark
+	Lower     bool    `json:"lower_is_better,omitempty"` // of it
+
+	Best    bool    `json:"best"`    // the lowest L1 so far
+	Seconds float64 `json:"seconds"` // of training so far
+}
+
+// Recorder appends to metrics.jsonl and the TensorBoard file of a run.
+type Recorder struct {
+	lines  *journal.File
+	events *events.Writer
+	name   string // of the event file
+
+	Progress dataset.Progress
+}
+
+// New opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is
+// there twice. name is the event file's; empty: a new one.
+func New(dir, name string, size, eventSize int64) (*Recorder, error) {
+	path := filepath.Join(dir, MetricsFile)
+	lines, err := journal.OpenFile(path, size)
+	if errors.Is(err, journal.ErrShort) {
+		return nil, fmt.Errorf("%s is shorter than the checkpoint says (%d bytes): it was changed; begin anew with --fresh",
+			path, size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		name = fmt.Sprintf("events.out.tfevents.%010d.assay", time.Now().Unix())
+	}
+	curves, err := events.Open(filepath.Join(dir, name), eventSize, wall())
+	if err != nil {
+		return nil, errors.Join(err, lines.Close())
+	}
+	return &Recorder{lines: lines, events: curves, name: name}, nil
+}
+
+func wall() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
+
+// line appends one JSON object.
+func (r *Recorder) line(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = r.lines.Write(append(text, '\n'))
+	return err
+}
+
+// Step records a step.
+func (r *Recorder) Step(m *StepMetrics) error {
+	if r == nil { // another rank's
+		return nil
+	}
+	scalars := []events.Scalar{
+		{Tag: "train/loss", Value: float64(m.Loss)},
+		{Tag: "train/score_loss", Value: float64(m.ScoreLoss)},
+		{Tag: "train/l1", Value: float64(m.L1)},
+		{Tag: "train/lr", Value: m.LR},
+		{Tag: "train/grad_norm", Value: float64(m.GradNorm)},
+		{Tag: "train/waited", Value: float64(m.Waited)},
+	}
+	if math.IsNaN(float64(m.ScoreLoss)) && !math.IsNaN(float64(m.Loss)) { // conversations have no scores
+		scalars = append(scalars[:1], scalars[3:]...)
+	}
+	if m.Text != nil {
+		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.LRs)) {
+		scalars = append(scalars, events.Scalar{Tag: "train/lr/" + name, Value: m.LRs[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Terms)) {
+		scalars = append(scalars, events.Scalar{Tag: "train/losses/" + name, Value: float64(m.Terms[name])})
+	}
+	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
+}
+
+// Validation records a validation.
+func (r *Recorder) Validation(m *ValidationMetrics) error {
+	if r == nil {
+		return nil
+	}
+	scalars := []events.Scalar{
+		{Tag: "validation/l1", Value: float64(m.L1)},
+		{Tag: "validation/spearman", Value: float64(m.Spearman)},
+		{Tag: "validation/accuracy", Value: float64(m.Accuracy)},
+	}
+	if m.Loss != nil {
+		scalars = []events.Scalar{
+			{Tag: "validation/loss", Value: float64(*m.Loss)},
+			{Tag: "validation/token_accuracy", Value: float64(*m.TokenAccuracy)},
+		}
+	}
+	if m.Pairs != nil {
+		scalars = append(scalars, events.Scalar{Tag: "validation/pair_accuracy", Value: float64(*m.Pairs)})
+	}
+	if m.Benchmark != nil {
+		scalars = append(scalars, events.Scalar{Tag: "validation/benchmark", Value: float64(*m.Benchmark)})
+		if m.Rows == 0 {
+			scalars = scalars[3:]
+		}
+	}
+	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
+}
+
+func (r *Recorder) told(err error) error {
+	if err != nil {
+		return fmt.Errorf("writing the metrics: %w (the last checkpoint is intact: free space, and run again)", err)
+	}
+	return nil
+}
+
+// Sync writes to disk what a checkpoint counts: the bytes of metrics.jsonl and of the event file, and its name.
+func (r *Recorder) Sync() (metrics, events int64, eventsFile string, err error) {
+	err = r.told(errors.Join(r.lines.Sync(), r.events.Sync()))
+	return r.lines.Size(), r.events.Size(), r.name, err
+}
+
+// Advance shows how far the run is after a micro-batch; last is the step before.
+func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.Example) {
+	if r == nil {
+		return
+	}
+	note := ""
+	if last != nil {
+		note = fmt.Sprintf("loss %.4f", last.Loss)
+		if last.Waited >= 0.01 {
+			note += fmt.Sprintf(", %.0f %% waiting", 100*float64(last.Waited))
+		}
+	}
+	n := len(part)
+	if l.Groups != nil {
+		n = part[n-1].Unit - part[0].Unit + 1
+	}
+	r.Progress.Add(int64(n), note)
+}
+
+// Close ends the progress bar and closes the files.
+func (r *Recorder) Close() error {
+	r.Progress.Close()
+	return errors.Join(r.lines.Close(), r.events.Close())
+}

@@ -1,0 +1,379 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"assay/internal/exit"
+	"assay/internal/jsonfile"
+	"assay/internal/optim"
+	"assay/internal/trainer/checkpoint"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
+	"assay/internal/trainer/objective"
+	"assay/internal/trainer/optimizer"
+	"assay/internal/trainer/records"
+)
+
+// setup brings a run to its first step.
+type setup struct {
+	*Trainer
+	o       *Options
+	here    *config.Config    // for the device of this process
+	old     *checkpoint.State // of the checkpoint that the run resumes from; nil: it begins
+	dir     string            // that checkpoint
+	trains  models.Trained    // what the run trains, for people
+	closers []func() error
+}
+
+func (s *setup) close() (err error) {
+	for _, c := range slices.Backward(s.closers) {
+		err = exit.Join(err, c())
+	}
+	return err
+}
+
+// stage is a part of the setup. An error of one process ends all.
+type stage struct {
+	what string // "": all processes have the same error anyway
+	do   func() error
+}
+
+// run goes through the stages.
+func (s *setup) run(ctx context.Context) error {
+	main := s.strategy.Main()
+	onMain := func(do func() error) func() error { // on the main process alone
+		return func() error {
+			if !main {
+				return nil
+			}
+			return do()
+		}
+	}
+	for _, stage := range []stage{
+		{"reading the tables", s.openData},
+		{"taking the run directory", onMain(s.claim)},
+		{"opening the benchmark", s.openBenchmark},
+		{"looking for a checkpoint", onMain(s.findCheckpoint)},
+		{"", s.shareCheckpoint},
+		{"opening the model", func() error { return s.open(ctx) }},
+		{"describing the run", s.describe},
+		{"", func() error { s.announce(); return s.sameRun() }},
+		{"comparing with the checkpoint", func() error { return s.compare(main) }},
+		{"checking the rows", func() error { return s.quarantine.check(ctx, s.o, s.old == nil) }},
+		{"reading the checkpoint", s.restore},
+		{"", s.sameRows},
+		{"making the order", s.order},
+		{"looking at what is compared", func() error { return s.checkComparable(s.o.Warn) }},
+		{"beginning the run directory", onMain(s.occupy)},
+		{"hidden states", func() error { return s.prepare(ctx) }},
+		{"choosing a micro-batch", func() error { return s.chooseMicroBatch(ctx) }},
+		{"", s.beginClock},
+		{"opening the records", onMain(s.openRecords)},
+	} {
+		err := stage.do()
+		if stage.what != "" {
+			err = s.strategy.Agree(stage.what, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *setup) openData() (err error) {
+	if s.data != nil {
+		return nil
+	}
+	if s.data, err = dataset.Open(s.config); err == nil {
+		s.closers = append(s.closers, func() error { s.data.Close(); return nil })
+	}
+	return err
+}
+
+// claim takes the run directory for the job, and tidies it.
+func (s *setup) claim() error {
+	out := s.config.Out
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return fmt.Errorf("the run directory %s: %w", out, err)
+	}
+	unlock, err := checkpoint.Lock(out)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { unlock(); return nil })
+	if err := checkpoint.Tidy(out); err != nil {
+		return fmt.Errorf("the run directory %s: %w", out, err)
+	}
+	return nil
+}
+
+// openBenchmark opens the data of the benchmark that validate.by names. From here on an interrupt says where the run
+// stands.
+func (s *setup) openBenchmark() (err error) {
+	s.checkpoints = &checkpoint.Checkpointer{}
+	s.validator = &validator{config: s.config, data: s.data, strategy: s.strategy}
+	s.validator.benchmark, err = openBenchmark(s.config.Validate.Benchmark, s.o.Benchmark)
+	return err
+}
+
+// openModel makes the model, and what needs it.
+func (s *setup) openModel(ctx context.Context) (err error) {
+	if s.model, err = s.o.Factory(ctx, s.here); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, s.model.Close)
+	s.quarantine = newQuarantine(s.config, s.data, s.model, s.strategy)
+	s.validator.model, s.validator.quarantine = s.model, s.quarantine
+	s.trains = models.Describe(s.config, s.model)
+	return nil
+}
+
+// makeOptimizer makes the optimizer of the model's parameters.
+func (s *setup) makeOptimizer() (err error) {
+	if w, ok := s.model.(interface{ Warn(func(text string)) }); ok {
+		w.Warn(s.o.Warn)
+	}
+	params := s.model.Params()
+	if err := optim.Check(params); err != nil {
+		return err
+	}
+	s.optimizer, err = optimizer.New(s.config, s.model, params, s.strategy.Shard(params))
+	s.validator.optimizer = s.optimizer
+	return err
+}
+
+// open makes the model and its optimizer.
+func (s *setup) open(ctx context.Context) error {
+	if err := s.openModel(ctx); err != nil {
+		return err
+	}
+	return s.makeOptimizer()
+}
+
+// announce says what will be trained.
+func (s *setup) announce() {
+	note := s.o.Note
+	if note == nil {
+		return
+	}
+	note("trains " + s.trains.String())
+	for _, text := range s.trains.Ways {
+		note(text)
+	}
+	for _, g := range s.trains.Groups {
+		note(g.String())
+	}
+	if s.config.Init != "" {
+		note("goes on from " + s.config.Init)
+	}
+	for _, d := range s.trains.Departures {
+		note("changes what that says: " + d)
+	}
+}
+
+// order makes the batches, which the schedule depends on, too.
+func (s *setup) order() (err error) {
+	s.loader, err = dataset.NewLoader(s.config, s.data.Train, s.state.Step, s.state.Samples)
+	if err != nil {
+		return err
+	}
+	s.objective = objective.New(s.config.Losses, s.loader.Groups)
+	if s.optimizer != nil { // a plan has none
+		s.optimizer.Steps = s.loader.Steps
+	}
+	return nil
+}
+
+// checkComparable finds before the first step what would end a run later, or leave it without anything to learn from.
+// It warns (warn may be nil) of rows that the run does not learn from.
+func (s *setup) checkComparable(warn func(text string)) error {
+	if err := s.config.CheckSchedules(s.loader.Steps, warn); err != nil {
+		return err
+	}
+	if train := s.data.Train; !train.Made() && len(s.config.Losses) > 0 {
+		if err := train.CheckContrary("data.train", s.config.Compared()); err != nil {
+			return err
+		}
+		if err := s.objective.CheckTerms(s.data, warn); err != nil {
+			return err
+		}
+	}
+	if valid := s.data.Validation; !valid.Made() {
+		if err := valid.CheckContrary("data.validation", []string{""}); err != nil {
+			return err
+		}
+		return s.validator.check(valid)
+	}
+	return nil
+}
+
+// occupy writes what a run directory has from its beginning. A run that is refused for its tables or configuration has
+// been by now: it leaves the directory as it was.
+func (s *setup) occupy() error {
+	fresh := s.old == nil
+	if fresh {
+		if err := checkpoint.RemoveRun(s.config.Out); err != nil {
+			return fmt.Errorf("clearing the run directory: %w", err)
+		}
+	}
+	if bad := s.data.BadRows(); len(bad) > 0 {
+		s.o.warn(fmt.Sprintf("%d rows cannot be used and are set aside: %s lists them", len(bad),
+			filepath.Join(s.config.Out, dataset.BadRowsFile)))
+	}
+	if err := s.data.SaveRows(s.config.Out, fresh); err != nil {
+		return err
+	}
+	return checkpoint.WriteConfig(s.config)
+}
+
+// prepare shows all examples to a model that wants to see them before the run. Of several processes each prepares a
+// share first: what one computes all find in the store.
+func (s *setup) prepare(ctx context.Context) error {
+	p, ok := s.model.(models.Preparer)
+	if !ok {
+		return nil
+	}
+	c := s.config
+	total := int64(s.data.Train.Len()*len(c.Question)*len(c.Answer) + s.data.Validation.Len())
+	bar := s.o.bar("hidden states", total, "samples")
+	defer bar.Close()
+	examples := func(mine func(i int) bool) func(yield func(dataset.Example, error) bool) {
+		return func(yield func(dataset.Example, error) bool) {
+			i := -1
+			some := func(e dataset.Example, err error) bool {
+				i++
+				return !mine(i) || yield(e, err)
+			}
+			_ = eachPrompt(s.data.Train, c.Question, c.Answer, some) &&
+				eachPrompt(s.data.Validation, c.Question[:1], c.Answer[:1], some)
+		}
+	}
+	if processes, _ := s.strategy.Place(); processes > 1 {
+		err := p.Prepare(ctx, examples(s.strategy.Mine), func(int) {})
+		if err := s.strategy.Agree("computing hidden states", err); err != nil {
+			return err
+		}
+	}
+	return p.Prepare(ctx, examples(func(int) bool { return true }), func(n int) { bar.Add(int64(n), "") })
+}
+
+// eachPrompt yields every sample with every pair of templates. It is false when the consumer wants no more.
+func eachPrompt(s *dataset.Samples, questions, answers []string, yield func(dataset.Example, error) bool) bool {
+	for i := range s.Len() {
+		if !s.Usable(i) {
+			continue
+		}
+		e, err := s.Example(i)
+		if err != nil {
+			return yield(e, err)
+		}
+		for _, e.Question = range questions {
+			for _, e.Answer = range answers {
+				if !yield(e, nil) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// chooseMicroBatch resolves auto once per run: a resumed one keeps the number, since other micro-batches round their
+// sums otherwise.
+func (s *setup) chooseMicroBatch(ctx context.Context) error {
+	batch := s.config.BatchSize
+	n := int(s.config.MicroBatch)
+	if s.config.MicroBatch == config.Auto {
+		if n = s.state.MicroBatch; n == 0 {
+			n = batch
+			if p, ok := s.model.(models.Planner); ok {
+				plan, err := s.plan(ctx, p)
+				if err != nil {
+					return err
+				}
+				n = plan.MicroBatch
+			}
+		}
+	}
+	s.state.MicroBatch = min(max(n, 1), batch)
+	return nil
+}
+
+// beginClock shares the micro-batch, warns, and begins to count time.
+func (s *setup) beginClock() (err error) {
+	batch := s.config.BatchSize
+	warnings := slices.Concat(models.UndigestedInit(s.config), s.data.Warnings)
+	for _, text := range warnings {
+		if s.strategy.Main() {
+			s.o.warn(text)
+		}
+	}
+	if s.loader.Groups != nil {
+		batch = 0
+	}
+	if s.state.MicroBatch, err = s.strategy.MicroBatch(s.state.MicroBatch, batch, s.o.warn); err != nil {
+		return err
+	}
+	s.loader.MicroBatch = s.state.MicroBatch
+	if processes, _ := s.strategy.Place(); processes == 1 { // several prepare their micro-batches as they come
+		s.loader.Prefetches(s.model)
+	}
+	s.state.Begin()
+	s.checkpoints = &checkpoint.Checkpointer{Step: s.state.Step, Time: time.Now()}
+	return nil
+}
+
+// openRecords opens what a run writes as it goes.
+func (s *setup) openRecords() (err error) {
+	plan := models.Resolved{Trains: s.trains, MicroBatch: s.state.MicroBatch}
+	if m, ok := s.model.(models.Resolver); ok {
+		plan.Auto = m.Resolved()
+	}
+	if err := jsonfile.Write(filepath.Join(s.config.Out, config.PlanFile), plan); err != nil {
+		return err
+	}
+	s.records, err = records.New(s.config.Out, s.state.EventsFile, s.state.Metrics, s.state.Events)
+	if err != nil {
+		return err
+	}
+	unit := "samples"
+	if s.loader.Groups != nil {
+		unit = "groups"
+	}
+	s.records.Progress = s.o.bar("train", s.loader.Limit-s.state.Samples, unit)
+	s.closers = append(s.closers, s.records.Close)
+	return nil
+}
+
+// result says what a finished run did.
+func (s *setup) result() *Result {
+	state := &s.state
+	result := &Result{Scorer: s.config.ResultPath(), Trains: s.trains, Run: s.config.Out, Steps: state.Step,
+		Samples: state.Seen(s.loader.Groups != nil), Early: endedEarly(s.Trainer), Seconds: state.Seconds,
+		Validation: state.Last, Best: state.Best}
+	if s.loader.Groups != nil {
+		result.Groups = state.Samples
+	}
+	if s.old != nil {
+		result.Resumed = s.old.Step
+	}
+	if state.Train != nil {
+		result.Loss = state.Train.Loss
+	}
+	if state.Best != nil {
+		result.BestScorer = filepath.Join(s.config.Out, config.BestDir)
+	}
+	return result
+}
+
+// endedEarly reports whether a run ended before its last step.
+func endedEarly(t *Trainer) bool {
+	return t.state.Exhausted(t.config.Validate.Patience) && t.state.Step < t.loader.Steps
+}

@@ -1,0 +1,214 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"assay/internal/exit"
+	"assay/internal/trainer/checkpoint"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
+	"assay/internal/trainer/objective"
+	"assay/internal/trainer/records"
+	"assay/internal/workers"
+	"assay/losses"
+)
+
+// step is one update of the parameters: a batch is loaded, its micro-batches run forward and backward, their gradients
+// are summed and clipped, and the optimizer applies them. After an error it returns the examples at fault, and nothing
+// has changed.
+func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error) {
+	began, s := time.Now(), &t.state
+	t.loader.Waited = 0
+	batch, err := t.loader.Load(s.Samples)
+	if err := t.strategy.Agree("reading a batch", err); err != nil {
+		return batch, err
+	}
+	m := &records.StepMetrics{Kind: "train", Step: s.Step + 1}
+	rates := t.optimizer.Rates(m, s.Step, s.Plateaus)
+	err = t.optimizer.Begin(ctx)
+	if err == nil {
+		err = shareTextLoss(t.model, t.strategy, batch, m.Step)
+	}
+	if err != nil {
+		return batch, fmt.Errorf("step %d: %w", m.Step, err)
+	}
+	b := t.split(batch, m)
+	if at, err := t.strategy.Accumulate(ctx, t.optimizer, b); err != nil {
+		return b.parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, dataset.IDs(b.parts[at]), err)
+	}
+	norm, err := t.strategy.Reduce(ctx, t.optimizer)
+	if err != nil {
+		return nil, err
+	}
+	m.GradNorm = records.Number(norm)
+	switch {
+	case len(batch) == 0: // all of them are quarantined
+		m.Skipped = true
+	case len(b.notFinite) > 0 || math.IsNaN(norm) || math.IsInf(norm, 0):
+		if err := t.strategy.Agree("looking at the step", b.checkSkip(batch)); err != nil {
+			return nil, err
+		}
+		m.Skipped = true
+	default:
+		if err := t.strategy.Update(t.optimizer, norm, rates); err != nil {
+			return nil, err
+		}
+	}
+	next, groups := t.loader.Next(s.Samples), t.loader.Groups != nil
+	if groups {
+		s.Edits, m.Groups = s.Edits+t.loader.Count(s.Samples, next), next
+	}
+	s.Step, s.Before, s.Samples = s.Step+1, s.Samples, next // quarantined rows count
+	m.Waited = records.WaitedShare(t.loader.Waited, time.Since(began))
+	m.Samples, m.Epoch, m.Seconds = s.Seen(groups), t.loader.Epochs(s.Samples), s.Elapsed()
+	s.Train = m
+	if err := t.records.Step(m); err != nil {
+		return nil, &checkpoint.InconsistentError{Err: err}
+	}
+	return nil, nil
+}
+
+// microBatches are the parts of a step's batch, which run one by one.
+type microBatches struct {
+	*Trainer
+	metrics   *records.StepMetrics
+	parts     [][]dataset.Example
+	first     []int             // number of each part's first example
+	items     [][][]losses.Item // of each part, by term
+	examples  int
+	labelled  int
+	notFinite []dataset.Example // whose losses are not
+}
+
+// split cuts a batch into micro-batches, and looks what the terms of the objective compare in them.
+func (t *Trainer) split(batch []dataset.Example, m *records.StepMetrics) *microBatches {
+	b := &microBatches{Trainer: t, metrics: m, parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch)}
+	n := 0
+	for _, part := range b.parts {
+		b.first, b.items = append(b.first, n), append(b.items, t.objective.Items(part))
+		n += len(part)
+		for i := range part {
+			if part[i].Labelled() {
+				b.labelled++
+			}
+		}
+	}
+	objective.Normalize(b.items)
+	return b
+}
+
+// Step is the number of the step.
+func (b *microBatches) Step() int64 { return b.metrics.Step }
+
+// Len is the number of micro-batches.
+func (b *microBatches) Len() int { return len(b.parts) }
+
+// Run runs the i-th micro-batch forward and backward, while the next one is prepared.
+func (b *microBatches) Run(ctx context.Context, i int) (out *models.StepResult, err error) {
+	if i > 0 {
+		b.loader.Join()
+	}
+	step, part, weight := uint64(b.state.Step), b.parts[i], 1/float64(b.examples)
+	b.loader.Prefetch(b.parts, i, b.state.Step, b.state.Samples)
+	dropout := dataset.Mix(b.config.Seed, dataset.ForDropout, step, uint64(b.first[i]))
+	if len(b.config.Losses) == 0 {
+		out, err = b.model.Step(ctx, part, weight, dropout)
+	} else if c, ok := b.model.(models.Comparer); ok {
+		out, err = c.Compare(ctx, part, b.items[i], weight, dropout, dataset.Mix(b.config.Seed, dataset.ForDraws, step))
+	} else {
+		err = errors.New("this model does not train on losses of several terms")
+	}
+	if err == nil {
+		err = exit.Join(out.Check(len(part)), b.optimizer.Check(out.Grads))
+	}
+	return out, err
+}
+
+// Done counts what the i-th micro-batch gave into the means over the batch, and shows that it is done.
+func (b *microBatches) Done(i int, out *models.StepResult) {
+	m, n := b.metrics, float64(b.examples)
+	for i, e := range b.parts[i] {
+		if l := out.Loss[i]; math.IsNaN(l) || math.IsInf(l, 0) {
+			b.notFinite = append(b.notFinite, e)
+		}
+		m.Loss += records.Number(out.Loss[i] / n)
+		m.ScoreLoss += records.Number(out.ScoreLoss[i] / n)
+		switch {
+		case b.labelled == 0:
+			m.L1 = records.None
+		case e.Labelled():
+			m.L1 += records.Number(math.Abs(out.Score[i]-e.Label) / float64(b.labelled))
+		}
+		if len(out.CE) > 0 {
+			if m.Text == nil {
+				m.Text = new(records.Number)
+			}
+			*m.Text += records.Number(out.CE[i] / n)
+		}
+	}
+	m.Tokens += out.Tokens
+	b.objective.Measure(m, out.Terms, b.items[i])
+	b.records.Advance(b.loader, b.state.Train, b.parts[i])
+}
+
+// checkSkip says whether a batch whose loss or gradient is not finite may be left out.
+func (b *microBatches) checkSkip(batch []dataset.Example) error {
+	m, what, which := b.metrics, "the loss is", b.notFinite
+	if len(which) == 0 {
+		what, which = "the losses are finite, but the gradient is", batch
+	}
+	if d, ok := b.model.(interface{ Damage() error }); ok {
+		if err := d.Damage(); err != nil { // whatever the samples are
+			return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
+		}
+	}
+	if b.config.NonFinite == "stop" {
+		return fmt.Errorf("step %d: %s not finite (loss %v, gradient norm %v); samples %s: "+
+			"look at them, lower optimizer.lr, or leave such batches out with non_finite: skip",
+			m.Step, what, float64(m.Loss), float64(m.GradNorm), dataset.IDs(which))
+	}
+	return nil
+}
+
+// shareTextLoss makes the text loss of a batch the mean over the tokens of all its examples, as torch has it over a
+// batch and transformers over the micro-batches of a step. Of several processes each counts the tokens of some.
+func shareTextLoss(model models.Model, s Strategy, batch []dataset.Example, step int64) error {
+	m, ok := model.(models.Targeter)
+	if !ok {
+		return nil
+	}
+	var mu sync.Mutex
+	tokens := map[int]int{}
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) error {
+		if !s.Mine(i) {
+			return nil
+		}
+		n, err := m.Targets(&batch[i])
+		if err != nil {
+			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		mu.Lock()
+		tokens[i] = n
+		mu.Unlock()
+		return nil
+	})
+	if err := s.Union(fmt.Sprintf("tokens of step %d", step), &tokens, err); err != nil {
+		return err
+	}
+	total := 0
+	for _, n := range tokens {
+		total += n
+	}
+	for i, n := range tokens {
+		if total > 0 {
+			batch[i].Share = float64(n*len(batch)) / float64(total)
+		}
+	}
+	return nil
+}

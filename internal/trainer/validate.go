@@ -1,0 +1,332 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"assay/internal/exit"
+	"assay/internal/optim"
+	"assay/internal/stats"
+	"assay/internal/trainer/checkpoint"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
+	"assay/internal/trainer/objective"
+	"assay/internal/trainer/optimizer"
+	"assay/internal/trainer/records"
+	"assay/losses"
+)
+
+// validator measures a model on the validation rows and on the benchmark of validate.by.
+type validator struct {
+	config     *config.Config
+	model      models.Model
+	data       *dataset.Data
+	strategy   Strategy
+	quarantine *quarantine
+	benchmark  Benchmark // nil: none
+	optimizer  *optimizer.Optimizer
+}
+
+// due reports whether the validation rows are to be scored at the present step.
+func (v *validator) due(s *checkpoint.State, l *dataset.Loader) bool {
+	if v.data.Validation.Len() == 0 && v.benchmark == nil || s.Step == 0 || s.Step == s.Validated {
+		return false
+	}
+	if s.Step == l.Steps {
+		return true
+	}
+	if every := v.config.Validate.Every; every > 0 {
+		return s.Step%every == 0
+	}
+	before := max(0, s.Samples-int64(v.config.BatchSize))
+	if l.Groups != nil {
+		before = s.Before
+	}
+	return s.Samples/l.Order.Len() > before/l.Order.Len()
+}
+
+// validate scores the validation rows, with the first templates and without augmentation, and notes the result in
+// the state; save writes the best scorer so far. It stops when ctx does, and then nothing is noted.
+func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func() error) error {
+	n := v.data.Validation.Len()
+	if l := v.config.Validate.Limit; l > 0 {
+		n = min(n, l)
+	}
+	var m *records.ValidationMetrics
+	var err error
+	if n == 0 { // the benchmark alone
+		m = &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None, Accuracy: records.None}
+	} else if text, ok := v.model.(textMeasurer); ok {
+		m, err = v.measureText(ctx, s, text, n)
+	} else {
+		m, err = v.scoreAll(ctx, s, n)
+	}
+	if err == nil {
+		err = v.measureBenchmark(ctx, s.Step, m)
+	}
+	if err != nil {
+		return err
+	}
+	m.Step, m.Seconds = s.Step, s.Elapsed()
+	if m.Best, err = v.better(m, s.Best); err != nil {
+		return err
+	}
+	if m.Best {
+		last, best := s.Last, s.Best
+		s.Last, s.Best = m, m // as the card says
+		if err := save(); err != nil {
+			s.Last, s.Best = last, best
+			return err
+		}
+		s.Worse = 0
+	} else {
+		s.Worse++
+	}
+	v.measurePlateaus(m, s)
+	s.Last = m
+	return nil
+}
+
+// scoreAll scores the first n validation rows.
+func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*records.ValidationMetrics, error) {
+	score := func(ctx context.Context, batch []dataset.Example) (m models.Measured, err error) {
+		m.Scores, err = v.model.Score(ctx, batch)
+		return m, err
+	}
+	all, err := v.measureRows(ctx, s, n, score)
+	if err != nil {
+		return nil, err
+	}
+	var scores []float64
+	var examples []dataset.Example
+	for _, m := range all {
+		scores, examples = append(scores, m.Scores...), append(examples, m.Examples...)
+	}
+	if len(scores) == 0 {
+		return nil, errors.New("every validation row was set aside")
+	}
+	return v.measureAll(scores, examples), nil
+}
+
+// textMeasurer is a model that learns the answers of conversations.
+type textMeasurer interface {
+	models.Targeter
+	MeasureText(ctx context.Context, batch []dataset.Example) (models.TextMeasure, error)
+}
+
+// measureText measures the first n validation rows, with other ranks if there are any.
+func (v *validator) measureText(
+	ctx context.Context, s *checkpoint.State, m textMeasurer, n int,
+) (*records.ValidationMetrics, error) {
+	measure := func(ctx context.Context, batch []dataset.Example) (out models.Measured, err error) {
+		out.Text, err = m.MeasureText(ctx, batch)
+		return out, err
+	}
+	all, err := v.measureRows(ctx, s, n, measure)
+	if err != nil {
+		return nil, err
+	}
+	var sum models.TextMeasure
+	rows := 0
+	for _, x := range all {
+		rows, sum.Loss = rows+len(x.Examples), sum.Loss+x.Text.Loss
+		sum.Tokens, sum.Right = sum.Tokens+x.Text.Tokens, sum.Right+x.Text.Right
+	}
+	if rows == 0 {
+		return nil, errors.New("every validation row was set aside")
+	}
+	loss, accuracy := records.Number(sum.Loss/float64(sum.Tokens)), records.Number(float64(sum.Right)/float64(sum.Tokens))
+	return &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
+		Accuracy: records.None, Rows: rows, Loss: &loss, TokenAccuracy: &accuracy, Tokens: sum.Tokens}, nil
+}
+
+// measureRows measures the first n validation rows, as many micro-batches at a time as there are processes.
+func (v *validator) measureRows(
+	ctx context.Context, s *checkpoint.State, n int,
+	measure func(ctx context.Context, batch []dataset.Example) (models.Measured, error),
+) (out []models.Measured, err error) {
+	if err := v.strategy.Same(fmt.Sprintf("parameters after step %d", s.Step), v.optimizer.Digest); err != nil {
+		return nil, err
+	}
+	micro := s.MicroBatch
+	for lo := 0; lo < n; {
+		if err := v.strategy.Agree(fmt.Sprintf("after step %d", s.Step), ctx.Err()); err != nil {
+			return nil, err
+		}
+		batch := func(i int) ([]dataset.Example, error) { return v.rows(lo+i*micro, min(lo+(i+1)*micro, n)) }
+		what := fmt.Sprintf("validation at step %d, row %d", s.Step, lo+1)
+		round, failed, err := v.strategy.Round(what, func(i int) (models.Measured, error) {
+			rows, err := batch(i)
+			if err != nil || len(rows) == 0 {
+				return models.Measured{}, err
+			}
+			m, err := measure(context.WithoutCancel(ctx), rows)
+			if err != nil {
+				return models.Measured{}, fmt.Errorf("scoring validation rows %s: %w", dataset.IDs(rows), err)
+			}
+			for _, e := range rows {
+				m.Examples = append(m.Examples, dataset.Example{Index: e.Index, Label: e.Label, Annotations: e.Annotations})
+			}
+			return m, nil
+		})
+		if err != nil { // look at its rows, and try again without those that are bad
+			rows, _ := batch(failed)
+			if err := v.quarantine.setAside(rows, true, s.Step+1, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		out = append(out, round...)
+		lo += micro * len(round)
+	}
+	return out, nil
+}
+
+// rows reads the validation rows lo to hi-1 but for those that are quarantined; those in front of an error
+// with it.
+func (v *validator) rows(lo, hi int) (batch []dataset.Example, err error) {
+	for i := lo; i < hi && err == nil; i++ {
+		if !v.data.Validation.Usable(i) {
+			continue
+		}
+		var e dataset.Example
+		e, err = v.data.Validation.Example(i)
+		e.Index, e.Question, e.Answer = i, v.config.Question[0], v.config.Answer[0]
+		batch = append(batch, e)
+	}
+	return batch, err
+}
+
+// measureAll compares the scores of validation rows with their labels, and with the comparisons of their groups.
+func (v *validator) measureAll(scores []float64, examples []dataset.Example) *records.ValidationMetrics {
+	var s, labels []float64
+	for i := range examples {
+		if examples[i].Labelled() {
+			s, labels = append(s, scores[i]), append(labels, examples[i].Label)
+		}
+	}
+	m := measure(s, labels)
+	m.Rows = len(scores)
+	right, pairs := objective.RightPairs(v.data.Validation, scores, examples)
+	if m.PairRows = pairs; pairs > 0 {
+		share := records.Number(right / float64(pairs))
+		m.Pairs = &share
+	}
+	return m
+}
+
+// measure compares scores with labels, both 0..1.
+func measure(scores, labels []float64) *records.ValidationMetrics {
+	classes := []float64{0, 0.5, 1}
+	distance := 0.0
+	got, want := make([]int, len(scores)), make([]int, len(scores))
+	for i, s := range scores {
+		distance += math.Abs(s - labels[i])
+		got[i], want[i] = losses.Nearest(classes, s), losses.Nearest(classes, labels[i])
+	}
+	return &records.ValidationMetrics{Kind: "validation", L1: records.Number(distance / float64(len(scores))),
+		Spearman: records.Number(stats.Spearman(labels, scores)), Accuracy: records.Number(stats.Accuracy(want, got)),
+		Rows: len(scores)}
+}
+
+// better reports whether a validation is better than the best one before it (nil: there is none), by what validate.by
+// says.
+func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
+	by := v.by(m)
+	if by != config.ByL1 {
+		m.By = by
+	}
+	now, ok := m.Value(by)
+	if !ok {
+		return false, fmt.Errorf("validate.by: %s, but the validation rows have no %s", by,
+			map[string]string{config.ByL1: "labels", config.BySpearman: "labels that differ, or all have one score",
+				config.ByPairs: "two edits of a group of which one is better"}[by])
+	}
+	if best == nil {
+		return true, nil
+	}
+	was, ok := best.Value(by)
+	return !ok || now < was, nil
+}
+
+// by is the measure that says what is best: that of validate.by.
+func (v *validator) by(m *records.ValidationMetrics) string {
+	switch by := v.config.Validate.By; {
+	case by != "auto":
+		return by
+	case m.Loss != nil:
+		return config.ByLoss
+	case math.IsNaN(float64(m.L1)) && m.Pairs != nil:
+		return config.ByPairs
+	}
+	return config.ByL1
+}
+
+// measurePlateaus lets the schedules of kind plateau see a validation.
+func (v *validator) measurePlateaus(m *records.ValidationMetrics, state *checkpoint.State) {
+	for owner, s := range v.config.Plateaus() {
+		p := optim.Plateau{Patience: s.Patience, Threshold: s.Threshold, Rising: !m.Falling(v.by(m))}
+		if kept := state.Plateaus[owner]; kept != nil {
+			p.PlateauState = *kept
+		}
+		p.Measure(m.Number(v.by(m)))
+		if state.Plateaus == nil {
+			state.Plateaus = map[string]*optim.PlateauState{}
+		}
+		state.Plateaus[owner] = &p.PlateauState
+	}
+}
+
+// check refuses a way to choose the best scorer that the validation rows do not allow.
+func (v *validator) check(valid *dataset.Samples) error {
+	c := &v.config.Validate
+	if c.By == config.ByBenchmark { // it has data of its own
+		return nil
+	}
+	if valid.Len() == 0 {
+		if len(v.config.Plateaus()) > 0 {
+			return exit.Usagef("schedule.kind: %s", config.PlateauWants)
+		}
+		if c.By != "auto" || c.Patience > 0 {
+			return exit.Usagef("validate: by and patience want validation rows: name them with data.validation or " +
+				"data.validation_split")
+		}
+		return nil
+	}
+	if v.config.Mode == config.ModeText { // every conversation has a loss
+		return nil
+	}
+	n := valid.Len()
+	if c.Limit > 0 {
+		n = min(n, c.Limit)
+	}
+	m := &records.ValidationMetrics{L1: records.Number(math.NaN()), Spearman: records.Number(math.NaN())}
+	var examples []dataset.Example
+	for i := range n {
+		row := &valid.Rows[i]
+		if row.Bad != "" {
+			continue
+		}
+		e := dataset.Example{Index: i, Label: row.Label, Annotations: row.Annotations}
+		if e.Labelled() {
+			m.L1 = 0
+			if first := slices.IndexFunc(examples, func(o dataset.Example) bool { return o.Labelled() }); first >= 0 &&
+				examples[first].Label != e.Label {
+				m.Spearman = 0
+			}
+		}
+		examples = append(examples, e)
+	}
+	if len(examples) == 0 { // told elsewhere
+		return nil
+	}
+	if _, pairs := objective.RightPairs(v.data.Validation, make([]float64, len(examples)), examples); pairs > 0 {
+		m.Pairs = new(records.Number)
+	}
+	_, err := v.better(m, nil)
+	return exit.Usage(err)
+}

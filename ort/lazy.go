@@ -1,0 +1,111 @@
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"assay/onnx"
+)
+
+// takeMade replaces the tensors of a model (a copy of the caller's) that are made. Large ones become tensors of the
+// pool, made once for all sessions of the process; small ones become their bytes.
+func (l *lease) takeMade(m *onnx.Model, folder string) error {
+	var initializers []*onnx.Tensor
+	for i, t := range m.Initializers {
+		if t.Lazy == nil {
+			continue
+		}
+		if initializers == nil {
+			initializers = append(initializers, m.Initializers...)
+		}
+		var err error
+		if initializers[i], err = l.made(t, folder); err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+	}
+	if initializers != nil {
+		m.Initializers = initializers
+	}
+	return nil
+}
+
+// made is the initializer to declare in place of t.
+func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
+	length := t.Count() * int64(t.Type.Size())
+	plain := *t
+	plain.Lazy = nil
+	if length < leastShared {
+		data, err := t.Bytes()
+		plain.Data = data
+		return &plain, err
+	}
+	info, err := os.Stat(filepath.Join(folder, filepath.FromSlash(t.Lazy.Location)))
+	if err != nil {
+		return nil, err
+	}
+	at := region{made: t.Lazy.Key, length: length}
+	pool.Lock()
+	defer pool.Unlock()
+	w := pool.weights[at]
+	if w == nil {
+		if w, err = makeRegion(at, t); err != nil {
+			return nil, err
+		}
+		pool.weights[at] = w
+	}
+	w.users++
+	l.names, l.weights = append(l.names, t.Name), append(l.weights, w)
+	// As in widen: bytes that begin where a file ends cannot be read by mistake.
+	plain.External = &onnx.External{Location: t.Lazy.Location, Offset: info.Size(), Length: length}
+	return &plain, nil
+}
+
+// makeRegion fills memory of its own.
+func makeRegion(at region, t *onnx.Tensor) (*weight, error) {
+	pages, made, err := ownPages(at.length)
+	if err != nil {
+		return nil, fmt.Errorf("%d bytes of memory for it: %w", at.length, err)
+	}
+	if err := t.Lazy.Fill(pages); err != nil {
+		return nil, errors.Join(err, syscall.Munmap(pages))
+	}
+	value, err := tensorOver(pages, t.Shape, int(t.Type)) // the runtime's numbers of types are ONNX's
+	if err != nil {
+		return nil, errors.Join(err, syscall.Munmap(pages))
+	}
+	return &weight{region: at, pages: pages, value: value, evictable: made}, nil
+}
+
+// ownPages maps memory over a temporary file without a name. The system may drop such pages while nobody reads them:
+// the runtime may have made its own copy. Where no file of that size can be had, the memory is of no file.
+func ownPages(length int64) (pages []byte, evictable bool, err error) {
+	if f, err := os.CreateTemp("", "assay-weights-*"); err == nil {
+		defer f.Close()
+		os.Remove(f.Name())
+		if syscall.Fallocate(int(f.Fd()), 0, 0, length) == nil { // a full disk would be felt as a crash later
+			pages, err = syscall.Mmap(int(f.Fd()), 0, int(length), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+			if err == nil {
+				return pages, true, nil
+			}
+		}
+	}
+	pages, err = syscall.Mmap(-1, 0, int(length), syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	return pages, false, err
+}
+
+// forget gives back the memory of pages that can be read again: of made tensors, and of all in files if the session has
+// packed copies.
+func (l *lease) forget(packed bool) {
+	if l == nil {
+		return
+	}
+	for _, w := range l.weights {
+		if w.evictable || packed && w.mapped {
+			syscall.Madvise(w.pages, syscall.MADV_DONTNEED) // a hint
+		}
+	}
+}
