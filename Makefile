@@ -61,8 +61,12 @@ pretrain: build lab ## make the small checkpoints in backbones/ anew (hours; goe
 # Cargo begins at once; downloads and Go's compiler use what it leaves idle.
 setup: ## install what building and running need into build/
 	@tools/setup/tokenizers.sh & cargo=$$!; \
-		tools/setup/onnxruntime.sh && tools/setup/modules.sh && tools/setup/packages.sh; code=$$?; \
+		tools/setup/onnxruntime.sh && tools/setup/modules.sh && tools/setup/packages.sh && tools/setup/ops.sh optional; code=$$?; \
 		wait $$cargo && exit $$code
+
+ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of make setup where g++ is installed)
+	@tools/setup/ops.sh
+	@echo "built: build/lib/libassay_ops.so"
 
 # Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
 cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)
@@ -100,4 +104,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup cuda mpi lab faults weather cloud clean distclean
+.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup ops cuda mpi lab faults weather cloud clean distclean

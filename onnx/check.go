@@ -14,8 +14,8 @@ const (
 	NewestOpset = 25
 )
 
-// domains are the operator domains that a stock ONNX Runtime brings.
-var domains = []string{"", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
+// domains are the operator domains that a stock ONNX Runtime brings, and the one of the fused operators.
+var domains = []string{"", "ai.onnx.ml", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc", FusedDomain}
 
 // extensions are operators that ONNX Runtime adds to the domain ai.onnx.
 var extensions = map[string][]schema{

@@ -134,6 +134,11 @@ func (s *Session) start(model *onnx.Model, d device, o Options) (err error) {
 	if err := d.addTo(so, o.CUDA); err != nil {
 		return err
 	}
+	if usesFused(&model.Graph) {
+		if err := addFused(so); err != nil {
+			return err
+		}
+	}
 	m := *model
 	var l *lease
 	if o.Folder != "" {

@@ -22,6 +22,7 @@ func opCases() []opCase {
 		attentionCases(),
 		recurrentCases(),
 		controlCases(),
+		fusedCases(),
 	)
 }
 

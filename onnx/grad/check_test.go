@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,9 @@ type program struct {
 // open differentiates the case in double precision where the runtime has the kernels, else in single.
 func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *program {
 	t.Helper()
+	if strings.HasPrefix(c.op, onnx.FusedDomain+".") {
+		wantsFused(t)
+	}
 	var failures []error
 	for _, dtype := range []onnx.DType{onnx.Double, onnx.Float} {
 		if c.single && dtype == onnx.Double {
@@ -80,6 +84,17 @@ func open(t *testing.T, c opCase, opset, k int64, dynamic bool, seed uint64) *pr
 	}
 	t.Fatalf("got %v, want a session", errors.Join(failures...))
 	return nil
+}
+
+// wantsFused skips a test of fused operators where there is no compiler for them.
+func wantsFused(t *testing.T) {
+	t.Helper()
+	if _, err := ort.FusedLibrary(); err == nil {
+		return
+	} else if _, noCompiler := exec.LookPath("g++"); noCompiler == nil {
+		t.Fatal(err)
+	}
+	t.Skip("g++ is not installed: there are no fused operators")
 }
 
 // run evaluates the program; cotangents default to zero.

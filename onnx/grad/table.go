@@ -72,6 +72,7 @@ func init() {
 		attentionRules,
 		controlRules,
 		recurrentRules,
+		fusedRules,
 	)
 	for i := range table {
 		r := &table[i]

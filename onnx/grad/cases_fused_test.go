@@ -1,0 +1,57 @@
+package grad
+
+import "assay/onnx"
+
+// segments are a constant table of FlashAttention: q0, qn, k0, kn and offset of each.
+func segments(g *gen, rows ...[5]int64) string {
+	var v []float64
+	for _, r := range rows {
+		for _, n := range r {
+			v = append(v, float64(n))
+		}
+	}
+	return g.b.Numbers(onnx.Int32, []int64{int64(len(rows)), 5}, v...)
+}
+
+func fusedCases() []opCase {
+	// The first outputs of so many are used.
+	fused := func(op string, outputs, used int, a onnx.Attrs, in func(g *gen) []string) opCase {
+		return opCase{op: "assay." + op, from: 17, single: true, build: func(g *gen) {
+			g.outputs = append(g.outputs, g.b.Node(onnx.FusedDomain, op, outputs, a, in(g)...)[:used]...)
+		}}
+	}
+	attend := func(a onnx.Attrs, queries, keys, q, k int64, rows func(k int64) [][5]int64) opCase {
+		return opCase{op: "assay.FlashAttention", from: 17, single: true, build: func(g *gen) {
+			in := []string{g.x(queries*g.k, q), g.x(keys*g.k, k), g.x(keys*g.k, k), segments(g, rows(g.k)...)}
+			g.outputs = append(g.outputs, g.b.Node(onnx.FusedDomain, "FlashAttention", 2, a, in...)[0])
+		}}
+	}
+	return []opCase{
+		// causal; then two sequences behind one another of which the second has another's keys in front (a shared prefix);
+		// then no mask, with a row that attends to nothing; then a window
+		attend(at{"heads": 1}, 3, 3, 4, 4, func(k int64) [][5]int64 { return [][5]int64{{0, 3 * k, 0, 3 * k, 0}} }),
+		attend(at{"heads": 2, "kv_heads": 1, "scale": 0.7}, 4, 4, 6, 3, func(k int64) [][5]int64 {
+			return [][5]int64{{0, 2 * k, 0, 2 * k, 0}, {2 * k, 2 * k, 0, k, k}, {2 * k, 2 * k, 2 * k, 2 * k, 0}}
+		}),
+		attend(at{"heads": 2}, 3, 4, 4, 4, func(k int64) [][5]int64 { return [][5]int64{{0, 2 * k, 0, 4 * k, 4 * k}} }),
+		attend(at{"heads": 1, "window": 2}, 4, 4, 3, 3, func(k int64) [][5]int64 {
+			return [][5]int64{{0, 4 * k, 0, 4 * k, 0}}
+		}),
+		fused("SwiGLU", 1, 1, nil, func(g *gen) []string { return []string{g.x(2, 4*g.k)} }),
+		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string {
+			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
+		}),
+		fused("AddRMSNorm", 3, 1, nil, func(g *gen) []string {
+			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.fixed(3 * g.k)}
+		}),
+		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string { // with respect to the weight, too
+			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.pos(3 * g.k)}
+		}),
+		fused("RopeSplit", 3, 3, at{"heads": 2, "kv_heads": 1}, func(g *gen) []string {
+			return []string{g.x(2, 4*5*g.k), g.fixed(2, 2*g.k), g.fixed(2, 2*g.k)}
+		}),
+		fused("RopeSplit", 3, 2, at{"heads": 1}, func(g *gen) []string { // v has no gradient
+			return []string{g.x(2, 3*4*g.k), g.fixed(2, 2*g.k), g.fixed(2, 2*g.k)}
+		}),
+	}
+}

@@ -1,0 +1,67 @@
+package grad
+
+import "assay/onnx"
+
+// The rules of the fused operators (ops/): each has its gradient as an operator.
+var fusedRules = []entry{
+	{
+		domain:            onnx.FusedDomain,
+		op:                "FlashAttention",
+		nonDifferentiable: []int{3},
+		rule:              flashAttentionRule,
+		note:              "the second output, lse, is wanted",
+	},
+	{domain: onnx.FusedDomain, op: "RopeSplit", nonDifferentiable: []int{1, 2}, outputs: 3, rule: ropeSplitRule},
+	{
+		domain:    onnx.FusedDomain,
+		op:        "AddRMSNorm",
+		outputs:   2,
+		rule:      addRMSNormRule,
+		decompose: addRMSNorm,
+		note:      "the weight's gradient by decomposition",
+	},
+	{domain: onnx.FusedDomain, op: "SwiGLU", rule: func(c *call) []string {
+		return c.Node(onnx.FusedDomain, "SwiGLUGrad", 1, nil, c.dy[0], c.x[0])
+	}},
+}
+
+// The probabilities are computed again from the rows' log-sum-exp.
+func flashAttentionRule(c *call) []string {
+	if len(c.y) < 2 || c.y[1] == "" {
+		return c.fail("wanted the second output, lse, which the gradient reads")
+	}
+	g := c.Node(onnx.FusedDomain, "FlashAttentionGrad", 3, c.n.Attrs, c.dy[0], c.x[0], c.x[1], c.x[2], c.x[3], c.y[0],
+		c.y[1])
+	return append(g, "")
+}
+
+func ropeSplitRule(c *call) []string {
+	g := make([]string, 3)
+	copy(g, c.dy)
+	return []string{
+		c.Node(onnx.FusedDomain, "RopeSplitGrad", 1, c.n.Attrs, g[0], g[1], g[2], c.x[1], c.x[2])[0],
+		"",
+		"",
+	}
+}
+
+// The fused gradient has none of the weight, which is frozen where the operator is used.
+func addRMSNormRule(c *call) []string {
+	if c.needs(2) {
+		return nil
+	}
+	var dsum, dn string
+	dsum = c.dy[0]
+	if len(c.dy) > 1 {
+		dn = c.dy[1]
+	}
+	g := c.Node(onnx.FusedDomain, "AddRMSNormGrad", 2, nil, dn, dsum, c.y[0], c.x[2], c.y[2])
+	return append(g, "")
+}
+
+func addRMSNorm(c *call) []string {
+	sum := c.add(c.x[0], c.cast(c.x[1], c.value(c.x[0]).Type))
+	r := c.inverseRoot(c.meanOf(sum, sum, []int64{1}))
+	n := c.cast(c.mul(c.mul(sum, r), c.x[2]), c.value(c.x[1]).Type)
+	return []string{sum, n, c.Op("Squeeze", r, c.Ints(1))}
+}

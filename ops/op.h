@@ -1,0 +1,114 @@
+// An operator of the domain "assay" as a class: what ONNX Runtime's C API wants of it is made here.
+//
+// A graph asks for an operator by name. The runtime calls make once for each node, with the node's attributes, and run
+// whenever the node is computed. What goes wrong is thrown, and becomes the status that the runtime returns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "onnxruntime_c_api.h"
+
+namespace assay {
+
+// The runtime's functions, from the moment the library is registered.
+extern const OrtApi* api;
+
+// check throws the error of a call.
+void check(OrtStatus* status);
+
+// want throws unless a condition holds.
+inline void want(bool condition, const std::string& what) {
+  if (!condition) throw what;
+}
+
+// Attributes of a node; one that is missing has the fallback.
+class Attributes {
+ public:
+  explicit Attributes(const OrtKernelInfo* info) : info_(info) {}
+  int64_t integer(const char* name, int64_t fallback) const;
+  float number(const char* name, float fallback) const;
+
+ private:
+  const OrtKernelInfo* info_;
+};
+
+template <class T>
+struct Tensor {
+  T* data = nullptr;  // row by row; null: an optional input that is left out
+  std::vector<int64_t> shape;
+
+  explicit operator bool() const { return data != nullptr; }
+  T* row(int64_t i) const { return data + i * shape.back(); }
+};
+
+// Context is one computation of a node.
+class Context {
+ public:
+  explicit Context(OrtKernelContext* c) : c_(c) {}
+
+  // input is input i, which must have that rank.
+  template <class T>
+  Tensor<const T> input(size_t i, size_t rank) const {
+    Tensor<const T> t;
+    t.data = static_cast<const T*>(raw(i, rank, &t.shape));
+    return t;
+  }
+
+  // output makes output i.
+  template <class T>
+  Tensor<T> output(size_t i, std::vector<int64_t> shape) const {
+    Tensor<T> t{static_cast<T*>(make(i, shape)), std::move(shape)};
+    return t;
+  }
+
+  // each calls f(0) to f(n - 1) on the session's threads, in any order.
+  void each(int64_t n, const std::function<void(int64_t)>& f) const;
+
+ private:
+  const void* raw(size_t i, size_t rank, std::vector<int64_t>* shape) const;
+  void* make(size_t i, const std::vector<int64_t>& shape) const;
+
+  OrtKernelContext* c_;
+};
+
+// Kernel computes a node.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual void run(const Context& c) const = 0;
+};
+
+struct Argument {
+  ONNXTensorElementDataType type;
+  bool optional = false;
+};
+
+constexpr Argument kFloat{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT};
+constexpr Argument kFloatOrNone{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, true};
+constexpr Argument kInt32{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32};
+
+// Op is an operator: its name, what goes in and out, and its kernel.
+struct Op : OrtCustomOp {
+  Op(const char* name, std::vector<Argument> inputs, std::vector<Argument> outputs,
+     Kernel* (*make)(const Attributes&));
+
+  const char* name;
+  std::vector<Argument> inputs, outputs;
+  Kernel* (*make)(const Attributes&);
+};
+
+template <class K>
+Kernel* make_kernel(const Attributes& a) {
+  return new K(a);
+}
+
+// The operators of each file.
+std::vector<Op>& attention_ops();
+std::vector<Op>& row_ops();
+
+}  // namespace assay

@@ -1,0 +1,224 @@
+// What a transformer does to each row between its products, and its gradients, in one pass each.
+#include <cmath>
+
+#include "op.h"
+
+namespace assay {
+namespace {
+
+// Rope turns heads by their positions as transformers' rotate_half does. Of the first 2 half elements of a head, x the
+// first half and z the second: (x cos - z sin, z cos + x sin). The rest stays.
+struct Rope {
+  Tensor<const float> cos, sin;  // [rows, half]
+
+  Rope(const Context& c, size_t first, int64_t rows, int64_t size)
+      : cos(c.input<float>(first, 2)), sin(c.input<float>(first + 1, 2)) {
+    want(cos.shape == sin.shape && cos.shape[0] == rows && 2 * cos.shape[1] <= size,
+         "cos and sin are not of one shape, rows and at most half of a head's " + std::to_string(size));
+  }
+
+  // turn writes a head of row i; back turns the other way, which is the gradient.
+  void turn(const float* in, float* out, int64_t i, int64_t size, bool back) const {
+    const int64_t half = cos.shape[1];
+    for (int64_t d = 0; d < half; d++) {
+      const float c = cos.row(i)[d], s = back ? -sin.row(i)[d] : sin.row(i)[d];
+      const float x = in[d], z = in[half + d];
+      out[d] = x * c - z * s;
+      out[half + d] = z * c + x * s;
+    }
+    std::copy(in + 2 * half, in + size, out + 2 * half);
+  }
+};
+
+// Heads are the attributes of both directions of RopeSplit.
+class Heads : public Kernel {
+ public:
+  explicit Heads(const Attributes& a) : heads_(a.integer("heads", 0)), kv_heads_(a.integer("kv_heads", heads_)) {
+    want(heads_ > 0 && kv_heads_ > 0, "heads and kv_heads are wanted");
+  }
+
+ protected:
+  // size is that of a head of so many columns.
+  static int64_t size(int64_t columns, int64_t heads) {
+    want(columns > 0 && columns % heads == 0,
+         std::to_string(columns) + " columns are not " + std::to_string(heads) + " heads");
+    return columns / heads;
+  }
+
+  int64_t heads_, kv_heads_;
+};
+
+// (qkv, cos, sin) -> (q, k, v): q and k are turned.
+class RopeSplit : public Heads {
+ public:
+  using Heads::Heads;
+
+  void run(const Context& c) const override {
+    const auto qkv = c.input<float>(0, 2);
+    const int64_t n = qkv.shape[0], size = Heads::size(qkv.shape[1], heads_ + 2 * kv_heads_);
+    const Rope rope(c, 1, n, size);
+    const auto q = c.output<float>(0, {n, heads_ * size});
+    const auto k = c.output<float>(1, {n, kv_heads_ * size}), v = c.output<float>(2, {n, kv_heads_ * size});
+    c.each(n, [&](int64_t i) {
+      const float* x = qkv.row(i);
+      for (int64_t h = 0; h < heads_; h++, x += size) rope.turn(x, q.row(i) + h * size, i, size, false);
+      for (int64_t h = 0; h < kv_heads_; h++, x += size) rope.turn(x, k.row(i) + h * size, i, size, false);
+      std::copy(x, x + kv_heads_ * size, v.row(i));
+    });
+  }
+};
+
+// (dq, dk, dv, cos, sin) -> dqkv. A gradient that is missing is 0.
+class RopeSplitGrad : public Heads {
+ public:
+  using Heads::Heads;
+
+  void run(const Context& c) const override {
+    const Tensor<const float> parts[] = {c.input<float>(0, 2), c.input<float>(1, 2), c.input<float>(2, 2)};
+    const int64_t heads[] = {heads_, kv_heads_, kv_heads_};
+    int64_t n = -1, size = 0;
+    for (int p = 0; p < 3; p++) {
+      if (!parts[p]) continue;
+      const int64_t s = Heads::size(parts[p].shape[1], heads[p]);
+      want(n < 0 || (n == parts[p].shape[0] && size == s), "dq, dk and dv are not of one size");
+      n = parts[p].shape[0], size = s;
+    }
+    want(n >= 0, "one of dq, dk and dv is wanted");
+    const Rope rope(c, 3, n, size);
+    const auto out = c.output<float>(0, {n, (heads_ + 2 * kv_heads_) * size});
+    c.each(n, [&](int64_t i) {
+      float* y = out.row(i);
+      for (int p = 0; p < 3; p++) {
+        for (int64_t h = 0; h < heads[p]; h++, y += size) {
+          if (!parts[p]) {
+            std::fill(y, y + size, 0.0f);
+          } else if (p < 2) {
+            rope.turn(parts[p].row(i) + h * size, y, i, size, true);
+          } else {
+            std::copy(parts[p].row(i) + h * size, parts[p].row(i) + (h + 1) * size, y);
+          }
+        }
+      }
+    });
+  }
+};
+
+// (x, y, w) -> (sum, n, rstd): sum = x + y, rstd = 1 / sqrt(mean sum^2 + epsilon), n = sum rstd w.
+class AddRMSNorm : public Kernel {
+ public:
+  explicit AddRMSNorm(const Attributes& a) : epsilon_(a.number("epsilon", 1e-5f)) {}
+
+  void run(const Context& c) const override {
+    const auto x = c.input<float>(0, 2), y = c.input<float>(1, 2), w = c.input<float>(2, 1);
+    const int64_t n = x.shape[0], size = x.shape[1];
+    want(y.shape == x.shape && w.shape[0] == size, "x and y are not of one shape with w's size as columns");
+    const auto sum = c.output<float>(0, x.shape), normed = c.output<float>(1, x.shape);
+    const auto rstd = c.output<float>(2, {n});
+    c.each(n, [&](int64_t i) {
+      float* s = sum.row(i);
+      double squares = 0;
+      for (int64_t d = 0; d < size; d++) {
+        s[d] = x.row(i)[d] + y.row(i)[d];
+        squares += static_cast<double>(s[d]) * s[d];
+      }
+      const float r = static_cast<float>(1 / std::sqrt(squares / size + epsilon_));
+      for (int64_t d = 0; d < size; d++) normed.row(i)[d] = s[d] * r * w.data[d];
+      rstd.data[i] = r;
+    });
+  }
+
+ private:
+  float epsilon_;
+};
+
+// (dn, dsum, sum, w, rstd) -> (dx, dy), which are equal: with t = dn w, dsum + rstd (t - sum rstd^2 mean(t sum)). Each
+// of dn and dsum may be missing.
+class AddRMSNormGrad : public Kernel {
+ public:
+  explicit AddRMSNormGrad(const Attributes&) {}
+
+  void run(const Context& c) const override {
+    const auto dn = c.input<float>(0, 2), dsum = c.input<float>(1, 2), sum = c.input<float>(2, 2);
+    const auto w = c.input<float>(3, 1), rstd = c.input<float>(4, 1);
+    const int64_t n = sum.shape[0], size = sum.shape[1];
+    want((!dn || dn.shape == sum.shape) && (!dsum || dsum.shape == sum.shape) && w.shape[0] == size &&
+             rstd.shape[0] == n,
+         "the gradients are not of the sum's shape");
+    const auto dx = c.output<float>(0, sum.shape), dy = c.output<float>(1, sum.shape);
+    c.each(n, [&](int64_t i) {
+      const float *s = sum.row(i), r = rstd.data[i];
+      double along = 0;
+      for (int64_t d = 0; d < size && dn; d++) along += static_cast<double>(dn.row(i)[d]) * w.data[d] * s[d];
+      const float k = static_cast<float>(along / size) * r * r;
+      for (int64_t d = 0; d < size; d++) {
+        float g = dsum ? dsum.row(i)[d] : 0;
+        if (dn) g += r * (dn.row(i)[d] * w.data[d] - s[d] * k);
+        if (dx) dx.row(i)[d] = g;
+        if (dy) dy.row(i)[d] = g;
+      }
+    });
+  }
+};
+
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+// (gate_up) -> gate sigmoid(gate) up, gate the first half of the columns.
+class SwiGLU : public Kernel {
+ public:
+  explicit SwiGLU(const Attributes&) {}
+
+  void run(const Context& c) const override {
+    const auto x = c.input<float>(0, 2);
+    want(x.shape[1] % 2 == 0, std::to_string(x.shape[1]) + " columns are not two halves");
+    const int64_t half = x.shape[1] / 2;
+    const auto y = c.output<float>(0, {x.shape[0], half});
+    c.each(x.shape[0], [&](int64_t i) {
+      for (int64_t d = 0; d < half; d++) {
+        const float gate = x.row(i)[d];
+        y.row(i)[d] = gate * sigmoid(gate) * x.row(i)[half + d];
+      }
+    });
+  }
+};
+
+// (dy, gate_up) -> dgate_up. With s = sigmoid(gate): dgate = dy up s (1 + gate (1 - s)), dup = dy gate s.
+class SwiGLUGrad : public Kernel {
+ public:
+  explicit SwiGLUGrad(const Attributes&) {}
+
+  void run(const Context& c) const override {
+    const auto dy = c.input<float>(0, 2), x = c.input<float>(1, 2);
+    const int64_t half = dy.shape[1];
+    want(x.shape[0] == dy.shape[0] && x.shape[1] == 2 * half, "the gradient is not of the output's shape");
+    const auto dx = c.output<float>(0, x.shape);
+    c.each(x.shape[0], [&](int64_t i) {
+      for (int64_t d = 0; d < half; d++) {
+        const float gate = x.row(i)[d], s = sigmoid(gate), g = dy.row(i)[d];
+        dx.row(i)[d] = g * x.row(i)[half + d] * s * (1 + gate * (1 - s));
+        dx.row(i)[half + d] = g * gate * s;
+      }
+    });
+  }
+};
+
+}  // namespace
+
+std::vector<Op>& row_ops() {
+  static std::vector<Op> ops{
+      {"RopeSplit", {kFloat, kFloat, kFloat}, {kFloat, kFloat, kFloat}, make_kernel<RopeSplit>},
+      {"RopeSplitGrad",
+       {kFloatOrNone, kFloatOrNone, kFloatOrNone, kFloat, kFloat},
+       {kFloat},
+       make_kernel<RopeSplitGrad>},
+      {"AddRMSNorm", {kFloat, kFloat, kFloat}, {kFloat, kFloat, kFloat}, make_kernel<AddRMSNorm>},
+      {"AddRMSNormGrad",
+       {kFloatOrNone, kFloatOrNone, kFloat, kFloat, kFloat},
+       {kFloatOrNone, kFloatOrNone},
+       make_kernel<AddRMSNormGrad>},
+      {"SwiGLU", {kFloat}, {kFloat}, make_kernel<SwiGLU>},
+      {"SwiGLUGrad", {kFloat, kFloat}, {kFloat}, make_kernel<SwiGLUGrad>},
+  };
+  return ops;
+}
+
+}  // namespace assay
