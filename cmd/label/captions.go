@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/internal/captions"
 	"assay/chat"
+	"assay/internal/captions"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/generate"
 	"assay/internal/store"
 	_ "assay/model/families"
@@ -47,11 +48,11 @@ asked the same.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if config == "" {
-				return cli.Usagef("--config FILE is wanted (docs/label.md has all keys)")
+				return exit.Usagef("--config FILE is wanted (docs/label.md has all keys)")
 			}
 			settings, prompts, err := captions.Load(config)
 			if err != nil {
-				return cli.Usage(err)
+				return exit.Usage(err)
 			}
 			r := &captions.Run{Config: settings, Writer: captions.Writer{Prompts: prompts}}
 			if examples != "" {
@@ -141,7 +142,7 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 	if err != nil || result.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why",
+	return exit.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why",
 		result.Failed, result.Rows, result.Out))
 }
 

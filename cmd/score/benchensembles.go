@@ -8,6 +8,7 @@ import (
 
 	"assay/internal/benchmarks/fedbench"
 	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 func newBenchEnsemblesCommand() *cobra.Command {
@@ -25,11 +26,11 @@ answer that is none of the seven expressions is wrong and no vote; how many a mo
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := fedbench.ReadRecognition(args[0])
 			if err != nil {
-				return cli.Usage(err)
+				return exit.Usage(err)
 			}
 			found, err := r.Search(sizes)
 			if err != nil {
-				return cli.Usage(err)
+				return exit.Usage(err)
 			}
 			return cli.Print(c, found, func(w io.Writer) {
 				for i, t := range found.Tables() {

@@ -13,6 +13,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/textjudge"
 )
 
@@ -23,21 +24,21 @@ func (f *benchFlags) writeExamples(c *cobra.Command, set protocol.Teachable) err
 		return err
 	}
 	if f.runtime.judge == "" {
-		return cli.Usagef("--examples needs --judge, whose question they ask")
+		return exit.Usagef("--examples needs --judge, whose question they ask")
 	}
 	if filepath.Ext(f.examples) != ".jsonl" {
-		return cli.Usagef("%s: a .jsonl file is wanted", f.examples)
+		return exit.Usagef("%s: a .jsonl file is wanted", f.examples)
 	}
 	judge, err := textjudge.OpenExamples(f.runtime.judge, f.runtime.settings)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	for _, w := range judge.Warnings() {
 		cli.Warner(c)(w)
 	}
 	n, err := runner.WriteExamples(f.examples, set, judge)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	return cli.Print(c, map[string]any{"examples": f.examples, "written": n}, func(w io.Writer) {
 		fmt.Fprintf(w, "%d conversations written to %s\n", n, f.examples)
@@ -53,7 +54,7 @@ func alone(c *cobra.Command, why string, allowed ...string) error {
 		}
 	})
 	if len(others) > 0 {
-		return cli.Usagef("%s: %s: leave this out, or leave out --%s", strings.Join(others, ", "), why, allowed[0])
+		return exit.Usagef("%s: %s: leave this out, or leave out --%s", strings.Join(others, ", "), why, allowed[0])
 	}
 	return nil
 }

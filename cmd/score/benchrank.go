@@ -9,6 +9,7 @@ import (
 	"assay/internal/benchmarks/registry"
 	"assay/internal/benchmarks/report"
 	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // rankFlags are those of score bench rank.
@@ -50,11 +51,11 @@ best), and gives the rank correlation with it.`,
 
 func rankEditors(c *cobra.Command, f *rankFlags) error {
 	if (len(f.scores) == 0) == (f.votes == "") || f.resamples < 0 {
-		return cli.Usagef("either --scores or --votes is needed, and --resamples is 0 or more")
+		return exit.Usagef("either --scores or --votes is needed, and --resamples is 0 or more")
 	}
 	for _, name := range []string{"number", "lower"} {
 		if f.votes != "" && c.Flags().Changed(name) {
-			return cli.Usagef("--%s is of --scores: votes say themselves who won", name)
+			return exit.Usagef("--%s is of --scores: votes say themselves who won", name)
 		}
 	}
 	var contest *report.Contest

@@ -16,6 +16,7 @@ import (
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
@@ -37,7 +38,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 	}
 	set, err := b.Load(f.Options)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if f.examples != "" {
 		return f.writeExamples(c, set.(protocol.Teachable)) // the flag is there for such sets alone
@@ -48,7 +49,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 		return err
 	}
 	if len(r.Systems) == 0 {
-		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
+		return exit.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
 			"or --compare FILE FILE")
 	}
 	if f.writeTo != "" {
@@ -59,7 +60,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 	r.Measure(set, f.resamples, f.seed)
 	if len(f.compare) > 0 || len(r.Systems) > 1 {
 		if err := r.Compare(f.resamples, f.seed); err != nil {
-			return cli.Usage(err)
+			return exit.Usage(err)
 		}
 	}
 	return f.finish(c, r)
@@ -68,20 +69,20 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 // check refuses flags that make no sense.
 func (f *benchFlags) check(c *cobra.Command) error {
 	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
-		return cli.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
+		return exit.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
 	}
 	if f.resamples < 0 {
-		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
+		return exit.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
 	}
 	if ref, merge, err := f.shard.Read(); err != nil {
 		return err
 	} else if _, similarity := encoders.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
 		!f.runtime.given() {
-		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
+		return exit.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
 			"of embeddings")
 	}
 	if f.checkOrder && f.runtime.scorer == "" {
-		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
+		return exit.Usagef("--check-order scores pairs in both orders: give --scorer")
 	}
 	return nil
 }
@@ -101,7 +102,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	kind, similarity := encoders.FindSimilarity(f.baseline)
 	if similarity && f.runtime.given() {
-		return cli.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
+		return exit.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
 	}
@@ -155,19 +156,19 @@ func (f *benchFlags) score(
 ) (name, path string, err error) {
 	scorable, ok := set.(protocol.Scorable)
 	if !ok {
-		return "", "", cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
+		return "", "", exit.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
 			r.Benchmark.Name)
 	}
 	items, err := scorable.Items()
 	if err != nil {
-		return "", "", cli.Usage(err)
+		return "", "", exit.Usage(err)
 	}
 	if kind.Name != "" {
 		if err := f.encoder(kind); err != nil {
 			return "", "", err
 		}
 		if err := runner.SetCaptions(kind, items, f.captions); err != nil {
-			return "", "", cli.Usage(err)
+			return "", "", exit.Usage(err)
 		}
 	}
 	s, err := f.openScorer(c, kind)
@@ -177,7 +178,7 @@ func (f *benchFlags) score(
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if kind.Name == "" {
 		if items, err = s.Items(scorable); err != nil {
-			return "", "", cli.Usage(err)
+			return "", "", exit.Usage(err)
 		}
 	}
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
@@ -239,7 +240,7 @@ func (f *benchFlags) encoder(kind encoders.SimilarityKind) error {
 		path, flag = f.dino, "--dino"
 	}
 	if path == "" {
-		return cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
+		return exit.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
 	}
 	return nil
 }
@@ -253,7 +254,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		}
 		s, err := runner.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
 		if err != nil {
-			return nil, errors.Join(cli.Usage(err), m.Close())
+			return nil, errors.Join(exit.Usage(err), m.Close())
 		}
 		s.Name += f.runtime.asked()
 		return s, nil
@@ -265,7 +266,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		}
 		s, err := runner.OpenScorer(f.runtime.scorer, o)
 		if err != nil {
-			return nil, cli.Named(err)
+			return nil, exit.Named(err)
 		}
 		return s, nil
 	}
@@ -275,7 +276,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 	}
 	s, err := runner.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
 	if err != nil {
-		return nil, cli.Named(err)
+		return nil, exit.Named(err)
 	}
 	return s, nil
 }

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/internal/benchmarks/runner"
 	"assay/chat"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // errShared says that a worker has done its shards: the report is for --merge.
@@ -35,7 +36,7 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		report, err := run.Shard(c.Context(), s, ref)
 		bar.Close()
 		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, exit.ErrInterrupted)
 		}
 		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
 	}
@@ -44,10 +45,10 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 	bar.Close()
 	if errors.Is(err, context.Canceled) {
 		return "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.Done(), len(run.Items),
-			path, cli.ErrInterrupted)
+			path, exit.ErrInterrupted)
 	}
 	if errors.Is(err, chat.ErrCap) {
-		return "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, cli.ErrInterrupted)
+		return "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, exit.ErrInterrupted)
 	}
 	return path, err
 }

@@ -8,7 +8,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // addOwn adds the answers that the data hold themselves, if nothing else was added.
@@ -43,7 +43,7 @@ func addFiles(r *report.Report, set protocol.Set, names namer, paths []string) e
 func (f *benchFlags) addBaseline(r *report.Report, set protocol.Set) error {
 	baseline, err := runner.NewBaseline(set, f.baseline, f.seed)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	r.Add(baseline.Name, baseline)
 	r.Extra["baseline"], r.Extra["seed"] = baseline.Name, f.seed

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/strictyaml"
 )
@@ -54,7 +55,7 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 	prune := add("prune", "Remove what was used longest ago", func(c *cobra.Command, folder string) error {
 		if damaged {
 			if kind != "" || older != "" || most != "" {
-				return cli.Usagef("--damaged removes damaged records alone: it does not go with --kind, --older or --most")
+				return exit.Usagef("--damaged removes damaged records alone: it does not go with --kind, --older or --most")
 			}
 			return dropDamaged(c, folder)
 		}
@@ -85,10 +86,10 @@ func cacheFolder(folder string) (string, error) {
 	if folder == "" {
 		var err error
 		if folder, err = store.DefaultFolder(); err != nil {
-			return "", cli.Usage(err)
+			return "", exit.Usage(err)
 		}
 	} else if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", cli.Usagef("--folder %s: there is no such folder", folder)
+		return "", exit.Usagef("--folder %s: there is no such folder", folder)
 	}
 	return folder, nil
 }
@@ -133,25 +134,25 @@ func verifyCache(c *cobra.Command, folder string) error {
 	if err := cli.Print(c, v, words); err != nil || len(v.Damaged) == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may "+
+	return exit.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may "+
 		"be failing", len(v.Damaged)))
 }
 
 func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 	p := store.Pruning{Kind: kind, Most: -1}
 	if older == "" && most == "" {
-		return cli.Usagef("--older, --most or --damaged is wanted: what is to be removed (--most 0 removes all)")
+		return exit.Usagef("--older, --most or --damaged is wanted: what is to be removed (--most 0 removes all)")
 	}
 	if older != "" {
 		age, err := parseAge(older)
 		if err != nil {
-			return cli.Usage(fmt.Errorf("--older: %w", err))
+			return exit.Usage(fmt.Errorf("--older: %w", err))
 		}
 		p.Older = time.Now().Add(-age)
 	}
 	if most != "" {
 		if err := (*strictyaml.Bytes)(&p.Most).Set(most); err != nil {
-			return cli.Usage(fmt.Errorf("--most: %w", err))
+			return exit.Usage(fmt.Errorf("--most: %w", err))
 		}
 	}
 	v, err := store.Prune(folder, p)

@@ -8,6 +8,7 @@ import (
 
 	"assay/chat"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/store"
 )
 
@@ -56,7 +57,7 @@ type chatModel struct {
 func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
 	onServer := f.server != "" || f.url != ""
 	if onServer == (f.local.backbone != "") {
-		return nil, cli.Usagef("either --url and --model (or --server) are needed, or --backbone: which model is asked")
+		return nil, exit.Usagef("either --url and --model (or --server) are needed, or --backbone: which model is asked")
 	}
 	m := &chatModel{}
 	var err error
@@ -101,10 +102,10 @@ func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	}
 	settings, err := chat.ReadServer(f.server, text, func(s *chat.Server) { f.apply(c, s) })
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	remote, err := chat.OpenRemote(settings)
-	return remote, cli.Usage(err)
+	return remote, exit.Usage(err)
 }
 
 // workers is how many rows are judged at a time.

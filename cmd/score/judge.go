@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/table"
 	"assay/textjudge"
 )
@@ -97,21 +98,22 @@ func (f *judgeFlags) single() bool {
 func (f *judgeFlags) check(c *cobra.Command) error {
 	switch {
 	case f.config == "":
-		return cli.Usagef("--config is needed: a folder, a judge.yaml, or one of %s", strings.Join(textjudge.Shipped(), ", "))
+		return exit.Usagef("--config is needed: a folder, a judge.yaml, or one of %s",
+			strings.Join(textjudge.Shipped(), ", "))
 	case f.single() == (f.table.In != "" || f.table.Out != ""):
-		return cli.Usagef("either --in and --out are needed, or the pictures of one edit and --instruction")
+		return exit.Usagef("either --in and --out are needed, or the pictures of one edit and --instruction")
 	case f.single() && !c.Flags().Changed("instruction"):
-		return cli.Usagef("--instruction is needed: what was asked for")
+		return exit.Usagef("--instruction is needed: what was asked for")
 	case !f.single() && (f.table.In == "" || f.table.Out == ""):
-		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
+		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	case f.settings.Passes < 0:
-		return cli.Usagef("--passes is 1 or more, not %d", f.settings.Passes)
+		return exit.Usagef("--passes is 1 or more, not %d", f.settings.Passes)
 	}
 	if f.single() {
 		return nil
 	}
 	_, err := data.FormatOf(f.table.Out)
-	return cli.Usage(err)
+	return exit.Usage(err)
 }
 
 func runJudge(c *cobra.Command, f *judgeFlags) error {
@@ -130,7 +132,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	defer m.Close()
 	j, err := textjudge.Open(f.config, m, f.settings)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	for _, w := range j.Warnings {
 		cli.Warner(c)(w)
@@ -146,7 +148,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 		r, err := j.TableShard(c.Context(), f.table)
 		bar.Close()
 		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: %s: %w", err, m.asked(), cli.ErrInterrupted)
+			err = fmt.Errorf("%w: %s: %w", err, m.asked(), exit.ErrInterrupted)
 		}
 		return f.shard.Finish(c, f.table.Out, r, err)
 	}
@@ -162,7 +164,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if err := cli.Print(c, v, func(w io.Writer) { printJudged(w, r, v.Asked) }); err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows could not be judged; the column error of %s says why", r.Failed, r.Rows,
+	return exit.Reported(fmt.Errorf("%d of %d rows could not be judged; the column error of %s says why", r.Failed, r.Rows,
 		r.Out))
 }
 
@@ -175,9 +177,9 @@ func stopped(err error, a asked) error {
 	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; the same command goes on", s.Done, s.Rows, s.Journal, a)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: %w", text, cli.ErrInterrupted)
+		return fmt.Errorf("%s: %w", text, exit.ErrInterrupted)
 	case errors.Is(err, chat.ErrCap):
-		return fmt.Errorf("%w: %s: %w", s.Err, text, cli.ErrInterrupted)
+		return fmt.Errorf("%w: %s: %w", s.Err, text, exit.ErrInterrupted)
 	}
 	return fmt.Errorf("%w: %s", s.Err, text)
 }
@@ -201,13 +203,13 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 	}
 	for _, role := range slices.Sorted(maps.Keys(f.pictures)) {
 		if *f.pictures[role] != "" && !slices.Contains(j.Roles(), role) {
-			return cli.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
+			return exit.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
 		}
 	}
 	for _, role := range j.Roles() {
 		path := f.pictures[role]
 		if path == nil || *path == "" {
-			return cli.Usagef("--%s is needed: this judge shows %s", role, strings.Join(j.Roles(), ", "))
+			return exit.Usagef("--%s is needed: this judge shows %s", role, strings.Join(j.Roles(), ", "))
 		}
 		p, err := data.Image{Path: *path}.Open("", data.Limits{})
 		if err != nil {
@@ -230,7 +232,7 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 	}
 	if err != nil { // no number
 		v["error"] = err.Error()
-		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
+		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), exit.Reported(err))
 	}
 	v["dimensions"] = r.Dimensions
 	said := fmt.Sprintf("%.4f", r.Score)

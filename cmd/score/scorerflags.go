@@ -10,6 +10,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 	"assay/model"
 	"assay/textjudge"
@@ -110,7 +111,7 @@ func (j *wordsJudge) Close() error { return j.model.Close() }
 func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
 	for _, name := range modelOptions("backbone") {
 		if c.Flags().Changed(name) {
-			return model.Options{}, cli.Usagef("--%s goes with --judge, and means nothing without", name)
+			return model.Options{}, exit.Usagef("--%s goes with --judge, and means nothing without", name)
 		}
 	}
 	f.backbone = f.answers.local.backbone
@@ -132,7 +133,7 @@ func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 	s, err := j.Scorer(m.workers(&f.answers))
 	if err != nil {
 		m.Close()
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	return &wordsJudge{s, m}, nil
 }
@@ -140,7 +141,7 @@ func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 // openJudge opens the judge over the model that the flags name, which the caller closes.
 func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel, error) {
 	if f.scorer != "" || f.dimension != "" {
-		return nil, nil, cli.Usagef("--judge stands in place of --scorer and its --dimension")
+		return nil, nil, exit.Usagef("--judge stands in place of --scorer and its --dimension")
 	}
 	f.answers.local.o.Threads, f.answers.local.o.Device = f.threads, f.device
 	m, err := f.answers.open(c)
@@ -179,7 +180,7 @@ func (f *scorerFlags) asked() string {
 func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chatModel) (*textjudge.Judge, error) {
 	j, err := textjudge.Open(config, m, f.settings)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	f.constrained = j.Config.Constrained
 	for _, w := range j.Warnings {

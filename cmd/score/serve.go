@@ -10,9 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/edit"
 	"assay/chat"
+	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/generate"
 	"assay/internal/graceful"
 	"assay/internal/grammar"
@@ -112,7 +113,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Judge) error {
 	s, err := reward.NewServer(f.o, names, scorers)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	defer s.Close()
 	if err := s.Warm(c.Context()); err != nil {
@@ -183,7 +184,7 @@ func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chatModel,
 		return m.keep(a.store)
 	}
 	if a.url == "" && a.server == "" {
-		return nil, cli.Usagef("--judge asks a model: give --url and --model (or --server), or --chat-backbone")
+		return nil, exit.Usagef("--judge asks a model: give --url and --model (or --server), or --chat-backbone")
 	}
 	return a.open(c)
 }
@@ -200,5 +201,5 @@ func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chatModel) (stri
 		workers = m.remote.Concurrency()
 	}
 	s, err := j.Scorer(workers)
-	return name, s, cli.Usage(err)
+	return name, s, exit.Usage(err)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/model"
 	_ "assay/model/families"
 )
@@ -26,7 +27,7 @@ With --scorer, score.onnx gives the score; with --backbone alone, hidden states 
   train export --scorer testdata/oracle/llavanext/scorer --out build/export-scorer`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if out == "" || backbone == "" && scorer == "" {
-				return cli.Usagef("export needs --out and either --backbone or --scorer")
+				return exit.Usagef("export needs --out and either --backbone or --scorer")
 			}
 			e, err := export(c, backbone, scorer, out)
 			if err != nil {
@@ -52,14 +53,14 @@ func export(c *cobra.Command, backbone, scorer, out string) (*model.Exported, er
 	if scorer != "" {
 		s, err := model.OpenScorer(scorer, model.Options{Backbone: backbone, Warn: cli.Warner(c)})
 		if err != nil {
-			return nil, cli.Named(err)
+			return nil, exit.Named(err)
 		}
 		defer s.Close()
 		return s.Export(out)
 	}
 	b, err := model.OpenBackbone(backbone)
 	if err != nil {
-		return nil, cli.Named(err)
+		return nil, exit.Named(err)
 	}
 	defer b.Close()
 	return model.ExportBackbone(b, out)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/metrics"
 )
 
@@ -34,13 +35,13 @@ Weights are .safetensors, or .pth of a state dict, read without running code.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case !slices.Contains(metrics.Kinds(), e.Kind):
-				return cli.Usagef("--kind %q: choose one of %s", e.Kind, strings.Join(metrics.Kinds(), ", "))
+				return exit.Usagef("--kind %q: choose one of %s", e.Kind, strings.Join(metrics.Kinds(), ", "))
 			case e.Weights == "" || e.Out == "":
-				return cli.Usagef("--weights and --out are needed: a file of weights, and a folder to make")
+				return exit.Usagef("--weights and --out are needed: a file of weights, and a folder to make")
 			case (e.Kind == "aesthetic") != (e.Encoder != ""):
-				return cli.Usagef("--encoder, a CLIP checkpoint, belongs to --kind aesthetic, which needs it")
+				return exit.Usagef("--encoder, a CLIP checkpoint, belongs to --kind aesthetic, which needs it")
 			case (e.Kind == "aesthetic") == (e.Lin != ""):
-				return cli.Usagef("--lin belongs to LPIPS, which needs it")
+				return exit.Usagef("--lin belongs to LPIPS, which needs it")
 			}
 			if err := e.Write(); err != nil {
 				return err

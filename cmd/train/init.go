@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/strictyaml"
 	"assay/model/fresh"
 )
@@ -111,7 +112,7 @@ func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 func (o *initOptions) run(c *cobra.Command) error {
 	sizes, err := o.read(c.Flags())
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	facts, err := fresh.Create(o.out, sizes, o.texts, o.seed)
 	if err != nil {

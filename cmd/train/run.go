@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/trainer"
 	"assay/internal/trainer/bybenchmark"
 	"assay/internal/trainer/config"
@@ -48,7 +49,7 @@ type runOptions struct {
 
 func (o *runOptions) run(c *cobra.Command) error {
 	if o.config == "" {
-		return cli.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
+		return exit.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
 	}
 	if err := job.join(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (o *runOptions) run(c *cobra.Command) error {
 func (o *runOptions) begin(c *cobra.Command) error {
 	run, err := config.Load(o.config)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if o.backbone != "" {
 		if run.Backbone, err = filepath.Abs(o.backbone); err != nil {
@@ -68,11 +69,11 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		}
 	}
 	if o.memory != "" && !o.dryRun {
-		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")
+		return exit.Usagef("--device-memory is for --dry-run: a run uses what is there")
 	}
 	if c.Flags().Changed("ranks") && (!o.dryRun || o.planned < 1) {
-		return cli.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or srun "+
-			"starts", o.planned)
+		return exit.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or "+
+			"srun starts", o.planned)
 	}
 	progress := func(what string, total int64, unit string) dataset.Progress {
 		return cli.NewProgress(c, what, total, unit)
@@ -110,7 +111,7 @@ func (o *runOptions) plan(
 	var memory config.CacheSize
 	if o.memory != "" {
 		if err := memory.UnmarshalValue(o.memory); err != nil || memory <= 0 {
-			return cli.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
+			return exit.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
 		}
 	}
 	plan, err := trainer.DryRun(c.Context(), run, models.OpenPlanFor(int64(memory)),
@@ -121,7 +122,7 @@ func (o *runOptions) plan(
 	if err := cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil || plan.Err() == nil {
 		return err
 	}
-	return cli.Reported(plan.Err())
+	return exit.Reported(plan.Err())
 }
 
 // note shows on stderr what is about to happen; with --json the result says it.

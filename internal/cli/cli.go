@@ -56,7 +56,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	defer func() {
 		if p := recover(); p != nil {
 			report(fmt.Errorf("internal error, please report it: %v\n%s", p, debug.Stack()), asJSON, out, told)
-			code = Failed
+			code = exit.Failed
 		}
 	}()
 	running := false
@@ -69,7 +69,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		if ended.Name() == "help" {
 			ended = root
 		}
-		err = Usage(fmt.Errorf("%w (see %s --help)", err, ended.CommandPath()))
+		err = exit.Usage(fmt.Errorf("%w (see %s --help)", err, ended.CommandPath()))
 	}
 	if lost := out.failed(); lost != nil {
 		asJSON = false
@@ -155,7 +155,7 @@ func report(err error, asJSON bool, stdout, stderr io.Writer) {
 		v := struct {
 			Error    string   `json:"error"`
 			Problems []string `json:"problems,omitempty"`
-		}{err.Error(), Problems(err)}
+		}{err.Error(), exit.Problems(err)}
 		if e := encode(stdout, v); e != nil {
 			fmt.Fprintln(stderr, "error:", err, e)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"assay/internal/exit"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func checkNeeds(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		others := f.Annotations[needs]
 		if err == nil && len(others) > 0 && !slices.ContainsFunc(others, c.Flags().Changed) {
-			err = Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+			err = exit.Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
 		}
 	})
 	return err

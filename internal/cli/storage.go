@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"assay/internal/exit"
 	"assay/internal/remote"
 )
 
@@ -31,7 +32,7 @@ func TakesText(c *cobra.Command, flags ...string) {
 func checkStorage(c *cobra.Command, args []string) (err error) {
 	refuse := func(what, value string) {
 		if err == nil && remote.Is(value) {
-			err = Usagef("%s %s: %s wants a file or folder of this machine there; object storage is for tables of "+
+			err = exit.Usagef("%s %s: %s wants a file or folder of this machine there; object storage is for tables of "+
 				"score batch and label similarities", what, value, c.CommandPath())
 		}
 	}
@@ -49,7 +50,7 @@ func checkStorage(c *cobra.Command, args []string) (err error) {
 				refuse("--"+f.Name, one)
 			}
 		case err == nil && remote.Is(value) && !remote.Built:
-			err = Usage(fmt.Errorf("--%s %s: %w", f.Name, value, remote.ErrNotBuilt))
+			err = exit.Usage(fmt.Errorf("--%s %s: %w", f.Name, value, remote.ErrNotBuilt))
 		}
 	})
 	return err

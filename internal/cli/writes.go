@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/remote"
 )
 
@@ -48,9 +49,9 @@ func checkMakes(c *cobra.Command) (err error) {
 			return
 		}
 		if info, e := os.Stat(path); e == nil && !info.IsDir() {
-			err = Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
+			err = exit.Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
 		} else if e := atomicfile.Vacant(path); e != nil {
-			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
+			err = exit.Usage(fmt.Errorf("--%s %w", f.Name, e))
 		}
 	})
 	return err
@@ -66,7 +67,7 @@ func checkWrites(c *cobra.Command) (err error) {
 		if remote.Is(path) {
 			err = checkObject(c.Context(), f)
 		} else if e := checkFile(path, endings); e != nil {
-			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
+			err = exit.Usage(fmt.Errorf("--%s %w", f.Name, e))
 		} else {
 			err = checkReplaced(c, f)
 		}
@@ -85,7 +86,7 @@ func checkReplaced(c *cobra.Command, f *pflag.Flag) (err error) {
 		}
 		for _, name := range named {
 			if _, e := os.Stat(name); err == nil && other != f && (written || e == nil) && atomicfile.Same(path, name) {
-				err = Usagef("--%s %s is the file of --%s, too, which would be replaced: write to another file", f.Name,
+				err = exit.Usagef("--%s %s is the file of --%s, too, which would be replaced: write to another file", f.Name,
 					path, other.Name)
 			}
 		}
@@ -106,7 +107,7 @@ func checkObject(ctx context.Context, f *pflag.Flag) error {
 	if remote.Failed(err) {
 		return err
 	}
-	return Usage(err)
+	return exit.Usage(err)
 }
 
 func checkFile(path string, endings []string) error {
