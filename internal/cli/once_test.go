@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"assay/internal/exit"
 	"context"
 	"fmt"
 	"io"
