@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 )
 
 // apiError is an error with its HTTP status and a machine-readable kind.
@@ -69,6 +69,13 @@ func toAPIError(err error) *apiError {
 		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), time.Minute}
 	}
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
+}
+
+// prefixError prefixes the message of an error.
+func prefixError(what string, err error) error {
+	f := *toAPIError(err)
+	f.Message = what + ": " + f.Message
+	return &f
 }
 
 // retryAfter formats the Retry-After header: whole seconds, rounded up.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -87,6 +88,19 @@ func (d *decoder) check(source *encodedPicture, instruction string) (pixels int6
 		return 0, prefixError("source", err)
 	}
 	return pixels, nil
+}
+
+// maxInstruction bounds instructions, in bytes.
+const maxInstruction = 8 << 10
+
+func checkInstruction(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return badRequest("instruction is missing: what the edit was to do")
+	}
+	if len(text) > maxInstruction {
+		return badRequest("instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
+	}
+	return nil
 }
 
 // decode decodes a picture whose size was checked.

@@ -77,27 +77,16 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 	return e
 }
 
-// probe rejects a request before its body is read, if not even one item would be admitted.
-func (n *engine) probe(kind jobKind) error {
-	first, err := n.scorers.find("")
-	if err != nil {
-		return err
-	}
-	return n.queue.probe(first.estimators[kind])
-}
-
 // item is an edit on its way to a score or a gradient of one scorer.
 type item struct {
 	scorer         *served
 	source, output *encodedPicture
 	instruction    string
 
-	shared   *model.Shared // with items of other scorers; until it is prepared
-	inputs   edit.Inputs   // prepared; until it is scored
-	scored   edit.Score
-	picture  *data.Picture  // the edit, decoded; kept for gradients alone
-	gradient *edit.Gradient // of the edit alone
-	err      error
+	shared  *model.Shared // with items of other scorers; until it is prepared
+	inputs  edit.Inputs   // prepared; until it is scored
+	picture *data.Picture // the edit, decoded; kept for gradients alone
+	result
 }
 
 // groupKey identifies a group of edits that share source and instruction, for one scorer. Sources with equal bytes are
@@ -288,9 +277,8 @@ func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 			return err
 		}
 		for i, it := range of[v] {
-			it.scored, it.err = j.results[i].score, j.results[i].err
-			if it.err == nil {
-				n.metrics.observe(v.name, &it.scored, v.info.Range)
+			if it.result = j.results[i]; it.err == nil {
+				n.metrics.observe(v.name, &it.score, v.info.Range)
 			}
 		}
 		return nil

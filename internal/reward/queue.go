@@ -77,7 +77,7 @@ type job struct {
 	done    chan struct{}
 }
 
-// result is the score of an input or the gradient of an edit, or why there is none.
+// result is the score of an edit or its gradient by the output, or why there is none.
 type result struct {
 	score    edit.Score
 	gradient *edit.Gradient

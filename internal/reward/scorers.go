@@ -30,7 +30,7 @@ func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
 		}
 		copies, ok := scorers[i].(*Replicated)
 		if !ok {
-			copies = single(scorers[i])
+			copies = newReplicated(scorers[i])
 		}
 		copies.name = name
 		s.by[name] = &served{copies, [2]*estimator{{}, {}}}
