@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,41 @@ type Kept struct {
 	answers *store.Bucket
 	asking  singleflight.Group
 	broken  atomic.Pointer[error] // why answers cannot be kept any more
+	store   *store.Store          // of OpenKept
 
 	found, asked atomic.Int64
+}
+
+// OpenKept keeps the answers of a model in the store of a folder; "": beside the user's own store, with a limit of its
+// own, so that results that can be computed again do not displace answers that were paid for. Closing it closes the
+// model, which is also closed if the folder cannot be opened. warn may be nil.
+func OpenKept(m Model, folder string, warn func(string)) (k *Kept, err error) {
+	if folder == "" {
+		folder, err = store.DefaultFolder()
+		folder += "-answers"
+	}
+	var answers *store.Store
+	if err == nil {
+		answers, err = store.Open(folder, store.Options{Warn: warn})
+	}
+	if err == nil {
+		k, err = Keep(m, answers)
+	}
+	if err != nil {
+		m.Close() // err came first
+		return nil, err
+	}
+	k.store = answers
+	return k, nil
+}
+
+// Close closes the model and the store.
+func (k *Kept) Close() error {
+	err := k.Model.Close()
+	if k.store != nil {
+		err = cmp.Or(err, k.store.Close())
+	}
+	return err
 }
 
 // Keep keeps the answers of a model in a store, by the digest of messages, pictures and options, and by the model's
@@ -44,11 +78,47 @@ func Keep(m Model, s *store.Store) (*Kept, error) {
 // Follows implements [Follower].
 func (k *Kept) Follows(g *grammar.Grammar) error { return Follows(k.Model, g) }
 
-// Found is how many answers came from the store, or from another caller who asked the same at the same time.
-func (k *Kept) Found() int64 { return k.found.Load() }
+// Asked counts what a model was asked, and what was found.
+type Asked struct {
+	Answers int64  `json:"answers"`         // that the model gave
+	Found   int64  `json:"found"`           // from the store, or of another caller who asked the same at the same time
+	Spent   *Spent `json:"spent,omitempty"` // of a server
+}
 
-// Asked is how many answers the model gave.
-func (k *Kept) Asked() int64 { return k.asked.Load() }
+// Asked is what was asked so far.
+func (k *Kept) Asked() Asked {
+	a := Asked{Answers: k.asked.Load(), Found: k.found.Load()}
+	if r, ok := k.Model.(*Remote); ok {
+		spent := r.Spent()
+		a.Spent = &spent
+	}
+	return a
+}
+
+// String says it in words.
+func (a Asked) String() string {
+	text := fmt.Sprintf("%d answers asked for, %d found", a.Answers, a.Found)
+	s := a.Spent
+	if s == nil {
+		return text
+	}
+	text += fmt.Sprintf("; %d requests, %d tokens of prompts, %d of answers", s.Requests, s.Prompt, s.Completion)
+	if s.Cost > 0 {
+		text += fmt.Sprintf(", cost %.4g", s.Cost)
+	}
+	if s.Uncounted > 0 {
+		text += fmt.Sprintf(" (%d answers without a count)", s.Uncounted)
+	}
+	return text
+}
+
+// Concurrency is how many questions to ask at a time: as many as a server is sent, or a local model's batch.
+func (k *Kept) Concurrency(batch int) int {
+	if r, ok := k.Model.(*Remote); ok {
+		return r.server.Concurrency
+	}
+	return batch
+}
 
 // Chat returns the answer that is kept, or asks. An answer that cannot be kept is returned all the same, but nothing
 // more is asked then: the error wraps ErrUnavailable and names the folder.

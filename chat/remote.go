@@ -90,9 +90,6 @@ func (r *Remote) Close() error {
 // Spent is what this model was asked so far.
 func (r *Remote) Spent() Spent { return r.meter.total() }
 
-// Concurrency is how many requests are sent at a time; more calls of Chat wait.
-func (r *Remote) Concurrency() int { return r.server.Concurrency }
-
 // Chat sends a request, and sends it again after failures that may pass. These are 408, 409, 429 and 5xx, a broken
 // connection, no answer in time, and an answer that is cut off or no JSON. It waits as long as Retry-After says, or
 // twice as long each time.

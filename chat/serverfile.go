@@ -1,9 +1,6 @@
 package chat
 
-import (
-	"assay/internal/store"
-	"assay/internal/strictyaml"
-)
+import "assay/internal/strictyaml"
 
 // ReadServer reads the settings of a server from YAML text, all problems at once. file is named in them; change (may be
 // nil) alters the settings before they are checked.
@@ -19,11 +16,4 @@ func ReadServer(file string, text []byte, change func(*Server)) (Server, error) 
 		}
 	}
 	return s, d.Err()
-}
-
-// AnswersFolder is where answers are kept by default: beside the user's own store, with a limit of its own. So results
-// that can be computed again do not displace answers that were paid for.
-func AnswersFolder() (string, error) {
-	folder, err := store.DefaultFolder()
-	return folder + "-answers", err
 }

@@ -31,7 +31,7 @@ type components struct {
 	command *cobra.Command
 	metric  metrics.Options
 	scales  map[string]edit.Range // of what judges may fill; nil: metrics alone fill this benchmark's components
-	model   *chatModel
+	model   *chat.Kept
 }
 
 func (o *components) Close() error {
@@ -185,7 +185,7 @@ func (o *components) openJudge(name, what string) (c *runner.Component, err erro
 	if err != nil {
 		return nil, err
 	}
-	j.Workers = o.model.workers(&run.answers)
+	j.Workers = o.model.Concurrency(run.answers.local.o.Batch)
 	c = &runner.Component{Judge: j, Dimensions: j.Config.Component == "", Together: 4 * max(j.Workers, 1),
 		By: fmt.Sprintf("%s by %s, %s prompts %.8s (%.8s)", j.Config.Name, run.answers.modelName(), j.Asks, j.Prompts(),
 			fingerprint)}

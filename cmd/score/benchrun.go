@@ -252,7 +252,7 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		if err != nil {
 			return nil, err
 		}
-		s, err := runner.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
+		s, err := runner.OpenJudge(j, m.Concurrency(f.runtime.answers.local.o.Batch), m.Close)
 		if err != nil {
 			return nil, errors.Join(exit.Usage(err), m.Close())
 		}

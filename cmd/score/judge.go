@@ -140,7 +140,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if f.single() {
 		return judgeOne(c, f, j, m)
 	}
-	f.table.Workers = m.workers(&f.answers)
+	f.table.Workers = m.Concurrency(f.answers.local.o.Batch)
 	bar := cli.Bar{Command: c, What: "judging", Unit: "rows"}
 	f.table.Progress = bar.Set
 	if f.table.Shard.Count > 0 {
@@ -148,19 +148,19 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 		r, err := j.TableShard(c.Context(), f.table)
 		bar.Close()
 		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: %s: %w", err, m.asked(), exit.ErrInterrupted)
+			err = fmt.Errorf("%w: %s: %w", err, m.Asked(), exit.ErrInterrupted)
 		}
 		return f.shard.Finish(c, f.table.Out, r, err)
 	}
 	r, err := j.Table(c.Context(), f.table)
 	bar.Close()
 	if err != nil {
-		return stopped(err, m.asked())
+		return stopped(err, m.Asked())
 	}
 	v := struct {
 		*textjudge.TableResult
-		Asked asked `json:"asked"`
-	}{r, m.asked()}
+		Asked chat.Asked `json:"asked"`
+	}{r, m.Asked()}
 	if err := cli.Print(c, v, func(w io.Writer) { printJudged(w, r, v.Asked) }); err != nil || r.Failed == 0 {
 		return err
 	}
@@ -169,7 +169,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 }
 
 // stopped says how a run ended early and what it cost.
-func stopped(err error, a asked) error {
+func stopped(err error, a chat.Asked) error {
 	var s *table.InterruptedError
 	if !errors.As(err, &s) {
 		return err
@@ -184,7 +184,7 @@ func stopped(err error, a asked) error {
 	return fmt.Errorf("%w: %s", s.Err, text)
 }
 
-func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
+func printJudged(w io.Writer, r *textjudge.TableResult, a chat.Asked) {
 	fmt.Fprintf(w, "%s: %d of %d rows judged, written to %s\n", r, r.Judged, r.Rows, r.Out)
 	fmt.Fprintf(w, "answers that could not be read: %d rows (%.2f %%), after %d repeats at most\n", r.Unreadable,
 		100*r.UnreadableShare, r.Repeats)
@@ -196,7 +196,7 @@ func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
 }
 
 // judgeOne judges one edit.
-func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel) error {
+func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chat.Kept) error {
 	edits := []*edit.Edit{{Instruction: f.instruction}}
 	if j.Config.Pair {
 		edits = append(edits, &edit.Edit{})
@@ -228,7 +228,7 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 	}
 	v := map[string]any{
 		"judge": j.Config.Name, "rule": j.Config.Rule, "constrained": j.Config.Constrained, "answers": r.Answers,
-		"prompts": j.Asks, "warnings": j.Warnings, "asked": m.asked(),
+		"prompts": j.Asks, "warnings": j.Warnings, "asked": m.Asked(),
 	}
 	if err != nil { // no number
 		v["error"] = err.Error()

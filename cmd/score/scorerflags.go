@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/edit"
 	"assay/internal/cli"
 	"assay/internal/exit"
@@ -101,7 +102,7 @@ func (f *scorerFlags) given() bool { return f.scorer != "" || f.judge != "" }
 // wordsJudge is a judge that answers in words, with its model.
 type wordsJudge struct {
 	edit.Judge
-	model *chatModel
+	model *chat.Kept
 }
 
 // Close frees the model.
@@ -130,7 +131,7 @@ func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := j.Scorer(m.workers(&f.answers))
+	s, err := j.Scorer(m.Concurrency(f.answers.local.o.Batch))
 	if err != nil {
 		m.Close()
 		return nil, exit.Usage(err)
@@ -139,7 +140,7 @@ func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 }
 
 // openJudge opens the judge over the model that the flags name, which the caller closes.
-func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel, error) {
+func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chat.Kept, error) {
 	if f.scorer != "" || f.dimension != "" {
 		return nil, nil, exit.Usagef("--judge stands in place of --scorer and its --dimension")
 	}
@@ -177,7 +178,7 @@ func (f *scorerFlags) asked() string {
 }
 
 // judgeOver opens a judge over a model.
-func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chatModel) (*textjudge.Judge, error) {
+func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chat.Kept) (*textjudge.Judge, error) {
 	j, err := textjudge.Open(config, m, f.settings)
 	if err != nil {
 		return nil, exit.Usage(err)
