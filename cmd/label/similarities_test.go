@@ -227,8 +227,9 @@ func TestSimilaritiesResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	e, err := encoders.ReadEdit(opened, nil, 3)
-	of, err := new(encoders.Measurer).Job(opened, table.Options{}).Content(&e, err)
+	job := new(encoders.Measurer).Job(opened, table.Options{})
+	e, err := job.Read(3)
+	of, err := job.Content(&e, err)
 	if err != nil {
 		t.Fatal(err)
 	}
