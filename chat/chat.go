@@ -47,21 +47,23 @@ type Part struct {
 	Image *data.Picture // nil: a text
 }
 
-// Options say how an answer is made. The zero value leaves everything to the model's generation_config.json.
+// Options say how an answer is made. The zero value leaves everything to the model's generation_config.json. Their JSON
+// is part of the keys of kept answers: what is not set is left out, so that options to come change no key.
 type Options struct {
-	MaxNewTokens      int      // 0: the model's default
-	Temperature       *float64 // 0: greedy
-	TopK              *int     // 0: all
-	TopP              *float64 // 1: all
-	RepetitionPenalty *float64 // 1: none
-	Seed              uint64   // of sampling: an answer is a function of it and of the request
-	Stop              []string // texts that end the answer; they are not part of it
-	StopTokenIDs      []int64  // besides the model's own
-	LogProbs          bool     // fill in Answer.LogProbs
+	MaxNewTokens      int      `json:"max_new_tokens,omitempty"`     // 0: the model's default
+	Temperature       *float64 `json:"temperature,omitempty"`        // 0: greedy
+	TopK              *int     `json:"top_k,omitempty"`              // 0: all
+	TopP              *float64 `json:"top_p,omitempty"`              // 1: all
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"` // 1: none
+	// Seed is of sampling: an answer is a function of it and of the request.
+	Seed         uint64   `json:"seed,omitempty"`
+	Stop         []string `json:"stop,omitempty"`           // texts that end the answer; they are not part of it
+	StopTokenIDs []int64  `json:"stop_token_ids,omitempty"` // besides the model's own
+	LogProbs     bool     `json:"logprobs,omitempty"`       // fill in Answer.LogProbs
 
 	// Grammar is what the answer has to follow: only tokens that it allows are chosen, and the answer ends within its
 	// limit of tokens. nil: anything.
-	Grammar *grammar.Grammar
+	Grammar *grammar.Grammar `json:"grammar,omitempty"`
 }
 
 // Reasons why an answer ended.

@@ -199,27 +199,8 @@ func keyOf(messages []Message, o Options) (store.Key, error) {
 			return store.Key{}, fmt.Errorf("%w: an option is %v", ErrRequest, *v)
 		}
 	}
-	key := keyOptions{o.MaxNewTokens, o.Temperature, o.TopK, o.TopP, o.RepetitionPenalty, o.Seed, o.Stop, o.StopTokenIDs,
-		o.LogProbs, ""}
-	if o.Grammar != nil {
-		key.Grammar = o.Grammar.Key()
-	}
-	options, err := json.Marshal(key)
+	options, err := json.Marshal(o)
 	return store.KeyOf(append(parts, string(options))...), err
-}
-
-// keyOptions are Options as keys have them: what is not set is left out, so that options to come change no key.
-type keyOptions struct {
-	MaxNewTokens      int      `json:"max_new_tokens,omitempty"`
-	Temperature       *float64 `json:"temperature,omitempty"`
-	TopK              *int     `json:"top_k,omitempty"`
-	TopP              *float64 `json:"top_p,omitempty"`
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
-	Seed              uint64   `json:"seed,omitempty"`
-	Stop              []string `json:"stop,omitempty"`
-	StopTokenIDs      []int64  `json:"stop_token_ids,omitempty"`
-	LogProbs          bool     `json:"logprobs,omitempty"`
-	Grammar           string   `json:"grammar,omitempty"`
 }
 
 // record is an answer as the store holds it. Texts of local models need not be UTF-8, so they are bytes.

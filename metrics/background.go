@@ -30,8 +30,8 @@ func openBackground(places *Places) (*Metric, error) {
 		roles: []string{"edit", "source"}, value: background{places}.value}, nil
 }
 
-func (b background) value(_ context.Context, s *sample) (edit.Score, error) {
-	source := s.pictures["source"]
+func (b background) value(_ context.Context, s *edit.Views) (edit.Score, error) {
+	source := s.ByRole["source"]
 	place, err := b.places.of(s.Edit, "source")
 	if err != nil {
 		return edit.Score{}, err
@@ -40,7 +40,7 @@ func (b background) value(_ context.Context, s *sample) (edit.Score, error) {
 	if err != nil {
 		return edit.Score{}, fmt.Errorf("source: %w", err)
 	}
-	output := s.pictures["edit"].Resize(source.Width, source.Height, data.Bicubic)
+	output := s.ByRole["edit"].Resize(source.Width, source.Height, data.Bicubic)
 	sum, n := 0.0, 0
 	for i, in := range inside {
 		if in {

@@ -30,9 +30,9 @@ func (d distance) from() string {
 	return "target"
 }
 
-func (d distance) value(_ context.Context, s *sample) (edit.Score, error) {
-	target := s.pictures[d.from()]
-	output := s.pictures["edit"].Resize(target.Width, target.Height, data.Bicubic)
+func (d distance) value(_ context.Context, s *edit.Views) (edit.Score, error) {
+	target := s.ByRole[d.from()]
+	output := s.ByRole["edit"].Resize(target.Width, target.Height, data.Bicubic)
 	sum := 0.0
 	for i, v := range output.Pix {
 		difference := math.Abs(float64(v)-float64(target.Pix[i])) / 255

@@ -61,7 +61,7 @@ func (e *Examples) Line(id, instruction string, pictures map[string]string, answ
 		return nil, fmt.Errorf("the answer %q: the judge reads %s", answer, strings.Join(words, ", "))
 	}
 	// The pictures stand for their paths: what is asked is made where the judge makes it.
-	shown := &request{&edit.Edit{Instruction: instruction}, map[string]*data.Picture{}}
+	shown := &edit.Views{Edit: &edit.Edit{Instruction: instruction}, ByRole: map[string]*data.Picture{}}
 	paths := map[*data.Picture]string{}
 	roles, err := e.judge.shown("")
 	if err != nil {
@@ -71,8 +71,8 @@ func (e *Examples) Line(id, instruction string, pictures map[string]string, answ
 		if pictures[role] == "" {
 			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
 		}
-		shown.pictures[role] = &data.Picture{}
-		paths[shown.pictures[role]] = pictures[role]
+		shown.ByRole[role] = &data.Picture{}
+		paths[shown.ByRole[role]] = pictures[role]
 	}
 	asked, err := e.judge.messages(0, shown)
 	if err != nil {

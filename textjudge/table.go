@@ -107,7 +107,7 @@ func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[table.Edit, Resu
 		return err
 	}
 	job.Work = table.Single(func(ctx context.Context, e *table.Edit) (Result, error) {
-		r, err := j.answers(ctx, e.Inputs.(*request))
+		r, err := j.answers(ctx, e.Inputs.(*edit.Views))
 		return *r, err
 	})
 	job.Ends = func(err error) bool { return errors.Is(err, chat.ErrUnavailable) }

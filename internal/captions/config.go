@@ -109,11 +109,7 @@ func Load(path string) (*Config, *Prompts, error) {
 var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:\d+)$`)
 
 func (c *Config) check(d *strictyaml.Document) {
-	want := func(ok bool, key, format string, args ...any) {
-		if !ok && !d.Bad(key) {
-			d.Problem(key, format, args...)
-		}
-	}
+	want := d.Want
 	want(c.In != "", "in", "a table of edits is wanted")
 	ext := filepath.Ext(c.Out)
 	want(ext == ".jsonl" || ext == ".parquet", "out", "a table to write is wanted, .jsonl or .parquet, not %q", c.Out)

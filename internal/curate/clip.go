@@ -19,11 +19,5 @@ func LeastClipTokens(text string) int {
 	return 2 + len(clipPieces.FindAllStringIndex(strings.ToLower(text), -1))
 }
 
-// ScoreLast reports whether the score, or part of it, follows the instruction, where truncation cuts it off.
-func (t Template) ScoreLast() bool {
-	_, end, _ := strings.Cut(string(t), "{instruction}")
-	return marks.MatchString(strings.ReplaceAll(end, "{instruction}", ""))
-}
-
 // clipLayouts are the layouts of trainers with CLIP's text encoder: InstructPix2Pix and MagicBrush, also in diffusers.
 var clipLayouts = []string{"diffusers", "instructpix2pix", "magicbrush", "parquet"}

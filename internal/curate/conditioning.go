@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -124,7 +125,8 @@ func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 			return 0, nil
 		}
 	}
-	if !c.Template.ScoreLast() {
+	_, end, _ := strings.Cut(string(c.Template), "{instruction}")
+	if !marks.MatchString(strings.ReplaceAll(end, "{instruction}", "")) { // the score is not at the end
 		return 0, nil
 	}
 	for _, e := range examples {

@@ -2,7 +2,6 @@ package labeling
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"slices"
 
@@ -34,7 +33,7 @@ func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() e
 	open = append(open, e.Store)
 	for _, model := range []struct {
 		kind, path string
-		to         *encoder
+		to         *encoders.Encoder
 	}{{encoders.CLIP, c.Clip, &e.Clip}, {encoders.DINO, c.Dino, &e.Dino}} {
 		if model.path == "" {
 			continue
@@ -48,20 +47,11 @@ func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() e
 		if err != nil {
 			return e, nil, err
 		}
-		if *model.to = cached; !m.HasTexts() {
-			*model.to = picturesOnly{cached}
-		}
+		*model.to = cached
 	}
 	return e, closeAll, nil
 }
 
 func (c *EncoderConfig) options(kind string) encoders.Options {
 	return encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch, Kind: kind}
-}
-
-// picturesOnly is an encoder without a text tower: it has no vectors for captions, so there is no CLIP-D.
-type picturesOnly struct{ *encoders.Cached }
-
-func (picturesOnly) Texts(_ context.Context, texts []string) ([][]float32, error) {
-	return make([][]float32, len(texts)), nil
 }

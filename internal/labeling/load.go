@@ -16,26 +16,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"assay/data"
+	"assay/encoders"
+	"assay/internal/atomicfile"
 	"assay/internal/labeling/nearcopy"
 	"assay/internal/store"
 )
 
-// encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
-// vectors, so a cache is wanted in front of a model. encoders.Encoder is one.
-type encoder interface {
-	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
-	Texts(ctx context.Context, texts []string) ([][]float32, error)
-}
-
-// models are the encoders that measure similarities; either may be nil.
+// models are the encoders that measure similarities; either may be nil. Equal inputs must give equal vectors, so a
+// cache is wanted in front of a model.
 type models struct {
-	Clip, Dino encoder
+	Clip, Dino encoders.Encoder
 	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
 }
 
 // embedder is an encoder with the embedding that it fills in.
 type embedder struct {
-	encoder
+	encoders.Encoder
 	of func(p *picture) *[]float32
 }
 
@@ -181,7 +177,7 @@ func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	}
 	if embed {
 		for _, e := range l.encoders {
-			r, ok := e.encoder.(rememberer)
+			r, ok := e.Encoder.(rememberer)
 			if !ok {
 				return false
 			}
@@ -303,5 +299,5 @@ func keepPicture(out string, raw []byte) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return "", err
 	}
-	return filepath.ToSlash(rel), writeFile(path, raw)
+	return filepath.ToSlash(rel), atomicfile.WriteBytes(path, raw)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"assay/data/readers"
+	"assay/encoders"
 	"assay/heuristics"
 	"assay/internal/table"
 )
@@ -180,12 +181,15 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 		return found, nil
 	}
 	vectors, err := m.encoders.Clip.Texts(ctx, list)
+	if errors.Is(err, encoders.ErrNoTexts) { // it has no vectors for captions, so there is no CLIP-D
+		return nil, nil
+	}
 	if err == nil && len(vectors) != len(list) {
 		err = fmt.Errorf("an encoder gave %d vectors for %d texts", len(vectors), len(list))
 	}
 	for i := 0; err == nil && i < len(list); i++ {
 		found[list[i]] = vectors[i]
-		err = finite(vectors[i], fmt.Sprintf("%.40q", list[i])) // an encoder of pictures alone has none
+		err = finite(vectors[i], fmt.Sprintf("%.40q", list[i]))
 	}
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"strconv"
 
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 	"assay/internal/labeling/nearcopy"
 )
 
@@ -51,11 +52,14 @@ func newMergeLog(j *Job) *mergeLog {
 			Profile:    j.Config.profileName(),
 			ClipD:      j.Config.Encoders.ClipD,
 			Table:      TableFile,
-			Counts:     Counts{MaxBad: j.Config.MaxBad},
+			MaxBad:     j.Config.MaxBad,
 			Candidates: newAccount(),
 			Skipped:    map[string]int{},
-			Tallies: Tallies{Rules: map[string]int{}, Labels: map[string]int{}, Editors: map[string]map[string]int{},
-				Datasets: map[string]int{}, Splits: map[string]int{}},
+			Rules:      map[string]int{},
+			Labels:     map[string]int{},
+			Editors:    map[string]map[string]int{},
+			Datasets:   map[string]int{},
+			Splits:     map[string]int{},
 			Histograms: []*Histogram{
 				{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
 				{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
@@ -197,7 +201,7 @@ func (l *mergeLog) save(out string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
+	if err := atomicfile.WriteBytes(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
 		return err
 	}
 	page, err := l.page(func(p *picture) ([]byte, error) {
@@ -206,5 +210,5 @@ func (l *mergeLog) save(out string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(out, PageFile), page)
+	return atomicfile.WriteBytes(filepath.Join(out, PageFile), page)
 }
