@@ -55,10 +55,17 @@ asked the same.`,
 				return exit.Usage(err)
 			}
 			r := &captions.Run{Config: settings, Writer: captions.Writer{Prompts: prompts}}
-			if examples != "" {
-				return writeExamples(c, r, examples)
+			if examples == "" {
+				return writeCaptions(c, r)
 			}
-			return writeCaptions(c, r)
+			result, err := r.Examples(c.Context(), examples)
+			if err != nil {
+				return err
+			}
+			return cli.Print(c, result, func(w io.Writer) {
+				fmt.Fprintf(w, "%d conversations of %d rows with captions, written to %s\n", result.Written, result.Given,
+					examples)
+			})
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
@@ -66,16 +73,6 @@ asked the same.`,
 		"write the table's captions as conversations to learn from (.jsonl), ask nothing")
 	cli.Writes(c, nil, "examples")
 	return c
-}
-
-func writeExamples(c *cobra.Command, r *captions.Run, path string) error {
-	result, err := r.Examples(c.Context(), path)
-	if err != nil {
-		return err
-	}
-	return cli.Print(c, result, func(w io.Writer) {
-		fmt.Fprintf(w, "%d conversations of %d rows with captions, written to %s\n", result.Written, result.Given, path)
-	})
 }
 
 func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {

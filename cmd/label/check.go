@@ -79,8 +79,12 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 			what   string
 			counts map[string]int
 		}{{"pictures", s.Pictures}, {"similarities that came with the data", s.Known}, {"undefined", s.Not}} {
-			if len(list.counts) > 0 {
-				fmt.Fprintf(w, "  %s: %s\n", list.what, tally(list.counts))
+			var counts []string
+			for _, name := range slices.Sorted(maps.Keys(list.counts)) {
+				counts = append(counts, fmt.Sprintf("%s %d", name, list.counts[name]))
+			}
+			if counts != nil {
+				fmt.Fprintf(w, "  %s: %s\n", list.what, strings.Join(counts, ", "))
 			}
 		}
 	}
@@ -90,12 +94,4 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 	for _, mix := range r.Mixes {
 		fmt.Fprintf(w, "\nwarning: %s\n", mix)
 	}
-}
-
-func tally(m map[string]int) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, m[name]))
-	}
-	return strings.Join(parts, ", ")
 }

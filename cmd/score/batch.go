@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/chat"
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/exit"
@@ -95,11 +94,8 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 	}
 	r, err := scoring.Table(c.Context(), s, o)
 	bar.Close()
-	if errors.Is(err, chat.ErrCap) {
-		return fmt.Errorf("%w: what was answered is kept; rerun the same command to resume: %w", err, exit.ErrInterrupted)
-	}
 	if err != nil {
-		return err
+		return capped(err, "what was answered is kept; rerun the same command to resume")
 	}
 	err = cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows scored, written to %s\n", r.Scored, r.Rows, r.Out)

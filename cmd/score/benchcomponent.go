@@ -87,13 +87,10 @@ func measureOne(
 	path, err = component.Measure(c.Context(), set, items)
 	bar.Close()
 	switch {
-	case errors.Is(err, chat.ErrCap):
-		return "", fmt.Errorf("%w: what was measured is kept beside %s; the same command resumes: %w", err, path,
-			exit.ErrInterrupted)
 	case errors.Is(err, context.Canceled):
 		return "", fmt.Errorf("what was measured is kept beside %s; the same command resumes: %w", path, exit.ErrInterrupted)
 	case err != nil:
-		return "", err
+		return "", capped(err, "what was measured is kept beside "+path+"; the same command resumes")
 	}
 	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", name, component.By, path))
 	r.AddUnmeasured(name, component.Failed)

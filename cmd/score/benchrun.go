@@ -107,7 +107,10 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 			f.baseline)
 	}
 	if similarity || f.runtime.given() {
-		path, err := f.scored(c, r, set, kind)
+		name, path, err := f.score(c, r, set, kind)
+		if err == nil && !isMixed {
+			err = addFile(r, set, name, path)
+		}
 		if err != nil {
 			return err
 		}
@@ -122,7 +125,8 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	paths = append(paths, measured...)
 	if isMixed && len(paths)+len(f.Editors) > 0 {
-		if err := addMixed(r, mixed, names, append(paths, f.Editors...)); err != nil {
+		paths = append(paths, f.Editors...)
+		if err := addMixed(r, mixed, names(paths[0]), paths); err != nil {
 			return err
 		}
 	}
@@ -136,17 +140,6 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	addOwn(r, set)
 	return nil
-}
-
-// scored runs a scorer, adds its predictions where files do not mix, and returns their file.
-func (f *benchFlags) scored(
-	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
-) (path string, err error) {
-	name, path, err := f.score(c, r, set, kind)
-	if _, isMixed := set.(protocol.Mixed); err == nil && !isMixed {
-		err = addJudged(r, set, name, path)
-	}
-	return path, err
 }
 
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their
@@ -164,7 +157,7 @@ func (f *benchFlags) score(
 		return "", "", exit.Usage(err)
 	}
 	if kind.Name != "" {
-		if err := f.encoder(kind); err != nil {
+		if _, err := f.encoder(kind); err != nil {
 			return "", "", err
 		}
 		if err := runner.SetCaptions(kind, items, f.captions); err != nil {
@@ -233,16 +226,16 @@ func (f *benchFlags) folder(r *report.Report) string {
 	return f.out
 }
 
-// encoder says which flag names the encoder of a similarity, if it is not there.
-func (f *benchFlags) encoder(kind encoders.SimilarityKind) error {
+// encoder is the encoder of a similarity.
+func (f *benchFlags) encoder(kind encoders.SimilarityKind) (path string, err error) {
 	path, flag := f.clip, "--clip"
 	if kind.DINO {
 		path, flag = f.dino, "--dino"
 	}
 	if path == "" {
-		return exit.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
+		err = exit.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
 	}
-	return nil
+	return path, err
 }
 
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
@@ -270,9 +263,9 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		}
 		return s, nil
 	}
-	path := f.clip
-	if kind.DINO {
-		path = f.dino
+	path, err := f.encoder(kind)
+	if err != nil {
+		return nil, err
 	}
 	s, err := runner.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/chat"
 	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
 	"assay/internal/exit"
@@ -35,20 +34,15 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
 		report, err := run.Shard(c.Context(), s, ref)
 		bar.Close()
-		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, exit.ErrInterrupted)
-		}
+		err = capped(err, "what was answered is kept; rerun the same command to resume")
 		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
 	}
 	bar.Set(0, len(run.Items))
 	path, err = run.Score(c.Context(), s)
 	bar.Close()
 	if errors.Is(err, context.Canceled) {
-		return "", fmt.Errorf("%d of %d edits are scored in %s; the same command goes on: %w", bar.Done(), len(run.Items),
-			path, exit.ErrInterrupted)
+		return "", fmt.Errorf("%d of %d edits are scored in %s; rerun the same command to resume: %w", bar.Done(),
+			len(run.Items), path, exit.ErrInterrupted)
 	}
-	if errors.Is(err, chat.ErrCap) {
-		return "", fmt.Errorf("%w: what was answered is kept; the same command goes on: %w", err, exit.ErrInterrupted)
-	}
-	return path, err
+	return path, capped(err, "what was answered is kept; rerun the same command to resume")
 }

@@ -39,9 +39,15 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's own)")
 	add := func(use, short string, run func(c *cobra.Command, folder string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, _ []string) error {
-			folder, err := cacheFolder(folder)
-			if err != nil {
-				return err
+			if folder == "" {
+				own, err := store.DefaultFolder()
+				if err != nil {
+					return exit.Usage(err)
+				}
+				return run(c, own)
+			}
+			if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+				return exit.Usagef("--folder %s: there is no such folder", folder)
 			}
 			return run(c, folder)
 		}}
@@ -80,18 +86,6 @@ func dropDamaged(c *cobra.Command, folder string) error {
 			fmt.Fprintf(w, "%d damaged files stay: a process writes to them\n", v.Busy)
 		}
 	})
-}
-
-func cacheFolder(folder string) (string, error) {
-	if folder == "" {
-		var err error
-		if folder, err = store.DefaultFolder(); err != nil {
-			return "", exit.Usage(err)
-		}
-	} else if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", exit.Usagef("--folder %s: there is no such folder", folder)
-	}
-	return folder, nil
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
@@ -169,16 +163,14 @@ func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 
 // parseAge reads a duration, also in days.
 func parseAge(text string) (time.Duration, error) {
+	age, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 {
-			return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
-		}
-		return time.Duration(n * float64(24*time.Hour)), nil
+		var n float64
+		n, err = strconv.ParseFloat(days, 64)
+		age = time.Duration(n * float64(24*time.Hour))
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
+	if err != nil || age < 0 {
 		return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
 	}
-	return d, nil
+	return age, nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -76,6 +78,14 @@ func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	}
 	remote, err := chat.OpenRemote(settings)
 	return remote, exit.Usage(err)
+}
+
+// capped makes an interruption of the error that a cap is reached: what was answered is kept.
+func capped(err error, kept string) error {
+	if errors.Is(err, chat.ErrCap) {
+		return fmt.Errorf("%w: %s: %w", err, kept, exit.ErrInterrupted)
+	}
+	return err
 }
 
 // apply puts the flags that were given above the file's settings.

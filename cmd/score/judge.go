@@ -65,10 +65,7 @@ the same command resumes.`,
 	f.shard.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
-	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.settings.Passes, "passes", 0, "times to ask every question (0: as configured)")
-	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
-	addConstrained(c, &f.settings)
+	addSettings(c, &f.settings, "times to ask every question (0: as configured)")
 	flags.StringVar(&f.table.In, "in", "", "table to read")
 	flags.StringVar(&f.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.Writes(c, nil, "out")
@@ -147,10 +144,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 		f.table.Told = f.shard.Told(c)
 		r, err := j.TableShard(c.Context(), f.table)
 		bar.Close()
-		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: %s: %w", err, m.Asked(), exit.ErrInterrupted)
-		}
-		return f.shard.Finish(c, f.table.Out, r, err)
+		return f.shard.Finish(c, f.table.Out, r, capped(err, m.Asked().String()))
 	}
 	r, err := j.Table(c.Context(), f.table)
 	bar.Close()
@@ -179,7 +173,7 @@ func stopped(err error, a chat.Asked) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", text, exit.ErrInterrupted)
 	case errors.Is(err, chat.ErrCap):
-		return fmt.Errorf("%w: %s: %w", s.Err, text, exit.ErrInterrupted)
+		return capped(s.Err, text)
 	}
 	return fmt.Errorf("%w: %s", s.Err, text)
 }

@@ -197,15 +197,11 @@ func scorePair(c *cobra.Command, f *runtimeFlags, q *editFlags) error {
 	return cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f (%s)\n", r.Value, r.Range.Words())
 		for _, d := range r.Dimensions {
-			fmt.Fprintf(w, "  %s %s\n", d.Name, withSigma(d.Value, d.Sigma))
+			sigma := ""
+			if d.Sigma != 0 {
+				sigma = fmt.Sprintf(", sigma %.4f", d.Sigma)
+			}
+			fmt.Fprintf(w, "  %s %.4f%s\n", d.Name, d.Value, sigma)
 		}
 	})
-}
-
-// withSigma is a number with its standard deviation, if there is one.
-func withSigma(v, sigma float64) string {
-	if sigma == 0 {
-		return fmt.Sprintf("%.4f", v)
-	}
-	return fmt.Sprintf("%.4f, sigma %.4f", v, sigma)
 }

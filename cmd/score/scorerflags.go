@@ -81,18 +81,17 @@ func (f *scorerFlags) addJudge(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a VLM judge: a folder, a file, or a name (score judge "+
 		"--help lists them). It asks the model of --backbone, or of --url and --model")
-	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.settings.Passes, "passes", 0, "times that the judge asks every question (0: as configured)")
-	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
-	addConstrained(c, &f.settings)
+	addSettings(c, &f.settings, "times that the judge asks every question (0: as configured)")
 }
 
-const averageUsage = "score of several passes: last (mean of their scores) or first (score of their means) (default: " +
-	"as configured)"
-
-// addConstrained adds the flag of answers that always can be read.
-func addConstrained(c *cobra.Command, s *textjudge.Settings) {
-	c.Flags().BoolVar(&s.Constrained, "constrained", false,
+// addSettings adds the flags of what a judge leaves open.
+func addSettings(c *cobra.Command, s *textjudge.Settings, passes string) {
+	flags := c.Flags()
+	flags.StringVar(&s.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&s.Passes, "passes", 0, passes)
+	flags.StringVar(&s.Average, "average", "", "score of several passes: last (mean of their scores) or first (score of "+
+		"their means) (default: as configured)")
+	flags.BoolVar(&s.Constrained, "constrained", false,
 		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
 }
 

@@ -35,9 +35,7 @@ Exit code 1: something is wrong.`,
 			if o.Steps < 1 {
 				return exit.Usagef("--steps must be at least 1, not %d", o.Steps)
 			}
-			if !cli.JSON(c) {
-				o.Note = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-			}
+			o.Note = cli.Noter(c)
 			r, err := doctor.Run(c.Context(), o)
 			if err != nil {
 				return err

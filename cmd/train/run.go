@@ -20,7 +20,7 @@ import (
 )
 
 func init() {
-	setRoot(func(root *cobra.Command) {
+	app.Configure(func(root *cobra.Command) {
 		var o runOptions
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md; all keys: docs/training-keys.md)")
@@ -92,7 +92,7 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		Force:    o.force,
 		Progress: progress,
 		Warn:     cli.Warner(c),
-		Note:     o.note(c),
+		Note:     cli.Noter(c),
 		Strategy: job.strategy(),
 
 		Benchmark: bybenchmark.Open,
@@ -125,23 +125,6 @@ func (o *runOptions) plan(
 	return exit.Reported(plan.Err())
 }
 
-// note shows on stderr what is about to happen; with --json the result says it.
-func (o *runOptions) note(c *cobra.Command) func(string) {
-	if cli.JSON(c) {
-		return nil
-	}
-	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-}
-
-func printBadRows(w io.Writer, rows []dataset.BadRow) {
-	for i, b := range rows {
-		if i == 0 {
-			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(rows))
-		}
-		fmt.Fprintf(w, "             %v\n", b)
-	}
-}
-
 func printPlan(w io.Writer, p *models.Plan) {
 	fmt.Fprintf(w, "device       %s\n", p.Device)
 	if p.Groups > 0 {
@@ -161,7 +144,12 @@ func printPlan(w io.Writer, p *models.Plan) {
 	if p.Summary != nil {
 		p.Summary.Print(w)
 	}
-	printBadRows(w, p.BadRows)
+	if len(p.BadRows) > 0 {
+		fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(p.BadRows))
+	}
+	for _, b := range p.BadRows {
+		fmt.Fprintf(w, "             %v\n", b)
+	}
 	if p.Tokens.Max > 0 {
 		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
 			p.Tokens.Mean, p.Tokens.Mean*float64(p.Examples))
