@@ -152,8 +152,9 @@ func (k *Kept) Chat(ctx context.Context, messages []Message, o Options) (*Answer
 func (k *Kept) ask(ctx context.Context, key store.Key, messages []Message, o Options) (
 	a Answer, asked bool, err error) {
 	if raw := k.answers.Get(key); raw != nil {
-		if a, err := decode(raw); err == nil {
-			return a, false, nil
+		var r record
+		if json.Unmarshal(raw, &r) == nil {
+			return Answer{string(r.Text), r.TokenIDs, r.LogProbs, r.Finish, r.Usage}, false, nil
 		}
 	}
 	if why := k.broken.Load(); why != nil {
@@ -167,7 +168,7 @@ func (k *Kept) ask(ctx context.Context, key store.Key, messages []Message, o Opt
 		return a, false, err
 	}
 	k.asked.Add(1)
-	raw, err := encode(*answer)
+	raw, err := json.Marshal(record{[]byte(answer.Text), answer.TokenIDs, answer.LogProbs, answer.Finish, answer.Usage})
 	if err != nil {
 		return a, true, err
 	}
@@ -210,14 +211,4 @@ type record struct {
 	LogProbs []float64 `json:"logprobs,omitempty"`
 	Finish   string    `json:"finish"`
 	Usage    Usage     `json:"usage"`
-}
-
-func encode(a Answer) ([]byte, error) {
-	return json.Marshal(record{[]byte(a.Text), a.TokenIDs, a.LogProbs, a.Finish, a.Usage})
-}
-
-func decode(raw []byte) (Answer, error) {
-	var r record
-	err := json.Unmarshal(raw, &r)
-	return Answer{string(r.Text), r.TokenIDs, r.LogProbs, r.Finish, r.Usage}, err
 }

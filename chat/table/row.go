@@ -10,9 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"assay/data"
-	"assay/internal/atomicfile"
 	"assay/chat"
+	"assay/data"
 	"assay/internal/strictjson"
 )
 
@@ -193,16 +192,6 @@ func (a *Answer) set(choices []chat.Choice, s chat.Several) {
 func format(path string) error {
 	if ext := filepath.Ext(path); ext != ".jsonl" && ext != ".ndjson" {
 		return errors.New(path + ": a .jsonl file is wanted")
-	}
-	return nil
-}
-
-// notOneFile refuses answers in the place of the questions, which they would replace.
-func notOneFile(in, out string) error {
-	for _, name := range []string{out, out + ".progress"} {
-		if atomicfile.Same(in, name) {
-			return fmt.Errorf("%s is the table of questions, %s: its rows would be lost; choose another file", name, in)
-		}
 	}
 	return nil
 }

@@ -94,10 +94,8 @@ func Load(path string) (*Config, *Prompts, error) {
 	c.check(d)
 	file, words := "prompts.yaml", ownPrompts
 	if c.Prompts != "" {
-		if file, words, err = c.Prompts, nil, nil; file != "" {
-			words, err = os.ReadFile(file)
-		}
-		if err != nil {
+		file = c.Prompts
+		if words, err = os.ReadFile(file); err != nil {
 			d.Problem("prompts", "%v", err)
 			return nil, nil, d.Err()
 		}

@@ -3,7 +3,6 @@ package reward
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"mime"
@@ -183,9 +182,12 @@ func bodyError(err error) error {
 		return badRequest("unknown field %q", meaning.JSONPointer.LastToken())
 	case errors.As(err, &meaning):
 		return badRequest("%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
+	case errors.As(err, &syntax) && syntax.JSONPointer != "" && errors.Is(err, jsontext.ErrDuplicateName):
+		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: this field is there twice",
+			fieldPath(syntax.JSONPointer))
 	case errors.As(err, &syntax) && syntax.JSONPointer != "":
-		return apiErrorf(http.StatusBadRequest, "bad_request",
-			"%s: %s", fieldPath(syntax.JSONPointer), syntaxReason(syntax))
+		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: %v, after %d bytes of the body",
+			fieldPath(syntax.JSONPointer), syntax.Err, syntax.ByteOffset)
 	case errors.As(err, &syntax), errors.Is(err, io.EOF):
 		return apiErrorf(http.StatusBadRequest, "bad_request",
 			"the body is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
@@ -203,14 +205,6 @@ func fieldPath(p jsontext.Pointer) string {
 	default:
 		return name
 	}
-}
-
-// syntaxReason is the message of a syntax error without its position.
-func syntaxReason(e *jsontext.SyntacticError) string {
-	if errors.Is(e, jsontext.ErrDuplicateName) {
-		return "this field is there twice"
-	}
-	return fmt.Sprintf("%v, after %d bytes of the body", e.Err, e.ByteOffset)
 }
 
 // endingBody records whether the whole body was read.

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"runtime"
 	"strings"
 	"time"
 
@@ -58,10 +57,6 @@ type decoder struct {
 	limits data.Limits
 	free   chan struct{} // one entry for each picture that is being decoded
 	time   *estimator    // of decoding and preparing
-}
-
-func newDecoder(l data.Limits) *decoder {
-	return &decoder{l, make(chan struct{}, runtime.NumCPU()), &estimator{pixels: true}}
 }
 
 // size returns the number of pixels according to the picture's header, without decoding it.

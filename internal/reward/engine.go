@@ -3,6 +3,7 @@ package reward
 import (
 	"context"
 	"crypto/sha256"
+	"runtime"
 	"time"
 
 	"assay/data"
@@ -55,9 +56,10 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 	e := &engine{
 		scorers: scorers,
 		clients: clients,
-		decoder: newDecoder(data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}),
-		slots:   slots{semaphore.NewWeighted(n), n},
-		batch:   o.Batch,
+		decoder: &decoder{data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}, make(chan struct{}, runtime.NumCPU()),
+			&estimator{pixels: true}},
+		slots: slots{semaphore.NewWeighted(n), n},
+		batch: o.Batch,
 	}
 	e.metrics = newMetrics(func() float64 { return float64(e.queue.waiting()) },
 		func() float64 { return e.queue.foreseen().Seconds() })

@@ -41,7 +41,11 @@ var gradientFormats = map[string]gradientFormat{
 	"":            {binaryType, encodeSafetensors},
 	"safetensors": {binaryType, encodeSafetensors},
 	"npy":         {binaryType, encodeNpy},
-	"png":         {"image/png", encodeHeatmap},
+	"png": {"image/png", func(g *edit.Gradient, output *data.Picture) ([]byte, error) {
+		var b bytes.Buffer
+		err := Heatmap(output, g.Output).EncodePNG(&b)
+		return b.Bytes(), err
+	}},
 }
 
 // encodeSafetensors writes the tensor gradient with score, score01 (if the scorer has a range) and the unit as
@@ -72,12 +76,6 @@ func encodeNpy(g *edit.Gradient, _ *data.Picture) ([]byte, error) {
 		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(v))
 	}
 	return out, nil
-}
-
-func encodeHeatmap(g *edit.Gradient, output *data.Picture) ([]byte, error) {
-	var b bytes.Buffer
-	err := Heatmap(output, g.Output).EncodePNG(&b)
-	return b.Bytes(), err
 }
 
 // CheckGradientFile refuses a file whose format [WriteGradient] does not write.

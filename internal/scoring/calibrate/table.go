@@ -69,8 +69,10 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %d of %d rows have labels outside 0..1; the first is %w", path, outside,
 			edits.Len(), first), edits.Close())
 	}
-	if own := t.ownLabel(); own != nil {
-		return nil, errors.Join(exit.Usage(own), edits.Close())
+	for _, i := range t.problems() { // --labels would override a label
+		if own := new(ownLabelError); errors.As(t.problem[i], &own) {
+			return nil, errors.Join(exit.Usagef("%s, row %d: %w", path, i+1, own), edits.Close())
+		}
 	}
 	if len(t.wanted) > 0 && edits.Len() > 0 {
 		return nil, errors.Join(exit.Usagef("%s has no column %s, which --columns names", path,
@@ -80,7 +82,11 @@ func openTable(path, labels string, o *Options) (*table, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), edits.Close())
 	}
 	if len(t.rows) == 0 {
-		err := fmt.Errorf("%s: no row has a label (%s)", path, labelName(o.Model.Dimension))
+		column := "label"
+		if o.Model.Dimension != "" {
+			column += "_" + o.Model.Dimension
+		}
+		err := fmt.Errorf("%s: no row has a label (column %s)", path, column)
 		if o.Split != "" {
 			err = fmt.Errorf("%w and %q in its column split (--split)", err, o.Split)
 		}
@@ -97,13 +103,6 @@ func openTable(path, labels string, o *Options) (*table, error) {
 
 // problems are the rows that cannot be read.
 func (t *table) problems() []int { return slices.Sorted(maps.Keys(t.problem)) }
-
-func labelName(dimension string) string {
-	if dimension == "" {
-		return "column label"
-	}
-	return "column label_" + dimension
-}
 
 // read adds a row, if it has a label.
 func (t *table) read(i int, o *Options, given *given) error {
