@@ -48,7 +48,9 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 	if err != nil {
 		return nil, err
 	}
-	r.shares()
+	if n := r.Judged + r.Unreadable; n > 0 {
+		r.UnreadableShare = float64(r.Unreadable) / float64(n)
+	}
 	return r, nil
 }
 

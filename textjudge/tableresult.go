@@ -96,13 +96,6 @@ func (p *Pairs) Count(shownFirst, shownSecond float64) {
 	p.DisagreeShare = float64(p.Disagree) / float64(p.Agree+p.Disagree)
 }
 
-// shares computes the shares.
-func (t *TableResult) shares() {
-	if n := t.Judged + t.Unreadable; n > 0 {
-		t.UnreadableShare = float64(t.Unreadable) / float64(n)
-	}
-}
-
 // String is the rule in words: its name, and how passes are averaged.
 func (t *TableResult) String() string {
 	words := []string{t.Judge, "rule " + t.Rule}

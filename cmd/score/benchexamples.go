@@ -33,7 +33,7 @@ func (f *benchFlags) writeExamples(c *cobra.Command, set protocol.Teachable) err
 	if err != nil {
 		return exit.Usage(err)
 	}
-	for _, w := range judge.Warnings() {
+	for _, w := range judge.Warnings {
 		cli.Warner(c)(w)
 	}
 	n, err := runner.WriteExamples(f.examples, set, judge)

@@ -165,21 +165,25 @@ func (f *questionFlags) check(c *cobra.Command) error {
 
 // options are the flags that were given.
 func (f *questionFlags) options(c *cobra.Command) chat.Options {
-	o := chat.Options{MaxNewTokens: f.maxNewTokens, Seed: f.seed, Stop: f.stop, StopTokenIDs: f.stopTokens}
-	if c.Flags().Changed("temperature") {
-		o.Temperature = &f.temperature
+	return chat.Options{
+		MaxNewTokens:      f.maxNewTokens,
+		Temperature:       given(c, "temperature", &f.temperature),
+		TopK:              given(c, "top-k", &f.topK),
+		TopP:              given(c, "top-p", &f.topP),
+		RepetitionPenalty: given(c, "repetition-penalty", &f.repetition),
+		Seed:              f.seed,
+		Stop:              f.stop,
+		StopTokenIDs:      f.stopTokens,
+		LogProbs:          cli.JSON(c),
 	}
-	if c.Flags().Changed("top-k") {
-		o.TopK = &f.topK
+}
+
+// given is the value of a flag; nil if it was not given.
+func given[T any](c *cobra.Command, name string, value *T) *T {
+	if !c.Flags().Changed(name) {
+		return nil
 	}
-	if c.Flags().Changed("top-p") {
-		o.TopP = &f.topP
-	}
-	if c.Flags().Changed("repetition-penalty") {
-		o.RepetitionPenalty = &f.repetition
-	}
-	o.LogProbs = cli.JSON(c)
-	return o
+	return value
 }
 
 // ask prints the answer to one question while it is made.

@@ -37,8 +37,7 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 		Rows: len(files.parts),
 		Skip: files.skip,
 		Read: func(i int) (inputs, error) {
-			p := files.parts[i]
-			return j.inputs.part(ctx, p, j.readers[p.source])
+			return j.inputs(ctx, files.parts[i])
 		},
 		Content: func(in *inputs, err error) (string, error) { return in.of, nil },
 		Work: func(ctx context.Context, in []inputs) ([][]row, []error, error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -36,12 +35,6 @@ type givenKey struct {
 	by     string
 }
 
-func sortedGiven(given map[givenKey]int) []givenKey {
-	return slices.SortedFunc(maps.Keys(given), func(a, b givenKey) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.by, b.by))
-	})
-}
-
 func newMergeLog(j *Job) *mergeLog {
 	return &mergeLog{
 		config: j.Config,
@@ -60,11 +53,8 @@ func newMergeLog(j *Job) *mergeLog {
 			Editors:    map[string]map[string]int{},
 			Datasets:   map[string]int{},
 			Splits:     map[string]int{},
-			Histograms: []*Histogram{
-				{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
-				{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
-				{Similarity: "DINO-I", of: func(r *row) heuristics.Similarity { return r.DinoI }},
-			},
+			Histograms: []*Histogram{{Similarity: similarities[0].name}, {Similarity: similarities[1].name},
+				{Similarity: similarities[2].name}},
 		},
 	}
 }
@@ -121,8 +111,8 @@ func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split s
 		to.Editors[editor] = map[string]int{}
 	}
 	to.Editors[editor][name]++
-	for _, h := range to.Histograms {
-		h.count(r)
+	for i, h := range to.Histograms {
+		h.count(r, similarities[i].of(r))
 	}
 	l.example(rule, r, label)
 	if drop {

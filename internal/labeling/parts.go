@@ -215,7 +215,7 @@ func (j *Job) partFiles(ctx context.Context, shard shards.Ref) (*partFiles, erro
 		if of == "" {
 			continue
 		}
-		in, err := j.inputs.part(ctx, p, j.readers[p.source])
+		in, err := j.inputs(ctx, p)
 		if err != nil {
 			return nil, err
 		}

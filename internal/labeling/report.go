@@ -81,7 +81,16 @@ type Histogram struct {
 	Outputs    [histBins]int `json:"outputs"`
 	Sources    [histBins]int `json:"sources"`
 	marks      []float64     // thresholds
-	of         func(*row) heuristics.Similarity
+}
+
+// similarities are what histograms and examples show of rows.
+var similarities = []struct {
+	name string
+	of   func(*row) heuristics.Similarity
+}{
+	{"CLIP-D", func(r *row) heuristics.Similarity { return r.ClipD }},
+	{"CLIP-I", func(r *row) heuristics.Similarity { return r.ClipI }},
+	{"DINO-I", func(r *row) heuristics.Similarity { return r.DinoI }},
 }
 
 const (
@@ -89,8 +98,8 @@ const (
 	histWidth = 2. / histBins
 )
 
-func (h *Histogram) count(r *row) {
-	x, ok := h.of(r).Value()
+func (h *Histogram) count(r *row, s heuristics.Similarity) {
+	x, ok := s.Value()
 	if !ok || r.Chain != "" || r.Kind == heuristics.Target || r.Kind == heuristics.Foreign {
 		return
 	}

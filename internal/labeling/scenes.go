@@ -26,8 +26,8 @@ type pictureGraph struct {
 }
 
 func newPictureGraph(guarded []guard.Picture, distance int) *pictureGraph {
-	return &pictureGraph{guarded: guarded, distance: distance, scenes: newScenes(), near: &nearcopy.Index{},
-		first: map[[32]byte]int32{}, leaked: map[int32]leak{}, blank: map[string]leak{}}
+	return &pictureGraph{guarded: guarded, distance: distance, scenes: &scenes{index: map[[16]byte]int32{}},
+		near: &nearcopy.Index{}, first: map[[32]byte]int32{}, leaked: map[int32]leak{}, blank: map[string]leak{}}
 }
 
 func (g *pictureGraph) node(p *picture) int32 { return g.scenes.node("picture " + p.Pixels) }

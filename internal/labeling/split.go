@@ -15,8 +15,6 @@ type scenes struct {
 	keys   [][16]byte
 }
 
-func newScenes() *scenes { return &scenes{index: map[[16]byte]int32{}} }
-
 // node returns the node of a name, which is hashed to spare memory.
 func (s *scenes) node(name string) int32 {
 	h := sha256.Sum256([]byte(name))

@@ -231,14 +231,7 @@ func (w *Work[T]) inherit(l *lease, to string) error {
 
 // commit writes the results of a shard, and then its manifest.
 func (w *Work[T]) commit(s Shard, results []T) (*manifest, error) {
-	m := &manifest{
-		Format: 1,
-		Shard:  s.Index,
-		Of:     w.Count(),
-		From:   s.From,
-		Rows:   len(results),
-		Plan:   w.digest(),
-	}
+	m := &manifest{Format: 1, Shard: s.Index, Of: w.Count(), From: s.From, Rows: len(results), Plan: w.digest()}
 	if len(results) != s.To-s.From {
 		return nil, fmt.Errorf("shard %d has %d rows, and %d results", s.Index, s.To-s.From, len(results))
 	}
