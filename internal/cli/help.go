@@ -20,11 +20,7 @@ const helpColumns = 120
 const part = "part"
 
 // Part lists flags of c in a section of the help.
-func Part(c *cobra.Command, heading string, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), part, heading)
-	}
-}
+func Part(c *cobra.Command, heading string, flags ...string) { annotate(c, flags, part, heading) }
 
 // needs annotates a flag with the flags of which one is required with it.
 const needs = "needs"
@@ -32,27 +28,27 @@ const needs = "needs"
 // Needs declares that flags of c require another flag, or one of several ("scorer|judge"): without it they are refused
 // rather than ignored.
 func Needs(c *cobra.Command, other string, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), needs, strings.Split(other, "|")...)
-	}
+	annotate(c, flags, needs, strings.Split(other, "|")...)
 }
 
-// checkNeeds refuses flags without the ones that they need.
-func checkNeeds(c *cobra.Command) (err error) {
-	c.Flags().Visit(func(f *pflag.Flag) {
-		others := f.Annotations[needs]
-		if err == nil && len(others) > 0 && !slices.ContainsFunc(others, c.Flags().Changed) {
-			err = exit.Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+// checkNeeds refuses a flag without the ones that it needs.
+func checkNeeds(c *cobra.Command, f *pflag.Flag) error {
+	others := f.Annotations[needs]
+	if len(others) == 0 || slices.ContainsFunc(others, c.Flags().Changed) {
+		return nil
+	}
+	return exit.Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+}
+
+// annotate annotates flags of c.
+func annotate(c *cobra.Command, flags []string, name string, values ...string) {
+	for _, flag := range flags {
+		f := c.Flags().Lookup(flag)
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
 		}
-	})
-	return err
-}
-
-func annotate(f *pflag.Flag, name string, values ...string) {
-	if f.Annotations == nil {
-		f.Annotations = map[string][]string{}
+		f.Annotations[name] = values
 	}
-	f.Annotations[name] = values
 }
 
 // usage prints the help below the text of a command.

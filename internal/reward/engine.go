@@ -73,7 +73,7 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 			v.warn = o.Warn
 		}
 		if v.open != nil {
-			e.metrics.copies(v.Replicated)
+			e.metrics.copies(v)
 		}
 	}
 	return e
@@ -81,7 +81,7 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 
 // item is an edit on its way to a score or a gradient of one scorer.
 type item struct {
-	scorer         *served
+	scorer         *Replicated
 	source, output *encodedPicture
 	instruction    string
 
@@ -94,7 +94,7 @@ type item struct {
 // groupKey identifies a group of edits that share source and instruction, for one scorer. Sources with equal bytes are
 // equal.
 type groupKey struct {
-	scorer      *served
+	scorer      *Replicated
 	source      [sha256.Size]byte
 	instruction string
 }
@@ -256,8 +256,8 @@ func (e *edited) fail(err error) {
 
 // scoreBatch scores the prepared items of one batch, different scorers in parallel.
 func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
-	var scorers []*served
-	of := map[*served][]*item{}
+	var scorers []*Replicated
+	of := map[*Replicated][]*item{}
 	for _, e := range batch {
 		for _, it := range e.items {
 			if it.err != nil {

@@ -25,8 +25,11 @@ type Replicated struct {
 	opening   sync.WaitGroup // copies again
 	changed   func()
 	warn      func(string)
-	name      string
 	once      sync.Once
+
+	// Of a server.
+	name       string
+	estimators [2]*estimator // by kind
 
 	mu     sync.Mutex
 	at     []*replica // by number; nil: down

@@ -295,7 +295,8 @@ func TestCopiesDisagree(t *testing.T) {
 
 // Edits of a group go to the worker that has it, others to one that is free; nobody idles while something waits.
 func TestLanesKeepGroups(t *testing.T) {
-	v := &served{newReplicated(&fake{}, &fake{}), [2]*estimator{{}, {}}}
+	v := newReplicated(&fake{}, &fake{})
+	v.estimators = [2]*estimator{{}, {}}
 	q := &queue{batch: 2, reservations: map[*reservation]bool{}, workers: make([]worker, 2),
 		delayed: func(time.Duration) {}}
 	add := func(source byte) *job {

@@ -45,7 +45,7 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 }
 
 // item is the item of a scorer and an edit. Scorers without a source may lack it.
-func (v *served) item(source, output *encodedPicture, instruction string) (*item, error) {
+func (v *Replicated) item(source, output *encodedPicture, instruction string) (*item, error) {
 	if source == nil && v.info.Sources != 0 {
 		return nil, badRequest("%s compares with a source: an edit is a "+
 			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
