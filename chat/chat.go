@@ -76,11 +76,12 @@ const (
 
 // Answer is what a model said.
 type Answer struct {
-	Text     string
-	TokenIDs []int64   // of local models: with the end token
-	LogProbs []float64 // by token: log softmax of the raw logits, before penalty and temperature; nil if not asked for
-	Finish   string    // FinishStop, FinishLength or FinishContext; others as a server gives them
-	Usage    Usage
+	Text     string  `json:"text"`
+	TokenIDs []int64 `json:"token_ids,omitempty"` // of local models: with the end token
+	// LogProbs are by token: log softmax of the raw logits, before penalty and temperature; nil if not asked for.
+	LogProbs []float64 `json:"token_logprobs,omitempty"`
+	Finish   string    `json:"finish_reason"` // FinishStop, FinishLength or FinishContext; others as a server gives them
+	Usage    Usage     `json:"-"`
 }
 
 // Usage counts tokens.

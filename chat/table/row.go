@@ -158,34 +158,10 @@ func (r *Row) open(folder string) error {
 
 // Answer is a line of the output: an answer, or an error.
 type Answer struct {
-	ID            json.RawMessage `json:"id"`
-	Text          *string         `json:"text,omitempty"`
-	TokenIDs      []int64         `json:"token_ids,omitempty"`
-	TokenLogProbs []float64       `json:"token_logprobs,omitempty"`
-	FinishReason  string          `json:"finish_reason,omitempty"`
-	Choices       []Choice        `json:"choices,omitempty"` // of a row that wants several; the first one is the answer
-	Error         string          `json:"error,omitempty"`
-}
-
-// Choice is one of several answers to a row. Its index, added to the row's seed, is the seed that gives it alone.
-type Choice struct {
-	Index         int       `json:"index"`
-	Text          string    `json:"text"`
-	TokenIDs      []int64   `json:"token_ids,omitempty"`
-	TokenLogProbs []float64 `json:"token_logprobs,omitempty"`
-	FinishReason  string    `json:"finish_reason"`
-}
-
-// set puts the answers to a row in.
-func (a *Answer) set(choices []chat.Choice, s chat.Several) {
-	first := choices[0]
-	a.Text, a.TokenIDs, a.TokenLogProbs, a.FinishReason = &first.Text, first.TokenIDs, first.LogProbs, first.Finish
-	if s.Made() == 1 {
-		return
-	}
-	for _, c := range choices {
-		a.Choices = append(a.Choices, Choice{c.Index, c.Text, c.TokenIDs, c.LogProbs, c.Finish})
-	}
+	ID           json.RawMessage `json:"id"`
+	*chat.Answer                 // nil: an error
+	Choices      []chat.Choice   `json:"choices,omitempty"` // of a row that wants several; the first one is the answer
+	Error        string          `json:"error,omitempty"`
 }
 
 // format refuses outputs and inputs that are no JSON lines: messages fit no flat table.

@@ -131,8 +131,10 @@ func (q *question) answer(ctx context.Context, m chat.Model, folder string) (out
 	}
 	if err != nil {
 		out.Error = err.Error()
-	} else {
-		out.set(choices, q.row.Several)
+		return out, used
+	}
+	if out.Answer = choices[0].Answer; q.row.Several.Made() > 1 {
+		out.Choices = choices
 	}
 	return out, used
 }
