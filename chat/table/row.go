@@ -38,17 +38,8 @@ func parse(line []byte) (*Row, error) {
 	r := &Row{ID: o.Raw("id"), Options: chat.Options{LogProbs: true}, Given: chat.Given(o, "max_new_tokens")}
 	r.Options.Read(o, "max_new_tokens")
 	r.Several.Read(o, r.Options)
-	var messages []json.RawMessage
-	o.Get("messages", &messages)
-	if len(messages) == 0 {
+	if r.Messages = chat.ReadMessages(o, 1, r.part, nil); len(r.Messages) == 0 {
 		o.Failf("messages", "there are none")
-	}
-	for i, raw := range messages {
-		m, err := r.message(raw)
-		if err != nil {
-			o.Failf("messages", "message %d: %w", i+1, err)
-		}
-		r.Messages = append(r.Messages, m)
 	}
 	o.Close()
 	return r, o.Err()
@@ -64,21 +55,6 @@ func idOf(line []byte) json.RawMessage {
 		return nil
 	}
 	return row["id"]
-}
-
-// message reads {role, content}; content is a text, or a list of texts and pictures.
-func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
-	o, err := strictjson.Parse("message", raw)
-	if err != nil {
-		return m, err
-	}
-	o.Get("role", &m.Role)
-	if m.Role == "" {
-		o.Failf("role", "it is missing: system, user or assistant")
-	}
-	m.Content = chat.ReadContent(o, r.part)
-	o.Close()
-	return m, o.Err()
 }
 
 // Line is a row of a conversation, without the line's end. paths has the pictures' paths. An empty id is left out.
