@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -272,4 +274,37 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		return nil, exit.Named(err)
 	}
 	return s, nil
+}
+
+// errShared says that a worker has done its shards: the report is for --merge.
+var errShared = errors.New("shards are done")
+
+// runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
+func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judge) (path string, err error) {
+	ref, merge, err := f.shard.Read()
+	if err != nil {
+		return "", err
+	}
+	bar := cli.Bar{Command: c, What: run.Benchmark, Unit: "edits"}
+	run.Progress = bar.Set
+	switch {
+	case merge:
+		run.Unchanged = f.shard.Unchanged
+		return run.Merge(s)
+	case ref.Count > 0:
+		run.Told, path = f.shard.Told(c), runner.PredictionsFile(run.Dir)
+		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
+		report, err := run.Shard(c.Context(), s, ref)
+		bar.Close()
+		err = capped(err, "what was answered is kept; rerun the same command to resume")
+		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
+	}
+	bar.Set(0, len(run.Items))
+	path, err = run.Score(c.Context(), s)
+	bar.Close()
+	if errors.Is(err, context.Canceled) {
+		return "", fmt.Errorf("%d of %d edits are scored in %s; rerun the same command to resume: %w", bar.Done(),
+			len(run.Items), path, exit.ErrInterrupted)
+	}
+	return path, capped(err, "what was answered is kept; rerun the same command to resume")
 }
