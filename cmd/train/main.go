@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with
 	}
 }}
 
-// register adds a subcommand; each lives in its own file and calls this from init.
+// register adds a subcommand; files of subcommands call it from init.
 func register(command func() *cobra.Command) { app.Register(command) }
 
 func main() {
