@@ -87,8 +87,8 @@ func writeCard(dir string, layouts []string) error {
 	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(text), 0o666)
 }
 
-// aiToolkitConfig is dataset.yaml of ai-toolkit/, the datasets of a configuration of ostris' ai-toolkit: images/ with the
-// edits and a .txt file beside each, control/ with the sources under the same names.
+// aiToolkitConfig is dataset.yaml of ai-toolkit/, the datasets of a configuration of ostris' ai-toolkit: images/ with
+// the edits and a .txt file beside each, control/ with the sources under the same names.
 const aiToolkitConfig = `# Paste this into process: of a configuration for an editing model, as
 # config/examples/train_lora_flux_kontext_24gb.yaml or train_lora_qwen_image_edit_32gb.yaml.
 datasets:
@@ -119,9 +119,9 @@ num_repeats = 1
 // captionedEndings are the picture endings that both trainers look for.
 var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
 
-// writeCaptioned returns a layout that writes images/ and control/ below a folder, and the configuration that names them, and a cache, by
-// absolute paths, since trainers resolve relative ones from their working directory. Picture names are numbers of one
-// length, since trainers match prefixes.
+// writeCaptioned returns a layout that writes images/ and control/ below a folder, and the configuration that names
+// them, and a cache, by absolute paths, since trainers resolve relative ones from their working directory. Picture names
+// are numbers of one length, since trainers match prefixes.
 func writeCaptioned(folder, file, config string) func(dir, out string, examples []RewardLabel) error {
 	return func(dir, out string, examples []RewardLabel) error {
 		out, err := filepath.Abs(out)
