@@ -120,8 +120,8 @@ num_repeats = 1
 var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
 
 // writeCaptioned returns a layout that writes images/ and control/ below a folder, and the configuration that names
-// them, and a cache, by absolute paths, since trainers resolve relative ones from their working directory. Picture names
-// are numbers of one length, since trainers match prefixes.
+// them, and a cache, by absolute paths, since trainers resolve relative ones from their working directory. Names of
+// pictures are numbers of one length, since trainers match prefixes.
 func writeCaptioned(folder, file, config string) func(dir, out string, examples []RewardLabel) error {
 	return func(dir, out string, examples []RewardLabel) error {
 		out, err := filepath.Abs(out)
