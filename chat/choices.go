@@ -43,7 +43,7 @@ func (s Several) Made() int { return max(s.N, s.BestOf, 1) }
 
 // Choice is one of several answers.
 type Choice struct {
-	Index int // it is the answer that the seed of the options and Index, added, give alone
+	Index int `json:"index"` // it is the answer that the seed of the options and Index, added, give alone
 	*Answer
 }
 

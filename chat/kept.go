@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,41 @@ type Kept struct {
 	answers *store.Bucket
 	asking  singleflight.Group
 	broken  atomic.Pointer[error] // why answers cannot be kept any more
+	store   *store.Store          // of OpenKept
 
 	found, asked atomic.Int64
+}
+
+// OpenKept keeps the answers of a model in the store of a folder; "": beside the user's own store, with a limit of its
+// own, so that results that can be computed again do not displace answers that were paid for. Closing it closes the
+// model, which is also closed if the folder cannot be opened. warn may be nil.
+func OpenKept(m Model, folder string, warn func(string)) (k *Kept, err error) {
+	if folder == "" {
+		folder, err = store.DefaultFolder()
+		folder += "-answers"
+	}
+	var answers *store.Store
+	if err == nil {
+		answers, err = store.Open(folder, store.Options{Warn: warn})
+	}
+	if err == nil {
+		k, err = Keep(m, answers)
+	}
+	if err != nil {
+		m.Close() // err came first
+		return nil, err
+	}
+	k.store = answers
+	return k, nil
+}
+
+// Close closes the model and the store.
+func (k *Kept) Close() error {
+	err := k.Model.Close()
+	if k.store != nil {
+		err = cmp.Or(err, k.store.Close())
+	}
+	return err
 }
 
 // Keep keeps the answers of a model in a store, by the digest of messages, pictures and options, and by the model's
@@ -44,11 +78,47 @@ func Keep(m Model, s *store.Store) (*Kept, error) {
 // Follows implements [Follower].
 func (k *Kept) Follows(g *grammar.Grammar) error { return Follows(k.Model, g) }
 
-// Found is how many answers came from the store, or from another caller who asked the same at the same time.
-func (k *Kept) Found() int64 { return k.found.Load() }
+// Asked counts what a model was asked, and what was found.
+type Asked struct {
+	Answers int64  `json:"answers"`         // that the model gave
+	Found   int64  `json:"found"`           // from the store, or of another caller who asked the same at the same time
+	Spent   *Spent `json:"spent,omitempty"` // of a server
+}
 
-// Asked is how many answers the model gave.
-func (k *Kept) Asked() int64 { return k.asked.Load() }
+// Asked is what was asked so far.
+func (k *Kept) Asked() Asked {
+	a := Asked{Answers: k.asked.Load(), Found: k.found.Load()}
+	if r, ok := k.Model.(*Remote); ok {
+		spent := r.Spent()
+		a.Spent = &spent
+	}
+	return a
+}
+
+// String says it in words.
+func (a Asked) String() string {
+	text := fmt.Sprintf("%d answers asked for, %d found", a.Answers, a.Found)
+	s := a.Spent
+	if s == nil {
+		return text
+	}
+	text += fmt.Sprintf("; %d requests, %d tokens of prompts, %d of answers", s.Requests, s.Prompt, s.Completion)
+	if s.Cost > 0 {
+		text += fmt.Sprintf(", cost %.4g", s.Cost)
+	}
+	if s.Uncounted > 0 {
+		text += fmt.Sprintf(" (%d answers without a count)", s.Uncounted)
+	}
+	return text
+}
+
+// Concurrency is how many questions to ask at a time: as many as a server is sent, or a local model's batch.
+func (k *Kept) Concurrency(batch int) int {
+	if r, ok := k.Model.(*Remote); ok {
+		return r.server.Concurrency
+	}
+	return batch
+}
 
 // Chat returns the answer that is kept, or asks. An answer that cannot be kept is returned all the same, but nothing
 // more is asked then: the error wraps ErrUnavailable and names the folder.
@@ -82,8 +152,9 @@ func (k *Kept) Chat(ctx context.Context, messages []Message, o Options) (*Answer
 func (k *Kept) ask(ctx context.Context, key store.Key, messages []Message, o Options) (
 	a Answer, asked bool, err error) {
 	if raw := k.answers.Get(key); raw != nil {
-		if a, err := decode(raw); err == nil {
-			return a, false, nil
+		var r record
+		if json.Unmarshal(raw, &r) == nil {
+			return Answer{string(r.Text), r.TokenIDs, r.LogProbs, r.Finish, r.Usage}, false, nil
 		}
 	}
 	if why := k.broken.Load(); why != nil {
@@ -97,7 +168,7 @@ func (k *Kept) ask(ctx context.Context, key store.Key, messages []Message, o Opt
 		return a, false, err
 	}
 	k.asked.Add(1)
-	raw, err := encode(*answer)
+	raw, err := json.Marshal(record{[]byte(answer.Text), answer.TokenIDs, answer.LogProbs, answer.Finish, answer.Usage})
 	if err != nil {
 		return a, true, err
 	}
@@ -129,27 +200,8 @@ func keyOf(messages []Message, o Options) (store.Key, error) {
 			return store.Key{}, fmt.Errorf("%w: an option is %v", ErrRequest, *v)
 		}
 	}
-	key := keyOptions{o.MaxNewTokens, o.Temperature, o.TopK, o.TopP, o.RepetitionPenalty, o.Seed, o.Stop, o.StopTokenIDs,
-		o.LogProbs, ""}
-	if o.Grammar != nil {
-		key.Grammar = o.Grammar.Key()
-	}
-	options, err := json.Marshal(key)
+	options, err := json.Marshal(o)
 	return store.KeyOf(append(parts, string(options))...), err
-}
-
-// keyOptions are Options as keys have them: what is not set is left out, so that options to come change no key.
-type keyOptions struct {
-	MaxNewTokens      int      `json:"max_new_tokens,omitempty"`
-	Temperature       *float64 `json:"temperature,omitempty"`
-	TopK              *int     `json:"top_k,omitempty"`
-	TopP              *float64 `json:"top_p,omitempty"`
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
-	Seed              uint64   `json:"seed,omitempty"`
-	Stop              []string `json:"stop,omitempty"`
-	StopTokenIDs      []int64  `json:"stop_token_ids,omitempty"`
-	LogProbs          bool     `json:"logprobs,omitempty"`
-	Grammar           string   `json:"grammar,omitempty"`
 }
 
 // record is an answer as the store holds it. Texts of local models need not be UTF-8, so they are bytes.
@@ -159,14 +211,4 @@ type record struct {
 	LogProbs []float64 `json:"logprobs,omitempty"`
 	Finish   string    `json:"finish"`
 	Usage    Usage     `json:"usage"`
-}
-
-func encode(a Answer) ([]byte, error) {
-	return json.Marshal(record{[]byte(a.Text), a.TokenIDs, a.LogProbs, a.Finish, a.Usage})
-}
-
-func decode(raw []byte) (Answer, error) {
-	var r record
-	err := json.Unmarshal(raw, &r)
-	return Answer{string(r.Text), r.TokenIDs, r.LogProbs, r.Finish, r.Usage}, err
 }

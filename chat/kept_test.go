@@ -70,8 +70,8 @@ func TestKept(t *testing.T) {
 	if err != nil || !cmp.Equal(first, again) {
 		t.Errorf("%v, want %v (%v)", again, first, err)
 	}
-	if e.asked.Load() != 1 || k.Asked() != 1 {
-		t.Errorf("got %d questions asked, Asked() = %d, want 1", e.asked.Load(), k.Asked())
+	if e.asked.Load() != 1 || k.Asked().Answers != 1 {
+		t.Errorf("got %d questions asked, Asked() = %v, want 1", e.asked.Load(), k.Asked())
 	}
 	other := gradient(4, 4)
 	other.Pix[5]++
@@ -105,8 +105,8 @@ func TestKept(t *testing.T) {
 		}
 	}
 	keep(t, &echo{print: "b"}, folder).Chat(t.Context(), ask("a"), Options{})
-	if k := keep(t, &echo{print: "c"}, folder); k.Found() != 0 {
-		t.Errorf("another model: got %d answers found, want none", k.Found())
+	if k := keep(t, &echo{print: "c"}, folder); k.Asked().Found != 0 {
+		t.Errorf("another model: got %d answers found, want none", k.Asked().Found)
 	}
 }
 
@@ -124,8 +124,8 @@ func TestAskedOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if e.asked.Load() != 2 || k.Asked() != 2 || k.Found() != 62 {
-		t.Errorf("got %d questions asked, Asked() = %d, Found() = %d, want 2, 2 and 62", e.asked.Load(), k.Asked(), k.Found())
+	if e.asked.Load() != 2 || k.Asked() != (Asked{Answers: 2, Found: 62}) {
+		t.Errorf("got %d questions asked, Asked() = %v, want 2, and 2 and 62", e.asked.Load(), k.Asked())
 	}
 }
 

@@ -71,12 +71,6 @@ func (m *meter) end(u *counted) {
 	m.dearest = max(m.dearest, dear)
 }
 
-func (m *meter) total() Spent {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.spent
-}
-
 // counted is the usage of an answer, if the server told it.
 type counted struct {
 	Usage

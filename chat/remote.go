@@ -88,10 +88,11 @@ func (r *Remote) Close() error {
 }
 
 // Spent is what this model was asked so far.
-func (r *Remote) Spent() Spent { return r.meter.total() }
-
-// Concurrency is how many requests are sent at a time; more calls of Chat wait.
-func (r *Remote) Concurrency() int { return r.server.Concurrency }
+func (r *Remote) Spent() Spent {
+	r.meter.mu.Lock()
+	defer r.meter.mu.Unlock()
+	return r.meter.spent
+}
 
 // Chat sends a request, and sends it again after failures that may pass. These are 408, 409, 429 and 5xx, a broken
 // connection, no answer in time, and an answer that is cut off or no JSON. It waits as long as Retry-After says, or
@@ -179,14 +180,11 @@ func (r *Remote) wait(try int, after time.Duration) time.Duration {
 
 // describe names the model that failed, and takes the key out of what a server says.
 func (r *Remote) describe(err error) error {
-	return &remoteError{fmt.Sprintf("%s at %s: %s", r.server.Model, r.server.URL, hide(r.key, err.Error())), err}
-}
-
-func hide(key, text string) string {
-	if key == "" {
-		return text
+	text := err.Error()
+	if r.key != "" {
+		text = strings.ReplaceAll(text, r.key, "(the key)")
 	}
-	return strings.ReplaceAll(text, key, "(the key)")
+	return &remoteError{fmt.Sprintf("%s at %s: %s", r.server.Model, r.server.URL, text), err}
 }
 
 type remoteError struct {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"assay/internal/strictyaml"
 )
 
 // Server says where a remote model is, and how it is asked.
@@ -143,4 +145,20 @@ func (s *Server) maxWait() time.Duration { return time.Duration(s.MaxWait * floa
 func (s *Server) identity() (string, error) {
 	extra, err := json.Marshal(s.Extra) // keys come sorted
 	return strings.TrimRight(s.URL, "/") + "\n" + s.Model + "\n" + string(extra), err
+}
+
+// ReadServer reads the settings of a server from YAML text, all problems at once. file is named in them; change (may be
+// nil) alters the settings before they are checked.
+func ReadServer(file string, text []byte, change func(*Server)) (Server, error) {
+	s := DefaultServer()
+	d := strictyaml.Decode(file, text, &s)
+	if change != nil {
+		change(&s)
+	}
+	if !d.Unreadable {
+		for key, text := range s.Check() {
+			d.Problem(key, "%s", text)
+		}
+	}
+	return s, d.Err()
 }

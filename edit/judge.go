@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"assay/data"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,32 @@ type Inputs interface {
 	// Size counts the float32 values that the inputs hold, without those that they share with the inputs before them (nil:
 	// there are none).
 	Size(before Inputs) int
+}
+
+// Views are the inputs of judges that look at pictures as they are: an edit, and its pictures by role, decoded.
+type Views struct {
+	*Edit
+	ByRole map[string]*data.Picture
+}
+
+// View decodes the pictures of an edit that have a role.
+func View(e *Edit, roles ...string) (*Views, error) {
+	v := &Views{e, map[string]*data.Picture{}}
+	for _, role := range roles {
+		var err error
+		if v.ByRole[role], err = Decode(e.Picture(role)); err != nil {
+			return nil, fmt.Errorf("%s: %w", role, err)
+		}
+	}
+	return v, nil
+}
+
+// Size implements [Inputs]: pictures are bytes, four to a float32.
+func (v *Views) Size(Inputs) (n int) {
+	for _, p := range v.ByRole {
+		n += len(p.Pix) / 4
+	}
+	return n
 }
 
 // Differentiable is a [Judge] whose scores have gradients by pixels.

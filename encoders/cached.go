@@ -67,20 +67,6 @@ func (c *Cached) Images(ctx context.Context, pictures []*data.Picture) ([][]floa
 	}))
 }
 
-// Files is Images of picture files; see Model.Files. Those whose content is known are not decoded.
-func (c *Cached) Files(ctx context.Context, folder string, images []data.Image) (embeddings [][]float32,
-	problems []error, err error) {
-	pictures := make([]data.File, len(images))
-	for i, m := range images {
-		pictures[i] = data.File{Image: m, Folder: folder}
-	}
-	out, problems, err := files(ctx, []*Cached{c}, pictures, func(int, int) bool { return true })
-	if err != nil {
-		return nil, nil, err
-	}
-	return out[0], problems, nil
-}
-
 // byContent lists the indices of the images of each content, but for those with a problem.
 func byContent(contents []store.Key, problems []error) (distinct [][]int) {
 	at := map[store.Key]int{}

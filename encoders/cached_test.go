@@ -51,7 +51,7 @@ func TestEncodedOnce(t *testing.T) {
 		{Bytes: raw}, {Path: e.Pictures[0]}}
 	for i, encoded := range []int64{2 + 2, 0} {
 		c := openCached(t, m, dir)
-		got, problems, err := c.Files(ctx, "../testdata/oracle/images", images)
+		got, problems, err := embedFiles(ctx, c, "../testdata/oracle/images", images)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,6 +124,19 @@ func copyDir(t *testing.T, from string) string {
 	return to
 }
 
+// embedFiles embeds pictures of a folder.
+func embedFiles(ctx context.Context, c *Cached, folder string, images []data.Image) ([][]float32, []error, error) {
+	pictures := make([]data.File, len(images))
+	for i, m := range images {
+		pictures[i] = data.File{Image: m, Folder: folder}
+	}
+	out, problems, err := files(ctx, []*Cached{c}, pictures, func(int, int) bool { return true })
+	if err != nil {
+		return nil, nil, err
+	}
+	return out[0], problems, nil
+}
+
 // TestChanged replaces a picture under its name, and changes a file of the encoder by one byte in place, with its times
 // set back. Afterwards nothing of before is served.
 func TestChanged(t *testing.T) {
@@ -132,7 +145,7 @@ func TestChanged(t *testing.T) {
 	path := filepath.Join(dir, "p.png")
 	embed := func(model string) (v []float32, text []float32, encoded int64) {
 		c := openCached(t, open(t, model), known)
-		got, problems, err := c.Files(t.Context(), dir, []data.Image{{Path: "p.png"}})
+		got, problems, err := embedFiles(t.Context(), c, dir, []data.Image{{Path: "p.png"}})
 		if err := errors.Join(append(problems, err)...); err != nil {
 			t.Fatal(err)
 		}

@@ -66,22 +66,8 @@ var clipHarmless = strictjson.Harmless{
 func readCLIPConfig(o *strictjson.Object) clipConfig {
 	const act, eps = "quick_gelu", 1e-5
 	c := clipConfig{
-		text: towerConfig{
-			Hidden:       512,
-			Intermediate: 2048,
-			Layers:       12,
-			Heads:        8,
-			Activation:   act,
-			Eps:          eps,
-		},
-		vision: towerConfig{
-			Hidden:       768,
-			Intermediate: 3072,
-			Layers:       12,
-			Heads:        12,
-			Activation:   act,
-			Eps:          eps,
-		},
+		text:       towerConfig{Hidden: 512, Intermediate: 2048, Layers: 12, Heads: 8, Activation: act, Eps: eps},
+		vision:     towerConfig{Hidden: 768, Intermediate: 3072, Layers: 12, Heads: 12, Activation: act, Eps: eps},
 		projection: 512,
 		vocab:      49408,
 		context:    77,

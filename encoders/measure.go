@@ -15,16 +15,20 @@ import (
 // Measurer computes the similarities that label rules read. Either encoder may be nil.
 type Measurer struct{ CLIP, DINO *Cached }
 
-// Similarities of an edit; nil where an ingredient is missing or the number is undefined, which Undefined tells.
-type Similarities struct {
-	ClipD *float64 // direction: source to edit, the source's caption to the target's
-	ClipI *float64 // edit and target
-	DinoI *float64 // edit and target
-	ClipT *float64 // edit and the caption of the target
+// Numbers are the similarities of an edit; nil where an ingredient is missing or the number is undefined.
+type Numbers struct {
+	ClipD *float64 `json:"clip_d,omitempty"` // direction: source to edit, the source's caption to the target's
+	ClipI *float64 `json:"clip_i,omitempty"` // edit and target
+	DinoI *float64 `json:"dino_i,omitempty"` // edit and target
+	ClipT *float64 `json:"clip_t,omitempty"` // edit and the caption of the target
 	// Undefined are the columns of numbers whose ingredients are all there and that do not exist all the same: clip_d of
 	// equal captions, which have no direction.
-	Undefined []string
-	// Problems are the pictures and captions that could not be read, each named.
+	Undefined []string `json:"undefined,omitempty"`
+}
+
+// Similarities are the numbers of an edit, and its pictures and captions that could not be read, each named.
+type Similarities struct {
+	Numbers
 	Problems []error
 }
 

@@ -104,32 +104,17 @@ func (s *Similarity) Fingerprint() (string, error) { return s.Name + " " + s.mod
 // Close implements edit.Judge.
 func (s *Similarity) Close() error { return s.model.Close() }
 
-// compared is an edit with the pictures that are embedded.
-type compared struct {
-	*edit.Edit
-	other, output *data.Picture // other: what the output is compared with, or changed from
+// other is the picture that the output is compared with, or changed from.
+func (s *Similarity) other() string {
+	if s.Target {
+		return "target"
+	}
+	return "source"
 }
-
-// Size implements edit.Inputs: pictures are bytes, four to a float32.
-func (c *compared) Size(edit.Inputs) int { return (len(c.other.Pix) + len(c.output.Pix)) / 4 }
 
 // Prepare implements edit.Judge. The encoder takes pictures as they are.
 func (s *Similarity) Prepare(e *edit.Edit) (edit.Inputs, error) {
-	role := "source"
-	if s.Target {
-		role = "target"
-	}
-	c := &compared{Edit: e}
-	for _, p := range []struct {
-		role string
-		to   **data.Picture
-	}{{role, &c.other}, {"edit", &c.output}} {
-		var err error
-		if *p.to, err = edit.Decode(e.Picture(p.role)); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.role, err)
-		}
-	}
-	return c, nil
+	return edit.View(e, s.other(), "edit")
 }
 
 // Score implements edit.Judge.
@@ -140,8 +125,8 @@ func (s *Similarity) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Sc
 func (s *Similarity) scores(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, error) {
 	var pictures []*data.Picture
 	for _, in := range inputs {
-		c := in.(*compared)
-		pictures = append(pictures, c.other, c.output)
+		v := in.(*edit.Views)
+		pictures = append(pictures, v.ByRole[s.other()], v.ByRole["edit"])
 	}
 	images, err := s.model.Images(ctx, pictures)
 	if err != nil {
@@ -149,7 +134,7 @@ func (s *Similarity) scores(ctx context.Context, inputs []edit.Inputs) ([]edit.S
 	}
 	scores := make([]edit.Score, len(inputs))
 	for i, in := range inputs {
-		cosine, err := s.cosine(ctx, in.(*compared).Edit, images[2*i], images[2*i+1])
+		cosine, err := s.cosine(ctx, in.(*edit.Views).Edit, images[2*i], images[2*i+1])
 		if err != nil {
 			return nil, err
 		}

@@ -34,15 +34,6 @@ type TableResult struct {
 	Cached  int64          `json:"cached"`              // that were known
 }
 
-// Numbers are a row's values in the journal.
-type Numbers struct {
-	ClipD *float64 `json:"clip_d,omitempty"`
-	ClipI *float64 `json:"clip_i,omitempty"`
-	DinoI *float64 `json:"dino_i,omitempty"`
-	ClipT *float64 `json:"clip_t,omitempty"`
-	Not   []string `json:"undefined,omitempty"` // columns of numbers that do not exist
-}
-
 // tableHead identifies the input of a journal; in shards it has the digest of the table's bytes, too.
 type tableHead struct {
 	In         string            `json:"in"`
@@ -56,7 +47,7 @@ type tableHead struct {
 const rowsAtOnce = 32
 
 // Job measures the edits of t, which is o.In opened.
-func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[*edit.Edit, Numbers] {
+func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[table.Edit, Numbers] {
 	head := tableHead{In: o.In, Rows: t.Len(), Columns: o.Columns}
 	if abs, err := remote.Abs(o.In); err == nil {
 		head.In = abs
@@ -67,75 +58,49 @@ func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[*edit.Edit, Nu
 	if m.DINO != nil {
 		head.DINO = m.DINO.Fingerprint()
 	}
-	return &table.Job[*edit.Edit, Numbers]{
-		Options: o,
-		Rows:    t.Len(),
-		Head:    head,
-		Plan: func() (any, error) {
-			digest, err := store.FileDigest(t.Path())
-			plan := head
-			plan.Table = digest.String()
-			return plan, err
-		},
-		Read: func(i int) (*edit.Edit, error) { return ReadEdit(t, o.Columns, i) },
-		Content: func(of **edit.Edit, err error) (string, error) {
-			e := cmp.Or(*of, &edit.Edit{})
+	j := table.EditJob[Numbers](t, o, func(i int) (*edit.Edit, error) { return readEdit(t, o.Columns, i) },
+		func(e *edit.Edit) []any {
 			before, after := captionsOf(e)
-			return table.Content(t.Folder(), err, before, after, file(e, "source"), file(e, "edit"), file(e, "target"))
-		},
-		Batches: table.Chunks(rowsAtOnce),
-		Work: func(ctx context.Context, edits []*edit.Edit) (values []Numbers, errs []error, err error) {
-			got, err := m.Measure(ctx, edits)
-			for _, s := range got {
-				values = append(values, Numbers{s.ClipD, s.ClipI, s.DinoI, s.ClipT, s.Undefined})
-				errs = append(errs, s.Err())
-			}
-			return values, errs, err
-		},
-		Weigh: func(i int) (int64, bool) {
-			e, err := ReadEdit(t, o.Columns, i)
-			if err != nil {
-				return 0, true
-			}
-			bytes := int64(0)
-			for _, role := range []string{"source", "edit", "target"} {
-				bytes += file(e, role).Size(t.Folder())
-			}
-			return bytes, true
-		},
+			return []any{before, after, table.Image(e, "source"), table.Image(e, "edit"), table.Image(e, "target")}
+		}, "source", "edit", "target")
+	j.Head = head
+	j.Plan = func() (any, error) {
+		digest, err := store.FileDigest(t.Path())
+		head.Table = digest.String()
+		return head, err
 	}
+	j.Batches = table.Chunks(rowsAtOnce)
+	j.Work = func(ctx context.Context, rows []table.Edit) (values []Numbers, errs []error, err error) {
+		edits := make([]*edit.Edit, len(rows))
+		for i := range rows {
+			edits[i] = rows[i].Edit
+		}
+		got, err := m.Measure(ctx, edits)
+		for _, s := range got {
+			values, errs = append(values, s.Numbers), append(errs, s.Err())
+		}
+		return values, errs, err
+	}
+	return j
 }
 
-// file is the picture of a role as the table has it; the zero Image if there is none.
-func file(e *edit.Edit, role string) data.Image {
-	f, _ := e.Picture(role).(data.File)
-	return f.Image
-}
-
-// ReadEdit reads an edit out of row i of a table; columns are other names of the captions' columns.
-func ReadEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, error) {
+// readEdit reads an edit out of row i of a table; columns are other names of the captions' columns.
+func readEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, error) {
 	rec, err := t.Record(i)
 	if err != nil {
-		return nil, err
+		return &edit.Edit{}, err
 	}
 	row, err := t.Row(rec)
 	if err != nil {
-		return nil, err
+		return &edit.Edit{}, err
 	}
-	e := &edit.Edit{Texts: map[string]string{}}
-	for role, m := range map[string]data.Image{"source": row.Source, "edit": row.Edit, "target": row.Target} {
-		if !m.IsZero() {
-			e.Set(role, data.File{Image: m, Folder: t.Folder()})
-		}
-	}
+	e := table.EditOf(t, &row)
+	e.Texts = map[string]string{}
 	for _, name := range data.CaptionColumns {
-		column := name
-		if other := columns[name]; other != "" {
-			column = other
-		}
+		column := cmp.Or(columns[name], name)
 		v, _ := rec.Get(column)
 		if e.Texts[name], err = data.Prose(v); err != nil {
-			return nil, fmt.Errorf("column %q: %w", column, err)
+			return &edit.Edit{}, fmt.Errorf("column %q: %w", column, err)
 		}
 	}
 	return e, nil
@@ -178,7 +143,7 @@ func (m *Measurer) set(l *table.Line[Numbers], rec *data.Record, result *TableRe
 		x    *float64
 	}{{"clip_d", m.CLIP, l.Value.ClipD}, {"clip_i", m.CLIP, l.Value.ClipI}, {"dino_i", m.DINO, l.Value.DinoI},
 		{"clip_t", m.CLIP, l.Value.ClipT}} {
-		undefined := l.Value.Not
+		undefined := l.Value.Undefined
 		if n.by == nil { // nobody measured it: what the table says
 			old, _ := rec.Get(n.name)
 			if x, err := data.Number(old); err == nil {

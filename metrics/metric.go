@@ -2,10 +2,8 @@ package metrics
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
-	"assay/data"
 	"assay/edit"
 	"assay/internal/workers"
 )
@@ -22,7 +20,7 @@ type Options struct {
 type Metric struct {
 	name, fingerprint string
 	roles, texts      []string // what it looks at
-	value             func(ctx context.Context, s *sample) (edit.Score, error)
+	value             func(ctx context.Context, s *edit.Views) (edit.Score, error)
 	close             func() error
 }
 
@@ -63,39 +61,12 @@ func (m *Metric) Close() error {
 	return m.close()
 }
 
-// sample is an edit with the pictures that a metric looks at, decoded.
-type sample struct {
-	*edit.Edit
-	pictures map[string]*data.Picture
-}
-
-// Size implements edit.Inputs: pictures are bytes, four to a float32.
-func (s *sample) Size(edit.Inputs) (n int) {
-	for _, p := range s.pictures {
-		n += len(p.Pix) / 4
-	}
-	return n
-}
-
 // Prepare implements edit.Judge.
-func (m *Metric) Prepare(e *edit.Edit) (edit.Inputs, error) {
-	s := &sample{e, map[string]*data.Picture{}}
-	for _, role := range m.roles {
-		p := e.Picture(role)
-		if p == nil {
-			return nil, fmt.Errorf("there is no picture %q", role)
-		}
-		var err error
-		if s.pictures[role], err = edit.Decode(p); err != nil {
-			return nil, fmt.Errorf("%s: %w", role, err)
-		}
-	}
-	return s, nil
-}
+func (m *Metric) Prepare(e *edit.Edit) (edit.Inputs, error) { return edit.View(e, m.roles...) }
 
 // Score implements edit.Judge. Edits are measured several at a time.
 func (m *Metric) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	scores, errs := make([]edit.Score, len(inputs)), make([]error, len(inputs))
-	workers.Do(len(inputs), func(i int) { scores[i], errs[i] = m.value(ctx, inputs[i].(*sample)) })
+	workers.Do(len(inputs), func(i int) { scores[i], errs[i] = m.value(ctx, inputs[i].(*edit.Views)) })
 	return scores, errs, ctx.Err()
 }

@@ -265,8 +265,9 @@ func TestBoxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &network{places: places, Config: Config{Prepare: Prepare{Box: true}}}
-	s := &sample{&edit.Edit{ID: "a", Editor: "M"}, map[string]*data.Picture{"edit": data.NewPicture(64, 48),
-		"source": data.NewPicture(64, 48), "target": data.NewPicture(64, 48)}}
+	s := &edit.Views{Edit: &edit.Edit{ID: "a", Editor: "M"},
+		ByRole: map[string]*data.Picture{"edit": data.NewPicture(64, 48),
+			"source": data.NewPicture(64, 48), "target": data.NewPicture(64, 48)}}
 	for role, want := range map[string][]int{"edit": {1, 3, 32, 32}, "source": {1, 3, 8, 8}} {
 		x, err := m.pixels(s, role)
 		if err != nil || !x.Shape().Eq(tensor.Shape(want)) {

@@ -146,7 +146,7 @@ func (m *network) close() error {
 }
 
 // value measures an edit: a number, the name of a class, or several numbers by name.
-func (m *network) value(ctx context.Context, s *sample) (edit.Score, error) {
+func (m *network) value(ctx context.Context, s *edit.Views) (edit.Score, error) {
 	c := &m.Config
 	if len(c.Inputs) > 0 {
 		if err := m.oneSize(s); err != nil {
@@ -191,14 +191,14 @@ func (m *network) value(ctx context.Context, s *sample) (edit.Score, error) {
 }
 
 // oneSize refuses pictures of several sizes where a graph sees two as they are.
-func (m *network) oneSize(s *sample) error {
+func (m *network) oneSize(s *edit.Views) error {
 	if len(m.Config.Prepare.Size) > 0 || m.Config.Prepare.Box {
 		return nil
 	}
 	roles := m.roles()
-	first := s.pictures[roles[0]]
+	first := s.ByRole[roles[0]]
 	for _, role := range roles[1:] {
-		if p := s.pictures[role]; p != nil && first != nil && (p.Width != first.Width || p.Height != first.Height) {
+		if p := s.ByRole[role]; p != nil && first != nil && (p.Width != first.Width || p.Height != first.Height) {
 			return fmt.Errorf("%s has %d x %d pixels, %s %d x %d: this metric wants one size", roles[0], first.Width,
 				first.Height, role, p.Width, p.Height)
 		}
@@ -207,7 +207,7 @@ func (m *network) oneSize(s *sample) error {
 }
 
 // output is what the models give for one thing.
-func (m *network) output(ctx context.Context, s *sample, role string) ([]float32, error) {
+func (m *network) output(ctx context.Context, s *edit.Views, role string) ([]float32, error) {
 	if m.encoder == nil {
 		x, err := m.pixels(s, role)
 		if err != nil {
@@ -227,7 +227,7 @@ func (m *network) output(ctx context.Context, s *sample, role string) ([]float32
 }
 
 // embed is an encoder's embedding of a picture or a text.
-func (m *network) embed(ctx context.Context, s *sample, role string) ([]float32, error) {
+func (m *network) embed(ctx context.Context, s *edit.Views, role string) ([]float32, error) {
 	var all [][]float32
 	var err error
 	if slices.Contains(textRoles, role) {
@@ -237,7 +237,7 @@ func (m *network) embed(ctx context.Context, s *sample, role string) ([]float32,
 		}
 		all, err = m.encoder.Texts(ctx, []string{text})
 	} else {
-		p := s.pictures[role]
+		p := s.ByRole[role]
 		if p == nil {
 			return nil, errors.New("there is no picture")
 		}
@@ -328,8 +328,8 @@ func (o *Output) score(v float64) (edit.Score, error) {
 }
 
 // pixels prepares a picture as the graph's input [1, 3, height, width].
-func (m *network) pixels(s *sample, role string) (*tensor.Dense, error) {
-	p := s.pictures[role]
+func (m *network) pixels(s *edit.Views, role string) (*tensor.Dense, error) {
+	p := s.ByRole[role]
 	if p == nil {
 		return nil, fmt.Errorf("there is no picture %q", role)
 	}
@@ -358,12 +358,12 @@ func (m *network) pixels(s *sample, role string) (*tensor.Dense, error) {
 }
 
 // cutOut cuts the box of a picture out of it.
-func (m *network) cutOut(s *sample, role string) (*data.Picture, error) {
+func (m *network) cutOut(s *edit.Views, role string) (*data.Picture, error) {
 	place, err := m.places.of(s.Edit, role)
 	if err != nil {
 		return nil, err
 	}
-	p := s.pictures[role]
+	p := s.ByRole[role]
 	left, top, w, h, err := place.pixels(p.Width, p.Height)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", role, err)

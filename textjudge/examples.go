@@ -12,35 +12,31 @@ import (
 	"assay/edit"
 )
 
-// Examples makes conversations of a judge's question and its right answer: what a model is trained on, by train with
-// mode: text, to be asked the very same later.
-type Examples struct{ judge *Judge }
-
-// OpenExamples opens a judge, as [Open], without a model. It must ask one question, once, about pictures of the item
-// alone, and its answer must be one of some words.
-func OpenExamples(name string, s Settings) (*Examples, error) {
+// OpenExamples opens a judge, as [Open], without a model, for [Judge.Example]. It must ask one question, once, about
+// pictures of the item alone, and its answer must be one of some words.
+func OpenExamples(name string, s Settings) (*Judge, error) {
 	j, _, err := read(name, s)
 	if err != nil {
 		return nil, err
 	}
-	c, e := &j.Config, &Examples{j}
+	c := &j.Config
 	switch {
 	case len(c.Questions) != 1 || c.Pair || len(c.Kinds) > 0:
 		err = fmt.Errorf("examples need a judge of single edits with one question, for all kinds of edits")
 	case len(j.files) > 0:
 		err = fmt.Errorf("it shows pictures of its own: examples name those of the items alone")
-	case len(e.Words()) == 0:
+	case len(j.Choices()) == 0:
 		err = fmt.Errorf("examples need a judge whose answer is one of some words (choice)")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return e, nil
+	return j, nil
 }
 
-// Words are the answers that the judge reads, sorted.
-func (e *Examples) Words() (words []string) {
-	answer := &e.judge.Config.Questions[0].Answer
+// Choices are the answers of some words that the judge reads to its question, sorted.
+func (j *Judge) Choices() (words []string) {
+	answer := &j.Config.Questions[0].Answer
 	for _, v := range answer.values() {
 		for _, word := range slices.Sorted(maps.Keys(v.Choice)) {
 			if n, err := answer.Read(word); err == nil && n[v.As] == v.Choice[word] {
@@ -51,19 +47,17 @@ func (e *Examples) Words() (words []string) {
 	return words
 }
 
-// Warnings are of prompts that are not the published ones.
-func (e *Examples) Warnings() []string { return e.judge.Warnings }
-
-// Line is the conversation about an item, a line of a .jsonl file without its end. Pictures are paths by role; the
-// answer is one of the words.
-func (e *Examples) Line(id, instruction string, pictures map[string]string, answer string) ([]byte, error) {
-	if words := e.Words(); !slices.Contains(words, answer) {
+// Example is a conversation of the judge's question about an item and its right answer, one of its choices. A model is
+// trained on it, by train with mode: text, to be asked the very same later. It is a line of a .jsonl file without its
+// end. Pictures are paths by role.
+func (j *Judge) Example(id, instruction string, pictures map[string]string, answer string) ([]byte, error) {
+	if words := j.Choices(); !slices.Contains(words, answer) {
 		return nil, fmt.Errorf("the answer %q: the judge reads %s", answer, strings.Join(words, ", "))
 	}
 	// The pictures stand for their paths: what is asked is made where the judge makes it.
-	shown := &request{&edit.Edit{Instruction: instruction}, map[string]*data.Picture{}}
+	shown := &edit.Views{Edit: &edit.Edit{Instruction: instruction}, ByRole: map[string]*data.Picture{}}
 	paths := map[*data.Picture]string{}
-	roles, err := e.judge.shown("")
+	roles, err := j.shown("")
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +65,10 @@ func (e *Examples) Line(id, instruction string, pictures map[string]string, answ
 		if pictures[role] == "" {
 			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
 		}
-		shown.pictures[role] = &data.Picture{}
-		paths[shown.pictures[role]] = pictures[role]
+		shown.ByRole[role] = &data.Picture{}
+		paths[shown.ByRole[role]] = pictures[role]
 	}
-	asked, err := e.judge.messages(0, shown)
+	asked, err := j.messages(0, shown)
 	if err != nil {
 		return nil, err
 	}

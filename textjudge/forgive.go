@@ -35,10 +35,7 @@ func (g *Grammar) forgive(span string) (map[string]json.RawMessage, error) {
 		pattern string
 		first   int // group of the first kind of text
 		numbers int
-	}{
-		{words + comma + numbers, 1, 3},
-		{numbers + comma + words, 2, 1},
-	} {
+	}{{words + comma + numbers, 1, 3}, {numbers + comma + words, 2, 1}} {
 		m := regexp.MustCompile(`^\{` + blanks + order.pattern + blanks + `\}$`).FindStringSubmatch(plain)
 		if m == nil {
 			continue

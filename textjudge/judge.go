@@ -264,16 +264,16 @@ const (
 )
 
 // answers asks all questions; those of a pair in both orders.
-func (j *Judge) answers(ctx context.Context, q *request) (*Result, error) {
+func (j *Judge) answers(ctx context.Context, q *edit.Views) (*Result, error) {
 	r := &Result{}
 	score, dimensions, err := j.passes(ctx, q, false, r)
 	if err != nil {
 		return r, err
 	}
 	if j.Config.Pair {
-		swapped := maps.Clone(q.pictures)
+		swapped := maps.Clone(q.ByRole)
 		swapped["edit"], swapped["edit2"] = swapped["edit2"], swapped["edit"]
-		other, _, err := j.passes(ctx, &request{q.Edit, swapped}, true, r)
+		other, _, err := j.passes(ctx, &edit.Views{Edit: q.Edit, ByRole: swapped}, true, r)
 		if err != nil {
 			return r, err
 		}
@@ -300,7 +300,7 @@ func side(score float64) int {
 }
 
 // passes asks all questions in all passes.
-func (j *Judge) passes(ctx context.Context, q *request, swapped bool, r *Result) (
+func (j *Judge) passes(ctx context.Context, q *edit.Views, swapped bool, r *Result) (
 	score float64, dimensions map[string]float64, err error) {
 	var passes []map[string]float64
 	for pass := range j.Config.Passes {
@@ -326,7 +326,7 @@ func (j *Judge) passes(ctx context.Context, q *request, swapped bool, r *Result)
 }
 
 // ask asks a question until its answer can be read.
-func (j *Judge) ask(ctx context.Context, question int, shown *request, a Answer, r *Result) (
+func (j *Judge) ask(ctx context.Context, question int, shown *edit.Views, a Answer, r *Result) (
 	map[string]float64, error) {
 	q, c := &j.Config.Questions[question], &j.Config
 	a.Question, a.Constrained = q.Name, c.Constrained
@@ -385,7 +385,7 @@ func (c *Config) options(pass, try int) chat.Options {
 	}
 }
 
-func (j *Judge) messages(question int, shown *request) ([]chat.Message, error) {
+func (j *Judge) messages(question int, shown *edit.Views) ([]chat.Message, error) {
 	q := &j.Config.Questions[question]
 	text, err := j.prompts[question].render(shown.Edit)
 	if err != nil {
@@ -395,7 +395,7 @@ func (j *Judge) messages(question int, shown *request) ([]chat.Message, error) {
 	for i, p := range q.Pictures {
 		picture := j.files[p]
 		if !isFile(p) {
-			picture = shown.pictures[p]
+			picture = shown.ByRole[p]
 		}
 		if len(q.Captions) > 0 {
 			parts = append(parts, chat.Part{Text: q.Captions[i]})

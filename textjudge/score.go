@@ -85,20 +85,6 @@ func (c *Config) numbers() (names []string) {
 	return slices.Compact(names)
 }
 
-// request is what is shown of an edit, or of two: the judge's inputs.
-type request struct {
-	*edit.Edit
-	pictures map[string]*data.Picture // decoded, by role
-}
-
-// Size implements edit.Inputs: pictures are bytes, four to a float32.
-func (r *request) Size(edit.Inputs) (n int) {
-	for _, p := range r.pictures {
-		n += len(p.Pix) / 4
-	}
-	return n
-}
-
 // Prepare implements edit.Judge: it decodes the pictures that the questions show.
 func (j *Judge) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if j.Config.Pair {
@@ -108,11 +94,11 @@ func (j *Judge) Prepare(e *edit.Edit) (edit.Inputs, error) {
 }
 
 // prepare decodes the pictures of an edit. The second edit of a pair, if there is one, is edit2.
-func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*request, error) {
+func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*edit.Views, error) {
 	if e.Requirement != "" {
 		return nil, fmt.Errorf("%w: the judge %s asks for no requirement", chat.ErrRequest, j.Config.Name)
 	}
-	r := &request{e, map[string]*data.Picture{}}
+	r := &edit.Views{Edit: e, ByRole: map[string]*data.Picture{}}
 	shown, err := j.shown(e.Kind)
 	if err != nil {
 		return nil, err
@@ -128,7 +114,7 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*request, error) {
 		if p == nil {
 			return nil, fmt.Errorf("%w: there is no picture %q", chat.ErrRequest, role)
 		}
-		if r.pictures[role], err = edit.Decode(p); err != nil {
+		if r.ByRole[role], err = edit.Decode(p); err != nil {
 			return nil, fmt.Errorf("%s: %w", role, err)
 		}
 	}
@@ -142,7 +128,7 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*request, error) {
 // names a class, or gives dimensions alone.
 func (j *Judge) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
 	results, errs, err := each(ctx, inputs, j.Workers, func(ctx context.Context, in edit.Inputs) (*Result, error) {
-		r, ok := in.(*request)
+		r, ok := in.(*edit.Views)
 		if !ok {
 			return nil, errors.New("the edit was prepared by another judge")
 		}

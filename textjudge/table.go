@@ -4,33 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
+	"strings"
 
 	"assay/chat"
 	"assay/data"
 	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/shards"
-	"assay/internal/store"
 	"assay/internal/table"
 )
-
-// tableHead says what a journal's results belong to; in shards with the digest of the table's bytes.
-type tableHead struct {
-	In      string            `json:"in"`
-	Rows    int               `json:"rows"`
-	Judge   string            `json:"judge"`
-	Table   string            `json:"table,omitempty"`
-	Columns map[string]string `json:"columns,omitempty"`
-}
-
-// row is a row of a table: an edit, with its pictures by the roles that the judge shows.
-type row struct {
-	instruction string
-	images      map[string]data.Image
-	asked       []*edit.Edit // two for a judge of pairs
-}
 
 // Table judges every row of a table and writes the rows with score, score01, dimensions, answers and error added. A
 // judge of pairs adds preference (1: edit, 0: edit2), preferred and agree instead of scores, one without scores the
@@ -53,7 +36,10 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 	case !j.Config.Scores():
 		columns = slices.Concat(classColumns, answerColumns)
 	}
-	job := j.job(t, o)
+	job, err := j.job(t, o)
+	if err != nil {
+		return nil, err
+	}
 	err = job.Do(ctx, job.Rewrite(ctx, t, columns, func(l *table.Line[Result], rec *data.Record) error {
 		table.Clear(rec, columns)
 		r.count(l)
@@ -63,7 +49,9 @@ func (j *Judge) Table(ctx context.Context, o table.Options) (*TableResult, error
 	if err != nil {
 		return nil, err
 	}
-	r.shares()
+	if n := r.Judged + r.Unreadable; n > 0 {
+		r.UnreadableShare = float64(r.Unreadable) / float64(n)
+	}
 	return r, nil
 }
 
@@ -76,7 +64,11 @@ func (j *Judge) TableShard(ctx context.Context, o table.Options) (*shards.Report
 		return nil, err
 	}
 	defer t.Close()
-	return j.job(t, o).Shard(ctx)
+	job, err := j.job(t, o)
+	if err != nil {
+		return nil, err
+	}
+	return job.Shard(ctx)
 }
 
 // open opens the table.
@@ -103,44 +95,26 @@ func (j *Judge) open(o *table.Options) (*data.Table, error) {
 }
 
 // job judges the rows of t, which is o.In opened.
-func (j *Judge) job(t *data.Table, o table.Options) *table.Job[row, Result] {
-	head := tableHead{In: t.Path(), Rows: t.Len(), Judge: j.fingerprint}
-	if abs, err := filepath.Abs(t.Path()); err == nil {
-		head.In = abs
-	}
+func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[table.Edit, Result], error) {
 	roles := j.Roles()
-	return &table.Job[row, Result]{
-		Options: o,
-		Rows:    t.Len(),
-		Head:    head,
-		Plan: func() (any, error) {
-			digest, err := store.FileDigest(t.Path())
-			plan := head
-			plan.Table, plan.Columns = digest.String(), o.Columns
-			return plan, err
-		},
-		Read: func(i int) (row, error) { return readRow(t, roles, i) },
-		Content: func(r *row, err error) (string, error) {
-			parts := []any{err, r.instruction}
+	job := table.EditJob[Result](t, o, func(i int) (*edit.Edit, error) { return readEdit(t, roles, i) },
+		func(e *edit.Edit) []any {
+			parts := []any{e.Instruction}
 			for _, role := range roles {
-				parts = append(parts, role, r.images[role])
+				parts = append(parts, role, table.Image(e, role))
 			}
-			return table.Content(t.Folder(), parts...)
-		},
-		Prepare: func(r *row) error { return j.decode(r, t.Folder()) },
-		Work:    table.Single(func(ctx context.Context, r *row) (Result, error) { return j.row(ctx, r) }),
-		Ends:    func(err error) bool { return errors.Is(err, chat.ErrUnavailable) },
-		Weigh: func(i int) (bytes int64, begins bool) {
-			r, err := readRow(t, roles, i)
-			if err != nil {
-				return 0, true
-			}
-			for _, m := range r.images {
-				bytes += m.Size(t.Folder())
-			}
-			return bytes, true
-		},
+			return parts
+		}, roles...)
+	job.Prepare = func(e *table.Edit) (err error) {
+		e.Inputs, err = j.prepare(e.Edit)
+		return err
 	}
+	job.Work = table.Single(func(ctx context.Context, e *table.Edit) (Result, error) {
+		r, err := j.answers(ctx, e.Inputs.(*edit.Views))
+		return *r, err
+	})
+	job.Ends = func(err error) bool { return errors.Is(err, chat.ErrUnavailable) }
+	return job, job.Identify(t, j.fingerprint)
 }
 
 // column is that of a role; reference is the label table's target.
@@ -151,58 +125,32 @@ func column(role string) string {
 	return role
 }
 
-// readRow reads a row and finds its pictures, without decoding them.
-func readRow(t *data.Table, roles []string, i int) (r row, err error) {
+// readEdit reads a row, with the pictures that the judge shows by their roles: edit2, the second edit of a pair, too.
+func readEdit(t *data.Table, roles []string, i int) (*edit.Edit, error) {
 	rec, err := t.Record(i)
 	if err != nil {
-		return r, err
+		return &edit.Edit{}, err
 	}
-	line, err := t.Row(rec)
-	if r.instruction = line.Instruction; err != nil {
-		return r, err
+	row, err := t.Row(rec)
+	plain, e := &edit.Edit{Instruction: row.Instruction}, &edit.Edit{Instruction: row.Instruction}
+	if err != nil {
+		return plain, err
 	}
-	images := map[string]data.Image{}
+	known := map[string]data.Image{"source": row.Source, "edit": row.Edit, "reference": row.Target}
 	for _, role := range roles {
-		switch role {
-		case "source":
-			images[role] = line.Source
-		case "edit":
-			images[role] = line.Edit
-		case "reference":
-			images[role] = line.Target
-		default:
+		m, ok := known[role]
+		if !ok {
 			v, _ := rec.Get(role)
-			if images[role], err = data.ToImage(v); err != nil {
-				return r, fmt.Errorf("column %q: %w", role, err)
+			if m, err = data.ToImage(v); err != nil {
+				return plain, fmt.Errorf("column %q: %w", role, err)
 			}
 		}
-		if images[role].IsZero() {
-			return r, fmt.Errorf("column %q: there is no picture", column(role))
+		if m.IsZero() {
+			return plain, fmt.Errorf("column %q: there is no picture", column(role))
 		}
+		table.SetImage(e, role, m, t)
 	}
-	r.images = images
-	return r, nil
-}
-
-// decode makes the edits that are asked about.
-func (j *Judge) decode(r *row, folder string) error {
-	e := &edit.Edit{Instruction: r.instruction, Pictures: map[string]edit.Picture{}}
-	for _, role := range j.Roles() {
-		p, err := r.images[role].Open(folder, data.Limits{})
-		if err != nil {
-			return fmt.Errorf("%s: %w", role, err)
-		}
-		e.Set(role, p)
-	}
-	if r.asked = []*edit.Edit{e}; j.Config.Pair {
-		r.asked = append(r.asked, &edit.Edit{Output: e.Pictures["edit2"]})
-	}
-	return nil
-}
-
-func (j *Judge) row(ctx context.Context, r *row) (Result, error) {
-	result, err := j.Ask(ctx, r.asked...)
-	return *result, err
+	return e, nil
 }
 
 // The columns that are added. Those of a pair have other names than scores, which others read: a preference is no
@@ -241,4 +189,105 @@ func (j *Judge) set(l *table.Line[Result], rec *data.Record) {
 	rec.Set("preference", r.Score)
 	rec.Set("preferred", []string{"edit2", "neither", "edit"}[1+side(r.Score)])
 	rec.Set("agree", *r.Agree)
+}
+
+// TableResult counts what Table did.
+type TableResult struct {
+	Out     string `json:"out"`
+	Judge   string `json:"judge"`
+	Rule    string `json:"rule"`
+	Average string `json:"average"`
+	Passes  int    `json:"passes"`
+	Repeats int    `json:"repeats"`
+	Prompts string `json:"prompts"` // own, published or altered
+
+	Constrained bool `json:"constrained"` // the grammars decided which tokens could be chosen
+
+	Rows            int     `json:"rows"`
+	Judged          int     `json:"judged"`
+	Failed          int     `json:"failed"`           // rows without a score
+	Unreadable      int     `json:"unreadable"`       // of them, those whose answers could not be read
+	UnreadableShare float64 `json:"unreadable_share"` // of all rows that were answered
+	Pairs           *Pairs  `json:"pairs,omitempty"`
+
+	Answers    int      `json:"answers"` // of all rows, kept ones too
+	Again      int      `json:"again"`   // of them, those that were asked again
+	Prompt     int64    `json:"prompt_tokens"`
+	Completion int64    `json:"completion_tokens"`
+	Warnings   []string `json:"warnings,omitempty"`
+}
+
+// result begins the count of a table's rows.
+func (j *Judge) result(out string, rows int) *TableResult {
+	c := &j.Config
+	r := &TableResult{Out: out, Judge: c.Name, Rule: c.Rule, Average: c.Average, Passes: c.Passes, Repeats: c.Repeats,
+		Prompts: j.Asks, Constrained: c.Constrained, Rows: rows, Warnings: j.Warnings}
+	if c.Pair {
+		r.Pairs = &Pairs{}
+	}
+	return r
+}
+
+// Pairs says how far the two orders of pairs agree.
+type Pairs struct {
+	Agree         int     `json:"agree"`
+	Disagree      int     `json:"disagree"`
+	DisagreeShare float64 `json:"disagree_share"`
+	FirstShown    int     `json:"first_shown"`  // disagreements in which the one shown first is preferred both times
+	SecondShown   int     `json:"second_shown"` // ... the one shown second
+}
+
+// count adds a row.
+func (t *TableResult) count(l *table.Line[Result]) {
+	d := &l.Value
+	for _, a := range d.Answers {
+		t.Answers++
+		if a.Try > 0 {
+			t.Again++
+		}
+		t.Prompt += int64(a.Prompt)
+		t.Completion += int64(a.Completion)
+	}
+	switch {
+	case l.Unreadable:
+		t.Failed++
+		t.Unreadable++
+		return
+	case l.Error != "":
+		t.Failed++
+		return
+	}
+	t.Judged++
+	if d.Agree == nil {
+		return
+	}
+	t.Pairs.Count(d.Dimensions[shownFirst], d.Dimensions[shownSecond])
+}
+
+// Count adds a pair by what was said of its first edit when that was shown first, and second (1: it is better).
+func (p *Pairs) Count(shownFirst, shownSecond float64) {
+	first, second := side(shownFirst), side(shownSecond)
+	switch {
+	case first == second:
+		p.Agree++
+	case first > second:
+		p.Disagree++
+		p.FirstShown++
+	default:
+		p.Disagree++
+		p.SecondShown++
+	}
+	p.DisagreeShare = float64(p.Disagree) / float64(p.Agree+p.Disagree)
+}
+
+// String is the rule in words: its name, and how passes are averaged.
+func (t *TableResult) String() string {
+	words := []string{t.Judge, "rule " + t.Rule}
+	if t.Passes > 1 {
+		words = append(words, fmt.Sprintf("%d passes, average %s", t.Passes, t.Average))
+	}
+	if t.Constrained {
+		words = append(words, "constrained")
+	}
+	return strings.Join(words, ", ")
 }

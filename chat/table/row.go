@@ -12,7 +12,6 @@ import (
 
 	"assay/chat"
 	"assay/data"
-	"assay/internal/atomicfile"
 	"assay/internal/strictjson"
 )
 
@@ -39,17 +38,8 @@ func parse(line []byte) (*Row, error) {
 	r := &Row{ID: o.Raw("id"), Options: chat.Options{LogProbs: true}, Given: chat.Given(o, "max_new_tokens")}
 	r.Options.Read(o, "max_new_tokens")
 	r.Several.Read(o, r.Options)
-	var messages []json.RawMessage
-	o.Get("messages", &messages)
-	if len(messages) == 0 {
+	if r.Messages = chat.ReadMessages(o, 1, r.part, nil); len(r.Messages) == 0 {
 		o.Failf("messages", "there are none")
-	}
-	for i, raw := range messages {
-		m, err := r.message(raw)
-		if err != nil {
-			o.Failf("messages", "message %d: %w", i+1, err)
-		}
-		r.Messages = append(r.Messages, m)
 	}
 	o.Close()
 	return r, o.Err()
@@ -65,21 +55,6 @@ func idOf(line []byte) json.RawMessage {
 		return nil
 	}
 	return row["id"]
-}
-
-// message reads {role, content}; content is a text, or a list of texts and pictures.
-func (r *Row) message(raw json.RawMessage) (m chat.Message, err error) {
-	o, err := strictjson.Parse("message", raw)
-	if err != nil {
-		return m, err
-	}
-	o.Get("role", &m.Role)
-	if m.Role == "" {
-		o.Failf("role", "it is missing: system, user or assistant")
-	}
-	m.Content = chat.ReadContent(o, r.part)
-	o.Close()
-	return m, o.Err()
 }
 
 // Line is a row of a conversation, without the line's end. paths has the pictures' paths. An empty id is left out.
@@ -159,50 +134,16 @@ func (r *Row) open(folder string) error {
 
 // Answer is a line of the output: an answer, or an error.
 type Answer struct {
-	ID            json.RawMessage `json:"id"`
-	Text          *string         `json:"text,omitempty"`
-	TokenIDs      []int64         `json:"token_ids,omitempty"`
-	TokenLogProbs []float64       `json:"token_logprobs,omitempty"`
-	FinishReason  string          `json:"finish_reason,omitempty"`
-	Choices       []Choice        `json:"choices,omitempty"` // of a row that wants several; the first one is the answer
-	Error         string          `json:"error,omitempty"`
-}
-
-// Choice is one of several answers to a row. Its index, added to the row's seed, is the seed that gives it alone.
-type Choice struct {
-	Index         int       `json:"index"`
-	Text          string    `json:"text"`
-	TokenIDs      []int64   `json:"token_ids,omitempty"`
-	TokenLogProbs []float64 `json:"token_logprobs,omitempty"`
-	FinishReason  string    `json:"finish_reason"`
-}
-
-// set puts the answers to a row in.
-func (a *Answer) set(choices []chat.Choice, s chat.Several) {
-	first := choices[0]
-	a.Text, a.TokenIDs, a.TokenLogProbs, a.FinishReason = &first.Text, first.TokenIDs, first.LogProbs, first.Finish
-	if s.Made() == 1 {
-		return
-	}
-	for _, c := range choices {
-		a.Choices = append(a.Choices, Choice{c.Index, c.Text, c.TokenIDs, c.LogProbs, c.Finish})
-	}
+	ID           json.RawMessage `json:"id"`
+	*chat.Answer                 // nil: an error
+	Choices      []chat.Choice   `json:"choices,omitempty"` // of a row that wants several; the first one is the answer
+	Error        string          `json:"error,omitempty"`
 }
 
 // format refuses outputs and inputs that are no JSON lines: messages fit no flat table.
 func format(path string) error {
 	if ext := filepath.Ext(path); ext != ".jsonl" && ext != ".ndjson" {
 		return errors.New(path + ": a .jsonl file is wanted")
-	}
-	return nil
-}
-
-// notOneFile refuses answers in the place of the questions, which they would replace.
-func notOneFile(in, out string) error {
-	for _, name := range []string{out, out + ".progress"} {
-		if atomicfile.Same(in, name) {
-			return fmt.Errorf("%s is the table of questions, %s: its rows would be lost; choose another file", name, in)
-		}
 	}
 	return nil
 }

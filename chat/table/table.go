@@ -53,8 +53,11 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 	if err := errors.Join(format(o.In), format(o.Out)); err != nil {
 		return nil, exit.Usage(err)
 	}
-	if err := notOneFile(o.In, o.Out); err != nil {
-		return nil, exit.Usage(err)
+	for _, name := range []string{o.Out, o.Out + ".progress"} {
+		if atomicfile.Same(o.In, name) {
+			return nil, exit.Usagef("%s is the table of questions, %s: its rows would be lost; choose another file", name,
+				o.In)
+		}
 	}
 	if o.Workers <= 0 {
 		o.Workers = 16
@@ -128,8 +131,10 @@ func (q *question) answer(ctx context.Context, m chat.Model, folder string) (out
 	}
 	if err != nil {
 		out.Error = err.Error()
-	} else {
-		out.set(choices, q.row.Several)
+		return out, used
+	}
+	if out.Answer = choices[0].Answer; q.row.Several.Made() > 1 {
+		out.Choices = choices
 	}
 	return out, used
 }

@@ -113,17 +113,17 @@ func TestRows(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	got := read(t, o.Out)
-	if s := *got[0].Text; s != `user: hello max 3 seed 5 stop [] ids []` || string(got[0].ID) != "7" {
+	if s := got[0].Text; s != `user: hello max 3 seed 5 stop [] ids []` || string(got[0].ID) != "7" {
 		t.Errorf("%q, id %s", s, got[0].ID)
 	}
-	if s := *got[1].Text; s != `user: 4x3 what? max 0 seed 0 stop ["x"] ids [4] temperature 0` {
+	if s := got[1].Text; s != `user: 4x3 what? max 0 seed 0 stop ["x"] ids [4] temperature 0` {
 		t.Errorf("%q", s)
 	}
-	if diff := cmp.Diff([]float64{-1, -2}, got[1].TokenLogProbs); diff != "" || got[1].FinishReason != "stop" {
-		t.Error(diff, got[1].FinishReason)
+	if diff := cmp.Diff([]float64{-1, -2}, got[1].LogProbs); diff != "" || got[1].Finish != "stop" {
+		t.Error(diff, got[1].Finish)
 	}
 	for i, want := range []string{"refused", "num_beams", "video", "there are none", "none.png", "max_new_tokens", "row"} {
-		if a := got[2+i]; !strings.Contains(a.Error, want) || a.Text != nil {
+		if a := got[2+i]; !strings.Contains(a.Error, want) || a.Answer != nil {
 			t.Errorf("row %d: %q, want %q", 2+i, a.Error, want)
 		}
 	}
@@ -170,12 +170,12 @@ func TestGoesOn(t *testing.T) {
 	}
 	got := read(t, o.Out)
 	for i, a := range got {
-		if string(a.ID) != fmt.Sprint(i) || i > 0 && !strings.Contains(*a.Text, fmt.Sprint(i)) {
-			t.Errorf("row %d: %s %q", i, a.ID, *a.Text)
+		if string(a.ID) != fmt.Sprint(i) || i > 0 && !strings.Contains(a.Text, fmt.Sprint(i)) {
+			t.Errorf("row %d: %s %q", i, a.ID, a.Text)
 		}
 	}
-	if !strings.Contains(*got[0].Text, "9x9") {
-		t.Errorf("the changed picture: %q", *got[0].Text)
+	if !strings.Contains(got[0].Text, "9x9") {
+		t.Errorf("the changed picture: %q", got[0].Text)
 	}
 }
 
@@ -217,14 +217,14 @@ func TestLocal(t *testing.T) {
 			raw, _ := json.Marshal(map[string]any{"id": c.Name, "messages": c.Messages, "max_new_tokens": f.MaxNewTokens,
 				"temperature": 0})
 			lines = append(lines, string(raw))
-			want = append(want, Answer{Text: &c.Text, TokenIDs: c.NewIDs})
+			want = append(want, Answer{Answer: &chat.Answer{Text: c.Text, TokenIDs: c.NewIDs}})
 		}
 		o := write(t, lines...)
 		if _, err := Ask(context.Background(), m, o); err != nil {
 			t.Fatal(err)
 		}
 		for i, a := range read(t, o.Out) {
-			if a.Error != "" || *a.Text != *want[i].Text || cmp.Diff(a.TokenIDs, want[i].TokenIDs) != "" {
+			if a.Error != "" || a.Text != want[i].Text || cmp.Diff(a.TokenIDs, want[i].TokenIDs) != "" {
 				t.Errorf("row %d: %+v, want %+v", i, a, want[i])
 			}
 		}

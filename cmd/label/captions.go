@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -12,8 +13,8 @@ import (
 	"assay/chat"
 	"assay/internal/captions"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/generate"
-	"assay/internal/store"
 	_ "assay/model/families"
 )
 
@@ -47,17 +48,24 @@ asked the same.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if config == "" {
-				return cli.Usagef("--config FILE is wanted (docs/label.md has all keys)")
+				return exit.Usagef("--config FILE is wanted (docs/label.md has all keys)")
 			}
 			settings, prompts, err := captions.Load(config)
 			if err != nil {
-				return cli.Usage(err)
+				return exit.Usage(err)
 			}
 			r := &captions.Run{Config: settings, Writer: captions.Writer{Prompts: prompts}}
-			if examples != "" {
-				return writeExamples(c, r, examples)
+			if examples == "" {
+				return writeCaptions(c, r)
 			}
-			return writeCaptions(c, r)
+			result, err := r.Examples(c.Context(), examples)
+			if err != nil {
+				return err
+			}
+			return cli.Print(c, result, func(w io.Writer) {
+				fmt.Fprintf(w, "%d conversations of %d rows with captions, written to %s\n", result.Written, result.Given,
+					examples)
+			})
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "YAML file of the run")
@@ -67,57 +75,16 @@ asked the same.`,
 	return c
 }
 
-func writeExamples(c *cobra.Command, r *captions.Run, path string) error {
-	result, err := r.Examples(c.Context(), path)
-	if err != nil {
-		return err
-	}
-	return cli.Print(c, result, func(w io.Writer) {
-		fmt.Fprintf(w, "%d conversations of %d rows with captions, written to %s\n", result.Written, result.Given, path)
-	})
-}
-
-// captionResult is what the command prints as JSON.
-type captionResult struct {
-	*captions.Result
-	Asked int64       `json:"answers"`         // that the model gave
-	Found int64       `json:"found"`           // that were kept
-	Spent *chat.Spent `json:"spent,omitempty"` // of a server
-}
-
 func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
-	model, remote, err := openCaptioner(r, cli.Warner(c))
+	kept, err := openCaptioner(r, cli.Warner(c))
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := model.Close(); err == nil {
-			err = e
-		}
-	}()
-	folder := r.Store
-	if folder == "" {
-		if folder, err = chat.AnswersFolder(); err != nil {
-			return err
-		}
-	}
-	answers, err := store.Open(folder, store.Options{Warn: cli.Warner(c)})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := answers.Close(); err == nil {
-			err = e
-		}
-	}()
-	kept, err := chat.Keep(model, answers)
-	if err != nil {
-		return err
-	}
+	defer func() { err = cmp.Or(err, kept.Close()) }()
 	r.Writer.Model = kept
 	r.Writer.Options = chat.Options{MaxNewTokens: r.MaxNewTokens, Temperature: &r.Temperature, Seed: r.Seed}
 	bar := cli.Bar{Command: c, What: "captions", Unit: "rows", Note: func(time.Duration) string {
-		return fmt.Sprintf("%d asked", kept.Asked())
+		return fmt.Sprintf("%d asked", kept.Asked().Answers)
 	}}
 	r.Progress = bar.Set
 	result, err := r.Write(c.Context())
@@ -125,14 +92,13 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 	if err != nil {
 		return err
 	}
-	out := captionResult{Result: result, Asked: kept.Asked(), Found: kept.Found()}
-	if remote != nil {
-		spent := remote.Spent()
-		out.Spent = &spent
-	}
+	out := struct {
+		*captions.Result
+		chat.Asked
+	}{result, kept.Asked()}
 	err = cli.Print(c, out, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows captioned by %s, %d had captions, written to %s; %d answers asked for, %d found\n",
-			out.Written, out.Rows, r.Name, out.Given, out.Out, out.Asked, out.Found)
+			out.Written, out.Rows, r.Name, out.Given, out.Out, out.Answers, out.Found)
 		if out.SourceOnly > 0 {
 			fmt.Fprintf(w, "%d rows have the source's caption alone: they have no target, which the prompts show\n",
 				out.SourceOnly)
@@ -141,20 +107,19 @@ func writeCaptions(c *cobra.Command, r *captions.Run) (err error) {
 	if err != nil || result.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why",
+	return exit.Reported(fmt.Errorf("%d of %d rows have no captions; the column caption_error of %s says why",
 		result.Failed, result.Rows, result.Out))
 }
 
-// openCaptioner opens the model of a run; remote is nil if it is on this machine.
-func openCaptioner(r *captions.Run, warn func(string)) (m chat.Model, remote *chat.Remote, err error) {
+// openCaptioner opens the model of a run, with its kept answers.
+func openCaptioner(r *captions.Run, warn func(string)) (*chat.Kept, error) {
 	if r.Remote {
-		r.Name = r.Server.Model
-		remote, err = chat.OpenRemote(r.Server)
+		remote, err := chat.OpenRemote(r.Server)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		r.Workers = remote.Concurrency()
-		return remote, remote, nil
+		r.Name, r.Workers = r.Server.Model, r.Server.Concurrency
+		return chat.OpenKept(remote, r.Store, warn)
 	}
 	o := generate.Options{
 		Adapter: r.Model.Adapter,
@@ -174,7 +139,7 @@ func openCaptioner(r *captions.Run, warn func(string)) (m chat.Model, remote *ch
 	r.Workers = 2 * r.Model.Answers // some rows are prepared while others are answered
 	local, err := generate.Open(r.Model.Backbone, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return local, nil, nil
+	return chat.OpenKept(local, r.Store, warn)
 }

@@ -10,20 +10,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/labeling"
 )
 
 // runCheck looks at the data sets of a configuration.
 func runCheck(c *cobra.Command, config string, rows int) error {
 	if config == "" {
-		return cli.Usagef("--config is needed: a YAML file; see docs/label.md")
+		return exit.Usagef("--config is needed: a YAML file; see docs/label.md")
 	}
 	if rows < 1 {
-		return cli.Usagef("--check-rows must be at least 1, not %d", rows)
+		return exit.Usagef("--check-rows must be at least 1, not %d", rows)
 	}
 	cfg, err := labeling.Load(config)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	report, err := labeling.Check(c.Context(), cfg, rows)
 	if err != nil {
@@ -32,7 +33,7 @@ func runCheck(c *cobra.Command, config string, rows int) error {
 	if err := cli.Print(c, report, func(w io.Writer) { printCheck(w, report) }); err != nil || report.OK {
 		return err
 	}
-	return cli.Usage(cli.Reported(fmt.Errorf("%s: %w", config, report.Err())))
+	return exit.Usage(exit.Reported(fmt.Errorf("%s: %w", config, report.Err())))
 }
 
 func printCheck(w io.Writer, r *labeling.CheckReport) {
@@ -78,8 +79,12 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 			what   string
 			counts map[string]int
 		}{{"pictures", s.Pictures}, {"similarities that came with the data", s.Known}, {"undefined", s.Not}} {
-			if len(list.counts) > 0 {
-				fmt.Fprintf(w, "  %s: %s\n", list.what, tally(list.counts))
+			var counts []string
+			for _, name := range slices.Sorted(maps.Keys(list.counts)) {
+				counts = append(counts, fmt.Sprintf("%s %d", name, list.counts[name]))
+			}
+			if counts != nil {
+				fmt.Fprintf(w, "  %s: %s\n", list.what, strings.Join(counts, ", "))
 			}
 		}
 	}
@@ -89,12 +94,4 @@ func printCheck(w io.Writer, r *labeling.CheckReport) {
 	for _, mix := range r.Mixes {
 		fmt.Fprintf(w, "\nwarning: %s\n", mix)
 	}
-}
-
-func tally(m map[string]int) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		parts = append(parts, fmt.Sprintf("%s %d", name, m[name]))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/labeling"
 	"assay/internal/oracle"
 )
@@ -37,7 +37,7 @@ encoders: {given: replace, clip: clip, dino: %s/dinov2/model, device: cpu, threa
 	}
 	run := func() (sum float64, part os.FileInfo) {
 		t.Helper()
-		if code, stdout, stderr := label(t, "--config", config); code != cli.Done {
+		if code, stdout, stderr := label(t, "--config", config); code != exit.Done {
 			t.Fatalf("exit code %d: %s %s", code, stdout, stderr)
 		}
 		table, err := data.OpenTable(filepath.Join(dir, "out", labeling.TableFile))

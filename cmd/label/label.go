@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/labeling"
 	"assay/internal/shards"
 	"assay/internal/table"
@@ -65,17 +66,17 @@ merged again, without measuring anything.`,
 // openJob reads the configuration and opens its data sets.
 func openJob(c *cobra.Command, config string) (*labeling.Job, error) {
 	if config == "" {
-		return nil, cli.Usagef("--config is needed: a YAML file; see docs/label.md")
+		return nil, exit.Usagef("--config is needed: a YAML file; see docs/label.md")
 	}
 	cfg, err := labeling.Load(config)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	job, err := labeling.Open(c.Context(), cfg)
 	var other *labeling.PlanError
 	var source *labeling.SourceError
 	if c.Context().Err() == nil && (errors.As(err, &other) || errors.As(err, &source)) {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	if err == nil {
 		for _, mix := range cfg.Mixes() { // now, not after hours of measuring
@@ -87,8 +88,8 @@ func openJob(c *cobra.Command, config string) (*labeling.Job, error) {
 
 // interrupted marks an error that comes from the user's interrupt: all parts that are measured are kept.
 func interrupted(ctx context.Context, cfg *labeling.Config, err error) error {
-	if err != nil && ctx.Err() != nil && !errors.Is(err, cli.ErrInterrupted) {
-		return fmt.Errorf("%w in %s: rerun the same command to resume", cli.ErrInterrupted, cfg.Out)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, exit.ErrInterrupted) {
+		return fmt.Errorf("%w in %s: rerun the same command to resume", exit.ErrInterrupted, cfg.Out)
 	}
 	return err
 }
@@ -100,9 +101,9 @@ func parseShard(text string) (shards.Ref, error) {
 		ref, err = shards.Parse(of + "/" + of)
 	}
 	if !strings.HasPrefix(text, "auto") && (err != nil || ref.Count > 0 && ref.Index == 0) {
-		return ref, cli.Usagef("--shard: want i/n, as 1/4, with i at most n, not %q", text)
+		return ref, exit.Usagef("--shard: want i/n, as 1/4, with i at most n, not %q", text)
 	}
-	return ref, cli.Usage(err)
+	return ref, exit.Usage(err)
 }
 
 func runLabel(c *cobra.Command, config, shard string) error {

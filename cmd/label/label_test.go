@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/labeling"
 	"assay/internal/long"
 	"assay/internal/oracle"
@@ -63,7 +63,7 @@ sources:
 profile: assay
 encoders: {given: replace, clip: %[1]s/clip/model, dino: %[1]s/dinov2/model, device: cpu, threads: 1}
 `, folder))
-		if code, _, errs := label(t, "--config", config, "--json"); code != cli.Done {
+		if code, _, errs := label(t, "--config", config, "--json"); code != exit.Done {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
 		want := map[string]pair{}
@@ -115,19 +115,19 @@ func TestUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{nil, cli.Wrong, "--config is needed"},
-		{[]string{"--config", wrong}, cli.Wrong, "unknown key (did you mean sources?)"},
-		{[]string{"--config", "none.yaml"}, cli.Wrong, "none.yaml"},
-		{[]string{"--config", unreadable}, cli.Wrong, `source "table": table: ` + latin + ": line 2: not UTF-8"},
-		{[]string{"--config", unreadable, "--check"}, cli.Wrong, "not every data set can be labelled"},
-		{[]string{"--config", good, "--check"}, cli.Done, ""},
-		{[]string{"--config", good, "--check", "--check-rows", "0"}, cli.Wrong, "--check-rows"},
-		{[]string{"--config", good, "--shard", "5/4"}, cli.Wrong, "--shard"},
-		{[]string{"merge", "--config", good}, cli.Failed, "1 of 1 parts are not measured yet"},
-		{[]string{"--config", good, "--shard", "1/2"}, cli.Done, ""},
-		{[]string{"--config", good, "--shard", "2/2"}, cli.Done, ""},
-		{[]string{"merge", "--config", good, "elsewhere"}, cli.Failed, "elsewhere is not the output folder of a shard"},
-		{[]string{"merge", "--config", good}, cli.Done, ""},
+		{nil, exit.Wrong, "--config is needed"},
+		{[]string{"--config", wrong}, exit.Wrong, "unknown key (did you mean sources?)"},
+		{[]string{"--config", "none.yaml"}, exit.Wrong, "none.yaml"},
+		{[]string{"--config", unreadable}, exit.Wrong, `source "table": table: ` + latin + ": line 2: not UTF-8"},
+		{[]string{"--config", unreadable, "--check"}, exit.Wrong, "not every data set can be labelled"},
+		{[]string{"--config", good, "--check"}, exit.Done, ""},
+		{[]string{"--config", good, "--check", "--check-rows", "0"}, exit.Wrong, "--check-rows"},
+		{[]string{"--config", good, "--shard", "5/4"}, exit.Wrong, "--shard"},
+		{[]string{"merge", "--config", good}, exit.Failed, "1 of 1 parts are not measured yet"},
+		{[]string{"--config", good, "--shard", "1/2"}, exit.Done, ""},
+		{[]string{"--config", good, "--shard", "2/2"}, exit.Done, ""},
+		{[]string{"merge", "--config", good, "elsewhere"}, exit.Failed, "elsewhere is not the output folder of a shard"},
+		{[]string{"merge", "--config", good}, exit.Done, ""},
 	} {
 		code, out, errs := label(t, c.args...)
 		if code != c.code || !strings.Contains(errs, c.want) {
@@ -136,7 +136,7 @@ func TestUsage(t *testing.T) {
 	}
 	code, out, _ := label(t, "--config", good, "--json")
 	var report labeling.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Done || report.TableRows != 6 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exit.Done || report.TableRows != 6 {
 		t.Errorf("--json: %d %v %s", code, err, out)
 	}
 }
@@ -176,12 +176,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("no word of %q in\n%s%s", want, out, errs)
 		}
 	}
-	if code != cli.Wrong {
+	if code != exit.Wrong {
 		t.Errorf("exit code %d", code)
 	}
 	code, out, _ = label(t, "--config", config, "--check", "--json")
 	var report labeling.CheckReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != cli.Wrong || report.OK ||
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exit.Wrong || report.OK ||
 		report.Sources[0].Bad != 1 {
 		t.Errorf("%d %v %s", code, err, out)
 	}
@@ -199,7 +199,7 @@ func TestExamples(t *testing.T) {
 		}
 		found++
 		_, err = labeling.Load(path)
-		for _, problem := range cli.Problems(err) {
+		for _, problem := range exit.Problems(err) {
 			if !strings.HasSuffix(problem, "no such file or directory") {
 				t.Error(problem)
 			}
@@ -271,9 +271,9 @@ func TestKilled(t *testing.T) {
 		switch code := c.ProcessState.ExitCode(); {
 		case err == nil:
 			done = true
-		case code == -1 || code == cli.Interrupted:
+		case code == -1 || code == exit.Interrupted:
 			stopped++
-			if _, err := os.Stat(filepath.Join(out, labeling.TableFile)); err == nil && code == cli.Interrupted {
+			if _, err := os.Stat(filepath.Join(out, labeling.TableFile)); err == nil && code == exit.Interrupted {
 				continue // stopped after the table, before the report
 			}
 		default:

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -23,9 +23,9 @@ func TestSimilaritiesShards(t *testing.T) {
 		t.Helper()
 		out := filepath.Join(dir, name)
 		code, text := run(t.Context(), folder, filepath.Join(dir, cache), in, out, more...)
-		want := cli.Failed // the last row cannot be read
+		want := exit.Failed // the last row cannot be read
 		if len(more) > 1 && more[1] != "3/3" {
-			want = cli.Done
+			want = exit.Done
 		}
 		if code != want {
 			t.Fatalf("%v: exit code %d: %s", more, code, text)
@@ -41,7 +41,7 @@ func TestSimilaritiesShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, text := run(t.Context(), folder, filepath.Join(dir, "two"), in, filepath.Join(dir, "parts.jsonl"), "--merge")
-	if code != cli.Failed || !strings.Contains(text, "was changed since its shard was done") {
+	if code != exit.Failed || !strings.Contains(text, "was changed since its shard was done") {
 		t.Errorf("a picture that came later: exit code %d: %s", code, text)
 	}
 	if err := os.Remove(missing); err != nil {

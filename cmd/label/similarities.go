@@ -13,6 +13,7 @@ import (
 	"assay/data"
 	"assay/encoders"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/table"
 )
@@ -77,7 +78,7 @@ on where it was.`,
 
 func runSimilarities(c *cobra.Command, r *similarityRun) error {
 	if r.table.In == "" || r.table.Out == "" || r.clip == "" && r.dino == "" {
-		return cli.Usagef("--in and --out are needed, a table of any format and one in .jsonl or .parquet, " +
+		return exit.Usagef("--in and --out are needed, a table of any format and one in .jsonl or .parquet, " +
 			"and --clip or --dino, encoders")
 	}
 	err := r.shard.Set(c, &r.table)
@@ -85,19 +86,19 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		return err
 	}
 	if _, err := data.FormatOf(r.table.Out); err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if r.options.Batch < 1 || r.cacheMiB < 1 {
-		return cli.Usagef("--batch and --cache-size must be at least 1")
+		return exit.Usagef("--batch and --cache-size must be at least 1")
 	}
 	if r.cache == "" {
 		if r.cache, err = store.DefaultFolder(); err != nil {
-			return cli.Usagef("--cache is needed: %w", err)
+			return exit.Usagef("--cache is needed: %w", err)
 		}
 	}
 	t, err := r.open(c)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	defer t.Close()
 	cache, err := store.Open(r.cache, store.Options{Limit: r.cacheMiB << 20, Warn: cli.Warner(c)})
@@ -116,7 +117,7 @@ func runSimilarities(c *cobra.Command, r *similarityRun) error {
 		r.options.Kind = e.kind
 		model, err := encoders.Open(e.path, r.options)
 		if err != nil {
-			return cli.Named(err)
+			return exit.Named(err)
 		}
 		defer model.Close()
 		if *e.to, err = encoders.NewCached(model, cache); err != nil {
@@ -171,6 +172,6 @@ func (r *similarityRun) finish(c *cobra.Command, t *data.Table, m *encoders.Meas
 	if err := cli.Print(c, result, words); err != nil || result.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows have pictures or captions that cannot be read; the column error of "+
+	return exit.Reported(fmt.Errorf("%d of %d rows have pictures or captions that cannot be read; the column error of "+
 		"%s says which", result.Failed, result.Rows, r.table.Out))
 }

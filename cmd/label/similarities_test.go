@@ -13,7 +13,7 @@ import (
 
 	"assay/data"
 	"assay/encoders"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 	"assay/internal/table"
 )
@@ -100,7 +100,7 @@ func TestSimilarities(t *testing.T) {
 			out := filepath.Join(t.TempDir(), name)
 			code, stdout := run(context.Background(), folder, cache, in, out)
 			var result encoders.TableResult
-			if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.Failed {
+			if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != exit.Failed {
 				t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
 			}
 			if result.Rows != len(want)+3 || result.Failed != 3 || result.Known["clip_d"] != len(want) || i > 0 &&
@@ -165,7 +165,7 @@ func TestSimilaritiesUndefined(t *testing.T) {
 	for _, name := range []string{"measured.jsonl", "measured.parquet"} {
 		out := filepath.Join(t.TempDir(), name)
 		code, stdout := run(t.Context(), folder, cache, in, out)
-		if code != cli.Done || !strings.Contains(stdout, `"undefined":{"clip_d":1}`) &&
+		if code != exit.Done || !strings.Contains(stdout, `"undefined":{"clip_d":1}`) &&
 			!strings.Contains(stdout, "\"undefined\": {\n  \"clip_d\": 1") {
 			t.Fatalf("exit code %d: %s", code, stdout)
 		}
@@ -187,7 +187,7 @@ func TestSimilaritiesUndefined(t *testing.T) {
 			},
 			&o,
 			&e,
-		); code != cli.Done ||
+		); code != exit.Done ||
 			!strings.Contains(o.String(), "clip_d does not exist of 1 rows") {
 			t.Fatalf("exit code %d: %s%s", code, &o, &e)
 		}
@@ -208,13 +208,13 @@ func TestSimilaritiesResume(t *testing.T) {
 	}
 	dir := t.TempDir()
 	whole, part := filepath.Join(dir, "whole.jsonl"), filepath.Join(dir, "part.jsonl")
-	if code, stdout := run(context.Background(), folder, t.TempDir(), in, whole); code != cli.Done {
+	if code, stdout := run(context.Background(), folder, t.TempDir(), in, whole); code != exit.Done {
 		t.Fatalf("exit code %d: %s", code, stdout)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	code, stdout := run(ctx, folder, t.TempDir(), in, part)
-	if _, err := os.Stat(part); code != cli.Interrupted || !os.IsNotExist(err) ||
+	if _, err := os.Stat(part); code != exit.Interrupted || !os.IsNotExist(err) ||
 		!strings.Contains(stdout, "rerun the same command to resume") {
 		t.Fatalf("exit code %d: %s (%v)", code, stdout, err)
 	}
@@ -227,8 +227,9 @@ func TestSimilaritiesResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	e, err := encoders.ReadEdit(opened, nil, 3)
-	of, err := new(encoders.Measurer).Job(opened, table.Options{}).Content(&e, err)
+	job := new(encoders.Measurer).Job(opened, table.Options{})
+	e, err := job.Read(3)
+	of, err := job.Content(&e, err)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func TestSimilaritiesResume(t *testing.T) {
 	if err := os.WriteFile(part+".progress", append(journal, row...), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout := run(context.Background(), folder, t.TempDir(), in, part); code != cli.Done {
+	if code, stdout := run(context.Background(), folder, t.TempDir(), in, part); code != exit.Done {
 		t.Fatalf("exit code %d: %s", code, stdout)
 	}
 	a, b := records(t, whole), records(t, part)
@@ -268,12 +269,12 @@ func TestSimilaritiesUsage(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", cli.Wrong, "--in and --out"},
-		{"--in " + in + " --out " + out, cli.Wrong, "--clip or --dino"},
-		{"--clip x --in " + in + " --out out.txt", cli.Wrong, ".jsonl or .parquet"},
-		{"--clip x --batch 0 --in " + in + " --out " + out, cli.Wrong, "at least 1"},
-		{"--clip nowhere --in " + in + " --out " + out, cli.Wrong, "encoder nowhere"},
-		{"--clip " + folder + "/clip/model --in nowhere.jsonl --out " + out, cli.Wrong, "nowhere.jsonl"},
+		{"", exit.Wrong, "--in and --out"},
+		{"--in " + in + " --out " + out, exit.Wrong, "--clip or --dino"},
+		{"--clip x --in " + in + " --out out.txt", exit.Wrong, ".jsonl or .parquet"},
+		{"--clip x --batch 0 --in " + in + " --out " + out, exit.Wrong, "at least 1"},
+		{"--clip nowhere --in " + in + " --out " + out, exit.Wrong, "encoder nowhere"},
+		{"--clip " + folder + "/clip/model --in nowhere.jsonl --out " + out, exit.Wrong, "nowhere.jsonl"},
 	} {
 		var stdout, stderr strings.Builder
 		args := append([]string{"similarities", "--cache", t.TempDir()}, strings.Fields(tt.args)...)
@@ -296,7 +297,7 @@ func TestSimilaritiesOfSwappedEncoders(t *testing.T) {
 		var o, e strings.Builder
 		args := append([]string{"similarities", "--cache", t.TempDir(), "--in", in, "--out",
 			filepath.Join(t.TempDir(), "out.jsonl")}, flags...)
-		if code := app.Run(t.Context(), args, &o, &e); code == cli.Done || !strings.Contains(e.String(), want) {
+		if code := app.Run(t.Context(), args, &o, &e); code == exit.Done || !strings.Contains(e.String(), want) {
 			t.Errorf("%v: exit code %d: %s", flags, code, e.String())
 		}
 	}
@@ -317,11 +318,11 @@ func TestSimilaritiesOfRenamedCaptions(t *testing.T) {
 	out, cache := filepath.Join(t.TempDir(), "out.jsonl"), t.TempDir()
 	code, stdout := run(t.Context(), folder, cache, in, out, "--columns", "source_caption=before,target_caption=after")
 	var r encoders.TableResult
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != cli.Done || r.Known["clip_t"] != len(want) {
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != exit.Done || r.Known["clip_t"] != len(want) {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 	code, stdout = run(t.Context(), folder, cache, in, out, "--columns", "target_caption=behind")
-	if code != cli.Wrong || !strings.Contains(stdout, `no column \"behind\", only`) {
+	if code != exit.Wrong || !strings.Contains(stdout, `no column \"behind\", only`) {
 		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }

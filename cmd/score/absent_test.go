@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -57,8 +57,8 @@ func TestAbsent(t *testing.T) {
 	} {
 		args := strings.Fields(strings.NewReplacer("GONE", gone, "TABLE", table, "OUT", out, "BARE", bare, "SCORER", scorer,
 			"NOTE", note, "PICTURE", picture, "UNKNOWN", unknown).Replace(c.args))
-		if code, stdout, stderr := run(t, args...); code != cli.Wrong || !strings.Contains(stderr, c.want) {
-			t.Errorf("score %s: exit code %d, want %d and %q: %s%s", c.args, code, cli.Wrong, c.want, stdout, stderr)
+		if code, stdout, stderr := run(t, args...); code != exit.Wrong || !strings.Contains(stderr, c.want) {
+			t.Errorf("score %s: exit code %d, want %d and %q: %s%s", c.args, code, exit.Wrong, c.want, stdout, stderr)
 		}
 	}
 }

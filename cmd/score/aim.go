@@ -14,6 +14,7 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/curate"
+	"assay/internal/exit"
 )
 
 func init() { register(newAIMCommand) }
@@ -39,13 +40,13 @@ of the eight emotions (--per-emotion), those of highest clip_i. It needs clip_i 
   score aim --rule aim-40k --in triplets --scorer runs/adiee/scorer --out aim40k`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if in == "" || out == "" {
-				return cli.Usagef("--in and --out are needed: a folder or table of triplets, and a folder to make")
+				return exit.Usagef("--in and --out are needed: a folder or table of triplets, and a folder to make")
 			}
 			if s.Top < 0 || s.PerEmotion < 0 || math.IsNaN(s.ClipI) {
-				return cli.Usagef("--top and --per-emotion are 0 or more, and --clip-i is a number")
+				return exit.Usagef("--top and --per-emotion are 0 or more, and --clip-i is a number")
 			}
 			if normalise != "source" && normalise != "table" {
-				return cli.Usagef("--normalise %q: there are source, table", normalise)
+				return exit.Usagef("--normalise %q: there are source, table", normalise)
 			}
 			s.OverTable = normalise == "table"
 			if err := checkRule(c, s.Rule); err != nil {
@@ -78,13 +79,13 @@ func checkRule(c *cobra.Command, rule string) error {
 		return nil
 	}
 	if !slices.Contains(curate.RuleNames(), rule) {
-		return cli.Usagef("--rule %q: there are %s", rule, strings.Join(curate.RuleNames(), ", "))
+		return exit.Usagef("--rule %q: there are %s", rule, strings.Join(curate.RuleNames(), ", "))
 	}
 	own := map[string][]string{curate.AIMBench: {"top", "normalise"}, curate.AIM40k: {"clip-i", "per-emotion"}}
 	for of, flags := range own {
 		for _, name := range flags {
 			if of != rule && c.Flags().Changed(name) {
-				return cli.Usagef("--%s goes with --rule %s", name, of)
+				return exit.Usagef("--%s goes with --rule %s", name, of)
 			}
 		}
 	}
@@ -97,7 +98,7 @@ func selectTriplets(c *cobra.Command, f *scorerFlags, in, out string, s curate.T
 	}
 	t, err := data.OpenTable(in, data.WithColumns(curate.TripletColumns))
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, f, t)

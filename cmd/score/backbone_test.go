@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/model"
 )
 
@@ -46,7 +46,7 @@ func TestBackboneFlag(t *testing.T) {
 	read := func(dir string, more ...string) (v struct{ Score float64 }, warnings string) {
 		t.Helper()
 		code, stdout, stderr := run(t, append(append(pair, dir), more...)...)
-		if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != cli.Done {
+		if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != exit.Done {
 			t.Fatalf("%v: exit code %d, %v\n%s%s", more, code, err, stdout, stderr)
 		}
 		return v, stderr
@@ -79,8 +79,8 @@ func TestBackboneFlag(t *testing.T) {
 	} {
 		args := strings.Fields(strings.NewReplacer("SCORER", scorer, "TABLE", table, "OUT", filepath.Join(dir, "out.jsonl"),
 			"SOURCE", source).Replace(c.args))
-		if code, stdout, stderr := run(t, args...); code != cli.Wrong || !strings.Contains(stderr, c.want) {
-			t.Errorf("score %s: exit code %d, want %d and %q: %s%s", c.args, code, cli.Wrong, c.want, stdout, stderr)
+		if code, stdout, stderr := run(t, args...); code != exit.Wrong || !strings.Contains(stderr, c.want) {
+			t.Errorf("score %s: exit code %d, want %d and %q: %s%s", c.args, code, exit.Wrong, c.want, stdout, stderr)
 		}
 	}
 }

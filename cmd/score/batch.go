@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/chat"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 )
 
@@ -64,10 +64,10 @@ as without shards.`,
 
 func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.ShardFlags) error {
 	if o.In == "" || o.Out == "" {
-		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
+		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	}
 	if !(o.Margin >= 0) || math.IsInf(o.Margin, 1) {
-		return cli.Usagef("--margin is a difference of scores: a finite number, 0 or more, not %v", o.Margin)
+		return exit.Usagef("--margin is a difference of scores: a finite number, 0 or more, not %v", o.Margin)
 	}
 	if err := shard.Set(c, &o.Options); err != nil {
 		return err
@@ -77,7 +77,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 			continue
 		}
 		if _, err := data.FormatOf(path); err != nil {
-			return cli.Usage(err)
+			return exit.Usage(err)
 		}
 	}
 	s, err := f.open(c)
@@ -94,11 +94,8 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 	}
 	r, err := scoring.Table(c.Context(), s, o)
 	bar.Close()
-	if errors.Is(err, chat.ErrCap) {
-		return fmt.Errorf("%w: what was answered is kept; rerun the same command to resume: %w", err, cli.ErrInterrupted)
-	}
 	if err != nil {
-		return err
+		return capped(err, "what was answered is kept; rerun the same command to resume")
 	}
 	err = cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows scored, written to %s\n", r.Scored, r.Rows, r.Out)
@@ -112,7 +109,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows could not be scored; the column error of %s says why", r.Failed, r.Rows,
+	return exit.Reported(fmt.Errorf("%d of %d rows could not be scored; the column error of %s says why", r.Failed, r.Rows,
 		o.Out))
 }
 
@@ -124,11 +121,11 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 	}
 	if !f.given() {
 		if f.dimension != "" {
-			return scoring.Scores{}, cli.Usagef("--dimension is one of a --scorer: name that, too")
+			return scoring.Scores{}, exit.Usagef("--dimension is one of a --scorer: name that, too")
 		}
 		scores, err := scoring.Read(t)
 		if errors.Is(err, scoring.ErrNoScores) {
-			err = cli.Usagef("%w: name a --scorer or a --judge, or score it first with score batch", err)
+			err = exit.Usagef("%w: name a --scorer or a --judge, or score it first with score batch", err)
 		}
 		return scores, err
 	}

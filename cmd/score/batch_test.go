@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 	"assay/internal/scoring"
 	"assay/internal/table"
@@ -163,7 +163,7 @@ func TestBatch(t *testing.T) {
 			if err := json.Unmarshal(
 				[]byte(stdout),
 				&r,
-			); err != nil || code != cli.Failed || r.Scored != len(want) ||
+			); err != nil || code != exit.Failed || r.Scored != len(want) ||
 				r.Failed != 5*len(want) {
 				t.Fatalf("%d %q %q", code, stdout, stderr)
 			}
@@ -172,7 +172,7 @@ func TestBatch(t *testing.T) {
 				t.Error("the journal is left behind")
 			}
 			again := filepath.Join(dir, "again"+filepath.Ext(name)) // what was written can be read and scored again
-			if code, _, stderr := run(t, "batch", "--scorer", scorer, "--in", out, "--out", again); code != cli.Failed {
+			if code, _, stderr := run(t, "batch", "--scorer", scorer, "--in", out, "--out", again); code != exit.Failed {
 				t.Errorf("%d %q", code, stderr)
 			}
 			checkBatch(t, again, in, want)
@@ -193,7 +193,7 @@ func TestBatchResumes(t *testing.T) {
 		[]string{"batch", "--scorer", scorer, "--in", in, "--out", out},
 		&stdout,
 		&stderr,
-	); code != cli.Interrupted {
+	); code != exit.Interrupted {
 		t.Fatalf("%d %q %q", code, stdout.String(), stderr.String())
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
@@ -219,7 +219,7 @@ func TestBatchResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out); code != cli.Failed {
+	if code, stdout, stderr := run(t, "batch", "--scorer", scorer, "--in", in, "--out", out); code != exit.Failed {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
 	want["case0"] = 2.5 // as the journal says: it was not scored again
@@ -238,7 +238,7 @@ func TestBatchResumes(t *testing.T) {
 		in,
 		"--out",
 		out,
-	); code != cli.Failed ||
+	); code != exit.Failed ||
 		!strings.Contains(stderr, "another run") {
 		t.Errorf("%d %q", code, stderr)
 	}
@@ -264,7 +264,7 @@ func TestPair(t *testing.T) {
 		if err := json.Unmarshal(
 			[]byte(stdout),
 			&got,
-		); err != nil || code != cli.Done || got.Score == nil ||
+		); err != nil || code != exit.Done || got.Score == nil ||
 			math.Abs(*got.Score-c.Score) > 1e-4 {
 			t.Errorf("case %d: %d %q %q, want %g", c.ID, code, stdout, stderr, c.Score)
 		}
@@ -280,14 +280,14 @@ func TestPair(t *testing.T) {
 		"b",
 		"--instruction",
 		"c",
-	); code != cli.Wrong ||
+	); code != exit.Wrong ||
 		!strings.Contains(stderr, "nowhere") {
 		t.Errorf("%d %q", code, stderr)
 	}
 	for _, args := range [][]string{nil, {"--source", "a", "--edit", "b", "--scorer", "c"},
 		{"--source", "a", "--edit", "b", "--scorer", "c", "--instruction", "d", "--device", "gpu"}} {
-		if code, _, stderr := run(t, append([]string{"pair"}, args...)...); code != cli.Wrong {
-			t.Errorf("%q: %d %q, want %d", args, code, stderr, cli.Wrong)
+		if code, _, stderr := run(t, append([]string{"pair"}, args...)...); code != exit.Wrong {
+			t.Errorf("%q: %d %q, want %d", args, code, stderr, exit.Wrong)
 		}
 	}
 }

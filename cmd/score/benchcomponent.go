@@ -18,6 +18,7 @@ import (
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/metrics"
 	"assay/model"
 	"assay/textjudge"
@@ -30,7 +31,7 @@ type components struct {
 	command *cobra.Command
 	metric  metrics.Options
 	scales  map[string]edit.Range // of what judges may fill; nil: metrics alone fill this benchmark's components
-	model   *chatModel
+	model   *chat.Kept
 }
 
 func (o *components) Close() error {
@@ -48,7 +49,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Se
 	measurable := set.(protocol.Measurable) // the flag is there for such sets alone
 	items, err := measurable.Outputs()
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	open := components{benchFlags: f, command: c,
 		metric: metrics.Options{Device: f.runtime.device, Threads: f.runtime.threads}}
@@ -57,7 +58,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Se
 	}
 	if f.boxes != "" {
 		if open.metric.Places, err = metrics.ReadPlaces(f.boxes); err != nil {
-			return nil, cli.Usage(err)
+			return nil, exit.Usage(err)
 		}
 	}
 	defer func() { err = errors.Join(err, open.Close()) }()
@@ -86,13 +87,10 @@ func measureOne(
 	path, err = component.Measure(c.Context(), set, items)
 	bar.Close()
 	switch {
-	case errors.Is(err, chat.ErrCap):
-		return "", fmt.Errorf("%w: what was measured is kept beside %s; the same command resumes: %w", err, path,
-			cli.ErrInterrupted)
 	case errors.Is(err, context.Canceled):
-		return "", fmt.Errorf("what was measured is kept beside %s; the same command resumes: %w", path, cli.ErrInterrupted)
+		return "", fmt.Errorf("what was measured is kept beside %s; the same command resumes: %w", path, exit.ErrInterrupted)
 	case err != nil:
-		return "", err
+		return "", capped(err, "what was measured is kept beside "+path+"; the same command resumes")
 	}
 	r.Facts = append(r.Facts, fmt.Sprintf("component %s: %s, %s", name, component.By, path))
 	r.AddUnmeasured(name, component.Failed)
@@ -111,11 +109,11 @@ func (o *components) open(named string) (*runner.Component, error) {
 	_, err := os.Stat(filepath.Join(what, "scorer.yaml"))
 	isScorer := err == nil
 	if o.scales == nil && (isScorer || textjudge.Is(what)) {
-		return nil, cli.Usagef("--component %s: metrics alone measure components of this benchmark; --scorer and --judge "+
+		return nil, exit.Usagef("--component %s: metrics alone measure components of this benchmark; --scorer and --judge "+
 			"run others", named)
 	}
 	if _, known := o.scales[name]; name != "" && o.scales != nil && !known {
-		return nil, cli.Usagef("--component %s: there is no component %q; there are %s", named, name,
+		return nil, exit.Usagef("--component %s: there is no component %q; there are %s", named, name,
 			strings.Join(slices.Sorted(maps.Keys(o.scales)), ", "))
 	}
 	switch {
@@ -126,7 +124,7 @@ func (o *components) open(named string) (*runner.Component, error) {
 	}
 	m, err := metrics.Open(what, o.metric)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	c := &runner.Component{Judge: m, Names: []string{m.Info().Name}}
 	if name != "" {
@@ -138,7 +136,7 @@ func (o *components) open(named string) (*runner.Component, error) {
 // openScorer opens a scorer directory, whose score is the component.
 func (o *components) openScorer(name, dir string) (*runner.Component, error) {
 	if name == "" {
-		return nil, cli.Usagef("--component %s: NAME=%s is needed: which component is the scorer's score", dir, dir)
+		return nil, exit.Usagef("--component %s: NAME=%s is needed: which component is the scorer's score", dir, dir)
 	}
 	flags := o.runtime.runtimeFlags
 	flags.scorer, flags.dimension, flags.backbone = dir, "", "" // those are --scorer's
@@ -148,7 +146,7 @@ func (o *components) openScorer(name, dir string) (*runner.Component, error) {
 	}
 	s, err := model.OpenScorer(dir, options)
 	if err != nil {
-		return nil, cli.Named(err)
+		return nil, exit.Named(err)
 	}
 	fingerprint, err := s.Fingerprint()
 	if err == nil {
@@ -166,7 +164,7 @@ func (o *components) openJudge(name, what string) (c *runner.Component, err erro
 	run := &o.runtime
 	if o.model == nil {
 		if run.scorer != "" && run.answers.local.backbone != "" {
-			return nil, cli.Usagef("--backbone is of --scorer here: measure %s by itself", what)
+			return nil, exit.Usagef("--backbone is of --scorer here: measure %s by itself", what)
 		}
 		run.answers.local.o.Threads, run.answers.local.o.Device = run.threads, run.device
 		if o.model, err = run.answers.open(o.command); err != nil {
@@ -184,7 +182,7 @@ func (o *components) openJudge(name, what string) (c *runner.Component, err erro
 	if err != nil {
 		return nil, err
 	}
-	j.Workers = o.model.workers(&run.answers)
+	j.Workers = o.model.Concurrency(run.answers.local.o.Batch)
 	c = &runner.Component{Judge: j, Dimensions: j.Config.Component == "", Together: 4 * max(j.Workers, 1),
 		By: fmt.Sprintf("%s by %s, %s prompts %.8s (%.8s)", j.Config.Name, run.answers.modelName(), j.Asks, j.Prompts(),
 			fingerprint)}
@@ -199,7 +197,7 @@ func (o *components) openJudge(name, what string) (c *runner.Component, err erro
 		c.Names = append(c.Names, component)
 	}
 	if len(c.Names) == 0 {
-		return nil, cli.Usagef("--component %s: NAME=%s is needed: the judge names no component, and none of its numbers "+
+		return nil, exit.Usagef("--component %s: NAME=%s is needed: the judge names no component, and none of its numbers "+
 			"has the name of one (%s)", what, what, strings.Join(slices.Sorted(maps.Keys(o.scales)), ", "))
 	}
 	return c, nil
@@ -210,10 +208,10 @@ func (o *components) fits(what, component string, of edit.Range) error {
 	scale, known := o.scales[component]
 	switch {
 	case !known:
-		return cli.Usagef("--component %s measures %q, which is no component here; there are %s", what, component,
+		return exit.Usagef("--component %s measures %q, which is no component here; there are %s", what, component,
 			strings.Join(slices.Sorted(maps.Keys(o.scales)), ", "))
 	case of != scale:
-		return cli.Usagef("--component %s: its range is %v, and %s is %s", what, of.Words(), component, scale.Words())
+		return exit.Usagef("--component %s: its range is %v, and %s is %s", what, of.Words(), component, scale.Words())
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/report"
 	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // finish writes the report and prints the results. Samples that could not be computed make the command fail at the end.
@@ -24,7 +25,7 @@ func (f *benchFlags) finish(c *cobra.Command, r *report.Report) error {
 		err = cli.Print(c, v, func(w io.Writer) { printReport(w, r, f.report) })
 	}
 	if failed := r.Failed(); err == nil && failed > 0 {
-		err = cli.Reported(fmt.Errorf("%d samples could not be computed", failed))
+		err = exit.Reported(fmt.Errorf("%d samples could not be computed", failed))
 	}
 	return err
 }

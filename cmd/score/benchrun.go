@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -16,6 +18,7 @@ import (
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
@@ -37,7 +40,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 	}
 	set, err := b.Load(f.Options)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if f.examples != "" {
 		return f.writeExamples(c, set.(protocol.Teachable)) // the flag is there for such sets alone
@@ -48,7 +51,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 		return err
 	}
 	if len(r.Systems) == 0 {
-		return cli.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
+		return exit.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
 			"or --compare FILE FILE")
 	}
 	if f.writeTo != "" {
@@ -59,7 +62,7 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 	r.Measure(set, f.resamples, f.seed)
 	if len(f.compare) > 0 || len(r.Systems) > 1 {
 		if err := r.Compare(f.resamples, f.seed); err != nil {
-			return cli.Usage(err)
+			return exit.Usage(err)
 		}
 	}
 	return f.finish(c, r)
@@ -68,20 +71,20 @@ func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
 // check refuses flags that make no sense.
 func (f *benchFlags) check(c *cobra.Command) error {
 	if eps := f.Epsilon; c.Flags().Changed("epsilon") && (!(eps >= 0) || math.IsInf(eps, 1)) {
-		return cli.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
+		return exit.Usagef("--epsilon is %v: a finite number of 0 or more was expected", eps)
 	}
 	if f.resamples < 0 {
-		return cli.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
+		return exit.Usagef("--resamples is %d: 0 or more was expected", f.resamples)
 	}
 	if ref, merge, err := f.shard.Read(); err != nil {
 		return err
 	} else if _, similarity := encoders.FindSimilarity(f.baseline); (merge || ref.Count > 0) && !similarity &&
 		!f.runtime.given() {
-		return cli.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
+		return exit.Usagef("--shard and --merge share out what a model computes: give --scorer, --judge, or a --baseline " +
 			"of embeddings")
 	}
 	if f.checkOrder && f.runtime.scorer == "" {
-		return cli.Usagef("--check-order scores pairs in both orders: give --scorer")
+		return exit.Usagef("--check-order scores pairs in both orders: give --scorer")
 	}
 	return nil
 }
@@ -101,12 +104,15 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	kind, similarity := encoders.FindSimilarity(f.baseline)
 	if similarity && f.runtime.given() {
-		return cli.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
+		return exit.Usagef("--scorer (or --judge) and --baseline %s both run a model: run one after the other and put their "+
 			"predictions.jsonl into --compare",
 			f.baseline)
 	}
 	if similarity || f.runtime.given() {
-		path, err := f.scored(c, r, set, kind)
+		name, path, err := f.score(c, r, set, kind)
+		if err == nil && !isMixed {
+			err = addFile(r, set, name, path)
+		}
 		if err != nil {
 			return err
 		}
@@ -121,7 +127,8 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	paths = append(paths, measured...)
 	if isMixed && len(paths)+len(f.Editors) > 0 {
-		if err := addMixed(r, mixed, names, append(paths, f.Editors...)); err != nil {
+		paths = append(paths, f.Editors...)
+		if err := addMixed(r, mixed, names(paths[0]), paths); err != nil {
 			return err
 		}
 	}
@@ -137,17 +144,6 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	return nil
 }
 
-// scored runs a scorer, adds its predictions where files do not mix, and returns their file.
-func (f *benchFlags) scored(
-	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
-) (path string, err error) {
-	name, path, err := f.score(c, r, set, kind)
-	if _, isMixed := set.(protocol.Mixed); err == nil && !isMixed {
-		err = addJudged(r, set, name, path)
-	}
-	return path, err
-}
-
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their
 // file.
 func (f *benchFlags) score(
@@ -155,19 +151,19 @@ func (f *benchFlags) score(
 ) (name, path string, err error) {
 	scorable, ok := set.(protocol.Scorable)
 	if !ok {
-		return "", "", cli.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
+		return "", "", exit.Usagef("%s is computed from components or answers (--components): no scorer can be run on it",
 			r.Benchmark.Name)
 	}
 	items, err := scorable.Items()
 	if err != nil {
-		return "", "", cli.Usage(err)
+		return "", "", exit.Usage(err)
 	}
 	if kind.Name != "" {
-		if err := f.encoder(kind); err != nil {
+		if _, err := f.encoder(kind); err != nil {
 			return "", "", err
 		}
 		if err := runner.SetCaptions(kind, items, f.captions); err != nil {
-			return "", "", cli.Usage(err)
+			return "", "", exit.Usage(err)
 		}
 	}
 	s, err := f.openScorer(c, kind)
@@ -177,7 +173,7 @@ func (f *benchFlags) score(
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if kind.Name == "" {
 		if items, err = s.Items(scorable); err != nil {
-			return "", "", cli.Usage(err)
+			return "", "", exit.Usage(err)
 		}
 	}
 	r.Facts = append(r.Facts, "scorer "+s.Name+": "+s.Settings)
@@ -232,16 +228,16 @@ func (f *benchFlags) folder(r *report.Report) string {
 	return f.out
 }
 
-// encoder says which flag names the encoder of a similarity, if it is not there.
-func (f *benchFlags) encoder(kind encoders.SimilarityKind) error {
+// encoder is the encoder of a similarity.
+func (f *benchFlags) encoder(kind encoders.SimilarityKind) (path string, err error) {
 	path, flag := f.clip, "--clip"
 	if kind.DINO {
 		path, flag = f.dino, "--dino"
 	}
 	if path == "" {
-		return cli.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
+		err = exit.Usagef("--baseline %s needs %s: a Hugging Face checkpoint directory or an .onnx file", f.baseline, flag)
 	}
-	return nil
+	return path, err
 }
 
 // openScorer opens what the flags name: a scorer directory, or the encoder of a baseline.
@@ -251,9 +247,9 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		if err != nil {
 			return nil, err
 		}
-		s, err := runner.OpenJudge(j, m.workers(&f.runtime.answers), m.Close)
+		s, err := runner.OpenJudge(j, m.Concurrency(f.runtime.answers.local.o.Batch), m.Close)
 		if err != nil {
-			return nil, errors.Join(cli.Usage(err), m.Close())
+			return nil, errors.Join(exit.Usage(err), m.Close())
 		}
 		s.Name += f.runtime.asked()
 		return s, nil
@@ -265,17 +261,50 @@ func (f *benchFlags) openScorer(c *cobra.Command, kind encoders.SimilarityKind) 
 		}
 		s, err := runner.OpenScorer(f.runtime.scorer, o)
 		if err != nil {
-			return nil, cli.Named(err)
+			return nil, exit.Named(err)
 		}
 		return s, nil
 	}
-	path := f.clip
-	if kind.DINO {
-		path = f.dino
+	path, err := f.encoder(kind)
+	if err != nil {
+		return nil, err
 	}
 	s, err := runner.OpenSimilarity(kind, path, encoders.Options{Device: f.runtime.device, Threads: f.runtime.threads})
 	if err != nil {
-		return nil, cli.Named(err)
+		return nil, exit.Named(err)
 	}
 	return s, nil
+}
+
+// errShared says that a worker has done its shards: the report is for --merge.
+var errShared = errors.New("shards are done")
+
+// runScorer scores all items, or those of some shards (then the error is errShared, or why not), or merges all shards.
+func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judge) (path string, err error) {
+	ref, merge, err := f.shard.Read()
+	if err != nil {
+		return "", err
+	}
+	bar := cli.Bar{Command: c, What: run.Benchmark, Unit: "edits"}
+	run.Progress = bar.Set
+	switch {
+	case merge:
+		run.Unchanged = f.shard.Unchanged
+		return run.Merge(s)
+	case ref.Count > 0:
+		run.Told, path = f.shard.Told(c), runner.PredictionsFile(run.Dir)
+		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
+		report, err := run.Shard(c.Context(), s, ref)
+		bar.Close()
+		err = capped(err, "what was answered is kept; rerun the same command to resume")
+		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
+	}
+	bar.Set(0, len(run.Items))
+	path, err = run.Score(c.Context(), s)
+	bar.Close()
+	if errors.Is(err, context.Canceled) {
+		return "", fmt.Errorf("%d of %d edits are scored in %s; rerun the same command to resume: %w", bar.Done(),
+			len(run.Items), path, exit.ErrInterrupted)
+	}
+	return path, capped(err, "what was answered is kept; rerun the same command to resume")
 }

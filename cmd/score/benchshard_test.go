@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 )
@@ -51,12 +51,12 @@ func TestBenchShards(t *testing.T) {
 		}
 		return strings.ReplaceAll(stdout+stderr, filepath.Join(dir, out), "OUT")
 	}
-	want := judge("whole", cli.Failed)
+	want := judge("whole", exit.Failed)
 	failed := 0
 	for _, shard := range []string{"3/4", "1/4", "any/4"} {
-		code := cli.Done
+		code := exit.Done
 		if _, err := os.Stat(filepath.Join(dir, "parts", "predictions.jsonl.shards")); err == nil {
-			if text := judge("parts", cli.Failed, "--merge"); !strings.Contains(text, "shards are not done") {
+			if text := judge("parts", exit.Failed, "--merge"); !strings.Contains(text, "shards are not done") {
 				t.Errorf("merged too early: %s", text)
 			}
 		}
@@ -68,7 +68,7 @@ func TestBenchShards(t *testing.T) {
 			t.Fatalf("%v: %s%s", err, stdout, stderr)
 		}
 		if failed += r.Failed; r.Failed > 0 {
-			code = cli.Failed
+			code = exit.Failed
 		}
 		if got != code {
 			t.Errorf("--shard %s: exit code %d, want %d: %s", shard, got, code, stderr)
@@ -77,7 +77,7 @@ func TestBenchShards(t *testing.T) {
 	if failed != 1 {
 		t.Errorf("%d items failed in shards, want 1", failed)
 	}
-	if got := judge("parts", cli.Failed, "--merge"); got != want {
+	if got := judge("parts", exit.Failed, "--merge"); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	for _, name := range []string{"predictions.jsonl", "failed.jsonl", "run.json"} {
@@ -89,7 +89,7 @@ func TestBenchShards(t *testing.T) {
 	}
 	code, _, stderr := bench("gedit-bench", "--ratings", filepath.Join(dir, "gedit.jsonl"), "--editors",
 		filepath.Join(dir, "M"), "--shard", "1/2")
-	if code != cli.Wrong || !strings.Contains(stderr, "--shard and --merge share out") {
+	if code != exit.Wrong || !strings.Contains(stderr, "--shard and --merge share out") {
 		t.Errorf("--shard without a model: exit code %d: %s", code, stderr)
 	}
 }

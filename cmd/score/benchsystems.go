@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
-	"assay/internal/cli"
+	"assay/internal/exit"
 )
 
 // addOwn adds the answers that the data hold themselves, if nothing else was added.
@@ -20,19 +21,10 @@ func addOwn(r *report.Report, set protocol.Set) {
 	}
 }
 
-// addJudged adds what this run has judged.
-func addJudged(r *report.Report, set protocol.Set, name, path string) error {
-	p, err := set.Read(path)
-	if err != nil {
-		return err
-	}
-	return r.AddJudged(name, p, path)
-}
-
 // addFiles adds what each of the files says.
 func addFiles(r *report.Report, set protocol.Set, names namer, paths []string) error {
 	for _, path := range paths {
-		if err := addFile(r, set, names, path); err != nil {
+		if err := addFile(r, set, names(path), path); err != nil {
 			return err
 		}
 	}
@@ -43,7 +35,7 @@ func addFiles(r *report.Report, set protocol.Set, names namer, paths []string) e
 func (f *benchFlags) addBaseline(r *report.Report, set protocol.Set) error {
 	baseline, err := runner.NewBaseline(set, f.baseline, f.seed)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	r.Add(baseline.Name, baseline)
 	r.Extra["baseline"], r.Extra["seed"] = baseline.Name, f.seed
@@ -53,31 +45,27 @@ func (f *benchFlags) addBaseline(r *report.Report, set protocol.Set) error {
 	return nil
 }
 
-// addMixed adds the editors whose components several files hold.
-func addMixed(r *report.Report, set protocol.Mixed, names namer, paths []string) error {
+// addMixed adds the editors whose components several files hold; name is of one that has none.
+func addMixed(r *report.Report, set protocol.Mixed, name string, paths []string) error {
 	editors, err := set.ReadAll(paths)
 	if err != nil {
 		return err
 	}
 	for _, e := range editors {
-		name := e.Name
-		if name == "" {
-			name = names(paths[0])
-		}
-		r.Add(name, e.Predictions)
+		r.Add(cmp.Or(e.Name, name), e.Predictions)
 	}
 	return nil
 }
 
-func addFile(r *report.Report, set protocol.Set, names namer, path string) error {
+func addFile(r *report.Report, set protocol.Set, name, path string) error {
 	if mixed, ok := set.(protocol.Mixed); ok {
-		return addMixed(r, mixed, names, []string{path})
+		return addMixed(r, mixed, name, []string{path})
 	}
 	p, err := set.Read(path)
 	if err != nil {
 		return err
 	}
-	return r.AddJudged(names(path), p, path)
+	return r.AddJudged(name, p, path)
 }
 
 // systemName is the name of a file of predictions without folder and extension.

@@ -10,6 +10,7 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/curate"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 )
 
@@ -55,11 +56,11 @@ func (f *bestFlags) single() bool { return f.source != "" || f.folder != "" || f
 func (f *bestFlags) check() error {
 	switch {
 	case f.single() == (f.in != ""):
-		return cli.Usagef("either --source, --instruction and --candidates are needed, or --in")
+		return exit.Usagef("either --source, --instruction and --candidates are needed, or --in")
 	case f.single() && (f.source == "" || f.folder == "" || strings.TrimSpace(f.instruction) == ""):
-		return cli.Usagef("--source, --instruction and --candidates belong together")
+		return exit.Usagef("--source, --instruction and --candidates belong together")
 	case f.keep < 1:
-		return cli.Usagef("--keep must be at least 1")
+		return exit.Usagef("--keep must be at least 1")
 	}
 	return nil
 }
@@ -79,7 +80,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, &f.runtime, t)
@@ -99,7 +100,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 		f.runtime.printUnread(w)
 	})
 	if err == nil && len(failed) > 0 {
-		err = cli.Reported(fmt.Errorf("%d edits could not be scored", len(failed)))
+		err = exit.Reported(fmt.Errorf("%d edits could not be scored", len(failed)))
 	}
 	return err
 }

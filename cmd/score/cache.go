@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/strictyaml"
 )
@@ -38,9 +39,15 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's own)")
 	add := func(use, short string, run func(c *cobra.Command, folder string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, RunE: func(c *cobra.Command, _ []string) error {
-			folder, err := cacheFolder(folder)
-			if err != nil {
-				return err
+			if folder == "" {
+				own, err := store.DefaultFolder()
+				if err != nil {
+					return exit.Usage(err)
+				}
+				return run(c, own)
+			}
+			if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+				return exit.Usagef("--folder %s: there is no such folder", folder)
 			}
 			return run(c, folder)
 		}}
@@ -54,7 +61,7 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 	prune := add("prune", "Remove what was used longest ago", func(c *cobra.Command, folder string) error {
 		if damaged {
 			if kind != "" || older != "" || most != "" {
-				return cli.Usagef("--damaged removes damaged records alone: it does not go with --kind, --older or --most")
+				return exit.Usagef("--damaged removes damaged records alone: it does not go with --kind, --older or --most")
 			}
 			return dropDamaged(c, folder)
 		}
@@ -79,18 +86,6 @@ func dropDamaged(c *cobra.Command, folder string) error {
 			fmt.Fprintf(w, "%d damaged files stay: a process writes to them\n", v.Busy)
 		}
 	})
-}
-
-func cacheFolder(folder string) (string, error) {
-	if folder == "" {
-		var err error
-		if folder, err = store.DefaultFolder(); err != nil {
-			return "", cli.Usage(err)
-		}
-	} else if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return "", cli.Usagef("--folder %s: there is no such folder", folder)
-	}
-	return folder, nil
 }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
@@ -133,25 +128,25 @@ func verifyCache(c *cobra.Command, folder string) error {
 	if err := cli.Print(c, v, words); err != nil || len(v.Damaged) == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may "+
+	return exit.Reported(fmt.Errorf("%d records are damaged: they are computed again when they are wanted; the disk may "+
 		"be failing", len(v.Damaged)))
 }
 
 func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 	p := store.Pruning{Kind: kind, Most: -1}
 	if older == "" && most == "" {
-		return cli.Usagef("--older, --most or --damaged is wanted: what is to be removed (--most 0 removes all)")
+		return exit.Usagef("--older, --most or --damaged is wanted: what is to be removed (--most 0 removes all)")
 	}
 	if older != "" {
 		age, err := parseAge(older)
 		if err != nil {
-			return cli.Usage(fmt.Errorf("--older: %w", err))
+			return exit.Usage(fmt.Errorf("--older: %w", err))
 		}
 		p.Older = time.Now().Add(-age)
 	}
 	if most != "" {
 		if err := (*strictyaml.Bytes)(&p.Most).Set(most); err != nil {
-			return cli.Usage(fmt.Errorf("--most: %w", err))
+			return exit.Usage(fmt.Errorf("--most: %w", err))
 		}
 	}
 	v, err := store.Prune(folder, p)
@@ -168,16 +163,14 @@ func pruneCache(c *cobra.Command, folder, kind, older, most string) error {
 
 // parseAge reads a duration, also in days.
 func parseAge(text string) (time.Duration, error) {
+	age, err := time.ParseDuration(text)
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 {
-			return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
-		}
-		return time.Duration(n * float64(24*time.Hour)), nil
+		var n float64
+		n, err = strconv.ParseFloat(days, 64)
+		age = time.Duration(n * float64(24*time.Hour))
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
+	if err != nil || age < 0 {
 		return 0, fmt.Errorf("want a time like 36h or 30d, not %q", text)
 	}
-	return d, nil
+	return age, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/store"
 )
 
@@ -37,11 +37,11 @@ func TestCacheCommand(t *testing.T) {
 	code, out := cache("list", "--json")
 	var listed struct{ Kept []store.Contents }
 	if err := json.Unmarshal([]byte(out),
-		&listed); err != nil || code != cli.Done || len(listed.Kept) != 2 || listed.Kept[1].Kind != "states-1" ||
+		&listed); err != nil || code != exit.Done || len(listed.Kept) != 2 || listed.Kept[1].Kind != "states-1" ||
 		listed.Kept[1].Records != 1 {
 		t.Errorf("%d %s (%v)", code, out, err)
 	}
-	if code, out := cache("verify"); code != cli.Done || !strings.Contains(out, "2 whole records in 2 files") {
+	if code, out := cache("verify"); code != exit.Done || !strings.Contains(out, "2 whole records in 2 files") {
 		t.Errorf("%d %s", code, out)
 	}
 	paths, err := filepath.Glob(filepath.Join(dir, "states-1", "*", "*"))
@@ -56,23 +56,23 @@ func TestCacheCommand(t *testing.T) {
 	if err := os.WriteFile(paths[0], raw, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := cache("verify"); code != cli.Failed || !strings.Contains(out, paths[0]) {
+	if code, out := cache("verify"); code != exit.Failed || !strings.Contains(out, paths[0]) {
 		t.Errorf("damaged: %d %s", code, out)
 	}
 	for _, wrong := range [][]string{{"prune"}, {"prune", "--older", "x"}, {"prune", "--most", "much"},
 		{"prune", "--damaged", "--most", "0"}, {"list", "--folder", filepath.Join(dir, "none")}} {
-		if code, stdout, stderr := run(t, append([]string{"cache"}, wrong...)...); code != cli.Wrong {
+		if code, stdout, stderr := run(t, append([]string{"cache"}, wrong...)...); code != exit.Wrong {
 			t.Errorf("%q: %d %s", wrong, code, stdout+stderr)
 		}
 	}
-	if code, out := cache("prune", "--older", "30d"); code != cli.Done || !strings.Contains(out, "0 files removed") {
+	if code, out := cache("prune", "--older", "30d"); code != exit.Done || !strings.Contains(out, "0 files removed") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := cache("prune", "--kind", "states-1", "--most", "0"); code != cli.Done ||
+	if code, out := cache("prune", "--kind", "states-1", "--most", "0"); code != exit.Done ||
 		!strings.Contains(out, "1 files removed") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := cache("list"); code != cli.Done || !strings.Contains(out, "embeddings-1") ||
+	if code, out := cache("list"); code != exit.Done || !strings.Contains(out, "embeddings-1") ||
 		strings.Contains(out, "states-1") {
 		t.Errorf("%d %s", code, out)
 	}
@@ -87,11 +87,11 @@ func TestCacheCommand(t *testing.T) {
 	if err := os.WriteFile(paths[0], raw, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := cache("prune", "--damaged"); code != cli.Done ||
+	if code, out := cache("prune", "--damaged"); code != exit.Done ||
 		!strings.Contains(out, "1 damaged files rewritten, 0 whole") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out := cache("verify"); code != cli.Done {
+	if code, out := cache("verify"); code != exit.Done {
 		t.Errorf("after prune --damaged: %d %s", code, out)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"assay/internal/calibration"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/scoring/calibrate"
 )
 
@@ -69,11 +70,11 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 	}
 	switch {
 	case o.In == "":
-		return cli.Usagef("--in is needed: a table of edits with labels")
+		return exit.Usagef("--in is needed: a table of edits with labels")
 	case !slices.Contains(calibration.Methods(), o.Method):
-		return cli.Usagef("--method %s: want one of %s", o.Method, strings.Join(calibration.Methods(), ", "))
+		return exit.Usagef("--method %s: want one of %s", o.Method, strings.Join(calibration.Methods(), ", "))
 	case !(o.Coverage > 0 && o.Coverage < 1):
-		return cli.Usagef("--coverage is above 0 and below 1, not %g", o.Coverage)
+		return exit.Usagef("--coverage is above 0 and below 1, not %g", o.Coverage)
 	}
 	o.Scorer, o.Model = f.scorer, m
 	if o.Out == "" {
@@ -90,7 +91,7 @@ func runCalibrate(c *cobra.Command, f *runtimeFlags, o *calibrate.Options) error
 	if err := cli.Print(c, r, func(w io.Writer) { printCalibration(w, r, o.Out) }); err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d rows have no score or no label and were left out", r.Failed))
+	return exit.Reported(fmt.Errorf("%d rows have no score or no label and were left out", r.Failed))
 }
 
 func printCalibration(w io.Writer, r *calibrate.Report, out string) {

@@ -13,6 +13,7 @@ import (
 	chattable "assay/chat/table"
 	"assay/data"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/generate"
 	"assay/internal/strictyaml"
 	"assay/internal/table"
@@ -54,17 +55,17 @@ func (f *modelFlags) addPlace(c *cobra.Command, of string) {
 
 func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 	if f.o.Batch <= 0 || f.o.Threads < 0 {
-		return nil, cli.Usagef("--answers %d must be positive, --threads %d not negative", f.o.Batch, f.o.Threads)
+		return nil, exit.Usagef("--answers %d must be positive, --threads %d not negative", f.o.Batch, f.o.Threads)
 	}
 	if err := errors.Join(ort.CheckDevice(f.o.Device), model.CheckDType(f.o.DType)); err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	if f.o.Threads == 0 {
 		f.o.Threads = runtime.NumCPU()
 	}
 	f.o.Warn = cli.Warner(c)
 	m, err := generate.Open(f.backbone, f.o)
-	return m, cli.Named(err)
+	return m, exit.Named(err)
 }
 
 // questionFlags are a question, or a table of them.
@@ -143,20 +144,20 @@ var askingFlags = []string{"text", "image", "system", "max-new-tokens", "tempera
 // check finds out whether there is a question or a table.
 func (f *questionFlags) check(c *cobra.Command) error {
 	if f.backbone == "" {
-		return cli.Usagef("--backbone is needed: a Hugging Face checkpoint directory")
+		return exit.Usagef("--backbone is needed: a Hugging Face checkpoint directory")
 	}
 	if f.table.In == "" && f.table.Out == "" {
 		if f.text == "" {
-			return cli.Usagef("--text is needed: a question; or --in and --out: tables")
+			return exit.Usagef("--text is needed: a question; or --in and --out: tables")
 		}
 		return nil
 	}
 	if f.table.In == "" || f.table.Out == "" {
-		return cli.Usagef("--in and --out go together: tables that end in .jsonl")
+		return exit.Usagef("--in and --out go together: tables that end in .jsonl")
 	}
 	for _, name := range askingFlags {
 		if c.Flags().Changed(name) {
-			return cli.Usagef("--%s is of a single question: the rows of %s say how they are asked", name, f.table.In)
+			return exit.Usagef("--%s is of a single question: the rows of %s say how they are asked", name, f.table.In)
 		}
 	}
 	return nil
@@ -164,21 +165,25 @@ func (f *questionFlags) check(c *cobra.Command) error {
 
 // options are the flags that were given.
 func (f *questionFlags) options(c *cobra.Command) chat.Options {
-	o := chat.Options{MaxNewTokens: f.maxNewTokens, Seed: f.seed, Stop: f.stop, StopTokenIDs: f.stopTokens}
-	if c.Flags().Changed("temperature") {
-		o.Temperature = &f.temperature
+	return chat.Options{
+		MaxNewTokens:      f.maxNewTokens,
+		Temperature:       given(c, "temperature", &f.temperature),
+		TopK:              given(c, "top-k", &f.topK),
+		TopP:              given(c, "top-p", &f.topP),
+		RepetitionPenalty: given(c, "repetition-penalty", &f.repetition),
+		Seed:              f.seed,
+		Stop:              f.stop,
+		StopTokenIDs:      f.stopTokens,
+		LogProbs:          cli.JSON(c),
 	}
-	if c.Flags().Changed("top-k") {
-		o.TopK = &f.topK
+}
+
+// given is the value of a flag; nil if it was not given.
+func given[T any](c *cobra.Command, name string, value *T) *T {
+	if !c.Flags().Changed(name) {
+		return nil
 	}
-	if c.Flags().Changed("top-p") {
-		o.TopP = &f.topP
-	}
-	if c.Flags().Changed("repetition-penalty") {
-		o.RepetitionPenalty = &f.repetition
-	}
-	o.LogProbs = cli.JSON(c)
-	return o
+	return value
 }
 
 // ask prints the answer to one question while it is made.
@@ -191,7 +196,7 @@ func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 	for _, path := range f.images {
 		p, err := data.Open(path, data.Limits{})
 		if err != nil {
-			return cli.Named(err)
+			return exit.Named(err)
 		}
 		question.Content = append(question.Content, chat.Part{Image: p})
 	}
@@ -205,7 +210,7 @@ func (f *questionFlags) ask(c *cobra.Command, m *generate.Model) error {
 	}
 	a, err := m.Stream(c.Context(), append(messages, question), f.options(c), piece)
 	if errors.Is(err, chat.ErrRequest) {
-		err = cli.Usage(err)
+		err = exit.Usage(err)
 	}
 	if err != nil {
 		return err
@@ -231,5 +236,5 @@ func askTable(c *cobra.Command, m *generate.Model, o table.Options) error {
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows could not be answered; error of %s says why", r.Failed, r.Rows, r.Out))
+	return exit.Reported(fmt.Errorf("%d of %d rows could not be answered; error of %s says why", r.Failed, r.Rows, r.Out))
 }

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"assay/internal/exit"
 	"strings"
 	"testing"
-
-	"assay/internal/cli"
 )
 
 // TestChatCacheAndType: --cache takes sizes with a unit and refuses what is none; a type that the CPU does not compute
@@ -15,19 +14,19 @@ func TestChatCacheAndType(t *testing.T) {
 			"--max-new-tokens", "4", "--temperature", "0", "--device", "cpu"}, args...)...)
 	}
 	code, want, stderr := ask("--cache", "33554432")
-	if code != cli.Done || want == "" || stderr != "" {
+	if code != exit.Done || want == "" || stderr != "" {
 		t.Fatal(code, want, stderr)
 	}
 	code, got, stderr := ask("--cache", "32MiB", "--dtype", "bfloat16")
-	if code != cli.Done || got != want || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "float32") {
+	if code != exit.Done || got != want || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "float32") {
 		t.Errorf("%d %q, want %q; stderr %q", code, got, want, stderr)
 	}
-	if code, _, stderr = ask("--cache", "1KiB"); code != cli.Wrong || !strings.Contains(stderr, "larger cache") {
+	if code, _, stderr = ask("--cache", "1KiB"); code != exit.Wrong || !strings.Contains(stderr, "larger cache") {
 		t.Errorf("a cache of a kilobyte: %d %s", code, stderr)
 	}
 	for _, bad := range []string{"-1", "much", "2GiBs", "disk"} {
 		code, _, stderr = ask("--cache", bad)
-		if code != cli.Wrong || !strings.Contains(stderr, "--cache") || !strings.Contains(stderr, "10GiB") {
+		if code != exit.Wrong || !strings.Contains(stderr, "--cache") || !strings.Contains(stderr, "10GiB") {
 			t.Errorf("--cache %s: %d %s", bad, code, stderr)
 		}
 	}

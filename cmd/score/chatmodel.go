@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -8,7 +9,7 @@ import (
 
 	"assay/chat"
 	"assay/internal/cli"
-	"assay/internal/store"
+	"assay/internal/exit"
 )
 
 // answerFlags say which model answers in words, on this machine or on a server, and where its answers are kept.
@@ -44,51 +45,23 @@ func (f *answerFlags) addServer(c *cobra.Command) {
 	cli.Needs(c, "url|server", serverOptions...)
 }
 
-// chatModel is a model whose answers are kept.
-type chatModel struct {
-	*chat.Kept
-	model   chat.Model
-	remote  *chat.Remote // nil: it runs on this machine
-	answers *store.Store
-}
-
-// open opens the model; the caller closes it.
-func (f *answerFlags) open(c *cobra.Command) (*chatModel, error) {
+// open opens the model, with its kept answers; the caller closes it.
+func (f *answerFlags) open(c *cobra.Command) (*chat.Kept, error) {
 	onServer := f.server != "" || f.url != ""
 	if onServer == (f.local.backbone != "") {
-		return nil, cli.Usagef("either --url and --model (or --server) are needed, or --backbone: which model is asked")
+		return nil, exit.Usagef("either --url and --model (or --server) are needed, or --backbone: which model is asked")
 	}
-	m := &chatModel{}
+	var m chat.Model
 	var err error
 	if onServer {
-		m.remote, err = f.openRemote(c)
-		m.model = m.remote
+		m, err = f.openRemote(c)
 	} else {
-		m.model, err = f.local.open(c)
+		m, err = f.local.open(c)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return m.keep(f.store)
-}
-
-// keep keeps the answers in a folder, or in the user's own; the model is closed if that cannot be.
-func (m *chatModel) keep(folder string) (*chatModel, error) {
-	var err error
-	if folder == "" {
-		folder, err = chat.AnswersFolder()
-	}
-	if err == nil {
-		m.answers, err = store.Open(folder, store.Options{})
-	}
-	if err == nil {
-		m.Kept, err = chat.Keep(m.model, m.answers)
-	}
-	if err != nil {
-		m.model.Close()
-		return nil, err
-	}
-	return m, nil
+	return chat.OpenKept(m, f.store, nil)
 }
 
 func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
@@ -101,18 +74,18 @@ func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	}
 	settings, err := chat.ReadServer(f.server, text, func(s *chat.Server) { f.apply(c, s) })
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	remote, err := chat.OpenRemote(settings)
-	return remote, cli.Usage(err)
+	return remote, exit.Usage(err)
 }
 
-// workers is how many rows are judged at a time.
-func (m *chatModel) workers(f *answerFlags) int {
-	if m.remote != nil {
-		return m.remote.Concurrency()
+// capped makes an interruption of the error that a cap is reached: what was answered is kept.
+func capped(err error, kept string) error {
+	if errors.Is(err, chat.ErrCap) {
+		return fmt.Errorf("%w: %s: %w", err, kept, exit.ErrInterrupted)
 	}
-	return f.local.o.Batch
+	return err
 }
 
 // apply puts the flags that were given above the file's settings.
@@ -129,46 +102,4 @@ func (f *answerFlags) apply(c *cobra.Command, s *chat.Server) {
 			set()
 		}
 	}
-}
-
-// Close frees the model and closes the kept answers.
-func (m *chatModel) Close() error {
-	err := m.model.Close()
-	if e := m.answers.Close(); err == nil {
-		err = e
-	}
-	return err
-}
-
-// asked says what was asked in this run, and what was found.
-type asked struct {
-	Answers int64       `json:"answers"`         // that the model gave
-	Found   int64       `json:"found"`           // that were kept
-	Spent   *chat.Spent `json:"spent,omitempty"` // of a server
-}
-
-func (m *chatModel) asked() asked {
-	a := asked{Answers: m.Asked(), Found: m.Found()}
-	if m.remote != nil {
-		spent := m.remote.Spent()
-		a.Spent = &spent
-	}
-	return a
-}
-
-// String says it in words.
-func (a asked) String() string {
-	text := fmt.Sprintf("%d answers asked for, %d found", a.Answers, a.Found)
-	if a.Spent == nil {
-		return text
-	}
-	text += fmt.Sprintf("; %d requests, %d tokens of prompts, %d of answers", a.Spent.Requests, a.Spent.Prompt,
-		a.Spent.Completion)
-	if a.Spent.Cost > 0 {
-		text += fmt.Sprintf(", cost %.4g", a.Spent.Cost)
-	}
-	if a.Spent.Uncounted > 0 {
-		text += fmt.Sprintf(" (%d answers without a count)", a.Spent.Uncounted)
-	}
-	return text
 }

@@ -18,6 +18,7 @@ import (
 	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/curate"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 	"assay/internal/tokens"
 )
@@ -88,24 +89,24 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	}
 	switch {
 	case f.in == "" || f.out == "":
-		return cli.Usagef("--in and --out are needed: a table, and a folder to make")
+		return exit.Usagef("--in and --out are needed: a table, and a folder to make")
 	case !ok:
-		return cli.Usagef("--preset %q: there are %s", f.preset, presets())
+		return exit.Usagef("--preset %q: there are %s", f.preset, presets())
 	}
 	if err := template.Check(); err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if len(f.layouts) == 0 {
-		return cli.Usagef("--layouts names none: there are %s", strings.Join(curate.LayoutNames(), ", "))
+		return exit.Usagef("--layouts names none: there are %s", strings.Join(curate.LayoutNames(), ", "))
 	}
 	for _, l := range f.layouts {
 		if curate.Layouts[l] == nil {
-			return cli.Usagef("--layouts %q: there are %s", l, strings.Join(curate.LayoutNames(), ", "))
+			return exit.Usagef("--layouts %q: there are %s", l, strings.Join(curate.LayoutNames(), ", "))
 		}
 	}
 	t, err := data.OpenTable(f.in, data.WithColumns(f.columns), data.WithFound(f.columns))
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, &f.runtime, t)
@@ -146,7 +147,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 	if err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d rows could not be used; %s says why. The first: %s", r.Failed,
+	return exit.Reported(fmt.Errorf("%d rows could not be used; %s says why. The first: %s", r.Failed,
 		filepath.Join(f.out, "failed.jsonl"), r.Reason))
 }
 
@@ -154,7 +155,7 @@ func condition(c *cobra.Command, f *conditionFlags) error {
 func openTokenizer(folder string) (*tokens.Tokenizer, error) {
 	raw, err := os.ReadFile(filepath.Join(folder, "tokenizer.json"))
 	if err != nil {
-		return nil, cli.Usagef("--tokenizer: %w", err)
+		return nil, exit.Usagef("--tokenizer: %w", err)
 	}
 	var file map[string]json.RawMessage
 	if err = json.Unmarshal(raw, &file); err == nil {
@@ -162,11 +163,11 @@ func openTokenizer(folder string) (*tokens.Tokenizer, error) {
 		raw, err = json.Marshal(file)
 	}
 	if err != nil {
-		return nil, cli.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
+		return nil, exit.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
 	}
 	tokenizer, err := tokens.New(raw)
 	if err != nil {
-		return nil, cli.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
+		return nil, exit.Usagef("--tokenizer %s: tokenizer.json: %w", folder, err)
 	}
 	return tokenizer, nil
 }
@@ -193,7 +194,7 @@ func parseRange(text string, scores scoring.Scores) (low, high float64, err erro
 	if text == "" {
 		for _, line := range scores.Lines {
 			if line.Value.Unbounded {
-				return 0, 0, cli.Usagef("--range is needed: low,high or auto, since the scores have no bounds of their own")
+				return 0, 0, exit.Usagef("--range is needed: low,high or auto, since the scores have no bounds of their own")
 			}
 		}
 		text = "0,1"
@@ -202,7 +203,7 @@ func parseRange(text string, scores scoring.Scores) (low, high float64, err erro
 	low, errLow := strconv.ParseFloat(strings.TrimSpace(first), 64)
 	high, errHigh := strconv.ParseFloat(strings.TrimSpace(second), 64)
 	if width := high - low; errors.Join(errLow, errHigh) != nil || !(width > 0) || math.IsInf(width, 1) {
-		return 0, 0, cli.Usagef("--range %q: want two finite numbers, LOW,HIGH, the lower one first; or auto", text)
+		return 0, 0, exit.Usagef("--range %q: want two finite numbers, LOW,HIGH, the lower one first; or auto", text)
 	}
 	return low, high, nil
 }

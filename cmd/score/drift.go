@@ -12,6 +12,7 @@ import (
 	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/curate"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 )
 
@@ -33,7 +34,7 @@ get a warning.`,
 			`clip-vit-large-patch14`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if before == "" || after == "" {
-				return cli.Usagef("--before and --after are needed: tables of edits")
+				return exit.Usagef("--before and --after are needed: tables of edits")
 			}
 			return drift(c, &f, before, after, clip)
 		},
@@ -51,7 +52,7 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 	if clip != "" {
 		e, err := encoders.Open(clip, encoders.Options{Device: f.device, Threads: f.threads, Kind: encoders.CLIP})
 		if err != nil {
-			return cli.Named(err)
+			return exit.Named(err)
 		}
 		defer e.Close()
 		encoder = e
@@ -82,7 +83,7 @@ func drift(c *cobra.Command, f *scorerFlags, before, after, clip string) error {
 		f.printUnread(w)
 	})
 	if failed := d.FailedBefore + d.FailedAfter; err == nil && failed > 0 {
-		err = cli.Reported(fmt.Errorf("%d rows could not be scored or read; the first: %s", failed,
+		err = exit.Reported(fmt.Errorf("%d rows could not be scored or read; the first: %s", failed,
 			cmp.Or(sides[0].Reason, sides[1].Reason)))
 	}
 	return err
@@ -93,7 +94,7 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, path string, e curate.Imag
 	scoring.Scores, error) {
 	t, err := data.OpenTable(path)
 	if err != nil {
-		return nil, scoring.Scores{}, cli.Usage(err)
+		return nil, scoring.Scores{}, exit.Usage(err)
 	}
 	defer t.Close()
 	scores, err := rateRows(c, f, t)

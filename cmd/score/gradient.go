@@ -8,6 +8,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/reward"
 )
 
@@ -30,11 +31,11 @@ counts as the identity. Pixels are those of the decoded picture: upright, transp
 				return err
 			}
 			if out == "" && heatmap == "" {
-				return cli.Usagef("--out or --heatmap is needed: a file to write")
+				return exit.Usagef("--out or --heatmap is needed: a file to write")
 			}
 			if out != "" {
 				if err := reward.CheckGradientFile(out); err != nil {
-					return cli.Usagef("--out %w", err)
+					return exit.Usagef("--out %w", err)
 				}
 			}
 			return writeGradient(c, &f, &q, out, heatmap)

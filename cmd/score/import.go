@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	_ "assay/model/families"
 	"assay/released"
 )
@@ -66,28 +67,28 @@ warning, but their score is not the published one (docs/judges.md).`,
 
 func importJudge(c *cobra.Command, kind string, o *released.Options) error {
 	if o.Out == "" {
-		return cli.Usagef("--out is needed: a scorer directory to make")
+		return exit.Usagef("--out is needed: a scorer directory to make")
 	}
 	for name, kinds := range map[string]string{"pair-size": "adiee", "answer": "adiee", "choices": "choices",
 		"values": "choices", "range": "choices", "pictures": "choices", "fusion": "choices", "alpha": "choices",
 		"joint": "choices"} {
 		if c.Flags().Changed(name) && kind != kinds {
-			return cli.Usagef("--%s belongs to the kind %s, not to %s", name, kinds, kind)
+			return exit.Usagef("--%s belongs to the kind %s, not to %s", name, kinds, kind)
 		}
 	}
 	if kind == "choices" && c.Flags().Changed("config") {
-		return cli.Usagef("--config is for released judges, not for choices")
+		return exit.Usagef("--config is for released judges, not for choices")
 	}
 	if o.Base == "" && kind != "adiee" {
-		return cli.Usagef("--base is needed: a checkpoint directory")
+		return exit.Usagef("--base is needed: a checkpoint directory")
 	}
 	for name, n := range map[string]int{"pair-size": len(o.PairSize), "range": len(o.Range)} {
 		if c.Flags().Changed(name) && n != 2 {
-			return cli.Usagef("--%s takes two numbers", name)
+			return exit.Usagef("--%s takes two numbers", name)
 		}
 	}
 	if _, err := os.Stat(o.Out); err == nil {
-		return cli.Usagef("--out %s is there already: choose another name, or remove it", o.Out)
+		return exit.Usagef("--out %s is there already: choose another name, or remove it", o.Out)
 	}
 	r, err := released.Import(kind, *o)
 	if err != nil {

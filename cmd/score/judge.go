@@ -15,6 +15,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/table"
 	"assay/textjudge"
 )
@@ -64,10 +65,7 @@ the same command resumes.`,
 	f.shard.Add(c)
 	flags := c.Flags()
 	flags.StringVar(&f.config, "config", "", "folder of a judge, a judge.yaml, or the name of one that ships")
-	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.settings.Passes, "passes", 0, "times to ask every question (0: as configured)")
-	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
-	addConstrained(c, &f.settings)
+	addSettings(c, &f.settings, "times to ask every question (0: as configured)")
 	flags.StringVar(&f.table.In, "in", "", "table to read")
 	flags.StringVar(&f.table.Out, "out", "", "table to write (.jsonl or .parquet); replaced if it exists")
 	cli.Writes(c, nil, "out")
@@ -97,21 +95,22 @@ func (f *judgeFlags) single() bool {
 func (f *judgeFlags) check(c *cobra.Command) error {
 	switch {
 	case f.config == "":
-		return cli.Usagef("--config is needed: a folder, a judge.yaml, or one of %s", strings.Join(textjudge.Shipped(), ", "))
+		return exit.Usagef("--config is needed: a folder, a judge.yaml, or one of %s",
+			strings.Join(textjudge.Shipped(), ", "))
 	case f.single() == (f.table.In != "" || f.table.Out != ""):
-		return cli.Usagef("either --in and --out are needed, or the pictures of one edit and --instruction")
+		return exit.Usagef("either --in and --out are needed, or the pictures of one edit and --instruction")
 	case f.single() && !c.Flags().Changed("instruction"):
-		return cli.Usagef("--instruction is needed: what was asked for")
+		return exit.Usagef("--instruction is needed: what was asked for")
 	case !f.single() && (f.table.In == "" || f.table.Out == ""):
-		return cli.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
+		return exit.Usagef("--in and --out are needed: a table of any format, and one ending in .jsonl or .parquet")
 	case f.settings.Passes < 0:
-		return cli.Usagef("--passes is 1 or more, not %d", f.settings.Passes)
+		return exit.Usagef("--passes is 1 or more, not %d", f.settings.Passes)
 	}
 	if f.single() {
 		return nil
 	}
 	_, err := data.FormatOf(f.table.Out)
-	return cli.Usage(err)
+	return exit.Usage(err)
 }
 
 func runJudge(c *cobra.Command, f *judgeFlags) error {
@@ -130,7 +129,7 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	defer m.Close()
 	j, err := textjudge.Open(f.config, m, f.settings)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	for _, w := range j.Warnings {
 		cli.Warner(c)(w)
@@ -138,36 +137,33 @@ func runJudge(c *cobra.Command, f *judgeFlags) error {
 	if f.single() {
 		return judgeOne(c, f, j, m)
 	}
-	f.table.Workers = m.workers(&f.answers)
+	f.table.Workers = m.Concurrency(f.answers.local.o.Batch)
 	bar := cli.Bar{Command: c, What: "judging", Unit: "rows"}
 	f.table.Progress = bar.Set
 	if f.table.Shard.Count > 0 {
 		f.table.Told = f.shard.Told(c)
 		r, err := j.TableShard(c.Context(), f.table)
 		bar.Close()
-		if errors.Is(err, chat.ErrCap) {
-			err = fmt.Errorf("%w: %s: %w", err, m.asked(), cli.ErrInterrupted)
-		}
-		return f.shard.Finish(c, f.table.Out, r, err)
+		return f.shard.Finish(c, f.table.Out, r, capped(err, m.Asked().String()))
 	}
 	r, err := j.Table(c.Context(), f.table)
 	bar.Close()
 	if err != nil {
-		return stopped(err, m.asked())
+		return stopped(err, m.Asked())
 	}
 	v := struct {
 		*textjudge.TableResult
-		Asked asked `json:"asked"`
-	}{r, m.asked()}
+		Asked chat.Asked `json:"asked"`
+	}{r, m.Asked()}
 	if err := cli.Print(c, v, func(w io.Writer) { printJudged(w, r, v.Asked) }); err != nil || r.Failed == 0 {
 		return err
 	}
-	return cli.Reported(fmt.Errorf("%d of %d rows could not be judged; the column error of %s says why", r.Failed, r.Rows,
+	return exit.Reported(fmt.Errorf("%d of %d rows could not be judged; the column error of %s says why", r.Failed, r.Rows,
 		r.Out))
 }
 
 // stopped says how a run ended early and what it cost.
-func stopped(err error, a asked) error {
+func stopped(err error, a chat.Asked) error {
 	var s *table.InterruptedError
 	if !errors.As(err, &s) {
 		return err
@@ -175,14 +171,14 @@ func stopped(err error, a asked) error {
 	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; the same command goes on", s.Done, s.Rows, s.Journal, a)
 	switch {
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: %w", text, cli.ErrInterrupted)
+		return fmt.Errorf("%s: %w", text, exit.ErrInterrupted)
 	case errors.Is(err, chat.ErrCap):
-		return fmt.Errorf("%w: %s: %w", s.Err, text, cli.ErrInterrupted)
+		return capped(s.Err, text)
 	}
 	return fmt.Errorf("%w: %s", s.Err, text)
 }
 
-func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
+func printJudged(w io.Writer, r *textjudge.TableResult, a chat.Asked) {
 	fmt.Fprintf(w, "%s: %d of %d rows judged, written to %s\n", r, r.Judged, r.Rows, r.Out)
 	fmt.Fprintf(w, "answers that could not be read: %d rows (%.2f %%), after %d repeats at most\n", r.Unreadable,
 		100*r.UnreadableShare, r.Repeats)
@@ -194,20 +190,20 @@ func printJudged(w io.Writer, r *textjudge.TableResult, a asked) {
 }
 
 // judgeOne judges one edit.
-func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel) error {
+func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chat.Kept) error {
 	edits := []*edit.Edit{{Instruction: f.instruction}}
 	if j.Config.Pair {
 		edits = append(edits, &edit.Edit{})
 	}
 	for _, role := range slices.Sorted(maps.Keys(f.pictures)) {
 		if *f.pictures[role] != "" && !slices.Contains(j.Roles(), role) {
-			return cli.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
+			return exit.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
 		}
 	}
 	for _, role := range j.Roles() {
 		path := f.pictures[role]
 		if path == nil || *path == "" {
-			return cli.Usagef("--%s is needed: this judge shows %s", role, strings.Join(j.Roles(), ", "))
+			return exit.Usagef("--%s is needed: this judge shows %s", role, strings.Join(j.Roles(), ", "))
 		}
 		p, err := data.Image{Path: *path}.Open("", data.Limits{})
 		if err != nil {
@@ -226,11 +222,11 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chatModel)
 	}
 	v := map[string]any{
 		"judge": j.Config.Name, "rule": j.Config.Rule, "constrained": j.Config.Constrained, "answers": r.Answers,
-		"prompts": j.Asks, "warnings": j.Warnings, "asked": m.asked(),
+		"prompts": j.Asks, "warnings": j.Warnings, "asked": m.Asked(),
 	}
 	if err != nil { // no number
 		v["error"] = err.Error()
-		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), cli.Reported(err))
+		return errors.Join(cli.Print(c, v, func(w io.Writer) { printAnswers(w, r) }), exit.Reported(err))
 	}
 	v["dimensions"] = r.Dimensions
 	said := fmt.Sprintf("%.4f", r.Score)

@@ -19,7 +19,7 @@ Exit codes: 0 done, 1 failed (or some rows failed), 2 wrong usage, 3 interrupted
 	}
 }}
 
-// register adds a subcommand; each lives in its own file and calls this from init.
+// register adds a subcommand; files of subcommands call it from init.
 func register(command func() *cobra.Command) { app.Register(command) }
 
 func main() { app.Main() }

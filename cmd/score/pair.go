@@ -13,6 +13,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/model"
 	_ "assay/model/families"
 	"assay/ort"
@@ -47,13 +48,13 @@ func (f *runtimeFlags) addShared(c *cobra.Command) {
 // options checks the flags.
 func (f *runtimeFlags) options(c *cobra.Command) (model.Options, error) {
 	if f.scorer == "" {
-		return model.Options{}, cli.Usagef("--scorer is needed: a scorer directory")
+		return model.Options{}, exit.Usagef("--scorer is needed: a scorer directory")
 	}
 	if err := ort.CheckDevice(f.device); err != nil {
-		return model.Options{}, cli.Usage(err)
+		return model.Options{}, exit.Usage(err)
 	}
 	if f.threads < 0 {
-		return model.Options{}, cli.Usagef("--threads is 0 (all cores) or more, not %d", f.threads)
+		return model.Options{}, exit.Usagef("--threads is 0 (all cores) or more, not %d", f.threads)
 	}
 	threads := f.threads
 	if threads == 0 {
@@ -72,10 +73,10 @@ func (f *runtimeFlags) open(c *cobra.Command) (*model.Scorer, error) {
 		return nil, err
 	}
 	if _, err := model.ReadScorerConfig(filepath.Join(f.scorer, model.ConfigFile)); err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	s, err := model.OpenScorer(f.scorer, o)
-	return s, cli.Named(err)
+	return s, exit.Named(err)
 }
 
 func newPairCommand() *cobra.Command {
@@ -120,10 +121,10 @@ func (q *editFlags) add(c *cobra.Command) {
 // check finds what is missing before anything is opened.
 func (q *editFlags) check(c *cobra.Command) error {
 	if q.output == "" {
-		return cli.Usagef("--source and --edit are needed: picture files")
+		return exit.Usagef("--source and --edit are needed: picture files")
 	}
 	if !c.Flags().Changed("instruction") {
-		return cli.Usagef("--instruction is needed: what was asked for")
+		return exit.Usagef("--instruction is needed: what was asked for")
 	}
 	return nil
 }
@@ -133,23 +134,23 @@ func (q *editFlags) open(s *model.Scorer) (*edit.Edit, error) {
 	info := s.Info()
 	switch {
 	case info.Sources > 0 && q.source == "":
-		return nil, cli.Usagef("--source and --edit are needed: picture files")
+		return nil, exit.Usagef("--source and --edit are needed: picture files")
 	case info.Sources == 0 && q.source != "":
-		return nil, cli.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
+		return nil, exit.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
 	case q.requirement != "" && !info.Asks:
-		return nil, cli.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
+		return nil, exit.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
 	}
 	e := &edit.Edit{Instruction: q.instruction, Requirement: q.requirement}
 	if info.Sources > 0 {
 		p, err := data.Open(q.source, data.Limits{})
 		if err != nil {
-			return nil, cli.Named(err)
+			return nil, exit.Named(err)
 		}
 		e.Sources = []edit.Picture{p}
 	}
 	p, err := data.Open(q.output, data.Limits{})
 	if err != nil {
-		return nil, cli.Named(err)
+		return nil, exit.Named(err)
 	}
 	e.Output = p
 	return e, nil
@@ -196,15 +197,11 @@ func scorePair(c *cobra.Command, f *runtimeFlags, q *editFlags) error {
 	return cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%.4f (%s)\n", r.Value, r.Range.Words())
 		for _, d := range r.Dimensions {
-			fmt.Fprintf(w, "  %s %s\n", d.Name, withSigma(d.Value, d.Sigma))
+			sigma := ""
+			if d.Sigma != 0 {
+				sigma = fmt.Sprintf(", sigma %.4f", d.Sigma)
+			}
+			fmt.Fprintf(w, "  %s %.4f%s\n", d.Name, d.Value, sigma)
 		}
 	})
-}
-
-// withSigma is a number with its standard deviation, if there is one.
-func withSigma(v, sigma float64) string {
-	if sigma == 0 {
-		return fmt.Sprintf("%.4f", v)
-	}
-	return fmt.Sprintf("%.4f, sigma %.4f", v, sigma)
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/internal/cli"
 	"assay/internal/curate"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -68,7 +68,7 @@ func TestConditionBestAndPairs(t *testing.T) {
 	labels := filepath.Join(dir, "labels")
 	code, v := command(t, "condition", "--in", table, "--scorer", scorer, "--out", labels, "--layouts",
 		strings.Join(curate.LayoutNames(), ","), "--copy")
-	if code != cli.Failed || v["labelled"] != 4.0 || v["failed"] != 2.0 {
+	if code != exit.Failed || v["labelled"] != 4.0 || v["failed"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	rows := lines(t, filepath.Join(labels, "metadata.jsonl"))
@@ -98,7 +98,7 @@ func TestConditionBestAndPairs(t *testing.T) {
 
 	scores, pairs := filepath.Join(dir, "scores.jsonl"), filepath.Join(dir, "pairs.jsonl")
 	if code, v = command(t, "batch", "--in", table, "--scorer", scorer, "--out", scores, "--pairs",
-		pairs); code != cli.Failed ||
+		pairs); code != exit.Failed ||
 		v["pairs"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
@@ -110,7 +110,7 @@ func TestConditionBestAndPairs(t *testing.T) {
 	}
 	code, v = command(t, "best", "--in", scores, "--keep", "2") // the scores are in the table
 	list := v["best"].([]any)
-	if code != cli.Failed || len(list) != 4 {
+	if code != exit.Failed || len(list) != 4 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	first, second := list[0].(map[string]any), list[1].(map[string]any)
@@ -119,7 +119,7 @@ func TestConditionBestAndPairs(t *testing.T) {
 		t.Errorf("%v", list)
 	}
 	if code, v = command(t, "drift", "--before", scores, "--after",
-		scores); code != cli.Failed || v["rows_after"] != 4.0 ||
+		scores); code != exit.Failed || v["rows_after"] != 4.0 ||
 		v["failed_after"] != 2.0 {
 		t.Errorf("exit code %d, %v", code, v)
 	}
@@ -151,7 +151,7 @@ func TestAIM(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	code, v := command(t, "aim", "--in", dir, "--out", out, "--top", "0")
-	if code != cli.Done || v["chosen"] != 8.0 || v["dropped"] != 2.0 {
+	if code != exit.Done || v["chosen"] != 8.0 || v["dropped"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	rows := lines(t, filepath.Join(out, "metadata.jsonl"))
@@ -169,8 +169,8 @@ func TestAIM(t *testing.T) {
 	} {
 		t.Run(rule, func(t *testing.T) {
 			code, v := command(t, "aim", "--rule", rule, "--in", dir, "--out", filepath.Join(t.TempDir(), "out"))
-			if code != cli.Done {
-				t.Fatalf("exit code %d (%v), want %d", code, v["error"], cli.Done)
+			if code != exit.Done {
+				t.Fatalf("exit code %d (%v), want %d", code, v["error"], exit.Done)
 			}
 			for key, value := range want {
 				if v[key] != value {
@@ -194,7 +194,7 @@ func TestServeRefusesBadFlags(t *testing.T) {
 		{"--scorer", scorer, "--batch", "0"}, {"--scorer", scorer, "--wait", "-1s"}, {"--scorer", scorer, "--cert", "x"},
 		{"--scorer", scorer, "--cert", "x", "--key", "y"}, {"--scorer", scorer, "--clients", clients},
 		{"--scorer", "a=" + scorer, "--scorer", "a=" + scorer}} {
-		if code, v := command(t, append([]string{"serve"}, args...)...); code != cli.Wrong || v["error"] == nil {
+		if code, v := command(t, append([]string{"serve"}, args...)...); code != exit.Wrong || v["error"] == nil {
 			t.Errorf("%v: exit code %d, %v", args, code, v)
 		}
 	}
@@ -207,7 +207,7 @@ func TestBatchRefusesBadNumbers(t *testing.T) {
 	for _, more := range [][]string{{"--margin", "NaN"}, {"--margin", "-1"}, {"--threads", "-1"}} {
 		args := []string{"batch", "--scorer", scorer, "--in", table, "--out", filepath.Join(dir, "o.jsonl"),
 			"--pairs", filepath.Join(dir, "p.jsonl")}
-		if code, v := command(t, append(args, more...)...); code != cli.Wrong || v["error"] == nil {
+		if code, v := command(t, append(args, more...)...); code != exit.Wrong || v["error"] == nil {
 			t.Errorf("%v: exit code %d, %v", more, code, v)
 		}
 	}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 	"assay/model"
 	"assay/textjudge"
@@ -79,18 +81,17 @@ func (f *scorerFlags) addJudge(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a VLM judge: a folder, a file, or a name (score judge "+
 		"--help lists them). It asks the model of --backbone, or of --url and --model")
-	flags.StringVar(&f.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
-	flags.IntVar(&f.settings.Passes, "passes", 0, "times that the judge asks every question (0: as configured)")
-	flags.StringVar(&f.settings.Average, "average", "", averageUsage)
-	addConstrained(c, &f.settings)
+	addSettings(c, &f.settings, "times that the judge asks every question (0: as configured)")
 }
 
-const averageUsage = "score of several passes: last (mean of their scores) or first (score of their means) (default: " +
-	"as configured)"
-
-// addConstrained adds the flag of answers that always can be read.
-func addConstrained(c *cobra.Command, s *textjudge.Settings) {
-	c.Flags().BoolVar(&s.Constrained, "constrained", false,
+// addSettings adds the flags of what a judge leaves open.
+func addSettings(c *cobra.Command, s *textjudge.Settings, passes string) {
+	flags := c.Flags()
+	flags.StringVar(&s.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&s.Passes, "passes", 0, passes)
+	flags.StringVar(&s.Average, "average", "", "score of several passes: last (mean of their scores) or first (score of "+
+		"their means) (default: as configured)")
+	flags.BoolVar(&s.Constrained, "constrained", false,
 		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
 }
 
@@ -100,7 +101,7 @@ func (f *scorerFlags) given() bool { return f.scorer != "" || f.judge != "" }
 // wordsJudge is a judge that answers in words, with its model.
 type wordsJudge struct {
 	edit.Judge
-	model *chatModel
+	model *chat.Kept
 }
 
 // Close frees the model.
@@ -110,7 +111,7 @@ func (j *wordsJudge) Close() error { return j.model.Close() }
 func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
 	for _, name := range modelOptions("backbone") {
 		if c.Flags().Changed(name) {
-			return model.Options{}, cli.Usagef("--%s goes with --judge, and means nothing without", name)
+			return model.Options{}, exit.Usagef("--%s goes with --judge, and means nothing without", name)
 		}
 	}
 	f.backbone = f.answers.local.backbone
@@ -129,18 +130,18 @@ func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := j.Scorer(m.workers(&f.answers))
+	s, err := j.Scorer(m.Concurrency(f.answers.local.o.Batch))
 	if err != nil {
 		m.Close()
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	return &wordsJudge{s, m}, nil
 }
 
 // openJudge opens the judge over the model that the flags name, which the caller closes.
-func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chatModel, error) {
+func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chat.Kept, error) {
 	if f.scorer != "" || f.dimension != "" {
-		return nil, nil, cli.Usagef("--judge stands in place of --scorer and its --dimension")
+		return nil, nil, exit.Usagef("--judge stands in place of --scorer and its --dimension")
 	}
 	f.answers.local.o.Threads, f.answers.local.o.Device = f.threads, f.device
 	m, err := f.answers.open(c)
@@ -176,10 +177,10 @@ func (f *scorerFlags) asked() string {
 }
 
 // judgeOver opens a judge over a model.
-func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chatModel) (*textjudge.Judge, error) {
+func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chat.Kept) (*textjudge.Judge, error) {
 	j, err := textjudge.Open(config, m, f.settings)
 	if err != nil {
-		return nil, cli.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	f.constrained = j.Config.Constrained
 	for _, w := range j.Warnings {

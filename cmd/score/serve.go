@@ -13,6 +13,7 @@ import (
 	"assay/chat"
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/generate"
 	"assay/internal/graceful"
 	"assay/internal/grammar"
@@ -112,7 +113,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Judge) error {
 	s, err := reward.NewServer(f.o, names, scorers)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	defer s.Close()
 	if err := s.Warm(c.Context()); err != nil {
@@ -176,29 +177,24 @@ func (stays) Close() error { return nil }
 func (s stays) Follows(g *grammar.Grammar) error { return chat.Follows(s.Model, g) }
 
 // openJudged opens the model that the judges ask: on a server, or the local one.
-func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chatModel, error) {
+func (f *serveFlags) openJudged(c *cobra.Command, local chat.Model) (*chat.Kept, error) {
 	a := &f.asked.answers
 	if a.url == "" && a.server == "" && local != nil {
-		m := &chatModel{model: stays{local}}
-		return m.keep(a.store)
+		return chat.OpenKept(stays{local}, a.store, nil)
 	}
 	if a.url == "" && a.server == "" {
-		return nil, cli.Usagef("--judge asks a model: give --url and --model (or --server), or --chat-backbone")
+		return nil, exit.Usagef("--judge asks a model: give --url and --model (or --server), or --chat-backbone")
 	}
 	return a.open(c)
 }
 
 // openJudge opens a judge, named as scorers are.
-func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chatModel) (string, edit.Judge, error) {
+func (f *serveFlags) openJudge(c *cobra.Command, arg string, m *chat.Kept) (string, edit.Judge, error) {
 	name, config := named(arg)
 	j, err := f.asked.judgeOver(c, config, m)
 	if err != nil {
 		return "", nil, err
 	}
-	workers := f.answers.o.Batch
-	if m.remote != nil {
-		workers = m.remote.Concurrency()
-	}
-	s, err := j.Scorer(workers)
-	return name, s, cli.Usage(err)
+	s, err := j.Scorer(m.Concurrency(f.answers.o.Batch))
+	return name, s, exit.Usage(err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"assay/edit"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/reward"
 	"assay/ort"
 )
@@ -94,35 +95,35 @@ func (f *serveFlags) check() error {
 	host, _, err := net.SplitHostPort(f.addr)
 	switch {
 	case len(f.scorers)+len(f.judges) == 0 && f.answers.backbone == "":
-		return cli.Usagef("--scorer is needed: a scorer directory, or name=directory (or --judge, or --chat-backbone)")
+		return exit.Usagef("--scorer is needed: a scorer directory, or name=directory (or --judge, or --chat-backbone)")
 	case err != nil:
-		return cli.Usagef("--addr: %v (host:port is wanted)", err)
+		return exit.Usagef("--addr: %v (host:port is wanted)", err)
 	case f.o.Stall < 0:
-		return cli.Usagef("--stall must not be negative")
+		return exit.Usagef("--stall must not be negative")
 	case (f.o.Cert == "") != (f.o.Key == ""):
-		return cli.Usagef("--cert and --key go together")
+		return exit.Usagef("--cert and --key go together")
 	}
 	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels,
 		"max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
 		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
 		"drain": int64(f.drain), "replicas": int64(f.replicas)} {
 		if v <= 0 {
-			return cli.Usagef("--%s must be positive", name)
+			return exit.Usagef("--%s must be positive", name)
 		}
 	}
 	if f.replicas > mostReplicas {
-		return cli.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
+		return exit.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
 	}
 	if err := f.readTokens(); err != nil {
 		return err
 	}
 	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
-		return cli.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+		return exit.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
 			"--clients)", f.addr)
 	}
 	if f.o.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
-			return cli.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
+			return exit.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
 		}
 	}
 	return nil
@@ -137,7 +138,7 @@ func (f *serveFlags) readTokens() error {
 			return err
 		}
 		if f.o.Token = strings.TrimSpace(string(raw)); f.o.Token == "" {
-			return cli.Usagef("%s is empty: it must hold the token", f.tokenFile)
+			return exit.Usagef("%s is empty: it must hold the token", f.tokenFile)
 		}
 	}
 	if f.clients != "" {
@@ -146,11 +147,11 @@ func (f *serveFlags) readTokens() error {
 			return err
 		}
 		if f.o.Clients, err = reward.ParseClients(f.clients, raw); err != nil {
-			return cli.Usage(err)
+			return exit.Usage(err)
 		}
 	}
 	if err := reward.CheckClients(f.o.Clients, f.o.Token); err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	return nil
 }
@@ -167,11 +168,11 @@ func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, er
 		_, known := out[name]
 		switch {
 		case one && (!known || own == ""):
-			return nil, cli.Usagef("--%s %s: want %s, or SCORER=%s of a scorer that is served", flag, arg, value, value)
+			return nil, exit.Usagef("--%s %s: want %s, or SCORER=%s of a scorer that is served", flag, arg, value, value)
 		case one:
 			out[name] = own
 		case every != "" && every != arg:
-			return nil, cli.Usagef("--%s %s and %s: say whose each is, as SCORER=%s", flag, every, arg, value)
+			return nil, exit.Usagef("--%s %s and %s: say whose each is, as SCORER=%s", flag, every, arg, value)
 		default:
 			every = arg
 		}
@@ -197,14 +198,14 @@ func (f *serveFlags) replicate(c *cobra.Command, one runtimeFlags) (*reward.Repl
 	tolerance, onCPU := 0.0, 0
 	for i, name := range devices {
 		if err := ort.CheckDevice(name); err != nil {
-			return nil, cli.Usage(err)
+			return nil, exit.Usage(err)
 		}
 		var err error
 		if devices[i], err = ort.Resolve(name); err != nil {
 			return nil, err
 		}
 		if seen[devices[i]] {
-			return nil, cli.Usagef("--device %s: %s is there twice; --replicas says how many copies are on each", f.device,
+			return nil, exit.Usagef("--device %s: %s is there twice; --replicas says how many copies are on each", f.device,
 				devices[i])
 		}
 		if seen[devices[i]] = true; devices[i] == "cpu" {

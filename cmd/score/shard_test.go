@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -42,9 +42,9 @@ func TestJudgeShards(t *testing.T) {
 		text, _ := os.ReadFile(out)
 		return string(text)
 	}
-	want := judge(cli.Done, "whole.jsonl")
+	want := judge(exit.Done, "whole.jsonl")
 	for _, shard := range []string{"2/3", "any/3"} {
-		judge(cli.Done, "parts.jsonl", "--shard", shard)
+		judge(exit.Done, "parts.jsonl", "--shard", shard)
 	}
 	copied := filepath.Join(dir, "edit.png")
 	other, err := os.ReadFile(filepath.Join(images, "coffee.png"))
@@ -52,12 +52,12 @@ func TestJudgeShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, more := range [][]string{{"--merge"}, {"--shard", "1/3", "--columns", "edit=source"}} {
-		judge(map[string]int{"--merge": cli.Failed, "--shard": cli.Wrong}[more[0]], "parts.jsonl", more...)
+		judge(map[string]int{"--merge": exit.Failed, "--shard": exit.Wrong}[more[0]], "parts.jsonl", more...)
 	}
 	if os.WriteFile(copied, picture, 0o666) != nil {
 		t.Fatal("the picture was not put back")
 	}
-	if got := judge(cli.Done, "parts.jsonl", "--merge"); got != want || want == "" {
+	if got := judge(exit.Done, "parts.jsonl", "--merge"); got != want || want == "" {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -95,7 +95,7 @@ func (s *sharded) shard(ref string, said ...string) (failed int) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		s.t.Fatalf("%v: %s%s", err, stdout, stderr)
 	}
-	if want := min(r.Failed, 1) * cli.Failed; code != want {
+	if want := min(r.Failed, 1) * exit.Failed; code != want {
 		s.t.Errorf("--shard %s: exit code %d with %d failed rows: %s", ref, code, r.Failed, stderr)
 	}
 	for _, part := range said {
@@ -110,19 +110,19 @@ func (s *sharded) shard(ref string, said ...string) (failed int) {
 // preferences included; before all are done nothing is written.
 func TestBatchShards(t *testing.T) {
 	s := newSharded(t)
-	s.batch(cli.Failed, "could not be scored", "whole") // there are bad rows
+	s.batch(exit.Failed, "could not be scored", "whole") // there are bad rows
 	bad := 0
 	for _, shard := range []string{"3/3", "1/3", "3/3"} {
 		bad += s.shard(shard)
 	}
-	s.batch(cli.Failed, "1 of 3 shards are not done: 2", "parts", "--merge")
+	s.batch(exit.Failed, "1 of 3 shards are not done: 2", "parts", "--merge")
 	if _, err := os.Stat(filepath.Join(s.dir, "parts.jsonl")); err == nil {
 		t.Error("an incomplete table was written")
 	}
 	if bad += s.shard("any/3", `"shards":[2],"before":2`); bad == 0 {
 		t.Error("no shard has the rows that cannot be scored")
 	}
-	s.batch(cli.Failed, "could not be scored", "parts", "--merge")
+	s.batch(exit.Failed, "could not be scored", "parts", "--merge")
 	for _, name := range []string{".jsonl", "-pairs.jsonl"} {
 		want, err := os.ReadFile(filepath.Join(s.dir, "whole"+name))
 		if err != nil {
@@ -139,17 +139,17 @@ func TestBatchShards(t *testing.T) {
 // score of another one.
 func TestBatchShardsChanged(t *testing.T) {
 	s := newSharded(t)
-	s.batch(cli.Failed, "could not be scored", "whole")
+	s.batch(exit.Failed, "could not be scored", "whole")
 	s.shard("any/3")
 	broken := filepath.Join(s.dir, "broken.png")
 	if err := os.WriteFile(broken, []byte("\x89PNG\r\n\x1a\nnot the same"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	s.batch(cli.Failed, "row 2 was changed since its shard was done", "parts", "--merge")
+	s.batch(exit.Failed, "row 2 was changed since its shard was done", "parts", "--merge")
 	if _, err := os.Stat(filepath.Join(s.dir, "parts.jsonl")); err == nil {
 		t.Error("a table was written")
 	}
-	s.batch(cli.Failed, "could not be scored", "parts", "--merge", "--assume-unchanged")
+	s.batch(exit.Failed, "could not be scored", "parts", "--merge", "--assume-unchanged")
 	want, errA := os.ReadFile(filepath.Join(s.dir, "whole.jsonl"))
 	got, errB := os.ReadFile(filepath.Join(s.dir, "parts.jsonl"))
 	if errA != nil || errB != nil || !bytes.Equal(got, want) {
@@ -160,17 +160,17 @@ func TestBatchShardsChanged(t *testing.T) {
 // TestBatchShardsRefuse: shards of other work, of another number, or that do not exist are refused.
 func TestBatchShardsRefuse(t *testing.T) {
 	s := newSharded(t)
-	s.batch(cli.Failed, "no shards to merge", "parts", "--merge")
+	s.batch(exit.Failed, "no shards to merge", "parts", "--merge")
 	s.shard("3/3")
-	s.batch(cli.Wrong, "not 4", "parts", "--shard", "1/4")
-	s.batch(cli.Wrong, "other work", "parts", "--shard", "1/3", "--columns", "edit=source") // other pictures
-	s.batch(cli.Wrong, "goes with --merge", "parts", "--shard", "1/3", "--assume-unchanged")
+	s.batch(exit.Wrong, "not 4", "parts", "--shard", "1/4")
+	s.batch(exit.Wrong, "other work", "parts", "--shard", "1/3", "--columns", "edit=source") // other pictures
+	s.batch(exit.Wrong, "goes with --merge", "parts", "--shard", "1/3", "--assume-unchanged")
 	text, err := os.ReadFile(s.table)
 	if err != nil || os.WriteFile(s.table, bytes.Replace(text, []byte("label"), []byte("lebal"), 1), 0o666) != nil {
 		t.Fatal(err)
 	}
-	s.batch(cli.Wrong, "other work", "parts", "--merge")
+	s.batch(exit.Wrong, "other work", "parts", "--merge")
 	for _, bad := range []string{"0/3", "4/3", "x", "auto/0"} {
-		s.batch(cli.Wrong, "--shard", "bad", "--shard", bad)
+		s.batch(exit.Wrong, "--shard", "bad", "--shard", bad)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 	"assay/internal/remote"
 	"assay/internal/remote/s3test"
@@ -50,8 +50,8 @@ func TestJudgeS3Pictures(t *testing.T) {
 		}
 		code, _, stderr := run(t, "judge", "--config", "editscore", "--url", judge.URL, "--model", "m", "--store",
 			filepath.Join(dir, fmt.Sprint("answers", i)), "--in", in, "--out", out)
-		if code != cli.Failed {
-			t.Fatalf("exit code %d, want %d for the picture that is not there: %s", code, cli.Failed, stderr)
+		if code != exit.Failed {
+			t.Fatalf("exit code %d, want %d for the picture that is not there: %s", code, exit.Failed, stderr)
 		}
 		text, err := os.ReadFile(out)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestJudgeS3Pictures(t *testing.T) {
 	}
 	code, _, stderr := run(t, "judge", "--config", "editscore", "--url", judge.URL, "--model", "m", "--store",
 		filepath.Join(dir, "answers"), "--in", in, "--out", out)
-	if _, err := os.Stat(out); code != cli.Failed || !strings.Contains(stderr, "the same command goes on") || err == nil {
+	if _, err := os.Stat(out); code != exit.Failed || !strings.Contains(stderr, "the same command goes on") || err == nil {
 		t.Errorf("storage that fails: exit code %d, %v: %s", code, err, stderr)
 	}
 }
@@ -107,8 +107,8 @@ func TestS3NoBucket(t *testing.T) {
 	for out, want := range map[string]string{"s3://nobody/x.jsonl": "there is no bucket s3://nobody",
 		"s3://there/x.jsonl": "no-scorer"} {
 		code, _, stderr := run(t, "batch", "--scorer", "no-scorer", "--in", "s3://there/table.jsonl", "--out", out)
-		if code != cli.Wrong || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, want %d and %q: %s", out, code, cli.Wrong, want, stderr)
+		if code != exit.Wrong || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s", out, code, exit.Wrong, want, stderr)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -111,8 +111,8 @@ func TestMissingPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, v := command(t, "condition", "--in", table, "--out", labels)
-	if code != cli.Failed || v["labelled"] != 2.0 || v["failed"] != 1.0 {
-		t.Fatalf("condition: exit code %d, want %d: %v", code, cli.Failed, v)
+	if code != exit.Failed || v["labelled"] != 2.0 || v["failed"] != 1.0 {
+		t.Fatalf("condition: exit code %d, want %d: %v", code, exit.Failed, v)
 	}
 	failed := lines(t, filepath.Join(labels, "failed.jsonl"))
 	for _, want := range []string{table + ":2: edit: ", filepath.Join("img", "chelsea_mirror.png")} {
@@ -142,8 +142,8 @@ func TestMissingPictures(t *testing.T) {
 		code, v := command(t, args...)
 		said, _ := v["error"].(string)
 		for _, want := range []string{"none of 3 rows", table + ":1: source: ", filepath.Join("img", "coffee.png")} {
-			if code != cli.Failed || !strings.Contains(said, want) {
-				t.Errorf("%s: exit code %d, %q, want %d and %q", args[0], code, said, cli.Failed, want)
+			if code != exit.Failed || !strings.Contains(said, want) {
+				t.Errorf("%s: exit code %d, %q, want %d and %q", args[0], code, said, exit.Failed, want)
 			}
 		}
 	}
@@ -167,15 +167,15 @@ func TestOutIsIn(t *testing.T) {
 		{"judge", "--config", "viescore", "--url", "http://127.0.0.1:9/v1", "--model", "x", "--in", table, "--out", table},
 	} {
 		code, v := command(t, args...)
-		if said, _ := v["error"].(string); code != cli.Wrong || !strings.Contains(said, "is the file of --in, too") {
-			t.Errorf("%s: exit code %d, %v, want %d: it is the file of --in, too", args[0], code, v, cli.Wrong)
+		if said, _ := v["error"].(string); code != exit.Wrong || !strings.Contains(said, "is the file of --in, too") {
+			t.Errorf("%s: exit code %d, %v, want %d: it is the file of --in, too", args[0], code, v, exit.Wrong)
 		}
 	}
 	for _, pairs := range []string{table, filepath.Join(dir, "scores.jsonl")} {
 		code, v := command(t, "batch", "--scorer", scorer, "--in", table, "--out", filepath.Join(dir, "scores.jsonl"),
 			"--pairs", pairs)
-		if said, _ := v["error"].(string); code != cli.Wrong || !strings.Contains(said, "would be replaced") {
-			t.Errorf("--pairs %s: exit code %d, %v, want %d: a table would be replaced", pairs, code, v, cli.Wrong)
+		if said, _ := v["error"].(string); code != exit.Wrong || !strings.Contains(said, "would be replaced") {
+			t.Errorf("--pairs %s: exit code %d, %v, want %d: a table would be replaced", pairs, code, v, exit.Wrong)
 		}
 	}
 	if after, err := os.ReadFile(table); err != nil || string(after) != string(before) {

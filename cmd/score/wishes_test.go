@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -33,7 +33,7 @@ func TestInfiniteScores(t *testing.T) {
 	in := scored(t, "in.jsonl", `"score01": "inf"`, `"score01": 0.5`, `"score01": 0.4, "score": "inf"`)
 	code, v := command(t, "best", "--in", in)
 	failed, best := fmt.Sprint(v["failed"]), fmt.Sprint(v["best"])
-	if code != cli.Failed || !strings.Contains(failed, "score01 is +Inf") || strings.Contains(best, "Inf") {
+	if code != exit.Failed || !strings.Contains(failed, "score01 is +Inf") || strings.Contains(best, "Inf") {
 		t.Errorf("exit code %d, %v", code, v)
 	}
 }
@@ -48,7 +48,7 @@ func TestBatchColumns(t *testing.T) {
 	} {
 		code, v := command(t, "batch", "--scorer", scorer, "--in", in, "--out", filepath.Join(t.TempDir(), "out.jsonl"),
 			"--columns", columns)
-		if code != cli.Wrong || !strings.Contains(fmt.Sprint(v["error"]), want) {
+		if code != exit.Wrong || !strings.Contains(fmt.Sprint(v["error"]), want) {
 			t.Errorf("exit code %d, %v, want %s", code, v, want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestConditionRefuses(t *testing.T) {
 	} {
 		out := filepath.Join(t.TempDir(), "out")
 		code, v := command(t, append([]string{"condition", "--in", in, "--out", out}, more...)...)
-		if _, err := os.Stat(out); code != cli.Wrong || err == nil || !strings.Contains(fmt.Sprint(v["error"]), want) {
+		if _, err := os.Stat(out); code != exit.Wrong || err == nil || !strings.Contains(fmt.Sprint(v["error"]), want) {
 			t.Errorf("%v: exit code %d, %v, want %s", more, code, v, want)
 		}
 	}
@@ -90,7 +90,7 @@ func TestAIMRefuses(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	code, v := command(t, "aim", "--in", in, "--out", out, "--top", "0")
-	if code != cli.Done || v["chosen"] != 8.0 || v["dropped"] != 2.0 {
+	if code != exit.Done || v["chosen"] != 8.0 || v["dropped"] != 2.0 {
 		t.Fatalf("exit code %d, %v", code, v)
 	}
 	dropped := fmt.Sprint(lines(t, filepath.Join(out, "dropped.jsonl")))
@@ -104,8 +104,8 @@ func TestAIMRefuses(t *testing.T) {
 		"--rule aim-40k --normalise table", "--rule aim-bench --normalise edits"} {
 		t.Run(more, func(t *testing.T) {
 			args := append([]string{"aim", "--in", in, "--out", out + "2"}, strings.Fields(more)...)
-			if code, v := command(t, args...); code != cli.Wrong {
-				t.Errorf("exit code %d (%v), want %d", code, v["error"], cli.Wrong)
+			if code, v := command(t, args...); code != exit.Wrong {
+				t.Errorf("exit code %d (%v), want %d", code, v["error"], exit.Wrong)
 			}
 		})
 	}
@@ -116,16 +116,16 @@ func TestDriftSaysWhatItLacks(t *testing.T) {
 	one, two := scored(t, "one.jsonl", `"score01": 0.5`), scored(t, "two.jsonl", `"score01": 0.9`, `"score01": 0.8`)
 	code, v := command(t, "drift", "--before", one, "--after", two)
 	warnings, first := fmt.Sprint(v["warnings"]), v["facts"].([]any)[0].(map[string]any)
-	if code != cli.Done || first["shift"] != nil || first["correlation"] == nil ||
+	if code != exit.Done || first["shift"] != nil || first["correlation"] == nil ||
 		!strings.Contains(warnings, "1 of 3 outputs are of a source and an instruction that the other") ||
 		!strings.Contains(warnings, "before there is one output") {
 		t.Errorf("exit code %d, %v", code, v)
 	}
 	code, v = command(t, "drift", "--before", two, "--after", two)
-	if code != cli.Done || v["warnings"] != nil {
+	if code != exit.Done || v["warnings"] != nil {
 		t.Errorf("exit code %d, %v", code, v["warnings"])
 	}
-	if code, _ = command(t, "drift", "--before", two, "--after", two, "--threads", "2"); code != cli.Wrong {
+	if code, _ = command(t, "drift", "--before", two, "--after", two, "--threads", "2"); code != exit.Wrong {
 		t.Errorf("--threads without anything that runs: exit code %d", code)
 	}
 }
@@ -143,7 +143,7 @@ func TestFlagsThatNothingReads(t *testing.T) {
 			"--out", out, "--columns", "edit=output"},
 	} {
 		code, v := command(t, line...)
-		if code != cli.Wrong || !strings.Contains(fmt.Sprint(v["error"]), want) {
+		if code != exit.Wrong || !strings.Contains(fmt.Sprint(v["error"]), want) {
 			t.Errorf("%v: exit code %d, %v, want %s", line, code, v, want)
 		}
 	}

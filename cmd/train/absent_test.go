@@ -1,11 +1,10 @@
 package main
 
 import (
+	"assay/internal/exit"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"assay/internal/cli"
 )
 
 // TestAbsent: what a command names and is not there is the user's mistake, as in a configuration (docs/commands.md).
@@ -18,8 +17,8 @@ func TestAbsent(t *testing.T) {
 		{"merge", "--scorer", gone, "--out", out},
 		{"quantize", "--backbone", gone, "--out", out},
 	} {
-		if code, _, stderr := call(t, args...); code != cli.Wrong || !strings.Contains(stderr, "no such file") {
-			t.Errorf("train %v: exit code %d, want %d: %s", args, code, cli.Wrong, stderr)
+		if code, _, stderr := call(t, args...); code != exit.Wrong || !strings.Contains(stderr, "no such file") {
+			t.Errorf("train %v: exit code %d, want %d: %s", args, code, exit.Wrong, stderr)
 		}
 	}
 }

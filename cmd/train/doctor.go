@@ -9,6 +9,7 @@ import (
 
 	"assay/internal/cli"
 	"assay/internal/doctor"
+	"assay/internal/exit"
 	"assay/internal/jsonfile"
 )
 
@@ -32,11 +33,9 @@ Exit code 1: something is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Steps < 1 {
-				return cli.Usagef("--steps must be at least 1, not %d", o.Steps)
+				return exit.Usagef("--steps must be at least 1, not %d", o.Steps)
 			}
-			if !cli.JSON(c) {
-				o.Note = func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-			}
+			o.Note = cli.Noter(c)
 			r, err := doctor.Run(c.Context(), o)
 			if err != nil {
 				return err
@@ -49,7 +48,7 @@ Exit code 1: something is wrong.`,
 			if err := cli.Print(c, r, func(w io.Writer) { printDoctor(w, r) }); err != nil || r.Err() == nil {
 				return err
 			}
-			return cli.Reported(r.Err())
+			return exit.Reported(r.Err())
 		},
 	}
 	f := c.Flags()

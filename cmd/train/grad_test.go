@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/checkpoints"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/packed"
 	"assay/onnx"
 	"assay/onnx/gradjob"
@@ -230,8 +230,8 @@ func TestGradErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "grads.safetensors")
 			code, _, stderr := trainGrad(t, gradCases+"llama", "--model", c.model(t), "--out", out)
-			if code != cli.Failed {
-				t.Errorf("exit code %d, want %d", code, cli.Failed)
+			if code != exit.Failed {
+				t.Errorf("exit code %d, want %d", code, exit.Failed)
 			}
 			for _, w := range c.want {
 				if !strings.Contains(stderr, w) {
@@ -249,12 +249,12 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "grads.safetensors")
 	vit := filepath.Join(packed.Unpack(t, packedCases), "vit", "inputs.safetensors")
 	code, _, stderr := trainGrad(t, gradCases+"llama", "--inputs", vit, "--out", out)
-	if code != cli.Failed || !strings.Contains(stderr, `input "input_ids" is missing`) ||
+	if code != exit.Failed || !strings.Contains(stderr, `input "input_ids" is missing`) ||
 		!strings.Contains(stderr, `no input "pixel_values"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	code, _, stderr = trainGrad(t, gradCases+"llama", "--wrt", "nothing", "--out", out)
-	if code != cli.Failed || !strings.Contains(stderr, `"nothing"`) {
+	if code != exit.Failed || !strings.Contains(stderr, `"nothing"`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	cotangents := filepath.Join(t.TempDir(), "ct.safetensors")
@@ -266,11 +266,11 @@ func TestGradRefusesOtherInputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr = trainGrad(t, gradCases+"llama", "--cotangents", cotangents, "--out", out)
-	if code != cli.Failed || !strings.Contains(stderr, cotangents+`: the cotangent of output "t103" has shape (2)`) {
+	if code != exit.Failed || !strings.Contains(stderr, cotangents+`: the cotangent of output "t103" has shape (2)`) {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
-	if code, _, _ = trainGrad(t, gradCases+"llama"); code != cli.Wrong {
-		t.Errorf("without --out: exit code %d, want %d", code, cli.Wrong)
+	if code, _, _ = trainGrad(t, gradCases+"llama"); code != exit.Wrong {
+		t.Errorf("without --out: exit code %d, want %d", code, exit.Wrong)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/strictyaml"
 	"assay/model/fresh"
 )
@@ -111,7 +112,7 @@ func sizeFlags(f *pflag.FlagSet, s *fresh.Sizes) {
 func (o *initOptions) run(c *cobra.Command) error {
 	sizes, err := o.read(c.Flags())
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	facts, err := fresh.Create(o.out, sizes, o.texts, o.seed)
 	if err != nil {
@@ -148,7 +149,7 @@ func (o *initOptions) read(flags *pflag.FlagSet) (fresh.Sizes, error) {
 	sizeFlags(given, &sizes)
 	flags.Visit(func(f *pflag.Flag) {
 		if given.Lookup(f.Name) != nil {
-			err = errors.Join(err, setAgain(given, f))
+			err = errors.Join(err, given.Set(f.Name, strings.Trim(f.Value.String(), "[]"))) // a list is set as a whole
 		}
 	})
 	if err != nil {
@@ -166,11 +167,6 @@ func (o *initOptions) read(flags *pflag.FlagSet) (fresh.Sizes, error) {
 		}
 	}
 	return sizes, errors.Join(append([]error{document.Err()}, problems...)...)
-}
-
-// setAgain gives a flag of another set the value of f; a list is set as a whole.
-func setAgain(to *pflag.FlagSet, f *pflag.Flag) error {
-	return to.Set(f.Name, strings.Trim(f.Value.String(), "[]"))
 }
 
 // gridFlag reads "1x2,2x1".

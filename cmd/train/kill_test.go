@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/ptrace"
 	"assay/model/fresh"
@@ -170,8 +170,8 @@ func TestInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Wait()
-	if code := c.ProcessState.ExitCode(); code != cli.Interrupted {
-		t.Fatalf("exit code %d, want %d", code, cli.Interrupted)
+	if code := c.ProcessState.ExitCode(); code != exit.Interrupted {
+		t.Fatalf("exit code %d, want %d", code, exit.Interrupted)
 	}
 	saved, err := filepath.Glob(filepath.Join(out, "checkpoints", "step-*"))
 	if err != nil || len(saved) == 0 {

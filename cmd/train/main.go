@@ -22,11 +22,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with
 	}
 }}
 
-// register adds a subcommand; each lives in its own file and calls this from init.
+// register adds a subcommand; files of subcommands call it from init.
 func register(command func() *cobra.Command) { app.Register(command) }
-
-// setRoot gives the bare command train its flags and its work.
-func setRoot(setup func(root *cobra.Command)) { app.Configure(setup) }
 
 func main() {
 	app.End = job.end

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/lora"
 	"assay/model"
 )
@@ -56,7 +57,7 @@ directory, whose backbone is the folder itself. It appears complete or not at al
 // merge merges a scorer, or if that is empty the adapter of the options into their backbone.
 func merge(c *cobra.Command, scorer string, o lora.MergeOptions) (*mergeResult, error) {
 	if apart := o.Backbone != "" && o.Adapter != ""; o.Out == "" || apart == (scorer != "") || !apart && o.Adapter != "" {
-		return nil, cli.Usagef("merge needs --out and either --scorer, or --backbone with --adapter")
+		return nil, exit.Usagef("merge needs --out and either --scorer, or --backbone with --adapter")
 	}
 	var p *cli.Progress
 	o.Warn = cli.Warner(c)
@@ -71,7 +72,7 @@ func merge(c *cobra.Command, scorer string, o lora.MergeOptions) (*mergeResult, 
 		r, err = lora.MergeCheckpoint(c.Context(), o)
 	}
 	if err != nil {
-		return nil, cli.Named(err)
+		return nil, exit.Named(err)
 	}
 	return &mergeResult{Out: o.Out, Merged: r.Weights, Bytes: r.Bytes, Scorer: scorer != ""}, nil
 }

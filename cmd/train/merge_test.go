@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"assay/checkpoints"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/testfile"
 	"assay/model"
 )
@@ -31,7 +31,7 @@ func runMerge(ctx context.Context, args ...string) (int, string, string) {
 func TestMergeScorer(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "new", "merged")
 	code, stdout, stderr := runMerge(t.Context(), "--scorer", llavanext+"/scorer_sequence", "--out", out, "--json")
-	if code != cli.Done {
+	if code != exit.Done {
 		t.Fatal(code, stderr)
 	}
 	var r mergeResult
@@ -73,7 +73,7 @@ func TestMergeScorer(t *testing.T) {
 		llavanext+"/scorer_sequence",
 		"--out",
 		plain,
-	); code != cli.Done {
+	); code != exit.Done {
 		t.Fatal(code, stderr)
 	}
 	if diff := cmp.Diff(testfile.Names(t, llavanext+"/backbone"), testfile.Names(t, plain)); diff != "" {
@@ -104,18 +104,18 @@ func TestMergeRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		{t.Context(), "--out x", cli.Wrong, "needs --out and either"},
-		{t.Context(), "--scorer a --adapter b --out x", cli.Wrong, "needs --out and either"},
-		{t.Context(), "--backbone b --out x", cli.Wrong, "needs --out and either"},
-		{t.Context(), "--scorer " + root + "/none --out " + root + "/x", cli.Wrong, "a scorer directory is wanted"},
-		{t.Context(), "--backbone " + copied + " --adapter " + copied + " --out " + root + "/x", cli.Wrong,
+		{t.Context(), "--out x", exit.Wrong, "needs --out and either"},
+		{t.Context(), "--scorer a --adapter b --out x", exit.Wrong, "needs --out and either"},
+		{t.Context(), "--backbone b --out x", exit.Wrong, "needs --out and either"},
+		{t.Context(), "--scorer " + root + "/none --out " + root + "/x", exit.Wrong, "a scorer directory is wanted"},
+		{t.Context(), "--backbone " + copied + " --adapter " + copied + " --out " + root + "/x", exit.Wrong,
 			"nothing to merge"},
-		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --out " + other, cli.Wrong, "exists already"},
-		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + other, cli.Wrong,
+		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --out " + other, exit.Wrong, "exists already"},
+		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + other, exit.Wrong,
 			"does not remove it"},
-		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + copied, cli.Wrong,
+		{t.Context(), "--backbone " + copied + " --adapter " + adapter + " --force --out " + copied, exit.Wrong,
 			"which is being merged"},
-		{stopped, "--backbone " + copied + " --adapter " + adapter + " --out " + root + "/x", cli.Failed,
+		{stopped, "--backbone " + copied + " --adapter " + adapter + " --out " + root + "/x", exit.Failed,
 			"nothing was written"},
 	} {
 		code, _, stderr := runMerge(c.ctx, strings.Fields(c.args)...)
@@ -135,7 +135,7 @@ func TestMergeRefusals(t *testing.T) {
 			"--out",
 			filepath.Join(root, "m"),
 			"--force",
-		); code != cli.Done {
+		); code != exit.Done {
 			t.Fatal(stderr)
 		}
 	}

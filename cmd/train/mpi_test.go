@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/process"
 )
 
@@ -247,7 +247,8 @@ func TestMPIInterrupt(t *testing.T) {
 	}
 	err := c.Wait()
 	var ended *exec.ExitError
-	if !errors.As(err, &ended) || ended.ExitCode() != cli.Interrupted || strings.Count(text.String(), "state saved") != 1 {
+	if !errors.As(err, &ended) || ended.ExitCode() != exit.Interrupted ||
+		strings.Count(text.String(), "state saved") != 1 {
 		t.Fatalf("%v: %s", err, &text)
 	}
 	if text, err := mpiTrain(t, 3, config).CombinedOutput(); err != nil {
@@ -271,7 +272,7 @@ func TestMPIRefusesOthers(t *testing.T) {
 	at := len(c.Args) - 3 // program and its arguments
 	c.Args = append(c.Args, ":", "-n", "1", c.Args[at], "--config", other)
 	text, _ = c.CombinedOutput()
-	if c.ProcessState.ExitCode() != cli.Wrong || !strings.Contains(string(text), "rank 1 (") ||
+	if c.ProcessState.ExitCode() != exit.Wrong || !strings.Contains(string(text), "rank 1 (") ||
 		!strings.Contains(string(text), "optimizer.lr") {
 		t.Errorf("exit code %d: %s", c.ProcessState.ExitCode(), text)
 	}

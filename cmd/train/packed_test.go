@@ -13,7 +13,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/modeltest"
 	"assay/internal/oracle"
@@ -26,7 +26,7 @@ func packedBackbones(t *testing.T) map[string]string {
 	made := filepath.Join(t.TempDir(), "made")
 	code, _, stderr := call(t, "quantize", "--backbone", filepath.Join(oracle.Folders(t)[0], "qwen2_5_vl", "backbone"),
 		"--out", made, "--json")
-	if code != cli.Done {
+	if code != exit.Done {
 		t.Fatal(stderr)
 	}
 	out := map[string]string{"quantize": made}
@@ -55,7 +55,7 @@ func TestPackedBackbone(t *testing.T) {
 				t.Fatal(err)
 			}
 			killAfterCheckpoint(t, config, out)
-			if code, stdout, stderr := call(t, "--config", config); code != cli.Done || !strings.Contains(stdout, "resumed") {
+			if code, stdout, stderr := call(t, "--config", config); code != exit.Done || !strings.Contains(stdout, "resumed") {
 				t.Fatalf("%d %q %q", code, stdout, stderr)
 			}
 			got := sums(t, scorer)
@@ -112,14 +112,14 @@ func packedScorer(t *testing.T, dir string) {
 		t.Errorf("score %v: %v, %v", scores, errs, err)
 	}
 	exported, merged := filepath.Join(t.TempDir(), "exported"), filepath.Join(t.TempDir(), "merged")
-	if code, _, stderr := call(t, "export", "--scorer", dir, "--out", exported); code != cli.Done {
+	if code, _, stderr := call(t, "export", "--scorer", dir, "--out", exported); code != exit.Done {
 		t.Errorf("export: %d %s", code, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(exported, "packed.bin")); err != nil {
 		t.Error(err)
 	}
 	code, _, stderr := call(t, "merge", "--scorer", dir, "--out", merged)
-	if code == cli.Done || !strings.Contains(stderr, "is packed") {
+	if code == exit.Done || !strings.Contains(stderr, "is packed") {
 		t.Errorf("merge: %d %s", code, stderr)
 	}
 	if _, err := os.Stat(merged); !errors.Is(err, fs.ErrNotExist) {

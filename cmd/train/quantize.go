@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/model/quantize"
 )
 
@@ -50,14 +51,14 @@ largest difference of a weight. --out appears complete or not at all.`,
 
 func runQuantize(c *cobra.Command, o quantize.Options) (*quantize.Result, error) {
 	if o.Backbone == "" || o.Out == "" {
-		return nil, cli.Usagef("quantize needs --backbone and --out")
+		return nil, exit.Usagef("quantize needs --backbone and --out")
 	}
 	var p *cli.Progress
 	o.Total = func(bytes int64) { p = cli.NewProgress(c, "rounding, bytes", bytes, "bytes") }
 	o.Progress = func(bytes int64) { p.Add(bytes, "") }
 	defer func() { p.Close() }()
 	r, err := quantize.Run(c.Context(), o)
-	return r, cli.Named(err)
+	return r, exit.Named(err)
 }
 
 func printQuantized(w io.Writer, out string, r *quantize.Result) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"assay/internal/cli"
 	"assay/internal/exit"
 	"assay/internal/mpi"
 	"assay/internal/trainer"
@@ -26,9 +25,9 @@ type ranked struct {
 func (j *ranked) join() (err error) {
 	j.world, err = mpi.Start(func(lost error) {
 		fmt.Fprintf(os.Stderr, "error: %v: the job ends; the last checkpoint is intact\n", lost)
-		j.world.Abort(cli.Failed)
+		j.world.Abort(exit.Failed)
 	})
-	return cli.Usage(err)
+	return exit.Usage(err)
 }
 
 // strategy is that of the processes that train together; nil: this one is alone.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/trainer"
 	"assay/internal/trainer/bybenchmark"
 	"assay/internal/trainer/config"
@@ -19,7 +20,7 @@ import (
 )
 
 func init() {
-	setRoot(func(root *cobra.Command) {
+	app.Configure(func(root *cobra.Command) {
 		var o runOptions
 		f := root.Flags()
 		f.StringVar(&o.config, "config", "", "YAML file of the run (docs/training.md; all keys: docs/training-keys.md)")
@@ -48,7 +49,7 @@ type runOptions struct {
 
 func (o *runOptions) run(c *cobra.Command) error {
 	if o.config == "" {
-		return cli.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
+		return exit.Usagef("--config FILE is wanted, or a subcommand (see train --help)")
 	}
 	if err := job.join(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (o *runOptions) run(c *cobra.Command) error {
 func (o *runOptions) begin(c *cobra.Command) error {
 	run, err := config.Load(o.config)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	if o.backbone != "" {
 		if run.Backbone, err = filepath.Abs(o.backbone); err != nil {
@@ -68,11 +69,11 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		}
 	}
 	if o.memory != "" && !o.dryRun {
-		return cli.Usagef("--device-memory is for --dry-run: a run uses what is there")
+		return exit.Usagef("--device-memory is for --dry-run: a run uses what is there")
 	}
 	if c.Flags().Changed("ranks") && (!o.dryRun || o.planned < 1) {
-		return cli.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or srun "+
-			"starts", o.planned)
+		return exit.Usagef("--ranks %d: a number of processes from 1 on, with --dry-run: a run has those that mpirun or "+
+			"srun starts", o.planned)
 	}
 	progress := func(what string, total int64, unit string) dataset.Progress {
 		return cli.NewProgress(c, what, total, unit)
@@ -91,7 +92,7 @@ func (o *runOptions) begin(c *cobra.Command) error {
 		Force:    o.force,
 		Progress: progress,
 		Warn:     cli.Warner(c),
-		Note:     o.note(c),
+		Note:     cli.Noter(c),
 		Strategy: job.strategy(),
 
 		Benchmark: bybenchmark.Open,
@@ -110,7 +111,7 @@ func (o *runOptions) plan(
 	var memory config.CacheSize
 	if o.memory != "" {
 		if err := memory.UnmarshalValue(o.memory); err != nil || memory <= 0 {
-			return cli.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
+			return exit.Usagef("--device-memory: want a size like 80GB or 24GiB, not %q", o.memory)
 		}
 	}
 	plan, err := trainer.DryRun(c.Context(), run, models.OpenPlanFor(int64(memory)),
@@ -121,24 +122,7 @@ func (o *runOptions) plan(
 	if err := cli.Print(c, plan, func(w io.Writer) { printPlan(w, plan) }); err != nil || plan.Err() == nil {
 		return err
 	}
-	return cli.Reported(plan.Err())
-}
-
-// note shows on stderr what is about to happen; with --json the result says it.
-func (o *runOptions) note(c *cobra.Command) func(string) {
-	if cli.JSON(c) {
-		return nil
-	}
-	return func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) }
-}
-
-func printBadRows(w io.Writer, rows []dataset.BadRow) {
-	for i, b := range rows {
-		if i == 0 {
-			fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(rows))
-		}
-		fmt.Fprintf(w, "             %v\n", b)
-	}
+	return exit.Reported(plan.Err())
 }
 
 func printPlan(w io.Writer, p *models.Plan) {
@@ -160,7 +144,12 @@ func printPlan(w io.Writer, p *models.Plan) {
 	if p.Summary != nil {
 		p.Summary.Print(w)
 	}
-	printBadRows(w, p.BadRows)
+	if len(p.BadRows) > 0 {
+		fmt.Fprintf(w, "set aside    %d rows that cannot be used\n", len(p.BadRows))
+	}
+	for _, b := range p.BadRows {
+		fmt.Fprintf(w, "             %v\n", b)
+	}
 	if p.Tokens.Max > 0 {
 		fmt.Fprintf(w, "tokens       %d to %d a sample, %.1f on average, about %.0f in all\n", p.Tokens.Min, p.Tokens.Max,
 			p.Tokens.Mean, p.Tokens.Mean*float64(p.Examples))

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 )
 
@@ -63,7 +63,7 @@ func TestTrainCommand(t *testing.T) {
 	if err := json.Unmarshal(
 		[]byte(stdout),
 		&plan,
-	); err != nil || code != cli.Done || plan.Steps != 2 ||
+	); err != nil || code != exit.Done || plan.Steps != 2 ||
 		plan.Trainable == 0 {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
@@ -79,7 +79,7 @@ func TestTrainCommand(t *testing.T) {
 	if err := json.Unmarshal(
 		[]byte(stdout),
 		&result,
-	); err != nil || code != cli.Done || result.Steps != 2 ||
+	); err != nil || code != exit.Done || result.Steps != 2 ||
 		stderr != "" {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
@@ -89,7 +89,7 @@ func TestTrainCommand(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if code, stdout, _ = call(t, "--config", config); code != cli.Done || !strings.Contains(stdout, "resumed at step 2") {
+	if code, stdout, _ = call(t, "--config", config); code != exit.Done || !strings.Contains(stdout, "resumed at step 2") {
 		t.Errorf("%d %q", code, stdout)
 	}
 }
@@ -105,7 +105,7 @@ optimizer: {groups: {head: {lr: 1e-3, schedule: {kind: wsd, warmup: 0}}, rows: {
 		"rows: 2 tensors, learning rate 5e-05, weight decay 0, schedule cosine, warmup 2, min_lr 1e-05\n",
 		"others: 12 tensors, learning rate 0.0001, weight decay 0, schedule cosine, warmup 2, min_lr 1e-05\n",
 	} {
-		if code != cli.Done || !strings.Contains(stdout, want) {
+		if code != exit.Done || !strings.Contains(stdout, want) {
 			t.Errorf("%d %q %q, want %q in it", code, stdout, stderr, want)
 		}
 	}
@@ -113,7 +113,7 @@ optimizer: {groups: {head: {lr: 1e-3, schedule: {kind: wsd, warmup: 0}}, rows: {
 
 func TestModeHead(t *testing.T) {
 	config, out := writeRun(t, "mode: head\nepochs: 5\n")
-	if code, stdout, stderr := call(t, "--config", config); code != cli.Done {
+	if code, stdout, stderr := call(t, "--config", config); code != exit.Done {
 		t.Fatalf("%d %q %q", code, stdout, stderr)
 	}
 	if _, err := os.Stat(filepath.Join(out, "scorer", "head.safetensors")); err != nil {
@@ -128,14 +128,14 @@ func TestWrongUsage(t *testing.T) {
 	if err := json.Unmarshal(
 		[]byte(stdout),
 		&problem,
-	); err != nil || code != cli.Wrong || len(problem.Problems) != 2 ||
+	); err != nil || code != exit.Wrong || len(problem.Problems) != 2 ||
 		!strings.Contains(problem.Problems[0], "run.yaml:6:1: batchsize") {
 		t.Errorf("%d %q", code, stdout)
 	}
 	good, _ := writeRun(t, "steps: 1\n")
 	for _, args := range [][]string{nil, {"--config", config + ".gone"}, {"--config", good, "--resume"},
 		{"--config", good, "--fresh", "--resume"}, {"stray"}} {
-		if code, stdout, stderr := call(t, args...); code != cli.Wrong || stderr == "" {
+		if code, stdout, stderr := call(t, args...); code != exit.Wrong || stderr == "" {
 			t.Errorf("%q: %d %q %q", args, code, stdout, stderr)
 		}
 	}
@@ -153,7 +153,7 @@ func TestWrongUsage(t *testing.T) {
 				"--config",
 				config,
 				dry,
-			); code != cli.Wrong ||
+			); code != exit.Wrong ||
 				!strings.Contains(strings.ReplaceAll(stdout, `\"`, `"`)+stderr, want) {
 				t.Errorf("%s %s: %d %q %q", key, dry, code, stdout, stderr)
 			}
@@ -161,12 +161,12 @@ func TestWrongUsage(t *testing.T) {
 	}
 	for _, n := range []string{"0", "-1"} {
 		code, _, stderr := call(t, "--config", good, "--dry-run", "--ranks", n)
-		if code != cli.Wrong || !strings.Contains(stderr, "--ranks "+n+": a number of processes from 1 on") {
+		if code != exit.Wrong || !strings.Contains(stderr, "--ranks "+n+": a number of processes from 1 on") {
 			t.Errorf("--ranks %s: %d %q", n, code, stderr)
 		}
 	}
 	bad, _ := writeRun(t, "steps: 1\ndevice: cuda:0\n")
-	if code, _, stderr := call(t, "--config", bad); code == cli.Done {
+	if code, _, stderr := call(t, "--config", bad); code == exit.Done {
 		t.Errorf("cuda without a GPU: %q", stderr)
 	}
 }
@@ -187,7 +187,7 @@ func TestExamples(t *testing.T) {
 				}
 				args[i] = strings.Replace(args[i], "build/", build+"/", 1)
 			}
-			if code, _, stderr := call(t, args[1:]...); code != cli.Done {
+			if code, _, stderr := call(t, args[1:]...); code != exit.Done {
 				t.Errorf("%s: %d %s", line, code, stderr)
 			}
 			ran++

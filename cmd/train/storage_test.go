@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/oracle"
 	"assay/internal/remote"
 	"assay/internal/remote/s3test"
@@ -38,7 +38,7 @@ func TestS3Pictures(t *testing.T) {
 				}
 				rename(t, filepath.Join(filepath.Dir(config), "table.jsonl"), images, "s3://pictures/some folder")
 			}
-			if code, stdout, stderr := call(t, "--config", config); code != cli.Done {
+			if code, stdout, stderr := call(t, "--config", config); code != exit.Done {
 				t.Fatalf("mode %s: exit code %d: %s%s", mode, code, stdout, stderr)
 			}
 			for _, name := range []string{"head.safetensors", "adapter_model.safetensors"} {
@@ -56,7 +56,7 @@ func TestS3Pictures(t *testing.T) {
 	config, _ := writeRun(t, "steps: 2\n")
 	table := filepath.Join(filepath.Dir(config), "table.jsonl")
 	rename(t, table, images, "s3://pictures/no folder")
-	if code, stdout, stderr := call(t, "--config", config); code == cli.Done ||
+	if code, stdout, stderr := call(t, "--config", config); code == exit.Done ||
 		!strings.Contains(stdout+stderr, "s3://pictures/no folder/") {
 		t.Errorf("pictures that are not there: exit code %d: %s%s", code, stdout, stderr)
 	}
@@ -97,7 +97,7 @@ func TestS3TrainOutage(t *testing.T) {
 	for _, n := range []int64{1, 10} { // as the table is read, at once and after some rows
 		asked.Store(0)
 		good.Store(n)
-		if code, stdout, stderr := call(t, "--config", config); code != cli.Failed ||
+		if code, stdout, stderr := call(t, "--config", config); code != exit.Failed ||
 			!strings.Contains(stdout+stderr, "after 6 attempts") {
 			t.Errorf("%d requests were answered: exit code %d: %s%s", n, code, stdout, stderr)
 		}

@@ -82,11 +82,7 @@ func (t *Turn) question(e *edit.Edit) (m chat.Message, err error) {
 		}
 		m.Content = append(m.Content, chat.Part{Image: picture})
 	}
-	m.Content = append(m.Content, chat.Part{Text: t.fill(e)})
+	marks := strings.NewReplacer(Instruction, e.Instruction, SourceCaption, e.Texts[sourceCaption])
+	m.Content = append(m.Content, chat.Part{Text: marks.Replace(t.Ask)})
 	return m, nil
-}
-
-// fill puts an edit's texts in place of the marks, all at the same time.
-func (t *Turn) fill(e *edit.Edit) string {
-	return strings.NewReplacer(Instruction, e.Instruction, SourceCaption, e.Texts[sourceCaption]).Replace(t.Ask)
 }

@@ -94,10 +94,8 @@ func Load(path string) (*Config, *Prompts, error) {
 	c.check(d)
 	file, words := "prompts.yaml", ownPrompts
 	if c.Prompts != "" {
-		if file, words, err = c.Prompts, nil, nil; file != "" {
-			words, err = os.ReadFile(file)
-		}
-		if err != nil {
+		file = c.Prompts
+		if words, err = os.ReadFile(file); err != nil {
 			d.Problem("prompts", "%v", err)
 			return nil, nil, d.Err()
 		}
@@ -109,11 +107,7 @@ func Load(path string) (*Config, *Prompts, error) {
 var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:\d+)$`)
 
 func (c *Config) check(d *strictyaml.Document) {
-	want := func(ok bool, key, format string, args ...any) {
-		if !ok && !d.Bad(key) {
-			d.Problem(key, format, args...)
-		}
-	}
+	want := d.Want
 	want(c.In != "", "in", "a table of edits is wanted")
 	ext := filepath.Ext(c.Out)
 	want(ext == ".jsonl" || ext == ".parquet", "out", "a table to write is wanted, .jsonl or .parquet, not %q", c.Out)

@@ -86,9 +86,14 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 	paths := map[*data.Picture]string{}
 	e := &edit.Edit{Instruction: row.Instruction, Texts: map[string]string{sourceCaption: before}}
 	for role, m := range map[string]data.Image{"source": row.Source, target: row.Target} {
-		if !m.IsZero() {
-			e.Set(role, standIn(moving.Image(m), paths))
+		if m.IsZero() {
+			continue
 		}
+		p := &data.Picture{}
+		if m = moving.Image(m); len(m.Bytes) == 0 {
+			paths[p] = m.Path
+		}
+		e.Set(role, p)
 	}
 	for _, d := range []struct {
 		turn    Turn
@@ -114,13 +119,4 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 		lines = append(lines, line)
 	}
 	return lines, nil
-}
-
-// standIn is a picture without content, whose path it notes. One that lies inside its table has no path.
-func standIn(m data.Image, paths map[*data.Picture]string) *data.Picture {
-	p := &data.Picture{}
-	if len(m.Bytes) == 0 {
-		paths[p] = m.Path
-	}
-	return p
 }

@@ -7,6 +7,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"assay/internal/exit"
 	"assay/internal/signals"
@@ -56,7 +58,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	defer func() {
 		if p := recover(); p != nil {
 			report(fmt.Errorf("internal error, please report it: %v\n%s", p, debug.Stack()), asJSON, out, told)
-			code = Failed
+			code = exit.Failed
 		}
 	}()
 	running := false
@@ -69,7 +71,7 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		if ended.Name() == "help" {
 			ended = root
 		}
-		err = Usage(fmt.Errorf("%w (see %s --help)", err, ended.CommandPath()))
+		err = exit.Usage(fmt.Errorf("%w (see %s --help)", err, ended.CommandPath()))
 	}
 	if lost := out.failed(); lost != nil {
 		asJSON = false
@@ -107,11 +109,8 @@ func watch(c *cobra.Command, running *bool) {
 	} else if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
-			storage := func(c *cobra.Command) error { return checkStorage(c, args) }
-			for _, check := range []func(*cobra.Command) error{checkNeeds, storage, checkMakes, checkWrites} {
-				if err := check(c); err != nil {
-					return err
-				}
+			if err := checkFlags(c, args); err != nil {
+				return err
 			}
 			return run(c, args)
 		}
@@ -122,6 +121,23 @@ func watch(c *cobra.Command, running *bool) {
 	for _, sub := range c.Commands() {
 		watch(sub, running)
 	}
+}
+
+// checkFlags checks the flags that were given by their annotations.
+func checkFlags(c *cobra.Command, args []string) (err error) {
+	each := func(check func(*cobra.Command, *pflag.Flag) error) {
+		c.Flags().Visit(func(f *pflag.Flag) {
+			if err == nil {
+				err = check(c, f)
+			}
+		})
+	}
+	each(checkNeeds)
+	err = cmp.Or(err, checkArguments(c, args))
+	each(checkStorage)
+	each(checkMakes)
+	each(checkWrites)
+	return err
 }
 
 // JSON reports whether --json was given.
@@ -155,7 +171,7 @@ func report(err error, asJSON bool, stdout, stderr io.Writer) {
 		v := struct {
 			Error    string   `json:"error"`
 			Problems []string `json:"problems,omitempty"`
-		}{err.Error(), Problems(err)}
+		}{err.Error(), exit.Problems(err)}
 		if e := encode(stdout, v); e != nil {
 			fmt.Fprintln(stderr, "error:", err, e)
 		}

@@ -37,11 +37,11 @@ func testApp() *App {
 		return Print(c, map[string]int{"score": 7}, func(w io.Writer) { fmt.Fprintln(w, "score 7") })
 	})
 	leaf("fail", func(*cobra.Command) error { return errors.New("no disk") })
-	leaf("usage", func(*cobra.Command) error { return Usagef("scorer.yaml: %w", listed{}) })
-	leaf("joined", func(*cobra.Command) error { return Usage(errors.Join(errors.New("a"), errors.New("b"))) })
-	leaf("stopped", func(*cobra.Command) error { return fmt.Errorf("%w in run/step-3", ErrInterrupted) })
+	leaf("usage", func(*cobra.Command) error { return exit.Usagef("scorer.yaml: %w", listed{}) })
+	leaf("joined", func(*cobra.Command) error { return exit.Usage(errors.Join(errors.New("a"), errors.New("b"))) })
+	leaf("stopped", func(*cobra.Command) error { return fmt.Errorf("%w in run/step-3", exit.ErrInterrupted) })
 	leaf("told", func(c *cobra.Command) error {
-		return errors.Join(Print(c, []int{1}, func(io.Writer) {}), Reported(errors.New("1 row failed")))
+		return errors.Join(Print(c, []int{1}, func(io.Writer) {}), exit.Reported(errors.New("1 row failed")))
 	})
 	leaf("panic", func(*cobra.Command) error { panic("odd") })
 	a.Register(func() *cobra.Command {
@@ -64,33 +64,33 @@ func TestExitCodesAndOutput(t *testing.T) {
 		code           int
 		stdout, stderr string // parts; "" means empty
 	}{
-		{"ok", Done, "score 7\n", "work: 2/2 in 0s loss 0.5\n"},
-		{"ok --json", Done, `{"score":7}`, ""},
-		{"fail", Failed, "", "error: no disk\n"},
-		{"fail --json", Failed, `{"error":"no disk"}`, ""},
-		{"usage", Wrong, "", "error: scorer.yaml: two problems"},
-		{"usage --json", Wrong, `{"error":"scorer.yaml: two problems","problems":["a.yaml:3: x","a.yaml:9: y"]}`, ""},
-		{"joined --json", Wrong, `"problems":["a","b"]`, ""},
-		{"stopped", Interrupted, "", "state saved in run/step-3"},
-		{"told --json", Failed, "[1]\n", ""},
-		{"panic", Failed, "", "internal error, please report it: odd"},
-		{"need", Wrong, "", `required flag(s) "scorer" not set (see tool need --help)`},
-		{"ok --nosuch", Wrong, "", "unknown flag: --nosuch"},
-		{"ok --nosuch --json", Wrong, `{"error":"unknown flag: --nosuch`, ""},
-		{"ok extra", Wrong, "", `unknown command "extra" for "tool ok"`},
-		{"okk", Wrong, "", `unknown command "okk"`},
-		{"ok --json=true --nosuch", Wrong, `{"error":"unknown flag: --nosuch (see tool ok --help)"}`, ""},
-		{"ok --json=false --nosuch", Wrong, "", "unknown flag: --nosuch"},
-		{"--help", Done, "Usage:", ""},
-		{"help ok", Done, "Usage:\n  tool ok", ""},
-		{"help okk", Wrong, "", `error: unknown command "okk" for "tool": did you mean ok? (see tool --help)`},
-		{"help ok no", Wrong, "", `error: unknown command "no" for "tool ok" (see tool --help)`},
-		{"", Done, "Usage:\n  tool [command]\n", ""},
-		{"--json", Wrong, `{"error":"a subcommand is wanted (see tool --help)"}`, ""},
-		{"many", Done, "Usage:\n  tool many [command]\n", ""},
-		{"many two", Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
-		{"many --json", Wrong, `{"error":"a subcommand is wanted (see tool many --help)"}`, ""},
-		{"--version", Done, Version, ""},
+		{"ok", exit.Done, "score 7\n", "work: 2/2 in 0s loss 0.5\n"},
+		{"ok --json", exit.Done, `{"score":7}`, ""},
+		{"fail", exit.Failed, "", "error: no disk\n"},
+		{"fail --json", exit.Failed, `{"error":"no disk"}`, ""},
+		{"usage", exit.Wrong, "", "error: scorer.yaml: two problems"},
+		{"usage --json", exit.Wrong, `{"error":"scorer.yaml: two problems","problems":["a.yaml:3: x","a.yaml:9: y"]}`, ""},
+		{"joined --json", exit.Wrong, `"problems":["a","b"]`, ""},
+		{"stopped", exit.Interrupted, "", "state saved in run/step-3"},
+		{"told --json", exit.Failed, "[1]\n", ""},
+		{"panic", exit.Failed, "", "internal error, please report it: odd"},
+		{"need", exit.Wrong, "", `required flag(s) "scorer" not set (see tool need --help)`},
+		{"ok --nosuch", exit.Wrong, "", "unknown flag: --nosuch"},
+		{"ok --nosuch --json", exit.Wrong, `{"error":"unknown flag: --nosuch`, ""},
+		{"ok extra", exit.Wrong, "", `unknown command "extra" for "tool ok"`},
+		{"okk", exit.Wrong, "", `unknown command "okk"`},
+		{"ok --json=true --nosuch", exit.Wrong, `{"error":"unknown flag: --nosuch (see tool ok --help)"}`, ""},
+		{"ok --json=false --nosuch", exit.Wrong, "", "unknown flag: --nosuch"},
+		{"--help", exit.Done, "Usage:", ""},
+		{"help ok", exit.Done, "Usage:\n  tool ok", ""},
+		{"help okk", exit.Wrong, "", `error: unknown command "okk" for "tool": did you mean ok? (see tool --help)`},
+		{"help ok no", exit.Wrong, "", `error: unknown command "no" for "tool ok" (see tool --help)`},
+		{"", exit.Done, "Usage:\n  tool [command]\n", ""},
+		{"--json", exit.Wrong, `{"error":"a subcommand is wanted (see tool --help)"}`, ""},
+		{"many", exit.Done, "Usage:\n  tool many [command]\n", ""},
+		{"many two", exit.Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
+		{"many --json", exit.Wrong, `{"error":"a subcommand is wanted (see tool many --help)"}`, ""},
+		{"--version", exit.Done, Version, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -123,14 +123,14 @@ func TestFullDisk(t *testing.T) {
 			var stderr strings.Builder
 			code := testApp().Run(context.Background(), strings.Fields(args), full{}, &stderr)
 			if args == "told" { // prints nothing in words
-				if code != Failed || strings.Contains(stderr.String(), "no space") {
+				if code != exit.Failed || strings.Contains(stderr.String(), "no space") {
 					t.Errorf("%s: got exit code %d, stderr %q, want %d and nothing of a full disk", args, code, stderr.String(),
-						Failed)
+						exit.Failed)
 				}
 				return
 			}
-			if code != Failed || strings.Count(stderr.String(), "no space left") != 1 {
-				t.Errorf("%s: exit code %d, want %d: %s", args, code, Failed, &stderr)
+			if code != exit.Failed || strings.Count(stderr.String(), "no space left") != 1 {
+				t.Errorf("%s: exit code %d, want %d: %s", args, code, exit.Failed, &stderr)
 			}
 		})
 	}
@@ -153,8 +153,8 @@ func TestHelpParts(t *testing.T) {
 		return c
 	})
 	var stdout, stderr strings.Builder
-	if code := a.Run(context.Background(), []string{"ask", "--help"}, &stdout, &stderr); code != Done {
-		t.Fatalf("--help: got exit code %d, want %d: %s", code, Done, stderr.String())
+	if code := a.Run(context.Background(), []string{"ask", "--help"}, &stdout, &stderr); code != exit.Done {
+		t.Fatalf("--help: got exit code %d, want %d: %s", code, exit.Done, stderr.String())
 	}
 	want := `Ask
 
@@ -182,8 +182,8 @@ Global Flags:
 }
 
 func TestCancelledIsFailure(t *testing.T) {
-	if c := exit.Code(Usage(context.Canceled)); c != Failed {
-		t.Errorf("exit code %d, want %d: nothing was saved", c, Failed)
+	if c := exit.Code(exit.Usage(context.Canceled)); c != exit.Failed {
+		t.Errorf("exit code %d, want %d: nothing was saved", c, exit.Failed)
 	}
 }
 
@@ -233,10 +233,10 @@ func TestFlagsThatCannotWork(t *testing.T) {
 			var stderr strings.Builder
 			ran = false
 			code := a.Run(context.Background(), append([]string{"do"}, strings.Fields(args)...), io.Discard, &stderr)
-			if want == "" && code == Done && ran {
+			if want == "" && code == exit.Done && ran {
 				return
 			}
-			if want == "" || code != Wrong || ran || !strings.Contains(stderr.String(), want) {
+			if want == "" || code != exit.Wrong || ran || !strings.Contains(stderr.String(), want) {
 				t.Errorf("exit code %d, ran %v: %s, want %q", code, ran, &stderr, want)
 			}
 		})

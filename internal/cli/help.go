@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"assay/internal/exit"
 )
 
 // helpColumns is the width of help texts.
@@ -19,11 +21,7 @@ const helpColumns = 120
 const part = "part"
 
 // Part lists flags of c in a section of the help.
-func Part(c *cobra.Command, heading string, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), part, heading)
-	}
-}
+func Part(c *cobra.Command, heading string, flags ...string) { annotate(c, flags, part, heading) }
 
 // needs annotates a flag with the flags of which one is required with it.
 const needs = "needs"
@@ -31,27 +29,27 @@ const needs = "needs"
 // Needs declares that flags of c require another flag, or one of several ("scorer|judge"): without it they are refused
 // rather than ignored.
 func Needs(c *cobra.Command, other string, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), needs, strings.Split(other, "|")...)
-	}
+	annotate(c, flags, needs, strings.Split(other, "|")...)
 }
 
-// checkNeeds refuses flags without the ones that they need.
-func checkNeeds(c *cobra.Command) (err error) {
-	c.Flags().Visit(func(f *pflag.Flag) {
-		others := f.Annotations[needs]
-		if err == nil && len(others) > 0 && !slices.ContainsFunc(others, c.Flags().Changed) {
-			err = Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+// checkNeeds refuses a flag without the ones that it needs.
+func checkNeeds(c *cobra.Command, f *pflag.Flag) error {
+	others := f.Annotations[needs]
+	if len(others) == 0 || slices.ContainsFunc(others, c.Flags().Changed) {
+		return nil
+	}
+	return exit.Usagef("--%s goes with --%s, and means nothing without", f.Name, strings.Join(others, " or --"))
+}
+
+// annotate annotates flags of c.
+func annotate(c *cobra.Command, flags []string, name string, values ...string) {
+	for _, flag := range flags {
+		f := c.Flags().Lookup(flag)
+		if f.Annotations == nil {
+			f.Annotations = map[string][]string{}
 		}
-	})
-	return err
-}
-
-func annotate(f *pflag.Flag, name string, values ...string) {
-	if f.Annotations == nil {
-		f.Annotations = map[string][]string{}
+		f.Annotations[name] = values
 	}
-	f.Annotations[name] = values
 }
 
 // usage prints the help below the text of a command.
@@ -221,4 +219,38 @@ func asksJSON(args []string) (asked bool) {
 		}
 	}
 	return asked
+}
+
+// placeholders are the placeholders of text flags in the help, by the flag's name. A command overrides one by
+// backquotes in the flag's usage. The default is TEXT.
+var placeholders = func() map[string]string {
+	of := map[string]string{"device": "DEVICE", "dimension": "NAME", "judge": "JUDGE", "model": "NAME", "url": "URL",
+		"addr": "HOST:PORT", "key-variable": "NAME", "shard": "I/N", "split": "NAME", "by": "NAME"}
+	for value, names := range map[string][]string{
+		"DIR": {"scorer", "backbone", "adapter", "chat-backbone", "chat-adapter", "prompts", "store", "cache", "folder",
+			"base", "photos", "candidates", "encoder", "clip", "dino"},
+		"FILE": {"in", "config", "server", "clients", "cert", "key", "token-file", "test", "test-labels", "labels",
+			"before", "after", "sizes", "inputs", "cotangents", "lin", "weights"},
+		"PICTURE": {"source", "edit", "reference", "image"},
+		"WORD":    {"dtype", "average", "method", "kind", "family", "fusion", "alpha", "scales", "preset", "pictures"},
+	} {
+		for _, name := range names {
+			of[name] = value
+		}
+	}
+	return of
+}()
+
+// placeholder is the placeholder of a text flag.
+func placeholder(f *pflag.Flag) string {
+	if _, ok := f.Annotations[writes]; ok {
+		return "FILE"
+	}
+	if _, ok := f.Annotations[makes]; ok || f.Name == "out" {
+		return "DIR"
+	}
+	if word, ok := placeholders[f.Name]; ok {
+		return word
+	}
+	return "TEXT"
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"assay/internal/exit"
 	"context"
 	"fmt"
 	"io"
@@ -47,7 +48,8 @@ func TestGivenTwice(t *testing.T) {
 		t.Run(c.args, func(t *testing.T) {
 			var stdout, stderr strings.Builder
 			code := a.Run(context.Background(), append([]string{"pair"}, strings.Fields(c.args)...), &stdout, &stderr)
-			if said := stdout.String() + stderr.String(); !strings.Contains(said, c.err) || (c.err != "") != (code == Wrong) {
+			said := stdout.String() + stderr.String()
+			if !strings.Contains(said, c.err) || (c.err != "") != (code == exit.Wrong) {
 				t.Errorf("%s: exit code %d, %s, want %q", c.args, code, said, c.err)
 			}
 			if c.err == "" && stdout.String() != c.out {

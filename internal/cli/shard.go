@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/internal/exit"
 	"assay/internal/shards"
 	"assay/internal/table"
 )
@@ -36,7 +37,7 @@ func (f *ShardFlags) Add(c *cobra.Command) {
 // Read reads them.
 func (f *ShardFlags) Read() (ref shards.Ref, merge bool, err error) {
 	if f.ref, err = shards.Parse(f.shard); err != nil {
-		err = Usage(fmt.Errorf("--shard: %w", err))
+		err = exit.Usage(fmt.Errorf("--shard: %w", err))
 	}
 	return f.ref, f.merge, err
 }
@@ -56,7 +57,7 @@ func (f *ShardFlags) Told(c *cobra.Command) func(string) {
 // Finish prints what a worker did. Rows that failed in its shards are an error, as in a run without shards.
 func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err error) error {
 	if err != nil && c.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return fmt.Errorf("shard %v of %s: the same command goes on: %w", f.ref, out, ErrInterrupted)
+		return fmt.Errorf("shard %v of %s: the same command goes on: %w", f.ref, out, exit.ErrInterrupted)
 	}
 	if err != nil {
 		return err
@@ -78,5 +79,5 @@ func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err 
 	if why == "" {
 		why = "the column error of " + out
 	}
-	return Reported(fmt.Errorf("%d of %d rows failed; after --merge %s says why", r.Failed, r.Rows, why))
+	return exit.Reported(fmt.Errorf("%d of %d rows failed; after --merge %s says why", r.Failed, r.Rows, why))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/remote"
 )
 
@@ -25,9 +26,7 @@ const writes = "writes"
 // would only fail once all is computed is refused before: a folder of that name, a folder that is not there, or one
 // that must not be written to. So is a file that another flag names.
 func Writes(c *cobra.Command, endings []string, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), writes, endings...)
-	}
+	annotate(c, flags, writes, endings...)
 }
 
 // makes is the annotation of a flag that names a folder to make.
@@ -35,43 +34,35 @@ const makes = "makes"
 
 // Makes says that flags of c name folders to make, which must not exist or be empty: else they are refused before
 // anything is computed.
-func Makes(c *cobra.Command, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), makes)
+func Makes(c *cobra.Command, flags ...string) { annotate(c, flags, makes) }
+
+func checkMakes(_ *cobra.Command, f *pflag.Flag) error {
+	path := f.Value.String()
+	if _, ok := f.Annotations[makes]; !ok || path == "" {
+		return nil
 	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return exit.Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
+	}
+	if err := atomicfile.Vacant(path); err != nil {
+		return exit.Usage(fmt.Errorf("--%s %w", f.Name, err))
+	}
+	return nil
 }
 
-func checkMakes(c *cobra.Command) (err error) {
-	c.Flags().Visit(func(f *pflag.Flag) {
-		path := f.Value.String()
-		if _, ok := f.Annotations[makes]; err != nil || !ok || path == "" {
-			return
-		}
-		if info, e := os.Stat(path); e == nil && !info.IsDir() {
-			err = Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
-		} else if e := atomicfile.Vacant(path); e != nil {
-			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
-		}
-	})
-	return err
-}
-
-func checkWrites(c *cobra.Command) (err error) {
-	c.Flags().Visit(func(f *pflag.Flag) {
-		path := f.Value.String()
-		endings, ok := f.Annotations[writes]
-		if err != nil || !ok || path == "" {
-			return
-		}
-		if remote.Is(path) {
-			err = checkObject(c.Context(), f)
-		} else if e := checkFile(path, endings); e != nil {
-			err = Usage(fmt.Errorf("--%s %w", f.Name, e))
-		} else {
-			err = checkReplaced(c, f)
-		}
-	})
-	return err
+func checkWrites(c *cobra.Command, f *pflag.Flag) error {
+	path := f.Value.String()
+	endings, ok := f.Annotations[writes]
+	if !ok || path == "" {
+		return nil
+	}
+	if remote.Is(path) {
+		return checkObject(c.Context(), f)
+	}
+	if err := checkFile(path, endings); err != nil {
+		return exit.Usage(fmt.Errorf("--%s %w", f.Name, err))
+	}
+	return checkReplaced(c, f)
 }
 
 // checkReplaced refuses to write to a file that another flag names as well, to be read or written.
@@ -85,7 +76,7 @@ func checkReplaced(c *cobra.Command, f *pflag.Flag) (err error) {
 		}
 		for _, name := range named {
 			if _, e := os.Stat(name); err == nil && other != f && (written || e == nil) && atomicfile.Same(path, name) {
-				err = Usagef("--%s %s is the file of --%s, too, which would be replaced: write to another file", f.Name,
+				err = exit.Usagef("--%s %s is the file of --%s, too, which would be replaced: write to another file", f.Name,
 					path, other.Name)
 			}
 		}
@@ -106,7 +97,7 @@ func checkObject(ctx context.Context, f *pflag.Flag) error {
 	if remote.Failed(err) {
 		return err
 	}
-	return Usage(err)
+	return exit.Usage(err)
 }
 
 func checkFile(path string, endings []string) error {

@@ -6,7 +6,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -124,7 +126,8 @@ func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 			return 0, nil
 		}
 	}
-	if !c.Template.ScoreLast() {
+	_, end, _ := strings.Cut(string(c.Template), "{instruction}")
+	if !marks.MatchString(strings.ReplaceAll(end, "{instruction}", "")) { // the score is not at the end
 		return 0, nil
 	}
 	for _, e := range examples {
@@ -138,3 +141,20 @@ func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	}
 	return n, nil
 }
+
+// ClipTokens is the context length of CLIP's text encoders, begin and end tokens included. Those of Stable Diffusion
+// truncate longer prompts.
+const ClipTokens = 77
+
+// clipPieces matches the pieces into which CLIP's tokenizer splits a text before BPE. Combining marks count as
+// letters, since the tokenizer joins them where Unicode has such a letter.
+var clipPieces = regexp.MustCompile(`'s|'t|'re|'ve|'m|'ll|'d|[\p{L}\p{M}]+|\p{N}|[^\s\p{Z}\p{L}\p{M}\p{N}]+`)
+
+// LeastClipTokens is a lower bound of the tokens of a text with any CLIP vocabulary: one for each word, digit and run
+// of marks, and two for begin and end.
+func LeastClipTokens(text string) int {
+	return 2 + len(clipPieces.FindAllStringIndex(strings.ToLower(text), -1))
+}
+
+// clipLayouts are the layouts of trainers with CLIP's text encoder: InstructPix2Pix and MagicBrush, also in diffusers.
+var clipLayouts = []string{"diffusers", "instructpix2pix", "magicbrush", "parquet"}

@@ -9,21 +9,22 @@ import (
 	"assay/internal/stats"
 )
 
-// editStats are simple statistics of an edited picture that show reward hacking (an editor that pleases only its
-// reward). None needs a model.
-type editStats struct {
-	Change     float64 // mean absolute difference to the source, 0..1
-	Brightness float64 // mean luma, 0..1
-	Contrast   float64 // standard deviation of luma, 0..1
-	Saturation float64 // mean of (max - min) / max over the channels
-	Edges      float64 // share of pixels whose Sobel gradient of luma is above 0.25 a pixel
-	Grain      float64 // mean absolute 4-neighbour Laplacian of luma, 0..1: high-frequency noise
-	Clipped    float64 // share of channel values at 0 or 255
+// fact is a named number.
+type fact struct {
+	name  string
+	value float64
 }
 
-// measureEdit computes the statistics of an edit. The source is resized to it for Change.
-func measureEdit(source, edit *data.Picture) editStats {
-	var l editStats
+// measureEdit computes simple statistics of an edited picture, in order, that show reward hacking (an editor that
+// pleases only its reward). None needs a model. The source is resized to the edit for change.
+func measureEdit(source, edit *data.Picture) []fact {
+	var (
+		change     float64 // mean absolute difference to the source, 0..1
+		saturation float64 // mean of (max - min) / max over the channels
+		edges      float64 // share of pixels whose Sobel gradient of luma is above 0.25 a pixel
+		grain      float64 // mean absolute 4-neighbour Laplacian of luma, 0..1: high-frequency noise
+		clipped    float64 // share of channel values at 0 or 255
+	)
 	n := float64(edit.Width * edit.Height)
 	s := source.Resize(edit.Width, edit.Height, data.Bicubic)
 	luma := make([]float64, edit.Width*edit.Height)
@@ -32,20 +33,20 @@ func measureEdit(source, edit *data.Picture) editStats {
 		p, q := edit.Pix[3*i:3*i+3], s.Pix[3*i:3*i+3]
 		hi, lo := max(p[0], p[1], p[2]), min(p[0], p[1], p[2])
 		if hi > 0 {
-			l.Saturation += float64(hi-lo) / float64(hi) / n
+			saturation += float64(hi-lo) / float64(hi) / n
 		}
 		for c, v := range p {
-			l.Change += math.Abs(float64(v)-float64(q[c])) / 255 / 3 / n
+			change += math.Abs(float64(v)-float64(q[c])) / 255 / 3 / n
 			if v == 0 || v == 255 {
-				l.Clipped += 1 / (3 * n)
+				clipped += 1 / (3 * n)
 			}
 		}
 		luma[i] = (0.299*float64(p[0]) + 0.587*float64(p[1]) + 0.114*float64(p[2])) / 255
 		sum += luma[i]
 		squares += luma[i] * luma[i]
 	}
-	l.Brightness = sum / n
-	l.Contrast = math.Sqrt(max(0, squares/n-l.Brightness*l.Brightness))
+	brightness := sum / n // mean luma, 0..1
+	contrast := math.Sqrt(max(0, squares/n-brightness*brightness))
 	w, inner := edit.Width, float64(max(1, (edit.Width-2)*(edit.Height-2)))
 	for y := 1; y < edit.Height-1; y++ {
 		for x := 1; x < w-1; x++ {
@@ -53,31 +54,13 @@ func measureEdit(source, edit *data.Picture) editStats {
 			gx := (at(1, -1) + 2*at(1, 0) + at(1, 1) - at(-1, -1) - 2*at(-1, 0) - at(-1, 1)) / 8
 			gy := (at(-1, 1) + 2*at(0, 1) + at(1, 1) - at(-1, -1) - 2*at(0, -1) - at(1, -1)) / 8
 			if math.Hypot(gx, gy) > 0.25/2 { // the kernel spans two pixels
-				l.Edges += 1 / inner
+				edges += 1 / inner
 			}
-			l.Grain += math.Abs(4*at(0, 0)-at(1, 0)-at(-1, 0)-at(0, 1)-at(0, -1)) / 4 / inner
+			grain += math.Abs(4*at(0, 0)-at(1, 0)-at(-1, 0)-at(0, 1)-at(0, -1)) / 4 / inner
 		}
 	}
-	return l
-}
-
-// Named lists the statistics in order.
-func (l editStats) Named() []fact {
-	return []fact{
-		{"change", l.Change},
-		{"brightness", l.Brightness},
-		{"contrast", l.Contrast},
-		{"saturation", l.Saturation},
-		{"edges", l.Edges},
-		{"grain", l.Grain},
-		{"clipped", l.Clipped},
-	}
-}
-
-// fact is a named number.
-type fact struct {
-	Name  string
-	Value float64
+	return []fact{{"change", change}, {"brightness", brightness}, {"contrast", contrast}, {"saturation", saturation},
+		{"edges", edges}, {"grain", grain}, {"clipped", clipped}}
 }
 
 // FactDrift compares one statistic of the outputs of two checkpoints.

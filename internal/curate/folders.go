@@ -87,6 +87,8 @@ func writeCard(dir string, layouts []string) error {
 	return os.WriteFile(filepath.Join(dir, "README.md"), []byte(text), 0o666)
 }
 
+// aiToolkitConfig is dataset.yaml of ai-toolkit/, the datasets of a configuration of ostris' ai-toolkit: images/ with
+// the edits and a .txt file beside each, control/ with the sources under the same names.
 const aiToolkitConfig = `# Paste this into process: of a configuration for an editing model, as
 # config/examples/train_lora_flux_kontext_24gb.yaml or train_lora_qwen_image_edit_32gb.yaml.
 datasets:
@@ -98,12 +100,7 @@ datasets:
     resolution: [512, 768, 1024]
 `
 
-// writeAIToolkit writes ai-toolkit/: images/ with the edits and a .txt file beside each, control/ with the sources
-// under the same names, and dataset.yaml, the datasets of a configuration of ostris' ai-toolkit.
-func writeAIToolkit(dir, out string, examples []RewardLabel) error {
-	return writeCaptioned(dir, out, "ai-toolkit", "dataset.yaml", aiToolkitConfig, examples)
-}
-
+// kohyaConfig is dataset.toml of kohya's musubi-tuner, in kohya/ with the same folders.
 const kohyaConfig = `# For --dataset_config of musubi-tuner: FLUX.1 Kontext, FLUX.2, Qwen-Image-Edit.
 [general]
 resolution = [1024, 1024]
@@ -119,43 +116,40 @@ cache_directory = %s
 num_repeats = 1
 `
 
-// writeKohya writes kohya/: the same folders as for ai-toolkit, and dataset.toml of kohya's musubi-tuner.
-func writeKohya(dir, out string, examples []RewardLabel) error {
-	return writeCaptioned(dir, out, "kohya", "dataset.toml", kohyaConfig, examples)
-}
-
 // captionedEndings are the picture endings that both trainers look for.
 var captionedEndings = []string{".png", ".jpg", ".jpeg", ".webp"}
 
-// writeCaptioned writes images/ and control/ below a folder, and the configuration that names them, and a cache, by
-// absolute paths, since trainers resolve relative ones from their working directory. Picture names are numbers of one
-// length, since trainers match prefixes.
-func writeCaptioned(dir, out, folder, file, config string, examples []RewardLabel) error {
-	out, err := filepath.Abs(out)
-	if err != nil {
-		return err
-	}
-	var paths []any
-	for _, name := range []string{"images", "control", "cache"}[:strings.Count(config, "%s")] {
-		quoted, err := json.Marshal(filepath.Join(out, folder, name))
+// writeCaptioned returns a layout that writes images/ and control/ below a folder, and the configuration that names
+// them, and a cache, by absolute paths, since trainers resolve relative ones from their working directory. Names of
+// pictures are numbers of one length, since trainers match prefixes.
+func writeCaptioned(folder, file, config string) func(dir, out string, examples []RewardLabel) error {
+	return func(dir, out string, examples []RewardLabel) error {
+		out, err := filepath.Abs(out)
 		if err != nil {
 			return err
 		}
-		paths = append(paths, quoted)
+		var paths []any
+		for _, name := range []string{"images", "control", "cache"}[:strings.Count(config, "%s")] {
+			quoted, err := json.Marshal(filepath.Join(out, folder, name))
+			if err != nil {
+				return err
+			}
+			paths = append(paths, quoted)
+		}
+		for i, e := range examples {
+			name := fmt.Sprintf("%07d", i)
+			at := filepath.Join(folder, "images", name)
+			if _, err := linkOneOf(captionedEndings, dir, e.Edit, at); err != nil {
+				return err
+			}
+			if _, err := linkOneOf(captionedEndings, dir, e.Source, filepath.Join(folder, "control", name)); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, at+".txt"), []byte(e.Prompt), 0o666); err != nil {
+				return err
+			}
+		}
+		text := fmt.Sprintf(config, paths...)
+		return os.WriteFile(filepath.Join(dir, folder, file), []byte(text), 0o666)
 	}
-	for i, e := range examples {
-		name := fmt.Sprintf("%07d", i)
-		at := filepath.Join(folder, "images", name)
-		if _, err := linkOneOf(captionedEndings, dir, e.Edit, at); err != nil {
-			return err
-		}
-		if _, err := linkOneOf(captionedEndings, dir, e.Source, filepath.Join(folder, "control", name)); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, at+".txt"), []byte(e.Prompt), 0o666); err != nil {
-			return err
-		}
-	}
-	text := fmt.Sprintf(config, paths...)
-	return os.WriteFile(filepath.Join(dir, folder, file), []byte(text), 0o666)
 }

@@ -19,11 +19,11 @@ import (
 // Layouts are the formats that trainers of editors read, by name. Each writes files below dir, where the pictures
 // already lie under the paths of the labels. dir is renamed to out when it is complete.
 var Layouts = map[string]func(dir, out string, examples []RewardLabel) error{
-	"ai-toolkit":      writeAIToolkit,
+	"ai-toolkit":      writeCaptioned("ai-toolkit", "dataset.yaml", aiToolkitConfig),
 	"diffsynth":       writeDiffSynth,
 	"diffusers":       writeDiffusers,
 	"instructpix2pix": writeInstructPix2Pix,
-	"kohya":           writeKohya,
+	"kohya":           writeCaptioned("kohya", "dataset.toml", kohyaConfig),
 	"magicbrush":      writeMagicBrush,
 	"parquet":         writeExamplesParquet,
 }

@@ -92,8 +92,8 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 	if encoder != nil {
 		o.add("clip_i", clipI)
 	}
-	for _, fact := range measureEdit(source, edit).Named() {
-		o.add(fact.Name, fact.Value)
+	for _, f := range measureEdit(source, edit) {
+		o.add(f.name, f.value)
 	}
 	return nil
 }

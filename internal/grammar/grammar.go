@@ -27,6 +27,9 @@ func grammarOf(e expr) (*Grammar, error) {
 // Key names the language: equal keys mean equal languages.
 func (g *Grammar) Key() string { return g.start.key() }
 
+// MarshalText implements encoding.TextMarshaler: the text is the key.
+func (g *Grammar) MarshalText() ([]byte, error) { return []byte(g.Key()), nil }
+
 // Schema is the JSON schema that the grammar was made of; nil if it was made otherwise.
 func (g *Grammar) Schema() json.RawMessage { return slices.Clone(g.schema) }
 

@@ -151,21 +151,13 @@ func Load(path string) (*Config, error) {
 
 var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
 
-type checker struct{ *strictyaml.Document }
-
-// want notes a problem unless ok, or unless the key could not even be read.
-func (d checker) want(ok bool, key, format string, args ...any) {
-	if !ok && !d.Bad(key) {
-		d.Problem(key, format, args...)
-	}
-}
-
 // under returns a function that notes problems of keys below another one.
-func (d checker) under(key string) func(string, string, ...any) {
-	return func(k, format string, args ...any) { d.want(false, key+"."+k, format, args...) }
+func under(d *strictyaml.Document, key string) func(string, string, ...any) {
+	return func(k, format string, args ...any) { d.Want(false, key+"."+k, format, args...) }
 }
 
-func (d checker) there(path, key string) {
+// wantFile notes a problem if nothing is at a path; "" is none.
+func wantFile(d *strictyaml.Document, path, key string) {
 	if path == "" {
 		return
 	}
@@ -174,96 +166,95 @@ func (d checker) there(path, key string) {
 		if errors.As(err, &e) {
 			err = e.Err
 		}
-		d.want(false, key, "%s: %v", path, err)
+		d.Want(false, key, "%s: %v", path, err)
 	}
 }
 
-func (c *Config) check(doc *strictyaml.Document) {
-	d := checker{doc}
-	d.want(c.Out != "", "out", "the folder to write into is wanted")
+func (c *Config) check(d *strictyaml.Document) {
+	d.Want(c.Out != "", "out", "the folder to write into is wanted")
 	_, err := heuristics.ParseProfile(c.Profile)
-	d.want(err == nil, "profile", "%v", err)
+	d.Want(err == nil, "profile", "%v", err)
 	if c.Preset != "" {
 		_, ok := presets[c.Preset]
-		d.want(ok, "preset", "is the old name of profile: want one of %v there, not %q", heuristics.ProfileNames(), c.Preset)
-		d.want(c.Profile == heuristics.ProfilePaper, "preset", "is the old name of profile: give one of them")
+		d.Want(ok, "preset", "is the old name of profile: want one of %v there, not %q", heuristics.ProfileNames(), c.Preset)
+		d.Want(c.Profile == heuristics.ProfilePaper, "preset", "is the old name of profile: give one of them")
 	}
-	d.want(len(c.Sources) > 0, "sources", "a list of data sets is wanted")
+	d.Want(len(c.Sources) > 0, "sources", "a list of data sets is wanted")
 	names := map[string]bool{}
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		key := fmt.Sprintf("sources[%d]", i)
 		s.check(d, key)
-		d.want(!names[s.Name], key+".name", "two sources %q: give them names", s.Name)
+		d.Want(!names[s.Name], key+".name", "two sources %q: give them names", s.Name)
 		names[s.Name] = true
 	}
-	c.Rules.Check(d.under("rules"))
-	c.Chains.Check(d.under("chains"))
-	d.want(c.Foreign.Instructions >= 0, "foreign.instructions", "want at least 0, not %d", c.Foreign.Instructions)
+	c.Rules.Check(under(d, "rules"))
+	c.Chains.Check(under(d, "chains"))
+	d.Want(c.Foreign.Instructions >= 0, "foreign.instructions", "want at least 0, not %d", c.Foreign.Instructions)
 	c.Encoders.check(d)
-	d.want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v",
+	d.Want(0 <= c.Split.Validation && c.Split.Validation < 1, "split.validation", "want a share from 0 to below 1, not %v",
 		c.Split.Validation)
-	d.want(0 <= c.Guard.Distance && c.Guard.Distance <= nearcopy.MaxDistance, "guard.distance",
+	d.Want(0 <= c.Guard.Distance && c.Guard.Distance <= nearcopy.MaxDistance, "guard.distance",
 		"want 0 to %d bits, not %d", nearcopy.MaxDistance, c.Guard.Distance)
 	for i, folder := range c.Guard.Folders {
-		d.there(folder, fmt.Sprintf("guard.folders[%d]", i))
+		wantFile(d, folder, fmt.Sprintf("guard.folders[%d]", i))
 	}
-	d.want(c.Pictures == PicturesEmbed || c.Pictures == PicturesFiles, "pictures", "want embed, files, not %q", c.Pictures)
-	d.want(c.Unlabelled == "keep" || c.Unlabelled == "drop", "unlabelled", "want keep, drop, not %q", c.Unlabelled)
-	d.want(0 <= c.MaxBad && c.MaxBad <= 1, "max_bad", "want a share from 0 to 1, not %v", c.MaxBad)
-	d.want(c.Workers >= 0, "workers", "want at least 0 (one per core), not %d", c.Workers)
+	d.Want(c.Pictures == PicturesEmbed || c.Pictures == PicturesFiles, "pictures", "want embed, files, not %q", c.Pictures)
+	d.Want(c.Unlabelled == "keep" || c.Unlabelled == "drop", "unlabelled", "want keep, drop, not %q", c.Unlabelled)
+	d.Want(0 <= c.MaxBad && c.MaxBad <= 1, "max_bad", "want a share from 0 to 1, not %v", c.MaxBad)
+	d.Want(c.Workers >= 0, "workers", "want at least 0 (one per core), not %d", c.Workers)
 }
 
-func (s *SourceConfig) check(d checker, key string) {
+func (s *SourceConfig) check(d *strictyaml.Document, key string) {
 	l, ok := readers.Lookup(s.Layout)
 	if !ok {
 		var names []string
 		for _, l := range readers.Layouts() {
 			names = append(names, l.Name)
 		}
-		d.want(false, key+".layout", "want one of %v, not %q", names, s.Layout)
+		d.Want(false, key+".layout", "want one of %v, not %q", names, s.Layout)
 		return
 	}
-	d.want(s.Path != "", key+".path", "the data set's file or folder is wanted")
+	d.Want(s.Path != "", key+".path", "the data set's file or folder is wanted")
 	if l.Many {
 		_, err := readers.Files(s.Path)
-		d.want(s.Path == "" || err == nil, key+".path", "%v", err)
+		d.Want(s.Path == "" || err == nil, key+".path", "%v", err)
 	} else {
-		d.there(s.Path, key+".path")
+		wantFile(d, s.Path, key+".path")
 	}
-	d.there(s.Pictures, key+".pictures")
+	wantFile(d, s.Pictures, key+".pictures")
 	for field := range s.Columns {
 		_, ok := l.Fields[field]
-		d.want(ok, key+".columns", "layout %s has no field %q, only %v", s.Layout, field, slices.Sorted(maps.Keys(l.Fields)))
+		d.Want(ok, key+".columns", "layout %s has no field %q, only %v", s.Layout, field, slices.Sorted(maps.Keys(l.Fields)))
 	}
 	for option, given := range map[string]bool{"tasks": len(s.Tasks) > 0, "chains": s.Chains, "drop": len(s.Drop) > 0} {
-		d.want(!given || slices.Contains(l.Takes, option), key+"."+option, "layout %s has none: leave it out", s.Layout)
+		d.Want(!given || slices.Contains(l.Takes, option), key+"."+option, "layout %s has none: leave it out", s.Layout)
 	}
 	_, one := l.Fields["label"]
 	_, each := l.Fields["left_score"]
-	d.want(len(s.LabelRange) == 0 || one || each, key+".label_range",
+	d.Want(len(s.LabelRange) == 0 || one || each, key+".label_range",
 		"layout %s has no labels of people: leave it out", s.Layout)
-	d.want(len(s.LabelRange) == 0 || len(s.LabelRange) == 2 && s.LabelRange[0] < s.LabelRange[1], key+".label_range",
+	d.Want(len(s.LabelRange) == 0 || len(s.LabelRange) == 2 && s.LabelRange[0] < s.LabelRange[1], key+".label_range",
 		"want [lowest, highest], not %v", s.LabelRange)
 	if s.Profile != "" {
 		_, err := heuristics.ParseProfile(s.Profile)
-		d.want(err == nil, key+".profile", "%v", err)
+		d.Want(err == nil, key+".profile", "%v", err)
 	}
 	if s.Name == "" {
 		s.Name = s.Layout
 	}
 }
 
-func (e *EncoderConfig) check(d checker) {
-	d.there(e.Clip, "encoders.clip")
-	d.there(e.Dino, "encoders.dino")
-	d.want(deviceName.MatchString(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
-	d.want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
-	d.want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
-	d.want(e.CacheSize >= 1, "encoders.cache_size", "want at least one byte, not %v", e.CacheSize)
-	d.want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d",
+func (e *EncoderConfig) check(d *strictyaml.Document) {
+	wantFile(d, e.Clip, "encoders.clip")
+	wantFile(d, e.Dino, "encoders.dino")
+	d.Want(deviceName.MatchString(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
+	d.Want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
+	d.Want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
+	d.Want(e.CacheSize >= 1, "encoders.cache_size", "want at least one byte, not %v", e.CacheSize)
+	d.Want(e.ClipD == heuristics.DirectionRaw || e.ClipD == heuristics.DirectionUnit, "encoders.clip_d",
 		"want raw, unit, not %q", e.ClipD)
-	d.want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
+	d.Want(e.Given == "keep" || e.Given == "replace", "encoders.given", "want keep, replace, not %q", e.Given)
 }
 
 // options are what the reader of the source is opened with.

@@ -10,22 +10,14 @@ import (
 
 	"assay/data"
 	"assay/data/readers"
-	"assay/encoders"
 	"assay/internal/store"
 )
-
-// contents computes digests of what parts depend on: texts, the bytes of pictures, the weights of encoders. The
-// digest is the first line of a part, which is measured again when it has changed.
-type contents struct {
-	config *Config
-	models string                    // of the encoders
-	pools  map[int][]*readers.Sample // the samples that lend their instructions, by source
-}
 
 // partFormat is the version of the rows of parts.
 const partFormat = "3"
 
-// inputs are what a part is made of.
+// inputs are what a part is made of: texts, the bytes of pictures, the weights of encoders. Their digest is the first
+// line of a part, which is measured again when it has changed.
 type inputs struct {
 	part  part
 	of    string               // digest of all
@@ -39,29 +31,14 @@ func (c *Config) embeds(o *readers.Output) bool {
 	return c.Encoders.Given != "keep" || o.ClipD.Unknown() || o.ClipI.Unknown() || o.DinoI.Unknown()
 }
 
-func newContents(c *Config) (*contents, error) {
-	d := &contents{config: c, pools: map[int][]*readers.Sample{}}
-	for _, path := range []string{c.Encoders.Clip, c.Encoders.Dino} {
-		print := ""
-		if path != "" {
-			var err error
-			if print, err = encoders.Fingerprint(path); err != nil {
-				return nil, err
-			}
-		}
-		d.models += print + "\n"
-	}
-	return d, nil
-}
-
-// part looks at the samples of a part.
-func (d *contents) part(ctx context.Context, p part, r readers.Reader) (inputs, error) {
+// inputs looks at the samples of a part.
+func (j *Job) inputs(ctx context.Context, p part) (inputs, error) {
 	in := inputs{part: p, files: map[string]store.Key{}, embedded: map[store.Key]bool{}}
-	pool, err := d.lenders(ctx, p.source, r)
+	pool, err := j.lenders(ctx, p.source)
 	if err != nil {
 		return in, err
 	}
-	said := []string{partFormat, d.models, data.Decoding}
+	said := []string{partFormat, j.models, data.Decoding}
 	for _, s := range pool {
 		said = append(said, s.Instruction, s.SourceCaption, s.TargetCaption)
 	}
@@ -69,7 +46,7 @@ func (d *contents) part(ctx context.Context, p part, r readers.Reader) (inputs, 
 		if err := ctx.Err(); err != nil {
 			return in, err
 		}
-		text, err := d.sample(&in, p.source, p.first+i, r)
+		text, err := j.describe(&in, p.source, p.first+i)
 		if err != nil {
 			return in, err
 		}
@@ -79,30 +56,30 @@ func (d *contents) part(ctx context.Context, p part, r readers.Reader) (inputs, 
 	return in, nil
 }
 
-// sample describes a sample with the content of its pictures in place of the pictures.
-func (d *contents) sample(in *inputs, source, i int, r readers.Reader) (string, error) {
-	s, err := r.Read(i)
+// describe describes a sample with the content of its pictures in place of the pictures.
+func (j *Job) describe(in *inputs, source, i int) (string, error) {
+	s, err := j.readers[source].Read(i)
 	var left readers.Left
 	if errors.As(err, &left) {
 		return "left out: " + string(left), nil
 	} else if err != nil { // wherever the data set lies
-		root := filepath.Dir(d.config.Sources[source].Path)
+		root := filepath.Dir(j.Config.Sources[source].Path)
 		return "unreadable: " + strings.ReplaceAll(err.Error(), root, ""), nil
 	}
 	var foreign []data.Image
 	if s.Chain != nil {
-		foreign = d.config.foreignPictures(source, i, s, r)
+		foreign = j.Config.foreignPictures(source, i, s, j.readers[source])
 	}
 	copied := *s
-	copied.Source, copied.Target = d.image(in, s.Source, true), d.image(in, s.Target, true)
+	copied.Source, copied.Target = j.image(in, s.Source, true), j.image(in, s.Target, true)
 	copied.Outputs = append([]readers.Output(nil), s.Outputs...)
 	for k := range copied.Outputs {
-		copied.Outputs[k].Picture = d.image(in, s.Outputs[k].Picture, d.config.embeds(&s.Outputs[k]))
+		copied.Outputs[k].Picture = j.image(in, s.Outputs[k].Picture, j.Config.embeds(&s.Outputs[k]))
 	}
 	if s.Chain != nil {
 		chain := readers.Chain{Instructions: s.Chain.Instructions}
 		for _, m := range append(slices.Clone(s.Chain.Pictures), foreign...) {
-			chain.Pictures = append(chain.Pictures, d.image(in, m, false))
+			chain.Pictures = append(chain.Pictures, j.image(in, m, false))
 		}
 		copied.Chain = &chain
 	}
@@ -111,19 +88,19 @@ func (d *contents) sample(in *inputs, source, i int, r readers.Reader) (string, 
 }
 
 // image names a picture by its place and content.
-func (d *contents) image(in *inputs, m data.Image, embed bool) data.Image {
+func (j *Job) image(in *inputs, m data.Image, embed bool) data.Image {
 	if m.IsZero() {
 		return m
 	}
 	path := m.File("")
 	k, err := store.Content("", m)
 	if err != nil {
-		return data.Image{Path: "unreadable " + d.config.relative(path)}
+		return data.Image{Path: "unreadable " + j.Config.relative(path)}
 	}
 	in.embedded[k] = in.embedded[k] || embed
 	if path == "" {
 		return data.Image{Path: k.String()}
 	}
 	in.files[path] = k
-	return data.Image{Path: k.String() + " " + d.config.relative(path)}
+	return data.Image{Path: k.String() + " " + j.Config.relative(path)}
 }

@@ -29,7 +29,7 @@ func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, 
 	if p, ok := m.pools[source]; ok {
 		return p, nil
 	}
-	samples, err := m.job.inputs.lenders(ctx, source, m.job.readers[source])
+	samples, err := m.job.lenders(ctx, source)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (m *measurer) pool(ctx context.Context, source int) ([]foreignInstruction, 
 }
 
 // lenders draws the samples whose instructions are asked of others' targets, without their pictures.
-func (d *contents) lenders(ctx context.Context, source int, r readers.Reader) ([]*readers.Sample, error) {
-	c := d.config
-	if known, ok := d.pools[source]; ok || c.Foreign.Instructions == 0 {
+func (j *Job) lenders(ctx context.Context, source int) ([]*readers.Sample, error) {
+	c, r := j.Config, j.readers[source]
+	if known, ok := j.pools[source]; ok || c.Foreign.Instructions == 0 {
 		return known, nil
 	}
 	at := rand.New(rand.NewPCG(c.Seed, uint64(source))).Perm(r.Len())
@@ -73,7 +73,7 @@ func (d *contents) lenders(ctx context.Context, source int, r readers.Reader) ([
 		samples = append(samples, &readers.Sample{Instruction: s.Instruction, SourceCaption: s.SourceCaption,
 			TargetCaption: s.TargetCaption})
 	}
-	d.pools[source] = samples
+	j.pools[source] = samples
 	return samples, nil
 }
 

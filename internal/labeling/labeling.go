@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 
 	"assay/data/readers"
+	"assay/encoders"
 	"assay/internal/atomicfile"
 	"assay/internal/shards"
 )
@@ -34,8 +35,9 @@ type Job struct {
 	Config  *Config
 	plan    *plan
 	readers []readers.Reader
-	inputs  *contents
-	loaded  atomic.Int64 // pictures
+	models  string                    // digest of the encoders
+	pools   map[int][]*readers.Sample // the samples that lend their instructions, by source
+	loaded  atomic.Int64              // pictures
 
 	open func(c EncoderConfig, warn func(string)) (models, func() error, error)
 }
@@ -52,7 +54,7 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // Open opens the data sets of a configuration (else the error is a *SourceError), and checks that what was measured
 // already belongs to it (else the error is a *PlanError). Unpacking an archive may take long; ctx ends it.
 func Open(ctx context.Context, c *Config) (*Job, error) {
-	j := &Job{Config: c, plan: &plan{}, open: openEncoders}
+	j := &Job{Config: c, plan: &plan{}, pools: map[int][]*readers.Sample{}, open: openEncoders}
 	if err := j.openSources(ctx); err != nil {
 		j.Close()
 		return nil, err
@@ -67,8 +69,14 @@ func (j *Job) openSources(ctx context.Context) (err error) {
 	if j.plan.Made, j.plan.Keys, err = c.digest(); err != nil {
 		return err
 	}
-	if j.inputs, err = newContents(c); err != nil {
-		return err
+	for _, path := range []string{c.Encoders.Clip, c.Encoders.Dino} {
+		print := ""
+		if path != "" {
+			if print, err = encoders.Fingerprint(path); err != nil {
+				return err
+			}
+		}
+		j.models += print + "\n"
 	}
 	for i := range c.Sources {
 		s := &c.Sources[i]

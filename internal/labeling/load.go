@@ -6,36 +6,34 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"assay/data"
+	"assay/encoders"
+	"assay/internal/atomicfile"
 	"assay/internal/labeling/nearcopy"
 	"assay/internal/store"
 )
 
-// encoder embeds pictures and texts in one space; the vectors need not be normalised. Equal inputs must give equal
-// vectors, so a cache is wanted in front of a model. encoders.Encoder is one.
-type encoder interface {
-	Images(ctx context.Context, pictures []*data.Picture) ([][]float32, error)
-	Texts(ctx context.Context, texts []string) ([][]float32, error)
-}
-
-// models are the encoders that measure similarities; either may be nil.
+// models are the encoders that measure similarities; either may be nil. Equal inputs must give equal vectors, so a
+// cache is wanted in front of a model.
 type models struct {
-	Clip, Dino encoder
+	Clip, Dino encoders.Encoder
 	Store      *store.Store // of what was measured, so that each distinct picture is decoded once; nil: none
 }
 
 // embedder is an encoder with the embedding that it fills in.
 type embedder struct {
-	encoder
+	encoders.Encoder
 	of func(p *picture) *[]float32
 }
 
@@ -181,7 +179,7 @@ func (l *loader) recall(s *picture, content store.Key, embed bool) bool {
 	}
 	if embed {
 		for _, e := range l.encoders {
-			r, ok := e.encoder.(rememberer)
+			r, ok := e.Encoder.(rememberer)
 			if !ok {
 				return false
 			}
@@ -303,5 +301,52 @@ func keepPicture(out string, raw []byte) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return "", err
 	}
-	return filepath.ToSlash(rel), writeFile(path, raw)
+	return filepath.ToSlash(rel), atomicfile.WriteBytes(path, raw)
+}
+
+// openEncoders opens the models that a configuration names, each behind the store of embeddings; warn is told what the
+// store could not do. closer frees them.
+func openEncoders(c EncoderConfig, warn func(string)) (e models, closer func() error, err error) {
+	var open []io.Closer
+	closeAll := func() (err error) {
+		for _, o := range slices.Backward(open) {
+			err = cmp.Or(err, o.Close())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			closeAll() // err came first
+		}
+	}()
+	if c.Clip == "" && c.Dino == "" {
+		return e, closeAll, nil
+	}
+	if e.Store, err = store.Open(c.Cache, store.Options{Limit: int64(c.CacheSize), Warn: warn}); err != nil {
+		return e, nil, err
+	}
+	open = append(open, e.Store)
+	for _, model := range []struct {
+		kind, path string
+		to         *encoders.Encoder
+	}{{encoders.CLIP, c.Clip, &e.Clip}, {encoders.DINO, c.Dino, &e.Dino}} {
+		if model.path == "" {
+			continue
+		}
+		m, err := encoders.Open(model.path, c.options(model.kind))
+		if err != nil {
+			return e, nil, err
+		}
+		open = append(open, m)
+		cached, err := encoders.NewCached(m, e.Store)
+		if err != nil {
+			return e, nil, err
+		}
+		*model.to = cached
+	}
+	return e, closeAll, nil
+}
+
+func (c *EncoderConfig) options(kind string) encoders.Options {
+	return encoders.Options{Device: c.Device, Threads: c.Threads, Batch: c.Batch, Kind: kind}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"assay/data/readers"
+	"assay/encoders"
 	"assay/heuristics"
 	"assay/internal/table"
 )
@@ -36,8 +37,7 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 		Rows: len(files.parts),
 		Skip: files.skip,
 		Read: func(i int) (inputs, error) {
-			p := files.parts[i]
-			return j.inputs.part(ctx, p, j.readers[p.source])
+			return j.inputs(ctx, files.parts[i])
 		},
 		Content: func(in *inputs, err error) (string, error) { return in.of, nil },
 		Work: func(ctx context.Context, in []inputs) ([][]row, []error, error) {
@@ -180,12 +180,15 @@ func (m *measurer) texts(ctx context.Context, samples []*readers.Sample) (map[st
 		return found, nil
 	}
 	vectors, err := m.encoders.Clip.Texts(ctx, list)
+	if errors.Is(err, encoders.ErrNoTexts) { // it has no vectors for captions, so there is no CLIP-D
+		return nil, nil
+	}
 	if err == nil && len(vectors) != len(list) {
 		err = fmt.Errorf("an encoder gave %d vectors for %d texts", len(vectors), len(list))
 	}
 	for i := 0; err == nil && i < len(list); i++ {
 		found[list[i]] = vectors[i]
-		err = finite(vectors[i], fmt.Sprintf("%.40q", list[i])) // an encoder of pictures alone has none
+		err = finite(vectors[i], fmt.Sprintf("%.40q", list[i]))
 	}
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"strconv"
 
 	"assay/heuristics"
+	"assay/internal/atomicfile"
 	"assay/internal/labeling/nearcopy"
 )
 
@@ -35,12 +35,6 @@ type givenKey struct {
 	by     string
 }
 
-func sortedGiven(given map[givenKey]int) []givenKey {
-	return slices.SortedFunc(maps.Keys(given), func(a, b givenKey) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.by, b.by))
-	})
-}
-
 func newMergeLog(j *Job) *mergeLog {
 	return &mergeLog{
 		config: j.Config,
@@ -51,16 +45,16 @@ func newMergeLog(j *Job) *mergeLog {
 			Profile:    j.Config.profileName(),
 			ClipD:      j.Config.Encoders.ClipD,
 			Table:      TableFile,
-			Counts:     Counts{MaxBad: j.Config.MaxBad},
+			MaxBad:     j.Config.MaxBad,
 			Candidates: newAccount(),
 			Skipped:    map[string]int{},
-			Tallies: Tallies{Rules: map[string]int{}, Labels: map[string]int{}, Editors: map[string]map[string]int{},
-				Datasets: map[string]int{}, Splits: map[string]int{}},
-			Histograms: []*Histogram{
-				{Similarity: "CLIP-D", of: func(r *row) heuristics.Similarity { return r.ClipD }},
-				{Similarity: "CLIP-I", of: func(r *row) heuristics.Similarity { return r.ClipI }},
-				{Similarity: "DINO-I", of: func(r *row) heuristics.Similarity { return r.DinoI }},
-			},
+			Rules:      map[string]int{},
+			Labels:     map[string]int{},
+			Editors:    map[string]map[string]int{},
+			Datasets:   map[string]int{},
+			Splits:     map[string]int{},
+			Histograms: []*Histogram{{Similarity: similarities[0].name}, {Similarity: similarities[1].name},
+				{Similarity: similarities[2].name}},
 		},
 	}
 }
@@ -117,8 +111,8 @@ func (l *mergeLog) count(r *row, label *float64, rule string, drop bool, split s
 		to.Editors[editor] = map[string]int{}
 	}
 	to.Editors[editor][name]++
-	for _, h := range to.Histograms {
-		h.count(r)
+	for i, h := range to.Histograms {
+		h.count(r, similarities[i].of(r))
 	}
 	l.example(rule, r, label)
 	if drop {
@@ -197,7 +191,7 @@ func (l *mergeLog) save(out string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
+	if err := atomicfile.WriteBytes(filepath.Join(out, ReportFile), append(raw, '\n')); err != nil {
 		return err
 	}
 	page, err := l.page(func(p *picture) ([]byte, error) {
@@ -206,5 +200,5 @@ func (l *mergeLog) save(out string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(out, PageFile), page)
+	return atomicfile.WriteBytes(filepath.Join(out, PageFile), page)
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"assay/data"
-	"assay/heuristics"
 )
 
 //go:embed page.html
@@ -68,18 +67,15 @@ func (x example) show(c *Config, read func(*picture) ([]byte, error)) (shownExam
 		out.Label = fmt.Sprintf("%.3g", *x.label)
 	}
 	var facts []string
-	for _, s := range []struct {
-		name string
-		x    heuristics.Similarity
-	}{{"CLIP-D", x.row.ClipD}, {"CLIP-I", x.row.ClipI}, {"DINO-I", x.row.DinoI}} {
-		if x, ok := s.x.Value(); ok {
-			facts = append(facts, fmt.Sprintf("%s %.3f", s.name, x))
-		} else if s.x.Undefined() {
-			facts = append(facts, s.name+" undefined")
-		}
-	}
 	if m := x.row.method(); m != "" {
-		facts = append([]string{m}, facts...)
+		facts = append(facts, m)
+	}
+	for _, h := range similarities {
+		if v, ok := h.of(x.row).Value(); ok {
+			facts = append(facts, fmt.Sprintf("%s %.3f", h.name, v))
+		} else if h.of(x.row).Undefined() {
+			facts = append(facts, h.name+" undefined")
+		}
 	}
 	out.Facts = strings.Join(facts, ", ")
 	pictures := []struct {

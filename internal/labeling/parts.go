@@ -147,7 +147,7 @@ func keepPlan(out string, p *plan) error {
 	have, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return writeFile(path, raw)
+		return atomicfile.WriteBytes(path, raw)
 	case err != nil:
 		return err
 	case bytes.Equal(have, raw):
@@ -160,7 +160,7 @@ func keepPlan(out string, p *plan) error {
 	if err := p.differs(&before, folder); err != nil {
 		return err
 	}
-	return writeFile(path, raw) // there are more samples, or fewer: parts say what they were made of
+	return atomicfile.WriteBytes(path, raw) // there are more samples, or fewer: parts say what they were made of
 }
 
 // PlanError says that the parts in a folder were measured with another configuration.
@@ -215,7 +215,7 @@ func (j *Job) partFiles(ctx context.Context, shard shards.Ref) (*partFiles, erro
 		if of == "" {
 			continue
 		}
-		in, err := j.inputs.part(ctx, p, j.readers[p.source])
+		in, err := j.inputs(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +266,7 @@ func (f *partFiles) Add(lines ...table.Line[[]row]) error {
 			err = e.Encode(&l.Value[i])
 		}
 		if err == nil {
-			err = writeFile(f.parts[l.Row].file(f.out), b.Bytes())
+			err = atomicfile.WriteBytes(f.parts[l.Row].file(f.out), b.Bytes())
 		}
 		if err != nil {
 			return err
@@ -274,13 +274,6 @@ func (f *partFiles) Add(lines ...table.Line[[]row]) error {
 		f.done(l.Row)
 	}
 	return nil
-}
-
-func writeFile(path string, raw []byte) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(raw)
-		return err
-	})
 }
 
 // madeOf reads what a part says it was made of; "" if the file is of an earlier version or not there.

@@ -1,10 +1,13 @@
 package labeling
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"assay/heuristics"
@@ -133,26 +136,20 @@ func architecture(path string) (a heuristics.Architecture, err error) {
 // by source and profile.
 func (c *Config) givenMixes(given map[givenKey]int) []string {
 	var out []string
-	for i, s := range c.Sources {
-		for _, key := range sortedGiven(given) {
-			if key.source != i {
-				continue
-			}
-			n := given[key]
-			if key.by == unsaid {
-				out = append(out, fmt.Sprintf("%d rows of source %q bring similarities, and nobody says how they were measured: "+
-					"say it with sources[].profile, or take encoders.given: replace", n, s.Name))
-				continue
-			}
-			p, err := heuristics.ParseProfile(key.by)
-			switch {
-			case err != nil:
-				out = append(out, fmt.Sprintf("%d rows of source %q bring similarities of another profile: %v", n, s.Name, err))
-			case p.ClipD != c.Encoders.ClipD || p.Name != c.profile.Name:
-				out = append(out, fmt.Sprintf("profiles are mixed: %d rows of source %q bring similarities of %s (CLIP-D %s), "+
-					"and the rules are those of %s (CLIP-D %s)",
-					n, s.Name, p.ID(), p.ClipD, c.profileName(), c.Encoders.ClipD))
-			}
+	for _, key := range slices.SortedFunc(maps.Keys(given), func(a, b givenKey) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.by, b.by))
+	}) {
+		rows := fmt.Sprintf("%d rows of source %q bring similarities", given[key], c.Sources[key.source].Name)
+		p, err := heuristics.ParseProfile(key.by)
+		switch {
+		case key.by == unsaid:
+			out = append(out, rows+", and nobody says how they were measured: say it with sources[].profile, or take "+
+				"encoders.given: replace")
+		case err != nil:
+			out = append(out, fmt.Sprintf("%s of another profile: %v", rows, err))
+		case p.ClipD != c.Encoders.ClipD || p.Name != c.profile.Name:
+			out = append(out, fmt.Sprintf("profiles are mixed: %s of %s (CLIP-D %s), and the rules are those of %s (CLIP-D %s)",
+				rows, p.ID(), p.ClipD, c.profileName(), c.Encoders.ClipD))
 		}
 	}
 	return out

@@ -15,20 +15,7 @@ type Report struct {
 	Profile string               `json:"profile"` // name/version, and what the configuration changed
 	ClipD   heuristics.Direction `json:"clip_d"`  // the definition
 	Table   string               `json:"table"`
-	Counts
-	Thresholds Thresholds `json:"thresholds"`
-	Tallies
-	Guard      GuardReport    `json:"guard"`
-	Histograms []*Histogram   `json:"histograms"`
-	Skipped    map[string]int `json:"skipped"` // kind -> how many; all are in skipped.jsonl
-	Examples   []SkippedRow   `json:"skipped_examples"`
-	Warnings   []string       `json:"warnings"`
-	Samples    Account        `json:"samples"`    // what became of the data's samples, by their best row
-	Candidates Account        `json:"candidates"` // and of the rows that were to be made of them
-}
 
-// Counts are numbers of rows.
-type Counts struct {
 	Rows       int `json:"rows"`       // measured
 	TableRows  int `json:"table_rows"` // in the table
 	Labelled   int `json:"labelled"`
@@ -41,15 +28,23 @@ type Counts struct {
 	Bad          int     `json:"bad"` // could not be used
 	MaxBad       float64 `json:"max_bad"`
 	Preferences  int     `json:"preferences"`
-}
 
-// Tallies count rows by what they have.
-type Tallies struct {
+	Thresholds Thresholds `json:"thresholds"`
+
+	// Rows by what they have.
 	Rules    map[string]int            `json:"rules"`
 	Labels   map[string]int            `json:"labels"`
 	Editors  map[string]map[string]int `json:"editors"` // editor -> label -> rows; label "none": unlabelled
 	Datasets map[string]int            `json:"datasets"`
 	Splits   map[string]int            `json:"splits"`
+
+	Guard      GuardReport    `json:"guard"`
+	Histograms []*Histogram   `json:"histograms"`
+	Skipped    map[string]int `json:"skipped"` // kind -> how many; all are in skipped.jsonl
+	Examples   []SkippedRow   `json:"skipped_examples"`
+	Warnings   []string       `json:"warnings"`
+	Samples    Account        `json:"samples"`    // what became of the data's samples, by their best row
+	Candidates Account        `json:"candidates"` // and of the rows that were to be made of them
 }
 
 // Thresholds are the numbers that edits were compared with; null: none.
@@ -86,7 +81,16 @@ type Histogram struct {
 	Outputs    [histBins]int `json:"outputs"`
 	Sources    [histBins]int `json:"sources"`
 	marks      []float64     // thresholds
-	of         func(*row) heuristics.Similarity
+}
+
+// similarities are what histograms and examples show of rows.
+var similarities = []struct {
+	name string
+	of   func(*row) heuristics.Similarity
+}{
+	{"CLIP-D", func(r *row) heuristics.Similarity { return r.ClipD }},
+	{"CLIP-I", func(r *row) heuristics.Similarity { return r.ClipI }},
+	{"DINO-I", func(r *row) heuristics.Similarity { return r.DinoI }},
 }
 
 const (
@@ -94,8 +98,8 @@ const (
 	histWidth = 2. / histBins
 )
 
-func (h *Histogram) count(r *row) {
-	x, ok := h.of(r).Value()
+func (h *Histogram) count(r *row, s heuristics.Similarity) {
+	x, ok := s.Value()
 	if !ok || r.Chain != "" || r.Kind == heuristics.Target || r.Kind == heuristics.Foreign {
 		return
 	}

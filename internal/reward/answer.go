@@ -71,6 +71,13 @@ func toAPIError(err error) *apiError {
 	return apiErrorf(http.StatusInternalServerError, "internal", "%v", err)
 }
 
+// prefixError prefixes the message of an error.
+func prefixError(what string, err error) error {
+	f := *toAPIError(err)
+	f.Message = what + ": " + f.Message
+	return &f
+}
+
 // retryAfter formats the Retry-After header: whole seconds, rounded up.
 func retryAfter(d time.Duration) string {
 	return strconv.Itoa(int((d + time.Second - 1) / time.Second))

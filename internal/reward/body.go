@@ -3,7 +3,6 @@ package reward
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"mime"
@@ -12,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -183,9 +183,12 @@ func bodyError(err error) error {
 		return badRequest("unknown field %q", meaning.JSONPointer.LastToken())
 	case errors.As(err, &meaning):
 		return badRequest("%s: a JSON %v is not what is wanted", fieldPath(meaning.JSONPointer), meaning.JSONKind)
+	case errors.As(err, &syntax) && syntax.JSONPointer != "" && errors.Is(err, jsontext.ErrDuplicateName):
+		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: this field is there twice",
+			fieldPath(syntax.JSONPointer))
 	case errors.As(err, &syntax) && syntax.JSONPointer != "":
-		return apiErrorf(http.StatusBadRequest, "bad_request",
-			"%s: %s", fieldPath(syntax.JSONPointer), syntaxReason(syntax))
+		return apiErrorf(http.StatusBadRequest, "bad_request", "%s: %v, after %d bytes of the body",
+			fieldPath(syntax.JSONPointer), syntax.Err, syntax.ByteOffset)
 	case errors.As(err, &syntax), errors.Is(err, io.EOF):
 		return apiErrorf(http.StatusBadRequest, "bad_request",
 			"the body is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
@@ -203,14 +206,6 @@ func fieldPath(p jsontext.Pointer) string {
 	default:
 		return name
 	}
-}
-
-// syntaxReason is the message of a syntax error without its position.
-func syntaxReason(e *jsontext.SyntacticError) string {
-	if errors.Is(e, jsontext.ErrDuplicateName) {
-		return "this field is there twice"
-	}
-	return fmt.Sprintf("%v, after %d bytes of the body", e.Err, e.ByteOffset)
 }
 
 // endingBody records whether the whole body was read.
@@ -281,4 +276,48 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	}
 	_, err := d.ReadToken()
 	return err
+}
+
+// readForm calls field for every part of a form, files and plain fields alike. Only edits may repeat: of other fields
+// a second one would hide the first.
+func readForm(m *multipart.Reader, field func(name string, value []byte) error) error {
+	seen := map[string]bool{}
+	for range maxListed {
+		p, err := m.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return formError(err)
+		}
+		name := p.FormName()
+		if seen[name] && name != "edits" {
+			return apiErrorf(http.StatusBadRequest, "bad_request", "%s: a second field of this name", name)
+		}
+		seen[name] = true
+		value, err := io.ReadAll(p)
+		if err != nil {
+			return formError(err)
+		}
+		if err := field(name, value); err != nil {
+			return err
+		}
+	}
+	return tooMany("more than %d form fields", maxListed)
+}
+
+// formError is the error of an unreadable form, unless the connection is to blame.
+func formError(err error) error {
+	if f := bodyError(err); toAPIError(f).Status != http.StatusBadRequest {
+		return f
+	}
+	return apiErrorf(http.StatusBadRequest, "bad_request", "damaged form: %v", err)
+}
+
+// formText is a form's field as text.
+func formText(name string, value []byte) (string, error) {
+	if !utf8.Valid(value) {
+		return "", apiErrorf(http.StatusBadRequest, "bad_request", "%s is not UTF-8", name)
+	}
+	return string(value), nil
 }

@@ -39,17 +39,6 @@ const (
 
 var placeholder = &data.Picture{}
 
-// chatWire is OpenAI's protocol of chat completions.
-type chatWire struct {
-	*backend
-	models []NamedModel
-	busy   chan struct{} // one entry for each request that is held
-}
-
-func (s *chatWire) routes() []route {
-	return []route{{"POST", "/v1/chat/completions", s.post}, {"GET", "/v1/models", s.list}}
-}
-
 // checkChat refuses names of chat models that are empty, contain spaces or repeat.
 func checkChat(models []NamedModel) error {
 	seen := map[string]bool{}
@@ -62,14 +51,14 @@ func checkChat(models []NamedModel) error {
 	return nil
 }
 
-// model finds a chat model by name; "" is the first one.
-func (s *chatWire) model(name string) (*NamedModel, error) {
+// chatModel finds a chat model by name; "" is the first one.
+func (s *Server) chatModel(name string) (*NamedModel, error) {
 	var names []string
-	for i := range s.models {
-		if m := &s.models[i]; m.Name == name || name == "" {
+	for i := range s.o.Chat {
+		if m := &s.o.Chat[i]; m.Name == name || name == "" {
 			return m, nil
 		}
-		names = append(names, s.models[i].Name)
+		names = append(names, s.o.Chat[i].Name)
 	}
 	if len(names) == 0 {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_model",
@@ -79,28 +68,28 @@ func (s *chatWire) model(name string) (*NamedModel, error) {
 		strings.Join(names, ", "))
 }
 
-// list lists the chat models, as OpenAI does.
-func (s *chatWire) list(w http.ResponseWriter, _ *http.Request) error {
+// listModels lists the chat models, as OpenAI does.
+func (s *Server) listModels(w http.ResponseWriter, _ *http.Request) error {
 	list := []map[string]any{}
-	for _, m := range s.models {
+	for _, m := range s.o.Chat {
 		list = append(list, map[string]any{"id": m.Name, "object": "model", "created": 0, "owned_by": "assay"})
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": list})
 }
 
-// post answers POST /v1/chat/completions.
-func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.model(""); err != nil {
+// postChat answers POST /v1/chat/completions, in OpenAI's protocol.
+func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.chatModel(""); err != nil {
 		return err
 	}
 	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
+	case s.chats <- struct{}{}:
+		defer func() { <-s.chats }()
 	default:
 		return &busyError{time.Second, fmt.Sprintf("%d chat requests are being answered", mostChats)}
 	}
 	var raw jsontext.Value
-	held, err := s.bodies.read(w, r, &raw, nil)
+	held, err := s.front.bodies.read(w, r, &raw, nil)
 	if err != nil {
 		return err
 	}
@@ -110,14 +99,14 @@ func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("%v", err)
 	}
 	raw = nil
-	m, err := s.model(p.model)
+	m, err := s.chatModel(p.model)
 	if err != nil {
 		return err
 	}
 	if err := s.engine.clients.charge(r.Context(), p.several.Made()); err != nil {
 		return err
 	}
-	if err := s.decode(r.Context(), p); err != nil {
+	if err := s.engine.decoder.chat(r.Context(), p); err != nil {
 		return err
 	}
 	answer := chatAnswer{ID: "chatcmpl-" + rand.Text(), Created: time.Now().Unix(), Model: m.Name}
@@ -141,20 +130,20 @@ func (s *chatWire) post(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// decode decodes the pictures of a request, within the limits of the server.
-func (s *chatWire) decode(ctx context.Context, p *chatRequest) error {
+// chat decodes the pictures of a chat request, within the limits of the server.
+func (d *decoder) chat(ctx context.Context, p *chatRequest) error {
 	if len(p.pictures) > mostPictures {
 		return tooMany("%d pictures, at most %d are taken at a time", len(p.pictures), mostPictures)
 	}
 	var bytes int64
 	for i, picture := range p.pictures {
-		pixels, err := s.engine.decoder.size(picture)
+		pixels, err := d.size(picture)
 		if err != nil {
 			return prefixError(fmt.Sprintf("picture %d", i), err)
 		}
-		if bytes += pictureBytes * pixels; bytes > pictureBytes*4*s.engine.decoder.limits.MaxPixels {
+		if bytes += pictureBytes * pixels; bytes > pictureBytes*4*d.limits.MaxPixels {
 			return apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the pictures have more than %d pixels together",
-				4*s.engine.decoder.limits.MaxPixels)
+				4*d.limits.MaxPixels)
 		}
 	}
 	next := 0
@@ -164,12 +153,12 @@ func (s *chatWire) decode(ctx context.Context, p *chatRequest) error {
 				continue
 			}
 			select {
-			case s.engine.decoder.free <- struct{}{}:
+			case d.free <- struct{}{}:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			picture, err := s.engine.decoder.decode(ctx, p.pictures[next])
-			<-s.engine.decoder.free
+			picture, err := d.decode(ctx, p.pictures[next])
+			<-d.free
 			if err != nil {
 				return prefixError(fmt.Sprintf("picture %d", next), err)
 			}
@@ -209,7 +198,7 @@ func (e *eventWriter) write(line []byte) error {
 }
 
 // stream sends server-sent events, one for each piece of text. An error after the first event is an event, too.
-func (s *chatWire) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, m *NamedModel, p *chatRequest, a chatAnswer) error {
 	if p.options.LogProbs {
 		return badRequest("logprobs: they are not streamed, so far")
 	}

@@ -67,14 +67,12 @@ func parseChat(raw []byte) (*chatRequest, error) {
 		s.Close(strictjson.Harmless{"include_obfuscation": nil})
 	}
 	p.readOptions(o)
-	var messages []stdjson.RawMessage
-	o.Get("messages", &messages)
-	for i, m := range messages {
-		message, err := p.message(m)
-		if err != nil {
-			o.Failf("messages", "message %d: %w", i, err)
+	p.messages = chat.ReadMessages(o, 0, p.part, strictjson.Harmless{"name": {nil}, "refusal": {nil},
+		"tool_calls": {nil, []any{}}, "function_call": {nil}, "audio": {nil}, "annotations": nil})
+	for i := range p.messages {
+		if p.messages[i].Role == "developer" { // OpenAI's newer name of it, which chat templates do not know
+			p.messages[i].Role = "system"
 		}
-		p.messages = append(p.messages, message)
 	}
 	o.Close(chatHarmless)
 	return p, o.Err()
@@ -89,24 +87,6 @@ func (p *chatRequest) readOptions(o *strictjson.Object) {
 	if c.TopK != nil && *c.TopK == -1 {
 		*c.TopK = 0
 	}
-}
-
-// message reads {role, content}; content is a text, or a list of texts and pictures.
-func (p *chatRequest) message(raw []byte) (m chat.Message, err error) {
-	o, err := strictjson.Parse("message", raw)
-	if err != nil {
-		return m, err
-	}
-	switch o.Get("role", &m.Role); m.Role {
-	case "":
-		o.Failf("role", "it is missing: system, user or assistant")
-	case "developer": // OpenAI's newer name of it, which chat templates do not know
-		m.Role = "system"
-	}
-	m.Content = chat.ReadContent(o, p.part)
-	o.Close(strictjson.Harmless{"name": {nil}, "refusal": {nil}, "tool_calls": {nil, []any{}}, "function_call": {nil},
-		"audio": {nil}, "annotations": nil})
-	return m, o.Err()
 }
 
 // part reads {type: text, text} or {type: image_url, image_url: {url}}. A picture's place is kept with a nil one.

@@ -8,7 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"runtime"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,10 +59,6 @@ type decoder struct {
 	time   *estimator    // of decoding and preparing
 }
 
-func newDecoder(l data.Limits) *decoder {
-	return &decoder{l, make(chan struct{}, runtime.NumCPU()), &estimator{pixels: true}}
-}
-
 // size returns the number of pixels according to the picture's header, without decoding it.
 func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	if b.err != nil {
@@ -87,6 +83,19 @@ func (d *decoder) check(source *encodedPicture, instruction string) (pixels int6
 		return 0, prefixError("source", err)
 	}
 	return pixels, nil
+}
+
+// maxInstruction bounds instructions, in bytes.
+const maxInstruction = 8 << 10
+
+func checkInstruction(text string) error {
+	if strings.TrimSpace(text) == "" {
+		return badRequest("instruction is missing: what the edit was to do")
+	}
+	if len(text) > maxInstruction {
+		return badRequest("instruction: %d bytes, at most %d are taken", len(text), maxInstruction)
+	}
+	return nil
 }
 
 // decode decodes a picture whose size was checked.

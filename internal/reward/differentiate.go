@@ -8,7 +8,7 @@ import (
 )
 
 // differentiate computes the gradients of all items. Errors of items are set on them.
-func (n *engine) differentiate(ctx context.Context, v *served, items []*item) error {
+func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) error {
 	groups := n.groupItems(items)
 	if len(groups) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (n *engine) differentiate(ctx context.Context, v *served, items []*item) er
 type gradientBatch struct {
 	engine *engine
 	r      *reservation
-	scorer *served
+	scorer *Replicated
 	items  []*item
 	edits  []*edit.Edit
 }

@@ -3,6 +3,7 @@ package reward
 import (
 	"context"
 	"crypto/sha256"
+	"runtime"
 	"time"
 
 	"assay/data"
@@ -55,9 +56,10 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 	e := &engine{
 		scorers: scorers,
 		clients: clients,
-		decoder: newDecoder(data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}),
-		slots:   slots{semaphore.NewWeighted(n), n},
-		batch:   o.Batch,
+		decoder: &decoder{data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}, make(chan struct{}, runtime.NumCPU()),
+			&estimator{pixels: true}},
+		slots: slots{semaphore.NewWeighted(n), n},
+		batch: o.Batch,
 	}
 	e.metrics = newMetrics(func() float64 { return float64(e.queue.waiting()) },
 		func() float64 { return e.queue.foreseen().Seconds() })
@@ -71,39 +73,28 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 			v.warn = o.Warn
 		}
 		if v.open != nil {
-			e.metrics.copies(v.Replicated)
+			e.metrics.copies(v)
 		}
 	}
 	return e
 }
 
-// probe rejects a request before its body is read, if not even one item would be admitted.
-func (n *engine) probe(kind jobKind) error {
-	first, err := n.scorers.find("")
-	if err != nil {
-		return err
-	}
-	return n.queue.probe(first.estimators[kind])
-}
-
 // item is an edit on its way to a score or a gradient of one scorer.
 type item struct {
-	scorer         *served
+	scorer         *Replicated
 	source, output *encodedPicture
 	instruction    string
 
-	shared   *model.Shared // with items of other scorers; until it is prepared
-	inputs   edit.Inputs   // prepared; until it is scored
-	scored   edit.Score
-	picture  *data.Picture  // the edit, decoded; kept for gradients alone
-	gradient *edit.Gradient // of the edit alone
-	err      error
+	shared  *model.Shared // with items of other scorers; until it is prepared
+	inputs  edit.Inputs   // prepared; until it is scored
+	picture *data.Picture // the edit, decoded; kept for gradients alone
+	result
 }
 
 // groupKey identifies a group of edits that share source and instruction, for one scorer. Sources with equal bytes are
 // equal.
 type groupKey struct {
-	scorer      *served
+	scorer      *Replicated
 	source      [sha256.Size]byte
 	instruction string
 }
@@ -265,8 +256,8 @@ func (e *edited) fail(err error) {
 
 // scoreBatch scores the prepared items of one batch, different scorers in parallel.
 func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
-	var scorers []*served
-	of := map[*served][]*item{}
+	var scorers []*Replicated
+	of := map[*Replicated][]*item{}
 	for _, e := range batch {
 		for _, it := range e.items {
 			if it.err != nil {
@@ -288,9 +279,8 @@ func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch
 			return err
 		}
 		for i, it := range of[v] {
-			it.scored, it.err = j.results[i].score, j.results[i].err
-			if it.err == nil {
-				n.metrics.observe(v.name, &it.scored, v.info.Range)
+			if it.result = j.results[i]; it.err == nil {
+				n.metrics.observe(v.name, &it.score, v.info.Range)
 			}
 		}
 		return nil

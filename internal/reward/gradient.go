@@ -7,11 +7,6 @@ import (
 	"assay/data"
 )
 
-// gradientWire is our own protocol for gradients.
-type gradientWire struct{ *backend }
-
-func (s *gradientWire) routes() []route { return []route{{"POST", "/v1/gradient", s.post}} }
-
 // gradientRequest is a request to /v1/gradient: a single edit, edits of one source, or pairs of source and edit.
 type gradientRequest struct {
 	scoreRequest
@@ -49,14 +44,11 @@ func (g *gradientRequest) items() (items []*item, single bool, err error) {
 // maxAnswerBytes bounds the bytes of the gradients of one answer.
 const maxAnswerBytes = 256 << 20
 
-// post answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit
+// postGradient answers POST /v1/gradient with d score / d pixel of the edited pictures: float32 [H, W, 3], per 8-bit
 // level of the picture as decoded (upright, over white). Many pairs share passes.
-func (s *gradientWire) post(w http.ResponseWriter, r *http.Request) error {
-	if err := s.engine.probe(gradientKind); err != nil {
-		return err
-	}
+func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	var g gradientRequest
-	held, err := s.bodies.read(w, r, &g, g.field)
+	held, err := s.read(w, r, gradientKind, &g, g.field)
 	if err != nil {
 		return err
 	}
@@ -136,7 +128,7 @@ func (g *gradientRequest) checkFormat(single bool) error {
 // encodeMany encodes the gradients of several pairs: tensors gradient.0, gradient.1, ..., with score.N and score01.N
 // (if the scorer has a range) as metadata, or error.N instead of a tensor. If no pair has a gradient, it returns the
 // error of the first.
-func (s *gradientWire) encodeMany(items []*item) ([]byte, error) {
+func (s *Server) encodeMany(items []*item) ([]byte, error) {
 	metadata := map[string]string{"pixel_unit": pixelUnit, "pairs": fmt.Sprint(len(items))}
 	var names []string
 	var tensors []*data.Gradient

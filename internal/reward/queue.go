@@ -63,7 +63,7 @@ const (
 type job struct {
 	*reservation
 	kind   jobKind
-	scorer *served
+	scorer *Replicated
 	inputs []edit.Inputs
 	edits  []*edit.Edit
 	of     groupKey // of the inputs
@@ -77,7 +77,7 @@ type job struct {
 	done    chan struct{}
 }
 
-// result is the score of an input or the gradient of an edit, or why there is none.
+// result is the score of an edit or its gradient by the output, or why there is none.
 type result struct {
 	score    edit.Score
 	gradient *edit.Gradient
@@ -129,7 +129,7 @@ func (q *queue) work(k int) {
 		if r.kind == scoreKind {
 			q.observe(len(r.items))
 		}
-		r.do(max(q.stall, 10*r.served.estimators[r.kind].estimate(len(r.items))))
+		r.do(max(q.stall, 10*r.scorer.estimators[r.kind].estimate(len(r.items))))
 		q.finish(k, r)
 	}
 }
@@ -154,7 +154,7 @@ func (q *queue) next(k int) *run {
 	on := head.scorer.replica(k)
 	byKin := slices.Clone(q.ready)
 	slices.SortStableFunc(byKin, func(a, b *job) int { return head.of.apart(a.of) - head.of.apart(b.of) })
-	r := &run{kind: head.kind, served: head.scorer, on: on, began: time.Now()}
+	r := &run{kind: head.kind, scorer: head.scorer, on: on, began: time.Now()}
 	taken := map[*job]bool{}
 	for _, j := range byKin {
 		n := len(j.left)

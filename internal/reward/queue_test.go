@@ -10,7 +10,8 @@ import (
 
 // The next run is of the first one in the queue, then of its group, of its source, and of others, each in their order.
 func TestQueueTakesGroups(t *testing.T) {
-	v := &served{single(&fake{}), [2]*estimator{{}, {}}}
+	v := newReplicated(&fake{})
+	v.estimators = [2]*estimator{{}, {}}
 	q := &queue{batch: 4, reservations: map[*reservation]bool{}, workers: make([]worker, 1),
 		delayed: func(time.Duration) {}}
 	of := func(source byte, instruction string) groupKey {

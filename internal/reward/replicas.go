@@ -2,7 +2,6 @@ package reward
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -26,8 +25,11 @@ type Replicated struct {
 	opening   sync.WaitGroup // copies again
 	changed   func()
 	warn      func(string)
-	name      string
 	once      sync.Once
+
+	// Of a server.
+	name       string
+	estimators [2]*estimator // by kind
 
 	mu     sync.Mutex
 	at     []*replica // by number; nil: down
@@ -49,42 +51,36 @@ func Replicate(n int, tolerance float64, open func(i int) (edit.Judge, error)) (
 	if n < 1 {
 		return nil, fmt.Errorf("%d copies of a scorer: at least one is wanted", n)
 	}
-	v := newReplicated(n)
-	v.open, v.tolerance = open, tolerance
+	var copies []edit.Judge
 	for i := range n {
 		s, err := open(i)
 		if err != nil {
-			return nil, errors.Join(err, v.Close())
+			for _, s := range copies {
+				s.Close() // err came first
+			}
+			return nil, err
 		}
-		v.at[i] = &replica{Judge: s, set: v, i: i, users: 1}
+		copies = append(copies, s)
 	}
-	v.describe()
+	v := newReplicated(copies...)
+	v.open, v.tolerance = open, tolerance
 	return v, nil
 }
 
-// single wraps a scorer of one replica that is not replaced. Its owner closes it.
-func single(j edit.Judge) *Replicated {
-	v := newReplicated(1)
-	v.at[0] = &replica{Judge: j, set: v, users: 1}
-	v.describe()
-	return v
-}
-
-// describe copies what the scorer says of itself.
-func (v *Replicated) describe() {
-	j := v.at[0].Judge
-	_, v.gradients = j.(edit.Differentiable)
-	v.info = j.Info()
-}
-
-func newReplicated(n int) *Replicated {
-	return &Replicated{
-		at:      make([]*replica, n),
-		states:  make([]replicaState, n),
+// newReplicated wraps copies of a scorer, which are not replaced and which their owner closes.
+func newReplicated(copies ...edit.Judge) *Replicated {
+	v := &Replicated{
+		info:    copies[0].Info(),
+		states:  make([]replicaState, len(copies)),
 		closed:  make(chan struct{}),
 		changed: func() {},
 		warn:    func(string) {},
 	}
+	_, v.gradients = copies[0].(edit.Differentiable)
+	for i, j := range copies {
+		v.at = append(v.at, &replica{Judge: j, set: v, i: i, users: 1})
+	}
+	return v
 }
 
 // errDown is the error while no replica is up.

@@ -295,10 +295,8 @@ func TestCopiesDisagree(t *testing.T) {
 
 // Edits of a group go to the worker that has it, others to one that is free; nobody idles while something waits.
 func TestLanesKeepGroups(t *testing.T) {
-	v := &served{newReplicated(2), [2]*estimator{{}, {}}}
-	for i := range 2 {
-		v.at[i] = &replica{Judge: &fake{}, set: v.Replicated, i: i, users: 1}
-	}
+	v := newReplicated(&fake{}, &fake{})
+	v.estimators = [2]*estimator{{}, {}}
 	q := &queue{batch: 2, reservations: map[*reservation]bool{}, workers: make([]worker, 2),
 		delayed: func(time.Duration) {}}
 	add := func(source byte) *job {

@@ -5,15 +5,8 @@ import (
 	"time"
 )
 
-// scoreWire is our own protocol for scores: JSON with base64 pictures, or a form with files.
-type scoreWire struct{ *backend }
-
-func (s *scoreWire) routes() []route {
-	return []route{{"POST", "/v1/score", s.post}, {"GET", "/v1/limits", s.limits}}
-}
-
-// scoreRequest is a request to /v1/score or /v1/gradient: edits of one source and instruction, or pairs with their
-// own.
+// scoreRequest is a request to /v1/score or /v1/gradient, JSON with base64 pictures or a form with files: edits of one
+// source and instruction, or pairs with their own.
 type scoreRequest struct {
 	Scorer      string               `json:"scorer"`
 	Source      *encodedPicture      `json:"source"`
@@ -66,13 +59,10 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// post answers POST /v1/score. If no edit could be scored, the status is that of the first error.
-func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
-	if err := s.engine.probe(scoreKind); err != nil {
-		return err
-	}
+// postScore answers POST /v1/score. If no edit could be scored, the status is that of the first error.
+func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	var p scoreRequest
-	held, err := s.bodies.read(w, r, &p, p.field)
+	held, err := s.read(w, r, scoreKind, &p, p.field)
 	if err != nil {
 		return err
 	}
@@ -116,7 +106,7 @@ func (s *scoreWire) post(w http.ResponseWriter, r *http.Request) error {
 
 // results are a score or an error for each item. If none was scored, status is that of the first error and again the
 // time to wait before a retry.
-func (s *scoreWire) results(items []*item) (out []any, status int, again time.Duration) {
+func (s *Server) results(items []*item) (out []any, status int, again time.Duration) {
 	out = make([]any, len(items))
 	scored := false
 	for i, it := range items {
@@ -127,7 +117,7 @@ func (s *scoreWire) results(items []*item) (out []any, status int, again time.Du
 			}
 			continue
 		}
-		out[i], scored = &it.scored, true
+		out[i], scored = &it.score, true
 	}
 	if scored {
 		return out, http.StatusOK, 0
@@ -136,7 +126,7 @@ func (s *scoreWire) results(items []*item) (out []any, status int, again time.Du
 }
 
 // limits sends the limits of one request, so that clients can split larger ones.
-func (s *scoreWire) limits(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.bodies.max, "max_items": s.maxItems,
+func (s *Server) limits(w http.ResponseWriter, _ *http.Request) error {
+	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.o.MaxBody, "max_items": s.o.MaxItems,
 		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes})
 }

@@ -13,32 +13,26 @@ import (
 // scorerSet holds the scorers that are served. The first one answers requests that name none.
 type scorerSet struct {
 	names []string // in their order
-	by    map[string]*served
-}
-
-// served is a scorer under a name.
-type served struct {
-	*Replicated
-	estimators [2]*estimator // by kind
+	by    map[string]*Replicated
 }
 
 func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
-	s := &scorerSet{names, map[string]*served{}}
+	s := &scorerSet{names, map[string]*Replicated{}}
 	for i, name := range names {
 		if name == "" || strings.ContainsAny(name, " \t\r\n/") || s.by[name] != nil {
 			return nil, fmt.Errorf("scorer name %q: want a name of its own, without spaces and slashes", name)
 		}
 		copies, ok := scorers[i].(*Replicated)
 		if !ok {
-			copies = single(scorers[i])
+			copies = newReplicated(scorers[i])
 		}
-		copies.name = name
-		s.by[name] = &served{copies, [2]*estimator{{}, {}}}
+		copies.name, copies.estimators = name, [2]*estimator{{}, {}}
+		s.by[name] = copies
 	}
 	return s, nil
 }
 
-func (s *scorerSet) all() (list []*served) {
+func (s *scorerSet) all() (list []*Replicated) {
 	for _, name := range s.names {
 		list = append(list, s.by[name])
 	}
@@ -55,7 +49,7 @@ func (s *scorerSet) copies() int {
 }
 
 // find finds a scorer by name; "" is the first one.
-func (s *scorerSet) find(name string) (*served, error) {
+func (s *scorerSet) find(name string) (*Replicated, error) {
 	if len(s.names) == 0 {
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "unknown_scorer", "this server has no scorer")
 	}

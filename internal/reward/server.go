@@ -1,14 +1,14 @@
 // Package reward serves scorers to trainers of image editors: scores and gradients over HTTP.
 //
-// Every request goes through the front, which knows who asks, bounds its time, and writes and counts errors. A wire,
-// one for each protocol, reads it into items: edits, with the scorer that is asked about each. The engine scores or
-// differentiates them:
+// Every request goes through the front, which knows who asks, bounds its time, and writes and counts errors. A handler,
+// in a file for each protocol, reads it into items: edits, with the scorer that is asked about each. The engine scores
+// or differentiates them:
 //
-//	front -> wire: body (as memory allows) -> items
+//	front -> handler: body (as memory allows) -> items
 //	         engine: groups of one source -> admission -> decoder -> queue -> workers -> copies of a scorer
-//	      <- wire: answer <- items with a score, a gradient or an error
+//	      <- handler: answer <- items with a score, a gradient or an error
 //
-// A new protocol is a file with a type that implements wire, and a line in newWires.
+// A new protocol is a file of handlers, and their lines in Server.routes.
 package reward
 
 import (
@@ -58,6 +58,7 @@ type Server struct {
 	o       Options
 	engine  *engine
 	front   *front
+	chats   chan struct{} // one entry for each chat request that is held
 	handler http.Handler
 }
 
@@ -84,7 +85,7 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 			o.Stall = 5 * time.Minute
 		}
 	}
-	s := &Server{o: o, engine: newEngine(o, set, clients)}
+	s := &Server{o: o, engine: newEngine(o, set, clients), chats: make(chan struct{}, mostChats)}
 	memory := newMemory(o.Memory, o.MaxBody)
 	s.engine.metrics.memory(memory)
 	s.front = &front{
@@ -93,7 +94,7 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 		bodies:  &bodies{max: o.MaxBody, wait: o.Wait, memory: memory, payer: clients.payer},
 		metrics: s.engine.metrics,
 	}
-	s.handler = s.routes(newWires(&backend{s.engine, s.front.bodies, o.MaxItems}, &s.front.draining, o.Chat))
+	s.handler = s.newHandler()
 	return s, nil
 }
 
@@ -101,7 +102,54 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 // first request. Replicas that disagree are an error.
 func (s *Server) Warm(ctx context.Context) error { return s.engine.scorers.warm(ctx) }
 
-func (s *Server) routes(wires []wire) http.Handler {
+// route is a path that is served. The error that answer returns is written as JSON.
+type route struct {
+	method, path string
+	answer       func(http.ResponseWriter, *http.Request) error
+}
+
+func (s *Server) routes() []route {
+	return []route{
+		{"POST", "/v1/score", s.postScore},
+		{"GET", "/v1/limits", s.limits},
+		{"POST", "/v1/gradient", s.postGradient},
+		{"POST", "/v1/chat/completions", s.postChat},
+		{"GET", "/v1/models", s.listModels},
+		{"POST", "/score", s.postUniRL},
+		{"GET", "/rewards", s.rewards},
+		{"GET", "/health", s.health},
+		{"GET", livePath, s.live},
+		{"GET", readyPath, s.ready},
+	}
+}
+
+// read rejects a request of which not even one item would be admitted, and decodes the body of any other: see
+// [bodies.read].
+func (s *Server) read(
+	w http.ResponseWriter, r *http.Request, kind jobKind, v any, field func(name string, value []byte) error,
+) (*memoryHold, error) {
+	first, err := s.engine.scorers.find("")
+	if err == nil {
+		err = s.engine.queue.probe(first.estimators[kind])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.front.bodies.read(w, r, v, field)
+}
+
+// countItems checks that there is at least one item, and at most as many as a request may have.
+func (s *Server) countItems(what string, n int) error {
+	if n > s.o.MaxItems {
+		return tooMany("%d %s, at most %d are taken at a time", n, what, s.o.MaxItems)
+	}
+	if n == 0 {
+		return badRequest("%s is empty: at least one is wanted", what)
+	}
+	return nil
+}
+
+func (s *Server) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // of each path
 	add := func(method, path string, h http.Handler) {
@@ -111,10 +159,8 @@ func (s *Server) routes(wires []wire) http.Handler {
 			methods[name] = append(methods[name], http.MethodHead)
 		}
 	}
-	for _, w := range wires {
-		for _, r := range w.routes() {
-			add(r.method, r.path, s.front.handle(r.method+" "+r.path, r.answer))
-		}
+	for _, r := range s.routes() {
+		add(r.method, r.path, s.front.handle(r.method+" "+r.path, r.answer))
 	}
 	add("GET", "/metrics", s.engine.metrics.handler())
 	add("GET", "/openapi.json", static("application/json", openapi))

@@ -4,20 +4,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// uniRLWire is the protocol of UniRL's reward service.
-type uniRLWire struct {
-	*backend
-	draining *atomic.Bool
-}
-
-func (s *uniRLWire) routes() []route {
-	return []route{{"POST", "/score", s.post}, {"GET", "/rewards", s.rewards}, {"GET", "/health", s.health}}
-}
 
 // turn is half of an edit in UniRL's format: an edit is a history of two turns, (instruction, source) and
 // (instruction, edited picture). A picture made from a text is one turn, for scorers without a source.
@@ -56,7 +45,7 @@ func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string,
 }
 
 // item is the item of a scorer and an edit. Scorers without a source may lack it.
-func (v *served) item(source, output *encodedPicture, instruction string) (*item, error) {
+func (v *Replicated) item(source, output *encodedPicture, instruction string) (*item, error) {
 	if source == nil && v.info.Sources != 0 {
 		return nil, badRequest("%s compares with a source: an edit is a "+
 			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
@@ -67,15 +56,13 @@ func (v *served) item(source, output *encodedPicture, instruction string) (*item
 	return &item{scorer: v, source: source, output: output, instruction: instruction}, nil
 }
 
-// post answers POST /score. A reward that fails is left out of the results and listed in errors.
-func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
-	if err := s.engine.probe(scoreKind); err != nil {
-		return err
-	}
+// postUniRL answers POST /score, in the protocol of UniRL's reward service. A reward that fails is left out of the
+// results and listed in errors.
+func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
 		Requests *list[unirlRequest] `json:"requests"`
 	}
-	held, err := s.bodies.read(w, r, &body, nil)
+	held, err := s.read(w, r, scoreKind, &body, nil)
 	if err != nil {
 		return err
 	}
@@ -91,7 +78,7 @@ func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 	var items []*item
 	asked := 0
 	for i, q := range requests {
-		if asked += len(q.Required); asked > s.maxItems {
+		if asked += len(q.Required); asked > s.o.MaxItems {
 			return s.countItems("requested rewards", asked)
 		}
 		results[i], errs[i] = map[string]map[string]float64{}, map[string]string{}
@@ -124,7 +111,7 @@ func (s *uniRLWire) post(w http.ResponseWriter, r *http.Request) error {
 			errs[i][name] = s.engine.metrics.countError(it.err).Message
 			continue
 		}
-		results[i][name] = map[string]float64{"score": it.scored.Value}
+		results[i][name] = map[string]float64{"score": it.score.Value}
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
 }
@@ -152,17 +139,18 @@ func shareBytes(requests []unirlRequest) (left int64) {
 }
 
 // rewards lists the scorers' names.
-func (s *uniRLWire) rewards(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) rewards(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"rewards": s.engine.scorers.names})
 }
 
 // health reports that the server is ready, until it drains.
-func (s *uniRLWire) health(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
+	draining := s.front.draining.Load()
 	ready := map[string][]bool{}
 	for _, name := range s.engine.scorers.names {
-		ready[name] = []bool{!s.draining.Load()}
+		ready[name] = []bool{!draining}
 	}
-	if s.draining.Load() {
+	if draining {
 		return writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "draining", "rewards": ready})
 	}
 	return writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "rewards": ready})

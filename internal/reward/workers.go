@@ -89,7 +89,7 @@ type jobItem struct {
 // run is a batch of a worker: items of jobs of one kind and scorer.
 type run struct {
 	kind   jobKind
-	served *served
+	scorer *Replicated
 	on     *replica
 	jobs   []*job
 	items  []jobItem
@@ -229,7 +229,7 @@ func (q *queue) finish(k int, r *run) {
 	if r.out.broken != nil {
 		r.on.fail(r.out.broken)
 	} else {
-		r.served.estimators[r.kind].observe(len(r.items), time.Since(r.began))
+		r.scorer.estimators[r.kind].observe(len(r.items), time.Since(r.began))
 	}
 	var suspects []*replica
 	defer func() {
@@ -271,7 +271,7 @@ func (q *queue) finish(k int, r *run) {
 
 // changed is called when a replica comes up or goes down. Jobs of a scorer that has no replica, and could not be
 // reopened, fail.
-func (q *queue) changed(all []*served) {
+func (q *queue) changed(all []*Replicated) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for k := range q.workers {

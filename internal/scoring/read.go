@@ -45,7 +45,11 @@ func Read(t *data.Table) (s Scores, err error) {
 	s.Lines = map[int]table.Line[edit.Score]{}
 	var points []point
 	for i := range t.Len() {
-		p, err := readPoint(t, i)
+		p := point{table: t.Path(), row: i}
+		rec, err := t.Record(i)
+		if err == nil {
+			p.score01, p.score, err = readScore(rec)
+		}
 		if errors.Is(err, ErrNoScores) {
 			return s, fmt.Errorf("%s %w", t.Path(), err)
 		}
@@ -64,16 +68,6 @@ func Read(t *data.Table) (s Scores, err error) {
 		s.Lines[p.row] = table.Line[edit.Score]{Row: p.row, Value: score}
 	}
 	return s, nil
-}
-
-func readPoint(t *data.Table, i int) (p point, err error) {
-	rec, err := t.Record(i)
-	if err != nil {
-		return p, err
-	}
-	p = point{table: t.Path(), row: i}
-	p.score01, p.score, err = readScore(rec)
-	return p, err
 }
 
 // point is what a row of a table says about its score; one of the two may be absent.

@@ -16,7 +16,6 @@ import (
 	"assay/internal/exit"
 	"assay/internal/remote"
 	"assay/internal/shards"
-	"assay/internal/store"
 	"assay/internal/table"
 )
 
@@ -49,114 +48,58 @@ const (
 	batchPixels = 32 << 20
 )
 
-// row is an edit of a table and the judge's inputs of it.
-type row struct {
-	edit   *edit.Edit
-	inputs edit.Inputs
-}
-
-// head identifies the work of a journal.
-type head struct {
-	In    string `json:"in"`
-	Rows  int    `json:"rows"`
-	Judge string `json:"judge"`
-}
-
-// newJob makes the job that scores the rows of a table; see identify.
-func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[row, edit.Score] {
-	g := &grouping{table: t}
-	return &table.Job[row, edit.Score]{
-		Options: o,
-		Rows:    t.Len(),
-		Read: func(i int) (row, error) {
-			r, err := t.Read(i)
-			return row{edit: editOf(t.Folder(), &r)}, err
-		},
-		Content: func(r *row, err error) (string, error) {
-			e := r.edit
-			return table.Content(t.Folder(), err, e.Instruction, image(e.Source()), image(e.Output))
-		},
-		Prepare: func(r *row) (err error) {
-			r.inputs, err = j.Prepare(r.edit)
-			return err
-		},
-		Work: func(ctx context.Context, rows []row) ([]edit.Score, []error, error) {
-			inputs := make([]edit.Inputs, len(rows))
-			for i := range rows {
-				inputs[i] = rows[i].inputs
-			}
-			return j.Score(ctx, inputs)
-		},
-		Batches: g.batches,
-		Joined:  g.joined,
-		Size: func(r, before *row) int {
-			if before == nil {
-				return r.inputs.Size(nil)
-			}
-			return r.inputs.Size(before.inputs)
-		},
-		MaxSize: batchPixels,
-		Weigh:   weigh(t),
+// newJob makes the job that scores the edits of a table.
+func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[table.Edit, edit.Score] {
+	read := func(i int) (*edit.Edit, error) {
+		row, err := t.Read(i)
+		return table.EditOf(t, &row), err
 	}
+	job := table.EditJob[edit.Score](t, o, read, func(e *edit.Edit) []any {
+		return []any{e.Instruction, table.Image(e, "source"), table.Image(e, "edit")}
+	}, "source", "edit")
+	job.Prepare = func(e *table.Edit) (err error) {
+		e.Inputs, err = j.Prepare(e.Edit)
+		return err
+	}
+	job.Work = func(ctx context.Context, edits []table.Edit) ([]edit.Score, []error, error) {
+		inputs := make([]edit.Inputs, len(edits))
+		for i := range edits {
+			inputs[i] = edits[i].Inputs
+		}
+		return j.Score(ctx, inputs)
+	}
+	g := &grouping{table: t}
+	job.Batches, job.Joined = g.batches, g.joined
+	job.MaxSize = batchPixels
+	job.Size = func(e, before *table.Edit) int {
+		if before == nil {
+			return e.Inputs.Size(nil)
+		}
+		return e.Inputs.Size(before.Inputs)
+	}
+	weigh, last := job.Weigh, ""
+	job.Weigh = func(i int) (bytes int64, begins bool) { // a shard begins with a group of one source and instruction
+		e, err := read(i)
+		if err != nil {
+			return 0, true
+		}
+		source := table.Image(e, "source").Path
+		group := source + "\x00" + e.Instruction
+		begins = group != last || source == ""
+		last = group
+		bytes, _ = weigh(i)
+		return bytes, begins
+	}
+	return job
 }
 
 // identify sets the heads of journal and shards.
-func identify(job *table.Job[row, edit.Score], j edit.Judge, t *data.Table) error {
-	in, err := remote.Abs(t.Path())
-	if err != nil {
-		return err
-	}
+func identify(job *table.Job[table.Edit, edit.Score], j edit.Judge, t *data.Table) error {
 	print, err := j.Fingerprint()
 	if err != nil {
 		return err
 	}
-	h := head{in, t.Len(), print}
-	job.Head = h
-	job.Plan = func() (any, error) {
-		digest, err := store.FileDigest(t.Path())
-		return struct {
-			head
-			Table   string            `json:"table"` // digest of its bytes
-			Columns map[string]string `json:"columns,omitempty"`
-		}{h, digest.String(), job.Columns}, err
-	}
-	return nil
-}
-
-// editOf is the edit in a row. A picture that the row lacks is left out.
-func editOf(folder string, r *data.Row) *edit.Edit {
-	e := &edit.Edit{ID: r.ID, Group: r.Group, Instruction: r.Instruction}
-	if !r.Source.IsZero() {
-		e.Sources = []edit.Picture{data.File{Image: r.Source, Folder: folder}}
-	}
-	if !r.Edit.IsZero() {
-		e.Output = data.File{Image: r.Edit, Folder: folder}
-	}
-	return e
-}
-
-// image is where a picture of a row lies; the zero Image if there is none.
-func image(p edit.Picture) data.Image {
-	f, _ := p.(data.File)
-	return f.Image
-}
-
-// weigh returns the bytes of the pictures of rows, and allows cuts only between groups of one source and instruction.
-func weigh(t *data.Table) func(row int) (bytes int64, begins bool) {
-	last := ""
-	return func(i int) (bytes int64, begins bool) {
-		row, err := t.Read(i)
-		if err != nil {
-			return 0, true
-		}
-		for _, m := range []data.Image{row.Source, row.Edit} {
-			bytes += m.Size(t.Folder())
-		}
-		group := row.Source.Path + "\x00" + row.Instruction
-		begins = group != last || row.Source.Path == ""
-		last = group
-		return bytes, begins
-	}
+	return job.Identify(t, print)
 }
 
 // check refuses outputs that are not tables, or that would replace each other.
@@ -178,7 +121,7 @@ func (o *Options) check() error {
 }
 
 // open opens the table with the columns that a judge needs, and makes the job of it. The caller closes the table.
-func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[row, edit.Score], error) {
+func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[table.Edit, edit.Score], error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}

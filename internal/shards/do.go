@@ -231,14 +231,7 @@ func (w *Work[T]) inherit(l *lease, to string) error {
 
 // commit writes the results of a shard, and then its manifest.
 func (w *Work[T]) commit(s Shard, results []T) (*manifest, error) {
-	m := &manifest{
-		Format: 1,
-		Shard:  s.Index,
-		Of:     w.Count(),
-		From:   s.From,
-		Rows:   len(results),
-		Plan:   w.digest(),
-	}
+	m := &manifest{Format: 1, Shard: s.Index, Of: w.Count(), From: s.From, Rows: len(results), Plan: w.digest()}
 	if len(results) != s.To-s.From {
 		return nil, fmt.Errorf("shard %d has %d rows, and %d results", s.Index, s.To-s.From, len(results))
 	}
@@ -269,4 +262,20 @@ func (w *Work[T]) digest() string {
 	raw, _ := json.Marshal(w.plan) // numbers and what was JSON before
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:16])
+}
+
+// Collect returns the results of a shard's rows in order; get finds that of a row, if there is one.
+func Collect[T any](s Shard, get func(row int) (r T, ok bool, err error)) ([]T, error) {
+	rows := make([]T, 0, s.To-s.From)
+	for i := s.From; i < s.To; i++ {
+		row, ok, err := get(i)
+		if err == nil && !ok {
+			err = fmt.Errorf("row %d has no result", i+1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
 }

@@ -151,6 +151,13 @@ func (d *Document) Problem(key, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
+// Want notes a problem of a key unless ok, or unless the key could not even be read.
+func (d *Document) Want(ok bool, key, format string, args ...any) {
+	if !ok && !d.Bad(key) {
+		d.Problem(key, format, args...)
+	}
+}
+
 // Bad reports whether a problem was noted at the key or below it, so that checks of its value can be left out.
 func (d *Document) Bad(key string) bool {
 	for _, p := range d.problems {

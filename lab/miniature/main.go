@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/lab/internal/miniature"
 )
 
@@ -47,7 +48,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.set.Exam && f.augment && c.Flags().Changed("augment") {
-				return cli.Usagef("--augment is never for an exam, whose crops are as they are")
+				return exit.Usagef("--augment is never for an exam, whose crops are as they are")
 			}
 			return write(c, f)
 		},
@@ -81,7 +82,7 @@ often the better one of two outputs for one instruction has the higher score (eq
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if truth == "" || scores == "" {
-				return cli.Usagef(
+				return exit.Usagef(
 					"--truth and --scores are needed: the truth file of the data set, and a table with columns id and %s", column)
 			}
 			known, err := miniature.ReadTruth(truth)
@@ -128,22 +129,22 @@ func write(c *cobra.Command, f options) error {
 	}
 	switch {
 	case f.photos == "" || f.out == "":
-		return cli.Usagef("--photos and --out are needed: the folder of photographs, and the one to write")
+		return exit.Usagef("--photos and --out are needed: the folder of photographs, and the one to write")
 	case set.Instructions < 0 || set.Instructions+set.Chains == 0:
-		return cli.Usagef("--instructions %d: want at least 1", set.Instructions)
+		return exit.Usagef("--instructions %d: want at least 1", set.Instructions)
 	case f.pictures != "files" && f.pictures != "embed":
-		return cli.Usagef("--pictures: want files or embed, not %q", f.pictures)
+		return exit.Usagef("--pictures: want files or embed, not %q", f.pictures)
 	case len(f.which.Held) > 0 && len(f.which.Only) > 0:
-		return cli.Usagef("--held and --only: give one of the two")
+		return exit.Usagef("--held and --only: give one of the two")
 	}
 	set.Embed = f.pictures == "embed"
 	photos, err := miniature.OpenPhotos(f.photos, f.size, f.which)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	world, err := miniature.New(photos, f.size, f.augment && !set.Exam)
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	bar := cli.NewProgress(c, "miniature", int64(set.Instructions+set.Chains), "instructions")
 	defer bar.Close()

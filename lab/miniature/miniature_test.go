@@ -12,7 +12,7 @@ import (
 
 	"assay"
 	"assay/data"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/labeling"
 	"assay/internal/testfile"
 	"assay/lab/internal/miniature"
@@ -42,11 +42,11 @@ func testLabels(t *testing.T, form string) {
 		miniature.Summary
 		PicturesPerSecond float64 `json:"pictures_per_second"`
 	}
-	if err := json.Unmarshal([]byte(out), &summary); code != cli.Done || err != nil || summary.PicturesPerSecond <= 0 {
-		t.Fatalf("exit code %d, want %d: %v %s%s", code, cli.Done, err, out, errs)
+	if err := json.Unmarshal([]byte(out), &summary); code != exit.Done || err != nil || summary.PicturesPerSecond <= 0 {
+		t.Fatalf("exit code %d, want %d: %v %s%s", code, exit.Done, err, out, errs)
 	}
-	if code, _, errs := run(t, args...); code != cli.Wrong || !strings.Contains(errs, "exists already") {
-		t.Errorf("a second time: exit code %d: %s; want %d and \"exists already\"", code, errs, cli.Wrong)
+	if code, _, errs := run(t, args...); code != exit.Wrong || !strings.Contains(errs, "exists already") {
+		t.Errorf("a second time: exit code %d: %s; want %d and \"exists already\"", code, errs, exit.Wrong)
 	}
 	about, err := os.ReadFile(filepath.Join(dir, miniature.AboutFile))
 	if err != nil {
@@ -114,7 +114,7 @@ func checkLabels(t *testing.T, dir string) {
 func TestExam(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "exam")
 	if code, _, errs := run(t, "--photos", "../../examples/photos", "--out", dir, "--instructions", "14", "--only",
-		"tissue", "--exam"); code != cli.Done {
+		"tissue", "--exam"); code != exit.Done {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	truth := filepath.Join(dir, miniature.TruthFile)
@@ -129,12 +129,12 @@ func TestExam(t *testing.T) {
 	scores := testfile.Write(t, "scores.jsonl", rows.String())
 	code, out, errs := run(t, "evaluate", "--truth", truth, "--scores", scores, "--json")
 	var r miniature.Result
-	if err := json.Unmarshal([]byte(out), &r); code != cli.Done || err != nil || r.Spearman < 0.999999 ||
+	if err := json.Unmarshal([]byte(out), &r); code != exit.Done || err != nil || r.Spearman < 0.999999 ||
 		r.PairAccuracy != 1 || r.Outputs != len(all) {
 		t.Errorf("the truth as scores: exit code %d: %v %s%s", code, err, out, errs)
 	}
 	code, out, _ = run(t, "evaluate", "--truth", truth, "--scores", scores)
-	if code != cli.Done || !strings.Contains(out, "pair accuracy 1.000") || !strings.Contains(out, "perfect above noop") {
+	if code != exit.Done || !strings.Contains(out, "pair accuracy 1.000") || !strings.Contains(out, "perfect above noop") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
@@ -157,8 +157,8 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			code, _, errs := run(t, strings.Fields(c.args)...)
-			if code != cli.Wrong || !strings.Contains(errs, c.want) {
-				t.Errorf("miniature %s: exit code %d: %s; want %d and %q", c.args, code, errs, cli.Wrong, c.want)
+			if code != exit.Wrong || !strings.Contains(errs, c.want) {
+				t.Errorf("miniature %s: exit code %d: %s; want %d and %q", c.args, code, errs, exit.Wrong, c.want)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 
 	"assay/data"
 	"assay/encoders"
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/trainer"
 	"assay/internal/trainer/config"
@@ -56,7 +56,7 @@ func resumes(t *testing.T, run func(out string, stop int64) error, file string) 
 	if err := run(whole, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(parts, 4); !errors.Is(err, cli.ErrInterrupted) {
+	if err := run(parts, 4); !errors.Is(err, exit.ErrInterrupted) {
 		t.Fatalf("want an interrupted run, got %v", err)
 	}
 	if err := run(parts, 0); err != nil {

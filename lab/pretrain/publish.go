@@ -17,6 +17,7 @@ import (
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/trainer/config"
 )
 
@@ -66,7 +67,7 @@ type provenance struct {
 func publish(kind, run, out, notes string) error {
 	text, err := cards.ReadFile("cards/" + kind + ".md")
 	if err != nil {
-		return cli.Usagef("%q: want backbone, clip or dino", kind)
+		return exit.Usagef("%q: want backbone, clip or dino", kind)
 	}
 	card, err := template.New(kind).
 		Funcs(template.FuncMap{"minutes": func(s float64) string { return fmt.Sprintf("%.0f", s/60) },

@@ -14,7 +14,7 @@ import (
 
 // WriteExamples writes a conversation about each item, with the question of a judge and the right answer, as rows that
 // train (mode: text) learns from. Paths of pictures start at the file's folder.
-func WriteExamples(path string, set protocol.Teachable, e *textjudge.Examples) (n int, err error) {
+func WriteExamples(path string, set protocol.Teachable, e *textjudge.Judge) (n int, err error) {
 	items, err := set.Items()
 	if err != nil {
 		return 0, err
@@ -22,7 +22,7 @@ func WriteExamples(path string, set protocol.Teachable, e *textjudge.Examples) (
 	if len(items) == 0 {
 		return 0, errors.New("there is nothing to learn from")
 	}
-	words := e.Words()
+	words := e.Choices()
 	return len(items), atomicfile.Write(path, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		for i, item := range items {
@@ -40,7 +40,7 @@ func WriteExamples(path string, set protocol.Teachable, e *textjudge.Examples) (
 					return err
 				}
 			}
-			line, err := e.Line(item.ID, item.Instruction, pictures, answer)
+			line, err := e.Example(item.ID, item.Instruction, pictures, answer)
 			if err != nil {
 				return fmt.Errorf("%v: %w", protocol.ItemKey(item), err)
 			}

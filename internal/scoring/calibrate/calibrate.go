@@ -71,7 +71,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer p.close()
+	defer func() {
+		for _, t := range p.tables() {
+			t.Close()
+		}
+	}()
 	if err := p.refuseSeen(); err != nil {
 		return nil, err
 	}
@@ -95,7 +99,12 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := p.report.write(o.Out); err != nil {
 		return nil, err
 	}
-	if err := install(state.At(o.Model.Backbone), m); err != nil {
+	state = state.At(o.Model.Backbone)
+	maps := state.Calibration // with the maps of other dimensions
+	if digest := state.Digest(); maps == nil || maps.Scorer != digest {
+		maps = &calibration.Calibration{Format: 1, Scorer: digest}
+	}
+	if err := state.InstallCalibration(maps.With(*m)); err != nil {
 		return nil, err
 	}
 	for _, t := range p.tables() {
@@ -127,7 +136,12 @@ func newJob(o *Options) (*job, error) {
 			return nil, errors.Join(err, p.in.Close())
 		}
 		p.report.Test = filepath.Base(o.Test)
-		if n, first := p.test.seen(p.in.contents()); n > 0 {
+		contents := map[store.Key]bool{}
+		for _, r := range p.in.rows {
+			contents[r.source], contents[r.edit] = true, true
+		}
+		delete(contents, store.Key{})
+		if n, first := p.test.seen(contents); n > 0 {
 			return nil, errors.Join(fmt.Errorf("%s shares pictures with %s (%d rows, the first is %s): what is measured on "+
 				"them says nothing", o.Test, o.In, n, first), p.in.Close(), p.test.Close())
 		}
@@ -140,27 +154,12 @@ func newJob(o *Options) (*job, error) {
 	return p, nil
 }
 
-func (t *table) contents() map[store.Key]bool {
-	out := map[store.Key]bool{}
-	for _, r := range t.rows {
-		out[r.source], out[r.edit] = true, true
-	}
-	delete(out, store.Key{})
-	return out
-}
-
 // tables are the tables to score.
 func (p *job) tables() []*table {
 	if p.test == nil {
 		return []*table{p.in}
 	}
 	return []*table{p.in, p.test}
-}
-
-func (p *job) close() {
-	for _, t := range p.tables() {
-		t.Close()
-	}
 }
 
 // Whether the scorer was trained on the rows.
@@ -289,13 +288,4 @@ func (t *table) digest() string {
 		fmt.Fprintln(h, r.source, r.edit, r.label, r.instruction)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:24]
-}
-
-// install writes the map into the scorer directory, beside the maps of other dimensions.
-func install(state *model.ScorerState, m *calibration.Map) error {
-	c := state.Calibration
-	if digest := state.Digest(); c == nil || c.Scorer != digest {
-		c = &calibration.Calibration{Format: 1, Scorer: digest}
-	}
-	return state.InstallCalibration(c.With(*m))
 }

@@ -1,7 +1,6 @@
 package calibrate
 
 import (
-	"errors"
 	"fmt"
 
 	"assay/data"
@@ -20,17 +19,6 @@ type ownLabelError struct{ own, given string }
 
 func (e *ownLabelError) Error() string {
 	return fmt.Sprintf("its own label is %s, and --labels says %s: leave one of both out", e.own, e.given)
-}
-
-// ownLabel is the first row whose label --labels would override; nil: none.
-func (t *table) ownLabel() error {
-	for _, i := range t.problems() {
-		var own *ownLabelError
-		if errors.As(t.problem[i], &own) {
-			return fmt.Errorf("%s, row %d: %w", t.Path(), i+1, own)
-		}
-	}
-	return nil
 }
 
 // lacks are the columns of --columns that the table of labels (if any) does not have.

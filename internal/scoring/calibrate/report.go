@@ -117,7 +117,8 @@ func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 			"%s of the rows; the interval needs %d rows", n, part(scenes, all(len(scenes))).Scenes, len(parts[0]),
 			len(parts[1]), len(test), enough, share, calibration.IntervalRows(p.o.Coverage))
 	}
-	m, err := p.fitted(parts[0])
+	scores, labels := p.points(p.in, parts[0])
+	m, err := calibration.Fit(p.o.Method, scores, labels)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 		}
 		return out
 	}
-	scores, labels := p.points(p.in, parts[1])
+	scores, labels = p.points(p.in, parts[1])
 	half, err := calibration.HalfWidth(apply(scores), labels, p.o.Coverage)
 	if err != nil {
 		return nil, err
@@ -146,11 +147,6 @@ func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 		r.Before = &before
 	}
 	return m, nil
-}
-
-func (p *job) fitted(rows []int) (*calibration.Map, error) {
-	scores, labels := p.points(p.in, rows)
-	return calibration.Fit(p.o.Method, scores, labels)
 }
 
 func all(n int) []int {

@@ -1,0 +1,91 @@
+package table
+
+import (
+	"assay/data"
+	"assay/edit"
+	"assay/internal/remote"
+	"assay/internal/store"
+)
+
+// Edit is an edit of a table, and what a judge has made of it when its turn comes.
+type Edit struct {
+	*edit.Edit
+	Inputs edit.Inputs
+}
+
+// EditJob makes a job over the edits of t, which is o.In opened; its Work is the caller's to set.
+//
+// read reads a row, also where it returns an error. The edit's pictures are files that are opened when its turn comes.
+// parts are what a result depends on, see [Content]. roles are the pictures whose bytes weigh in shards.
+func EditJob[V any](
+	t *data.Table, o Options, read func(i int) (*edit.Edit, error), parts func(e *edit.Edit) []any, roles ...string,
+) *Job[Edit, V] {
+	return &Job[Edit, V]{
+		Options: o,
+		Rows:    t.Len(),
+		Read: func(i int) (Edit, error) {
+			e, err := read(i)
+			return Edit{Edit: e}, err
+		},
+		Content: func(e *Edit, err error) (string, error) {
+			return Content(t.Folder(), append([]any{err}, parts(e.Edit)...)...)
+		},
+		Weigh: func(i int) (bytes int64, begins bool) {
+			e, err := read(i)
+			if err != nil {
+				return 0, true
+			}
+			for _, role := range roles {
+				bytes += Image(e, role).Size(t.Folder())
+			}
+			return bytes, true
+		},
+	}
+}
+
+// EditOf is the edit in a row of t. Pictures that the row lacks are left out.
+func EditOf(t *data.Table, row *data.Row) *edit.Edit {
+	e := &edit.Edit{ID: row.ID, Group: row.Group, Instruction: row.Instruction}
+	SetImage(e, "source", row.Source, t)
+	SetImage(e, "edit", row.Edit, t)
+	SetImage(e, "target", row.Target, t)
+	return e
+}
+
+// SetImage gives an edit a picture of t, to be opened later, unless it is the zero one.
+func SetImage(e *edit.Edit, role string, m data.Image, t *data.Table) {
+	if !m.IsZero() {
+		e.Set(role, data.File{Image: m, Folder: t.Folder()})
+	}
+}
+
+// Image is where an edit's picture lies; the zero Image if there is none.
+func Image(e *edit.Edit, role string) data.Image {
+	f, _ := e.Picture(role).(data.File)
+	return f.Image
+}
+
+// head is what the scores of a judge belong to; in the plan of shards with the digest of the table's bytes.
+type head struct {
+	In      string            `json:"in"`
+	Rows    int               `json:"rows"`
+	Judge   string            `json:"judge"`
+	Table   string            `json:"table,omitempty"`
+	Columns map[string]string `json:"columns,omitempty"`
+}
+
+// Identify sets the heads of journal and shards to the rows of t and the fingerprint of a judge.
+func (j *Job[Row, V]) Identify(t *data.Table, judge string) error {
+	in, err := remote.Abs(t.Path())
+	if err != nil {
+		return err
+	}
+	h := head{In: in, Rows: t.Len(), Judge: judge}
+	j.Head = h
+	j.Plan = func() (any, error) {
+		digest, err := store.FileDigest(t.Path())
+		h.Table, h.Columns = digest.String(), j.Columns
+		return h, err
+	}
+	return nil
+}
