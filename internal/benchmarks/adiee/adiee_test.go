@@ -24,7 +24,7 @@ func TestNumberOfAllLines(t *testing.T) {
 	}
 	p := benchtest.Must[protocol.Predictions](t)(set.Read(benchtest.Write(t, "p.jsonl",
 		line(0, "null")+line(1, "2")+line(2, "3"))))
-	scores := p.(*hubPredictions).scores
+	scores := p.(hubPredictions).Scores
 	if !math.IsNaN(scores[0]) || scores[1] != 2 || scores[2] != 3 {
 		t.Errorf("%v: the column sc was expected", scores[:3])
 	}

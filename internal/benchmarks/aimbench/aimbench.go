@@ -99,39 +99,35 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 	}
 	var p protocol.Problems
 	seen := map[string]string{}
-	for _, r := range rows {
-		original, err1 := r.Filled("original_image")
-		edited, err2 := r.Filled("edited_image")
-		kind, err3 := r.Filled("edit_type")
+	p.Each(rows, func(r *protocol.Line) error {
+		original, edited, kind := r.Filled("original_image"), r.Filled("edited_image"), r.Filled("edit_type")
 		var target struct {
 			Emotion string
 			VAD     json.RawMessage
 		}
-		err4 := json.Unmarshal(r.Fields["target_emotion"], &target)
-		if err4 != nil {
-			err4 = errors.New("target_emotion: an object with emotion and VAD was expected")
-		}
-		vad, err5 := parseVAD(target.VAD)
+		r.Decode("target_emotion", "an object with emotion and VAD", &target)
 		target.Emotion = strings.ToLower(strings.TrimSpace(target.Emotion))
-		var err6 error
-		if err4 == nil && !slices.Contains(emotions, target.Emotion) {
-			err6 = fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion,
-				strings.Join(emotions, ", "))
+		vad, err := parseVAD(target.VAD)
+		prompt := ""
+		if r.Has("edit_prompt") { // what a scorer needs; Items misses it
+			prompt = r.Text("edit_prompt")
 		}
-		if first, twice := seen[edited]; twice && err2 == nil {
-			err2 = fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
-		}
-		seen[edited] = r.Where
-		if err := errors.Join(err1, err2, err3, err4, err6); err != nil {
-			p.Add(r.Where, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
-		} else if err5 != nil {
-			p.Add(r.Where, "target_emotion.VAD: %v", err5)
-		}
-		prompt, _ := r.Text("edit_prompt") // what a scorer needs; Items misses it
 		s.prompt = append(s.prompt, prompt)
 		s.original, s.edited, s.kind = append(s.original, original), append(s.edited, edited), append(s.kind, kind)
 		s.emotion, s.vad = append(s.emotion, target.Emotion), append(s.vad, vad)
-	}
+		first, twice := seen[edited]
+		seen[edited] = r.Where
+		switch {
+		case !slices.Contains(emotions, target.Emotion):
+			return fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion,
+				strings.Join(emotions, ", "))
+		case twice:
+			return fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
+		case err != nil:
+			return fmt.Errorf("target_emotion.VAD: %w", err)
+		}
+		return nil
+	})
 	return s, p.Err()
 }
 

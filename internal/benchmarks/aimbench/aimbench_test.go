@@ -63,7 +63,7 @@ func TestAIMBenchAuthorsFiles(t *testing.T) {
 func TestAIMBenchMixes(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"}).(protocol.Mixed)
 	whole := benchtest.Must[[]protocol.Editor](t)(s.ReadAll([]string{"../testdata/aim.jsonl"}))[0].Result()
-	rows := benchtest.Must[[]protocol.Line](t)(protocol.ReadLines("../testdata/aim.jsonl"))
+	rows := benchtest.Must[[]*protocol.Line](t)(protocol.ReadLines("../testdata/aim.jsonl"))
 	var a, b, scores strings.Builder
 	for i, r := range rows {
 		one, two := map[string]any{"method": "m"}, map[string]any{"method": "m", "by": map[string]string{"pq": "p"}}
@@ -95,7 +95,7 @@ func TestAIMBenchMixes(t *testing.T) {
 		}
 	}
 	last := r.Agreement[0]
-	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 || !last.Rows[0].Bounded(1) {
+	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 || !last.Rows[0].Cells[1].Bounded() {
 		t.Errorf("%+v", last)
 	}
 	_, err := s.ReadAll(append(paths, paths[1]))

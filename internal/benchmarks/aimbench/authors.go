@@ -128,23 +128,16 @@ func (m *aimReader) readEntry(j *aimPredictions, e aimEntry, where string) error
 			m.output(0))
 	}
 	i := samples[0]
-	lists := []struct {
+	single := func(v *float64) []float64 {
+		if v == nil {
+			return nil
+		}
+		return []float64{*v}
+	}
+	for _, l := range []struct {
 		column string
 		values []float64
-	}{{"sc", e.SC}, {"pq", e.PQ}, {"s_gtc", e.GTC}}
-	if e.ClipT != nil {
-		lists = append(lists, struct {
-			column string
-			values []float64
-		}{"clip_t", []float64{*e.ClipT}})
-	}
-	if e.Beauty != nil {
-		lists = append(lists, struct {
-			column string
-			values []float64
-		}{"aesthetic", []float64{*e.Beauty}})
-	}
-	for _, l := range lists {
+	}{{"sc", e.SC}, {"pq", e.PQ}, {"s_gtc", e.GTC}, {"clip_t", single(e.ClipT)}, {"aesthetic", single(e.Beauty)}} {
 		for _, v := range l.values {
 			if err := aimBounds[l.column].Check(l.column, v); err != nil {
 				return err
@@ -199,11 +192,7 @@ func (m *aimReader) readPoint(j *aimPredictions, i int, e aimEntry, where string
 
 // checkTotals compares the totals that the authors' programs wrote with those of their lists.
 func (m *aimReader) checkTotals(j *aimPredictions, eval string) error {
-	all := make([]int, len(m.kind))
-	for i := range all {
-		all[i] = i
-	}
-	means := j.means(all)
+	means := j.means(protocol.UpTo(len(m.kind)))
 	for _, file := range []string{aimACCFile, aimDVADFile} {
 		var totals map[string]float64
 		if err := protocol.ReadJSON(filepath.Join(eval, file), &totals, "{NUMBER: VALUE}"); errors.Is(err,
@@ -277,11 +266,7 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 }
 
 func (j *aimPredictions) writeTotals(eval string) error {
-	all := make([]int, len(j.kind))
-	for i := range all {
-		all[i] = i
-	}
-	means := j.means(all)
+	means := j.means(protocol.UpTo(len(j.kind)))
 	round := func(v float64) float64 { return math.Round(1e4*v) / 1e4 }
 	if n := j.used("acc"); n > 0 {
 		if err := jsonfile.Write(filepath.Join(eval, aimACCFile),

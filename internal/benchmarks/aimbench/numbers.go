@@ -39,16 +39,6 @@ func (j *aimPredictions) Complete(i int) bool {
 	return j.emotion[i] != ""
 }
 
-// lacking lists the samples that a column does not stand on.
-func (j *aimPredictions) lacking(column string) (out []protocol.Key) {
-	for i := range j.kind {
-		if !j.has(column, i) {
-			out = append(out, protocol.Key{ID: j.edited[i]})
-		}
-	}
-	return out
-}
-
 // has reports whether a column stands on a sample. An emotion outside the eight leaves f1.
 func (j *aimPredictions) has(column string, i int) bool {
 	if column == "f1" {
@@ -64,29 +54,22 @@ func (j *aimPredictions) has(column string, i int) bool {
 var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_vad"}
 
 // covers is on how many of the units a column stands; of Overall, on how many values of its components.
-func (j *aimPredictions) covers(column string, units []int) protocol.Coverage {
-	parts := []string{column}
-	if column == "overall" {
-		parts = aimParts
+func (j *aimPredictions) covers(column string, units []int) *protocol.Coverage {
+	if column != "overall" {
+		return protocol.CoverageBy(len(units), func(k int) (protocol.Key, bool, bool) {
+			return protocol.Key{ID: j.edited[units[k]]}, true, j.has(column, units[k])
+		})
 	}
-	var missing []protocol.Key
-	for _, i := range units {
-		for _, c := range parts {
-			if !j.has(c, i) {
-				missing = append(missing, protocol.Key{ID: j.edited[i]})
-				if column == "overall" {
-					missing[len(missing)-1].Model = c
-				}
-			}
-		}
-	}
-	if column == "overall" {
-		return protocol.CoverageOfValues(len(units), len(parts)*len(units), missing)
-	}
-	return protocol.NewCoverage(len(units), missing)
+	n := len(aimParts)
+	return protocol.CoverageBy(n*len(units), func(k int) (protocol.Key, bool, bool) {
+		i, c := units[k/n], aimParts[k%n]
+		return protocol.Key{ID: j.edited[i], Model: c}, true, j.has(c, i)
+	}).OfValues(len(units))
 }
 
-func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+func (j *aimPredictions) used(column string) int {
+	return j.covers(column, protocol.UpTo(len(j.kind))).Used
+}
 
 // usedOf says on how many of the units columns stand that do not stand on all (Overall: on how many values), and marks
 // for their cells.

@@ -83,7 +83,7 @@ func aimMeans(path string) (*protocol.Result, error) {
 		if !(math.Abs(d) <= float64(out.Largest)) && !math.IsNaN(d) {
 			out.Largest = protocol.Value(math.Abs(d))
 		}
-		table.Rows = append(table.Rows, protocol.TableRow{Name: name, Cells: []float64{overall, m["overall"], d}})
+		table.Rows = append(table.Rows, protocol.TableRow{Name: name, Cells: protocol.Cells(overall, m["overall"], d)})
 	}
 	return &protocol.Result{JSON: out, N: len(out.Methods), Tables: []protocol.Table{table}}, p.Err()
 }

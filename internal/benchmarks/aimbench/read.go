@@ -140,32 +140,28 @@ func (m *aimReader) readFile(path string, p *protocol.Problems) error {
 		return err
 	}
 	inOrder := len(rows) == len(m.kind) && !slices.ContainsFunc(rows,
-		func(r protocol.Line) bool { return r.Has(aimID(r)) })
+		func(r *protocol.Line) bool { return r.Has(aimID(r)) })
 	if inOrder {
 		j := m.editor("")
 		j.notes = append(j.notes, "the components name no samples: their lines are taken in the order of the data")
 	}
 	seen := map[string]string{}
-	for n, r := range rows {
-		if err := m.readRow(r, n, inOrder, run, seen); err != nil {
-			p.Add(r.Where, "%v", err)
+	p.Each(rows, func(r *protocol.Line) (err error) {
+		i := r.Index
+		if !inOrder {
+			if i, err = m.find(r); err != nil {
+				return err
+			}
 		}
-	}
+		return m.readRow(r, i, run, seen)
+	})
 	return nil
 }
 
-func (m *aimReader) readRow(r protocol.Line, n int, inOrder bool, run string, seen map[string]string) error {
-	i, err := n, error(nil)
-	if !inOrder {
-		if i, err = m.find(r); err != nil {
-			return err
-		}
-	}
-	name := ""
-	if field := r.First("method", "model", "editor"); r.Has(field) {
-		if name, err = r.Text(field); err != nil {
-			return err
-		}
+func (m *aimReader) readRow(r *protocol.Line, i int, run string, seen map[string]string) error {
+	name := r.Editor()
+	if r.Err() != nil {
+		return nil
 	}
 	key := fmt.Sprint(i, "\n", name)
 	if first, ok := seen[key]; ok {
@@ -184,13 +180,13 @@ func (m *aimReader) readRow(r protocol.Line, n int, inOrder bool, run string, se
 	return m.readSample(j, i, r)
 }
 
-func aimID(r protocol.Line) string { return r.First("id", "edited_image", "original_image", "image") }
+func aimID(r *protocol.Line) string { return r.First("id", "edited_image", "original_image", "image") }
 
 // find returns the sample that a line names. What else the line says of its pictures must be of that sample.
-func (s *aim) find(r protocol.Line) (int, error) {
-	id, err := r.ID(aimID(r))
-	if err != nil {
-		return 0, err
+func (s *aim) find(r *protocol.Line) (int, error) {
+	id := r.ID(aimID(r))
+	if r.Err() != nil {
+		return 0, r.Err()
 	}
 	i, err := s.named(id)
 	if err != nil {
@@ -201,14 +197,11 @@ func (s *aim) find(r protocol.Line) (int, error) {
 		if !r.Has(field) {
 			continue
 		}
-		said, err := r.ID(field)
+		said := r.ID(field)
 		is := func(name string) bool { return filepath.Base(said) == filepath.Base(name) }
-		if err == nil && !slices.ContainsFunc(names, is) {
-			err = fmt.Errorf("%s is %q here, but sample %s has %q (ids count the samples from 0)", field, said, id,
+		if !slices.ContainsFunc(names, is) {
+			return 0, fmt.Errorf("%s is %q here, but sample %s has %q (ids count the samples from 0)", field, said, id,
 				names[0])
-		}
-		if err != nil {
-			return 0, err
 		}
 	}
 	return i, nil
@@ -237,7 +230,7 @@ func (s *aim) named(id string) (int, error) {
 // aimFields are the fields of a line that say something of a sample.
 var aimFields = []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "s_sm", "s_vs", "emotion", "vad", "score"}
 
-func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error {
+func (m *aimReader) readSample(j *aimPredictions, i int, r *protocol.Line) error {
 	if !slices.ContainsFunc(aimFields, func(f string) bool { _, ok := r.Fields[f]; return ok }) {
 		return fmt.Errorf("it has no component: one of %s was expected", strings.Join(aimFields, ", "))
 	}
@@ -245,11 +238,11 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error 
 		if !r.Has(component) {
 			continue
 		}
-		values, err := aimValues(r, component)
-		if err == nil {
-			err = m.setValues(j, i, component, values, r.Where)
+		values := aimValues(r, component)
+		if r.Err() != nil {
+			return nil
 		}
-		if err != nil {
+		if err := m.setValues(j, i, component, values, r.Where); err != nil {
 			return err
 		}
 	}
@@ -257,11 +250,8 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error 
 		return err
 	}
 	if r.Has("emotion") {
-		e, err := r.Text("emotion")
-		if err == nil {
-			err = m.setEmotion(j, i, strings.ToLower(strings.TrimSpace(e)), r.Where)
-		}
-		if err != nil {
+		emotion := strings.ToLower(strings.TrimSpace(r.Text("emotion")))
+		if err := m.setEmotion(j, i, emotion, r.Where); err != nil {
 			return err
 		}
 	}
@@ -276,44 +266,31 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error 
 }
 
 // aimValues reads a component: a number, or a list of sub-scores where a judge gives several.
-func aimValues(r protocol.Line, component string) ([]float64, error) {
-	var values []float64
-	switch component {
-	case "sc", "pq", "s_gtc":
-		list, err := r.Numbers(component)
-		if err != nil {
-			return nil, err
-		}
-		values = list
-	default:
-		v, err := r.Number(component)
-		if err != nil {
-			return nil, err
-		}
-		values = []float64{v}
+func aimValues(r *protocol.Line, component string) (values []float64) {
+	if slices.Contains([]string{"sc", "pq", "s_gtc"}, component) {
+		values = r.Numbers(component)
+	} else {
+		values = []float64{r.Number(component)}
 	}
 	if b, ok := aimBounds[component]; ok {
 		for _, v := range values {
 			if err := b.Check(component, v); err != nil {
-				return nil, err
+				r.Fail("%w", err)
 			}
 		}
 	}
-	return values, nil
+	return values
 }
 
 // readHalves reads s_sm and s_vs; null is a sample without one.
-func (m *aimReader) readHalves(j *aimPredictions, i int, r protocol.Line) error {
+func (m *aimReader) readHalves(j *aimPredictions, i int, r *protocol.Line) error {
 	key := aimSample{j.name, i}
 	for _, f := range []string{"s_sm", "s_vs"} {
 		if _, ok := r.Fields[f]; !ok {
 			continue
 		}
-		v, err := aimValues(r, f)
-		if err == nil {
-			err = m.claim(j, i, f, r.Where)
-		}
-		if err != nil {
+		v := aimValues(r, f)
+		if err := m.claim(j, i, f, r.Where); err != nil || r.Err() != nil {
 			return err
 		}
 		if m.halves[key] == nil {

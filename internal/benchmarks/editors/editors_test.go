@@ -193,7 +193,7 @@ func TestKindsCount(t *testing.T) {
 	p := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "p.jsonl", rows)))
 	got := ""
 	for _, row := range p.Result().Tables[0].Rows {
-		got += row.Name + " " + row.Text[0] + "; "
+		got += row.Name + " " + row.Cells[0].Text + "; "
 	}
 	if got != "add 1 to 2; cut 0; " {
 		t.Errorf("%s", got)

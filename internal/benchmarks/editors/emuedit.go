@@ -45,20 +45,16 @@ func loadEmuEdit(o protocol.Options) (protocol.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("emu-edit", o)
+	if err != nil {
 		return nil, err
 	}
-	s := &protocol.EditorSet{Name: "emu-edit", Editors: o.Editors, By: o.By,
-		Columns: []string{"clip_dir", "clip_im", "clip_out", "dino", "l1_source", "score"},
-		Bounds: map[string]protocol.Bounds{"clip_dir": protocol.CosineBounds, "clip_im": protocol.CosineBounds,
-			"clip_out": protocol.CosineBounds,
-			"dino":     protocol.CosineBounds, "l1_source": {Low: 0, High: 1}, "score": protocol.ScoreBounds}}
+	s.Columns = []string{"clip_dir", "clip_im", "clip_out", "dino", "l1_source", "score"}
+	s.Bounds = map[string]protocol.Bounds{"clip_dir": protocol.CosineBounds, "clip_im": protocol.CosineBounds,
+		"clip_out": protocol.CosineBounds, "dino": protocol.CosineBounds, "l1_source": {Low: 0, High: 1},
+		"score": protocol.ScoreBounds}
 	s.Output = func(editor string, i int) string {
-		base := filepath.Join(editor, filepath.FromSlash(s.Samples[i].Item.ID))
-		if exists(base + ".jpg") {
-			return base + ".jpg"
-		}
-		return base + ".png"
+		return protocol.FirstFile(filepath.Join(editor, filepath.FromSlash(s.Samples[i].Item.ID)), ".jpg", ".png")
 	}
 	generations := table.Has("edited_image") && table.Has("model")
 	if generations {

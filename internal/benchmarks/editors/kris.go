@@ -98,23 +98,15 @@ func loadKRIS(o protocol.Options) (protocol.Set, error) {
 	if o.Data == "" {
 		return nil, errors.New("the published data are not named: give --ratings, the folder KRIS_Bench")
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("kris-bench", o)
+	if err != nil {
 		return nil, err
 	}
 	columns := []string{"VC", "VQ", "IF", "KP"}
-	s := &protocol.EditorSet{
-		Name:    "kris-bench",
-		Editors: o.Editors,
-		By:      o.By,
-		Columns: append([]string{"kris"}, columns...),
-		Fields:  krisFields,
-		Bounds:  map[string]protocol.Bounds{},
-		Scale:   map[string]func(float64) float64{},
-		Strict:  true,
-		Pooled:  map[string][]string{"kris": columns},
-		Own:     readKRISMetrics,
-		Parts:   []string{"overall", "factual", "conceptual", "procedural"},
-	}
+	s.Columns, s.Fields, s.Pooled = append([]string{"kris"}, columns...), krisFields, map[string][]string{"kris": columns}
+	s.Bounds, s.Scale = map[string]protocol.Bounds{}, map[string]func(float64) float64{}
+	s.Strict, s.Own = true, readKRISMetrics
+	s.Parts = []string{"overall", "factual", "conceptual", "procedural"}
 	for _, c := range columns {
 		s.Bounds[c], s.Scale[c] = protocol.Bounds{Low: 1, High: 5}, func(v float64) float64 { return 25 * (v - 1) }
 	}
@@ -125,13 +117,7 @@ func loadKRIS(o protocol.Options) (protocol.Set, error) {
 		return krisMean(v, judged[s.Samples[i].Group])
 	}}
 	s.Output = func(editor string, i int) string {
-		base := filepath.Join(editor, filepath.FromSlash(s.Samples[i].Item.ID))
-		for _, ending := range []string{".png", ".jpeg"} {
-			if exists(base + ending) {
-				return base + ending
-			}
-		}
-		return base + ".jpg"
+		return protocol.FirstFile(filepath.Join(editor, filepath.FromSlash(s.Samples[i].Item.ID)), ".png", ".jpeg", ".jpg")
 	}
 	var p protocol.Problems
 	for _, d := range krisDimensions {
@@ -204,7 +190,7 @@ func addKRIS(s *protocol.EditorSet, folder, category string, parts []string, p *
 				it.Set("reference", picture(e.Target))
 			}
 		}
-		p.List = append(p.List, nonNil(s.Add(sample))...)
+		p.Keep(s.Add(sample))
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
 	if _, err := os.Stat(root); err != nil {
 		root = o.Data
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("magicbrush", o)
+	if err != nil {
 		return nil, err
 	}
 	instructions, err := readTurns(o.Data)
@@ -72,16 +73,10 @@ func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &protocol.EditorSet{
-		Name:    "magicbrush",
-		Editors: o.Editors,
-		By:      o.By,
-		Parts:   []string{singleTurn, multiTurn},
-		Columns: []string{"l1", "l2", "clip_i", "dino", "clip_t", "score"},
-		Bounds: map[string]protocol.Bounds{"l1": {Low: 0, High: 1}, "l2": {Low: 0, High: 1},
-			"clip_i": protocol.CosineBounds, "dino": protocol.CosineBounds,
-			"clip_t": protocol.CosineBounds, "score": protocol.ScoreBounds},
-	}
+	one := protocol.Bounds{Low: 0, High: 1}
+	s.Parts, s.Columns = []string{singleTurn, multiTurn}, []string{"l1", "l2", "clip_i", "dino", "clip_t", "score"}
+	s.Bounds = map[string]protocol.Bounds{"l1": one, "l2": one, "clip_i": protocol.CosineBounds,
+		"dino": protocol.CosineBounds, "clip_t": protocol.CosineBounds, "score": protocol.ScoreBounds}
 	s.Output = func(editor string, i int) string { return magicBrushPicture(editor, s.Samples[i].Item.ID, turns(s, i)) }
 	for _, d := range folders {
 		if !d.IsDir() {
@@ -118,10 +113,7 @@ func magicBrushPicture(editor, sample string, turns int) string {
 	if turn == "1" {
 		name = id + "_1"
 	}
-	if path := filepath.Join(editor, id, name+".jpg"); exists(path) {
-		return path
-	}
-	return filepath.Join(editor, id, name+".png")
+	return protocol.FirstFile(filepath.Join(editor, id, name), ".jpg", ".png")
 }
 
 func exists(path string) bool {

@@ -104,34 +104,24 @@ func (e *riseEntry) kind(anyAlone bool) string {
 // states reports whether the sample has the key consistency_free, whatever its value: pandas' notna.
 func (e *riseEntry) states() bool { return len(e.Free) > 0 && string(e.Free) != "null" }
 
-// readRISE reads the samples.
-func readRISE(path string) (entries []riseEntry, err error) {
+func loadRISE(o protocol.Options) (protocol.Set, error) {
+	path, err := protocol.Locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
+	if err != nil {
+		return nil, err
+	}
+	var entries []riseEntry
 	if err := protocol.ReadJSON(path, &entries, "[{index, category, instruction, image}]"); err != nil {
 		return nil, err
 	}
 	if len(entries) == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
-	return entries, nil
-}
-
-func loadRISE(o protocol.Options) (protocol.Set, error) {
-	path, err := protocol.Locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
+	s, err := protocol.NewEditorSet("rise-bench", o)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := readRISE(path)
-	if err == nil {
-		err = protocol.DifferentEditors(o.Editors)
-	}
-	if err != nil {
-		return nil, err
-	}
-	root := o.Images
-	if root == "" {
-		root = filepath.Dir(path)
-	}
-	s := newRISE(o, entries)
+	describeRISE(s, entries)
+	root := cmp.Or(o.Images, filepath.Dir(path))
 	anyAlone := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.WithoutProblem) > 0 })
 	anyFree := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.Free) > 0 })
 	var p protocol.Problems
@@ -148,7 +138,7 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 			Parts:  []string{"overall", strings.TrimSuffix(e.Category, "_reasoning")},
 			Scored: e.Image != "" && e.Instruction != "",
 		}
-		p.List = append(p.List, nonNil(s.Add(sample))...)
+		p.Keep(s.Add(sample))
 	}
 	s.Derive = riseColumns(entries, anyFree)
 	return s, p.Err()
@@ -168,32 +158,18 @@ func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
 	return it
 }
 
-// newRISE is the set of the entries, without samples.
-func newRISE(o protocol.Options, entries []riseEntry) *protocol.EditorSet {
-	s := &protocol.EditorSet{
-		Name:    "rise-bench",
-		Editors: o.Editors,
-		By:      o.By,
-		Counted: []string{"accuracy", accuracySince},
-		Columns: []string{
-			"rise",
-			"rise as run",
-			"accuracy",
-			accuracySince,
-			"reasoning",
-			"consistency",
-			"plausibility",
-			"score",
-		},
-		Bounds: map[string]protocol.Bounds{"reasoning": {Low: 1, High: 5}, "consistency": {Low: 1, High: 5},
-			"plausibility": {Low: 1, High: 5}, "score": protocol.ScoreBounds,
-			"rise": {Low: 0, High: 100}, "rise as run": {Low: 0, High: 100}, "accuracy": {Low: 0, High: 100},
-			accuracySince: {Low: 0, High: 100}},
-		Fields: map[string][]string{
-			"reasoning":    {"reasoning", "Reasoning"},
-			"consistency":  {"consistency", "ApprConsistency"},
-			"plausibility": {"plausibility", "VisualPlausibility"},
-		},
+// describeRISE says what the set of the entries is.
+func describeRISE(s *protocol.EditorSet, entries []riseEntry) {
+	five, percent := protocol.Bounds{Low: 1, High: 5}, protocol.Bounds{Low: 0, High: 100}
+	s.Counted = []string{"accuracy", accuracySince}
+	s.Columns = []string{"rise", "rise as run", "accuracy", accuracySince, "reasoning", "consistency", "plausibility",
+		"score"}
+	s.Bounds = map[string]protocol.Bounds{"reasoning": five, "consistency": five, "plausibility": five,
+		"score": protocol.ScoreBounds, "rise": percent, "rise as run": percent, "accuracy": percent, accuracySince: percent}
+	s.Fields = map[string][]string{
+		"reasoning":    {"reasoning", "Reasoning"},
+		"consistency":  {"consistency", "ApprConsistency"},
+		"plausibility": {"plausibility", "VisualPlausibility"},
 	}
 	s.Lacks = func(i int, column string) bool {
 		return column == "consistency" && entries[i].free() || column == "plausibility" &&
@@ -202,14 +178,8 @@ func newRISE(o protocol.Options, entries []riseEntry) *protocol.EditorSet {
 	s.Parts = []string{"overall", "temporal", "causal", "spatial", "logical"}
 	s.Output = func(editor string, i int) string {
 		base := filepath.Join(editor, "images", s.Samples[i].Group, s.Samples[i].Item.ID)
-		for _, ending := range []string{".jpg", ".jpeg"} {
-			if exists(base + ending) {
-				return base + ending
-			}
-		}
-		return base + ".png"
+		return protocol.FirstFile(base, ".jpg", ".jpeg", ".png")
 	}
-	return s
 }
 
 // riseColumns derive numbers from a judge's. anyFree: some sample of the data has the key consistency_free.

@@ -32,20 +32,11 @@ func ReadRecognition(path string) (*Recognition, error) {
 	r := &Recognition{answers: map[string][]string{}}
 	index, given := map[string]int{}, map[string]map[int]string{}
 	var p protocol.Problems
-	for _, row := range rows {
-		id, err1 := row.ID("id")
-		truth, err2 := row.Text("truth")
-		model, err3 := row.Text("model")
-		answer, err4 := row.Text("answer")
-		if err := cmp.Or(err1, err2, err3, err4); err != nil {
-			p.Add(row.Where, "%v", err)
-			continue
+	p.Each(rows, func(row *protocol.Line) error {
+		id, truth, model, answer := row.ID("id"), word(row.Text("truth")), row.Filled("model"), word(row.Text("answer"))
+		if row.Err() != nil {
+			return nil
 		}
-		if strings.TrimSpace(model) == "" {
-			p.Add(row.Where, "model is %q: a name was expected", model)
-			continue
-		}
-		truth, answer = word(truth), word(answer)
 		i, known := index[id]
 		if !known {
 			i = len(r.ids)
@@ -56,16 +47,17 @@ func ReadRecognition(path string) (*Recognition, error) {
 			given[model], r.models = map[int]string{}, append(r.models, model)
 		}
 		_, twice := given[model][i]
+		given[model][i] = answer
 		switch {
 		case polarity(truth) == "":
-			p.Add(row.Where, "truth is %q: one of the seven expressions was expected", truth)
+			return fmt.Errorf("truth is %q: one of the seven expressions was expected", truth)
 		case r.truth[i] != truth:
-			p.Add(row.Where, "the truth of %s is %s here, %s before", id, truth, r.truth[i])
+			return fmt.Errorf("the truth of %s is %s here, %s before", id, truth, r.truth[i])
 		case twice:
-			p.Add(row.Where, "a second answer of %s for %s", model, id)
+			return fmt.Errorf("a second answer of %s for %s", model, id)
 		}
-		given[model][i] = answer
-	}
+		return nil
+	})
 	for _, model := range r.models {
 		list := make([]string, len(r.ids))
 		for i, id := range r.ids {
@@ -78,14 +70,11 @@ func ReadRecognition(path string) (*Recognition, error) {
 		r.answers[model] = list
 		if n, example := r.unreadable(model); n == len(list) {
 			p.Add(model, "not one of its %d answers is one of the seven expressions (%s); one is %q", n,
-				strings.Join(sevenExpressions, ", "), example)
+				strings.Join(fedExpressions, ", "), example)
 		}
 	}
 	return r, p.Err()
 }
-
-// sevenExpressions are those that polarity knows.
-var sevenExpressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
 
 // unreadable is how many answers of a model are none of the expressions, and the first of them.
 func (r *Recognition) unreadable(model string) (n int, example string) {
@@ -201,17 +190,20 @@ func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesB
 		}
 	}
 	out := &EnsemblesByLabels{}
-	for m, name := range r.models {
+	for k, name := range r.models {
 		hits := make([]float64, len(truth))
 		for i, t := range truth {
-			if votes[m][i] == t {
+			if votes[k][i] == t {
 				hits[i] = 1
 			}
 		}
-		in := meanInterval(hits)
-		n, example := r.unreadable(name)
-		out.Models = append(out.Models, ModelAccuracy{name, stats.Mean(hits), protocol.Value(in.Low),
-			protocol.Value(in.High), n, example})
+		m := ModelAccuracy{Name: name, Accuracy: stats.Mean(hits), Low: protocol.Value(math.NaN()),
+			High: protocol.Value(math.NaN())}
+		if in := protocol.MeanInterval(hits, protocol.AgreementResamples, protocol.AgreementSeed); in != nil {
+			m.Low, m.High = protocol.Value(in.Low), protocol.Value(in.High)
+		}
+		m.Unreadable, m.example = r.unreadable(name)
+		out.Models = append(out.Models, m)
 	}
 	slices.SortStableFunc(out.Models, func(a, b ModelAccuracy) int { return cmp.Compare(b.Accuracy, a.Accuracy) })
 	for _, k := range sizes {
@@ -293,8 +285,8 @@ func (e *Ensembles) Tables() (out []protocol.Table) {
 			Columns: []string{"accuracy"},
 			Better:  []int{1}}
 		for _, m := range by.Models {
-			models.Rows = append(models.Rows, protocol.TableRow{Name: m.Name, Cells: []float64{m.Accuracy},
-				Bounds: []stats.Interval{{Low: float64(m.Low), High: float64(m.High)}}})
+			models.Rows = append(models.Rows, protocol.TableRow{Name: m.Name, Cells: []protocol.Cell{{Value: m.Accuracy,
+				Bounds: &stats.Interval{Low: float64(m.Low), High: float64(m.High)}}}})
 			if m.Unreadable > 0 && by.EnsemblesByLabels == e.Fine {
 				models.Notes = append(models.Notes,
 					fmt.Sprintf("%s: %d of %d answers are none of the seven expressions, such "+
@@ -306,7 +298,7 @@ func (e *Ensembles) Tables() (out []protocol.Table) {
 			Notes: []string{"the best set is chosen on these very pictures, which makes its accuracy optimistic"}}
 		for _, s := range by.Sizes {
 			sizes.Rows = append(sizes.Rows, protocol.TableRow{Name: fmt.Sprintf("%d models", s.Size),
-				Cells: []float64{float64(s.Sets), s.Best, s.Average}, Text: []string{fmt.Sprint(s.Sets)}})
+				Cells: []protocol.Cell{protocol.Count(s.Sets), {Value: s.Best}, {Value: s.Average}}})
 			note := fmt.Sprintf("best of %d: %s", s.Size, strings.Join(s.Members, ", "))
 			if s.Equal > 1 {
 				note += fmt.Sprintf(" (and %d others as good)", s.Equal-1)

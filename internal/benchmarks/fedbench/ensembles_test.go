@@ -59,7 +59,7 @@ func TestEnsembles(t *testing.T) {
 		"one of the seven expressions": strings.Replace(line, "happy", "glad", 1),
 		"b: there is no answer for 1": line + "\n" +
 			`{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
-		`model is " "`:                strings.Replace(line, `"a"`, `" "`, 1),
+		`model is empty`:                strings.Replace(line, `"a"`, `" "`, 1),
 		"a: not one of its 1 answers": strings.Replace(line, "Happy ", "happiness", 1),
 		`there is no "answer"`:        `{"id": 1, "truth": "happy", "model": "a"}`,
 		"a: there is no answer for 2: one for": line + "\n" +

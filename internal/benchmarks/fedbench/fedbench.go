@@ -423,3 +423,17 @@ func (s *fed) Components() map[string]edit.Range {
 	}
 	return scales
 }
+
+// disagreements are the samples on which a scorer and FED-Score disagree most, and least, with their pictures if the
+// editors' folders are known.
+func (j *fedPredictions) disagreements() []protocol.Example {
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	keys := make([]protocol.Key, len(j.samples))
+	for i, s := range j.samples {
+		keys[i] = fedPart{s.key.ID, s.key.Model, s.tags["instructions"]}.key()
+	}
+	return protocol.Disagreements("fed_score", keys, j.column("score"), j.column("fed_score"), items)
+}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"assay/internal/benchmarks/protocol"
@@ -149,16 +148,14 @@ func (j *fedPredictions) asPrinted() []protocol.Table {
 		for _, kind := range fedKinds {
 			in := units[[2]string{method, kind}]
 			for _, c := range printedColumns {
-				row.Cells = append(row.Cells, j.mean(in, c))
-				row.Marks = append(row.Marks, protocol.Partial(j.defined(in, c), len(ids[kind])))
+				row.Cells = append(row.Cells, j.cell(in, c, len(ids[kind])))
 			}
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	score := len(printedColumns) - 1
 	slices.SortStableFunc(t.Rows, func(a, b protocol.TableRow) int {
-		return cmp.Compare(b.Cells[score],
-			a.Cells[score])
+		return cmp.Compare(b.Cells[score].Value, a.Cells[score].Value)
 	})
 	noteParts(&t)
 	return []protocol.Table{t}
@@ -167,7 +164,7 @@ func (j *fedPredictions) asPrinted() []protocol.Table {
 // noteParts explains marks of cells that do not stand on all samples.
 func noteParts(t *protocol.Table) {
 	partly := func(r protocol.TableRow) bool {
-		return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" })
+		return slices.ContainsFunc(r.Cells, func(c protocol.Cell) bool { return c.Mark != "" })
 	}
 	if slices.ContainsFunc(t.Rows, partly) {
 		t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
@@ -214,8 +211,7 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 					}
 				}
 				any = any || len(units) > 0
-				row.Cells = append(row.Cells, j.mean(units, "fed_score"))
-				row.Marks = append(row.Marks, protocol.Partial(j.defined(units, "fed_score"), len(wanted[kind][c])))
+				row.Cells = append(row.Cells, j.cell(units, "fed_score", len(wanted[kind][c])))
 			}
 			if any {
 				t.Rows = append(t.Rows, row)
@@ -255,18 +251,19 @@ func (j *fedPredictions) wanted(columns []string) map[string]map[string]map[stri
 	return out
 }
 
-// defined counts samples that have a number.
-func (j *fedPredictions) defined(units []int, number string) (n int) {
+// cell is the mean of a number over samples, marked if it does not stand on all that it wants.
+func (j *fedPredictions) cell(units []int, number string, wanted int) protocol.Cell {
+	n := 0
 	for _, i := range units {
 		if v, ok := j.samples[i].values[number]; ok && !math.IsNaN(v) {
 			n++
 		}
 	}
-	return n
+	return protocol.Cell{Value: j.mean(units, number), Mark: protocol.Partial(n, wanted)}
 }
 
 // scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
-func (j *fedPredictions) scorerAgreement() (out []protocol.Table, err error) {
+func (j *fedPredictions) scorerAgreement() ([]protocol.Table, error) {
 	take := func(name string) protocol.Column {
 		return protocol.Column{Name: name, Values: j.column(name), Lower: j.direction(name) < 0}
 	}
@@ -274,38 +271,23 @@ func (j *fedPredictions) scorerAgreement() (out []protocol.Table, err error) {
 	for _, name := range []string{"id", "bg_rmse", "pq", "sc", "gta", "s_reg", "s_fid", "s_align", "fed_score"} {
 		components = append(components, take(name))
 	}
-	score := take("score")
-	if slices.ContainsFunc(score.Values, func(v float64) bool { return !math.IsNaN(v) }) {
-		out = append(out, protocol.AgreementOf("agreement of the scorer with each component", score, components))
-	}
-	if j.human == "" {
-		return out, nil
-	}
 	index := map[string][]int{}
 	for i, s := range j.samples {
 		k := fmt.Sprint(s.key, s.tags["instructions"])
 		index[k], index[fmt.Sprint(s.key)] = append(index[k], i), append(index[fmt.Sprint(s.key)], i)
 	}
-	ratings, err := protocol.HumanColumns(j.human, len(j.samples), func(r protocol.Line) (int, error) {
-		id, err := r.ID(r.First("sample", "id", "name"))
-		if err != nil {
-			return 0, err
-		}
-		s := fedSample{key: protocol.Key{ID: id}, tags: map[string]string{}}
+	return protocol.Agreements(take("score"), components, j.human, func(r *protocol.Line) int {
+		s := fedSample{key: protocol.Key{ID: r.ID(r.First("sample", "id", "name"))}, tags: map[string]string{}}
 		if err := s.readTags(r); err != nil {
-			return 0, err
+			r.Fail("%w", err)
 		}
 		at := index[fmt.Sprint(s.key, s.tags["instructions"])]
 		if len(at) != 1 {
-			return 0, fmt.Errorf("%d samples are called %v (%s): one was expected", len(at), s.key,
-				s.tags["instructions"])
+			r.Fail("%d samples are called %v (%s): one was expected", len(at), s.key, s.tags["instructions"])
+			return -1
 		}
-		return at[0], nil
+		return at[0]
 	})
-	for _, h := range ratings {
-		out = append(out, protocol.AgreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
-	}
-	return out, err
 }
 
 // rowNames names the row of a sample in the table of a tag. Where methods have other kinds of instructions than their
@@ -346,14 +328,11 @@ func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		least, most := j.used(groups[name])
 		out[name] = map[string]protocol.Value{"n": protocol.Value(least)}
-		line := protocol.TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(least)}}
-		if least < most {
-			line.Text[0] = fmt.Sprintf("%d to %d", least, most)
-		}
+		line := protocol.TableRow{Name: name, Cells: []protocol.Cell{protocol.CountFromTo(least, most)}}
 		for k, n := range j.Numbers(groups[name]) {
 			out[name][n.Name] = protocol.Value(n.Value)
 			if k < 11 {
-				line.Cells = append(line.Cells, n.Value)
+				line.Cells = append(line.Cells, protocol.Cell{Value: n.Value})
 			}
 		}
 		t.Rows = append(t.Rows, line)

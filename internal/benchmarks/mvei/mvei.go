@@ -58,7 +58,7 @@ type statements struct {
 	classes      []string
 	index        map[string]int
 	included     *statementsPredictions // answers that the data hold themselves
-	entries      []protocol.Line        // as they were read
+	entries      []*protocol.Line       // as they were read
 	images       string                 // folder of the pictures
 }
 
@@ -73,7 +73,7 @@ type entry struct {
 	} `json:"statement_list"`
 }
 
-func entryOf(r protocol.Line) (e entry, err error) {
+func entryOf(r *protocol.Line) (e entry, err error) {
 	b, err := json.Marshal(r.Fields)
 	if err == nil {
 		err = json.Unmarshal(b, &e)
@@ -99,11 +99,10 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 	}
 	answers := map[int]string{}
 	var p protocol.Problems
-	for _, r := range rows {
+	p.Each(rows, func(r *protocol.Line) error {
 		e, err := entryOf(r)
 		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+			return err
 		}
 		s.entries = append(s.entries, r)
 		for k, st := range e.Statements {
@@ -120,12 +119,10 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 			}
 			id := e.ImageID + "#" + strconv.Itoa(k)
 			if _, twice := s.index[id]; twice {
-				p.Add(where, "a second entry for the picture %s", e.ImageID)
-				continue
+				return fmt.Errorf("statement %d: a second entry for the picture %s", k, e.ImageID)
 			}
 			i := len(s.keys)
-			s.index[id] = i
-			s.index[e.ImageID+"\n"+st.Statement] = i
+			s.index[id], s.index[e.ImageID+"\n"+st.Statement] = i, i
 			s.keys, s.image, s.text = append(s.keys, protocol.Key{ID: id}), append(s.image, e.ImageID),
 				append(s.text, st.Statement)
 			s.label, s.class = append(s.label, label), append(s.class, st.Class)
@@ -133,7 +130,8 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 				answers[i] = *st.Predict
 			}
 		}
-	}
+		return nil
+	})
 	if len(answers) > 0 {
 		s.included = &statementsPredictions{s, answers}
 	}

@@ -170,6 +170,26 @@ type Result struct {
 	Examples   []Example
 }
 
+// Count counts the items that are complete, and names the others.
+func (r *Result) Count(n int, complete func(i int) bool, key func(i int) Key) {
+	for i := range n {
+		if complete(i) {
+			r.N++
+		} else {
+			r.Missing = append(r.Missing, key(i))
+		}
+	}
+}
+
+// UpTo returns the numbers 0 to n-1.
+func UpTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // Key names an item: its id, and where several items share an id, its model (method, side, candidate).
 type Key struct {
 	ID    string `json:"id"`
@@ -203,9 +223,16 @@ type CaptionedPicture struct {
 	Picture Picture
 }
 
-// Caption is the picture of an item with a role, with a caption.
-func Caption(caption string, e *edit.Edit, role string) CaptionedPicture {
-	return CaptionedPicture{caption, PictureOf(e, role)}
+// Captions are pictures of an item by their roles, with these as captions; a target's is "wanted".
+func Captions(e *edit.Edit, roles ...string) (out []CaptionedPicture) {
+	for _, role := range roles {
+		caption := role
+		if role == Target {
+			caption = "wanted"
+		}
+		out = append(out, CaptionedPicture{caption, PictureOf(e, role)})
+	}
+	return out
 }
 
 // Value is a number in JSON: null when it is undefined.
@@ -339,11 +366,7 @@ func Expectation(g Guessable, seed uint64) map[string]Value {
 	draws := map[string][]float64{}
 	for range ChanceDraws {
 		j := g.Guess(rng)
-		units := make([]int, j.Units())
-		for u := range units {
-			units[u] = u
-		}
-		for _, n := range j.Numbers(units) {
+		for _, n := range j.Numbers(UpTo(j.Units())) {
 			if !math.IsNaN(n.Value) {
 				draws[n.Name] = append(draws[n.Name], n.Value)
 			}
