@@ -70,13 +70,13 @@ func (c *campaign) run(ctx context.Context) error {
 	}
 	names := []string{"server", "day"}
 	for _, one := range list {
-		names = append(names, one.name)
+		names = append(names, one.Name)
 	}
 	if c.chosen, err = choose(c.only, names); err != nil {
 		return err
 	}
 	fmt.Printf("seed %d\n\n", c.seed)
-	tables, pieces := c.plan(slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) }))
+	tables, pieces := c.plan(slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.Name) }))
 	failed := []error{c.tryAll(ctx, pieces)}
 	for _, t := range tables {
 		failed = append(failed, t.print())
@@ -101,7 +101,7 @@ func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
 	}
 	begin(c.kills > 0, c.killAll)
 	if c.brief {
-		list = slices.DeleteFunc(list, func(one command) bool { return !one.quick })
+		list = slices.DeleteFunc(list, func(one command) bool { return !one.Quick })
 	}
 	begin(c.twins > 0, c.twinAll)
 	begin(c.pairs != 0, c.storeAll)
@@ -187,7 +187,7 @@ func each(t *table, list []command, n int, try func(c *command, ctx context.Cont
 ) (*table, []piece) {
 	var pieces []piece
 	for _, one := range list { // a copy: --brief takes commands out of the list
-		l := &line{name: one.name}
+		l := &line{name: one.Name}
 		t.lines = append(t.lines, l)
 		for range n {
 			pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
@@ -236,7 +236,7 @@ func (c *campaign) failAll(list []command) (*table, []piece) {
 	var pieces []piece
 	for i := range list {
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			l := &line{name: list[i].name + ", " + kind}
+			l := &line{name: list[i].Name + ", " + kind}
 			t.lines = append(t.lines, l)
 			pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
 				return list[i].faults(ctx, kind, c.calls, c.late)

@@ -17,7 +17,7 @@ func (c *campaign) storeAll(list []command) (*table, []piece) {
 		line: func(t *tally) string { return fmt.Sprintf("%d | %s", t.runs, verdict(t)) }}
 	var pieces []piece
 	for i := range list {
-		l := &line{name: list[i].name}
+		l := &line{name: list[i].Name}
 		t.lines = append(t.lines, l)
 		for k := range list[:i+1] {
 			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
@@ -67,18 +67,18 @@ func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
 	t := &tally{runs: 1, failed: len(refused)}
 	for i, c := range both {
 		if slices.Contains(refused, i) {
-			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s fails", both[1-i].name, c.name))
+			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s fails", both[1-i].Name, c.Name))
 			continue
 		}
 		if err := c.end(ctx, outs[i]); err != nil {
 			return t, err
 		}
-		got, err := digests(outs[i], c.results)
+		got, err := digests(outs[i], c.Results)
 		if err != nil {
 			return t, err
 		}
 		if names := unlike(want[i], got); len(names) > 0 {
-			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s makes other bytes in %s", both[1-i].name, c.name,
+			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s makes other bytes in %s", both[1-i].Name, c.Name,
 				strings.Join(names, ", ")))
 		}
 	}
@@ -94,10 +94,10 @@ func (c *campaign) rivalAll(list []command) (*table, []piece) {
 	for i := range list {
 		for k := range list[:i] {
 			one, other := &list[i], &list[k]
-			if !slices.ContainsFunc(one.results, func(name string) bool { return slices.Contains(other.results, name) }) {
+			if !slices.ContainsFunc(one.Results, func(name string) bool { return slices.Contains(other.Results, name) }) {
 				continue
 			}
-			l := &line{name: one.name + " and " + other.name}
+			l := &line{name: one.Name + " and " + other.Name}
 			t.lines = append(t.lines, l)
 			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
 				return rivals(ctx, [2]*command{one, other})
@@ -124,7 +124,7 @@ func rivals(ctx context.Context, both [2]*command) (*tally, error) {
 		if err := c.run(ctx, out); err != nil {
 			return nil, err
 		}
-		if want[i], err = digests(out, c.results); err != nil {
+		if want[i], err = digests(out, c.Results); err != nil {
 			return nil, err
 		}
 		if err := os.RemoveAll(out); err != nil {
@@ -141,7 +141,7 @@ func rivals(ctx context.Context, both [2]*command) (*tally, error) {
 		if slices.Contains(refused, i) || c.end(ctx, out) != nil { // to merge one's shards is refused where the other's are
 			continue
 		}
-		got, err := digests(out, c.results)
+		got, err := digests(out, c.Results)
 		found = found || err == nil && len(unlike(want[i], got)) == 0
 	}
 	if !found {

@@ -65,8 +65,8 @@ func NewCoverage(of int, missing []Key) Coverage {
 	return c
 }
 
-// CoverageBy is the coverage of a number by n items: key names item i, and reports whether the number wants the item and
-// whether it has it.
+// CoverageBy is the coverage of a number by n items: key names item i, and reports whether the number wants it and
+// whether it is there.
 func CoverageBy(n int, key func(i int) (k Key, wanted, has bool)) *Coverage {
 	var missing []Key
 	of := 0

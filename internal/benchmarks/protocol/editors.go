@@ -9,8 +9,8 @@ import (
 	"assay/edit"
 )
 
-// EditorSet is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the means
-// of its groups, for each of its parts.
+// EditorSet is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the
+// means of its groups, for each of its parts.
 type EditorSet struct {
 	Name    string
 	Samples []EditorSample
