@@ -66,19 +66,19 @@ func dayWeather(ctx context.Context, score string, length time.Duration, seed ui
 	if err != nil {
 		return err
 	}
-	d := &day{storm: storm{url: server.url, counts: map[string]int{}}, seed: seed, rate: dayRate, again: 50,
+	d := &day{storm: storm{url: server.URL, counts: map[string]int{}}, seed: seed, rate: dayRate, again: 50,
 		given: map[int][]byte{}}
 	if err = d.open(folder); err == nil {
 		err = d.prepare(folder)
 	}
 	if err != nil {
-		return errors.Join(err, server.stop())
+		return errors.Join(err, server.Stop())
 	}
 	n := max(1, int(length.Seconds()*dayRate))
 	samples := d.pass(ctx, n, server.gauges)
 	asked, err := d.askAgain(ctx)
 	samples = append(samples, sample{n, server.gauges(), d.counted()})
-	err = errors.Join(err, ctx.Err(), server.stop())
+	err = errors.Join(err, ctx.Err(), server.Stop())
 	d.tell(samples, asked)
 	if len(d.wrong) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(d.wrong), d.wrong[0]))

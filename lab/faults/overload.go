@@ -18,7 +18,7 @@ func overload(ctx context.Context, score, scorer string, s *storm, length time.D
 	if err != nil {
 		return err
 	}
-	calm := &storm{url: server.url, questions: s.questions[:s.photos], counts: map[string]int{}}
+	calm := &storm{url: server.URL, questions: s.questions[:s.photos], counts: map[string]int{}}
 	part, stop := context.WithTimeout(ctx, length/4)
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -32,14 +32,14 @@ func overload(ctx context.Context, score, scorer string, s *storm, length time.D
 	stop()
 	rate := float64(calm.counts["answered"]) / (length / 4).Seconds()
 	if rate == 0 {
-		return errors.Join(fmt.Errorf("a server of photos answers nothing: %v %v", calm.counts, calm.wrong), server.stop())
+		return errors.Join(fmt.Errorf("a server of photos answers nothing: %v %v", calm.counts, calm.wrong), server.Stop())
 	}
 	before := server.memory()
-	rough := &storm{url: server.url, questions: calm.questions, counts: map[string]int{}}
+	rough := &storm{url: server.URL, questions: calm.questions, counts: map[string]int{}}
 	took := rough.flood(ctx, 10*rate, length/2)
 	after := server.memory()
 	q := calm.questions[0]
-	code, answer, err := post(server.url, q.body)
+	code, answer, err := post(server.URL, q.body)
 	fmt.Printf("photos of 512 pixels: %.1f requests/s are answered; of ten times as many for %v: %v, "+
 		"answers after %.1f s (median), %.1f s (slowest). Resident memory %.0f MB before, %.0f MB after\n",
 		rate, length/2, rough.counts,
@@ -53,7 +53,7 @@ func overload(ctx context.Context, score, scorer string, s *storm, length time.D
 	if rough.counts["answered"] == 0 {
 		err = errors.Join(err, errors.New("under load nothing was answered"))
 	}
-	return errors.Join(err, server.stop())
+	return errors.Join(err, server.Stop())
 }
 
 // flood sends so many requests each second, and tells how many seconds those took that were answered.

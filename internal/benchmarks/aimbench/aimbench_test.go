@@ -201,7 +201,7 @@ func TestAIMBenchCorrect(t *testing.T) {
 
 // TestAIMAsAuthors: the columns and Overall of an editor's result files are those of overall_auto.py.
 func TestAIMAsAuthors(t *testing.T) {
-	for n, f := range benchtest.ReadAuthors(t).AIM {
+	for n, f := range benchtest.Authors[authorsAIM](t, "aim") {
 		dir := t.TempDir()
 		benchtest.PutFile(t, dir, "Instructions.json", []byte(f.Data))
 		for name, rows := range f.Files {
@@ -357,4 +357,11 @@ func TestContradictingNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// authorsAIM is a part of authors.json.
+type authorsAIM []struct {
+	Data   json.RawMessage
+	Files  map[string]json.RawMessage
+	Expect map[string]float64
 }

@@ -24,9 +24,9 @@ type Column struct {
 	Lower  bool // less is better
 }
 
-// AgreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95 %
+// agreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95 %
 // intervals of a bootstrap over samples. A measure of which less is better is turned round.
-func AgreementOf(title string, measure Column, others []Column) Table {
+func agreementOf(title string, measure Column, others []Column) Table {
 	t := Table{Title: title, Columns: []string{"n", "spearman", "pearson"}, Better: []int{0, 1, 1}}
 	for _, other := range others {
 		var x, y []float64
@@ -79,14 +79,14 @@ func MeanInterval(list []float64, resamples int, seed uint64) *stats.Interval {
 // with the human ratings of a file ("": there are none). find says which sample a line is of; below 0: of none.
 func Agreements(score Column, components []Column, human string, find func(*Line) int) (out []Table, err error) {
 	if len(Defined(score.Values)) > 0 {
-		out = append(out, AgreementOf("agreement of the scorer with each component", score, components))
+		out = append(out, agreementOf("agreement of the scorer with each component", score, components))
 	}
 	if human == "" {
 		return out, nil
 	}
 	ratings, err := humanColumns(human, len(score.Values), find)
 	for _, h := range ratings {
-		out = append(out, AgreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
+		out = append(out, agreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
 	}
 	return out, err
 }

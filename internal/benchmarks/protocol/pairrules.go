@@ -70,8 +70,8 @@ const ThresholdAsRun = "threshold as run (scores): the same as EditReward's prog
 // ThresholdRules are the rule "threshold", three classes of which a difference of at most eps is a tie, and
 // "threshold as run", which is what EditReward's program computes of it.
 var ThresholdRules = []PairRule{
-	{Name: "threshold", Columns: ThreeClasses, Decide: decideByThreshold},
-	{Name: "threshold as run", Columns: ThreeClasses, Decide: decideAsRun, chooses: true},
+	{Name: "threshold", Columns: ThreeClasses, decide: decideByThreshold},
+	{Name: "threshold as run", Columns: ThreeClasses, decide: decideAsRun, chooses: true},
 }
 
 // differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
@@ -91,10 +91,10 @@ var sideNames = map[int]string{1: Left, -1: Right, 0: Tie}
 
 // decideAsRun takes pairs for ties one at a time. Scores that are equal and were not taken yet are neither a tie nor a
 // preference: no verdict is right then.
-func decideAsRun(j *PairPredictions, units []int) Verdicts {
+func decideAsRun(j *PairPredictions, units []int) verdicts {
 	human, d := j.differences(units)
 	ties, order := bestMarginAsRun(human, d)
-	v := Verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
+	v := verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
 		Predicted: make([]string, len(d)), Right: make([]bool, len(d))}
 	for k, i := range order {
 		switch {
@@ -113,8 +113,8 @@ func decideAsRun(j *PairPredictions, units []int) Verdicts {
 	return v
 }
 
-func decideByThreshold(j *PairPredictions, units []int) Verdicts {
-	v := Verdicts{Rows: ThreeClasses}
+func decideByThreshold(j *PairPredictions, units []int) verdicts {
+	v := verdicts{Rows: ThreeClasses}
 	human, d := j.differences(units)
 	eps := j.Epsilon
 	if v.chosenHere = math.IsNaN(eps); v.chosenHere {
@@ -136,8 +136,8 @@ func decideByThreshold(j *PairPredictions, units []int) Verdicts {
 func ScoreRule(
 	name string, classes, columns []string, about func(pair int) bool, predict func(human string, l, r float64) string,
 ) PairRule {
-	return PairRule{Name: name, Columns: columns, About: about, Decide: func(j *PairPredictions, units []int) Verdicts {
-		v := Verdicts{Rows: classes}
+	return PairRule{Name: name, Columns: columns, About: about, decide: func(j *PairPredictions, units []int) verdicts {
+		v := verdicts{Rows: classes}
 		for _, i := range units {
 			if j.HasScores(i) && (about == nil || about(i)) {
 				predicted := predict(j.Human[i], j.Scores[0][i], j.Scores[1][i])
@@ -171,13 +171,13 @@ func AnswerRule(name string, classes []string, right map[string][]string) PairRu
 	for _, list := range right {
 		known = append(known, list...)
 	}
-	decide := func(j *PairPredictions, units []int) Verdicts {
-		v := Verdicts{Rows: classes}
+	decide := func(j *PairPredictions, units []int) verdicts {
+		v := verdicts{Rows: classes}
 		for _, i := range units {
 			answer := cmp.Or(j.Answer[i], "none")
 			v.add(j.Human[i], answer, slices.Contains(right[j.Human[i]], answer))
 		}
 		return v
 	}
-	return PairRule{Name: name, answers: true, known: known, Decide: decide}
+	return PairRule{Name: name, answers: true, known: known, decide: decide}
 }

@@ -17,7 +17,7 @@ const (
 	Tie   = "tie"
 )
 
-// Verdicts of three classes, which are named by the side that wins.
+// verdicts of three classes, which are named by the side that wins.
 var (
 	ThreeClasses = []string{Left, Right, Tie}
 	ThreeSides   = map[string]string{Left: Left, Right: Right, Tie: Tie}
@@ -53,11 +53,11 @@ type PairRule struct {
 	known   []string // the answers that it knows
 	Columns []string
 	About   func(pair int) bool // pairs of which it says something; nil: all
-	Decide  func(j *PairPredictions, units []int) Verdicts
+	decide  func(j *PairPredictions, units []int) verdicts
 }
 
-// Verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
-type Verdicts struct {
+// verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
+type verdicts struct {
 	Truth, Predicted []string
 	Right            []bool
 	Rows             []string // the classes of truth
@@ -66,11 +66,11 @@ type Verdicts struct {
 	ties             int  // so many of the smallest differences are ties; 0: all up to epsilon are
 }
 
-func (v *Verdicts) add(truth, predicted string, right bool) {
+func (v *verdicts) add(truth, predicted string, right bool) {
 	v.Truth, v.Predicted, v.Right = append(v.Truth, truth), append(v.Predicted, predicted), append(v.Right, right)
 }
 
-func (v Verdicts) accuracy() float64 {
+func (v verdicts) accuracy() float64 {
 	n := 0
 	for _, ok := range v.Right {
 		if ok {
@@ -203,7 +203,7 @@ func (j *PairPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, r := range j.Rules {
 		if j.applies(r) {
-			v := r.Decide(j, units)
+			v := r.decide(j, units)
 			terms := Terms{Counted: r.answers, Normalisation: MarginTerm(v.epsilon, v.chosenHere)}
 			if r.scale {
 				terms.Normalisation = j.scaleTerm()
@@ -302,7 +302,7 @@ func (j *PairPredictions) Result() *Result {
 
 // applyRule computes one rule, and adds its tables and notes to the result.
 func (j *PairPredictions) applyRule(rule PairRule, units []int, r *Result) ruleJSON {
-	v := rule.Decide(j, units)
+	v := rule.decide(j, units)
 	out := ruleJSON{
 		N:         len(v.Right),
 		Accuracy:  Value(v.accuracy()),
