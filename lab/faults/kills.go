@@ -114,7 +114,7 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 
 // killOften kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
 // and it begins anew.
-func (c *command) killOften(ctx context.Context, kills int, late func() bool, rng *rand.Rand) (r *tally, fault error) {
+func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r *tally, fault error) {
 	began := time.Now()
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
@@ -131,15 +131,15 @@ func (c *command) killOften(ctx context.Context, kills int, late func() bool, rn
 			r.kills, fault = r.kills-begun, ctx.Err()
 		}
 	}()
-	for r.kills < kills && !late() || exists(out) {
+	for r.kills < o.kills && !o.late() || exists(out) {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
-		if r.runs++; r.runs > 20*kills+20 {
+		if r.runs++; r.runs > 20*o.kills+20 {
 			return r, fmt.Errorf("%d runs, and no end", r.runs)
 		}
 		life := time.Hour
-		if r.kills < kills && !late() {
+		if r.kills < o.kills && !o.late() {
 			life = time.Duration(rng.Float64() * 1.1 * float64(r.whole))
 		}
 		began := time.Now()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,16 +12,16 @@ import (
 	"sync"
 )
 
-// twins starts a command twice at a time in one folder, with its store, journal or run directory. Both must end with
+// tryTwins starts a command twice at a time in one folder, with its store, journal or run directory. Both must end with
 // what one alone makes, or one of them with an error that names the folder. It counts how many ended with one.
-func (c *command) twins(ctx context.Context, rounds int) (*tally, error) {
+func (o *campaign) tryTwins(c *command, ctx context.Context, _ *rand.Rand) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer closing()
 	r := &tally{}
-	for range rounds {
+	for range o.twins {
 		if err := os.RemoveAll(out); err != nil {
 			return r, err
 		}

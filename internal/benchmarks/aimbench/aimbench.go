@@ -53,15 +53,13 @@ var Benchmark = &protocol.Benchmark{
 		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
 			"that of positive ones",
 	},
-	Flags:    []string{"components", "component", "means", "editors", "by", "human", "write-authors"},
-	Load:     loadAIM,
-	Means:    aimMeans,
-	Size:     800,
-	Lower:    []string{"d_vad"},
-	Headline: "overall",
-	Axes: []protocol.Axis{{Number: "clip_t", From: 0.20, To: 0.30}, {Number: "sc", From: 5, To: 10},
-		{Number: "aesthetic", From: 0, To: 10}, {Number: "pq", From: 5, To: 10}, {Number: "s_gtc", From: 5, To: 10},
-		{Number: "acc", From: 0, To: 100}, {Number: "f1", From: 0, To: 100}, {Number: "d_vad", From: 3, To: 2}},
+	Flags:        []string{"components", "component", "means", "editors", "by", "human", "write-authors"},
+	Load:         loadAIM,
+	Means:        aimMeans,
+	Size:         800,
+	Lower:        []string{"d_vad"},
+	Headline:     "overall",
+	Axes:         aimColumns,
 	PublishedCSV: publishedCSV,
 }
 

@@ -294,7 +294,7 @@ func TestAIMBench(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	got := benchtest.ReadSet(t, s, "../testdata/aim.jsonl")
 	for _, c := range aimColumns {
-		benchtest.Same(t, got, want, [2]string{c.name, c.name})
+		benchtest.Same(t, got, want, [2]string{c.Number, c.Number})
 	}
 	benchtest.Same(t, got, want, [2]string{"positive.acc", "positive.acc"}, [2]string{"negative.d_vad",
 		"negative.d_vad"})

@@ -150,7 +150,7 @@ func (j *aimPredictions) judge(number string) string {
 	var of []string
 	if number == "overall" {
 		for _, c := range aimColumns {
-			of = append(of, c.name)
+			of = append(of, c.Number)
 		}
 	} else {
 		of = []string{strings.TrimSuffix(strings.TrimSuffix(number, "_positive"), "_negative")}
@@ -162,7 +162,7 @@ func (j *aimPredictions) judge(number string) string {
 func aimRow(means map[string]float64) []protocol.Number {
 	var out []protocol.Number
 	for _, c := range aimColumns {
-		out = append(out, protocol.Number{Name: c.name, Value: means[c.name]})
+		out = append(out, protocol.Number{Name: c.Number, Value: means[c.Number]})
 	}
 	return append(out, protocol.Number{Name: "overall", Value: means["overall"]})
 }

@@ -71,17 +71,7 @@ func (j *fedPredictions) Leaderboard() []protocol.Entry {
 	if len(order) < 2 {
 		return nil
 	}
-	ids := map[string]map[string]bool{} // of a kind of instructions: the data's, or those of all methods
-	for _, s := range j.samples {
-		kind := s.tags["instructions"]
-		if ids[kind] == nil {
-			ids[kind] = map[string]bool{}
-			for _, t := range j.triplets {
-				ids[kind][t.name] = true
-			}
-		}
-		ids[kind][s.key.ID] = true
-	}
+	ids := j.names()
 	var out []protocol.Entry
 	for _, k := range order {
 		g := groups[k]
@@ -95,6 +85,22 @@ func (j *fedPredictions) Leaderboard() []protocol.Entry {
 			}
 		}
 		out = append(out, protocol.Entry{Name: k.method, Subset: k.kind, Predictions: g})
+	}
+	return out
+}
+
+// names are the samples of each kind of instructions: those of the data, and of all methods' lines.
+func (j *fedPredictions) names() map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, s := range j.samples {
+		kind := s.tags["instructions"]
+		if out[kind] == nil {
+			out[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				out[kind][t.name] = true
+			}
+		}
+		out[kind][s.key.ID] = true
 	}
 	return out
 }
@@ -118,19 +124,12 @@ var printedColumns = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "fed_sc
 // asPrinted is the paper's Table 4: the methods with their numbers by dense instructions and, beside them, by simple
 // ones, the best by dense ones first. Nothing where there is one kind only.
 func (j *fedPredictions) asPrinted() []protocol.Table {
-	ids := map[string]map[string]bool{} // of a kind of instructions
-	units := map[[2]string][]int{}      // by method and kind
+	ids := j.names()
+	units := map[[2]string][]int{} // by method and kind
 	methods := map[string]bool{}
 	for i, s := range j.samples {
 		method, kind := s.tags["method"], s.tags["instructions"]
-		if methods[method] = true; ids[kind] == nil {
-			ids[kind] = map[string]bool{}
-			for _, t := range j.triplets {
-				ids[kind][t.name] = true
-			}
-		}
-		ids[kind][s.key.ID] = true
-		if s.err == nil {
+		if methods[method] = true; s.err == nil {
 			units[[2]string{method, kind}] = append(units[[2]string{method, kind}], i)
 		}
 	}
@@ -191,7 +190,9 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 		}
 	}
 	var out []protocol.Table
-	wanted := j.wanted(columns)
+	in := func(expression, column string) bool {
+		return expression == column || expression != "" && "all "+polarity(expression) == column
+	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t := protocol.Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1},
 			len(columns))}
@@ -202,16 +203,24 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 			row := protocol.TableRow{Name: method}
 			any := false
 			for _, c := range columns {
+				wanted := map[string]bool{} // the data's, and those of all methods' lines
+				for _, t := range j.triplets {
+					if in(t.expression, c) {
+						wanted[t.name] = true
+					}
+				}
 				var units []int
 				for i, s := range j.samples {
-					e := s.tags["expression"]
-					if s.tags["method"] == method && s.tags["instructions"] == kind && s.err == nil &&
-						(e == c || "all "+polarity(e) == c) {
+					if s.tags["instructions"] != kind || !in(s.tags["expression"], c) {
+						continue
+					}
+					wanted[s.key.ID] = true
+					if s.tags["method"] == method && s.err == nil {
 						units = append(units, i)
 					}
 				}
 				any = any || len(units) > 0
-				row.Cells = append(row.Cells, j.cell(units, "fed_score", len(wanted[kind][c])))
+				row.Cells = append(row.Cells, j.cell(units, "fed_score", len(wanted)))
 			}
 			if any {
 				t.Rows = append(t.Rows, row)
@@ -219,34 +228,6 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 		}
 		noteParts(&t)
 		out = append(out, t)
-	}
-	return out
-}
-
-// wanted are the samples of each kind of instructions and column: those of the data, and of all methods' lines.
-func (j *fedPredictions) wanted(columns []string) map[string]map[string]map[string]bool {
-	out := map[string]map[string]map[string]bool{}
-	add := func(kind, expression, id string) {
-		if out[kind] == nil {
-			out[kind] = map[string]map[string]bool{}
-		}
-		for _, c := range columns {
-			if expression == c || expression != "" && "all "+polarity(expression) == c {
-				if out[kind][c] == nil {
-					out[kind][c] = map[string]bool{}
-				}
-				out[kind][c][id] = true
-			}
-		}
-	}
-	for _, s := range j.samples {
-		kind := s.tags["instructions"]
-		if out[kind] == nil {
-			for _, t := range j.triplets {
-				add(kind, t.expression, t.name)
-			}
-		}
-		add(kind, s.tags["expression"], s.key.ID)
 	}
 	return out
 }
