@@ -11,29 +11,7 @@ import (
 )
 
 // AuroraPair is AURORA-Bench's pairwise part.
-var AuroraPair = &protocol.Benchmark{
-	Name:  "aurora-pair",
-	Title: "AURORA-Bench, pair-wise: 1,600 pairs, left, right or tie",
-	Needs: []string{
-		"--ratings: human_ratings_pairwise.json, [{input, gens: [a, b], prompt, winner: model or \"tie\", models: [a, " +
-			"b]}], or its folder",
-		"--images (with --scorer): the folder that input and gens start at; the ratings' folder if left out",
-	},
-	Published: "McGill-NLP: the repository AURORA, its human ratings",
-	Predicts: `{"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", "score": 7.5}, or {"id": 0, ` +
-		`"answer": "A>B"}, id counting the ratings from 0`,
-	Rules: []string{
-		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins, else a tie",
-		"threshold (scores): |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
-		protocol.ThresholdAsRun,
-		"answers: left is right on A>B, A>>B; right on B>A, B>>A; tie on A=B, A=B=Good, A=B=Bad; no answer is wrong",
-	},
-	Flags:        []string{"images", "epsilon"},
-	Load:         loadAuroraPair,
-	Size:         1600,
-	Counted:      []string{"answers"},
-	PublishedCSV: publishedCSV,
-}
+var AuroraPair = family.Benchmark("aurora-pair", loadAuroraPair)
 
 var (
 	threeAnswers = map[string][]string{protocol.Left: {"A>B", "A>>B"}, protocol.Right: {"B>A", "B>>A"},

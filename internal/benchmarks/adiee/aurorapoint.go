@@ -14,24 +14,7 @@ import (
 )
 
 // AuroraPoint is AURORA-Bench's pointwise part.
-var AuroraPoint = &protocol.Benchmark{
-	Name:  "aurora-point",
-	Title: "AURORA-Bench, point-wise: 2,000 edits with a human score of 0 to 2",
-	Needs: []string{
-		"--ratings: human_ratings_updated_prompt.json, [{input, gen, prompt, score, model}], or its folder",
-		"--images (with --scorer): the folder that input and gen start at; the ratings' folder if left out",
-	},
-	Published: "McGill-NLP: the repository AURORA, its human ratings",
-	Predicts:  `{"id": 0, "score": 7.5}, id counting the ratings from 0, or being the path gen`,
-	Rules: []string{
-		"global: one Spearman correlation over all edits (ADIEE)",
-		"per_model_mean: the mean over editing models of Spearman's correlation (EditReward)",
-	},
-	Flags:        []string{"images"},
-	Load:         loadAuroraPoint,
-	Size:         2000,
-	PublishedCSV: publishedCSV,
-}
+var AuroraPoint = family.Benchmark("aurora-point", loadAuroraPoint)
 
 // aurora is AURORA-Bench's point-wise part.
 type aurora struct {

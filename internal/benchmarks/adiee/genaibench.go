@@ -13,33 +13,7 @@ import (
 )
 
 // GenAIBench is GenAI-Bench's votes on edits.
-var GenAIBench = &protocol.Benchmark{
-	Name:  "genaibench",
-	Title: "GenAI-Bench, image editing: 919 pairs with votes",
-	Needs: []string{
-		"--ratings: a folder with test_v1-*.parquet (919 pairs; --subset test: test-*.parquet), or such a file",
-		"--targets (for clip_i and dino_i): ImagenHub_Text-Guided_IE with dataset_lookup.json and GroundTruth/, whose " +
-			"edits these are",
-		"--votes: without pictures, JSON lines of {id, vote_type}, id counting the rows from 0",
-	},
-	Published: "TIGER-Lab: the dataset GenAI-Bench, configuration image_edition",
-	Predicts: `{"id": 0, "answer": "A>B"}, or {"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", ` +
-		`"score": 7.5}`,
-	Rules: []string{
-		"official (answers): leftvote is right on A>B, A>>B; rightvote on B>A, B>>A; tievote on A=B, A=B=Good; " +
-			"bothbad_vote on A=B, A=B=Bad; no answer is wrong. Of a model's words the verdict is what stands in double " +
-			"brackets, [[A>B]], and that exactly (inference.py)",
-		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins; equal: tie if both s >= 9, else both bad",
-		"threshold (scores): tie and both bad are one class; |left - right| <= eps is a tie; eps maximises the accuracy " +
-			"(Deutsch et al. 2023), or --epsilon",
-		protocol.ThresholdAsRun,
-	},
-	Flags:        []string{"votes", "subset", "epsilon", "images", "targets"},
-	Load:         loadGenAIBench,
-	Size:         919,
-	Counted:      []string{"official"},
-	PublishedCSV: publishedCSV,
-}
+var GenAIBench = family.Benchmark("genaibench", loadGenAIBench)
 
 var genAIVotes = []string{"leftvote", "rightvote", "tievote", "bothbad_vote"}
 

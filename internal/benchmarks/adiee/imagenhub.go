@@ -22,34 +22,18 @@ const groundTruth = "GroundTruth"
 // leftOut is a method whose ratings are in the published files but not in the published numbers.
 const leftOut = "Imagic"
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // ImagenHub is ImagenHub's human ratings of text-guided editing.
-var ImagenHub = &protocol.Benchmark{
-	Name:  "imagenhub",
-	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods",
-	Needs: []string{
-		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
-		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json; " +
-			"GroundTruth/ for clip_i and dino_i",
-	},
-	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
-		"ImagenHub/ImagenHub_Text-Guided_IE",
-	Predicts: `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
-	Rules: []string{
-		"published: tanh of the mean over methods of Spearman's rho; what VIEScore, ADIEE and EditReward print",
-		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
-		"human: each rater against the mean of the others, tanh of means as in published",
-	},
-	Flags:        []string{"images", "target"},
-	Load:         loadImagenHub,
-	Size:         1432,
-	Counted:      []string{"human"},
-	PublishedCSV: publishedCSV,
-}
+var ImagenHub = family.Benchmark("imagenhub", loadImagenHub)
 
 // hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.
 type hub struct {

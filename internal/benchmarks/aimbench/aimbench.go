@@ -19,49 +19,22 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is AIM-Bench.
-var Benchmark = &protocol.Benchmark{
-	Name:  "aim-bench",
-	Title: "AIM-Bench, affective image manipulation: 800 edits, 8 emotions, 5 kinds of edits",
-	Needs: []string{
-		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
-			"target_emotion: {emotion, VAD}}], or its folder",
-		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ " +
-			"with their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
-			"evaluation_vad_results_JUDGE)",
-		"--components: files of each sample's components; or --means: a CSV with a method's means in each row",
-	},
-	Published: "chenshi221: the repository AIM-bench (200 of the 800 samples of arXiv 2604.10454)",
-	Predicts: `{"id": 0, "clip_t": 0.22, "sc": [8, 9], "aesthetic": 5.5, "pq": [7, 7], "s_sm": 7, "s_vs": 6, ` +
-		`"emotion": "awe", "vad": {"valence": 7, "arousal": 5, "dominance": 5}}, ` +
-		`id counting the samples from 0, or being edited_image; optionally "method" (the editor) and "score"`,
-	Rules: []string{
-		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the " +
-			"target",
-		"acc, f1: percent; f1 is the macro average over the 8 emotions. A predicted emotion outside the eight is wrong for " +
-			"acc and left out of f1, as in overall_auto.py. Where is_correct contradicts the emotions, the emotions count in " +
-			"acc, and so in overall (overall_auto.py believes is_correct)",
-		"overall: 100 x the mean of the eight columns, clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
-			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no " +
-			"overall without a column (overall_auto.py counts 0 for it)",
-		"pictures are without their transparency (Pillow's convert('RGB')), as the authors' programs have them",
-		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
-			"that of positive ones",
-	},
-	Flags:        []string{"components", "component", "means", "editors", "by", "human", "write-authors"},
-	Load:         loadAIM,
-	Means:        aimMeans,
-	Size:         800,
-	Lower:        []string{"d_vad"},
-	Headline:     "overall",
-	Axes:         aimColumns,
-	PublishedCSV: publishedCSV,
-}
+var Benchmark = func() *protocol.Benchmark {
+	b := family.Benchmark("aim-bench", loadAIM)
+	b.Means, b.Axes = aimMeans, aimColumns
+	return b
+}()
 
 var (
 	positiveEmotions = []string{"amusement", "awe", "contentment", "excitement"}

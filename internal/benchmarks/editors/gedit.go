@@ -4,6 +4,7 @@
 package editors
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -16,31 +17,14 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
+//go:embed benchmarks.txt
+var benchmarksText string
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText}
+
 // GEditBench is GEdit-Bench.
-var GEditBench = &protocol.Benchmark{
-	Name:  "gedit-bench",
-	Title: "GEdit-Bench, real instructions to editors: 606 in English and Chinese each, 11 tasks",
-	Needs: []string{
-		"--ratings: the data set's Parquet files: task_type, key, instruction, instruction_language, input_image_raw, " +
-			"Intersection_exist",
-		"--editors (with --scorer or --judge): folders MODEL with fullset/TASK/LANGUAGE/KEY.png",
-		"--components: JSON lines, or the authors' MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv",
-	},
-	Published: "stepfun-ai: the data set GEdit-Bench, and the repository Step1X-Edit",
-	Predicts: `{"id": "KEY", "model": "MODEL", "semantic": 7, "perceptual": 6}, or with "score"; optionally "by": ` +
-		`{"G_SC": "gpt-4o"}`,
-	Rules: []string{
-		"G_SC, G_PQ: VIEScore's semantic consistency and perceptual quality; G_O: sqrt(G_SC x G_PQ) of each sample",
-		"every number is the mean over the 11 tasks of the mean over their samples, for each language; intersection: of " +
-			"the samples that all editors of the paper answered",
-		"score: a scorer's, averaged the same way",
-		"pictures are first resized to an area of 512 x 512 (bicubic), without their transparency (Pillow's " +
-			"convert('RGB')), as the authors do before they ask",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "lower"},
-	Load:     loadGEdit,
-	Headline: "G_O: en",
-}
+var GEditBench = family.Benchmark("gedit-bench", loadGEdit)
 
 // gEditTasks are the tasks in the order of the authors' tables.
 var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human",

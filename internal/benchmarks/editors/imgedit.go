@@ -16,27 +16,7 @@ import (
 )
 
 // ImgEditBench is ImgEdit-Bench.
-var ImgEditBench = &protocol.Benchmark{
-	Name:  "imgedit-bench",
-	Title: "ImgEdit-Bench, basic part: 9 kinds of edits",
-	Needs: []string{
-		"--ratings: basic_edit.json, {KEY: {id, prompt, edit_type}}",
-		"--images (with --scorer or --judge): the folder that the ids start at, original_images",
-		"--judge imgedit/published with --prompts: the folder of a copy of the authors' repository asks their own questions",
-		"--editors: folders MODEL with KEY.png, and result.json, {KEY: TEXT}, as the authors' program writes it",
-	},
-	Published: "PKU-YuanGroup: the repository ImgEdit",
-	Predicts:  `{"id": "KEY", "model": "MODEL", "score": 3.5}`,
-	Rules: []string{
-		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits. Texts without such " +
-			"lines do not count. Its means by kind are not rounded here; the authors round them to two digits",
-		"score: a scorer's or a judge's",
-		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
-	Load:     loadImgEdit,
-	Headline: "published: all",
-}
+var ImgEditBench = family.Benchmark("imgedit-bench", loadImgEdit)
 
 func loadImgEdit(o protocol.Options) (protocol.Set, error) {
 	path, err := protocol.Locate(o.Data, "basic_edit.json")

@@ -16,35 +16,7 @@ import (
 )
 
 // KRISBench is KRIS-Bench.
-var KRISBench = &protocol.Benchmark{
-	Name:  "kris-bench",
-	Title: "KRIS-Bench, edits that want knowledge: 1,267 samples of 20 categories, 7 dimensions, 3 kinds of knowledge",
-	Needs: []string{
-		"--ratings: the folder KRIS_Bench: CATEGORY/annotation.json, {ID: {ori_img, gt_img, ins_en, explain_en}}, and the " +
-			"pictures beside it",
-		"--editors: folders MODEL with CATEGORY/ID.jpg (or .png), and CATEGORY/metrics.json, as the authors' programs " +
-			"write it",
-		"--components: consistency, quality, instruction and knowledge of each output, 1 to 5, as a judge gave them",
-		"--judge kris with --prompts: the folder of a copy of ByteDance-Seed's Bagel, which has the prompts in one file; " +
-			"kris/several asks about samples of several sources, too",
-	},
-	Published: "mercurystraw: the repository Kris_Bench; means: summarize.py in ByteDance-Seed's repository Bagel",
-	Predicts: `{"id": "biology/3", "model": "MODEL", "consistency": 5, "quality": 4, "instruction": 3, "knowledge": 2}, ` +
-		`or with "score"`,
-	Rules: []string{
-		"VC, VQ, IF, KP: means of 25 (s - 1) over the samples that have a number s of consistency, quality, instruction " +
-			"and knowledge. KP is asked of social science, natural science and logical reasoning alone",
-		"kris: the mean over all these numbers, so that samples with KP count four times and others three times. " +
-			"The authors' repository has no program for means; this is the one that Bagel's evaluation publishes. Where " +
-			"numbers are missing its name says of how many values it is the mean",
-		"parts: overall, 3 kinds of knowledge, 7 dimensions",
-		"score: a scorer's, over samples with one source; a judge's that is shown several, over all",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "lower"},
-	Load:     loadKRIS,
-	Size:     1267,
-	Headline: "kris: overall",
-}
+var KRISBench = family.Benchmark("kris-bench", loadKRIS)
 
 // krisDimension is one of the seven dimensions.
 type krisDimension struct {

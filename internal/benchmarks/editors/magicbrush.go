@@ -14,30 +14,7 @@ import (
 )
 
 // MagicBrush is the test split of MagicBrush.
-var MagicBrush = &protocol.Benchmark{
-	Name:  "magicbrush",
-	Title: "MagicBrush's test set: distances from the wanted results, single-turn and multi-turn",
-	Needs: []string{
-		"--ratings: the unpacked test set: images/ID/ID-input.png, ID-output1.png, ...; edit_turns.json for --scorer and " +
-			"--judge; local_captions.json or local_descriptions.json, {ID: {FILE: CAPTION}}, for CLIP-T",
-		"--editors: folders MODEL with ID/ID_1.png, ID/ID_inde_2.png (turns by themselves), ID/ID_iter_2.png (one after " +
-			"the other)",
-		"--component l1,l2 and files of metrics: clip_i and dino (of: [edit, target]), clip_t (of: [edit, caption]): " +
-			"docs/metrics.md",
-	},
-	Published: "osunlp: the data set MagicBrush; OSU-NLP-Group: its program image_eval.py",
-	Predicts:  `{"id": "139/2", "model": "MODEL", "l1": 0.06, "clip_i": 0.93}, id being a turn, or "139/final"`,
-	Rules: []string{
-		"l1, l2: mean |a - b| and mean (a - b)^2 of values on 0..1, the edit resized (bicubic) to the wanted result's size",
-		"pictures are without their transparency, with the colours below it, as image_eval.py has them (convert('RGB'))",
-		"clip_i, dino: cosines of the edit and the wanted result; clip_t: of the edit and the wanted result's caption",
-		"single turn: all turns, each edited from the true picture before it; multi-turn: the last picture of each " +
-			"session against the last wanted result; means over pictures",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "lower"},
-	Load:     loadMagicBrush,
-	Headline: "l1: single turn",
-}
+var MagicBrush = family.Benchmark("magicbrush", loadMagicBrush)
 
 const (
 	singleTurn = "single turn"

@@ -14,37 +14,7 @@ import (
 )
 
 // RISEBench is RISEBench.
-var RISEBench = &protocol.Benchmark{
-	Name:  "rise-bench",
-	Title: "RISE-Bench, edits that want reasoning: temporal, causal, spatial and logical",
-	Needs: []string{
-		"--ratings: datav2_total_w_subtask.json, [{index, category, subtask, instruction, image, consistency_free}]",
-		"--images (with --scorer or --judge): the folder that the images start at; the data's folder if left out",
-		"--editors: folders MODEL with images/CATEGORY/INDEX.png",
-		"--components: reasoning, consistency and plausibility of each output, 1 to 5, as a judge gave them",
-		"--judge rise with --prompts: the folder of a copy of the authors' repository asks their own questions",
-	},
-	Published: "PhoenixZ810: the repository RISEBench",
-	Predicts: `{"id": "temporal_reasoning_1", "model": "MODEL", "reasoning": 4, "consistency": 5, "plausibility": 3}, ` +
-		`or with "score"`,
-	Rules: []string{
-		"rise: 25 (s - 1); s = 0.3 consistency + 0.5 reasoning + 0.2 plausibility; logical: 0.3 consistency + 0.7 " +
-			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning. With a reasoning of 1 it is half of that, " +
-			"at least 1",
-		"rise as run: the same, unless a sample of the data has the key consistency_free. Then the authors' program takes " +
-			"every sample without the key, but the logical ones, for consistency-free (an absent key counts as true)",
-		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is " +
-			"(the authors' program until April 2026)",
-		"accuracy since 2026-04: the same, but consistency does not count where the sample states consistency_free (their " +
-			"program since 13 April 2026, and their numbers since then)",
-		"pictures are without their transparency (Pillow's convert('RGB')), as in the authors' program",
-		"means over samples; a scorer's numbers are called score",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
-	Load:     loadRISE,
-	Counted:  []string{"accuracy", accuracySince},
-	Headline: "rise: overall",
-}
+var RISEBench = family.Benchmark("rise-bench", loadRISE)
 
 const (
 	accuracySince = "accuracy since 2026-04"

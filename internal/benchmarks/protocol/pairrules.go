@@ -61,12 +61,6 @@ func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
 	return ties, order
 }
 
-// ThresholdAsRun says what the rule is.
-const ThresholdAsRun = "threshold as run (scores): the same as EditReward's program computes it " +
-	"(calc_accuracy_with_ties). Pairs become ties one at a time, the smallest difference first and equal ones in their " +
-	"order, and at least one does. So it differs from the formula where differences repeat, and where no tie at all " +
-	"would be best. There is none with --epsilon"
-
 // ThresholdRules are the rule "threshold", three classes of which a difference of at most eps is a tie, and
 // "threshold as run", which is what EditReward's program computes of it.
 var ThresholdRules = []PairRule{

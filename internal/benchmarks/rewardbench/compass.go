@@ -11,28 +11,7 @@ import (
 )
 
 // EditRewardCompass is EditReward-Compass.
-var EditRewardCompass = &protocol.Benchmark{
-	Name:  "editreward-compass",
-	Title: "EditReward-Compass: 2,251 pairs of edits, one better or both equal, by dimension",
-	Needs: []string{
-		"--ratings: the file of pairs, [{dimension, source_image, prompt, winner, loser, label}], label being preference " +
-			"or tie; pictures are paths",
-		"--images (with --scorer or --judge): the folder that the paths start at; the file's own if left out",
-	},
-	Published: "bxhsort: the repository Edit-Compass-and-EditReward-Compass; " +
-		"DogNeverSleep: the data set EditReward-Compass",
-	Predicts: `{"id": "0", "left": 7.5, "right": 6}, the scores of winner and loser, id counting the pairs from 0; or ` +
-		`{"id": "0", "model": "left", "score": 7.5}`,
-	Rules: []string{
-		"DIMENSION (IA, VC, VQ): share of its pairs that are right: of a preference the winner scores strictly higher, of " +
-			"a tie the scores differ by less than 0.00001",
-		"all: the same over all pairs; the authors' program prints the dimensions alone",
-	},
-	Flags:    []string{"images"},
-	Load:     loadCompass,
-	Size:     2251,
-	Headline: "all",
-}
+var EditRewardCompass = family.Benchmark("editreward-compass", loadCompass)
 
 // compassMargin is below what two scores are equal.
 const compassMargin = 1e-5
