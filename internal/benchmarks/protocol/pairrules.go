@@ -68,9 +68,9 @@ var ThresholdRules = []PairRule{
 	{Name: "threshold as run", Columns: ThreeClasses, decide: decideAsRun, chooses: true},
 }
 
-// differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
+// Differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
 // both.
-func (j *PairPredictions) differences(units []int) (human []int, d []float64) {
+func (j *PairPredictions) Differences(units []int) (human []int, d []float64) {
 	number := map[string]int{Left: 1, Right: -1, Tie: 0}
 	for _, i := range units {
 		if j.HasScores(i) {
@@ -86,7 +86,7 @@ var sideNames = map[int]string{1: Left, -1: Right, 0: Tie}
 // decideAsRun takes pairs for ties one at a time. Scores that are equal and were not taken yet are neither a tie nor a
 // preference: no verdict is right then.
 func decideAsRun(j *PairPredictions, units []int) verdicts {
-	human, d := j.differences(units)
+	human, d := j.Differences(units)
 	ties, order := bestMarginAsRun(human, d)
 	v := verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
 		Predicted: make([]string, len(d)), Right: make([]bool, len(d))}
@@ -109,7 +109,7 @@ func decideAsRun(j *PairPredictions, units []int) verdicts {
 
 func decideByThreshold(j *PairPredictions, units []int) verdicts {
 	v := verdicts{Rows: ThreeClasses}
-	human, d := j.differences(units)
+	human, d := j.Differences(units)
 	eps := j.Epsilon
 	if v.chosenHere = math.IsNaN(eps); v.chosenHere {
 		eps, _ = BestMargin(human, d)

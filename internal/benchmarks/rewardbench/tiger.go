@@ -269,15 +269,13 @@ func (t *tigerPredictions) margin(units []int) float64 {
 	if !math.IsNaN(t.Epsilon) {
 		return t.Epsilon
 	}
-	var human []int
-	var d []float64
+	var comparisons []int
 	for _, u := range units {
-		if g := t.samples[u]; g.k == 2 && t.j.HasScores(g.comparisons[0]) {
-			i := g.comparisons[0]
-			human = append(human, map[string]int{protocol.Left: 1, protocol.Right: -1, protocol.Tie: 0}[t.Human[i]])
-			d = append(d, t.j.Scores[0][i]-t.j.Scores[1][i])
+		if g := t.samples[u]; g.k == 2 {
+			comparisons = append(comparisons, g.comparisons...)
 		}
 	}
+	human, d := t.j.Differences(comparisons)
 	eps, _ := protocol.BestMargin(human, d)
 	return eps
 }
