@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// onStores starts pairs of commands at a time, each in a folder of its own, on one store: both must make what each makes
-// alone.
+// onStores starts pairs of commands at a time, each in a folder of its own, on one store: both must make what each
+// makes alone.
 func (c *campaign) onStores(t *table, list []command) (pieces []piece) {
 	for i := range list {
 		l := t.add(list[i].Name)
@@ -104,8 +104,8 @@ func (c *campaign) rivals(t *table, list []command) (pieces []piece) {
 	return c.somePairs(pieces)
 }
 
-// inOneFolder runs two commands alone, and then at a time in one folder. What is there in the end must be what one of them
-// makes, and not a mixture.
+// inOneFolder runs two commands alone, and then at a time in one folder. What is there in the end must be what one of
+// them makes, and not a mixture.
 func inOneFolder(ctx context.Context, both [2]*command) (*tally, error) {
 	root, err := os.MkdirTemp(os.TempDir(), "faults")
 	if err != nil {

@@ -26,7 +26,8 @@ func newCLIPCommand() *cobra.Command {
 differ by an edit alone are each other's negatives. Then the direction from a source to an edit means
 something. Validation compares CLIP-D of drawn pairs with their true degree of success; l1 of a training
 step is the share of pictures whose caption is not the nearest.`
-	return newEncoderCommand("clip", "Train a CLIP on pictures, edits of them, and captions", about, "miniature captions 1",
+	return newEncoderCommand("clip", "Train a CLIP on pictures, edits of them, and captions", about,
+		"miniature captions 1",
 		course{steps: 2400, batch: 24, lr: 1e-3, every: 200},
 		func(c *config.Config, world *miniature.World, size int) (*encoderModel, error) {
 			return newCLIPModel(c, world, clipSizes(size))

@@ -24,7 +24,8 @@ func newDINOCommand() *cobra.Command {
 it, a little brighter or darker, with noise (SimCLR). A batch holds sources and edits of them as
 different pictures. Validation compares DINO-I, the cosine of an edit and its target, with the true
 degree of success. l1 of a training step is the share of views whose other view is not the nearest.`
-	return newEncoderCommand("dino", "Train an image encoder in DINOv2's architecture on pictures alone", about, "miniature views 1",
+	return newEncoderCommand("dino", "Train an image encoder in DINOv2's architecture on pictures alone", about,
+		"miniature views 1",
 		course{steps: 800, batch: 24, lr: 1e-3, every: 200},
 		func(c *config.Config, world *miniature.World, size int) (*encoderModel, error) {
 			return newDINOModel(c, world, dinoSizes(size))

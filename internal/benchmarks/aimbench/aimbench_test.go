@@ -95,7 +95,8 @@ func TestAIMBenchMixes(t *testing.T) {
 		}
 	}
 	last := r.Agreement[0]
-	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 || !last.Rows[0].Cells[1].Bounded() {
+	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 ||
+		!last.Rows[0].Cells[1].Bounded() {
 		t.Errorf("%+v", last)
 	}
 	_, err := s.ReadAll(append(paths, paths[1]))

@@ -75,8 +75,8 @@ func MeanInterval(list []float64, resamples int, seed uint64) *stats.Interval {
 	})[0]
 }
 
-// Agreements are the tables of a scorer's agreement with the components of samples, if it scored any, and of all of them
-// with the human ratings of a file ("": there are none). find says which sample a line is of; below 0: of none.
+// Agreements are the tables of a scorer's agreement with the components of samples, if it scored any, and of all of
+// them with the human ratings of a file ("": there are none). find says which sample a line is of; below 0: of none.
 func Agreements(score Column, components []Column, human string, find func(*Line) int) (out []Table, err error) {
 	if len(Defined(score.Values)) > 0 {
 		out = append(out, agreementOf("agreement of the scorer with each component", score, components))

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Family is the descriptions of some benchmarks, and the numbers that papers print for them: its files benchmarks.txt and
-// published.csv. They are part of the program: a mistake in them is a bug, and panics.
+// Family is the descriptions of some benchmarks, and the numbers that papers print for them: the files benchmarks.txt
+// and published.csv. They are part of the program: a mistake in them is a bug, and panics.
 //
-// A benchmark is a paragraph of lines "key: text", which go on in indented lines: name, title, needs, published, predicts,
-// rule, flags, size, counted, lower, neutral, headline. See the fields of [Benchmark]; lists have a line for each element.
+// A benchmark is a paragraph of lines "key: text", which continue in indented lines: name, title, needs, published,
+// predicts, rule, flags, size, counted, lower, neutral, headline. They are fields of [Benchmark]; a list has a line for
+// each element.
 type Family struct{ Benchmarks, Published string }
 
 // Benchmark is the benchmark of a name, whose published data load reads.

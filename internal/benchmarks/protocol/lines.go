@@ -48,8 +48,8 @@ func (p *Problems) Err() error {
 	return errors.Join(p.List...)
 }
 
-// Line is one JSON object of a file and its place: "file.jsonl:12", or "file.json[11]" in a JSON array. Its methods read
-// fields and keep the first error: a reader takes all that it needs, and then asks for [Line.Err].
+// Line is one JSON object of a file and its place: "file.jsonl:12", or "file.json[11]" in a JSON array. Its methods
+// read fields and keep the first error: a reader takes all that it needs, and then asks for [Line.Err].
 type Line struct {
 	Where  string
 	Index  int // among the lines of its file, from 0
@@ -107,8 +107,8 @@ func EachLine(path string, do func(r *Line) error) error {
 	return p.Err()
 }
 
-// Each calls do with each line, and adds what is wrong with it: a field that could not be read comes before what do made
-// of that.
+// Each calls do with each line, and adds what is wrong with it: a field that could not be read comes before what do
+// made of that.
 func (p *Problems) Each(rows []*Line, do func(r *Line) error) {
 	for _, r := range rows {
 		err := do(r)

@@ -169,7 +169,7 @@ func radarOf(r *Report) *radarView {
 	return v
 }
 
-// scatterView is a scatter plot of scores against human values, whose ranges are its axes'. Its shape is the template's.
+// scatterView is a scatter plot of scores against human values, whose ranges are its axes'. The template has its shape.
 type scatterView struct {
 	Title                            string
 	Points                           [][2]string // x and y

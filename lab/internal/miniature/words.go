@@ -99,7 +99,8 @@ func describe(c *Candidate) string {
 		func(a, b Step) int { return slices.Index(Families, a.Family) - slices.Index(Families, b.Family) })
 	var parts []string
 	for _, d := range done {
-		text := strings.NewReplacer("{colour}", d.Colour, "{shape}", d.Shape, "{place}", d.Place).Replace(words[d.key()].Change)
+		fill := strings.NewReplacer("{colour}", d.Colour, "{shape}", d.Shape, "{place}", d.Place)
+		text := fill.Replace(words[d.key()].Change)
 		if !d.complete() {
 			text = "slightly " + text
 		}
