@@ -38,16 +38,7 @@ type aimHalfScore struct {
 }
 
 // Read implements Set.
-func (s *aim) Read(path string) (protocol.Predictions, error) {
-	list, err := s.ReadAll([]string{path})
-	if err != nil {
-		return nil, err
-	}
-	if len(list) > 1 {
-		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
-	}
-	return list[0].Predictions, nil
-}
+func (s *aim) Read(path string) (protocol.Predictions, error) { return protocol.ReadOne(s, path) }
 
 // ReadAll implements Mixed.
 func (s *aim) ReadAll(paths []string) ([]protocol.Editor, error) {

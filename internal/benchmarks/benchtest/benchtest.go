@@ -45,11 +45,7 @@ func Near(t *testing.T, what string, got any, want, tolerance float64) {
 // Write writes a temporary file and returns its path.
 func Write(t *testing.T, name, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return PutFile(t, t.TempDir(), name, []byte(content))
 }
 
 // Must returns a value, or fails the test.
@@ -194,14 +190,8 @@ func Shows(t *testing.T, what string, want ShownPicture, got *data.Picture) {
 func RunFolder(t *testing.T, fingerprint, lines string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "run.json"), []byte(`{"scorer": "`+fingerprint+`"}`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "predictions.jsonl")
-	if err := os.WriteFile(path, []byte(lines), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	PutFile(t, dir, "run.json", []byte(`{"scorer": "`+fingerprint+`"}`))
+	return PutFile(t, dir, "predictions.jsonl", []byte(lines))
 }
 
 // FedLines are samples of a method with components that follow from their numbers.
@@ -223,13 +213,7 @@ func GradedFolder(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 1; i <= n; i++ {
-		path := filepath.Join(dir, "images", "7", fmt.Sprintf("7-output%d.png", i))
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		PutFile(t, dir, fmt.Sprintf("images/7/7-output%d.png", i), []byte{})
 	}
 	return dir
 }

@@ -11,8 +11,10 @@ package protocol
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -108,6 +110,18 @@ type Mixed interface {
 	// ReadAll reads files of components or scores, and folders of editors in the authors' layout. Every editor has
 	// predictions of its own; the name is "" if the files name none.
 	ReadAll(paths []string) ([]Editor, error)
+}
+
+// ReadOne implements Set by a Mixed set: a file of one editor.
+func ReadOne(s Mixed, path string) (Predictions, error) {
+	list, err := s.ReadAll([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) != 1 {
+		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
+	}
+	return list[0].Predictions, nil
 }
 
 // Editor is the predictions of one editor.

@@ -13,16 +13,7 @@ import (
 )
 
 // Read implements Set.
-func (s *EditorSet) Read(path string) (Predictions, error) {
-	list, err := s.ReadAll([]string{path})
-	if err != nil {
-		return nil, err
-	}
-	if len(list) != 1 {
-		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
-	}
-	return list[0].Predictions, nil
-}
+func (s *EditorSet) Read(path string) (Predictions, error) { return ReadOne(s, path) }
 
 // ReadAll implements Mixed.
 func (s *EditorSet) ReadAll(paths []string) ([]Editor, error) {

@@ -12,7 +12,7 @@ func (p *PairSet) ReadPairs(path string) (*PairPredictions, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := p.blank()
+	j := p.Blank()
 	var list Problems
 	answered, scored := map[int]string{}, map[Slot]string{}
 	list.Each(rows, func(r *Line) error { return j.readRow(r, answered, scored) })

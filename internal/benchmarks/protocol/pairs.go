@@ -91,7 +91,8 @@ type PairPredictions struct {
 	AnyScore  bool
 }
 
-func (p *PairSet) blank() *PairPredictions {
+// Blank returns predictions that hold nothing yet.
+func (p *PairSet) Blank() *PairPredictions {
 	n := len(p.IDs)
 	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
 	return &PairPredictions{
@@ -164,7 +165,7 @@ func (p *PairSet) BySide(k Key) ([]Slot, error) {
 
 // GuessPairs makes up scores and answers, drawn from rng, or equal ones when rng is nil.
 func (p *PairSet) GuessPairs(rng *rand.Rand) *PairPredictions {
-	j := p.blank()
+	j := p.Blank()
 	j.AnyScore = true
 	for side := range j.Scores {
 		j.Scores[side] = RandomScores(rng, len(p.IDs))

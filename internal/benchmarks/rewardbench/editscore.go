@@ -18,6 +18,7 @@ import (
 
 // editScore is EditScore's EditReward-Bench: pairs of edits, the first preferred, by task and dimension.
 type editScore struct {
+	protocol.PairSet
 	images     string
 	places     []protocol.Sample
 	keys       [][2]string
@@ -45,6 +46,7 @@ func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, e
 		if !slices.Contains(s.dimensions, text[1]) {
 			s.dimensions = append(s.dimensions, text[1])
 		}
+		s.Add(strconv.Itoa(len(s.keys)), protocol.Left)
 		s.places, s.keys = append(s.places, p), append(s.keys, [2]string(keys))
 		s.task, s.dim, s.text = append(s.task, text[0]), append(s.dim, text[1]), append(s.text, text[2])
 		return nil
@@ -80,7 +82,7 @@ func (s *editScore) Items() ([]*edit.Edit, error) {
 // Read reads {id: key, score} with an optional dimension, or a field per dimension. It also reads {key: [two], score:
 // [two]} as EditScore's own result files hold, whose dimension is the file's name.
 func (s *editScore) Read(path string) (protocol.Predictions, error) {
-	j := s.blank()
+	j := &editScorePredictions{s, s.Blank()}
 	fileDimension := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	if !slices.Contains(s.dimensions, fileDimension) {
 		fileDimension = ""
@@ -89,24 +91,14 @@ func (s *editScore) Read(path string) (protocol.Predictions, error) {
 	return j, protocol.EachLine(path, func(r *protocol.Line) error { return j.readRow(r, fileDimension, seen) })
 }
 
-func (s *editScore) blank() *editScorePredictions {
-	n := len(s.keys)
-	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
-	return &editScorePredictions{s, [2][]float64{nan[:n:n], nan[n:]}}
-}
-
 // Guess implements Guessable.
 func (s *editScore) Guess(rng *rand.Rand) protocol.Predictions {
-	j := s.blank()
-	for side := range j.scores {
-		j.scores[side] = protocol.RandomScores(rng, len(s.keys))
-	}
-	return j
+	return &editScorePredictions{s, s.GuessPairs(rng)}
 }
 
 type editScorePredictions struct {
 	*editScore
-	scores [2][]float64
+	pairs *protocol.PairPredictions
 }
 
 func (j *editScorePredictions) readRow(r *protocol.Line, dimension string, seen map[protocol.Slot]string) error {
@@ -181,15 +173,13 @@ func (j *editScorePredictions) set(r *protocol.Line, at protocol.Slot, v float64
 			j.keys[at.Pair][at.Side], j.dim[at.Pair], first)
 	}
 	seen[at] = r.Where
-	j.scores[at.Side][at.Pair] = v
+	j.pairs.Scores[at.Side][at.Pair] = v
 	return nil
 }
 
 func (j *editScorePredictions) Units() int { return len(j.keys) }
 
-func (j *editScorePredictions) Complete(i int) bool {
-	return !math.IsNaN(j.scores[0][i]) && !math.IsNaN(j.scores[1][i])
-}
+func (j *editScorePredictions) Complete(i int) bool { return j.pairs.HasScores(i) }
 
 // perTask returns the accuracy of each task in a dimension: the first edit scores strictly higher.
 func (j *editScorePredictions) perTask(units []int, dimension string) map[string]float64 {
@@ -197,7 +187,7 @@ func (j *editScorePredictions) perTask(units []int, dimension string) map[string
 	for _, i := range units {
 		if j.dim[i] == dimension && j.Complete(i) {
 			n[j.task[i]]++
-			if j.scores[0][i] > j.scores[1][i] {
+			if j.pairs.Scores[0][i] > j.pairs.Scores[1][i] {
 				right[j.task[i]]++
 			}
 		}
@@ -250,7 +240,7 @@ func (j *editScorePredictions) Result() *protocol.Result {
 			n[j.dim[i]]++
 		}
 		for side, k := range j.keys[i] {
-			if math.IsNaN(j.scores[side][i]) && !missing[k] {
+			if math.IsNaN(j.pairs.Scores[side][i]) && !missing[k] {
 				missing[k] = true
 				r.Missing = append(r.Missing, protocol.Key{ID: k})
 			}
