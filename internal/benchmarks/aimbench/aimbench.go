@@ -44,13 +44,17 @@ var (
 
 // aim is AIM-Bench's data.
 type aim struct {
-	original, edited, kind, emotion []string
-	prompt                          []string
-	vad                             [][3]float64
-	root                            string            // folder of Instructions.json and benchmark/
-	editors                         []string          // folders of editors in the authors' layout
-	by                              map[string]string // what measured a component, where files do not say it
-	human                           string            // file of human ratings
+	samples []aimSample
+	root    string            // folder of Instructions.json and benchmark/
+	editors []string          // folders of editors in the authors' layout
+	by      map[string]string // what measured a component, where files do not say it
+	human   string            // file of human ratings
+}
+
+// aimSample is a sample: what is asked for, the emotion that it should evoke, and the names of its pictures.
+type aimSample struct {
+	original, edited, kind, prompt, emotion string
+	vad                                     [3]float64
 }
 
 func loadAIM(o protocol.Options) (protocol.Set, error) {
@@ -83,9 +87,7 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 		if r.Has("edit_prompt") { // what a scorer needs; Items misses it
 			prompt = r.Text("edit_prompt")
 		}
-		s.prompt = append(s.prompt, prompt)
-		s.original, s.edited, s.kind = append(s.original, original), append(s.edited, edited), append(s.kind, kind)
-		s.emotion, s.vad = append(s.emotion, target.Emotion), append(s.vad, vad)
+		s.samples = append(s.samples, aimSample{original, edited, kind, prompt, target.Emotion, vad})
 		first, twice := seen[edited]
 		seen[edited] = r.Where
 		switch {
@@ -146,19 +148,19 @@ func (s *aim) Items() ([]*edit.Edit, error) {
 	var p protocol.Problems
 	var items []*edit.Edit
 	for _, dir := range s.editors {
-		for i := range s.kind {
-			source := filepath.Join(s.root, "benchmark", s.original[i])
+		for i := range s.samples {
+			source := filepath.Join(s.root, "benchmark", s.samples[i].original)
 			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
 				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
 			}
-			if s.prompt[i] == "" {
-				p.Add(s.edited[i], "there is no edit_prompt")
+			if s.samples[i].prompt == "" {
+				p.Add(s.samples[i].edited, "there is no edit_prompt")
 			}
 			output := filepath.Join(dir, "edited_output", s.output(i))
-			it := protocol.NewItem(protocol.Key{ID: s.edited[i], Model: protocol.EditorName(dir)}, s.prompt[i],
+			it := protocol.NewItem(protocol.Key{ID: s.samples[i].edited, Model: protocol.EditorName(dir)}, s.samples[i].prompt,
 				protocol.Bare(protocol.FilePicture(source, true, &p)), protocol.Bare(protocol.FilePicture(output, true, &p)))
-			it.Group = s.edited[i]
-			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])}))
+			it.Group = s.samples[i].edited
+			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.samples[i].edited)}))
 			items = append(items, it)
 		}
 	}

@@ -170,7 +170,7 @@ func TestAIMBenchTruth(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	for truth, want := range map[string]string{
 		"[1, 2, 3]": fmt.Sprintf("M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2,3], but %v in the data",
-			s.(*aim).vad[0]),
+			s.(*aim).samples[0].vad),
 		"[1, 2]": "M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2]: the numbers valence, arousal and " +
 			"dominance were expected",
 	} {
@@ -187,7 +187,7 @@ func TestAIMBenchTruth(t *testing.T) {
 // TestAIMBenchCorrect: where is_correct contradicts the emotions, the emotions count, and a note says so.
 func TestAIMBenchCorrect(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
-	target := s.(*aim).emotion[0]
+	target := s.(*aim).samples[0].emotion
 	dir := t.TempDir()
 	benchtest.PutFile(t, dir, "M/eval/evaluation_results.json", []map[string]any{{"image_name": s.(*aim).output(0),
 		"target_emotion": target, "predicted_emotion": target, "is_correct": false}})
@@ -348,9 +348,9 @@ func TestContradictingNames(t *testing.T) {
 			}
 			var has []string
 			p := read.(*aimPredictions)
-			for i := range p.kind {
+			for i := range p.samples {
 				if p.has("clip_t", i) {
-					has = append(has, p.edited[i])
+					has = append(has, p.samples[i].edited)
 				}
 			}
 			if got := strings.Join(has, " "); got != tt.want {

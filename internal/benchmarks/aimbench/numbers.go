@@ -27,7 +27,7 @@ type aimPredictions struct {
 }
 
 // Units implements protocol.Predictions.
-func (j *aimPredictions) Units() int { return len(j.kind) }
+func (j *aimPredictions) Units() int { return len(j.samples) }
 
 // Complete implements protocol.Predictions.
 func (j *aimPredictions) Complete(i int) bool {
@@ -57,18 +57,18 @@ var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_va
 func (j *aimPredictions) covers(column string, units []int) *protocol.Coverage {
 	if column != "overall" {
 		return protocol.CoverageBy(len(units), func(k int) (protocol.Key, bool, bool) {
-			return protocol.Key{ID: j.edited[units[k]]}, true, j.has(column, units[k])
+			return protocol.Key{ID: j.samples[units[k]].edited}, true, j.has(column, units[k])
 		})
 	}
 	n := len(aimParts)
 	return protocol.CoverageBy(n*len(units), func(k int) (protocol.Key, bool, bool) {
 		i, c := units[k/n], aimParts[k%n]
-		return protocol.Key{ID: j.edited[i], Model: c}, true, j.has(c, i)
+		return protocol.Key{ID: j.samples[i].edited, Model: c}, true, j.has(c, i)
 	}).OfValues(len(units))
 }
 
 func (j *aimPredictions) used(column string) int {
-	return j.covers(column, protocol.UpTo(len(j.kind))).Used
+	return j.covers(column, protocol.UpTo(len(j.samples))).Used
 }
 
 // usedOf says on how many of the units columns stand that do not stand on all (Overall: on how many values), and marks
@@ -108,9 +108,9 @@ func (j *aimPredictions) means(units []int) map[string]float64 {
 		if j.emotion[i] == "" {
 			continue
 		}
-		truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		truth, predicted = append(truth, j.samples[i].emotion), append(predicted, j.emotion[i])
 		if j.has("f1", i) {
-			known[0], known[1] = append(known[0], j.aim.emotion[i]), append(known[1], j.emotion[i])
+			known[0], known[1] = append(known[0], j.samples[i].emotion), append(known[1], j.emotion[i])
 		}
 	}
 	out["acc"] = 100 * stats.Accuracy(truth, predicted)
@@ -131,7 +131,7 @@ func (j *aimPredictions) Numbers(units []int) []protocol.Number {
 	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
 		var in []int
 		for _, i := range units {
-			if slices.Contains(half.emotions, j.aim.emotion[i]) {
+			if slices.Contains(half.emotions, j.samples[i].emotion) {
 				in = append(in, i)
 			}
 		}
@@ -172,9 +172,9 @@ func (s *aim) Chance(seed uint64) map[string]protocol.Value {
 	rng := stats.NewRand(seed + 1)
 	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {
 		var truth, predicted []string
-		for _, e := range s.emotion {
-			if only == nil || slices.Contains(only, e) {
-				truth, predicted = append(truth, e), append(predicted, emotions[rng.IntN(len(emotions))])
+		for _, sample := range s.samples {
+			if only == nil || slices.Contains(only, sample.emotion) {
+				truth, predicted = append(truth, sample.emotion), append(predicted, emotions[rng.IntN(len(emotions))])
 			}
 		}
 		return 100 * stats.Accuracy(truth, predicted), 100 * stats.MacroF1(truth, predicted, emotions)

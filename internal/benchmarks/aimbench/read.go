@@ -22,11 +22,11 @@ type aimReader struct {
 	order   []string
 	set     map[string]string // editor, sample and component: where it was read
 	outputs map[string][]int  // samples by the name that an editor's output has, by the authors' rule
-	halves  map[aimSample]map[string]aimHalfScore
+	halves  map[aimOutput]map[string]aimHalfScore
 }
 
-// aimSample is a sample of an editor.
-type aimSample struct {
+// aimOutput is an editor's output of a sample.
+type aimOutput struct {
 	editor string
 	i      int
 }
@@ -44,8 +44,8 @@ func (s *aim) Read(path string) (protocol.Predictions, error) { return protocol.
 func (s *aim) ReadAll(paths []string) ([]protocol.Editor, error) {
 	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{},
 		outputs: map[string][]int{},
-		halves:  map[aimSample]map[string]aimHalfScore{}}
-	for i := range s.kind {
+		halves:  map[aimOutput]map[string]aimHalfScore{}}
+	for i := range s.samples {
 		m.outputs[s.output(i)] = append(m.outputs[s.output(i)], i)
 	}
 	var p protocol.Problems
@@ -77,18 +77,18 @@ func (s *aim) ReadAll(paths []string) ([]protocol.Editor, error) {
 
 // base is a sample's name in the authors' layout: original_image without its extension.
 func (s *aim) base(i int) string {
-	return strings.TrimSuffix(s.original[i], filepath.Ext(s.original[i]))
+	return strings.TrimSuffix(s.samples[i].original, filepath.Ext(s.samples[i].original))
 }
 
 // output is the name of an editor's picture of a sample.
-func (s *aim) output(i int) string { return s.base(i) + "_edited_" + s.emotion[i] + ".png" }
+func (s *aim) output(i int) string { return s.base(i) + "_edited_" + s.samples[i].emotion + ".png" }
 
 // editor returns the predictions of an editor, new ones for a new name.
 func (m *aimReader) editor(name string) *aimPredictions {
 	if j, ok := m.editors[name]; ok {
 		return j
 	}
-	n := len(m.kind)
+	n := len(m.samples)
 	j := &aimPredictions{
 		aim:     m.aim,
 		name:    name,
@@ -130,7 +130,7 @@ func (m *aimReader) readFile(path string, p *protocol.Problems) error {
 	if err != nil {
 		return err
 	}
-	inOrder := len(rows) == len(m.kind) && !slices.ContainsFunc(rows,
+	inOrder := len(rows) == len(m.samples) && !slices.ContainsFunc(rows,
 		func(r *protocol.Line) bool { return r.Has(aimID(r)) })
 	if inOrder {
 		j := m.editor("")
@@ -183,8 +183,8 @@ func (s *aim) find(r *protocol.Line) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for field, names := range map[string][]string{"edited_image": {s.edited[i], s.output(i)},
-		"original_image": {s.original[i]}} {
+	for field, names := range map[string][]string{"edited_image": {s.samples[i].edited, s.output(i)},
+		"original_image": {s.samples[i].original}} {
 		if !r.Has(field) {
 			continue
 		}
@@ -200,13 +200,15 @@ func (s *aim) find(r *protocol.Line) (int, error) {
 
 // named is the sample of a number, or of a picture's name.
 func (s *aim) named(id string) (int, error) {
-	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.kind) {
+	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.samples) {
 		return i, nil
 	}
-	for _, names := range [][]string{s.edited, s.original} {
+	for _, nameOf := range []func(aimSample) string{
+		func(sample aimSample) string { return sample.edited }, func(sample aimSample) string { return sample.original },
+	} {
 		var at []int
-		for i, name := range names {
-			if name == id || filepath.Base(name) == id {
+		for i, sample := range s.samples {
+			if name := nameOf(sample); name == id || filepath.Base(name) == id {
 				at = append(at, i)
 			}
 		}
@@ -215,7 +217,7 @@ func (s *aim) named(id string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id,
-		len(s.kind)-1, s.edited[0])
+		len(s.samples)-1, s.samples[0].edited)
 }
 
 // aimFields are the fields of a line that say something of a sample.
@@ -275,7 +277,7 @@ func aimValues(r *protocol.Line, component string) (values []float64) {
 
 // readHalves reads s_sm and s_vs; null is a sample without one.
 func (m *aimReader) readHalves(j *aimPredictions, i int, r *protocol.Line) error {
-	key := aimSample{j.name, i}
+	key := aimOutput{j.name, i}
 	for _, f := range []string{"s_sm", "s_vs"} {
 		if _, ok := r.Fields[f]; !ok {
 			continue
@@ -302,8 +304,8 @@ func (m *aimReader) readHalves(j *aimPredictions, i int, r *protocol.Line) error
 // checkHalves names the samples that have one of s_sm and s_vs only.
 func (m *aimReader) checkHalves(p *protocol.Problems) {
 	for _, name := range m.order {
-		for i := range m.kind {
-			half := m.halves[aimSample{name, i}]
+		for i := range m.samples {
+			half := m.halves[aimOutput{name, i}]
 			for f, other := range map[string]string{"s_sm": "s_vs", "s_vs": "s_sm"} {
 				if h, ok := half[f]; ok && len(half) < 2 {
 					p.Add(h.where, "sample %d has %s and no file has its %s: s_gtc is the smaller of both", i, f, other)
@@ -332,7 +334,7 @@ func (m *aimReader) setEmotion(j *aimPredictions, i int, emotion, where string) 
 
 // setVAD sets the predicted point and its distance from the target.
 func (m *aimReader) setVAD(j *aimPredictions, i int, v [3]float64, where string) error {
-	t := j.vad[i]
+	t := j.samples[i].vad
 	j.point[i] = v
 	j.columns["d_vad"][i] = math.Sqrt((v[0]-t[0])*(v[0]-t[0]) + (v[1]-t[1])*(v[1]-t[1]) + (v[2]-t[2])*(v[2]-t[2]))
 	return m.claim(j, i, "vad", where)

@@ -63,15 +63,15 @@ func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeans
 // Result implements protocol.Predictions.
 func (j *aimPredictions) Result() *protocol.Result {
 	r := &protocol.Result{Notes: j.notes}
-	all := protocol.UpTo(len(j.kind))
-	r.Count(len(all), j.Complete, func(i int) protocol.Key { return protocol.Key{ID: j.edited[i]} })
+	all := protocol.UpTo(len(j.samples))
+	r.Count(len(all), j.Complete, func(i int) protocol.Key { return protocol.Key{ID: j.samples[i].edited} })
 	var truth, predicted []string
 	byKind, byEmotion := map[string][]int{}, map[string][]int{}
-	for i := range j.kind {
-		byKind[j.kind[i]] = append(byKind[j.kind[i]], i)
-		byEmotion[j.aim.emotion[i]] = append(byEmotion[j.aim.emotion[i]], i)
+	for i := range j.samples {
+		byKind[j.samples[i].kind] = append(byKind[j.samples[i].kind], i)
+		byEmotion[j.samples[i].emotion] = append(byEmotion[j.samples[i].emotion], i)
 		if j.emotion[i] != "" {
-			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+			truth, predicted = append(truth, j.samples[i].emotion), append(predicted, j.emotion[i])
 		}
 	}
 	means := j.means(all)
@@ -159,12 +159,12 @@ func (j *aimPredictions) agreement() ([]protocol.Table, error) {
 	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
 		components = append(components, protocol.Column{Name: c, Values: j.columns[c], Lower: c == "d_vad"})
 	}
-	right := make([]float64, len(j.kind))
+	right := make([]float64, len(j.samples))
 	for i, e := range j.emotion {
 		switch {
 		case e == "":
 			right[i] = math.NaN()
-		case e == j.aim.emotion[i]:
+		case e == j.samples[i].emotion:
 			right[i] = 1
 		}
 	}
@@ -192,9 +192,9 @@ func (j *aimPredictions) disagreements() []protocol.Example {
 	if err != nil {
 		items = nil // the report has no pictures then
 	}
-	keys := make([]protocol.Key, len(j.edited))
-	for i, id := range j.edited {
-		keys[i] = protocol.Key{ID: id, Model: j.name}
+	keys := make([]protocol.Key, len(j.samples))
+	for i, sample := range j.samples {
+		keys[i] = protocol.Key{ID: sample.edited, Model: j.name}
 	}
 	return protocol.Disagreements("sc", keys, j.columns["score"], j.columns["sc"], items)
 }
