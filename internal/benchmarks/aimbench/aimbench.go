@@ -148,19 +148,19 @@ func (s *aim) Items() ([]*edit.Edit, error) {
 	var p protocol.Problems
 	var items []*edit.Edit
 	for _, dir := range s.editors {
-		for i := range s.samples {
-			source := filepath.Join(s.root, "benchmark", s.samples[i].original)
+		for i, sample := range s.samples {
+			source := filepath.Join(s.root, "benchmark", sample.original)
 			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
 				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
 			}
-			if s.samples[i].prompt == "" {
-				p.Add(s.samples[i].edited, "there is no edit_prompt")
+			if sample.prompt == "" {
+				p.Add(sample.edited, "there is no edit_prompt")
 			}
 			output := filepath.Join(dir, "edited_output", s.output(i))
-			it := protocol.NewItem(protocol.Key{ID: s.samples[i].edited, Model: protocol.EditorName(dir)}, s.samples[i].prompt,
+			it := protocol.NewItem(protocol.Key{ID: sample.edited, Model: protocol.EditorName(dir)}, sample.prompt,
 				protocol.Bare(protocol.FilePicture(source, true, &p)), protocol.Bare(protocol.FilePicture(output, true, &p)))
-			it.Group = s.samples[i].edited
-			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.samples[i].edited)}))
+			it.Group = sample.edited
+			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", sample.edited)}))
 			items = append(items, it)
 		}
 	}
