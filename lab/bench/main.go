@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -49,41 +50,58 @@ func main() {
 	}
 }
 
-// step times a training step over a micro-batch of pairs that share nothing. Of several, scores come
-// before, untimed: a run's validation adds to the peak of memory.
-func (o *options) step(state *model.ScorerState, a, b *data.Picture) error {
-	tune := model.TuneOptions{Options: o.model(), TextLoss: 1, ScoreLoss: 10, Recompute: o.recompute}
-	t, err := model.NewTuner(state, tune)
+// step times a training step over a micro-batch of pairs that share nothing. Of several, scores come before, untimed: a
+// run's validation adds to the peak of memory. Of a group, image features are there already, and its edits are computed
+// together, or one by one.
+func (o *options) step(state *model.ScorerState, a, b *data.Picture, group bool) error {
+	n, each := o.pairs, o.pairs
+	if group {
+		if n, each = o.edits, o.edits; o.apart {
+			each = 1
+		}
+	}
+	t, err := model.NewTuner(state, model.TuneOptions{Options: o.model(), TextLoss: 1, ScoreLoss: 10, Share: group,
+		Recompute: o.recompute})
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	samples, labels := make([]*model.Sample, o.pairs), make([]float64, o.pairs)
-	for i, p := range edits(a, b, o.pairs) {
-		labels[i] = 0.5
-		if samples[i], err = t.Sample(p, model.Ask{}); err != nil {
+	var samples []*model.Sample
+	for _, p := range edits(a, b, n) {
+		s, err := t.Sample(p, model.Ask{})
+		if err != nil {
 			return err
 		}
+		samples = append(samples, s)
 	}
-	u, err := t.Usage(samples[0], o.pairs, o.pairs+1, o.pairs > 1)
+	labels := slices.Repeat([]float64{0.5}, n)
+	validates := !group && n > 1
+	u, err := t.Usage(samples[0], each, n+1, validates)
 	if err != nil {
 		return err
 	}
 	var loss float64
+	var rows int
 	facts := map[string]any{"tokens": len(samples[0].IDs), "loss": &loss, "planned": total(u)}
-	if o.pairs > 1 {
+	if group {
+		facts["edits"], facts["rows"] = n, &rows
+	}
+	if validates {
 		if _, err := t.Scorer().Score01(context.Background(), samples); err != nil {
 			return err
 		}
 	}
 	return report(o.steps, facts, func() error {
-		r, err := t.Step(context.Background(), samples, labels, 1/float64(o.pairs), 1)
-		if err != nil {
-			return err
-		}
-		loss = 0
-		for _, v := range r.Loss {
-			loss += v / float64(o.pairs)
+		loss, rows = 0, 0
+		for at := 0; at < n; at += each {
+			r, err := t.Step(context.Background(), samples[at:at+each], labels[at:at+each], 1/float64(n), 1)
+			if err != nil {
+				return err
+			}
+			for _, v := range r.Loss {
+				loss += v / float64(n)
+			}
+			rows += r.Tokens
 		}
 		return nil
 	})
@@ -190,11 +208,11 @@ func run(what string, args []string) error {
 	}
 	switch what {
 	case "group-step":
-		return o.groupStep(state, a, b)
+		return o.step(state, a, b, true)
 	case "group-score":
 		return o.groupScore(state, a, b)
 	case "step":
-		return o.step(state, a, b)
+		return o.step(state, a, b, false)
 	case "score":
 		return o.score(state, a, b)
 	}

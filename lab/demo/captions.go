@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"assay/data"
 	"assay/internal/stats"
 	"assay/lab/internal/miniature"
 )
@@ -103,26 +102,10 @@ func (q *CaptionQuality) rule(x *exam, dir string) error {
 
 // taskCaptions are the captions of source and target of every task.
 func taskCaptions(path string) (map[string][2]string, error) {
-	t, err := data.OpenTable(path, data.WithRequired("group", "source_caption", "target_caption"), data.WithOnly("group"))
-	if err != nil {
-		return nil, err
-	}
-	defer t.Close()
 	tasks := map[string][2]string{}
-	for rec, err := range t.Records() {
-		if err != nil {
-			return nil, err
-		}
-		var texts [3]string
-		for i, name := range []string{"group", "source_caption", "target_caption"} {
-			v, _ := rec.Get(name)
-			if texts[i], err = data.Text(v); err != nil {
-				return nil, fmt.Errorf("%s: column %s: %w", path, name, err)
-			}
-		}
-		tasks[texts[0]] = [2]string{texts[1], texts[2]}
-	}
-	return tasks, nil
+	return tasks, miniature.EachRow(path, []string{"group", "source_caption", "target_caption"}, func(c *miniature.Cells) {
+		tasks[c.Text("group")] = [2]string{c.Text("source_caption"), c.Text("target_caption")}
+	})
 }
 
 // behind is a caption behind "a photo of a cat": its shapes and effects. No model can name a photograph that it never

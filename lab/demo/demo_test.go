@@ -380,8 +380,9 @@ func TestCaptionQuality(t *testing.T) {
 		t.Errorf("changed captions: %+v", q)
 	}
 	var b bytes.Buffer
-	if q.text(&b); !strings.Contains(b.String(), "0.07 of sources and 0.93 of targets") {
-		t.Error(b.String())
+	r := &Report{Captions: q, Judges: []Judge{{}}, Labels: &LabelQuality{}}
+	if err := r.text(&b); err != nil || !strings.Contains(b.String(), "0.07 of sources and 0.93 of targets") {
+		t.Errorf("%v: got %s, want the shares of captions", err, b.String())
 	}
 	if behind("a photo of a man with hats with an orange cross, dark") != " with an orange cross, dark" ||
 		behind("a photo") != "" {

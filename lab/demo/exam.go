@@ -96,38 +96,20 @@ func (x *exam) scored(value func(output) float64) []miniature.Scored {
 
 // column reads a number of every output out of a table. Undefined ones, as the direction from a picture to itself,
 // count as 0; how many these are comes second.
-func (x *exam) column(file, name string) (map[string]float64, int, error) {
-	t, err := data.OpenTable(file, data.WithRequired("id", name), data.WithOnly("id"))
-	if err != nil {
-		return nil, 0, err
-	}
-	defer t.Close()
-	values, undefined := map[string]float64{}, 0
-	for rec, err := range t.Records() {
-		if err != nil {
-			return nil, 0, err
-		}
-		id, _ := rec.Get("id")
-		v, _ := rec.Get(name)
-		key, err := data.Text(id)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: column id: %w", file, err)
-		}
-		n, err := data.Number(v)
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %s: column %s: %w", file, key, name, err)
-		}
-		values[key] = 0
-		if n == nil || math.IsNaN(*n) {
+func (x *exam) column(file, name string) (values map[string]float64, undefined int, err error) {
+	values = map[string]float64{}
+	err = miniature.EachRow(file, []string{"id", name}, func(c *miniature.Cells) {
+		v := c.Optional(name)
+		if math.IsNaN(v) {
+			v = 0
 			undefined++
-		} else {
-			values[key] = *n
 		}
-	}
+		values[c.Text("id")] = v
+	})
 	for _, o := range x.outputs {
-		if _, ok := values[o.truth.ID]; !ok {
-			return nil, 0, fmt.Errorf("%s: no row %s", file, o.truth.ID)
+		if _, ok := values[o.truth.ID]; err == nil && !ok {
+			err = fmt.Errorf("%s: no row %s", file, o.truth.ID)
 		}
 	}
-	return values, undefined, nil
+	return values, undefined, err
 }

@@ -65,7 +65,7 @@ func newReport() *cobra.Command {
 				return err
 			}
 			return cli.Print(c, r, func(w io.Writer) {
-				r.text(w)
+				r.text(w) // it was written above without an error
 				fmt.Fprintf(w, "\nreport       %s\n", filepath.Join(out, pageFile))
 			})
 		},

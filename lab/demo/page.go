@@ -2,40 +2,90 @@ package main
 
 import (
 	_ "embed"
-	"html/template"
+	"fmt"
+	htmltemplate "html/template"
 	"io"
+	"math"
 	"strings"
+	"text/template"
 
 	"assay/internal/page"
 	"assay/lab/internal/miniature"
 )
 
-//go:embed page.html
-var pageText string
+// The report as a page, which loads nothing, and for a terminal.
+var (
+	//go:embed page.html
+	pageText string
+	//go:embed report.txt.tmpl
+	plainText string
 
-var pageTemplate = page.Parse(pageText, template.FuncMap{
+	pageTemplate  = page.Parse(pageText, htmltemplate.FuncMap(functions))
+	plainTemplate = template.Must(template.New("").Funcs(functions).Parse(plainText))
+)
+
+var functions = template.FuncMap{
 	"figure":  figure,
 	"met":     met,
 	"join":    strings.Join,
+	"short":   short,
 	"percent": func(tenths float64) float64 { return 10 * min(10, max(0, tenths)) },
 	"family":  func(j Judge, f miniature.Family) string { return figure(j.Result.Families[f]) },
-})
+}
 
-// page writes the report as one HTML file that loads nothing.
-func (r *Report) page(w io.Writer) error {
-	v := struct {
-		*Report
-		Note     string
-		Families []miniature.Family
-		Examples []example
-	}{Report: r, Examples: r.examples}
+// Note is what must be known of a short report; "" of a long one.
+func (r *Report) Note() string {
 	if r.Short {
-		v.Note = shortNote
+		return "The short form has little data and few steps: the figures mean nothing, but that everything runs."
 	}
+	return ""
+}
+
+// Families are those that the exam has.
+func (r *Report) Families() (out []miniature.Family) {
 	for _, f := range miniature.Families {
 		if _, ok := r.Judges[0].Result.Families[f]; ok {
-			v.Families = append(v.Families, f)
+			out = append(out, f)
 		}
 	}
-	return pageTemplate.Execute(w, v)
+	return out
+}
+
+// Examples are tasks with their outputs.
+func (r *Report) Examples() []example { return r.examples }
+
+// text writes the report for a terminal.
+func (r *Report) text(w io.Writer) error { return plainTemplate.Execute(w, r) }
+
+// page writes the report as one HTML file that loads nothing.
+func (r *Report) page(w io.Writer) error { return pageTemplate.Execute(w, r) }
+
+// figure writes a number with two decimals, "-" if it is undefined.
+func figure(v any) string {
+	var x float64
+	switch v := v.(type) {
+	case miniature.Measure:
+		x = float64(v)
+	case float64:
+		x = v
+	}
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+func met(ok bool) string {
+	if ok {
+		return "met"
+	}
+	return "not met"
+}
+
+// short is a judge's name for a narrow column.
+func short(name string) string {
+	if s, ok := strings.CutPrefix(name, "- "); ok {
+		return "-" + s[:5]
+	}
+	return name
 }

@@ -325,7 +325,7 @@ func (r *Report) write(dir string) error {
 	}
 	for name, write := range map[string]func(io.Writer) error{
 		pageFile: r.page,
-		textFile: func(w io.Writer) error { r.text(w); return nil },
+		textFile: r.text,
 		jsonFile: func(w io.Writer) error {
 			e := json.NewEncoder(w)
 			e.SetIndent("", " ")

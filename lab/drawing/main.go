@@ -13,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
 	"assay/lab/internal/tree"
@@ -31,12 +30,9 @@ func main() {
 }
 
 func run(root, title string, without []string, shared int) error {
-	if root == "" {
-		out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
-		if err != nil {
-			return fmt.Errorf("git rev-parse: %w (name the tree to draw)", err)
-		}
-		root = strings.TrimSpace(string(out))
+	root, err := tree.Root(root)
+	if err != nil {
+		return err
 	}
 	t, err := tree.Read(root)
 	if err != nil {

@@ -42,14 +42,14 @@ func askAll(questions, out, score string, args []string) (err error) {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	defer func() {
-		if e := server.stop(); err == nil && e != nil {
+		if e := server.Stop(); err == nil && e != nil {
 			err = fmt.Errorf("%s: %w", out, e)
 		}
-		os.Stderr.Write(server.stderr.Bytes())
+		os.Stderr.Write(server.Stderr.Bytes())
 	}()
 	return atomicfile.Write(filepath.Join(out, answersFile), func(w io.Writer) error {
 		for line := range bytes.Lines(raw) {
-			answer, err := askOne(server.url, line)
+			answer, err := askOne(server.URL, line)
 			if err == nil {
 				_, err = w.Write(append(bytes.TrimSpace(answer), '\n'))
 			}

@@ -33,11 +33,12 @@ func (t *tally) add(o *tally) {
 	t.broken = t.broken || o.broken
 }
 
-// table is printed when all of its pieces are done.
+// table is a way to try commands. It is printed when all of its pieces are done.
 type table struct {
-	head  string
-	line  func(t *tally) string // behind the name
-	lines []*line
+	head   string
+	line   func(t *tally) string // between the name and the verdict
+	pieces func(t *table, list []command) []piece
+	lines  []*line
 }
 
 type line struct {
@@ -51,6 +52,13 @@ type line struct {
 type piece struct {
 	line *line
 	try  func(ctx context.Context, rng *rand.Rand) (*tally, error)
+}
+
+// add adds a line.
+func (t *table) add(name string) *line {
+	l := &line{name: name}
+	t.lines = append(t.lines, l)
+	return l
 }
 
 func (c *campaign) run(ctx context.Context) error {
@@ -70,13 +78,13 @@ func (c *campaign) run(ctx context.Context) error {
 	}
 	names := []string{"server", "day"}
 	for _, one := range list {
-		names = append(names, one.name)
+		names = append(names, one.Name)
 	}
 	if c.chosen, err = choose(c.only, names); err != nil {
 		return err
 	}
 	fmt.Printf("seed %d\n\n", c.seed)
-	tables, pieces := c.plan(slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.name) }))
+	tables, pieces := c.plan(slices.DeleteFunc(list, func(one command) bool { return !c.wants(one.Name) }))
 	failed := []error{c.tryAll(ctx, pieces)}
 	for _, t := range tables {
 		failed = append(failed, t.print())
@@ -93,22 +101,83 @@ func (c *campaign) run(ctx context.Context) error {
 
 // plan lists what is to be tried of the commands, in pieces, and the tables that it goes into.
 func (c *campaign) plan(list []command) (tables []*table, pieces []piece) {
-	begin := func(wanted bool, all func([]command) (*table, []piece)) {
+	begin := func(wanted bool, t *table) {
 		if wanted {
-			t, more := all(list)
-			tables, pieces = append(tables, t), append(pieces, more...)
+			tables, pieces = append(tables, t), append(pieces, t.pieces(t, list)...)
 		}
 	}
-	begin(c.kills > 0, c.killAll)
+	begin(c.kills > 0, &table{
+		head:   "| command | one run | kills | runs | result |",
+		line:   func(t *tally) string { return fmt.Sprintf("%.1f s | %d | %d", t.whole.Seconds(), t.kills, t.runs) },
+		pieces: each(1, c.killOften),
+	})
 	if c.brief {
-		list = slices.DeleteFunc(list, func(one command) bool { return !one.quick })
+		list = slices.DeleteFunc(slices.Clone(list), func(one command) bool { return !one.Quick })
 	}
-	begin(c.twins > 0, c.twinAll)
-	begin(c.pairs != 0, c.storeAll)
-	begin(c.pairs != 0, c.rivalAll)
-	begin(c.jumps > 0, c.jumpAll)
-	begin(c.calls > 0, c.failAll)
+	runsAndFailed := func(t *tally) string { return fmt.Sprintf("%d | %d", t.runs, t.failed) }
+	begin(c.twins > 0, &table{
+		head:   "| two at a time in one folder | rounds | of which one was refused | result |",
+		line:   runsAndFailed,
+		pieces: each(1, c.tryTwins),
+	})
+	begin(c.pairs != 0, &table{
+		head:   "| two commands on one store, in all pairings | pairs | result |",
+		line:   func(t *tally) string { return fmt.Sprint(t.runs) },
+		pieces: c.onStores,
+	})
+	begin(c.pairs != 0, &table{
+		head:   "| two unlike commands in one folder | pairs | of which one was refused | result |",
+		line:   runsAndFailed,
+		pieces: c.rivals,
+	})
+	jumps := c.jumps
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		jumps = 0
+	}
+	begin(c.jumps > 0, &table{
+		head:   "| command | runs while the clock jumps | looks at it in one run | result |",
+		line:   func(t *tally) string { return fmt.Sprintf("%d | %d", t.runs, t.calls) },
+		pieces: each(jumps, (*command).jumps),
+	})
+	begin(c.calls > 0, &table{
+		head:   "| command, fault | calls | tried | ended with an error, and the next run went on | result |",
+		line:   func(t *tally) string { return fmt.Sprintf("%d | %d | %d", t.calls, t.runs, t.failed) },
+		pieces: c.failCalls,
+	})
 	return tables, pieces
+}
+
+// each has a line for each command, and n pieces of each.
+func each(
+	n int, try func(c *command, ctx context.Context, rng *rand.Rand) (*tally, error),
+) func(t *table, list []command) []piece {
+	return func(t *table, list []command) (pieces []piece) {
+		for i := range list {
+			if n == 0 {
+				break
+			}
+			l := t.add(list[i].Name)
+			for range n {
+				pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
+					return try(&list[i], ctx, rng)
+				}})
+			}
+		}
+		return pieces
+	}
+}
+
+// failCalls makes calls of every command fail.
+func (c *campaign) failCalls(t *table, list []command) (pieces []piece) {
+	for i := range list {
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			l := t.add(list[i].Name + ", " + kind)
+			pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
+				return list[i].faults(ctx, kind, c.calls, c.late)
+			}})
+		}
+	}
+	return pieces
 }
 
 // tryAll tries pieces, some of them at a time.
@@ -158,7 +227,7 @@ func (t *table) print() error {
 	fmt.Println("|" + strings.Repeat("---|", strings.Count(t.head, "|")-1))
 	for _, l := range t.lines {
 		if l.tried {
-			fmt.Printf("| %s | %s |\n", l.name, t.line(&l.tally))
+			fmt.Printf("| %s | %s | %s |\n", l.name, t.line(&l.tally), verdict(&l.tally))
 		} else {
 			fmt.Printf("| %s |%s\n", l.name, strings.Repeat(" not tried |", strings.Count(t.head, "|")-2))
 		}
@@ -180,68 +249,4 @@ func verdict(t *tally) string {
 		return "**not tried to the end**"
 	}
 	return "the same bytes"
-}
-
-// each makes a table with a line for each command, and n pieces of each.
-func each(t *table, list []command, n int, try func(c *command, ctx context.Context, rng *rand.Rand) (*tally, error),
-) (*table, []piece) {
-	var pieces []piece
-	for _, one := range list { // a copy: --brief takes commands out of the list
-		l := &line{name: one.name}
-		t.lines = append(t.lines, l)
-		for range n {
-			pieces = append(pieces, piece{l, func(ctx context.Context, rng *rand.Rand) (*tally, error) {
-				return try(&one, ctx, rng)
-			}})
-		}
-	}
-	return t, pieces
-}
-
-// killAll kills every command.
-func (c *campaign) killAll(list []command) (*table, []piece) {
-	t := &table{head: "| command | one run | kills | runs | result |", line: func(t *tally) string {
-		return fmt.Sprintf("%.1f s | %d | %d | %s", t.whole.Seconds(), t.kills, t.runs, verdict(t))
-	}}
-	return each(t, list, 1, func(one *command, ctx context.Context, rng *rand.Rand) (*tally, error) {
-		return one.killOften(ctx, c.kills, c.late, rng)
-	})
-}
-
-// twinAll starts every command twice at a time.
-func (c *campaign) twinAll(list []command) (*table, []piece) {
-	t := &table{head: "| two at a time in one folder | rounds | of which one was refused | result |",
-		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.failed, verdict(t)) }}
-	return each(t, list, 1, func(one *command, ctx context.Context, _ *rand.Rand) (*tally, error) {
-		return one.twins(ctx, c.twins)
-	})
-}
-
-// jumpAll runs every command while the clock jumps.
-func (c *campaign) jumpAll(list []command) (*table, []piece) {
-	t := &table{head: "| command | runs while the clock jumps | looks at it in one run | result |",
-		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.calls, verdict(t)) }}
-	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return t, nil
-	}
-	return each(t, list, c.jumps, (*command).jumps)
-}
-
-// failAll makes calls of every command fail.
-func (c *campaign) failAll(list []command) (*table, []piece) {
-	t := &table{head: "| command, fault | calls | tried | ended with an error, and the next run went on | result |",
-		line: func(t *tally) string {
-			return fmt.Sprintf("%d | %d | %d | %s", t.calls, t.runs, t.failed, verdict(t))
-		}}
-	var pieces []piece
-	for i := range list {
-		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			l := &line{name: list[i].name + ", " + kind}
-			t.lines = append(t.lines, l)
-			pieces = append(pieces, piece{l, func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-				return list[i].faults(ctx, kind, c.calls, c.late)
-			}})
-		}
-	}
-	return t, pieces
 }

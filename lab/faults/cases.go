@@ -2,17 +2,35 @@ package main
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 )
+
+// kit is what cases are made of.
+type kit struct {
+	*campaign
+	root     string
+	pictures []string
+	model    string // the backbone that is trained
+}
+
+//go:embed cases.yaml
+var casesText []byte
 
 // cases writes what the commands read, and lists them.
 func (c *campaign) cases() ([]command, error) {
@@ -20,9 +38,7 @@ func (c *campaign) cases() ([]command, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := c.dir
-	k := &kit{bin: c.bin, mpi: c.mpi, dir: dir, root: root, table: filepath.Join(dir, "edits.jsonl"), steps: c.steps,
-		model: filepath.Join(root, "backbones", "tiny"), judge: startJudge()}
+	k := &kit{campaign: c, root: root, model: filepath.Join(root, "backbones", "tiny")}
 	if c.backbone != "" {
 		if k.model, err = filepath.Abs(c.backbone); err != nil {
 			return nil, err
@@ -34,22 +50,78 @@ func (c *campaign) cases() ([]command, error) {
 	if len(k.pictures) < 8 {
 		return nil, fmt.Errorf("%d pictures in %s: run it in the checkout", len(k.pictures), root)
 	}
-	k.pictures = spread(k.pictures, max(8, c.pictures))
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	k.pictures = spread(k.pictures, max(8, c.images))
+	if err := os.MkdirAll(c.dir, 0o777); err != nil {
 		return nil, err
 	}
 	err = errors.Join(
-		writeTable(k.table, k.pictures),
-		writeTable(filepath.Join(dir, "few.jsonl"), k.pictures[:4]),
-		writeQuestions(filepath.Join(dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"),
+		writeTable(filepath.Join(c.dir, "edits.jsonl"), k.pictures),
+		writeTable(filepath.Join(c.dir, "few.jsonl"), k.pictures[:4]),
+		writeQuestions(filepath.Join(c.dir, "questions.jsonl"), k.pictures[:6], "tiny", "words"),
 		k.writeBench(),
-		os.WriteFile(filepath.Join(dir, "question.txt"),
+		os.WriteFile(filepath.Join(c.dir, "question.txt"),
 			[]byte("Rate the edit \"[INSTRUCTION]\" from 0 to 2. Answer with the digit alone."), 0o666),
 	)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(k.trainCases(), k.judgeCases(), k.onceCases(), k.localCases(), k.tableCases()), nil
+	var list []command
+	if err := yaml.Unmarshal(casesText, &list); err != nil {
+		return nil, fmt.Errorf("cases.yaml: %w", err)
+	}
+	url, launcher := startJudge(), k.launcher()
+	places, err := k.places(url)
+	if err != nil {
+		return nil, err
+	}
+	several := strings.NewReplacer("{mpirun}", launcher, "{judge}", "--url "+url+" --model m --store {out}/store",
+		"{bench}", "aim-bench --ratings {aim} --editors {aim}/A,{aim}/B --resamples 20 --out {out}/bench",
+		"{encoders}", "--clip {oracle}/clip/model --dino {oracle}/dinov2/model --cache {out}/store")
+	list = slices.DeleteFunc(list, func(one command) bool {
+		lacks := launcher == "" && strings.Contains(one.Run, "{mpirun}")
+		if lacks {
+			fmt.Printf("not tried: %s (it needs mpirun and %s, which make mpi builds)\n", one.Name, c.mpi)
+		}
+		return lacks
+	})
+	for i := range list {
+		one := &list[i]
+		one.places, one.Run, one.Finish = places, several.Replace(one.Run), several.Replace(one.Finish)
+	}
+	return list, nil
+}
+
+// places are what stands for the names in braces that are one word, but those that differ by command.
+func (k *kit) places(url string) (map[string]string, error) {
+	self, err1 := os.Executable()
+	example, err2 := os.ReadFile(filepath.Join(k.root, "examples", "label.yaml"))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	aim, oracle := filepath.Join(k.dir, "aim"), filepath.Join(k.root, "testdata", "oracle")
+	return map[string]string{
+		"{self}": self, "{bin}": k.bin, "{mpi}": k.mpi, "{dir}": k.dir, "{oracle}": oracle,
+		"{table}": filepath.Join(k.dir, "edits.jsonl"), "{few}": filepath.Join(k.dir, "few.jsonl"),
+		"{tiny}": filepath.Join(k.root, "backbones", "tiny"), "{model}": k.model,
+		"{scorer}": filepath.Join(k.root, "backbones", "tiny-scorer"),
+		"{url}":    url, "{aim}": aim,
+		"{example}": strings.NewReplacer(": ../build/example-label", ": labels", ": ../", ": "+k.root+"/", "path: sessions",
+			"path: "+filepath.Join(k.root, "examples", "sessions")).Replace(string(example)),
+		"{steps}": fmt.Sprint(k.steps), "{validate}": fmt.Sprint(max(2, k.steps/3)),
+	}, nil
+}
+
+// launcher starts two processes; "" where there is no MPI.
+func (k *kit) launcher() string {
+	path, err := exec.LookPath("mpirun")
+	if err != nil || !exists(filepath.Join(k.mpi, "train")) {
+		return ""
+	}
+	path += " -n 2"
+	if version, _ := exec.Command("mpirun", "--version").Output(); strings.Contains(string(version), "Open MPI") {
+		path += " --oversubscribe --allow-run-as-root --bind-to none"
+	}
+	return path
 }
 
 // spread takes so many of a list, evenly.
@@ -59,96 +131,6 @@ func spread(list []string, n int) (out []string) {
 		out = append(out, list[i*len(list)/n])
 	}
 	return out
-}
-
-// trainCases train scorers.
-func (k *kit) trainCases() (list []command) {
-	config := func(mode string, steps int) string {
-		return fmt.Sprintf("out: run\nbackbone: %s\nmode: %s\nsteps: %d\nbatch_size: 4\nmicro_batch: 2\nthreads: 1\n"+
-			"head: {hidden: [8]}\ndata: {train: %s, validation: 0.25}\nvalidate: {every: %d}\n"+
-			"checkpoint: {steps: 2, keep: 2}\ncache: {folder: store}\noptimizer: {lr: 1.0e-3}\n",
-			k.model, mode, steps, filepath.Join(k.dir, "few.jsonl"), max(2, steps/3))
-	}
-	for _, mode := range []string{"lora", "full", "head"} {
-		steps := k.steps
-		if mode == "full" {
-			steps = min(steps, 6) // each takes longer
-		}
-		list = append(list, command{
-			name: "train, mode " + mode,
-			args: func(out string) []string {
-				file := filepath.Join(out, mode+".yaml") // of its own: two commands may share the folder
-				return []string{k.program("train"), "--config", text(file, config(mode, steps))}
-			},
-			results: []string{"run/scorer", "run/best"},
-		})
-	}
-	return append(list, k.ranks("train, two ranks", config("lora", min(k.steps, 8)))...)
-}
-
-// tableCases read tables.
-func (k *kit) tableCases() []command {
-	batch := func(out string, more ...string) []string {
-		return append([]string{k.program("score"), "batch", "--scorer", k.scorer(), "--in", k.table, "--out",
-			filepath.Join(out, "scores.jsonl"), "--threads", "1"}, more...)
-	}
-	oracle := filepath.Join(k.root, "testdata", "oracle")
-	measure := func(out string, more ...string) []string {
-		return append([]string{k.program("label"), "similarities", "--clip", filepath.Join(oracle, "clip", "model"), "--dino",
-			filepath.Join(oracle, "dinov2", "model"), "--cache", storeOf(out), "--in", k.table, "--out",
-			filepath.Join(out, "measured.jsonl"), "--threads", "1"}, more...)
-	}
-	return []command{{
-		name:    "score batch",
-		args:    func(out string) []string { return batch(out) },
-		results: []string{"scores.jsonl"},
-	}, {
-		name:    "score batch --shard any/5",
-		args:    func(out string) []string { return batch(out, "--shard", "any/5") },
-		finish:  func(out string) []string { return batch(out, "--merge") },
-		results: []string{"scores.jsonl"},
-	}, {
-		name:    "label similarities",
-		args:    func(out string) []string { return measure(out) },
-		results: []string{"measured.jsonl"},
-		quick:   true,
-	}, {
-		name:    "label similarities --shard any/3",
-		args:    func(out string) []string { return measure(out, "--shard", "any/3") },
-		finish:  func(out string) []string { return measure(out, "--merge") },
-		results: []string{"measured.jsonl"},
-	}, {
-		name: "label",
-		args: func(out string) []string {
-			return []string{k.program("label"), "--config", text(filepath.Join(out, "example.yaml"), k.example())}
-		},
-		results: []string{"labels/table.parquet"},
-	}, {
-		name:    "label, a table",
-		args:    func(out string) []string { return []string{k.program("label"), "--config", k.labels(out)} },
-		finish:  func(out string) []string { return []string{k.program("label"), "merge", "--config", k.labels(out)} },
-		results: []string{"labels/table.parquet", "labels/report.json"},
-	}}
-}
-
-// example is examples/label.yaml, whose paths start at its folder, as it is read from another one.
-func (k *kit) example() string {
-	example, err := os.ReadFile(filepath.Join(k.root, "examples", "label.yaml"))
-	if err != nil {
-		panic(err)
-	}
-	own := strings.ReplaceAll(string(example), "../build/example-label", "labels")
-	own = strings.ReplaceAll(own, ": ../", ": "+k.root+"/")
-	return strings.ReplaceAll(own, "path: sessions", "path: "+filepath.Join(k.root, "examples", "sessions"))
-}
-
-// labels writes what label is told about the table of edits.
-func (k *kit) labels(out string) string {
-	oracle := filepath.Join(k.root, "testdata", "oracle")
-	clip, dino := filepath.Join(oracle, "clip", "model"), filepath.Join(oracle, "dinov2", "model")
-	return text(filepath.Join(out, "label.yaml"), fmt.Sprintf("out: labels\nprofile: adiee-paper\n"+
-		"sources: [{layout: table, name: edits, path: %s}]\nencoders: {clip: %s, dino: %s, device: cpu}\n"+
-		"split: {validation: 0.2}\n", k.table, clip, dino))
 }
 
 // writeTable makes edits of pairs of pictures, each pair once.
@@ -171,6 +153,61 @@ func writeTable(path string, pictures []string) error {
 		}
 	}
 	return os.WriteFile(path, []byte(text.String()), 0o666)
+}
+
+// writeBench writes a small benchmark in AIM-Bench's layout: two editors' outputs.
+func (k *kit) writeBench() error {
+	dir := filepath.Join(k.dir, "aim")
+	put := func(path, picture string) error {
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		if os.Link(picture, path) == nil {
+			return nil
+		}
+		raw, err := os.ReadFile(picture)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, raw, 0o666)
+	}
+	var items []map[string]any
+	n := len(k.pictures)
+	for i := range 8 {
+		emotion := []string{"awe", "fear", "anger"}[i%3]
+		items = append(items, map[string]any{"original_image": fmt.Sprintf("s%d.jpg", i), "edit_type": "add_object",
+			"edited_image": fmt.Sprintf("s%d_%s_instruction_1.png", i, emotion), "edit_prompt": "make the sky purple",
+			"target_emotion": map[string]any{"emotion": emotion, "VAD": []int{5, 5, 5}}})
+		if err := put(filepath.Join(dir, "benchmark", fmt.Sprintf("s%d.jpg", i)), k.pictures[i%n]); err != nil {
+			return err
+		}
+		for e, editor := range []string{"A", "B"} {
+			path := filepath.Join(dir, editor, "edited_output", fmt.Sprintf("s%d_edited_%s.png", i, emotion))
+			if err := put(path, k.pictures[(i+e+1)%n]); err != nil {
+				return err
+			}
+		}
+	}
+	raw, err := json.Marshal(items)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "Instructions.json"), raw, 0o666)
+}
+
+// startJudge starts a chat server that lives until this process ends.
+func startJudge() string { return httptest.NewServer(http.HandlerFunc(answer)).URL }
+
+// answer is a chat server that says the same of every edit.
+func answer(w http.ResponseWriter, r *http.Request) {
+	io.Copy(io.Discard, r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{
+		"model": "m",
+		"choices": []any{map[string]any{"finish_reason": "stop",
+			"message": map[string]string{"role": "assistant", "content": `{"score": [20, 10], "reasoning": "so"}`}}},
+		"usage": map[string]int{"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+	})
 }
 
 // digests are those of the files below a folder that must be the same. Cards of scorers name times.

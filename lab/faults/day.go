@@ -61,28 +61,24 @@ func dayWeather(ctx context.Context, score string, length time.Duration, seed ui
 	if err != nil {
 		return err
 	}
-	server, err := startServer(ctx, score, "", "--scorer", filepath.Join(folder, "backbones", "tiny-scorer"), "--replicas",
-		"2", "--wait", "20s")
-	if err != nil {
+	d := &day{storm: storm{counts: map[string]int{}}, seed: seed, rate: dayRate, again: 50, given: map[int][]byte{}}
+	if err := d.open(folder); err != nil {
 		return err
 	}
-	d := &day{storm: storm{url: server.url, counts: map[string]int{}}, seed: seed, rate: dayRate, again: 50,
-		given: map[int][]byte{}}
-	if err = d.open(folder); err == nil {
-		err = d.prepare(folder)
-	}
-	if err != nil {
-		return errors.Join(err, server.stop())
-	}
-	n := max(1, int(length.Seconds()*dayRate))
-	samples := d.pass(ctx, n, server.gauges)
-	asked, err := d.askAgain(ctx)
-	samples = append(samples, sample{n, server.gauges(), d.counted()})
-	err = errors.Join(err, ctx.Err(), server.stop())
-	d.tell(samples, asked)
-	if len(d.wrong) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(d.wrong), d.wrong[0]))
-	}
+	var samples []sample
+	args := []string{"--scorer", filepath.Join(folder, "backbones", "tiny-scorer"), "--replicas", "2", "--wait", "20s"}
+	err = withServer(ctx, score, "", args, func(server served) error {
+		d.url = server.URL
+		if err := d.prepare(folder); err != nil {
+			return err
+		}
+		n := max(1, int(length.Seconds()*dayRate))
+		samples = d.pass(ctx, n, server.gauges)
+		asked, err := d.askAgain(ctx)
+		samples = append(samples, sample{n, server.gauges(), d.counted()})
+		d.tell(samples, asked)
+		return errors.Join(err, ctx.Err(), flaws(&d.storm))
+	})
 	for _, name := range []string{residentGauge, heapGauge, filesGauge, goroutineGauge} {
 		err = errors.Join(err, flat(samples, name))
 	}

@@ -31,7 +31,7 @@ func (c *command) faults(ctx context.Context, kind string, most int, late func()
 		return nil, err
 	}
 	r := &tally{calls: count.calls}
-	calls := inOrder(count.calls, c.name+kind)
+	calls := inOrder(count.calls, c.Name+kind)
 	for _, at := range calls[:min(most, len(calls))] {
 		if late() {
 			break
@@ -81,7 +81,11 @@ func (c *command) trace(ctx context.Context, t *tracer, out string) (code int, s
 	if err := os.MkdirAll(out, 0o777); err != nil {
 		return 0, "", err
 	}
-	return t.run(ctx, c.args(out), environ(out), longest)
+	args, err := c.args(c.Run, out)
+	if err != nil {
+		return 0, "", err
+	}
+	return t.run(ctx, args, environ(out), longest)
 }
 
 // fault runs the command with one fault, and again without.
@@ -112,7 +116,7 @@ func (c *command) fault(ctx context.Context, t *tracer, out string, want map[str
 	} else if err := c.end(ctx, out); err != nil {
 		return "what it made cannot be used: " + err.Error(), false, nil
 	}
-	got, err := digests(out, c.results)
+	got, err := digests(out, c.Results)
 	if err != nil {
 		return "the result is not there: " + err.Error(), failed, nil
 	}
@@ -146,7 +150,7 @@ func (c *command) jumps(ctx context.Context, rng *rand.Rand) (*tally, error) {
 	if err := c.end(ctx, out); err != nil {
 		return r, err
 	}
-	got, err := digests(out, c.results)
+	got, err := digests(out, c.Results)
 	if names := unlike(want, got); err == nil && len(names) > 0 {
 		r.flaws = append(r.flaws, "other bytes in "+strings.Join(names, ", "))
 	}

@@ -1,27 +1,87 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"assay/internal/ptrace"
 )
 
-// command is a command line that is killed.
+// command is a command line that is killed: a line of cases.yaml, which says what its fields are.
 type command struct {
-	name    string
-	args    func(out string) []string // program first; out is a folder of its own
-	finish  func(out string) []string // a command line afterwards; nil: none
-	results []string                  // files and folders below out that must be the same
-	quick   bool                      // it takes a second or two
-	once    string                    // folder that is made once, and then nothing is left to do; "": none
+	Name        string
+	Run, Finish string
+	Results     []string
+	Quick       bool
+	Once        string
+	Mode        string
+	Steps       int
+	Scorer      string
+	Files       map[string]string
+
+	places map[string]string // by names in braces
+}
+
+// args are the words of a command line, whose files it writes.
+func (c *command) args(line, out string) ([]string, error) {
+	places := maps.Clone(c.places)
+	places["{out}"], places["{mode}"] = out, cmp.Or(c.Mode, "lora")
+	if steps, err := strconv.Atoi(places["{steps}"]); err == nil && c.Steps > 0 {
+		steps = min(steps, c.Steps)
+		places["{steps}"], places["{validate}"] = fmt.Sprint(steps), fmt.Sprint(max(2, steps/3))
+	}
+	var pairs []string
+	for name, place := range places {
+		pairs = append(pairs, name, place)
+	}
+	fill := strings.NewReplacer(pairs...)
+	for name, text := range c.Files {
+		if err := os.WriteFile(filepath.Join(out, name), []byte(fill.Replace(text)), 0o666); err != nil {
+			return nil, err
+		}
+	}
+	if c.Scorer != "" {
+		if err := copyScorer(places["{scorer}"], filepath.Join(out, c.Scorer), places["{tiny}"]); err != nil {
+			return nil, err
+		}
+	}
+	args := strings.Fields(line)
+	for i, word := range args {
+		args[i] = fill.Replace(word)
+	}
+	return args, nil
+}
+
+// copyScorer makes a scorer directory of a command's own, unless it is there. scorer.yaml comes last: a kill may come
+// before.
+func copyScorer(from, to, backbone string) error {
+	if exists(filepath.Join(to, "scorer.yaml")) {
+		return nil
+	}
+	if err := os.MkdirAll(to, 0o777); err != nil {
+		return err
+	}
+	for _, name := range []string{"adapter_config.json", "adapter_model.safetensors", "head.safetensors", "scorer.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		own := strings.Replace(string(raw), "backbone: ../tiny", "backbone: "+backbone, 1)
+		if err := os.WriteFile(filepath.Join(to, name), []byte(own), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeOf is the folder in which a command keeps what it computed.
@@ -31,7 +91,7 @@ func storeOf(out string) string { return filepath.Join(out, "store") }
 func environ(out string) []string { return append(os.Environ(), "ASSAY_STORE="+storeOf(out)) }
 
 // made tells whether nothing is left to do.
-func (c *command) made(out string) bool { return c.once != "" && exists(filepath.Join(out, c.once)) }
+func (c *command) made(out string) bool { return c.Once != "" && exists(filepath.Join(out, c.Once)) }
 
 // alone runs the command in a new folder, and gives the digests of what it made. The folder is the same for all of its
 // runs: paths stand in some files. close removes it.
@@ -43,7 +103,7 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 	closing = func() { os.RemoveAll(root) }
 	out = filepath.Join(root, "out")
 	if err = c.run(ctx, out); err == nil {
-		want, err = digests(out, c.results)
+		want, err = digests(out, c.Results)
 	}
 	if err != nil {
 		closing()
@@ -54,7 +114,7 @@ func (c *command) alone(ctx context.Context) (out string, want map[string]string
 
 // killOften kills a command until it was killed so often. Each time that it comes to its end, what it made is compared,
 // and it begins anew.
-func (c *command) killOften(ctx context.Context, kills int, late func() bool, rng *rand.Rand) (r *tally, fault error) {
+func (o *campaign) killOften(c *command, ctx context.Context, rng *rand.Rand) (r *tally, fault error) {
 	began := time.Now()
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
@@ -71,15 +131,15 @@ func (c *command) killOften(ctx context.Context, kills int, late func() bool, rn
 			r.kills, fault = r.kills-begun, ctx.Err()
 		}
 	}()
-	for r.kills < kills && !late() || exists(out) {
+	for r.kills < o.kills && !o.late() || exists(out) {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
-		if r.runs++; r.runs > 20*kills+20 {
+		if r.runs++; r.runs > 20*o.kills+20 {
 			return r, fmt.Errorf("%d runs, and no end", r.runs)
 		}
 		life := time.Hour
-		if r.kills < kills && !late() {
+		if r.kills < o.kills && !o.late() {
 			life = time.Duration(rng.Float64() * 1.1 * float64(r.whole))
 		}
 		began := time.Now()
@@ -115,7 +175,7 @@ func (c *command) unlikeAlone(ctx context.Context, out string, want map[string]s
 	if err := c.end(ctx, out); err != nil {
 		return nil, err
 	}
-	got, err := digests(out, c.results)
+	got, err := digests(out, c.Results)
 	if err != nil {
 		return nil, err
 	}
@@ -132,10 +192,14 @@ func (c *command) run(ctx context.Context, out string) error {
 
 // end runs the command that makes the result of what was done.
 func (c *command) end(ctx context.Context, out string) error {
-	if c.finish == nil {
+	if c.Finish == "" {
 		return nil
 	}
-	return check(exec.CommandContext(ctx, c.finish(out)[0], c.finish(out)[1:]...), out)
+	args, err := c.args(c.Finish, out)
+	if err != nil {
+		return err
+	}
+	return check(exec.CommandContext(ctx, args[0], args[1:]...), out)
 }
 
 // try starts the command and kills it after life, unless it ends before.
@@ -145,7 +209,10 @@ func (c *command) try(ctx context.Context, out string, life time.Duration) (kill
 	}
 	ctx, cancel := context.WithTimeout(ctx, life)
 	defer cancel()
-	args := c.args(out)
+	args, err := c.args(c.Run, out)
+	if err != nil {
+		return false, err
+	}
 	p := exec.CommandContext(ctx, args[0], args[1:]...)
 	p.Cancel = func() error { return ptrace.KillTree(p.Process.Pid) }
 	err = check(p, out)

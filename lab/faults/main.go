@@ -47,7 +47,7 @@ func flags() *campaign {
 		"how long a server gets 24 requests a second; 1h: as many as a day has seconds")
 	flag.DurationVar(&c.limit, "time", 0, "after this nothing new is tried, and what was is reported (0: no limit)")
 	flag.IntVar(&c.jobs, "jobs", 1, "commands that run at a time")
-	flag.IntVar(&c.pictures, "pictures", 24,
+	flag.IntVar(&c.images, "pictures", 24,
 		"of how many pictures tables are made, 8 or more: rows grow with their square")
 	flag.IntVar(&c.steps, "steps", 16, "steps that training takes; few of them make few calls, of which all can fail")
 	flag.StringVar(&c.backbone, "backbone", "", "folder of the checkpoint that is trained: one of a layer makes few "+
@@ -66,7 +66,7 @@ type campaign struct {
 	kills, calls, jumps int
 	twins, pairs        int
 	jobs                int
-	pictures            int
+	images              int // of which tables are made
 	steps               int
 	backbone            string
 	brief               bool

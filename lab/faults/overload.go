@@ -14,46 +14,41 @@ import (
 // whether it answers or not. What it accepts must be answered as by an idle server, and the rest refused at once; then
 // it must be as it was.
 func overload(ctx context.Context, score, scorer string, s *storm, length time.Duration) error {
-	server, err := startServer(ctx, score, "", "--scorer", scorer, "--replicas", "2", "--wait", "2s")
-	if err != nil {
-		return err
-	}
-	calm := &storm{url: server.url, questions: s.questions[:s.photos], counts: map[string]int{}}
-	part, stop := context.WithTimeout(ctx, length/4)
-	var all sync.WaitGroup
-	for i := range 4 {
-		all.Go(func() {
-			for k := i; part.Err() == nil; k++ {
-				calm.ask(calm.questions[k%len(calm.questions)])
-			}
-		})
-	}
-	all.Wait()
-	stop()
-	rate := float64(calm.counts["answered"]) / (length / 4).Seconds()
-	if rate == 0 {
-		return errors.Join(fmt.Errorf("a server of photos answers nothing: %v %v", calm.counts, calm.wrong), server.stop())
-	}
-	before := server.memory()
-	rough := &storm{url: server.url, questions: calm.questions, counts: map[string]int{}}
-	took := rough.flood(ctx, 10*rate, length/2)
-	after := server.memory()
-	q := calm.questions[0]
-	code, answer, err := post(server.url, q.body)
-	fmt.Printf("photos of 512 pixels: %.1f requests/s are answered; of ten times as many for %v: %v, "+
-		"answers after %.1f s (median), %.1f s (slowest). Resident memory %.0f MB before, %.0f MB after\n",
-		rate, length/2, rough.counts,
-		quantile(took, 0.5), quantile(took, 1), before, after)
-	if err != nil || code != 200 || !bytes.Equal(answer, q.answer) {
-		err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
-	}
-	if wrong := append(calm.wrong, rough.wrong...); len(wrong) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(wrong), wrong[0]))
-	}
-	if rough.counts["answered"] == 0 {
-		err = errors.Join(err, errors.New("under load nothing was answered"))
-	}
-	return errors.Join(err, server.stop())
+	args := []string{"--scorer", scorer, "--replicas", "2", "--wait", "2s"}
+	return withServer(ctx, score, "", args, func(server served) error {
+		calm := &storm{url: server.URL, questions: s.questions[:s.photos], counts: map[string]int{}}
+		part, stop := context.WithTimeout(ctx, length/4)
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				for k := i; part.Err() == nil; k++ {
+					calm.ask(calm.questions[k%len(calm.questions)])
+				}
+			})
+		}
+		all.Wait()
+		stop()
+		rate := float64(calm.counts["answered"]) / (length / 4).Seconds()
+		if rate == 0 {
+			return fmt.Errorf("a server of photos answers nothing: %v %v", calm.counts, calm.wrong)
+		}
+		before := server.memory()
+		rough := &storm{url: server.URL, questions: calm.questions, counts: map[string]int{}}
+		took := rough.flood(ctx, 10*rate, length/2)
+		after := server.memory()
+		q := calm.questions[0]
+		code, answer, err := post(server.URL, q.body)
+		fmt.Printf("photos of 512 pixels: %.1f requests/s are answered; of ten times as many for %v: %v, "+
+			"answers after %.1f s (median), %.1f s (slowest). Resident memory %.0f MB before, %.0f MB after\n",
+			rate, length/2, rough.counts, quantile(took, 0.5), quantile(took, 1), before, after)
+		if err != nil || code != 200 || !bytes.Equal(answer, q.answer) {
+			err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
+		}
+		if rough.counts["answered"] == 0 {
+			err = errors.Join(err, errors.New("under load nothing was answered"))
+		}
+		return errors.Join(err, flaws(calm, rough))
+	})
 }
 
 // flood sends so many requests each second, and tells how many seconds those took that were answered.

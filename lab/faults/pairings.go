@@ -10,15 +10,11 @@ import (
 	"strings"
 )
 
-// storeAll starts pairs of commands at a time, each in a folder of its own, on one store: both must make what each
+// onStores starts pairs of commands at a time, each in a folder of its own, on one store: both must make what each
 // makes alone.
-func (c *campaign) storeAll(list []command) (*table, []piece) {
-	t := &table{head: "| two commands on one store, in all pairings | pairs | result |",
-		line: func(t *tally) string { return fmt.Sprintf("%d | %s", t.runs, verdict(t)) }}
-	var pieces []piece
+func (c *campaign) onStores(t *table, list []command) (pieces []piece) {
 	for i := range list {
-		l := &line{name: list[i].name}
-		t.lines = append(t.lines, l)
+		l := t.add(list[i].Name)
 		for k := range list[:i+1] {
 			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
 				return onOneStore(ctx, [2]*command{&list[i], &list[k]})
@@ -27,10 +23,15 @@ func (c *campaign) storeAll(list []command) (*table, []piece) {
 	}
 	rng := rand.New(rand.NewPCG(c.seed, 4))
 	rng.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
-	if c.pairs >= 0 {
-		pieces = pieces[:min(c.pairs, len(pieces))]
+	return c.somePairs(pieces)
+}
+
+// somePairs are as many pairs as are wanted.
+func (c *campaign) somePairs(pieces []piece) []piece {
+	if c.pairs < 0 {
+		return pieces
 	}
-	return t, pieces
+	return pieces[:min(c.pairs, len(pieces))]
 }
 
 // onOneStore runs two commands, first one after the other, each with a store of its own, and then at a time on one.
@@ -67,52 +68,45 @@ func onOneStore(ctx context.Context, both [2]*command) (*tally, error) {
 	t := &tally{runs: 1, failed: len(refused)}
 	for i, c := range both {
 		if slices.Contains(refused, i) {
-			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s fails", both[1-i].name, c.name))
+			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s fails", both[1-i].Name, c.Name))
 			continue
 		}
 		if err := c.end(ctx, outs[i]); err != nil {
 			return t, err
 		}
-		got, err := digests(outs[i], c.results)
+		got, err := digests(outs[i], c.Results)
 		if err != nil {
 			return t, err
 		}
 		if names := unlike(want[i], got); len(names) > 0 {
-			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s makes other bytes in %s", both[1-i].name, c.name,
+			t.flaws = append(t.flaws, fmt.Sprintf("beside %s on one store, %s makes other bytes in %s", both[1-i].Name, c.Name,
 				strings.Join(names, ", ")))
 		}
 	}
 	return t, nil
 }
 
-// rivalAll starts pairs of unlike commands at a time that make the same file or folder: a run directory, a journal, a
-// job folder.
-func (c *campaign) rivalAll(list []command) (*table, []piece) {
-	t := &table{head: "| two unlike commands in one folder | pairs | of which one was refused | result |",
-		line: func(t *tally) string { return fmt.Sprintf("%d | %d | %s", t.runs, t.failed, verdict(t)) }}
-	var pieces []piece
+// rivals starts pairs of unlike commands at a time that make the same file or folder: a run directory, a journal, a job
+// folder.
+func (c *campaign) rivals(t *table, list []command) (pieces []piece) {
 	for i := range list {
 		for k := range list[:i] {
 			one, other := &list[i], &list[k]
-			if !slices.ContainsFunc(one.results, func(name string) bool { return slices.Contains(other.results, name) }) {
+			if !slices.ContainsFunc(one.Results, func(name string) bool { return slices.Contains(other.Results, name) }) {
 				continue
 			}
-			l := &line{name: one.name + " and " + other.name}
-			t.lines = append(t.lines, l)
+			l := t.add(one.Name + " and " + other.Name)
 			pieces = append(pieces, piece{line: l, try: func(ctx context.Context, _ *rand.Rand) (*tally, error) {
-				return rivals(ctx, [2]*command{one, other})
+				return inOneFolder(ctx, [2]*command{one, other})
 			}})
 		}
 	}
-	if c.pairs >= 0 && len(pieces) > c.pairs {
-		pieces = pieces[:c.pairs]
-	}
-	return t, pieces
+	return c.somePairs(pieces)
 }
 
-// rivals runs two commands alone, and then at a time in one folder. What is there in the end must be what one of them
-// makes, and not a mixture.
-func rivals(ctx context.Context, both [2]*command) (*tally, error) {
+// inOneFolder runs two commands alone, and then at a time in one folder. What is there in the end must be what one of
+// them makes, and not a mixture.
+func inOneFolder(ctx context.Context, both [2]*command) (*tally, error) {
 	root, err := os.MkdirTemp(os.TempDir(), "faults")
 	if err != nil {
 		return nil, err
@@ -124,7 +118,7 @@ func rivals(ctx context.Context, both [2]*command) (*tally, error) {
 		if err := c.run(ctx, out); err != nil {
 			return nil, err
 		}
-		if want[i], err = digests(out, c.results); err != nil {
+		if want[i], err = digests(out, c.Results); err != nil {
 			return nil, err
 		}
 		if err := os.RemoveAll(out); err != nil {
@@ -141,7 +135,7 @@ func rivals(ctx context.Context, both [2]*command) (*tally, error) {
 		if slices.Contains(refused, i) || c.end(ctx, out) != nil { // to merge one's shards is refused where the other's are
 			continue
 		}
-		got, err := digests(out, c.results)
+		got, err := digests(out, c.Results)
 		found = found || err == nil && len(unlike(want[i], got)) == 0
 	}
 	if !found {

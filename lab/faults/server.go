@@ -1,6 +1,7 @@
 package main
 
 import (
+	"assay/lab/internal/serve"
 	"bufio"
 	"bytes"
 	"context"
@@ -12,62 +13,39 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
 // served is a running score serve.
-type served struct {
-	process *exec.Cmd
-	url     string
-	stderr  bytes.Buffer
-}
+type served struct{ *serve.Server }
 
 // startServer starts score serve; limit is a shell's command before it, as ulimit.
-func startServer(ctx context.Context, score, limit string, args ...string) (*served, error) {
-	s := &served{}
-	line := limit + `exec "$0" "$@"`
-	s.process = exec.CommandContext(ctx, "sh", append([]string{"-c", line, score, "serve", "--addr", "127.0.0.1:0",
-		"--json"}, args...)...)
-	s.process.Stderr = &s.stderr
-	out, err := s.process.StdoutPipe()
-	if err == nil {
-		err = s.process.Start()
-	}
-	if err != nil {
-		return nil, err
-	}
-	var ready struct{ Address string }
-	if err := json.NewDecoder(out).Decode(&ready); err != nil {
-		return nil, fmt.Errorf("%w: %s", errors.Join(err, s.process.Wait()), s.stderr.String())
-	}
-	s.url = ready.Address
-	return s, nil
+func startServer(ctx context.Context, score, limit string, args ...string) (served, error) {
+	s, err := serve.Start(ctx, io.Discard, append([]string{"sh", "-c", limit + `exec "$0" "$@"`, score, "serve", "--addr",
+		"127.0.0.1:0", "--json"}, args...)...)
+	return served{s}, err
 }
 
-// stop ends the server as Kubernetes does.
-func (s *served) stop() error {
-	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+// withServer does something with a server, and ends it.
+func withServer(ctx context.Context, score, limit string, args []string, do func(served) error) error {
+	s, err := startServer(ctx, score, limit, args...)
+	if err != nil {
 		return err
 	}
-	if err := s.process.Wait(); err != nil {
-		return fmt.Errorf("the server ended badly: %w: %s", err, s.stderr.String())
-	}
-	return nil
+	return errors.Join(do(s), s.Stop())
 }
 
 var gauge = regexp.MustCompile(`(?m)^(\w+) (\S+)$`)
 
 // gauges are the figures without labels that the server shows.
-func (s *served) gauges() map[string]float64 {
+func (s served) gauges() map[string]float64 {
 	out := map[string]float64{}
-	r, err := http.Get(s.url + "/metrics")
+	r, err := http.Get(s.URL + "/metrics")
 	if err != nil {
 		return out
 	}
@@ -85,7 +63,7 @@ func (s *served) gauges() map[string]float64 {
 }
 
 // memory is what the server holds, in MB.
-func (s *served) memory() float64 { return s.gauges()[residentGauge] / 1e6 }
+func (s served) memory() float64 { return s.gauges()[residentGauge] / 1e6 }
 
 // question is a request, and its answer when the server had nothing else to do.
 type question struct{ body, answer []byte }
@@ -107,6 +85,18 @@ func (s *storm) fault(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// flaws are the answers that were wrong, of several storms.
+func flaws(storms ...*storm) error {
+	var all []string
+	for _, s := range storms {
+		all = append(all, s.wrong...)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d answers were wrong, the first: %s", len(all), all[0])
 }
 
 func (s *storm) count(what string) {
@@ -230,19 +220,21 @@ func serverWeather(ctx context.Context, score string, length time.Duration, rng 
 		return err
 	}
 	scorer := filepath.Join(folder, "backbones", "tiny-scorer")
-	server, err := startServer(ctx, score, "", "--scorer", scorer, "--replicas", "2", "--wait", "20s")
-	if err != nil {
+	s := &storm{counts: map[string]int{}}
+	var memory []float64
+	args := []string{"--scorer", scorer, "--replicas", "2", "--wait", "20s"}
+	err = withServer(ctx, score, "", args, func(server served) error {
+		s.url = server.URL
+		if err := s.prepare(folder); err != nil {
+			return err
+		}
+		memory = s.siege(ctx, server, length, rng)
+		return nil
+	})
+	if len(memory) == 0 {
 		return err
 	}
-	s := &storm{url: server.url, counts: map[string]int{}}
-	if err := s.prepare(folder); err != nil {
-		return errors.Join(err, server.stop())
-	}
-	memory := s.siege(ctx, server, length, rng)
-	err = server.stop()
-	if len(s.wrong) > 0 {
-		err = errors.Join(err, fmt.Errorf("%d answers were wrong, the first: %s", len(s.wrong), s.wrong[0]))
-	}
+	err = errors.Join(err, flaws(s))
 	if last := len(memory) - 1; memory[last] > 1.25*memory[last/2]+50 {
 		err = errors.Join(err, fmt.Errorf("memory grows: %.0f MB", memory))
 	}
@@ -251,7 +243,7 @@ func serverWeather(ctx context.Context, score string, length time.Duration, rng 
 
 // siege overloads a server, and prints what it answered so far and the memory that it holds after every minute, or
 // quarter of a short time. It returns the memory, first that of the idle server.
-func (s *storm) siege(ctx context.Context, server *served, length time.Duration, rng *rand.Rand) (memory []float64) {
+func (s *storm) siege(ctx context.Context, server served, length time.Duration, rng *rand.Rand) (memory []float64) {
 	parts := max(4, int(length/time.Minute))
 	fmt.Printf("| a server of two copies after | answered | refused for now | vanished | hostile | no answer | wrong | " +
 		"resident memory |\n|---|---|---|---|---|---|---|---|\n")
@@ -272,35 +264,31 @@ func (s *storm) siege(ctx context.Context, server *served, length time.Duration,
 
 // fewFiles opens more connections than a server may have files. When they are gone it must answer as before.
 func fewFiles(ctx context.Context, score, scorer string, s *storm) error {
-	server, err := startServer(ctx, score, "ulimit -n 64; ", "--scorer", scorer)
-	if err != nil {
-		return err
-	}
-	var idle []net.Conn
-	for range 200 {
-		conn, err := net.DialTimeout("tcp", strings.TrimPrefix(server.url, "http://"), time.Second)
-		if err != nil {
-			break
+	code, answer, q := 0, []byte(nil), s.questions[0]
+	err := withServer(ctx, score, "ulimit -n 64; ", []string{"--scorer", scorer}, func(server served) error {
+		var idle []net.Conn
+		for range 200 {
+			conn, err := net.DialTimeout("tcp", strings.TrimPrefix(server.URL, "http://"), time.Second)
+			if err != nil {
+				break
+			}
+			idle = append(idle, conn)
 		}
-		idle = append(idle, conn)
-	}
-	time.Sleep(time.Second)
-	for _, conn := range idle {
-		conn.Close()
-	}
-	q := s.questions[0]
-	body, want := q.body, q.answer
-	s.url = server.url
-	code, answer, err := 0, []byte(nil), error(nil)
-	for range 20 { // it looks for free files again and again
-		if code, answer, err = post(s.url, body); err == nil && code == 200 {
-			break
+		time.Sleep(time.Second)
+		for _, conn := range idle {
+			conn.Close()
 		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	fmt.Printf("%d connections to a server that may open 64 files: afterwards it answers with %d\n", len(idle), code)
-	err = errors.Join(err, server.stop())
-	if code != 200 || !bytes.Equal(answer, want) {
+		for range 20 { // it looks for free files again and again
+			var err error
+			if code, answer, err = post(server.URL, q.body); err == nil && code == 200 {
+				break
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		fmt.Printf("%d connections to a server that may open 64 files: afterwards it answers with %d\n", len(idle), code)
+		return nil
+	})
+	if code != 200 || !bytes.Equal(answer, q.answer) {
 		err = errors.Join(err, fmt.Errorf("after that the answer was %d %.200s", code, answer))
 	}
 	return err

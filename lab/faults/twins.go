@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,16 +12,16 @@ import (
 	"sync"
 )
 
-// twins starts a command twice at a time in one folder, with its store, journal or run directory. Both must end with
+// tryTwins starts a command twice at a time in one folder, with its store, journal or run directory. Both must end with
 // what one alone makes, or one of them with an error that names the folder. It counts how many ended with one.
-func (c *command) twins(ctx context.Context, rounds int) (*tally, error) {
+func (o *campaign) tryTwins(c *command, ctx context.Context, _ *rand.Rand) (*tally, error) {
 	out, want, closing, err := c.alone(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer closing()
 	r := &tally{}
-	for range rounds {
+	for range o.twins {
 		if err := os.RemoveAll(out); err != nil {
 			return r, err
 		}
@@ -32,7 +33,7 @@ func (c *command) twins(ctx context.Context, rounds int) (*tally, error) {
 			return r, err
 		}
 		r.runs, r.failed = r.runs+1, r.failed+len(refused)
-		got, err := digests(out, c.results)
+		got, err := digests(out, c.Results)
 		if err != nil {
 			return r, err
 		}
@@ -54,7 +55,9 @@ func together(ctx context.Context, both [2]*command, outs [2]string) (refused []
 		if err := os.MkdirAll(outs[i], 0o777); err != nil {
 			return nil, err
 		}
-		args[i] = c.args(outs[i])
+		if args[i], err = c.args(c.Run, outs[i]); err != nil {
+			return nil, err
+		}
 	}
 	for i := range both {
 		all.Go(func() {
@@ -70,7 +73,7 @@ func together(ctx context.Context, both [2]*command, outs [2]string) (refused []
 		}
 		refused = append(refused, i)
 		if text := string(said[i]); !strings.Contains(text, filepath.Dir(outs[i])) || strings.Contains(text, "goroutine ") {
-			return refused, fmt.Errorf("%s, one of two at a time: %w: %s", both[i].name, err, text)
+			return refused, fmt.Errorf("%s, one of two at a time: %w: %s", both[i].Name, err, text)
 		}
 	}
 	if len(refused) == 2 {

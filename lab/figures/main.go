@@ -14,7 +14,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -40,11 +39,11 @@ func main() {
 
 func run(w io.Writer, roots []string, format func(w io.Writer, roots []string, all []*Figures) error) error {
 	if len(roots) == 0 {
-		out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+		root, err := tree.Root("")
 		if err != nil {
-			return fmt.Errorf("git rev-parse: %w (name the tree to count)", err)
+			return err
 		}
-		roots = []string{strings.TrimSpace(string(out))}
+		roots = []string{root}
 	}
 	var all []*Figures
 	for _, root := range roots {

@@ -45,6 +45,8 @@ func main() {
 		log.Fatal(err)
 	}
 	switch {
+	case flag.NArg() == 0:
+		err = errors.New("no command behind the flags")
 	case *ends > 0:
 		err = l.terminate(flag.Args(), *ends, *together)
 	case *rolling > 0:

@@ -1,14 +1,16 @@
 package main
 
 import (
-	"bufio"
+	"assay/lab/internal/serve"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,15 +22,15 @@ import (
 // meanwhile. Where {port} stands in the command each server has a port of its own, from first on, for a proxy: it is
 // ended before its successor starts. Else all share one, and the successor comes first.
 func (l *load) rolling(command []string, n, first, callers int) error {
-	if len(command) == 0 {
-		return errors.New("no command behind the flags")
-	}
 	own := strings.Contains(strings.Join(command, " "), "{port}")
-	start := func(i int) (*exec.Cmd, error) {
-		c, _, err := startServer(command, first+i)
-		return c, err
+	start := func(i int) (*serve.Server, error) {
+		args := slices.Clone(command)
+		for k := range args {
+			args[k] = strings.ReplaceAll(args[k], "{port}", strconv.Itoa(first+i))
+		}
+		return serve.Start(context.Background(), os.Stderr, args...)
 	}
-	servers := make([]*exec.Cmd, n)
+	servers := make([]*serve.Server, n)
 	for i := range servers {
 		var err error
 		if servers[i], err = start(i); err != nil {
@@ -40,17 +42,16 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 	time.Sleep(10 * time.Second)
 	steady.report("all servers up")
 	during := l.callers(callers, false)
-	for i, c := range servers {
-		old := c
+	for i, old := range servers {
 		var err error
 		if own {
-			err = end(old)
+			err = old.Stop()
 		}
 		if err == nil {
 			servers[i], err = start(i)
 		}
 		if err == nil && !own {
-			err = end(old)
+			err = old.Stop()
 		}
 		if err != nil {
 			return err
@@ -58,8 +59,8 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 		time.Sleep(2 * time.Second)
 	}
 	lost := during.report(fmt.Sprintf("while %d servers were replaced", n))
-	for _, c := range servers {
-		if err := end(c); err != nil {
+	for _, s := range servers {
+		if err := s.Stop(); err != nil {
 			return err
 		}
 	}
@@ -72,9 +73,6 @@ func (l *load) rolling(command []string, n, first, callers int) error {
 // while keeps callers of l busy while a command runs that replaces the servers behind its address. The token of a
 // server that wants one is in ASSAY_TOKEN.
 func (l *load) while(command []string, callers int) error {
-	if len(command) == 0 {
-		return errors.New("no command behind the flags")
-	}
 	steady := l.callers(callers, false)
 	time.Sleep(10 * time.Second)
 	lost := steady.report("before")
@@ -88,29 +86,6 @@ func (l *load) while(command []string, callers int) error {
 		err = errors.Join(err, fmt.Errorf("%d requests were lost", lost))
 	}
 	return err
-}
-
-// startServer starts a command with a port in the place of {port}, and waits for the line in which it says where it
-// listens.
-func startServer(command []string, port int) (*exec.Cmd, []byte, error) {
-	args := make([]string, len(command))
-	for k, a := range command {
-		args[k] = strings.ReplaceAll(a, "{port}", strconv.Itoa(port))
-	}
-	c := exec.Command(args[0], args[1:]...)
-	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		return nil, nil, fmt.Errorf("%q: %w", line, err)
-	}
-	return c, line, nil
 }
 
 // crowd is callers who ask again and again.

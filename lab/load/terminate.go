@@ -1,25 +1,22 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
+	"assay/lab/internal/serve"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
 // terminate starts score serve n times, so many side by side, and ends each with SIGTERM under load. Every request on
 // an accepted connection must get an answer.
 func (l *load) terminate(command []string, n, together int) error {
-	if len(command) == 0 {
-		return errors.New("no command behind the flags")
-	}
 	var answered, lost, bad atomic.Int64
 	var all sync.WaitGroup
 	next := make(chan int)
@@ -52,21 +49,15 @@ func (l *load) terminate(command []string, n, together int) error {
 
 // round is one server's life. Its callers ask until no connection can be made any more.
 func (l *load) round(command []string) (answered, lost int, err error) {
-	c, line, err := startServer(append(command, "--addr", "127.0.0.1:0", "--json"), 0)
+	server, err := serve.Start(context.Background(), os.Stderr, append(slices.Clone(command), "--addr", "127.0.0.1:0",
+		"--json")...)
 	if err != nil {
 		return 0, 0, err
 	}
-	var ready struct{ Address string }
-	if err := json.NewDecoder(bytes.NewReader(line)).Decode(&ready); err != nil {
-		return 0, 0, errors.Join(err, c.Process.Kill())
-	}
-	one := &load{url: strings.TrimSuffix(ready.Address, "/"), body: l.body}
+	one := &load{url: strings.TrimSuffix(server.URL, "/"), body: l.body}
 	callers := one.callers(8, true)
 	time.Sleep(time.Duration(20+rand.IntN(200)) * time.Millisecond)
-	err = end(c)
+	err = server.Stop()
 	answered, lost = callers.outcome()
 	return answered, lost, err
 }
-
-// end ends a server as Kubernetes does.
-func end(c *exec.Cmd) error { return errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()) }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"assay/lab/internal/tree"
 	"bufio"
 	"context"
 	"encoding/json"
@@ -12,7 +13,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -54,7 +54,7 @@ func run(ctx context.Context, o options, patterns []string, out io.Writer) (bool
 	if len(patterns) == 0 {
 		return false, errors.New("name the packages, such as ./internal/grammar")
 	}
-	root, err := repository()
+	root, err := tree.Root("")
 	if err != nil {
 		return false, err
 	}
@@ -153,15 +153,6 @@ func (t *tester) mutants(o options) ([]Mutant, error) {
 		all = all[:o.sample]
 	}
 	return all, nil
-}
-
-// repository is the folder of the checkout: the one that holds lab.
-func repository() (string, error) {
-	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
-	if err != nil {
-		return "", fmt.Errorf("git rev-parse: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }
 
 // readEquivalent reads the list of mutants that change nothing a caller can see: one a line, by [Mutant.key], under a

@@ -22,28 +22,16 @@ import (
 func init() { app.Register(newCLIPCommand) }
 
 func newCLIPCommand() *cobra.Command {
-	var o course
-	c := &cobra.Command{
-		Use:   "clip",
-		Short: "Train a CLIP on pictures, edits of them, and captions",
-		Long: `clip trains a CLIP from nothing. A batch holds sources with several edits of each, so that pictures that
+	const about = `clip trains a CLIP from nothing. A batch holds sources with several edits of each, so that pictures that
 differ by an edit alone are each other's negatives. Then the direction from a source to an edit means
 something. Validation compares CLIP-D of drawn pairs with their true degree of success; l1 of a training
-step is the share of pictures whose caption is not the nearest.`,
-		Example: "  pretrain clip --photos examples/photos --out build/pretrain/clip",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.trainEncoder(
-				c,
-				"miniature captions 1",
-				func(c *config.Config, world *miniature.World) (*encoderModel, error) {
-					return newCLIPModel(c, world, clipSizes(o.size))
-				},
-			)
-		},
-	}
-	o.flags(c, course{out: "build/pretrain/clip", steps: 2400, batch: 24, lr: 1e-3, every: 200})
-	return c
+step is the share of pictures whose caption is not the nearest.`
+	return newEncoderCommand("clip", "Train a CLIP on pictures, edits of them, and captions", about,
+		"miniature captions 1",
+		course{steps: 2400, batch: 24, lr: 1e-3, every: 200},
+		func(c *config.Config, world *miniature.World, size int) (*encoderModel, error) {
+			return newCLIPModel(c, world, clipSizes(size))
+		})
 }
 
 // clipSizes make 2.6 MB.

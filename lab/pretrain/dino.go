@@ -20,28 +20,16 @@ import (
 func init() { app.Register(newDINOCommand) }
 
 func newDINOCommand() *cobra.Command {
-	var o course
-	c := &cobra.Command{
-		Use:   "dino",
-		Short: "Train an image encoder in DINOv2's architecture on pictures alone",
-		Long: `dino trains an image encoder from nothing to tell which of two views are of the same picture: crops of
+	const about = `dino trains an image encoder from nothing to tell which of two views are of the same picture: crops of
 it, a little brighter or darker, with noise (SimCLR). A batch holds sources and edits of them as
 different pictures. Validation compares DINO-I, the cosine of an edit and its target, with the true
-degree of success. l1 of a training step is the share of views whose other view is not the nearest.`,
-		Example: "  pretrain dino --photos examples/photos --out build/pretrain/dino",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return o.trainEncoder(
-				c,
-				"miniature views 1",
-				func(c *config.Config, world *miniature.World) (*encoderModel, error) {
-					return newDINOModel(c, world, dinoSizes(o.size))
-				},
-			)
-		},
-	}
-	o.flags(c, course{out: "build/pretrain/dino", steps: 800, batch: 24, lr: 1e-3, every: 200})
-	return c
+degree of success. l1 of a training step is the share of views whose other view is not the nearest.`
+	return newEncoderCommand("dino", "Train an image encoder in DINOv2's architecture on pictures alone", about,
+		"miniature views 1",
+		course{steps: 800, batch: 24, lr: 1e-3, every: 200},
+		func(c *config.Config, world *miniature.World, size int) (*encoderModel, error) {
+			return newDINOModel(c, world, dinoSizes(size))
+		})
 }
 
 // dinoSizes make 1.5 MB.

@@ -30,18 +30,30 @@ type encoderModel struct {
 	score func(ctx context.Context, batch []dataset.Example) ([]float64, error)
 }
 
-// trainEncoder runs the course on an encoder that open makes.
-func (o *course) trainEncoder(
-	c *cobra.Command, what string, open func(c *config.Config, world *miniature.World) (*encoderModel, error),
-) error {
-	world, err := o.world(true)
-	if err != nil {
-		return err
+// newEncoderCommand is a command that trains an encoder, which open makes for pictures of a size.
+func newEncoderCommand(
+	name, short, long, what string, defaults course,
+	open func(c *config.Config, world *miniature.World, size int) (*encoderModel, error),
+) *cobra.Command {
+	var o course
+	c := &cobra.Command{
+		Use: name, Short: short, Long: long, Args: cobra.NoArgs,
+		Example: "  pretrain " + name + " --photos examples/photos --out build/pretrain/" + name,
+		RunE: func(c *cobra.Command, _ []string) error {
+			world, err := o.world(true)
+			if err != nil {
+				return err
+			}
+			run := o.config()
+			run.Backbone = filepath.Join(o.out, "fresh")
+			return o.train(c, run, func(_ context.Context, c *config.Config) (models.Model, error) {
+				return open(c, world, o.size)
+			}, drawn{400, degreeOf(world, o.seed)}, what)
+		},
 	}
-	run := o.config()
-	run.Backbone = filepath.Join(o.out, "fresh")
-	return o.train(c, run, func(_ context.Context, c *config.Config) (models.Model, error) { return open(c, world) },
-		drawn{400, degreeOf(world, o.seed)}, what)
+	defaults.out = "build/pretrain/" + name
+	o.flags(c, defaults)
+	return c
 }
 
 // openEncoder opens the checkpoint in dir; without one make makes it first.

@@ -70,5 +70,7 @@ func (f *conversations) write() (int, error) {
 	if len(all) == 0 {
 		return 0, fmt.Errorf("%s: no labelled rows", f.in)
 	}
-	return len(all), writeLines(f.out, all)
+	w := &folder{dir: filepath.Dir(f.out)}
+	writeLines(w, filepath.Base(f.out), all)
+	return len(all), w.err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"path/filepath"
 
 	"assay/lab/internal/miniature"
 )
@@ -32,7 +31,7 @@ func quality(r row) float64 {
 }
 
 // aimBench writes AIM-Bench's layout with two editors, and components that a made-up judge gives.
-func (s *set) aimBench(dir string) error {
+func (s *set) aimBench(w *folder) {
 	var samples, lines []map[string]any
 	for i, g := range s.groups {
 		emotion := emotions[i%len(emotions)]
@@ -41,14 +40,10 @@ func (s *set) aimBench(dir string) error {
 			"edited_image": g[0].Group + "_" + emotion + ".png", "edit_type": "add_object", "edit_prompt": g[0].Instruction,
 			"source_emotion": map[string]any{"emotion": "awe", "VAD": point},
 			"target_emotion": map[string]any{"emotion": emotion, "VAD": point}})
-		if err := s.copied(g[0].Source, dir, "benchmark/"+g[0].Group+".png"); err != nil {
-			return err
-		}
+		w.copy(g[0].Source, "benchmark/"+g[0].Group+".png")
 		for k, editor := range twoEditors {
 			to := fmt.Sprintf("%s/edited_output/%s_edited_%s.png", editor, g[k].Group, emotion)
-			if err := s.copied(g[k].Edit, dir, to); err != nil {
-				return err
-			}
+			w.copy(g[k].Edit, to)
 			seen := emotion
 			if g[k].truth.Degree < 0.5 {
 				seen = emotions[(i+1)%len(emotions)]
@@ -59,15 +54,13 @@ func (s *set) aimBench(dir string) error {
 				"emotion": seen, "vad": map[string]float64{"valence": 5 - v/5, "arousal": 5, "dominance": 5}})
 		}
 	}
-	if err := writeJSON(filepath.Join(dir, "Instructions.json"), samples); err != nil {
-		return err
-	}
-	return writeLines(filepath.Join(dir, "components.jsonl"), lines)
+	w.json("Instructions.json", samples)
+	writeLines(w, "components.jsonl", lines)
 }
 
 // fedBench writes a table of triplets with two editors for simple instructions, and components that a made-up judge
 // gives.
-func (s *set) fedBench(dir string) error {
+func (s *set) fedBench(w *folder) {
 	var triplets, lines []map[string]any
 	for i, g := range s.groups {
 		source, gt := "pictures/"+g[0].Group+"-source.png", "pictures/"+g[0].Group+"-gt.png"
@@ -83,26 +76,20 @@ func (s *set) fedBench(dir string) error {
 				"lpips_src_trg": 0.1 * g[k].truth.Degree, "lpips_src_gt": 0.1})
 		}
 		for to, from := range places {
-			if err := s.copied(from, dir, to); err != nil {
-				return err
-			}
+			w.copy(from, to)
 		}
 	}
-	if err := writeLines(filepath.Join(dir, "components", "judged.jsonl"), lines); err != nil {
-		return err
-	}
-	return writeLines(filepath.Join(dir, "triplets.jsonl"), triplets)
+	writeLines(w, "components/judged.jsonl", lines)
+	writeLines(w, "triplets.jsonl", triplets)
 }
 
 // mvei writes MVEI's layout: two statements about each target, one of which describes another.
-func (s *set) mvei(dir string) error {
+func (s *set) mvei(w *folder) {
 	classes := []string{"sentiment polarity", "emotion interpretation", "scene context", "perception subjectivity"}
 	var entries []map[string]any
 	for i, g := range s.groups {
 		id := g[0].Group + ".png"
-		if err := s.copied(g[0].Target, dir, "images/"+id); err != nil {
-			return err
-		}
+		w.copy(g[0].Target, "images/"+id)
 		other := s.groups[(i+1)%len(s.groups)][0]
 		class := classes[i%len(classes)]
 		var statements []map[string]string
@@ -116,5 +103,5 @@ func (s *set) mvei(dir string) error {
 		}
 		entries = append(entries, map[string]any{"image_id": id, "ov_emotion": []string{}, "statement_list": statements})
 	}
-	return writeJSON(filepath.Join(dir, "MVEI_metadata.json"), entries)
+	w.json("MVEI_metadata.json", entries)
 }

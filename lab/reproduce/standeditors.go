@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"assay/internal/stats"
@@ -30,7 +29,7 @@ type editorRow struct {
 }
 
 // edits writes the outputs of editors as edits.jsonl, and returns their mean degrees in truth.
-func (s *set) edits(dir string, editors []chosen) ([]float64, error) {
+func (s *set) edits(w *folder, editors []chosen) []float64 {
 	rng := stats.NewRand(4)
 	var lines []editorRow
 	truth := make([]float64, len(editors))
@@ -50,38 +49,33 @@ func (s *set) edits(dir string, editors []chosen) ([]float64, error) {
 			lines = append(lines, editorRow{r.Group + "/" + e.name, r.Group, r.Source, r.Edit, r.Target, r.Instruction,
 				r.SourceCaption, r.TargetCaption, e.name})
 			for _, name := range []string{r.Source, r.Edit, r.Target} {
-				if err := s.copied(name, dir, name); err != nil {
-					return nil, err
-				}
+				w.copy(name, name)
 			}
 		}
 	}
-	return truth, writeLines(filepath.Join(dir, "edits.jsonl"), lines)
+	writeLines(w, "edits.jsonl", lines)
+	return truth
 }
 
 // tuned writes the outputs of an editor and of two better ones.
-func (s *set) tuned(dir string) error {
-	_, err := s.edits(dir, []chosen{{"magicbrush", 1}, {"feedback", 2}, {"conditioning", 3}})
-	return err
+func (s *set) tuned(w *folder) {
+	s.edits(w, []chosen{{"magicbrush", 1}, {"feedback", 2}, {"conditioning", 3}})
 }
 
 // arena writes the outputs of editors that are better and worse, and their ranking in truth.
-func (s *set) arena(dir string) error {
+func (s *set) arena(w *folder) {
 	editors := []chosen{{"best of 4", 4}, {"best of 3", 3}, {"best of 2", 2}, {"one", 1}, {"worst of 2", -2},
 		{"worst of 3", -3}}
-	truth, err := s.edits(dir, editors)
-	if err != nil {
-		return err
-	}
+	truth := s.edits(w, editors)
 	var ranking []map[string]any
 	for i, e := range editors {
 		ranking = append(ranking, map[string]any{"model": e.name, "score": truth[i]})
 	}
-	return writeLines(filepath.Join(dir, "ranking.jsonl"), ranking)
+	writeLines(w, "ranking.jsonl", ranking)
 }
 
 // preferences writes votes with the counts that ADIEE's Table 4 prints.
-func preferences(dir string) error {
+func (s *set) preferences(w *folder) {
 	var lines []map[string]any
 	for winner, n := range map[string]int{"magicbrush": 914, "tie": 752, "conditioning": 1190} {
 		for range n {
@@ -89,5 +83,5 @@ func preferences(dir string) error {
 		}
 	}
 	slices.SortFunc(lines, func(a, b map[string]any) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	return writeLines(filepath.Join(dir, "votes.jsonl"), lines)
+	writeLines(w, "votes.jsonl", lines)
 }

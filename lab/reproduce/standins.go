@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -27,35 +28,30 @@ var editors = map[string]string{"stray": "diffedit", "rough": "sdedit", "plain":
 var global = []miniature.Family{"temperature", "grey", "sepia", "invert", "light", "focus", "pixelate"}
 
 func (s *standIns) write() error {
-	train, err := readSet(s.train)
-	if err != nil {
-		return err
-	}
-	edits, err := readSet(s.edits)
-	if err != nil {
-		return err
-	}
-	exam, err := readSet(s.exam)
-	if err != nil {
+	train, err1 := readSet(s.train)
+	edits, err2 := readSet(s.edits)
+	exam, err3 := readSet(s.exam)
+	if err := cmp.Or(err1, err2, err3); err != nil {
 		return err
 	}
 	for _, part := range []struct {
 		name  string
-		write func(dir string) error
+		of    *set
+		write func(s *set, w *folder)
 	}{
-		{"ADIEE-MagicBrush-Data", train.magicBrush},
-		{"emu_edit_generations", edits.emuEdit},
-		{"SEED-Data-Edit-Part2-3", train.sequences},
-		{"ImagenHub", exam.imagenHub},
-		{"GenAI-Bench", exam.genAIBench},
-		{"AURORA-Bench", exam.aurora},
-		{"editors", exam.tuned},
-		{"preferences", preferences},
-		{"GenAI-Arena", exam.arena},
-		{"AIM-bench", exam.aimBench},
-		{"FED-Bench", exam.fedBench},
-		{"MVEI", exam.mvei},
-		{"MVEI-train", train.mvei},
+		{"ADIEE-MagicBrush-Data", train, (*set).magicBrush},
+		{"emu_edit_generations", edits, (*set).emuEdit},
+		{"SEED-Data-Edit-Part2-3", train, (*set).sequences},
+		{"ImagenHub", exam, (*set).imagenHub},
+		{"GenAI-Bench", exam, (*set).genAIBench},
+		{"AURORA-Bench", exam, (*set).aurora},
+		{"editors", exam, (*set).tuned},
+		{"preferences", exam, (*set).preferences},
+		{"GenAI-Arena", exam, (*set).arena},
+		{"AIM-bench", exam, (*set).aimBench},
+		{"FED-Bench", exam, (*set).fedBench},
+		{"MVEI", exam, (*set).mvei},
+		{"MVEI-train", train, (*set).mvei},
 	} {
 		dir := filepath.Join(s.out, part.name)
 		if _, err := os.Stat(dir); err == nil {
@@ -64,7 +60,12 @@ func (s *standIns) write() error {
 		if err := os.MkdirAll(s.out, 0o777); err != nil {
 			return err
 		}
-		if err := atomicfile.WriteDir(dir, part.write); err != nil {
+		err := atomicfile.WriteDir(dir, func(dir string) error {
+			w := &folder{dir: dir, pictures: part.of.dir}
+			part.write(part.of, w)
+			return w.err
+		})
+		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
@@ -136,25 +137,6 @@ func readSet(dir string) (*set, error) {
 	return s, err
 }
 
-// picture is a picture of the set with its bytes, for a column of a table.
-func (s *set) picture(name string) (data.Image, error) {
-	raw, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
-	return data.Image{Path: name, Bytes: raw}, err
-}
-
-// copied copies a picture of the set into a folder.
-func (s *set) copied(name, dir, to string) error {
-	raw, err := os.ReadFile(filepath.Join(s.dir, filepath.FromSlash(name)))
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, filepath.FromSlash(to))
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, raw, 0o666)
-}
-
 // cell is a value of a table, and the kind of its column.
 type cell struct {
 	name  string
@@ -162,48 +144,12 @@ type cell struct {
 	value any
 }
 
-// table writes rows of the same columns as Parquet. A picture is named by a string and read here.
-func (s *set) table(path string, rows [][]cell) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	var columns []data.Column
-	for _, c := range rows[0] {
-		columns = append(columns, data.Column{Name: c.name, Kind: c.kind})
-	}
-	w, err := data.NewWriter(f, data.FormatParquet, columns)
-	if err != nil {
-		return err
-	}
-	for _, cells := range rows {
-		var r data.Record
-		for _, c := range cells {
-			if c.kind == data.KindImage {
-				if c.value, err = s.picture(c.value.(string)); err != nil {
-					return err
-				}
-			}
-			r.Set(c.name, c.value)
-		}
-		if err := w.Write(r); err != nil {
-			return err
-		}
-	}
-	return w.Close()
-}
-
 func picture(name, path string) cell { return cell{name, data.KindImage, path} }
 func text(name, value string) cell   { return cell{name, data.KindText, value} }
 
 // magicBrush writes ADIEE-MagicBrush-Data: a row for each instruction, with the outputs of all editors. Similarities
 // are left for the labels' encoders.
-func (s *set) magicBrush(dir string) error {
+func (s *set) magicBrush(w *folder) {
 	var rows [][]cell
 	for _, g := range s.groups {
 		cells := []cell{text("id", g[0].Group), text("img_id", g[0].Group), picture("source_img", g[0].Source),
@@ -214,11 +160,11 @@ func (s *set) magicBrush(dir string) error {
 		}
 		rows = append(rows, cells)
 	}
-	return s.table(filepath.Join(dir, "train-00000-of-00001.parquet"), rows)
+	w.table("train-00000-of-00001.parquet", rows)
 }
 
 // emuEdit writes Emu Edit's generations: a row for each instruction and editor, without targets.
-func (s *set) emuEdit(dir string) error {
+func (s *set) emuEdit(w *folder) {
 	var rows [][]cell
 	for _, g := range s.groups {
 		for _, r := range g {
@@ -231,51 +177,23 @@ func (s *set) emuEdit(dir string) error {
 				text("input_caption", r.SourceCaption), text("output_caption", r.TargetCaption)})
 		}
 	}
-	return s.table(filepath.Join(dir, "test-00000-of-00001.parquet"), rows)
+	w.table("test-00000-of-00001.parquet", rows)
 }
 
 // sequences writes SEED-Data-Edit's part 3: a line for each chain, with pictures as files.
-func (s *set) sequences(dir string) error {
+func (s *set) sequences(w *folder) {
 	var lines []map[string]any
 	for _, turns := range s.chains {
 		line := map[string]any{"source_image": turns[0].TurnSource}
-		if err := s.copied(turns[0].TurnSource, dir, turns[0].TurnSource); err != nil {
-			return err
-		}
+		w.copy(turns[0].TurnSource, turns[0].TurnSource)
 		for j, t := range turns {
 			line[fmt.Sprintf("instruction_%d", j+1)] = t.Instruction
 			line[fmt.Sprintf("edit_image_%d", j+1)] = t.TurnTarget
-			if err := s.copied(t.TurnTarget, dir, t.TurnTarget); err != nil {
-				return err
-			}
+			w.copy(t.TurnTarget, t.TurnTarget)
 		}
 		lines = append(lines, line)
 	}
-	return writeLines(filepath.Join(dir, "annotations", "multi_turn.jsonl"), lines)
-}
-
-func writeJSON(path string, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, raw, 0o666)
-}
-
-// writeLines writes JSON lines.
-func writeLines[T any](path string, lines []T) error {
-	var b strings.Builder
-	for _, l := range lines {
-		raw, err := json.Marshal(l)
-		if err != nil {
-			return err
-		}
-		b.Write(append(raw, '\n'))
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(b.String()), 0o666)
+	writeLines(w, "annotations/multi_turn.jsonl", lines)
 }
 
 // raters is the number of people who rate each output of ImagenHub.
@@ -302,7 +220,7 @@ func rate(rng *rand.Rand, t miniature.Truth) (sc, pq float64) {
 }
 
 // imagenHub writes ImagenHub's ratings and pictures, with the editors that every instruction has.
-func (s *set) imagenHub(dir string) error {
+func (s *set) imagenHub(w *folder) {
 	rng := stats.NewRand(1)
 	lookup := map[string]map[string]string{}
 	methods := len(s.groups[0])
@@ -326,9 +244,7 @@ func (s *set) imagenHub(dir string) error {
 			places[o.Method] = o.Edit
 		}
 		for folder, name := range places {
-			if err := s.copied(name, dir, folder+"/"+id); err != nil {
-				return err
-			}
+			w.copy(name, folder+"/"+id)
 		}
 		for r := range tsv {
 			tsv[r].WriteString(id)
@@ -340,12 +256,9 @@ func (s *set) imagenHub(dir string) error {
 		}
 	}
 	for r := range tsv {
-		name := filepath.Join(dir, fmt.Sprintf("Text-Guided_IE_rater%d.tsv", r+1))
-		if err := os.WriteFile(name, []byte(tsv[r].String()), 0o666); err != nil {
-			return err
-		}
+		w.file(fmt.Sprintf("Text-Guided_IE_rater%d.tsv", r+1), []byte(tsv[r].String()))
 	}
-	return writeJSON(filepath.Join(dir, "dataset_lookup.json"), lookup)
+	w.json("dataset_lookup.json", lookup)
 }
 
 // pairsOf draws two pairs of outputs of each instruction.
@@ -369,7 +282,7 @@ func better(a, b row) int {
 }
 
 // genAIBench writes GenAI-Bench's pairs with their votes.
-func (s *set) genAIBench(dir string) error {
+func (s *set) genAIBench(w *folder) {
 	var rows [][]cell
 	for _, p := range s.pairsOf(stats.NewRand(2)) {
 		vote := map[int]string{1: "leftvote", -1: "rightvote", 0: "bothbad_vote"}[better(p[0], p[1])]
@@ -380,24 +293,21 @@ func (s *set) genAIBench(dir string) error {
 			picture("right_output_image", p[1].Edit), text("instruct_prompt", p[0].Instruction),
 			text("source_prompt", p[0].SourceCaption), text("target_prompt", p[0].TargetCaption), text("vote_type", vote)})
 	}
-	return s.table(filepath.Join(dir, "test_v1-00000-of-00001.parquet"), rows)
+	w.table("test_v1-00000-of-00001.parquet", rows)
 }
 
 // aurora writes both parts of AURORA-Bench, and the captions of the edits for CLIP-D and CLIP-T.
-func (s *set) aurora(dir string) error {
+func (s *set) aurora(w *folder) {
 	var points, pairs []map[string]any
 	var captions []map[string]string
 	done := map[string]bool{}
-	keep := func(names ...string) error {
+	keep := func(names ...string) {
 		for _, name := range names {
 			if !done[name] {
 				done[name] = true
-				if err := s.copied(name, dir, name); err != nil {
-					return err
-				}
+				w.copy(name, name)
 			}
 		}
-		return nil
 	}
 	for _, g := range s.groups {
 		for _, r := range g {
@@ -405,9 +315,7 @@ func (s *set) aurora(dir string) error {
 				"target_caption": r.TargetCaption})
 			points = append(points, map[string]any{"input": r.Source, "gen": r.Edit, "prompt": r.Instruction,
 				"score": 2 * r.truth.Degree, "model": r.Method})
-			if err := keep(r.Source, r.Edit); err != nil {
-				return err
-			}
+			keep(r.Source, r.Edit)
 		}
 	}
 	var pairCaptions []map[string]string
@@ -418,14 +326,8 @@ func (s *set) aurora(dir string) error {
 		pairs = append(pairs, map[string]any{"input": p[0].Source, "gens": []string{p[0].Edit, p[1].Edit},
 			"prompt": p[0].Instruction, "winner": winner, "models": []string{p[0].Method, p[1].Method}})
 	}
-	for name, list := range map[string]any{"human_ratings_updated_prompt.json": points,
-		"human_ratings_pairwise.json": pairs} {
-		if err := writeJSON(filepath.Join(dir, name), list); err != nil {
-			return err
-		}
-	}
-	if err := writeLines(filepath.Join(dir, "captions-pairs.jsonl"), pairCaptions); err != nil {
-		return err
-	}
-	return writeLines(filepath.Join(dir, "captions.jsonl"), captions)
+	w.json("human_ratings_updated_prompt.json", points)
+	w.json("human_ratings_pairwise.json", pairs)
+	writeLines(w, "captions-pairs.jsonl", pairCaptions)
+	writeLines(w, "captions.jsonl", captions)
 }

@@ -24,7 +24,7 @@ func TestNumberOfAllLines(t *testing.T) {
 	}
 	p := benchtest.Must[protocol.Predictions](t)(set.Read(benchtest.Write(t, "p.jsonl",
 		line(0, "null")+line(1, "2")+line(2, "3"))))
-	scores := p.(*hubPredictions).scores
+	scores := p.(hubPredictions).Scores
 	if !math.IsNaN(scores[0]) || scores[1] != 2 || scores[2] != 3 {
 		t.Errorf("%v: the column sc was expected", scores[:3])
 	}
@@ -100,7 +100,7 @@ func TestRatersCells(t *testing.T) {
 func TestThresholdAsAuthors(t *testing.T) {
 	votes := map[int]string{1: "leftvote", -1: "rightvote", 0: "tievote"}
 	winners := map[int]string{1: "x", -1: "y", 0: "tie"}
-	for n, f := range benchtest.ReadAuthors(t).Thresholds {
+	for n, f := range benchtest.Authors[authorsThresholds](t, "thresholds") {
 		var data, predictions strings.Builder
 		var pairs []map[string]any
 		for i, p := range f.Pairs {
@@ -133,7 +133,7 @@ func TestThresholdAsAuthors(t *testing.T) {
 // TestOfficialAsAuthors: answers as models give them are right and wrong as GenAI-Bench's inference.py has it.
 func TestOfficialAsAuthors(t *testing.T) {
 	right := 0
-	for n, list := range benchtest.ReadAuthors(t).Votes {
+	for n, list := range benchtest.Authors[authorsVotes](t, "votes") {
 		for _, v := range list {
 			s := benchtest.LoadSet(t, GenAIBench, protocol.Options{Votes: benchtest.Write(t, "v.jsonl",
 				fmt.Sprintf(`{"id": 0, "vote_type": %q}`, v.Vote))})
@@ -305,4 +305,20 @@ func TestImagenHubRaters(t *testing.T) {
 		!strings.Contains(err.Error(), "rater3.tsv: the same ratings as in Text-Guided_IE_rater1.tsv") {
 		t.Error(err)
 	}
+}
+
+// authorsThresholds is a part of authors.json.
+type authorsThresholds []struct {
+	Pairs []struct {
+		Human  int
+		Scores [2]*float64
+	}
+	Expect float64
+}
+
+// authorsVotes is a part of authors.json.
+type authorsVotes [][]struct {
+	Vote    string `json:"vote_type"`
+	Answer  string
+	Correct bool
 }

@@ -3,39 +3,15 @@ package adiee
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strconv"
 
-	"assay/edit"
 	"assay/internal/benchmarks/protocol"
 )
 
 // AuroraPair is AURORA-Bench's pairwise part.
-var AuroraPair = &protocol.Benchmark{
-	Name:  "aurora-pair",
-	Title: "AURORA-Bench, pair-wise: 1,600 pairs, left, right or tie",
-	Needs: []string{
-		"--ratings: human_ratings_pairwise.json, [{input, gens: [a, b], prompt, winner: model or \"tie\", models: [a, " +
-			"b]}], or its folder",
-		"--images (with --scorer): the folder that input and gens start at; the ratings' folder if left out",
-	},
-	Published: "McGill-NLP: the repository AURORA, its human ratings",
-	Predicts: `{"id": 0, "left": 7.5, "right": 3}, or {"id": 0, "model": "left", "score": 7.5}, or {"id": 0, ` +
-		`"answer": "A>B"}, id counting the ratings from 0`,
-	Rules: []string{
-		"adiee (scores on 0..10): t = round-half-to-even(s/5); the greater t wins, else a tie",
-		"threshold (scores): |left - right| <= eps is a tie; eps maximises the accuracy (Deutsch et al. 2023), or --epsilon",
-		protocol.ThresholdAsRun,
-		"answers: left is right on A>B, A>>B; right on B>A, B>>A; tie on A=B, A=B=Good, A=B=Bad; no answer is wrong",
-	},
-	Flags:        []string{"images", "epsilon"},
-	Load:         loadAuroraPair,
-	Size:         1600,
-	Counted:      []string{"answers"},
-	PublishedCSV: publishedCSV,
-}
+var AuroraPair = family.Benchmark("aurora-pair", loadAuroraPair)
 
 var (
 	threeAnswers = map[string][]string{protocol.Left: {"A>B", "A>>B"}, protocol.Right: {"B>A", "B>>A"},
@@ -49,9 +25,7 @@ var (
 // auroraPairs is AURORA-Bench's pair-wise part.
 type auroraPairs struct {
 	protocol.PairSet
-	epsilon float64
-	items   []*edit.Edit
-	models  [][]string // of the two edits of each pair
+	models [][]string // of the two edits of each pair
 }
 
 func loadAuroraPair(o protocol.Options) (protocol.Set, error) {
@@ -59,72 +33,38 @@ func loadAuroraPair(o protocol.Options) (protocol.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &auroraPairs{epsilon: o.Epsilon}
-	s.PairSet = protocol.PairSet{Side: protocol.ThreeSides, Rules: auroraRules, Answers: []string{"A>B", "B>A", "A=B"},
-		Notes: protocol.Repeats(rows)}
+	s := &auroraPairs{PairSet: protocol.PairSet{Name: "aurora-pair", Epsilon: o.Epsilon, Side: protocol.ThreeSides,
+		Rules: auroraRules, Answers: []string{"A>B", "B>A", "A=B"}, Notes: protocol.Repeats(rows)}}
 	s.Find = s.slotsOf
-	s.Show = func(i int) ([]protocol.CaptionedPicture, string) {
-		a, b := s.items[2*i], s.items[2*i+1]
-		return []protocol.CaptionedPicture{protocol.Caption("source", a, "source"), protocol.Caption("left", a, "edit"),
-			protocol.Caption("right", b, "edit")}, a.Instruction
-	}
 	var p protocol.Problems
-	for i, r := range rows {
-		if err := s.readRating(r, strconv.Itoa(i), root); err != nil {
-			p.Add(r.Where, "%v", err)
-		}
-	}
+	p.Each(rows, func(r *protocol.Line) error { return s.readRating(r, root) })
 	return s, p.Err()
 }
 
-func (s *auroraPairs) readRating(r protocol.Line, id, root string) error {
-	input, err := r.Filled("input")
-	if err != nil {
-		return err
-	}
-	prompt, err := r.Text("prompt")
-	if err != nil {
-		return err
-	}
-	gens, err := r.Texts("gens")
-	if err != nil {
-		return err
-	}
-	models, err := r.Texts("models")
-	if err != nil {
-		return err
-	}
-	if slices.Contains(gens, "") {
-		return errors.New("a name in gens is empty")
-	}
-	if len(gens) != 2 || len(models) != 2 {
-		return fmt.Errorf("%d gens and %d models: two each were expected", len(gens), len(models))
-	}
-	if models[0] == models[1] {
-		return fmt.Errorf("both models are called %q: the winner must tell them apart", models[0])
-	}
-	winner, err := r.Text("winner")
-	if err != nil {
-		return err
-	}
+func (s *auroraPairs) readRating(r *protocol.Line, root string) error {
+	input, prompt := r.Filled("input"), r.Text("prompt")
+	gens, models, winner := r.Texts("gens"), r.Texts("models"), r.Text("winner")
 	verdict := protocol.Tie
-	switch winner {
-	case "tie":
-	case models[0]:
+	switch {
+	case r.Err() != nil:
+		return nil
+	case slices.Contains(gens, ""):
+		return errors.New("a name in gens is empty")
+	case len(gens) != 2 || len(models) != 2:
+		return fmt.Errorf("%d gens and %d models: two each were expected", len(gens), len(models))
+	case models[0] == models[1]:
+		return fmt.Errorf("both models are called %q: the winner must tell them apart", models[0])
+	case winner == models[0]:
 		verdict = protocol.Left
-	case models[1]:
+	case winner == models[1]:
 		verdict = protocol.Right
-	default:
+	case winner != "tie":
 		return fmt.Errorf("winner is %q: \"tie\", %q or %q was expected", winner, models[0], models[1])
 	}
-	s.Add(id, verdict)
+	s.Add(strconv.Itoa(len(s.IDs)), verdict)
 	s.models = append(s.models, models)
-	for k, side := range []string{protocol.Left, protocol.Right} {
-		it := protocol.NewItem(protocol.Key{ID: id, Model: side}, prompt,
-			protocol.Picture{Path: filepath.Join(root, input)}, protocol.Picture{Path: filepath.Join(root, gens[k])})
-		it.Group = id
-		s.items = append(s.items, it)
-	}
+	at := func(name string) protocol.Picture { return protocol.Picture{Path: filepath.Join(root, name)} }
+	s.AddEdits(prompt, at(input), [2]protocol.Picture{at(gens[0]), at(gens[1])})
 	return nil
 }
 
@@ -136,18 +76,4 @@ func (s *auroraPairs) slotsOf(k protocol.Key) ([]protocol.Slot, error) {
 		}
 	}
 	return s.BySide(k)
-}
-
-// Items implements Scorable.
-func (s *auroraPairs) Items() ([]*edit.Edit, error) { return s.items, checkFiles(s.items) }
-
-// Read implements Set.
-func (s *auroraPairs) Read(path string) (protocol.Predictions, error) {
-	j, err := s.ReadPairs(path, s.epsilon)
-	return namedPairs{j, "aurora-pair", ""}, err
-}
-
-// Guess implements Guessable.
-func (s *auroraPairs) Guess(rng *rand.Rand) protocol.Predictions {
-	return namedPairs{s.GuessPairs(rng, s.epsilon), "aurora-pair", ""}
 }

@@ -22,34 +22,18 @@ const groundTruth = "GroundTruth"
 // leftOut is a method whose ratings are in the published files but not in the published numbers.
 const leftOut = "Imagic"
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // ImagenHub is ImagenHub's human ratings of text-guided editing.
-var ImagenHub = &protocol.Benchmark{
-	Name:  "imagenhub",
-	Title: "ImagenHub, text-guided image editing: 179 sources x 8 methods",
-	Needs: []string{
-		"--ratings: a folder with Text-Guided_IE_rater1.tsv, ...rater2.tsv, ...rater3.tsv",
-		"--images (with --scorer): ImagenHub_Text-Guided_IE, with input/, one folder per method, and dataset_lookup.json; " +
-			"GroundTruth/ for clip_i and dino_i",
-	},
-	Published: "TIGER-AI-Lab: ratings in the repository ImagenHub, pictures in the dataset " +
-		"ImagenHub/ImagenHub_Text-Guided_IE",
-	Predicts: `{"id": "sample_100081_1.jpg", "model": "MagicBrush", "score": 7.5}; "sc" and "pq" for --target SC, PQ`,
-	Rules: []string{
-		"published: tanh of the mean over methods of Spearman's rho; what VIEScore, ADIEE and EditReward print",
-		"fisher: tanh of the mean over methods of arctanh(rho), the true Fisher average",
-		"human: each rater against the mean of the others, tanh of means as in published",
-	},
-	Flags:        []string{"images", "target"},
-	Load:         loadImagenHub,
-	Size:         1432,
-	Counted:      []string{"human"},
-	PublishedCSV: publishedCSV,
-}
+var ImagenHub = family.Benchmark("imagenhub", loadImagenHub)
 
 // hub is ImagenHub's ratings. raters[r][i] is rater r's value of item i.
 type hub struct {
@@ -135,6 +119,8 @@ func (s *hub) Read(path string) (protocol.Predictions, error) {
 			return i, nil
 		}
 		switch {
+		case k.Model == leftOut:
+			return -1, nil
 		case !known[k.ID]:
 			return 0, fmt.Errorf("the id %q is not rated: an id such as %q was expected", k.ID, s.Keys[0].ID)
 		case k.Model == "":
@@ -142,16 +128,12 @@ func (s *hub) Read(path string) (protocol.Predictions, error) {
 		}
 		return 0, fmt.Errorf("the model %q is not rated: one of %s was expected", k.Model, strings.Join(s.Names, ", "))
 	}
-	scores, err := protocol.ReadScores(path, len(s.Keys), fields, find,
-		func(k protocol.Key) bool { return k.Model == leftOut })
-	if err != nil {
-		return nil, err
-	}
-	return &hubPredictions{s, scores}, nil
+	j, err := s.ReadScores(path, fields, find)
+	return hubPredictions{j, s}, err
 }
 
 func (s *hub) Guess(rng *rand.Rand) protocol.Predictions {
-	return &hubPredictions{s, protocol.RandomScores(rng, len(s.Keys))}
+	return hubPredictions{s.Ratings.Guess(rng), s}
 }
 
 // Items finds the pictures: input/ID, METHOD/ID, and the instructions of dataset_lookup.json.
@@ -210,15 +192,12 @@ func (s *hub) humanCorrelation() float64 {
 }
 
 type hubPredictions struct {
-	*hub
-	scores []float64
+	*protocol.RatingPredictions
+	hub *hub
 }
 
-func (j *hubPredictions) Units() int             { return len(j.UnitItems) }
-func (j *hubPredictions) Complete(unit int) bool { return j.HasAll(j.scores, unit) }
-
-func (j *hubPredictions) Numbers(units []int) []protocol.Number {
-	rho, _ := j.Correlations(j.scores, units)
+func (j hubPredictions) Numbers(units []int) []protocol.Number {
+	rho, _ := j.Correlations(units)
 	terms := j.Over(rho, "methods")
 	rho = protocol.Defined(rho)
 	return []protocol.Number{{Name: "published", Value: stats.TanhMean(rho), Terms: terms},
@@ -228,63 +207,26 @@ func (j *hubPredictions) Numbers(units []int) []protocol.Number {
 // hubJSON is the JSON result of ImagenHub.
 type hubJSON struct {
 	protocol.Common
-	Target       string                    `json:"target"`
-	Published    protocol.Value            `json:"published"`
-	Fisher       protocol.Value            `json:"fisher"`
-	PerModelMean protocol.Value            `json:"per_model_mean"`
-	PerModel     map[string]protocol.Value `json:"per_model"`
-	Undefined    []string                  `json:"undefined"`
-	Human        protocol.Value            `json:"human"`
+	Target       string         `json:"target"`
+	Published    protocol.Value `json:"published"`
+	Fisher       protocol.Value `json:"fisher"`
+	PerModelMean protocol.Value `json:"per_model_mean"`
+	protocol.GroupsJSON
+	Human protocol.Value `json:"human"`
 }
 
-func (j *hubPredictions) Result() *protocol.Result {
-	rho, _ := j.Correlations(j.scores, j.AllUnits())
-	human := j.humanCorrelation()
-	r := &protocol.Result{
-		Missing: j.Missing(j.scores),
-		Numbers: append(j.Numbers(j.AllUnits()), protocol.Number{Name: "human", Value: human,
-			Terms: protocol.Terms{Counted: true}}),
-		Scatters: j.Scatters(j.scores),
-		Subset:   j.part(),
-	}
-	r.N = len(j.Keys) - len(r.Missing)
-	perModel, t := map[string]protocol.Value{}, protocol.Table{Title: "per method", Columns: []string{"spearman"}}
-	undefined := []string{}
-	for g, name := range j.Names {
-		perModel[name] = protocol.Value(rho[g])
-		t.Rows = append(t.Rows, protocol.TableRow{Name: name, Cells: rho[g : g+1]})
-		if math.IsNaN(rho[g]) {
-			undefined = append(undefined, name)
-		}
-	}
-	r.Tables = []protocol.Table{t}
-	if len(undefined) > 0 {
-		r.Notes = append(r.Notes, undefinedNote(undefined, len(j.Names)))
-	}
-	r.JSON = hubJSON{r.Common("imagenhub"), j.target, protocol.Value(r.Numbers[0].Value),
-		protocol.Value(r.Numbers[1].Value),
-		protocol.Value(stats.Mean(protocol.Defined(rho))), perModel, undefined, protocol.Value(human)}
-	items, err := j.Items()
+func (j hubPredictions) Result() *protocol.Result {
+	all := protocol.UpTo(j.Units())
+	rho, _ := j.Correlations(all)
+	human := j.hub.humanCorrelation()
+	numbers := append(j.Numbers(all), protocol.Number{Name: "human", Value: human, Terms: protocol.Terms{Counted: true}})
+	items, err := j.hub.Items()
 	if err != nil {
 		items = nil // the report has no pictures then
 	}
-	r.Examples = j.Examples(j.scores, 4, showItems(items))
+	r, groups := j.RatingPredictions.Result("per method", numbers, items)
+	r.Subset = j.hub.part()
+	r.JSON = hubJSON{r.Common("imagenhub"), j.hub.target, protocol.Value(numbers[0].Value),
+		protocol.Value(numbers[1].Value), protocol.Value(stats.Mean(protocol.Defined(rho))), groups, protocol.Value(human)}
 	return r
-}
-
-func undefinedNote(names []string, of int) string {
-	return fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing predictions) and left "+
-		"out of the means: %s",
-		len(names), of, strings.Join(names, ", "))
-}
-
-// showItems shows source and edit of an item; items may be nil.
-func showItems(items []*edit.Edit) func(i int) ([]protocol.CaptionedPicture, string) {
-	return func(i int) ([]protocol.CaptionedPicture, string) {
-		if items == nil {
-			return nil, ""
-		}
-		return []protocol.CaptionedPicture{protocol.Caption("source", items[i], "source"),
-			protocol.Caption("edit", items[i], "edit")}, items[i].Instruction
-	}
 }

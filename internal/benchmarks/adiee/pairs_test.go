@@ -270,8 +270,8 @@ func TestMeansOverDifferentMethods(t *testing.T) {
 				t.Fatalf("%s: no column without %s: %q", tt.b.Name, p.Names[k], summary.Columns)
 			}
 			for _, row := range summary.Rows {
-				if isIt := row.Name == []string{"a", "b"}[k]; math.IsNaN(row.Cells[at]) == isIt {
-					t.Errorf("%s: %s in %s is %v", tt.b.Name, row.Name, summary.Columns[at], row.Cells[at])
+				if isIt := row.Name == []string{"a", "b"}[k]; math.IsNaN(row.Cells[at].Value) == isIt {
+					t.Errorf("%s: %s in %s is %v", tt.b.Name, row.Name, summary.Columns[at], row.Cells[at].Value)
 				}
 			}
 		}

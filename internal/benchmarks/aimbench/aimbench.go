@@ -19,51 +19,22 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is AIM-Bench.
-var Benchmark = &protocol.Benchmark{
-	Name:  "aim-bench",
-	Title: "AIM-Bench, affective image manipulation: 800 edits, 8 emotions, 5 kinds of edits",
-	Needs: []string{
-		"--ratings: Instructions.json, [{original_image, edited_image, edit_type, edit_prompt, source_emotion, " +
-			"target_emotion: {emotion, VAD}}], or its folder",
-		"--editors: folders MODEL in the authors' layout: MODEL/edited_output/BASE_edited_EMOTION.png, and MODEL/eval/ " +
-			"with their result files (longclip_scores, evaluation_scores, aesthetic, evaluation_results, " +
-			"evaluation_vad_results_JUDGE)",
-		"--components: files of each sample's components; or --means: a CSV with a method's means in each row",
-	},
-	Published: "chenshi221: the repository AIM-bench (200 of the 800 samples of arXiv 2604.10454)",
-	Predicts: `{"id": 0, "clip_t": 0.22, "sc": [8, 9], "aesthetic": 5.5, "pq": [7, 7], "s_sm": 7, "s_vs": 6, ` +
-		`"emotion": "awe", "vad": {"valence": 7, "arousal": 5, "dominance": 5}}, ` +
-		`id counting the samples from 0, or being edited_image; optionally "method" (the editor) and "score"`,
-	Rules: []string{
-		"sc, pq: mean of the smallest sub-score; s_gtc: mean of min(s_sm, s_vs); d_vad: mean Euclidean distance to the " +
-			"target",
-		"acc, f1: percent; f1 is the macro average over the 8 emotions. A predicted emotion outside the eight is wrong for " +
-			"acc and left out of f1, as in overall_auto.py. Where is_correct contradicts the emotions, the emotions count in " +
-			"acc, and so in overall (overall_auto.py believes is_correct)",
-		"overall: 100 x the mean of the eight columns, clipped to 0..1 between clip_t [0.20, 0.30], sc, pq, s_gtc [5, 10], " +
-			"aesthetic [0, 10], acc, f1 [0, 100], d_vad [3, 2]; each column is over the samples that have it. There is no " +
-			"overall without a column (overall_auto.py counts 0 for it)",
-		"pictures are without their transparency (Pillow's convert('RGB')), as the authors' programs have them",
-		"positivity_bias: accuracy of positive targets minus that of negative ones; distance of negative targets minus " +
-			"that of positive ones",
-	},
-	Flags:    []string{"components", "component", "means", "editors", "by", "human", "write-authors"},
-	Load:     loadAIM,
-	Means:    aimMeans,
-	Size:     800,
-	Lower:    []string{"d_vad"},
-	Headline: "overall",
-	Axes: []protocol.Axis{{Number: "clip_t", From: 0.20, To: 0.30}, {Number: "sc", From: 5, To: 10},
-		{Number: "aesthetic", From: 0, To: 10}, {Number: "pq", From: 5, To: 10}, {Number: "s_gtc", From: 5, To: 10},
-		{Number: "acc", From: 0, To: 100}, {Number: "f1", From: 0, To: 100}, {Number: "d_vad", From: 3, To: 2}},
-	PublishedCSV: publishedCSV,
-}
+var Benchmark = func() *protocol.Benchmark {
+	b := family.Benchmark("aim-bench", loadAIM)
+	b.Means, b.Axes = aimMeans, aimColumns
+	return b
+}()
 
 var (
 	positiveEmotions = []string{"amusement", "awe", "contentment", "excitement"}
@@ -73,13 +44,17 @@ var (
 
 // aim is AIM-Bench's data.
 type aim struct {
-	original, edited, kind, emotion []string
-	prompt                          []string
-	vad                             [][3]float64
-	root                            string            // folder of Instructions.json and benchmark/
-	editors                         []string          // folders of editors in the authors' layout
-	by                              map[string]string // what measured a component, where files do not say it
-	human                           string            // file of human ratings
+	samples []aimSample
+	root    string            // folder of Instructions.json and benchmark/
+	editors []string          // folders of editors in the authors' layout
+	by      map[string]string // what measured a component, where files do not say it
+	human   string            // file of human ratings
+}
+
+// aimSample is a sample: what is asked for, the emotion that it should evoke, and the names of its pictures.
+type aimSample struct {
+	original, edited, kind, prompt, emotion string
+	vad                                     [3]float64
 }
 
 func loadAIM(o protocol.Options) (protocol.Set, error) {
@@ -99,39 +74,33 @@ func loadAIM(o protocol.Options) (protocol.Set, error) {
 	}
 	var p protocol.Problems
 	seen := map[string]string{}
-	for _, r := range rows {
-		original, err1 := r.Filled("original_image")
-		edited, err2 := r.Filled("edited_image")
-		kind, err3 := r.Filled("edit_type")
+	p.Each(rows, func(r *protocol.Line) error {
+		original, edited, kind := r.Filled("original_image"), r.Filled("edited_image"), r.Filled("edit_type")
 		var target struct {
 			Emotion string
 			VAD     json.RawMessage
 		}
-		err4 := json.Unmarshal(r.Fields["target_emotion"], &target)
-		if err4 != nil {
-			err4 = errors.New("target_emotion: an object with emotion and VAD was expected")
-		}
-		vad, err5 := parseVAD(target.VAD)
+		r.Decode("target_emotion", "an object with emotion and VAD", &target)
 		target.Emotion = strings.ToLower(strings.TrimSpace(target.Emotion))
-		var err6 error
-		if err4 == nil && !slices.Contains(emotions, target.Emotion) {
-			err6 = fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion,
-				strings.Join(emotions, ", "))
+		vad, err := parseVAD(target.VAD)
+		prompt := ""
+		if r.Has("edit_prompt") { // what a scorer needs; Items misses it
+			prompt = r.Text("edit_prompt")
 		}
-		if first, twice := seen[edited]; twice && err2 == nil {
-			err2 = fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
-		}
+		s.samples = append(s.samples, aimSample{original, edited, kind, prompt, target.Emotion, vad})
+		first, twice := seen[edited]
 		seen[edited] = r.Where
-		if err := errors.Join(err1, err2, err3, err4, err6); err != nil {
-			p.Add(r.Where, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
-		} else if err5 != nil {
-			p.Add(r.Where, "target_emotion.VAD: %v", err5)
+		switch {
+		case !slices.Contains(emotions, target.Emotion):
+			return fmt.Errorf("the target emotion is %q: one of %s was expected", target.Emotion,
+				strings.Join(emotions, ", "))
+		case twice:
+			return fmt.Errorf("a second sample with the edited_image %q (the first is in %s)", edited, first)
+		case err != nil:
+			return fmt.Errorf("target_emotion.VAD: %w", err)
 		}
-		prompt, _ := r.Text("edit_prompt") // what a scorer needs; Items misses it
-		s.prompt = append(s.prompt, prompt)
-		s.original, s.edited, s.kind = append(s.original, original), append(s.edited, edited), append(s.kind, kind)
-		s.emotion, s.vad = append(s.emotion, target.Emotion), append(s.vad, vad)
-	}
+		return nil
+	})
 	return s, p.Err()
 }
 
@@ -179,19 +148,19 @@ func (s *aim) Items() ([]*edit.Edit, error) {
 	var p protocol.Problems
 	var items []*edit.Edit
 	for _, dir := range s.editors {
-		for i := range s.kind {
-			source := filepath.Join(s.root, "benchmark", s.original[i])
+		for i, sample := range s.samples {
+			source := filepath.Join(s.root, "benchmark", sample.original)
 			if _, err := os.Stat(source); err != nil { // a copy lies beside the outputs
 				source = filepath.Join(dir, "edited_output", s.base(i)+"_original.jpg")
 			}
-			if s.prompt[i] == "" {
-				p.Add(s.edited[i], "there is no edit_prompt")
+			if sample.prompt == "" {
+				p.Add(sample.edited, "there is no edit_prompt")
 			}
 			output := filepath.Join(dir, "edited_output", s.output(i))
-			it := protocol.NewItem(protocol.Key{ID: s.edited[i], Model: protocol.EditorName(dir)}, s.prompt[i],
+			it := protocol.NewItem(protocol.Key{ID: sample.edited, Model: protocol.EditorName(dir)}, sample.prompt,
 				protocol.Bare(protocol.FilePicture(source, true, &p)), protocol.Bare(protocol.FilePicture(output, true, &p)))
-			it.Group = s.edited[i]
-			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", s.edited[i])}))
+			it.Group = sample.edited
+			it.Set(protocol.Target, protocol.Bare(protocol.Picture{Path: filepath.Join(s.root, "benchmark", sample.edited)}))
 			items = append(items, it)
 		}
 	}

@@ -63,7 +63,7 @@ func TestAIMBenchAuthorsFiles(t *testing.T) {
 func TestAIMBenchMixes(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"}).(protocol.Mixed)
 	whole := benchtest.Must[[]protocol.Editor](t)(s.ReadAll([]string{"../testdata/aim.jsonl"}))[0].Result()
-	rows := benchtest.Must[[]protocol.Line](t)(protocol.ReadLines("../testdata/aim.jsonl"))
+	rows := benchtest.Must[[]*protocol.Line](t)(protocol.ReadLines("../testdata/aim.jsonl"))
 	var a, b, scores strings.Builder
 	for i, r := range rows {
 		one, two := map[string]any{"method": "m"}, map[string]any{"method": "m", "by": map[string]string{"pq": "p"}}
@@ -95,7 +95,8 @@ func TestAIMBenchMixes(t *testing.T) {
 		}
 	}
 	last := r.Agreement[0]
-	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 || !last.Rows[0].Bounded(1) {
+	if last.Title != "agreement of the scorer with each component" || len(last.Rows) != 7 ||
+		!last.Rows[0].Cells[1].Bounded() {
 		t.Errorf("%+v", last)
 	}
 	_, err := s.ReadAll(append(paths, paths[1]))
@@ -169,7 +170,7 @@ func TestAIMBenchTruth(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	for truth, want := range map[string]string{
 		"[1, 2, 3]": fmt.Sprintf("M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2,3], but %v in the data",
-			s.(*aim).vad[0]),
+			s.(*aim).samples[0].vad),
 		"[1, 2]": "M/evaluation_vad_results_j.json[0]: ground_truth_vad is [1,2]: the numbers valence, arousal and " +
 			"dominance were expected",
 	} {
@@ -186,7 +187,7 @@ func TestAIMBenchTruth(t *testing.T) {
 // TestAIMBenchCorrect: where is_correct contradicts the emotions, the emotions count, and a note says so.
 func TestAIMBenchCorrect(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
-	target := s.(*aim).emotion[0]
+	target := s.(*aim).samples[0].emotion
 	dir := t.TempDir()
 	benchtest.PutFile(t, dir, "M/eval/evaluation_results.json", []map[string]any{{"image_name": s.(*aim).output(0),
 		"target_emotion": target, "predicted_emotion": target, "is_correct": false}})
@@ -201,7 +202,7 @@ func TestAIMBenchCorrect(t *testing.T) {
 
 // TestAIMAsAuthors: the columns and Overall of an editor's result files are those of overall_auto.py.
 func TestAIMAsAuthors(t *testing.T) {
-	for n, f := range benchtest.ReadAuthors(t).AIM {
+	for n, f := range benchtest.Authors[authorsAIM](t, "aim") {
 		dir := t.TempDir()
 		benchtest.PutFile(t, dir, "Instructions.json", []byte(f.Data))
 		for name, rows := range f.Files {
@@ -294,7 +295,7 @@ func TestAIMBench(t *testing.T) {
 	s := benchtest.LoadSet(t, Benchmark, protocol.Options{Data: "../testdata"})
 	got := benchtest.ReadSet(t, s, "../testdata/aim.jsonl")
 	for _, c := range aimColumns {
-		benchtest.Same(t, got, want, [2]string{c.name, c.name})
+		benchtest.Same(t, got, want, [2]string{c.Number, c.Number})
 	}
 	benchtest.Same(t, got, want, [2]string{"positive.acc", "positive.acc"}, [2]string{"negative.d_vad",
 		"negative.d_vad"})
@@ -347,9 +348,9 @@ func TestContradictingNames(t *testing.T) {
 			}
 			var has []string
 			p := read.(*aimPredictions)
-			for i := range p.kind {
+			for i := range p.samples {
 				if p.has("clip_t", i) {
-					has = append(has, p.edited[i])
+					has = append(has, p.samples[i].edited)
 				}
 			}
 			if got := strings.Join(has, " "); got != tt.want {
@@ -357,4 +358,11 @@ func TestContradictingNames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// authorsAIM is a part of authors.json.
+type authorsAIM []struct {
+	Data   json.RawMessage
+	Files  map[string]json.RawMessage
+	Expect map[string]float64
 }

@@ -128,23 +128,16 @@ func (m *aimReader) readEntry(j *aimPredictions, e aimEntry, where string) error
 			m.output(0))
 	}
 	i := samples[0]
-	lists := []struct {
+	single := func(v *float64) []float64 {
+		if v == nil {
+			return nil
+		}
+		return []float64{*v}
+	}
+	for _, l := range []struct {
 		column string
 		values []float64
-	}{{"sc", e.SC}, {"pq", e.PQ}, {"s_gtc", e.GTC}}
-	if e.ClipT != nil {
-		lists = append(lists, struct {
-			column string
-			values []float64
-		}{"clip_t", []float64{*e.ClipT}})
-	}
-	if e.Beauty != nil {
-		lists = append(lists, struct {
-			column string
-			values []float64
-		}{"aesthetic", []float64{*e.Beauty}})
-	}
-	for _, l := range lists {
+	}{{"sc", e.SC}, {"pq", e.PQ}, {"s_gtc", e.GTC}, {"clip_t", single(e.ClipT)}, {"aesthetic", single(e.Beauty)}} {
 		for _, v := range l.values {
 			if err := aimBounds[l.column].Check(l.column, v); err != nil {
 				return err
@@ -157,8 +150,8 @@ func (m *aimReader) readEntry(j *aimPredictions, e aimEntry, where string) error
 		}
 	}
 	if e.Predicted != "" && e.Predicted != "error" && e.Predicted != "exception" {
-		if e.Target != "" && e.Target != m.emotion[i] {
-			return fmt.Errorf("target_emotion is %q, but %q in the data", e.Target, m.emotion[i])
+		if e.Target != "" && e.Target != m.samples[i].emotion {
+			return fmt.Errorf("target_emotion is %q, but %q in the data", e.Target, m.samples[i].emotion)
 		}
 		if err := m.setEmotion(j, i, e.Predicted, where); err != nil {
 			return err
@@ -187,8 +180,8 @@ func (m *aimReader) readPoint(j *aimPredictions, i int, e aimEntry, where string
 	truth, err := parseVAD(e.Truth)
 	if err != nil {
 		return fmt.Errorf("ground_truth_vad is %s: %w", protocol.Brief(e.Truth), err)
-	} else if truth != m.vad[i] {
-		return fmt.Errorf("ground_truth_vad is %s, but %v in the data", protocol.Brief(e.Truth), m.vad[i])
+	} else if truth != m.samples[i].vad {
+		return fmt.Errorf("ground_truth_vad is %s, but %v in the data", protocol.Brief(e.Truth), m.samples[i].vad)
 	}
 	v, err := parseVAD(e.Point)
 	if err != nil {
@@ -199,11 +192,7 @@ func (m *aimReader) readPoint(j *aimPredictions, i int, e aimEntry, where string
 
 // checkTotals compares the totals that the authors' programs wrote with those of their lists.
 func (m *aimReader) checkTotals(j *aimPredictions, eval string) error {
-	all := make([]int, len(m.kind))
-	for i := range all {
-		all[i] = i
-	}
-	means := j.means(all)
+	means := j.means(protocol.UpTo(len(m.samples)))
 	for _, file := range []string{aimACCFile, aimDVADFile} {
 		var totals map[string]float64
 		if err := protocol.ReadJSON(filepath.Join(eval, file), &totals, "{NUMBER: VALUE}"); errors.Is(err,
@@ -241,7 +230,7 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 	if judge == "" {
 		judge = "judge"
 	}
-	for i := range j.kind {
+	for i := range j.samples {
 		output := j.output(i)
 		if v := j.columns["clip_t"][i]; !math.IsNaN(v) {
 			lists[aimClipFile] = append(lists[aimClipFile], aimEntry{Output: output, ClipT: number(v)})
@@ -254,17 +243,17 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 				PQ: j.sub["pq"][i], GTC: j.sub["s_gtc"][i]})
 		}
 		if e := j.emotion[i]; e != "" {
-			right := e == j.aim.emotion[i]
+			right := e == j.samples[i].emotion
 			if e == noEmotion {
 				e = ""
 			}
-			lists[aimEmotionFile] = append(lists[aimEmotionFile], aimEntry{Image: output, Target: j.aim.emotion[i],
+			lists[aimEmotionFile] = append(lists[aimEmotionFile], aimEntry{Image: output, Target: j.samples[i].emotion,
 				Predicted: e, Correct: &right})
 		}
 		if v := j.point[i]; !math.IsNaN(v[0]) {
 			file := aimVADFiles + judge + ".json"
-			lists[file] = append(lists[file], aimEntry{Edited: output, Target: j.aim.emotion[i],
-				Truth: vadJSON(j.vad[i]),
+			lists[file] = append(lists[file], aimEntry{Edited: output, Target: j.samples[i].emotion,
+				Truth: vadJSON(j.samples[i].vad),
 				Point: vadJSON(v)})
 		}
 	}
@@ -277,11 +266,7 @@ func (j *aimPredictions) WriteAuthors(dir string) error {
 }
 
 func (j *aimPredictions) writeTotals(eval string) error {
-	all := make([]int, len(j.kind))
-	for i := range all {
-		all[i] = i
-	}
-	means := j.means(all)
+	means := j.means(protocol.UpTo(len(j.samples)))
 	round := func(v float64) float64 { return math.Round(1e4*v) / 1e4 }
 	if n := j.used("acc"); n > 0 {
 		if err := jsonfile.Write(filepath.Join(eval, aimACCFile),

@@ -27,7 +27,7 @@ type aimPredictions struct {
 }
 
 // Units implements protocol.Predictions.
-func (j *aimPredictions) Units() int { return len(j.kind) }
+func (j *aimPredictions) Units() int { return len(j.samples) }
 
 // Complete implements protocol.Predictions.
 func (j *aimPredictions) Complete(i int) bool {
@@ -37,16 +37,6 @@ func (j *aimPredictions) Complete(i int) bool {
 		}
 	}
 	return j.emotion[i] != ""
-}
-
-// lacking lists the samples that a column does not stand on.
-func (j *aimPredictions) lacking(column string) (out []protocol.Key) {
-	for i := range j.kind {
-		if !j.has(column, i) {
-			out = append(out, protocol.Key{ID: j.edited[i]})
-		}
-	}
-	return out
 }
 
 // has reports whether a column stands on a sample. An emotion outside the eight leaves f1.
@@ -64,29 +54,22 @@ func (j *aimPredictions) has(column string, i int) bool {
 var aimParts = []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "acc", "d_vad"}
 
 // covers is on how many of the units a column stands; of Overall, on how many values of its components.
-func (j *aimPredictions) covers(column string, units []int) protocol.Coverage {
-	parts := []string{column}
-	if column == "overall" {
-		parts = aimParts
+func (j *aimPredictions) covers(column string, units []int) *protocol.Coverage {
+	if column != "overall" {
+		return protocol.CoverageBy(len(units), func(k int) (protocol.Key, bool, bool) {
+			return protocol.Key{ID: j.samples[units[k]].edited}, true, j.has(column, units[k])
+		})
 	}
-	var missing []protocol.Key
-	for _, i := range units {
-		for _, c := range parts {
-			if !j.has(c, i) {
-				missing = append(missing, protocol.Key{ID: j.edited[i]})
-				if column == "overall" {
-					missing[len(missing)-1].Model = c
-				}
-			}
-		}
-	}
-	if column == "overall" {
-		return protocol.CoverageOfValues(len(units), len(parts)*len(units), missing)
-	}
-	return protocol.NewCoverage(len(units), missing)
+	n := len(aimParts)
+	return protocol.CoverageBy(n*len(units), func(k int) (protocol.Key, bool, bool) {
+		i, c := units[k/n], aimParts[k%n]
+		return protocol.Key{ID: j.samples[i].edited, Model: c}, true, j.has(c, i)
+	}).OfValues(len(units))
 }
 
-func (j *aimPredictions) used(column string) int { return len(j.kind) - len(j.lacking(column)) }
+func (j *aimPredictions) used(column string) int {
+	return j.covers(column, protocol.UpTo(len(j.samples))).Used
+}
 
 // usedOf says on how many of the units columns stand that do not stand on all (Overall: on how many values), and marks
 // for their cells.
@@ -125,9 +108,9 @@ func (j *aimPredictions) means(units []int) map[string]float64 {
 		if j.emotion[i] == "" {
 			continue
 		}
-		truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+		truth, predicted = append(truth, j.samples[i].emotion), append(predicted, j.emotion[i])
 		if j.has("f1", i) {
-			known[0], known[1] = append(known[0], j.aim.emotion[i]), append(known[1], j.emotion[i])
+			known[0], known[1] = append(known[0], j.samples[i].emotion), append(known[1], j.emotion[i])
 		}
 	}
 	out["acc"] = 100 * stats.Accuracy(truth, predicted)
@@ -148,7 +131,7 @@ func (j *aimPredictions) Numbers(units []int) []protocol.Number {
 	}{{"positive", positiveEmotions}, {"negative", negativeEmotions}} {
 		var in []int
 		for _, i := range units {
-			if slices.Contains(half.emotions, j.aim.emotion[i]) {
+			if slices.Contains(half.emotions, j.samples[i].emotion) {
 				in = append(in, i)
 			}
 		}
@@ -167,7 +150,7 @@ func (j *aimPredictions) judge(number string) string {
 	var of []string
 	if number == "overall" {
 		for _, c := range aimColumns {
-			of = append(of, c.name)
+			of = append(of, c.Number)
 		}
 	} else {
 		of = []string{strings.TrimSuffix(strings.TrimSuffix(number, "_positive"), "_negative")}
@@ -179,7 +162,7 @@ func (j *aimPredictions) judge(number string) string {
 func aimRow(means map[string]float64) []protocol.Number {
 	var out []protocol.Number
 	for _, c := range aimColumns {
-		out = append(out, protocol.Number{Name: c.name, Value: means[c.name]})
+		out = append(out, protocol.Number{Name: c.Number, Value: means[c.Number]})
 	}
 	return append(out, protocol.Number{Name: "overall", Value: means["overall"]})
 }
@@ -189,9 +172,9 @@ func (s *aim) Chance(seed uint64) map[string]protocol.Value {
 	rng := stats.NewRand(seed + 1)
 	guessed := func(rng *rand.Rand, only []string) (acc, f1 float64) {
 		var truth, predicted []string
-		for _, e := range s.emotion {
-			if only == nil || slices.Contains(only, e) {
-				truth, predicted = append(truth, e), append(predicted, emotions[rng.IntN(len(emotions))])
+		for _, sample := range s.samples {
+			if only == nil || slices.Contains(only, sample.emotion) {
+				truth, predicted = append(truth, sample.emotion), append(predicted, emotions[rng.IntN(len(emotions))])
 			}
 		}
 		return 100 * stats.Accuracy(truth, predicted), 100 * stats.MacroF1(truth, predicted, emotions)

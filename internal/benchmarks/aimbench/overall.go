@@ -12,25 +12,23 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// aimColumns are the columns of the paper's Table 1 and the bounds between which Overall normalises them: at from a
-// column counts 0, at to it counts 1.
-var aimColumns = []struct {
-	name     string
-	from, to float64
-}{
-	{"clip_t", 0.20, 0.30}, {"sc", 5, 10}, {"aesthetic", 0, 10}, {"pq", 5, 10},
-	{"s_gtc", 5, 10}, {"acc", 0, 100}, {"f1", 0, 100}, {"d_vad", 3, 2},
+// aimColumns are the columns of the paper's Table 1 and the bounds between which Overall normalises them: at From a
+// column counts 0, at To it counts 1.
+var aimColumns = []protocol.Axis{
+	{Number: "clip_t", From: 0.20, To: 0.30}, {Number: "sc", From: 5, To: 10}, {Number: "aesthetic", From: 0, To: 10},
+	{Number: "pq", From: 5, To: 10}, {Number: "s_gtc", From: 5, To: 10}, {Number: "acc", From: 0, To: 100},
+	{Number: "f1", From: 0, To: 100}, {Number: "d_vad", From: 3, To: 2},
 }
 
 // aimOverall is 100 times the mean of the normalised columns; NaN if one is missing.
 func aimOverall(means map[string]float64) float64 {
 	sum := 0.0
 	for _, c := range aimColumns {
-		v, ok := means[c.name]
+		v, ok := means[c.Number]
 		if !ok {
 			return math.NaN()
 		}
-		sum += min(1, max(0, (v-c.from)/(c.to-c.from))) // min and max keep NaN
+		sum += min(1, max(0, (v-c.From)/(c.To-c.From))) // min and max keep NaN
 	}
 	return 100 * sum / float64(len(aimColumns))
 }
@@ -83,7 +81,7 @@ func aimMeans(path string) (*protocol.Result, error) {
 		if !(math.Abs(d) <= float64(out.Largest)) && !math.IsNaN(d) {
 			out.Largest = protocol.Value(math.Abs(d))
 		}
-		table.Rows = append(table.Rows, protocol.TableRow{Name: name, Cells: []float64{overall, m["overall"], d}})
+		table.Rows = append(table.Rows, protocol.TableRow{Name: name, Cells: protocol.Cells(overall, m["overall"], d)})
 	}
 	return &protocol.Result{JSON: out, N: len(out.Methods), Tables: []protocol.Table{table}}, p.Err()
 }
@@ -117,7 +115,7 @@ func aimMeansRow(p *protocol.Problems, where string, header, record []string) (n
 func checkAIMHeader(p *protocol.Problems, where string, header []string) {
 	columns := []string{"method"}
 	for _, c := range aimColumns {
-		columns = append(columns, c.name)
+		columns = append(columns, c.Number)
 	}
 	for _, c := range columns {
 		if !slices.Contains(header, c) {

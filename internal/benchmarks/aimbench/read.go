@@ -22,11 +22,11 @@ type aimReader struct {
 	order   []string
 	set     map[string]string // editor, sample and component: where it was read
 	outputs map[string][]int  // samples by the name that an editor's output has, by the authors' rule
-	halves  map[aimSample]map[string]aimHalfScore
+	halves  map[aimOutput]map[string]aimHalfScore
 }
 
-// aimSample is a sample of an editor.
-type aimSample struct {
+// aimOutput is an editor's output of a sample.
+type aimOutput struct {
 	editor string
 	i      int
 }
@@ -38,23 +38,14 @@ type aimHalfScore struct {
 }
 
 // Read implements Set.
-func (s *aim) Read(path string) (protocol.Predictions, error) {
-	list, err := s.ReadAll([]string{path})
-	if err != nil {
-		return nil, err
-	}
-	if len(list) > 1 {
-		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
-	}
-	return list[0].Predictions, nil
-}
+func (s *aim) Read(path string) (protocol.Predictions, error) { return protocol.ReadOne(s, path) }
 
 // ReadAll implements Mixed.
 func (s *aim) ReadAll(paths []string) ([]protocol.Editor, error) {
 	m := &aimReader{aim: s, editors: map[string]*aimPredictions{}, set: map[string]string{},
 		outputs: map[string][]int{},
-		halves:  map[aimSample]map[string]aimHalfScore{}}
-	for i := range s.kind {
+		halves:  map[aimOutput]map[string]aimHalfScore{}}
+	for i := range s.samples {
 		m.outputs[s.output(i)] = append(m.outputs[s.output(i)], i)
 	}
 	var p protocol.Problems
@@ -86,18 +77,18 @@ func (s *aim) ReadAll(paths []string) ([]protocol.Editor, error) {
 
 // base is a sample's name in the authors' layout: original_image without its extension.
 func (s *aim) base(i int) string {
-	return strings.TrimSuffix(s.original[i], filepath.Ext(s.original[i]))
+	return strings.TrimSuffix(s.samples[i].original, filepath.Ext(s.samples[i].original))
 }
 
 // output is the name of an editor's picture of a sample.
-func (s *aim) output(i int) string { return s.base(i) + "_edited_" + s.emotion[i] + ".png" }
+func (s *aim) output(i int) string { return s.base(i) + "_edited_" + s.samples[i].emotion + ".png" }
 
 // editor returns the predictions of an editor, new ones for a new name.
 func (m *aimReader) editor(name string) *aimPredictions {
 	if j, ok := m.editors[name]; ok {
 		return j
 	}
-	n := len(m.kind)
+	n := len(m.samples)
 	j := &aimPredictions{
 		aim:     m.aim,
 		name:    name,
@@ -139,33 +130,29 @@ func (m *aimReader) readFile(path string, p *protocol.Problems) error {
 	if err != nil {
 		return err
 	}
-	inOrder := len(rows) == len(m.kind) && !slices.ContainsFunc(rows,
-		func(r protocol.Line) bool { return r.Has(aimID(r)) })
+	inOrder := len(rows) == len(m.samples) && !slices.ContainsFunc(rows,
+		func(r *protocol.Line) bool { return r.Has(aimID(r)) })
 	if inOrder {
 		j := m.editor("")
 		j.notes = append(j.notes, "the components name no samples: their lines are taken in the order of the data")
 	}
 	seen := map[string]string{}
-	for n, r := range rows {
-		if err := m.readRow(r, n, inOrder, run, seen); err != nil {
-			p.Add(r.Where, "%v", err)
+	p.Each(rows, func(r *protocol.Line) (err error) {
+		i := r.Index
+		if !inOrder {
+			if i, err = m.find(r); err != nil {
+				return err
+			}
 		}
-	}
+		return m.readRow(r, i, run, seen)
+	})
 	return nil
 }
 
-func (m *aimReader) readRow(r protocol.Line, n int, inOrder bool, run string, seen map[string]string) error {
-	i, err := n, error(nil)
-	if !inOrder {
-		if i, err = m.find(r); err != nil {
-			return err
-		}
-	}
-	name := ""
-	if field := r.First("method", "model", "editor"); r.Has(field) {
-		if name, err = r.Text(field); err != nil {
-			return err
-		}
+func (m *aimReader) readRow(r *protocol.Line, i int, run string, seen map[string]string) error {
+	name := r.Editor()
+	if r.Err() != nil {
+		return nil
 	}
 	key := fmt.Sprint(i, "\n", name)
 	if first, ok := seen[key]; ok {
@@ -184,31 +171,28 @@ func (m *aimReader) readRow(r protocol.Line, n int, inOrder bool, run string, se
 	return m.readSample(j, i, r)
 }
 
-func aimID(r protocol.Line) string { return r.First("id", "edited_image", "original_image", "image") }
+func aimID(r *protocol.Line) string { return r.First("id", "edited_image", "original_image", "image") }
 
 // find returns the sample that a line names. What else the line says of its pictures must be of that sample.
-func (s *aim) find(r protocol.Line) (int, error) {
-	id, err := r.ID(aimID(r))
-	if err != nil {
-		return 0, err
+func (s *aim) find(r *protocol.Line) (int, error) {
+	id := r.ID(aimID(r))
+	if r.Err() != nil {
+		return 0, r.Err()
 	}
 	i, err := s.named(id)
 	if err != nil {
 		return 0, err
 	}
-	for field, names := range map[string][]string{"edited_image": {s.edited[i], s.output(i)},
-		"original_image": {s.original[i]}} {
+	for field, names := range map[string][]string{"edited_image": {s.samples[i].edited, s.output(i)},
+		"original_image": {s.samples[i].original}} {
 		if !r.Has(field) {
 			continue
 		}
-		said, err := r.ID(field)
+		said := r.ID(field)
 		is := func(name string) bool { return filepath.Base(said) == filepath.Base(name) }
-		if err == nil && !slices.ContainsFunc(names, is) {
-			err = fmt.Errorf("%s is %q here, but sample %s has %q (ids count the samples from 0)", field, said, id,
+		if !slices.ContainsFunc(names, is) {
+			return 0, fmt.Errorf("%s is %q here, but sample %s has %q (ids count the samples from 0)", field, said, id,
 				names[0])
-		}
-		if err != nil {
-			return 0, err
 		}
 	}
 	return i, nil
@@ -216,13 +200,15 @@ func (s *aim) find(r protocol.Line) (int, error) {
 
 // named is the sample of a number, or of a picture's name.
 func (s *aim) named(id string) (int, error) {
-	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.kind) {
+	if i, err := strconv.Atoi(id); err == nil && i >= 0 && i < len(s.samples) {
 		return i, nil
 	}
-	for _, names := range [][]string{s.edited, s.original} {
+	for _, nameOf := range []func(aimSample) string{
+		func(sample aimSample) string { return sample.edited }, func(sample aimSample) string { return sample.original },
+	} {
 		var at []int
-		for i, name := range names {
-			if name == id || filepath.Base(name) == id {
+		for i, sample := range s.samples {
+			if name := nameOf(sample); name == id || filepath.Base(name) == id {
 				at = append(at, i)
 			}
 		}
@@ -231,13 +217,13 @@ func (s *aim) named(id string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("%q is no sample: a number from 0 to %d, or an edited_image such as %q, was expected", id,
-		len(s.kind)-1, s.edited[0])
+		len(s.samples)-1, s.samples[0].edited)
 }
 
 // aimFields are the fields of a line that say something of a sample.
 var aimFields = []string{"clip_t", "aesthetic", "sc", "pq", "s_gtc", "s_sm", "s_vs", "emotion", "vad", "score"}
 
-func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error {
+func (m *aimReader) readSample(j *aimPredictions, i int, r *protocol.Line) error {
 	if !slices.ContainsFunc(aimFields, func(f string) bool { _, ok := r.Fields[f]; return ok }) {
 		return fmt.Errorf("it has no component: one of %s was expected", strings.Join(aimFields, ", "))
 	}
@@ -245,11 +231,11 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error 
 		if !r.Has(component) {
 			continue
 		}
-		values, err := aimValues(r, component)
-		if err == nil {
-			err = m.setValues(j, i, component, values, r.Where)
+		values := aimValues(r, component)
+		if r.Err() != nil {
+			return nil
 		}
-		if err != nil {
+		if err := m.setValues(j, i, component, values, r.Where); err != nil {
 			return err
 		}
 	}
@@ -257,11 +243,8 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error 
 		return err
 	}
 	if r.Has("emotion") {
-		e, err := r.Text("emotion")
-		if err == nil {
-			err = m.setEmotion(j, i, strings.ToLower(strings.TrimSpace(e)), r.Where)
-		}
-		if err != nil {
+		emotion := strings.ToLower(strings.TrimSpace(r.Text("emotion")))
+		if err := m.setEmotion(j, i, emotion, r.Where); err != nil {
 			return err
 		}
 	}
@@ -276,44 +259,31 @@ func (m *aimReader) readSample(j *aimPredictions, i int, r protocol.Line) error 
 }
 
 // aimValues reads a component: a number, or a list of sub-scores where a judge gives several.
-func aimValues(r protocol.Line, component string) ([]float64, error) {
-	var values []float64
-	switch component {
-	case "sc", "pq", "s_gtc":
-		list, err := r.Numbers(component)
-		if err != nil {
-			return nil, err
-		}
-		values = list
-	default:
-		v, err := r.Number(component)
-		if err != nil {
-			return nil, err
-		}
-		values = []float64{v}
+func aimValues(r *protocol.Line, component string) (values []float64) {
+	if slices.Contains([]string{"sc", "pq", "s_gtc"}, component) {
+		values = r.Numbers(component)
+	} else {
+		values = []float64{r.Number(component)}
 	}
 	if b, ok := aimBounds[component]; ok {
 		for _, v := range values {
 			if err := b.Check(component, v); err != nil {
-				return nil, err
+				r.Fail("%w", err)
 			}
 		}
 	}
-	return values, nil
+	return values
 }
 
 // readHalves reads s_sm and s_vs; null is a sample without one.
-func (m *aimReader) readHalves(j *aimPredictions, i int, r protocol.Line) error {
-	key := aimSample{j.name, i}
+func (m *aimReader) readHalves(j *aimPredictions, i int, r *protocol.Line) error {
+	key := aimOutput{j.name, i}
 	for _, f := range []string{"s_sm", "s_vs"} {
 		if _, ok := r.Fields[f]; !ok {
 			continue
 		}
-		v, err := aimValues(r, f)
-		if err == nil {
-			err = m.claim(j, i, f, r.Where)
-		}
-		if err != nil {
+		v := aimValues(r, f)
+		if err := m.claim(j, i, f, r.Where); err != nil || r.Err() != nil {
 			return err
 		}
 		if m.halves[key] == nil {
@@ -334,8 +304,8 @@ func (m *aimReader) readHalves(j *aimPredictions, i int, r protocol.Line) error 
 // checkHalves names the samples that have one of s_sm and s_vs only.
 func (m *aimReader) checkHalves(p *protocol.Problems) {
 	for _, name := range m.order {
-		for i := range m.kind {
-			half := m.halves[aimSample{name, i}]
+		for i := range m.samples {
+			half := m.halves[aimOutput{name, i}]
 			for f, other := range map[string]string{"s_sm": "s_vs", "s_vs": "s_sm"} {
 				if h, ok := half[f]; ok && len(half) < 2 {
 					p.Add(h.where, "sample %d has %s and no file has its %s: s_gtc is the smaller of both", i, f, other)
@@ -364,7 +334,7 @@ func (m *aimReader) setEmotion(j *aimPredictions, i int, emotion, where string) 
 
 // setVAD sets the predicted point and its distance from the target.
 func (m *aimReader) setVAD(j *aimPredictions, i int, v [3]float64, where string) error {
-	t := j.vad[i]
+	t := j.samples[i].vad
 	j.point[i] = v
 	j.columns["d_vad"][i] = math.Sqrt((v[0]-t[0])*(v[0]-t[0]) + (v[1]-t[1])*(v[1]-t[1]) + (v[2]-t[2])*(v[2]-t[2]))
 	return m.claim(j, i, "vad", where)

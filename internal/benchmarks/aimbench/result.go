@@ -1,13 +1,11 @@
 package aimbench
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
-	"assay/edit"
 	"assay/internal/benchmarks/protocol"
 )
 
@@ -65,20 +63,15 @@ func toAIMMeans(samples int, m map[string]float64, used map[string]int) aimMeans
 // Result implements protocol.Predictions.
 func (j *aimPredictions) Result() *protocol.Result {
 	r := &protocol.Result{Notes: j.notes}
-	var all []int
+	all := protocol.UpTo(len(j.samples))
+	r.Count(len(all), j.Complete, func(i int) protocol.Key { return protocol.Key{ID: j.samples[i].edited} })
 	var truth, predicted []string
 	byKind, byEmotion := map[string][]int{}, map[string][]int{}
-	for i := range j.kind {
-		all = append(all, i)
-		byKind[j.kind[i]] = append(byKind[j.kind[i]], i)
-		byEmotion[j.aim.emotion[i]] = append(byEmotion[j.aim.emotion[i]], i)
-		if j.Complete(i) {
-			r.N++
-		} else {
-			r.Missing = append(r.Missing, protocol.Key{ID: j.edited[i]})
-		}
+	for i := range j.samples {
+		byKind[j.samples[i].kind] = append(byKind[j.samples[i].kind], i)
+		byEmotion[j.samples[i].emotion] = append(byEmotion[j.samples[i].emotion], i)
 		if j.emotion[i] != "" {
-			truth, predicted = append(truth, j.aim.emotion[i]), append(predicted, j.emotion[i])
+			truth, predicted = append(truth, j.samples[i].emotion), append(predicted, j.emotion[i])
 		}
 	}
 	means := j.means(all)
@@ -90,8 +83,7 @@ func (j *aimPredictions) Result() *protocol.Result {
 	}
 	r.Numbers = j.Numbers(all)
 	for k := range r.Numbers {
-		c := j.covers(r.Numbers[k].Name, all)
-		r.Numbers[k].Coverage = &c
+		r.Numbers[k].Coverage = j.covers(r.Numbers[k].Name, all)
 	}
 	for _, e := range emotions {
 		if len(byEmotion[e]) > 0 {
@@ -133,8 +125,11 @@ func (j *aimPredictions) halves(byEmotion map[string][]int, out *aimJSON) protoc
 		name string
 		aimHalf
 	}{{"positive", out.Positive}, {"negative", out.Negative}, {"positivity bias", out.Bias}} {
-		t.Rows = append(t.Rows, protocol.TableRow{Name: h.name, Cells: []float64{float64(h.Acc), float64(h.DVAD)},
-			Marks: marks[h.name]})
+		row := protocol.TableRow{Name: h.name, Cells: protocol.Cells(float64(h.Acc), float64(h.DVAD))}
+		for i, mark := range marks[h.name] {
+			row.Cells[i].Mark = mark
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
@@ -149,9 +144,9 @@ func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float
 		m := j.means(byKind[k])
 		used, marks := j.usedOf(byKind[k], t.Columns)
 		out.PerEditType[k] = toAIMMeans(len(byKind[k]), m, used)
-		line := protocol.TableRow{Name: k, Marks: marks}
-		for _, n := range aimRow(m) {
-			line.Cells = append(line.Cells, n.Value)
+		line := protocol.TableRow{Name: k}
+		for i, n := range aimRow(m) {
+			line.Cells = append(line.Cells, protocol.Cell{Value: n.Value, Mark: marks[i]})
 		}
 		t.Rows = append(t.Rows, line)
 	}
@@ -159,71 +154,47 @@ func (j *aimPredictions) perKind(byKind map[string][]int, means map[string]float
 }
 
 // agreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
-func (j *aimPredictions) agreement() (out []protocol.Table, err error) {
+func (j *aimPredictions) agreement() ([]protocol.Table, error) {
 	var components []protocol.Column
 	for _, c := range []string{"clip_t", "sc", "aesthetic", "pq", "s_gtc", "d_vad"} {
 		components = append(components, protocol.Column{Name: c, Values: j.columns[c], Lower: c == "d_vad"})
 	}
-	right := make([]float64, len(j.kind))
+	right := make([]float64, len(j.samples))
 	for i, e := range j.emotion {
 		switch {
 		case e == "":
 			right[i] = math.NaN()
-		case e == j.aim.emotion[i]:
+		case e == j.samples[i].emotion:
 			right[i] = 1
 		}
 	}
 	components = append(components, protocol.Column{Name: "emotion is right", Values: right})
 	score := protocol.Column{Name: "score", Values: j.columns["score"]}
-	if j.used("score") > 0 {
-		out = append(out, protocol.AgreementOf("agreement of the scorer with each component", score, components))
-	}
-	if j.human == "" {
-		return out, nil
-	}
-	ratings, err := protocol.HumanColumns(j.human, len(j.kind), func(r protocol.Line) (int, error) {
-		if field := r.First("method", "model", "editor"); r.Has(field) {
-			if name, err := r.Text(field); err != nil || name != j.name {
-				return -1, err
-			}
-		} else if j.among > 1 {
-			return 0, fmt.Errorf("there is no \"method\", and there are %d editors: whose sample was rated?", j.among)
+	return protocol.Agreements(score, components, j.human, func(r *protocol.Line) int {
+		switch name := r.Editor(); {
+		case name == "" && j.among > 1:
+			r.Fail("there is no \"method\", and there are %d editors: whose sample was rated?", j.among)
+		case name != "" && name != j.name:
+			return -1
 		}
-		return j.find(r)
+		i, err := j.find(r)
+		if err != nil {
+			r.Fail("%w", err)
+		}
+		return i
 	})
-	for _, h := range ratings {
-		out = append(out, protocol.AgreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
-	}
-	return out, err
 }
 
 // disagreements are the samples on whose semantic consistency a scorer and the judge disagree most, and least, with
 // their pictures if the editor's folder is known.
 func (j *aimPredictions) disagreements() []protocol.Example {
-	pictures := map[string]*edit.Edit{}
 	items, err := j.Items()
 	if err != nil {
 		items = nil // the report has no pictures then
 	}
-	for _, it := range items {
-		if it.Editor == j.name {
-			pictures[it.ID] = it
-		}
+	keys := make([]protocol.Key, len(j.samples))
+	for i, sample := range j.samples {
+		keys[i] = protocol.Key{ID: sample.edited, Model: j.name}
 	}
-	p := protocol.Ratings{Truth: "sc"}
-	var scores []float64
-	for i, v := range j.columns["score"] {
-		if sc := j.columns["sc"][i]; !math.IsNaN(v) && !math.IsNaN(sc) {
-			p.Keys, p.Human = append(p.Keys, protocol.Key{ID: j.edited[i], Model: j.name}), append(p.Human, sc)
-			scores = append(scores, v)
-		}
-	}
-	return p.Examples(scores, 4, func(i int) ([]protocol.CaptionedPicture, string) {
-		it, ok := pictures[p.Keys[i].ID]
-		if !ok {
-			return nil, ""
-		}
-		return []protocol.CaptionedPicture{protocol.Caption("source", it, "source"), protocol.Caption("edit", it, "edit"),
-			protocol.Caption("wanted", it, protocol.Target)}, it.Instruction
-	})
+	return protocol.Disagreements("sc", keys, j.columns["score"], j.columns["sc"], items)
 }

@@ -3,7 +3,6 @@
 package benchtest
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -46,11 +45,7 @@ func Near(t *testing.T, what string, got any, want, tolerance float64) {
 // Write writes a temporary file and returns its path.
 func Write(t *testing.T, name, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return PutFile(t, t.TempDir(), name, []byte(content))
 }
 
 // Must returns a value, or fails the test.
@@ -164,78 +159,26 @@ func EqualNumbers(t *testing.T, what string, got map[string]float64, want map[st
 	}
 }
 
-// authors are what programs of the benchmarks' authors make of random answers, some of them missing or malformed
-// (tools/oracle/authors.py).
-type authors struct {
-	Tiger []struct {
-		Samples []struct {
-			K       int
-			Ranking string
-			Scores  []float64
-		}
-		Expect map[string]struct {
-			Pairwise float64 `json:"pairwise_accuracy"`
-			Strict   float64 `json:"strict_ranking_accuracy"`
-			Samples  float64 `json:"strict_total_samples"`
-		}
+// Authors is a part of testdata/authors.json: what programs of the benchmarks' authors make of random answers, some of
+// them missing or malformed (tools/oracle/authors.py).
+func Authors[T any](t *testing.T, part string) (v T) {
+	t.Helper()
+	var all map[string]json.RawMessage
+	testfile.ReadJSON(t, "../testdata/authors.json", &all)
+	if err := json.Unmarshal(all[part], &v); err != nil {
+		t.Fatalf("authors.json, %s: %v", part, err)
 	}
-	Thresholds []struct {
-		Pairs []struct {
-			Human  int
-			Scores [2]*float64
-		}
-		Expect float64
-	}
-	Votes [][]struct {
-		Vote    string `json:"vote_type"`
-		Answer  string
-		Correct bool
-	}
-	AIM []struct {
-		Data   json.RawMessage
-		Files  map[string]json.RawMessage
-		Expect map[string]float64
-	}
-	KRIS []struct {
-		Annotations, Results map[string]json.RawMessage
-		Expect               map[string]float64
-		Used, Of             int
-	}
-	MagicBrush [][]struct {
-		Edit, Target []byte
-		Expect       map[string]float64
-	}
-	EditScore [][]struct {
-		Source []byte
-		Edits  [2][]byte
-		Expect [2][2]shownPicture
-	}
-	GEditMeans []struct {
-		Data   []json.RawMessage
-		Files  map[string]string
-		Expect map[string]*float64
-	} `json:"gedit_means"`
-	GEdit [][]struct {
-		Source, Edit []byte
-		Expect       [2]shownPicture
-	}
+	return v
 }
 
-// shownPicture is a picture that a program shows to its judge.
-type shownPicture struct {
+// ShownPicture is a picture that a program shows to its judge.
+type ShownPicture struct {
 	Size   [2]int
 	SHA256 string
 }
 
-// ReadAuthors reads testdata/authors.json.
-func ReadAuthors(t *testing.T) (a authors) {
-	t.Helper()
-	testfile.ReadJSON(t, "../testdata/authors.json", &a)
-	return a
-}
-
 // Shows compares decoded pictures with those that a program shows.
-func Shows(t *testing.T, what string, want shownPicture, got *data.Picture) {
+func Shows(t *testing.T, what string, want ShownPicture, got *data.Picture) {
 	t.Helper()
 	if sum := fmt.Sprintf("%x", sha256.Sum256(got.Pix)); [2]int{got.Width, got.Height} != want.Size ||
 		sum != want.SHA256 {
@@ -247,21 +190,8 @@ func Shows(t *testing.T, what string, want shownPicture, got *data.Picture) {
 func RunFolder(t *testing.T, fingerprint, lines string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "run.json"), []byte(`{"scorer": "`+fingerprint+`"}`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(dir, "predictions.jsonl")
-	if err := os.WriteFile(path, []byte(lines), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// Half writes the first lines of a file of predictions.
-func Half(t *testing.T, path string, lines int) string {
-	t.Helper()
-	all := bytes.SplitAfter(Must[[]byte](t)(os.ReadFile(path)), []byte("\n"))
-	return Write(t, "half.jsonl", string(bytes.Join(all[:lines], nil)))
+	PutFile(t, dir, "run.json", []byte(`{"scorer": "`+fingerprint+`"}`))
+	return PutFile(t, dir, "predictions.jsonl", []byte(lines))
 }
 
 // FedLines are samples of a method with components that follow from their numbers.
@@ -283,13 +213,7 @@ func GradedFolder(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := 1; i <= n; i++ {
-		path := filepath.Join(dir, "images", "7", fmt.Sprintf("7-output%d.png", i))
-		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		PutFile(t, dir, fmt.Sprintf("images/7/7-output%d.png", i), []byte{})
 	}
 	return dir
 }

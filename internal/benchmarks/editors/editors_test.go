@@ -19,7 +19,7 @@ import (
 
 // TestKRISAsAuthors: the means are those of Bagel's summarize.py, and the pooled ones say of how many values.
 func TestKRISAsAuthors(t *testing.T) {
-	for n, f := range benchtest.ReadAuthors(t).KRIS {
+	for n, f := range benchtest.Authors[authorsKRIS](t, "kris") {
 		dir := t.TempDir()
 		for category, entries := range f.Annotations {
 			benchtest.PutFile(t, dir, "KRIS_Bench/"+category+"/annotation.json", []byte(entries))
@@ -41,7 +41,7 @@ func TestKRISAsAuthors(t *testing.T) {
 
 // TestMagicBrushAsAuthors: distances of pictures with every kind of transparency are those of image_eval.py.
 func TestMagicBrushAsAuthors(t *testing.T) {
-	for n, pairs := range benchtest.ReadAuthors(t).MagicBrush {
+	for n, pairs := range benchtest.Authors[authorsMagicBrush](t, "magicbrush") {
 		dir, want := t.TempDir(), map[string]float64{}
 		for i, p := range pairs {
 			id := fmt.Sprint(i)
@@ -71,7 +71,7 @@ func TestMagicBrushAsAuthors(t *testing.T) {
 
 // TestGEditAsAuthors: judges are shown what run_gedit_score.py shows.
 func TestGEditAsAuthors(t *testing.T) {
-	for n, rows := range benchtest.ReadAuthors(t).GEdit {
+	for n, rows := range benchtest.Authors[authorsGEdit](t, "gedit") {
 		dir, lines := t.TempDir(), ""
 		for i, r := range rows {
 			benchtest.PutFile(t, dir, fmt.Sprint(i, ".source"), r.Source)
@@ -110,7 +110,7 @@ func TestRISEPicturesAreBare(t *testing.T) {
 
 // TestGEditMeansAsAuthors: result files in the form of the older program give the means of its calculate_statistics.py.
 func TestGEditMeansAsAuthors(t *testing.T) {
-	for n, f := range benchtest.ReadAuthors(t).GEditMeans {
+	for n, f := range benchtest.Authors[authorsGEditMeans](t, "gedit_means") {
 		dir, lines := t.TempDir(), ""
 		for _, sample := range f.Data {
 			lines += string(sample) + "\n"
@@ -193,7 +193,7 @@ func TestKindsCount(t *testing.T) {
 	p := benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Write(t, "p.jsonl", rows)))
 	got := ""
 	for _, row := range p.Result().Tables[0].Rows {
-		got += row.Name + " " + row.Text[0] + "; "
+		got += row.Name + " " + row.Cells[0].Text + "; "
 	}
 	if got != "add 1 to 2; cut 0; " {
 		t.Errorf("%s", got)
@@ -238,4 +238,30 @@ func TestKRISSources(t *testing.T) {
 			t.Errorf("%+v: %s, %v", tt, kind, sources)
 		}
 	}
+}
+
+// authorsKRIS is a part of authors.json.
+type authorsKRIS []struct {
+	Annotations, Results map[string]json.RawMessage
+	Expect               map[string]float64
+	Used, Of             int
+}
+
+// authorsMagicBrush is a part of authors.json.
+type authorsMagicBrush [][]struct {
+	Edit, Target []byte
+	Expect       map[string]float64
+}
+
+// authorsGEdit is a part of authors.json.
+type authorsGEdit [][]struct {
+	Source, Edit []byte
+	Expect       [2]benchtest.ShownPicture
+}
+
+// authorsGEditMeans is a part of authors.json.
+type authorsGEditMeans []struct {
+	Data   []json.RawMessage
+	Files  map[string]string
+	Expect map[string]*float64
 }

@@ -4,6 +4,7 @@
 package editors
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -16,31 +17,14 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
+//go:embed benchmarks.txt
+var benchmarksText string
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText}
+
 // GEditBench is GEdit-Bench.
-var GEditBench = &protocol.Benchmark{
-	Name:  "gedit-bench",
-	Title: "GEdit-Bench, real instructions to editors: 606 in English and Chinese each, 11 tasks",
-	Needs: []string{
-		"--ratings: the data set's Parquet files: task_type, key, instruction, instruction_language, input_image_raw, " +
-			"Intersection_exist",
-		"--editors (with --scorer or --judge): folders MODEL with fullset/TASK/LANGUAGE/KEY.png",
-		"--components: JSON lines, or the authors' MODEL_TASK_all_vie_score.csv or MODEL_TASK_gpt_score.csv",
-	},
-	Published: "stepfun-ai: the data set GEdit-Bench, and the repository Step1X-Edit",
-	Predicts: `{"id": "KEY", "model": "MODEL", "semantic": 7, "perceptual": 6}, or with "score"; optionally "by": ` +
-		`{"G_SC": "gpt-4o"}`,
-	Rules: []string{
-		"G_SC, G_PQ: VIEScore's semantic consistency and perceptual quality; G_O: sqrt(G_SC x G_PQ) of each sample",
-		"every number is the mean over the 11 tasks of the mean over their samples, for each language; intersection: of " +
-			"the samples that all editors of the paper answered",
-		"score: a scorer's, averaged the same way",
-		"pictures are first resized to an area of 512 x 512 (bicubic), without their transparency (Pillow's " +
-			"convert('RGB')), as the authors do before they ask",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "lower"},
-	Load:     loadGEdit,
-	Headline: "G_O: en",
-}
+var GEditBench = family.Benchmark("gedit-bench", loadGEdit)
 
 // gEditTasks are the tasks in the order of the authors' tables.
 var gEditTasks = []string{"background_change", "color_alter", "material_alter", "motion_change", "ps_human",
@@ -60,11 +44,12 @@ func loadGEdit(o protocol.Options) (protocol.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("gedit-bench", o)
+	if err != nil {
 		return nil, err
 	}
-	language := map[string]string{}
-	s := newGEdit(o, language)
+	language := map[string]string{} // of each sample's instruction
+	describeGEdit(s, language)
 	intersects := table.Has("Intersection_exist")
 	if !intersects {
 		columns = columns[:4]
@@ -97,32 +82,25 @@ func loadGEdit(o protocol.Options) (protocol.Set, error) {
 	return s, err
 }
 
-// newGEdit is the set without samples. language is that of each sample's instruction, by its id.
-func newGEdit(o protocol.Options, language map[string]string) *protocol.EditorSet {
-	s := &protocol.EditorSet{
-		Name:    "gedit-bench",
-		Editors: o.Editors,
-		By:      o.By,
-		Macro:   true,
-		Groups:  gEditTasks,
-		Parts:   []string{"en", "en, intersection", "cn", "cn, intersection"},
-		Columns: []string{"G_SC", "G_PQ", "G_O", "score"},
-		Fields: map[string][]string{
-			"G_SC": {"semantic", "sementics_score", "semantics_score"},
-			"G_PQ": {"perceptual", "quality_score"},
-		},
-		Bounds: map[string]protocol.Bounds{"G_SC": {Low: 0, High: 10}, "G_PQ": {Low: 0, High: 10},
-			"G_O": {Low: 0, High: 10}, "score": protocol.ScoreBounds},
-		Derive: map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
-			semantic, ok := v["G_SC"]
-			quality, both := v["G_PQ"]
-			if !ok || !both {
-				return math.NaN()
-			}
-			return math.Sqrt(semantic * quality)
-		}},
-		Table: readVIEScores,
+// describeGEdit says what the set is; language is that of each sample's instruction, by its id.
+func describeGEdit(s *protocol.EditorSet, language map[string]string) {
+	ten := protocol.Bounds{Low: 0, High: 10}
+	s.Macro, s.Groups, s.Table = true, gEditTasks, readVIEScores
+	s.Parts = []string{"en", "en, intersection", "cn", "cn, intersection"}
+	s.Columns = []string{"G_SC", "G_PQ", "G_O", "score"}
+	s.Fields = map[string][]string{
+		"G_SC": {"semantic", "sementics_score", "semantics_score"},
+		"G_PQ": {"perceptual", "quality_score"},
 	}
+	s.Bounds = map[string]protocol.Bounds{"G_SC": ten, "G_PQ": ten, "G_O": ten, "score": protocol.ScoreBounds}
+	s.Derive = map[string]func(int, map[string]float64) float64{"G_O": func(_ int, v map[string]float64) float64 {
+		semantic, ok := v["G_SC"]
+		quality, both := v["G_PQ"]
+		if !ok || !both {
+			return math.NaN()
+		}
+		return math.Sqrt(semantic * quality)
+	}}
 	s.Output = func(editor string, i int) string {
 		at := s.Samples[i]
 		base := filepath.Join(editor, "fullset", at.Group, language[at.Item.ID], at.Item.ID)
@@ -131,7 +109,6 @@ func newGEdit(o protocol.Options, language map[string]string) *protocol.EditorSe
 		}
 		return base + ".png"
 	}
-	return s
 }
 
 // globQuote quotes what filepath.Glob would take for a pattern.
@@ -141,7 +118,7 @@ func globQuote(path string) string {
 
 // readVIEScores reads MODEL_TASK_LANGUAGE_vie_score.csv, as the authors' program writes it, or
 // MODEL_TASK_gpt_score.csv, as its older version and Bagel's do. There the name of the edit's picture is the key.
-func readVIEScores(file string) (editor string, rows []protocol.Line, err error) {
+func readVIEScores(file string) (editor string, rows []*protocol.Line, err error) {
 	base, columns := filepath.Base(file), []string{"key", "sementics_score", "quality_score"}
 	for _, task := range gEditTasks {
 		if name, ok := strings.CutSuffix(base, "_"+task+"_gpt_score.csv"); ok {
@@ -175,7 +152,7 @@ func readVIEScores(file string) (editor string, rows []protocol.Line, err error)
 				return fmt.Errorf("%s is %q: a number from 0 to 10 was expected", c, text[i+1])
 			}
 		}
-		rows = append(rows, protocol.Line{Where: p.String(), Fields: map[string]json.RawMessage{"id": id,
+		rows = append(rows, &protocol.Line{Where: p.String(), Fields: map[string]json.RawMessage{"id": id,
 			"sementics_score": json.RawMessage(text[1]), "quality_score": json.RawMessage(text[2])}})
 		return nil
 	})

@@ -1,6 +1,7 @@
 package editors
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,30 +16,7 @@ import (
 )
 
 // ImgEditBench is ImgEdit-Bench.
-var ImgEditBench = &protocol.Benchmark{
-	Name:  "imgedit-bench",
-	Title: "ImgEdit-Bench, basic part: 9 kinds of edits",
-	Needs: []string{
-		"--ratings: basic_edit.json, {KEY: {id, prompt, edit_type}}",
-		"--images (with --scorer or --judge): the folder that the ids start at, original_images",
-		"--judge imgedit/published with --prompts: the folder of a copy of the authors' repository asks their own questions",
-		"--editors: folders MODEL with KEY.png, and result.json, {KEY: TEXT}, as the authors' program writes it",
-	},
-	Published: "PKU-YuanGroup: the repository ImgEdit",
-	Predicts:  `{"id": "KEY", "model": "MODEL", "score": 3.5}`,
-	Rules: []string{
-		"published: of each result, the mean of the lines \"NAME: NUMBER\", rounded to two digits. Texts without such " +
-			"lines do not count. Its means by kind are not rounded here; the authors round them to two digits",
-		"score: a scorer's or a judge's",
-		"NUMBER: all is the mean over all samples, NUMBER: mean of kinds that over the 9 kinds: papers print either",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
-	Load:     loadImgEdit,
-	Headline: "published: all",
-}
-
-// imgEdit is ImgEdit-Bench.
-type imgEdit struct{ protocol.EditorSet }
+var ImgEditBench = family.Benchmark("imgedit-bench", loadImgEdit)
 
 func loadImgEdit(o protocol.Options) (protocol.Set, error) {
 	path, err := protocol.Locate(o.Data, "basic_edit.json")
@@ -53,22 +31,14 @@ func loadImgEdit(o protocol.Options) (protocol.Set, error) {
 	if err := protocol.ReadJSON(path, &entries, "{KEY: {id, prompt, edit_type}}"); err != nil {
 		return nil, err
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("imgedit-bench", o)
+	if err != nil {
 		return nil, err
 	}
-	root := o.Images
-	if root == "" {
-		root = filepath.Join(filepath.Dir(path), "original_images")
-	}
-	s := &protocol.EditorSet{
-		Name:    "imgedit-bench",
-		Editors: o.Editors,
-		By:      o.By,
-		Columns: []string{"published", "score"},
-		Fields:  map[string][]string{"published": {"published"}},
-		Bounds:  map[string]protocol.Bounds{"published": {Low: 1, High: 5}, "score": protocol.ScoreBounds},
-		Own:     readImgEditResult,
-	}
+	root := cmp.Or(o.Images, filepath.Join(filepath.Dir(path), "original_images"))
+	s.OfGroups, s.Own = "mean of kinds", readImgEditResult
+	s.Columns, s.Fields = []string{"published", "score"}, map[string][]string{"published": {"published"}}
+	s.Bounds = map[string]protocol.Bounds{"published": {Low: 1, High: 5}, "score": protocol.ScoreBounds}
 	s.Output = func(editor string, i int) string { return filepath.Join(editor, s.Samples[i].Item.ID+".png") }
 	var p protocol.Problems
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
@@ -79,65 +49,12 @@ func loadImgEdit(o protocol.Options) (protocol.Set, error) {
 		source := protocol.Picture{Path: filepath.Join(root, filepath.FromSlash(e.ID))}
 		it := protocol.NewItem(protocol.Key{ID: key}, e.Prompt, source, protocol.Picture{})
 		it.Kind = e.Kind
-		p.List = append(p.List, nonNil(s.Add(protocol.EditorSample{Group: e.Kind, Parts: []string{"all"}, Scored: true,
-			Item: it}))...)
+		p.Keep(s.Add(protocol.EditorSample{Group: e.Kind, Parts: []string{"all"}, Scored: true, Item: it}))
 	}
 	if len(s.Samples) == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
-	return &imgEdit{*s}, p.Err()
-}
-
-func nonNil(err error) []error {
-	if err == nil {
-		return nil
-	}
-	return []error{err}
-}
-
-// ReadAll implements Mixed: predictions with the mean over kinds beside that over all.
-func (s *imgEdit) ReadAll(paths []string) ([]protocol.Editor, error) {
-	list, err := s.EditorSet.ReadAll(paths)
-	for i, e := range list {
-		list[i].Predictions = imgEditPredictions{e.Predictions.(*protocol.EditorPredictions)}
-	}
-	return list, err
-}
-
-// Read implements Set.
-func (s *imgEdit) Read(path string) (protocol.Predictions, error) {
-	p, err := s.EditorSet.Read(path)
-	if err != nil {
-		return nil, err
-	}
-	return imgEditPredictions{p.(*protocol.EditorPredictions)}, nil
-}
-
-// imgEditPredictions are numbers over all samples, over kinds, and of each kind.
-type imgEditPredictions struct{ *protocol.EditorPredictions }
-
-// Numbers implements Predictions.
-func (j imgEditPredictions) Numbers(units []int) []protocol.Number {
-	out := j.EditorPredictions.Numbers(units)
-	over := *j.EditorPredictions
-	macro := *j.EditorSet
-	macro.Macro, over.EditorSet = true, &macro
-	for _, n := range over.Numbers(units) {
-		n.Name = strings.TrimSuffix(n.Name, "all") + "mean of kinds"
-		out = append(out, n)
-	}
-	return out
-}
-
-// Result implements Predictions.
-func (j imgEditPredictions) Result() *protocol.Result {
-	r := j.EditorPredictions.Result()
-	var all []int
-	for i := range j.Samples {
-		all = append(all, i)
-	}
-	r.Numbers = j.Numbers(all)
-	return r
+	return s, p.Err()
 }
 
 // readImgEditResult reads the answers in an editor's result.json.
@@ -190,8 +107,7 @@ func readImgEditResult(editor string, j *protocol.EditorPredictions) error {
 }
 
 // imgEditScore reads an answer as the authors do: the mean of the lines "NAME: DIGITS", rounded to two digits. usual
-// says
-// that these are three numbers from 1 to 5.
+// says that these are three numbers from 1 to 5.
 func imgEditScore(text string) (v float64, usual, ok bool) {
 	sum, n, within := 0.0, 0, true
 	const ends = "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029" // of lines, to Python

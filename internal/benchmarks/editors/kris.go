@@ -16,35 +16,7 @@ import (
 )
 
 // KRISBench is KRIS-Bench.
-var KRISBench = &protocol.Benchmark{
-	Name:  "kris-bench",
-	Title: "KRIS-Bench, edits that want knowledge: 1,267 samples of 20 categories, 7 dimensions, 3 kinds of knowledge",
-	Needs: []string{
-		"--ratings: the folder KRIS_Bench: CATEGORY/annotation.json, {ID: {ori_img, gt_img, ins_en, explain_en}}, and the " +
-			"pictures beside it",
-		"--editors: folders MODEL with CATEGORY/ID.jpg (or .png), and CATEGORY/metrics.json, as the authors' programs " +
-			"write it",
-		"--components: consistency, quality, instruction and knowledge of each output, 1 to 5, as a judge gave them",
-		"--judge kris with --prompts: the folder of a copy of ByteDance-Seed's Bagel, which has the prompts in one file; " +
-			"kris/several asks about samples of several sources, too",
-	},
-	Published: "mercurystraw: the repository Kris_Bench; means: summarize.py in ByteDance-Seed's repository Bagel",
-	Predicts: `{"id": "biology/3", "model": "MODEL", "consistency": 5, "quality": 4, "instruction": 3, "knowledge": 2}, ` +
-		`or with "score"`,
-	Rules: []string{
-		"VC, VQ, IF, KP: means of 25 (s - 1) over the samples that have a number s of consistency, quality, instruction " +
-			"and knowledge. KP is asked of social science, natural science and logical reasoning alone",
-		"kris: the mean over all these numbers, so that samples with KP count four times and others three times. " +
-			"The authors' repository has no program for means; this is the one that Bagel's evaluation publishes. Where " +
-			"numbers are missing its name says of how many values it is the mean",
-		"parts: overall, 3 kinds of knowledge, 7 dimensions",
-		"score: a scorer's, over samples with one source; a judge's that is shown several, over all",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "lower"},
-	Load:     loadKRIS,
-	Size:     1267,
-	Headline: "kris: overall",
-}
+var KRISBench = family.Benchmark("kris-bench", loadKRIS)
 
 // krisDimension is one of the seven dimensions.
 type krisDimension struct {
@@ -98,23 +70,15 @@ func loadKRIS(o protocol.Options) (protocol.Set, error) {
 	if o.Data == "" {
 		return nil, errors.New("the published data are not named: give --ratings, the folder KRIS_Bench")
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("kris-bench", o)
+	if err != nil {
 		return nil, err
 	}
 	columns := []string{"VC", "VQ", "IF", "KP"}
-	s := &protocol.EditorSet{
-		Name:    "kris-bench",
-		Editors: o.Editors,
-		By:      o.By,
-		Columns: append([]string{"kris"}, columns...),
-		Fields:  krisFields,
-		Bounds:  map[string]protocol.Bounds{},
-		Scale:   map[string]func(float64) float64{},
-		Strict:  true,
-		Pooled:  map[string][]string{"kris": columns},
-		Own:     readKRISMetrics,
-		Parts:   []string{"overall", "factual", "conceptual", "procedural"},
-	}
+	s.Columns, s.Fields, s.Pooled = append([]string{"kris"}, columns...), krisFields, map[string][]string{"kris": columns}
+	s.Bounds, s.Scale = map[string]protocol.Bounds{}, map[string]func(float64) float64{}
+	s.Strict, s.Own = true, readKRISMetrics
+	s.Parts = []string{"overall", "factual", "conceptual", "procedural"}
 	for _, c := range columns {
 		s.Bounds[c], s.Scale[c] = protocol.Bounds{Low: 1, High: 5}, func(v float64) float64 { return 25 * (v - 1) }
 	}
@@ -125,13 +89,7 @@ func loadKRIS(o protocol.Options) (protocol.Set, error) {
 		return krisMean(v, judged[s.Samples[i].Group])
 	}}
 	s.Output = func(editor string, i int) string {
-		base := filepath.Join(editor, filepath.FromSlash(s.Samples[i].Item.ID))
-		for _, ending := range []string{".png", ".jpeg"} {
-			if exists(base + ending) {
-				return base + ending
-			}
-		}
-		return base + ".jpg"
+		return protocol.FirstFile(filepath.Join(editor, filepath.FromSlash(s.Samples[i].Item.ID)), ".png", ".jpeg", ".jpg")
 	}
 	var p protocol.Problems
 	for _, d := range krisDimensions {
@@ -204,7 +162,7 @@ func addKRIS(s *protocol.EditorSet, folder, category string, parts []string, p *
 				it.Set("reference", picture(e.Target))
 			}
 		}
-		p.List = append(p.List, nonNil(s.Add(sample))...)
+		p.Keep(s.Add(sample))
 	}
 	return nil
 }

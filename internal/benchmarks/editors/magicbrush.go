@@ -14,30 +14,7 @@ import (
 )
 
 // MagicBrush is the test split of MagicBrush.
-var MagicBrush = &protocol.Benchmark{
-	Name:  "magicbrush",
-	Title: "MagicBrush's test set: distances from the wanted results, single-turn and multi-turn",
-	Needs: []string{
-		"--ratings: the unpacked test set: images/ID/ID-input.png, ID-output1.png, ...; edit_turns.json for --scorer and " +
-			"--judge; local_captions.json or local_descriptions.json, {ID: {FILE: CAPTION}}, for CLIP-T",
-		"--editors: folders MODEL with ID/ID_1.png, ID/ID_inde_2.png (turns by themselves), ID/ID_iter_2.png (one after " +
-			"the other)",
-		"--component l1,l2 and files of metrics: clip_i and dino (of: [edit, target]), clip_t (of: [edit, caption]): " +
-			"docs/metrics.md",
-	},
-	Published: "osunlp: the data set MagicBrush; OSU-NLP-Group: its program image_eval.py",
-	Predicts:  `{"id": "139/2", "model": "MODEL", "l1": 0.06, "clip_i": 0.93}, id being a turn, or "139/final"`,
-	Rules: []string{
-		"l1, l2: mean |a - b| and mean (a - b)^2 of values on 0..1, the edit resized (bicubic) to the wanted result's size",
-		"pictures are without their transparency, with the colours below it, as image_eval.py has them (convert('RGB'))",
-		"clip_i, dino: cosines of the edit and the wanted result; clip_t: of the edit and the wanted result's caption",
-		"single turn: all turns, each edited from the true picture before it; multi-turn: the last picture of each " +
-			"session against the last wanted result; means over pictures",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "lower"},
-	Load:     loadMagicBrush,
-	Headline: "l1: single turn",
-}
+var MagicBrush = family.Benchmark("magicbrush", loadMagicBrush)
 
 const (
 	singleTurn = "single turn"
@@ -57,7 +34,8 @@ func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
 	if _, err := os.Stat(root); err != nil {
 		root = o.Data
 	}
-	if err := protocol.DifferentEditors(o.Editors); err != nil {
+	s, err := protocol.NewEditorSet("magicbrush", o)
+	if err != nil {
 		return nil, err
 	}
 	instructions, err := readTurns(o.Data)
@@ -72,16 +50,10 @@ func loadMagicBrush(o protocol.Options) (protocol.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &protocol.EditorSet{
-		Name:    "magicbrush",
-		Editors: o.Editors,
-		By:      o.By,
-		Parts:   []string{singleTurn, multiTurn},
-		Columns: []string{"l1", "l2", "clip_i", "dino", "clip_t", "score"},
-		Bounds: map[string]protocol.Bounds{"l1": {Low: 0, High: 1}, "l2": {Low: 0, High: 1},
-			"clip_i": protocol.CosineBounds, "dino": protocol.CosineBounds,
-			"clip_t": protocol.CosineBounds, "score": protocol.ScoreBounds},
-	}
+	one := protocol.Bounds{Low: 0, High: 1}
+	s.Parts, s.Columns = []string{singleTurn, multiTurn}, []string{"l1", "l2", "clip_i", "dino", "clip_t", "score"}
+	s.Bounds = map[string]protocol.Bounds{"l1": one, "l2": one, "clip_i": protocol.CosineBounds,
+		"dino": protocol.CosineBounds, "clip_t": protocol.CosineBounds, "score": protocol.ScoreBounds}
 	s.Output = func(editor string, i int) string { return magicBrushPicture(editor, s.Samples[i].Item.ID, turns(s, i)) }
 	for _, d := range folders {
 		if !d.IsDir() {
@@ -118,10 +90,7 @@ func magicBrushPicture(editor, sample string, turns int) string {
 	if turn == "1" {
 		name = id + "_1"
 	}
-	if path := filepath.Join(editor, id, name+".jpg"); exists(path) {
-		return path
-	}
-	return filepath.Join(editor, id, name+".png")
+	return protocol.FirstFile(filepath.Join(editor, id, name), ".jpg", ".png")
 }
 
 func exists(path string) bool {

@@ -14,37 +14,7 @@ import (
 )
 
 // RISEBench is RISEBench.
-var RISEBench = &protocol.Benchmark{
-	Name:  "rise-bench",
-	Title: "RISE-Bench, edits that want reasoning: temporal, causal, spatial and logical",
-	Needs: []string{
-		"--ratings: datav2_total_w_subtask.json, [{index, category, subtask, instruction, image, consistency_free}]",
-		"--images (with --scorer or --judge): the folder that the images start at; the data's folder if left out",
-		"--editors: folders MODEL with images/CATEGORY/INDEX.png",
-		"--components: reasoning, consistency and plausibility of each output, 1 to 5, as a judge gave them",
-		"--judge rise with --prompts: the folder of a copy of the authors' repository asks their own questions",
-	},
-	Published: "PhoenixZ810: the repository RISEBench",
-	Predicts: `{"id": "temporal_reasoning_1", "model": "MODEL", "reasoning": 4, "consistency": 5, "plausibility": 3}, ` +
-		`or with "score"`,
-	Rules: []string{
-		"rise: 25 (s - 1); s = 0.3 consistency + 0.5 reasoning + 0.2 plausibility; logical: 0.3 consistency + 0.7 " +
-			"reasoning; consistency_free: 0.2 plausibility + 0.8 reasoning. With a reasoning of 1 it is half of that, " +
-			"at least 1",
-		"rise as run: the same, unless a sample of the data has the key consistency_free. Then the authors' program takes " +
-			"every sample without the key, but the logical ones, for consistency-free (an absent key counts as true)",
-		"accuracy: percent of samples with 5 in all; an absent number is wrong, so a consistency_free sample always is " +
-			"(the authors' program until April 2026)",
-		"accuracy since 2026-04: the same, but consistency does not count where the sample states consistency_free (their " +
-			"program since 13 April 2026, and their numbers since then)",
-		"pictures are without their transparency (Pillow's convert('RGB')), as in the authors' program",
-		"means over samples; a scorer's numbers are called score",
-	},
-	Flags:    []string{"components", "component", "editors", "by", "images", "lower"},
-	Load:     loadRISE,
-	Counted:  []string{"accuracy", accuracySince},
-	Headline: "rise: overall",
-}
+var RISEBench = family.Benchmark("rise-bench", loadRISE)
 
 const (
 	accuracySince = "accuracy since 2026-04"
@@ -104,34 +74,24 @@ func (e *riseEntry) kind(anyAlone bool) string {
 // states reports whether the sample has the key consistency_free, whatever its value: pandas' notna.
 func (e *riseEntry) states() bool { return len(e.Free) > 0 && string(e.Free) != "null" }
 
-// readRISE reads the samples.
-func readRISE(path string) (entries []riseEntry, err error) {
+func loadRISE(o protocol.Options) (protocol.Set, error) {
+	path, err := protocol.Locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
+	if err != nil {
+		return nil, err
+	}
+	var entries []riseEntry
 	if err := protocol.ReadJSON(path, &entries, "[{index, category, instruction, image}]"); err != nil {
 		return nil, err
 	}
 	if len(entries) == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
-	return entries, nil
-}
-
-func loadRISE(o protocol.Options) (protocol.Set, error) {
-	path, err := protocol.Locate(o.Data, "datav2_total_w_subtask.json", "data_total.json")
+	s, err := protocol.NewEditorSet("rise-bench", o)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := readRISE(path)
-	if err == nil {
-		err = protocol.DifferentEditors(o.Editors)
-	}
-	if err != nil {
-		return nil, err
-	}
-	root := o.Images
-	if root == "" {
-		root = filepath.Dir(path)
-	}
-	s := newRISE(o, entries)
+	describeRISE(s, entries)
+	root := cmp.Or(o.Images, filepath.Dir(path))
 	anyAlone := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.WithoutProblem) > 0 })
 	anyFree := slices.ContainsFunc(entries, func(e riseEntry) bool { return len(e.Free) > 0 })
 	var p protocol.Problems
@@ -148,7 +108,7 @@ func loadRISE(o protocol.Options) (protocol.Set, error) {
 			Parts:  []string{"overall", strings.TrimSuffix(e.Category, "_reasoning")},
 			Scored: e.Image != "" && e.Instruction != "",
 		}
-		p.List = append(p.List, nonNil(s.Add(sample))...)
+		p.Keep(s.Add(sample))
 	}
 	s.Derive = riseColumns(entries, anyFree)
 	return s, p.Err()
@@ -168,32 +128,18 @@ func (e *riseEntry) item(root string, anyAlone bool) *edit.Edit {
 	return it
 }
 
-// newRISE is the set of the entries, without samples.
-func newRISE(o protocol.Options, entries []riseEntry) *protocol.EditorSet {
-	s := &protocol.EditorSet{
-		Name:    "rise-bench",
-		Editors: o.Editors,
-		By:      o.By,
-		Counted: []string{"accuracy", accuracySince},
-		Columns: []string{
-			"rise",
-			"rise as run",
-			"accuracy",
-			accuracySince,
-			"reasoning",
-			"consistency",
-			"plausibility",
-			"score",
-		},
-		Bounds: map[string]protocol.Bounds{"reasoning": {Low: 1, High: 5}, "consistency": {Low: 1, High: 5},
-			"plausibility": {Low: 1, High: 5}, "score": protocol.ScoreBounds,
-			"rise": {Low: 0, High: 100}, "rise as run": {Low: 0, High: 100}, "accuracy": {Low: 0, High: 100},
-			accuracySince: {Low: 0, High: 100}},
-		Fields: map[string][]string{
-			"reasoning":    {"reasoning", "Reasoning"},
-			"consistency":  {"consistency", "ApprConsistency"},
-			"plausibility": {"plausibility", "VisualPlausibility"},
-		},
+// describeRISE says what the set of the entries is.
+func describeRISE(s *protocol.EditorSet, entries []riseEntry) {
+	five, percent := protocol.Bounds{Low: 1, High: 5}, protocol.Bounds{Low: 0, High: 100}
+	s.Counted = []string{"accuracy", accuracySince}
+	s.Columns = []string{"rise", "rise as run", "accuracy", accuracySince, "reasoning", "consistency", "plausibility",
+		"score"}
+	s.Bounds = map[string]protocol.Bounds{"reasoning": five, "consistency": five, "plausibility": five,
+		"score": protocol.ScoreBounds, "rise": percent, "rise as run": percent, "accuracy": percent, accuracySince: percent}
+	s.Fields = map[string][]string{
+		"reasoning":    {"reasoning", "Reasoning"},
+		"consistency":  {"consistency", "ApprConsistency"},
+		"plausibility": {"plausibility", "VisualPlausibility"},
 	}
 	s.Lacks = func(i int, column string) bool {
 		return column == "consistency" && entries[i].free() || column == "plausibility" &&
@@ -202,14 +148,8 @@ func newRISE(o protocol.Options, entries []riseEntry) *protocol.EditorSet {
 	s.Parts = []string{"overall", "temporal", "causal", "spatial", "logical"}
 	s.Output = func(editor string, i int) string {
 		base := filepath.Join(editor, "images", s.Samples[i].Group, s.Samples[i].Item.ID)
-		for _, ending := range []string{".jpg", ".jpeg"} {
-			if exists(base + ending) {
-				return base + ending
-			}
-		}
-		return base + ".png"
+		return protocol.FirstFile(base, ".jpg", ".jpeg", ".png")
 	}
-	return s
 }
 
 // riseColumns derive numbers from a judge's. anyFree: some sample of the data has the key consistency_free.

@@ -12,8 +12,8 @@ import (
 	"assay/internal/stats"
 )
 
-// Recognition is what several models say of the expression of each picture, and what it truly is.
-type Recognition struct {
+// recognition is what several models say of the expression of each picture, and what it truly is.
+type recognition struct {
 	ids, truth []string
 	models     []string
 	answers    map[string][]string // by model, of each picture; "": it says nothing
@@ -24,28 +24,19 @@ const maxEnsembles = 1_000_000
 
 // ReadRecognition reads lines of {id, truth, model, answer}. Every model must have answered each picture, and at least
 // once with one of the seven expressions. An answer that is none of them cannot be read: it is wrong, and no vote.
-func ReadRecognition(path string) (*Recognition, error) {
+func ReadRecognition(path string) (*recognition, error) {
 	rows, err := protocol.ReadLines(path)
 	if err != nil {
 		return nil, err
 	}
-	r := &Recognition{answers: map[string][]string{}}
+	r := &recognition{answers: map[string][]string{}}
 	index, given := map[string]int{}, map[string]map[int]string{}
 	var p protocol.Problems
-	for _, row := range rows {
-		id, err1 := row.ID("id")
-		truth, err2 := row.Text("truth")
-		model, err3 := row.Text("model")
-		answer, err4 := row.Text("answer")
-		if err := cmp.Or(err1, err2, err3, err4); err != nil {
-			p.Add(row.Where, "%v", err)
-			continue
+	p.Each(rows, func(row *protocol.Line) error {
+		id, truth, model, answer := row.ID("id"), word(row.Text("truth")), row.Filled("model"), word(row.Text("answer"))
+		if row.Err() != nil {
+			return nil
 		}
-		if strings.TrimSpace(model) == "" {
-			p.Add(row.Where, "model is %q: a name was expected", model)
-			continue
-		}
-		truth, answer = word(truth), word(answer)
 		i, known := index[id]
 		if !known {
 			i = len(r.ids)
@@ -56,16 +47,17 @@ func ReadRecognition(path string) (*Recognition, error) {
 			given[model], r.models = map[int]string{}, append(r.models, model)
 		}
 		_, twice := given[model][i]
+		given[model][i] = answer
 		switch {
 		case polarity(truth) == "":
-			p.Add(row.Where, "truth is %q: one of the seven expressions was expected", truth)
+			return fmt.Errorf("truth is %q: one of the seven expressions was expected", truth)
 		case r.truth[i] != truth:
-			p.Add(row.Where, "the truth of %s is %s here, %s before", id, truth, r.truth[i])
+			return fmt.Errorf("the truth of %s is %s here, %s before", id, truth, r.truth[i])
 		case twice:
-			p.Add(row.Where, "a second answer of %s for %s", model, id)
+			return fmt.Errorf("a second answer of %s for %s", model, id)
 		}
-		given[model][i] = answer
-	}
+		return nil
+	})
 	for _, model := range r.models {
 		list := make([]string, len(r.ids))
 		for i, id := range r.ids {
@@ -78,17 +70,14 @@ func ReadRecognition(path string) (*Recognition, error) {
 		r.answers[model] = list
 		if n, example := r.unreadable(model); n == len(list) {
 			p.Add(model, "not one of its %d answers is one of the seven expressions (%s); one is %q", n,
-				strings.Join(sevenExpressions, ", "), example)
+				strings.Join(fedExpressions, ", "), example)
 		}
 	}
 	return r, p.Err()
 }
 
-// sevenExpressions are those that polarity knows.
-var sevenExpressions = []string{"angry", "disgust", "fear", "happy", "neutral", "sad", "surprise"}
-
 // unreadable is how many answers of a model are none of the expressions, and the first of them.
-func (r *Recognition) unreadable(model string) (n int, example string) {
+func (r *recognition) unreadable(model string) (n int, example string) {
 	for _, answer := range r.answers[model] {
 		if polarity(answer) != "" {
 			continue
@@ -102,21 +91,21 @@ func (r *Recognition) unreadable(model string) (n int, example string) {
 
 func word(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// Ensembles is the search over sets of models that vote.
-type Ensembles struct {
+// ensembles is the search over sets of models that vote.
+type ensembles struct {
 	Pictures int                `json:"pictures"`
-	Fine     *EnsemblesByLabels `json:"fine"`   // seven expressions
-	Coarse   *EnsemblesByLabels `json:"coarse"` // positive (happy), neutral, negative (the other five)
+	Fine     *ensemblesByLabels `json:"fine"`   // seven expressions
+	Coarse   *ensemblesByLabels `json:"coarse"` // positive (happy), neutral, negative (the other five)
 }
 
-// EnsemblesByLabels is the search for one set of labels.
-type EnsemblesByLabels struct {
-	Models []ModelAccuracy `json:"models"` // the best first
-	Sizes  []EnsembleSize  `json:"sizes"`
+// ensemblesByLabels is the search for one set of labels.
+type ensemblesByLabels struct {
+	Models []modelAccuracy `json:"models"` // the best first
+	Sizes  []ensembleSize  `json:"sizes"`
 }
 
-// ModelAccuracy is the accuracy of a model by itself.
-type ModelAccuracy struct {
+// modelAccuracy is the accuracy of a model by itself.
+type modelAccuracy struct {
 	Name     string         `json:"name"`
 	Accuracy float64        `json:"accuracy"`
 	Low      protocol.Value `json:"low"` // 95 % percentile interval over pictures
@@ -126,8 +115,8 @@ type ModelAccuracy struct {
 	example    string // the first of them
 }
 
-// EnsembleSize is what all sets of so many models reach.
-type EnsembleSize struct {
+// ensembleSize is what all sets of so many models reach.
+type ensembleSize struct {
 	Size    int      `json:"size"`
 	Sets    int      `json:"sets"`
 	Best    float64  `json:"best"`
@@ -139,7 +128,7 @@ type EnsembleSize struct {
 // Search votes with all sets of the models of the given sizes. An ensemble says what most of its members say; where
 // several labels have most votes it says none of them, which is wrong; so it is where nobody votes. An answer that is
 // none of the expressions is no vote. The coarse labels are voted on by themselves.
-func (r *Recognition) Search(sizes []int) (*Ensembles, error) {
+func (r *recognition) Search(sizes []int) (*ensembles, error) {
 	for i, k := range sizes {
 		if slices.Contains(sizes[:i], k) {
 			return nil, fmt.Errorf("ensembles of %d are asked for twice: name each size once", k)
@@ -162,7 +151,7 @@ func (r *Recognition) Search(sizes []int) (*Ensembles, error) {
 		}
 		return s
 	}
-	return &Ensembles{Pictures: len(r.ids), Fine: r.search(sizes, same), Coarse: r.search(sizes, polarity)}, nil
+	return &ensembles{Pictures: len(r.ids), Fine: r.search(sizes, same), Coarse: r.search(sizes, polarity)}, nil
 }
 
 // choose is the number of sets of k of n.
@@ -178,7 +167,7 @@ func choose(n, k int) float64 {
 const noVote = -1
 
 // search does it for labels.
-func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesByLabels {
+func (r *recognition) search(sizes []int, label func(string) string) *ensemblesByLabels {
 	numbers := map[string]int{}
 	number := func(s string) int {
 		if s = label(s); s == "" {
@@ -200,20 +189,23 @@ func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesB
 			votes[m][i] = number(a)
 		}
 	}
-	out := &EnsemblesByLabels{}
-	for m, name := range r.models {
+	out := &ensemblesByLabels{}
+	for k, name := range r.models {
 		hits := make([]float64, len(truth))
 		for i, t := range truth {
-			if votes[m][i] == t {
+			if votes[k][i] == t {
 				hits[i] = 1
 			}
 		}
-		in := meanInterval(hits)
-		n, example := r.unreadable(name)
-		out.Models = append(out.Models, ModelAccuracy{name, stats.Mean(hits), protocol.Value(in.Low),
-			protocol.Value(in.High), n, example})
+		m := modelAccuracy{Name: name, Accuracy: stats.Mean(hits), Low: protocol.Value(math.NaN()),
+			High: protocol.Value(math.NaN())}
+		if in := protocol.MeanInterval(hits, protocol.AgreementResamples, protocol.AgreementSeed); in != nil {
+			m.Low, m.High = protocol.Value(in.Low), protocol.Value(in.High)
+		}
+		m.Unreadable, m.example = r.unreadable(name)
+		out.Models = append(out.Models, m)
 	}
-	slices.SortStableFunc(out.Models, func(a, b ModelAccuracy) int { return cmp.Compare(b.Accuracy, a.Accuracy) })
+	slices.SortStableFunc(out.Models, func(a, b modelAccuracy) int { return cmp.Compare(b.Accuracy, a.Accuracy) })
 	for _, k := range sizes {
 		out.Sizes = append(out.Sizes, r.size(k, truth, votes, len(numbers)))
 	}
@@ -221,8 +213,8 @@ func (r *Recognition) search(sizes []int, label func(string) string) *EnsemblesB
 }
 
 // size tries all sets of k models.
-func (r *Recognition) size(k int, truth []int, votes [][]int, labels int) EnsembleSize {
-	out := EnsembleSize{Size: k, Best: math.Inf(-1)}
+func (r *recognition) size(k int, truth []int, votes [][]int, labels int) ensembleSize {
+	out := ensembleSize{Size: k, Best: math.Inf(-1)}
 	sum := 0.0
 	var best []int
 	count := make([]int, labels)
@@ -284,18 +276,18 @@ func setsOf(n, k int) func(yield func([]int) bool) {
 }
 
 // Tables lay the search out.
-func (e *Ensembles) Tables() (out []protocol.Table) {
+func (e *ensembles) Tables() (out []protocol.Table) {
 	for _, by := range []struct {
 		name string
-		*EnsemblesByLabels
+		*ensemblesByLabels
 	}{{"seven expressions", e.Fine}, {"three polarities", e.Coarse}} {
 		models := protocol.Table{Title: fmt.Sprintf("models, %s, %d pictures", by.name, e.Pictures),
 			Columns: []string{"accuracy"},
 			Better:  []int{1}}
 		for _, m := range by.Models {
-			models.Rows = append(models.Rows, protocol.TableRow{Name: m.Name, Cells: []float64{m.Accuracy},
-				Bounds: []stats.Interval{{Low: float64(m.Low), High: float64(m.High)}}})
-			if m.Unreadable > 0 && by.EnsemblesByLabels == e.Fine {
+			models.Rows = append(models.Rows, protocol.TableRow{Name: m.Name, Cells: []protocol.Cell{{Value: m.Accuracy,
+				Bounds: &stats.Interval{Low: float64(m.Low), High: float64(m.High)}}}})
+			if m.Unreadable > 0 && by.ensemblesByLabels == e.Fine {
 				models.Notes = append(models.Notes,
 					fmt.Sprintf("%s: %d of %d answers are none of the seven expressions, such "+
 						"as %q: they are wrong, and no votes", m.Name, m.Unreadable, e.Pictures, m.example))
@@ -306,7 +298,7 @@ func (e *Ensembles) Tables() (out []protocol.Table) {
 			Notes: []string{"the best set is chosen on these very pictures, which makes its accuracy optimistic"}}
 		for _, s := range by.Sizes {
 			sizes.Rows = append(sizes.Rows, protocol.TableRow{Name: fmt.Sprintf("%d models", s.Size),
-				Cells: []float64{float64(s.Sets), s.Best, s.Average}, Text: []string{fmt.Sprint(s.Sets)}})
+				Cells: []protocol.Cell{protocol.Count(s.Sets), {Value: s.Best}, {Value: s.Average}}})
 			note := fmt.Sprintf("best of %d: %s", s.Size, strings.Join(s.Members, ", "))
 			if s.Equal > 1 {
 				note += fmt.Sprintf(" (and %d others as good)", s.Equal-1)

@@ -16,7 +16,7 @@ import (
 func TestEnsembles(t *testing.T) {
 	var f struct {
 		Lines        []json.RawMessage
-		Fine, Coarse map[string]EnsembleSize
+		Fine, Coarse map[string]ensembleSize
 	}
 	if err := json.Unmarshal(benchtest.Must[[]byte](t)(os.ReadFile("../testdata/ensembles.json")), &f); err != nil {
 		t.Fatal(err)
@@ -25,11 +25,11 @@ func TestEnsembles(t *testing.T) {
 	for _, line := range f.Lines {
 		text.Write(append(line, '\n'))
 	}
-	r := benchtest.Must[*Recognition](t)(ReadRecognition(benchtest.Write(t, "answers.jsonl", text.String())))
-	found := benchtest.Must[*Ensembles](t)(r.Search([]int{1, 3, 4, 5}))
+	r := benchtest.Must[*recognition](t)(ReadRecognition(benchtest.Write(t, "answers.jsonl", text.String())))
+	found := benchtest.Must[*ensembles](t)(r.Search([]int{1, 3, 4, 5}))
 	for name, by := range map[string]struct {
-		got  []EnsembleSize
-		want map[string]EnsembleSize
+		got  []ensembleSize
+		want map[string]ensembleSize
 	}{"fine": {found.Fine.Sizes, f.Fine}, "coarse": {found.Coarse.Sizes, f.Coarse}} {
 		for _, got := range by.got {
 			want := by.want[string(rune('0'+got.Size))]
@@ -59,7 +59,7 @@ func TestEnsembles(t *testing.T) {
 		"one of the seven expressions": strings.Replace(line, "happy", "glad", 1),
 		"b: there is no answer for 1": line + "\n" +
 			`{"id": 2, "truth": "sad", "model": "b", "answer": "sad"}`,
-		`model is " "`:                strings.Replace(line, `"a"`, `" "`, 1),
+		`model is empty`:              strings.Replace(line, `"a"`, `" "`, 1),
 		"a: not one of its 1 answers": strings.Replace(line, "Happy ", "happiness", 1),
 		`there is no "answer"`:        `{"id": 1, "truth": "happy", "model": "a"}`,
 		"a: there is no answer for 2: one for": line + "\n" +
@@ -84,9 +84,9 @@ func TestUnreadable(t *testing.T) {
 			}))) + "\n")
 		}
 	}
-	r := benchtest.Must[*Recognition](t)(ReadRecognition(benchtest.Write(t, "answers.jsonl", text.String())))
-	found := benchtest.Must[*Ensembles](t)(r.Search([]int{3}))
-	for name, by := range map[string]*EnsemblesByLabels{"fine": found.Fine, "coarse": found.Coarse} {
+	r := benchtest.Must[*recognition](t)(ReadRecognition(benchtest.Write(t, "answers.jsonl", text.String())))
+	found := benchtest.Must[*ensembles](t)(r.Search([]int{3}))
+	for name, by := range map[string]*ensemblesByLabels{"fine": found.Fine, "coarse": found.Coarse} {
 		if got := by.Sizes[0].Best; got != 3./5 { // a tie on the third picture, no vote on the fourth
 			t.Errorf("%s: %v, want 0.6", name, got)
 		}

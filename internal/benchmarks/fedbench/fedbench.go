@@ -20,50 +20,24 @@ import (
 // fedSize is how many triplets the benchmark has.
 const fedSize = 747
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is FED-Bench.
-var Benchmark = &protocol.Benchmark{
-	Name:  "fed-bench",
-	Title: "FED-Bench, facial expression editing: 747 triplets, FED-Score",
-	Needs: []string{
-		"--ratings (with --scorer): a table of the triplets (Parquet, CSV, JSON lines): sample, source, gt, expression, " +
-			"simple_instruction, dense_instruction; pictures start at --images",
-		"--editors (with --scorer): folders MODEL with dense/SAMPLE.png and simple/SAMPLE.png, or one of these",
-		"--components: files of each sample's components",
-		"--component bg_rmse with --boxes: masks (or boxes) of the sources' faces, black and white pictures",
-		"--votes: JSON lines of {a, b, votes: [\"a\", \"b\", ...]}, pairs of samples with their annotators' choices, for " +
-			"the 2AFC accuracy of every metric",
-	},
-	Published: "hiixfj: the gated dataset FED-Bench (ground truths of 747 triplets; the sources are SFEW 2.0's)",
-	Predicts: `{"sample": "s1", "id": 0.6, "bg_rmse": 12.5, "pq": 9, "sc": 8, "gta": 6, "lpips_src_trg": 0.12, ` +
-		`"lpips_src_gt": 0.1}, ` +
-		`id being the cosine of the identities; optionally "method", "expression", "instructions" (dense or simple), ` +
-		`"score", "by": {"pq": "judge"} and other metrics`,
-	Rules: []string{
-		"s_fid = mean(id, BG, pq/10), s_align = mean(sc, gta)/10, reg = lpips_src_trg / lpips_src_gt, s_reg = " +
-			"exp(-(reg-1)^2 / (2 sigma^2))",
-		"fed_score = s_fid x s_align x s_reg, per sample; the mean over samples is reported",
-		"BG = Norm(bg_rmse): the paper's Norm is not public; --bg-norm linear:255 (1 - rmse/255, from 0 to 1), exp:K " +
-			"(e^(-rmse/K)) or inverse:K (1/(1 + rmse/K))",
-		"without rule: pq/10 x s_align; without model: mean(id, BG) x s_reg; without fidelity, alignment or reg: the " +
-			"product of the other two",
-		"2AFC: share of pairs where the better value of a metric is the majority's choice; equal values are wrong",
-	},
-	Flags: []string{"components", "component", "votes", "bg-norm", "sigma", "lower", "images", "editors", "by",
-		"human"},
-	Load:     loadFED,
-	Size:     fedSize,
-	Neutral:  []string{"reg"},
-	Headline: "fed_score",
-	Axes: []protocol.Axis{{Number: "id", From: 0, To: 1}, {Number: "bg", From: 0, To: 1},
+var Benchmark = func() *protocol.Benchmark {
+	b := family.Benchmark("fed-bench", loadFED)
+	b.Axes = []protocol.Axis{{Number: "id", From: 0, To: 1}, {Number: "bg", From: 0, To: 1},
 		{Number: "pq", From: 0, To: 10}, {Number: "sc", From: 0, To: 10}, {Number: "gta", From: 0, To: 10},
-		{Number: "s_reg", From: 0, To: 1}},
-	PublishedCSV: publishedCSV,
-}
+		{Number: "s_reg", From: 0, To: 1}}
+	return b
+}()
 
 // fedColumns are the values of a sample, given and computed, in the order of tables.
 var fedColumns = []string{"id", "bg_rmse", "bg", "pq", "sc", "gta", "reg", "s_fid", "s_align", "s_reg", "fed_score",
@@ -422,4 +396,18 @@ func (s *fed) Components() map[string]edit.Range {
 		scales[c] = edit.Range{b.Low, b.High}
 	}
 	return scales
+}
+
+// disagreements are the samples on which a scorer and FED-Score disagree most, and least, with their pictures if the
+// editors' folders are known.
+func (j *fedPredictions) disagreements() []protocol.Example {
+	items, err := j.Items()
+	if err != nil {
+		items = nil // the report has no pictures then
+	}
+	keys := make([]protocol.Key, len(j.samples))
+	for i, s := range j.samples {
+		keys[i] = fedPart{s.key.ID, s.key.Model, s.tags["instructions"]}.key()
+	}
+	return protocol.Disagreements("fed_score", keys, j.column("score"), j.column("fed_score"), items)
 }

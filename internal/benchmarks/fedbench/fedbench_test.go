@@ -20,7 +20,7 @@ func TestFEDBenchMixes(t *testing.T) {
 		Votes: "../testdata/fed_votes.jsonl"}).(protocol.Mixed)
 	whole := benchtest.Must[[]protocol.Editor](t)(s.ReadAll([]string{"../testdata/fed.jsonl"}))[0].Result()
 	var a, b, scores strings.Builder
-	for i, r := range benchtest.Must[[]protocol.Line](t)(protocol.ReadLines("../testdata/fed.jsonl")) {
+	for i, r := range benchtest.Must[[]*protocol.Line](t)(protocol.ReadLines("../testdata/fed.jsonl")) {
 		one, two := map[string]any{}, map[string]any{"by": map[string]string{"pq": "Judge-1", "sc": "Judge-1"}}
 		for name, raw := range r.Fields {
 			switch name {
@@ -203,7 +203,7 @@ func TestFEDBenchLower(t *testing.T) {
 		tables := p.Result().Tables
 		i := slices.IndexFunc(tables, func(t protocol.Table) bool { return strings.HasPrefix(t.Title, "2AFC") })
 		k := slices.IndexFunc(tables[i].Rows, func(r protocol.TableRow) bool { return r.Name == "far_l" })
-		if got := tables[i].Rows[k].Cells[0]; got != want {
+		if got := tables[i].Rows[k].Cells[0].Value; got != want {
 			t.Errorf("with --lower %v far_l agrees in %v of the votes, want %v", lower, got, want)
 		}
 	}
@@ -244,9 +244,8 @@ func TestFEDBenchTable4(t *testing.T) {
 	}
 	table := tables[at]
 	if len(table.Columns) != 14 || table.Columns[7] != "simple: id" || table.Rows[0].Name != "B" ||
-		!benchtest.Equal(table.Rows[0].Cells[0], 0.2+0.02) || table.Rows[0].Marks[7] != " (2 of 3)" ||
-		table.Rows[0].Marks[0] != "" ||
-		len(table.Notes) != 1 {
+		!benchtest.Equal(table.Rows[0].Cells[0].Value, 0.2+0.02) || table.Rows[0].Cells[7].Mark != " (2 of 3)" ||
+		table.Rows[0].Cells[0].Mark != "" || len(table.Notes) != 1 {
 		t.Errorf("%+v", table)
 	}
 }

@@ -165,7 +165,6 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 	var p protocol.Problems
 	at := map[string]int{}
 	for _, path := range paths {
-		single := single && !protocol.IsComponentFile(path)
 		rows, err := protocol.ReadLines(path)
 		if err != nil {
 			return nil, err
@@ -175,34 +174,30 @@ func (s *fed) read(paths []string, single bool) (*fedPredictions, error) {
 			return nil, err
 		}
 		seen := map[string]string{}
-		for n, r := range rows {
-			sample, err := s.readSample(r, n, single)
+		p.Each(rows, func(r *protocol.Line) error {
+			sample, err := s.readSample(r, single && !protocol.IsComponentFile(path))
 			if err == nil {
 				err = protocol.ReadBy(r, j.by, fedComponents)
 			}
 			if err == nil && r.Has("score") {
 				err = j.run.Check("score", run)
 			}
-			if err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
+			if err != nil || r.Err() != nil {
+				return err
 			}
 			name := fmt.Sprint(sample.key, sample.tags["instructions"])
 			if first, ok := seen[name]; ok {
-				p.Add(r.Where, "a second line for %v (the first is in %s)", sample.key, first)
-				continue
+				return fmt.Errorf("a second line for %v (the first is in %s)", sample.key, first)
 			}
 			seen[name] = r.Where
 			j.unnamed = j.unnamed || sample.unnamed
 			if k, ok := at[name]; ok {
-				if err := j.samples[k].merge(sample); err != nil {
-					p.Add(r.Where, "%v", err)
-				}
-				continue
+				return j.samples[k].merge(sample)
 			}
 			at[name] = len(j.samples)
 			j.samples = append(j.samples, sample)
-		}
+			return nil
+		})
 	}
 	if err := p.Err(); err != nil {
 		return nil, err
@@ -269,7 +264,7 @@ func (j *fedPredictions) finish() {
 }
 
 // readSample reads a line. "id" is the sample's name if it is text or if the identity has a name of its own.
-func (s *fed) readSample(r protocol.Line, n int, single bool) (fedSample, error) {
+func (s *fed) readSample(r *protocol.Line, single bool) (fedSample, error) {
 	out := fedSample{tags: map[string]string{}, values: map[string]float64{}, where: r.Where}
 	identity := r.First(fedNames["id"]...)
 	name := r.First("sample", "key", "name", "image")
@@ -277,12 +272,8 @@ func (s *fed) readSample(r protocol.Line, n int, single bool) (fedSample, error)
 		name = "id"
 	}
 	if r.Has(name) {
-		id, err := r.ID(name)
-		if err != nil {
-			return out, err
-		}
-		out.key.ID = id
-	} else if out.key.ID = strconv.Itoa(n); !single {
+		out.key.ID = r.ID(name)
+	} else if out.key.ID = strconv.Itoa(r.Index); !single {
 		return out, errors.New("there is no \"sample\", by which the lines of several files are put together")
 	}
 	out.unnamed = !r.Has(name)
@@ -297,7 +288,7 @@ func (s *fed) readSample(r protocol.Line, n int, single bool) (fedSample, error)
 }
 
 // readValues reads components, all of them if the file is strict, and other metrics. name is the field of the sample.
-func (s *fedSample) readValues(r protocol.Line, name string, strict bool) error {
+func (s *fedSample) readValues(r *protocol.Line, name string, strict bool) error {
 	known := map[string]bool{name: true}
 	for component, names := range fedNames {
 		field := r.First(names...)
@@ -313,10 +304,7 @@ func (s *fedSample) readValues(r protocol.Line, name string, strict bool) error 
 			}
 			continue
 		}
-		v, err := r.Number(field)
-		if err != nil {
-			return err
-		}
+		v := r.Number(field)
 		if err := fedBounds[component].Check(component, v); err != nil {
 			return err
 		}
@@ -357,21 +345,14 @@ func checkFEDTags(kind, expression string) error {
 }
 
 // readTags reads method, expression and instructions; a scorer's lines have "model": METHOD/INSTRUCTIONS.
-func (s *fedSample) readTags(r protocol.Line) error {
+func (s *fedSample) readTags(r *protocol.Line) error {
 	for _, tag := range fedTags {
 		if r.Has(tag) {
-			text, err := r.Text(tag)
-			if err != nil {
-				return err
-			}
-			s.tags[tag] = text
+			s.tags[tag] = r.Text(tag)
 		}
 	}
 	if _, ok := s.tags["method"]; !ok && r.Has("model") {
-		model, err := r.Text("model")
-		if err != nil {
-			return err
-		}
+		model := r.Text("model")
 		if method, kind, ok := strings.Cut(model, "/"); ok {
 			s.tags["instructions"], model = kind, method
 		}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"assay/internal/benchmarks/protocol"
@@ -72,17 +71,7 @@ func (j *fedPredictions) Leaderboard() []protocol.Entry {
 	if len(order) < 2 {
 		return nil
 	}
-	ids := map[string]map[string]bool{} // of a kind of instructions: the data's, or those of all methods
-	for _, s := range j.samples {
-		kind := s.tags["instructions"]
-		if ids[kind] == nil {
-			ids[kind] = map[string]bool{}
-			for _, t := range j.triplets {
-				ids[kind][t.name] = true
-			}
-		}
-		ids[kind][s.key.ID] = true
-	}
+	ids := j.names()
 	var out []protocol.Entry
 	for _, k := range order {
 		g := groups[k]
@@ -96,6 +85,22 @@ func (j *fedPredictions) Leaderboard() []protocol.Entry {
 			}
 		}
 		out = append(out, protocol.Entry{Name: k.method, Subset: k.kind, Predictions: g})
+	}
+	return out
+}
+
+// names are the samples of each kind of instructions: those of the data, and of all methods' lines.
+func (j *fedPredictions) names() map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, s := range j.samples {
+		kind := s.tags["instructions"]
+		if out[kind] == nil {
+			out[kind] = map[string]bool{}
+			for _, t := range j.triplets {
+				out[kind][t.name] = true
+			}
+		}
+		out[kind][s.key.ID] = true
 	}
 	return out
 }
@@ -119,19 +124,12 @@ var printedColumns = []string{"id", "bg_rmse", "pq", "sc", "gta", "reg", "fed_sc
 // asPrinted is the paper's Table 4: the methods with their numbers by dense instructions and, beside them, by simple
 // ones, the best by dense ones first. Nothing where there is one kind only.
 func (j *fedPredictions) asPrinted() []protocol.Table {
-	ids := map[string]map[string]bool{} // of a kind of instructions
-	units := map[[2]string][]int{}      // by method and kind
+	ids := j.names()
+	units := map[[2]string][]int{} // by method and kind
 	methods := map[string]bool{}
 	for i, s := range j.samples {
 		method, kind := s.tags["method"], s.tags["instructions"]
-		if methods[method] = true; ids[kind] == nil {
-			ids[kind] = map[string]bool{}
-			for _, t := range j.triplets {
-				ids[kind][t.name] = true
-			}
-		}
-		ids[kind][s.key.ID] = true
-		if s.err == nil {
+		if methods[method] = true; s.err == nil {
 			units[[2]string{method, kind}] = append(units[[2]string{method, kind}], i)
 		}
 	}
@@ -149,16 +147,14 @@ func (j *fedPredictions) asPrinted() []protocol.Table {
 		for _, kind := range fedKinds {
 			in := units[[2]string{method, kind}]
 			for _, c := range printedColumns {
-				row.Cells = append(row.Cells, j.mean(in, c))
-				row.Marks = append(row.Marks, protocol.Partial(j.defined(in, c), len(ids[kind])))
+				row.Cells = append(row.Cells, j.cell(in, c, len(ids[kind])))
 			}
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	score := len(printedColumns) - 1
 	slices.SortStableFunc(t.Rows, func(a, b protocol.TableRow) int {
-		return cmp.Compare(b.Cells[score],
-			a.Cells[score])
+		return cmp.Compare(b.Cells[score].Value, a.Cells[score].Value)
 	})
 	noteParts(&t)
 	return []protocol.Table{t}
@@ -167,7 +163,7 @@ func (j *fedPredictions) asPrinted() []protocol.Table {
 // noteParts explains marks of cells that do not stand on all samples.
 func noteParts(t *protocol.Table) {
 	partly := func(r protocol.TableRow) bool {
-		return slices.ContainsFunc(r.Marks, func(m string) bool { return m != "" })
+		return slices.ContainsFunc(r.Cells, func(c protocol.Cell) bool { return c.Mark != "" })
 	}
 	if slices.ContainsFunc(t.Rows, partly) {
 		t.Notes = append(t.Notes, "behind a cell that does not stand on all samples of its column: on how many it does; "+
@@ -194,7 +190,9 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 		}
 	}
 	var out []protocol.Table
-	wanted := j.wanted(columns)
+	in := func(expression, column string) bool {
+		return expression == column || expression != "" && "all "+polarity(expression) == column
+	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t := protocol.Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1},
 			len(columns))}
@@ -205,17 +203,24 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 			row := protocol.TableRow{Name: method}
 			any := false
 			for _, c := range columns {
+				wanted := map[string]bool{} // the data's, and those of all methods' lines
+				for _, t := range j.triplets {
+					if in(t.expression, c) {
+						wanted[t.name] = true
+					}
+				}
 				var units []int
 				for i, s := range j.samples {
-					e := s.tags["expression"]
-					if s.tags["method"] == method && s.tags["instructions"] == kind && s.err == nil &&
-						(e == c || "all "+polarity(e) == c) {
+					if s.tags["instructions"] != kind || !in(s.tags["expression"], c) {
+						continue
+					}
+					wanted[s.key.ID] = true
+					if s.tags["method"] == method && s.err == nil {
 						units = append(units, i)
 					}
 				}
 				any = any || len(units) > 0
-				row.Cells = append(row.Cells, j.mean(units, "fed_score"))
-				row.Marks = append(row.Marks, protocol.Partial(j.defined(units, "fed_score"), len(wanted[kind][c])))
+				row.Cells = append(row.Cells, j.cell(units, "fed_score", len(wanted)))
 			}
 			if any {
 				t.Rows = append(t.Rows, row)
@@ -227,46 +232,19 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 	return out
 }
 
-// wanted are the samples of each kind of instructions and column: those of the data, and of all methods' lines.
-func (j *fedPredictions) wanted(columns []string) map[string]map[string]map[string]bool {
-	out := map[string]map[string]map[string]bool{}
-	add := func(kind, expression, id string) {
-		if out[kind] == nil {
-			out[kind] = map[string]map[string]bool{}
-		}
-		for _, c := range columns {
-			if expression == c || expression != "" && "all "+polarity(expression) == c {
-				if out[kind][c] == nil {
-					out[kind][c] = map[string]bool{}
-				}
-				out[kind][c][id] = true
-			}
-		}
-	}
-	for _, s := range j.samples {
-		kind := s.tags["instructions"]
-		if out[kind] == nil {
-			for _, t := range j.triplets {
-				add(kind, t.expression, t.name)
-			}
-		}
-		add(kind, s.tags["expression"], s.key.ID)
-	}
-	return out
-}
-
-// defined counts samples that have a number.
-func (j *fedPredictions) defined(units []int, number string) (n int) {
+// cell is the mean of a number over samples, marked if it does not stand on all that it wants.
+func (j *fedPredictions) cell(units []int, number string, wanted int) protocol.Cell {
+	n := 0
 	for _, i := range units {
 		if v, ok := j.samples[i].values[number]; ok && !math.IsNaN(v) {
 			n++
 		}
 	}
-	return n
+	return protocol.Cell{Value: j.mean(units, number), Mark: protocol.Partial(n, wanted)}
 }
 
 // scorerAgreement are the tables of a scorer's agreement with the components, and of all of them with human ratings.
-func (j *fedPredictions) scorerAgreement() (out []protocol.Table, err error) {
+func (j *fedPredictions) scorerAgreement() ([]protocol.Table, error) {
 	take := func(name string) protocol.Column {
 		return protocol.Column{Name: name, Values: j.column(name), Lower: j.direction(name) < 0}
 	}
@@ -274,38 +252,23 @@ func (j *fedPredictions) scorerAgreement() (out []protocol.Table, err error) {
 	for _, name := range []string{"id", "bg_rmse", "pq", "sc", "gta", "s_reg", "s_fid", "s_align", "fed_score"} {
 		components = append(components, take(name))
 	}
-	score := take("score")
-	if slices.ContainsFunc(score.Values, func(v float64) bool { return !math.IsNaN(v) }) {
-		out = append(out, protocol.AgreementOf("agreement of the scorer with each component", score, components))
-	}
-	if j.human == "" {
-		return out, nil
-	}
 	index := map[string][]int{}
 	for i, s := range j.samples {
 		k := fmt.Sprint(s.key, s.tags["instructions"])
 		index[k], index[fmt.Sprint(s.key)] = append(index[k], i), append(index[fmt.Sprint(s.key)], i)
 	}
-	ratings, err := protocol.HumanColumns(j.human, len(j.samples), func(r protocol.Line) (int, error) {
-		id, err := r.ID(r.First("sample", "id", "name"))
-		if err != nil {
-			return 0, err
-		}
-		s := fedSample{key: protocol.Key{ID: id}, tags: map[string]string{}}
+	return protocol.Agreements(take("score"), components, j.human, func(r *protocol.Line) int {
+		s := fedSample{key: protocol.Key{ID: r.ID(r.First("sample", "id", "name"))}, tags: map[string]string{}}
 		if err := s.readTags(r); err != nil {
-			return 0, err
+			r.Fail("%w", err)
 		}
 		at := index[fmt.Sprint(s.key, s.tags["instructions"])]
 		if len(at) != 1 {
-			return 0, fmt.Errorf("%d samples are called %v (%s): one was expected", len(at), s.key,
-				s.tags["instructions"])
+			r.Fail("%d samples are called %v (%s): one was expected", len(at), s.key, s.tags["instructions"])
+			return -1
 		}
-		return at[0], nil
+		return at[0]
 	})
-	for _, h := range ratings {
-		out = append(out, protocol.AgreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
-	}
-	return out, err
 }
 
 // rowNames names the row of a sample in the table of a tag. Where methods have other kinds of instructions than their
@@ -346,14 +309,11 @@ func (j *fedPredictions) perTag(tag string, units []int) (map[string]map[string]
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		least, most := j.used(groups[name])
 		out[name] = map[string]protocol.Value{"n": protocol.Value(least)}
-		line := protocol.TableRow{Name: name, Cells: []float64{0}, Text: []string{strconv.Itoa(least)}}
-		if least < most {
-			line.Text[0] = fmt.Sprintf("%d to %d", least, most)
-		}
+		line := protocol.TableRow{Name: name, Cells: []protocol.Cell{protocol.CountFromTo(least, most)}}
 		for k, n := range j.Numbers(groups[name]) {
 			out[name][n.Name] = protocol.Value(n.Value)
 			if k < 11 {
-				line.Cells = append(line.Cells, n.Value)
+				line.Cells = append(line.Cells, protocol.Cell{Value: n.Value})
 			}
 		}
 		t.Rows = append(t.Rows, line)

@@ -2,9 +2,9 @@ package fedbench
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"assay/internal/benchmarks/protocol"
@@ -21,10 +21,6 @@ type fedVote struct {
 // readVotes reads lines of {a, b, votes: [...]} or {a, b, winner}. a and b name samples; with "id" or "sample" in the
 // line they are the methods of that sample. A vote is "a" or "b", or the name itself.
 func (j *fedPredictions) readVotes(path string) error {
-	rows, err := protocol.ReadLines(path)
-	if err != nil {
-		return err
-	}
 	index := map[string][]int{}
 	for i, s := range j.samples {
 		index[s.key.ID] = append(index[s.key.ID], i)
@@ -32,51 +28,46 @@ func (j *fedPredictions) readVotes(path string) error {
 			index[s.key.ID+"\n"+s.key.Model] = append(index[s.key.ID+"\n"+s.key.Model], i)
 		}
 	}
-	var p protocol.Problems
 	type pair struct {
 		one, other int
 		aspect     string
 	}
 	seen := map[pair]string{}
-	for _, r := range rows {
+	return protocol.EachLine(path, func(r *protocol.Line) error {
 		v, err := readVote(r, index)
+		if err != nil || r.Err() != nil {
+			return err
+		}
 		k := pair{min(v.a, v.b), max(v.a, v.b), v.aspect}
 		first, twice := seen[k]
-		if err == nil && !twice {
+		if !twice {
 			seen[k] = r.Where
 		}
 		switch {
-		case err != nil:
-			p.Add(r.Where, "%v", err)
 		case v.a == v.b:
-			p.Add(r.Where, "a and b are one sample: two samples were expected")
+			return errors.New("a and b are one sample: two samples were expected")
 		case twice:
-			p.Add(r.Where, "a second line for a pair (the first is in %s): one with all votes was expected", first)
+			return fmt.Errorf("a second line for a pair (the first is in %s): one with all votes was expected", first)
 		case v.choice == 0:
 			j.undone++
 		default:
 			j.votes = append(j.votes, v)
 		}
-	}
-	return p.Err()
+		return nil
+	})
 }
 
 // fedVoteWords are the words for the first, the second and neither.
 var fedVoteWords = [3][]string{{"a", "A", "left"}, {"b", "B", "right"}, {"tie", ""}}
 
-func readVote(r protocol.Line, index map[string][]int) (v fedVote, err error) {
+func readVote(r *protocol.Line, index map[string][]int) (v fedVote, err error) {
 	prefix := ""
 	if sample := r.First("sample", "id"); r.Has(sample) && !r.Has("pair") {
-		if prefix, err = r.ID(sample); err != nil {
-			return v, err
-		}
+		prefix = r.ID(sample)
 	}
 	names := map[string]string{}
 	for side, to := range map[string]*int{"a": &v.a, "b": &v.b} {
-		name, err := r.ID(side)
-		if err != nil {
-			return v, err
-		}
+		name := r.ID(side)
 		names[side] = name
 		at := index[name]
 		if prefix != "" && len(index[prefix+"\n"+name]) > 0 {
@@ -89,17 +80,11 @@ func readVote(r protocol.Line, index map[string][]int) (v fedVote, err error) {
 		*to = at[0]
 	}
 	if r.Has("aspect") {
-		if v.aspect, err = r.Text("aspect"); err != nil {
-			return v, err
-		}
+		v.aspect = r.Text("aspect")
 	}
 	var votes []string
 	if r.Has("winner") {
-		winner, err := r.Text("winner")
-		if err != nil {
-			return v, err
-		}
-		votes = []string{winner}
+		votes = []string{r.Text("winner")}
 	} else if err := json.Unmarshal(r.Fields["votes"], &votes); err != nil {
 		return v, fmt.Errorf("votes: a list of \"a\" and \"b\" was expected")
 	}
@@ -196,30 +181,14 @@ func (j *fedPredictions) agreement() (map[string]fedVotesJSON, protocol.Table) {
 			list := hits[aspect][m]
 			acc := stats.Mean(list)
 			out[names[k]].Accuracy[m] = protocol.Value(acc)
-			line.Cells = append(line.Cells, acc)
-			line.Bounds = append(line.Bounds, meanInterval(list))
+			line.Cells = append(line.Cells, protocol.Cell{Value: acc,
+				Bounds: protocol.MeanInterval(list, protocol.AgreementResamples, protocol.AgreementSeed)})
 		}
 		t.Rows = append(t.Rows, line)
 	}
 	if len(t.Rows) > 0 {
-		t.Rows = append(t.Rows, protocol.TableRow{Name: "expected of guessing", Cells: slices.Repeat([]float64{0.5},
-			len(aspects)),
-			Printed: true})
+		t.Rows = append(t.Rows, protocol.TableRow{Name: "expected of guessing", Printed: true,
+			Cells: slices.Repeat(protocol.Cells(0.5), len(aspects))})
 	}
 	return out, t
-}
-
-// meanInterval is the 95 % bootstrap interval of a mean.
-func meanInterval(list []float64) stats.Interval {
-	if len(list) < 2 { // one pair says nothing of others
-		return stats.Interval{Low: math.NaN(), High: math.NaN()}
-	}
-	return stats.Bootstrap(stats.NewRand(protocol.AgreementSeed), len(list), protocol.AgreementResamples, 0.95,
-		func(units []int) []float64 {
-			sum := 0.0
-			for _, u := range units {
-				sum += list[u]
-			}
-			return []float64{sum / float64(len(units))}
-		})[0]
 }

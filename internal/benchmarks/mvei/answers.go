@@ -19,74 +19,59 @@ import (
 
 // Read implements Set.
 func (s *statements) Read(path string) (protocol.Predictions, error) {
-	rows, err := protocol.ReadLines(path)
-	if err != nil {
-		return nil, err
-	}
 	answers, seen := map[int]string{}, map[int]string{}
-	var p protocol.Problems
-	set := func(where string, i int, answer string) {
+	set := func(r *protocol.Line, i int, answer string) {
 		if first, ok := seen[i]; ok {
-			p.Add(where, "a second answer for %v (the first is in %s)", s.keys[i], first)
+			r.Fail("a second answer for %v (the first is in %s)", s.keys[i], first)
 			return
 		}
-		seen[i] = where
-		answers[i] = answer
+		seen[i], answers[i] = r.Where, answer
 	}
-	for _, r := range rows {
+	err := protocol.EachLine(path, func(r *protocol.Line) error {
 		if r.Has("statement_list") {
 			e, err := entryOf(r)
-			if err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
-			}
 			for k, st := range e.Statements {
 				i, ok := s.index[e.ImageID+"#"+strconv.Itoa(k)]
 				if !ok || s.text[i] != st.Statement { // in another order
 					i, ok = s.index[e.ImageID+"\n"+st.Statement]
 				}
 				if !ok {
-					p.Add(r.Where, "statement %d of %s is not in the data", k, e.ImageID)
+					r.Fail("statement %d of %s is not in the data", k, e.ImageID)
 				} else if st.Predict != nil {
-					set(r.Where, i, *st.Predict)
+					set(r, i, *st.Predict)
 				}
 			}
-			continue
+			return err
 		}
 		i, err := s.find(r)
 		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+			return err
 		}
-		answer := ""
-		if field := r.First("answer", "predict", "generation"); r.Has(field) {
-			if answer, err = r.Text(field); err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
-			}
+		answer, field := "", r.First("answer", "predict", "generation")
+		if r.Has(field) {
+			answer = r.Text(field)
 		} else if _, ok := r.Fields[field]; !ok {
-			p.Add(r.Where, "there is no \"answer\"")
-			continue
+			return errors.New("there is no \"answer\"")
 		}
-		if err := r.OneOf("answer", "predict", "generation"); err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+		if r.OneOf("answer", "predict", "generation"); r.Err() == nil {
+			set(r, i, answer)
 		}
-		set(r.Where, i, answer)
-	}
-	return &statementsPredictions{s, answers}, p.Err()
+		return nil
+	})
+	return &statementsPredictions{s, answers}, err
 }
 
 // find returns the statement that a line names: by IMAGE#k, by the picture with the text or the place of the statement,
 // or by its place among all. A name that the rest of the line contradicts is an error.
-func (s *statements) find(r protocol.Line) (i int, err error) {
+func (s *statements) find(r *protocol.Line) (i int, err error) {
 	said := map[string]string{}
 	for _, field := range []string{"id", "image_id", "index", "statement_index", "statement"} {
 		if r.Has(field) {
-			if said[field], err = r.ID(field); err != nil {
-				return 0, err
-			}
+			said[field] = r.ID(field)
 		}
+	}
+	if r.Err() != nil {
+		return 0, r.Err()
 	}
 	image := cmp.Or(said["image_id"], said["id"])
 	if image == "" {

@@ -14,41 +14,18 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // Benchmark is MVEI.
-var Benchmark = &protocol.Benchmark{
-	Name:  "mvei",
-	Title: "MVEI, visual emotion: 3,086 statements about pictures, correct or incorrect",
-	Needs: []string{
-		"--ratings: MVEI_metadata.json, [{image_id, ov_emotion, statement_list: [{statement, label, class, subclass, " +
-			"predict}]}], or its folder",
-		"--scorer, --judge or --component: images/IMAGE_ID beside it, or --images: a folder of the pictures. A metric sees " +
-			"the picture as edit and the statement as instruction, and answers by its class or the sign of its number",
-	},
-	Published: "wudq: the dataset MVEI",
-	Predicts: `the same file with "predict" in every statement, or {"id": "image_id#0", "answer": "Correct"} ` +
-		`(statements of a picture count from 0), ` +
-		`or {"image_id": ..., "statement": ..., "answer": ...}`,
-	Rules: []string{
-		"keyword: lower case; \"incorrect\" anywhere is incorrect, else \"correct\" anywhere is correct, else the model " +
-			"abstains, which is wrong; so is no answer",
-		"answer_tag: the same inside <answer>...</answer>, or after the last <answer> or </think>, or anywhere; then the " +
-			"letters A (correct) and B (incorrect)",
-		"positive_ratio: share of answers read as correct; give_up_ratio: share of abstentions",
-	},
-	Flags: []string{"components", "component", "write-authors", "images", "examples"},
-	Load:  loadMVEI,
-	Size:  3086,
-	Counted: []string{"keyword", "keyword: sentiment polarity", "keyword: emotion interpretation",
-		"keyword: scene context", "keyword: perception subjectivity"},
-	Lower:        []string{"give_up_ratio"},
-	Neutral:      []string{"positive_ratio"},
-	PublishedCSV: publishedCSV,
-}
+var Benchmark = family.Benchmark("mvei", loadMVEI)
 
 // statements are the statements of MVEI with their truth.
 type statements struct {
@@ -58,7 +35,7 @@ type statements struct {
 	classes      []string
 	index        map[string]int
 	included     *statementsPredictions // answers that the data hold themselves
-	entries      []protocol.Line        // as they were read
+	entries      []*protocol.Line       // as they were read
 	images       string                 // folder of the pictures
 }
 
@@ -73,7 +50,7 @@ type entry struct {
 	} `json:"statement_list"`
 }
 
-func entryOf(r protocol.Line) (e entry, err error) {
+func entryOf(r *protocol.Line) (e entry, err error) {
 	b, err := json.Marshal(r.Fields)
 	if err == nil {
 		err = json.Unmarshal(b, &e)
@@ -99,11 +76,10 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 	}
 	answers := map[int]string{}
 	var p protocol.Problems
-	for _, r := range rows {
+	p.Each(rows, func(r *protocol.Line) error {
 		e, err := entryOf(r)
 		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+			return err
 		}
 		s.entries = append(s.entries, r)
 		for k, st := range e.Statements {
@@ -120,12 +96,10 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 			}
 			id := e.ImageID + "#" + strconv.Itoa(k)
 			if _, twice := s.index[id]; twice {
-				p.Add(where, "a second entry for the picture %s", e.ImageID)
-				continue
+				return fmt.Errorf("statement %d: a second entry for the picture %s", k, e.ImageID)
 			}
 			i := len(s.keys)
-			s.index[id] = i
-			s.index[e.ImageID+"\n"+st.Statement] = i
+			s.index[id], s.index[e.ImageID+"\n"+st.Statement] = i, i
 			s.keys, s.image, s.text = append(s.keys, protocol.Key{ID: id}), append(s.image, e.ImageID),
 				append(s.text, st.Statement)
 			s.label, s.class = append(s.label, label), append(s.class, st.Class)
@@ -133,7 +107,8 @@ func loadMVEI(o protocol.Options) (protocol.Set, error) {
 				answers[i] = *st.Predict
 			}
 		}
-	}
+		return nil
+	})
 	if len(answers) > 0 {
 		s.included = &statementsPredictions{s, answers}
 	}

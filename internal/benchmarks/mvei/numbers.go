@@ -3,7 +3,6 @@ package mvei
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 
 	"assay/internal/benchmarks/protocol"
 )
@@ -102,15 +101,8 @@ type mveiJSON struct {
 // Result implements protocol.Predictions.
 func (j *statementsPredictions) Result() *protocol.Result {
 	r := &protocol.Result{}
-	var units []int
-	for i := range j.keys {
-		units = append(units, i)
-		if j.Complete(i) {
-			r.N++
-		} else {
-			r.Missing = append(r.Missing, j.keys[i])
-		}
-	}
+	units := protocol.UpTo(len(j.keys))
+	r.Count(len(units), j.Complete, func(i int) protocol.Key { return j.keys[i] })
 	r.Numbers = j.Numbers(units)
 	if n := len(r.Missing); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d statements have no answer, which counts as an abstention and so as "+
@@ -124,11 +116,8 @@ func (j *statementsPredictions) Result() *protocol.Result {
 		out := mveiRule{mveiStats: j.stats(units, "", rule.parse), PerClass: map[string]mveiStats{}}
 		t := protocol.Table{Title: rule.name, Columns: []string{"n", "accuracy", "positive ratio", "give-up ratio"}}
 		line := func(name string, s mveiStats) {
-			t.Rows = append(t.Rows, protocol.TableRow{
-				Name:  name,
-				Cells: []float64{0, float64(s.Accuracy), float64(s.PositiveRatio), float64(s.GiveUpRatio)},
-				Text:  []string{strconv.Itoa(s.N)},
-			})
+			t.Rows = append(t.Rows, protocol.TableRow{Name: name, Cells: append([]protocol.Cell{protocol.Count(s.N)},
+				protocol.Cells(float64(s.Accuracy), float64(s.PositiveRatio), float64(s.GiveUpRatio))...)})
 		}
 		for _, c := range j.classes {
 			out.PerClass[c] = j.stats(units, c, rule.parse)

@@ -10,7 +10,7 @@ import (
 	"assay/internal/stats"
 )
 
-// AgreementResamples (fewer on many samples, whose intervals are narrow) and agreementSeed are those of the intervals
+// AgreementResamples (fewer on many samples, whose intervals are narrow) and AgreementSeed are those of the intervals
 // of agreement.
 const (
 	AgreementResamples = 500
@@ -24,9 +24,9 @@ type Column struct {
 	Lower  bool // less is better
 }
 
-// AgreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95 %
+// agreementOf correlates a measure with each of others over the samples that have both: Spearman and Pearson, with 95 %
 // intervals of a bootstrap over samples. A measure of which less is better is turned round.
-func AgreementOf(title string, measure Column, others []Column) Table {
+func agreementOf(title string, measure Column, others []Column) Table {
 	t := Table{Title: title, Columns: []string{"n", "spearman", "pearson"}, Better: []int{0, 1, 1}}
 	for _, other := range others {
 		var x, y []float64
@@ -51,65 +51,76 @@ func AgreementOf(title string, measure Column, others []Column) Table {
 			}
 			return []float64{stats.Spearman(a, b), stats.Pearson(a, b)}
 		})
-		none := stats.Interval{Low: math.NaN(), High: math.NaN()}
 		name := other.Name
 		if measure.Lower != other.Lower {
 			name += ", turned round (less is better)"
 		}
-		t.Rows = append(t.Rows, TableRow{Name: name, Text: []string{fmt.Sprint(len(x))},
-			Cells:  []float64{float64(len(x)), stats.Spearman(x, y), stats.Pearson(x, y)},
-			Bounds: append([]stats.Interval{none}, in...)})
+		t.Rows = append(t.Rows, TableRow{Name: name, Cells: []Cell{Count(len(x)),
+			{Value: stats.Spearman(x, y), Bounds: &in[0]}, {Value: stats.Pearson(x, y), Bounds: &in[1]}}})
 	}
 	return t
 }
 
-// HumanColumns reads a file of human ratings, lines of {id, method, name: number}: a column per name. find says which
-// sample a line is of.
-func HumanColumns(path string, n int, find func(Line) (int, error)) ([]Column, error) {
-	rows, err := ReadLines(path)
-	if err != nil {
-		return nil, err
+// MeanInterval is the 95 % bootstrap interval of a mean; nil of fewer than two values, which say nothing of others.
+func MeanInterval(list []float64, resamples int, seed uint64) *stats.Interval {
+	if len(list) < 2 || resamples < 1 {
+		return nil
 	}
-	var p Problems
+	return &stats.Bootstrap(stats.NewRand(seed), len(list), resamples, 0.95, func(units []int) []float64 {
+		sum := 0.0
+		for _, u := range units {
+			sum += list[u]
+		}
+		return []float64{sum / float64(len(units))}
+	})[0]
+}
+
+// Agreements are the tables of a scorer's agreement with the components of samples, if it scored any, and of all of
+// them with the human ratings of a file ("": there are none). find says which sample a line is of; below 0: of none.
+func Agreements(score Column, components []Column, human string, find func(*Line) int) (out []Table, err error) {
+	if len(Defined(score.Values)) > 0 {
+		out = append(out, agreementOf("agreement of the scorer with each component", score, components))
+	}
+	if human == "" {
+		return out, nil
+	}
+	ratings, err := humanColumns(human, len(score.Values), find)
+	for _, h := range ratings {
+		out = append(out, agreementOf("agreement with the human rating "+h.Name, h, append(components, score)))
+	}
+	return out, err
+}
+
+// humanColumns reads a file of human ratings, lines of {id, method, name: number}: a column per name.
+func humanColumns(path string, n int, find func(*Line) int) (out []Column, err error) {
 	columns := map[string][]float64{}
-	for _, r := range rows {
-		i, err := find(r)
-		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+	err = EachLine(path, func(r *Line) error {
+		i := find(r)
+		if r.err != nil || i < 0 {
+			return nil
 		}
-		if i < 0 {
-			continue // of another editor
-		}
-		for name, raw := range r.Fields {
+		for _, name := range slices.Sorted(maps.Keys(r.Fields)) {
 			if slices.Contains(humanNames, name) {
 				continue
 			}
-			v, err := ParseNumber(name, raw)
-			if err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
-			}
+			v := r.Number(name)
 			if columns[name] == nil {
-				columns[name] = make([]float64, n)
-				for k := range columns[name] {
-					columns[name][k] = math.NaN()
-				}
+				columns[name] = slices.Repeat([]float64{math.NaN()}, n)
 			}
 			if !math.IsNaN(columns[name][i]) {
-				p.Add(r.Where, "a second %s of sample %d", name, i)
+				r.Fail("a second %s of sample %d", name, i)
 			}
 			columns[name][i] = v
 		}
+		return nil
+	})
+	if err == nil && len(columns) == 0 {
+		err = fmt.Errorf("%s holds no ratings of these samples: lines of {id, method, name: number} were expected",
+			filepath.Base(path))
 	}
-	if err := p.Err(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("--human: %w", err)
 	}
-	if len(columns) == 0 {
-		return nil, fmt.Errorf("--human: %s holds no ratings of these samples: lines of {id, method, name: number} were "+
-			"expected", filepath.Base(path))
-	}
-	var out []Column
 	for _, name := range slices.Sorted(maps.Keys(columns)) {
 		out = append(out, Column{Name: name, Values: columns[name]})
 	}

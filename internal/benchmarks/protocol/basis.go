@@ -65,13 +65,30 @@ func NewCoverage(of int, missing []Key) Coverage {
 	return c
 }
 
-// CoverageOfValues is that of a number made of so many values of items; each missing key names an item and a value. A
-// number that nothing is missing of stands on the items.
-func CoverageOfValues(items, of int, missing []Key) Coverage {
-	if len(missing) == 0 {
-		return NewCoverage(items, nil)
+// CoverageBy is the coverage of a number by n items: key names item i, and reports whether the number wants it and
+// whether it is there.
+func CoverageBy(n int, key func(i int) (k Key, wanted, has bool)) *Coverage {
+	var missing []Key
+	of := 0
+	for i := range n {
+		k, wanted, has := key(i)
+		if !wanted {
+			continue
+		}
+		if of++; !has {
+			missing = append(missing, k)
+		}
 	}
 	c := NewCoverage(of, missing)
+	return &c
+}
+
+// OfValues is the coverage of a number made of so many values of items, where each key named an item and a value. A
+// number that nothing is missing of stands on the items.
+func (c *Coverage) OfValues(items int) *Coverage {
+	if c.Whole() {
+		return &Coverage{Used: items, Of: items}
+	}
 	c.Values = true
 	return c
 }

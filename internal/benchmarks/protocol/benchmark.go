@@ -11,8 +11,10 @@ package protocol
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -110,6 +112,18 @@ type Mixed interface {
 	ReadAll(paths []string) ([]Editor, error)
 }
 
+// ReadOne implements Set by a Mixed set: a file of one editor.
+func ReadOne(s Mixed, path string) (Predictions, error) {
+	list, err := s.ReadAll([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) != 1 {
+		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
+	}
+	return list[0].Predictions, nil
+}
+
 // Editor is the predictions of one editor.
 type Editor struct {
 	Name string
@@ -170,6 +184,26 @@ type Result struct {
 	Examples   []Example
 }
 
+// Count counts the items that are complete, and names the others.
+func (r *Result) Count(n int, complete func(i int) bool, key func(i int) Key) {
+	for i := range n {
+		if complete(i) {
+			r.N++
+		} else {
+			r.Missing = append(r.Missing, key(i))
+		}
+	}
+}
+
+// UpTo returns the numbers 0 to n-1.
+func UpTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // Key names an item: its id, and where several items share an id, its model (method, side, candidate).
 type Key struct {
 	ID    string `json:"id"`
@@ -203,9 +237,16 @@ type CaptionedPicture struct {
 	Picture Picture
 }
 
-// Caption is the picture of an item with a role, with a caption.
-func Caption(caption string, e *edit.Edit, role string) CaptionedPicture {
-	return CaptionedPicture{caption, PictureOf(e, role)}
+// Captions are pictures of an item by their roles, with these as captions; a target's is "wanted".
+func Captions(e *edit.Edit, roles ...string) (out []CaptionedPicture) {
+	for _, role := range roles {
+		caption := role
+		if role == Target {
+			caption = "wanted"
+		}
+		out = append(out, CaptionedPicture{caption, PictureOf(e, role)})
+	}
+	return out
 }
 
 // Value is a number in JSON: null when it is undefined.
@@ -339,11 +380,7 @@ func Expectation(g Guessable, seed uint64) map[string]Value {
 	draws := map[string][]float64{}
 	for range ChanceDraws {
 		j := g.Guess(rng)
-		units := make([]int, j.Units())
-		for u := range units {
-			units[u] = u
-		}
-		for _, n := range j.Numbers(units) {
+		for _, n := range j.Numbers(UpTo(j.Units())) {
 			if !math.IsNaN(n.Value) {
 				draws[n.Name] = append(draws[n.Name], n.Value)
 			}

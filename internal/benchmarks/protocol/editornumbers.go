@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -23,13 +22,13 @@ func (j *EditorPredictions) Complete(i int) bool {
 }
 
 // mean is a column's number over samples: their mean, or that of the groups' means, NaN if a group has none.
-func (j *EditorPredictions) mean(column string, units []int) float64 {
-	if !j.Macro {
+func (j *EditorPredictions) mean(column string, units []int, ofGroups bool) float64 {
+	if !ofGroups {
 		return j.plainMean(column, units)
 	}
 	var means []float64
 	for _, g := range j.Groups {
-		means = append(means, j.groupMean(column, g, units))
+		means = append(means, j.plainMean(column, j.ofGroup(g, units)))
 	}
 	return stats.Mean(means)
 }
@@ -51,10 +50,6 @@ func (j *EditorPredictions) plainMean(column string, units []int) float64 {
 	return stats.Mean(Defined(list))
 }
 
-func (j *EditorPredictions) groupMean(column, group string, units []int) float64 {
-	return j.plainMean(column, j.ofGroup(group, units))
-}
-
 // ofGroup are the units of a group.
 func (j *EditorPredictions) ofGroup(group string, units []int) (in []int) {
 	for _, i := range units {
@@ -66,40 +61,24 @@ func (j *EditorPredictions) ofGroup(group string, units []int) (in []int) {
 }
 
 // covers is on how many of the units that want a column its number stands, or on how many of the numbers that it pools.
-func (j *EditorPredictions) covers(column string, units []int) Coverage {
-	if names, ok := j.Pooled[column]; ok {
-		return j.coversPooled(names, units)
+func (j *EditorPredictions) covers(column string, units []int) *Coverage {
+	names, pools := j.Pooled[column]
+	if !pools {
+		names = []string{column}
 	}
-	var missing []Key
-	of := 0
-	for _, i := range units {
-		if !j.wants(i, column) {
-			continue
+	c := CoverageBy(len(units)*len(names), func(k int) (Key, bool, bool) {
+		i, name := units[k/len(names)], names[k%len(names)]
+		key := ItemKey(j.Samples[i].Item)
+		if pools {
+			key.ID += " " + name
 		}
-		of++
-		if math.IsNaN(j.Values[column][i]) {
-			missing = append(missing, ItemKey(j.Samples[i].Item))
-		}
+		values := j.Values[name]
+		return key, j.wants(i, name), values != nil && !math.IsNaN(values[i])
+	})
+	if pools {
+		return c.OfValues(len(units))
 	}
-	return NewCoverage(of, missing)
-}
-
-func (j *EditorPredictions) coversPooled(names []string, units []int) Coverage {
-	var missing []Key
-	of := 0
-	for _, i := range units {
-		for _, name := range names {
-			if !j.wants(i, name) {
-				continue
-			}
-			of++
-			if values := j.Values[name]; values == nil || math.IsNaN(values[i]) {
-				it := j.Samples[i].Item
-				missing = append(missing, Key{it.ID + " " + name, it.Editor})
-			}
-		}
-	}
-	return CoverageOfValues(len(units), of, missing)
+	return c
 }
 
 // key is the key of a column in JSON, with the share of the units that it stands on unless that is all of them.
@@ -107,7 +86,7 @@ func (j *EditorPredictions) key(column string, units []int) string {
 	if slices.Contains(j.Counted, column) {
 		return column
 	}
-	return Basis{Rule: column, Coverage: j.covers(column, units)}.Name()
+	return Basis{Rule: column, Coverage: *j.covers(column, units)}.Name()
 }
 
 // in are the units of a part.
@@ -123,17 +102,26 @@ func (j *EditorPredictions) in(part string, units []int) (out []int) {
 // Numbers implements Predictions: each column of each part, as "column: part".
 func (j *EditorPredictions) Numbers(units []int) []Number {
 	var out []Number
-	for _, part := range j.Parts {
+	add := func(part, name string, ofGroups bool) {
 		in := j.in(part, units)
 		for _, c := range j.Columns {
 			covers := j.covers(c, in)
 			if covers.Of == 0 {
 				continue
 			}
-			out = append(out, Number{Name: gradedName(c, part), Value: j.mean(c, in), Terms: Terms{Judge: j.JudgeOf(c),
-				Counted: slices.Contains(j.Counted, c)},
-				Coverage: &covers})
+			n := Number{Name: c, Value: j.mean(c, in, ofGroups), Coverage: covers,
+				Terms: Terms{Judge: j.JudgeOf(c), Counted: slices.Contains(j.Counted, c)}}
+			if name != "" {
+				n.Name += ": " + name
+			}
+			out = append(out, n)
 		}
+	}
+	for _, part := range j.Parts {
+		add(part, part, j.Macro)
+	}
+	if j.OfGroups != "" {
+		add(j.Parts[0], j.OfGroups, true)
 	}
 	return out
 }
@@ -148,13 +136,6 @@ func (j *EditorPredictions) JudgeOf(column string) string {
 	}))
 }
 
-func gradedName(column, part string) string {
-	if part == "" {
-		return column
-	}
-	return column + ": " + part
-}
-
 // gradedJSON is the JSON result.
 type gradedJSON struct {
 	Common
@@ -166,15 +147,8 @@ type gradedJSON struct {
 // Result implements Predictions.
 func (j *EditorPredictions) Result() *Result {
 	r := &Result{Notes: j.Notes}
-	var all []int
-	for i := range j.Samples {
-		all = append(all, i)
-		if j.Complete(i) {
-			r.N++
-		} else {
-			r.Missing = append(r.Missing, ItemKey(j.Samples[i].Item))
-		}
-	}
+	all := UpTo(len(j.Samples))
+	r.Count(len(all), j.Complete, func(i int) Key { return ItemKey(j.Samples[i].Item) })
 	r.Numbers = j.Numbers(all)
 	out := gradedJSON{Editor: j.editor, Parts: map[string]map[string]Value{},
 		Groups: map[string]map[string]map[string]Value{}}
@@ -185,7 +159,7 @@ func (j *EditorPredictions) Result() *Result {
 		}
 		out.Parts[part] = map[string]Value{}
 		for _, c := range j.Columns {
-			out.Parts[part][j.key(c, in)] = Value(j.mean(c, in))
+			out.Parts[part][j.key(c, in)] = Value(j.mean(c, in, j.Macro))
 		}
 		if len(j.Groups) > 1 {
 			t, m := j.groupTable(part, in)
@@ -206,14 +180,12 @@ func (j *EditorPredictions) groupTable(part string, units []int) (Table, map[str
 	out := map[string]map[string]Value{}
 	for _, g := range j.Groups {
 		least, most := j.used(g, units)
-		row := TableRow{Name: g, Cells: []float64{float64(least)}, Text: []string{fmt.Sprint(least)}}
-		if least < most {
-			row.Text[0] = fmt.Sprintf("%d to %d", least, most)
-		}
+		row := TableRow{Name: g, Cells: []Cell{CountFromTo(least, most)}}
 		out[g] = map[string]Value{}
 		for _, c := range j.Columns {
-			v := j.groupMean(c, g, units)
-			row.Cells, out[g][j.key(c, j.ofGroup(g, units))] = append(row.Cells, v), Value(v)
+			in := j.ofGroup(g, units)
+			v := j.plainMean(c, in)
+			row.Cells, out[g][j.key(c, in)] = append(row.Cells, Cell{Value: v}), Value(v)
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,23 +13,14 @@ import (
 )
 
 // Read implements Set.
-func (s *EditorSet) Read(path string) (Predictions, error) {
-	list, err := s.ReadAll([]string{path})
-	if err != nil {
-		return nil, err
-	}
-	if len(list) != 1 {
-		return nil, fmt.Errorf("%s holds %d editors: give it as --components", filepath.Base(path), len(list))
-	}
-	return list[0].Predictions, nil
-}
+func (s *EditorSet) Read(path string) (Predictions, error) { return ReadOne(s, path) }
 
 // ReadAll implements Mixed.
 func (s *EditorSet) ReadAll(paths []string) ([]Editor, error) {
 	found, order := map[string]*EditorPredictions{}, []string{}
 	of := func(name string) *EditorPredictions {
 		if found[name] == nil {
-			found[name], order = s.Blank(name), append(order, name)
+			found[name], order = s.blank(name), append(order, name)
 		}
 		return found[name]
 	}
@@ -71,7 +63,7 @@ func (s *EditorSet) ReadAll(paths []string) ([]Editor, error) {
 }
 
 func (s *EditorSet) readFile(path string, of func(string) *EditorPredictions, p *Problems) (err error) {
-	var rows []Line
+	var rows []*Line
 	name := ""
 	if s.Table != nil && !strings.HasPrefix(filepath.Ext(path), ".json") {
 		name, rows, err = s.Table(path)
@@ -82,51 +74,29 @@ func (s *EditorSet) readFile(path string, of func(string) *EditorPredictions, p 
 		return err
 	}
 	by, err := RunOf(path)
-	if err != nil {
-		return err
-	}
-	for _, r := range rows {
-		if err := s.readRow(r, name, by, of); err != nil {
-			p.Add(r.Where, "%v", err)
-		}
-	}
-	return nil
+	p.Each(rows, func(r *Line) error { return s.readRow(r, name, by, of) })
+	return err
 }
 
 // readRow reads columns of a sample, by their names or in "dimensions", where a judge's are.
-func (s *EditorSet) readRow(r Line, editor, by string, of func(string) *EditorPredictions) error {
-	id, err := r.ID("id")
-	if err != nil {
-		return err
+func (s *EditorSet) readRow(r *Line, editor, by string, of func(string) *EditorPredictions) error {
+	id := r.ID("id")
+	editor = cmp.Or(r.Editor(), editor)
+	if r.err != nil {
+		return r.err
 	}
 	i, ok := s.Index[id]
 	if !ok {
 		return fmt.Errorf("%q is no sample of the data: an id such as %q was expected", id, s.Samples[0].Item.ID)
 	}
-	if field := r.First("method", "model", "editor"); r.Has(field) {
-		if editor, err = r.Text(field); err != nil {
-			return err
-		}
-	}
 	j := of(editor)
-	if r.Has("by") {
-		said, err := r.Object("by")
-		if err != nil {
-			return err
-		}
-		for c, name := range said {
-			if first, ok := j.by[c]; ok && first != name {
-				return fmt.Errorf("%s is measured by %s here, by %s before: one judge was expected", c, name, first)
-			}
-			j.by[c] = name
-		}
+	if err := ReadBy(r, j.by, nil); err != nil {
+		return err
 	}
 	fields := maps.Clone(r.Fields)
 	if r.Has("dimensions") {
 		var inner map[string]json.RawMessage
-		if err := json.Unmarshal(r.Fields["dimensions"], &inner); err != nil {
-			return fmt.Errorf("dimensions: %w", err)
-		}
+		r.Decode("dimensions", "an object of numbers", &inner)
 		for name, v := range inner { // a judge has more numbers than the benchmark
 			for _, names := range s.Fields {
 				if _, twice := r.Fields[name]; twice && slices.Contains(names, name) {

@@ -10,8 +10,7 @@ import (
 )
 
 // EditorSet is a benchmark that ranks editors by numbers of each of their outputs: means over samples, or over the
-// means
-// of its groups, for each of its parts.
+// means of its groups, for each of its parts.
 type EditorSet struct {
 	Name    string
 	Samples []EditorSample
@@ -19,14 +18,15 @@ type EditorSet struct {
 	Editors []string       // folders
 	By      map[string]string
 
-	Parts   []string            // in the order of tables
-	Groups  []string            // kinds of edits; none: they have no groups
-	Macro   bool                // a number is the mean over the groups' means, not over the samples
-	Columns []string            // in the order of tables; others follow
-	Fields  map[string][]string // column: its names in files
-	Derive  map[string]func(sample int, values map[string]float64) float64
-	Counted []string          // columns for which what is absent counts as wrong
-	Bounds  map[string]Bounds // of columns; of a score that a file states: a scorer's own is on the scorer's range
+	Parts    []string            // in the order of tables
+	Groups   []string            // kinds of edits; none: they have no groups
+	Macro    bool                // a number is the mean over the groups' means, not over the samples
+	OfGroups string              // name of the same of the first part, beside the mean over samples; "": there is none
+	Columns  []string            // in the order of tables; others follow
+	Fields   map[string][]string // column: its names in files
+	Derive   map[string]func(sample int, values map[string]float64) float64
+	Counted  []string          // columns for which what is absent counts as wrong
+	Bounds   map[string]Bounds // of columns; of a score that a file states: a scorer's own is on the scorer's range
 
 	Lacks  func(sample int, column string) bool // a sample has no such number, which is not missing then; nil: none
 	Strict bool                                 // a number that a sample lacks is an error, if it is there all the same
@@ -37,7 +37,7 @@ type EditorSet struct {
 	Output func(editor string, i int) string // file of an editor's picture of a sample
 	// reads the authors' result files; nil: there are none
 	Own   func(editor string, j *EditorPredictions) error
-	Table func(path string) (editor string, rows []Line, err error) // reads a file that is no JSON; nil: there is none
+	Table func(path string) (editor string, rows []*Line, err error) // reads a file that is no JSON; nil: there is none
 }
 
 // EditorSample is one sample. Its item lacks the editor's picture.
@@ -48,6 +48,11 @@ type EditorSample struct {
 	Parts   []string
 	Scored  bool // a scorer has all that it needs
 	Several bool // it has several sources, which judges in words are shown that ask about them
+}
+
+// NewEditorSet is a set without samples, of the editors that the options name.
+func NewEditorSet(name string, o Options) (*EditorSet, error) {
+	return &EditorSet{Name: name, Editors: o.Editors, By: o.By}, DifferentEditors(o.Editors)
 }
 
 // Add adds a sample.
@@ -86,11 +91,8 @@ type EditorPredictions struct {
 	ofSeveral bool // samples of several sources have scores
 }
 
-// OfEditor returns the columns, also of what embeds them.
-func (j *EditorPredictions) OfEditor() *EditorPredictions { return j }
-
-// Blank returns predictions of an editor that hold nothing yet.
-func (s *EditorSet) Blank(editor string) *EditorPredictions {
+// blank returns predictions of an editor that hold nothing yet.
+func (s *EditorSet) blank(editor string) *EditorPredictions {
 	by := map[string]string{}
 	maps.Copy(by, s.By)
 	return &EditorPredictions{

@@ -203,3 +203,28 @@ func FilePicture(path string, check bool, p *Problems) Picture {
 	}
 	return Picture{Path: path}
 }
+
+// FirstFile is the file of a base name with the first ending that is there; the last ending if none is.
+func FirstFile(base string, endings ...string) string {
+	for _, ending := range endings {
+		if _, err := os.Stat(base + ending); err == nil {
+			return base + ending
+		}
+	}
+	return base + endings[len(endings)-1]
+}
+
+// CheckFiles names the pictures of items that are not there.
+func CheckFiles(items []*edit.Edit) error {
+	var p Problems
+	seen := map[string]bool{}
+	for _, it := range items {
+		for _, role := range []string{"source", "edit"} {
+			if of := PictureOf(it, role); of.Path != "" && of.Read == nil && !seen[of.Path] {
+				seen[of.Path] = true
+				FilePicture(of.Path, true, &p)
+			}
+		}
+	}
+	return p.Err()
+}

@@ -33,6 +33,13 @@ func (p *Problems) Add(where, format string, args ...any) {
 	p.List = append(p.List, fmt.Errorf(where+": "+format, args...))
 }
 
+// Keep adds an error that names its place, unless it is nil.
+func (p *Problems) Keep(err error) {
+	if err != nil {
+		p.List = append(p.List, err)
+	}
+}
+
 // Err returns all problems as one error, nil if there are none.
 func (p *Problems) Err() error {
 	if p.more > 0 {
@@ -41,21 +48,27 @@ func (p *Problems) Err() error {
 	return errors.Join(p.List...)
 }
 
-// Line is one JSON object of a file and its place: "file.jsonl:12", or "file.json[11]" in a JSON array.
+// Line is one JSON object of a file and its place: "file.jsonl:12", or "file.json[11]" in a JSON array. Its methods
+// read fields and keep the first error: a reader takes all that it needs, and then asks for [Line.Err].
 type Line struct {
 	Where  string
+	Index  int // among the lines of its file, from 0
 	Fields map[string]json.RawMessage
+	err    error
 }
 
+// Err is why a field could not be read: the first one.
+func (r *Line) Err() error { return r.err }
+
 // ReadLines reads a file of JSON objects: one a line (JSONL), or one array of them.
-func ReadLines(path string) ([]Line, error) {
+func ReadLines(path string) ([]*Line, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	name := filepath.Base(path)
 	var p Problems
-	var rows []Line
+	var rows []*Line
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
 		var elements []json.RawMessage
@@ -83,7 +96,29 @@ func ReadLines(path string) ([]Line, error) {
 	return rows, p.Err()
 }
 
-func appendRow(rows []Line, where string, text []byte, p *Problems) []Line {
+// EachLine reads a file of lines, calls do with each, and gathers what is wrong with them.
+func EachLine(path string, do func(r *Line) error) error {
+	rows, err := ReadLines(path)
+	if err != nil {
+		return err
+	}
+	var p Problems
+	p.Each(rows, do)
+	return p.Err()
+}
+
+// Each calls do with each line, and adds what is wrong with it: a field that could not be read comes before what do
+// made of that.
+func (p *Problems) Each(rows []*Line, do func(r *Line) error) {
+	for _, r := range rows {
+		err := do(r)
+		if err = cmp.Or(r.err, err); err != nil {
+			p.Add(r.Where, "%v", err)
+		}
+	}
+}
+
+func appendRow(rows []*Line, where string, text []byte, p *Problems) []*Line {
 	fields, err := readObject(text)
 	if err != nil {
 		if bytes.Contains(text, []byte("NaN")) || bytes.Contains(text, []byte("Infinity")) {
@@ -93,7 +128,7 @@ func appendRow(rows []Line, where string, text []byte, p *Problems) []Line {
 		}
 		return rows
 	}
-	return append(rows, Line{Where: where, Fields: fields})
+	return append(rows, &Line{Where: where, Index: len(rows), Fields: fields})
 }
 
 // readObject reads a JSON object, in which no name is there twice.
@@ -167,76 +202,98 @@ func namesOnceIn(d *json.Decoder) error {
 }
 
 // Has reports whether a field is there and not null.
-func (r Line) Has(field string) bool {
+func (r *Line) Has(field string) bool {
 	v, ok := r.Fields[field]
 	return ok && string(v) != "null"
 }
 
 // First returns the first of several names that the row has, or the first name.
-func (r Line) First(fields ...string) string {
-	for _, f := range fields {
-		if r.Has(f) {
-			return f
-		}
+func (r *Line) First(fields ...string) string {
+	if at := slices.IndexFunc(fields, r.Has); at >= 0 {
+		return fields[at]
 	}
 	return fields[0]
 }
 
 // OneOf refuses a row that has several of the names of one thing.
-func (r Line) OneOf(fields ...string) error {
+func (r *Line) OneOf(fields ...string) {
 	has := slices.DeleteFunc(slices.Clone(fields), func(f string) bool { return !r.Has(f) })
 	if len(has) > 1 {
-		return fmt.Errorf("%s are one thing here: one of them was expected", strings.Join(has, " and "))
+		r.Fail("%s are one thing here: one of them was expected", strings.Join(has, " and "))
 	}
-	return nil
+}
+
+// Fail makes an error of the line, unless it has one.
+func (r *Line) Fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+// Decode reads a field that is not null into a value; want says what was expected.
+func (r *Line) Decode(field, want string, into any) {
+	if raw, ok := r.Fields[field]; !ok {
+		r.Fail("there is no %q", field)
+	} else if string(raw) == "null" || json.Unmarshal(raw, into) != nil {
+		r.Fail("%s is %s: %s was expected", field, Brief(raw), want)
+	}
 }
 
 // ID returns a field that is a string or a number, as text.
-func (r Line) ID(field string) (string, error) {
-	v, ok := r.Fields[field]
-	if !ok {
-		return "", fmt.Errorf("there is no %q", field)
-	}
-	var n json.Number
+func (r *Line) ID(field string) string {
 	var s string
-	if json.Unmarshal(v, &s) == nil {
-		return s, nil
+	var n json.Number
+	if json.Unmarshal(r.Fields[field], &n) == nil && n != "" && r.Fields[field][0] != '"' {
+		return n.String()
 	}
-	if json.Unmarshal(v, &n) == nil && n != "" {
-		return n.String(), nil
+	r.Decode(field, "a string or a number", &s)
+	return s
+}
+
+// Key returns "id" and, if it is there, "model".
+func (r *Line) Key() Key {
+	k := Key{ID: r.ID("id")}
+	if r.Has("model") {
+		k.Model = r.Text("model")
 	}
-	return "", fmt.Errorf("%s is %s: a string or a number was expected", field, Brief(v))
+	return k
+}
+
+// Editor returns the editor that a line is of; "" if it names none.
+func (r *Line) Editor() string {
+	if field := r.First("method", "model", "editor"); r.Has(field) {
+		return r.Text(field)
+	}
+	return ""
 }
 
 // Text returns a string field.
-func (r Line) Text(field string) (string, error) {
-	var s string
-	v, ok := r.Fields[field]
-	if !ok {
-		return "", fmt.Errorf("there is no %q", field)
-	}
-	if err := json.Unmarshal(v, &s); err != nil || string(v) == "null" {
-		return "", fmt.Errorf("%s is %s: a string was expected", field, Brief(v))
-	}
-	return s, nil
+func (r *Line) Text(field string) (s string) {
+	r.Decode(field, "a string", &s)
+	return s
 }
 
 // Filled returns a string field that is not empty.
-func (r Line) Filled(field string) (string, error) {
-	s, err := r.Text(field)
-	if err == nil && strings.TrimSpace(s) == "" {
-		err = fmt.Errorf("%s is empty", field)
+func (r *Line) Filled(field string) string {
+	s := r.Text(field)
+	if strings.TrimSpace(s) == "" {
+		r.Fail("%s is empty", field)
 	}
-	return s, err
+	return s
 }
 
-// Number returns a number field; NaN and no error when it is null.
-func (r Line) Number(field string) (float64, error) {
+// Number returns a number field; NaN when it is null.
+func (r *Line) Number(field string) float64 {
 	v, ok := r.Fields[field]
 	if !ok {
-		return 0, fmt.Errorf("there is no %q", field)
+		r.Fail("there is no %q", field)
+		return math.NaN()
 	}
-	return ParseNumber(field, v)
+	f, err := ParseNumber(field, v)
+	if err != nil {
+		r.Fail("%w", err)
+	}
+	return f
 }
 
 // ParseNumber reads a number; null is NaN.
@@ -252,12 +309,17 @@ func ParseNumber(field string, v json.RawMessage) (float64, error) {
 }
 
 // Numbers returns a field that is a list of numbers, or a single number.
-func (r Line) Numbers(field string) ([]float64, error) {
+func (r *Line) Numbers(field string) []float64 {
 	v, ok := r.Fields[field]
 	if !ok {
-		return nil, fmt.Errorf("there is no %q", field)
+		r.Fail("there is no %q", field)
+		return nil
 	}
-	return ParseNumbers(field, v)
+	list, err := ParseNumbers(field, v)
+	if err != nil {
+		r.Fail("%w", err)
+	}
+	return list
 }
 
 // ParseNumbers reads a list of numbers; a single number is a list of one.
@@ -274,11 +336,11 @@ func ParseNumbers(field string, v json.RawMessage) ([]float64, error) {
 	out := make([]float64, len(list))
 	for i, e := range list {
 		f, err := ParseNumber(field, e)
+		if err == nil && math.IsNaN(f) {
+			err = fmt.Errorf("%s holds null: finite numbers were expected", field)
+		}
 		if err != nil {
 			return nil, err
-		}
-		if math.IsNaN(f) {
-			return nil, fmt.Errorf("%s holds null: finite numbers were expected", field)
 		}
 		out[i] = f
 	}
@@ -286,33 +348,29 @@ func ParseNumbers(field string, v json.RawMessage) ([]float64, error) {
 }
 
 // Texts returns a list of strings.
-func (r Line) Texts(field string) ([]string, error) {
-	v, ok := r.Fields[field]
-	if !ok {
-		return nil, fmt.Errorf("there is no %q", field)
-	}
+func (r *Line) Texts(field string) []string {
+	const want = "a list of strings"
 	var list []*string
-	if err := json.Unmarshal(v, &list); err != nil || list == nil || slices.Contains(list, nil) {
-		return nil, fmt.Errorf("%s is %s: a list of strings was expected", field, Brief(v))
-	}
+	r.Decode(field, want, &list)
 	s := make([]string, len(list))
 	for i, text := range list {
+		if text == nil {
+			r.Fail("%s is %s: %s was expected", field, Brief(r.Fields[field]), want)
+			break
+		}
 		s[i] = *text
 	}
-	return s, nil
+	return s
 }
 
 // Object returns an object of strings.
-func (r Line) Object(field string) (map[string]string, error) {
-	var m map[string]string
-	if err := json.Unmarshal(r.Fields[field], &m); err != nil || m == nil {
-		return nil, fmt.Errorf("%s is %s: an object of strings was expected", field, Brief(r.Fields[field]))
-	}
-	return m, nil
+func (r *Line) Object(field string) (m map[string]string) {
+	r.Decode(field, "an object of strings", &m)
+	return m
 }
 
 // Repeats says how many rows say just what an earlier one says; nothing if none does.
-func Repeats(rows []Line) []string {
+func Repeats(rows []*Line) []string {
 	seen, n := map[string]bool{}, 0
 	for _, r := range rows {
 		text, err := json.Marshal(r.Fields) // keys come sorted
@@ -340,7 +398,7 @@ func Brief(v json.RawMessage) string {
 }
 
 // Lines reads the data file that patterns name, and returns the folder of its pictures, too.
-func (o Options) Lines(patterns ...string) (rows []Line, root string, err error) {
+func (o Options) Lines(patterns ...string) (rows []*Line, root string, err error) {
 	path, err := Locate(o.Data, patterns...)
 	if err != nil {
 		return nil, "", err

@@ -28,7 +28,7 @@ func (j *PairPredictions) checkMixed(answered map[int]string, scored map[Slot]st
 	}
 }
 
-func (j *PairPredictions) readAnswer(r Line, pair int, answered map[int]string) error {
+func (j *PairPredictions) readAnswer(r *Line, pair int, answered map[int]string) error {
 	if first, ok := answered[pair]; ok {
 		return fmt.Errorf("a second answer for %s (the first is in %s): one was expected", j.IDs[pair], first)
 	}
@@ -37,9 +37,8 @@ func (j *PairPredictions) readAnswer(r Line, pair int, answered map[int]string) 
 	if !r.Has("answer") {
 		return nil // null: no answer
 	}
-	text, err := r.Text("answer")
-	j.Answer[pair] = verdictOf(text)
-	return err
+	j.Answer[pair] = verdictOf(r.Text("answer"))
+	return r.err
 }
 
 // bracketed is what GenAI-Bench's inference.py looks for in a model's words: the first line that has it, as much of it

@@ -7,30 +7,25 @@ import (
 )
 
 // ReadPairs reads lines of {id, answer}, {id, left, right}, or {id, model, score}, model being the side.
-func (p *PairSet) ReadPairs(path string, epsilon float64) (*PairPredictions, error) {
+func (p *PairSet) ReadPairs(path string) (*PairPredictions, error) {
 	rows, err := ReadLines(path)
 	if err != nil {
 		return nil, err
 	}
-	j := p.BlankPairs()
-	j.epsilon = epsilon
+	j := p.Blank()
 	var list Problems
 	answered, scored := map[int]string{}, map[Slot]string{}
-	for _, r := range rows {
-		if err := j.readRow(r, answered, scored); err != nil {
-			list.Add(r.Where, "%v", err)
-		}
-	}
+	list.Each(rows, func(r *Line) error { return j.readRow(r, answered, scored) })
 	if len(answered) > 0 && len(scored) > 0 {
 		j.checkMixed(answered, scored, &list)
 	}
 	return j, list.Err()
 }
 
-func (j *PairPredictions) readRow(r Line, answered map[int]string, scored map[Slot]string) error {
-	key, err := rowKey(r)
-	if err != nil {
-		return err
+func (j *PairPredictions) readRow(r *Line, answered map[int]string, scored map[Slot]string) error {
+	key := r.Key()
+	if r.err != nil {
+		return r.err
 	}
 	slots, err := j.slots(key)
 	if err != nil {
@@ -48,28 +43,18 @@ func (j *PairPredictions) readRow(r Line, answered map[int]string, scored map[Sl
 	var values []float64
 	switch {
 	case isSides:
-		for _, side := range []string{Left, Right} {
-			v, err := r.Number(side)
-			if err != nil {
-				return err
-			}
-			values = append(values, v)
-		}
+		values = []float64{r.Number(Left), r.Number(Right)}
 	case isScore && key.Model == "":
-		if values, err = r.Numbers("score"); err != nil {
-			return err
-		}
-		if len(values) != 2 {
-			return fmt.Errorf("%d scores: one per side was expected", len(values))
+		if values = r.Numbers("score"); r.err == nil && len(values) != 2 {
+			r.Fail("%d scores: one per side was expected", len(values))
 		}
 	case isScore:
-		v, err := r.Number("score")
-		if err != nil {
-			return err
-		}
-		values = slices.Repeat([]float64{v}, len(slots))
+		values = slices.Repeat([]float64{r.Number("score")}, len(slots))
 	default:
-		return fmt.Errorf("no prediction: \"answer\", \"left\" and \"right\", or \"model\" and \"score\" were expected")
+		r.Fail("no prediction: \"answer\", \"left\" and \"right\", or \"model\" and \"score\" were expected")
+	}
+	if r.err != nil {
+		return r.err
 	}
 	for k, s := range slots {
 		if first, ok := scored[s]; ok {
@@ -83,7 +68,7 @@ func (j *PairPredictions) readRow(r Line, answered map[int]string, scored map[Sl
 }
 
 // kindsOf says what a line has, and refuses what would hide the rest of it.
-func kindsOf(r Line, key Key) (isAnswer, isSides, isScore bool, err error) {
+func kindsOf(r *Line, key Key) (isAnswer, isSides, isScore bool, err error) {
 	_, isAnswer = r.Fields["answer"]
 	_, isLeft := r.Fields["left"]
 	_, isRight := r.Fields["right"]
@@ -96,17 +81,4 @@ func kindsOf(r Line, key Key) (isAnswer, isSides, isScore bool, err error) {
 		err = fmt.Errorf("this line is of %q alone: its score was expected, not an answer or both sides", key.Model)
 	}
 	return isAnswer, isSides, isScore, err
-}
-
-// rowKey reads "id" and, if it is there, "model".
-func rowKey(r Line) (Key, error) {
-	id, err := r.ID("id")
-	if err != nil {
-		return Key{}, err
-	}
-	k := Key{ID: id}
-	if r.Has("model") {
-		k.Model, err = r.Text("model")
-	}
-	return k, err
 }

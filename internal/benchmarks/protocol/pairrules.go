@@ -9,10 +9,9 @@ import (
 // BestMargin returns the eps >= 0 that maximises the accuracy when |d| <= eps is a tie, and that accuracy (Deutsch et
 // al. 2023). human is 1, 0 or -1, d the difference of scores. Of equally good margins it is the smallest.
 func BestMargin(human []int, d []float64) (eps, accuracy float64) {
-	order := make([]int, len(d))
+	order := UpTo(len(d))
 	hits := 0 // at a margin below every |d|
-	for i := range order {
-		order[i] = i
+	for i := range d {
 		if human[i] == Sign(d[i]) {
 			hits++
 		}
@@ -40,8 +39,8 @@ func BestMargin(human []int, d []float64) (eps, accuracy float64) {
 // highest (the fewest, if several numbers are as good), and the order.
 func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
 	hits := 0
+	order = UpTo(len(d))
 	for i := range d {
-		order = append(order, i)
 		if float64(human[i])*d[i] > 0 {
 			hits++
 		}
@@ -62,22 +61,16 @@ func bestMarginAsRun(human []int, d []float64) (ties int, order []int) {
 	return ties, order
 }
 
-// ThresholdAsRun says what the rule is.
-const ThresholdAsRun = "threshold as run (scores): the same as EditReward's program computes it " +
-	"(calc_accuracy_with_ties). Pairs become ties one at a time, the smallest difference first and equal ones in their " +
-	"order, and at least one does. So it differs from the formula where differences repeat, and where no tie at all " +
-	"would be best. There is none with --epsilon"
-
 // ThresholdRules are the rule "threshold", three classes of which a difference of at most eps is a tie, and
 // "threshold as run", which is what EditReward's program computes of it.
 var ThresholdRules = []PairRule{
-	{Name: "threshold", Columns: ThreeClasses, Decide: decideByThreshold},
-	{Name: "threshold as run", Columns: ThreeClasses, Decide: decideAsRun, chooses: true},
+	{Name: "threshold", Columns: ThreeClasses, decide: decideByThreshold},
+	{Name: "threshold as run", Columns: ThreeClasses, decide: decideAsRun, chooses: true},
 }
 
-// differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
+// Differences are the human verdicts (1 left, -1 right, 0 tie) and the differences of the scores of pairs that have
 // both.
-func (j *PairPredictions) differences(units []int) (human []int, d []float64) {
+func (j *PairPredictions) Differences(units []int) (human []int, d []float64) {
 	number := map[string]int{Left: 1, Right: -1, Tie: 0}
 	for _, i := range units {
 		if j.HasScores(i) {
@@ -92,10 +85,10 @@ var sideNames = map[int]string{1: Left, -1: Right, 0: Tie}
 
 // decideAsRun takes pairs for ties one at a time. Scores that are equal and were not taken yet are neither a tie nor a
 // preference: no verdict is right then.
-func decideAsRun(_ *PairSet, j *PairPredictions, units []int) Verdicts {
-	human, d := j.differences(units)
+func decideAsRun(j *PairPredictions, units []int) verdicts {
+	human, d := j.Differences(units)
 	ties, order := bestMarginAsRun(human, d)
-	v := Verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
+	v := verdicts{Rows: ThreeClasses, chosenHere: true, ties: ties, Truth: make([]string, len(d)),
 		Predicted: make([]string, len(d)), Right: make([]bool, len(d))}
 	for k, i := range order {
 		switch {
@@ -114,10 +107,10 @@ func decideAsRun(_ *PairSet, j *PairPredictions, units []int) Verdicts {
 	return v
 }
 
-func decideByThreshold(_ *PairSet, j *PairPredictions, units []int) Verdicts {
-	v := Verdicts{Rows: ThreeClasses}
-	human, d := j.differences(units)
-	eps := j.epsilon
+func decideByThreshold(j *PairPredictions, units []int) verdicts {
+	v := verdicts{Rows: ThreeClasses}
+	human, d := j.Differences(units)
+	eps := j.Epsilon
 	if v.chosenHere = math.IsNaN(eps); v.chosenHere {
 		eps, _ = BestMargin(human, d)
 	}
@@ -127,39 +120,42 @@ func decideByThreshold(_ *PairSet, j *PairPredictions, units []int) Verdicts {
 		if math.Abs(d[i]) <= eps {
 			predicted = 0
 		}
-		v.Truth, v.Predicted = append(v.Truth, sideNames[human[i]]), append(v.Predicted, sideNames[predicted])
-		v.Right = append(v.Right, human[i] == predicted)
+		v.add(sideNames[human[i]], sideNames[predicted], human[i] == predicted)
 	}
 	return v
+}
+
+// ScoreRule is a rule that predicts the class of each pair by itself from its scores, and is right where that is the
+// human verdict. about says which pairs it is about; nil: all.
+func ScoreRule(
+	name string, classes, columns []string, about func(pair int) bool, predict func(human string, l, r float64) string,
+) PairRule {
+	return PairRule{Name: name, Columns: columns, About: about, decide: func(j *PairPredictions, units []int) verdicts {
+		v := verdicts{Rows: classes}
+		for _, i := range units {
+			if j.HasScores(i) && (about == nil || about(i)) {
+				predicted := predict(j.Human[i], j.Scores[0][i], j.Scores[1][i])
+				v.add(j.Human[i], predicted, predicted == j.Human[i])
+			}
+		}
+		return v
+	}}
 }
 
 // ADIEERule is the rule "adiee" for scores s on 0..10: t = round-half-to-even(s/5); the greater t wins, and equal ones
 // are what equal decides.
 func ADIEERule(classes []string, leftName, rightName string, equal func(l, r float64) string) PairRule {
-	return PairRule{
-		Name:    "adiee",
-		scale:   true,
-		Columns: classes,
-		Decide: func(p *PairSet, j *PairPredictions, units []int) Verdicts {
-			v := Verdicts{Rows: classes}
-			for _, i := range units {
-				if !j.HasScores(i) {
-					continue
-				}
-				l, r := j.Scores[0][i], j.Scores[1][i]
-				predicted := equal(l, r)
-				switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
-				case tl > tr:
-					predicted = leftName
-				case tl < tr:
-					predicted = rightName
-				}
-				v.Truth, v.Predicted = append(v.Truth, p.Human[i]), append(v.Predicted, predicted)
-				v.Right = append(v.Right, predicted == p.Human[i])
-			}
-			return v
-		},
-	}
+	rule := ScoreRule("adiee", classes, classes, nil, func(_ string, l, r float64) string {
+		switch tl, tr := math.RoundToEven(l/5), math.RoundToEven(r/5); {
+		case tl > tr:
+			return leftName
+		case tl < tr:
+			return rightName
+		}
+		return equal(l, r)
+	})
+	rule.scale = true
+	return rule
 }
 
 // AnswerRule is a rule on answers: right lists the answers that are right for each verdict. Every pair counts, and no
@@ -169,17 +165,13 @@ func AnswerRule(name string, classes []string, right map[string][]string) PairRu
 	for _, list := range right {
 		known = append(known, list...)
 	}
-	decide := func(p *PairSet, j *PairPredictions, units []int) Verdicts {
-		v := Verdicts{Rows: classes}
+	decide := func(j *PairPredictions, units []int) verdicts {
+		v := verdicts{Rows: classes}
 		for _, i := range units {
-			answer := j.Answer[i]
-			if answer == "" {
-				answer = "none"
-			}
-			v.Truth, v.Predicted = append(v.Truth, p.Human[i]), append(v.Predicted, answer)
-			v.Right = append(v.Right, slices.Contains(right[p.Human[i]], answer))
+			answer := cmp.Or(j.Answer[i], "none")
+			v.add(j.Human[i], answer, slices.Contains(right[j.Human[i]], answer))
 		}
 		return v
 	}
-	return PairRule{Name: name, answers: true, known: known, Decide: decide}
+	return PairRule{Name: name, answers: true, known: known, decide: decide}
 }

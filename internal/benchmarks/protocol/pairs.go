@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"assay/edit"
 )
 
 // The classes of pairs.
@@ -15,7 +17,7 @@ const (
 	Tie   = "tie"
 )
 
-// Verdicts of three classes, which are named by the side that wins.
+// verdicts of three classes, which are named by the side that wins.
 var (
 	ThreeClasses = []string{Left, Right, Tie}
 	ThreeSides   = map[string]string{Left: Left, Right: Right, Tie: Tie}
@@ -23,15 +25,20 @@ var (
 
 // PairSet are comparisons of two edits with a human verdict each. Every benchmark of pairs fills one.
 type PairSet struct {
-	IDs     []string
-	Human   []string          // the verdict, by the benchmark's own name
-	Side    map[string]string // verdict -> left, right or tie
-	Answers []string          // an answer per class for random guessing, nil where answers do not exist
-	Rules   []PairRule
-	Find    func(Key) ([]Slot, error) // instead of bySide
-	Show    func(pair int) ([]CaptionedPicture, string)
-	Index   map[string]int
-	Notes   []string // on the data
+	Name    string  // of the benchmark
+	Subset  string  // part of the benchmark; "" is the usual one
+	Epsilon float64 // margin of a tie, NaN: chosen on the pairs themselves
+
+	IDs      []string
+	Human    []string          // the verdict, by the benchmark's own name
+	Side     map[string]string // verdict -> left, right or tie
+	Answers  []string          // an answer per class for random guessing, nil where answers do not exist
+	Rules    []PairRule
+	Edits    []edit.Pair               // left and right; none: the pictures are not there
+	Captions [2]string                 // of the two in reports; "": left and right
+	Find     func(Key) ([]Slot, error) // instead of bySide
+	Index    map[string]int
+	Notes    []string // on the data
 }
 
 // Slot is one side of a pair.
@@ -45,11 +52,12 @@ type PairRule struct {
 	chooses bool     // chooses its margin on the pairs: a given one is not for it
 	known   []string // the answers that it knows
 	Columns []string
-	Decide  func(p *PairSet, j *PairPredictions, units []int) Verdicts
+	About   func(pair int) bool // pairs of which it says something; nil: all
+	decide  func(j *PairPredictions, units []int) verdicts
 }
 
-// Verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
-type Verdicts struct {
+// verdicts are a rule's decisions on units. truth may be coarser than the human verdicts.
+type verdicts struct {
 	Truth, Predicted []string
 	Right            []bool
 	Rows             []string // the classes of truth
@@ -58,7 +66,11 @@ type Verdicts struct {
 	ties             int  // so many of the smallest differences are ties; 0: all up to epsilon are
 }
 
-func (v Verdicts) accuracy() float64 {
+func (v *verdicts) add(truth, predicted string, right bool) {
+	v.Truth, v.Predicted, v.Right = append(v.Truth, truth), append(v.Predicted, predicted), append(v.Right, right)
+}
+
+func (v verdicts) accuracy() float64 {
 	n := 0
 	for _, ok := range v.Right {
 		if ok {
@@ -77,11 +89,10 @@ type PairPredictions struct {
 	answered  []bool
 	anyAnswer bool
 	AnyScore  bool
-	epsilon   float64 // NaN: chosen on the pairs themselves
 }
 
-// BlankPairs returns predictions that hold nothing yet.
-func (p *PairSet) BlankPairs() *PairPredictions {
+// Blank returns predictions that hold nothing yet.
+func (p *PairSet) Blank() *PairPredictions {
 	n := len(p.IDs)
 	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
 	return &PairPredictions{
@@ -89,7 +100,6 @@ func (p *PairSet) BlankPairs() *PairPredictions {
 		Scores:   [2][]float64{nan[:n:n], nan[n:]},
 		Answer:   make([]string, n),
 		answered: make([]bool, n),
-		epsilon:  math.NaN(),
 	}
 }
 
@@ -101,6 +111,32 @@ func (p *PairSet) Add(id, verdict string) {
 	p.Index[id] = len(p.IDs)
 	p.IDs, p.Human = append(p.IDs, id), append(p.Human, verdict)
 }
+
+// AddEdits adds the two edits of the pair that was added last.
+func (p *PairSet) AddEdits(instruction string, source Picture, outputs [2]Picture) edit.Pair {
+	id := p.IDs[len(p.IDs)-1]
+	var pair edit.Pair
+	for k, side := range []string{Left, Right} {
+		pair[k] = NewItem(Key{ID: id, Model: side}, instruction, source, outputs[k])
+		pair[k].Group = id
+	}
+	p.Edits = append(p.Edits, pair)
+	return pair
+}
+
+// Items implements Scorable.
+func (p *PairSet) Items() (items []*edit.Edit, err error) {
+	for _, pair := range p.Edits {
+		items = append(items, pair[:]...)
+	}
+	return items, CheckFiles(items)
+}
+
+// Read implements Set.
+func (p *PairSet) Read(path string) (Predictions, error) { return p.ReadPairs(path) }
+
+// Guess implements Guessable.
+func (p *PairSet) Guess(rng *rand.Rand) Predictions { return p.GuessPairs(rng) }
 
 func (p *PairSet) slots(k Key) ([]Slot, error) {
 	if p.Find != nil {
@@ -128,9 +164,9 @@ func (p *PairSet) BySide(k Key) ([]Slot, error) {
 }
 
 // GuessPairs makes up scores and answers, drawn from rng, or equal ones when rng is nil.
-func (p *PairSet) GuessPairs(rng *rand.Rand, epsilon float64) *PairPredictions {
-	j := p.BlankPairs()
-	j.epsilon, j.AnyScore = epsilon, true
+func (p *PairSet) GuessPairs(rng *rand.Rand) *PairPredictions {
+	j := p.Blank()
+	j.AnyScore = true
 	for side := range j.Scores {
 		j.Scores[side] = RandomScores(rng, len(p.IDs))
 	}
@@ -157,7 +193,7 @@ func (j *PairPredictions) Complete(i int) bool {
 }
 
 func (j *PairPredictions) applies(r PairRule) bool {
-	if r.chooses && !math.IsNaN(j.epsilon) {
+	if r.chooses && !math.IsNaN(j.Epsilon) {
 		return false
 	}
 	return r.answers && j.anyAnswer || !r.answers && j.AnyScore
@@ -168,7 +204,7 @@ func (j *PairPredictions) Numbers(units []int) []Number {
 	var out []Number
 	for _, r := range j.Rules {
 		if j.applies(r) {
-			v := r.Decide(j.PairSet, j, units)
+			v := r.decide(j, units)
 			terms := Terms{Counted: r.answers, Normalisation: MarginTerm(v.epsilon, v.chosenHere)}
 			if r.scale {
 				terms.Normalisation = j.scaleTerm()
@@ -228,24 +264,24 @@ type pairsJSON struct {
 	Rules map[string]ruleJSON `json:"rules"`
 }
 
-// PairResult evaluates the pairs by all rules.
-func (j *PairPredictions) PairResult(benchmark string) *Result {
-	units := make([]int, len(j.IDs))
-	for i := range units {
-		units[i] = i
-	}
-	r := &Result{Notes: slices.Clone(j.Notes), Numbers: j.Numbers(units)}
+// Result implements Predictions: the pairs by all rules.
+func (j *PairPredictions) Result() *Result {
+	units := UpTo(len(j.IDs))
+	r := &Result{Notes: slices.Clone(j.Notes), Numbers: j.Numbers(units), Subset: j.Subset}
 	votes := map[string]int{}
-	for i, id := range j.IDs {
-		votes[j.Human[i]]++
-		if !j.Complete(i) {
-			r.Missing = append(r.Missing, Key{ID: id})
-		}
+	for _, verdict := range j.Human {
+		votes[verdict]++
 	}
-	r.N = len(j.IDs) - len(r.Missing)
+	key := func(i int) Key { return Key{ID: j.IDs[i]} }
+	r.Count(len(j.IDs), j.Complete, key)
 	rules := map[string]ruleJSON{}
 	for _, rule := range j.Rules {
 		if j.applies(rule) {
+			if rule.About != nil {
+				r.Numbers[len(rules)].Coverage = CoverageBy(len(j.IDs), func(i int) (Key, bool, bool) {
+					return key(i), rule.About(i), j.Complete(i)
+				})
+			}
 			rules[rule.Name] = j.applyRule(rule, units, r)
 			if rule.answers {
 				r.Notes = append(r.Notes, j.answerNotes(rule)...)
@@ -260,14 +296,14 @@ func (j *PairPredictions) PairResult(benchmark string) *Result {
 	default:
 		r.Notes = append(r.Notes, "adiee: all scores lie within 0..1; this rule is made for 0..10, where they all are ties")
 	}
-	r.JSON = pairsJSON{r.Common(benchmark), votes, rules}
+	r.JSON = pairsJSON{r.Common(j.Name), votes, rules}
 	r.Examples = j.examples(4)
 	return r
 }
 
 // applyRule computes one rule, and adds its tables and notes to the result.
 func (j *PairPredictions) applyRule(rule PairRule, units []int, r *Result) ruleJSON {
-	v := rule.Decide(j.PairSet, j, units)
+	v := rule.decide(j, units)
 	out := ruleJSON{
 		N:         len(v.Right),
 		Accuracy:  Value(v.accuracy()),
@@ -302,7 +338,7 @@ func (j *PairPredictions) applyRule(rule PairRule, units []int, r *Result) ruleJ
 		}
 		acc := float64(hits) / float64(n)
 		out.PerClass[c] = classJSON{n, Value(acc)}
-		t.Rows = append(t.Rows, TableRow{Name: c, Cells: []float64{float64(n), acc}, Text: []string{fmt.Sprint(n)}})
+		t.Rows = append(t.Rows, TableRow{Name: c, Cells: []Cell{Count(n), {Value: acc}}})
 	}
 	r.Tables, r.Confusions = append(r.Tables, t), append(r.Confusions, out.Confusion)
 	return out
@@ -310,7 +346,7 @@ func (j *PairPredictions) applyRule(rule PairRule, units []int, r *Result) ruleJ
 
 // examples shows the pairs decided most clearly, rightly and wrongly, by the difference of scores.
 func (j *PairPredictions) examples(each int) []Example {
-	if !j.AnyScore || j.Show == nil {
+	if !j.AnyScore || len(j.Edits) == 0 {
 		return nil
 	}
 	var order []int
@@ -331,7 +367,10 @@ func (j *PairPredictions) examples(each int) []Example {
 	add := func(kind string, i int) {
 		e := Example{Kind: kind, Text: fmt.Sprintf("%s: scores %.4g and %.4g, human %s",
 			j.IDs[i], j.Scores[0][i], j.Scores[1][i], j.Human[i])}
-		e.Pictures, e.Instruction = j.Show(i)
+		left, right := j.Edits[i][0], j.Edits[i][1]
+		e.Instruction = left.Instruction
+		e.Pictures = []CaptionedPicture{{"source", PictureOf(left, "source")},
+			{cmp.Or(j.Captions[0], Left), PictureOf(left, "edit")}, {cmp.Or(j.Captions[1], Right), PictureOf(right, "edit")}}
 		out = append(out, e)
 	}
 	for k := 0; k < min(each, len(order)) && margin(order[k]) > 0; k++ {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
+	"assay/edit"
 	"assay/internal/stats"
 )
 
@@ -22,98 +24,107 @@ type Ratings struct {
 }
 
 // ReadScores reads lines of {id, model, field: number} into one score per item, NaN where missing. find returns the
-// item of an id and model, or says what would have been right; ignored (nil for none) leaves lines out.
-func ReadScores(
-	path string, n int, fields []string, find func(Key) (int, error), ignored func(Key) bool,
-) ([]float64, error) {
+// item of an id and model (below 0: a line that is left out), or says what would have been right.
+func (s *Ratings) ReadScores(path string, fields []string, find func(Key) (int, error)) (*RatingPredictions, error) {
 	rows, err := ReadLines(path)
 	if err != nil {
 		return nil, err
 	}
 	field := fields[len(fields)-1]
 	for _, f := range fields { // a null in the first line does not make another number of it
-		if slices.ContainsFunc(rows, func(r Line) bool { return r.Has(f) }) {
+		if slices.ContainsFunc(rows, func(r *Line) bool { return r.Has(f) }) {
 			field = f
 			break
 		}
 	}
-	scores := slices.Repeat([]float64{math.NaN()}, n)
+	scores := slices.Repeat([]float64{math.NaN()}, len(s.Keys))
 	seen := map[int]string{}
 	var p Problems
-	for _, r := range rows {
-		id, err := r.ID("id")
-		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
-		}
-		key := Key{ID: id}
-		if r.Has("model") {
-			if key.Model, err = r.Text("model"); err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
-			}
-		}
-		if ignored != nil && ignored(key) {
-			continue
-		}
+	p.Each(rows, func(r *Line) error {
+		key := r.Key()
 		i, err := find(key)
-		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+		if r.err != nil || err != nil || i < 0 {
+			return err
 		}
 		if first, ok := seen[i]; ok {
-			p.Add(r.Where, "a second prediction for %v (the first is in %s): one was expected", key, first)
-			continue
+			return fmt.Errorf("a second prediction for %v (the first is in %s): one was expected", key, first)
 		}
-		seen[i] = r.Where
-		if scores[i], err = r.Number(field); err != nil {
-			p.Add(r.Where, "%v", err)
-		}
-	}
-	return scores, p.Err()
+		seen[i], scores[i] = r.Where, r.Number(field)
+		return nil
+	})
+	return &RatingPredictions{s, scores}, p.Err()
 }
 
-// Missing lists the items without a score.
-func (s *Ratings) Missing(scores []float64) []Key {
-	var missing []Key
-	for i, k := range s.Keys {
-		if math.IsNaN(scores[i]) {
-			missing = append(missing, k)
+// Guess makes up scores, drawn from rng, or all the same when rng is nil.
+func (s *Ratings) Guess(rng *rand.Rand) *RatingPredictions {
+	return &RatingPredictions{s, RandomScores(rng, len(s.Keys))}
+}
+
+// RatingPredictions are scores of rated items, NaN where missing. A benchmark embeds them, and adds its numbers.
+type RatingPredictions struct {
+	*Ratings
+	Scores []float64
+}
+
+// Units implements Predictions.
+func (j *RatingPredictions) Units() int { return len(j.UnitItems) }
+
+// Complete implements Predictions: all items of a unit have a score.
+func (j *RatingPredictions) Complete(unit int) bool {
+	return !slices.ContainsFunc(j.UnitItems[unit], func(i int) bool { return math.IsNaN(j.Scores[i]) })
+}
+
+// GroupsJSON are the correlations of groups in a JSON result.
+type GroupsJSON struct {
+	PerModel  map[string]Value `json:"per_model"`
+	Undefined []string         `json:"undefined"`
+}
+
+// Result is what all benchmarks of ratings say: a table of the groups' correlations, plots, and examples with the
+// pictures of items, if there are any.
+func (j *RatingPredictions) Result(title string, numbers []Number, items []*edit.Edit) (*Result, GroupsJSON) {
+	r := &Result{Notes: slices.Clone(j.Notes), Numbers: numbers, Scatters: j.scatters()}
+	r.Count(len(j.Keys), func(i int) bool { return !math.IsNaN(j.Scores[i]) }, func(i int) Key { return j.Keys[i] })
+	rho, _ := j.Correlations(UpTo(j.Units()))
+	groups := GroupsJSON{map[string]Value{}, []string{}}
+	t := Table{Title: title, Columns: []string{"spearman"}}
+	for g, name := range j.Names {
+		groups.PerModel[name] = Value(rho[g])
+		t.Rows = append(t.Rows, TableRow{Name: name, Cells: Cells(rho[g])})
+		if math.IsNaN(rho[g]) {
+			groups.Undefined = append(groups.Undefined, name)
 		}
 	}
-	return missing
-}
-
-// AllUnits returns the numbers of all units.
-func (s *Ratings) AllUnits() []int {
-	units := make([]int, len(s.UnitItems))
-	for i := range units {
-		units[i] = i
+	r.Tables = []Table{t}
+	if n := len(groups.Undefined); n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing "+
+			"predictions) and left out of the means: %s", n, len(j.Names), strings.Join(groups.Undefined, ", ")))
 	}
-	return units
-}
-
-// HasAll reports whether all items of a unit have a score.
-func (s *Ratings) HasAll(scores []float64, unit int) bool {
-	return !slices.ContainsFunc(s.UnitItems[unit], func(i int) bool { return math.IsNaN(scores[i]) })
+	r.Examples = j.Examples(j.Scores, 4, func(i int) ([]CaptionedPicture, string) {
+		if items == nil {
+			return nil, ""
+		}
+		return Captions(items[i], "source", "edit"), items[i].Instruction
+	})
+	return r, groups
 }
 
 // Correlations returns Spearman's correlation of each group, and over all items together.
-func (s *Ratings) Correlations(scores []float64, units []int) (groups []float64, global float64) {
-	x, y := make([][]float64, len(s.Names)), make([][]float64, len(s.Names))
+func (j *RatingPredictions) Correlations(units []int) (groups []float64, global float64) {
+	x, y := make([][]float64, len(j.Names)), make([][]float64, len(j.Names))
 	var gx, gy []float64
 	for _, u := range units {
-		for _, i := range s.UnitItems[u] {
-			if math.IsNaN(scores[i]) {
+		for _, i := range j.UnitItems[u] {
+			if math.IsNaN(j.Scores[i]) {
 				continue
 			}
-			if g := s.Group[i]; g >= 0 {
-				x[g], y[g] = append(x[g], scores[i]), append(y[g], s.Human[i])
+			if g := j.Group[i]; g >= 0 {
+				x[g], y[g] = append(x[g], j.Scores[i]), append(y[g], j.Human[i])
 			}
-			gx, gy = append(gx, scores[i]), append(gy, s.Human[i])
+			gx, gy = append(gx, j.Scores[i]), append(gy, j.Human[i])
 		}
 	}
-	groups = make([]float64, len(s.Names))
+	groups = make([]float64, len(j.Names))
 	for g := range groups {
 		groups[g] = stats.Spearman(x[g], y[g])
 	}
@@ -145,18 +156,18 @@ func Defined(x []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(x), math.IsNaN)
 }
 
-// Scatters plots scores against human values, a plot for each group.
-func (s *Ratings) Scatters(scores []float64) []Scatter {
-	out := make([]Scatter, len(s.Names))
-	for g, name := range s.Names {
+// scatters plots scores against human values, a plot for each group.
+func (j *RatingPredictions) scatters() []Scatter {
+	out := make([]Scatter, len(j.Names))
+	for g, name := range j.Names {
 		out[g].Title = name
 	}
 	if len(out) == 0 {
 		out = []Scatter{{Title: "all items"}}
 	}
-	for i, v := range scores {
-		if g := max(s.Group[i], 0); !math.IsNaN(v) {
-			out[g].Score, out[g].Human = append(out[g].Score, v), append(out[g].Human, s.Human[i])
+	for i, v := range j.Scores {
+		if g := max(j.Group[i], 0); !math.IsNaN(v) {
+			out[g].Score, out[g].Human = append(out[g].Score, v), append(out[g].Human, j.Human[i])
 		}
 	}
 	return out
@@ -180,10 +191,7 @@ func (s *Ratings) Examples(scores []float64, each int, show func(i int) ([]Capti
 	}
 	rx, ry := stats.Ranks(x), stats.Ranks(y)
 	middle := float64(len(with)+1) / 2
-	order := make([]int, len(with))
-	for k := range order {
-		order[k] = k
-	}
+	order := UpTo(len(with))
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(math.Abs(rx[a]-ry[a]), math.Abs(rx[b]-ry[b])),
 			cmp.Compare(math.Abs(ry[b]-middle), math.Abs(ry[a]-middle)))
@@ -203,4 +211,27 @@ func (s *Ratings) Examples(scores []float64, each int, show func(i int) ([]Capti
 		add("disagrees", order[len(order)-1-k])
 	}
 	return out
+}
+
+// Disagreements are the samples on which a scorer and a column of people or judges, which is called truth, agree least
+// and most, of those that have both. Pictures are shown of samples that are among the items.
+func Disagreements(truth string, keys []Key, scores, values []float64, items []*edit.Edit) []Example {
+	shown := map[Key]*edit.Edit{}
+	for _, it := range items {
+		shown[ItemKey(it)] = it
+	}
+	p := Ratings{Truth: truth}
+	var both []float64
+	for i, v := range scores {
+		if !math.IsNaN(v) && !math.IsNaN(values[i]) {
+			p.Keys, p.Human, both = append(p.Keys, keys[i]), append(p.Human, values[i]), append(both, v)
+		}
+	}
+	return p.Examples(both, 4, func(i int) ([]CaptionedPicture, string) {
+		it := shown[p.Keys[i]]
+		if it == nil {
+			return nil, ""
+		}
+		return Captions(it, "source", "edit", Target), it.Instruction
+	})
 }

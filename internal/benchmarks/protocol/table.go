@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -22,14 +23,48 @@ type Table struct {
 	Mixed   bool     // every row is of a number of its own, and has its own digits
 }
 
-// TableRow is one row: Cells holds one value per column of the table.
+// TableRow is one row: a cell per column of the table; what is missing at its end is undefined.
 type TableRow struct {
 	Name    string
-	Cells   []float64
-	Text    []string         // shown instead of Cells[i] where it is not ""
-	Marks   []string         // shown behind a cell
-	Bounds  []stats.Interval // of the cells, NaN where there are none
-	Printed bool             // the numbers are not of a system but printed in a paper, or expected
+	Cells   []Cell
+	Printed bool // the numbers are not of a system but printed in a paper, or expected
+}
+
+// Cell is a number, NaN where it is undefined.
+type Cell struct {
+	Value  float64
+	Text   string          // shown instead of the value
+	Mark   string          // shown behind it
+	Bounds *stats.Interval // nil: it has none
+}
+
+// Count is the cell of a count.
+func Count(n int) Cell { return Cell{Value: float64(n), Text: fmt.Sprint(n)} }
+
+// CountFromTo is the cell of a count that differs by column.
+func CountFromTo(least, most int) Cell {
+	c := Count(least)
+	if least < most {
+		c.Text = fmt.Sprintf("%d to %d", least, most)
+	}
+	return c
+}
+
+// Cells are cells of numbers.
+func Cells(values ...float64) []Cell {
+	out := make([]Cell, len(values))
+	for i, v := range values {
+		out[i].Value = v
+	}
+	return out
+}
+
+// Cell is the cell of a column, which may be beyond the row's end.
+func (r TableRow) Cell(i int) Cell {
+	if i < len(r.Cells) {
+		return r.Cells[i]
+	}
+	return Cell{Value: math.NaN()}
 }
 
 // Ranked reports whether a row takes part in a ranking: what people and guesses get is for orientation.
@@ -42,42 +77,23 @@ func (r TableRow) Ranked() bool {
 	})
 }
 
-func (r TableRow) cell(i int, undefined string) string {
-	if i < len(r.Text) && r.Text[i] != "" {
-		return r.Text[i]
-	}
-	if i >= len(r.Cells) || math.IsNaN(r.Cells[i]) {
-		return undefined
-	}
-	return fmt.Sprintf("%.4f", r.Cells[i]) + r.Mark(i) + r.bounds(i)
-}
+// Bounded reports whether the cell has an interval.
+func (c Cell) Bounded() bool { return c.Bounds != nil && !math.IsNaN(c.Bounds.Low) }
 
-// Mark returns what is shown behind a cell.
-func (r TableRow) Mark(i int) string {
-	if i < len(r.Marks) {
-		return r.Marks[i]
-	}
-	return ""
-}
-
-// bounds prints the interval of a cell, "" if there is none.
-func (r TableRow) bounds(i int) string {
-	if !r.Bounded(i) {
-		return ""
+func (c Cell) String() string {
+	switch {
+	case c.Text != "":
+		return c.Text
+	case math.IsNaN(c.Value):
+		return "-"
+	case !c.Bounded():
+		return fmt.Sprintf("%.4f", c.Value) + c.Mark
 	}
 	digits := 2
-	for math.Abs(r.Bounds[i].High-r.Bounds[i].Low) < 2*math.Pow10(-digits) && digits < 4 {
+	for math.Abs(c.Bounds.High-c.Bounds.Low) < 2*math.Pow10(-digits) && digits < 4 {
 		digits++
 	}
-	return fmt.Sprintf(" [%.*f, %.*f]", digits, r.Bounds[i].Low, digits, r.Bounds[i].High)
-}
-
-// Bounded reports whether a cell has an interval.
-func (r TableRow) Bounded(i int) bool { return i < len(r.Bounds) && !math.IsNaN(r.Bounds[i].Low) }
-
-// bounded reports whether a cell of a column has an interval.
-func (t Table) bounded(i int) bool {
-	return slices.ContainsFunc(t.Rows, func(r TableRow) bool { return r.Bounded(i) })
+	return fmt.Sprintf("%.4f%s [%.*f, %.*f]", c.Value, c.Mark, digits, c.Bounds.Low, digits, c.Bounds.High)
 }
 
 // WriteCSV writes the table with full precision; undefined cells are empty. A column with intervals has two more, "low"
@@ -85,9 +101,11 @@ func (t Table) bounded(i int) bool {
 func (t Table) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	header := []string{"name"}
+	bounded := make([]bool, len(t.Columns)) // a cell of the column has an interval
 	for i, name := range t.Columns {
 		header = append(header, name)
-		if t.bounded(i) {
+		bounded[i] = slices.ContainsFunc(t.Rows, func(r TableRow) bool { return r.Cell(i).Bounded() })
+		if bounded[i] {
 			header = append(header, name+" low", name+" high")
 		}
 	}
@@ -101,18 +119,12 @@ func (t Table) WriteCSV(w io.Writer) error {
 	for _, r := range t.Rows {
 		record := []string{r.Name}
 		for i := range t.Columns {
+			cell := r.Cell(i)
+			record = append(record, cmp.Or(cell.Text, number(cell.Value)))
 			switch {
-			case i < len(r.Text) && r.Text[i] != "":
-				record = append(record, r.Text[i])
-			case i >= len(r.Cells):
-				record = append(record, "")
-			default:
-				record = append(record, number(r.Cells[i]))
-			}
-			switch {
-			case r.Bounded(i):
-				record = append(record, number(r.Bounds[i].Low), number(r.Bounds[i].High))
-			case t.bounded(i):
+			case cell.Bounded():
+				record = append(record, number(cell.Bounds.Low), number(cell.Bounds.High))
+			case bounded[i]:
 				record = append(record, "", "")
 			}
 		}
@@ -152,7 +164,7 @@ func (t Table) Markdown(w io.Writer) {
 	for _, r := range t.Rows {
 		fmt.Fprintf(w, "| %s |", escape.Replace(r.Name))
 		for i := range t.Columns {
-			fmt.Fprintf(w, " %s |", r.cell(i, "-"))
+			fmt.Fprintf(w, " %v |", r.Cell(i))
 		}
 		fmt.Fprintln(w)
 	}
@@ -165,7 +177,7 @@ func (t Table) Print(w io.Writer) {
 	for _, r := range t.Rows {
 		line := []string{"  " + r.Name}
 		for i := range t.Columns {
-			line = append(line, r.cell(i, "-"))
+			line = append(line, r.Cell(i).String())
 		}
 		grid = append(grid, line)
 	}
@@ -231,8 +243,7 @@ func (c Confusion) Table() Table {
 	for i, name := range c.Truth {
 		r := TableRow{Name: name}
 		for _, n := range c.Counts[i] {
-			r.Cells = append(r.Cells, 0)
-			r.Text = append(r.Text, fmt.Sprint(n))
+			r.Cells = append(r.Cells, Count(n))
 		}
 		t.Rows = append(t.Rows, r)
 	}

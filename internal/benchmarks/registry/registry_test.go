@@ -85,8 +85,8 @@ func TestSecondValues(t *testing.T) {
 	protocol.SetCaptions(items[0], [2]string{"x", "y"})
 	kind, _ := encoders.FindSimilarity("clip_t")
 	for text, want := range map[string]string{
-		`{"id": "a", "target_caption": "y"} {"id": "a", "target_caption": "z"}`: `second captions of "a"`,
-		`{"id": "b", "target_caption": "y"}`:                                    `"b" is no item of the data`,
+		`{"id": "a", "target_caption": "y"}` + "\n" + `{"id": "a", "target_caption": "z"}`: `second captions of "a"`,
+		`{"id": "b", "target_caption": "y"}`:                                               `"b" is no item of the data`,
 	} {
 		if err := runner.SetCaptions(kind, items, benchtest.Write(t, "c.jsonl", text)); err == nil ||
 			!strings.Contains(err.Error(), want) {

@@ -200,31 +200,28 @@ func undefinedNotes(list []lackingDraws, resamples int, system string) (out []st
 		resamples, len(list), system, someOf(names))}
 }
 
-// ranks marks of every column the best and the second best row: 1, 2 or 0, by row and column.
+// ranksOf marks of every column the best and the second best row: 1, 2 or 0, by row and column.
 func ranksOf(t protocol.Table) [][]int {
 	out := make([][]int, len(t.Rows))
 	for i := range out {
 		out[i] = make([]int, len(t.Columns))
 	}
-	for c := range t.Columns {
-		if c >= len(t.Better) || t.Better[c] == 0 {
-			continue
-		}
+	for c := range min(len(t.Columns), len(t.Better)) {
+		goodness := func(r protocol.TableRow) float64 { return float64(t.Better[c]) * r.Cell(c).Value }
 		var list []float64
 		for _, r := range t.Rows {
-			if c < len(r.Cells) && !math.IsNaN(r.Cells[c]) && r.Ranked() {
-				list = append(list, float64(t.Better[c])*r.Cells[c])
+			if v := goodness(r); t.Better[c] != 0 && !math.IsNaN(v) && r.Ranked() {
+				list = append(list, v)
 			}
 		}
 		slices.Sort(list)
 		slices.Reverse(list)
-		list = slices.Compact(list)
+		if list = slices.Compact(list); len(list) < 2 {
+			continue
+		}
 		for i, r := range t.Rows {
-			if c >= len(r.Cells) || !r.Ranked() || len(list) < 2 {
-				continue
-			}
-			if at := slices.Index(list, float64(t.Better[c])*r.Cells[c]); at >= 0 && at < 2 {
-				out[i][c] = at + 1
+			if r.Ranked() {
+				out[i][c] = 1 + slices.Index(list[:2], goodness(r))
 			}
 		}
 	}

@@ -37,31 +37,32 @@ func barsOf(r *Report) *barsView {
 	lo, hi := 0.0, 0.0
 	var rows []protocol.TableRow
 	for _, row := range t.Rows {
-		if at >= len(row.Cells) || math.IsNaN(row.Cells[at]) {
+		cell := row.Cell(at)
+		if math.IsNaN(cell.Value) {
 			continue
 		}
 		rows = append(rows, row)
-		lo, hi = min(lo, row.Cells[at]), max(hi, row.Cells[at])
-		if row.Bounded(at) {
-			lo, hi = min(lo, row.Bounds[at].Low), max(hi, row.Bounds[at].High)
+		lo, hi = min(lo, cell.Value), max(hi, cell.Value)
+		if cell.Bounded() {
+			lo, hi = min(lo, cell.Bounds.Low), max(hi, cell.Bounds.High)
 		}
 	}
 	if len(rows) < 2 || hi <= lo {
 		return nil
 	}
 	slices.SortStableFunc(rows, func(a, b protocol.TableRow) int {
-		return protocol.Sign(float64(t.Better[at]) * (b.Cells[at] - a.Cells[at]))
+		return protocol.Sign(float64(t.Better[at]) * (b.Cells[at].Value - a.Cells[at].Value))
 	})
 	percent := func(v float64) float64 { return math.Round(1000*(v-lo)/(hi-lo)) / 10 }
 	v := &barsView{Title: t.Columns[at]}
 	for _, row := range rows {
-		x := row.Cells[at]
-		b := barView{Name: row.Name, Own: !row.Printed, Value: fmt.Sprintf("%.*f", digitsOf(columnOf(t, at)), x) +
-			row.Mark(at),
-			Left: percent(min(0, x)), Width: max(0.2, percent(max(0, x))-percent(min(0, x)))}
-		if row.Bounded(at) {
-			b.Bounded, b.Low = true, percent(row.Bounds[at].Low)
-			b.Span = max(0.2, percent(row.Bounds[at].High)-b.Low)
+		cell := row.Cells[at]
+		b := barView{Name: row.Name, Own: !row.Printed,
+			Value: fmt.Sprintf("%.*f", digitsOf(columnOf(t, at)), cell.Value) + cell.Mark,
+			Left:  percent(min(0, cell.Value)), Width: max(0.2, percent(max(0, cell.Value))-percent(min(0, cell.Value)))}
+		if cell.Bounded() {
+			b.Bounded, b.Low = true, percent(cell.Bounds.Low)
+			b.Span = max(0.2, percent(cell.Bounds.High)-b.Low)
 		}
 		v.Bars = append(v.Bars, b)
 	}
@@ -70,15 +71,19 @@ func barsOf(r *Report) *barsView {
 
 // radarView is a radar chart of the systems.
 type radarView struct {
-	SVG     template.HTML
-	Key     []keyView
+	Rings   []string // points of the rings, as a path
+	Systems []radarSystem
+	Labels  []radarLabel
 	Caption string
 }
 
-type keyView struct {
-	Name   string
-	Colour template.CSS
+type radarSystem struct {
+	Name, Points string
+	Colour       template.CSS
 }
+
+// radarLabel is the name of an axis, at its end.
+type radarLabel struct{ X, Y, Anchor, Text string }
 
 // radarRows is how many systems a radar chart can show.
 const radarRows = 6
@@ -106,13 +111,13 @@ func (n radar) point(k int, share float64) (x, y float64) {
 }
 
 // polygon are the points of the shares of all axes.
-func (n radar) polygon(share func(k int) float64) string {
+func (n radar) polygon(between string, share func(k int) float64) string {
 	var p []string
 	for k := range int(n) {
 		x, y := n.point(k, share(k))
 		p = append(p, fmt.Sprintf("%.1f,%.1f", x, y))
 	}
-	return strings.Join(p, " ")
+	return strings.Join(p, between)
 }
 
 // radarOf draws the benchmark's axes for the best systems that have all of them; nil if there are none.
@@ -122,13 +127,10 @@ func radarOf(r *Report) *radarView {
 		return nil
 	}
 	chart := radar(len(axes))
-	var b strings.Builder
-	fmt.Fprint(&b, `<svg viewBox="0 0 400 300" role="img" aria-label="the components of each system">`)
-	for _, share := range []float64{0.25, 0.5, 0.75, 1} {
-		ring := strings.ReplaceAll(chart.polygon(func(int) float64 { return share }), " ", "L")
-		fmt.Fprintf(&b, `<path class="axis" d="M%sZ"/>`, ring)
-	}
 	v := &radarView{}
+	for _, share := range []float64{0.25, 0.5, 0.75, 1} {
+		v.Rings = append(v.Rings, chart.polygon("L", func(int) float64 { return share }))
+	}
 	left := 0
 	for _, s := range r.byHeadline() {
 		shares := make([]float64, len(axes))
@@ -137,17 +139,15 @@ func radarOf(r *Report) *radarView {
 		}
 		if slices.ContainsFunc(shares, math.IsNaN) {
 			continue
-		} else if len(v.Key) == radarRows {
+		} else if len(v.Systems) == radarRows {
 			left++
 			continue
 		}
-		colour := fmt.Sprintf("hsl(%d 70%% 50%%)", (210+len(v.Key)*137)%360)
-		fmt.Fprintf(&b, `<polygon points="%s" fill="%s" stroke="%s"/>`,
-			chart.polygon(func(k int) float64 { return shares[k] }),
-			colour, colour)
-		v.Key = append(v.Key, keyView{s.Name, template.CSS(colour)})
+		colour := fmt.Sprintf("hsl(%d 70%% 50%%)", (210+len(v.Systems)*137)%360)
+		v.Systems = append(v.Systems, radarSystem{s.Name, chart.polygon(" ", func(k int) float64 { return shares[k] }),
+			template.CSS(colour)})
 	}
-	if len(v.Key) == 0 {
+	if len(v.Systems) == 0 {
 		return nil
 	}
 	var caption []string
@@ -159,60 +159,31 @@ func radarOf(r *Report) *radarView {
 		} else if x < radarMiddle+10 {
 			anchor = "end"
 		}
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y+3, anchor,
-			template.HTMLEscapeString(a.Number))
+		v.Labels = append(v.Labels, radarLabel{fmt.Sprintf("%.1f", x), fmt.Sprintf("%.1f", y+3), anchor, a.Number})
 		caption = append(caption, fmt.Sprintf("%s %v to %v", a.Number, a.From, a.To))
 	}
-	fmt.Fprint(&b, `</svg>`)
-	v.SVG, v.Caption = template.HTML(b.String()), "From the centre to the rim: "+strings.Join(caption, ", ")
+	v.Caption = "From the centre to the rim: " + strings.Join(caption, ", ")
 	if left > 0 {
 		v.Caption += fmt.Sprintf(". The best %d of %d by %s.", radarRows, radarRows+left, r.Benchmark.Headline)
 	}
 	return v
 }
 
-// scatterView is a scatter plot with its title.
+// scatterView is a scatter plot of scores against human values, whose ranges are its axes'. The template has its shape.
 type scatterView struct {
-	Title string
-	SVG   template.HTML
+	Title                            string
+	Points                           [][2]string // x and y
+	LowX, HighX, LowScore, HighScore string
 }
 
-// domain is the range of both axes of scatter plots.
-type domain struct{ x0, x1, y0, y1 float64 }
-
-func (d *domain) include(s protocol.Scatter) {
-	for i := range s.Score {
-		d.x0, d.x1 = min(d.x0, s.Human[i]), max(d.x1, s.Human[i])
-		d.y0, d.y1 = min(d.y0, s.Score[i]), max(d.y1, s.Score[i])
-	}
-}
-
-var noDomain = domain{math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)}
-
-// scattersOf draws all plots on one scale.
+// scattersOf draws all plots on one scale, with a little spread on the human axis, whose values repeat.
 func scattersOf(list []protocol.Scatter) (out []scatterView) {
-	d := noDomain
+	x0, x1, y0, y1 := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, s := range list {
-		d.include(s)
-	}
-	for _, s := range list {
-		out = append(out, scatterView{s.Title, scatterOn(s, d)})
-	}
-	return out
-}
-
-// scatterSVG draws one plot on its own scale.
-func scatterSVG(s protocol.Scatter) template.HTML {
-	d := noDomain
-	d.include(s)
-	return scatterOn(s, d)
-}
-
-// scatterOn draws score against human value, with a little spread on the human axis, whose values repeat.
-func scatterOn(s protocol.Scatter, d domain) template.HTML {
-	const width, height, left, bottom = 240.0, 170.0, 40.0, 26.0
-	if len(s.Score) == 0 {
-		return ""
+		for i := range s.Score {
+			x0, x1 = min(x0, s.Human[i]), max(x1, s.Human[i])
+			y0, y1 = min(y0, s.Score[i]), max(y1, s.Score[i])
+		}
 	}
 	scale := func(v, lo, hi, from, to float64) float64 {
 		if hi == lo {
@@ -220,22 +191,18 @@ func scatterOn(s protocol.Scatter, d domain) template.HTML {
 		}
 		return from + (v-lo)/(hi-lo)*(to-from)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="score against human value">`, width, height)
-	fmt.Fprintf(&b, `<path class="axis" d="M%g 6V%gH%g"/>`, left, height-bottom, width-6)
-	rng := stats.NewRand(1)
-	for i := range s.Score {
-		x := scale(s.Human[i], d.x0, d.x1, left+8, width-14) + 8*(rng.Float64()-0.5)
-		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2"/>`, x, scale(s.Score[i], d.y0, d.y1, height-bottom-6, 12))
+	short := func(v float64) string { return fmt.Sprintf("%.3g", v) }
+	for _, s := range list {
+		v := scatterView{Title: s.Title, LowX: short(x0), HighX: short(x1), LowScore: short(y0), HighScore: short(y1)}
+		rng := stats.NewRand(1)
+		for i := range s.Score {
+			x := scale(s.Human[i], x0, x1, 48, 226) + 8*(rng.Float64()-0.5)
+			v.Points = append(v.Points,
+				[2]string{fmt.Sprintf("%.1f", x), fmt.Sprintf("%.1f", scale(s.Score[i], y0, y1, 138, 12))})
+		}
+		out = append(out, v)
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g">%.3g</text><text x="%g" y="%g" text-anchor="end">%.3g</text>`, left+4,
-		height-10,
-		d.x0, width-6, height-10, d.x1)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="middle">human</text>`, (left+width)/2, height-10)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%.3g</text><text x="%g" y="16" `+
-		`text-anchor="end">%.3g</text>`, left-4, height-bottom, d.y0, left-4, d.y1)
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">score</text></svg>`, left-4, (height-bottom)/2)
-	return template.HTML(b.String())
+	return out
 }
 
 // pairView is one confusion of several systems.

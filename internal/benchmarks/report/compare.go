@@ -223,7 +223,7 @@ func (c *Comparison) Table() protocol.Table {
 		Columns: []string{"difference", "low", "high"}, Mixed: true}
 	for _, d := range c.Differences {
 		t.Rows = append(t.Rows, protocol.TableRow{Name: fmt.Sprintf("%s: %s - %s", d.Number, d.System, d.Against),
-			Cells: []float64{float64(d.Difference), float64(d.Low), float64(d.High)}})
+			Cells: protocol.Cells(float64(d.Difference), float64(d.Low), float64(d.High))})
 	}
 	return t
 }

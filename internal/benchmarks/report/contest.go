@@ -29,35 +29,31 @@ func ReadScores(paths []string, number string, lower bool) (*Contest, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rows {
-			said, err := measuredBy(r, number, run)
-			if err := cmp.Or(err, judge.Check(number, said)); err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
+		p.Each(rows, func(r *protocol.Line) error {
+			if err := judge.Check(number, measuredBy(r, number, run)); err != nil {
+				return err
 			}
-			id, err1 := r.ID(r.First("sample", "id"))
-			name, err2 := r.Text(r.First("model", "method", "editor"))
-			v, err3 := r.Number(number)
-			if err := cmp.Or(err1, err2, err3); err != nil {
-				p.Add(r.Where, "%v", err)
-				continue
+			id, name, v := r.ID(r.First("sample", "id")), r.Text(r.First("model", "method", "editor")), r.Number(number)
+			if r.Err() != nil {
+				return nil
 			}
 			if samples[id] == nil {
 				samples[id], order = map[int]float64{}, append(order, id)
 			}
 			i := c.editor(name)
 			key := fmt.Sprintf("%d %s", i, id)
-			if seen[key] { // also where one of both is null
-				p.Add(r.Where, "a second value of %s for %s", id, name)
+			twice := seen[key] // also where one of both is null
+			if seen[key] = true; twice {
+				return fmt.Errorf("a second value of %s for %s", id, name)
 			}
-			seen[key] = true
 			if lower {
 				v = -v
 			}
 			if !math.IsNaN(v) {
 				samples[id][i] = v
 			}
-		}
+			return nil
+		})
 	}
 	c.compare(order, samples)
 	if lacking := len(order) - len(c.units); lacking > 0 {
@@ -105,15 +101,11 @@ func (c *Contest) noteParts(samples map[string]map[int]float64) {
 }
 
 // measuredBy is what measured a number of a line: what the line says, or the run that wrote its file.
-func measuredBy(r protocol.Line, number, run string) (string, error) {
+func measuredBy(r *protocol.Line, number, run string) string {
 	if !r.Has("by") {
-		return run, nil
+		return run
 	}
-	said, err := r.Object("by")
-	if err != nil {
-		return "", err
-	}
-	return cmp.Or(said[number], run), nil
+	return cmp.Or(r.Object("by")[number], run)
 }
 
 // voteWords are the words for the first, the second and neither that votes may have.
@@ -122,32 +114,20 @@ var voteWords = [3][]string{{"left", "a", "model_a", "leftvote"}, {"right", "b",
 
 // ReadVotes reads lines of {left, right, winner}, names of editors, winner being one of them, left, right or tie.
 func ReadVotes(path string) (*Contest, error) {
-	rows, err := protocol.ReadLines(path)
-	if err != nil {
-		return nil, err
-	}
 	c := &Contest{of: "votes"}
-	var p protocol.Problems
-	for _, r := range rows {
-		a, err1 := r.Text(r.First("left", "a", "model_a", "left_model"))
-		b, err2 := r.Text(r.First("right", "b", "model_b", "right_model"))
-		winner, err3 := r.Text(r.First("winner", "vote_type"))
-		if err := cmp.Or(err1, err2, err3); err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
-		}
+	return c, protocol.EachLine(path, func(r *protocol.Line) error {
+		a, b := r.Text(r.First("left", "a", "model_a", "left_model")), r.Text(r.First("right", "b", "model_b", "right_model"))
+		winner := r.Text(r.First("winner", "vote_type"))
 		if a == b {
-			p.Add(r.Where, "%q is compared with itself", a)
-			continue
+			r.Fail("%q is compared with itself", a)
 		}
 		outcome, err := protocol.SideOf(winner, a, b, voteWords)
 		if err != nil {
-			p.Add(r.Where, "winner is %v", err)
-			continue
+			return fmt.Errorf("winner is %w", err)
 		}
 		c.units = append(c.units, []comparisonOf{{c.editor(a), c.editor(b), outcome}})
-	}
-	return c, p.Err()
+		return nil
+	})
 }
 
 // ReadGiven reads a ranking of editors by people: lines of {model, score}, more being better, or {model, rank}, 1 being
@@ -158,30 +138,22 @@ func ReadGiven(path string) (map[string]float64, error) {
 		return nil, err
 	}
 	out := map[string]float64{}
-	by := "score"
-	if slices.ContainsFunc(rows, func(r protocol.Line) bool { return r.Has("rank") }) {
-		by = "rank"
+	by, sign := "score", 1.0
+	if slices.ContainsFunc(rows, func(r *protocol.Line) bool { return r.Has("rank") }) {
+		by, sign = "rank", -1
 	}
 	var p protocol.Problems
-	for _, r := range rows {
-		name, err := r.Text(r.First("model", "method", "editor"))
-		if err != nil {
-			p.Add(r.Where, "%v", err)
-			continue
+	p.Each(rows, func(r *protocol.Line) error {
+		name := r.Text(r.First("model", "method", "editor"))
+		if by == "rank" && r.Has("score") {
+			return errors.New("it has a score, and the file has ranks: one of both was expected in all lines")
 		}
-		v, err := r.Number(by)
-		if by == "rank" {
-			if v = -v; r.Has("score") {
-				err = errors.New("it has a score, and the file has ranks: one of both was expected in all lines")
-			}
+		v := r.Number(by)
+		if _, twice := out[name]; twice || math.IsNaN(v) {
+			return fmt.Errorf("one number of %s was expected", name)
 		}
-		if _, twice := out[name]; err == nil && (twice || math.IsNaN(v)) {
-			err = fmt.Errorf("one number of %s was expected", name)
-		}
-		if err != nil {
-			p.Add(r.Where, "%v", err)
-		}
-		out[name] = v
-	}
+		out[name] = sign * v
+		return nil
+	})
 	return out, p.Err()
 }

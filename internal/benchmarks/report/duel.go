@@ -33,12 +33,12 @@ type duelPart struct {
 // addDuels adds where the first editor of a benchmark of editors wins against each other one: by kind of edit, with the
 // samples on which both differ most. Systems of other kinds have none.
 func (r *Report) addDuels(resamples int, seed uint64) {
-	first, ok := editorOf(r.predictions)
+	first, ok := r.predictions[0].(*protocol.EditorPredictions)
 	if !ok {
 		return
 	}
 	for s := 1; s < len(r.predictions); s++ {
-		other, ok := editorOf(r.predictions[s:])
+		other, ok := r.predictions[s].(*protocol.EditorPredictions)
 		column := ""
 		for _, c := range slices.Backward(first.Columns) { // a scorer's number, or the last of the rule's
 			if ok && column == "" && other.Values[c] != nil {
@@ -63,20 +63,6 @@ func (r *Report) addDuels(resamples int, seed uint64) {
 		result.Examples = append(result.Examples, d.examples(3)...)
 		r.Comparison.Duels = append(r.Comparison.Duels, out)
 	}
-}
-
-// editorOf is the first of some predictions, if it is of an editor.
-func editorOf(list []protocol.Predictions) (*protocol.EditorPredictions, bool) {
-	if len(list) == 0 {
-		return nil, false
-	}
-	p, ok := list[0].(interface {
-		OfEditor() *protocol.EditorPredictions
-	})
-	if !ok {
-		return nil, false
-	}
-	return p.OfEditor(), true
 }
 
 // duel compares two editors sample by sample.
@@ -120,14 +106,7 @@ func (d *duel) count(resamples int, seed uint64) (out []duelPart) {
 			return
 		}
 		part.Lead = protocol.Value(stats.Mean(leads))
-		if resamples > 0 && len(leads) > 1 { // one sample says nothing of others
-			in := stats.Bootstrap(stats.NewRand(seed), len(leads), resamples, 0.95, func(units []int) []float64 {
-				sum := 0.0
-				for _, u := range units {
-					sum += leads[u]
-				}
-				return []float64{sum / float64(len(units))}
-			})[0]
+		if in := protocol.MeanInterval(leads, resamples, seed); in != nil {
 			part.Low, part.High = protocol.Value(in.Low), protocol.Value(in.High)
 		}
 		out = append(out, part)
@@ -151,11 +130,9 @@ func (d *duelResult) table() protocol.Table {
 	t := protocol.Table{Title: fmt.Sprintf("%s against %s by %s: who wins where", d.Editor, d.Against, d.By),
 		Columns: []string{"n", d.Editor, "ties", d.Against, "mean lead of " + d.Editor}}
 	for _, p := range d.Where {
-		t.Rows = append(t.Rows, protocol.TableRow{Name: p.Name,
-			Cells: []float64{float64(p.N), float64(p.Wins), float64(p.Ties), float64(p.Losses), float64(p.Lead)},
-			Text:  []string{fmt.Sprint(p.N), fmt.Sprint(p.Wins), fmt.Sprint(p.Ties), fmt.Sprint(p.Losses)},
-			Bounds: []stats.Interval{noInterval, noInterval, noInterval, noInterval,
-				{Low: float64(p.Low), High: float64(p.High)}}})
+		t.Rows = append(t.Rows, protocol.TableRow{Name: p.Name, Cells: []protocol.Cell{protocol.Count(p.N),
+			protocol.Count(p.Wins), protocol.Count(p.Ties), protocol.Count(p.Losses),
+			{Value: float64(p.Lead), Bounds: &stats.Interval{Low: float64(p.Low), High: float64(p.High)}}}})
 	}
 	return t
 }
@@ -178,8 +155,7 @@ func (d *duel) examples(each int) (out []protocol.Example) {
 		e := protocol.Example{Kind: "disagrees", Instruction: it.Instruction,
 			Text: fmt.Sprintf("%s: %s %.4g for %s, %.4g for %s",
 				it.ID, d.column, d.a.Values[d.column][i], d.names[0], d.b.Values[d.column][i], d.names[1])}
-		for _, p := range []protocol.CaptionedPicture{protocol.Caption("source", it, "source"),
-			protocol.Caption("wanted", it, protocol.Target)} {
+		for _, p := range protocol.Captions(it, "source", protocol.Target) {
 			if !p.Picture.None() {
 				e.Pictures = append(e.Pictures, p)
 			}

@@ -56,20 +56,8 @@ func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 	}
 }
 
-// noInterval stands for the interval of a cell that has none.
-var noInterval = stats.Interval{Low: math.NaN(), High: math.NaN()}
-
-// upTo returns the numbers 0 to n-1.
-func upTo(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
 func intervalsOf(p protocol.Predictions, resamples int, seed uint64) measured {
-	all := upTo(p.Units())
+	all := protocol.UpTo(p.Units())
 	names := p.Numbers(all)
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
 		numbers := p.Numbers(units)
@@ -198,7 +186,7 @@ func (r *Report) Summary() protocol.Table {
 			continue
 		}
 		row := rowOf(group[0].System, group, columns)
-		if !slices.ContainsFunc(row.Cells, func(v float64) bool { return !math.IsNaN(v) }) {
+		if !slices.ContainsFunc(row.Cells, func(c protocol.Cell) bool { return !math.IsNaN(c.Value) }) {
 			continue
 		}
 		row.Printed = true
@@ -232,44 +220,38 @@ func columnName(c protocol.Basis, all []protocol.Basis) string {
 func rowOf(name string, figures []figure, columns []protocol.Basis) protocol.TableRow {
 	row := protocol.TableRow{Name: name}
 	for _, c := range columns {
-		cell, mark, in := math.NaN(), "", noInterval
-		for _, f := range figures {
-			if f.Basis != c {
-				continue
-			}
-			cell = float64(f.Value)
+		cell := protocol.Cell{Value: math.NaN()}
+		if at := slices.IndexFunc(figures, func(f figure) bool { return f.Basis == c }); at >= 0 {
+			f := figures[at]
+			cell.Value = float64(f.Value)
 			if f.Low != nil {
-				in = stats.Interval{Low: float64(*f.Low), High: float64(*f.High)}
+				cell.Bounds = &stats.Interval{Low: float64(*f.Low), High: float64(*f.High)}
 			}
 			if len(f.Contradictions) > 0 {
-				mark = "†"
+				cell.Mark = "†"
 			}
-			break
 		}
-		row.Cells, row.Marks, row.Bounds = append(row.Cells, cell), append(row.Marks, mark), append(row.Bounds, in)
+		row.Cells = append(row.Cells, cell)
 	}
 	return row
 }
 
 // chanceRow is what guessing is expected to get; nil if that is not known.
 func (r *Report) chanceRow(columns []protocol.Basis) *protocol.TableRow {
-	if len(r.chance) == 0 {
-		return nil
-	}
-	row := protocol.TableRow{Name: "expected of guessing", Printed: true}
+	row := &protocol.TableRow{Name: "expected of guessing", Printed: true}
 	any := false
 	for _, c := range columns {
-		v, ok := r.chanceOf(c)
-		if !ok {
-			v = protocol.Value(math.NaN())
+		cell := protocol.Cell{Value: math.NaN()}
+		if v, ok := r.chanceOf(c); ok {
+			cell.Value = float64(v)
 		}
-		any = any || v == v
-		row.Cells = append(row.Cells, float64(v))
+		any = any || !math.IsNaN(cell.Value)
+		row.Cells = append(row.Cells, cell)
 	}
 	if !any {
 		return nil
 	}
-	return &row
+	return row
 }
 
 // printedRows groups the printed numbers by method, paper and part; a contradiction begins another row.

@@ -54,8 +54,8 @@ func TestFEDBenchLeaderboard(t *testing.T) {
 				continue
 			}
 			seen++
-			if !(math.Abs(row.Cells[at]-stats.Mean(list)) < 1e-12) || !row.Bounded(at) {
-				t.Errorf("%s %s: %v, want %v", kind, row.Name, row.Cells[at], stats.Mean(list))
+			if !(math.Abs(row.Cells[at].Value-stats.Mean(list)) < 1e-12) || !row.Cells[at].Bounded() {
+				t.Errorf("%s %s: %v, want %v", kind, row.Name, row.Cells[at].Value, stats.Mean(list))
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func TestFEDBenchCoverage(t *testing.T) {
 	for _, table := range r.Systems[0].Result.Tables {
 		for _, row := range table.Rows {
 			if table.Title == "per method" {
-				rows = append(rows, row.Name+": "+row.Text[0])
+				rows = append(rows, row.Name+": "+row.Cells[0].Text)
 			}
 		}
 	}
@@ -192,8 +192,8 @@ func TestFEDBenchAlignsFiles(t *testing.T) {
 	r.Add("o", other)
 	for _, row := range r.Summary().Rows[:2] {
 		n := 0
-		for _, v := range row.Cells {
-			if v == v {
+		for _, c := range row.Cells {
+			if !math.IsNaN(c.Value) {
 				n++
 			}
 		}
@@ -207,8 +207,8 @@ func TestFEDBenchAlignsFiles(t *testing.T) {
 	r = &Report{Benchmark: fedbench.Benchmark}
 	r.Add("a", a)
 	r.Add("c", back)
-	for _, v := range r.Summary().Rows[1].Cells {
-		if v != v {
+	for _, c := range r.Summary().Rows[1].Cells {
+		if math.IsNaN(c.Value) {
 			t.Error("the same samples in another order stand apart")
 		}
 	}
@@ -220,7 +220,7 @@ func TestCoverageStandsApart(t *testing.T) {
 	judge := benchtest.Golden + "imagenhub/judges/gpt4o_0shot.jsonl"
 	r := &Report{Benchmark: adiee.ImagenHub}
 	r.Add("whole", benchtest.Must[protocol.Predictions](t)(s.Read(judge)))
-	r.Add("half", benchtest.Must[protocol.Predictions](t)(s.Read(benchtest.Half(t, judge, 716))))
+	r.Add("half", benchtest.Must[protocol.Predictions](t)(s.Read(half(t, judge, 716))))
 	r.Measure(s, 20, 1)
 	summary := r.Summary()
 	const name = "published (50% of 1432), the mean over 4 of 8 methods"
@@ -235,7 +235,8 @@ func TestCoverageStandsApart(t *testing.T) {
 	}
 	for _, row := range summary.Rows {
 		isHalf := row.Name == "half"
-		if math.IsNaN(row.Cells[whole]) != isHalf && row.Ranked() || math.IsNaN(row.Cells[part]) == isHalf {
+		if math.IsNaN(row.Cells[whole].Value) != isHalf && row.Ranked() ||
+			math.IsNaN(row.Cells[part].Value) == isHalf {
 			t.Errorf("%s stands in the wrong column: %v", row.Name, row.Cells)
 		}
 	}
@@ -486,4 +487,11 @@ func TestCompareAndBaselines(t *testing.T) {
 		"random", 1); err == nil {
 		t.Error("random components were made up")
 	}
+}
+
+// half writes the first lines of a file of predictions.
+func half(t *testing.T, path string, lines int) string {
+	t.Helper()
+	all := bytes.SplitAfter(benchtest.Must[[]byte](t)(os.ReadFile(path)), []byte("\n"))
+	return benchtest.Write(t, "half.jsonl", string(bytes.Join(all[:lines], nil)))
 }

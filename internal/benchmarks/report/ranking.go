@@ -88,7 +88,7 @@ func (c *Contest) Rank(given map[string]float64, resamples int, seed uint64) (*R
 	if len(c.editors) < 2 || len(c.units) == 0 {
 		return nil, errors.New("there are no two editors to compare")
 	}
-	all := upTo(len(c.units))
+	all := protocol.UpTo(len(c.units))
 	strengths := stats.Settle(stats.BradleyTerry(c.wins(all)), strengthError)
 	r := &Ranking{Of: c.of, Units: len(all), Resamples: resamples, Seed: seed, Notes: c.notes}
 	if math.IsNaN(strengths[0]) {
@@ -227,16 +227,11 @@ func (r *Ranking) Table() protocol.Table {
 		t.Columns = append(t.Columns, "given")
 	}
 	for _, e := range r.Editors {
-		row := protocol.TableRow{Name: e.Name,
-			Cells:  []float64{float64(e.Strength), float64(e.Wins), float64(e.Ties), float64(e.Losses)},
-			Text:   []string{"", fmt.Sprint(e.Wins), fmt.Sprint(e.Ties), fmt.Sprint(e.Losses)},
-			Bounds: []stats.Interval{{Low: float64(e.Low), High: float64(e.High)}, noInterval, noInterval, noInterval}}
-		if human {
-			v := math.NaN()
-			if e.Given != nil {
-				v = float64(*e.Given)
-			}
-			row.Cells, row.Text, row.Bounds = append(row.Cells, v), append(row.Text, ""), append(row.Bounds, noInterval)
+		row := protocol.TableRow{Name: e.Name, Cells: []protocol.Cell{
+			{Value: float64(e.Strength), Bounds: &stats.Interval{Low: float64(e.Low), High: float64(e.High)}},
+			protocol.Count(e.Wins), protocol.Count(e.Ties), protocol.Count(e.Losses)}}
+		if e.Given != nil {
+			row.Cells = append(row.Cells, protocol.Cell{Value: float64(*e.Given)})
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -6,12 +6,12 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/runner"
@@ -215,100 +215,81 @@ func (r *Report) JSON() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := []field{}
 	if figures := r.figures(0); len(figures) > 0 {
-		fields = append(fields, field{"numbers", figures})
+		result = append(result, field{"numbers", figures})
 	}
 	if r.asked != nil {
-		fields = append(fields, field{"asked", r.asked})
+		result = append(result, field{"asked", r.asked})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Extra)) {
-		fields = append(fields, field{name, r.Extra[name]})
+		result = append(result, field{name, r.Extra[name]})
 	}
-	if len(fields) == 0 {
-		return result, nil
-	}
-	return withFields(result, fields)
+	return result, nil
 }
 
 // named is a system's JSON, in which a number that does not cover everything has the coverage in its key.
-func (r *Report) named(system int) (any, error) {
+func (r *Report) named(system int) (object, error) {
 	renamed := map[string]string{}
 	for _, f := range r.figures(system) {
 		if !f.Coverage.Whole() {
 			renamed[f.Rule] = f.Name
 		}
 	}
-	result := r.Systems[system].Result.JSON
-	if len(renamed) == 0 {
-		return result, nil
-	}
-	raw, err := json.Marshal(result)
+	raw, err := json.Marshal(r.Systems[system].Result.JSON)
 	if err != nil {
 		return nil, err
 	}
-	return renameKeys(raw, renamed)
+	return objectOf(raw, renamed)
 }
 
-// renameKeys renames keys of an object and of its objects of numbers, in place.
-func renameKeys(raw json.RawMessage, renamed map[string]string) (json.RawMessage, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return raw, err
-	}
-	out := []byte("{")
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		key, ok := t.(string)
-		if !ok {
-			return nil, fmt.Errorf("the key %v is no string", t)
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, err
-		}
-		if slices.Contains([]string{"rules", "means", "ablations"}, key) {
-			if value, err = renameKeys(value, renamed); err != nil {
-				return nil, err
-			}
-		}
-		if name, ok := renamed[key]; ok {
-			key = name
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(strconv.AppendQuote(out, key), ':'), value...)
-	}
-	return append(out, '}'), nil
-}
+// object is a JSON object whose fields are in order.
+type object []field
 
 type field struct {
 	name  string
 	value any
 }
 
-// withFields adds fields behind those of an object, whose order stays.
-func withFields(object any, fields []field) (json.RawMessage, error) {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
+// objectOf reads an object, and renames fields of it and of its objects of numbers.
+func objectOf(raw json.RawMessage, renamed map[string]string) (out object, err error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("the result is no object: %.40s (%v)", raw, err)
 	}
-	if raw = bytes.TrimSuffix(raw, []byte("}")); len(raw) == 0 || raw[0] != '{' {
-		return nil, errors.New("the result is no object")
-	}
-	for _, f := range fields {
-		value, err := json.Marshal(f.value)
+	for d.More() {
+		t, err := d.Token()
 		if err != nil {
+			return nil, err
+		}
+		key := t.(string) // the decoder sees to it
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		f := field{cmp.Or(renamed[key], key), value}
+		if value[0] == '{' && slices.Contains([]string{"rules", "means", "ablations"}, key) {
+			if f.value, err = objectOf(value, renamed); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	out := []byte("{")
+	for i, f := range o {
+		name, err1 := json.Marshal(f.name)
+		value, err2 := json.Marshal(f.value)
+		if err := cmp.Or(err1, err2); err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
-		if len(raw) > 1 {
-			raw = append(raw, ',')
+		if i > 0 {
+			out = append(out, ',')
 		}
-		raw = append(append(strconv.AppendQuote(raw, f.name), ':'), value...)
+		out = append(append(append(out, name...), ':'), value...)
 	}
-	return append(raw, '}'), nil
+	return append(out, '}'), nil
 }

@@ -156,13 +156,19 @@ func TestDuelsOfOneJudge(t *testing.T) {
 }
 
 func TestScatter(t *testing.T) {
-	svg := string(scatterSVG(protocol.Scatter{Title: "x", Score: []float64{1, 5, 5}, Human: []float64{0, 1, 1}}))
-	if strings.Count(svg, "<circle") != 3 || strings.Contains(svg, "NaN") {
-		t.Error(svg)
+	draw := func(s protocol.Scatter) string {
+		var svg strings.Builder
+		if err := reportTemplate.ExecuteTemplate(&svg, "scatter", scattersOf([]protocol.Scatter{s})[0]); err != nil {
+			t.Fatal(err)
+		}
+		return svg.String()
 	}
-	if svg := string(scatterSVG(protocol.Scatter{Score: []float64{2}, Human: []float64{1}})); strings.Contains(svg,
-		"NaN") {
-		t.Error("a single point has no place")
+	svg := draw(protocol.Scatter{Title: "x", Score: []float64{1, 5, 5}, Human: []float64{0, 1, 1}})
+	if strings.Count(svg, "<circle") != 3 || strings.Contains(svg, "NaN") {
+		t.Errorf("three points are drawn as %s", svg)
+	}
+	if svg := draw(protocol.Scatter{Score: []float64{2}, Human: []float64{1}}); strings.Contains(svg, "NaN") {
+		t.Errorf("a single point has no place: %s", svg)
 	}
 }
 
@@ -250,12 +256,12 @@ func TestReportRanks(t *testing.T) {
 	}
 	// of distances the smaller one is the better one
 	low := protocol.Table{Columns: []string{"d"}, Better: []int{-1},
-		Rows: []protocol.TableRow{{Name: "a", Cells: []float64{3}},
-			{Name: "b", Cells: []float64{2}}, {Name: "human", Cells: []float64{1}, Printed: true}}}
+		Rows: []protocol.TableRow{{Name: "a", Cells: protocol.Cells(3)},
+			{Name: "b", Cells: protocol.Cells(2)}, {Name: "human", Cells: protocol.Cells(1), Printed: true}}}
 	if got := ranksOf(low); got[0][0] != 2 || got[1][0] != 1 || got[2][0] != 0 {
 		t.Errorf("ranks %v", got)
 	}
-	low.Rows[2] = protocol.TableRow{Name: "human-edit", Cells: []float64{1}} // an editor of that name
+	low.Rows[2] = protocol.TableRow{Name: "human-edit", Cells: protocol.Cells(1)} // an editor of that name
 	if got := ranksOf(low); got[0][0] != 0 || got[1][0] != 2 || got[2][0] != 1 {
 		t.Errorf("ranks of an editor called human-edit: %v", got)
 	}

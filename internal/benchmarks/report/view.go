@@ -40,10 +40,10 @@ func sortedView(r *Report, t protocol.Table) tableView {
 	if at := sortColumn(r.Benchmark, t); at >= 0 {
 		t.Rows = slices.Clone(t.Rows)
 		key := func(row protocol.TableRow) float64 {
-			if at >= len(row.Cells) || math.IsNaN(row.Cells[at]) {
-				return math.Inf(1)
+			if v := row.Cell(at).Value; !math.IsNaN(v) {
+				return -float64(t.Better[at]) * v
 			}
-			return -float64(t.Better[at]) * row.Cells[at]
+			return math.Inf(1)
 		}
 		slices.SortStableFunc(t.Rows, func(a, b protocol.TableRow) int { return cmp.Compare(key(a), key(b)) })
 		if len(t.Columns) > shownColumns && r.Benchmark.Headline != "" {
@@ -58,32 +58,17 @@ const shownColumns = 8
 
 // leading is the table with a column before the others.
 func leading(t protocol.Table, at int) protocol.Table {
-	t.Columns, t.Better = first(t.Columns, at), first(t.Better, at)
+	t.Columns, t.Better = first(t.Columns, at, t.Columns[at]), first(t.Better, at, t.Better[at])
 	t.Rows = slices.Clone(t.Rows)
-	for i := range t.Rows {
-		row := &t.Rows[i]
-		row.Cells, row.Text, row.Marks = first(row.Cells, at), first(row.Text, at), first(row.Marks, at)
-		if at < len(row.Bounds) {
-			row.Bounds = first(row.Bounds, at)
-		} else if len(row.Bounds) > 0 {
-			row.Bounds = slices.Insert(slices.Clone(row.Bounds), 0, noInterval)
-		}
+	for i, row := range t.Rows {
+		t.Rows[i].Cells = first(row.Cells, at, row.Cell(at))
 	}
 	return t
 }
 
-// first is a list with its element at the front; a list that is too short has an empty one there, if it has any.
-func first[T any](list []T, at int) []T {
-	if len(list) == 0 {
-		return list
-	}
-	var v T
-	list = slices.Clone(list)
-	if at < len(list) {
-		v = list[at]
-		list = slices.Delete(list, at, at+1)
-	}
-	return slices.Insert(list, 0, v)
+// first is a list with its element at the front.
+func first[T any](list []T, at int, v T) []T {
+	return slices.Concat([]T{v}, list[:min(at, len(list))], list[min(at+1, len(list)):])
 }
 
 // sortColumn is the column that a table is sorted by, -1 for none. Columns in which no system has a number do not count
@@ -92,7 +77,7 @@ func sortColumn(b *protocol.Benchmark, t protocol.Table) int {
 	first := -1
 	lacks := func(column int) bool {
 		return !slices.ContainsFunc(t.Rows, func(r protocol.TableRow) bool {
-			return !r.Printed && r.Ranked() && column < len(r.Cells) && !math.IsNaN(r.Cells[column])
+			return !r.Printed && r.Ranked() && !math.IsNaN(r.Cell(column).Value)
 		})
 	}
 	empty := make([]bool, len(t.Columns))
@@ -136,36 +121,41 @@ func (r *Report) view(t protocol.Table) tableView {
 		for i := range t.Columns {
 			n := digits[i]
 			if t.Mixed {
-				n = digitsOf(row.Cells)
+				n = digitsOf(valuesOf(row.Cells))
 			}
-			line.Cells = append(line.Cells, viewCell(row, i, n, ranks[k][i]))
+			line.Cells = append(line.Cells, viewCell(row.Cell(i), n, ranks[k][i]))
 		}
 		v.Rows = append(v.Rows, line)
 	}
 	return v
 }
 
-func viewCell(r protocol.TableRow, i, digits, rank int) cellView {
+func viewCell(c protocol.Cell, digits, rank int) cellView {
 	switch {
-	case i < len(r.Text) && r.Text[i] != "":
-		return cellView{Text: r.Text[i]}
-	case i >= len(r.Cells) || math.IsNaN(r.Cells[i]):
+	case c.Text != "":
+		return cellView{Text: c.Text}
+	case math.IsNaN(c.Value):
 		return cellView{Text: "–"}
 	}
-	c := cellView{Text: fmt.Sprintf("%.*f", digits, r.Cells[i]), Mark: r.Mark(i), Full: fmt.Sprint(r.Cells[i]),
-		Rank: rank}
-	if r.Bounded(i) {
-		c.Bounds = fmt.Sprintf("%.*f to %.*f", digits, r.Bounds[i].Low, digits, r.Bounds[i].High)
+	v := cellView{Text: fmt.Sprintf("%.*f", digits, c.Value), Mark: c.Mark, Full: fmt.Sprint(c.Value), Rank: rank}
+	if c.Bounded() {
+		v.Bounds = fmt.Sprintf("%.*f to %.*f", digits, c.Bounds.Low, digits, c.Bounds.High)
 	}
-	return c
+	return v
 }
 
-// column are the numbers of a column.
-func columnOf(t protocol.Table, at int) (out []float64) {
+// columnOf are the numbers of a column.
+func columnOf(t protocol.Table, at int) []float64 {
+	var cells []protocol.Cell
 	for _, r := range t.Rows {
-		if at < len(r.Cells) {
-			out = append(out, r.Cells[at])
-		}
+		cells = append(cells, r.Cell(at))
+	}
+	return valuesOf(cells)
+}
+
+func valuesOf(cells []protocol.Cell) (out []float64) {
+	for _, c := range cells {
+		out = append(out, c.Value)
 	}
 	return out
 }

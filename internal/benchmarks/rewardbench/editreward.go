@@ -10,42 +10,18 @@ import (
 	"assay/internal/benchmarks/protocol"
 )
 
-// publishedCSV holds the numbers that papers print: see protocol.Benchmark.
-//
-//go:embed published.csv
-var publishedCSV string
+var (
+	//go:embed benchmarks.txt
+	benchmarksText string
+	//go:embed published.csv
+	publishedCSV string
+)
+
+// family is what is known of these benchmarks before their data are read.
+var family = protocol.Family{Benchmarks: benchmarksText, Published: publishedCSV}
 
 // EditRewardBench is EditReward-Bench, in the layouts of TIGER-Lab and of EditScore.
-var EditRewardBench = &protocol.Benchmark{
-	Name:  "editreward-bench",
-	Title: "EditReward-Bench, both of this name: TIGER-Lab's rankings of 2, 3 and 4 edits, EditScore's pairs of 13 tasks",
-	Needs: []string{
-		"--ratings: Parquet, JSON lines or JSON in a folder, or such a file; the columns found decide which benchmark it is",
-		"TIGER-Lab: id, dataset (2pair, 3pair, 4pair), ranking, comparison_type; instruction, source_image, candidate_1, " +
-			"candidate_2",
-		"EditScore: key (two), task_type, dimension; instruction, input_image, output_images (two, the first preferred)",
-	},
-	Published: "TIGER-Lab: the dataset EditReward-Bench; EditScore: the dataset EditReward-Bench",
-	Predicts: `TIGER-Lab: {"id", "left", "right"} or {"id", "answer": "A>C"} per comparison, or {"id": group, "model": ` +
-		`"A", "score"} per candidate; ` +
-		`EditScore: {"id": key, "score"}, optionally with "dimension", or {"key": [two], "score": [two]}`,
-	Rules: []string{
-		"k2 (TIGER-Lab): accuracy of three classes, a difference of at most eps being a tie; eps maximises it, or --epsilon",
-		"k3, k4 (TIGER-Lab): share of groups whose comparisons are all right, that is the whole ranking; equal scores are " +
-			"wrong",
-		"overall (TIGER-Lab): right samples of all, those of k2 and groups of k3 and k4 counting one each",
-		"k2, k3, k4, overall as run (TIGER-Lab): the strict ranking of EditReward's program (eval_bench.py). It uses the " +
-			"margin for ties alone: a preference is right if the order is. Of equal scores the candidate with the later " +
-			"letter comes first (NumPy's argsort, turned around). Samples need a score of each candidate",
-		"pairwise overall as run (TIGER-Lab): the program's accuracy of all pairs, with one margin for all of them",
-		"prompt_following, consistency, overall (EditScore): the first edit scores strictly higher; mean over tasks",
-		"pictures (EditScore): scorers and judges see every edit resized to its source's size (bicubic), and no picture's " +
-			"transparency (Pillow's convert('RGB')), as EditScore's evaluation.py shows them",
-	},
-	Flags:        []string{"images", "epsilon"},
-	Load:         loadEditReward,
-	PublishedCSV: publishedCSV,
-}
+var EditRewardBench = family.Benchmark("editreward-bench", loadEditReward)
 
 func loadEditReward(o protocol.Options) (protocol.Set, error) {
 	files, err := protocol.LocateAll(o.Data, "*.parquet", "*.jsonl", "*.json")

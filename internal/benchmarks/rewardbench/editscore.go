@@ -18,6 +18,7 @@ import (
 
 // editScore is EditScore's EditReward-Bench: pairs of edits, the first preferred, by task and dimension.
 type editScore struct {
+	protocol.PairSet
 	images     string
 	places     []protocol.Sample
 	keys       [][2]string
@@ -45,6 +46,7 @@ func loadEditScore(table *protocol.Samples, o protocol.Options) (protocol.Set, e
 		if !slices.Contains(s.dimensions, text[1]) {
 			s.dimensions = append(s.dimensions, text[1])
 		}
+		s.Add(strconv.Itoa(len(s.keys)), protocol.Left)
 		s.places, s.keys = append(s.places, p), append(s.keys, [2]string(keys))
 		s.task, s.dim, s.text = append(s.task, text[0]), append(s.dim, text[1]), append(s.text, text[2])
 		return nil
@@ -80,66 +82,37 @@ func (s *editScore) Items() ([]*edit.Edit, error) {
 // Read reads {id: key, score} with an optional dimension, or a field per dimension. It also reads {key: [two], score:
 // [two]} as EditScore's own result files hold, whose dimension is the file's name.
 func (s *editScore) Read(path string) (protocol.Predictions, error) {
-	rows, err := protocol.ReadLines(path)
-	if err != nil {
-		return nil, err
-	}
-	j := s.blank()
+	j := &editScorePredictions{s, s.Blank()}
 	fileDimension := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	if !slices.Contains(s.dimensions, fileDimension) {
 		fileDimension = ""
 	}
-	var p protocol.Problems
 	seen := map[protocol.Slot]string{}
-	for _, r := range rows {
-		if err := j.readRow(r, fileDimension, seen); err != nil {
-			p.Add(r.Where, "%v", err)
-		}
-	}
-	return j, p.Err()
-}
-
-func (s *editScore) blank() *editScorePredictions {
-	n := len(s.keys)
-	nan := slices.Repeat([]float64{math.NaN()}, 2*n)
-	return &editScorePredictions{s, [2][]float64{nan[:n:n], nan[n:]}}
+	return j, protocol.EachLine(path, func(r *protocol.Line) error { return j.readRow(r, fileDimension, seen) })
 }
 
 // Guess implements Guessable.
 func (s *editScore) Guess(rng *rand.Rand) protocol.Predictions {
-	j := s.blank()
-	for side := range j.scores {
-		j.scores[side] = protocol.RandomScores(rng, len(s.keys))
-	}
-	return j
+	return &editScorePredictions{s, s.GuessPairs(rng)}
 }
 
 type editScorePredictions struct {
 	*editScore
-	scores [2][]float64
+	pairs *protocol.PairPredictions
 }
 
-func (j *editScorePredictions) readRow(r protocol.Line, dimension string, seen map[protocol.Slot]string) error {
+func (j *editScorePredictions) readRow(r *protocol.Line, dimension string, seen map[protocol.Slot]string) error {
 	if r.Has("dimension") {
-		var err error
-		if dimension, err = r.Text("dimension"); err != nil {
-			return err
-		}
-		if !slices.Contains(j.dimensions, dimension) {
+		if dimension = r.Text("dimension"); !slices.Contains(j.dimensions, dimension) {
 			return fmt.Errorf("the dimension %q is not in the data: one of %s was expected", dimension,
 				strings.Join(j.dimensions, ", "))
 		}
 	}
-	if _, both := r.Fields["key"]; both {
-		var keys []string
-		if json.Unmarshal(r.Fields["key"], &keys) == nil {
-			return j.readPair(r, keys, dimension, seen)
-		}
+	var keys []string
+	if json.Unmarshal(r.Fields["key"], &keys) == nil && keys != nil {
+		return j.readPair(r, keys, dimension, seen)
 	}
-	id, err := r.ID(r.First("id", "key"))
-	if err != nil {
-		return err
-	}
+	id := r.ID(r.First("id", "key"))
 	slots := j.byKey[id]
 	if slots == nil {
 		return fmt.Errorf("the id %q is not one of the %d edits: a key such as %q was expected", id, len(j.byKey),
@@ -154,10 +127,7 @@ func (j *editScorePredictions) readRow(r protocol.Line, dimension string, seen m
 		if _, ok := r.Fields[field]; !ok || dimension != "" && d != dimension {
 			continue
 		}
-		v, err := r.Number(field)
-		if err != nil {
-			return err
-		}
+		v := r.Number(field)
 		used = true
 		for _, at := range slots {
 			if j.dim[at.Pair] == d {
@@ -173,12 +143,9 @@ func (j *editScorePredictions) readRow(r protocol.Line, dimension string, seen m
 	return nil
 }
 
-func (j *editScorePredictions) readPair(r protocol.Line, keys []string, dimension string,
+func (j *editScorePredictions) readPair(r *protocol.Line, keys []string, dimension string,
 	seen map[protocol.Slot]string) error {
-	values, err := r.Numbers("score")
-	if err != nil {
-		return err
-	}
+	values := r.Numbers("score")
 	if len(keys) != 2 || len(values) != 2 {
 		return fmt.Errorf("%d keys and %d scores: two each were expected", len(keys), len(values))
 	}
@@ -200,21 +167,19 @@ func (j *editScorePredictions) readPair(r protocol.Line, keys []string, dimensio
 	return nil
 }
 
-func (j *editScorePredictions) set(r protocol.Line, at protocol.Slot, v float64, seen map[protocol.Slot]string) error {
+func (j *editScorePredictions) set(r *protocol.Line, at protocol.Slot, v float64, seen map[protocol.Slot]string) error {
 	if first, ok := seen[at]; ok {
 		return fmt.Errorf("a second score for %q in the dimension %s (the first is in %s): one was expected",
 			j.keys[at.Pair][at.Side], j.dim[at.Pair], first)
 	}
 	seen[at] = r.Where
-	j.scores[at.Side][at.Pair] = v
+	j.pairs.Scores[at.Side][at.Pair] = v
 	return nil
 }
 
 func (j *editScorePredictions) Units() int { return len(j.keys) }
 
-func (j *editScorePredictions) Complete(i int) bool {
-	return !math.IsNaN(j.scores[0][i]) && !math.IsNaN(j.scores[1][i])
-}
+func (j *editScorePredictions) Complete(i int) bool { return j.pairs.HasScores(i) }
 
 // perTask returns the accuracy of each task in a dimension: the first edit scores strictly higher.
 func (j *editScorePredictions) perTask(units []int, dimension string) map[string]float64 {
@@ -222,7 +187,7 @@ func (j *editScorePredictions) perTask(units []int, dimension string) map[string
 	for _, i := range units {
 		if j.dim[i] == dimension && j.Complete(i) {
 			n[j.task[i]]++
-			if j.scores[0][i] > j.scores[1][i] {
+			if j.pairs.Scores[0][i] > j.pairs.Scores[1][i] {
 				right[j.task[i]]++
 			}
 		}
@@ -265,38 +230,26 @@ type editScoreJSON struct {
 }
 
 func (j *editScorePredictions) Result() *protocol.Result {
-	units := make([]int, len(j.keys))
-	r := &protocol.Result{Subset: "EditScore"}
+	units := protocol.UpTo(len(j.keys))
+	r := &protocol.Result{Subset: "EditScore", Numbers: j.Numbers(units)}
 	missing := map[string]bool{}
 	n := map[string]int{}
 	for i := range units {
-		units[i] = i
 		if j.Complete(i) {
 			r.N++
 			n[j.dim[i]]++
 		}
 		for side, k := range j.keys[i] {
-			if math.IsNaN(j.scores[side][i]) && !missing[k] {
+			if math.IsNaN(j.pairs.Scores[side][i]) && !missing[k] {
 				missing[k] = true
 				r.Missing = append(r.Missing, protocol.Key{ID: k})
 			}
 		}
 	}
-	r.Numbers = j.Numbers(units)
 	for k, d := range j.dimensions {
-		var without []protocol.Key
-		of := 0
-		for i := range j.keys {
-			if j.dim[i] != d {
-				continue
-			}
-			of++
-			if !j.Complete(i) {
-				without = append(without, protocol.Key{ID: j.keys[i][0], Model: j.keys[i][1]})
-			}
-		}
-		c := protocol.NewCoverage(of, without)
-		r.Numbers[k].Coverage = &c
+		r.Numbers[k].Coverage = protocol.CoverageBy(len(j.keys), func(i int) (protocol.Key, bool, bool) {
+			return protocol.Key{ID: j.keys[i][0], Model: j.keys[i][1]}, j.dim[i] == d, j.Complete(i)
+		})
 	}
 	rules := map[string]editScoreDimension{}
 	table := protocol.Table{Title: "accuracy per task", Columns: j.dimensions}
@@ -312,7 +265,7 @@ func (j *editScorePredictions) Result() *protocol.Result {
 		}
 	}
 	for _, task := range slices.Sorted(maps.Keys(cells)) {
-		table.Rows = append(table.Rows, protocol.TableRow{Name: task, Cells: cells[task]})
+		table.Rows = append(table.Rows, protocol.TableRow{Name: task, Cells: protocol.Cells(cells[task]...)})
 	}
 	r.Tables = []protocol.Table{table}
 	r.Notes = append(r.Notes, "this is EditScore's EditReward-Bench (the columns key, task_type and dimension were found)")

@@ -15,7 +15,7 @@ import (
 
 // TestTigerAsAuthors: the numbers as run are what eval_bench.py prints, and k2 is its pairwise accuracy of two.
 func TestTigerAsAuthors(t *testing.T) {
-	for n, f := range benchtest.ReadAuthors(t).Tiger {
+	for n, f := range benchtest.Authors[authorsTiger](t, "tiger") {
 		var data, predictions strings.Builder
 		for i, s := range f.Samples {
 			group := fmt.Sprintf("%dpair%d", s.K, i)
@@ -83,7 +83,7 @@ func TestTigerWithoutScores(t *testing.T) {
 // TestEditScoreAsAuthors: scorers and judges are shown what evaluation.py shows: edits of the source's size, without
 // transparency.
 func TestEditScoreAsAuthors(t *testing.T) {
-	for n, rows := range benchtest.ReadAuthors(t).EditScore {
+	for n, rows := range benchtest.Authors[authorsEditScore](t, "editscore") {
 		dir, lines := t.TempDir(), ""
 		for i, r := range rows {
 			benchtest.PutFile(t, dir, fmt.Sprint(i, "s"), r.Source)
@@ -177,4 +177,25 @@ func TestAnswersThatAreNone(t *testing.T) {
 	if !strings.Contains(notes, `1 answers are unreadable and count as wrong: "noidea"`) {
 		t.Errorf("notes %q", notes)
 	}
+}
+
+// authorsTiger is a part of authors.json.
+type authorsTiger []struct {
+	Samples []struct {
+		K       int
+		Ranking string
+		Scores  []float64
+	}
+	Expect map[string]struct {
+		Pairwise float64 `json:"pairwise_accuracy"`
+		Strict   float64 `json:"strict_ranking_accuracy"`
+		Samples  float64 `json:"strict_total_samples"`
+	}
+}
+
+// authorsEditScore is a part of authors.json.
+type authorsEditScore [][]struct {
+	Source []byte
+	Edits  [2][]byte
+	Expect [2][2]benchtest.ShownPicture
 }

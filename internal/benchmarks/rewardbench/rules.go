@@ -89,16 +89,16 @@ func (t *tigerPredictions) pairwiseAsRun(units []int, k int) (eps, accuracy floa
 			}
 		}
 		return 0, float64(right) / float64(preferences)
-	case math.IsNaN(t.epsilon):
+	case math.IsNaN(t.Epsilon):
 		return protocol.BestMargin(human, d)
 	}
 	right := 0
 	for i, h := range human {
-		if math.Abs(d[i]) <= t.epsilon && h == 0 || math.Abs(d[i]) > t.epsilon && h == protocol.Sign(d[i]) {
+		if math.Abs(d[i]) <= t.Epsilon && h == 0 || math.Abs(d[i]) > t.Epsilon && h == protocol.Sign(d[i]) {
 			right++
 		}
 	}
-	return t.epsilon, float64(right) / float64(len(d))
+	return t.Epsilon, float64(right) / float64(len(d))
 }
 
 // rules counts the samples by their number of edits; eps is the margin of a tie.
@@ -125,20 +125,17 @@ func (t *tigerPredictions) rules(units []int, eps float64) (map[string]tigerRule
 		rule.N, rule.Accuracy = c.n, protocol.Value(c.accuracy())
 		if n.k == 2 && t.j.AnyScore {
 			rule.Epsilon, rule.From = &eps, "option"
-			if math.IsNaN(t.epsilon) {
+			if math.IsNaN(t.Epsilon) {
 				rule.From = "test set"
 			}
-			if math.IsNaN(t.epsilon) && !n.asRun {
+			if math.IsNaN(t.Epsilon) && !n.asRun {
 				notes = append(notes, fmt.Sprintf("k2: a difference of up to %.6g is a tie; this margin was chosen on the "+
 					"test set itself, where it maximises the accuracy", eps))
 			}
 		}
 		rules[n.name] = rule
-		table.Rows = append(table.Rows, protocol.TableRow{
-			Name:  n.name,
-			Cells: []float64{0, 0, c.accuracy(), float64(rule.Pairwise)},
-			Text:  []string{fmt.Sprint(c.n), fmt.Sprint(c.right)},
-		})
+		table.Rows = append(table.Rows, protocol.TableRow{Name: n.name, Cells: []protocol.Cell{protocol.Count(c.n),
+			protocol.Count(c.right), {Value: c.accuracy()}, {Value: float64(rule.Pairwise)}}})
 	}
 	return rules, table, notes
 }

@@ -15,7 +15,6 @@ import (
 // all comparisons of one group of K=3 or K=4.
 type tiger struct {
 	protocol.PairSet
-	epsilon float64
 	images  string
 	places  []protocol.Sample
 	text    []string    // the instructions
@@ -60,8 +59,7 @@ func (s *tiger) addRow(p protocol.Sample, text []string) error {
 }
 
 func loadTiger(table *protocol.Samples, o protocol.Options) (protocol.Set, error) {
-	s := &tiger{epsilon: o.Epsilon, images: o.Images}
-	s.PairSet = protocol.PairSet{Side: protocol.ThreeSides}
+	s := &tiger{images: o.Images, PairSet: protocol.PairSet{Side: protocol.ThreeSides, Epsilon: o.Epsilon}}
 	s.Find = s.slotsOf
 	groupOf := map[int][]int{} // k -> comparisons
 	columns := []string{"id", "dataset", "ranking", "comparison_type", "instruction"}
@@ -218,13 +216,13 @@ func (s *tiger) Items() ([]*edit.Edit, error) {
 
 // Read implements Set.
 func (s *tiger) Read(path string) (protocol.Predictions, error) {
-	j, err := s.ReadPairs(path, s.epsilon)
+	j, err := s.ReadPairs(path)
 	return newTigerPredictions(s, j), err
 }
 
 // Guess implements Guessable.
 func (s *tiger) Guess(rng *rand.Rand) protocol.Predictions {
-	return newTigerPredictions(s, s.GuessPairs(rng, s.epsilon))
+	return newTigerPredictions(s, s.GuessPairs(rng))
 }
 
 type tigerPredictions struct {
@@ -268,18 +266,16 @@ func (t *tigerPredictions) predicted(i int, eps float64) string {
 
 // margin is the tie margin of K=2.
 func (t *tigerPredictions) margin(units []int) float64 {
-	if !math.IsNaN(t.epsilon) {
-		return t.epsilon
+	if !math.IsNaN(t.Epsilon) {
+		return t.Epsilon
 	}
-	var human []int
-	var d []float64
+	var comparisons []int
 	for _, u := range units {
-		if g := t.samples[u]; g.k == 2 && t.j.HasScores(g.comparisons[0]) {
-			i := g.comparisons[0]
-			human = append(human, map[string]int{protocol.Left: 1, protocol.Right: -1, protocol.Tie: 0}[t.Human[i]])
-			d = append(d, t.j.Scores[0][i]-t.j.Scores[1][i])
+		if g := t.samples[u]; g.k == 2 {
+			comparisons = append(comparisons, g.comparisons...)
 		}
 	}
+	human, d := t.j.Differences(comparisons)
 	eps, _ := protocol.BestMargin(human, d)
 	return eps
 }
@@ -342,14 +338,14 @@ func (t *tigerPredictions) Numbers(units []int) []protocol.Number {
 			number.Value = t.tally(units, n.k, eps).accuracy()
 		}
 		if t.j.AnyScore && (n.k == 0 || n.k == 2) { // the others have no ties
-			number.Normalisation = protocol.MarginTerm(&eps, math.IsNaN(t.epsilon))
+			number.Normalisation = protocol.MarginTerm(&eps, math.IsNaN(t.Epsilon))
 		}
 		out = append(out, number)
 	}
 	if t.j.AnyScore {
 		eps, accuracy := t.pairwiseAsRun(units, 0)
 		out = append(out, protocol.Number{Name: pairwiseAsRun, Value: accuracy,
-			Terms: protocol.Terms{Normalisation: protocol.MarginTerm(&eps, math.IsNaN(t.epsilon))}})
+			Terms: protocol.Terms{Normalisation: protocol.MarginTerm(&eps, math.IsNaN(t.Epsilon))}})
 	}
 	return out
 }
@@ -373,10 +369,7 @@ type tigerJSON struct {
 }
 
 func (t *tigerPredictions) Result() *protocol.Result {
-	units := make([]int, len(t.samples))
-	for u := range units {
-		units[u] = u
-	}
+	units := protocol.UpTo(len(t.samples))
 	r := &protocol.Result{Numbers: t.Numbers(units), Subset: "TIGER-Lab"}
 	for u, g := range t.samples {
 		if t.Complete(u) {
@@ -394,19 +387,10 @@ func (t *tigerPredictions) Result() *protocol.Result {
 		if i < len(tigerNumbers) {
 			k, asRun = tigerNumbers[i].k, tigerNumbers[i].asRun
 		}
-		var missing []protocol.Key
-		of := 0
-		for u, g := range t.samples {
-			if k != 0 && g.k != k {
-				continue
-			}
-			of++
-			if !t.Complete(u) || asRun && t.runs[u] == nil {
-				missing = append(missing, protocol.Key{ID: g.name})
-			}
-		}
-		c := protocol.NewCoverage(of, missing)
-		r.Numbers[i].Coverage = &c
+		r.Numbers[i].Coverage = protocol.CoverageBy(len(t.samples), func(u int) (protocol.Key, bool, bool) {
+			g := t.samples[u]
+			return protocol.Key{ID: g.name}, k == 0 || g.k == k, t.Complete(u) && !(asRun && t.runs[u] == nil)
+		})
 	}
 	eps := t.margin(units)
 	rules, table, notes := t.rules(units, eps)

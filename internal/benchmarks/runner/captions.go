@@ -1,12 +1,8 @@
 package runner
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 
 	"assay/edit"
@@ -17,12 +13,9 @@ import (
 // SetCaptions gives items the captions of a file of JSON lines of id, source_caption and target_caption ("": none), and
 // says which items lack what a similarity needs.
 func SetCaptions(kind encoders.SimilarityKind, items []*edit.Edit, file string) error {
-	captions := map[string][2]string{}
-	if file != "" {
-		var err error
-		if captions, err = readCaptions(file); err != nil {
-			return err
-		}
+	captions, err := readCaptions(file)
+	if err != nil {
+		return err
 	}
 	var p protocol.Problems
 	none := map[string]bool{}
@@ -75,29 +68,23 @@ func unknownCaptions(captions map[string][2]string, items []*edit.Edit, file str
 	}
 }
 
+// readCaptions reads the captions of source and wanted result by id; none of the file "".
 func readCaptions(path string) (map[string][2]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	out := map[string][2]string{}
-	d := json.NewDecoder(f)
-	for line := 1; ; line++ {
-		var row struct {
-			ID     string `json:"id"`
-			Before string `json:"source_caption"`
-			After  string `json:"target_caption"`
-		}
-		if err := d.Decode(&row); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil || row.ID == "" {
-			return nil, fmt.Errorf("%s: entry %d: id, source_caption and target_caption are wanted (%v)", path, line,
-				err)
-		}
-		if _, twice := out[row.ID]; twice {
-			return nil, fmt.Errorf("%s: entry %d: second captions of %q", path, line, row.ID)
-		}
-		out[row.ID] = [2]string{row.Before, row.After}
+	if path == "" {
+		return out, nil
 	}
+	return out, protocol.EachLine(path, func(r *protocol.Line) error {
+		id, captions := r.Filled("id"), [2]string{}
+		for i, role := range []string{protocol.SourceCaption, protocol.TargetCaption} {
+			if r.Has(role) {
+				captions[i] = r.Text(role)
+			}
+		}
+		if _, twice := out[id]; twice {
+			return fmt.Errorf("second captions of %q", id)
+		}
+		out[id] = captions
+		return nil
+	})
 }

@@ -46,12 +46,14 @@ func TestScoreNoticesChanges(t *testing.T) {
 		scored = nil
 		path := benchtest.Must[string](t)(run.Score(context.Background(), f.judge("fake")))
 		out := map[string]float64{}
-		for _, r := range benchtest.Must[[]protocol.Line](t)(protocol.ReadLines(path)) {
-			id := benchtest.Must[string](t)(r.ID("id"))
+		for _, r := range benchtest.Must[[]*protocol.Line](t)(protocol.ReadLines(path)) {
+			id := r.ID("id")
 			if _, twice := out[id]; twice {
 				t.Errorf("two predictions for %s", id)
 			}
-			out[id] = benchtest.Must[float64](t)(r.Number("score"))
+			if out[id] = r.Number("score"); r.Err() != nil {
+				t.Fatal(r.Err())
+			}
 		}
 		return out
 	}

@@ -3,6 +3,7 @@ package miniature
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"assay/data"
@@ -44,9 +45,9 @@ func (t Truth) record() data.Record {
 func ReadTruth(path string) ([]Truth, error) {
 	var all []Truth
 	seen := map[string]bool{}
-	err := eachRow(path, func(c *cells) {
-		all = append(all, Truth{c.text("id"), c.number("degree"), Kind(c.text("kind")), Family(c.text("family")),
-			int(c.number("parts")), c.text("photo"), c.text("difference")})
+	err := EachRow(path, nil, func(c *Cells) {
+		all = append(all, Truth{c.Text("id"), c.Number("degree"), Kind(c.Text("kind")), Family(c.Text("family")),
+			int(c.Number("parts")), c.Text("photo"), c.Text("difference")})
 		t := &all[len(all)-1]
 		switch {
 		case seen[t.ID]:
@@ -64,8 +65,8 @@ func ReadTruth(path string) ([]Truth, error) {
 // output without a score, or with two that differ, is an error.
 func Join(truth []Truth, path, column string) ([]Scored, error) {
 	scores := map[string]float64{}
-	err := eachRow(path, func(c *cells) {
-		id, score := c.text("id"), c.number(column)
+	err := EachRow(path, nil, func(c *Cells) {
+		id, score := c.Text("id"), c.Number(column)
 		if old, twice := scores[id]; twice && old != score {
 			c.fail(column, fmt.Errorf("%s is there twice, with the scores %v and %v", id, old, score))
 		}
@@ -88,41 +89,49 @@ func Join(truth []Truth, path, column string) ([]Scored, error) {
 	return out, nil
 }
 
-// cells takes values out of one row and keeps the first error.
-type cells struct {
+// Cells takes values out of one row and keeps the first error.
+type Cells struct {
 	rec data.Record
 	err error
 }
 
-func (c *cells) fail(column string, err error) {
+func (c *Cells) fail(column string, err error) {
 	if c.err == nil && err != nil {
 		c.err = fmt.Errorf("column %q: %w", column, err)
 	}
 }
 
-func (c *cells) text(column string) string {
+// Text is a text.
+func (c *Cells) Text(column string) string {
 	v, _ := c.rec.Get(column)
 	s, err := data.Text(v)
 	c.fail(column, err)
 	return s
 }
 
-func (c *cells) number(column string) float64 {
-	v, _ := c.rec.Get(column)
-	x, err := data.Finite(v)
-	if err == nil && x == nil {
-		err = errors.New("want a number, have none")
+// Number is a finite number.
+func (c *Cells) Number(column string) float64 {
+	x := c.Optional(column)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		c.fail(column, errors.New("want a finite number"))
 	}
+	return x
+}
+
+// Optional is a number, NaN where there is none.
+func (c *Cells) Optional(column string) float64 {
+	v, _ := c.rec.Get(column)
+	x, err := data.Number(v)
 	c.fail(column, err)
 	if x == nil {
-		return 0
+		return math.NaN()
 	}
 	return *x
 }
 
-// eachRow reads a table of any format.
-func eachRow(path string, row func(*cells)) error {
-	t, err := data.OpenTable(path, data.WithRequired())
+// EachRow reads a table of any format, which has the columns.
+func EachRow(path string, columns []string, row func(*Cells)) error {
+	t, err := data.OpenTable(path, data.WithRequired(columns...))
 	if err != nil {
 		return err
 	}
@@ -133,7 +142,7 @@ func eachRow(path string, row func(*cells)) error {
 		if err != nil {
 			return err
 		}
-		c := &cells{rec: rec}
+		c := &Cells{rec: rec}
 		if row(c); c.err != nil {
 			return fmt.Errorf("%s: row %d: %w", path, i, c.err)
 		}

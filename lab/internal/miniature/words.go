@@ -1,120 +1,27 @@
 package miniature
 
 import (
+	_ "embed"
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 )
 
-// templates say how an edit can be asked for, by family and variant. {a|b} is a choice; {colour}, {shape}, {place} and
-// {picture} are filled in.
-var templates = map[string][]string{
-	"grey": {
-		"make {it|the {picture}} {black and white|greyscale|grey}",
-		"turn the {picture} {grey|greyscale|black and white}",
-		"remove all the colour",
-		"convert {it|the {picture}} to greyscale",
-		"take the colour out of the {picture}",
-	},
-	"sepia": {
-		"{give it|add} a sepia tone",
-		"make {it|the {picture}} sepia",
-		"turn the {picture} sepia",
-		"make it look like an old sepia photo",
-	},
-	"invert": {
-		"invert the colours",
-		"make {it|the {picture}} a negative",
-		"turn the {picture} into a negative",
-		"{reverse|invert} all colours",
-	},
-	"pixelate": {
-		"pixelate {it|the {picture}}",
-		"make {it|the {picture}} {pixelated|blocky}",
-		"turn the {picture} into large pixels",
-	},
+//go:embed words.yaml
+var wordsText []byte
 
-	"temperature/warmer": {
-		"make {it|the {picture}|the colours} warmer",
-		"give {it|the {picture}} a warmer tone",
-		"add a warm tint",
-		"warm up the colours",
-	},
-	"temperature/cooler": {
-		"make {it|the {picture}|the colours} {cooler|colder}",
-		"give {it|the {picture}} a {cooler|colder} tone",
-		"add a cold tint",
-		"cool down the colours",
-	},
-	"light/brighter": {
-		"make {it|the {picture}} {brighter|lighter}",
-		"brighten {it|the {picture}}",
-		"increase the brightness",
-		"add more light",
-	},
-	"light/darker": {
-		"make {it|the {picture}} darker",
-		"darken {it|the {picture}}",
-		"{decrease|lower} the brightness",
-	},
-	"focus/blur": {
-		"blur {it|the {picture}}",
-		"make {it|the {picture}} {blurry|out of focus}",
-		"put the {picture} out of focus",
-	},
-	"focus/sharpen": {
-		"sharpen {it|the {picture}}",
-		"make {it|the {picture}} {sharper|crisper}",
-		"increase the sharpness",
-	},
-	"flip/horizontally": {
-		"flip {it|the {picture}} horizontally",
-		"mirror {it|the {picture}} left to right",
-		"swap left and right",
-	},
-	"flip/vertically": {
-		"flip {it|the {picture}} vertically",
-		"mirror {it|the {picture}} top to bottom",
-		"swap top and bottom",
-	},
-
-	"rotate/clockwise": {
-		"rotate {it|the {picture}} 90 degrees clockwise",
-		"turn {it|the {picture}} a quarter to the right",
-	},
-	"rotate/counterclockwise": {
-		"rotate {it|the {picture}} 90 degrees counterclockwise",
-		"turn {it|the {picture}} a quarter to the left",
-	},
-	"rotate/half": {
-		"rotate {it|the {picture}} {180 degrees|by 180 degrees}",
-		"turn {it|the {picture}} by half a turn",
-	},
-
-	"border": {
-		"add a {colour} {border|frame}",
-		"put a {colour} frame around {it|the {picture}}",
-		"surround {it|the {picture}} with a {colour} border",
-		"give {it|the {picture}} a {colour} {border|frame}",
-	},
-	"add": {
-		"{add|put|draw|place} a {colour} {shape} {at|in} the {place}",
-		"in the {place} {add|put|draw|place} a {colour} {shape}",
-		"there should be a {colour} {shape} {at|in} the {place}",
-	},
-	"remove": {"{remove|delete|erase} the {shape}", "get rid of the {shape}", "take the {shape} away"},
-	"recolour": {
-		"{make|paint|colour} the {shape} {colour}",
-		"change the {shape} to {colour}",
-		"change the colour of the {shape} to {colour}",
-		"turn the {shape} {colour}",
-	},
-	"move": {
-		"move the {shape} to the {place}",
-		"put the {shape} {in|at} the {place} instead",
-		"shift the {shape} to the {place}",
-	},
-}
+// words are what is said of an edit, by its key; words.yaml says of what.
+var words = func() (all map[string]struct {
+	Asked           []string
+	Caption, Change string
+}) {
+	if err := yaml.Unmarshal(wordsText, &all); err != nil {
+		panic(err) // it is part of the program
+	}
+	return all
+}()
 
 var pictureNames = []string{"picture", "photo", "image"}
 
@@ -127,7 +34,7 @@ func (e Edit) key() string {
 
 // ask words an edit as an instruction. Beside an edit of a shape it says "the picture", for "it" might be the shape.
 func ask(rng *rand.Rand, e Edit, besideShape bool) string {
-	text := pick(rng, templates[e.key()])
+	text := pick(rng, words[e.key()].Asked)
 	if besideShape {
 		text = strings.ReplaceAll(text, "{it|", "{")
 	}
@@ -159,25 +66,6 @@ func Instruction(rng *rand.Rand, edits []Edit) string {
 	return strings.Join(parts, joint)
 }
 
-// styles are what captions say of effects.
-var styles = map[string]string{
-	"grey":                    "in black and white",
-	"sepia":                   "in sepia",
-	"invert":                  "as a negative",
-	"pixelate":                "pixelated",
-	"temperature/warmer":      "in warm colours",
-	"temperature/cooler":      "in cold colours",
-	"light/brighter":          "bright",
-	"light/darker":            "dark",
-	"focus/blur":              "blurry",
-	"focus/sharpen":           "sharp",
-	"flip/horizontally":       "flipped left to right",
-	"flip/vertically":         "upside down",
-	"rotate/clockwise":        "turned clockwise",
-	"rotate/counterclockwise": "turned counterclockwise",
-	"rotate/half":             "turned by 180 degrees",
-}
-
 // caption describes a scene, for encoders of pictures and texts.
 func caption(photo *Photo, s *scene) string {
 	text := "a photo of " + photo.Caption
@@ -190,34 +78,10 @@ func caption(photo *Photo, s *scene) string {
 		if e.Family == Border {
 			text += ", with a " + e.Colour + " border"
 		} else {
-			text += ", " + styles[e.key()]
+			text += ", " + words[e.key()].Caption
 		}
 	}
 	return article(text)
-}
-
-// changes are what descriptions of differences say, always in the same words: what is left to learn is in the pictures.
-var changes = map[string]string{
-	"grey":                    "grey",
-	"sepia":                   "sepia",
-	"invert":                  "negative",
-	"pixelate":                "pixelated",
-	"temperature/warmer":      "warmer",
-	"temperature/cooler":      "cooler",
-	"light/brighter":          "brighter",
-	"light/darker":            "darker",
-	"focus/blur":              "blurry",
-	"focus/sharpen":           "sharper",
-	"flip/horizontally":       "flipped horizontally",
-	"flip/vertically":         "flipped vertically",
-	"rotate/clockwise":        "turned clockwise",
-	"rotate/counterclockwise": "turned counterclockwise",
-	"rotate/half":             "turned by 180 degrees",
-	"border":                  "{colour} border",
-	"add":                     "{colour} {shape} added at the {place}",
-	"remove":                  "{shape} removed",
-	"recolour":                "{shape} changed to {colour}",
-	"move":                    "{shape} moved to the {place}",
 }
 
 // describe says what was done, in the order of Families.
@@ -235,7 +99,8 @@ func describe(c *Candidate) string {
 		func(a, b Step) int { return slices.Index(Families, a.Family) - slices.Index(Families, b.Family) })
 	var parts []string
 	for _, d := range done {
-		text := strings.NewReplacer("{colour}", d.Colour, "{shape}", d.Shape, "{place}", d.Place).Replace(changes[d.key()])
+		fill := strings.NewReplacer("{colour}", d.Colour, "{shape}", d.Shape, "{place}", d.Place)
+		text := fill.Replace(words[d.key()].Change)
 		if !d.complete() {
 			text = "slightly " + text
 		}

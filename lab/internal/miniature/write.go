@@ -3,12 +3,14 @@ package miniature
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"text/template"
 
 	"assay/data"
 	"assay/internal/atomicfile"
@@ -79,7 +81,11 @@ func (w *World) Write(ctx context.Context, dir string, set Set, done func(pictur
 		if err := lines.Close(); err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(tmp, AboutFile), []byte(w.about(set, s)), 0o666)
+		about, err := w.about(set, s)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(tmp, AboutFile), about, 0o666)
 	})
 	return s, err
 }
@@ -283,52 +289,35 @@ func (k *keeper) keep(name string, p *data.Picture) data.Image {
 	return m
 }
 
+//go:embed about.tmpl
+var aboutText string
+
+var aboutTemplate = template.Must(template.New("").Funcs(template.FuncMap{"join": strings.Join}).Parse(aboutText))
+
 // about is the README of a data set: what is in it, and where it came from.
-func (w *World) about(set Set, s *Summary) string {
-	var names, weak, strong []string
+func (w *World) about(set Set, s *Summary) ([]byte, error) {
+	v := struct {
+		*Summary
+		Set
+		Size                 int
+		Ext                  string
+		Photos, Weak, Strong []string
+	}{Summary: s, Set: set, Size: w.Size, Ext: ".jsonl"}
+	if set.Embed {
+		v.Ext = ".parquet"
+	}
 	for _, p := range w.Photos {
-		names = append(names, p.Name)
+		v.Photos = append(v.Photos, p.Name)
 	}
 	for _, e := range Editors {
 		switch {
 		case e.Weak:
-			weak = append(weak, e.Name)
+			v.Weak = append(v.Weak, e.Name)
 		case e.Strong:
-			strong = append(strong, e.Name)
+			v.Strong = append(v.Strong, e.Name)
 		}
 	}
-	ext := ".jsonl"
-	if set.Embed {
-		ext = ".parquet"
-	}
-	var b strings.Builder
-	say := func(format string, a ...any) { fmt.Fprintf(&b, format, a...) }
-	say("# A miniature world of edits\n\nWritten by `miniature` from the photographs %s with seed %d: ",
-		strings.Join(names, ", "), set.Seed)
-	say("%d instructions with %d outputs, %d chains; pictures of %d x %d pixels.\n\n",
-		s.Instructions, s.Outputs, s.Chains, w.Size, w.Size)
-	say("- `%s%s`: one row per output: id, group, photo, source, edit, target, instruction, "+
-		"source_caption, target_caption, method.\n", EditsTable, ext)
-	if set.Chains > 0 {
-		say("- `%s%s`: one row per turn of a chain: img_id, turn_index, source_img, target_img, instruction, "+
-			"source_caption, target_caption, photo.\n", ChainsTable, ext)
-	}
-	say("- `%s`: the true degree of success of every output and of every picture of a chain. Not for training.\n",
-		TruthFile)
-	if !set.Embed {
-		say("- `%s/`: PNG files.\n", picturesFolder)
-	}
-	say("\n")
-	if set.Exam {
-		say("It is an exam: every instruction has one output of each kind, under names that do not tell which.\n")
-		return b.String()
-	}
-	say("Weak editors: %s. Strong editors: %s. A configuration for `label`:\n\n",
-		strings.Join(weak, ", "), strings.Join(strong, ", "))
-	say("    sources:\n      - {layout: table, path: %s%s, name: edits, columns: {id: group}}\n", EditsTable, ext)
-	if set.Chains > 0 {
-		say("      - {layout: magicbrush, path: %s%s, name: chains, chains: true}\n", ChainsTable, ext)
-	}
-	say("    rules: {weak: [%s], strong: [%s]}\n", strings.Join(weak, ", "), strings.Join(strong, ", "))
-	return b.String()
+	var b bytes.Buffer
+	err := aboutTemplate.Execute(&b, v)
+	return b.Bytes(), err
 }

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -37,6 +38,18 @@ type Tree struct {
 }
 
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+
+// Root is a tree's folder: the one that is named, or this checkout if that is "".
+func Root(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		return "", fmt.Errorf("git rev-parse: %w (outside a checkout name the tree)", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
 
 // Read parses a tree.
 func Read(root string) (*Tree, error) {
