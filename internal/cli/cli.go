@@ -108,7 +108,8 @@ func watch(c *cobra.Command, running *bool) {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
 			storage := func(c *cobra.Command) error { return checkStorage(c, args) }
-			for _, check := range []func(*cobra.Command) error{checkNeeds, storage, checkMakes, checkWrites} {
+			fetch := func(c *cobra.Command) error { return fetchNamed(c, args) }
+			for _, check := range []func(*cobra.Command) error{checkNeeds, storage, checkMakes, checkWrites, fetch} {
 				if err := check(c); err != nil {
 					return err
 				}

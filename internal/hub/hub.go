@@ -18,6 +18,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -61,26 +63,53 @@ func current() *Session {
 
 // Resolve gives the path on this machine of a checkpoint, adapter, scorer or data set that is named by a path, by
 // hf://org/name@revision/path, or by org/name. What is not there is fetched. Any other name is returned as it is. needs
-// are files of which the repository must have one, or nothing is fetched.
+// are files of which the repository must have one, or nothing is fetched. A process gets the same commit of a name each
+// time.
 func Resolve(ctx context.Context, name string, needs ...string) (string, error) {
-	n, ok, err := Of(name)
+	n, ok, err := Of("", name)
 	if err != nil || !ok {
 		return name, err
 	}
+	return resolve(ctx, n, needs)
+}
+
+// resolved are the paths that names had before in this process.
+var resolved sync.Map
+
+func resolve(ctx context.Context, n Name, needs []string) (string, error) {
 	h, err := FromEnvironment()
 	if err != nil {
 		return "", err
 	}
 	h.Monitor = current().Monitor
-	path, err := h.Fetch(ctx, n, needs...)
-	if err != nil && n.Plain {
-		var e *Error
-		if errors.As(err, &e) && e.absent {
-			return "", fmt.Errorf("there is no folder %s here, and %w", name, err)
+	key := fmt.Sprint(h.Endpoint, h.Cache, n, needs)
+	if path, ok := resolved.Load(key); ok {
+		if _, err := os.Stat(path.(string)); err == nil {
+			return path.(string), nil
 		}
-		return "", fmt.Errorf("there is no folder %s here, so it is fetched as hf://%s: %w", name, name, err)
+	}
+	path, err := h.Fetch(ctx, n, needs...)
+	if err == nil {
+		resolved.Store(key, path)
+	} else if n.Plain {
+		err = fmt.Errorf("there is no folder %s here, and %w", strings.TrimPrefix(n.String(), Scheme), err)
 	}
 	return path, err
+}
+
+// Beside is the absolute path of a model that a file in a folder names: a path relative to the folder, or a name of the
+// Hub.
+func Beside(folder, name string, needs ...string) (string, error) {
+	n, ok, err := Of(folder, name)
+	switch {
+	case err != nil:
+		return "", err
+	case ok:
+		return resolve(current().Context, n, needs)
+	case name == "" || filepath.IsAbs(name):
+		return name, nil
+	}
+	return filepath.Join(folder, name), nil
 }
 
 // ResolveURI is Resolve of the names that begin with hf://, for files that are read where no context is at hand.

@@ -66,13 +66,7 @@ func serve(t *testing.T, repos ...*hubtest.Repo) *hubtest.Server {
 	t.Helper()
 	s := hubtest.Start(repos...)
 	t.Cleanup(s.Close)
-	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
-		"HF_HUB_OFFLINE",
-		"TRANSFORMERS_OFFLINE", "HF_TOKEN_PATH", "HF_HUB_DOWNLOAD_TIMEOUT", "HF_HUB_DISABLE_IMPLICIT_TOKEN"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("HF_ENDPOINT", s.URL)
-	t.Setenv("HF_HOME", t.TempDir())
+	s.Environment(t.Setenv, t.TempDir())
 	return s
 }
 
@@ -269,7 +263,7 @@ func TestResolveHere(t *testing.T) {
 	}
 	for _, name := range []string{"", "org/here", "org/gone", "gone", "./org2/name", "/org2/name", "a/b/c", "org2/name/",
 		"x.yaml",
-		"../org2", "s3://bucket/name", "org2/--", "o\x00/x"} {
+		"../org2", "s3://bucket/name", "weights/some.pth", "org2/--", "o\x00/x"} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := Resolve(t.Context(), name); err != nil || got != name {
 				t.Errorf("got %q (%v), want the name", got, err)

@@ -33,24 +33,26 @@ var (
 	repository = regexp.MustCompile(`^` + part + `/` + part + `$`)
 	plain      = regexp.MustCompile(`^(` + part + `/` + part + `)(?:@([\w.-]+))?$`)
 	commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	files      = regexp.MustCompile(`\.(?:safetensors|bin|pth?|onnx|json|jsonl|ya?ml|csv|parquet|png|jpg|txt|zip)$`)
 	special    = regexp.MustCompile(`^refs/(?:pr/\d+|convert/[\w.-]+)`) // revisions that contain slashes
 )
 
 // Is reports whether a name begins with hf://.
 func Is(name string) bool { return strings.HasPrefix(name, Scheme) }
 
-// Of reads a name; ok: it is one of the Hub, and not a path. org/name is a path where it exists, or org does.
-func Of(name string) (n Name, ok bool, err error) {
+// Of reads a name; ok: it is one of the Hub, and not a path. org/name is a path where it exists in the folder, or org
+// does.
+func Of(folder, name string) (n Name, ok bool, err error) {
 	if Is(name) {
 		n, err = Parse(name)
 		return n, err == nil, err
 	}
 	m := plain.FindStringSubmatch(name)
-	if m == nil || !possible(m[1]) {
+	if m == nil || !possible(m[1]) || files.MatchString(name) {
 		return Name{}, false, nil
 	}
 	for _, file := range []string{name, path.Dir(name)} {
-		if _, err := os.Lstat(filepath.FromSlash(file)); err == nil {
+		if _, err := os.Lstat(filepath.Join(folder, file)); err == nil {
 			return Name{}, false, nil
 		}
 	}

@@ -224,8 +224,8 @@ func (h *Hub) refused(n Name, answer *http.Response) error {
 		e.absent, e.final = true, true
 		e.text = fmt.Sprintf("the repository has no such file or folder at revision %s", n.revision())
 	case code == "GatedRepo" && h.Token == "":
-		e.text = fmt.Sprintf("it is gated: accept its terms on %s, then set HF_TOKEN to a token of that account (or `hf auth "+
-			"login`)", page)
+		e.text = fmt.Sprintf("it is gated: accept its terms on %s, then set HF_TOKEN to a token of that account (or "+
+			"`hf auth login`)", page)
 	case code == "GatedRepo":
 		e.text = fmt.Sprintf("it is gated, and the account of the token has no access: ask for it on %s", page)
 	case code == "RepoNotFound", e.Status == http.StatusNotFound, e.Status == http.StatusUnauthorized && h.Token == "":

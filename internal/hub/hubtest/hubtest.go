@@ -10,10 +10,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +118,34 @@ func refuse(w http.ResponseWriter, status int, code, message string) {
 func Commit(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+// Files reads the files of a folder, by their paths in it.
+func Files(folder string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, file)
+		if err != nil {
+			return err
+		}
+		files[filepath.ToSlash(name)], err = os.ReadFile(file)
+		return err
+	})
+	return files, err
+}
+
+// Environment names the Hub and an empty cache by setenv, a test's Setenv, and unsets the Hub's other variables.
+func (s *Server) Environment(setenv func(name, value string), cache string) {
+	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
+		"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN_PATH", "HF_HUB_DOWNLOAD_TIMEOUT",
+		"HF_HUB_DISABLE_IMPLICIT_TOKEN"} {
+		setenv(name, "")
+	}
+	setenv("HF_ENDPOINT", s.URL)
+	setenv("HF_HOME", cache)
 }
 
 // Digest is the name of a file in the Hub's storage and in caches.
