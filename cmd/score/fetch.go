@@ -10,6 +10,7 @@ import (
 
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/hub"
 )
 
@@ -54,11 +55,11 @@ type fetched struct {
 
 func (o *fetchOptions) run(c *cobra.Command, args []string) error {
 	if o.out != "" && (len(args) > 1 || o.dryRun) {
-		return cli.Usagef("--out copies one name that is fetched: it goes with neither several nor --dry-run")
+		return exit.Usagef("--out copies one name that is fetched: it goes with neither several nor --dry-run")
 	}
 	h, err := hub.FromEnvironment()
 	if err != nil {
-		return cli.Usage(err)
+		return exit.Usage(err)
 	}
 	h.Monitor = cli.FetchMonitor(c)
 	var list []fetched
@@ -69,7 +70,7 @@ func (o *fetchOptions) run(c *cobra.Command, args []string) error {
 		}
 		n, err := hub.Parse(name)
 		if err != nil {
-			return cli.Usage(err)
+			return exit.Usage(err)
 		}
 		f := fetched{Name: n.String()}
 		if o.dryRun {
@@ -80,7 +81,7 @@ func (o *fetchOptions) run(c *cobra.Command, args []string) error {
 			}
 		}
 		if err != nil {
-			return cli.Named(err)
+			return exit.Named(err)
 		}
 		list = append(list, f)
 	}
@@ -143,7 +144,7 @@ func newCacheHub(folder *string) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := hub.FromEnvironment()
 			if err != nil {
-				return cli.Usage(err)
+				return exit.Usage(err)
 			}
 			if *folder != "" {
 				h.Cache = *folder

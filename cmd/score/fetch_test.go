@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/hub/hubtest"
 	"assay/internal/oracle"
 )
@@ -50,7 +50,7 @@ func TestScorerByName(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := run(t, append([]string{"pair", "--scorer", scorer, "--source", picture, "--edit", picture,
 			"--instruction", "make it brighter"}, more...)...)
-		if _, err := fmt.Sscanf(stdout, "%f", &score); err != nil || code != cli.Done {
+		if _, err := fmt.Sscanf(stdout, "%f", &score); err != nil || code != exit.Done {
 			t.Fatalf("%s: exit code %d, %s%s", scorer, code, stdout, stderr)
 		}
 		return score, stderr
@@ -75,12 +75,12 @@ func TestScorerByName(t *testing.T) {
 func TestFetchCommand(t *testing.T) {
 	s, folder := serveOracle(t)
 	code, stdout, stderr := run(t, "fetch", "org/checkpoint", "--dry-run")
-	if code != cli.Done || !strings.Contains(stdout, "model.safetensors") || strings.Contains(stdout, ".bin") ||
+	if code != exit.Done || !strings.Contains(stdout, "model.safetensors") || strings.Contains(stdout, ".bin") ||
 		!strings.Contains(stdout, "files, 1.2 MB to fetch") || s.Sent() != 0 {
 		t.Errorf("--dry-run: exit code %d, want what would be fetched: %s%s", code, stdout, stderr)
 	}
 	out := filepath.Join(t.TempDir(), "copy")
-	if code, _, stderr := run(t, "fetch", "org/checkpoint", "--out", out); code != cli.Done {
+	if code, _, stderr := run(t, "fetch", "org/checkpoint", "--out", out); code != exit.Done {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	got, err := hubtest.Files(out)
@@ -98,7 +98,7 @@ func TestFetchCommand(t *testing.T) {
 		Kept []struct{ Name string }
 	}
 	code, stdout, stderr = run(t, "cache", "hub", "--json")
-	if err := json.Unmarshal([]byte(stdout), &kept); err != nil || code != cli.Done || len(kept.Kept) != 1 ||
+	if err := json.Unmarshal([]byte(stdout), &kept); err != nil || code != exit.Done || len(kept.Kept) != 1 ||
 		!strings.HasPrefix(kept.Kept[0].Name, "hf://org/checkpoint@") {
 		t.Errorf("cache hub: exit code %d, want the checkpoint: %s%s", code, stdout, stderr)
 	}
@@ -117,8 +117,8 @@ func TestFetchRefusals(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			code, stdout, stderr := run(t, strings.Fields(args)...)
-			if code != cli.Wrong || !strings.Contains(stderr, want) || s.Sent() != 0 {
-				t.Errorf("exit code %d, want %d, %q and nothing fetched: %s%s", code, cli.Wrong, want, stdout, stderr)
+			if code != exit.Wrong || !strings.Contains(stderr, want) || s.Sent() != 0 {
+				t.Errorf("exit code %d, want %d, %q and nothing fetched: %s%s", code, exit.Wrong, want, stdout, stderr)
 			}
 		})
 	}

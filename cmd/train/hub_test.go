@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"assay/internal/cli"
+	"assay/internal/exit"
 	"assay/internal/hub/hubtest"
 	"assay/internal/oracle"
 )
@@ -36,7 +36,7 @@ func TestTrainByName(t *testing.T) {
 		if err := os.WriteFile(config, []byte(changed), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if code, stdout, stderr := call(t, "--config", config); code != cli.Done {
+		if code, stdout, stderr := call(t, "--config", config); code != exit.Done {
 			t.Fatalf("%s: exit code %d: %s%s", name, code, stdout, stderr)
 		}
 		tensors, err := os.ReadFile(filepath.Join(out, "scorer", "adapter_model.safetensors"))

@@ -80,8 +80,9 @@ model/batch: model/backbone model/nn model/text edit
 model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints data lora internal/store
 model/exec: internal/workers
 model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
+model: internal/hub
 model: model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort internal/calibration
-model: internal/hub checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
+model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
 model/qwenvl: onnx checkpoints data model/backbone model/nn internal/strictjson
 model/qwen2vl: checkpoints model/backbone model/nn model/qwenvl internal/strictjson

@@ -75,7 +75,7 @@ func fetchFlag(c *cobra.Command, f *pflag.Flag) error {
 			return value, nil
 		}
 		if _, named, _ := hub.Of("", name); named && written {
-			return "", Usagef("--%s %s: %s writes into that folder: copy it into one of your own first (score fetch "+
+			return "", exit.Usagef("--%s %s: %s writes into that folder: copy it into one of your own first (score fetch "+
 				"%s --out DIR)", f.Name, value, c.CommandPath(), name)
 		}
 		path, err := hub.Resolve(c.Context(), name, needs...)
