@@ -168,7 +168,7 @@ func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) erro
 	address := base + n.Repo + "/resolve/" + commit + "/" + strings.Join(segments, "/")
 	for failed := 0; b.size < b.f.Size || b.f.Size == 0; {
 		before := b.size
-		err := h.receive(ctx, n, address, b)
+		err := h.receive(ctx, n, commit, address, b)
 		var local *os.PathError
 		switch {
 		case err == nil && b.f.Size == 0, ctx.Err() != nil, errors.As(err, &local):
@@ -196,7 +196,7 @@ func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) erro
 }
 
 // receive appends the rest of a file, as far as the connection lasts.
-func (h *Hub) receive(ctx context.Context, n Name, address string, b *blobFile) error {
+func (h *Hub) receive(ctx context.Context, n Name, commit, address string, b *blobFile) error {
 	span := ""
 	if b.size > 0 {
 		span = fmt.Sprintf("bytes=%d-", b.size)
@@ -206,9 +206,8 @@ func (h *Hub) receive(ctx context.Context, n Name, address string, b *blobFile) 
 		return err
 	}
 	defer answer.Body.Close()
-	tag := strings.Trim(strings.TrimPrefix(first.Get("X-Linked-Etag"), "W/"), `"`)
-	if digest.MatchString(tag) && len(tag) == len(b.f.Digest) && tag != b.f.Digest {
-		return &Error{Name: n, text: fmt.Sprintf("%s: %s sends another version, %s", b.f.Path, h.Endpoint, tag)}
+	if err := sameVersion(n, commit, b.f, first); err != nil {
+		return err
 	}
 	starts := fmt.Sprintf("bytes %d-", b.size)
 	if answer.StatusCode == http.StatusOK && b.size > 0 ||
@@ -232,6 +231,22 @@ func (h *Hub) receive(ctx context.Context, n Name, address string, b *blobFile) 
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// sameVersion compares what the Hub says of a file that it sends with the list of files.
+func sameVersion(n Name, commit string, f File, header http.Header) error {
+	tag := strings.Trim(strings.TrimPrefix(header.Get("X-Linked-Etag"), "W/"), `"`)
+	if len(tag) != len(f.Digest) { // not one of the two digests
+		tag = ""
+	}
+	for _, c := range [][2]string{
+		{header.Get("X-Repo-Commit"), commit}, {tag, f.Digest}, {header.Get("X-Linked-Size"), fmt.Sprint(f.Size)},
+	} {
+		if c[0] != "" && c[0] != c[1] {
+			return &Error{Name: n, text: fmt.Sprintf("%s: another version is sent, %s in place of %s", f.Path, c[0], c[1])}
+		}
+	}
+	return nil
 }
 
 // blobFile is a blob that is not complete, with the digest of its bytes so far.

@@ -127,7 +127,7 @@ func sameFiles(t *testing.T, dir string, commit map[string][]byte, names []strin
 func TestFetch(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
-	s.Page = 3
+	s.Page, s.Links = 3, "https://hub.example"
 	h := quick(t)
 	var plan Plan
 	var last [2]int64

@@ -58,11 +58,12 @@ func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, er
 
 // tree lists a commit's files, a page of the Hub's answer at a time.
 func (h *Hub) tree(ctx context.Context, n Name, commit string) (files []File, err error) {
-	address := h.api(n, "tree", commit) + "?recursive=true"
+	tree := h.api(n, "tree", commit)
+	address := tree + "?recursive=true"
 	seen := map[string]bool{}
 	for address != "" {
-		if seen[address] || !strings.HasPrefix(address, h.Endpoint+"/") {
-			return nil, &Error{Name: n, text: fmt.Sprintf("%s names %q as the next page of its files", h.Endpoint, address)}
+		if seen[address] {
+			return nil, &Error{Name: n, text: fmt.Sprintf("%s lists its files in a circle", h.Endpoint)}
 		}
 		seen[address] = true
 		var page []struct {
@@ -89,7 +90,9 @@ func (h *Hub) tree(ctx context.Context, n Name, commit string) (files []File, er
 			}
 			files = append(files, f)
 		}
-		address = nextPage(header)
+		if address = nextPage(header); address != "" {
+			address = tree + "?" + address // a mirror may have passed on the link of the Hub behind it
+		}
 	}
 	return files, check(n, files)
 }
@@ -107,10 +110,13 @@ func check(n Name, files []File) error {
 
 var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`)
 
+// nextPage is the query of the next page; "": there is none.
 func nextPage(header http.Header) string {
 	for _, value := range header.Values("Link") {
 		if m := nextLink.FindStringSubmatch(value); m != nil {
-			return m[1]
+			if next, err := url.Parse(m[1]); err == nil {
+				return next.RawQuery
+			}
 		}
 	}
 	return ""

@@ -236,7 +236,7 @@ func (h *Hub) refused(n Name, answer *http.Response) error {
 		if n.Kind == Model {
 			e.text += fmt.Sprintf(" (a data set is %sdatasets/%s)", Scheme, n.Repo)
 		}
-	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden:
+	case h.Token != "" && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
 		e.text = fmt.Sprintf("%s refuses the token of HF_TOKEN or `hf auth login` (%d): %s", h.Endpoint, e.Status, said)
 	case e.Status == http.StatusTooManyRequests:
 		e.passes = true

@@ -105,6 +105,14 @@ def check(work):
                                      edit, "--instruction", instruction, "--json"))["score"] for b in (backbone, name, f"hf://{name}@{Path(dir).name}")]
             if len(set(score)) != 1:
                 sys.exit(f"{way}: scores {score} of one checkpoint")
+        # both at once, into one empty cache: each file is fetched by one of them
+        environment = {**base, "HF_ENDPOINT": url, "HF_HOME": str(work / "together"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        sent(url)
+        both = [subprocess.Popen(args, env=environment, stdout=subprocess.PIPE, text=True) for args in (
+            [sys.executable, "-W", "ignore", "-c", LIBRARY, "snapshot", name, "{}"], [SCORE, "fetch", name])]
+        dirs = {p.communicate()[0].strip() for p in both}
+        if len(dirs) != 1 or any(p.returncode for p in both) or (fetched := sent(url)) != size or files(dirs.pop()) != files(backbone):
+            sys.exit(f"at once: {dirs}, {fetched} bytes of {size}")
     with served("--repo", f"model:{name}={backbone}", "--gated", "hf_right") as url:
         environment = {**base, "HF_ENDPOINT": url, "HF_HOME": str(work / "gated"), "HF_HUB_DISABLE_TELEMETRY": "1"}
         said = ours(environment, SCORE, "fetch", name, fails=True)

@@ -5,6 +5,7 @@ package hubtest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,6 +43,7 @@ type Server struct {
 	URL, CDN string // of the Hub, and of the host of large files
 	Token    string // that gated repositories want
 	Page     int    // files in a page of a list; 0: 1000
+	Links    string // host in links to the next page, as a mirror may have it; "": URL
 
 	// Fault is asked before a request is answered. It may answer itself, and then returns true.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
@@ -259,7 +261,7 @@ func (s *Server) tree(w http.ResponseWriter, r *http.Request, files map[string][
 		list = append(list, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": gitHash(nil)})
 	}
 	if last < len(names) {
-		w.Header().Set("Link", fmt.Sprintf(`<%s%s?recursive=true&cursor=%d>; rel="next"`, s.URL, r.URL.EscapedPath(), last))
+		w.Header().Set("Link", fmt.Sprintf(`<%s%s?recursive=true&cursor=%d>; rel="next"`, cmp.Or(s.Links, s.URL), r.URL.EscapedPath(), last))
 	}
 	answer(w, list)
 }
