@@ -77,7 +77,8 @@ func demo() {
 	in := func(name string) string { return filepath.Join(filepath.Clean(found[0]), name) }
 	os.Args = []string{"score", "pair", "--scorer", in("tiny-scorer"), "--source", in("coffee.png"), "--edit",
 		in("coffee_blur.png"), "--instruction", "blur the picture"}
-	fmt.Fprintf(os.Stderr, "assay %q\n", os.Args)
+	fmt.Fprintf(os.Stderr, "in %s:\nassay score pair --scorer tiny-scorer --source coffee.png --edit coffee_blur.png "+
+		"--instruction \"blur the picture\"\n", in("."))
 	score.Main()
 }
 

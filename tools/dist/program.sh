@@ -16,13 +16,16 @@ for name in train score label; do
 	done
 done
 sed '1,2d' tools/dist/assay.go >build/_assay/main.go
-# libtokenizers.a needs nothing of C++, though its Go part names the library: an empty one will do.
-mkdir -p build/dist/lib
-cp -f build/lib/libtokenizers.a build/dist/lib/
-rm -f build/dist/lib/libstdc++.a
-"$zig" ar rcs build/dist/lib/libstdc++.a
+# libtokenizers.a needs nothing of C++, though its Go part names the library, which zig would compile: Rust wants the
+# unwinder alone.
+mkdir -p build/dist
+cat >build/dist/cc <<-SCRIPT
+	#!/bin/bash
+	exec "$zig" cc -target $target "\${@/%-lstdc++/-lunwind}"
+SCRIPT
+chmod +x build/dist/cc
 mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || commit=$commit-changed
-CC="$zig cc -target $target" CXX="$zig c++ -target $target" CGO_ENABLED=1 CGO_LDFLAGS="-L$PWD/build/dist/lib" \
+CC="$PWD/build/dist/cc" CGO_ENABLED=1 CGO_LDFLAGS="-L$PWD/build/lib" \
 	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.commit=$commit" -o "$out" ./build/_assay
