@@ -94,6 +94,7 @@ cloud: setup ## make build/cloud/bin with the tag cloud: score, label and train 
 	@go vet -tags cloud ./internal/remote && go build -tags cloud -o build/cloud/bin/ ./cmd/score ./cmd/label ./cmd/train
 	@echo "built: $$(echo build/cloud/bin/*)"
 
+.PHONY: dist
 dist: setup ## make dist/: a wheel and an archive of one program, for glibc 2.28 and newer (docs/install.md)
 	@tools/dist/run.sh
 
@@ -103,4 +104,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup cuda mpi lab faults weather cloud dist clean distclean
+.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup cuda mpi lab faults weather cloud clean distclean

@@ -102,14 +102,14 @@ func (a *App) root(running *bool) *cobra.Command {
 
 func watch(c *cobra.Command, running *bool) {
 	setOnce(c)
+	fetchBefore(c)
 	if !c.Runnable() && c.HasSubCommands() {
 		makeGroup(c)
 	} else if run := c.RunE; run != nil {
 		c.RunE = func(c *cobra.Command, args []string) error {
 			*running = true
 			storage := func(c *cobra.Command) error { return checkStorage(c, args) }
-			fetch := func(c *cobra.Command) error { return fetchNamed(c, args) }
-			for _, check := range []func(*cobra.Command) error{checkNeeds, storage, checkMakes, checkWrites, fetch} {
+			for _, check := range []func(*cobra.Command) error{checkNeeds, storage, checkMakes, checkWrites} {
 				if err := check(c); err != nil {
 					return err
 				}

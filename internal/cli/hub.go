@@ -38,6 +38,18 @@ func Own(c *cobra.Command, flags ...string) {
 	}
 }
 
+// fetchBefore has a command fetch what it is given by name, before it runs.
+func fetchBefore(c *cobra.Command) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			if err := fetchNamed(c, args); err != nil {
+				return err
+			}
+			return run(c, args)
+		}
+	}
+}
+
 // fetchNamed fetches what flags and arguments name on the Hub, and puts paths in the place of the names. Fetches that
 // follow, of what files name, are shown by the same command.
 func fetchNamed(c *cobra.Command, args []string) error {

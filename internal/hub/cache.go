@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
@@ -74,7 +75,7 @@ func (h *Hub) writeRef(n Name, commit string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 		return err
 	}
-	beside := fmt.Sprintf("%s.%d.tmp", file, os.Getpid())
+	beside := file + "." + unlike() + ".tmp"
 	if err := os.WriteFile(beside, []byte(commit), 0o666); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (h *Hub) link(n Name, commit string, files []File) error {
 	into := to
 	if _, err := os.Stat(to); err != nil {
 		h.removeLeftovers(n)
-		into = filepath.Join(h.folder(n), fmt.Sprintf("%s%s-%d", unfinished, commit, os.Getpid()))
+		into = filepath.Join(h.folder(n), unfinished+commit+"-"+unlike())
 		if err := os.MkdirAll(into, 0o777); err != nil {
 			return err
 		}
@@ -113,6 +114,9 @@ func (h *Hub) link(n Name, commit string, files []File) error {
 	}
 	return err
 }
+
+// unlike is a part of a temporary name that nobody else has: processes of two containers may have one number.
+func unlike() string { return fmt.Sprintf("%08x", rand.Uint32()) }
 
 // unfinished begins the name of a folder that becomes a snapshot.
 const unfinished = ".snapshot-"
@@ -142,8 +146,7 @@ func (h *Hub) linkFile(n Name, snapshot string, f File) error {
 		return err
 	}
 	to := strings.Repeat("../", 2+strings.Count(f.Path, "/")) + "blobs/" + f.Digest
-	beside := fmt.Sprintf("%s.%d.tmp", at, os.Getpid())
-	os.Remove(beside) // of a process that was killed
+	beside := at + "." + unlike() + ".tmp"
 	if err := os.Symlink(to, beside); err != nil {
 		return err
 	}
