@@ -172,48 +172,52 @@ func pointer(content []byte) []byte {
 		len(content))
 }
 
+// place is what the path of a request names.
+type place struct {
+	api                        bool
+	repo, page, revision, file string // page: revision, tree or resolve
+}
+
+// at reads /api/models/org/name/revision/main, /org/name/resolve/main/file, /datasets/org/name/... and the like.
+func at(r *http.Request) (p place) {
+	rest, api := strings.CutPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "api/")
+	if !api && !strings.HasPrefix(rest, "datasets/") {
+		rest = "models/" + rest
+	}
+	parts := append(strings.SplitN(rest, "/", 6), make([]string, 6)...)
+	p = place{api: api, repo: strings.Join(parts[:3], "/"), page: parts[3]}
+	p.revision, _ = url.PathUnescape(parts[4])
+	p.file, _ = url.PathUnescape(parts[5])
+	if api && p.page == "" {
+		p.page, p.revision = "revision", "main"
+	}
+	return p
+}
+
 func (s *Server) hub(w http.ResponseWriter, r *http.Request) {
 	s.note("hub", r)
 	if s.Fault != nil && s.Fault(w, r) {
 		return
 	}
-	at := strings.TrimPrefix(r.URL.EscapedPath(), "/")
-	rest, api := strings.CutPrefix(at, "api/")
-	if !api && !strings.HasPrefix(rest, "datasets/") {
-		rest = "models/" + rest
-	}
-	parts := strings.SplitN(rest, "/", 6)
-	if len(parts) < 5 {
-		parts = append(parts, make([]string, 5)...)
-		if api && parts[2] != "" && parts[3] == "" {
-			parts[3], parts[4] = "revision", "main"
-		}
-	}
-	repo := s.repos[strings.Join(parts[:3], "/")]
+	p := at(r)
+	repo := s.repos[p.repo]
 	known := s.Token != "" && r.Header.Get("Authorization") == "Bearer "+s.Token
 	if repo == nil || repo.Private && !known {
 		refuse(w, http.StatusUnauthorized, "RepoNotFound", "Repository not found")
 		return
 	}
-	revision, _ := url.PathUnescape(parts[4])
-	commit := revision
-	if c := repo.Refs[revision]; c != "" {
-		commit = c
-	}
+	commit := cmp.Or(repo.Refs[p.revision], p.revision)
 	files, ok := repo.Commits[commit]
-	if !ok {
-		refuse(w, http.StatusNotFound, "RevisionNotFound", "Invalid rev id: "+revision)
-		return
-	}
 	switch {
-	case api && parts[3] == "revision":
+	case !ok:
+		refuse(w, http.StatusNotFound, "RevisionNotFound", "Invalid rev id: "+p.revision)
+	case p.api && p.page == "revision":
 		s.info(w, repo, commit, files)
-	case api && parts[3] == "tree":
+	case p.api && p.page == "tree":
 		s.tree(w, r, files)
-	case !api && parts[3] == "resolve" && len(parts) > 5:
-		name, _ := url.PathUnescape(parts[5])
+	case p.page == "resolve":
 		w.Header().Set("X-Repo-Commit", commit)
-		s.resolve(w, r, repo, name, files, known)
+		s.resolve(w, r, repo, p.file, files, known)
 	default:
 		refuse(w, http.StatusNotFound, "", "no such page")
 	}
@@ -300,12 +304,12 @@ func (s *Server) cdn(w http.ResponseWriter, r *http.Request) {
 	if s.Fault != nil && s.Fault(w, r) {
 		return
 	}
-	at := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	repo := s.repos[strings.Join(at[:min(3, len(at))], "/")]
-	if repo != nil && len(at) == 4 {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	repo := s.repos[strings.Join(parts[:min(3, len(parts))], "/")]
+	if repo != nil && len(parts) == 4 {
 		for _, files := range repo.Commits {
 			for name, content := range files {
-				if Digest(name, content) == at[3] {
+				if Digest(name, content) == parts[3] {
 					s.file(w, r, content)
 					return
 				}
