@@ -19,9 +19,9 @@ import (
 	"runtime"
 	"slices"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/generate"
 	"assay/internal/hub"
 	"assay/internal/workers"

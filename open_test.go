@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"assay/edit"
 	"assay/chat"
+	"assay/edit"
 	"assay/ort"
 	"assay/textjudge"
 )

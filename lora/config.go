@@ -139,8 +139,8 @@ var changesTheModel = []string{
 	"velora_config",
 }
 
-// changesNothing lists the fields besides Config's own about an adapter's making or storage, which do not change its result;
-// older versions of PEFT wrote some of them.
+// changesNothing lists the fields besides Config's own about an adapter's making or storage, which do not change its
+// result; older versions of PEFT wrote some of them.
 var changesNothing = []string{
 	"auto_mapping",
 	"corda_config",

@@ -29,7 +29,8 @@ const (
 	Uint32    DType = 12
 	Uint64    DType = 13
 	BFloat16  DType = 16
-	// Float8E4M3 has a sign, 4 bits of exponent, 3 of fraction and no infinities. Its values are kept, not computed with.
+	// Float8E4M3 has a sign, 4 bits of exponent, 3 of fraction and no infinities. Its values are kept, not computed
+	// with.
 	Float8E4M3 DType = 17
 )
 
@@ -165,7 +166,8 @@ type Tensor struct {
 	Lazy     *LazyTensor // how the bytes are made; nil if they exist
 }
 
-// LazyTensor is the content of a tensor that is computed when somebody wants it: a session, or a file that it is written to.
+// LazyTensor is the content of a tensor that is computed when somebody wants it: a session, or a file that it is
+// written to.
 type LazyTensor struct {
 	Key      string                  // tensors of equal keys have equal bytes
 	Location string                  // path, relative to the folder the model is run from, of a file that exists
@@ -203,8 +205,8 @@ type Node struct {
 	Attrs   map[string]any
 	// Segment names the part of the model that a node belongs to (a layer); grad recomputes a segment at a time.
 	Segment string
-	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct, MetaConstant that a
-	// node's outputs are constants to it.
+	// Meta is written as metadata_props. MetaUnique tells grad that a Gather's indices are distinct, MetaConstant that
+	// a node's outputs are constants to it.
 	Meta map[string]string
 }
 

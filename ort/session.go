@@ -23,17 +23,17 @@ type Options struct {
 	Threads int    // of one operator on the CPU; 0: one per physical core
 	Folder  string // that locations of external initializers are relative to
 
-	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all such
-	// sessions of the process. A training step has about half the peak and takes the same time; sessions that run in turn
-	// use the same bytes. Scoring many small inputs is faster without.
+	// LowMemory keeps no packed copies of the weights, plans no memory ahead, and takes memory from one arena for all
+	// such sessions of the process. A training step has about half the peak and takes the same time; sessions that run
+	// in turn use the same bytes. Scoring many small inputs is faster without.
 	LowMemory bool
 	// Prepack keeps packed copies in spite of LowMemory.
 	Prepack bool
 	// NoArena gives every buffer back to the C library at once instead of keeping it for the next one. Within a run the
 	// arena is smaller and faster; without it less memory is held between runs.
 	NoArena bool
-	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores. [SpinEnv] says it for
-	// all sessions of a process.
+	// NoSpin lets idle worker threads sleep at once; wanted where several sessions share the cores. [SpinEnv] says it
+	// for all sessions of a process.
 	NoSpin bool
 
 	CUDA CUDAOptions // of a CUDA device
@@ -228,8 +228,8 @@ func (s *Session) Run(ctx context.Context, in map[string]*tensor.Dense) (map[str
 	return s.RunWith(ctx, in, nil, Views{})
 }
 
-// RunWith is Run with room for some of the outputs, and with inputs and outputs in buffers on the session's device. Both
-// are by name; an output with either is not among the results.
+// RunWith is Run with room for some of the outputs, and with inputs and outputs in buffers on the session's device.
+// Both are by name; an output with either is not among the results.
 //
 // Room is an array of the right type and shape that the runtime writes to. It may be an input at the same time if the
 // operator that makes the output can work in place. An output whose type the model converts cannot be given room.

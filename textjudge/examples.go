@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"assay/data"
-	"assay/edit"
 	"assay/chat"
 	"assay/chat/table"
+	"assay/data"
+	"assay/edit"
 )
 
 // Examples makes conversations of a judge's question and its right answer: what a model is trained on, by train with

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/grammar"
 	"assay/internal/store"
 )

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/oracle"
 )
 

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"assay/edit"
 	"assay/chat"
+	"assay/edit"
 )
 
 // asked reports whether a question is asked of a kind of edits.

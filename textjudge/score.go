@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/workers"
 )
 

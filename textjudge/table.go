@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/exit"
 	"assay/internal/shards"
 	"assay/internal/store"

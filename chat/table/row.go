@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"assay/chat"
 	"assay/data"
 	"assay/internal/atomicfile"
-	"assay/chat"
 	"assay/internal/strictjson"
 )
 

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"assay/internal/atomicfile"
 	"assay/chat"
+	"assay/internal/atomicfile"
 	"assay/internal/exit"
 	"assay/internal/table"
 )

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/generate"
 	"assay/internal/oracle"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/internal/captions"
 	"assay/chat"
+	"assay/internal/captions"
 	"assay/internal/cli"
 	"assay/internal/generate"
 	"assay/internal/store"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/scoring"
 )

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/edit"
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/report"
 	"assay/internal/benchmarks/runner"
-	"assay/chat"
 	"assay/internal/cli"
 	"assay/metrics"
 	"assay/model"

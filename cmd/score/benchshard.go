@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/internal/benchmarks/runner"
 	"assay/chat"
+	"assay/internal/benchmarks/runner"
 	"assay/internal/cli"
 )
 

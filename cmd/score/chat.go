@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data"
 	"assay/chat"
 	chattable "assay/chat/table"
+	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/generate"
 	"assay/internal/strictyaml"

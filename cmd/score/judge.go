@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/cli"
 	"assay/internal/table"
 	"assay/textjudge"

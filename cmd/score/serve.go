@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/edit"
 	"assay/chat"
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/internal/generate"
 	"assay/internal/graceful"

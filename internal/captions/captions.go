@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"assay/edit"
 	"assay/chat"
+	"assay/edit"
 )
 
 // Writer asks a model about edits: their source, the picture with the role target, where the wanted result is known,

@@ -19,8 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/long"
 	"assay/internal/store"

@@ -8,11 +8,11 @@ import (
 	"io"
 	"path/filepath"
 
+	"assay/chat"
+	"assay/chat/table"
 	"assay/data"
 	"assay/edit"
 	"assay/internal/atomicfile"
-	"assay/chat"
-	"assay/chat/table"
 	"assay/internal/exit"
 )
 

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/exit"
 	"assay/internal/table"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"assay/checkpoints"
 	"assay/chat"
+	"assay/checkpoints"
 )
 
 // TestChangedWeights: a model whose weights were changed under it answers no more, and says which file it was.

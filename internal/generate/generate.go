@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 	"assay/model"
 	"assay/model/text"
 )

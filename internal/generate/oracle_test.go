@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 	"assay/internal/oracle"
 	_ "assay/model/families"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 	"assay/internal/long"
 )
 

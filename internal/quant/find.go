@@ -11,9 +11,9 @@ import (
 	"assay/onnx"
 )
 
-// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[QuantLinear]. The stored tensors are
-// checked against each other and the configuration; their values are read when they are wanted. Absent weights have
-// none: see [Config.Declare].
+// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[QuantLinear]. The stored tensors
+// are checked against each other and the configuration; their values are read when they are wanted. Absent weights
+// have none: see [Config.Declare].
 func (c *Config) Find(w *checkpoints.Weights) error {
 	if w.Absent() {
 		return nil
@@ -342,7 +342,8 @@ func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	return l, parts, nil
 }
 
-// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each, j each + 1, ...
+// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each, j each +
+// 1, ...
 func (f *finder) compressedZeros(name string, l *QuantLinear, each int) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		raw, err := f.raw(name, onnx.Int32)

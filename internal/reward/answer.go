@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 )
 
 // apiError is an error with its HTTP status and a machine-readable kind.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"assay/data"
 	"assay/chat"
+	"assay/data"
 )
 
 // ChatModel answers /v1/chat/completions. *generate.Model is one.

@@ -17,9 +17,9 @@ import (
 	"github.com/openai/openai-go"
 	"github.com/openai/openai-go/option"
 
+	"assay/chat"
 	"assay/data"
 	"assay/edit"
-	"assay/chat"
 	"assay/internal/generate"
 	"assay/internal/oracle"
 	_ "assay/model/families"

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"assay/data"
 	"assay/chat"
 	"assay/chat/table"
+	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/remote"
 	"assay/internal/store"

@@ -16,8 +16,8 @@ import (
 	"strconv"
 	"strings"
 
-	"assay/data"
 	"assay/chat/table"
+	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/trainer/config"

@@ -27,11 +27,11 @@ import (
 // several processes each may own a part of the elements, and updates that alone.
 type Optimizer struct {
 	config *config.Config
-	Params []optim.Param // all that train
-	owned  []optim.Param // updated by this process: parameters, or stretches of them
-	Groups optim.ParamGroups  // of owned, with rates of their own
-	Grads  [][]float32   // of owned
-	Steps  int64         // of the run, for the schedule
+	Params []optim.Param     // all that train
+	owned  []optim.Param     // updated by this process: parameters, or stretches of them
+	Groups optim.ParamGroups // of owned, with rates of their own
+	Grads  [][]float32       // of owned
+	Steps  int64             // of the run, for the schedule
 
 	accumulator Accumulator // the model, if it sums gradients itself; nil: the optimizer does
 	released    int64       // bytes of gradients that were dropped since they were last collected
