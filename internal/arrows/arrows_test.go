@@ -29,7 +29,7 @@ internal/process:
 internal/graceful:
 internal/shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
-internal/hub: internal/atomicfile internal/filelock internal/version
+internal/hub: internal/atomicfile internal/exit internal/filelock internal/version
 internal/hub/hubtest:
 internal/signals:
 internal/fuzzing:

@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"assay/internal/exit"
 )
 
 // Plan is what is about to be fetched.
@@ -120,15 +122,24 @@ func ResolveURI(name string, needs ...string) (string, error) {
 	return Resolve(current().Context, name, needs...)
 }
 
-// Fetch makes what a name means complete in the cache, and gives its path there.
+// Fetch makes what a name means complete in the cache, and gives its path there. When ctx ends the error is
+// exit.ErrInterrupted: the next call resumes.
 func (h *Hub) Fetch(ctx context.Context, n Name, needs ...string) (string, error) {
+	path, err := h.fetch(ctx, n, needs)
+	if err != nil && ctx.Err() != nil {
+		return "", fmt.Errorf("fetching %s: %w (%w): the same command resumes", n, exit.ErrInterrupted, context.Cause(ctx))
+	}
+	return path, err
+}
+
+func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error) {
 	if h.Offline {
 		return h.cached(n, needs, &Error{Name: n, text: "HF_HUB_OFFLINE is set"})
 	}
 	commit, files, err := h.list(ctx, n)
 	if err != nil {
 		var e *Error
-		if ctx.Err() != nil || errors.As(err, &e) && e.final {
+		if errors.As(err, &e) && e.final || ctx.Err() != nil {
 			return "", err
 		}
 		path, missing := h.cached(n, needs, err)

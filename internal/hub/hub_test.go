@@ -579,6 +579,31 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// Ctrl-C keeps what came, and says so by its exit code.
+func TestInterrupted(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	s.Slow = 5 * time.Millisecond
+	h := quick(t)
+	ctx, stop := context.WithCancel(t.Context())
+	h.Monitor.Bytes = func(done, total int64) {
+		if done > total/4 {
+			stop()
+		}
+	}
+	_, err := h.Fetch(ctx, parse(t, "hf://org/some-model"))
+	if exit.Code(err) != exit.Interrupted {
+		t.Fatalf("got error %v with exit code %d, want %d", err, exit.Code(err), exit.Interrupted)
+	}
+	var plan Plan
+	h.Monitor = Monitor{Begin: func(p *Plan) { plan = *p }}
+	dir, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err != nil || plan.Files == len(wanted) && plan.Present == 0 {
+		t.Errorf("got plan %+v (%v), want to resume", plan, err)
+	}
+	sameFiles(t, dir, repo.Commits[second], wanted)
+}
+
 // A read-only cache that is complete serves, and a revision moves with its branch.
 func TestRevisions(t *testing.T) {
 	repo := checkpoint()
