@@ -265,7 +265,8 @@ func (s *Server) tree(w http.ResponseWriter, r *http.Request, files map[string][
 		list = append(list, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": gitHash(nil)})
 	}
 	if last < len(names) {
-		w.Header().Set("Link", fmt.Sprintf(`<%s%s?recursive=true&cursor=%d>; rel="next"`, cmp.Or(s.Links, s.URL), r.URL.EscapedPath(), last))
+		w.Header().Set("Link", fmt.Sprintf(`<%s%s?recursive=true&cursor=%d>; rel="next"`, cmp.Or(s.Links, s.URL),
+			r.URL.EscapedPath(), last))
 	}
 	answer(w, list)
 }
