@@ -98,8 +98,12 @@ cloud: setup ## make build/cloud/bin with the tag cloud: score, label and train 
 	@go vet -tags cloud ./internal/remote && go build -tags cloud -o build/cloud/bin/ ./cmd/score ./cmd/label ./cmd/train
 	@echo "built: $$(echo build/cloud/bin/*)"
 
+.PHONY: dist
+dist: setup ## make dist/: a wheel and an archive of one program, for glibc 2.28 and newer (docs/install.md)
+	@tools/dist/run.sh
+
 clean: ## remove what make build made
-	rm -rf bin
+	rm -rf bin dist
 
 distclean: clean ## remove what was installed, too
 	rm -rf build

@@ -23,6 +23,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/generate"
+	"assay/internal/hub"
 	"assay/internal/workers"
 	"assay/model"
 	_ "assay/model/families" // the architectures that are known
@@ -91,7 +92,8 @@ type Scorer struct {
 
 // Open opens a judge: a scorer directory (scorer.yaml), or one that answers in words (a folder with judge.yaml, such a
 // file, or a name of [textjudge.Shipped]). A backbone's weights are read where they lie. A file that is not the one
-// that the scorer was made with is an error that names it. Close frees everything.
+// that the scorer was made with is an error that names it. Close frees everything. A scorer and Options.Backbone may be
+// names on the Hugging Face Hub (hf://org/name@revision, or org/name where no such folder is): they are fetched.
 func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -101,6 +103,18 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	}
 	o.Device, o.Threads = cmp.Or(o.Device, "auto"), cmp.Or(o.Threads, runtime.NumCPU())
 	inWords := answersInWords(name)
+	if !inWords {
+		var err error
+		if name, err = hub.Resolve(ctx, name, "scorer.yaml", "judge.yaml"); err != nil {
+			return nil, err
+		}
+		inWords = answersInWords(name)
+	}
+	backbone, err := hub.Resolve(ctx, o.Backbone)
+	if err != nil {
+		return nil, err
+	}
+	o.Backbone = backbone
 	if !inWords || o.Model == nil {
 		if _, err := ort.Version(); err != nil { // without the runtime nothing can be computed here
 			return nil, err

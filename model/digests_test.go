@@ -374,8 +374,8 @@ func TestNoScorer(t *testing.T) {
 		"tiny":                  "is a checkpoint, not a scorer",
 		"empty":                 "a scorer directory is wanted",
 		"nothing":               "a scorer directory is wanted",
-		"TIGER-Lab/EditReward":  "hf download TIGER-Lab/EditReward",
-		root + "/TIGER-Lab/a.b": "hf download TIGER-Lab/a.b",
+		"TIGER-Lab/EditReward":  "score fetch TIGER-Lab/EditReward",
+		root + "/TIGER-Lab/a.b": "score fetch TIGER-Lab/a.b",
 		"run/nothing":           "a scorer directory is wanted",
 		"/nowhere/models/x":     "a scorer directory is wanted",
 	} {
@@ -385,7 +385,7 @@ func TestNoScorer(t *testing.T) {
 		}
 	}
 	for dir, want := range map[string]string{
-		"Qwen/Qwen2.5-VL-7B-Instruct": "hf download Qwen/Qwen2.5-VL-7B-Instruct",
+		"Qwen/Qwen2.5-VL-7B-Instruct": "score fetch Qwen/Qwen2.5-VL-7B-Instruct",
 		"run/scorer":                  "is a scorer, not a checkpoint",
 		"empty":                       "a Hugging Face checkpoint directory",
 	} {

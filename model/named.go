@@ -9,12 +9,16 @@ import (
 	"strings"
 
 	"assay/internal/exit"
+	"assay/internal/hub"
 	"assay/model/backbone"
 )
 
 // Beside is the path that a scorer.yaml names, seen from where the file really lies: links to its folder, or to the
 // file, are resolved. A path beside the link itself is found, too.
 func Beside(file, path string) string {
+	if hub.Is(path) { // fetched when it is opened
+		return path
+	}
 	path = filepath.FromSlash(path)
 	if filepath.IsAbs(path) {
 		return path
@@ -50,15 +54,28 @@ func noScorer(dir string, err error) error {
 			"makes one of a released judge", err, dir)
 	}
 	if name := backbone.HubName(dir); name != "" {
-		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (hf download %s --local-dir DIR), and make a scorer of it "+
-			"with `score import`", err, name, name)
+		return fmt.Errorf("%w: if %s is on Hugging Face, fetch it (`score fetch %s`), and make a scorer of it with "+
+			"`score import`", err, name, name)
 	}
 	return fmt.Errorf("%w (a scorer directory is wanted, as training writes it)", err)
+}
+
+// fetch fetches the backbone and the weights that scorer.yaml names on the Hugging Face Hub.
+func (p *ScorerState) fetch() (err error) {
+	for _, path := range []*string{&p.Config.Backbone, &p.Config.Weights} {
+		if *path, err = hub.ResolveURI(*path); err != nil {
+			return exit.Named(err)
+		}
+	}
+	return nil
 }
 
 // missing explains that the folder or file that a line of scorer.yaml names is not there; nil: it is, or no scorer.yaml
 // was read.
 func (p *ScorerState) missing() error {
+	if err := p.fetch(); err != nil {
+		return err
+	}
 	if p.Dir == "" {
 		return nil
 	}

@@ -18,6 +18,9 @@ import (
 // is trained.
 func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	p = p.At(o.Backbone)
+	if err := p.fetch(); err != nil {
+		return nil, err
+	}
 	config, err := p.Config.of(o.Dimension)
 	if err != nil {
 		return nil, err

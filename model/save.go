@@ -11,6 +11,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/atomicfile"
+	"assay/internal/hub"
 	"assay/model/exec"
 )
 
@@ -66,8 +67,12 @@ func (p *ScorerState) Save(dir string) error {
 	return WriteConfig(filepath.Join(dir, ConfigFile), &c)
 }
 
-// seenFrom names a path as seen from where a folder really lies, links resolved: see [Beside].
+// seenFrom names a path as seen from where a folder really lies, links resolved: see [Beside]. What lies in the cache
+// of the Hugging Face Hub has its name there, with the commit.
 func seenFrom(dir, path string) (string, error) {
+	if n, ok := hub.NameOf(path); ok {
+		return n.String(), nil
+	}
 	dir, err1 := filepath.Abs(dir)
 	path, err2 := filepath.Abs(path)
 	if err := errors.Join(err1, err2); err != nil {

@@ -82,7 +82,7 @@ func findLibrary() (string, error) {
 		}
 	}
 	return "", errors.New("ONNX Runtime (" + libraryName + ") was not found in " + strings.Join(folders, ", ") +
-		": run `make setup` in the checkout, or set " + LibraryEnv + " to the library")
+		": `pip install onnxruntime`, run `make setup` in the checkout, or set " + LibraryEnv + " to the library")
 }
 
 func libraryFolders() []string {
@@ -94,6 +94,8 @@ func libraryFolders() []string {
 		d := filepath.Dir(exe)
 		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"),
 			filepath.Join(d, "..", "build", "lib"))
+		wheels, _ := filepath.Glob(filepath.Join(d, "..", "lib*", "python3*", "*-packages", "onnxruntime", "capi"))
+		folders = append(folders, wheels...) // pip put both into one environment
 	}
 	for _, root := range checkouts() { // go run and go test put their binaries elsewhere
 		folders = append(folders, filepath.Join(root, "build", "lib"))

@@ -33,7 +33,8 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
   score cache list --folder build/demo/labels/cache --json
   score cache verify
   score cache prune --older 30d --most 10GiB
-  score cache prune --damaged`,
+  score cache prune --damaged
+  score cache hub`,
 	}
 	var folder string
 	c.PersistentFlags().StringVar(&folder, "folder", "", "folder of the store (default: the user's own)")
@@ -54,6 +55,7 @@ in RUN/cache (or cache.folder), label jobs in OUT/cache (or encoders.cache).`,
 		c.AddCommand(sub)
 		return sub
 	}
+	c.AddCommand(newCacheHub(&folder))
 	add("list", "What is kept, by kind and model", listCache)
 	add("verify", "Read every record and count the damaged ones (which are never served)", verifyCache)
 	var kind, older, most string

@@ -57,6 +57,7 @@ resumes.`,
 	flags.Float64Var(&o.Coverage, "coverage", 0.9, "share of labels that the intervals hold")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of the parts")
 	cli.Needs(c, "test", "test-labels")
+	cli.Own(c, "scorer") // gets a calibration.json
 	flags.StringSliceVar(&o.Trained, "trained", nil, "tables that the scorer was trained on")
 	flags.BoolVar(&o.Insist, "trained-on-too", false, "use rows that the scorer was trained on, which it knows too well")
 	flags.StringVar(&o.Out, "out", "", "folder of the report (default: calibration in the scorer's folder)")

@@ -29,6 +29,8 @@ internal/process:
 internal/graceful:
 internal/shards: internal/atomicfile internal/exit internal/process internal/remote internal/workers
 internal/version:
+internal/hub: internal/atomicfile internal/exit internal/filelock internal/version
+internal/hub/hubtest:
 internal/signals:
 internal/fuzzing:
 internal/ptrace:
@@ -63,12 +65,12 @@ internal/store: data internal/remote internal/blocks
 internal/table: data edit internal/store internal/shards internal/exit internal/journal internal/remote
 internal/table: internal/workers
 internal/cli: internal/atomicfile internal/exit internal/signals internal/version internal/remote internal/shards
-internal/cli: internal/table
+internal/cli: internal/table internal/hub
 internal/grammar: internal/strictjson
 chat: data internal/grammar internal/store internal/strictjson internal/strictyaml internal/workers
 chat/table: chat data internal/atomicfile internal/exit internal/strictjson internal/table
 internal/captions: chat chat/table data edit internal/atomicfile internal/exit internal/strictyaml
-internal/captions: internal/table
+internal/captions: internal/table internal/hub
 heuristics: internal/stats
 data/readers: onnx data heuristics internal/atomicfile
 model/text: internal/strictjson internal/tokens
@@ -78,6 +80,7 @@ model/batch: model/backbone model/nn model/text edit
 model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints data lora internal/store
 model/exec: internal/workers
 model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
+model: internal/hub
 model: model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort internal/calibration
 model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
@@ -97,7 +100,7 @@ encoders: internal/workers internal/atomicfile internal/remote internal/tokens i
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
-internal/trainer/config: internal/store
+internal/trainer/config: internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
 internal/trainer/dataset: internal/workers losses internal/store internal/trainer/config
 internal/trainer/head: losses model internal/optim internal/store internal/trainer/dataset
@@ -149,7 +152,7 @@ internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
-internal/labeling: internal/atomicfile internal/filelock
+internal/labeling: internal/atomicfile internal/filelock internal/hub
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
@@ -158,7 +161,7 @@ internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol i
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge
 .: internal/trainer internal/trainer/bybenchmark internal/trainer/config internal/trainer/dataset
-.: internal/trainer/models internal/workers
+.: internal/trainer/models internal/workers internal/hub
 `
 
 // Commands and tools stand on top, may import anything, and are imported by nobody.

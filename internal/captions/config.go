@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"assay/chat"
+	"assay/internal/hub"
 	"assay/internal/strictyaml"
 )
 
@@ -86,7 +87,12 @@ func Load(path string) (*Config, *Prompts, error) {
 		return nil, nil, d.Err()
 	}
 	c.Remote = d.Has("server")
-	for _, p := range []*string{&c.In, &c.Out, &c.Prompts, &c.Store, &c.Model.Backbone, &c.Model.Adapter} {
+	for _, p := range []*string{&c.Model.Backbone, &c.Model.Adapter} {
+		if *p, err = hub.Beside(folder, *p); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, p := range []*string{&c.In, &c.Out, &c.Prompts, &c.Store} {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(folder, *p)
 		}

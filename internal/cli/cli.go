@@ -104,6 +104,7 @@ func (a *App) root(running *bool) *cobra.Command {
 
 func watch(c *cobra.Command, running *bool) {
 	setOnce(c)
+	fetchBefore(c)
 	if !c.Runnable() && c.HasSubCommands() {
 		makeGroup(c)
 	} else if run := c.RunE; run != nil {

@@ -11,6 +11,7 @@ import (
 
 	"assay/data/readers"
 	"assay/heuristics"
+	"assay/internal/hub"
 	"assay/internal/labeling/nearcopy"
 	"assay/internal/remote"
 	"assay/internal/strictyaml"
@@ -130,6 +131,16 @@ func Load(path string) (*Config, error) {
 	}
 	for i := range c.Guard.Folders {
 		paths = append(paths, &c.Guard.Folders[i])
+	}
+	for _, p := range []*string{&c.Encoders.Clip, &c.Encoders.Dino} {
+		if *p, err = hub.Beside(folder, *p); err != nil {
+			return nil, err
+		}
+	}
+	for i := range c.Sources {
+		if c.Sources[i].Path, err = hub.ResolveURI(c.Sources[i].Path); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range paths {
 		if problem := remote.Refuse("labelling", *p); problem != "" {

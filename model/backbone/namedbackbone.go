@@ -12,8 +12,7 @@ import (
 // NoBackbone explains that a folder has no config.json: err says so.
 func NoBackbone(dir string, err error) error {
 	if name := HubName(dir); name != "" && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("backbone: %w: if %s is on Hugging Face, fetch it first: hf download %s --local-dir DIR", err, name,
-			name)
+		return fmt.Errorf("backbone: %w: if %s is on Hugging Face, fetch it first: score fetch %s", err, name, name)
 	}
 	if errors.Is(err, fs.ErrNotExist) && Exists(filepath.Join(dir, "scorer.yaml")) {
 		return fmt.Errorf("backbone: %w: %s is a scorer, not a checkpoint", err, dir)

@@ -256,9 +256,15 @@ def check_headers(work):
     return said.strip()
 
 
+def check_hub(work):
+    """huggingface_hub finds what is fetched here, and the other way round; neither fetches a byte twice."""
+    import hub
+    return hub.check(work)
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
     check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
-    check_chat, check_headers)}
+    check_chat, check_headers, check_hub)}
 
 
 def main():

@@ -30,6 +30,9 @@ func Load(path string) (*Config, error) {
 	if d.Unreadable {
 		return nil, d.Err()
 	}
+	if err := c.fetch(d, folder); err != nil {
+		return nil, err
+	}
 	if c.Mode != ModeText {
 		if err := c.readJudge(d, folder); err != nil {
 			return nil, err
@@ -46,6 +49,9 @@ func Load(path string) (*Config, error) {
 			keepsScorer(d, base, c.Init)
 			c = base
 		}
+	}
+	if err := c.fetch(d, folder); err != nil { // what was read again
+		return nil, err
 	}
 	c.settle(d, folder)
 	c.check(d)

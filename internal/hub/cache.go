@@ -1,0 +1,241 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"assay/internal/filelock"
+)
+
+// folder is that of a repository in the cache.
+func (h *Hub) folder(n Name) string { return filepath.Join(h.Cache, n.entry()) }
+
+// entry is a repository's name in the cache: models--org--name.
+func (n Name) entry() string { return n.Kind + "s--" + strings.ReplaceAll(n.Repo, "/", "--") }
+
+func (h *Hub) snapshot(n Name, commit string) string {
+	return filepath.Join(h.folder(n), "snapshots", commit)
+}
+
+func (h *Hub) blob(n Name, digest string) string { return filepath.Join(h.folder(n), "blobs", digest) }
+
+// has reports whether a file, or what a link leads to, has that size.
+func has(file string, size int64) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular() && info.Size() == size
+}
+
+// missing lists the files that a snapshot lacks.
+func (h *Hub) missing(n Name, commit string, files []File) (list []File) {
+	for _, f := range files {
+		if !has(filepath.Join(h.snapshot(n, commit), filepath.FromSlash(f.Path)), f.Size) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// complete fetches the chosen files that are missing, links them into the snapshot of the commit, and remembers which
+// commit the revision is. It returns the path of what the name means. all are the files of the repository.
+func (h *Hub) complete(ctx context.Context, n Name, commit string, all, chosen []File) (string, error) {
+	missing := h.missing(n, commit, chosen)
+	if len(missing) > 0 {
+		if err := h.download(ctx, n, commit, missing); err != nil {
+			return "", err
+		}
+		if err := h.link(n, commit, missing); err != nil {
+			return "", err
+		}
+	}
+	err := errors.Join(h.writeListing(n, commit, all), h.writeRef(n, commit))
+	if len(missing) == 0 {
+		err = nil // a cache that is complete may be read-only
+	}
+	return filepath.Join(h.snapshot(n, commit), filepath.FromSlash(n.Path)), err
+}
+
+// writeRef remembers the commit of a revision that is a branch or tag.
+func (h *Hub) writeRef(n Name, commit string) error {
+	if n.revision() == commit {
+		return nil
+	}
+	file := filepath.Join(h.folder(n), "refs", filepath.FromSlash(n.revision()))
+	if text, err := os.ReadFile(file); err == nil && string(text) == commit {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return err
+	}
+	beside := file + "." + unlike() + ".tmp"
+	if err := os.WriteFile(beside, []byte(commit), 0o666); err != nil {
+		return err
+	}
+	return os.Rename(beside, file)
+}
+
+// link makes a snapshot's links to blobs. A new snapshot appears as a whole. In one that is there the files by which
+// others recognise a model or scorer come last.
+func (h *Hub) link(n Name, commit string, files []File) error {
+	to := h.snapshot(n, commit)
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+		return err
+	}
+	into := to
+	if _, err := os.Stat(to); err != nil {
+		h.removeLeftovers(n)
+		into = filepath.Join(h.folder(n), unfinished+commit+"-"+unlike())
+		if err := os.MkdirAll(into, 0o777); err != nil {
+			return err
+		}
+		defer os.RemoveAll(into)
+	}
+	files = slices.Clone(files)
+	slices.SortStableFunc(files, func(a, b File) int { return mark(a) - mark(b) })
+	for _, f := range files {
+		if err := h.linkFile(n, into, f); err != nil {
+			return err
+		}
+	}
+	if into == to {
+		return nil
+	}
+	err := os.Rename(into, to)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) { // another process made it
+		return h.link(n, commit, files)
+	}
+	return err
+}
+
+// unlike is a part of a temporary name that nobody else has: processes of two containers may have one number.
+func unlike() string { return fmt.Sprintf("%08x", rand.Uint32()) }
+
+// unfinished begins the name of a folder that becomes a snapshot.
+const unfinished = ".snapshot-"
+
+// removeLeftovers removes what processes that were killed left of snapshots.
+func (h *Hub) removeLeftovers(n Name) {
+	list, _ := filepath.Glob(filepath.Join(h.folder(n), unfinished+"*"))
+	for _, dir := range list {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+func mark(f File) int {
+	switch path.Base(f.Path) {
+	case "config.json", "adapter_config.json", "scorer.yaml", "judge.yaml":
+		return 1
+	}
+	return 0
+}
+
+// linkFile makes the link of one file in a snapshot's folder, or replaces one that leads elsewhere.
+func (h *Hub) linkFile(n Name, snapshot string, f File) error {
+	at := filepath.Join(snapshot, filepath.FromSlash(f.Path))
+	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+		return err
+	}
+	to := strings.Repeat("../", 2+strings.Count(f.Path, "/")) + "blobs/" + f.Digest
+	beside := at + "." + unlike() + ".tmp"
+	if err := os.Symlink(to, beside); err != nil {
+		return err
+	}
+	return os.Rename(beside, at)
+}
+
+// lock waits for the lock of a blob, which huggingface_hub takes, too.
+func (h *Hub) lock(ctx context.Context, n Name, digest string) (*os.File, error) {
+	file := filepath.Join(h.Cache, ".locks", n.entry(), digest+".lock")
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return nil, err
+	}
+	for {
+		f, err := filelock.Take(file)
+		if !errors.Is(err, filelock.ErrHeld) || ctx.Err() != nil {
+			return f, err
+		}
+	}
+}
+
+// tag marks the cache for programs that make backups.
+func (h *Hub) tag() {
+	file := filepath.Join(h.Cache, "CACHEDIR.TAG")
+	if _, err := os.Lstat(file); err != nil {
+		os.WriteFile(file, []byte("Signature: 8a477f597d28d172789f06886806bc55\n"), 0o666) // a courtesy
+	}
+}
+
+// Kept is a revision in the cache.
+type Kept struct {
+	Name  string    `json:"name"` // with its commit
+	Refs  []string  `json:"refs,omitempty"`
+	Files int       `json:"files"`
+	Bytes int64     `json:"bytes"` // files that several revisions share count in each
+	Used  time.Time `json:"used"`
+	Path  string    `json:"path"`
+}
+
+// Kept lists the models and data sets in the cache.
+func (h *Hub) Kept() (list []Kept, err error) {
+	snapshots, err := filepath.Glob(filepath.Join(h.Cache, "*--*", "snapshots", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range snapshots {
+		n, ok := NameOf(dir)
+		if !ok {
+			continue
+		}
+		k := Kept{Name: n.String(), Path: dir, Refs: h.refs(n)}
+		err := filepath.WalkDir(dir, func(file string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			if info, err := os.Stat(file); err == nil {
+				k.Files, k.Bytes = k.Files+1, k.Bytes+info.Size()
+				if used := accessed(info); used.After(k.Used) {
+					k.Used = used
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, k)
+	}
+	return list, nil
+}
+
+// refs lists the branches and tags that are a commit.
+func (h *Hub) refs(n Name) (list []string) {
+	root := filepath.Join(h.folder(n), "refs")
+	filepath.WalkDir(root, func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // what cannot be read is not listed
+		}
+		if text, err := os.ReadFile(file); err == nil && string(text) == n.Revision {
+			name, _ := filepath.Rel(root, file)
+			list = append(list, filepath.ToSlash(name))
+		}
+		return nil
+	})
+	return list
+}
+
+func accessed(info os.FileInfo) time.Time {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(s.Atim.Sec, s.Atim.Nsec)
+	}
+	return info.ModTime()
+}

@@ -1,0 +1,120 @@
+package hub
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The files of a model that something here reads: configurations, tokenizers, chat templates, cards, adapters, weights.
+var (
+	texts    = []string{".json", ".jsonl", ".yaml", ".yml", ".txt", ".model", ".tiktoken", ".jinja", ".md"}
+	graphs   = []string{".onnx", ".onnx_data", ".data"}
+	pickles  = []string{".bin", ".pt", ".pth", ".ckpt"}
+	training = regexp.MustCompile(`^(?:optimizer|scheduler|rng_state.*|training_args|trainer_state)\.\w+$`)
+
+	whole   = regexp.MustCompile(`^model(?:-\d+-of-\d+)?\.safetensors$`)
+	another = regexp.MustCompile(`^(?:consolidated.*|model\..+)\.safetensors$`) // the same weights in other files
+)
+
+// choose picks the files that a name means. Of a data set it is all below its path. Of a model it is what lies in the
+// folder itself; what is below, too, if the folder holds a scorer or no model. Of weights in several formats one is
+// taken, safetensors first. needs: one of these files must be there.
+func choose(n Name, files []File, needs []string) ([]File, error) {
+	var below, own []File
+	names := map[string]bool{} // relative to the path
+	for _, f := range files {
+		if f.Path == n.Path {
+			return []File{f}, nil
+		}
+		rest, ok := strings.CutPrefix(f.Path, n.Path+"/")
+		if n.Path == "" {
+			rest, ok = f.Path, true
+		}
+		if !ok {
+			continue
+		}
+		names[rest] = true
+		below = append(below, f)
+		if !strings.Contains(rest, "/") {
+			own = append(own, f)
+		}
+	}
+	if len(below) == 0 {
+		return nil, &Error{Name: n, absent: true, final: true,
+			text: fmt.Sprintf("the repository has no such file or folder at revision %s", n.revision())}
+	}
+	chosen := below
+	if n.Kind == Model {
+		scorer := names["scorer.yaml"] || names["judge.yaml"]
+		model := names["config.json"] || names["adapter_config.json"] || slices.ContainsFunc(own, isWeights)
+		if model && !scorer {
+			chosen = own
+		}
+		chosen = needed(chosen)
+	}
+	if len(needs) > 0 && !slices.ContainsFunc(needs, func(name string) bool { return names[name] }) {
+		return nil, lacks(n, needs, chosen)
+	}
+	return chosen, nil
+}
+
+// lacks is the error of a repository that has none of the files that its use here needs.
+func lacks(n Name, needs []string, files []File) error {
+	e := &Error{Name: n, absent: true, final: true}
+	e.text = fmt.Sprintf("the repository has no %s", strings.Join(needs, " and no "))
+	if len(files) > 0 {
+		var bytes int64
+		for _, f := range files {
+			bytes += f.Size
+		}
+		e.text += fmt.Sprintf(" (`score fetch %s` would fetch %d files, %s)", n, len(files), Size(bytes))
+	}
+	if slices.Contains(needs, "scorer.yaml") {
+		e.text += ", so it is no scorer: `score import` makes one of a released judge's weights"
+	}
+	return e
+}
+
+// needed leaves out what is never read, and all but one of several formats of the same weights in a folder.
+func needed(files []File) (chosen []File) {
+	safe, plain := map[string]bool{}, map[string]bool{} // folders with safetensors, and with model.safetensors
+	for _, f := range files {
+		folder, name := path.Split(f.Path)
+		safe[folder] = safe[folder] || path.Ext(name) == ".safetensors"
+		plain[folder] = plain[folder] || whole.MatchString(name)
+	}
+	for _, f := range files {
+		folder, name := path.Split(f.Path)
+		ends := path.Ext(name)
+		switch {
+		case strings.HasPrefix(name, "."), strings.HasPrefix(folder, "."), training.MatchString(name):
+		case strings.HasSuffix(name, ".bin.index.json") && safe[folder]:
+		case slices.Contains(pickles, ends) && !safe[folder],
+			ends == ".safetensors" && !(plain[folder] && another.MatchString(name)),
+			slices.Contains(texts, ends), slices.Contains(graphs, ends):
+			chosen = append(chosen, f)
+		}
+	}
+	return chosen
+}
+
+func isWeights(f File) bool {
+	ends := path.Ext(f.Path)
+	return ends == ".safetensors" || slices.Contains(pickles, ends)
+}
+
+// Size is a number of bytes as people read it.
+func Size(n int64) string {
+	switch v := float64(n); {
+	case v >= 1e9:
+		return fmt.Sprintf("%.1f GB", v/1e9)
+	case v >= 1e6:
+		return fmt.Sprintf("%.1f MB", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%.1f kB", v/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}

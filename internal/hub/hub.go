@@ -1,0 +1,219 @@
+// Package hub fetches checkpoints, adapters, scorers and data sets from the Hugging Face Hub by their names.
+//
+// [Resolve] turns a name such as hf://org/name@revision/folder into a path on this machine:
+//
+//	name -> commit and list of files (two requests) -> the files that are needed and not there -> blobs -> snapshot
+//
+// The cache is that of Python's huggingface_hub, by its published specification of the layout, and so are the
+// environment variables ([FromEnvironment]). What either has fetched the other one finds. A file is written under its
+// final name once its digest is that of the repository. A killed process leaves blobs that the next one resumes.
+//
+// Nothing is asked of the network unless a name says hf://, or is org/name where neither the folder nor org exists.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"assay/internal/exit"
+)
+
+// Plan is what is about to be fetched.
+type Plan struct {
+	Name     Name
+	Commit   string
+	Endpoint string // where from
+	Folder   string // where to: the repository's folder in the cache
+	Files    int    // that are fetched
+	Bytes    int64  // of these files
+	Present  int64  // bytes of them that an interrupted fetch left
+}
+
+// Monitor is told how a fetch goes. Any of its functions may be nil. They are called by one goroutine at a time.
+type Monitor struct {
+	Begin func(p *Plan)            // before the first byte
+	Bytes func(done, total int64)  // of the plan, while it is fetched
+	End   func(p *Plan, err error) // after Begin, in any case
+	Warn  func(text string)
+}
+
+// Session is what a process's fetches share.
+type Session struct {
+	Context context.Context
+	Monitor Monitor
+}
+
+var session atomic.Pointer[Session]
+
+// Begin sets the context and the monitor of fetches deep below, where a file names a repository and no context is at
+// hand.
+func Begin(s *Session) { session.Store(s) }
+
+func current() *Session {
+	if s := session.Load(); s != nil {
+		return s
+	}
+	return &Session{Context: context.Background()}
+}
+
+// Resolve gives the path on this machine of a checkpoint, adapter, scorer or data set that is named by a path, by
+// hf://org/name@revision/path, or by org/name. What is not there is fetched. Any other name is returned as it is. needs
+// are files of which the repository must have one, or nothing is fetched. A process gets the same commit of a name each
+// time.
+func Resolve(ctx context.Context, name string, needs ...string) (string, error) {
+	n, ok, err := Of("", name)
+	if err != nil || !ok {
+		return name, err
+	}
+	return resolve(ctx, n, needs)
+}
+
+// resolved are the paths that names had before in this process.
+var resolved sync.Map
+
+func resolve(ctx context.Context, n Name, needs []string) (string, error) {
+	h, err := FromEnvironment()
+	if err != nil {
+		return "", err
+	}
+	h.Monitor = current().Monitor
+	key := fmt.Sprint(h.Endpoint, h.Cache, n, needs)
+	if path, ok := resolved.Load(key); ok {
+		if _, err := os.Stat(path.(string)); err == nil {
+			return path.(string), nil
+		}
+	}
+	path, err := h.Fetch(ctx, n, needs...)
+	if err == nil {
+		resolved.Store(key, path)
+	} else if n.Plain {
+		err = fmt.Errorf("there is no folder %s here, and %w", strings.TrimPrefix(n.String(), Scheme), err)
+	}
+	return path, err
+}
+
+// Beside is the absolute path of a model that a file in a folder names: a path relative to the folder, or a name of the
+// Hub.
+func Beside(folder, name string, needs ...string) (string, error) {
+	n, ok, err := Of(folder, name)
+	switch {
+	case err != nil:
+		return "", err
+	case ok:
+		return resolve(current().Context, n, needs)
+	case name == "" || filepath.IsAbs(name):
+		return name, nil
+	}
+	return filepath.Join(folder, name), nil
+}
+
+// ResolveURI is Resolve of the names that begin with hf://, for files that are read where no context is at hand.
+func ResolveURI(name string, needs ...string) (string, error) {
+	if !Is(name) {
+		return name, nil
+	}
+	return Resolve(current().Context, name, needs...)
+}
+
+// Fetch makes what a name means complete in the cache, and gives its path there. When ctx ends the error is
+// exit.ErrInterrupted: the next call resumes.
+func (h *Hub) Fetch(ctx context.Context, n Name, needs ...string) (string, error) {
+	path, err := h.fetch(ctx, n, needs)
+	if err != nil && ctx.Err() != nil {
+		return "", fmt.Errorf("fetching %s: %w (%w): the same command resumes", n, exit.ErrInterrupted, context.Cause(ctx))
+	}
+	return path, err
+}
+
+func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error) {
+	if h.Offline {
+		return h.cached(n, needs, &Error{Name: n, text: "HF_HUB_OFFLINE is set"})
+	}
+	commit, files, err := h.list(ctx, n)
+	if err != nil {
+		var e *Error
+		if errors.As(err, &e) && e.final || ctx.Err() != nil {
+			return "", err
+		}
+		path, missing := h.cached(n, needs, err)
+		if missing != nil {
+			return "", missing
+		}
+		h.warn(fmt.Sprintf("%s: what was fetched earlier is used: %v", n, err))
+		return path, nil
+	}
+	chosen, err := choose(n, files, needs)
+	if err != nil {
+		return "", err
+	}
+	return h.complete(ctx, n, commit, files, chosen)
+}
+
+// Plan lists the files that Fetch would have complete, with those of them that are not in the cache.
+func (h *Hub) Plan(ctx context.Context, n Name) (commit string, all, missing []File, err error) {
+	commit, files, err := h.list(ctx, n)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	all, err = choose(n, files, nil)
+	return commit, all, h.missing(n, commit, all), err
+}
+
+func (h *Hub) warn(text string) {
+	if h.Monitor.Warn != nil {
+		h.Monitor.Warn(text)
+	}
+}
+
+// cached gives the path of what the cache has of a name. Without it the error is why it was not fetched.
+func (h *Hub) cached(n Name, needs []string, why error) (string, error) {
+	commit := n.commit()
+	if commit == "" {
+		text, err := os.ReadFile(filepath.Join(h.folder(n), "refs", filepath.FromSlash(n.revision())))
+		if err == nil && commitHash.Match(text) {
+			commit = string(text)
+		}
+	}
+	absent := &Error{Name: n, absent: true, cause: why}
+	reason := why.Error()
+	var e *Error
+	if errors.As(why, &e) {
+		absent.passes, reason = e.passes, e.text
+	}
+	absent.text = fmt.Sprintf("%s, and it is not in the cache %s", reason, h.Cache)
+	if commit == "" {
+		return "", absent
+	}
+	path := filepath.Join(h.snapshot(n, commit), filepath.FromSlash(n.Path))
+	if _, err := os.Stat(path); err != nil {
+		return "", absent
+	}
+	if files, err := h.readListing(n, commit); err == nil {
+		chosen, err := choose(n, files, needs)
+		if err != nil {
+			return "", err
+		}
+		if missing := h.missing(n, commit, chosen); len(missing) > 0 {
+			absent.text = fmt.Sprintf("%s, and %d of its files are not in the cache %s, %s among them", reason, len(missing),
+				h.Cache, missing[0].Path)
+			return "", absent
+		}
+		return path, nil
+	}
+	if len(needs) == 0 {
+		return path, nil
+	}
+	for _, name := range needs { // nobody listed the repository: what is there is taken
+		if _, err := os.Stat(filepath.Join(path, name)); !errors.Is(err, fs.ErrNotExist) {
+			return path, nil
+		}
+	}
+	return "", lacks(n, needs, nil)
+}

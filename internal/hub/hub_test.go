@@ -1,0 +1,626 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"assay/internal/exit"
+	"assay/internal/hub/hubtest"
+)
+
+// random is content that no two sizes share a beginning of.
+func random(size int) []byte {
+	out := make([]byte, size)
+	rng := rand.NewChaCha8([32]byte{byte(size), byte(size >> 8), byte(size >> 16)})
+	rng.Read(out)
+	return out
+}
+
+var first, second = hubtest.Commit("first"), hubtest.Commit("second")
+
+// checkpoint is a sharded repository with what nobody reads beside it.
+func checkpoint() *hubtest.Repo {
+	files := map[string][]byte{
+		"config.json":                      []byte(`{"model_type": "tiny"}`),
+		"tokenizer.json":                   random(hubtest.Large + 7),
+		"chat_template.jinja":              []byte("{{ messages }}"),
+		"README.md":                        []byte("# card"),
+		"empty.txt":                        {},
+		"model.safetensors.index.json":     []byte(`{}`),
+		"model-00001-of-00002.safetensors": random(300_001),
+		"model-00002-of-00002.safetensors": random(200_002),
+		"pytorch_model.bin":                random(400_003),
+		"pytorch_model.bin.index.json":     []byte(`{}`),
+		"consolidated.00.safetensors":      random(1000),
+		"optimizer.pt":                     random(1001),
+		".gitattributes":                   []byte("*.safetensors filter=lfs"),
+		"tf_model.h5":                      random(1002),
+		"figure.png":                       random(1003),
+		"original/params.json":             []byte("{}"),
+	}
+	older := map[string][]byte{"config.json": []byte("{}"), "model.safetensors": random(5000)}
+	return &hubtest.Repo{Kind: Model, ID: "org/some-model", Refs: map[string]string{"main": second, "v1": first,
+		"refs/pr/3": first},
+		Commits: map[string]map[string][]byte{first: older, second: files}}
+}
+
+// needs are the files of checkpoint that are fetched.
+var wanted = []string{"README.md", "chat_template.jinja", "config.json", "empty.txt",
+	"model-00001-of-00002.safetensors",
+	"model-00002-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json"}
+
+// serve starts a Hub and has the environment name it and an empty cache.
+func serve(t *testing.T, repos ...*hubtest.Repo) *hubtest.Server {
+	t.Helper()
+	s := hubtest.Start(repos...)
+	t.Cleanup(s.Close)
+	s.Environment(t.Setenv, t.TempDir())
+	return s
+}
+
+// quick is the Hub of the environment, which does not wait.
+func quick(t *testing.T) *Hub {
+	t.Helper()
+	h, err := FromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.second = time.Millisecond
+	return h
+}
+
+func parse(t *testing.T, name string) Name {
+	t.Helper()
+	n, err := Parse(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// filesBelow lists the files of a folder with their content.
+func filesBelow(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		name, _ := filepath.Rel(dir, file)
+		out[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sameFiles compares a snapshot with the files of a commit of those names.
+func sameFiles(t *testing.T, dir string, commit map[string][]byte, names []string) {
+	t.Helper()
+	got := filesBelow(t, dir)
+	for _, name := range names {
+		if text, ok := got[name]; !ok || text != string(commit[name]) {
+			t.Errorf("%s: got %d bytes (there: %v), want the %d of the repository", name, len(text), ok, len(commit[name]))
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("got %s, want only what is needed", name)
+	}
+}
+
+func TestFetch(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	s.Page, s.Links = 3, "https://hub.example"
+	h := quick(t)
+	var plan Plan
+	var last [2]int64
+	h.Monitor = Monitor{Begin: func(p *Plan) { plan = *p }, Bytes: func(done, total int64) {
+		last = [2]int64{done,
+			total}
+	}}
+	dir, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--some-model", "snapshots", second); dir != want {
+		t.Errorf("got %s, want %s", dir, want)
+	}
+	sameFiles(t, dir, repo.Commits[second], wanted)
+	var bytes int64
+	for _, name := range wanted {
+		bytes += int64(len(repo.Commits[second][name]))
+	}
+	if plan.Files != len(wanted) || plan.Bytes != bytes || plan.Commit != second || last != [2]int64{bytes, bytes} {
+		t.Errorf("got plan %+v and progress %v, want %d files of %d bytes", plan, last, len(wanted), bytes)
+	}
+	for _, request := range s.Requests() {
+		if strings.Contains(request, "token") && !strings.Contains(request, "tokenizer") {
+			t.Errorf("got %s, want no token", request)
+		}
+	}
+
+	t.Run("layout", func(t *testing.T) {
+		root := filepath.Dir(filepath.Dir(dir))
+		for _, name := range wanted {
+			content := repo.Commits[second][name]
+			to, err := os.Readlink(filepath.Join(dir, name))
+			if want := "../../blobs/" + hubtest.Digest(name, content); err != nil || to != want {
+				t.Errorf("%s: got a link to %q (%v), want %q", name, to, err, want)
+			}
+		}
+		ref, err := os.ReadFile(filepath.Join(root, "refs", "main"))
+		if err != nil || string(ref) != second {
+			t.Errorf("refs/main: got %q (%v), want %q", ref, err, second)
+		}
+		blobs, _ := filepath.Glob(filepath.Join(root, "blobs", "*"))
+		left, _ := filepath.Glob(filepath.Join(root, ".snapshot-*"))
+		if len(blobs) != len(wanted) || len(left) != 0 {
+			t.Errorf("got %d blobs and %v, want %d and nothing unfinished", len(blobs), left, len(wanted))
+		}
+	})
+	t.Run("again", func(t *testing.T) {
+		s.Sent()
+		again, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+		if requests := s.Requests(); err != nil || again != dir || s.Sent() != 0 || len(requests) != 1 {
+			t.Errorf("got %s (%v) with %v, want %s with one request for the commit", again, err, requests, dir)
+		}
+		again, err = h.Fetch(t.Context(), parse(t, "hf://org/some-model@"+second))
+		if requests := s.Requests(); err != nil || again != dir || len(requests) != 0 {
+			t.Errorf("a commit: got %s (%v) with %v, want %s with no request", again, err, requests, dir)
+		}
+	})
+	t.Run("offline", func(t *testing.T) {
+		t.Setenv("HF_HUB_OFFLINE", "yes")
+		got, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+		if err != nil || got != dir || len(s.Requests()) != 0 {
+			t.Errorf("got %s (%v), want %s without a request", got, err, dir)
+		}
+		_, err = quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
+		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "HF_HUB_OFFLINE is set") {
+			t.Errorf("got error %v, want one that says HF_HUB_OFFLINE", err)
+		}
+	})
+	t.Run("a damaged blob", func(t *testing.T) {
+		blob, _ := filepath.EvalSymlinks(filepath.Join(dir, "model-00001-of-00002.safetensors"))
+		if err := os.Truncate(blob, 100); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model")); err != nil {
+			t.Fatal(err)
+		}
+		sameFiles(t, dir, repo.Commits[second], wanted)
+	})
+	t.Run("list", func(t *testing.T) {
+		list, err := h.Kept()
+		if err != nil || len(list) != 1 || list[0].Name != "hf://org/some-model@"+second || list[0].Bytes != bytes ||
+			!slices.Equal(list[0].Refs, []string{"main"}) {
+			t.Errorf("got %+v (%v), want the snapshot of %d bytes at main", list, err, bytes)
+		}
+	})
+}
+
+func TestNames(t *testing.T) {
+	for text, want := range map[string]Name{
+		"hf://org/a.b":                     {Kind: Model, Repo: "org/a.b"},
+		"hf://models/org/name@v1.0":        {Kind: Model, Repo: "org/name", Revision: "v1.0"},
+		"hf://org/name@refs/pr/12/x/y":     {Kind: Model, Repo: "org/name", Revision: "refs/pr/12", Path: "x/y"},
+		"hf://org/name@a%2Fb/x":            {Kind: Model, Repo: "org/name", Revision: "a/b", Path: "x"},
+		"hf://datasets/o-r_g/n/data":       {Kind: Dataset, Repo: "o-r_g/n", Path: "data"},
+		"hf://org/name@" + first + "/a.md": {Kind: Model, Repo: "org/name", Revision: first, Path: "a.md"},
+	} {
+		t.Run(text, func(t *testing.T) {
+			got, err := Parse(text)
+			if err != nil || got != want {
+				t.Fatalf("got %+v (%v), want %+v", got, err, want)
+			}
+			if again, err := Parse(got.String()); err != nil || again != got {
+				t.Errorf("got %+v (%v) of %s, want %+v", again, err, got, got)
+			}
+		})
+	}
+	for _, text := range []string{"hf://", "hf://org", "hf://org/", "hf://org/../x", "hf://o--r/name", "hf://org/name@",
+		"hf://org/name/../../x", "hf://org/name@../x", "hf://spaces/org/name", "hf://org/name.git", "hf://org/name//x",
+		"hf://org/name@%2e%2e"} {
+		t.Run(text, func(t *testing.T) {
+			if got, err := Parse(text); err == nil {
+				t.Errorf("got %+v, want an error", got)
+			}
+		})
+	}
+	n := Name{Kind: Model, Repo: "o-r.g/na-me", Revision: first, Path: "a/b"}
+	dir := (&Hub{Cache: "/cache"}).snapshot(n, first) + "/a/b"
+	if got, ok := NameOf(dir); !ok || got != n {
+		t.Errorf("NameOf(%s): got %+v, want %+v", dir, got, n)
+	}
+	if got, ok := NameOf("/models/snapshots/" + first); ok {
+		t.Errorf("got %+v, want no name of a folder elsewhere", got)
+	}
+}
+
+// What is on this machine is not looked for elsewhere, and nothing but a name of the Hub is asked for.
+func TestResolveHere(t *testing.T) {
+	s := serve(t, checkpoint())
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("org/here", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "org/here", "org/gone", "gone", "./org2/name", "/org2/name", "a/b/c", "org2/name/",
+		"x.yaml",
+		"../org2", "s3://bucket/name", "weights/some.pth", "org2/--", "o\x00/x"} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := Resolve(t.Context(), name); err != nil || got != name {
+				t.Errorf("got %q (%v), want the name", got, err)
+			}
+		})
+	}
+	if requests := s.Requests(); len(requests) != 0 {
+		t.Errorf("got %v, want no request", requests)
+	}
+	os.RemoveAll("org")
+	dir, err := Resolve(t.Context(), "org/some-model@v1")
+	if err != nil || filepath.Base(dir) != first {
+		t.Errorf("got %s (%v), want the snapshot of %s", dir, err, first)
+	}
+	_, err = Resolve(t.Context(), "org/none")
+	if err == nil || !strings.Contains(err.Error(), "there is no folder org/none here, and") ||
+		exit.Code(exit.Named(err)) != exit.Wrong {
+		t.Errorf("got error %v, want one about the folder and the repository, with exit code %d", err, exit.Wrong)
+	}
+	_, err = Resolve(t.Context(), "org/some-model", "scorer.yaml")
+	if err == nil || !strings.Contains(err.Error(), "has no scorer.yaml (`score fetch hf") ||
+		!strings.Contains(err.Error(), "8 files, 1.5 MB") {
+		t.Errorf("got error %v, want one that says what would be fetched, and how", err)
+	}
+}
+
+// Only the endpoint sees the token.
+func TestToken(t *testing.T) {
+	repo := checkpoint()
+	repo.Gated = true
+	s := serve(t, repo)
+	s.Token = "hf_secret"
+	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err == nil || !strings.Contains(err.Error(), "accept its terms on "+s.URL+"/org/some-model, then set HF_TOKEN") {
+		t.Errorf("without a token: got error %v, want what to do", err)
+	}
+	t.Setenv("HF_TOKEN", "hf_other")
+	_, err = quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err == nil || !strings.Contains(err.Error(), "the account of the token has no access") ||
+		strings.Contains(err.Error(), "hf_other") {
+		t.Errorf("with another's token: got error %v, want what to do, and no token", err)
+	}
+	t.Setenv("HF_TOKEN", "")
+	if err := os.WriteFile(filepath.Join(os.Getenv("HF_HOME"), "token"), []byte("hf_secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Requests()
+	if _, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model")); err != nil {
+		t.Fatal(err)
+	}
+	cdn := 0
+	for _, request := range s.Requests() {
+		if strings.Contains(request, " cdn ") {
+			cdn++
+		}
+		if strings.Contains(request, " hub ") != strings.HasSuffix(request, " token") {
+			t.Errorf("got %s, want the token at the endpoint and nowhere else", request)
+		}
+	}
+	if cdn != 3 {
+		t.Errorf("got %d requests of the other host, want 3", cdn)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	private := &hubtest.Repo{Kind: Model, ID: "org/private", Private: true}
+	s := serve(t, checkpoint(), private)
+	for name, want := range map[string]string{
+		"hf://org/none":                        "has no such model repository, or it is private",
+		"hf://org/private":                     "or it is private: HF_TOKEN",
+		"hf://datasets/org/some-model":         "has no such dataset repository",
+		"hf://org/some-model@v9":               "has no revision v9",
+		"hf://org/some-model/none":             "no such file or folder at revision main",
+		"hf://org/some-model@" + first + "/no": "no such file or folder",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := quick(t).Fetch(t.Context(), parse(t, name))
+			if err == nil || !strings.Contains(err.Error(), want) || exit.Code(exit.Named(err)) != exit.Wrong {
+				t.Errorf("got error %v (exit code %d), want %q and %d", err, exit.Code(exit.Named(err)), want, exit.Wrong)
+			}
+		})
+	}
+	s.Close()
+	begin := time.Now()
+	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/none"))
+	if err == nil || !strings.Contains(err.Error(), "does not answer") || exit.Code(exit.Named(err)) != exit.Failed ||
+		time.Since(begin) > 5*time.Second {
+		t.Errorf("no server: got error %v (exit code %d) after %v, want one at once, and %d", err, exit.Code(exit.Named(err)),
+			time.Since(begin), exit.Failed)
+	}
+}
+
+// What was fetched is used while the Hub cannot be reached, and a warning says so.
+func TestHubIsDown(t *testing.T) {
+	s := serve(t, checkpoint())
+	h := quick(t)
+	dir, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	warned := ""
+	h.Monitor.Warn = func(text string) { warned = text }
+	got, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err != nil || got != dir || !strings.Contains(warned, "what was fetched earlier is used") {
+		t.Errorf("got %s (%v) and warning %q, want %s and a warning", got, err, warned, dir)
+	}
+	if err := os.Remove(filepath.Join(dir, "tokenizer.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model")); err == nil || !strings.Contains(err.Error(),
+		"tokenizer.json among them") {
+		t.Errorf("got error %v, want one about the file that is missing", err)
+	}
+}
+
+// Faults pass: answers of 429 and 5xx, and connections that break, of which the rest alone is fetched.
+func TestRetries(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	var mu sync.Mutex
+	asked := map[string]int{}
+	count := func(r *http.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[r.URL.Path]++
+		return asked[r.URL.Path]
+	}
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		switch count(r) {
+		case 1:
+			w.Header().Set("Retry-After", "3")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			return false
+		}
+		return true
+	}
+	cuts := map[string]int{}
+	s.Cut = func(r *http.Request, size int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		if cuts[r.URL.Path]++; cuts[r.URL.Path] < 4 && size > 100_000 {
+			return 40_000
+		}
+		return -1
+	}
+	dir, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, dir, repo.Commits[second], wanted)
+	total := int64(0)
+	for _, name := range wanted {
+		total += int64(len(repo.Commits[second][name]))
+	}
+	if sent := s.Sent(); sent < total || sent > total+3*3*40_000 {
+		t.Errorf("got %d bytes, want the %d of the files: the rest alone after a broken connection", sent, total)
+	}
+
+	t.Run("given up", func(t *testing.T) {
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		s.Requests()
+		_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
+		if err == nil || !strings.Contains(err.Error(), "502 Bad Gateway") || exit.Code(exit.Named(err)) != exit.Failed ||
+			len(s.Requests()) != attempts {
+			t.Errorf("got error %v, want one of 502 after %d attempts, and exit code %d", err, attempts, exit.Failed)
+		}
+	})
+	t.Run("asked to wait for long", func(t *testing.T) {
+		s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("RateLimit", `"api";r=0;t=1800`)
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		}
+		s.Requests()
+		_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
+		if err == nil || !strings.Contains(err.Error(), "try again in 30m0s; with HF_TOKEN set") || len(s.Requests()) != 1 {
+			t.Errorf("got error %v, want one that says how long, at once", err)
+		}
+	})
+	t.Run("silence", func(t *testing.T) {
+		s.Fault, s.Cut = nil, nil
+		s.Slow = time.Second
+		h := quick(t)
+		h.stall = 100 * time.Millisecond
+		_, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model@v1"))
+		s.Slow = 0
+		if err != nil && !strings.Contains(err.Error(), "no byte came for too long") {
+			t.Errorf("got error %v, want none or one about the silence", err)
+		}
+	})
+}
+
+// A file that is not that of the repository never gets its name.
+func TestDigests(t *testing.T) {
+	content := random(50_000)
+	bad := map[string]func(w http.ResponseWriter){
+		"other bytes": func(w http.ResponseWriter) { w.Write(random(50_001)[:50_000]) },
+		"fewer":       func(w http.ResponseWriter) { w.Write(content[:49_999]) },
+		"more":        func(w http.ResponseWriter) { w.Write(random(50_001)) },
+		"an LFS pointer": func(w http.ResponseWriter) {
+			fmt.Fprint(w, "version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+		},
+	}
+	for what, send := range bad {
+		for _, name := range []string{"model.safetensors", "config.json"} {
+			t.Run(what+" of "+name, func(t *testing.T) {
+				repo := &hubtest.Repo{Kind: Model, ID: "org/bad", Refs: map[string]string{"main": first},
+					Commits: map[string]map[string][]byte{first: {name: content}}}
+				s := serve(t, repo)
+				s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+					if strings.Contains(r.URL.Path, "/resolve/") && name == "config.json" || !strings.Contains(r.URL.Path, "api/") &&
+						!strings.Contains(r.URL.Path, "/resolve/") {
+						send(w)
+						return true
+					}
+					return false
+				}
+				h := quick(t)
+				_, err := h.Fetch(t.Context(), parse(t, "hf://org/bad"))
+				blobs, _ := filepath.Glob(filepath.Join(h.Cache, "models--org--bad", "blobs", "*"))
+				named := slices.DeleteFunc(blobs, func(file string) bool { return strings.HasSuffix(file, incomplete) })
+				if err == nil || len(named) != 0 {
+					t.Errorf("got error %v and %v, want an error and no blob", err, named)
+				}
+				s.Fault = nil
+				dir, err := h.Fetch(t.Context(), parse(t, "hf://org/bad"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameFiles(t, dir, repo.Commits[first], []string{name})
+			})
+		}
+	}
+}
+
+// A list that would have files written elsewhere is refused.
+func TestListsThatLeave(t *testing.T) {
+	for _, name := range []string{"../x", "/etc/x", "a/../../x", `a\..\x`} {
+		t.Run(name, func(t *testing.T) {
+			serve(t, &hubtest.Repo{Kind: Model, ID: "org/bad", Refs: map[string]string{"main": first},
+				Commits: map[string]map[string][]byte{first: {name: []byte("x")}}})
+			if dir, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/bad")); err == nil {
+				t.Errorf("got %s, want an error", dir)
+			}
+		})
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for what, c := range map[string]struct {
+		name, files, want string
+	}{
+		"no safetensors":    {"hf://o/n", "config.json pytorch_model.bin", "config.json pytorch_model.bin"},
+		"other precisions":  {"hf://o/n", "model.safetensors model.fp16.safetensors", "model.safetensors"},
+		"one precision":     {"hf://o/n", "config.json model.fp16.safetensors", "config.json model.fp16.safetensors"},
+		"a judge's weights": {"hf://o/n", "config.json HPSv3.safetensors", "config.json HPSv3.safetensors"},
+		"an adapter": {"hf://o/n", "adapter_config.json adapter_model.safetensors adapter_model.bin x/y.json",
+			"adapter_config.json adapter_model.safetensors"},
+		"a scorer": {"hf://o/n", "scorer.yaml head.safetensors backbone/model.safetensors backbone/model.bin",
+			"scorer.yaml head.safetensors backbone/model.safetensors"},
+		"a folder": {"hf://o/n/b", "config.json b/config.json b/c/config.json bc/config.json", "b/config.json"},
+		"a file":   {"hf://o/n/b/x.bin", "b/x.bin b/x.safetensors", "b/x.bin"},
+		"models below": {"hf://o/n", "README.md a/config.json a/model.safetensors b/model.pth",
+			"README.md a/config.json a/model.safetensors b/model.pth"},
+		"a data set": {"hf://datasets/o/n", "a/x.parquet x.png", "a/x.parquet x.png"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var files []File
+			for _, name := range strings.Fields(c.files) {
+				files = append(files, File{Path: name})
+			}
+			chosen, err := choose(parse(t, c.name), files, nil)
+			var got []string
+			for _, f := range chosen {
+				got = append(got, f.Path)
+			}
+			if err != nil || strings.Join(got, " ") != c.want {
+				t.Errorf("got %v (%v), want %s", got, err, c.want)
+			}
+		})
+	}
+}
+
+// Several processes that want the same fetch it once.
+func TestTogether(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	s.Slow = time.Millisecond
+	var wait sync.WaitGroup
+	for range 4 {
+		h := quick(t) // has files of its own to lock, as another process
+		wait.Go(func() {
+			dir, err := h.Fetch(context.Background(), Name{Kind: Model, Repo: "org/some-model"})
+			if err != nil || !strings.HasSuffix(dir, second) {
+				t.Errorf("got %s (%v), want the snapshot", dir, err)
+			}
+		})
+	}
+	wait.Wait()
+	var total int64
+	for _, name := range wanted {
+		total += int64(len(repo.Commits[second][name]))
+	}
+	if sent := s.Sent(); sent != total {
+		t.Errorf("got %d bytes sent, want %d: each file once", sent, total)
+	}
+}
+
+// Ctrl-C keeps what came, and says so by its exit code.
+func TestInterrupted(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	s.Slow = 5 * time.Millisecond
+	h := quick(t)
+	ctx, stop := context.WithCancel(t.Context())
+	h.Monitor.Bytes = func(done, total int64) {
+		if done > total/4 {
+			stop()
+		}
+	}
+	_, err := h.Fetch(ctx, parse(t, "hf://org/some-model"))
+	if exit.Code(err) != exit.Interrupted {
+		t.Fatalf("got error %v with exit code %d, want %d", err, exit.Code(err), exit.Interrupted)
+	}
+	var plan Plan
+	h.Monitor = Monitor{Begin: func(p *Plan) { plan = *p }}
+	dir, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err != nil || plan.Files == len(wanted) && plan.Present == 0 {
+		t.Errorf("got plan %+v (%v), want to resume", plan, err)
+	}
+	sameFiles(t, dir, repo.Commits[second], wanted)
+}
+
+// A read-only cache that is complete serves, and a revision moves with its branch.
+func TestRevisions(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	h := quick(t)
+	for name, want := range map[string]string{"hf://org/some-model@v1": first, "hf://org/some-model@refs/pr/3": first,
+		"hf://org/some-model": second} {
+		dir, err := h.Fetch(t.Context(), parse(t, name))
+		if err != nil || filepath.Base(dir) != want {
+			t.Errorf("%s: got %s (%v), want the snapshot of %s", name, dir, err, want)
+		}
+	}
+	repo.Refs["main"] = first
+	s.Sent()
+	dir, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	ref, _ := os.ReadFile(filepath.Join(h.folder(Name{Kind: Model, Repo: "org/some-model"}), "refs", "main"))
+	if err != nil || filepath.Base(dir) != first || !bytes.Equal(ref, []byte(first)) || s.Sent() != 0 {
+		t.Errorf("got %s (%v) and refs/main %s, want %s with no byte fetched", dir, err, ref, first)
+	}
+}

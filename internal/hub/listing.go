@@ -1,0 +1,202 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"assay/internal/atomicfile"
+)
+
+// File is a file of a repository at one commit.
+type File struct {
+	Path   string `json:"path"` // with slashes
+	Size   int64  `json:"size"`
+	Digest string `json:"digest"` // SHA-256 of a file in LFS, else the SHA-1 of its git blob; its name in the cache
+}
+
+var digest = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
+
+func (h *Hub) api(n Name, more ...string) string {
+	return h.Endpoint + "/api/" + n.Kind + "s/" + n.Repo + "/" + strings.Join(more, "/")
+}
+
+// list gives the commit of a name's revision, and all files of the repository. A commit that was listed before is not
+// asked for again: it does not change.
+func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, err error) {
+	if commit = n.commit(); commit != "" {
+		if files, err := h.readListing(n, commit); err == nil {
+			return commit, files, nil
+		}
+	}
+	var info struct {
+		SHA string `json:"sha"`
+	}
+	if _, err := h.get(ctx, n, h.api(n, "revision", url.PathEscape(n.revision())), &info); err != nil {
+		return "", nil, err
+	}
+	if !commitHash.MatchString(info.SHA) || commit != "" && info.SHA != commit {
+		return "", nil, &Error{Name: n, text: fmt.Sprintf("%s does not say which commit %s is (%q)", h.Endpoint, n.revision(),
+			info.SHA)}
+	}
+	commit = info.SHA
+	if files, err := h.readListing(n, commit); err == nil {
+		return commit, files, nil
+	}
+	files, err = h.tree(ctx, n, commit)
+	return commit, files, err
+}
+
+// tree lists a commit's files, a page of the Hub's answer at a time.
+func (h *Hub) tree(ctx context.Context, n Name, commit string) (files []File, err error) {
+	tree := h.api(n, "tree", commit)
+	address := tree + "?recursive=true"
+	seen := map[string]bool{}
+	for address != "" {
+		if seen[address] {
+			return nil, &Error{Name: n, text: fmt.Sprintf("%s lists its files in a circle", h.Endpoint)}
+		}
+		seen[address] = true
+		var page []struct {
+			Type string `json:"type"`
+			Path string `json:"path"`
+			Size int64  `json:"size"`
+			OID  string `json:"oid"`
+			LFS  *struct {
+				OID  string `json:"oid"`
+				Size int64  `json:"size"`
+			} `json:"lfs"`
+		}
+		header, err := h.get(ctx, n, address, &page)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range page {
+			if entry.Type != "file" {
+				continue
+			}
+			f := File{entry.Path, entry.Size, entry.OID}
+			if entry.LFS != nil {
+				f.Size, f.Digest = entry.LFS.Size, strings.TrimPrefix(entry.LFS.OID, "sha256:")
+			}
+			files = append(files, f)
+		}
+		if address = nextPage(header); address != "" {
+			address = tree + "?" + address // a mirror may have passed on the link of the Hub behind it
+		}
+	}
+	return files, check(n, files)
+}
+
+// check refuses a list of files that would be written elsewhere than into the cache.
+func check(n Name, files []File) error {
+	for _, f := range files {
+		if !local(f.Path) || !digest.MatchString(f.Digest) || f.Size < 0 {
+			return &Error{Name: n, text: fmt.Sprintf("the list of its files has %q of %d bytes and digest %q", f.Path, f.Size,
+				f.Digest)}
+		}
+	}
+	return nil
+}
+
+var nextLink = regexp.MustCompile(`<([^>]+)>\s*;\s*rel="?next"?`)
+
+// nextPage is the query of the next page; "": there is none.
+func nextPage(header http.Header) string {
+	for _, value := range header.Values("Link") {
+		if m := nextLink.FindStringSubmatch(value); m != nil {
+			if next, err := url.Parse(m[1]); err == nil {
+				return next.RawQuery
+			}
+		}
+	}
+	return ""
+}
+
+// get reads an answer of the API.
+func (h *Hub) get(ctx context.Context, n Name, address string, v any) (http.Header, error) {
+	answer, _, err := h.ask(ctx, n, address, "")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<28))
+	if err == nil {
+		err = json.Unmarshal(body, v)
+	}
+	if err != nil {
+		return nil, &Error{Name: n, passes: true, cause: err,
+			text: fmt.Sprintf("the answer of %s cannot be read: %v (is HF_ENDPOINT a Hub?)", h.Endpoint, err)}
+	}
+	return answer.Header, nil
+}
+
+// listing is a list of files in the cache, as huggingface_hub writes it into trees/. Ours are in a folder of their own:
+// beside its list a snapshot without files that we do not need would count as broken.
+type listing struct {
+	Version int                    `json:"format_version"`
+	Files   map[string]listingFile `json:"files"`
+}
+
+type listingFile struct {
+	Size   int64  `json:"size"`
+	BlobID string `json:"blob_id"`
+	SHA256 string `json:"lfs_sha256,omitempty"`
+	Large  int64  `json:"lfs_size,omitempty"`
+}
+
+const listingFolder = ".assay"
+
+func (h *Hub) readListing(n Name, commit string) ([]File, error) {
+	for _, folder := range []string{listingFolder, "trees"} {
+		text, err := os.ReadFile(filepath.Join(h.folder(n), folder, commit+".json"))
+		if err != nil {
+			continue
+		}
+		var l listing
+		if json.Unmarshal(text, &l) != nil || l.Version != 1 {
+			continue // it is asked for again
+		}
+		var files []File
+		for name, f := range l.Files {
+			file := File{name, f.Size, f.BlobID}
+			if f.SHA256 != "" {
+				file.Size, file.Digest = f.Large, f.SHA256
+			}
+			files = append(files, file)
+		}
+		slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+		if check(n, files) == nil {
+			return files, nil
+		}
+	}
+	return nil, errors.New("nobody listed it")
+}
+
+func (h *Hub) writeListing(n Name, commit string, files []File) error {
+	file := filepath.Join(h.folder(n), listingFolder, commit+".json")
+	if _, err := os.Stat(file); err == nil {
+		return nil
+	}
+	l := listing{Version: 1, Files: map[string]listingFile{}}
+	for _, f := range files {
+		entry := listingFile{Size: f.Size, BlobID: f.Digest}
+		if len(f.Digest) == 64 {
+			entry.SHA256, entry.Large = f.Digest, f.Size
+		}
+		l.Files[f.Path] = entry
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return err
+	}
+	return atomicfile.Write(file, func(w io.Writer) error { return json.NewEncoder(w).Encode(l) })
+}

@@ -1,0 +1,255 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"assay/internal/version"
+)
+
+// Error says what the Hub has not, does not give, or did not answer.
+type Error struct {
+	Name   Name
+	Status int // of HTTP; 0: no answer
+
+	text   string
+	cause  error
+	absent bool // there is no such thing: an error of the name
+	final  bool // what an earlier fetch left is not taken instead
+	passes bool // may go well another time
+}
+
+func (e *Error) Error() string { return e.Name.String() + ": " + e.text }
+
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is says that what is absent does not exist.
+func (e *Error) Is(target error) bool { return target == fs.ErrNotExist && e.absent }
+
+// Temporary reports whether the same may go well another time.
+func (e *Error) Temporary() bool { return e.passes }
+
+const (
+	attempts   = 5
+	longest    = 2 * time.Minute // that is waited because the Hub says so
+	redirects  = 10
+	errorBytes = 2000 // of an answer that is shown
+)
+
+// ask sends a request and follows redirects. Only the endpoint is shown the token. Answers of 429 and 5xx, and broken
+// connections, are tried again; a host that cannot be reached at all is not. The caller closes the body of an answer,
+// whose status is 200 or 206, or 416 where a range was asked for. first is the answer before any redirect.
+func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *http.Response, first http.Header,
+	err error) {
+	for attempt := 1; ; attempt++ {
+		answer, first, err = h.follow(ctx, address, span)
+		wait := time.Duration(1<<(attempt-1))*time.Second + rand.N(500*time.Millisecond)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			err = &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.Endpoint, bare(err))}
+			var dial *net.OpError
+			if attempt == attempts || errors.As(err, &dial) && dial.Op == "dial" {
+				return nil, nil, err
+			}
+		} else {
+			switch s := answer.StatusCode; {
+			case s == 200, s == 206, s == 416 && span != "":
+				return answer, first, nil
+			case s == 408, s == 429, s >= 500 && s != 501:
+				if asked := retryAfter(answer.Header); asked > 0 {
+					wait = asked
+				}
+			}
+			err = h.refused(n, answer)
+			answer.Body.Close()
+			var e *Error
+			if errors.As(err, &e) && !e.passes || attempt == attempts || wait > longest {
+				return nil, nil, err
+			}
+		}
+		if err := h.sleep(ctx, wait); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// sleep waits, less long in tests.
+func (h *Hub) sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(time.Duration(d.Seconds() * float64(h.second)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// errStalled ends a request of which no byte came for too long.
+var errStalled = errors.New("no byte came for too long")
+
+// lively is the body of an answer that is given up when no byte comes for a while.
+type lively struct {
+	io.ReadCloser
+	stall  time.Duration
+	timer  *time.Timer
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (l *lively) Read(p []byte) (int, error) {
+	l.timer.Reset(l.stall)
+	n, err := l.ReadCloser.Read(p)
+	l.timer.Stop()
+	if err != nil && errors.Is(context.Cause(l.ctx), errStalled) {
+		err = errStalled
+	}
+	return n, err
+}
+
+func (l *lively) Close() error {
+	l.timer.Stop()
+	err := l.ReadCloser.Close()
+	l.cancel(nil)
+	return err
+}
+
+// bare is an error without the address, which may hold a signature.
+func bare(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// follow sends a request once, and follows its redirects.
+func (h *Hub) follow(parent context.Context, address, span string) (
+	answer *http.Response, first http.Header, err error,
+) {
+	own, err := url.Parse(h.Endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	defer func() {
+		if err != nil {
+			cancel(nil)
+		} else {
+			timer := time.AfterFunc(h.stall, func() { cancel(errStalled) })
+			answer.Body = &lively{answer.Body, h.stall, timer, ctx, cancel}
+		}
+	}()
+	for range redirects {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		request.Header.Set("User-Agent", "assay/"+version.Version)
+		request.Header.Set("Accept-Encoding", "identity")
+		if span != "" {
+			request.Header.Set("Range", span)
+		}
+		if h.Token != "" && request.URL.Scheme == own.Scheme && request.URL.Host == own.Host {
+			request.Header.Set("Authorization", "Bearer "+h.Token)
+		}
+		if answer, err = h.client.Do(request); err != nil {
+			return nil, nil, err
+		}
+		if first == nil {
+			first = answer.Header
+		}
+		to := answer.Header.Get("Location")
+		if answer.StatusCode/100 != 3 || to == "" {
+			return answer, first, nil
+		}
+		answer.Body.Close()
+		next, err := request.URL.Parse(to)
+		if err != nil || next.Scheme != "https" && next.Scheme != "http" {
+			return nil, nil, fmt.Errorf("it redirects to %q", to)
+		}
+		address = next.String()
+	}
+	return nil, nil, fmt.Errorf("it redirects more than %d times", redirects)
+}
+
+// reset is the time of a RateLimit header: "api";r=0;t=55.
+var reset = regexp.MustCompile(`;\s*r=0\b.*;\s*t=(\d+)`)
+
+// retryAfter is how long the Hub wants to be left alone; 0: it does not say.
+func retryAfter(header http.Header) time.Duration {
+	value := header.Get("Retry-After")
+	if m := reset.FindStringSubmatch(header.Get("RateLimit")); value == "" && m != nil {
+		value = m[1]
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(value)); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
+}
+
+// refused is the error of an answer: what the Hub says, and what to do.
+func (h *Hub) refused(n Name, answer *http.Response) error {
+	e := &Error{Name: n, Status: answer.StatusCode}
+	page := h.Endpoint + "/" + n.Repo
+	if n.Kind == Dataset {
+		page = h.Endpoint + "/datasets/" + n.Repo
+	}
+	said := answer.Header.Get("X-Error-Message")
+	if said == "" {
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, errorBytes))
+		said = strings.TrimSpace(string(body))
+	}
+	switch code := answer.Header.Get("X-Error-Code"); {
+	case code == "RevisionNotFound":
+		e.absent, e.final = true, true
+		e.text = fmt.Sprintf("the repository has no revision %s", n.revision())
+	case code == "EntryNotFound":
+		e.absent, e.final = true, true
+		e.text = fmt.Sprintf("the repository has no such file or folder at revision %s", n.revision())
+	case code == "GatedRepo" && h.Token == "":
+		e.text = fmt.Sprintf("it is gated: accept its terms on %s, then set HF_TOKEN to a token of that account (or "+
+			"`hf auth login`)", page)
+	case code == "GatedRepo":
+		e.text = fmt.Sprintf("it is gated, and the account of the token has no access: ask for it on %s", page)
+	case code == "RepoNotFound", e.Status == http.StatusNotFound, e.Status == http.StatusUnauthorized && h.Token == "":
+		e.absent = true
+		e.text = fmt.Sprintf("%s has no such %s repository, or it is private: HF_TOKEN is to be a token with access",
+			h.Endpoint,
+			n.Kind)
+		if n.Kind == Model {
+			e.text += fmt.Sprintf(" (a data set is %sdatasets/%s)", Scheme, n.Repo)
+		}
+	case h.Token != "" && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
+		e.text = fmt.Sprintf("%s refuses the token of HF_TOKEN or `hf auth login` (%d): %s", h.Endpoint, e.Status, said)
+	case e.Status == http.StatusTooManyRequests:
+		e.passes = true
+		e.text = fmt.Sprintf("%s has had too many requests (429)", h.Endpoint)
+		if wait := retryAfter(answer.Header); wait > 0 {
+			e.text += fmt.Sprintf(": try again in %v", wait.Round(time.Second))
+		}
+		if h.Token == "" {
+			e.text += "; with HF_TOKEN set more are allowed"
+		}
+	default:
+		e.passes = e.Status == http.StatusRequestTimeout || e.Status >= 500
+		e.text = fmt.Sprintf("%s answers %s: %s", h.Endpoint, answer.Status, said)
+	}
+	return e
+}

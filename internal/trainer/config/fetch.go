@@ -1,0 +1,49 @@
+package config
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay/internal/exit"
+	"assay/internal/hub"
+	"assay/internal/strictyaml"
+)
+
+// fetch fetches what the file names on the Hugging Face Hub, and puts its path in place of the name. An error that may
+// pass is returned, others are problems of the file.
+func (c *Config) fetch(d *strictyaml.Document, folder string) error {
+	models := map[string]*string{"backbone": &c.Backbone, "init": &c.Init}
+	for _, key := range slices.Sorted(maps.Keys(models)) {
+		if strings.HasPrefix(*models[key], filepath.Clean(c.Out)+"/") {
+			continue // of an earlier run in the same folder
+		}
+		path, err := hub.Beside(folder, *models[key])
+		if err := told(d, key, err); err != nil {
+			return err
+		}
+		*models[key] = path
+	}
+	for key, tables := range map[string]Strings{"data.train": c.Data.Train, "data.validation": c.Data.Validation.Tables} {
+		for i, table := range tables {
+			path, err := hub.ResolveURI(table)
+			if err := told(d, key, err); err != nil {
+				return err
+			}
+			tables[i] = path
+		}
+	}
+	return nil
+}
+
+// told notes an error of fetching as a problem of a key, unless it may pass.
+func told(d *strictyaml.Document, key string, err error) error {
+	if err == nil || exit.Code(exit.Named(err)) == exit.Failed {
+		return err
+	}
+	if !d.Bad(key) {
+		d.Problem(key, "%v", err)
+	}
+	return nil
+}
