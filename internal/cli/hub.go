@@ -32,11 +32,7 @@ var modelFlags = map[string][]string{
 const own = "own"
 
 // Own declares that flags of c name folders in which the command writes: no names of the Hub.
-func Own(c *cobra.Command, flags ...string) {
-	for _, name := range flags {
-		annotate(c.Flags().Lookup(name), own)
-	}
-}
+func Own(c *cobra.Command, flags ...string) { annotate(c, flags, own) }
 
 // fetchBefore has a command fetch what it is given by name, before it runs.
 func fetchBefore(c *cobra.Command) {
