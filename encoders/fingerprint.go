@@ -8,7 +8,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/store"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // Fingerprint identifies what Open would open at a path by the content of its files, without opening it. That of an
@@ -20,7 +20,7 @@ func Fingerprint(path string) (string, error) {
 			return "", err
 		}
 		defer w.Close()
-		return model.Fingerprint(path, w)
+		return backbone.Fingerprint(path, w)
 	}
 	parts := []string{filepath.Base(path)}
 	for k, folder := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {

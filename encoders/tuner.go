@@ -10,7 +10,8 @@ import (
 
 	"assay/data"
 	"assay/internal/workers"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/ort"
 )
 
@@ -40,7 +41,7 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	}
 	m.trained = map[string]*tensor.Dense{}
 	tuner := &Tuner{Model: m}
-	if m.fingerprint, err = model.Fingerprint(dir, m.weights); err == nil { // of what training begins with
+	if m.fingerprint, err = backbone.Fingerprint(dir, m.weights); err == nil { // of what training begins with
 		err = tuner.openStep(t, o)
 	}
 	if err == nil {
@@ -54,7 +55,7 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 }
 
 // stepGraph is forward pass, loss and backward pass.
-func (t *Tuner) stepGraph(of towers) (*model.Graph, error) {
+func (t *Tuner) stepGraph(of towers) (*nn.Graph, error) {
 	g := t.graph("contrast", of)
 	images, _, err := of.images(g)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"assay/data"
 	"assay/chat"
 	chattable "assay/chat/table"
+	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/generate"
 	"assay/internal/strictyaml"
 	"assay/internal/table"
-	"assay/model"
+	"assay/model/language"
 	"assay/ort"
 )
 
@@ -56,7 +56,7 @@ func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 	if f.o.Batch <= 0 || f.o.Threads < 0 {
 		return nil, cli.Usagef("--answers %d must be positive, --threads %d not negative", f.o.Batch, f.o.Threads)
 	}
-	if err := errors.Join(ort.CheckDevice(f.o.Device), model.CheckDType(f.o.DType)); err != nil {
+	if err := errors.Join(ort.CheckDevice(f.o.Device), language.CheckDType(f.o.DType)); err != nil {
 		return nil, cli.Usage(err)
 	}
 	if f.o.Threads == 0 {

@@ -78,7 +78,7 @@ model/batch: model/backbone model/nn model/text edit
 model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints data lora internal/store
 model/exec: internal/workers
 model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
-model: model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort internal/calibration
+model: model/backbone model/batch model/exec model/nn model/text onnx losses ort internal/calibration
 model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
 model/qwenvl: onnx checkpoints data model/backbone model/nn internal/strictjson
@@ -91,8 +91,8 @@ model/quantize: internal/filelock internal/jsonfile
 textjudge: chat data edit internal/grammar internal/store model/text internal/pystring internal/strictyaml
 textjudge: internal/exit internal/shards internal/workers chat/table internal/table
 model/fresh: checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
-internal/generate: chat data internal/grammar model model/text internal/strictjson internal/workers
-encoders: internal/shards onnx ort checkpoints data internal/store heuristics model internal/strictjson
+internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
+encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn internal/strictjson
 encoders: internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
@@ -111,7 +111,7 @@ internal/trainer/optimizer: internal/trainer/config internal/trainer/records
 internal/trainer/models: checkpoints data edit internal/exit internal/workers lora losses model model/text
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
-internal/trainer/models: internal/trainer/optimizer
+internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn
 internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
@@ -119,7 +119,7 @@ internal/trainer: internal/trainer/optimizer internal/trainer/records
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
-internal/doctor: internal/doctor/trial ort model model/fresh internal/optim internal/version
+internal/doctor: internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim internal/version
 released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
 internal/modeltest: internal/optim internal/oracle internal/packed internal/long

@@ -27,6 +27,7 @@ import (
 	"assay/edit"
 	"assay/lora"
 	"assay/model"
+	"assay/model/exec"
 	_ "assay/model/families"
 )
 
@@ -90,7 +91,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture) error {
 }
 
 // total is a plan in MiB.
-func total(u model.Usage) int64 {
+func total(u exec.Usage) int64 {
 	bytes := int64(0)
 	for _, b := range u.Bytes {
 		bytes += b
