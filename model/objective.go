@@ -118,7 +118,7 @@ func (t *Tuner) termFeeds(
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.scorer.config.lossHead(&s)
+		head, err := t.config.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

@@ -74,7 +74,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	for i, n := range names {
 		comparePeft(t, final, n, values[i].Float32s())
 	}
-	score, err := u.Scorer().Score01(context.Background(), []*batch.Sample{sample})
+	score, err := u.Scorer.Score01(context.Background(), []*batch.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	}
 	peftSaved(t, saved, final, strings.Contains(dir, "pissa") || strings.Contains(dir, "olora"))
 	again := openTuner(t, saved, model.TuneOptions{})
-	if other, err := again.Scorer().Score01(
+	if other, err := again.Scorer.Score01(
 		context.Background(),
 		[]*batch.Sample{sample},
 	); err != nil ||

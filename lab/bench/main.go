@@ -73,7 +73,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture) error {
 	var loss float64
 	facts := map[string]any{"tokens": len(samples[0].IDs), "loss": &loss, "planned": total(u)}
 	if o.pairs > 1 {
-		if _, err := t.Scorer().Score01(context.Background(), samples); err != nil {
+		if _, err := t.Scorer.Score01(context.Background(), samples); err != nil {
 			return err
 		}
 	}

@@ -33,8 +33,8 @@ type Residence struct {
 	begun  bool
 }
 
-// NewResidence lays out memory for parameters; it is taken when the first step begins.
-func NewResidence(params []nn.Param) *Residence {
+// newResidence lays out memory for parameters; it is taken when the first step begins.
+func newResidence(params []nn.Param) *Residence {
 	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
@@ -113,8 +113,8 @@ func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.D
 	return err
 }
 
-// Fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
-func (r *Residence) Fetch(ctx context.Context, into [][]float32) error {
+// fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
+func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 	if !r.begun || len(into) != len(r.params) {
 		return fmt.Errorf("there are no sums of %d gradients: the step was not begun, or it failed", len(into))
 	}
@@ -162,17 +162,6 @@ func (r *Residence) close() error {
 		return nil
 	}
 	return r.buffer.Close()
-}
-
-// Begin begins a step of the optimizer whose gradients are added up on the device.
-func (s *Sessions) Begin(ctx context.Context) error {
-	if s.Resident == nil {
-		return errors.New("this tuner was not made to keep parameters on its device")
-	}
-	if err := s.Resident.open(s.net.Plan.Device, s.options.CUDA); err != nil {
-		return err
-	}
-	return s.Resident.begin(ctx, s.Param)
 }
 
 // AddTo declares the sums of a graph with sums for its peak.

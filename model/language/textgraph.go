@@ -126,7 +126,7 @@ func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, wei
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
 // [Tuner.Usage] does.
 func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
-	u := t.net.Counts(t.params)
+	u := t.net.Counts(t.List)
 	if t.net.OnCUDA() && measuring {
 		u.Bytes["weights"] *= 2
 	}
@@ -140,7 +140,7 @@ func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.
 	if len(s.Pictures) > 0 && !t.net.VisionTrained() {
 		peaks["vision tower"] = t.run.VisionPeak
 	}
-	return u, t.run.AddTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
+	return u, t.run.AddTraining(&u, t.List, &s.Sample, micro, pictures, peaks)
 }
 
 // peak is that of a pass over copies of a conversation.

@@ -157,7 +157,7 @@ type TextMeasure struct {
 }
 
 // Candidate is the scorer in its present state.
-func (m *ScorerModel) Candidate() edit.Judge { return m.tuner.Scorer() }
+func (m *ScorerModel) Candidate() edit.Judge { return m.tuner.Scorer }
 
 // Targeter is a model with a text loss.
 type Targeter interface {

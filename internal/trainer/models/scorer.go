@@ -79,7 +79,7 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 	if err != nil {
 		return nil, err
 	}
-	return m.tuner.Scorer().Score01(ctx, samples)
+	return m.tuner.Scorer.Score01(ctx, samples)
 }
 
 // SaveScorer writes the scorer directory.
