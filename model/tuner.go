@@ -104,11 +104,7 @@ type StepResult struct {
 
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
 func (t *Tuner) Step(
-	ctx context.Context,
-	samples []*batch.Sample,
-	labels []float64,
-	weight float64,
-	seed uint64,
+	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
 ) (*StepResult, error) {
 	return t.inParts(samples, nil, seed, func(part []int, seed uint64) (*StepResult, error) {
 		return t.stepPart(ctx, batch.Pick(samples, part), batch.Pick(labels, part), weight, seed)
@@ -145,11 +141,7 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 
 // stepPart is Step over samples of one run of the graph.
 func (t *Tuner) stepPart(
-	ctx context.Context,
-	samples []*batch.Sample,
-	labels []float64,
-	weight float64,
-	seed uint64,
+	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
 ) (*StepResult, error) {
 	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 		return t.lossFeeds(p, labels, weight), nil
@@ -167,9 +159,7 @@ func (t *Tuner) stepPart(
 
 // step runs the training graph over packed samples; feeds gives what it learns from.
 func (t *Tuner) step(
-	ctx context.Context,
-	samples []*batch.Sample,
-	seed uint64,
+	ctx context.Context, samples []*batch.Sample, seed uint64,
 	feeds func(p *batch.Inputs) (map[string]*tensor.Dense, error),
 ) (out map[string]*tensor.Dense, p *batch.Inputs, s *exec.Session, err error) {
 	samples = t.stepSequences(samples)

@@ -60,9 +60,7 @@ func Open(dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	lm, err := language.Open(
-		dir,
-		o.Adapter,
-		exec.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on},
+		dir, o.Adapter, exec.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on},
 	)
 	if err != nil {
 		return nil, err
@@ -141,10 +139,7 @@ func (m *Model) Chat(ctx context.Context, messages []chat.Message, o chat.Option
 // Stream is Chat that tells the text in pieces as it is made; all pieces together are the answer's text. An error of
 // piece ends the answer.
 func (m *Model) Stream(
-	ctx context.Context,
-	messages []chat.Message,
-	o chat.Options,
-	piece func(text string) error,
+	ctx context.Context, messages []chat.Message, o chat.Options, piece func(text string) error,
 ) (*chat.Answer, error) {
 	r, err := m.request(ctx, messages, o)
 	if m.engine.ctx.Err() != nil {

@@ -231,11 +231,7 @@ func even(spans []Span) {
 
 // FillRows writes text ids, where each row of the packed batch comes from, and its position.
 func (o Packer) FillRows(
-	p *Inputs,
-	spans []Span,
-	samples []*Sample,
-	textTokens int,
-	positions func(*Sample) [][]int64,
+	p *Inputs, spans []Span, samples []*Sample, textTokens int, positions func(*Sample) [][]int64,
 ) error {
 	ids := make([]int64, 0, textTokens)
 	order := make([]int64, 0, p.Rows)

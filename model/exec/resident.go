@@ -130,9 +130,7 @@ func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 
 // run runs a session that adds up gradients.
 func (r *Residence) run(
-	ctx context.Context,
-	on *Session,
-	in map[string]*tensor.Dense,
+	ctx context.Context, on *Session, in map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
 	if !r.begun {
 		return nil, errors.New("a step whose gradients are added up has to begin with Begin")

@@ -125,9 +125,7 @@ func (s *Sessions) profile() string {
 
 // Run feeds a session what it declares: the batch and the trained parameters.
 func (s *Sessions) Run(
-	ctx context.Context,
-	on *Session,
-	feeds ...map[string]*tensor.Dense,
+	ctx context.Context, on *Session, feeds ...map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
 	in := map[string]*tensor.Dense{}
 	for _, f := range feeds {

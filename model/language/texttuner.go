@@ -230,11 +230,7 @@ func (t *Tuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult
 }
 
 func (t *Tuner) pass(
-	ctx context.Context,
-	samples []*TextSample,
-	weights []float64,
-	seed uint64,
-	backward bool,
+	ctx context.Context, samples []*TextSample, weights []float64, seed uint64, backward bool,
 ) (*TextResult, error) {
 	if !t.net.VisionTrained() {
 		plain := make([]*batch.Sample, len(samples))
