@@ -278,10 +278,7 @@ func (c *Config) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, ConfigFile), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(dir, ConfigFile), text)
 }
 
 // Clone returns a copy that may be changed.

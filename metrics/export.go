@@ -3,7 +3,6 @@ package metrics
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,10 +56,7 @@ func (e *Export) Write() error {
 		return err
 	}
 	for name, content := range map[string][]byte{"model.onnx": raw, "metric.yaml": []byte(text)} {
-		err := atomicfile.Write(filepath.Join(e.Out, name), func(w io.Writer) error {
-			_, err := w.Write(content)
-			return err
-		})
+		err := atomicfile.WriteBytes(filepath.Join(e.Out, name), content)
 		if err != nil {
 			return err
 		}

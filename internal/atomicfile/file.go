@@ -29,6 +29,14 @@ func Write(path string, write func(io.Writer) error) error {
 	return f.Finish(err)
 }
 
+// WriteBytes writes a file of these bytes.
+func WriteBytes(path string, content []byte) error {
+	return Write(path, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
 // Copy copies one file; to is complete or as it was before.
 func Copy(from, to string) error {
 	in, err := os.Open(from)

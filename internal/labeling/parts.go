@@ -277,10 +277,7 @@ func (f *partFiles) Add(lines ...table.Line[[]row]) error {
 }
 
 func writeFile(path string, raw []byte) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(raw)
-		return err
-	})
+	return atomicfile.WriteBytes(path, raw)
 }
 
 // madeOf reads what a part says it was made of; "" if the file is of an earlier version or not there.

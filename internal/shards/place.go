@@ -3,7 +3,6 @@ package shards
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -51,10 +50,7 @@ func (d disk) has(name string) (bool, error) {
 func (d disk) read(name string) ([]byte, error) { return os.ReadFile(d.path(name)) }
 
 func (d disk) write(name string, raw []byte) error {
-	return atomicfile.Write(d.path(name), func(w io.Writer) error {
-		_, err := w.Write(raw)
-		return err
-	})
+	return atomicfile.WriteBytes(d.path(name), raw)
 }
 
 func (d disk) once(name string, raw []byte) error {
