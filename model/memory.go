@@ -5,7 +5,6 @@ import (
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
-	"assay/onnx"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -68,12 +67,7 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 			return 0, err
 		}
 	}
-	in := exec.Shapes(p.Feeds, vision, targets)
-	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.Rows) * int64(b.Widest)}}
-	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.run.Sessions.Resident.AddTo(in)
-	bytes, _, err := exec.Peak(b.Model, in)
-	return bytes + 4*in["dropout_pool"].Shape[0], err
+	return t.run.StepPeak(b, p.Rows, p.Feeds, vision, targets)
 }
 
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number

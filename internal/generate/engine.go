@@ -31,7 +31,7 @@ type engine struct {
 var errClosed = errors.New("the model is closed")
 
 func newEngine(lm *language.Model, o Options) *engine {
-	e := &engine{lm: lm, o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), slots: newSlots(lm, o)}
+	e := &engine{lm: lm, o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), slots: &slots{lm: lm, o: o}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	go e.loop()
 	return e

@@ -28,8 +28,6 @@ type slots struct {
 	broken error // why the cache does not hold what it should; nil: it does
 }
 
-func newSlots(lm *language.Model, o Options) *slots { return &slots{lm: lm, o: o} }
-
 func (s *slots) close() error {
 	if s.cache == nil {
 		return nil

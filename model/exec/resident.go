@@ -38,7 +38,7 @@ func newResidence(params []nn.Param) *Residence {
 	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
-		r.size += (elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
+		r.size += (Elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
 	}
 	return r
 }
@@ -88,7 +88,7 @@ func (r *Residence) each(
 			}
 		}
 		for i, p := range r.params {
-			from, n := r.first[i], elements(p.Shape)
+			from, n := r.first[i], Elements(p.Shape)
 			if lo, hi := max(at, from), min(at+int64(len(part)), from+n); lo < hi {
 				copying(i, lo-from, hi-from, part[lo-at:hi-at])
 			}
@@ -162,8 +162,8 @@ func (r *Residence) close() error {
 	return r.buffer.Close()
 }
 
-// AddTo declares the sums of a graph with sums for its peak.
-func (r *Residence) AddTo(in shapesOf) {
+// addTo declares the sums of a graph with sums for its peak.
+func (r *Residence) addTo(in shapesOf) {
 	if r == nil {
 		return
 	}

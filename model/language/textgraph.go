@@ -159,11 +159,5 @@ func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	in := exec.Shapes(p.Feeds, vision)
-	pool := 2 * int64(p.Rows) * int64(b.Widest)
-	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
-	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.run.Sessions.Resident.AddTo(in)
-	bytes, _, err := exec.Peak(b.Model, in)
-	return bytes + 4*pool, err
+	return t.run.StepPeak(b, p.Rows, p.Feeds, vision)
 }

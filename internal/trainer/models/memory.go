@@ -252,7 +252,7 @@ func held(c *config.Config, params []nn.Param) (bytes int64) {
 	var sizes []int64 // of what an update takes beside
 	for _, p := range params {
 		kept, scratch := keeps(c, p.Shape)
-		bytes += kept + 4*sizeOf(p.Shape)
+		bytes += kept + 4*exec.Elements(p.Shape)
 		sizes = append(sizes, scratch)
 	}
 	if c.Ranks > 1 {
@@ -268,18 +268,9 @@ func held(c *config.Config, params []nn.Param) (bytes int64) {
 	return bytes
 }
 
-// sizeOf is the number of elements of a tensor.
-func sizeOf(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
 // keeps is what the optimizer keeps of a tensor of that shape, in bytes, and what an update of it takes beside.
 func keeps(c *config.Config, shape []int64) (kept, scratch int64) {
-	n := sizeOf(shape)
+	n := exec.Elements(shape)
 	switch c.Optimizer.Name {
 	case "lion":
 		return 4 * n, 0
