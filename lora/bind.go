@@ -22,9 +22,9 @@ type Values interface {
 	Dense(name string) (*tensor.Dense, error)
 }
 
-// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, and the initial A and B
-// of a PiSSA or OLoRA start. For a fresh adapter it also takes the first values of all that are not drawn. It has no
-// effect on others, nor when it is called again. Weights are read one at a time on each core.
+// Bind takes from a backbone what the adapter needs of its weights: the row lengths of DoRA layers, and the initial A
+// and B of a PiSSA or OLoRA start. For a fresh adapter it also takes the first values of all that are not drawn. It has
+// no effect on others, nor when it is called again. Weights are read one at a time on each core.
 func (a *Adapter) Bind(w Values) error {
 	if err := a.bringWhole(w, w.Dense); err != nil {
 		return err

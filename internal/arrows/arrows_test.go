@@ -92,8 +92,8 @@ textjudge: chat data edit internal/grammar internal/store model/text internal/py
 textjudge: internal/exit internal/shards internal/workers chat/table internal/table
 model/fresh: checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
 internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
-encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn internal/strictjson
-encoders: internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
+encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
+encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort

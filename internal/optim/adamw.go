@@ -80,8 +80,8 @@ func (a *AdamW) SetUpdates(n int64) { a.Step = n }
 // depend on each other, so neither the size nor the number of cores changes a bit of an update.
 const Block = 1 << 16
 
-// kernel holds the factors of one update: keep of the parameter, b1 and c2 of the gradient in the moments, b2 of the old
-// second moment. -size is the corrected learning rate, and root the correction of the second moment.
+// kernel holds the factors of one update: keep of the parameter, b1 and c2 of the gradient in the moments, b2 of the
+// old second moment. -size is the corrected learning rate, and root the correction of the second moment.
 type kernel struct{ keep, b1, b2, c2, size, root, eps float32 }
 
 func (k *kernel) run(p, m, v, g []float32) {

@@ -1,5 +1,5 @@
-// Package optim updates parameters by their gradients, step for step as torch does: AdamW (also with moments of 8 bits),
-// Adafactor and Lion, clipping by the norm, and learning-rate schedules.
+// Package optim updates parameters by their gradients, step for step as torch does: AdamW (also with moments of 8
+// bits), Adafactor and Lion, clipping by the norm, and learning-rate schedules.
 //
 // Tensors become [Param]s, in [ParamGroups] with an optimizer each. A training step takes the gradients' [Squares] (per
 // block, so that shards give the same norm), clips by their [Root], asks the [Schedule] for a rate, and calls Update.

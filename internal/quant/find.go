@@ -11,8 +11,8 @@ import (
 	"assay/onnx"
 )
 
-// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[QuantLinear]. The stored tensors are
-// checked against each other and the configuration; their values are read when they are wanted. Absent weights have
+// Find tells the packed layers of a checkpoint and derives NAME.weight of each, a *[QuantLinear]. The stored tensors
+// are checked against each other and the configuration; their values are read when they are wanted. Absent weights have
 // none: see [Config.Declare].
 func (c *Config) Find(w *checkpoints.Weights) error {
 	if w.Absent() {
@@ -342,7 +342,8 @@ func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	return l, parts, nil
 }
 
-// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each, j each + 1, ...
+// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each and those
+// after it.
 func (f *finder) compressedZeros(name string, l *QuantLinear, each int) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		raw, err := f.raw(name, onnx.Int32)

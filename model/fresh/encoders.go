@@ -150,7 +150,8 @@ func (s DINOSizes) config() object {
 	for i := range s.Layers {
 		stages = append(stages, fmt.Sprintf("stage%d", i+1))
 	}
-	return s.Transformer.config("dinov2", "gelu", 1e-6, object{"architectures": []string{"Dinov2Model"}, "dtype": "float32",
+	return s.Transformer.config("dinov2", "gelu", 1e-6, object{
+		"architectures": []string{"Dinov2Model"}, "dtype": "float32",
 		"image_size":                   s.Picture,
 		"patch_size":                   s.Patch,
 		"num_channels":                 3,

@@ -1,6 +1,6 @@
-// Package quantize is `train quantize`: it rounds the linear layers of a checkpoint's language model to nearest, at four
-// or eight bits, and writes them in GPTQ's layout, version 2, which other programs read, too. Vision tower, projector,
-// embeddings, output layer, norms and biases are copied. Shards are read and written tensor by tensor.
+// Package quantize is `train quantize`: it rounds the linear layers of a checkpoint's language model to nearest, at
+// four or eight bits, and writes them in GPTQ's layout, version 2, which other programs read, too. Vision tower,
+// projector, embeddings, output layer, norms and biases are copied. Shards are read and written tensor by tensor.
 package quantize
 
 import (

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 
 	"assay/data"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
-	"assay/internal/workers"
 	"assay/lora"
 	"assay/model/exec"
 	"assay/model/language"
@@ -84,14 +82,7 @@ func turns(c *dataset.Conversation) []text.Message {
 
 // prepare reads and tokenises a batch on all cores. Pictures whose features are known are not read.
 func (m *textModel) prepare(batch []dataset.Example) ([]*language.TextSample, error) {
-	samples := make([]*language.TextSample, len(batch))
-	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
-		if samples[i], err = m.prepareOne(&batch[i]); err != nil {
-			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
-		}
-		return err
-	})
-	return samples, err
+	return prepareAll(batch, m.prepareOne)
 }
 
 // conversationPicture is a picture of an example's conversation, an edit.Picture with a key.
