@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -20,13 +20,13 @@ type towerConfig struct {
 	Dropout      float64 // the highest of those that training would want
 }
 
-func (c *towerConfig) vit(key string) *model.ViT {
-	return &model.ViT{Hidden: c.Hidden, Heads: c.Heads, Activation: c.Activation, Eps: c.Eps, Key: key}
+func (c *towerConfig) vit(key string) *nn.ViT {
+	return &nn.ViT{Hidden: c.Hidden, Heads: c.Heads, Activation: c.Activation, Eps: c.Eps, Key: key}
 }
 
 // read reads the keys that all towers have.
 func (c *towerConfig) read(o *strictjson.Object, dropouts ...string) {
-	model.ReadSizes(o, map[string]*int{
+	nn.ReadSizes(o, map[string]*int{
 		"hidden_size":         &c.Hidden,
 		"num_hidden_layers":   &c.Layers,
 		"num_attention_heads": &c.Heads,
@@ -35,10 +35,10 @@ func (c *towerConfig) read(o *strictjson.Object, dropouts ...string) {
 		o.Failf("hidden_size", "%d attention heads do not share a width of %d evenly", c.Heads, c.Hidden)
 	}
 	o.Get("hidden_act", &c.Activation)
-	model.CheckActivation(o, "hidden_act", c.Activation)
+	nn.CheckActivation(o, "hidden_act", c.Activation)
 	o.Get("layer_norm_eps", &c.Eps)
 	for _, key := range dropouts {
-		c.Dropout = max(c.Dropout, model.ReadDropout(o, key))
+		c.Dropout = max(c.Dropout, nn.ReadDropout(o, key))
 	}
 }
 
@@ -94,7 +94,7 @@ func readCLIPConfig(o *strictjson.Object) clipConfig {
 		}
 		read(part)
 	}
-	o.Close(clipHarmless, model.Legacy)
+	o.Close(clipHarmless, nn.Legacy)
 	return c
 }
 
@@ -104,7 +104,7 @@ func (c *clipConfig) readText(o *strictjson.Object) {
 	o.Get("vocab_size", &c.vocab)
 	o.Get("max_position_embeddings", &c.context)
 	o.Get("eos_token_id", &c.end)
-	o.Close(clipHarmless, model.Legacy)
+	o.Close(clipHarmless, nn.Legacy)
 }
 
 func (c *clipConfig) readVision(o *strictjson.Object) {
@@ -115,7 +115,7 @@ func (c *clipConfig) readVision(o *strictjson.Object) {
 		o.Failf("patch_size", "%d does not fit image_size %d", c.patch, c.image)
 		c.patch = 1
 	}
-	o.Close(clipHarmless, model.Legacy)
+	o.Close(clipHarmless, nn.Legacy)
 }
 
 func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
@@ -125,7 +125,7 @@ func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
 	}
 	w := m.weights
 	m.dropout = max(c.text.Dropout, c.vision.Dropout)
-	t := towers{weights: w, images: func(g *model.Graph) (string, int64, error) {
+	t := towers{weights: w, images: func(g *nn.Graph) (string, int64, error) {
 		return clipVision(g, w, &c, m.processor)
 	}}
 	if !w.Has("text_projection.weight") {
@@ -144,12 +144,12 @@ func readCLIP(m *Model, o *strictjson.Object) (towers, error) {
 		return t, err
 	}
 	m.texts = &textTower{tokenizer: tokenizer, end: endOfText(c.end), padded: true}
-	t.texts = func(g *model.Graph) (string, int64, error) { return clipText(g, w, &c) }
+	t.texts = func(g *nn.Graph) (string, int64, error) { return clipText(g, w, &c) }
 	return t, nil
 }
 
 // checkMLP compares the width of the first layer's MLP with the configuration; the runtime compares the layers.
-func (c *towerConfig) checkMLP(w model.Weights, key string) error {
+func (c *towerConfig) checkMLP(w nn.Weights, key string) error {
 	_, err := shape(w, key+"encoder.layers.0.mlp.fc1.weight", int64(c.Intermediate), int64(c.Hidden))
 	return err
 }
@@ -163,7 +163,7 @@ const (
 )
 
 // clipVision builds pixels -> visual_projection(post_layernorm(class token of the last layer)).
-func clipVision(g *model.Graph, w model.Weights, c *clipConfig, p *processor) (string, int64, error) {
+func clipVision(g *nn.Graph, w nn.Weights, c *clipConfig, p *processor) (string, int64, error) {
 	const key = "vision_model."
 	hidden, patch, side := int64(c.vision.Hidden), int64(c.patch), c.image/c.patch
 	if p.height != c.image || p.width != c.image {
@@ -193,27 +193,27 @@ func clipVision(g *model.Graph, w model.Weights, c *clipConfig, p *processor) (s
 
 // classTokens runs x [pictures, rows, hidden] through the layers and returns the first row of each: [pictures, hidden].
 // The last layer computes no others.
-func classTokens(g *model.Graph, v *model.ViT, x, pixels string, rows, layers int) string {
+func classTokens(g *nn.Graph, v *nn.ViT, x, pixels string, rows, layers int) string {
 	x = g.Op("Reshape", x, g.Ints(-1, int64(v.Hidden)))
 	n := g.Op("Squeeze", g.SizeOf(pixels, 0))
 	first := g.Op("Mul", g.Op("Range", g.Int(0), n, g.Int(1)), g.Int(int64(rows)))
-	return layersOf(g, v, x, layers, model.Span{Shape: g.Ints(-1, int64(rows), int64(v.Hidden))}, first, "")
+	return layersOf(g, v, x, layers, nn.Span{Shape: g.Ints(-1, int64(rows), int64(v.Hidden))}, first, "")
 }
 
 // layersOf runs x through all layers; the last one delivers the picked rows alone, and lastMask is its mask.
-func layersOf(g *model.Graph, v *model.ViT, x string, layers int, s model.Span, pick, lastMask string) string {
+func layersOf(g *nn.Graph, v *nn.ViT, x string, layers int, s nn.Span, pick, lastMask string) string {
 	if layers == 0 {
 		return g.Pick(x, pick, 0)
 	}
 	for i := range layers - 1 {
 		x = v.Layer(g, x, i, s)
 	}
-	return v.Layer(g, x, layers-1, model.Span{Shape: s.Shape, Mask: lastMask, Pick: pick})
+	return v.Layer(g, x, layers-1, nn.Span{Shape: s.Shape, Mask: lastMask, Pick: pick})
 }
 
 // clipText builds ids -> text_projection(final_layer_norm(state at the end token)). Attention is causal, so what stands
 // behind the end token of a shorter text changes nothing.
-func clipText(g *model.Graph, w model.Weights, c *clipConfig) (string, int64, error) {
+func clipText(g *nn.Graph, w nn.Weights, c *clipConfig) (string, int64, error) {
 	const key = "text_model."
 	if err := c.text.checkMLP(w, key); err != nil {
 		return "", 0, err
@@ -232,13 +232,13 @@ func clipText(g *model.Graph, w model.Weights, c *clipConfig) (string, int64, er
 	}
 	causal := upTo(g.Op("Unsqueeze", places, g.Ints(1)))                           // [length, length]
 	toEnd := upTo(g.Op("Reshape", g.Op("Mod", ends, length), g.Ints(-1, 1, 1, 1))) // [texts, 1, 1, length]
-	span := model.Span{Shape: g.Shape(-1, length, int(hidden)), Mask: causal}
+	span := nn.Span{Shape: g.Shape(-1, length, int(hidden)), Mask: causal}
 	x = g.LayerNorm(layersOf(g, v, x, c.text.Layers, span, ends, toEnd), key+"final_layer_norm", v.Eps)
 	return project(g, w, x, "text_projection", c.projection, hidden)
 }
 
 // project returns the product with a projection matrix [width, hidden], and its width.
-func project(g *model.Graph, w model.Weights, x, matrix string, width int, hidden int64) (string, int64, error) {
+func project(g *nn.Graph, w nn.Weights, x, matrix string, width int, hidden int64) (string, int64, error) {
 	size, err := shape(w, matrix+".weight", int64(width), hidden)
 	if err != nil {
 		return "", 0, err

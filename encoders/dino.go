@@ -10,7 +10,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -56,7 +56,7 @@ func readDINOConfig(o *strictjson.Object) dinoConfig {
 	if c.Intermediate = c.Hidden * ratio; c.swiGLU { // two thirds of that, up to a multiple of 8
 		c.Intermediate = (c.Intermediate*2/3 + 7) / 8 * 8
 	}
-	o.Close(dinoHarmless, model.Legacy)
+	o.Close(dinoHarmless, nn.Legacy)
 	return c
 }
 
@@ -78,7 +78,7 @@ func readDINO(m *Model, o *strictjson.Object) (towers, error) {
 	m.dropout = c.Dropout
 	w := dinoWeights{m.weights}
 	w.rename()
-	return towers{weights: w, images: func(g *model.Graph) (string, int64, error) {
+	return towers{weights: w, images: func(g *nn.Graph) (string, int64, error) {
 		if err := c.check(w); err != nil {
 			return "", 0, err
 		}
@@ -87,7 +87,7 @@ func readDINO(m *Model, o *strictjson.Object) (towers, error) {
 }
 
 // check compares the tensors with the configuration, of the layers the first; the runtime compares the layers.
-func (c *dinoConfig) check(w model.Weights) error {
+func (c *dinoConfig) check(w nn.Weights) error {
 	const layer = "encoder.layers.0."
 	hidden, patch := int64(c.Hidden), int64(c.patch)
 	mlp := "mlp.fc1"
@@ -115,7 +115,7 @@ func (c *dinoConfig) check(w model.Weights) error {
 }
 
 // dinoVision builds pixels -> layernorm(class token of the last layer), which is pooler_output.
-func dinoVision(g *model.Graph, w model.Weights, c *dinoConfig, p *processor) (string, int64, error) {
+func dinoVision(g *nn.Graph, w nn.Weights, c *dinoConfig, p *processor) (string, int64, error) {
 	hidden, patch, registers := int64(c.Hidden), c.patch, c.registers > 0
 	v := c.vit("")
 	positions, err := dinoPositions(g, w, hidden, p.height/patch, p.width/patch, registers)
@@ -141,7 +141,7 @@ func dinoVision(g *model.Graph, w model.Weights, c *dinoConfig, p *processor) (s
 // dinoPositions returns the positions [1, 1 + height*length, hidden] of a grid of patches: the stored square table,
 // resampled for other grids. Published models are trained on larger pictures (518 pixels) than they are used with. A
 // resampled table is a constant.
-func dinoPositions(g *model.Graph, w model.Weights, hidden int64, height, length int, antialias bool) (string, error) {
+func dinoPositions(g *nn.Graph, w nn.Weights, hidden int64, height, length int, antialias bool) (string, error) {
 	const name = "embeddings.position_embeddings"
 	size, err := shape(w, name, 1, 0, hidden)
 	if err != nil {
@@ -166,7 +166,7 @@ func dinoPositions(g *model.Graph, w model.Weights, hidden int64, height, length
 // (mlp.weights_in: gate, then up) seen as halves of it.
 type dinoWeights struct{ *checkpoints.Weights }
 
-// rename makes every layer's parameters, in the published spelling or in that of transformers 5, known as model.ViT
+// rename makes every layer's parameters, in the published spelling or in that of transformers 5, known as nn.ViT
 // asks for them. The tower of a larger model has its name in front.
 func (w dinoWeights) rename() {
 	names := strings.NewReplacer("encoder.layer.", "encoder.layers.", ".norm1.", ".layer_norm1.", ".norm2.",

@@ -21,7 +21,8 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -98,9 +99,9 @@ func Open(path string, o Options) (*Model, error) {
 // towers build the parts of a checkpoint's architecture into a graph over weights: they declare the inputs and return
 // the embedding, [pictures or texts, width].
 type towers struct {
-	weights model.Weights
-	images  func(g *model.Graph) (embedding string, width int64, err error)
-	texts   func(g *model.Graph) (embedding string, width int64, err error) // nil: none
+	weights nn.Weights
+	images  func(g *nn.Graph) (embedding string, width int64, err error)
+	texts   func(g *nn.Graph) (embedding string, width int64, err error) // nil: none
 }
 
 // family reads the configuration of one architecture, config.json, and opens the tokenizer if there is one.
@@ -126,7 +127,7 @@ func openCheckpoint(dir string, o Options) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	print, err := model.Fingerprint(dir, m.weights)
+	print, err := backbone.Fingerprint(dir, m.weights)
 	if err != nil {
 		m.Close()
 		return nil, err
@@ -202,7 +203,7 @@ func (m *Model) openTowers(t towers, o Options) (err error) {
 	return nil
 }
 
-func (m *Model) openTower(t towers, of, input string, build func(*model.Graph) (string, int64, error),
+func (m *Model) openTower(t towers, of, input string, build func(*nn.Graph) (string, int64, error),
 	o Options) (*tower, error) {
 	g := m.graph(of, t)
 	x, width, err := build(g)
@@ -219,15 +220,15 @@ func (m *Model) openTower(t towers, of, input string, build func(*model.Graph) (
 }
 
 // graph starts a graph over the checkpoint's weights; in a [Tuner] they are inputs.
-func (m *Model) graph(name string, t towers) *model.Graph {
+func (m *Model) graph(name string, t towers) *nn.Graph {
 	if m.trained != nil {
-		return model.NewTrainedGraph(name, t.weights)
+		return nn.NewTrainedGraph(name, t.weights)
 	}
-	return model.NewGraph(name, t.weights)
+	return nn.NewGraph(name, t.weights)
 }
 
 // values are the trained parameters of a graph by name, read when a graph first asks for them.
-func (m *Model) values(g *model.Graph) (map[string]*tensor.Dense, error) {
+func (m *Model) values(g *nn.Graph) (map[string]*tensor.Dense, error) {
 	in := make(map[string]*tensor.Dense, len(g.Params))
 	for _, p := range g.Params {
 		if m.trained[p.Name] == nil {
@@ -243,7 +244,7 @@ func (m *Model) values(g *model.Graph) (map[string]*tensor.Dense, error) {
 }
 
 // open makes a session of a graph over the checkpoint's weights. Threads do not spin: pictures are decoded meanwhile.
-func (m *Model) open(g *model.Graph, o Options) (*ort.Session, error) {
+func (m *Model) open(g *nn.Graph, o Options) (*ort.Session, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
@@ -275,7 +276,7 @@ func (m *Model) Close() error {
 }
 
 // shape returns the sizes of a parameter, which must have as many as want says; sizes of 0 there may be any.
-func shape(w model.Weights, name string, want ...int64) ([]int64, error) {
+func shape(w nn.Weights, name string, want ...int64) ([]int64, error) {
 	t, err := w.Tensor(name)
 	if err != nil {
 		return nil, err
@@ -291,7 +292,7 @@ func shape(w model.Weights, name string, want ...int64) ([]int64, error) {
 }
 
 // values returns a floating-point parameter's values.
-func values(w model.Weights, name string) ([]float32, error) {
+func values(w nn.Weights, name string) ([]float32, error) {
 	t, err := w.Dense(name)
 	if err != nil {
 		return nil, err

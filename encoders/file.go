@@ -12,7 +12,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/internal/store"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -248,7 +248,7 @@ func Fingerprint(path string) (string, error) {
 			return "", err
 		}
 		defer w.Close()
-		return model.Fingerprint(path, w)
+		return backbone.Fingerprint(path, w)
 	}
 	parts := []string{filepath.Base(path)}
 	for k, folder := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"assay/internal/kernels"
-	"assay/model"
+	"assay/model/nn"
 )
 
 // Every node of the encoders' graphs, of embedding and of training, has a kernel on CUDA.
@@ -18,7 +18,7 @@ func TestCUDAKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		images, texts, step := m.graph("images", of), m.graph("texts", of), (*model.Graph)(nil)
+		images, texts, step := m.graph("images", of), m.graph("texts", of), (*nn.Graph)(nil)
 		if _, _, err = of.images(images); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestCUDAKernels(t *testing.T) {
 		if step, err = (&Tuner{Model: m}).stepGraph(of); err != nil {
 			t.Fatal(err)
 		}
-		for _, g := range []*model.Graph{images, texts, step} {
+		for _, g := range []*nn.Graph{images, texts, step} {
 			lacking, err := kernels.Lacking(g.M)
 			if err != nil || g.Err() != nil {
 				t.Fatal(err, g.Err())

@@ -5,20 +5,20 @@ import (
 
 	"assay/data"
 	"assay/internal/strictjson"
-	"assay/model"
+	"assay/model/backbone"
 )
 
 // processor prepares pictures as transformers' CLIPImageProcessorPil and BitImageProcessorPil do: bicubic resize,
 // centre crop, x/255, normalise.
 type processor struct {
-	colours       model.Colours
-	resize        model.Size
+	colours       backbone.Colours
+	resize        backbone.Size
 	height, width int // what the tower sees, after the crop
 }
 
 func readProcessor(dir string) (*processor, error) {
-	p := &processor{resize: model.Size{Shortest: 224}, height: 224, width: 224} // the classes' defaults
-	colours, _, err := model.ReadImageProcessor(dir, model.ImageProcessor{
+	p := &processor{resize: backbone.Size{Shortest: 224}, height: 224, width: 224} // the classes' defaults
+	colours, _, err := backbone.ReadImageProcessor(dir, backbone.ImageProcessor{
 		Kinds: []string{"CLIPImageProcessor", "CLIPFeatureExtractor", "BitImageProcessor"},
 		Read:  p.read,
 	})
@@ -27,9 +27,9 @@ func readProcessor(dir string) (*processor, error) {
 }
 
 func (p *processor) read(o *strictjson.Object) {
-	crop, cut := model.Size{Height: 224, Width: 224}, true
-	model.ReadSize(o, "size", &p.resize)
-	model.ReadSize(o, "crop_size", &crop)
+	crop, cut := backbone.Size{Height: 224, Width: 224}, true
+	backbone.ReadSize(o, "size", &p.resize)
+	backbone.ReadSize(o, "crop_size", &crop)
 	o.Get("do_center_crop", &cut)
 	if p.height, p.width = crop.Height, crop.Width; crop.Shortest > 0 {
 		p.height, p.width = crop.Shortest, crop.Shortest

@@ -11,7 +11,8 @@ import (
 
 	"assay/data"
 	"assay/internal/workers"
-	"assay/model"
+	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -42,7 +43,7 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 	}
 	m.trained = map[string]*tensor.Dense{}
 	tuner := &Tuner{Model: m}
-	if m.fingerprint, err = model.Fingerprint(dir, m.weights); err == nil { // of what training begins with
+	if m.fingerprint, err = backbone.Fingerprint(dir, m.weights); err == nil { // of what training begins with
 		err = tuner.openStep(t, o)
 	}
 	if err == nil {
@@ -56,7 +57,7 @@ func NewTuner(dir string, o Options) (*Tuner, error) {
 }
 
 // stepGraph is forward pass, loss and backward pass.
-func (t *Tuner) stepGraph(of towers) (*model.Graph, error) {
+func (t *Tuner) stepGraph(of towers) (*nn.Graph, error) {
 	g := t.graph("contrast", of)
 	images, _, err := of.images(g)
 	if err != nil {
@@ -216,7 +217,7 @@ const Temperature = 0.1
 //
 //	l = exp(logit_scale) a/|a| (b/|b|)' + masked
 //	row_loss_i = (logsumexp_j l_ij + logsumexp_j l_ji)/2 - l_ii
-func clipLoss(g *model.Graph, a, b string) {
+func clipLoss(g *nn.Graph, a, b string) {
 	a, b = unit(g, a), unit(g, b)
 	a = g.Op("Mul", a, g.Op("Exp", g.Param(logitScale)))
 	logits := similarities(g, a, b)
@@ -229,7 +230,7 @@ func clipLoss(g *model.Graph, a, b string) {
 //
 //	l = z/|z| (z/|z|)'/Temperature + masked
 //	row_loss_i = logsumexp_j l_ij - l_i,partner(i)
-func viewLoss(g *model.Graph, z string) {
+func viewLoss(g *nn.Graph, z string) {
 	z = unit(g, z)
 	scaled := g.Op("Mul", z, g.Scalar(onnx.Float, 1/Temperature))
 	other := g.Pick(z, g.Input(inPartner, onnx.Int64, onnx.Dims("n")), 0)
@@ -237,7 +238,7 @@ func viewLoss(g *model.Graph, z string) {
 }
 
 // similarities returns a b' + masked [n, n], and declares it as an output.
-func similarities(g *model.Graph, a, b string) string {
+func similarities(g *nn.Graph, a, b string) string {
 	l := g.OpA("Gemm", onnx.Attrs{"transB": 1}, a, b)
 	l = g.Op("Add", l, g.Input(inMasked, onnx.Float, onnx.Dims("n", "n")))
 	g.Output(outLogits, l, onnx.Float, onnx.Dims("n", "n"))
@@ -245,7 +246,7 @@ func similarities(g *model.Graph, a, b string) string {
 }
 
 // contrast declares the loss of every row, all - own, and their weighted sum.
-func contrast(g *model.Graph, all, own string) {
+func contrast(g *nn.Graph, all, own string) {
 	loss := g.Op("Sub", all, own)
 	g.Output(outRowLoss, loss, onnx.Float, onnx.Dims("n"))
 	weighted := g.Op("Mul", loss, g.Input(inRowWeight, onnx.Float, onnx.Dims("n")))
@@ -253,15 +254,15 @@ func contrast(g *model.Graph, all, own string) {
 }
 
 // unit divides rows by their lengths.
-func unit(g *model.Graph, x string) string {
+func unit(g *nn.Graph, x string) string {
 	return g.Op("Div", x, g.OpA("ReduceL2", onnx.Attrs{"keepdims": 1}, x, g.Ints(1)))
 }
 
-func logSum(g *model.Graph, x string, axis int64) string {
+func logSum(g *nn.Graph, x string, axis int64) string {
 	return g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 0}, x, g.Ints(axis))
 }
 
-func dot(g *model.Graph, a, b string) string {
+func dot(g *nn.Graph, a, b string) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, g.Op("Mul", a, b), g.Ints(1))
 }
 

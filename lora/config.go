@@ -125,37 +125,15 @@ func parseConfig(text []byte) (*Config, error) {
 
 // changesTheModel lists the fields that make an adapter something else than W + s B A when they are set.
 var changesTheModel = []string{
-	"alora_invocation_tokens",
-	"arrow_config",
-	"kasa_config",
-	"layer_replication",
-	"lora_bias",
-	"megatron_config",
-	"monteclora_config",
-	"target_parameters",
-	"trainable_token_indices",
-	"use_bdlora",
-	"use_qalora",
-	"velora_config",
+	"alora_invocation_tokens", "arrow_config", "kasa_config", "layer_replication", "lora_bias", "megatron_config",
+	"monteclora_config", "target_parameters", "trainable_token_indices", "use_bdlora", "use_qalora", "velora_config",
 }
 
 // changesNothing lists the fields besides Config's own about an adapter's making or storage, which do not change its
 // result; older versions of PEFT wrote some of them.
 var changesNothing = []string{
-	"auto_mapping",
-	"corda_config",
-	"enable_lora",
-	"ensure_weight_tying",
-	"eva_config",
-	"fan_in_fan_out",
-	"loftq_config",
-	"lora_ga_config",
-	"megatron_core",
-	"merge_weights",
-	"peft_type",
-	"peft_version",
-	"qalora_group_size",
-	"revision",
+	"auto_mapping", "corda_config", "enable_lora", "ensure_weight_tying", "eva_config", "fan_in_fan_out", "loftq_config",
+	"lora_ga_config", "megatron_core", "merge_weights", "peft_type", "peft_version", "qalora_group_size", "revision",
 	"runtime_config",
 }
 
@@ -300,10 +278,7 @@ func (c *Config) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, ConfigFile), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(dir, ConfigFile), text)
 }
 
 // Clone returns a copy that may be changed.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -126,10 +125,7 @@ func writeIndex(w *checkpoints.Weights, lists map[string]string, path string) er
 			return err
 		}
 	}
-	return atomicfile.Write(path, func(f io.Writer) error {
-		_, err := f.Write(index)
-		return err
-	})
+	return atomicfile.WriteBytes(path, index)
 }
 
 // changedKeys maps the checkpoint's keys of changed weights to the paths of modules, or of parameters that are

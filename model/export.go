@@ -3,7 +3,6 @@ package model
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -215,10 +214,7 @@ func writeGraph(m *onnx.Model, path string, location map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return atomicfile.WriteBytes(path, data)
 }
 
 func describe(m *onnx.Model, vision map[string]string) ExportedGraph {

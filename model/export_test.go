@@ -42,7 +42,7 @@ func allVariants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false
-	b, err := t.scorer.run.Sessions.Graph(t.stepGraph(groups).With(nn.NewVariant(nil, blocks, nil, groups > 1)))
+	b, err := t.run.Sessions.Graph(t.stepGraph(groups).With(nn.NewVariant(nil, blocks, nil, groups > 1)))
 	if err != nil {
 		return nil, err
 	}

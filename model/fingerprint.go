@@ -80,3 +80,6 @@ func (f *OnePassConfig) identity() string {
 	}
 	return text
 }
+
+// BackboneFingerprint identifies the backbone alone.
+func (s *Scorer) BackboneFingerprint() (string, error) { return s.net.BackboneFingerprint() }

@@ -99,10 +99,7 @@ func (s *Scorer) gradientBatches(samples []*batch.Sample) [][]int {
 
 // backThroughPictures takes the gradient of a sample's pixel_values back to its pictures, frame by frame.
 func (s *Scorer) backThroughPictures(
-	adjoint backbone.PrepareAdjoint,
-	sample *batch.Sample,
-	values []float32,
-	bothFrames bool,
+	adjoint backbone.PrepareAdjoint, sample *batch.Sample, values []float32, bothFrames bool,
 ) (joined []*data.Gradient, err error) {
 	frames := 1
 	if bothFrames {
@@ -122,10 +119,7 @@ func (s *Scorer) backThroughPictures(
 // joinAdjoint goes back through [Join]: from the gradients of what it made, frame by frame, to those of source and
 // edit.
 func joinAdjoint(
-	pair string,
-	size []int,
-	source, edit *data.Picture,
-	joined []*data.Gradient,
+	pair string, size []int, source, edit *data.Picture, joined []*data.Gradient,
 ) (*data.Gradient, *data.Gradient) {
 	var a, b *data.Gradient
 	if pair == Concat {

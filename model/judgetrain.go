@@ -105,7 +105,7 @@ func (c *ScorerConfig) fuseHeads(g *nn.Graph, heads map[string]losses.Head) loss
 
 // stepSequences are the sequences of a step over samples: one for each pass, sample by sample.
 func (t *Tuner) stepSequences(samples []*batch.Sample) []*batch.Sample {
-	if len(t.scorer.config.Passes) == 1 {
+	if len(t.config.Passes) == 1 {
 		return samples
 	}
 	var all []*batch.Sample
@@ -117,7 +117,7 @@ func (t *Tuner) stepSequences(samples []*batch.Sample) []*batch.Sample {
 
 // passFeeds says which sequences of a packed step are each pass of its edits. nil: there is one pass.
 func (t *Tuner) passFeeds(p *batch.Inputs) map[string]*tensor.Dense {
-	n := len(t.scorer.config.Passes)
+	n := len(t.config.Passes)
 	if n == 1 {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (t *Tuner) passFeeds(p *batch.Inputs) map[string]*tensor.Dense {
 
 // places are the rows that a step's edits have in what terms read.
 func (t *Tuner) places(p *batch.Inputs) []int {
-	n := len(t.scorer.config.Passes)
+	n := len(t.config.Passes)
 	place := make([]int, len(p.Order)/n)
 	for at, i := range p.Order {
 		if place[i/n] = at; n > 1 { // passFeeds has put them in order
@@ -160,10 +160,10 @@ func (h *DimensionConfig) scaled(g *nn.Graph, z, dimension string) string {
 func (t *Tuner) readScores(
 	samples []*batch.Sample, p *batch.Inputs, out map[string]*tensor.Dense, r *StepResult,
 ) error {
-	if t.scorer.config.TextLoss != "" { // see stepResult
+	if t.config.TextLoss != "" { // see stepResult
 		return nil
 	}
-	scorer, n := t.Scorer(), len(t.scorer.config.Passes)
+	scorer, n := t.Scorer, len(t.config.Passes)
 	sequences := t.stepSequences(samples)
 	readings := make([][]Reading, len(samples))
 	for i := range readings {

@@ -5,14 +5,13 @@ import (
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
-	"assay/onnx"
 	"slices"
 
 	"gorgonia.org/tensor"
 )
 
 // Counts returns the numbers of parameters, and the bytes of the weights.
-func (t *Tuner) Counts() exec.Usage { return t.scorer.net.Counts(t.params) }
+func (t *Tuner) Counts() exec.Usage { return t.net.Counts(t.List) }
 
 // Usage estimates the memory of training over micro-batches of that many samples as long as s. It adds the weights
 // (once for all graphs; on CUDA once for each), what the optimizer holds, and of every graph the values of its worst
@@ -21,18 +20,18 @@ func (t *Tuner) Counts() exec.Usage { return t.scorer.net.Counts(t.params) }
 // them, up to the cache's size.
 func (t *Tuner) Usage(s *batch.Sample, micro, pictures int, scoring bool) (exec.Usage, error) {
 	u := t.Counts()
-	if t.scorer.net.OnCUDA() && scoring {
+	if t.net.OnCUDA() && scoring {
 		u.Bytes["weights"] *= 2
 	}
 	peaks := exec.Peaks{"training step": t.stepPeak}
-	if !t.scorer.net.VisionTrained() {
-		peaks["vision tower"] = t.scorer.run.VisionPeak
+	if !t.net.VisionTrained() {
+		peaks["vision tower"] = t.run.VisionPeak
 	}
 	if scoring {
-		peaks["scoring"] = t.scorer.peaks()["scoring"]
+		peaks["scoring"] = t.peaks()["scoring"]
 	}
 	t.addPackedCopies(&u, scoring)
-	return u, t.scorer.run.AddTraining(&u, t.params, s, micro, pictures, peaks)
+	return u, t.run.AddTraining(&u, t.List, s, micro, pictures, peaks)
 }
 
 // stepPeak is that of a training step over copies of a sample, which share what they begin with if steps do; or over
@@ -42,20 +41,20 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 	if t.o.Fixed { // sources of several lengths share nothing there
 		pk.Share = 0
 	}
-	samples := slices.Repeat([]*batch.Sample{exec.WithFeatures(s, t.scorer.net.Backbone.Decoder().FeatureWidth())}, micro)
+	samples := slices.Repeat([]*batch.Sample{exec.WithFeatures(s, t.net.Backbone.Decoder().FeatureWidth())}, micro)
 	if len(t.groups) > 0 {
 		samples = t.largestRun(s, micro)
 	}
-	p, err := pk.Pack(t.stepSequences(samples), t.scorer.net.Positions)
+	p, err := pk.Pack(t.stepSequences(samples), t.net.Positions)
 	if err != nil {
 		return 0, err
 	}
-	vision, err := t.scorer.net.VisionFeeds(p)
+	vision, err := t.net.VisionFeeds(p)
 	if err != nil {
 		return 0, err
 	}
-	graph := t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))
-	b, err := t.scorer.run.Sessions.Graph(graph)
+	graph := t.stepGraph(p.Groups).With(t.net.Variant(p, t.net.VisionTrained()))
+	b, err := t.run.Sessions.Graph(graph)
 	if err != nil {
 		return 0, err
 	}
@@ -68,18 +67,13 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 			return 0, err
 		}
 	}
-	in := exec.Shapes(p.Feeds, vision, targets)
-	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{2 * int64(p.Rows) * int64(b.Widest)}}
-	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.scorer.run.Sessions.Resident.AddTo(in)
-	bytes, _, err := exec.Peak(b.Model, in)
-	return bytes + 4*in["dropout_pool"].Shape[0], err
+	return t.run.StepPeak(b, p.Rows, p.Feeds, vision, targets)
 }
 
 // stepPacks says whether a step packs. One over several groups of lengths does not: there is a session for every number
 // of groups.
 func (t *Tuner) stepPacks(g *nn.Graph, groups int) bool {
-	return t.scorer.net.Plan.Prepack && (groups == 1 || groups == 2 && g.Variant.Follows != nil)
+	return t.net.Plan.Prepack && (groups == 1 || groups == 2 && g.Variant.Follows != nil)
 }
 
 // addPackedCopies counts those of a step, one for each direction, and of scoring. What they were made from may leave
@@ -89,7 +83,7 @@ func (t *Tuner) addPackedCopies(u *exec.Usage, scoring bool) {
 	if t.stepPacks(&nn.Graph{}, 1) {
 		copies = 2
 	}
-	if t.scorer.net.Plan.Prepack && scoring {
+	if t.net.Plan.Prepack && scoring {
 		copies++
 	}
 	if copies > 0 {

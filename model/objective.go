@@ -32,11 +32,7 @@ func (s *Scorer) addTermTensors(terms []losses.Spec) {
 // text loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the
 // terms, divided by weight, so that the mean over a batch is their sum.
 func (t *Tuner) Compare(
-	ctx context.Context,
-	samples []*batch.Sample,
-	items [][]losses.Item,
-	weight float64,
-	seed, draws uint64,
+	ctx context.Context, samples []*batch.Sample, items [][]losses.Item, weight float64, seed, draws uint64,
 ) (*StepResult, error) {
 	terms := make([][]float64, len(t.o.Terms))
 	for k := range min(len(items), len(terms)) {
@@ -64,11 +60,7 @@ func (t *Tuner) Compare(
 
 // comparePart is Compare over samples of one run of the graph.
 func (t *Tuner) comparePart(
-	ctx context.Context,
-	samples []*batch.Sample,
-	items [][]losses.Item,
-	weight float64,
-	seed, draws uint64,
+	ctx context.Context, samples []*batch.Sample, items [][]losses.Item, weight float64, seed, draws uint64,
 ) (*StepResult, error) {
 	rows := make([]*losses.Rows, len(t.o.Terms))
 	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
@@ -102,11 +94,7 @@ func (t *Tuner) comparePart(
 
 // termFeeds writes the inputs of all terms, and which rows they have.
 func (t *Tuner) termFeeds(
-	p *batch.Inputs,
-	items [][]losses.Item,
-	weight float64,
-	draws uint64,
-	rows []*losses.Rows,
+	p *batch.Inputs, items [][]losses.Item, weight float64, draws uint64, rows []*losses.Rows,
 ) (map[string]*tensor.Dense, error) {
 	place := t.places(p)
 	feeds := map[string]*tensor.Dense{}
@@ -118,7 +106,7 @@ func (t *Tuner) termFeeds(
 		if s.Over() == losses.Tokens {
 			continue
 		}
-		head, err := t.scorer.config.lossHead(&s)
+		head, err := t.config.lossHead(&s)
 		if err != nil {
 			return nil, err
 		}

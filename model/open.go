@@ -116,3 +116,18 @@ func (c *ScorerConfig) packing(vocab int) batch.Packer {
 		All:    c.TextLoss == "all",
 	}
 }
+
+// Device is where the graphs run: cpu or cuda:N.
+func (s *Scorer) Device() string { return s.net.Device() }
+
+// Absent says what is missing of the backbone's weights; nil if they are there.
+func (s *Scorer) Absent() error { return s.net.Absent() }
+
+// Partly reports whether a part of the absent weights is there: a shard is missing.
+func (s *Scorer) Partly() bool { return s.net.Partly() }
+
+// Damage names a tensor of the backbone or the scorer that holds NaN or infinities; nil if there is none.
+func (s *Scorer) Damage() error { return s.net.Damage() }
+
+// ClearCache forgets all pictures in memory: for measurements.
+func (s *Scorer) ClearCache() { s.run.Features.ClearCache() }

@@ -16,12 +16,12 @@ func (t *Tuner) PlanGroups(groups [][]*batch.Sample, largest int) {
 // Planned is a sample without what a plan does not read: the pixels of pictures, unless the tower trains, and other
 // features than zeros that all share.
 func (t *Tuner) Planned(s *batch.Sample) *batch.Sample {
-	width := t.scorer.net.Backbone.Decoder().FeatureWidth()
+	width := t.net.Backbone.Decoder().FeatureWidth()
 	out := *s
 	out.Pictures, out.Rest = nil, nil
 	for _, p := range s.Pictures {
 		q := *p
-		if !t.scorer.net.VisionTrained() {
+		if !t.net.VisionTrained() {
 			if n := q.Tokens * width; n > len(t.zeros) {
 				t.zeros = make([]float32, n)
 			}

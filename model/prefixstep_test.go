@@ -16,7 +16,7 @@ func TestGroupsLetScoresGo(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
 		defer u.Close()
-		b, err := u.scorer.run.Sessions.Graph(u.stepGraph(2).With(nn.Variant{Follows: []int{-1, 0}}))
+		b, err := u.run.Sessions.Graph(u.stepGraph(2).With(nn.Variant{Follows: []int{-1, 0}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,12 +55,12 @@ func TestPiecesStayPlain(t *testing.T) {
 	for _, family := range []string{"llavanext", "qwen2_5_vl"} {
 		u := sharedTuner(t, family)
 		defer u.Close()
-		plain, err := u.scorer.run.Sessions.Graph(u.stepGraph(2))
+		plain, err := u.run.Sessions.Graph(u.stepGraph(2))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, follows := range [][]int{{-1, 0}, nil} {
-			b, err := u.scorer.run.Sessions.Graph(u.stepGraph(2).With(nn.Variant{Follows: follows, Pieces: []bool{true, true}}))
+			b, err := u.run.Sessions.Graph(u.stepGraph(2).With(nn.Variant{Follows: follows, Pieces: []bool{true, true}}))
 			if err != nil {
 				t.Fatal(err)
 			}

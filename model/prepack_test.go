@@ -33,9 +33,9 @@ func TestStepsOverPackedWeights(t *testing.T) {
 	for _, packs := range []bool{false, true} {
 		u := sharedTuner(t, "llavanext")
 		defer u.Close()
-		large(u.scorer.net, packs)
+		large(u.net, packs)
 		other := exec.Recipe{Name: "packing", Build: u.stepGraph(1).Build} // not the graph that NewTuner has built
-		b, err := u.scorer.run.Sessions.Graph(other)
+		b, err := u.run.Sessions.Graph(other)
 		if err != nil || b.Packed != packs {
 			t.Fatalf("a step packs its weights: %v, %v; wanted %v", err, b, packs)
 		}
@@ -104,8 +104,8 @@ func TestScoresOverPackedWeights(t *testing.T) {
 func TestWhatPacks(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
-	_, bytes := u.scorer.net.Weights()
-	n := u.scorer.net
+	_, bytes := u.net.Weights()
+	n := u.net
 	n.Plan.Small = false
 	if !n.PacksFor(bytes*exec.PackedShare) || n.PacksFor(bytes*exec.PackedShare-1) {
 		t.Errorf("%d bytes of weights: packed at %v and %v", bytes, bytes*exec.PackedShare, bytes*exec.PackedShare-1)
@@ -124,7 +124,7 @@ func TestWhatPacks(t *testing.T) {
 func TestWhereBlocksBegin(t *testing.T) {
 	u := sharedTuner(t, "llavanext")
 	defer u.Close()
-	n := u.scorer.net
+	n := u.net
 	for _, small := range []bool{true, false} {
 		n.Plan.Small = small
 		want := map[bool]int{true: nn.BlocksFrom, false: nn.ScoresInBlocksFrom}

@@ -1,9 +1,7 @@
 package model
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -58,10 +56,7 @@ func writeKeys(file string, text []byte, set yaml.MapSlice) error {
 	if _, err := parseScorer(text); err != nil {
 		return fmt.Errorf("%s would not be readable: write its keys as `key: value`, one a line: %w", file, err)
 	}
-	return atomicfile.Write(file, func(w io.Writer) error {
-		_, err := io.Copy(w, bytes.NewReader(text))
-		return err
-	})
+	return atomicfile.WriteBytes(file, text)
 }
 
 // setKeys rewrites a scorer.yaml.

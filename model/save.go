@@ -2,7 +2,6 @@ package model
 
 import (
 	"errors"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -98,8 +97,5 @@ func WriteConfig(path string, c *ScorerConfig) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return atomicfile.WriteBytes(path, text)
 }

@@ -52,9 +52,6 @@ const InstructionMark = "[INSTRUCTION]"
 // have it in common. Without a layout the pictures come first.
 const InstructionFirst = "instruction_first"
 
-// Range maps score01 to what is reported. Without a range they are the same.
-func (c *ScorerConfig) Range(score01 float64) float64 { return c.ScoreRange.Of(score01) }
-
 // ConfigFile, HeadFile are the scorer directory's own files; the adapter's are PEFT's.
 const (
 	ConfigFile = "scorer.yaml"

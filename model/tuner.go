@@ -38,15 +38,15 @@ type TuneOptions struct {
 
 // Tuner trains a scorer: one graph that holds forward pass, loss and backward pass.
 type Tuner struct {
-	scorer  *Scorer
-	o       TuneOptions
-	params  []nn.Param        // by name
-	groups  [][]*batch.Sample // that a plan is over: see PlanGroups
-	largest int               // edits of the largest group
-	zeros   []float32         // features of pictures in these
+	*Scorer          // scores with the tensors as they are now
+	*exec.Parameters // that train: updated in place by whoever optimises them
+	o                TuneOptions
+	groups           [][]*batch.Sample // that a plan is over: see PlanGroups
+	largest          int               // edits of the largest group
+	zeros            []float32         // features of pictures in these
 }
 
-// NewTuner opens a scorer for training. Its tensors are updated in place by whoever optimises them.
+// NewTuner opens a scorer for training.
 func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	train := exec.TrainScorer
 	if o.Full {
@@ -56,40 +56,27 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rate := s.net.Backbone.Decoder().Dropout; rate > 0 {
+	if err := s.net.CheckDropout(); err != nil {
 		s.Close()
-		return nil, fmt.Errorf(
-			"%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
-			p.Config.Backbone, rate)
+		return nil, err
 	}
 	if s.config.TextLoss == "" && len(o.Terms) == 0 {
 		s.Close()
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
 	s.addTermTensors(o.Terms)
-	t := &Tuner{scorer: s, o: o}
-	if t.params, err = s.run.Sessions.Trainable(t.stepGraph(1)); err != nil {
+	t := &Tuner{Scorer: s, o: o}
+	if t.Parameters, err = s.run.Sessions.Parameters(t.stepGraph(1), o.Resident); err != nil {
 		s.Close()
 		return nil, err
-	}
-	if o.Resident {
-		s.run.Sessions.Resident = exec.NewResidence(t.params)
 	}
 	return t, nil
 }
 
-// Params returns the trained tensors by name, in a fixed order.
-func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
-	return t.scorer.run.Sessions.Values(t.params)
-}
-
-// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *Tuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
-
 // stepGraph is the training step over that many groups of sequences.
 func (t *Tuner) stepGraph(groups int) exec.Recipe {
 	spec := stepSpec{
-		BatchSpec: nn.BatchSpec{Groups: groups, All: t.scorer.config.TextLoss == "all", Vision: t.scorer.net.VisionTrained()},
+		BatchSpec: nn.BatchSpec{Groups: groups, All: t.config.TextLoss == "all", Vision: t.net.VisionTrained()},
 		Recompute: t.o.Recompute,
 		Dropout:   t.o.Dropout > 0,
 		TextLoss:  t.o.TextLoss,
@@ -99,7 +86,7 @@ func (t *Tuner) stepGraph(groups int) exec.Recipe {
 	}
 	name := fmt.Sprintf("training step, %d groups", groups)
 	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (b *nn.Program, err error) {
-		if b, err = t.scorer.buildStep(g, spec); err == nil {
+		if b, err = t.buildStep(g, spec); err == nil {
 			b.Packed = t.stepPacks(g, groups)
 		}
 		return b, err
@@ -117,11 +104,7 @@ type StepResult struct {
 
 // Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
 func (t *Tuner) Step(
-	ctx context.Context,
-	samples []*batch.Sample,
-	labels []float64,
-	weight float64,
-	seed uint64,
+	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
 ) (*StepResult, error) {
 	return t.inParts(samples, nil, seed, func(part []int, seed uint64) (*StepResult, error) {
 		return t.stepPart(ctx, batch.Pick(samples, part), batch.Pick(labels, part), weight, seed)
@@ -134,22 +117,22 @@ func (t *Tuner) Targets(s *batch.Sample) int { return t.stepPacking().Span(s, 0)
 // CountTargets is Targets of the sample that Sample would make of an edit. Pictures, which are tokens of the text loss
 // with text_loss: all, are prepared if it is not known how many tokens they are.
 func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
-	if t.scorer.config.TextLoss == "" {
+	if t.config.TextLoss == "" {
 		return 0, nil
 	}
-	q := &t.scorer.config.Passes[0]
+	q := &t.config.Passes[0]
 	counts := q.onePerPicture()
 	if t.stepPacking().All {
-		if counts = t.scorer.prepare.Pictures.Tokens(t.scorer.config.cacheKey(e, q)); counts == nil {
-			decode := func() (shownPictures, error) { return t.scorer.config.decode(e) }
-			pictures, err := t.scorer.prepare.passPictures(e, a, q, decode)
+		if counts = t.prepare.Pictures.Tokens(t.config.cacheKey(e, q)); counts == nil {
+			decode := func() (shownPictures, error) { return t.config.decode(e) }
+			pictures, err := t.prepare.passPictures(e, a, q, decode)
 			if err != nil {
 				return 0, err
 			}
 			counts = backbone.PictureTokens(pictures)
 		}
 	}
-	tokens, err := t.scorer.prepare.passTokens(q, e, a, counts)
+	tokens, err := t.prepare.passTokens(q, e, a, counts)
 	if err != nil {
 		return 0, err
 	}
@@ -158,11 +141,7 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 
 // stepPart is Step over samples of one run of the graph.
 func (t *Tuner) stepPart(
-	ctx context.Context,
-	samples []*batch.Sample,
-	labels []float64,
-	weight float64,
-	seed uint64,
+	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
 ) (*StepResult, error) {
 	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
 		return t.lossFeeds(p, labels, weight), nil
@@ -180,25 +159,23 @@ func (t *Tuner) stepPart(
 
 // step runs the training graph over packed samples; feeds gives what it learns from.
 func (t *Tuner) step(
-	ctx context.Context,
-	samples []*batch.Sample,
-	seed uint64,
+	ctx context.Context, samples []*batch.Sample, seed uint64,
 	feeds func(p *batch.Inputs) (map[string]*tensor.Dense, error),
 ) (out map[string]*tensor.Dense, p *batch.Inputs, s *exec.Session, err error) {
 	samples = t.stepSequences(samples)
-	if !t.scorer.net.VisionTrained() {
-		if _, err := t.scorer.run.Features.Fill(ctx, samples); err != nil {
+	if !t.net.VisionTrained() {
+		if _, err := t.run.Features.Fill(ctx, samples); err != nil {
 			return nil, nil, nil, err
 		}
 	}
-	if p, err = t.stepPacking().Pack(samples, t.scorer.net.Positions); err != nil {
+	if p, err = t.stepPacking().Pack(samples, t.net.Positions); err != nil {
 		return nil, nil, nil, err
 	}
-	graph := t.stepGraph(p.Groups).With(t.scorer.net.Variant(p, t.scorer.net.VisionTrained()))
-	if s, err = t.scorer.run.Sessions.Session(graph); err != nil {
+	graph := t.stepGraph(p.Groups).With(t.net.Variant(p, t.net.VisionTrained()))
+	if s, err = t.run.Sessions.Session(graph); err != nil {
 		return nil, nil, nil, err
 	}
-	vision, err := t.scorer.net.VisionFeeds(p)
+	vision, err := t.net.VisionFeeds(p)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -206,18 +183,18 @@ func (t *Tuner) step(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	out, err = t.scorer.run.Sessions.Run(ctx, s, p.Feeds, vision, targets, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
+	out, err = t.run.Sessions.Run(ctx, s, p.Feeds, vision, targets, exec.DropoutFeeds(t.o.Dropout, s, p.Rows, seed))
 	return out, p, s, err
 }
 
 // stepPacking says how samples are packed for a step.
 func (t *Tuner) stepPacking() batch.Packer {
-	pk := t.scorer.net.Packer
-	pk.Loss, pk.Even, pk.Step = t.scorer.config.TextLoss != "", t.o.Fixed, true
+	pk := t.net.Packer
+	pk.Loss, pk.Even, pk.Step = t.config.TextLoss != "", t.o.Fixed, true
 	if t.o.Share {
 		pk.Share = batch.LeastShared
 	}
-	if t.scorer.net.Plan.Small {
+	if t.net.Plan.Small {
 		pk.Slack = batch.SmallSlack
 	}
 	return pk
@@ -236,7 +213,7 @@ func (t *Tuner) stepResult(n int, p *batch.Inputs, s *exec.Session, out map[stri
 	for name, as := range s.Grads {
 		r.Grads[name] = out[as]
 	}
-	if t.scorer.config.TextLoss == "" {
+	if t.config.TextLoss == "" {
 		return r
 	}
 	values := func(name string) []float32 { return out[name].Data().([]float32) }
@@ -255,7 +232,7 @@ func (t *Tuner) stepResult(n int, p *batch.Inputs, s *exec.Session, out map[stri
 
 // lossFeeds writes labels and weights.
 func (t *Tuner) lossFeeds(p *batch.Inputs, labels []float64, weight float64) map[string]*tensor.Dense {
-	head := t.scorer.config.Heads[""]
+	head := t.config.Heads[""]
 	n, k := len(p.Order), head.width()
 	each, label, class := make([]float32, n), make([]float32, n), make([]float32, n*k)
 	for place, i := range p.Order {
@@ -271,18 +248,3 @@ func (t *Tuner) lossFeeds(p *batch.Inputs, labels []float64, weight float64) map
 		"label_class":     tensor.New(tensor.WithShape(n, k), tensor.WithBacking(class)),
 	}
 }
-
-// Scorer scores with the tensors as they are now. It is closed with the Tuner.
-func (t *Tuner) Scorer() *Scorer { return t.scorer }
-
-// Close frees sessions, tokenizer and weights.
-func (t *Tuner) Close() error { return t.scorer.Close() }
-
-// Sample is [Scorer.Sample].
-func (t *Tuner) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) { return t.scorer.Sample(e, a) }
-
-// CheckText is [Scorer.CheckText].
-func (t *Tuner) CheckText(e *edit.Edit, a Ask) error { return t.scorer.CheckText(e, a) }
-
-// SaveScorer is [Scorer.SaveScorer].
-func (t *Tuner) SaveScorer(dir string) error { return t.scorer.SaveScorer(dir) }

@@ -80,7 +80,7 @@ func TestADIEE(t *testing.T) {
 						t.Errorf("question %d: %g alone, %g among others", i, alone.Score01, j.Score01)
 					}
 					config := free.Config()
-					near(t, "score", config.Range(j.Score01), scores[k])
+					near(t, "score", config.ScoreRange.Of(j.Score01), scores[k])
 				}
 			}
 		}
@@ -101,7 +101,7 @@ func checkADIEE(t *testing.T, s *model.Scorer, sample *batch.Sample, c adieeCase
 	oracle.Close(t, "state", r.State, steps[c.Step*width:(c.Step+1)*width], 1e-4, 1e-4)
 	floats(t, expect, name+".output", r.Outputs["success"])
 	config := s.Config()
-	near(t, "score", config.Range(judge(t, s, sample).Score01), c.Score)
+	near(t, "score", config.ScoreRange.Of(judge(t, s, sample).Score01), c.Score)
 	scaled(t, s, expect, name, sample)
 }
 
@@ -114,7 +114,7 @@ func checkForced(t *testing.T, s *model.Scorer, sample *batch.Sample, c adieeCas
 	floats(t, expect, name+".state", r.State)
 	floats(t, expect, name+".output", r.Outputs["success"])
 	config := s.Config()
-	near(t, "score", config.Range(judge(t, s, sample).Score01), c.Forced.Score)
+	near(t, "score", config.ScoreRange.Of(judge(t, s, sample).Score01), c.Forced.Score)
 	scaled(t, s, expect, name, sample)
 }
 

@@ -95,7 +95,7 @@ func TestChoicesTrain(t *testing.T) {
 		if err := u.SaveScorer(again); err != nil {
 			t.Fatal(err)
 		}
-		scores, err := u.Scorer().Score01(context.Background(), samples)
+		scores, err := u.Scorer.Score01(context.Background(), samples)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -259,7 +259,7 @@ func TestExportADIEE(t *testing.T) {
 				if !slices.Equal(said, c.Said) {
 					t.Errorf("%s says %v, want %v", kind, said, c.Said)
 				}
-				near(t, "score", config.Range(score), c.Score)
+				near(t, "score", config.ScoreRange.Of(score), c.Score)
 			}
 		}
 	})

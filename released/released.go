@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,8 +202,5 @@ func digest(text string) string {
 
 // write writes a text file, complete or not at all.
 func write(path, text string) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return atomicfile.WriteBytes(path, []byte(text))
 }

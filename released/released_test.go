@@ -257,7 +257,7 @@ func checkEdit(t *testing.T, s *model.Scorer, sample *batch.Sample, c editCase, 
 	near(t, "score", j.Score01, c.Score)
 	near(t, "log of sigma", math.Log(j.Sigma), c.Fused[c.Pooling][1])
 	config := s.Config()
-	if got := config.Range(j.Score01); got != j.Score01 {
+	if got := config.ScoreRange.Of(j.Score01); got != j.Score01 {
 		t.Errorf("%g is reported as %g, though there is no range", j.Score01, got)
 	}
 	pixels(t, s, expect, name, sample)

@@ -17,7 +17,7 @@ import (
 	"assay/internal/generate"
 	"assay/internal/strictyaml"
 	"assay/internal/table"
-	"assay/model"
+	"assay/model/language"
 	"assay/ort"
 )
 
@@ -57,7 +57,7 @@ func (f *modelFlags) open(c *cobra.Command) (*generate.Model, error) {
 	if f.o.Batch <= 0 || f.o.Threads < 0 {
 		return nil, exit.Usagef("--answers %d must be positive, --threads %d not negative", f.o.Batch, f.o.Threads)
 	}
-	if err := errors.Join(ort.CheckDevice(f.o.Device), model.CheckDType(f.o.DType)); err != nil {
+	if err := errors.Join(ort.CheckDevice(f.o.Device), language.CheckDType(f.o.DType)); err != nil {
 		return nil, exit.Usage(err)
 	}
 	if f.o.Threads == 0 {

@@ -12,6 +12,7 @@ import (
 	"assay/internal/exit"
 	"assay/metrics"
 	"assay/model"
+	"assay/model/backbone"
 	_ "assay/model/families"
 )
 
@@ -55,16 +56,16 @@ With --scorer, score.onnx gives the score; with --backbone alone, hidden states 
 	return c
 }
 
-func export(c *cobra.Command, backbone, scorer, out string) (*model.Exported, error) {
+func export(c *cobra.Command, dir, scorer, out string) (*model.Exported, error) {
 	if scorer != "" {
-		s, err := model.OpenScorer(scorer, model.Options{Backbone: backbone, Warn: cli.Warner(c)})
+		s, err := model.OpenScorer(scorer, model.Options{Backbone: dir, Warn: cli.Warner(c)})
 		if err != nil {
 			return nil, exit.Named(err)
 		}
 		defer s.Close()
 		return s.Export(out)
 	}
-	b, err := model.OpenBackbone(backbone)
+	b, err := backbone.OpenBackbone(dir)
 	if err != nil {
 		return nil, exit.Named(err)
 	}

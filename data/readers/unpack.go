@@ -78,10 +78,7 @@ func unpack(ctx context.Context, paths []string, dir string, wanted *nameSet) er
 		}
 		paths = paths[n:]
 	}
-	return atomicfile.Write(marker, func(w io.Writer) error {
-		_, err := w.Write(done)
-		return err
-	})
+	return atomicfile.WriteBytes(marker, done)
 }
 
 // archiveStem is an archive's name without that of the part.

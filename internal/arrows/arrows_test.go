@@ -81,7 +81,7 @@ model/exec: model/backbone model/batch model/nn model/text onnx ort checkpoints 
 model/exec: internal/workers
 model/language: model/backbone model/batch model/exec model/nn model/text onnx ort data edit lora internal/store
 model: internal/hub
-model: model/backbone model/batch model/exec model/language model/nn model/text onnx losses ort internal/calibration
+model: model/backbone model/batch model/exec model/nn model/text onnx losses ort internal/calibration
 model: checkpoints lora data internal/store edit internal/workers internal/atomicfile internal/jsonfile internal/exit
 model/llavanext: onnx checkpoints data model/backbone model/nn internal/strictjson
 model/qwenvl: onnx checkpoints data model/backbone model/nn internal/strictjson
@@ -94,9 +94,9 @@ model/quantize: internal/filelock internal/jsonfile
 textjudge: chat data edit internal/grammar internal/store model/text internal/pystring internal/strictyaml
 textjudge: internal/exit internal/shards internal/workers chat/table internal/table
 model/fresh: checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
-internal/generate: chat data internal/grammar model model/text internal/strictjson internal/workers
-encoders: internal/shards onnx ort checkpoints data internal/store heuristics model internal/strictjson
-encoders: internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
+internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
+encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
+encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
@@ -114,7 +114,7 @@ internal/trainer/optimizer: internal/trainer/config internal/trainer/records
 internal/trainer/models: checkpoints data edit internal/exit internal/workers lora losses model model/text
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
-internal/trainer/models: internal/trainer/optimizer
+internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn
 internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
@@ -122,7 +122,7 @@ internal/trainer: internal/trainer/optimizer internal/trainer/records
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
-internal/doctor: internal/doctor/trial ort model model/fresh internal/optim internal/version
+internal/doctor: internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim internal/version
 released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
 internal/modeltest: internal/optim internal/oracle internal/packed internal/long

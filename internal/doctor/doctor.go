@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"assay/internal/doctor/trial"
-	"assay/model"
+	"assay/model/backbone"
 	"assay/model/fresh"
 	"assay/ort"
 )
@@ -130,7 +130,7 @@ func (d *doctor) openBackbone() error {
 			return err
 		}
 	}
-	b, err := model.OpenBackbone(d.o.Backbone)
+	b, err := backbone.OpenBackbone(d.o.Backbone)
 	if err != nil {
 		return err
 	}

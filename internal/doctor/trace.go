@@ -10,6 +10,7 @@ import (
 	"assay/internal/doctor/trial"
 	"assay/internal/optim"
 	"assay/model"
+	"assay/model/exec"
 )
 
 // halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one
@@ -23,7 +24,7 @@ const rate = 1e-4
 type steps struct {
 	losses    []float64
 	gradients map[string][]float32 // of the first step, by parameter
-	plan      model.Usage
+	plan      exec.Usage
 	used      int64 // of a GPU's memory, while its sessions are open
 }
 

@@ -8,13 +8,13 @@ import (
 
 	"assay/chat"
 	"assay/internal/workers"
-	"assay/model"
+	"assay/model/language"
 )
 
 // engine makes many answers at a time: the next token of every answer is one run of the graph. An answer that is
 // finished leaves, and the next request enters.
 type engine struct {
-	lm *model.LanguageModel
+	lm *language.Model
 	o  Options
 
 	mu     sync.Mutex
@@ -30,8 +30,8 @@ type engine struct {
 
 var errClosed = errors.New("the model is closed")
 
-func newEngine(lm *model.LanguageModel, o Options) *engine {
-	e := &engine{lm: lm, o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), slots: newSlots(lm, o)}
+func newEngine(lm *language.Model, o Options) *engine {
+	e := &engine{lm: lm, o: o, wake: make(chan struct{}, 1), ended: make(chan struct{}), slots: &slots{lm: lm, o: o}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	go e.loop()
 	return e
@@ -215,7 +215,7 @@ func (e *engine) fill(from, to int) ([][]float32, error) {
 	for to == from+1 && len(s.all[from].request.prompt.IDs)-s.all[from].rows > most {
 		at, p := s.all[from].rows, s.all[from].request.prompt
 		next := min(at+most, len(p.IDs)-1)
-		part := model.Stretch{Prompt: p, From: at, To: next, Logits: 1}
+		part := language.Stretch{Prompt: p, From: at, To: next, Logits: 1}
 		if _, err := e.run(from, part); err != nil {
 			return nil, err
 		}
@@ -227,17 +227,17 @@ func (e *engine) fill(from, to int) ([][]float32, error) {
 // forward runs the tokens of some slots that are not cached yet, and returns the logits after the last.
 func (e *engine) forward(from, to int) ([][]float32, error) {
 	s := e.slots
-	parts := make([]model.Stretch, to-from)
+	parts := make([]language.Stretch, to-from)
 	for i := range parts {
 		at, p := &s.all[from+i], s.all[from+i].request.prompt
-		parts[i] = model.Stretch{Prompt: p, From: at.rows, To: len(p.IDs), Logits: 1}
+		parts[i] = language.Stretch{Prompt: p, From: at.rows, To: len(p.IDs), Logits: 1}
 		at.rows = len(p.IDs)
 	}
 	return e.run(from, parts...)
 }
 
 // run appends stretches to the slots from one on.
-func (e *engine) run(first int, parts ...model.Stretch) ([][]float32, error) {
+func (e *engine) run(first int, parts ...language.Stretch) ([][]float32, error) {
 	if err := e.slots.broken; err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func (e *engine) begin(slot int, logits []float32) error {
 			p.Append(id)
 		}
 		n := len(p.IDs) - from
-		all, err := e.run(slot, model.Stretch{Prompt: p, From: from, To: from + n, Logits: n})
+		all, err := e.run(slot, language.Stretch{Prompt: p, From: from, To: from + n, Logits: n})
 		if err != nil {
 			return err
 		}

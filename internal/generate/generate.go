@@ -15,7 +15,8 @@ import (
 
 	"assay/chat"
 	"assay/data"
-	"assay/model"
+	"assay/model/exec"
+	"assay/model/language"
 	"assay/model/text"
 )
 
@@ -37,7 +38,7 @@ type Options struct {
 // Model is a checkpoint that answers. It implements [chat.Model]; all methods are safe for concurrent use, and requests
 // that come together are answered together.
 type Model struct {
-	lm          *model.LanguageModel
+	lm          *language.Model
 	config      *Config
 	engine      *engine
 	fingerprint func() (string, error)
@@ -58,10 +59,8 @@ func Open(dir string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	lm, err := model.OpenLanguageModel(
-		dir,
-		o.Adapter,
-		model.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on},
+	lm, err := language.Open(
+		dir, o.Adapter, exec.Options{Device: o.Device, DType: o.DType, Threads: o.Threads, On: o.on},
 	)
 	if err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func Open(dir string, o Options) (*Model, error) {
 }
 
 // room is the bytes of keys and values that a model may take: those that are wanted, if the device has them.
-func room(lm *model.LanguageModel, o Options) (int64, error) {
+func room(lm *language.Model, o Options) (int64, error) {
 	const usual = 2 << 30
 	if lm.Device() == "cpu" || o.on != "" {
 		return cmp.Or(o.Cache, usual), nil
@@ -140,10 +139,7 @@ func (m *Model) Chat(ctx context.Context, messages []chat.Message, o chat.Option
 // Stream is Chat that tells the text in pieces as it is made; all pieces together are the answer's text. An error of
 // piece ends the answer.
 func (m *Model) Stream(
-	ctx context.Context,
-	messages []chat.Message,
-	o chat.Options,
-	piece func(text string) error,
+	ctx context.Context, messages []chat.Message, o chat.Options, piece func(text string) error,
 ) (*chat.Answer, error) {
 	r, err := m.request(ctx, messages, o)
 	if m.engine.ctx.Err() != nil {
@@ -195,7 +191,7 @@ func (m *Model) request(ctx context.Context, messages []chat.Message, o chat.Opt
 }
 
 // prompt turns messages into tokens and pictures.
-func (m *Model) prompt(messages []chat.Message) (*model.Prompt, error) {
+func (m *Model) prompt(messages []chat.Message) (*language.Prompt, error) {
 	turns := make([]text.Message, len(messages))
 	var pictures []*data.Picture
 	for i, message := range messages {

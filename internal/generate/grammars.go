@@ -7,7 +7,7 @@ import (
 
 	"assay/chat"
 	"assay/internal/grammar"
-	"assay/model"
+	"assay/model/language"
 )
 
 // grammars caches the masks of recent grammars over the model's vocabulary.
@@ -26,7 +26,7 @@ type vocabulary struct {
 // mostGrammars bounds how many are kept.
 const mostGrammars = 16
 
-func newGrammars(lm *model.LanguageModel) *grammars {
+func newGrammars(lm *language.Model) *grammars {
 	read := func() (*vocabulary, error) {
 		tokens, trims, err := lm.TokenBytes()
 		if err != nil {

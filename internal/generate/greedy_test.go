@@ -14,7 +14,7 @@ import (
 
 	"assay/chat"
 	"assay/internal/oracle"
-	"assay/model"
+	"assay/model/language"
 )
 
 // greedy are the options of the fixtures' cases.
@@ -109,7 +109,7 @@ func (r *reference) checkLogits(
 }
 
 // forward runs all of a prompt in a cache of its own.
-func forward(t *testing.T, m *Model, p *model.Prompt) []float32 {
+func forward(t *testing.T, m *Model, p *language.Prompt) []float32 {
 	t.Helper()
 	ctx := context.Background()
 	if err := m.lm.ImageFeatures(ctx, p); err != nil {
@@ -120,7 +120,7 @@ func forward(t *testing.T, m *Model, p *model.Prompt) []float32 {
 		t.Fatal(err)
 	}
 	defer cache.Close()
-	out, err := m.lm.Forward(ctx, cache, 0, model.Stretch{Prompt: p, To: len(p.IDs), Logits: 1})
+	out, err := m.lm.Forward(ctx, cache, 0, language.Stretch{Prompt: p, To: len(p.IDs), Logits: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

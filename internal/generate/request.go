@@ -8,13 +8,13 @@ import (
 
 	"assay/chat"
 	"assay/internal/grammar"
-	"assay/model"
+	"assay/model/language"
 )
 
 // request is an answer that is wanted, and what there is of it.
 type request struct {
 	ctx      context.Context
-	prompt   *model.Prompt // grows with the answer
+	prompt   *language.Prompt // grows with the answer
 	sampler  *sampler
 	end      map[int64]bool // ids that end the answer
 	stop     []string       // texts that end it
@@ -32,7 +32,7 @@ type request struct {
 }
 
 // newRequest is a request of at most so many tokens.
-func newRequest(ctx context.Context, p *model.Prompt, most int) *request {
+func newRequest(ctx context.Context, p *language.Prompt, most int) *request {
 	return &request{ctx: ctx, prompt: p, most: most, done: make(chan error, 1), pieces: make(chan string, most)}
 }
 

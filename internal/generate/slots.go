@@ -4,31 +4,29 @@ import (
 	"context"
 	"errors"
 
-	"assay/model"
+	"assay/model/language"
 )
 
 // slot is a place of the cache. Behind an answer its keys and values stay, for prompts that begin likewise.
 type slot struct {
-	prompt  *model.Prompt // whose rows are there; nil: none
-	rows    int           // rows of the prompt and its answer that are in the cache
-	request *request      // nil: the slot is idle
-	used    int           // when it was entered last
-	ended   bool          // the answer is complete
-	err     error         // or failed
+	prompt  *language.Prompt // whose rows are there; nil: none
+	rows    int              // rows of the prompt and its answer that are in the cache
+	request *request         // nil: the slot is idle
+	used    int              // when it was entered last
+	ended   bool             // the answer is complete
+	err     error            // or failed
 }
 
 // slots share out a cache: the first ones, active of them, have requests, and the graph runs over these alone.
 type slots struct {
-	lm     *model.LanguageModel
+	lm     *language.Model
 	o      Options
-	cache  *model.Cache // nil: not made yet
+	cache  *language.Cache // nil: not made yet
 	all    []slot
 	active int
 	clock  int
 	broken error // why the cache does not hold what it should; nil: it does
 }
-
-func newSlots(lm *model.LanguageModel, o Options) *slots { return &slots{lm: lm, o: o} }
 
 func (s *slots) close() error {
 	if s.cache == nil {
@@ -60,11 +58,11 @@ func (s *slots) room(r *request) (bool, error) {
 // resize gives the cache another shape. What fits stays: all that is active does.
 func (s *slots) resize(n, capacity int) (err error) {
 	all := make([]slot, n)
-	var kept []model.Kept
+	var kept []language.Kept
 	for i, old := range s.all {
 		if len(kept) < n && old.prompt != nil && old.rows <= capacity {
 			all[len(kept)] = old
-			kept = append(kept, model.Kept{Slot: i, Rows: old.rows})
+			kept = append(kept, language.Kept{Slot: i, Rows: old.rows})
 		}
 	}
 	if s.cache == nil {
@@ -101,7 +99,7 @@ const leastShared = 32
 // source finds the slot that has most of a prompt's beginning in the cache. The prompt's last token is always
 // computed: its logits are wanted. Answers are not shared: rows that came one at a time are not, to the last bit, those
 // that come together.
-func (s *slots) source(p *model.Prompt) (best, shared int) {
+func (s *slots) source(p *language.Prompt) (best, shared int) {
 	best = -1
 	for i, at := range s.all {
 		if at.prompt == nil {
@@ -119,7 +117,7 @@ func (s *slots) source(p *model.Prompt) (best, shared int) {
 
 // sharesWith reports whether a prompt begins like one of those from a slot on that are not in the cache yet, and with
 // more than is there already.
-func (s *slots) sharesWith(p *model.Prompt, from int) bool {
+func (s *slots) sharesWith(p *language.Prompt, from int) bool {
 	_, known := s.source(p)
 	for i := from; i < s.active; i++ {
 		n := s.all[i].prompt.Shared(p)

@@ -170,10 +170,7 @@ func (f Family) eachFile(t *testing.T, do func(t *testing.T, rs []*reference)) {
 
 // each calls do as a subtest for every reference, with something opened once for each scorer.
 func each[T any](
-	t *testing.T,
-	f Family,
-	open func(t *testing.T, dir string) T,
-	do func(t *testing.T, r *reference, opened T),
+	t *testing.T, f Family, open func(t *testing.T, dir string) T, do func(t *testing.T, r *reference, opened T),
 ) {
 	f.eachFile(t, func(t *testing.T, rs []*reference) {
 		opened := map[string]T{}

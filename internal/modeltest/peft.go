@@ -74,7 +74,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	for i, n := range names {
 		comparePeft(t, final, n, values[i].Float32s())
 	}
-	score, err := u.Scorer().Score01(context.Background(), []*batch.Sample{sample})
+	score, err := u.Scorer.Score01(context.Background(), []*batch.Sample{sample})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,10 +87,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	}
 	peftSaved(t, saved, final, strings.Contains(dir, "pissa") || strings.Contains(dir, "olora"))
 	again := openTuner(t, saved, model.TuneOptions{})
-	if other, err := again.Scorer().Score01(
-		context.Background(),
-		[]*batch.Sample{sample},
-	); err != nil ||
+	if other, err := again.Scorer.Score01(context.Background(), []*batch.Sample{sample}); err != nil ||
 		math.Abs(other[0]-score[0]) > 1e-5 {
 		t.Errorf("score %v, saved and opened again %v: %v", score, other, err)
 	}

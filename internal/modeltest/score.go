@@ -114,7 +114,7 @@ func (f Family) before(t *testing.T) {
 func checkScore(t *testing.T, s *model.Scorer, score01 float64, r *reference) {
 	t.Helper()
 	c := s.Config()
-	if got := c.Range(score01); !(math.Abs(got-r.Score) <= 1e-4) {
+	if got := c.ScoreRange.Of(score01); !(math.Abs(got-r.Score) <= 1e-4) {
 		t.Errorf("case %d: score %g, want %g", r.ID, got, r.Score)
 	}
 }

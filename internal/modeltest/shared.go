@@ -35,12 +35,8 @@ func (f Family) shared(t *testing.T) {
 		{"all", model.TuneOptions{Recompute: true, Options: model.Options{Pieces: 1}}},
 	} {
 		name := fmt.Sprintf(
-			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d",
-			c.text,
-			c.o.Recompute,
-			c.o.Fixed,
-			c.o.Blocks,
-			c.o.Pieces,
+			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d", c.text, c.o.Recompute, c.o.Fixed,
+			c.o.Blocks, c.o.Pieces,
 		)
 		t.Run(name, func(t *testing.T) { longIf(i > 0, t); f.sharedGradients(t, c.text, c.o) })
 	}

@@ -87,38 +87,23 @@ func parse(raw json.RawMessage) (*Config, error) {
 // and what AutoGPTQ, GPTQModel and AutoAWQ write besides. They say how the rounding was done, and which kernels may be
 // used.
 var gptqHarmless = strictjson.Harmless{
-	"sym":                               nil, // the zeros are stored all the same
-	"damp_percent":                      nil,
-	"damp_auto_increment":               nil,
-	"static_groups":                     nil,
-	"true_sequential":                   nil,
-	"act_group_aware":                   nil,
-	"mse":                               nil,
-	"tokenizer":                         nil,
-	"dataset":                           nil,
-	"batch_size":                        nil,
-	"pad_token_id":                      nil,
-	"model_seqlen":                      nil,
-	"block_name_to_quantize":            nil,
-	"module_name_preceding_first_block": nil,
-	"modules_in_block_to_quantize":      nil, // which layers are packed is seen from the tensors
-	"lm_head":                           nil,
-	"use_cuda_fp16":                     nil,
-	"use_exllama":                       nil,
-	"disable_exllama":                   nil,
-	"exllama_config":                    nil,
-	"max_input_length":                  nil,
-	"cache_block_outputs":               nil,
-	"backend":                           nil,
-	"meta":                              nil,
-	"model_name_or_path":                nil,
-	"model_file_base_name":              nil,
-	"is_marlin_format":                  {false},
-	"dynamic":                           {nil, map[string]any{}},
-	"pack_dtype":                        {"int32"},
-	"adapter":                           {nil},
-	"rotation":                          {nil},
-}
+	"is_marlin_format": {false},
+	"dynamic":          {nil, map[string]any{}},
+	"pack_dtype":       {"int32"},
+	"adapter":          {nil},
+	"rotation":         {nil},
+}.AnyValue(
+	// the zeros are stored whatever sym is
+	"sym",
+	// how the rounding was found
+	"damp_percent", "damp_auto_increment", "static_groups", "true_sequential", "act_group_aware", "mse", "tokenizer",
+	"dataset", "batch_size", "pad_token_id", "model_seqlen", "cache_block_outputs",
+	// which layers are packed is seen from the tensors
+	"block_name_to_quantize", "module_name_preceding_first_block", "modules_in_block_to_quantize", "lm_head",
+	// their kernels and files
+	"use_cuda_fp16", "use_exllama", "disable_exllama", "exllama_config", "max_input_length", "backend", "meta",
+	"model_name_or_path", "model_file_base_name",
+)
 
 func (c *Config) readGPTQ(o *strictjson.Object) {
 	c.readInts(o, 4, 8)
@@ -166,13 +151,7 @@ func (c *Config) readAWQ(o *strictjson.Object) {
 		o.Failf("zero_point", "false is not read; true is")
 	}
 	o.Opt("modules_to_not_convert", &c.skipped)
-	o.Close(strictjson.Harmless{
-		"backend":          nil,
-		"do_fuse":          nil,
-		"fuse_max_seq_len": nil,
-		"modules_to_fuse":  nil,
-		"exllama_config":   nil,
-	})
+	o.Close(strictjson.Harmless{}.AnyValue("backend", "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"))
 }
 
 func (c *Config) readBnb(o *strictjson.Object) {
@@ -188,16 +167,12 @@ func (c *Config) readBnb(o *strictjson.Object) {
 	}
 	o.Opt("bnb_4bit_use_double_quant", &c.Double)
 	o.Opt("llm_int8_skip_modules", &c.skipped)
-	o.Close(strictjson.Harmless{
-		"_load_in_4bit":                    nil, // repeat load_in_4bit and load_in_8bit
-		"_load_in_8bit":                    nil,
-		"load_in_8bit":                     {false},
-		"bnb_4bit_compute_dtype":           nil, // of their kernels; here float32
-		"bnb_4bit_quant_storage":           {"uint8"},
-		"llm_int8_enable_fp32_cpu_offload": nil,
-		"llm_int8_has_fp16_weight":         nil,
-		"llm_int8_threshold":               nil,
-	})
+	o.Close(strictjson.Harmless{"load_in_8bit": {false}, "bnb_4bit_quant_storage": {"uint8"}}.AnyValue(
+		// repeat load_in_4bit and load_in_8bit
+		"_load_in_4bit", "_load_in_8bit",
+		// of their kernels; ours compute in float32
+		"bnb_4bit_compute_dtype", "llm_int8_enable_fp32_cpu_offload", "llm_int8_has_fp16_weight", "llm_int8_threshold",
+	))
 }
 
 // readCompressed reads compressed-tensors' config_groups, which must store all layers alike.
@@ -236,15 +211,12 @@ func (c *Config) readCompressed(o *strictjson.Object) {
 	}
 	groups.Close()
 	o.Close(strictjson.Harmless{
-		"quantization_status":      {"compressed"},
-		"kv_cache_scheme":          {nil},
-		"global_compression_ratio": nil,
-		"sparsity_config":          {nil, map[string]any{}},
-		"moe_sparsity_config":      {nil},
-		"transform_config":         {nil, map[string]any{}},
-		"version":                  nil,
-		"run_compressed":           nil,
-	})
+		"quantization_status": {"compressed"},
+		"kv_cache_scheme":     {nil},
+		"sparsity_config":     {nil, map[string]any{}},
+		"moe_sparsity_config": {nil},
+		"transform_config":    {nil, map[string]any{}},
+	}.AnyValue("global_compression_ratio", "version", "run_compressed"))
 }
 
 // readScheme reads one of config_groups.
@@ -278,19 +250,13 @@ func (c *Config) readScheme(o *strictjson.Object, format string) {
 			"8 bits by group or channel, and float-quantized floats of 8 bits by channel or tensor",
 			c.Bits, kind, strategy, format)
 	}
-	w.Close(strictjson.Harmless{
-		"dynamic":         {false},
-		"actorder":        nil, // seen from weight_g_idx
-		"observer":        nil,
-		"observer_kwargs": nil,
-		"block_structure": {nil},
-		"scale_dtype":     nil, // seen from the tensors
-		"zp_dtype":        nil,
-	})
+	// the order of columns is seen from weight_g_idx, the types of scales and zeros from the tensors
+	w.Close(strictjson.Harmless{"dynamic": {false}, "block_structure": {nil}}.
+		AnyValue("actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"))
 	if a := o.Sub("input_activations"); a != nil { // rounded anew by their kernels, for each token
-		a.Close(strictjson.Harmless{"dynamic": {true}, "num_bits": nil, "type": nil, "strategy": nil, "symmetric": nil,
-			"group_size": nil, "actorder": {nil}, "observer": nil, "observer_kwargs": nil, "block_structure": {nil},
-			"scale_dtype": nil, "zp_dtype": nil})
+		a.Close(strictjson.Harmless{"dynamic": {true}, "actorder": {nil}, "block_structure": {nil}}.AnyValue(
+			"num_bits", "type", "strategy", "symmetric", "group_size", "observer", "observer_kwargs", "scale_dtype",
+			"zp_dtype"))
 	}
 	o.Close(strictjson.Harmless{"output_activations": {nil}})
 }

@@ -342,8 +342,8 @@ func (f *finder) compressedLayer(base string) (*QuantLinear, []string, error) {
 	return l, parts, nil
 }
 
-// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each, j each +
-// 1, ...
+// compressedZeros unpacks zeros that are packed along the rows: word (j, g) holds the zeros of rows j each and those
+// after it.
 func (f *finder) compressedZeros(name string, l *QuantLinear, each int) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		raw, err := f.raw(name, onnx.Int32)

@@ -56,16 +56,16 @@ func (l *QuantLinear) Memory() int64 {
 	if l.Block == 0 {
 		return 4 * int64(l.Out) * int64(l.In)
 	}
-	n := l.bytesOfB() + 4*int64(l.Out*l.blocks()) + 8*int64(len(l.Order))
+	n := int64(l.Out) * int64(l.blocks()*l.Block*l.Bits/8) // of B
+	n += 4*int64(l.Out*l.blocks()) + 8*int64(len(l.Order))
 	if l.zeros != nil {
 		n += int64(l.Out * l.zeroRow())
 	}
 	return n
 }
 
-func (l *QuantLinear) blocks() int     { return (l.In + l.Block - 1) / l.Block }
-func (l *QuantLinear) zeroRow() int    { return (l.blocks()*l.Bits + 7) / 8 }
-func (l *QuantLinear) bytesOfB() int64 { return int64(l.Out) * int64(l.blocks()*l.Block*l.Bits/8) }
+func (l *QuantLinear) blocks() int  { return (l.In + l.Block - 1) / l.Block }
+func (l *QuantLinear) zeroRow() int { return (l.blocks()*l.Bits + 7) / 8 }
 
 // Values computes W, row by row: scale (q - zero) in float32.
 func (l *QuantLinear) Values() ([]float32, error) {

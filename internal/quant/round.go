@@ -108,25 +108,6 @@ func (r *Matrix) Value(n, k int) float32 {
 	return r.Scales[b] * (float32(r.Q[n*r.In+k]) - float32(r.Zeros[b]))
 }
 
-// Layer is the rounded matrix as a packed weight; a symmetric one has no zero points.
-func (r *Matrix) Layer(key, location string, symmetric bool) *QuantLinear {
-	l := &QuantLinear{
-		Out:      r.Out,
-		In:       r.In,
-		Bits:     r.Bits,
-		key:      key,
-		location: location,
-		codes:    func() ([]byte, error) { return r.Q, nil },
-		scales:   func() ([]float32, error) { return r.Scales, nil },
-	}
-	l.stored = int64(len(r.Q)*r.Bits/8 + 4*len(r.Scales))
-	l.setBlock(r.Block)
-	if !symmetric {
-		l.zeros = func() ([]byte, error) { return r.Zeros, nil }
-	}
-	return l
-}
-
 // Error is the error of rounding W to W'.
 type Error struct {
 	Relative float64 // |W - W'| / |W|, roots of the sums of squares

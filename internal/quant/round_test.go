@@ -117,3 +117,22 @@ func TestRoundStored(t *testing.T) {
 		}
 	}
 }
+
+// Layer is the rounded matrix as a packed weight; a symmetric one has no zero points.
+func (r *Matrix) Layer(key, location string, symmetric bool) *QuantLinear {
+	l := &QuantLinear{
+		Out:      r.Out,
+		In:       r.In,
+		Bits:     r.Bits,
+		key:      key,
+		location: location,
+		codes:    func() ([]byte, error) { return r.Q, nil },
+		scales:   func() ([]float32, error) { return r.Scales, nil },
+	}
+	l.stored = int64(len(r.Q)*r.Bits/8 + 4*len(r.Scales))
+	l.setBlock(r.Block)
+	if !symmetric {
+		l.zeros = func() ([]byte, error) { return r.Zeros, nil }
+	}
+	return l
+}

@@ -16,6 +16,7 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
+	"assay/model/backbone"
 )
 
 // frail is a copy whose score01 is a number that Prepare took from the edit, and that can break.
@@ -36,7 +37,7 @@ func (f *frail) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if f.closed {
 		return nil, errors.New("the scorer is closed")
 	}
-	return &model.Sample{Pictures: []*model.Picture{{Pixels: []float32{float32(red(e.Output.(*data.Picture)))}}}}, nil
+	return &model.Sample{Pictures: []*backbone.Picture{{Pixels: []float32{float32(red(e.Output.(*data.Picture)))}}}}, nil
 }
 
 func (f *frail) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {

@@ -25,6 +25,15 @@ type Object struct {
 // Harmless lists keys that are ignored: with any value, or only with the values listed.
 type Harmless map[string][]any
 
+// AnyValue is h with further keys, which are ignored with any value.
+func (h Harmless) AnyValue(keys ...string) Harmless {
+	h = maps.Clone(h)
+	for _, key := range keys {
+		h[key] = nil
+	}
+	return h
+}
+
 // Parse reads a file's content.
 func Parse(file string, raw []byte) (*Object, error) {
 	o := &Object{path: file, read: map[string]bool{}, problems: new([]error)}

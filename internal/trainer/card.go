@@ -35,10 +35,7 @@ func writeScorer(t *Trainer, dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, "README.md"), func(w io.Writer) error {
-		_, err := io.WriteString(w, card)
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(dir, "README.md"), []byte(card))
 }
 
 // scorerCard is the model card: what the scorer was made from, and how well it does.

@@ -47,9 +47,7 @@ func (s *setup) shareCheckpoint() error {
 		Dir string
 	}{s.old, s.dir}
 	err := s.strategy.Share("the checkpoint's state", &found)
-	if s.old, s.dir = found.Old, found.Dir; err == nil && s.old != nil {
-		config.KeepSchedules(s.config, s.old.Config, s.o.warn)
-	}
+	s.old, s.dir = found.Old, found.Dir
 	return err
 }
 

@@ -28,6 +28,7 @@ import (
 	"assay/edit"
 	"assay/lora"
 	"assay/model"
+	"assay/model/exec"
 	_ "assay/model/families"
 )
 
@@ -87,7 +88,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture, group bool)
 		facts["edits"], facts["rows"] = n, &rows
 	}
 	if validates {
-		if _, err := t.Scorer().Score01(context.Background(), samples); err != nil {
+		if _, err := t.Scorer.Score01(context.Background(), samples); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture, group bool)
 }
 
 // total is a plan in MiB.
-func total(u model.Usage) int64 {
+func total(u exec.Usage) int64 {
 	bytes := int64(0)
 	for _, b := range u.Bytes {
 		bytes += b

@@ -14,6 +14,8 @@ import (
 	"assay/lora"
 	"assay/losses"
 	"assay/model"
+	"assay/model/backbone"
+	"assay/model/language"
 	"assay/model/text"
 )
 
@@ -144,7 +146,7 @@ func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 
 // text tries a step over conversations.
 func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
-	b, err := model.OpenBackbone(d.backbone)
+	b, err := backbone.OpenBackbone(d.backbone)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +155,7 @@ func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
 		return nil, err
 	}
 	trial.FillB(adapter)
-	t, err := model.NewTextTuner(d.backbone, model.TextOptions{Options: w.Options(0), Adapter: adapter, DType: w.DType})
+	t, err := language.NewTuner(d.backbone, language.TuneOptions{Options: w.Options(0), Adapter: adapter, DType: w.DType})
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +164,9 @@ func (d *visit) text(ctx context.Context, w trial.Way) (values, error) {
 	if w.Alone {
 		micro = 1
 	}
-	var samples []*model.TextSample
+	var samples []*language.TextSample
 	for i := range trial.Pairs {
-		s, err := t.Prepare(model.Conversation{Messages: []text.Message{
+		s, err := t.Prepare(language.Conversation{Messages: []text.Message{
 			{Role: "user", Content: []text.Content{{Image: true}, {Text: "How well was it done?"}}},
 			{Role: "assistant", Content: []text.Content{{Text: "It is " + strings.Repeat("darker, ", i) + "brighter."}}},
 		}, Pictures: []edit.Picture{trial.Picture(i)}})

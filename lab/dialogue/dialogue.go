@@ -48,7 +48,7 @@ type Tuner struct {
 	net       *exec.Network
 	processor *exec.Processor
 	run       *exec.Runner
-	params    []nn.Param // by name
+	*exec.Parameters
 }
 
 // New opens a backbone that sees pairs in one of the ways of [model.Join], each picture first resized to size, [height,
@@ -67,7 +67,7 @@ func New(dir, pair string, size []int, o model.Options) (*Tuner, error) {
 	if err := t.open(o); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	if t.params, err = t.run.Sessions.Trainable(t.step(true)); err != nil {
+	if t.Parameters, err = t.run.Sessions.Parameters(t.step(true), false); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
@@ -96,11 +96,6 @@ func (t *Tuner) Close() error { return errors.Join(t.processor.Close(), t.run.Cl
 
 // BackboneFingerprint identifies the backbone.
 func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
-
-// Params returns the trained tensors by name, in a fixed order.
-func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
-	return t.run.Sessions.Values(t.params)
-}
 
 // SaveInto writes the checkpoint as it is now into dir, a folder that exists and is empty.
 func (t *Tuner) SaveInto(dir string) error {

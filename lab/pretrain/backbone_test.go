@@ -15,6 +15,7 @@ import (
 	"assay/lab/dialogue"
 	"assay/lab/internal/miniature"
 	"assay/model"
+	"assay/model/backbone"
 )
 
 // A run that was interrupted and one that was not end in the same bytes, and these are published with a card.
@@ -50,7 +51,7 @@ func TestBackboneResumesToTheSameBits(t *testing.T) {
 		strings.Contains(string(card), "no value") {
 		t.Errorf("%v, card:\n%s", err, card)
 	}
-	opened, err := model.OpenBackbone(out)
+	opened, err := backbone.OpenBackbone(out)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,8 +108,7 @@ func DescribeBackbone(dir string) (*Backbone, error) {
 // openBackbone opens a checkpoint directory with the weights that the function opens. amend (may be nil) makes another
 // config.json of the one that is there.
 func openBackbone(
-	dir string,
-	weights func(dir string) (*checkpoints.Weights, error),
+	dir string, weights func(dir string) (*checkpoints.Weights, error),
 	amend func(config json.RawMessage, w *checkpoints.Weights) (json.RawMessage, error),
 ) (*Backbone, error) {
 	file := filepath.Join(dir, "config.json")

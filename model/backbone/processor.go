@@ -52,11 +52,7 @@ func ReadImageProcessor(dir string, p ImageProcessor) (c Colours, file string, e
 	if err != nil {
 		return c, file, err
 	}
-	mean, std := []float64{
-		0.48145466,
-		0.4578275,
-		0.40821073,
-	}, []float64{
+	mean, std := []float64{0.48145466, 0.4578275, 0.40821073}, []float64{
 		0.26862954,
 		0.26130258,
 		0.27577711,

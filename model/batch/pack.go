@@ -11,6 +11,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -140,7 +141,7 @@ func (o Packer) Pack(samples []*Sample, positions func(*Sample) [][]int64) (*Inp
 	var textTokens int
 	for _, s := range spans {
 		if !s.IsPrefix {
-			p.Order, p.Shares = append(p.Order, s.Index), append(p.Shares, samples[s.Index].share())
+			p.Order, p.Shares = append(p.Order, s.Index), append(p.Shares, cmp.Or(samples[s.Index].Share, 1))
 		}
 		for _, id := range samples[s.Index].IDs[s.From:s.Length] {
 			if id != o.Vocab {
@@ -231,11 +232,7 @@ func even(spans []Span) {
 
 // FillRows writes text ids, where each row of the packed batch comes from, and its position.
 func (o Packer) FillRows(
-	p *Inputs,
-	spans []Span,
-	samples []*Sample,
-	textTokens int,
-	positions func(*Sample) [][]int64,
+	p *Inputs, spans []Span, samples []*Sample, textTokens int, positions func(*Sample) [][]int64,
 ) error {
 	ids := make([]int64, 0, textTokens)
 	order := make([]int64, 0, p.Rows)

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"cmp"
 	"slices"
 
 	"assay/edit"
@@ -42,9 +41,6 @@ func (s *Sample) Size(before edit.Inputs) (n int) {
 	}
 	return n
 }
-
-// share is Share with its default.
-func (s *Sample) share() float64 { return cmp.Or(s.Share, 1) }
 
 // ImageTokens is the number of tokens that its pictures take.
 func (s *Sample) ImageTokens() int {

@@ -90,6 +90,15 @@ func (n *Network) ResolveDevice(elsewhere bool) (err error) {
 	return err
 }
 
+// CheckDropout refuses to train a backbone whose attention has dropout.
+func (n *Network) CheckDropout() error {
+	if rate := n.Backbone.Decoder().Dropout; rate > 0 {
+		return fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
+			n.Backbone.Dir, rate)
+	}
+	return nil
+}
+
 // Adapt puts an adapter over the backbone.
 func (n *Network) Adapt(a *lora.Adapter) error {
 	if err := a.Check(lora.Modules(n.Backbone.Weights)); err != nil {
@@ -149,7 +158,7 @@ func (n *Network) Weights() (parameters, bytes int64) {
 	w, lean := n.Backbone.Weights, n.LowMemory()
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
-		count := elements(info.Shape)
+		count := Elements(info.Shape)
 		parameters += count
 		if d := w.Quantized(name); d != nil { // packed
 			bytes += d.Memory()

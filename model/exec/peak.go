@@ -74,7 +74,7 @@ func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err er
 	}
 	for _, x := range n.Inputs[:len(n.Inputs)-int(n.Int("num_scan_inputs", 0))] {
 		if sizes, ok := types.Of(x).Sizes(); ok {
-			bytes += elements(sizes) * int64(types.Of(x).Type.Size())
+			bytes += Elements(sizes) * int64(types.Of(x).Type.Size())
 		}
 	}
 	most, unknown, err := Peak(inner, nil)
@@ -145,7 +145,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 			continue
 		}
 		if sizes, ok := types.Of(y).Sizes(); ok {
-			l.size[y] = elements(sizes) * int64(types.Of(y).Type.Size())
+			l.size[y] = Elements(sizes) * int64(types.Of(y).Type.Size())
 		} else {
 			l.unknown++
 			l.size[y] = l.largest(n, types)
@@ -170,7 +170,7 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	for _, x := range n.Reads() {
 		size := l.size[l.of(x)]
 		if sizes, ok := types.Of(x).Sizes(); ok {
-			size = elements(sizes) * int64(types.Of(x).Type.Size())
+			size = Elements(sizes) * int64(types.Of(x).Type.Size())
 		}
 		bytes = max(bytes, size)
 	}
@@ -294,4 +294,16 @@ func (r *Runner) packedPeak(graph Recipe, pk batch.Packer, samples []*batch.Samp
 	maps.Copy(feeds, vision)
 	bytes, _, err := Peak(b.Model, Shapes(feeds))
 	return bytes, err
+}
+
+// StepPeak is the peak of a training step over that many rows with these inputs: with the factors of the dropout, and
+// the sums of gradients that lie on the device.
+func (r *Runner) StepPeak(b *nn.Program, rows int, inputs ...map[string]*tensor.Dense) (int64, error) {
+	in := Shapes(inputs...)
+	pool := 2 * int64(rows) * int64(b.Widest)
+	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
+	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
+	r.Sessions.Resident.addTo(in)
+	bytes, _, err := Peak(b.Model, in)
+	return bytes + 4*pool, err
 }

@@ -79,8 +79,6 @@ func (p *Processor) Picture(frames []*data.Picture, pixels bool) (*backbone.Pict
 		if known := p.Pictures.Get(key); known != nil {
 			return known, nil
 		}
-	}
-	if !pixels {
 		if twin := p.Pictures.Prepared(key); twin != nil {
 			return twin, nil
 		}

@@ -33,12 +33,12 @@ type Residence struct {
 	begun  bool
 }
 
-// NewResidence lays out memory for parameters; it is taken when the first step begins.
-func NewResidence(params []nn.Param) *Residence {
+// newResidence lays out memory for parameters; it is taken when the first step begins.
+func newResidence(params []nn.Param) *Residence {
 	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
-		r.size += (elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
+		r.size += (Elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
 	}
 	return r
 }
@@ -88,7 +88,7 @@ func (r *Residence) each(
 			}
 		}
 		for i, p := range r.params {
-			from, n := r.first[i], elements(p.Shape)
+			from, n := r.first[i], Elements(p.Shape)
 			if lo, hi := max(at, from), min(at+int64(len(part)), from+n); lo < hi {
 				copying(i, lo-from, hi-from, part[lo-at:hi-at])
 			}
@@ -113,8 +113,8 @@ func (r *Residence) begin(ctx context.Context, value func(name string) *tensor.D
 	return err
 }
 
-// Fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
-func (r *Residence) Fetch(ctx context.Context, into [][]float32) error {
+// fetch brings the sums down, in the order of the parameters; zeros where nothing was added.
+func (r *Residence) fetch(ctx context.Context, into [][]float32) error {
 	if !r.begun || len(into) != len(r.params) {
 		return fmt.Errorf("there are no sums of %d gradients: the step was not begun, or it failed", len(into))
 	}
@@ -130,9 +130,7 @@ func (r *Residence) Fetch(ctx context.Context, into [][]float32) error {
 
 // run runs a session that adds up gradients.
 func (r *Residence) run(
-	ctx context.Context,
-	on *Session,
-	in map[string]*tensor.Dense,
+	ctx context.Context, on *Session, in map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
 	if !r.begun {
 		return nil, errors.New("a step whose gradients are added up has to begin with Begin")
@@ -164,19 +162,8 @@ func (r *Residence) close() error {
 	return r.buffer.Close()
 }
 
-// Begin begins a step of the optimizer whose gradients are added up on the device.
-func (s *Sessions) Begin(ctx context.Context) error {
-	if s.Resident == nil {
-		return errors.New("this tuner was not made to keep parameters on its device")
-	}
-	if err := s.Resident.open(s.net.Plan.Device, s.options.CUDA); err != nil {
-		return err
-	}
-	return s.Resident.begin(ctx, s.Param)
-}
-
-// AddTo declares the sums of a graph with sums for its peak.
-func (r *Residence) AddTo(in shapesOf) {
+// addTo declares the sums of a graph with sums for its peak.
+func (r *Residence) addTo(in shapesOf) {
 	if r == nil {
 		return
 	}

@@ -14,10 +14,7 @@ import (
 // EachBatch runs sessions over samples, packed in batches of one length, each with the features of its pictures. It
 // calls read, several times at once, for every sample with its place in its batch's outputs.
 func (r *Runner) EachBatch(
-	ctx context.Context,
-	graph Recipe,
-	pk batch.Packer,
-	samples []*batch.Sample,
+	ctx context.Context, graph Recipe, pk batch.Packer, samples []*batch.Sample,
 	read func(i, place int, out map[string]*tensor.Dense) error,
 ) error {
 	// Features of a few batches at a time: those of all samples may be many times the weights.
@@ -54,10 +51,7 @@ func (r *Runner) EachBatch(
 
 // runBatch runs samples of one length; order[place] is the index of the sample at that place of the outputs.
 func (r *Runner) runBatch(
-	ctx context.Context,
-	graph Recipe,
-	pk batch.Packer,
-	samples []*batch.Sample,
+	ctx context.Context, graph Recipe, pk batch.Packer, samples []*batch.Sample,
 ) (order []int, out map[string]*tensor.Dense, err error) {
 	batch, err := pk.Pack(samples, r.net.Positions)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 
 	"gorgonia.org/tensor"
@@ -15,6 +13,21 @@ import (
 	"assay/model/nn"
 	"assay/ort"
 )
+
+// Recipe is a graph that is built when it is first needed, once for each name.
+type Recipe struct {
+	Name  string
+	Build func(g *nn.Graph) (*nn.Program, error)
+}
+
+// With is the recipe of a variant.
+func (r Recipe) With(v nn.Variant) Recipe {
+	build := r.Build
+	return Recipe{v.Name(r.Name), func(g *nn.Graph) (*nn.Program, error) {
+		g.Variant = v
+		return build(g)
+	}}
+}
 
 // Sessions are the graphs of a network and the runtime's sessions over them, by name, with the values of what is
 // trained.
@@ -127,9 +140,7 @@ func (s *Sessions) profile() string {
 
 // Run feeds a session what it declares: the batch and the trained parameters.
 func (s *Sessions) Run(
-	ctx context.Context,
-	on *Session,
-	feeds ...map[string]*tensor.Dense,
+	ctx context.Context, on *Session, feeds ...map[string]*tensor.Dense,
 ) (map[string]*tensor.Dense, error) {
 	in := map[string]*tensor.Dense{}
 	for _, f := range feeds {
@@ -146,20 +157,6 @@ func (s *Sessions) Run(
 		in[p.Name] = s.Param(p.Name)
 	}
 	return on.Session.Run(ctx, in)
-}
-
-// Trainable builds a graph for the names of its parameters, which it returns sorted, and reads their values; the
-// runtime sees the graph when training begins.
-func (s *Sessions) Trainable(r Recipe) ([]nn.Param, error) {
-	b, err := s.Graph(r)
-	if err == nil && !s.net.Backbone.Weights.Absent() {
-		err = s.readTrained(b.Params)
-	}
-	if err != nil {
-		return nil, err
-	}
-	byName := func(a, b nn.Param) int { return strings.Compare(a.Name, b.Name) }
-	return slices.SortedFunc(slices.Values(b.Params), byName), nil
 }
 
 // readTrained reads the backbone's parameters that are trained, as float32.
@@ -180,14 +177,6 @@ func (s *Sessions) Param(name string) *tensor.Dense {
 		return t
 	}
 	return s.Trained[name]
-}
-
-// Values returns names and tensors of trained parameters.
-func (s *Sessions) Values(params []nn.Param) (names []string, values []*tensor.Dense) {
-	for _, p := range params {
-		names, values = append(names, p.Name), append(values, s.Param(p.Name))
-	}
-	return names, values
 }
 
 // close frees the sessions.
@@ -225,13 +214,4 @@ func DropoutFeeds(rate float64, s *Session, rows int, seed uint64) map[string]*t
 		offsets[i] = rng.Int64N(int64(span) + 1)
 	}
 	return map[string]*tensor.Dense{"dropout_pool": batch.Vector(pool), "dropout_offsets": batch.Vector(offsets)}
-}
-
-// ShapesByName are the shapes of parameters.
-func ShapesByName(params []nn.Param) map[string][]int64 {
-	out := make(map[string][]int64, len(params))
-	for _, p := range params {
-		out[p.Name] = p.Shape
-	}
-	return out
 }

@@ -15,7 +15,8 @@ type Usage struct {
 	Host       map[string]int64 // on CUDA, memory of the machine; on the CPU that is Bytes
 }
 
-func elements(shape []int64) int64 {
+// Elements is the number of elements of a tensor.
+func Elements(shape []int64) int64 {
 	n := int64(1)
 	for _, d := range shape {
 		n *= d
@@ -31,7 +32,7 @@ func (n *Network) Counts(params []nn.Param) Usage {
 		u.Parameters += int64(v.DataSize())
 	}
 	for _, p := range params {
-		u.Trainable += elements(p.Shape)
+		u.Trainable += Elements(p.Shape)
 	}
 	return u
 }
@@ -73,7 +74,7 @@ func (r *Runner) held(params []nn.Param) (bytes int64) {
 		return r.Sessions.options.Held(params)
 	}
 	for _, x := range params {
-		bytes += 4 * (1 + 2) * elements(x.Shape)
+		bytes += 4 * (1 + 2) * Elements(x.Shape)
 	}
 	return bytes
 }

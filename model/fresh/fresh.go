@@ -6,7 +6,6 @@ package fresh
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
@@ -65,10 +64,7 @@ func (s Sizes) write(dir string, v *vocabulary, facts *Summary) error {
 			return err
 		}
 	}
-	err := atomicfile.Write(filepath.Join(dir, "chat_template.jinja"), func(w io.Writer) error {
-		_, err := io.WriteString(w, v.template)
-		return err
-	})
+	err := atomicfile.WriteBytes(filepath.Join(dir, "chat_template.jinja"), []byte(v.template))
 	if err != nil {
 		return err
 	}

@@ -20,20 +20,9 @@ var qwen = family{
 	words: `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ` +
 		`?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`,
 	special: []string{
-		"<|endoftext|>",
-		"<|im_start|>",
-		"<|im_end|>",
-		"<|object_ref_start|>",
-		"<|object_ref_end|>",
-		"<|box_start|>",
-		"<|box_end|>",
-		"<|quad_start|>",
-		"<|quad_end|>",
-		"<|vision_start|>",
-		"<|vision_end|>",
-		"<|vision_pad|>",
-		"<|image_pad|>",
-		"<|video_pad|>",
+		"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
+		"<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
+		"<|image_pad|>", "<|video_pad|>",
 	},
 	end:      "<|im_end|>",
 	padding:  "<|endoftext|>",
@@ -101,18 +90,8 @@ var qwen25VL = qwen.with(func(f *family) {
 var qwen3VL = qwen.with(func(f *family) {
 	f.processor, f.template = "Qwen3VLProcessor", qwen3Template
 	f.added = []string{
-		"<tool_call>",
-		"</tool_call>",
-		"<|fim_prefix|>",
-		"<|fim_middle|>",
-		"<|fim_suffix|>",
-		"<|fim_pad|>",
-		"<|repo_name|>",
-		"<|file_sep|>",
-		"<tool_response>",
-		"</tool_response>",
-		"<think>",
-		"</think>",
+		"<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>",
+		"<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>",
 	}
 	f.defaults = func(s *Sizes) {
 		s.Patch, s.Merge, s.MinPixels, s.MaxPixels = 16, 2, 4*32*32, 64*32*32

@@ -126,7 +126,7 @@ func fillAnswers(p *batch.Inputs, spans []batch.Span, samples []*TextSample, wei
 // Usage estimates the memory of training over micro-batches of that many conversations as long as s, as
 // [Tuner.Usage] does.
 func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.Usage, error) {
-	u := t.net.Counts(t.params)
+	u := t.net.Counts(t.List)
 	if t.net.OnCUDA() && measuring {
 		u.Bytes["weights"] *= 2
 	}
@@ -140,7 +140,7 @@ func (t *Tuner) Usage(s *TextSample, micro, pictures int, measuring bool) (exec.
 	if len(s.Pictures) > 0 && !t.net.VisionTrained() {
 		peaks["vision tower"] = t.run.VisionPeak
 	}
-	return u, t.run.AddTraining(&u, t.params, &s.Sample, micro, pictures, peaks)
+	return u, t.run.AddTraining(&u, t.List, &s.Sample, micro, pictures, peaks)
 }
 
 // peak is that of a pass over copies of a conversation.
@@ -159,11 +159,5 @@ func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	in := exec.Shapes(p.Feeds, vision)
-	pool := 2 * int64(p.Rows) * int64(b.Widest)
-	in["dropout_pool"] = &onnx.Tensor{Shape: []int64{pool}}
-	in["dropout_offsets"] = &onnx.Tensor{Shape: []int64{int64(b.Sites)}}
-	t.run.Sessions.Resident.AddTo(in)
-	bytes, _, err := exec.Peak(b.Model, in)
-	return bytes + 4*pool, err
+	return t.run.StepPeak(b, p.Rows, p.Feeds, vision)
 }

@@ -37,11 +37,11 @@ type TuneOptions struct {
 // Tuner trains an adapter, or a whole backbone, on the answers of conversations. There is no score token and no
 // head.
 type Tuner struct {
-	net       *exec.Network
-	processor *exec.Processor
-	run       *exec.Runner
-	o         TuneOptions
-	params    []nn.Param // by name
+	*exec.Parameters // that train
+	net              *exec.Network
+	processor        *exec.Processor
+	run              *exec.Runner
+	o                TuneOptions
 }
 
 // Conversation is what a TextTuner learns from: messages, and the pictures that they show, in their order.
@@ -86,11 +86,9 @@ func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
 	if err := t.open(n); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	if t.params, err = t.run.Sessions.Trainable(t.stepGraph(textPass{1, n.VisionTrained(), true})); err != nil {
+	step := t.stepGraph(textPass{1, n.VisionTrained(), true})
+	if t.Parameters, err = t.run.Sessions.Parameters(step, o.Resident); err != nil {
 		return nil, errors.Join(err, t.Close())
-	}
-	if o.Resident {
-		t.run.Sessions.Resident = exec.NewResidence(t.params)
 	}
 	return t, nil
 }
@@ -100,9 +98,8 @@ func (t *Tuner) open(n *exec.Network) (err error) {
 	if err := n.ResolveDevice(o.Elsewhere); err != nil {
 		return err
 	}
-	if rate := n.Backbone.Decoder().Dropout; rate > 0 {
-		return fmt.Errorf("%s: config.json: attention_dropout %g is not supported in training: set it to 0 to train without",
-			n.Backbone.Dir, rate)
+	if err := n.CheckDropout(); err != nil {
+		return err
 	}
 	if o.Adapter == nil {
 		err = n.Backbone.Unpacked("its own weights cannot be trained, only an adapter over them")
@@ -122,14 +119,6 @@ func (t *Tuner) open(n *exec.Network) (err error) {
 
 // Close frees sessions, tokenizer and weights.
 func (t *Tuner) Close() error { return errors.Join(t.processor.Text.Close(), t.run.Close()) }
-
-// Params returns the trained tensors by name, in a fixed order.
-func (t *Tuner) Params() (names []string, values []*tensor.Dense) {
-	return t.run.Sessions.Values(t.params)
-}
-
-// Shapes returns the shapes of the trained tensors by name; of a plan they are known without the values.
-func (t *Tuner) Shapes() map[string][]int64 { return exec.ShapesByName(t.params) }
 
 // SaveInto writes the adapter in PEFT's files, or the whole checkpoint, into dir, a folder that exists and is empty.
 func (t *Tuner) SaveInto(dir string) error {
@@ -241,11 +230,7 @@ func (t *Tuner) Measure(ctx context.Context, samples []*TextSample) (*TextResult
 }
 
 func (t *Tuner) pass(
-	ctx context.Context,
-	samples []*TextSample,
-	weights []float64,
-	seed uint64,
-	backward bool,
+	ctx context.Context, samples []*TextSample, weights []float64, seed uint64, backward bool,
 ) (*TextResult, error) {
 	if !t.net.VisionTrained() {
 		plain := make([]*batch.Sample, len(samples))
@@ -278,7 +263,7 @@ func (t *Tuner) pass(
 		return nil, err
 	}
 	r := result(p, out, s, backward)
-	for _, x := range t.params {
+	for _, x := range t.List {
 		if r.Grads[x.Name] == nil && backward && !s.Sums { // of the vision side, where no conversation shows a picture
 			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
 		}
@@ -324,11 +309,3 @@ func (t *Tuner) Damage() error { return t.net.Damage() }
 
 // BackboneFingerprint identifies the backbone; see [Scorer.Fingerprint].
 func (t *Tuner) BackboneFingerprint() (string, error) { return t.net.BackboneFingerprint() }
-
-// Begin begins a step of the optimizer with Resident: parameters as they are now, and sums of no gradients.
-func (t *Tuner) Begin(ctx context.Context) error { return t.run.Sessions.Begin(ctx) }
-
-// Sums brings the sums of the gradients of all steps since Begin, in the order of Params.
-func (t *Tuner) Sums(ctx context.Context, into [][]float32) error {
-	return t.run.Sessions.Resident.Fetch(ctx, into)
-}

@@ -54,12 +54,7 @@ type queries struct{ first, rows, length string }
 // kv*rep*dim]. attend becomes the body of a Scan. It gets queries [sequences, kv, rep*size, dim] at the places rows
 // [size], the last of which is before end [1]. It returns a value of the same shape. What fills up the last block
 // stands at places behind the end of the sequences.
-func (g *Graph) overBlocks(
-	q string,
-	at queries,
-	kv, rep, dim int,
-	attend func(q, rows, end string) string,
-) string {
+func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q, rows, end string) string) string {
 	up := func(a, b string) string { return g.Op("Div", g.Op("Sub", g.Op("Add", a, b), g.Ints(1)), b) }
 	count := up(at.length, g.Ints(g.Blocks.rows(kv*rep)))
 	size := g.Op("Mul", up(up(at.length, count), g.Ints(blockUnit)), g.Ints(blockUnit))
@@ -95,10 +90,7 @@ func (g *Graph) overBlocks(
 // k and v [sequences, kv, length, dim] -> [sequences*rows, kv*rep*dim]. added is [1, 1, rep*r, c], what is added to
 // the scores of rows at the places [1, 1, r, 1] over the first places [c].
 func (a *SelfAttention) attendInBlocks(
-	g *Graph,
-	q, k, v string,
-	at queries,
-	added func(rows, columns string) string,
+	g *Graph, q, k, v string, at queries, added func(rows, columns string) string,
 ) string {
 	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
 		// Reshapes say which sizes are equal: else the backward pass would look for stretched axes when it runs.

@@ -125,16 +125,10 @@ func (g *Graph) ScorerTensor(name string) string {
 	if t == nil {
 		return g.fail("the scorer holds no tensor %q", name)
 	}
-	shape := make([]int64, t.Dims())
-	for i, d := range t.Shape() {
-		shape[i] = int64(d)
+	if !g.TrainsTensor(name) {
+		return g.constant("", name, g.Tensors)
 	}
-	var v string
-	if g.TrainsTensor(name) {
-		v = g.trainable(name, shape)
-	} else {
-		v = g.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: shape, Data: onnx.Float32Bytes(t.Data().([]float32))})
-	}
+	v := g.trainable(name, dimensions(t.Shape()))
 	g.values[name] = v
 	return v
 }

@@ -54,11 +54,7 @@ func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) strin
 		return v
 	}
 	t := of[name]
-	shape := make([]int64, t.Dims())
-	for i, d := range t.Shape() {
-		shape[i] = int64(d)
-	}
-	v := g.Weight(&onnx.Tensor{Name: prefix + name, Type: onnx.Float, Shape: shape,
+	v := g.Weight(&onnx.Tensor{Name: prefix + name, Type: onnx.Float, Shape: dimensions(t.Shape()),
 		Data: onnx.Float32Bytes(t.Float32s())})
 	g.values[prefix+name] = v
 	return v

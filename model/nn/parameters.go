@@ -29,11 +29,16 @@ type Parameters []Parameter
 
 // Add appends a tensor.
 func (p *Parameters) Add(role Role, name string, shape ...int) {
+	*p = append(*p, Parameter{Name: name, Shape: dimensions(shape), Role: role})
+}
+
+// dimensions is a shape as graphs have it.
+func dimensions(shape []int) []int64 {
 	dims := make([]int64, len(shape))
 	for i, d := range shape {
 		dims[i] = int64(d)
 	}
-	*p = append(*p, Parameter{Name: name, Shape: dims, Role: role})
+	return dims
 }
 
 // Linear appends NAME.weight [out, in] and NAME.bias.

@@ -27,21 +27,10 @@ type RopeConfig struct {
 
 // ropeKeys are all keys that transformers knows in rope_parameters. A rope type ignores those that it does not read,
 // with a warning, and so do we.
-var ropeKeys = strictjson.Harmless{
-	"factor":                           nil,
-	"original_max_position_embeddings": nil,
-	"attention_factor":                 nil,
-	"beta_fast":                        nil,
-	"beta_slow":                        nil,
-	"short_factor":                     nil,
-	"long_factor":                      nil,
-	"low_freq_factor":                  nil,
-	"high_freq_factor":                 nil,
-	"mscale":                           nil,
-	"mscale_all_dim":                   nil,
-	"truncate":                         nil,
-	"mrope_section":                    nil,
-}
+var ropeKeys = strictjson.Harmless{}.AnyValue(
+	"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "short_factor",
+	"long_factor", "low_freq_factor", "high_freq_factor", "mscale", "mscale_all_dim", "truncate", "mrope_section",
+)
 
 // read fills in the rotary part of a text_config. Of both spellings only one may say something.
 func (r *RopeConfig) read(o *strictjson.Object, c *TextConfig) {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,10 +100,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		if err := r.shards(dir); err != nil {
 			return err
 		}
-		return atomicfile.Write(filepath.Join(dir, "config.json"), func(w io.Writer) error {
-			_, err := w.Write(config)
-			return err
-		})
+		return atomicfile.WriteBytes(filepath.Join(dir, "config.json"), config)
 	})
 	if errors.Is(err, context.Canceled) {
 		return nil, fmt.Errorf("interrupted, nothing was written to %s: %w", o.Out, err)

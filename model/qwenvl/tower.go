@@ -93,12 +93,7 @@ func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
 }
 
 // Whole runs blocks that see whole pictures, and calls after, unless it is nil, with what each delivers.
-func (b *Family) Whole(
-	g *nn.Graph,
-	x string,
-	block func(at nn.Prefix) *Block,
-	after func(i int, x string),
-) string {
+func (b *Family) Whole(g *nn.Graph, x string, block func(at nn.Prefix) *Block, after func(i int, x string)) string {
 	seen := b.Segments(g, pictures, b.Rotary(g))
 	for i := range b.Tower.Layers {
 		name := fmt.Sprintf("blocks.%d", i)

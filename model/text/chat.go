@@ -21,6 +21,10 @@ type Content struct {
 	Text  string
 }
 
+// EndOfSequence is the tokenizer's eos_token, which closes a turn in the instruction-tuned checkpoints; "" if it has
+// none.
+func (p *Processor) EndOfSequence() string { return p.variables["eos_token"] }
+
 // Chat renders messages as transformers' apply_chat_template does, followed by the generation prompt. Placeholders are
 // not repeated yet. A text that contains one of the tokenizer's special tokens is refused: it would change what the
 // model sees of the rest.

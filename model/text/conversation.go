@@ -84,11 +84,7 @@ func (p *Processor) answer(whole string, ids []uint32, prompt string, end uint32
 
 // conversation repeats placeholders; the stretches of answers move with them.
 func (p *Processor) conversation(
-	ids []uint32,
-	answers [][2]int,
-	picture uint32,
-	placeholder string,
-	counts []int,
+	ids []uint32, answers [][2]int, picture uint32, placeholder string, counts []int,
 ) (*Conversation, error) {
 	t, err := p.expand(ids, -1, picture, placeholder, counts)
 	if err != nil {

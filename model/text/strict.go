@@ -14,43 +14,24 @@ import (
 
 // configHarmless are keys of tokenizer_config.json that change no token, or not at the values listed.
 var configHarmless = strictjson.Harmless{
+	"auto_map":             {nil},
+	"add_prefix_space":     {nil, false},
+	"split_special_tokens": {false},
+}.AnyValue(
 	// names
-	"tokenizer_class":         nil,
-	"tokenizer_type":          nil,
-	"processor_class":         nil,
-	"backend":                 nil,
-	"name_or_path":            nil,
-	"is_local":                nil,
-	"local_files_only":        nil,
-	"special_tokens_map_file": nil,
-	"trust_remote_code":       nil,
-	"auto_map":                {nil},
-	"tokenizer_file":          nil,
-	"vocab_file":              nil,
-	"model_input_names":       nil,
-	"from_slow":               nil,
+	"tokenizer_class", "tokenizer_type", "processor_class", "backend", "name_or_path", "is_local", "local_files_only",
+	"special_tokens_map_file", "trust_remote_code", "tokenizer_file", "vocab_file", "model_input_names", "from_slow",
+	"use_fast",
 	// how SentencePiece files become a tokenizer.json, which is there already
-	"legacy": nil, "sp_model_kwargs": nil, "add_prefix_space": {nil, false},
+	"legacy", "sp_model_kwargs",
 	// of decoding
-	"clean_up_tokenization_spaces": nil, "errors": nil, "spaces_between_special_tokens": nil,
+	"clean_up_tokenization_spaces", "errors", "spaces_between_special_tokens",
 	// of batches and of callers
-	"padding_side":              nil,
-	"truncation_side":           nil,
-	"padding":                   nil,
-	"truncation":                nil,
-	"max_length":                nil,
-	"model_max_length":          nil,
-	"stride":                    nil,
-	"truncation_strategy":       nil,
-	"pad_to_multiple_of":        nil,
-	"pad_token_type_id":         nil,
-	"return_token_type_ids":     nil,
-	"use_default_system_prompt": nil, // of the template that old versions had for Llama
-	"split_special_tokens":      {false},
-	"chat_template":             nil, // findTemplate reads it
-	"response_schema":           nil, // of answers
-	"use_fast":                  nil,
-}
+	"padding_side", "truncation_side", "padding", "truncation", "max_length", "model_max_length", "stride",
+	"truncation_strategy", "pad_to_multiple_of", "pad_token_type_id", "return_token_type_ids",
+	// of templates, which findTemplate reads: of old versions for Llama, and of answers
+	"chat_template", "use_default_system_prompt", "response_schema",
+)
 
 // checkConfig holds tokenizer_config.json against tokenizer.json, which says all: transformers would add the tokens
 // that only the former names, and change the flags of others.

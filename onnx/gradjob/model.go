@@ -65,10 +65,7 @@ func writeModel(ctx context.Context, m *onnx.Model, folder, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return atomicfile.WriteBytes(path, data)
 }
 
 // copyWeights writes the bytes of tensors one after the other, each at a multiple of 4,096 as a mapping of the file

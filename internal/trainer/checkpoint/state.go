@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -195,10 +194,7 @@ func WriteConfig(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(c.Out, config.ConfigFile), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(c.Out, config.ConfigFile), text)
 }
 
 // RemoveRun removes what an earlier run left in a run directory.

@@ -73,8 +73,6 @@ type Config struct {
 
 	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
 
-	Inherited []string `yaml:"-"` // keys of groups' schedules that the file leaves to schedule
-
 	Ranks int `yaml:"-"` // processes that train together, as far as memory is planned; 0: one
 }
 

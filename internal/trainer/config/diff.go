@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
-
-	"assay/internal/strictyaml"
 )
 
 // mayDiffer are the keys that a resumed run may have otherwise: they say where things lie, or change no number. What
@@ -94,31 +92,6 @@ func Moved(name, a, b string) bool {
 
 func number01(s string) bool {
 	return strings.HasPrefix(s, "0") && strings.Trim(s, "0123456789.e-") == ""
-}
-
-// KeepSchedules goes on with a run that was begun when a group's schedule took nothing from schedule: what it leaves
-// out stays the default that the checkpoint has.
-func KeepSchedules(c *Config, old string, warn func(text string)) {
-	was := Default()
-	if len(c.Inherited) == 0 || strictyaml.Decode(ConfigFile, []byte(old), was).Err() != nil {
-		return
-	}
-	usual := defaultSchedule()
-	for _, x := range c.Optimizer.Groups.scheduled() {
-		had := was.Optimizer.Groups.Of(x.name)
-		if had == nil || had.Schedule == nil {
-			continue
-		}
-		for _, k := range scheduleKeys {
-			before := k.value(had.Schedule)
-			if slices.Contains(c.Inherited, x.key+k.name) && k.value(&was.Schedule) == k.value(&c.Schedule) &&
-				before == k.value(&usual) && before != k.value(x.Schedule) {
-				k.take(x.Schedule, had.Schedule)
-				warn(fmt.Sprintf("%s%s stays %v, as the run was begun: by now a new run takes it from schedule", x.key, k.name,
-					before))
-			}
-		}
-	}
 }
 
 // Short cuts a long text.

@@ -103,14 +103,14 @@ func (s ScheduleConfig) String() string {
 // scheduleOwner is a group with its own schedule.
 type scheduleOwner struct {
 	*GroupConfig
-	name, key string // key: the prefix of the schedule's keys
+	key string // prefix of the schedule's keys
 }
 
 // Scheduled lists the groups that have schedules of their own.
 func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
 	for _, name := range GroupNames() {
 		if x := g.Of(name); x != nil && x.Schedule != nil && name != AdapterBGroup {
-			out = append(out, scheduleOwner{x, name, "optimizer.groups." + name + ".schedule."})
+			out = append(out, scheduleOwner{x, "optimizer.groups." + name + ".schedule."})
 		}
 	}
 	return out
@@ -118,12 +118,10 @@ func (g *GroupsConfig) scheduled() (out []scheduleOwner) {
 
 // inheritSchedules gives the groups' schedules what they leave out of the run's, as far as their kinds have it.
 func (c *Config) inheritSchedules(d *strictyaml.Document) {
-	c.Inherited = nil
 	for _, x := range c.Optimizer.Groups.scheduled() {
 		for _, k := range scheduleKeys {
 			if !d.Has(x.key+k.name) && k.of(x.Schedule.Kind) {
 				k.take(x.Schedule, &c.Schedule)
-				c.Inherited = append(c.Inherited, x.key+k.name)
 			}
 		}
 	}
@@ -166,7 +164,7 @@ func (c *Config) checkGroups(d checker) {
 		d.want(x.Ratio == nil || name == AdapterGroup, key+".ratio", "is for adapters alone: their matrices B")
 		d.want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
 		peak := *x.LR
-		if x.Schedule == nil || slices.Contains(c.Inherited, key+".schedule.min_lr") {
+		if x.Schedule == nil || !d.Has(key+".schedule.min_lr") && x.Schedule.MinLR > 0 { // then it is the run's
 			d.want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): give the group one of its own, "+
 				"schedule: {min_lr: ...}", c.Schedule.MinLR)
 			peak = math.Inf(1)

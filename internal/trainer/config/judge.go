@@ -40,8 +40,11 @@ func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 	if c.Init != "" && c.Scorer != "" {
 		d.Problem("scorer", "init brings a scorer: give one of the two")
 	}
+	usual := Default() // what config.yaml of such a run has
+	usual.Question, usual.Answer = Strings{""}, Strings{""}
+	now, empty := c.values(), usual.values()
 	for _, k := range formatOneKeys {
-		if d.Has(k) && !empty(c, k) {
+		if d.Has(k) && !sameValue(now, empty, k) {
 			d.Problem(k, "belongs to a scorer of format 1; here %s says it", file)
 		}
 	}
@@ -65,34 +68,6 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 			c.takeAdapter(a)
 		}
 	}
-}
-
-// empty reports whether a key has the value that config.yaml of such a run has.
-func empty(c *Config, key string) bool {
-	was := Default()
-	switch key {
-	case "question":
-		return len(c.Question) == 1 && c.Question[0] == ""
-	case "answer":
-		return len(c.Answer) == 1 && c.Answer[0] == ""
-	case "pair":
-		return c.Pair == was.Pair
-	case "pair_size":
-		return len(c.PairSize) == 0
-	case "layout":
-		return c.Layout == ""
-	case "text_loss":
-		return c.TextLoss == was.TextLoss
-	case "score_range":
-		return len(c.ScoreRange) == 2 && c.ScoreRange[0] == 0 && c.ScoreRange[1] == 10
-	case "score_token":
-		return c.ScoreToken == was.ScoreToken
-	case "score_position":
-		return c.ScorePosition == was.ScorePosition
-	case "head":
-		return len(c.Head.Hidden) == 2 && c.Head.Kind == was.Head.Kind
-	}
-	return c.ChatTemplate+c.EndOfTurn == ""
 }
 
 // checkTerm compares a term with the heads of a scorer of format 2.

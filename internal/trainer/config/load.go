@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -121,60 +120,29 @@ func Absolute(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
-// scorerFile is scorer.yaml, format 1.
-type scorerFile struct {
-	Format        int              `yaml:"format"`
-	Backbone      string           `yaml:"backbone"`
-	Pair          string           `yaml:"pair"`
-	PairSize      []int            `yaml:"pair_size"`
-	Layout        string           `yaml:"layout"`
-	Question      string           `yaml:"question"`
-	Answer        string           `yaml:"answer"`
-	TextLoss      string           `yaml:"text_loss"`
-	ScoreRange    []float64        `yaml:"score_range"`
-	Head          model.HeadConfig `yaml:"head"`
-	ScoreToken    string           `yaml:"score_token"`
-	ScorePosition string           `yaml:"score_position"`
-	ChatTemplate  string           `yaml:"chat_template"`
-	EndOfTurn     string           `yaml:"end_of_turn"`
-	Dtype         string           `yaml:"dtype"`
-	Calibration   string           `yaml:"calibration"` // of the scorer as it is: training begins without
-	Digests       *model.Digests   `yaml:"digests"`     // compared when the model is opened
-}
-
 // fromScorer takes the settings of a scorer directory as the defaults of a run that starts from it.
 func (c *Config) fromScorer(dir string) error {
-	path := filepath.Join(dir, model.ConfigFile)
-	text, err := os.ReadFile(path)
-	if a, e := lora.LoadConfig(dir); errors.Is(err, fs.ErrNotExist) && !errors.Is(e, fs.ErrNotExist) {
-		return c.fromAdapter(a, e)
+	a, noAdapter := lora.LoadConfig(dir)
+	if BareAdapter(dir) && !errors.Is(noAdapter, fs.ErrNotExist) {
+		return c.fromAdapter(a, noAdapter)
 	}
-	if err != nil {
-		_, err = model.ReadScorerConfig(path) // says what the folder is instead
-		return fmt.Errorf("not a scorer directory: %w", err)
-	}
-	s := scorerFile{Pair: c.Pair, TextLoss: "answer", ScoreRange: c.ScoreRange, ScoreToken: c.ScoreToken,
-		ScorePosition: c.ScorePosition, Dtype: c.Dtype, Head: model.HeadConfig{Activation: "relu", Kind: "regression"}}
-	d := strictyaml.Decode(path, text, &s)
-	if s.Format != 1 {
-		d.Problem("format", "this program reads format 1, not %d", s.Format)
-	}
-	if err := d.Err(); err != nil {
-		return err
-	}
-	c.Backbone = model.Beside(path, s.Backbone)
-	c.Pair, c.PairSize, c.TextLoss, c.ScoreRange = s.Pair, s.PairSize, s.TextLoss, s.ScoreRange
-	c.Question, c.Answer, c.Head = Strings{s.Question}, Strings{s.Answer}, s.Head
-	c.ScoreToken, c.ScorePosition, c.Dtype = s.ScoreToken, s.ScorePosition, s.Dtype
-	c.Layout = s.Layout
-	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
-	a, err := lora.LoadConfig(dir)
+	scorer, err := model.ReadScorerConfig(filepath.Join(dir, model.ConfigFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return fmt.Errorf("not a scorer directory: %w", err)
 	} else if err != nil {
 		return err
 	}
-	c.takeAdapter(a)
+	s := scorer.OnePass()
+	c.Backbone, c.Pair, c.PairSize, c.Layout = s.Backbone, s.Pair, s.PairSize, s.Layout
+	c.Question, c.Answer, c.TextLoss = Strings{s.Question}, Strings{s.Answer}, s.TextLoss
+	c.ScoreRange, c.Head, c.Dtype = s.ScoreRange[:], s.Head, s.DType
+	c.ScoreToken, c.ScorePosition = s.ScoreToken, s.ScorePosition
+	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
+	if noAdapter == nil {
+		c.takeAdapter(a)
+	} else if !errors.Is(noAdapter, fs.ErrNotExist) {
+		return noAdapter
+	}
 	return nil
 }
 
@@ -217,13 +185,9 @@ func keepsScorer(d *strictyaml.Document, c *Config, init string) {
 			"%q here, but the scorer of init was trained with %q, whose rows it brings: leave the key out", c.ScoreToken,
 			was.ScoreToken)
 	}
-	if !d.Has("head") || d.Bad("head") {
-		return
-	}
-	a, errA := yaml.Marshal(was.Head)
-	b, errB := yaml.Marshal(c.Head)
-	if errors.Join(errA, errB) == nil && string(a) != string(b) {
-		d.Problem("head", "the scorer of init has another head:\n%s", a)
+	if d.Has("head") && !d.Bad("head") && !sameValue(c.values(), was.values(), "head") {
+		head, _ := yaml.Marshal(was.Head)
+		d.Problem("head", "the scorer of init has another head:\n%s", head)
 	}
 }
 
@@ -235,23 +199,12 @@ func (c *Config) Departures() []string {
 		return nil
 	}
 	var out []string
-	note := func(key string, was, is any) {
-		a, b := fmt.Sprint(was), fmt.Sprint(is)
-		if a != b {
+	before, now := was.values(), c.values()
+	for _, key := range append(slices.Clone(formatOneKeys), "dtype") {
+		if a, b := before[key], now[key]; a != b {
 			out = append(out, fmt.Sprintf("%s: %q in the scorer of init, %q in this run", key, a, b))
 		}
 	}
-	note("pair", was.Pair, c.Pair)
-	note("pair_size", was.PairSize, c.PairSize)
-	note("layout", was.Layout, c.Layout)
-	note("question", strings.Join(was.Question, " | "), strings.Join(c.Question, " | "))
-	note("answer", strings.Join(was.Answer, " | "), strings.Join(c.Answer, " | "))
-	note("text_loss", was.TextLoss, c.TextLoss)
-	note("score_range", was.ScoreRange, c.ScoreRange)
-	note("score_position", was.ScorePosition, c.ScorePosition)
-	note("chat_template", was.ChatTemplate, c.ChatTemplate)
-	note("end_of_turn", was.EndOfTurn, c.EndOfTurn)
-	note("dtype", was.Dtype, c.Dtype)
 	return out
 }
 

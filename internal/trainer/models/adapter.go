@@ -14,6 +14,7 @@ import (
 	"assay/internal/trainer/config"
 	"assay/lora"
 	"assay/model"
+	"assay/model/backbone"
 )
 
 // freshAdapter refuses a section lora of which something selects nothing: PEFT would pass over it, and something else
@@ -73,7 +74,7 @@ func backboneModules(dir string) ([]lora.Module, error) {
 
 // backboneParts lists the modules of a backbone and the paths of its parameters.
 func backboneParts(dir string) (modules []lora.Module, parameters []string, err error) {
-	b, err := model.DescribeBackbone(dir)
+	b, err := backbone.DescribeBackbone(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,12 +128,12 @@ func checkSameBackbone(c *config.Config, own string) error {
 	if filepath.Clean(own) == filepath.Clean(c.Backbone) {
 		return nil
 	}
-	a, err := model.DescribeBackbone(own)
+	a, err := backbone.DescribeBackbone(own)
 	if err != nil {
 		return nil
 	}
 	defer a.Close()
-	b, err := model.DescribeBackbone(c.Backbone)
+	b, err := backbone.DescribeBackbone(c.Backbone)
 	if err != nil {
 		return err
 	}
@@ -140,8 +141,8 @@ func checkSameBackbone(c *config.Config, own string) error {
 	if a.Weights.Absent() || b.Weights.Absent() {
 		return nil
 	}
-	x, errX := model.Fingerprint(own, a.Weights)
-	y, errY := model.Fingerprint(c.Backbone, b.Weights)
+	x, errX := backbone.Fingerprint(own, a.Weights)
+	y, errY := backbone.Fingerprint(c.Backbone, b.Weights)
 	if err := errors.Join(errX, errY); err != nil || x == y {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"assay/model"
 )
 
-// tuner is a training step as a graph: model.Tuner, model.TextTuner.
+// tuner is a training step as a graph: model.Tuner, language.Tuner.
 type tuner interface {
 	BackboneFingerprint() (string, error)
 	Params() (names []string, values []*tensor.Dense)

@@ -8,7 +8,7 @@ import (
 	"assay/internal/optim"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/optimizer"
-	"assay/model"
+	"assay/model/nn"
 )
 
 // TestHeld: what a plan counts for the optimizer is what the optimizer has, and several ranks share it.
@@ -18,11 +18,11 @@ func TestHeld(t *testing.T) {
 		c := config.Default()
 		c.Optimizer.Name = name
 		var params []optim.Param
-		var planned []model.Param
+		var planned []nn.Param
 		for _, s := range shapes {
 			v := tensor.New(tensor.WithShape(s...), tensor.Of(tensor.Float32))
 			params = append(params, optim.Param{Name: "head", Value: v})
-			p := model.Param{}
+			p := nn.Param{}
 			for _, d := range s {
 				p.Shape = append(p.Shape, int64(d))
 			}

@@ -15,6 +15,8 @@ import (
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/optimizer"
 	"assay/model"
+	"assay/model/exec"
+	"assay/model/nn"
 	"assay/ort"
 )
 
@@ -49,7 +51,7 @@ func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 		return nil, err
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := fitMicroBatch(m.config, p, in.Group, func(n int) (model.Usage, error) {
+	u, err := fitMicroBatch(m.config, p, in.Group, func(n int) (exec.Usage, error) {
 		return m.tuner.Usage(longest, n, pictures(m.config, in.Rows+in.Validation), in.Validation > 0)
 	})
 	if err != nil {
@@ -143,8 +145,8 @@ const (
 // fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
 // it. They have enough tokens for large matrix products, and fit into nine tenths of the memory.
 func fitMicroBatch(
-	c *config.Config, p *Plan, least int, usage func(n int) (model.Usage, error),
-) (u model.Usage, err error) {
+	c *config.Config, p *Plan, least int, usage func(n int) (exec.Usage, error),
+) (u exec.Usage, err error) {
 	enough := EnoughCPU
 	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
 		enough = MostCUDA
@@ -246,11 +248,11 @@ func available(meminfo string) int64 {
 
 // held is the memory that this process takes for trained tensors besides their values and a run's gradients. It has
 // sums of gradients and the optimizer's state, of its share, and what goes to other ranks at a time.
-func held(c *config.Config, params []model.Param) (bytes int64) {
+func held(c *config.Config, params []nn.Param) (bytes int64) {
 	var sizes []int64 // of what an update takes beside
 	for _, p := range params {
 		kept, scratch := keeps(c, p.Shape)
-		bytes += kept + 4*sizeOf(p.Shape)
+		bytes += kept + 4*exec.Elements(p.Shape)
 		sizes = append(sizes, scratch)
 	}
 	if c.Ranks > 1 {
@@ -266,18 +268,9 @@ func held(c *config.Config, params []model.Param) (bytes int64) {
 	return bytes
 }
 
-// sizeOf is the number of elements of a tensor.
-func sizeOf(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
 // keeps is what the optimizer keeps of a tensor of that shape, in bytes, and what an update of it takes beside.
 func keeps(c *config.Config, shape []int64) (kept, scratch int64) {
-	n := sizeOf(shape)
+	n := exec.Elements(shape)
 	switch c.Optimizer.Name {
 	case "lion":
 		return 4 * n, 0

@@ -12,6 +12,7 @@ import (
 	"assay/internal/trainer/config"
 	"assay/lora"
 	"assay/model"
+	"assay/model/nn"
 	"assay/ort"
 )
 
@@ -200,7 +201,7 @@ func dtype(c *config.Config) string {
 
 func modelOptions(c *config.Config, s *store.Store) model.Options {
 	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.CUDA(),
-		Held: func(params []model.Param) int64 { return held(c, params) }}
+		Held: func(params []nn.Param) int64 { return held(c, params) }}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

@@ -91,7 +91,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		states, err := tuner.Scorer().Hidden(ctx, samples)
+		states, err := tuner.Scorer.Hidden(ctx, samples)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 	if err != nil {
 		return nil, err
 	}
-	return m.tuner.Scorer().Score01(ctx, samples)
+	return m.tuner.Scorer.Score01(ctx, samples)
 }
 
 // SaveScorer writes the scorer directory.
@@ -137,18 +137,25 @@ type preparer interface {
 
 // prepareExamples reads, augments and tokenises a batch on all cores. Pictures whose features are known are not read.
 func prepareExamples(p preparer, batch []dataset.Example) ([]*model.Sample, error) {
-	samples := make([]*model.Sample, len(batch))
-	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
-		if samples[i], err = prepareExample(p, &batch[i]); err != nil {
-			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+	return prepareAll(batch, func(e *dataset.Example) (*model.Sample, error) {
+		s, err := prepareExample(p, e)
+		if err == nil {
+			s.Share = e.Share
 		}
-		samples[i].Share = batch[i].Share
-		return nil
+		return s, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return samples, nil
+}
+
+// prepareAll makes the samples of a batch on all cores.
+func prepareAll[S any](batch []dataset.Example, prepare func(e *dataset.Example) (S, error)) ([]S, error) {
+	samples := make([]S, len(batch))
+	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
+		if samples[i], err = prepare(&batch[i]); err != nil {
+			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+		}
+		return err
+	})
+	return samples, err
 }
 
 func prepareExample(p preparer, e *dataset.Example) (*model.Sample, error) {

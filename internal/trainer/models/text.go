@@ -5,21 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 
 	"assay/data"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
-	"assay/internal/workers"
 	"assay/lora"
-	"assay/model"
+	"assay/model/exec"
+	"assay/model/language"
 	"assay/model/text"
 )
 
 // textModel trains a backbone, or an adapter over it, on conversations.
 type textModel struct {
-	graphModel[*model.TextTuner]
+	graphModel[*language.Tuner]
 }
 
 // openText makes the model of mode text.
@@ -28,7 +27,7 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	if err := m.begin(c, plan, memory); err != nil {
 		return nil, err
 	}
-	o := model.TextOptions{Options: modelOptions(c, m.store), Plan: plan, DType: dtype(c),
+	o := language.TuneOptions{Options: modelOptions(c, m.store), Plan: plan, DType: dtype(c),
 		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, MaxTokens: c.Text.MaxTokens,
 		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda"), Resident: Resident(c)}
 	o.Elsewhere = memory > 0
@@ -38,7 +37,7 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 			return nil, errors.Join(err, m.store.Close())
 		}
 	}
-	if err := m.take(model.NewTextTuner(c.Backbone, o)); err != nil {
+	if err := m.take(language.NewTuner(c.Backbone, o)); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -82,15 +81,8 @@ func turns(c *dataset.Conversation) []text.Message {
 }
 
 // prepare reads and tokenises a batch on all cores. Pictures whose features are known are not read.
-func (m *textModel) prepare(batch []dataset.Example) ([]*model.TextSample, error) {
-	samples := make([]*model.TextSample, len(batch))
-	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
-		if samples[i], err = m.prepareOne(&batch[i]); err != nil {
-			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
-		}
-		return err
-	})
-	return samples, err
+func (m *textModel) prepare(batch []dataset.Example) ([]*language.TextSample, error) {
+	return prepareAll(batch, m.prepareOne)
 }
 
 // conversationPicture is a picture of an example's conversation, an edit.Picture with a key.
@@ -107,8 +99,8 @@ func (p conversationPicture) Decode() (*data.Picture, error) {
 // Key is its content.
 func (p conversationPicture) Key() string { return p.example.Conversation.Contents[p.at].String() }
 
-func (m *textModel) prepareOne(e *dataset.Example) (*model.TextSample, error) {
-	c := model.Conversation{Messages: turns(e.Conversation)}
+func (m *textModel) prepareOne(e *dataset.Example) (*language.TextSample, error) {
+	c := language.Conversation{Messages: turns(e.Conversation)}
 	for i := range e.Conversation.Pictures {
 		c.Pictures = append(c.Pictures, conversationPicture{e, i})
 	}
@@ -189,7 +181,7 @@ func (m *textModel) Inspector() func(*dataset.Example) error {
 func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	sample := in.Examples
 	p := &Plan{Device: m.tuner.Device()}
-	var longest *model.TextSample
+	var longest *language.TextSample
 	shown := 1
 	for i := range sample { // their pixels are not kept
 		s, err := m.prepareOne(&sample[i])
@@ -204,7 +196,7 @@ func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 		shown = max(shown, len(s.Pictures))
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := fitMicroBatch(m.config, p, 1, func(n int) (model.Usage, error) {
+	u, err := fitMicroBatch(m.config, p, 1, func(n int) (exec.Usage, error) {
 		return m.tuner.Usage(longest, n, shown*(in.Rows+in.Validation), in.Validation > 0)
 	})
 	if err != nil {
