@@ -70,7 +70,7 @@ func attentionCases() map[string]attention {
 	return out
 }
 
-// graph computes attention of inputs q, k, v by the fused operator or by plain ones, with gradients for the cotangent g.
+// graph computes attention of inputs q, k, v by the fused operator or by plain ones, with gradients for a cotangent g.
 func (a attention) graph(t *testing.T, fused bool) *onnx.Model {
 	t.Helper()
 	if fused {
@@ -109,7 +109,9 @@ func (a attention) fused(b *onnx.Builder, q, k, v string) string {
 		}
 	}
 	segments := b.Numbers(onnx.Int32, []int64{int64(len(a.segments)), 5}, table...)
-	at := onnx.Attrs{"heads": int64(a.heads), "kv_heads": int64(a.kv), "window": int64(a.window), "scale": float32(a.scale)}
+	at := onnx.Attrs{
+		"heads": int64(a.heads), "kv_heads": int64(a.kv), "window": int64(a.window), "scale": float32(a.scale),
+	}
 	return b.Node(onnx.FusedDomain, "FlashAttention", 2, at, q, k, v, segments)[0]
 }
 
@@ -151,8 +153,8 @@ func (a attention) plain(b *onnx.Builder, q, k, v string) string {
 	return b.Op("Reshape", o, b.Ints(-1, int64(a.heads*a.size)))
 }
 
-// TestFlashAttentionIsPlainAttention compares values and gradients of the fused operator with those of products, masks
-// and a softmax: causal and not, packed sequences, shared prefixes, windows, grouped heads, rows that attend to nothing.
+// TestFlashAttentionIsPlainAttention compares values and gradients of the fused operator with plain products, masks and
+// a softmax: causal and not, packed sequences, shared prefixes, windows, grouped heads, rows that attend to nothing.
 func TestFlashAttentionIsPlainAttention(t *testing.T) {
 	for name, a := range attentionCases() {
 		t.Run(name, func(t *testing.T) {
