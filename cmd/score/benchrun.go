@@ -109,10 +109,7 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 			f.baseline)
 	}
 	if similarity || f.runtime.given() {
-		name, path, err := f.score(c, r, set, kind)
-		if err == nil && !isMixed {
-			err = addFile(r, set, name, path)
-		}
+		path, err := f.scored(c, r, set, kind)
 		if err != nil {
 			return err
 		}
@@ -142,6 +139,17 @@ func (f *benchFlags) evaluate(c *cobra.Command, r *report.Report, set protocol.S
 	}
 	addOwn(r, set)
 	return nil
+}
+
+// scored runs a scorer and adds its predictions to the report, unless files mix: then they are one of several.
+func (f *benchFlags) scored(
+	c *cobra.Command, r *report.Report, set protocol.Set, kind encoders.SimilarityKind,
+) (string, error) {
+	name, path, err := f.score(c, r, set, kind)
+	if _, mixes := set.(protocol.Mixed); err == nil && !mixes {
+		err = addFile(r, set, name, path)
+	}
+	return path, err
 }
 
 // score runs a scorer over the benchmark, keeping its predictions in the folder --out, and returns its name and their

@@ -190,9 +190,6 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 		}
 	}
 	var out []protocol.Table
-	in := func(expression, column string) bool {
-		return expression == column || expression != "" && "all "+polarity(expression) == column
-	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		t := protocol.Table{Title: "fed_score by expression", Columns: columns, Better: slices.Repeat([]int{1},
 			len(columns))}
@@ -203,24 +200,8 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 			row := protocol.TableRow{Name: method}
 			any := false
 			for _, c := range columns {
-				wanted := map[string]bool{} // the data's, and those of all methods' lines
-				for _, t := range j.triplets {
-					if in(t.expression, c) {
-						wanted[t.name] = true
-					}
-				}
-				var units []int
-				for i, s := range j.samples {
-					if s.tags["instructions"] != kind || !in(s.tags["expression"], c) {
-						continue
-					}
-					wanted[s.key.ID] = true
-					if s.tags["method"] == method && s.err == nil {
-						units = append(units, i)
-					}
-				}
-				any = any || len(units) > 0
-				row.Cells = append(row.Cells, j.cell(units, "fed_score", len(wanted)))
+				cell, some := j.expressionCell(kind, method, c)
+				row.Cells, any = append(row.Cells, cell), any || some
 			}
 			if any {
 				t.Rows = append(t.Rows, row)
@@ -230,6 +211,30 @@ func (j *fedPredictions) byExpression() []protocol.Table {
 		out = append(out, t)
 	}
 	return out
+}
+
+// expressionCell is FED-Score of a method by a column of byExpression; some says whether it has any samples.
+func (j *fedPredictions) expressionCell(kind, method, column string) (cell protocol.Cell, some bool) {
+	in := func(expression string) bool {
+		return expression == column || expression != "" && "all "+polarity(expression) == column
+	}
+	wanted := map[string]bool{} // the data's, and those of all methods' lines
+	for _, t := range j.triplets {
+		if in(t.expression) {
+			wanted[t.name] = true
+		}
+	}
+	var units []int
+	for i, s := range j.samples {
+		if s.tags["instructions"] != kind || !in(s.tags["expression"]) {
+			continue
+		}
+		wanted[s.key.ID] = true
+		if s.tags["method"] == method && s.err == nil {
+			units = append(units, i)
+		}
+	}
+	return j.cell(units, "fed_score", len(wanted)), len(units) > 0
 }
 
 // cell is the mean of a number over samples, marked if it does not stand on all that it wants.
