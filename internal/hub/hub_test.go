@@ -583,7 +583,7 @@ func TestTogether(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	repo := checkpoint()
 	s := serve(t, repo)
-	s.Slow = 5 * time.Millisecond
+	s.Slow = 50 * time.Millisecond // most of the file is yet to come when it is interrupted
 	h := quick(t)
 	ctx, stop := context.WithCancel(t.Context())
 	h.Monitor.Bytes = func(done, total int64) {
