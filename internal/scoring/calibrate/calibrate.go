@@ -210,13 +210,13 @@ func (p *job) warn(text string) {
 	}
 }
 
-// progress is the journal of a table's scores.
+// progress is the journal of a table's scores. It stays where a calibration fails, and must not be in another table's way.
 func (p *job) progress(t *table) string {
-	name := "in.progress"
+	part := "in"
 	if t == p.test {
-		name = "test.progress"
+		part = "test"
 	}
-	return filepath.Join(p.o.Out, name)
+	return filepath.Join(p.o.Out, part+"."+filepath.Base(t.Path())+".progress")
 }
 
 // score scores the labelled rows.

@@ -117,3 +117,22 @@ func TestLinkedScorer(t *testing.T) {
 		t.Errorf("got %v, want an error that says that %s is a link", err, model.ConfigFile)
 	}
 }
+
+// TestAnotherTableAfterTooFewRows: what a calibration that failed has scored is not in another table's way.
+func TestAnotherTableAfterTooFewRows(t *testing.T) {
+	dir := scorerDir(t)
+	table := tableOf(t, "coffee.png", 30, dir)
+	few := filepath.Join(filepath.Dir(table), "few.jsonl")
+	if err := os.WriteFile(few, []byte(strings.Join(linesOf(t, table)[:1], "\n")), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Scorer: dir, In: few, Method: calibration.Isotonic, Coverage: 0.5, Seed: 1, Out: t.TempDir(),
+		Model: model.Options{Threads: 1}}
+	if _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "too few") {
+		t.Fatalf("got %v, want too few rows", err)
+	}
+	o.In = table
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Errorf("got %v, want a calibration by the other table", err)
+	}
+}
