@@ -28,7 +28,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 torch.set_num_threads(1)
 ORACLE, OUT = Path("testdata/oracle"), Path("internal/trainer/testdata/sft")
-PICTURES = "../../../testdata/oracle/images/"  # from OUT
+PICTURES = "../../../../testdata/oracle/images/"  # from OUT
 
 
 def said(role, *parts):

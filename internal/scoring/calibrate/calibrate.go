@@ -210,7 +210,7 @@ func (p *job) warn(text string) {
 	}
 }
 
-// progress is the journal of a table's scores. It stays where a calibration fails, and must not be in another table's way.
+// progress is the journal of a table's scores. It stays where a calibration fails, but not in the way of another table.
 func (p *job) progress(t *table) string {
 	part := "in"
 	if t == p.test {
