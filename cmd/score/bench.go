@@ -208,6 +208,8 @@ func (f *benchFlags) addOwn(flags *pflag.FlagSet, names []string) {
 		case "lower":
 			flags.StringSliceVar(&f.Lower, name, nil, "metrics of which less is better, beside bg_rmse, lpips..., "+
 				"l1... and l2...")
+		default:
+			panic("a benchmarks.txt lists the flag " + name + ", which nobody adds")
 		}
 	}
 }

@@ -112,9 +112,8 @@ func (o *components) open(named string) (*runner.Component, error) {
 		return nil, exit.Usagef("--component %s: metrics alone measure components of this benchmark; --scorer and --judge "+
 			"run others", named)
 	}
-	if _, known := o.scales[name]; name != "" && o.scales != nil && !known {
-		return nil, exit.Usagef("--component %s: there is no component %q; there are %s", named, name,
-			strings.Join(slices.Sorted(maps.Keys(o.scales)), ", "))
+	if err := o.knows(named, name); err != nil {
+		return nil, err
 	}
 	switch {
 	case textjudge.Is(what):
@@ -130,7 +129,19 @@ func (o *components) open(named string) (*runner.Component, error) {
 	if name != "" {
 		c.Names[0] = name
 	}
+	if err := o.knows(named, c.Names[0]); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
 	return c, nil
+}
+
+// knows refuses the name of a component that the benchmark has not, where it says which it has; "": not yet named.
+func (o *components) knows(named, name string) error {
+	if _, known := o.scales[name]; known || o.scales == nil || name == "" {
+		return nil
+	}
+	return exit.Usagef("--component %s: there is no component %q; there are %s", named, name,
+		strings.Join(slices.Sorted(maps.Keys(o.scales)), ", "))
 }
 
 // openScorer opens a scorer directory, whose score is the component.

@@ -17,8 +17,7 @@ import (
 )
 
 // TestComponentsByMetrics: metrics measure the components of AIM-Bench's editors; a cosine is that of the baseline of
-// the
-// same name, and what was measured is not measured again.
+// the same name, and what was measured is not measured again. A number that is no component is refused beforehand.
 func TestComponentsByMetrics(t *testing.T) {
 	dir := auroraFolder(t) // pictures
 	clip, err := filepath.Abs(filepath.Join(oracle.Folders(t)[0], "clip", "model"))
@@ -96,6 +95,12 @@ func TestComponentsByMetrics(t *testing.T) {
 	args[6] = in("faces.yaml")
 	if code, stdout, stderr := bench(args...); code != 2 || !strings.Contains(stdout+stderr, "needs a file of boxes") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	put("light.yaml", "format: 1\nname: brightness\nencoder: "+clip+
+		"\nof: [edit, instruction]\noutput: {range: [-1, 1]}\n")
+	args[6] = in("light.yaml")
+	if code, stdout, stderr := bench(args...); code != 2 || !strings.Contains(stdout+stderr, `no component "brightness"`) {
+		t.Errorf("got exit code %d, want 2 and no component \"brightness\": %s%s", code, stdout, stderr)
 	}
 }
 

@@ -64,13 +64,16 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 	return a.Output.Forward(g, a.mix(g, q, a.Key.Forward(g, all), a.Value.Forward(g, all), v))
 }
 
+// scale is the factor of the queries' products with keys.
+func (a *SelfAttention) scale() float64 { return 1 / math.Sqrt(float64(a.HeadDim)) }
+
 // mix turns and attends: queries [queries, heads*dim], keys and values [rows, kv_heads*dim] -> [queries, heads*dim].
 func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	r := v.Rotation
 	if v.Selected {
 		r = r.at(g, v.Select)
 	}
-	q = g.Op("Mul", q, g.Scalar(onnx.Float, 1/math.Sqrt(float64(a.HeadDim))))
+	q = g.Op("Mul", q, g.Scalar(onnx.Float, a.scale()))
 	q = a.Rotate(g, q, r, a.Heads)
 	return a.attend(g, q, a.Rotate(g, k, v.Rotation, a.KVHeads), g.Op("Unsqueeze", value, g.Ints(0)), v)
 }

@@ -2,7 +2,6 @@ package nn
 
 import (
 	"fmt"
-	"math"
 
 	"assay/onnx"
 )
@@ -84,7 +83,7 @@ func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) strin
 	y := g.Node("com.microsoft", "GroupQueryAttention", 3, onnx.Attrs{
 		"num_heads":         a.Heads,
 		"kv_num_heads":      a.KVHeads,
-		"scale":             1 / math.Sqrt(float64(a.HeadDim)),
+		"scale":             a.scale(),
 		"local_window_size": view.window(),
 	}, append(inputs, c.last, c.most)...)[0]
 	node := g.Last()

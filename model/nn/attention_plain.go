@@ -1,8 +1,6 @@
 package nn
 
 import (
-	"math"
-
 	"assay/onnx"
 )
 
@@ -47,7 +45,7 @@ func (a *SelfAttention) attendPlain(g *Graph, q, k, v string, view *View, width 
 	q = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, q)
 	q = g.Op("Reshape", q, g.Ints(0, int64(a.KVHeads), -1, int64(width)))
 	scores := g.Node(Microsoft, "FusedMatMul", 1,
-		onnx.Attrs{"transB": 1, "alpha": 1 / math.Sqrt(float64(a.HeadDim))}, q, keys)[0]
+		onnx.Attrs{"transB": 1, "alpha": a.scale()}, q, keys)[0]
 	prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, view.masks[0]))
 	y := g.Op("MatMul", prob, values) // [sequences, key heads, rep*longest, width]
 	y = g.Op("Reshape", y, g.Ints(0, 0, int64(rep), -1, int64(width)))

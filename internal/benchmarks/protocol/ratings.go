@@ -16,8 +16,8 @@ import (
 type Ratings struct {
 	Keys      []Key
 	Human     []float64
-	Group     []int // of the item: the method of a correlation per method
-	Names     []string
+	Group     []int    // of each item, an index of Names: the method of a correlation per method; -1: none. nil: no groups
+	Names     []string // of the groups
 	UnitItems [][]int  // items of each unit of resampling
 	Truth     string   // what the human values are called, "" for "human"
 	Notes     []string // on the data
@@ -95,7 +95,9 @@ func (j *RatingPredictions) Result(title string, numbers []Number, items []*edit
 			groups.Undefined = append(groups.Undefined, name)
 		}
 	}
-	r.Tables = []Table{t}
+	if len(t.Rows) > 0 {
+		r.Tables = []Table{t}
+	}
 	if n := len(groups.Undefined); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("the correlation of %d of %d methods is undefined (constant or missing "+
 			"predictions) and left out of the means: %s", n, len(j.Names), strings.Join(groups.Undefined, ", ")))
@@ -109,6 +111,14 @@ func (j *RatingPredictions) Result(title string, numbers []Number, items []*edit
 	return r, groups
 }
 
+// group is the group of an item, -1 if it has none.
+func (s *Ratings) group(i int) int {
+	if s.Group == nil {
+		return -1
+	}
+	return s.Group[i]
+}
+
 // Correlations returns Spearman's correlation of each group, and over all items together.
 func (j *RatingPredictions) Correlations(units []int) (groups []float64, global float64) {
 	x, y := make([][]float64, len(j.Names)), make([][]float64, len(j.Names))
@@ -118,7 +128,7 @@ func (j *RatingPredictions) Correlations(units []int) (groups []float64, global 
 			if math.IsNaN(j.Scores[i]) {
 				continue
 			}
-			if g := j.Group[i]; g >= 0 {
+			if g := j.group(i); g >= 0 {
 				x[g], y[g] = append(x[g], j.Scores[i]), append(y[g], j.Human[i])
 			}
 			gx, gy = append(gx, j.Scores[i]), append(gy, j.Human[i])
@@ -166,7 +176,7 @@ func (j *RatingPredictions) scatters() []Scatter {
 		out = []Scatter{{Title: "all items"}}
 	}
 	for i, v := range j.Scores {
-		if g := max(j.Group[i], 0); !math.IsNaN(v) {
+		if g := max(j.group(i), 0); !math.IsNaN(v) {
 			out[g].Score, out[g].Human = append(out[g].Score, v), append(out[g].Human, j.Human[i])
 		}
 	}
