@@ -90,7 +90,11 @@ func (p *ScorerState) missing() error {
 		case named.key == "backbone" && p.moved:
 			return exit.Usage(backbone.NoBackbone(named.path, err))
 		default:
-			return exit.Usagef("%s: %w: %s", lineOf(file, named.key), err, named.remedy)
+			remedy := named.remedy
+			if name := backbone.HubName(named.path); name != "" {
+				remedy += " (hf://" + name + ", if a repository of the Hub is meant)"
+			}
+			return exit.Usagef("%s: %w: %s", lineOf(file, named.key), err, remedy)
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ const (
 
 // download makes the blobs of files complete.
 func (h *Hub) download(ctx context.Context, n Name, commit string, files []File) (err error) {
-	p := &Plan{Name: n, Commit: commit, Endpoint: h.Endpoint, Folder: h.folder(n)}
+	p := &Plan{Name: n, Commit: commit, Endpoint: h.shown, Folder: h.folder(n)}
 	var todo []File
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -146,7 +146,7 @@ func (h *Hub) fetchBlob(ctx context.Context, n Name, commit string, f File, done
 		if !resumed || attempt > 1 {
 			os.Remove(part.Name())
 			return &Error{Name: n, passes: true, text: fmt.Sprintf("%s: what %s sends is not the file, whose digest is %s%s",
-				f.Path, h.Endpoint, f.Digest, said)}
+				f.Path, h.shown, f.Digest, said)}
 		}
 	}
 	if err := part.Sync(); err != nil {
@@ -166,8 +166,8 @@ func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) erro
 		base += "datasets/"
 	}
 	address := base + n.Repo + "/resolve/" + commit + "/" + strings.Join(segments, "/")
+	best := b.size
 	for failed := 0; b.size < b.f.Size || b.f.Size == 0; {
-		before := b.size
 		err := h.receive(ctx, n, commit, address, b)
 		var local *os.PathError
 		switch {
@@ -180,13 +180,13 @@ func (h *Hub) fill(ctx context.Context, n Name, commit string, b *blobFile) erro
 		if errors.As(err, &e) {
 			return err
 		}
-		if b.size > before {
-			failed = 0
+		if b.size > best { // a file that begins anew has not come further
+			best, failed = b.size, 0
 		}
 		if failed++; failed == attempts {
 			return &Error{Name: n, passes: true, cause: err,
 				text: fmt.Sprintf("%s: the connection to %s breaks at byte %d of %d: "+
-					"%v (the same command resumes)", b.f.Path, h.Endpoint, b.size, b.f.Size, err)}
+					"%v (the same command resumes)", b.f.Path, h.shown, b.size, b.f.Size, err)}
 		}
 		if err := h.sleep(ctx, time.Duration(failed)*time.Second); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (h *Hub) receive(ctx context.Context, n Name, commit, address string, b *bl
 	}
 	_, err = io.Copy(b, io.LimitReader(answer.Body, b.f.Size-b.size+1))
 	if b.size > b.f.Size {
-		return &Error{Name: n, text: fmt.Sprintf("%s: %s sends more than its %d bytes", b.f.Path, h.Endpoint, b.f.Size)}
+		return &Error{Name: n, text: fmt.Sprintf("%s: %s sends more than its %d bytes", b.f.Path, h.shown, b.f.Size)}
 	}
 	if err == nil && b.size < b.f.Size {
 		if said := b.pointer(); said != "" {

@@ -18,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -156,14 +157,34 @@ func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error)
 	return h.complete(ctx, n, commit, files, chosen)
 }
 
-// Plan lists the files that Fetch would have complete, with those of them that are not in the cache.
+// Plan lists the files that Fetch would have complete, with those of them whose contents are not in the cache.
 func (h *Hub) Plan(ctx context.Context, n Name) (commit string, all, missing []File, err error) {
+	if h.Offline {
+		why := &Error{Name: n, text: "HF_HUB_OFFLINE is set"}
+		if _, err := h.cached(n, nil, why); err != nil {
+			return "", nil, nil, err
+		}
+		commit = h.commitOf(n)
+		files, err := h.readListing(n, commit)
+		if err != nil {
+			why.text += ", and nobody listed the files of the repository"
+			return "", nil, nil, why
+		}
+		all, err = choose(n, files, nil)
+		return commit, all, nil, err
+	}
 	commit, files, err := h.list(ctx, n)
 	if err != nil {
 		return "", nil, nil, err
 	}
 	all, err = choose(n, files, nil)
-	return commit, all, h.missing(n, commit, all), err
+	for _, f := range h.missing(n, commit, all) {
+		same := func(other File) bool { return other.Digest == f.Digest }
+		if !has(h.blob(n, f.Digest), f.Size) && !slices.ContainsFunc(missing, same) {
+			missing = append(missing, f)
+		}
+	}
+	return commit, all, missing, err
 }
 
 func (h *Hub) warn(text string) {
@@ -172,15 +193,21 @@ func (h *Hub) warn(text string) {
 	}
 }
 
+// commitOf is the commit of a name's revision as far as the cache knows; "": it does not.
+func (h *Hub) commitOf(n Name) string {
+	if commit := n.commit(); commit != "" {
+		return commit
+	}
+	text, err := os.ReadFile(filepath.Join(h.folder(n), "refs", filepath.FromSlash(n.revision())))
+	if err != nil || !commitHash.Match(text) {
+		return ""
+	}
+	return string(text)
+}
+
 // cached gives the path of what the cache has of a name. Without it the error is why it was not fetched.
 func (h *Hub) cached(n Name, needs []string, why error) (string, error) {
-	commit := n.commit()
-	if commit == "" {
-		text, err := os.ReadFile(filepath.Join(h.folder(n), "refs", filepath.FromSlash(n.revision())))
-		if err == nil && commitHash.Match(text) {
-			commit = string(text)
-		}
-	}
+	commit := h.commitOf(n)
 	absent := &Error{Name: n, absent: true, cause: why}
 	reason := why.Error()
 	var e *Error
@@ -207,13 +234,15 @@ func (h *Hub) cached(n Name, needs []string, why error) (string, error) {
 		}
 		return path, nil
 	}
-	if len(needs) == 0 {
-		return path, nil
+	// Nobody listed the repository: what is there is taken, and may be a part of it.
+	found := len(needs) == 0
+	for _, name := range needs {
+		_, err := os.Stat(filepath.Join(path, name))
+		found = found || !errors.Is(err, fs.ErrNotExist)
 	}
-	for _, name := range needs { // nobody listed the repository: what is there is taken
-		if _, err := os.Stat(filepath.Join(path, name)); !errors.Is(err, fs.ErrNotExist) {
-			return path, nil
-		}
+	if found {
+		h.warn(fmt.Sprintf("%s: %s; the cache has some of its files, and nothing says whether that is all", n, reason))
+		return path, nil
 	}
 	return "", lacks(n, needs, nil)
 }

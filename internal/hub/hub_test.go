@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -622,5 +623,94 @@ func TestRevisions(t *testing.T) {
 	ref, _ := os.ReadFile(filepath.Join(h.folder(Name{Kind: Model, Repo: "org/some-model"}), "refs", "main"))
 	if err != nil || filepath.Base(dir) != first || !bytes.Equal(ref, []byte(first)) || s.Sent() != 0 {
 		t.Errorf("got %s (%v) and refs/main %s, want %s with no byte fetched", dir, err, ref, first)
+	}
+}
+
+// TestNoProgress: a server that ignores ranges and cuts every answer off, a little earlier or later, is given up.
+func TestNoProgress(t *testing.T) {
+	s := serve(t, checkpoint())
+	s.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		r.Header.Del("Range")
+		return false
+	}
+	var mu sync.Mutex
+	asked := map[string]int{}
+	s.Cut = func(r *http.Request, size int) int {
+		if size < 100_000 {
+			return size
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if asked[r.URL.Path]++; asked[r.URL.Path] > 40 {
+			return size // enough: the test fails below
+		}
+		return size/2 + asked[r.URL.Path]%2*1000
+	}
+	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if err == nil || exit.Code(exit.Named(err)) != exit.Failed {
+		t.Errorf("got error %v, want one of a download that came no further", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for path, n := range asked {
+		if n > 20 {
+			t.Errorf("%s: got %d requests for a file that came no further, want a few", path, n)
+		}
+	}
+}
+
+// TestPlanAfterMove: a plan counts what a fetch takes. After the branch moved that is the card alone; offline it is
+// what the cache knows, without a request.
+func TestPlanAfterMove(t *testing.T) {
+	repo := checkpoint()
+	s := serve(t, repo)
+	h := quick(t)
+	name := parse(t, "hf://org/some-model")
+	if _, err := h.Fetch(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	third := hubtest.Commit("third")
+	repo.Commits[third] = maps.Clone(repo.Commits[second])
+	repo.Commits[third]["README.md"] = []byte("# another card")
+	repo.Refs["main"] = third
+	commit, all, missing, err := h.Plan(t.Context(), name)
+	if err != nil || commit != third || len(all) != len(wanted) || len(missing) != 1 || missing[0].Path != "README.md" {
+		t.Errorf("got %s, %d files, %v missing (%v), want %s, %d files, README.md", commit, len(all), missing, err, third,
+			len(wanted))
+	}
+	h.Offline, s.Fault = true, func(http.ResponseWriter, *http.Request) bool {
+		t.Error("got a request, want none offline")
+		return false
+	}
+	commit, all, missing, err = h.Plan(t.Context(), name)
+	if err != nil || commit != second || len(all) != len(wanted) || len(missing) != 0 {
+		t.Errorf("offline: got %s, %d files, %v missing (%v), want %s, %d files and none", commit, len(all), missing, err,
+			second, len(wanted))
+	}
+	if _, _, _, err := h.Plan(t.Context(), parse(t, "hf://org/unknown")); err == nil {
+		t.Error("offline: got no error for a repository that is not in the cache, want one")
+	}
+}
+
+// TestPartOfARepository: what another program fetched of a repository is used offline, and is said to be perhaps a part.
+func TestPartOfARepository(t *testing.T) {
+	serve(t, checkpoint())
+	h := quick(t)
+	name := parse(t, "hf://org/some-model")
+	folder := filepath.Join(h.folder(name), "snapshots", second)
+	for file, text := range map[string]string{filepath.Join(folder, "config.json"): "{}",
+		filepath.Join(h.folder(name), "refs", "main"): second} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var said []string
+	h.Offline, h.Monitor = true, Monitor{Warn: func(text string) { said = append(said, text) }}
+	dir, err := h.Fetch(t.Context(), name)
+	if err != nil || dir != folder || len(said) != 1 || !strings.Contains(said[0], "some of its files") {
+		t.Errorf("got %s (%v), warnings %q, want %s and a warning that it may be a part", dir, err, said, folder)
 	}
 }

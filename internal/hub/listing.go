@@ -45,7 +45,7 @@ func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, er
 		return "", nil, err
 	}
 	if !commitHash.MatchString(info.SHA) || commit != "" && info.SHA != commit {
-		return "", nil, &Error{Name: n, text: fmt.Sprintf("%s does not say which commit %s is (%q)", h.Endpoint, n.revision(),
+		return "", nil, &Error{Name: n, text: fmt.Sprintf("%s does not say which commit %s is (%q)", h.shown, n.revision(),
 			info.SHA)}
 	}
 	commit = info.SHA
@@ -56,14 +56,17 @@ func (h *Hub) list(ctx context.Context, n Name) (commit string, files []File, er
 	return commit, files, err
 }
 
+// maxPages bounds a list of files: the Hub's pages have 1,000 of them.
+const maxPages = 10_000
+
 // tree lists a commit's files, a page of the Hub's answer at a time.
 func (h *Hub) tree(ctx context.Context, n Name, commit string) (files []File, err error) {
 	tree := h.api(n, "tree", commit)
 	address := tree + "?recursive=true"
 	seen := map[string]bool{}
 	for address != "" {
-		if seen[address] {
-			return nil, &Error{Name: n, text: fmt.Sprintf("%s lists its files in a circle", h.Endpoint)}
+		if seen[address] || len(seen) == maxPages {
+			return nil, &Error{Name: n, text: fmt.Sprintf("%s lists its files without an end", h.shown)}
 		}
 		seen[address] = true
 		var page []struct {
@@ -135,7 +138,7 @@ func (h *Hub) get(ctx context.Context, n Name, address string, v any) (http.Head
 	}
 	if err != nil {
 		return nil, &Error{Name: n, passes: true, cause: err,
-			text: fmt.Sprintf("the answer of %s cannot be read: %v (is HF_ENDPOINT a Hub?)", h.Endpoint, err)}
+			text: fmt.Sprintf("the answer of %s cannot be read: %v (is HF_ENDPOINT a Hub?)", h.shown, err)}
 	}
 	return answer.Header, nil
 }

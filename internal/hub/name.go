@@ -96,7 +96,7 @@ func Parse(text string) (Name, error) {
 			revision = long
 		}
 		var err error
-		if n.Revision, err = url.PathUnescape(revision); err != nil || !local(n.Revision) {
+		if n.Revision, err = url.PathUnescape(revision); err != nil || !local(n.Revision) || n.Revision == "." {
 			return wrong("there can be no revision " + revision)
 		}
 	}

@@ -59,7 +59,7 @@ func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *ht
 			if ctx.Err() != nil {
 				return nil, nil, ctx.Err()
 			}
-			err = &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.Endpoint, bare(err))}
+			err = &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.shown, bare(err))}
 			var dial *net.OpError
 			if attempt == attempts || errors.As(err, &dial) && dial.Op == "dial" {
 				return nil, nil, err
@@ -207,9 +207,9 @@ func retryAfter(header http.Header) time.Duration {
 // refused is the error of an answer: what the Hub says, and what to do.
 func (h *Hub) refused(n Name, answer *http.Response) error {
 	e := &Error{Name: n, Status: answer.StatusCode}
-	page := h.Endpoint + "/" + n.Repo
+	page := h.shown + "/" + n.Repo
 	if n.Kind == Dataset {
-		page = h.Endpoint + "/datasets/" + n.Repo
+		page = h.shown + "/datasets/" + n.Repo
 	}
 	said := answer.Header.Get("X-Error-Message")
 	if said == "" {
@@ -231,16 +231,16 @@ func (h *Hub) refused(n Name, answer *http.Response) error {
 	case code == "RepoNotFound", e.Status == http.StatusNotFound, e.Status == http.StatusUnauthorized && h.Token == "":
 		e.absent = true
 		e.text = fmt.Sprintf("%s has no such %s repository, or it is private: HF_TOKEN is to be a token with access",
-			h.Endpoint,
+			h.shown,
 			n.Kind)
 		if n.Kind == Model {
 			e.text += fmt.Sprintf(" (a data set is %sdatasets/%s)", Scheme, n.Repo)
 		}
 	case h.Token != "" && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
-		e.text = fmt.Sprintf("%s refuses the token of HF_TOKEN or `hf auth login` (%d): %s", h.Endpoint, e.Status, said)
+		e.text = fmt.Sprintf("%s refuses the token of HF_TOKEN or `hf auth login` (%d): %s", h.shown, e.Status, said)
 	case e.Status == http.StatusTooManyRequests:
 		e.passes = true
-		e.text = fmt.Sprintf("%s has had too many requests (429)", h.Endpoint)
+		e.text = fmt.Sprintf("%s has had too many requests (429)", h.shown)
 		if wait := retryAfter(answer.Header); wait > 0 {
 			e.text += fmt.Sprintf(": try again in %v", wait.Round(time.Second))
 		}
@@ -249,7 +249,7 @@ func (h *Hub) refused(n Name, answer *http.Response) error {
 		}
 	default:
 		e.passes = e.Status == http.StatusRequestTimeout || e.Status >= 500
-		e.text = fmt.Sprintf("%s answers %s: %s", h.Endpoint, answer.Status, said)
+		e.text = fmt.Sprintf("%s answers %s: %s", h.shown, answer.Status, said)
 	}
 	return e
 }

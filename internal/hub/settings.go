@@ -22,6 +22,7 @@ type Hub struct {
 	Offline  bool
 	Monitor  Monitor
 
+	shown  string // Endpoint without a password
 	client *http.Client
 	stall  time.Duration // without a byte, after which a connection is given up
 	second time.Duration // of waiting for another attempt; tests shorten it
@@ -31,9 +32,11 @@ type Hub struct {
 // HF_HOME/token), HF_HUB_CACHE (by default HF_HOME/hub), HF_HOME (by default ~/.cache/huggingface) and HF_HUB_OFFLINE.
 func FromEnvironment() (*Hub, error) {
 	h := &Hub{Endpoint: strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/")}
-	if u, err := url.Parse(h.Endpoint); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+	u, err := url.Parse(h.Endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, fmt.Errorf("HF_ENDPOINT=%s: want a URL such as https://huggingface.co", h.Endpoint)
 	}
+	h.shown = u.Redacted()
 	user, _ := os.UserHomeDir()
 	home := folderOf("HF_HOME", user)
 	if home == "" {
@@ -44,7 +47,6 @@ func FromEnvironment() (*Hub, error) {
 		home = filepath.Join(caches, "huggingface")
 	}
 	h.Cache = cmp.Or(folderOf("HF_HUB_CACHE", user), folderOf("HUGGINGFACE_HUB_CACHE", user), filepath.Join(home, "hub"))
-	var err error
 	if h.Cache, err = filepath.Abs(h.Cache); err != nil {
 		return nil, err
 	}
@@ -69,7 +71,12 @@ func FromEnvironment() (*Hub, error) {
 
 // folderOf is a variable's value with ~ and other variables replaced.
 func folderOf(variable, user string) string {
-	value := os.ExpandEnv(os.Getenv(variable))
+	value := os.Expand(os.Getenv(variable), func(name string) string {
+		if value, ok := os.LookupEnv(name); ok {
+			return value
+		}
+		return "$" + name // as Python's expandvars leaves it
+	})
 	if rest, ok := strings.CutPrefix(value, "~"); ok && (rest == "" || rest[0] == '/') {
 		return user + rest
 	}

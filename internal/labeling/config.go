@@ -133,7 +133,7 @@ func Load(path string) (*Config, error) {
 		paths = append(paths, &c.Guard.Folders[i])
 	}
 	for _, p := range []*string{&c.Encoders.Clip, &c.Encoders.Dino} {
-		if *p, err = hub.Beside(folder, *p); err != nil {
+		if *p, err = hub.Beside(folder, *p, "config.json"); err != nil {
 			return nil, err
 		}
 	}

@@ -14,12 +14,19 @@ import (
 // fetch fetches what the file names on the Hugging Face Hub, and puts its path in place of the name. An error that may
 // pass is returned, others are problems of the file.
 func (c *Config) fetch(d *strictyaml.Document, folder string) error {
+	if hub.Is(c.Out) {
+		d.Problem("out", "%s: a run writes into a folder of this machine", c.Out)
+	}
 	models := map[string]*string{"backbone": &c.Backbone, "init": &c.Init}
 	for _, key := range slices.Sorted(maps.Keys(models)) {
 		if strings.HasPrefix(*models[key], filepath.Clean(c.Out)+"/") {
 			continue // of an earlier run in the same folder
 		}
-		path, err := hub.Beside(folder, *models[key])
+		var needs []string
+		if key == "backbone" {
+			needs = []string{"config.json"}
+		}
+		path, err := hub.Beside(folder, *models[key], needs...)
 		if err := told(d, key, err); err != nil {
 			return err
 		}
@@ -39,7 +46,7 @@ func (c *Config) fetch(d *strictyaml.Document, folder string) error {
 
 // told notes an error of fetching as a problem of a key, unless it may pass.
 func told(d *strictyaml.Document, key string, err error) error {
-	if err == nil || exit.Code(exit.Named(err)) == exit.Failed {
+	if err == nil || exit.Code(exit.Named(err)) != exit.Wrong {
 		return err
 	}
 	if !d.Bad(key) {
