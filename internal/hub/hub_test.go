@@ -692,7 +692,8 @@ func TestPlanAfterMove(t *testing.T) {
 	}
 }
 
-// TestPartOfARepository: what another program fetched of a repository is used offline, and is said to be perhaps a part.
+// TestPartOfARepository: what another program fetched of a repository is used offline, with a warning that it may be a
+// part.
 func TestPartOfARepository(t *testing.T) {
 	serve(t, checkpoint())
 	h := quick(t)
