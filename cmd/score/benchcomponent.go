@@ -31,6 +31,7 @@ type components struct {
 	command *cobra.Command
 	metric  metrics.Options
 	scales  map[string]edit.Range // of what judges may fill; nil: metrics alone fill this benchmark's components
+	closed  bool                  // metrics fill no others either
 	model   *chat.Kept
 }
 
@@ -55,6 +56,7 @@ func (f *benchFlags) measure(c *cobra.Command, r *report.Report, set protocol.Se
 		metric: metrics.Options{Device: f.runtime.device, Threads: f.runtime.threads}}
 	if composed, ok := set.(protocol.Composed); ok {
 		open.scales = composed.Components()
+		_, open.closed = set.(protocol.Closed)
 	}
 	if f.boxes != "" {
 		if open.metric.Places, err = metrics.ReadPlaces(f.boxes); err != nil {
@@ -129,8 +131,10 @@ func (o *components) open(named string) (*runner.Component, error) {
 	if name != "" {
 		c.Names[0] = name
 	}
-	if err := o.knows(named, c.Names[0]); err != nil {
-		return nil, errors.Join(err, m.Close())
+	if o.closed {
+		if err := o.knows(named, c.Names[0]); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
 	}
 	return c, nil
 }

@@ -184,6 +184,9 @@ func (s *aim) Line(k protocol.Key, values map[string]any, by string) map[string]
 	return line
 }
 
+// Closed implements protocol.Closed: a line with another field alone is refused.
+func (s *aim) Closed() {}
+
 // Components implements Composed.
 func (s *aim) Components() map[string]edit.Range {
 	scales := map[string]edit.Range{"emotion": edit.NoRange(), "vad": {1, 9}}

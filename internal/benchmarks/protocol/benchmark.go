@@ -340,6 +340,12 @@ type Composed interface {
 	Components() map[string]edit.Range
 }
 
+// Closed is a Composed that has no use for other numbers than its components.
+type Closed interface {
+	Composed
+	Closed()
+}
+
 // Questions is a Scorable whose items are answered. A judge's words are kept as they are. A scorer answers by whether
 // its score is above or below the middle of its range.
 type Questions interface {
