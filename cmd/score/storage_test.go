@@ -91,7 +91,8 @@ func TestJudgeS3Pictures(t *testing.T) {
 	}
 	code, _, stderr := run(t, "judge", "--config", "editscore", "--url", judge.URL, "--model", "m", "--store",
 		filepath.Join(dir, "answers"), "--in", in, "--out", out)
-	if _, err := os.Stat(out); code != exit.Failed || !strings.Contains(stderr, "rerun the same command to resume") || err == nil {
+	if _, err := os.Stat(out); code != exit.Failed || !strings.Contains(stderr, "rerun the same command to resume") ||
+		err == nil {
 		t.Errorf("storage that fails: exit code %d, %v: %s", code, err, stderr)
 	}
 }
