@@ -2,7 +2,7 @@
 // imports. Its box has its lines of code (tests and generated files are not counted), the box's area grows with them.
 //
 //	go run -C lab ./drawing >packages.svg                         # this checkout
-//	go run -C lab ./drawing --title "Before" /work/before >before.svg
+//	go run -C lab ./drawing --title "Before" ../../before >before.svg
 //
 // Internal packages that only tests import are left out. So that the arrows can be followed, one that other arrows
 // imply is left out, too (a -> c where a -> b -> c). Packages that many import, and that import few, stand in a row

@@ -2,7 +2,7 @@
 // names, the largest types, and what test messages say. It reads source text only, and so counts any commit.
 //
 //	go run -C lab ./figures                        # this checkout, as a table in Markdown
-//	go run -C lab ./figures /work/before "$PWD"    # two checkouts side by side
+//	go run -C lab ./figures ../../before "$PWD"    # two checkouts side by side
 //	go run -C lab ./figures --json                 # for programs
 //	go run -C lab ./figures --unnamed              # exported names that no other package names, by package
 package main

@@ -15,12 +15,12 @@ type BenchmarkConfig struct {
 // checkBenchmark looks at validate.benchmark, which goes with validate.by: benchmark.
 func (c *Config) checkBenchmark(d checker) {
 	b := c.Validate.Benchmark
-	d.want((b != nil) == (c.Validate.By == ByBenchmark), "validate.benchmark", "it goes with validate.by: %s", ByBenchmark)
+	d.Want((b != nil) == (c.Validate.By == ByBenchmark), "validate.benchmark", "it goes with validate.by: %s", ByBenchmark)
 	if b == nil {
 		return
 	}
-	d.want(b.Name != "", "validate.benchmark.name", "want the name of a benchmark: score bench list has them")
-	d.want(b.Ratings != "", "validate.benchmark.ratings", "want the published data of the benchmark: a folder or a file")
-	d.want(c.Mode == "lora" || c.Mode == "full", "validate.by",
+	d.Want(b.Name != "", "validate.benchmark.name", "want the name of a benchmark: score bench list has them")
+	d.Want(b.Ratings != "", "validate.benchmark.ratings", "want the published data of the benchmark: a folder or a file")
+	d.Want(c.Mode == "lora" || c.Mode == "full", "validate.by",
 		"mode %s keeps no model that a benchmark could ask: want mode lora or full", c.Mode)
 }

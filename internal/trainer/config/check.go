@@ -20,40 +20,33 @@ var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:([0-9]+|auto))$`)
 // checker notes problems of values that have the right type.
 type checker struct{ *strictyaml.Document }
 
-// want notes a problem unless ok, or unless the key could not even be read.
-func (d checker) want(ok bool, key, format string, args ...any) {
-	if !ok && !d.Bad(key) {
-		d.Problem(key, format, args...)
-	}
-}
-
 func (d checker) oneOf(key, value string, allowed ...string) {
 	named := slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "" })
-	d.want(slices.Contains(allowed, value), key, "want one of %s, not %q", strings.Join(named, ", "), value)
+	d.Want(slices.Contains(allowed, value), key, "want one of %s, not %q", strings.Join(named, ", "), value)
 }
 
 func (c *Config) check(doc *strictyaml.Document) {
 	d := checker{doc}
-	d.want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone",
+	d.Want(c.Backbone != "" || c.Init != "" || c.Judge != nil, "backbone",
 		"the folder of a Hugging Face checkpoint is wanted")
-	d.want(c.Out != "", "out", "the run directory to write is wanted")
-	d.want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out",
+	d.Want(c.Out != "", "out", "the run directory to write is wanted")
+	d.Want(!c.replaces(c.Init), "init", "lies in what this run replaces (%s and %s of out): choose another out",
 		c.resultDir(), BestDir)
-	d.want(c.Init != "" || !c.replaces(c.Backbone), "backbone",
+	d.Want(c.Init != "" || !c.replaces(c.Backbone), "backbone",
 		"lies in what this run replaces (%s and %s of out): choose another out", c.resultDir(), BestDir)
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
-	d.want(deviceName.MatchString(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
+	d.Want(deviceName.MatchString(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
 	d.oneOf("reduce", c.Reduce, ReduceOrdered, ReduceFast)
-	d.want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
+	d.Want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
 	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
 	d.oneOf("device_options.cudnn_search", c.DeviceOptions.CudnnSearch, "", "exhaustive", "heuristic", "default")
-	d.want(c.DeviceOptions.MemoryLimit >= 0, "device_options.memory_limit", "want a size like 60GB")
+	d.Want(c.DeviceOptions.MemoryLimit >= 0, "device_options.memory_limit", "want a size like 60GB")
 	d.oneOf("recompute", c.Recompute, "none", "layers")
 	d.oneOf("non_finite", c.NonFinite, "stop", "skip")
 	d.oneOf("augment", c.Augment, "none", "adiee")
-	d.want(c.Mode != "head" || c.Augment == "none", "augment",
+	d.Want(c.Mode != "head" || c.Augment == "none", "augment",
 		"mode head trains on hidden states that are computed once; it knows none")
 	c.checkScorer(d)
 	c.checkLora(d)
@@ -79,34 +72,34 @@ func (c *Config) checkScorer(d checker) {
 		return
 	}
 	d.oneOf("pair", c.Pair, "sequence", "concat", "frames")
-	d.want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
+	d.Want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
 		"want [height, width] in pixels, not %v", c.PairSize)
 	d.oneOf("layout", c.Layout, "", model.InstructionFirst)
-	d.want(c.Layout == "" || c.Pair == model.Sequence, "layout",
+	d.Want(c.Layout == "" || c.Pair == model.Sequence, "layout",
 		"%s needs pair: %s; with %s nothing stands before the edit", c.Layout, model.Sequence, c.Pair)
 	d.oneOf("text_loss", c.TextLoss, "answer", "all")
-	d.want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
+	d.Want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
 		c.ScoreRange)
 	d.oneOf("score_position", c.ScorePosition, "at", "before")
-	d.want(c.ScoreToken != "", "score_token", "want a token, as [SCORE]")
-	d.want(len(c.Question) > 0, "question", "want a text or several")
+	d.Want(c.ScoreToken != "", "score_token", "want a token, as [SCORE]")
+	d.Want(len(c.Question) > 0, "question", "want a text or several")
 	for _, q := range c.Question {
-		d.want(strings.Count(q, Instruction) == 1, "question", "want %s in it exactly once: %q", Instruction, q)
+		d.Want(strings.Count(q, Instruction) == 1, "question", "want %s in it exactly once: %q", Instruction, q)
 	}
-	d.want(len(c.Answer) > 0, "answer", "want a text or several")
+	d.Want(len(c.Answer) > 0, "answer", "want a text or several")
 	for _, a := range c.Answer {
-		d.want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q",
+		d.Want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q",
 			c.ScoreToken, a)
 	}
 	h := &c.Head
-	d.want(len(h.Hidden) == 0 || slices.Min(h.Hidden) > 0, "head.hidden", "want widths of at least 1, not %v", h.Hidden)
+	d.Want(len(h.Hidden) == 0 || slices.Min(h.Hidden) > 0, "head.hidden", "want widths of at least 1, not %v", h.Hidden)
 	d.oneOf("head.activation", h.Activation, "relu")
 	d.oneOf("head.kind", h.Kind, "regression", "classification")
 	if h.Kind == "classification" {
-		d.want(len(h.Values) >= 2 && ascending(h.Values) && h.Values[0] >= 0 && h.Values[len(h.Values)-1] <= 1, "head.values",
+		d.Want(len(h.Values) >= 2 && ascending(h.Values) && h.Values[0] >= 0 && h.Values[len(h.Values)-1] <= 1, "head.values",
 			"want the scores (0..1) of at least two classes, ascending, not %v", h.Values)
 	} else {
-		d.want(len(h.Values) == 0, "head.values", "only a head of kind classification has values")
+		d.Want(len(h.Values) == 0, "head.values", "only a head of kind classification has values")
 	}
 }
 
@@ -121,12 +114,12 @@ func ascending(values []float64) bool {
 
 func (c *Config) checkLora(d checker) {
 	l := &c.Lora
-	d.want(l.R >= 1, "lora.r", "want a rank of at least 1, not %d", l.R)
-	d.want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
-	d.want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
-	d.want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets",
+	d.Want(l.R >= 1, "lora.r", "want a rank of at least 1, not %d", l.R)
+	d.Want(l.Alpha > 0, "lora.alpha", "want more than 0, not %g", l.Alpha)
+	d.Want(l.Dropout >= 0 && l.Dropout < 1, "lora.dropout", "want at least 0 and below 1, not %g", l.Dropout)
+	d.Want(len(l.Targets.List) > 0 || l.Targets.Pattern != "", "lora.targets",
 		"want layer names, a regular expression or all-linear")
-	d.want(len(l.Parts) > 0 || c.Train != nil, "lora.parts", "want one or more of %s", strings.Join(lora.Parts(), ", "))
+	d.Want(len(l.Parts) > 0 || c.Train != nil, "lora.parts", "want one or more of %s", strings.Join(lora.Parts(), ", "))
 	for _, p := range l.Parts {
 		d.oneOf("lora.parts", p, lora.Parts()...)
 	}
@@ -136,43 +129,43 @@ func (c *Config) checkLora(d checker) {
 	if l.Start != "" {
 		d.oneOf("lora.start", l.Start, string(lora.StartPiSSA), string(lora.StartOLoRA))
 	}
-	d.want(!l.DoRA || l.Start == "", "lora.start", "with lora.dora the usual start is the only one: leave one of them out")
+	d.Want(!l.DoRA || l.Start == "", "lora.start", "with lora.dora the usual start is the only one: leave one of them out")
 	for name, r := range l.RankPattern {
-		d.want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
+		d.Want(r >= 1, "lora.rank_pattern", "%s: want a rank of at least 1, not %d", name, r)
 	}
 	for name, a := range l.AlphaPattern {
-		d.want(a > 0, "lora.alpha_pattern", "%s: want more than 0, not %g", name, a)
+		d.Want(a > 0, "lora.alpha_pattern", "%s: want more than 0, not %g", name, a)
 	}
 	for _, i := range l.Layers {
-		d.want(i >= 0, "lora.layers", "want indices of layers, from 0, not %d", i)
+		d.Want(i >= 0, "lora.layers", "want indices of layers, from 0, not %d", i)
 	}
 }
 
 func (c *Config) checkData(d checker) {
 	t := &c.Data
-	d.want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
+	d.Want(len(t.Train) > 0, "data.train", "a label table (Parquet or JSONL), or several, is wanted")
 	d.oneOf("data.sampling", t.Sampling, "rows", "group", WholeGroups)
-	d.want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits",
+	d.Want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits",
 		"want at most batch_size (%d), not %d; 0: as many", c.BatchSize, t.GroupEdits)
-	d.want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
-	d.want(t.Balance == "" || t.Balance == ByLabel, "data.balance", "want %s, not %q", ByLabel, t.Balance)
-	d.want(t.Balance == "" || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+
+	d.Want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
+	d.Want(t.Balance == "" || t.Balance == ByLabel, "data.balance", "want %s, not %q", ByLabel, t.Balance)
+	d.Want(t.Balance == "" || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+
 		"data.sampling: rows or group")
-	d.want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
-	d.want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
+	d.Want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
+	d.Want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
 		"give this or a fraction in data.validation, not both")
-	d.want(
+	d.Want(
 		t.ValidationSplit == "" || len(t.Validation.Tables) > 0 || t.TrainSplit != "" && t.TrainSplit != t.ValidationSplit,
 		"data.validation_split", "rows of the training tables for validation: data.train_split must then name another split")
 	for ours := range t.Columns {
 		err := data.CheckEditColumn(ours)
-		d.want(err == nil, "data.columns."+ours, "%v", err)
+		d.Want(err == nil, "data.columns."+ours, "%v", err)
 	}
 }
 
 // steps looks at a number of steps or a fraction of all of them.
 func steps(d checker, key string, n float64) {
-	d.want(n >= 0 && (n < 1 || n == float64(int64(n))), key,
+	d.Want(n >= 0 && (n < 1 || n == float64(int64(n))), key,
 		"want a whole number of steps, or below 1 a fraction of all steps, not %g", n)
 }
 
@@ -181,38 +174,38 @@ func (c *Config) checkCourse(d checker) {
 	o, s := &c.Optimizer, &c.Schedule
 	d.oneOf("optimizer.name", o.Name, "adamw", "adamw_8bit", "lion", "adafactor")
 	d.oneOf("optimizer.decay", o.Decay, "all", "weights")
-	d.want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
-	d.want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
+	d.Want(o.LR > 0, "optimizer.lr", "want more than 0, not %g", o.LR)
+	d.Want(len(o.Betas) == 2 && slices.Min(o.Betas) >= 0 && slices.Max(o.Betas) < 1, "optimizer.betas",
 		"want two numbers of at least 0 and below 1, not %v", o.Betas)
 	usual := Default().Optimizer // what config.yaml has, whoever reads it
-	d.want(o.Name != "adafactor" || slices.Equal(o.Betas, usual.Betas), "optimizer.betas",
+	d.Want(o.Name != "adafactor" || slices.Equal(o.Betas, usual.Betas), "optimizer.betas",
 		"adafactor has no betas: leave it out")
-	d.want(strings.HasPrefix(o.Name, "adamw") || o.Eps == usual.Eps, "optimizer.eps",
+	d.Want(strings.HasPrefix(o.Name, "adamw") || o.Eps == usual.Eps, "optimizer.eps",
 		"%s has no eps to choose: leave it out", o.Name)
-	d.want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
-	d.want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
+	d.Want(o.Eps > 0, "optimizer.eps", "want more than 0, not %g", o.Eps)
+	d.Want(o.WeightDecay >= 0, "optimizer.weight_decay", "want at least 0, not %g", o.WeightDecay)
 	s.check(d, "schedule.", "optimizer.lr", o.LR)
-	d.want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
-	d.want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
-	d.want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")
-	d.want(c.Mode != "head" || c.Loss.Score != 0 || c.Loss.Text == 0, "loss.score",
+	d.Want(c.Loss.Text >= 0, "loss.text", "want at least 0, not %g", c.Loss.Text)
+	d.Want(c.Loss.Score >= 0, "loss.score", "want at least 0, not %g", c.Loss.Score)
+	d.Want(c.Loss.Text+c.Loss.Score > 0, "loss", "with both weights 0 there is nothing to learn")
+	d.Want(c.Mode != "head" || c.Loss.Score != 0 || c.Loss.Text == 0, "loss.score",
 		"mode head trains on this alone: with 0 there is nothing to learn")
-	d.want(c.BatchSize >= 1, "batch_size", "want at least 1, not %d", c.BatchSize)
-	d.want(c.ClipNorm >= 0, "clip_norm", "want at least 0 (no clipping), not %g", c.ClipNorm)
-	d.want(c.Epochs >= 1 || c.Epochs == 0 && c.Steps > 0, "epochs", "want at least 1, not %d", c.Epochs)
-	d.want(c.Steps >= 0, "steps", "want at least 0 (epochs decide), not %d", c.Steps)
-	d.want(c.Steps <= 0 || c.Epochs == 0, "steps", "give steps or epochs, not both")
-	d.want(c.Checkpoint.Steps >= 0, "checkpoint.steps", "want at least 0 (off), not %d", c.Checkpoint.Steps)
-	d.want(c.Checkpoint.Minutes >= 0, "checkpoint.minutes", "want at least 0 (off), not %g", c.Checkpoint.Minutes)
-	d.want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)
-	d.want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
-	d.want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
+	d.Want(c.BatchSize >= 1, "batch_size", "want at least 1, not %d", c.BatchSize)
+	d.Want(c.ClipNorm >= 0, "clip_norm", "want at least 0 (no clipping), not %g", c.ClipNorm)
+	d.Want(c.Epochs >= 1 || c.Epochs == 0 && c.Steps > 0, "epochs", "want at least 1, not %d", c.Epochs)
+	d.Want(c.Steps >= 0, "steps", "want at least 0 (epochs decide), not %d", c.Steps)
+	d.Want(c.Steps <= 0 || c.Epochs == 0, "steps", "give steps or epochs, not both")
+	d.Want(c.Checkpoint.Steps >= 0, "checkpoint.steps", "want at least 0 (off), not %d", c.Checkpoint.Steps)
+	d.Want(c.Checkpoint.Minutes >= 0, "checkpoint.minutes", "want at least 0 (off), not %g", c.Checkpoint.Minutes)
+	d.Want(c.Checkpoint.Keep >= 1, "checkpoint.keep", "want at least 1, not %d", c.Checkpoint.Keep)
+	d.Want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
+	d.Want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
 	if c.Mode == ModeText {
 		d.oneOf("validate.by", c.Validate.By, "auto", ByLoss, ByTokenAccuracy)
 	} else {
 		d.oneOf("validate.by", c.Validate.By, "auto", ByL1, BySpearman, ByPairs, ByBenchmark)
 	}
 	c.checkBenchmark(d)
-	d.want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)
-	d.want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
+	d.Want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)
+	d.Want(c.Validate.Limit >= 0, "validate.limit", "want at least 0 (all rows), not %d", c.Validate.Limit)
 }

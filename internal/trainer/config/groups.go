@@ -157,15 +157,15 @@ func (c *Config) checkGroups(d checker) {
 		if x == nil || name == AdapterBGroup {
 			continue
 		}
-		d.want(*x.LR > 0, key+".lr", "want more than 0, not %g", *x.LR)
+		d.Want(*x.LR > 0, key+".lr", "want more than 0, not %g", *x.LR)
 		if x.Ratio != nil {
-			d.want(*x.Ratio > 0, key+".ratio", "want more than 0, not %g", *x.Ratio)
+			d.Want(*x.Ratio > 0, key+".ratio", "want more than 0, not %g", *x.Ratio)
 		}
-		d.want(x.Ratio == nil || name == AdapterGroup, key+".ratio", "is for adapters alone: their matrices B")
-		d.want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
+		d.Want(x.Ratio == nil || name == AdapterGroup, key+".ratio", "is for adapters alone: their matrices B")
+		d.Want(*x.WeightDecay >= 0, key+".weight_decay", "want at least 0, not %g", *x.WeightDecay)
 		peak := *x.LR
 		if x.Schedule == nil || !d.Has(key+".schedule.min_lr") && x.Schedule.MinLR > 0 { // then it is the run's
-			d.want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): give the group one of its own, "+
+			d.Want(c.Schedule.MinLR <= peak, key+".lr", "is below schedule.min_lr (%g): give the group one of its own, "+
 				"schedule: {min_lr: ...}", c.Schedule.MinLR)
 			peak = math.Inf(1)
 		}
@@ -186,24 +186,24 @@ func (c *Config) checkPlateaus(d checker) {
 		if x := c.Optimizer.Groups.Of(owner); x != nil && x.Schedule != nil {
 			key = "optimizer.groups." + owner + ".schedule.kind"
 		}
-		d.want(false, key, "%s", PlateauWants)
+		d.Want(false, key, "%s", PlateauWants)
 	}
 }
 
 // check looks at a schedule; rate is the key of its peak.
 func (s *ScheduleConfig) check(d checker, prefix, rate string, peak float64) {
 	d.oneOf(prefix+"kind", s.Kind, "constant", "linear", "cosine", "restarts", "wsd", plateau)
-	d.want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
+	d.Want(s.Cycles >= 1, prefix+"cycles", "want at least 1, not %d", s.Cycles)
 	steps(d, prefix+"decay", s.Decay)
 	steps(d, prefix+"warmup", s.Warmup)
-	d.want(s.MinLR >= 0 && (s.MinLR <= peak || peak <= 0), prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
+	d.Want(s.MinLR >= 0 && (s.MinLR <= peak || peak <= 0), prefix+"min_lr", "want at least 0 and at most %s, not %g", rate,
 		s.MinLR)
-	d.want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
-	d.want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
-	d.want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
+	d.Want(s.Factor > 0 && s.Factor < 1, prefix+"factor", "want more than 0 and below 1, not %g", s.Factor)
+	d.Want(s.Patience >= 0, prefix+"patience", "want at least 0, not %d", s.Patience)
+	d.Want(s.Threshold >= 0 && s.Threshold < 1, prefix+"threshold", "want at least 0 and below 1, not %g", s.Threshold)
 	usual := defaultSchedule() // what config.yaml has, whoever reads it
 	for _, k := range scheduleKeys {
-		d.want(k.of(s.Kind) || k.value(s) == k.value(&usual), prefix+k.name, "kind: %s has none: it is of %s", s.Kind,
+		d.Want(k.of(s.Kind) || k.value(s) == k.value(&usual), prefix+k.name, "kind: %s has none: it is of %s", s.Kind,
 			strings.Join(k.kinds, ", "))
 	}
 }

@@ -72,18 +72,18 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 
 // checkTerm compares a term with the heads of a scorer of format 2.
 func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Row) {
-	d.want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 has no text that it learns")
+	d.Want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 has no text that it learns")
 	if row.Over == losses.Tokens {
 		return
 	}
-	d.want(!s.Fused || s.Dimension == "", key+".fused",
+	d.Want(!s.Fused || s.Dimension == "", key+".fused",
 		"a term of the fusion has no dimension: it learns from what is said of the score")
 	name, head, err := c.Judge.HeadOf(s)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)
 		return
 	}
-	d.want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
+	d.Want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
 		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
 }
 
@@ -103,7 +103,7 @@ func (c *Config) checkFused(d checker) {
 		}
 	}
 	for _, name := range c.Judge.Score.Of {
-		d.want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
+		d.Want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
 			"%s, or leave it out of score.of in %s", name, name, c.Scorer)
 	}
 }

@@ -51,7 +51,7 @@ func (c *Config) checkLosses(d checker) {
 			continue
 		}
 		for _, p := range s.Empty() {
-			d.want(!d.Has(key+"."+p.Key), key+"."+p.Key, "%s", p.Text)
+			d.Want(!d.Has(key+"."+p.Key), key+"."+p.Key, "%s", p.Text)
 		}
 		for _, p := range s.Check() {
 			d.Problem(key+"."+p.Key, "%s", p.Text)
@@ -67,25 +67,25 @@ func (c *Config) checkLosses(d checker) {
 			c.checkTerm(d, key, s, &row)
 			continue
 		}
-		d.want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q",
+		d.Want(s.Dimension == "", key+".dimension", "the scorer has one head, the score's: it has no dimension %q",
 			s.Dimension)
-		d.want(!s.Fused, key+".fused", "the scorer has one head: there is nothing to fuse")
-		d.want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
-		d.want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
+		d.Want(!s.Fused, key+".fused", "the scorer has one head: there is nothing to fuse")
+		d.Want(row.Outputs != losses.Classes || c.Head.Classes(), key+".kind", "%s wants head.kind: classification", s.Kind)
+		d.Want(row.Outputs != losses.MuSigma, key+".kind", "%s wants a head with mu and log sigma; this one has %s", s.Kind,
 			c.Head.Kind)
 	}
-	d.want(c.Judge == nil || len(c.Losses) > 0, "losses", "a scorer of format 2 trains on losses: want at least one")
+	d.Want(c.Judge == nil || len(c.Losses) > 0, "losses", "a scorer of format 2 trains on losses: want at least one")
 	c.checkFused(d)
-	d.want(texts < 2, "losses", "two terms of kind text: one is enough")
-	d.want(len(c.Losses) == 0 || c.Mode != "head", "losses",
+	d.Want(texts < 2, "losses", "two terms of kind text: one is enough")
+	d.Want(len(c.Losses) == 0 || c.Mode != "head", "losses",
 		"mode head trains the head alone, on loss.score: use mode lora or full, or leave losses out")
-	d.want(!c.compares() || c.Data.Sampling == WholeGroups, "data.sampling",
+	d.Want(!c.compares() || c.Data.Sampling == WholeGroups, "data.sampling",
 		"losses compare edits of a group: want %s, not %s", WholeGroups, c.Data.Sampling)
 	total := 0.0
 	for i := range c.Losses {
 		total += c.Losses[i].Factor()
 	}
-	d.want(len(c.Losses) == 0 || total > 0, "losses", "with all weights 0 there is nothing to learn")
+	d.Want(len(c.Losses) == 0 || total > 0, "losses", "with all weights 0 there is nothing to learn")
 }
 
 // TextWeight is the weight of the text's loss.

@@ -72,21 +72,21 @@ func withAdapter(path string, text []byte, dir string, c *Config, d *strictyaml.
 // checkText looks at the keys of mode text, and refuses those that say how a scorer is asked.
 func (c *Config) checkText(d checker) {
 	if c.Mode != ModeText {
-		d.want(c.Text == nil, "text", "is for mode: text")
+		d.Want(c.Text == nil, "text", "is for mode: text")
 		return
 	}
 	d.oneOf("text.tune", c.Text.Tune, "lora", "full")
-	d.want(
+	d.Want(
 		c.Init == "" || c.Text.Tune == "lora",
 		"init",
 		"is an adapter to go on from, which tune: full does not train: "+
 			"merge it first (train merge --backbone DIR --adapter DIR --out DIR)",
 	)
-	d.want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
+	d.Want(c.Text.MaxTokens >= 0, "text.max_tokens", "want at least 0 (as many as the model has positions), not %d",
 		c.Text.MaxTokens)
 	now, usual := c.values(), Default().values()
 	for _, key := range scorerKeys {
-		d.want(sameValue(now, usual, key), key, "is of scorers: mode text, which learns conversations, has no such key")
+		d.Want(sameValue(now, usual, key), key, "is of scorers: mode text, which learns conversations, has no such key")
 	}
 }
 

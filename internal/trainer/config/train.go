@@ -71,15 +71,15 @@ func (c *Config) settleTrain(d checker) {
 	if len(adapted) == 0 && len(t.Parts(Whole)) > 0 {
 		mode = "full"
 	}
-	d.want(!d.Has("mode") || c.Mode == mode, "mode", "train says what trains, which is mode %s: leave this out", mode)
+	d.Want(!d.Has("mode") || c.Mode == mode, "mode", "train says what trains, which is mode %s: leave this out", mode)
 	c.Mode = mode
 	if c.BringsAdapter() {
 		for _, p := range adapted {
-			d.want(slices.Contains(c.Lora.Parts, p), "train."+p, "the adapter of init has no layers there: want full or frozen")
+			d.Want(slices.Contains(c.Lora.Parts, p), "train."+p, "the adapter of init has no layers there: want full or frozen")
 		}
 		return
 	}
-	d.want(!d.Has("lora.parts") || SameSet(adapted, c.Lora.Parts), "lora.parts",
+	d.Want(!d.Has("lora.parts") || SameSet(adapted, c.Lora.Parts), "lora.parts",
 		"train says that adapters are on %v: leave this out", adapted)
 	c.Lora.Parts = adapted
 }
@@ -107,12 +107,12 @@ func (c *Config) checkTrain(d checker) {
 	for _, p := range lora.Parts() {
 		d.oneOf("train."+p, *t.part(p), byLora, Whole, frozen)
 	}
-	d.want(t.Last >= 0, "train.last", "want at least 0 (all layers), not %d", t.Last)
-	d.want(t.Last == 0 || t.Language != frozen, "train.last", "the language model is frozen: leave this out")
+	d.Want(t.Last >= 0, "train.last", "want at least 0 (all layers), not %d", t.Last)
+	d.Want(t.Last == 0 || t.Language != frozen, "train.last", "the language model is frozen: leave this out")
 	for _, r := range t.Rows {
 		d.oneOf("train.rows", r, rowEmbedding, rowOutput)
 	}
-	d.want(len(t.Rows) == 0 || c.Judge == nil || len(t.Rows) == 2, "train.rows",
+	d.Want(len(t.Rows) == 0 || c.Judge == nil || len(t.Rows) == 2, "train.rows",
 		"a scorer of format 2 has no score token: leave this out")
 }
 
