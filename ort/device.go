@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,11 @@ func (d device) String() string {
 	}
 	return fmt.Sprintf("cuda:%d", int(d))
 }
+
+var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
+
+// IsDevice reports whether name has the form of a device, here or on another machine: auto, cpu or cuda:N.
+func IsDevice(name string) bool { return deviceName.MatchString(name) }
 
 // CheckDevice validates the name of a device without opening it, for checking a configuration.
 func CheckDevice(name string) error {

@@ -37,9 +37,9 @@ similarities. The model is a checkpoint on this machine, with or without an adap
 chat protocol. The dialogues are data: docs/label.md shows the file, and prompts: FILE brings others, which may show the
 target, too.
 
-Answers are kept in a store: after Ctrl-C (exit code 3), a crash or a server's refusal the same command goes on, and
-nothing is asked, or paid for, twice. Rows without captions say why, the others go on, and the exit code is 1 at the
-end.
+Answers are kept in a store: after Ctrl-C (exit code 3), a crash or a server's refusal, run the same command to resume.
+Nothing is asked, or paid for, twice. Rows without captions say why, the others are written, and the exit code is 1 at
+the end.
 
 With --examples the captions that the table has become conversations, on which train (mode: text) trains a model to be
 asked the same.`,

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"assay/chat"
 	"assay/internal/hub"
 	"assay/internal/strictyaml"
+	"assay/ort"
 )
 
 // Config is one run: a table in, the same rows with captions out.
@@ -110,8 +110,6 @@ func Load(path string) (*Config, *Prompts, error) {
 	return c, prompts, errors.Join(d.Err(), err)
 }
 
-var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:\d+)$`)
-
 func (c *Config) check(d *strictyaml.Document) {
 	want := d.Want
 	want(c.In != "", "in", "a table of edits is wanted")
@@ -121,7 +119,7 @@ func (c *Config) check(d *strictyaml.Document) {
 	want(c.Remote != (c.Model.Backbone != ""), "model",
 		"either model: {backbone: DIR} or server: {url, model} says who writes")
 	want(c.Model.Adapter == "" || c.Model.Backbone != "", "model.adapter", "is over a backbone: name it")
-	want(deviceName.MatchString(c.Model.Device), "model.device", "want auto, cpu or cuda:N, not %q", c.Model.Device)
+	want(ort.IsDevice(c.Model.Device), "model.device", "want auto, cpu or cuda:N, not %q", c.Model.Device)
 	want(slices.Contains([]string{"auto", "float32", "bfloat16"}, c.Model.DType), "model.dtype",
 		"want auto, float32 or bfloat16, not %q", c.Model.DType)
 	want(c.Model.Threads >= 0, "model.threads", "want at least 0 (all cores), not %d", c.Model.Threads)

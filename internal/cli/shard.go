@@ -57,7 +57,7 @@ func (f *ShardFlags) Told(c *cobra.Command) func(string) {
 // Finish prints what a worker did. Rows that failed in its shards are an error, as in a run without shards.
 func (f *ShardFlags) Finish(c *cobra.Command, out string, r *shards.Report, err error) error {
 	if err != nil && c.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		return fmt.Errorf("shard %v of %s: the same command goes on: %w", f.ref, out, exit.ErrInterrupted)
+		return fmt.Errorf("shard %v of %s: run the same command to resume: %w", f.ref, out, exit.ErrInterrupted)
 	}
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"assay/data/readers"
@@ -15,6 +14,7 @@ import (
 	"assay/internal/labeling/nearcopy"
 	"assay/internal/remote"
 	"assay/internal/strictyaml"
+	"assay/ort"
 )
 
 // Config is one run: data sets in, one label table out.
@@ -160,8 +160,6 @@ func Load(path string) (*Config, error) {
 	return c, nil
 }
 
-var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:[0-9]+)$`)
-
 // under returns a function that notes problems of keys below another one.
 func under(d *strictyaml.Document, key string) func(string, string, ...any) {
 	return func(k, format string, args ...any) { d.Want(false, key+"."+k, format, args...) }
@@ -259,7 +257,7 @@ func (s *SourceConfig) check(d *strictyaml.Document, key string) {
 func (e *EncoderConfig) check(d *strictyaml.Document) {
 	wantFile(d, e.Clip, "encoders.clip")
 	wantFile(d, e.Dino, "encoders.dino")
-	d.Want(deviceName.MatchString(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
+	d.Want(ort.IsDevice(e.Device), "encoders.device", "want auto, cpu or cuda:N, not %q", e.Device)
 	d.Want(e.Threads >= 0, "encoders.threads", "want at least 0 (all cores), not %d", e.Threads)
 	d.Want(e.Batch > 0, "encoders.batch", "want at least 1, not %d", e.Batch)
 	d.Want(e.CacheSize >= 1, "encoders.cache_size", "want at least one byte, not %v", e.CacheSize)

@@ -171,7 +171,7 @@ func (s *setup) announce() {
 		note(g.String())
 	}
 	if s.config.Init != "" {
-		note("goes on from " + s.config.Init)
+		note("starts from " + s.config.Init)
 	}
 	for _, d := range s.trains.Departures {
 		note("changes what that says: " + d)

@@ -219,7 +219,7 @@ func (t *Trainer) fail(err error) error {
 	if saving := t.save(); saving != nil {
 		return errors.Join(err, saving)
 	}
-	return fmt.Errorf("%w\n%d steps are saved in %s: the same command goes on from there", err, t.state.Step, t.config.Out)
+	return fmt.Errorf("%w\n%d steps are saved in %s: run the same command to resume", err, t.state.Step, t.config.Out)
 }
 
 // stop saves at the end, when the user interrupted, and after an error.
@@ -248,7 +248,7 @@ func (t *Trainer) interrupted(ctx context.Context, err error) error {
 	if t.loader != nil {
 		steps = t.loader.Steps
 	}
-	ended := fmt.Errorf("%w after step %d of %d in %s: the same command goes on from there", exit.ErrInterrupted,
+	ended := fmt.Errorf("%w after step %d of %d in %s: run the same command to resume", exit.ErrInterrupted,
 		t.checkpoints.Step, steps, t.config.Out)
 	return t.strategy.Rephrase(err, ended)
 }

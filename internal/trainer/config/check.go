@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -10,12 +9,11 @@ import (
 	"assay/internal/strictyaml"
 	"assay/lora"
 	"assay/model"
+	"assay/ort"
 )
 
 // Instruction is what a question template holds in place of the edit instruction.
 const Instruction = "[INSTRUCTION]"
-
-var deviceName = regexp.MustCompile(`^(auto|cpu|cuda:([0-9]+|auto))$`)
 
 // checker notes problems of values that have the right type.
 type checker struct{ *strictyaml.Document }
@@ -37,7 +35,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
-	d.Want(deviceName.MatchString(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
+	d.Want(c.Device == CUDAAuto || ort.IsDevice(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
 	d.oneOf("reduce", c.Reduce, ReduceOrdered, ReduceFast)
 	d.Want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
 	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
