@@ -1,7 +1,6 @@
 package losses
 
 import (
-	"fmt"
 	"math"
 
 	"assay/onnx"
@@ -70,12 +69,4 @@ func ordinalLearned(t *term) string {
 	below := t.mul(row(ones, zero), t.softplus(t.times(t.sub(s, row(cuts, zero)), t.Scale)))
 	above := t.mul(row(zero, ones), t.softplus(t.times(t.sub(row(zero, cuts), s), t.Scale)))
 	return t.add(t.add(below, above), between)
-}
-
-// checkCuts lists the problems of the cut points' options.
-func (s *Spec) checkCuts() error {
-	if s.Cuts != "" && s.Cuts != CutsFixed && s.Cuts != CutsLearned {
-		return fmt.Errorf("want fixed or learned, not %q", s.Cuts)
-	}
-	return nil
 }

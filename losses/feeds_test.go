@@ -92,10 +92,10 @@ func TestCheckAtTheEdge(t *testing.T) {
 		})
 	}
 	s := Spec{Kind: "text", Dimension: "quality", Weight: weight(-1), Scale: 2, Delta: 3}
-	const first = "{delta a loss of kind text has no such option (it has weight, dimension)} {scale"
+	const first = "[{scale a loss of kind text has no such option (it has weight, dimension)} {delta"
 	if got := fmt.Sprint(s.Check()); !strings.Contains(got, first) || !strings.Contains(got,
 		"{weight want at least 0, not -1}") {
-		t.Errorf("got problems %s, want delta, scale and weight, sorted", got)
+		t.Errorf("got problems %s, want scale, delta and weight, in this order", got)
 	}
 }
 

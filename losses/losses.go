@@ -8,7 +8,6 @@ package losses
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -118,18 +117,14 @@ func (s *Spec) Check() []Problem {
 		bad("kind", "want one of %s, not %q", strings.Join(kinds(), ", "), s.Kind)
 		return out
 	}
-	given := s.given()
-	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if given[key] && !slices.Contains(r.Options, key) {
-			bad(key, "a loss of kind %s has no such option (it has %s)", s.Kind,
+	for _, o := range options {
+		if o.given(s) && !slices.Contains(r.Options, o.key) {
+			bad(o.key, "a loss of kind %s has no such option (it has %s)", s.Kind,
 				strings.Join(append([]string{"weight", "dimension"}, r.Options...), ", "))
 		}
 	}
 	if w := s.Factor(); !(w >= 0) || math.IsInf(w, 0) {
 		bad("weight", "want at least 0, not %g", w)
-	}
-	if s.Votes != "" && s.Votes != VotesWeight && s.Votes != VotesSoft {
-		bad("votes", "want weight or soft, not %q", s.Votes)
 	}
 	if s.Votes == VotesSoft && r.Over == Edits {
 		bad("votes", "soft is for comparisons: a label of an edit is the mean of its votes already")
@@ -137,38 +132,16 @@ func (s *Spec) Check() []Problem {
 	if s.Dimension != "" && r.Over == Tokens {
 		bad("dimension", "text has no dimensions")
 	}
-	s.fill(r.Options)
-	return append(out, s.checkOptions(r)...)
-}
-
-// checkOptions lists the problems of a kind's options.
-func (s *Spec) checkOptions(r Row) []Problem {
-	var out []Problem
-	bad := func(key, format string, args ...any) { out = append(out, Problem{key, fmt.Sprintf(format, args...)}) }
-	positive := func(key string, x float64) {
-		if !(x > 0) || math.IsInf(x, 0) {
-			bad(key, "want more than 0, not %g", x)
+	for _, o := range options {
+		if !slices.Contains(r.Options, o.key) {
+			continue
 		}
-	}
-	for key, x := range map[string]float64{"scale": s.Scale, "delta": s.Delta, "nu": s.Nu, "margin": s.Margin} {
-		if slices.Contains(r.Options, key) {
-			positive(key, x)
+		if !o.given(s) {
+			o.fill(s)
 		}
-	}
-	if slices.Contains(r.Options, "theta") && !(s.Theta > 1) {
-		bad("theta", "want more than 1, not %g: at 1 there are no ties", s.Theta)
-	}
-	if s.Draws < 0 {
-		bad("draws", "want at least 1, not %d", s.Draws)
-	}
-	if slices.Contains(r.Options, "values") && (len(s.Values) < 2 || !ascending(s.Values)) {
-		bad("values", "want the labels (0..1) of at least two classes, ascending, not %v", s.Values)
-	}
-	if err := s.checkCuts(); err != nil {
-		bad("cuts", "%v", err)
-	}
-	if s.Ties != "" && s.Ties != "breslow" && s.Ties != "refuse" {
-		bad("ties", "want breslow or refuse, not %q", s.Ties)
+		if text := o.problem(s); text != "" {
+			bad(o.key, "%s", text)
+		}
 	}
 	return out
 }
@@ -178,66 +151,6 @@ const (
 	VotesWeight = "weight" // the outcome with most votes counts, with its share of them
 	VotesSoft   = "soft"   // every outcome counts with its share
 )
-
-// given tells which options stand in an entry.
-func (s *Spec) given() map[string]bool {
-	return map[string]bool{
-		"votes": s.Votes != "", "scale": s.Scale != 0, "center": s.Center != nil, "delta": s.Delta != 0,
-		"margin": s.Margin != 0, "theta": s.Theta != 0, "nu": s.Nu != 0, "draws": s.Draws != 0,
-		"values": len(s.Values) > 0, "ties": s.Ties != "", "cuts": s.Cuts != "",
-	}
-}
-
-// Empty lists what would be wrong if the options that have no value stood in the entry: [Spec.Check] takes them for
-// left out.
-func (s *Spec) Empty() (out []Problem) {
-	given := s.given()
-	for _, key := range []string{"scale", "delta", "margin", "theta", "nu", "draws"} {
-		if !given[key] {
-			out = append(out, Problem{key, "want more than 0, not 0: leave it out for its default"})
-		}
-	}
-	if !given["values"] {
-		out = append(out, Problem{"values", "want the labels (0..1) of at least two classes: leave it out for its default"})
-	}
-	return out
-}
-
-// fill gives the options of a kind that were left out their defaults.
-func (s *Spec) fill(options []string) {
-	number := func(key string, x *float64, value float64) {
-		if *x == 0 && slices.Contains(options, key) {
-			*x = value
-		}
-	}
-	number("scale", &s.Scale, 10)
-	number("delta", &s.Delta, 0.1)
-	number("margin", &s.Margin, 1)
-	number("theta", &s.Theta, 1.5)
-	number("nu", &s.Nu, 1)
-	if s.Center == nil && slices.Contains(options, "center") {
-		half := 0.5
-		s.Center = &half
-	}
-	if s.Draws == 0 && slices.Contains(options, "draws") {
-		s.Draws = 1000
-	}
-	if s.Values == nil && slices.Contains(options, "values") {
-		s.Values = []float64{0, 0.5, 1}
-	}
-	if s.Ties == "" && slices.Contains(options, "ties") {
-		s.Ties = "breslow"
-	}
-}
-
-func ascending(v []float64) bool {
-	for i := 1; i < len(v); i++ {
-		if !(v[i] > v[i-1]) {
-			return false
-		}
-	}
-	return true
-}
 
 // Nearest is the index of the value nearest to x, the lowest on a tie: a class of a label.
 func Nearest(values []float64, x float64) int {

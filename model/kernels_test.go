@@ -115,8 +115,9 @@ func judgeOf(backbone, dtype string) *model.ScorerConfig {
 func allLosses() (all []losses.Spec) {
 	for _, r := range losses.Table() {
 		if r.Over != losses.Tokens {
-			all = append(all, losses.Spec{Kind: r.Kind, Dimension: r.Outputs, Scale: 1, Delta: 1, Margin: 1, Theta: 2, Nu: 1,
-				Draws: 4, Values: []float64{0, 0.5, 1}})
+			s := losses.Spec{Kind: r.Kind, Dimension: r.Outputs}
+			s.Check() // fills in the options' defaults
+			all = append(all, s)
 		}
 	}
 	return all
