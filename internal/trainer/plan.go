@@ -2,6 +2,8 @@ package trainer
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"assay/internal/exit"
 	"assay/internal/trainer/config"
@@ -79,6 +81,18 @@ func (s *setup) plan(ctx context.Context, p models.Planner) (*models.Plan, error
 	return s.complete(plan), nil
 }
 
+// fewSteps is how many steps a new head needs to learn anything.
+const fewSteps = 100
+
+// warnings are the data's, and one of a run whose epochs are too short to learn from.
+func (s *setup) warnings() []string {
+	if s.loader.Steps >= fewSteps || s.config.Steps > 0 || s.config.Init != "" {
+		return s.data.Warnings
+	}
+	return append(slices.Clone(s.data.Warnings), fmt.Sprintf("%d steps are few to learn from, fewer than %d: give more "+
+		"epochs, more rows, or a smaller batch_size (%d)", s.loader.Steps, fewSteps, s.config.BatchSize))
+}
+
 func (s *setup) complete(p *models.Plan) *models.Plan {
 	c := s.config
 	p.Steps, p.Examples, p.BatchSize, p.Trains = s.loader.Steps, s.loader.Limit, c.BatchSize, s.trains
@@ -86,7 +100,7 @@ func (s *setup) complete(p *models.Plan) *models.Plan {
 		p.Examples, p.Groups = s.loader.Edits, s.loader.Limit
 	}
 	p.BadRows = s.data.BadRows()
-	p.Rows, p.Validation, p.Warnings = s.data.Train.Len(), s.data.Validation.Len(), s.data.Warnings
+	p.Rows, p.Validation, p.Warnings = s.data.Train.Len(), s.data.Validation.Len(), s.warnings()
 	if c.MicroBatch != config.Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}

@@ -309,7 +309,7 @@ func (s *setup) chooseMicroBatch(ctx context.Context) error {
 // beginClock shares the micro-batch, warns, and begins to count time.
 func (s *setup) beginClock() (err error) {
 	batch := s.config.BatchSize
-	warnings := slices.Concat(models.UndigestedInit(s.config), s.data.Warnings)
+	warnings := slices.Concat(models.UndigestedInit(s.config), s.warnings())
 	for _, text := range warnings {
 		if s.strategy.Main() {
 			s.o.warn(text)

@@ -202,6 +202,8 @@ func TestDryRun(t *testing.T) {
 		Examples:   93,
 		Rows:       31,
 		Validation: 8,
+		Warnings: []string{"16 steps are few to learn from, fewer than 100: give more epochs, more rows, or a smaller " +
+			"batch_size (6)"},
 		BatchSize:  6,
 		MicroBatch: 4,
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
