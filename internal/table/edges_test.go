@@ -16,6 +16,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/exit"
+	"assay/internal/remote"
 	"assay/internal/shards"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,12 +93,13 @@ func TestChunks(t *testing.T) {
 // TestParts: a batch is cut where what is prepared has the size, not before; what failed or is not counted takes no
 // room, and joined rows are cut at twice the size.
 func TestParts(t *testing.T) {
+	cores := runtime.GOMAXPROCS(0)
 	for _, c := range []struct {
 		name   string
 		change func(j *Job[int, value])
 		want   int // rows of the largest part, of one core; 0: all
 	}{
-		{"exactly the size", func(j *Job[int, value]) { j.MaxSize = 10 * runtime.GOMAXPROCS(0) }, 1},
+		{"exactly the size", func(j *Job[int, value]) { j.MaxSize = 10 * cores }, 1},
 		{"less than a row", func(j *Job[int, value]) { j.MaxSize = 1 }, 1},
 		{"no bound", func(j *Job[int, value]) { j.MaxSize = 0 }, 0},
 		{"not counted", func(j *Job[int, value]) { j.Size, j.MaxSize = nil, 1 }, 0},
@@ -110,9 +112,20 @@ func TestParts(t *testing.T) {
 		{"not joined", func(j *Job[int, value]) {
 			j.MaxSize, j.Joined = 10, func(a, b int) bool { return b != a+1 }
 		}, 1},
+		{"one at a time beyond the size", func(j *Job[int, value]) {
+			j.MaxSize, j.Joined = 10*cores-5, func(a, b int) bool { return b == a+1 }
+		}, 2*cores - 1},
+		{"rows behind another take no room", func(j *Job[int, value]) {
+			j.MaxSize, j.Size = 20, func(n, before *int) int {
+				if before != nil && *before == *n-1 {
+					return 0
+				}
+				return 10
+			}
+		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			const n = 192
+			const n = 193
 			d := &doubling{numbers: numbers(n)}
 			j := d.job("")
 			j.Batches, j.Size = Chunks(n), func(_, _ *int) int { return 10 }
@@ -120,12 +133,15 @@ func TestParts(t *testing.T) {
 			r := &run[int, value]{Job: j, results: NewMemory[value](), to: n}
 			most, all := 0, 0
 			r.readBatches(t.Context(), func(part []task[int]) bool {
+				if len(part) == 0 {
+					t.Error("got a part without rows, want none")
+				}
 				most, all = max(most, len(part)), all+len(part)
 				return true
 			})
 			want := n
 			if c.want > 0 { // as many as there are cores are prepared at a time
-				want = max(runtime.GOMAXPROCS(0), c.want)
+				want = max(cores, c.want)
 			}
 			if most != want || all != n {
 				t.Errorf("got parts of at most %d rows, %d in all, want %d and %d", most, all, want, n)
@@ -387,5 +403,139 @@ func TestNothingToWorkOn(t *testing.T) {
 	m, err := j.InMemory(t.Context())
 	if err != nil || m.Len() != 4 {
 		t.Errorf("InMemory: got %d results, %v, want 4", m.Len(), err)
+	}
+}
+
+// storageError is an error of object storage as package remote knows it.
+type storageError struct{}
+
+func (storageError) Error() string        { return "no answer" }
+func (storageError) Is(target error) bool { return target.Error() == "object storage failed" }
+
+// TestStorageFails: a row of which storage says nothing ends the run with its number, wherever it fails, and is not
+// among the results; rows beside it are.
+func TestStorageFails(t *testing.T) {
+	for name, change := range map[string]func(d *doubling, j *Job[int, value]){
+		"working": func(d *doubling, j *Job[int, value]) { d.fails = map[int]error{2: storageError{}} },
+		"the content": func(d *doubling, j *Job[int, value]) {
+			j.Content = func(n *int, err error) (string, error) {
+				if *n == 2 {
+					return "", storageError{}
+				}
+				return "", err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &doubling{numbers: numbers(4)}
+			j := d.job("")
+			j.Batches = Chunks(4)
+			change(d, j)
+			m, err := j.InMemory(t.Context())
+			const want = "row 2: no answer; rerun the same command to resume"
+			if fmt.Sprint(err) != want || !remote.Failed(err) {
+				t.Errorf("InMemory: got error %v, want %s", err, want)
+			}
+			if m.Has(1) || !m.Has(0) {
+				t.Errorf("got results of %d rows, %t of row 1 and %t of row 2, want the first and not the second", m.Len(),
+					m.Has(0), m.Has(1))
+			}
+			if name == "working" && m.Len() != 3 {
+				t.Errorf("got %d results, want the other 3", m.Len())
+			}
+		})
+	}
+}
+
+// TestDoneAgain: a row that is done already and comes with others is worked on again, but keeps its first result, and
+// those behind it get theirs.
+func TestDoneAgain(t *testing.T) {
+	d := &doubling{numbers: numbers(3)}
+	j := d.job("")
+	j.Batches = func(iter.Seq[int]) iter.Seq[[]int] { return slices.Values([][]int{{0, 1, 2}}) }
+	m := NewMemory[value]()
+	if err := errors.Join(m.Add(Line[value]{Row: 0, Value: value{Double: 77}}), j.Run(t.Context(), m, 0, 3)); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int{77, 4, 6} {
+		if l, _ := m.Line(i); l.Value.Double != want {
+			t.Errorf("row %d: got %d, want %d", i, l.Value.Double, want)
+		}
+	}
+}
+
+// TestFailedInBatch: failures count that stand behind rows which went well.
+func TestFailedInBatch(t *testing.T) {
+	bad := errors.New("bad")
+	d := &doubling{numbers: numbers(4), fails: map[int]error{2: bad, 4: bad}}
+	j := d.job("")
+	j.Batches, j.MaxFailed = Chunks(4), 2
+	if _, err := j.InMemory(t.Context()); fmt.Sprint(err) != "2 rows failed, and 2 end the run; row 4: bad" {
+		t.Errorf("InMemory: got error %v, want a FailedError at row 4", err)
+	}
+}
+
+// TestCause: a context that ended for a cause of its own is an interruption like any other.
+func TestCause(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	d := &doubling{numbers: numbers(3), hook: func(int) { cancel(errors.New("a reason")) }}
+	_, err := d.job("").InMemory(ctx)
+	if !errors.Is(err, exit.ErrInterrupted) {
+		t.Errorf("InMemory: got error %v, want an interruption", err)
+	}
+}
+
+// TestLines: what a line is as JSON, and what it cannot be; a line that is read twice has nothing of the first time.
+func TestLines(t *testing.T) {
+	for _, v := range []any{"text", 5, []int{1, 2}} {
+		if got, err := (Line[any]{Value: v}).MarshalJSON(); err == nil {
+			t.Errorf("a value %v: got %s, want an error", v, got)
+		}
+	}
+	var l Line[value]
+	for _, c := range []struct {
+		text string
+		want Line[value]
+	}{
+		{`{"row":3,"of":"x","double":2,"half":0.5,"error":"e","unreadable":true}`,
+			Line[value]{Row: 3, Content: "x", Value: value{2, 0.5}, Error: "e", Unreadable: true}},
+		{`{"row":4,"of":"y","double":1}`, Line[value]{Row: 4, Content: "y", Value: value{Double: 1}}},
+	} {
+		if err := l.UnmarshalJSON([]byte(c.text)); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(c.want, l); d != "" {
+			t.Errorf("%s (-want +got):\n%s", c.text, d)
+		}
+		if raw, err := l.MarshalJSON(); string(raw) != c.text || err != nil {
+			t.Errorf("got %s, %v, want %s", raw, err, c.text)
+		}
+	}
+}
+
+// TestJournalAgain: a journal that is opened again has its lines where nothing says that rows changed, but for rows that
+// are skipped since.
+func TestJournalAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "progress")
+	d := &doubling{numbers: numbers(4)}
+	j := d.job("")
+	j.Content = nil
+	for _, want := range []int{4, 4, 3} {
+		if want == 3 {
+			j.Skip = func(i int) bool { return i == 2 }
+		}
+		k, err := j.Resume(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.Len() != want || len(d.done) != 4 {
+			t.Errorf("got %d results after %d rows were done, want %d and 4", k.Len(), len(d.done), want)
+		}
+		if want == 3 {
+			if l, err := k.Line(2); l.Row != 2 || l.Value.Double != 0 || err != nil {
+				t.Errorf("the line of a skipped row: got %+v, %v, want an empty one of row 2", l, err)
+			}
+		}
+		k.Close()
 	}
 }
