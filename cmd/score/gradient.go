@@ -75,7 +75,7 @@ func writeGradient(c *cobra.Command, f *runtimeFlags, q *editFlags, out, heatmap
 	if heatmap != "" {
 		output, err := edit.Decode(e.Output)
 		if err == nil {
-			err = reward.Heatmap(output, g.Output).WritePNG(heatmap)
+			err = g.Output.Heatmap(output).WritePNG(heatmap)
 		}
 		if err != nil {
 			return err

@@ -168,7 +168,8 @@ func stopped(err error, a chat.Asked) error {
 	if !errors.As(err, &s) {
 		return err
 	}
-	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; run the same command to resume", s.Done, s.Rows, s.Journal, a)
+	text := fmt.Sprintf("%d of %d rows are kept in %s, with %s; run the same command to resume", s.Done, s.Rows,
+		s.Journal, a)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", text, exit.ErrInterrupted)

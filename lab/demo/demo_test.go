@@ -165,7 +165,7 @@ func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled f
 	); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newExamReport(files{data: dir, labels: labels, exam: dir, scorer: "run/scorer", times: times, seed: 1})
+	r, err := newExamReport(t.Context(), files{data: dir, labels: labels, exam: dir, scorer: "run/scorer", times: times, seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page lacks %q", s)
 		}
 	}
-	shown, families := 0, map[miniature.Family]bool{}
+	shown, families := 1+len(r.story.Outputs), map[miniature.Family]bool{}
 	for _, e := range r.examples {
 		shown += 1 + len(e.Outputs)
 		families[e.Family] = true
@@ -286,7 +286,7 @@ func TestIncompleteExam(t *testing.T) {
 	score := func(k miniature.Truth) float64 { return k.Degree }
 	answer(t, dir, truth, score, score)
 	writeLines(t, filepath.Join(dir, "scores.jsonl"), []map[string]any{{"id": truth[0].ID, "score01": 1}})
-	_, err := newExamReport(files{data: dir, labels: filepath.Join(dir, "labels.jsonl"), exam: dir})
+	_, err := newExamReport(t.Context(), files{data: dir, labels: filepath.Join(dir, "labels.jsonl"), exam: dir})
 	if err == nil || !strings.Contains(err.Error(), "scores.jsonl: no row "+truth[1].ID) {
 		t.Errorf("scores of one row only: %v", err)
 	}
@@ -390,5 +390,43 @@ func TestCaptionQuality(t *testing.T) {
 	}
 	if shared("a cat with a hat", "a hat with cat") != 0.8 {
 		t.Error("words that are twice in one caption are counted twice")
+	}
+}
+
+// TestStory: the first task with most kinds of outputs is shown, with heat maps by the scorer and the loss of its run.
+func TestStory(t *testing.T) {
+	picture, err := inline("../../testdata/oracle/images/coffee.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := example{Instruction: "few", Outputs: []shownOutput{{Kind: miniature.Noop}}}
+	many := example{Instruction: "blur the picture", Source: picture, File: "../../testdata/oracle/images/coffee.png"}
+	for _, k := range []miniature.Kind{miniature.Foreign, miniature.Noop, miniature.Perfect} {
+		many.Outputs = append(many.Outputs, shownOutput{Kind: k, File: "../../testdata/oracle/images/coffee_blur.png"})
+	}
+	s := newStory([]example{few, many})
+	if len(s.Outputs) != 2 || s.Outputs[0].Words() != "as asked" || s.Outputs[1].Words() != "nothing done" {
+		t.Fatalf("got %+v, want the perfect output and the one that does nothing", s.Outputs)
+	}
+	if err := s.heatmaps(t.Context(), "../../backbones/tiny-scorer"); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Outputs[0].Heatmap; !strings.HasPrefix(string(got), "data:image/png;base64,") || got == picture {
+		t.Errorf("got heat map %.40s, want a picture", got)
+	}
+	dir := t.TempDir()
+	if err := s.curve(filepath.Join(dir, "scorer")); err == nil {
+		t.Error("no metrics: got no error, want one")
+	}
+	writeLines(t, filepath.Join(dir, "metrics.jsonl"), []map[string]any{
+		{"kind": "train", "step": 1, "score_loss": 3}, {"kind": "validation", "step": 1},
+		{"kind": "train", "step": 2, "score_loss": 2}, {"kind": "train", "step": 3, "score_loss": 1},
+	})
+	if err := s.curve(filepath.Join(dir, "scorer")); err != nil {
+		t.Fatal(err)
+	}
+	if s.Steps != 3 || s.Before != 2.5 || s.After != 1.5 || !strings.Contains(string(s.Curve), "<svg") {
+		t.Errorf("got %d steps from %g to %g and %.20s, want 3 from 2.5 to 1.5, smoothed, and a chart", s.Steps, s.Before,
+			s.After, s.Curve)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/base64"
 	"html/template"
 	"math"
 	"os"
@@ -20,6 +19,7 @@ type example struct {
 	Family      miniature.Family
 	Instruction string
 	Source      template.URL
+	File        string
 	Outputs     []shownOutput
 }
 
@@ -28,6 +28,7 @@ type shownOutput struct {
 	Kind         miniature.Kind
 	Score, Truth float64
 	Picture      template.URL
+	Heatmap      template.URL // of the outputs of the story; ""
 	File         string
 }
 
@@ -67,14 +68,16 @@ func choose(tasks [][]output, scores map[string]float64, seed uint64) ([]example
 		if err != nil {
 			return nil, err
 		}
-		e := example{Family: first.truth.Family, Instruction: first.instruction, Source: source}
+		e := example{Family: first.truth.Family, Instruction: first.instruction, Source: source,
+			File: first.source}
 		for _, o := range tasks[i] {
 			picture, err := inline(o.edit)
 			if err != nil {
 				return nil, err
 			}
 			e.Outputs = append(e.Outputs,
-				shownOutput{o.truth.Kind, 10 * scores[o.truth.ID], 10 * o.truth.Degree, picture, o.edit})
+				shownOutput{Kind: o.truth.Kind, Score: 10 * scores[o.truth.ID], Truth: 10 * o.truth.Degree,
+					Picture: picture, File: o.edit})
 		}
 		slices.SortStableFunc(e.Outputs, func(a, b shownOutput) int { return cmp.Compare(b.Score, a.Score) })
 		all = append(all, e)
@@ -85,5 +88,5 @@ func choose(tasks [][]output, scores map[string]float64, seed uint64) ([]example
 // inline is a PNG file as a data URI.
 func inline(path string) (template.URL, error) {
 	raw, err := os.ReadFile(path)
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(raw)), err
+	return pngURL(raw), err
 }

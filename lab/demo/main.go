@@ -57,7 +57,7 @@ func newReport() *cobra.Command {
 		Use:   "report --data DIR --labels FILE --exam DIR --out DIR",
 		Short: "Write report.html, report.txt and report.json of a scored exam",
 		RunE: func(c *cobra.Command, _ []string) error {
-			r, err := newExamReport(f)
+			r, err := newExamReport(c.Context(), f)
 			if err != nil {
 				return err
 			}
@@ -78,6 +78,7 @@ func newReport() *cobra.Command {
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "of the examples that are shown")
 	c.Flags().
 		BoolVar(&f.captions, "captions", false, "the exam has "+captionedFile+" and "+writtenFile+": by a model")
+	c.Flags().BoolVar(&f.trained, "trained", false, "show heat maps of --scorer and the loss of the run around it")
 	c.Flags().BoolVar(&f.short, "short", false, "say that there was little data")
 	c.Flags().StringVar(&out, "out", "", "folder to write into")
 	for _, name := range []string{"data", "labels", "exam", "out"} {

@@ -26,6 +26,7 @@ var (
 
 var functions = template.FuncMap{
 	"figure":  figure,
+	"share":   func(m miniature.Measure) string { return fmt.Sprintf("%.0f", 100*float64(m)) },
 	"met":     met,
 	"join":    strings.Join,
 	"short":   short,
@@ -53,6 +54,9 @@ func (r *Report) Families() (out []miniature.Family) {
 
 // Examples are tasks with their outputs.
 func (r *Report) Examples() []example { return r.examples }
+
+// Story is what the page begins with.
+func (r *Report) Story() *story { return r.story }
 
 // text writes the report for a terminal.
 func (r *Report) text(w io.Writer) error { return plainTemplate.Execute(w, r) }

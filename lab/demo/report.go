@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -28,6 +30,7 @@ type files struct {
 	seed                              uint64
 	short                             bool
 	captions                          bool // a model wrote captions of the exam, too
+	trained                           bool // the scorer is there, and its run around it: show them
 }
 
 // Report says how a scorer did on an exam.
@@ -47,6 +50,7 @@ type Report struct {
 	Commands []Command         `json:"commands"`
 
 	examples []example
+	story    *story
 }
 
 // Judge is something that gives a number to every output.
@@ -98,7 +102,7 @@ type Command struct {
 const above = 0.08
 
 // newExamReport reads everything and compares.
-func newExamReport(f files) (*Report, error) {
+func newExamReport(ctx context.Context, f files) (*Report, error) {
 	x, err := readExam(f.exam)
 	if err != nil {
 		return nil, err
@@ -131,8 +135,12 @@ func newExamReport(f files) (*Report, error) {
 	if r.examples, err = choose(tasks, scores, f.seed); err != nil {
 		return nil, err
 	}
+	r.story = newStory(r.examples)
+	if f.trained {
+		err = errors.Join(r.story.heatmaps(ctx, f.scorer), r.story.curve(f.scorer))
+	}
 	r.commands(f, x)
-	return r, nil
+	return r, err
 }
 
 // similarities adds what the scorer is compared with.
@@ -190,7 +198,7 @@ func (r *Report) goals() {
 		of   func(miniature.Result) miniature.Measure
 	}{
 		{"Spearman with the truth", 0.65, func(x miniature.Result) miniature.Measure { return x.Spearman }},
-		{"the same of outputs that are alive", 0.55, func(x miniature.Result) miniature.Measure { return x.Alive }},
+		{"the same of outputs that are intact", 0.55, func(x miniature.Result) miniature.Measure { return x.Alive }},
 		{"pair accuracy", 0.86, func(x miniature.Result) miniature.Measure { return x.PairAccuracy }},
 	} {
 		goal := newGoal(g.name, g.of(r.Judges[0].Result), g.want)

@@ -109,5 +109,5 @@ made "$exam/captioned.jsonl" "captions by a small model, to compare" "$exam/edit
 	written "$report/exam-captions.yaml"
 made "$exam/written-similarities.jsonl" "CLIP-D with these" "$exam/captioned.jsonl" $clip/* -- \
 	"$bin/label" similarities --clip $clip --cache "$out/labels/cache" --in "$exam/captioned.jsonl" --out "$exam/written-similarities.jsonl"
-"$lab/demo" report --captions --data "$out/data" --labels "$out/labels/table.parquet" --exam "$exam" --scorer "$scorer" --times "$out/times.tsv" \
+"$lab/demo" report --captions --trained --data "$out/data" --labels "$out/labels/table.parquet" --exam "$exam" --scorer "$scorer" --times "$out/times.tsv" \
 	--out "$report" --short=$short

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"assay"
+	"assay/data"
+	"assay/internal/page"
+	"assay/internal/trainer/records"
+	"assay/lab/internal/miniature"
+)
+
+// story is what the page begins with: one task, some of its outputs, and how training went.
+type story struct {
+	Instruction string
+	Source      template.URL
+	File        string // of the source
+	Outputs     []shownOutput
+	Curve       template.HTML
+	Before      float64 // loss of the first steps
+	After       float64 // and of the last ones
+	Steps       int64
+}
+
+// storyKinds are the kinds of outputs that the story shows, and how a reader names them.
+var storyKinds = []struct {
+	kind  miniature.Kind
+	words string
+}{
+	{miniature.Perfect, "as asked"},
+	{miniature.Half, "half of it"},
+	{miniature.Over, "too much"},
+	{miniature.Damaged, "as asked, and damaged"},
+	{miniature.WrongAttribute, "something similar"},
+	{miniature.Noop, "nothing done"},
+}
+
+// shownKinds is how many outputs the story has room for.
+const shownKinds = 5
+
+// newStory chooses the first example with all kinds, else the one with most.
+func newStory(examples []example) *story {
+	var best *story
+	for _, e := range examples {
+		s := &story{Instruction: e.Instruction, Source: e.Source, File: e.File}
+		for _, k := range storyKinds {
+			i := slices.IndexFunc(e.Outputs, func(o shownOutput) bool { return o.Kind == k.kind })
+			if i >= 0 && len(s.Outputs) < shownKinds {
+				s.Outputs = append(s.Outputs, e.Outputs[i])
+			}
+		}
+		if best == nil || len(s.Outputs) > len(best.Outputs) {
+			best = s
+		}
+	}
+	return best
+}
+
+// Words is how the story names the kind.
+func (o shownOutput) Words() string {
+	for _, k := range storyKinds {
+		if k.kind == o.Kind {
+			return k.words
+		}
+	}
+	return string(o.Kind)
+}
+
+// heatmaps adds to each output of the story where a change of the picture would change the score most.
+func (s *story) heatmaps(ctx context.Context, scorer string) error {
+	j, err := assay.Open(ctx, scorer, assay.Options{})
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	for i := range s.Outputs {
+		o := &s.Outputs[i]
+		e, err := assay.ReadEdit(ctx, s.File, o.File, s.Instruction)
+		if err != nil {
+			return err
+		}
+		g, err := j.Gradient(ctx, e)
+		if err != nil {
+			return err
+		}
+		p, err := data.Open(o.File, data.Limits{})
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := g.Output.Heatmap(p).EncodePNG(&b); err != nil {
+			return err
+		}
+		o.Heatmap = pngURL(b.Bytes())
+	}
+	return nil
+}
+
+// curve reads how training went from the run directory around a scorer.
+func (s *story) curve(scorer string) error {
+	raw, err := os.ReadFile(filepath.Join(filepath.Dir(scorer), records.MetricsFile))
+	if err != nil {
+		return err
+	}
+	loss := page.Series{Name: "loss", Color: "--accent"}
+	for line := range strings.Lines(string(raw)) {
+		var m struct {
+			Kind  string         `json:"kind"`
+			Step  int64          `json:"step"`
+			Score records.Number `json:"score_loss"`
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			return fmt.Errorf("%s: %w", records.MetricsFile, err)
+		}
+		if m.Kind == "train" {
+			loss.X, loss.Y = append(loss.X, float64(m.Step)), append(loss.Y, float64(m.Score))
+			s.Steps = m.Step
+		}
+	}
+	loss.Y = smooth(loss.Y, max(1, len(loss.Y)/40))
+	s.Before, s.After = loss.Y[0], loss.Y[len(loss.Y)-1]
+	s.Curve = page.Chart("loss of the score over the steps of training", "step", loss)
+	return nil
+}
+
+// smooth is the mean of the n values on either side of each, itself included.
+func smooth(v []float64, n int) []float64 {
+	out := make([]float64, len(v))
+	for i := range v {
+		part := v[max(0, i-n):min(len(v), i+n+1)]
+		for _, x := range part {
+			out[i] += x / float64(len(part))
+		}
+	}
+	return out
+}
+
+func pngURL(raw []byte) template.URL {
+	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(raw))
+}
