@@ -513,8 +513,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestJournalAgain: a journal that is opened again has its lines where nothing says that rows changed, but for rows that
-// are skipped since.
+// TestJournalAgain: a journal that is opened again has its lines where nothing says that rows changed, but for rows
+// that are skipped since.
 func TestJournalAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "progress")
 	d := &doubling{numbers: numbers(4)}

@@ -35,7 +35,8 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
-	d.Want(c.Device == CUDAAuto || ort.IsDevice(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q", c.Device)
+	d.Want(c.Device == CUDAAuto || ort.IsDevice(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q",
+		c.Device)
 	d.oneOf("reduce", c.Reduce, ReduceOrdered, ReduceFast)
 	d.Want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
 	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
