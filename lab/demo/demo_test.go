@@ -165,7 +165,8 @@ func answer(t *testing.T, dir string, truth []miniature.Truth, score, shuffled f
 	); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newExamReport(t.Context(), files{data: dir, labels: labels, exam: dir, scorer: "run/scorer", times: times, seed: 1})
+	r, err := newExamReport(t.Context(),
+		files{data: dir, labels: labels, exam: dir, scorer: "run/scorer", times: times, seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
