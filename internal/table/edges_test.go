@@ -100,9 +100,11 @@ func TestParts(t *testing.T) {
 		{"exactly the size", func(j *Job[int, value]) { j.MaxSize = 10 * runtime.GOMAXPROCS(0) }, 1},
 		{"less than a row", func(j *Job[int, value]) { j.MaxSize = 1 }, 1},
 		{"no bound", func(j *Job[int, value]) { j.MaxSize = 0 }, 0},
-		{"not counted", func(j *Job[int, value]) { j.Size, j.MaxSize = nil, 1 }, 0},
+		{"not counted", func(j *Job[int, value]) { j.Prepare, j.MaxSize = nil, 1 }, 0},
 		{"failed rows", func(j *Job[int, value]) {
-			j.MaxSize, j.Prepare = 1, func(*int) error { return errors.New("failed") }
+			j.MaxSize, j.Prepare = 1, func(int) (edit.Inputs, error) {
+				return nil, errors.New("failed")
+			}
 		}, 0},
 		{"twice the size", func(j *Job[int, value]) {
 			j.MaxSize, j.Joined = 10, func(a, b int) bool { return b == a+1 }
@@ -115,11 +117,11 @@ func TestParts(t *testing.T) {
 			const n = 192
 			d := &doubling{numbers: numbers(n)}
 			j := d.job("")
-			j.Batches, j.Size = Chunks(n), func(_, _ *int) int { return 10 }
+			j.Batches, j.Prepare = Chunks(n), prepareTen
 			c.change(j)
 			r := &run[int, value]{Job: j, results: NewMemory[value](), to: n}
 			most, all := 0, 0
-			r.readBatches(t.Context(), func(part []task[int]) bool {
+			r.readBatches(t.Context(), func(part []Task[int]) bool {
 				most, all = max(most, len(part)), all+len(part)
 				return true
 			})
@@ -378,7 +380,7 @@ func TestNothingToWorkOn(t *testing.T) {
 		return d.numbers[i], nil
 	}
 	work := j.Work
-	j.Work = func(ctx context.Context, rows []int) ([]value, []error, error) {
+	j.Work = func(ctx context.Context, rows []Task[int]) ([]value, []error, error) {
 		if len(rows) != 2 {
 			t.Errorf("Work of %v, want two rows", rows)
 		}
