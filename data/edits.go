@@ -13,9 +13,28 @@ import (
 	"strings"
 )
 
+// Annotations are what people said of an edit: labels, ranks and preferences. The JSON is a part of digests of rows.
+type Annotations struct {
+	// Labels are on 0..1: label ("", as Row.Label) and label_<dimension>.
+	Labels map[string]float64 `json:"labels,omitempty"`
+	// Ranks within the group are rank ("") and rank_<dimension>: lower is better, equal is a tie.
+	Ranks   map[string]float64 `json:"ranks,omitempty"`
+	Votes   float64            `json:"votes,omitempty"` // number of people whose labels these are; 0: not known
+	Verdict *Verdict           `json:"pair,omitempty"`  // on the two edits of a row of preferences; nil: it stands alone
+}
+
+// Verdict is what people said of two edits, the first and the second of a row of preferences.
+type Verdict struct {
+	Second    bool // which of the two the edit is
+	Dimension string
+	Votes     [3]float64 // for the first, for neither, for the second: counts, or a single 1
+	Counted   bool       // they are counts
+	Margin    *float64   // by how much the better one is better; nil: not known
+}
+
 // Majority is the outcome with the most votes: the first edit, neither, the second. If two outcomes have equally many
 // it is a tie.
-func (p *Pair) Majority() [3]float64 {
+func (p *Verdict) Majority() [3]float64 {
 	switch v := p.Votes; {
 	case v[0] > v[1] && v[0] > v[2]:
 		return [3]float64{1, 0, 0}
@@ -25,27 +44,47 @@ func (p *Pair) Majority() [3]float64 {
 	return [3]float64{0, 1, 0}
 }
 
-// Edit is one edit as training reads it: a row of a label table with everything that people said about it.
-type Edit struct {
-	Row
-	Labels map[string]float64 // label_<dimension>, on 0..1
-	Ranks  map[string]float64 // rank ("") and rank_<dimension> within the group: lower is better, equal is a tie
-	Votes  float64            // number of people whose labels these are; 0: not known
-	Pair   *Pair              // the comparison that the edit comes from; nil: it stands alone
+// None reports whether people said nothing.
+func (a *Annotations) None() bool { return len(a.Labels) == 0 && len(a.Ranks) == 0 && a.Verdict == nil }
+
+// Dimensions are the dimensions of labels and ranks, sorted; "" is the score.
+func (a *Annotations) Dimensions() []string {
+	set := map[string]bool{}
+	for _, of := range []map[string]float64{a.Labels, a.Ranks} {
+		for d := range of {
+			set[d] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
 }
 
-// Pair is a comparison of two edits, the first and the second of a row of preferences.
-type Pair struct {
-	Second    bool // which of the two the edit is
-	Dimension string
-	Votes     [3]float64 // for the first, for neither, for the second: counts, or a single 1
-	Counted   bool       // they are counts
-	Margin    *float64   // by how much the better one is better; nil: not known
+// Place is where an edit stands among others of its group in a dimension, lower is better: by rank, or by label.
+func (a *Annotations) Place(dimension string, ranked bool) (at float64, ok bool) {
+	if ranked {
+		at, ok = a.Ranks[dimension]
+		return at, ok
+	}
+	at, ok = a.Labels[dimension]
+	return -at, ok
 }
 
-// Labelled reports whether there is anything to learn from the edit.
-func (e *Edit) Labelled() bool {
-	return e.Label != nil || len(e.Labels) > 0 || len(e.Ranks) > 0 || e.Pair != nil
+// Above tells whether an edit is better than another (d > 0), by rank if both have one, else by label, and by how much
+// its label is above the other's: ranks do not say, and a tie has no margin. ok is false where there is nothing to
+// compare.
+func (a *Annotations) Above(o *Annotations, dimension string) (d, margin float64, ok bool) {
+	for _, ranked := range []bool{true, false} {
+		x, has := a.Place(dimension, ranked)
+		y, too := o.Place(dimension, ranked)
+		if has && too {
+			d, ok = y-x, true
+			break
+		}
+	}
+	x, has := a.Labels[dimension]
+	if y, too := o.Labels[dimension]; has && too && d != 0 {
+		margin = math.Abs(x - y)
+	}
+	return d, margin, ok
 }
 
 // The layouts of tables that training reads.
@@ -71,7 +110,8 @@ func CheckEditColumn(name string) error {
 	return fmt.Errorf("want one of our columns: %s", strings.Join(columnNames(LabelColumns), ", "))
 }
 
-// Edits is a table of edits in any of the layouts. A row of two edits counts twice: edit i is in row i/2 of the table.
+// Edits is a table of edits in any of the layouts, read with their annotations. A row of two edits counts twice: edit i
+// is in row i/2 of the table.
 type Edits struct {
 	*Table
 	Layout string
@@ -141,15 +181,15 @@ func (e *Edits) Each() int {
 func (e *Edits) Len() int { return e.Each() * e.Table.Len() }
 
 // Read returns edit i, from 0.
-func (e *Edits) Read(i int) (Edit, error) {
+func (e *Edits) Read(i int) (Row, error) {
 	if i < 0 || i >= e.Len() {
-		return Edit{}, fmt.Errorf("%s: no edit %d, there are %d", e.Path(), i, e.Len())
+		return Row{}, fmt.Errorf("%s: no edit %d, there are %d", e.Path(), i, e.Len())
 	}
 	rec, err := e.Record(i / e.Each())
 	if err != nil {
-		return Edit{}, err
+		return Row{}, err
 	}
-	var out Edit
+	var out Row
 	switch e.Layout {
 	case LayoutPreferences:
 		out, err = e.preference(&rec, i%2 == 1)
@@ -161,16 +201,18 @@ func (e *Edits) Read(i int) (Edit, error) {
 	if err != nil {
 		return out, e.At(i/e.Each(), err)
 	}
-	return out, nil
+	if out.Label != nil {
+		err = put(&out.Labels, "", *out.Label, 0, 1)
+	}
+	return out, err
 }
 
 // All yields every edit in the table's order. One that cannot be read comes as an error, and the next ones follow.
-func (e *Edits) All() iter.Seq2[Edit, error] { return each(e.Len(), e.Read) }
+func (e *Edits) All() iter.Seq2[Row, error] { return each(e.Len(), e.Read) }
 
 // labels reads a row of a label table, with its dimensions.
-func (e *Edits) labels(rec Record) (Edit, error) {
-	row, err := e.Row(rec)
-	out := Edit{Row: row}
+func (e *Edits) labels(rec Record) (Row, error) {
+	out, err := e.Row(rec)
 	if err != nil {
 		return out, err
 	}
@@ -229,7 +271,7 @@ func count(v any) (float64, error) {
 }
 
 // preference reads one of the two edits of a row in TRL's columns.
-func (e *Edits) preference(rec *Record, second bool) (out Edit, err error) {
+func (e *Edits) preference(rec *Record, second bool) (out Row, err error) {
 	c := cells{rec: rec, edits: e}
 	out.Instruction = c.prompt()
 	out.Source = c.picture("source")
@@ -242,7 +284,7 @@ func (e *Edits) preference(rec *Record, second bool) (out Edit, err error) {
 	if out.ID != "" {
 		out.ID += "/" + side
 	}
-	p := &Pair{Second: second, Dimension: c.text("dimension"), Margin: c.number("margin")}
+	p := &Verdict{Second: second, Dimension: c.text("dimension"), Margin: c.number("margin")}
 	for i, name := range []string{"votes_chosen", "votes_tie", "votes_rejected"} {
 		if x := c.number(name); x != nil {
 			p.Votes[i], p.Counted = *x, true
@@ -259,7 +301,7 @@ func (e *Edits) preference(rec *Record, second bool) (out Edit, err error) {
 	if p.Margin != nil && *p.Margin < 0 {
 		c.fail("margin", fmt.Errorf("%v is below 0: exchange chosen and rejected", *p.Margin))
 	}
-	out.Pair = p
+	out.Verdict = p
 	return out, c.done(&out)
 }
 
@@ -274,7 +316,7 @@ var editRewardMarks = []struct {
 }
 
 // editReward reads one of the two outputs of a row of EditReward-Data.
-func (e *Edits) editReward(rec *Record, second bool) (out Edit, err error) {
+func (e *Edits) editReward(rec *Record, second bool) (out Row, err error) {
 	c := cells{rec: rec, edits: e}
 	side := "left"
 	if second {
@@ -304,7 +346,7 @@ func (e *Edits) editReward(rec *Record, second bool) (out Edit, err error) {
 		}
 		c.fail(side+"_"+m.column, put(&out.Labels, m.dimension, y, 0, 1))
 	}
-	p := &Pair{Second: second}
+	p := &Verdict{Second: second}
 	switch vote := strings.ToLower(c.text("vote_type")); {
 	case strings.HasPrefix(vote, "left"):
 		p.Votes[0] = 1
@@ -315,23 +357,8 @@ func (e *Edits) editReward(rec *Record, second bool) (out Edit, err error) {
 	default:
 		c.fail("vote_type", fmt.Errorf("want leftvote, rightvote or tie, have %q", vote))
 	}
-	out.Pair = p
+	out.Verdict = p
 	return out, c.done(&out)
-}
-
-// Dimensions are the dimensions of an edit's labels and ranks, sorted; "" is the score.
-func (e *Edit) Dimensions() []string {
-	set := map[string]bool{}
-	if e.Label != nil {
-		set[""] = true
-	}
-	for d := range e.Labels {
-		set[d] = true
-	}
-	for d := range e.Ranks {
-		set[d] = true
-	}
-	return slices.Sorted(maps.Keys(set))
 }
 
 // GroupOf names the group of an edit without a group of its own: those of one source and instruction. picture is what

@@ -44,7 +44,7 @@ func (c *cells) picture(ours string) Image {
 }
 
 // done looks for what every edit has.
-func (c *cells) done(e *Edit) error {
+func (c *cells) done(e *Row) error {
 	if c.err == nil && e.Source.IsZero() {
 		c.err = &MissingColumnError{Column: "source", Name: c.edits.name("source"), Have: c.rec.names()}
 	}

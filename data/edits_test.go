@@ -24,12 +24,17 @@ func readEdits(t *testing.T, path string, columns map[string]string) (out []stri
 			out = append(out, "error: "+strings.TrimPrefix(err.Error(), path))
 			continue
 		}
+		label, labelled := x.Labels[""]
+		if labelled != (x.Label != nil) || labelled && label != *x.Label {
+			t.Errorf("labels %v, want the score %v among them", x.Labels, x.Label)
+		}
+		delete(x.Labels, "")
 		line := fmt.Sprintf("%s|%s|%d|%d|%v|%v|%g", x.ID, x.Instruction, len(x.Source.Bytes)+len(x.Source.Path),
 			len(x.Edit.Bytes)+len(x.Edit.Path), x.Labels, x.Ranks, x.Votes)
 		if x.Label != nil {
 			line += fmt.Sprintf("|%.4g", *x.Label)
 		}
-		if p := x.Pair; p != nil {
+		if p := x.Verdict; p != nil {
 			line += fmt.Sprintf("|%v %v %v %s", p.Second, p.Votes, p.Counted, p.Dimension)
 			if p.Margin != nil {
 				line += fmt.Sprint(" ", *p.Margin)
@@ -116,7 +121,7 @@ func TestMajority(t *testing.T) {
 		{1, 0, 0}: {1, 0, 0}, {2, 1, 3}: {0, 0, 1}, {2, 0, 2}: {0, 1, 0}, {1, 3, 2}: {0, 1, 0}, {2, 2, 1}: {0, 1, 0},
 	} {
 		t.Run(fmt.Sprint(votes), func(t *testing.T) {
-			if got := (&Pair{Votes: votes}).Majority(); got != want {
+			if got := (&Verdict{Votes: votes}).Majority(); got != want {
 				t.Errorf("%v: %v, want %v", votes, got, want)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Row is one row of a label table: an edit of a picture, and how well it was done.
+// Row is one row of a label table: an edit of a picture, how well it was done, and what else people said of it.
 type Row struct {
 	ID          string
 	Group       string // the same for all edits of one source picture by one instruction
@@ -26,6 +26,8 @@ type Row struct {
 	Split       string // train, validation, ...
 	Dataset     string
 	Profile     string // of the definitions, encoders and rules that gave label and similarities: name/version
+
+	Annotations // of tables that are read as [Edits]; else none
 }
 
 // Image is a picture in a table: a path, relative to the table's folder, or the bytes of a picture file, or both (then

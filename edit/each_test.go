@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"assay/data"
 	"assay/edit"
 )
 
@@ -67,4 +68,17 @@ func TestEachCalls(t *testing.T) {
 			t.Errorf("Each = %v, %v, want two results, asked for one by one", errs, err)
 		}
 	})
+}
+
+// TestPairSize: a pair counts its decoded pictures, the source once; files count nothing.
+func TestPairSize(t *testing.T) {
+	picture := func(n int) *data.Picture { return &data.Picture{Width: 4, Height: n, Pix: make([]byte, 16*n)} }
+	source := picture(1)
+	p := edit.Pair{edit.New(source, picture(2), ""), edit.New(source, picture(3), "")}
+	if got := p.Size(nil); got != 4*6 {
+		t.Errorf("Size = %d, want %d", got, 4*6)
+	}
+	if p[1].Output = (data.File{}); p.Size(nil) != 4*3 {
+		t.Errorf("Size with a file = %d, want %d", p.Size(nil), 4*3)
+	}
 }

@@ -73,6 +73,16 @@ type Comparer interface {
 // Pair is two edits that are compared.
 type Pair [2]*Edit
 
+// Size implements [Inputs] for a pair whose pictures are decoded. Its edits share their sources.
+func (p Pair) Size(Inputs) (n int) {
+	for _, of := range append([]Picture{p[0].Output, p[1].Output}, p[0].Sources...) {
+		if decoded, ok := of.(*data.Picture); ok {
+			n += len(decoded.Pix) / 4
+		}
+	}
+	return n
+}
+
 // Preference says how much better the first edit of a pair is: 1: it is better, 0: the second one is, 0.5: neither.
 type Preference struct {
 	Value  float64

@@ -47,7 +47,7 @@ type tableHead struct {
 const rowsAtOnce = 32
 
 // Job measures the edits of t, which is o.In opened.
-func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[table.Edit, Numbers] {
+func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[*edit.Edit, Numbers] {
 	head := tableHead{In: o.In, Rows: t.Len(), Columns: o.Columns}
 	if abs, err := remote.Abs(o.In); err == nil {
 		head.In = abs
@@ -70,10 +70,10 @@ func (m *Measurer) Job(t *data.Table, o table.Options) *table.Job[table.Edit, Nu
 		return head, err
 	}
 	j.Batches = table.Chunks(rowsAtOnce)
-	j.Work = func(ctx context.Context, rows []table.Edit) (values []Numbers, errs []error, err error) {
-		edits := make([]*edit.Edit, len(rows))
-		for i := range rows {
-			edits[i] = rows[i].Edit
+	j.Work = func(ctx context.Context, tasks []table.Task[*edit.Edit]) (values []Numbers, errs []error, err error) {
+		edits := make([]*edit.Edit, len(tasks))
+		for i := range tasks {
+			edits[i] = tasks[i].Row
 		}
 		got, err := m.Measure(ctx, edits)
 		for _, s := range got {

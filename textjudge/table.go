@@ -95,7 +95,7 @@ func (j *Judge) open(o *table.Options) (*data.Table, error) {
 }
 
 // job judges the rows of t, which is o.In opened.
-func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[table.Edit, Result], error) {
+func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[*edit.Edit, Result], error) {
 	roles := j.Roles()
 	job := table.EditJob[Result](t, o, func(i int) (*edit.Edit, error) { return readEdit(t, roles, i) },
 		func(e *edit.Edit) []any {
@@ -105,12 +105,9 @@ func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[table.Edit, Resu
 			}
 			return parts
 		}, roles...)
-	job.Prepare = func(e *table.Edit) (err error) {
-		e.Inputs, err = j.prepare(e.Edit)
-		return err
-	}
-	job.Work = table.Single(func(ctx context.Context, e *table.Edit) (Result, error) {
-		r, err := j.answers(ctx, e.Inputs.(*edit.Views))
+	job.Prepare = func(e *edit.Edit) (edit.Inputs, error) { return j.prepare(e) }
+	job.Work = table.Single(func(ctx context.Context, t *table.Task[*edit.Edit]) (Result, error) {
+		r, err := j.answers(ctx, t.Inputs.(*edit.Views))
 		return *r, err
 	})
 	job.Ends = func(err error) bool { return errors.Is(err, chat.ErrUnavailable) }

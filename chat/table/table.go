@@ -87,9 +87,9 @@ func Ask(ctx context.Context, m chat.Model, o table.Options) (*Result, error) {
 			}
 			return q, nil // the answer says what is wrong
 		},
-		Content: func(q *question, _ error) (string, error) { return q.content(c.Folder()), nil },
-		Work: table.Single(func(ctx context.Context, q *question) (answered, error) {
-			answer, used := q.answer(ctx, m, c.Folder())
+		Content: func(q question, _ error) (string, error) { return q.content(c.Folder()), nil },
+		Work: table.Single(func(ctx context.Context, t *table.Task[question]) (answered, error) {
+			answer, used := t.Row.answer(ctx, m, c.Folder())
 			if err := ctx.Err(); err != nil {
 				return answered{}, err
 			}

@@ -39,9 +39,9 @@ func (j *Job) Measure(ctx context.Context, o table.Options, warn func(text strin
 		Read: func(i int) (inputs, error) {
 			return j.inputs(ctx, files.parts[i])
 		},
-		Content: func(in *inputs, err error) (string, error) { return in.of, nil },
-		Work: func(ctx context.Context, in []inputs) ([][]row, []error, error) {
-			rows, err := m.part(ctx, &in[0])
+		Content: func(in inputs, err error) (string, error) { return in.of, nil },
+		Work: func(ctx context.Context, tasks []table.Task[inputs]) ([][]row, []error, error) {
+			rows, err := m.part(ctx, &tasks[0].Row)
 			return [][]row{rows}, []error{nil}, err
 		},
 	}

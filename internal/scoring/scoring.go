@@ -49,7 +49,7 @@ const (
 )
 
 // newJob makes the job that scores the edits of a table.
-func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[table.Edit, edit.Score] {
+func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[*edit.Edit, edit.Score] {
 	read := func(i int) (*edit.Edit, error) {
 		row, err := t.Read(i)
 		return table.EditOf(t, &row), err
@@ -57,26 +57,13 @@ func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[table.Edit,
 	job := table.EditJob[edit.Score](t, o, read, func(e *edit.Edit) []any {
 		return []any{e.Instruction, table.Image(e, "source"), table.Image(e, "edit")}
 	}, "source", "edit")
-	job.Prepare = func(e *table.Edit) (err error) {
-		e.Inputs, err = j.Prepare(e.Edit)
-		return err
-	}
-	job.Work = func(ctx context.Context, edits []table.Edit) ([]edit.Score, []error, error) {
-		inputs := make([]edit.Inputs, len(edits))
-		for i := range edits {
-			inputs[i] = edits[i].Inputs
-		}
-		return j.Score(ctx, inputs)
+	job.Prepare = j.Prepare
+	job.Work = func(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]edit.Score, []error, error) {
+		return j.Score(ctx, table.Inputs(tasks))
 	}
 	g := &grouping{table: t}
 	job.Batches, job.Joined = g.batches, g.joined
 	job.MaxSize = batchPixels
-	job.Size = func(e, before *table.Edit) int {
-		if before == nil {
-			return e.Inputs.Size(nil)
-		}
-		return e.Inputs.Size(before.Inputs)
-	}
 	weigh, last := job.Weigh, ""
 	job.Weigh = func(i int) (bytes int64, begins bool) { // a shard begins with a group of one source and instruction
 		e, err := read(i)
@@ -94,7 +81,7 @@ func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[table.Edit,
 }
 
 // identify sets the heads of journal and shards.
-func identify(job *table.Job[table.Edit, edit.Score], j edit.Judge, t *data.Table) error {
+func identify(job *table.Job[*edit.Edit, edit.Score], j edit.Judge, t *data.Table) error {
 	print, err := j.Fingerprint()
 	if err != nil {
 		return err
@@ -121,7 +108,7 @@ func (o *Options) check() error {
 }
 
 // open opens the table with the columns that a judge needs, and makes the job of it. The caller closes the table.
-func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[table.Edit, edit.Score], error) {
+func (o *Options) open(ctx context.Context, j edit.Judge) (*data.Table, *table.Job[*edit.Edit, edit.Score], error) {
 	if err := o.check(); err != nil {
 		return nil, nil, err
 	}

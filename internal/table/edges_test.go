@@ -90,6 +90,16 @@ func TestChunks(t *testing.T) {
 	}
 }
 
+// follows are inputs that take no room behind those of the number before.
+type follows int
+
+func (n follows) Size(before edit.Inputs) int {
+	if before == n-1 {
+		return 0
+	}
+	return 10
+}
+
 // TestParts: a batch is cut where what is prepared has the size, not before; what failed or is not counted takes no
 // room, and joined rows are cut at twice the size.
 func TestParts(t *testing.T) {
@@ -102,9 +112,11 @@ func TestParts(t *testing.T) {
 		{"exactly the size", func(j *Job[int, value]) { j.MaxSize = 10 * cores }, 1},
 		{"less than a row", func(j *Job[int, value]) { j.MaxSize = 1 }, 1},
 		{"no bound", func(j *Job[int, value]) { j.MaxSize = 0 }, 0},
-		{"not counted", func(j *Job[int, value]) { j.Size, j.MaxSize = nil, 1 }, 0},
+		{"not counted", func(j *Job[int, value]) { j.Prepare, j.MaxSize = nil, 1 }, 0},
 		{"failed rows", func(j *Job[int, value]) {
-			j.MaxSize, j.Prepare = 1, func(*int) error { return errors.New("failed") }
+			j.MaxSize, j.Prepare = 1, func(int) (edit.Inputs, error) {
+				return nil, errors.New("failed")
+			}
 		}, 0},
 		{"twice the size", func(j *Job[int, value]) {
 			j.MaxSize, j.Joined = 10, func(a, b int) bool { return b == a+1 }
@@ -116,23 +128,18 @@ func TestParts(t *testing.T) {
 			j.MaxSize, j.Joined = 10*cores-5, func(a, b int) bool { return b == a+1 }
 		}, 2*cores - 1},
 		{"rows behind another take no room", func(j *Job[int, value]) {
-			j.MaxSize, j.Size = 20, func(n, before *int) int {
-				if before != nil && *before == *n-1 {
-					return 0
-				}
-				return 10
-			}
+			j.MaxSize, j.Prepare = 20, func(n int) (edit.Inputs, error) { return follows(n), nil }
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const n = 193
 			d := &doubling{numbers: numbers(n)}
 			j := d.job("")
-			j.Batches, j.Size = Chunks(n), func(_, _ *int) int { return 10 }
+			j.Batches, j.Prepare = Chunks(n), prepareTen
 			c.change(j)
 			r := &run[int, value]{Job: j, results: NewMemory[value](), to: n}
 			most, all := 0, 0
-			r.readBatches(t.Context(), func(part []task[int]) bool {
+			r.readBatches(t.Context(), func(part []Task[int]) bool {
 				if len(part) == 0 {
 					t.Error("got a part without rows, want none")
 				}
@@ -394,7 +401,7 @@ func TestNothingToWorkOn(t *testing.T) {
 		return d.numbers[i], nil
 	}
 	work := j.Work
-	j.Work = func(ctx context.Context, rows []int) ([]value, []error, error) {
+	j.Work = func(ctx context.Context, rows []Task[int]) ([]value, []error, error) {
 		if len(rows) != 2 {
 			t.Errorf("Work of %v, want two rows", rows)
 		}
@@ -418,8 +425,8 @@ func TestStorageFails(t *testing.T) {
 	for name, change := range map[string]func(d *doubling, j *Job[int, value]){
 		"working": func(d *doubling, j *Job[int, value]) { d.fails = map[int]error{2: storageError{}} },
 		"the content": func(d *doubling, j *Job[int, value]) {
-			j.Content = func(n *int, err error) (string, error) {
-				if *n == 2 {
+			j.Content = func(n int, err error) (string, error) {
+				if n == 2 {
 					return "", storageError{}
 				}
 				return "", err

@@ -7,28 +7,19 @@ import (
 	"assay/internal/store"
 )
 
-// Edit is an edit of a table, and what a judge has made of it when its turn comes.
-type Edit struct {
-	*edit.Edit
-	Inputs edit.Inputs
-}
-
 // EditJob makes a job over the edits of t, which is o.In opened; its Work is the caller's to set.
 //
 // read reads a row, also where it returns an error. The edit's pictures are files that are opened when its turn comes.
 // parts are what a result depends on, see [Content]. roles are the pictures whose bytes weigh in shards.
 func EditJob[V any](
 	t *data.Table, o Options, read func(i int) (*edit.Edit, error), parts func(e *edit.Edit) []any, roles ...string,
-) *Job[Edit, V] {
-	return &Job[Edit, V]{
+) *Job[*edit.Edit, V] {
+	return &Job[*edit.Edit, V]{
 		Options: o,
 		Rows:    t.Len(),
-		Read: func(i int) (Edit, error) {
-			e, err := read(i)
-			return Edit{Edit: e}, err
-		},
-		Content: func(e *Edit, err error) (string, error) {
-			return Content(t.Folder(), append([]any{err}, parts(e.Edit)...)...)
+		Read:    read,
+		Content: func(e *edit.Edit, err error) (string, error) {
+			return Content(t.Folder(), append([]any{err}, parts(e)...)...)
 		},
 		Weigh: func(i int) (bytes int64, begins bool) {
 			e, err := read(i)

@@ -85,7 +85,7 @@ func TestEditJob(t *testing.T) {
 			if err != want.err {
 				t.Errorf("Read: got error %v, want %v", err, want.err)
 			}
-			got, unknown := job.Content(&e, err)
+			got, unknown := job.Content(e, err)
 			if digest, _ := Content(table.Folder(), want.parts...); got != digest || unknown != nil {
 				t.Errorf("Content: got %s, %v, want %s", got, unknown, digest)
 			}
@@ -100,7 +100,7 @@ func TestEditJob(t *testing.T) {
 // too.
 func TestIdentify(t *testing.T) {
 	table := openEdits(t)
-	job := &Job[Edit, value]{Options: Options{Columns: map[string]string{"source": "before"}}}
+	job := &Job[*edit.Edit, value]{Options: Options{Columns: map[string]string{"source": "before"}}}
 	if err := job.Identify(table, "a judge"); err != nil {
 		t.Fatal(err)
 	}

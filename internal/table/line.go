@@ -169,7 +169,7 @@ func (j *Job[Row, V]) changed(l Line[V]) (changed bool, unknown error) {
 		return false, nil
 	}
 	row, err := j.Read(l.Row)
-	content, unknown := j.Content(&row, err)
+	content, unknown := j.Content(row, err)
 	return content != l.Content, unknown
 }
 

@@ -15,13 +15,14 @@ import (
 	"assay/internal/workers"
 )
 
-// task is a row in progress.
-type task[Row any] struct {
-	index   int
-	row     Row
-	content string
-	unknown error // why the content of the row is not known
-	err     error // why the row cannot be worked on
+// Task is a row in progress.
+type Task[Row any] struct {
+	Index   int
+	Row     Row         // as it was read
+	Inputs  edit.Inputs // what Prepare made of it
+	Content string      // digest of what the result depends on
+	unknown error       // why the content of the row is not known
+	err     error       // why the row cannot be worked on
 }
 
 // run is one call of Run.
@@ -56,7 +57,7 @@ func (j *Job[Row, V]) Run(ctx context.Context, results Results[V], from, to int)
 	r.progress()
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	batches := make(chan []task[Row], 1)
+	batches := make(chan []Task[Row], 1)
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		defer close(batches)
@@ -102,8 +103,8 @@ func (r *run[Row, V]) todo(yield func(int) bool) {
 }
 
 // read sends batches of unfinished rows until ctx ends, read and prepared. Single rows are read by the worker.
-func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
-	send := func(batch []task[Row]) bool {
+func (r *run[Row, V]) read(ctx context.Context, batches chan<- []Task[Row]) {
+	send := func(batch []Task[Row]) bool {
 		select {
 		case batches <- batch:
 			return true
@@ -113,7 +114,7 @@ func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
 	}
 	if r.Batches == nil {
 		for i := range r.todo {
-			if !send([]task[Row]{{index: i}}) {
+			if !send([]Task[Row]{{Index: i}}) {
 				return
 			}
 		}
@@ -123,11 +124,11 @@ func (r *run[Row, V]) read(ctx context.Context, batches chan<- []task[Row]) {
 }
 
 // readBatches sends the batches that Batches returns, in parts where they exceed MaxSize, until ctx ends.
-func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bool) {
+func (r *run[Row, V]) readBatches(ctx context.Context, send func([]Task[Row]) bool) {
 	full := func(size int) bool { return r.MaxSize > 0 && size >= r.MaxSize }
-	var before *Row
+	var before edit.Inputs
 	for rows := range r.Batches(iter.Seq[int](r.todo)) {
-		var batch []task[Row]
+		var batch []Task[Row]
 		size := 0
 		for len(rows) > 0 {
 			if ctx.Err() != nil {
@@ -137,7 +138,7 @@ func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bo
 			if full(size) { // up to the end of the rows that are joined
 				n = 1
 			}
-			part := make([]task[Row], n)
+			part := make([]Task[Row], n)
 			workers.Do(n, func(k int) { part[k] = r.prepare(rows[k]) })
 			last := rows[n-1]
 			rows, batch = rows[n:], append(batch, part...)
@@ -146,9 +147,9 @@ func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bo
 				return
 			}
 			for k := range part {
-				if part[k].err == nil && r.Size != nil {
-					size += r.Size(&part[k].row, before)
-					before = &part[k].row
+				if in := part[k].Inputs; in != nil && part[k].err == nil && r.MaxSize > 0 {
+					size += in.Size(before)
+					before = in
 				}
 			}
 			if len(rows) > 0 && full(size) && (size >= 2*r.MaxSize || r.Joined == nil || !r.Joined(last, rows[0])) {
@@ -165,56 +166,59 @@ func (r *run[Row, V]) readBatches(ctx context.Context, send func([]task[Row]) bo
 }
 
 // last reports whether reading stops after a task: each further attempt could time out as well.
-func (r *run[Row, V]) last(t task[Row]) bool {
+func (r *run[Row, V]) last(t Task[Row]) bool {
 	return t.err != nil && (remote.Failed(t.err) || r.Ends != nil && r.Ends(t.err))
 }
 
 // prepare reads and prepares a row.
-func (r *run[Row, V]) prepare(i int) task[Row] {
-	t := task[Row]{index: i}
-	t.row, t.err = r.Read(i)
+func (r *run[Row, V]) prepare(i int) Task[Row] {
+	t := Task[Row]{Index: i}
+	t.Row, t.err = r.Read(i)
 	if r.Content != nil {
-		t.content, t.unknown = r.Content(&t.row, t.err)
+		t.Content, t.unknown = r.Content(t.Row, t.err)
 	}
 	switch {
 	case remote.Failed(t.unknown):
 		t.err = t.unknown
 	case t.err == nil && r.Prepare != nil:
-		t.err = cmp.Or(r.Prepare(&t.row), t.unknown)
+		if t.Inputs, t.err = r.Prepare(t.Row); t.err != nil {
+			t.Inputs = nil
+		}
+		t.err = cmp.Or(t.err, t.unknown)
 	}
 	return t
 }
 
 // batch works on a batch and adds its results. Its error ends the run.
-func (r *run[Row, V]) batch(ctx context.Context, batch []task[Row]) error {
+func (r *run[Row, V]) batch(ctx context.Context, batch []Task[Row]) error {
 	if r.Batches == nil {
-		batch[0] = r.prepare(batch[0].index)
+		batch[0] = r.prepare(batch[0].Index)
 	}
-	var rows []Row
+	var good []Task[Row]
 	for _, t := range batch {
 		if t.err == nil {
-			rows = append(rows, t.row)
+			good = append(good, t)
 		}
 	}
 	var values []V
 	var errs []error
-	if len(rows) > 0 {
+	if len(good) > 0 {
 		var err error
-		if values, errs, err = r.Work(ctx, rows); err != nil {
-			return &BatchError{batch[0].index, err}
+		if values, errs, err = r.Work(ctx, good); err != nil {
+			return &BatchError{batch[0].Index, err}
 		}
 	}
 	var lines []Line[V]
 	var failures []error
 	var ends error
 	for _, t := range batch {
-		line := Line[V]{Row: t.index, Content: t.content}
+		line := Line[V]{Row: t.Index, Content: t.Content}
 		err := t.err
 		if err == nil {
 			line.Value, err = values[0], cmp.Or(errs[0], t.unknown)
 			values, errs = values[1:], errs[1:]
 		}
-		if r.results.Has(t.index) { // it was worked on again for the sake of others
+		if r.results.Has(t.Index) { // it was worked on again for the sake of others
 			continue
 		}
 		switch {
@@ -226,7 +230,7 @@ func (r *run[Row, V]) batch(ctx context.Context, batch []task[Row]) error {
 			ends = cmp.Or(ends, err)
 			continue
 		case remote.Failed(err): // nothing is known of the row
-			ends = cmp.Or(ends, fmt.Errorf("row %d: %w; rerun the same command to resume", t.index+1, err))
+			ends = cmp.Or(ends, fmt.Errorf("row %d: %w; rerun the same command to resume", t.Index+1, err))
 			continue
 		default:
 			line.Error, line.Unreadable, line.Temporary = err.Error(), edit.Unreadable(err), edit.Temporary(err)

@@ -3,7 +3,7 @@
 //
 //	Read, Content   row i as it stands, and a digest of all that its result depends on: rows that changed are done again
 //	Prepare         decodes it, ahead of the work, several rows at a time
-//	Work            results of a batch of rows, or an error for each row of it
+//	Work            results of a batch of tasks, which are prepared rows, or an error for each of them
 //	Line            what became of a row: a line of the journal OUT.progress, or of a shard in OUT.shards
 //	write           gets the lines in the order of the rows, and writes OUT
 //
@@ -20,6 +20,7 @@ import (
 	"os"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/remote"
 	"assay/internal/shards"
@@ -53,19 +54,17 @@ type Job[Row, V any] struct {
 	Read func(i int) (Row, error)
 	// Content is a digest of what a row's result depends on; err is the one of Read. unknown says why the bytes of a
 	// picture that is there cannot be read: such a row gets no result. nil: there is no such digest. See [Content].
-	Content func(row *Row, err error) (digest string, unknown error)
-	// Prepare decodes a row while the batch before it is worked on. Its error is the row's. May be nil.
-	Prepare func(row *Row) error
-	// Work returns a value and an error (nil: none) for each row of a batch. err is not the rows' fault, and ends the run.
-	Work func(ctx context.Context, rows []Row) (values []V, errs []error, err error)
+	Content func(row Row, err error) (digest string, unknown error)
+	// Prepare makes a judge's inputs of a row while the batch before it is worked on. Its error is the row's. May be nil.
+	Prepare func(row Row) (edit.Inputs, error)
+	// Work returns a value and an error (nil: none) for each task of a batch. err is not the rows' fault, and ends the
+	// run.
+	Work func(ctx context.Context, tasks []Task[Row]) (values []V, errs []error, err error)
 
 	// Batches cuts the rows to do into batches, which may hold rows that are done, too: their results stay. nil: each row
 	// alone.
 	Batches func(rows iter.Seq[int]) iter.Seq[[]int]
-	// Size is that of a prepared row, as MaxSize counts it, without what it shares with the one before it (nil: it is the
-	// first). nil: not counted.
-	Size    func(row, before *Row) int
-	MaxSize int                 // a batch of this size is worked on in parts; 0: no bound
+	MaxSize int                 // a batch whose inputs have this size is worked on in parts; 0: no bound
 	Joined  func(a, b int) bool // rows that stay together, below twice MaxSize; nil: none
 
 	Skip      func(i int) bool     // rows that are left out; nil: none
@@ -224,15 +223,24 @@ func Chunks(n int) func(iter.Seq[int]) iter.Seq[[]int] {
 
 // Single makes the Work of a job out of a function of one row.
 func Single[Row, V any](
-	work func(context.Context, *Row) (V, error),
-) func(context.Context, []Row) ([]V, []error, error) {
-	return func(ctx context.Context, rows []Row) ([]V, []error, error) {
-		values, errs := make([]V, len(rows)), make([]error, len(rows))
-		for i := range rows {
-			values[i], errs[i] = work(ctx, &rows[i])
+	work func(context.Context, *Task[Row]) (V, error),
+) func(context.Context, []Task[Row]) ([]V, []error, error) {
+	return func(ctx context.Context, tasks []Task[Row]) ([]V, []error, error) {
+		values, errs := make([]V, len(tasks)), make([]error, len(tasks))
+		for i := range tasks {
+			values[i], errs[i] = work(ctx, &tasks[i])
 		}
 		return values, errs, nil
 	}
+}
+
+// Inputs are those of tasks, in their order.
+func Inputs[Row any](tasks []Task[Row]) []edit.Inputs {
+	inputs := make([]edit.Inputs, len(tasks))
+	for i := range tasks {
+		inputs[i] = tasks[i].Inputs
+	}
+	return inputs
 }
 
 // work opens the shards of the table.

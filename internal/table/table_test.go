@@ -47,22 +47,30 @@ func (e *answerError) Error() string    { return "no answer" }
 func (e *answerError) Temporary() bool  { return e.temporary }
 func (e *answerError) Unreadable() bool { return e.unreadable }
 
+// sized are inputs of a size.
+type sized int
+
+func (s sized) Size(edit.Inputs) int { return int(s) }
+
+func prepareTen(int) (edit.Inputs, error) { return sized(10), nil }
+
 func (d *doubling) job(out string) *Job[int, value] {
 	return &Job[int, value]{
 		Options: Options{Out: out},
 		Rows:    len(d.numbers),
 		Head:    map[string]string{"work": "double"},
 		Read:    func(i int) (int, error) { return d.numbers[i], nil },
-		Content: func(n *int, err error) (string, error) { return Content("", err, fmt.Sprint(*n)) },
+		Content: func(n int, err error) (string, error) { return Content("", err, fmt.Sprint(n)) },
 		Ends:    func(err error) bool { return errors.Is(err, errGone) },
-		Work: Single(func(ctx context.Context, n *int) (value, error) {
+		Work: Single(func(ctx context.Context, t *Task[int]) (value, error) {
+			n := t.Row
 			d.mu.Lock()
-			d.done = append(d.done, *n)
+			d.done = append(d.done, n)
 			d.mu.Unlock()
 			if d.hook != nil {
-				d.hook(*n)
+				d.hook(n)
 			}
-			return value{Double: 2 * *n}, cmpOr(d.fails[*n], ctx.Err())
+			return value{Double: 2 * n}, cmpOr(d.fails[n], ctx.Err())
 		}),
 	}
 }
@@ -369,15 +377,21 @@ func TestErrors(t *testing.T) {
 			}
 			return i + 1, nil
 		}
-		j.Prepare = func(n *int) error {
-			time.Sleep(time.Duration(*n%3) * time.Millisecond) // so that later ones overtake
-			if *n == 8 {
-				return errors.New("cannot be prepared")
+		j.Prepare = func(n int) (edit.Inputs, error) {
+			time.Sleep(time.Duration(n%3) * time.Millisecond) // so that later ones overtake
+			if n == 8 {
+				return nil, errors.New("cannot be prepared")
 			}
-			return nil
+			return sized(n), nil
 		}
-		j.Work = func(ctx context.Context, rows []int) ([]value, []error, error) {
-			batches = append(batches, slices.Clone(rows))
+		j.Work = func(ctx context.Context, tasks []Task[int]) ([]value, []error, error) {
+			var rows []int
+			for _, task := range tasks {
+				if rows = append(rows, task.Row); task.Inputs != sized(task.Row) {
+					t.Errorf("the inputs of %d are %v, want what was prepared", task.Row, task.Inputs)
+				}
+			}
+			batches = append(batches, rows)
 			return edit.Each(ctx, rows, func(_ context.Context, rows []int) (values []value, err error) {
 				for _, n := range rows {
 					err = cmpOr(err, d.fails[n])
@@ -428,12 +442,12 @@ func TestMaxSize(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &doubling{numbers: numbers(64 * cores)}
 			j := d.job("")
-			j.Batches, j.Size, j.MaxSize = Chunks(64*cores), func(_, _ *int) int { return 10 }, tt.max
+			j.Batches, j.Prepare, j.MaxSize = Chunks(64*cores), prepareTen, tt.max
 			if tt.joined {
 				j.Joined = func(a, b int) bool { return true }
 			}
 			single, sizes := j.Work, []int(nil)
-			j.Work = func(ctx context.Context, rows []int) ([]value, []error, error) {
+			j.Work = func(ctx context.Context, rows []Task[int]) ([]value, []error, error) {
 				sizes = append(sizes, len(rows))
 				return single(ctx, rows)
 			}
@@ -476,8 +490,8 @@ func TestUnknownContent(t *testing.T) {
 	}
 	d := &doubling{numbers: numbers(2)}
 	j := d.job("")
-	j.Content = func(n *int, err error) (string, error) {
-		return Content(folder, err, data.Image{Path: []string{"absent.png", "a.png"}[*n-1]})
+	j.Content = func(n int, err error) (string, error) {
+		return Content(folder, err, data.Image{Path: []string{"absent.png", "a.png"}[n-1]})
 	}
 	m, err := j.InMemory(context.Background())
 	good, _ := m.Line(0)

@@ -35,8 +35,8 @@ func (e *early) Prefetch(part []dataset.Example) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range part {
-		part[i].Prepared = &models.Prepared{Sample: &model.Sample{}}
-		e.order = append(e.order, part[i].Row.ID)
+		part[i].Inputs = &model.Sample{}
+		e.order = append(e.order, part[i].Edit.ID)
 		e.now++
 	}
 	e.most = max(e.most, e.now)
@@ -47,7 +47,7 @@ func (e *early) Step(
 ) (*models.StepResult, error) {
 	e.mu.Lock()
 	for i := range batch {
-		if batch[i].Prepared == nil {
+		if batch[i].Inputs == nil {
 			e.late++
 		}
 		e.now--
@@ -76,7 +76,7 @@ func TestRunsAhead(t *testing.T) {
 	}
 	var seen []string
 	for i := range e.seen {
-		seen = append(seen, e.seen[i].Row.ID)
+		seen = append(seen, e.seen[i].Edit.ID)
 	}
 	if e.late > 0 || !slices.Equal(seen, e.order) || e.most > 8 { // parts of 4
 		t.Errorf("%d examples were not prepared; at most %d were ready; prepared in the order of their steps: %v", e.late,

@@ -35,7 +35,7 @@ func (m *looking) Step(
 ) (*models.StepResult, error) {
 	for i := range batch {
 		if err := new(dataset.PictureInspector).Example(&batch[i]); err != nil { // as it lies there now
-			return nil, fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+			return nil, fmt.Errorf("%s: %w", batch[i].Edit.ID, err)
 		}
 	}
 	return m.fake.Step(ctx, batch, weight, seed)
@@ -159,8 +159,8 @@ func TestBadRowsAreFoundBeforeTheFirstStep(t *testing.T) {
 		t.Fatalf("%v, %q, %v", err, warned, shown)
 	}
 	for _, e := range m.seen {
-		if e.Row.ID == "row7" || e.Row.ID == "row8" || e.Row.ID == "row12" {
-			t.Error("trained on", e.Row.ID)
+		if e.Edit.ID == "row7" || e.Edit.ID == "row8" || e.Edit.ID == "row12" {
+			t.Error("trained on", e.Edit.ID)
 		}
 	}
 	if got := badRowsOf(
@@ -299,7 +299,7 @@ func TestRemovedAndForeignRows(t *testing.T) {
 		}
 	}
 	for _, e := range m.seen {
-		if e.Row.ID == "row9" {
+		if e.Edit.ID == "row9" {
 			t.Error("trained on a row that is not there")
 		}
 	}

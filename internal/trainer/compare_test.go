@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"assay/data"
 	"assay/internal/oracle"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
@@ -41,7 +42,7 @@ func TestMicroBatchesOfGroups(t *testing.T) {
 	var batch []dataset.Example
 	for i, o := range oracle.Read[[]oracle.Case](t, filepath.Join(folder, "cases.json"))[:4] {
 		e := caseExample(c, folder, o)
-		e.Unit, e.Annotations = i/2, dataset.Annotations{Labels: map[string]float64{"": e.Label}}
+		e.Unit, e.Annotations = i/2, data.Annotations{Labels: map[string]float64{"": e.Label}}
 		batch = append(batch, e)
 	}
 	var sums [2][][]float32

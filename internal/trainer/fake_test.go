@@ -57,11 +57,31 @@ func (f *fake) Params() []optim.Param          { return f.params }
 func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
 
+// outputOf is the output of an example of a table.
+func outputOf(e *dataset.Example) dataset.Picture {
+	p, _ := e.Edit.Output.(dataset.Picture)
+	return p
+}
+
+// examplesAnywhere are examples that do not say in which folder their table lies.
+func examplesAnywhere(all []dataset.Example) []dataset.Example {
+	for i := range all {
+		for _, role := range []string{"source", "edit"} {
+			if p, ok := all[i].Edit.Picture(role).(dataset.Picture); ok {
+				p.Folder = ""
+				all[i].Edit.Set(role, p)
+			}
+		}
+	}
+	return all
+}
+
 func features(e *dataset.Example) []float32 {
 	h := fnv.New64a()
-	fmt.Fprint(h, e.Row.Instruction, e.Question, e.Answer, e.Augment)
-	if strings.HasPrefix(e.Row.Edit.Path, "e") { // of writeGroups
-		fmt.Fprint(h, e.Row.Edit.Path)
+	p := outputOf(e)
+	fmt.Fprint(h, e.Edit.Instruction, e.Question, e.Answer, p.Augment)
+	if strings.HasPrefix(p.Path, "e") { // of writeGroups
+		fmt.Fprint(h, p.Path)
 	}
 	rng := rand.New(rand.NewPCG(h.Sum64(), 1))
 	x := make([]float32, fakeWidth)
@@ -88,7 +108,7 @@ func (f *fake) Step(
 		}
 		score := f.score(x)
 		loss := 10 * math.Abs(score-batch[i].Label)
-		if batch[i].Row.ID == f.poison {
+		if batch[i].Edit.ID == f.poison {
 			loss = math.NaN()
 		}
 		r.Loss, r.CE = append(r.Loss, loss), append(r.CE, 0)

@@ -39,8 +39,9 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 		items := objective.New(c.Losses, l.Groups).Items(batch)[0]
 		for _, it := range items {
 			a, b := &batch[it.Edits[0]], &batch[it.Edits[1]]
-			if a.Contents[0] != b.Contents[0] || a.Row.Instruction != b.Row.Instruction {
-				t.Errorf("%s is compared with %s", a.Row.ID, b.Row.ID)
+			if a.Edit.Source().(dataset.Picture).Content != b.Edit.Source().(dataset.Picture).Content ||
+				a.Edit.Instruction != b.Edit.Instruction {
+				t.Errorf("%s is compared with %s", a.Edit.ID, b.Edit.ID)
 			}
 		}
 		pairs += len(items)

@@ -107,7 +107,7 @@ func TestWholeGroups(t *testing.T) {
 		at += n
 		groups := map[string][]dataset.Example{}
 		for _, e := range part {
-			groups[e.Row.Group] = append(groups[e.Row.Group], e)
+			groups[e.Edit.Group] = append(groups[e.Edit.Group], e)
 		}
 		if len(part) > 4 || len(part) > 3 && len(groups) > 1 {
 			t.Fatalf("a part has %d edits of %d groups", len(part), len(groups))
@@ -119,7 +119,7 @@ func TestWholeGroups(t *testing.T) {
 				t.Fatalf("%d of the %d edits of %s are in a part", len(edits), size, g)
 			}
 			for _, e := range edits {
-				if e.Question != edits[0].Question || e.Augment != edits[0].Augment {
+				if e.Question != edits[0].Question || outputOf(&e).Augment != outputOf(&edits[0]).Augment {
 					t.Fatal("edits of a group are asked about in other words")
 				}
 			}
@@ -128,7 +128,7 @@ func TestWholeGroups(t *testing.T) {
 				drawn[g] = map[string]bool{}
 			}
 			for _, e := range edits {
-				drawn[g][e.Row.ID] = true
+				drawn[g][e.Edit.ID] = true
 			}
 		}
 	}
@@ -168,9 +168,9 @@ func TestGroupsOfOneAreSamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range f.seen {
-			f.seen[i].Base, f.seen[i].Group = "", 0
+			f.seen[i].Group = 0
 		}
-		return string(out), f.seen
+		return string(out), examplesAnywhere(f.seen)
 	}
 	a, rows := weights("rows")
 	b, groups := weights(config.WholeGroups)
@@ -251,7 +251,7 @@ func TestPreferences(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range batch {
-			if e.Row.Instruction != "turn it" || i > 0 && batch[i-1].Unit == e.Unit {
+			if e.Edit.Instruction != "turn it" || i > 0 && batch[i-1].Unit == e.Unit {
 				continue
 			}
 			checkPreferences(t, objective.New(c.Losses, l.Groups).Items(batch[i:i+3]))

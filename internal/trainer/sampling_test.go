@@ -41,8 +41,8 @@ func TestWeightColumn(t *testing.T) {
 	}
 	for _, e := range f.seen {
 		var i int
-		if _, err := fmt.Sscanf(e.Row.ID, "row%d", &i); err != nil || i%4 == 0 {
-			t.Errorf("%s has weight 0", e.Row.ID)
+		if _, err := fmt.Sscanf(e.Edit.ID, "row%d", &i); err != nil || i%4 == 0 {
+			t.Errorf("%s has weight 0", e.Edit.ID)
 		}
 	}
 	table := filepath.Join(filepath.Dir(path), "table.jsonl")

@@ -191,7 +191,7 @@ func shareTextLoss(model models.Model, s Strategy, batch []dataset.Example, step
 		}
 		n, err := m.Targets(&batch[i])
 		if err != nil {
-			return fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+			return fmt.Errorf("%s: %w", batch[i].Edit.ID, err)
 		}
 		mu.Lock()
 		tokens[i] = n

@@ -67,7 +67,7 @@ func (b *broad) Step(
 		clear(values)
 		for i := range batch {
 			h := fnv.New64a()
-			fmt.Fprint(h, p.Name, batch[i].Row.Instruction, batch[i].Question)
+			fmt.Fprint(h, p.Name, batch[i].Edit.Instruction, batch[i].Question)
 			x := h.Sum64()
 			for j := range values {
 				x = x*6364136223846793005 + 1442695040888963407

@@ -98,7 +98,7 @@ func (d drawn) Groups() []string { return make([]string, d.n) }
 
 func (d drawn) Example(i int) (dataset.Example, error) {
 	var e dataset.Example
-	e.Row.ID = fmt.Sprintf("example %d", i)
+	e.Edit.ID = fmt.Sprintf("example %d", i)
 	if d.label == nil {
 		return e, nil
 	}

@@ -94,31 +94,24 @@ func (c *Component) Measure(ctx context.Context, set protocol.Measurable, items 
 }
 
 // job measures items, some at a time.
-func (c *Component) job(items []*edit.Edit) *table.Job[row, componentLine] {
-	return &table.Job[row, componentLine]{
+func (c *Component) job(items []*edit.Edit) *table.Job[*edit.Edit, componentLine] {
+	return &table.Job[*edit.Edit, componentLine]{
 		Options: table.Options{Progress: c.Progress},
 		Rows:    len(items),
-		Read:    func(i int) (row, error) { return row{item: items[i]}, nil },
-		Content: func(r *row, _ error) (string, error) {
-			r.content, _ = protocol.Content(r.item)
-			return r.content, nil
+		Read:    func(i int) (*edit.Edit, error) { return items[i], nil },
+		Content: func(e *edit.Edit, _ error) (string, error) {
+			content, _ := protocol.Content(e)
+			return content, nil
 		},
-		Prepare: func(r *row) (err error) {
-			r.inputs, err = c.Judge.Prepare(r.item)
-			return err
-		},
-		Work: func(ctx context.Context, rows []row) ([]componentLine, []error, error) {
-			inputs := make([]edit.Inputs, len(rows))
-			for i := range rows {
-				inputs[i] = rows[i].inputs
-			}
-			scores, errs, err := c.Judge.Score(ctx, inputs)
+		Prepare: c.Judge.Prepare,
+		Work: func(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]componentLine, []error, error) {
+			scores, errs, err := c.Judge.Score(ctx, table.Inputs(tasks))
 			if err != nil {
 				return nil, nil, err
 			}
-			lines := make([]componentLine, len(rows))
-			for i, r := range rows {
-				lines[i] = componentLine{Key: protocol.ItemKey(r.item), Content: r.content}
+			lines := make([]componentLine, len(tasks))
+			for i, t := range tasks {
+				lines[i] = componentLine{Key: protocol.ItemKey(t.Row), Content: t.Content}
 				if errs[i] == nil {
 					lines[i].Value, errs[i] = c.value(&scores[i])
 				}

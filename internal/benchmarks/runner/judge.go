@@ -12,6 +12,7 @@ import (
 	"assay/edit"
 	"assay/encoders"
 	"assay/internal/benchmarks/protocol"
+	"assay/internal/table"
 	"assay/model"
 	"assay/textjudge"
 )
@@ -147,42 +148,34 @@ func (j *Judge) middle() float64 {
 	return math.NaN()
 }
 
-// prepare decodes what the judge looks at, of an item or of the pair that it belongs to.
-func (j *Judge) prepare(r *row) (err error) {
-	if j.comparer == nil {
-		r.inputs, err = j.judge.Prepare(r.item)
-		return err
-	}
-	source, err := edit.Decode(r.pair[0].Source())
+// preparePair decodes what a judge of pairs looks at.
+func preparePair(pair edit.Pair) (edit.Inputs, error) {
+	source, err := edit.Decode(pair[0].Source())
 	if err != nil {
-		return fmt.Errorf("source: %w", err)
+		return nil, fmt.Errorf("source: %w", err)
 	}
-	for i, e := range r.pair {
+	for i, e := range pair {
 		output, err := edit.Decode(e.Output)
 		if err != nil {
-			return fmt.Errorf("edit: %w", err)
+			return nil, fmt.Errorf("edit: %w", err)
 		}
 		decoded := *e
 		decoded.Sources, decoded.Output = []edit.Picture{source}, output
-		r.pair[i] = &decoded
+		pair[i] = &decoded
 	}
-	return nil
+	return pair, nil
 }
 
-// score returns a prediction or an error for each of some rows.
-func (j *Judge) score(ctx context.Context, rows []row) ([]Prediction, []error, error) {
+// score returns a prediction or an error for each of some items.
+func (j *Judge) score(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]Prediction, []error, error) {
 	if j.comparer != nil {
-		return j.compare(ctx, rows)
+		return j.compare(ctx, tasks)
 	}
-	inputs := make([]edit.Inputs, len(rows))
-	for i := range rows {
-		inputs[i] = rows[i].inputs
-	}
-	scores, errs, err := j.judge.Score(ctx, inputs)
+	scores, errs, err := j.judge.Score(ctx, table.Inputs(tasks))
 	if err != nil {
 		return nil, nil, err
 	}
-	out := make([]Prediction, len(rows))
+	out := make([]Prediction, len(tasks))
 	for i, s := range scores {
 		out[i].said = s.Answer
 		if errs[i] != nil {
@@ -205,27 +198,27 @@ func (j *Judge) score(ctx context.Context, rows []row) ([]Prediction, []error, e
 	return out, errs, nil
 }
 
-// compare asks about the pairs of some rows, whose left and right are both there.
-func (j *Judge) compare(ctx context.Context, rows []row) ([]Prediction, []error, error) {
+// compare asks about the pairs of some items, whose left and right are both there.
+func (j *Judge) compare(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]Prediction, []error, error) {
 	var pairs []edit.Pair
 	place := map[string]int{}
-	for _, r := range rows {
-		if _, again := place[r.item.ID]; !again {
-			place[r.item.ID], pairs = len(pairs), append(pairs, r.pair)
+	for _, t := range tasks {
+		if _, again := place[t.Row.ID]; !again {
+			place[t.Row.ID], pairs = len(pairs), append(pairs, t.Inputs.(edit.Pair))
 		}
 	}
 	preferences, failed, err := j.comparer.Compare(ctx, pairs)
 	if err != nil {
 		return nil, nil, err
 	}
-	out, errs := make([]Prediction, len(rows)), make([]error, len(rows))
-	for i, r := range rows {
-		k := place[r.item.ID]
+	out, errs := make([]Prediction, len(tasks)), make([]error, len(tasks))
+	for i, t := range tasks {
+		k := place[t.Row.ID]
 		p := preferences[k]
 		if errs[i] = failed[k]; errs[i] != nil {
 			continue
 		}
-		if out[i] = (Prediction{Score: 10 * p.Value, Orders: p.Orders}); r.item.Editor == protocol.Right {
+		if out[i] = (Prediction{Score: 10 * p.Value, Orders: p.Orders}); t.Row.Editor == protocol.Right {
 			out[i].Score = 10 - 10*p.Value
 		}
 	}

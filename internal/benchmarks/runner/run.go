@@ -77,14 +77,6 @@ type runFile struct {
 	Prompts   string `json:"prompts,omitempty"`  // digest, of a judge that answers in words
 }
 
-// row is an item on its way.
-type row struct {
-	item    *edit.Edit
-	content string
-	pair    edit.Pair   // of a judge of pairs: the two edits of the item's group
-	inputs  edit.Inputs // of a judge of edits
-}
-
 // result is what is kept of an item by a shard: a prediction, if it has one.
 type result struct {
 	Prediction *Prediction `json:"prediction,omitempty"`
@@ -92,7 +84,7 @@ type result struct {
 
 // job is the work of a run on its items, each once, groups together.
 type job struct {
-	table.Job[row, result]
+	table.Job[*edit.Edit, result]
 	run    *Run
 	judge  *Judge
 	items  []*edit.Edit
@@ -117,37 +109,40 @@ func (r *Run) job(j *Judge) (*job, error) {
 			said = append(said, it.ID, it.Editor, it.Group, it.Instruction)
 		}
 	}
+	pairs := map[string][]*edit.Edit{} // of a judge of pairs, by group
 	if j.comparer != nil {
 		if err := j.checkPairs(w.groups); err != nil {
 			return nil, err
 		}
+		for _, group := range w.groups {
+			pairs[group[0].Group] = group
+		}
 	}
 	key := func(i int) protocol.Key { return protocol.ItemKey(w.items[i]) }
-	w.Job = table.Job[row, result]{
+	w.Job = table.Job[*edit.Edit, result]{
 		Options: table.Options{Out: PredictionsFile(r.Dir), Progress: r.Progress, Told: r.Told, Unchanged: r.Unchanged},
 		Rows:    len(w.items),
 		Head: struct {
 			runFile
 			Asked string `json:"asked"` // digest of what identifies the items beside their pictures
 		}{r.head(j), store.KeyOf(said...).String()},
-		Read: func(i int) (row, error) {
-			out := row{item: w.items[i]}
+		Read: func(i int) (*edit.Edit, error) { return w.items[i], nil },
+		Content: func(e *edit.Edit, _ error) (content string, unknown error) {
+			if content, unknown = protocol.Content(e); unknown != nil {
+				unknown = named(e, unknown)
+			}
+			return content, unknown
+		},
+		Prepare: func(e *edit.Edit) (inputs edit.Inputs, err error) {
 			if j.comparer != nil {
-				out.pair = edit.Pair(w.groups[w.group[i]])
+				inputs, err = preparePair(edit.Pair(pairs[e.Group]))
+			} else {
+				inputs, err = j.judge.Prepare(e)
 			}
-			return out, nil
-		},
-		Content: func(r *row, _ error) (_ string, unknown error) {
-			if r.content, unknown = protocol.Content(r.item); unknown != nil {
-				unknown = named(r.item, unknown)
+			if err != nil {
+				return nil, named(e, err)
 			}
-			return r.content, unknown
-		},
-		Prepare: func(r *row) error {
-			if err := j.prepare(r); err != nil {
-				return named(r.item, err)
-			}
-			return nil
+			return inputs, nil
 		},
 		Work:    w.work,
 		Batches: w.batches,
@@ -241,21 +236,21 @@ func (w *job) batches(todo iter.Seq[int]) iter.Seq[[]int] {
 }
 
 // work scores some items.
-func (w *job) work(ctx context.Context, rows []row) ([]result, []error, error) {
-	predictions, errs, err := w.judge.score(ctx, rows)
+func (w *job) work(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]result, []error, error) {
+	predictions, errs, err := w.judge.score(ctx, tasks)
 	if err != nil {
 		return nil, nil, err
 	}
-	results := make([]result, len(rows))
-	for i, r := range rows {
+	results := make([]result, len(tasks))
+	for i, t := range tasks {
 		p := &predictions[i]
-		p.Key, p.Content = protocol.ItemKey(r.item), r.content
+		p.Key, p.Content = protocol.ItemKey(t.Row), t.Content
 		if w.run.AnswerOf != nil && w.judge.words && (errs[i] == nil || edit.Unreadable(errs[i])) {
 			p.Answer, errs[i] = &p.said, nil // the benchmark has a reading of its own
 		}
 		switch {
 		case errs[i] != nil && !w.judge.info.Words:
-			errs[i] = named(r.item, errs[i])
+			errs[i] = named(t.Row, errs[i])
 		case errs[i] == nil && w.run.AnswerOf != nil && p.Answer == nil:
 			answer := w.run.AnswerOf(p.Score - w.judge.middle())
 			p.Answer = &answer

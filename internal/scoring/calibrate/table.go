@@ -114,9 +114,6 @@ func (t *table) read(i int, o *Options, given *given) error {
 		return err
 	}
 	label, ok := e.Labels[o.Model.Dimension]
-	if o.Model.Dimension == "" && e.Label != nil {
-		label, ok = *e.Label, true
-	}
 	if given != nil {
 		if label, ok, err = given.of(e.ID, label, ok); err != nil {
 			return err

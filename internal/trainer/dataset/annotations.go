@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -15,51 +13,28 @@ import (
 	"assay/losses"
 )
 
-// Annotations are the labels, ranks and preferences of an edit.
-type Annotations struct {
-	Labels map[string]float64 `json:"labels,omitempty"` // by dimension; "" is the score
-	Ranks  map[string]float64 `json:"ranks,omitempty"`  // likewise, within the group: lower is better
-	Votes  float64            `json:"votes,omitempty"`  // how many people the labels are of
-	Pair   *data.Pair         `json:"pair,omitempty"`   // the comparison that it is of
-}
-
-// none reports whether there are no annotations but, perhaps, a plain label.
-func (s *Annotations) none() bool { return len(s.Labels) == 0 && len(s.Ranks) == 0 && s.Pair == nil }
-
 // labelled reports whether the row has a label of the score.
 func (r *Row) labelled() bool {
 	_, ok := r.Annotations.Labels[""]
 	return ok
 }
 
-func annotationsOf(e *data.Edit) Annotations {
-	s := Annotations{Labels: maps.Clone(e.Labels), Ranks: e.Ranks, Votes: e.Votes, Pair: e.Pair}
-	if e.Label != nil {
-		if s.Labels == nil {
-			s.Labels = map[string]float64{}
-		}
-		s.Labels[""] = *e.Label
-	}
-	return s
-}
-
 // learnsFrom reports whether the objective uses an edit's annotations.
-func learnsFrom(c *config.Config, e *data.Edit) bool {
+func learnsFrom(c *config.Config, e *data.Row) bool {
 	if len(c.Losses) == 0 {
 		return e.Label != nil
 	}
-	s := annotationsOf(e)
 	for i := range c.Losses {
 		t := &c.Losses[i]
-		_, labelled := s.Labels[t.Dimension]
-		_, ranked := s.Ranks[t.Dimension]
+		_, labelled := e.Labels[t.Dimension]
+		_, ranked := e.Ranks[t.Dimension]
 		switch t.Over() {
 		case losses.Edits:
 			if labelled {
 				return true
 			}
 		case losses.Pairs:
-			if labelled || ranked || s.Pair != nil && s.Pair.Dimension == t.Dimension {
+			if labelled || ranked || e.Verdict != nil && e.Verdict.Dimension == t.Dimension {
 				return true
 			}
 		case losses.Orders:
@@ -72,12 +47,12 @@ func learnsFrom(c *config.Config, e *data.Edit) bool {
 }
 
 // measures reports whether an edit can be validated on.
-func measures(c *config.Config, e *data.Edit) bool { return e.Label != nil || learnsFrom(c, e) }
+func measures(c *config.Config, e *data.Row) bool { return e.Label != nil || learnsFrom(c, e) }
 
 // groupOf is the group of an edit: the name that its table gives it. Without a name, comparisons and what whole groups
 // are made of are grouped by source and instruction. "": it is on its own.
-func (r *Row) groupOf(e *data.Edit, whole bool) string {
-	if e.Group != "" || e.Pair == nil && !whole {
+func (r *Row) groupOf(e *data.Row, whole bool) string {
+	if e.Group != "" || e.Verdict == nil && !whole {
 		return e.Group
 	}
 	return r.Asked
@@ -85,40 +60,11 @@ func (r *Row) groupOf(e *data.Edit, whole bool) string {
 
 // comparedIn is the group that the edit of a row is compared in. A name says no more than that edits belong together:
 // tables may use it for different ones, and only those of one source and instruction can be compared.
-func (r *Row) comparedIn(e *data.Edit) string {
+func (r *Row) comparedIn(e *data.Row) string {
 	if e.Group == "" {
 		return r.Group
 	}
 	return fmt.Sprintf("%d\x00%s\x00%s", r.number, e.Group, r.Asked)
-}
-
-// Place is where an edit stands among others of its group in a dimension, lower is better: by rank, or by label.
-func (s *Annotations) Place(dimension string, ranked bool) (at float64, ok bool) {
-	if ranked {
-		at, ok = s.Ranks[dimension]
-		return at, ok
-	}
-	at, ok = s.Labels[dimension]
-	return -at, ok
-}
-
-// Above tells whether an edit is better than another (d > 0), by rank if both have one, else by label, and by how much
-// its label is above the other's: ranks do not say, and a tie has no margin. ok is false where there is nothing to
-// compare.
-func (s *Annotations) Above(o *Annotations, dimension string) (d, margin float64, ok bool) {
-	for _, ranked := range []bool{true, false} {
-		x, has := s.Place(dimension, ranked)
-		y, too := o.Place(dimension, ranked)
-		if has && too {
-			d, ok = y-x, true
-			break
-		}
-	}
-	x, has := s.Labels[dimension]
-	if y, too := o.Labels[dimension]; has && too && d != 0 {
-		margin = math.Abs(x - y)
-	}
-	return d, margin, ok
 }
 
 // mostContrary bounds the contradictions that an error lists.

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -23,6 +24,7 @@ type Conversation struct {
 	Messages []chat.Message // pictures are empty
 	Pictures []data.Image
 	Contents []store.Key // of the pictures' encoded bytes, as they were when the run began
+	Folder   string      // of the table, to which the paths of the pictures are relative
 }
 
 // openConversations opens the tables of mode text and looks at every row once.
@@ -149,27 +151,12 @@ func (r *Row) conversation() (Example, error) {
 	if err != nil {
 		return Example{}, err
 	}
-	e := Example{Base: r.conversations.Folder(), Conversation: &Conversation{row.Messages, row.Pictures, r.pictures}}
-	if e.Row.ID = r.ID; r.ID == "" {
-		e.Row.ID = r.place().String()
-	}
+	e := Example{Conversation: &Conversation{row.Messages, row.Pictures, r.pictures, r.conversations.Folder()}}
+	e.Edit.ID = cmp.Or(r.ID, r.place().String())
 	return e, nil
 }
 
-// ConversationPicture decodes a picture of a conversation. It must be what it was when the run began.
-func (e *Example) ConversationPicture(i int) (*data.Picture, error) {
-	return openAs(e.Conversation.Pictures[i], e.Base, e.Conversation.Contents[i])
-}
-
-// openAs decodes a picture, which must have the content.
-func openAs(m data.Image, base string, content store.Key) (*data.Picture, error) {
-	raw, err := m.Read(base, data.Limits{})
-	if err != nil {
-		return nil, err
-	}
-	if sha256.Sum256(raw) != content {
-		return nil, fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end",
-			m.File(base))
-	}
-	return m.Decode(base, raw, data.Limits{})
+// Picture is a picture of the conversation.
+func (c *Conversation) Picture(i int) Picture {
+	return Picture{File: data.File{Image: c.Pictures[i], Folder: c.Folder}, Content: c.Contents[i]}
 }

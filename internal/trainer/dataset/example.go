@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"crypto/sha256"
 	"fmt"
 
 	"assay/data"
@@ -8,24 +9,22 @@ import (
 	"assay/internal/store"
 )
 
-// Example is one labelled edit as a model is asked about it.
+// Example is one edit with what people said of it, and how a model is asked about it.
 type Example struct {
-	Index            int // among the training or the validation examples
-	Row              data.Row
-	Base             string   // folder of the table, to which the paths of the row are relative
-	Question, Answer string   // templates drawn; [INSTRUCTION] is not yet replaced
-	Augment          uint64   // 0: none, else seed of the augmentation
-	Contents         Contents // of the pictures, found when the run began; zero: not yet known
-	Label            float64  // 0..1
+	Index            int       // among the training or the validation examples
+	Edit             edit.Edit // of a table: its pictures are [Picture]
+	Question, Answer string    // templates drawn; [INSTRUCTION] is not yet replaced
+	Label            float64   // 0..1
 
-	Conversation *Conversation // of mode text; nil: a labelled edit
+	Conversation *Conversation // of mode text, where Edit has an ID alone; nil: a labelled edit
 	Share        float64       // what its mean text loss counts in its batch, 1 on average; 0: as much as any other's
 
-	Annotations Annotations // without any Label is all
-	Unit        int         // number of its group in the batch
-	Group       int         // unit of the order that it is of
+	Annotations data.Annotations // without any Label is all
+	Unit        int              // number of its group in the batch
+	Group       int              // unit of the order that it is of
 
-	Prepared any // what a Prefetcher made of it; nil: nothing yet
+	Inputs edit.Inputs // what a Prefetcher made of it; nil: nothing yet
+	Err    error       // why it could make none
 }
 
 // Labelled reports whether there is a label: an edit that is only compared has none.
@@ -34,7 +33,17 @@ func (e *Example) Labelled() bool {
 		return false
 	}
 	_, ok := e.Annotations.Labels[""]
-	return ok || e.Annotations.none()
+	return ok || e.Annotations.None()
+}
+
+// augment sets the seed of the augmentation of both pictures.
+func (e *Example) augment(seed uint64) {
+	for _, role := range []string{"source", "edit"} {
+		if p, ok := e.Edit.Picture(role).(Picture); ok {
+			p.Augment = seed
+			e.Edit.Set(role, p)
+		}
+	}
 }
 
 // Contents are the digests of the encoded bytes of a row's source and edit: what tells a picture from another one under
@@ -52,51 +61,68 @@ func contentsOf(row *data.Row, folder string) (c Contents, err error) {
 	return c, nil
 }
 
-// contents are those that were found when the run began, if the example is of a table.
-func (e *Example) PictureContents() (Contents, error) {
-	if e.Contents != (Contents{}) {
-		return e.Contents, nil
-	}
-	return contentsOf(&e.Row, e.Base)
-}
-
-// Edit is the example as a scorer sees it. Its pictures must be what they were when the run began.
-func (e *Example) Edit() (*edit.Edit, error) {
-	c, err := e.PictureContents()
-	if err != nil {
-		return nil, err
-	}
-	return edit.New(picture{e, c[0], e.Row.Source}, picture{e, c[1], e.Row.Edit}, e.Row.Instruction), nil
-}
-
-// picture is a picture of an example, augmented: an edit.Picture with a key.
-type picture struct {
-	example *Example
-	content store.Key // that the file must have
-	image   data.Image
+// Picture is a picture of a row as it was when the run began: an [edit.Keyed].
+type Picture struct {
+	data.File
+	Content store.Key // digest of the encoded bytes, which the file must have; zero: those that it has
+	Augment uint64    // seed of the augmentation; 0: none
 }
 
 // Decode decodes and augments the picture.
-func (p picture) Decode() (*data.Picture, error) {
-	out, err := openAs(p.image, p.example.Base, p.content)
-	if err == nil && p.example.Augment != 0 {
-		out = data.RandomAugmentation(p.example.Augment).Apply(out)
+func (p Picture) Decode() (*data.Picture, error) {
+	raw, err := p.Image.Read(p.Folder, p.Limits)
+	if err != nil {
+		return nil, err
+	}
+	if p.Content != (store.Key{}) && sha256.Sum256(raw) != p.Content {
+		return nil, fmt.Errorf("%s has changed since the run looked at its rows: a run sees the same pictures to its end",
+			p.Image.File(p.Folder))
+	}
+	out, err := p.Image.Decode(p.Folder, raw, p.Limits)
+	if err == nil && p.Augment != 0 {
+		out = data.RandomAugmentation(p.Augment).Apply(out)
 	}
 	return out, err
 }
 
 // Key identifies content and augmentation.
-func (p picture) Key() string { return string(p.content[:]) + p.example.augmentation() }
-
-// augmentation identifies what is done to the pictures.
-func (e *Example) augmentation() string {
-	if e.Augment == 0 {
+func (p Picture) Key() string {
+	content, err := p.content()
+	if err != nil { // Decode says so
 		return ""
 	}
-	return fmt.Sprintf("%+v", data.RandomAugmentation(e.Augment))
+	return string(content[:]) + p.augmentation()
 }
 
-// PairKey identifies the two pictures of an example as it is augmented.
-func (e *Example) PairKey(c Contents) store.Key {
-	return store.KeyOf("pair", data.Decoding, string(c[0][:]), string(c[1][:]), e.augmentation())
+func (p Picture) content() (store.Key, error) {
+	if p.Content != (store.Key{}) {
+		return p.Content, nil
+	}
+	return store.Content(p.Folder, p.Image)
+}
+
+// augmentation identifies what is done to the picture.
+func (p Picture) augmentation() string {
+	if p.Augment == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%+v", data.RandomAugmentation(p.Augment))
+}
+
+// PairKey identifies the two pictures of an example as they are augmented.
+func (e *Example) PairKey() (store.Key, error) {
+	parts := []string{"pair", data.Decoding}
+	augmentation := ""
+	for _, role := range []string{"source", "edit"} {
+		p, ok := e.Edit.Picture(role).(Picture)
+		if !ok {
+			return store.Key{}, fmt.Errorf("%s: there is no picture of a table", role)
+		}
+		content, err := p.content()
+		if err != nil {
+			return store.Key{}, fmt.Errorf("%s: %w", role, err)
+		}
+		parts, augmentation = append(parts, string(content[:])), p.augmentation()
+	}
+	return store.KeyOf(append(parts, augmentation)...), nil
 }

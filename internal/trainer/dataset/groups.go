@@ -18,8 +18,8 @@ type Groups struct {
 
 // Comparison is a pair of rows of which people said something.
 type Comparison struct {
-	A, B int // rows
-	Pair *data.Pair
+	A, B    int // rows
+	Verdict *data.Verdict
 }
 
 // NewGroups makes whole groups out of units of rows. Where several comparisons share an edit (the best one of a group
@@ -34,7 +34,7 @@ func NewGroups(o *Order, s *Samples, bound int) *Groups {
 		kept, open := rows[:0:0], map[[2]int]int{} // open: comparison -> its first edit's row
 		for _, i := range rows {
 			row, at := &s.Rows[i], i
-			if row.Annotations.Pair != nil {
+			if row.Annotations.Verdict != nil {
 				key := row.sameEdit()
 				if earlier, ok := first[key]; ok {
 					at = earlier
@@ -45,7 +45,7 @@ func NewGroups(o *Order, s *Samples, bound int) *Groups {
 			if at == i {
 				kept = append(kept, i)
 			}
-			if p := row.Annotations.Pair; p != nil {
+			if p := row.Annotations.Verdict; p != nil {
 				record := [2]int{row.number, row.Index / 2}
 				if other, ok := open[record]; !ok {
 					open[record] = at

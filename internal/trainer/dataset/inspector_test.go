@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/store"
 )
 
@@ -20,7 +21,10 @@ func TestInspectorDecodesOnce(t *testing.T) {
 	defer kept.Close()
 	writePicture(t, filepath.Join(dir, "a.png"), 3)
 	writePicture(t, filepath.Join(dir, "b.png"), 9)
-	e := &Example{Base: dir, Row: data.Row{Source: data.Image{Path: "a.png"}, Edit: data.Image{Path: "b.png"}}}
+	picture := func(name string) Picture {
+		return Picture{File: data.File{Image: data.Image{Path: name}, Folder: dir}}
+	}
+	e := &Example{Edit: *edit.New(picture("a.png"), picture("b.png"), "")}
 	for start, want := range []int64{2, 0} {
 		s := NewPictureInspector(kept)
 		for range 2 {

@@ -202,9 +202,9 @@ func (l *Loader) draw(e *Example, epoch int64) {
 	e.Question = c.Question[pick(Mix(c.Seed, forQuestion, uint64(epoch), row), len(c.Question))]
 	e.Answer = c.Answer[pick(Mix(c.Seed, forAnswer, uint64(epoch), row), len(c.Answer))]
 	if c.Augment != "none" {
-		e.Augment = max(1, Mix(c.Seed, forAugment, uint64(epoch), row))
+		e.augment(max(1, Mix(c.Seed, forAugment, uint64(epoch), row)))
 	}
-	if e.Annotations.none() && e.Conversation == nil { // made by a program
+	if e.Annotations.None() && e.Conversation == nil { // made by a program
 		e.Annotations.Labels = map[string]float64{"": e.Label}
 	}
 }

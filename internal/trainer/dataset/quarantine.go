@@ -93,27 +93,27 @@ func NewPictureInspector(s *store.Store) *PictureInspector {
 }
 
 // decode decodes a picture, unless one of the same bytes was decoded before.
-func (s *PictureInspector) decode(m data.Image, base string) error {
+func (s *PictureInspector) decode(f data.File) error {
 	if s.pictures == nil {
-		_, err := m.Open(base, data.Limits{})
+		_, err := f.Decode()
 		return err
 	}
-	if content, err := store.Content(base, m); err == nil {
+	if content, err := store.Content(f.Folder, f.Image); err == nil {
 		if _, ok := s.pictures.Pixels(content); ok {
 			return nil
 		}
 	}
-	_, _, _, err := s.pictures.Open(base, m)
+	_, _, _, err := s.pictures.Open(f.Folder, f.Image)
 	return err
 }
 
 // Picture says what is wrong with a picture.
-func (s *PictureInspector) Picture(m data.Image, base string) error {
-	decode := func() error { return s.decode(m, base) }
-	if len(m.Bytes) > 0 {
+func (s *PictureInspector) Picture(f data.File) error {
+	decode := func() error { return s.decode(f) }
+	if len(f.Bytes) > 0 {
 		return decode()
 	}
-	path := config.Absolute(base, m.Path)
+	path := config.Absolute(f.Folder, f.Path)
 	s.mu.Lock()
 	if s.known == nil {
 		s.known = map[string]func() error{}
@@ -129,11 +129,12 @@ func (s *PictureInspector) Picture(m data.Image, base string) error {
 
 // Example checks both pictures.
 func (s *PictureInspector) Example(e *Example) error {
-	if err := s.Picture(e.Row.Source, e.Base); err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	if err := s.Picture(e.Row.Edit, e.Base); err != nil {
-		return fmt.Errorf("edit: %w", err)
+	for _, role := range []string{"source", "edit"} {
+		if p, ok := e.Edit.Picture(role).(Picture); ok {
+			if err := s.Picture(p.File); err != nil {
+				return fmt.Errorf("%s: %w", role, err)
+			}
+		}
 	}
 	return nil
 }

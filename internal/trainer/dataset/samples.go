@@ -18,6 +18,7 @@ import (
 
 	"assay/chat/table"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/trainer/config"
@@ -40,7 +41,7 @@ type Row struct {
 	Asked       string  // the same for one source and instruction
 	Label       float64 // 0 without one
 	weight      float64 // of data.weight
-	Annotations Annotations
+	Annotations data.Annotations
 	ID          string
 	Digest      string // of the content, pictures included
 	Bad         string // why it cannot be used; "": it can
@@ -65,11 +66,12 @@ func (r *Row) example() (Example, error) {
 	if err != nil {
 		return Example{}, err
 	}
-	if row.ID == "" {
-		row.ID = r.table.Place(r.Index)
+	picture := func(m data.Image, content store.Key) Picture {
+		return Picture{File: data.File{Image: m, Folder: r.table.Folder()}, Content: content}
 	}
-	return Example{Row: row.Row, Base: r.table.Folder(), Label: r.Label, Contents: r.contents,
-		Annotations: r.Annotations}, nil
+	e := edit.New(picture(row.Source, r.contents[0]), picture(row.Edit, r.contents[1]), row.Instruction)
+	e.ID, e.Group = cmp.Or(row.ID, r.table.Place(r.Index)), row.Group
+	return Example{Edit: *e, Label: r.Label, Annotations: r.Annotations}, nil
 }
 
 func (r *Row) badRow() BadRow {
@@ -216,7 +218,7 @@ func (d *Data) open(c *config.Config) error {
 		data:     d,
 		columns:  c.Data.Columns,
 		digest:   sha256.New(),
-		wanted:   func(e *data.Edit) bool { return learnsFrom(c, e) },
+		wanted:   func(e *data.Row) bool { return learnsFrom(c, e) },
 		compares: len(c.Losses) > 0,
 		weight:   c.Data.Weight,
 		whole:    c.Data.Sampling == config.WholeGroups,
@@ -240,7 +242,7 @@ func (d *Data) open(c *config.Config) error {
 	switch {
 	case len(c.Data.Validation.Tables) > 0:
 		v := s
-		v.digest, v.wanted, v.weight = sha256.New(), func(e *data.Edit) bool { return measures(c, e) }, ""
+		v.digest, v.wanted, v.weight = sha256.New(), func(e *data.Row) bool { return measures(c, e) }, ""
 		v.rows, v.unlabelled, v.annotated, v.problems = 0, 0, nil, nil
 		d.Validation = v.tables(c.Data.Validation.Tables).split(c.Data.ValidationSplit)
 		d.note("validation", &v)
@@ -303,7 +305,7 @@ func IDs(examples []Example) string {
 			out = append(out, fmt.Sprintf("and %d more", len(examples)-i))
 			break
 		}
-		out = append(out, e.Row.ID)
+		out = append(out, e.Edit.ID)
 	}
 	return strings.Join(out, ", ")
 }

@@ -64,7 +64,7 @@ func TestBalance(t *testing.T) {
 	for i := range 60 {
 		label := []float64{0, 0, 0, 0, 0.5, 1}[i%6]
 		s.Rows = append(s.Rows, Row{Group: fmt.Sprint(i / 6), Label: label, weight: float64(1 + i%2),
-			Annotations: annotationsOf(&data.Edit{Row: data.Row{Label: &label}})})
+			Annotations: data.Annotations{Labels: map[string]float64{"": label}}})
 	}
 	c := config.Default()
 	c.Data.Balance = config.ByLabel
@@ -87,7 +87,7 @@ func TestBalance(t *testing.T) {
 			}
 		}
 	}
-	s.Rows[3].Annotations = Annotations{}
+	s.Rows[3].Annotations = data.Annotations{}
 	if _, err := drawWeights(c, s); err == nil || !strings.Contains(err.Error(), "has no label") {
 		t.Errorf("a row without a label: %v", err)
 	}

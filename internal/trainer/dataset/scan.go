@@ -31,11 +31,11 @@ type unreadRow struct {
 type scan struct {
 	data       *Data
 	columns    map[string]string
-	compares   bool                    // the run learns from more than labels
-	whole      bool                    // batches hold whole groups
-	wanted     func(e *data.Edit) bool // whether the run can use what is said about an edit
-	digest     hash.Hash               // over the content of all rows
-	weight     string                  // column of data.weight; "": none
+	compares   bool                   // the run learns from more than labels
+	whole      bool                   // batches hold whole groups
+	wanted     func(e *data.Row) bool // whether the run can use what is said about an edit
+	digest     hash.Hash              // over the content of all rows
+	weight     string                 // column of data.weight; "": none
 	rows       int
 	unlabelled int
 	annotated  map[string]int // rows that say something, by dimension
@@ -107,7 +107,7 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 		var unread error
 		var digest string
 		if err == nil {
-			contents, unread = contentsOf(&row.Row, t.Folder())
+			contents, unread = contentsOf(&row, t.Folder())
 			digest, err = s.content(&row, contents)
 		}
 		if remote.Failed(unread) { // which is no fault of the row, and would take as long at the next one
@@ -125,12 +125,12 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			continue
 		}
 		sample := Row{table: t, number: number, Index: i, Asked: data.GroupOf(contents[0][:], row.Instruction),
-			Annotations: annotationsOf(&row), ID: row.ID, Digest: digest, contents: contents}
+			Annotations: row.Annotations, ID: row.ID, Digest: digest, contents: contents}
 		if err := s.weigh(&sample); err != nil {
 			s.problems = append(s.problems, err)
 			return
 		}
-		if err := cmp.Or(s.row(t, &row.Row), unread); err != nil {
+		if err := cmp.Or(s.row(t, &row), unread); err != nil {
 			sample.Bad = err.Error()
 		}
 		s.add(out, &sample, &row)
@@ -156,7 +156,7 @@ func (s *scan) weigh(sample *Row) (err error) {
 }
 
 // add adds the sample of a row, in its group and the unit that it is compared in.
-func (s *scan) add(out *splitSamples, sample *Row, row *data.Edit) {
+func (s *scan) add(out *splitSamples, sample *Row, row *data.Row) {
 	sample.Group = sample.groupOf(row, s.whole)
 	out.grouped = out.grouped || sample.Group != ""
 	if sample.Group == "" { // on its own
@@ -171,7 +171,7 @@ func (s *scan) add(out *splitSamples, sample *Row, row *data.Edit) {
 }
 
 // count counts the dimensions that something is said of.
-func (s *scan) count(row *data.Edit) {
+func (s *scan) count(row *data.Row) {
 	if s.annotated == nil {
 		s.annotated = map[string]int{}
 	}
@@ -179,19 +179,19 @@ func (s *scan) count(row *data.Edit) {
 	for _, d := range dimensions {
 		s.annotated[d]++
 	}
-	if p := row.Pair; p != nil && !slices.Contains(dimensions, p.Dimension) {
+	if p := row.Verdict; p != nil && !slices.Contains(dimensions, p.Dimension) {
 		s.annotated[p.Dimension]++
 	}
 }
 
 // content hashes a row with its pictures: into the table's digest, and on its own.
-func (s *scan) content(row *data.Edit, pictures Contents) (string, error) {
+func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 	var text bytes.Buffer
 	if err := json.NewEncoder(&text).Encode(row.Record()); err != nil {
 		return "", err
 	}
-	if said := annotationsOf(row); s.compares { // without it a row has the digest that it always had
-		if err := json.NewEncoder(&text).Encode(said); err != nil {
+	if s.compares { // without it a row has the digest that it always had
+		if err := json.NewEncoder(&text).Encode(row.Annotations); err != nil {
 			return "", err
 		}
 	}

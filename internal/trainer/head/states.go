@@ -53,10 +53,9 @@ func (h *States) Put(key store.Key, state []float32) error {
 // StateKey identifies what a hidden state depends on besides the backbone: instruction, templates and the content of
 // pictures.
 func StateKey(e *dataset.Example) (store.Key, error) {
-	c, err := e.PictureContents()
+	pair, err := e.PairKey()
 	if err != nil {
-		return store.Key{}, fmt.Errorf("%s: %w", e.Row.ID, err)
+		return store.Key{}, fmt.Errorf("%s: %w", e.Edit.ID, err)
 	}
-	pair := e.PairKey(c)
-	return store.KeyOf("example", string(pair[:]), e.Row.Instruction, e.Question, e.Answer), nil
+	return store.KeyOf("example", string(pair[:]), e.Edit.Instruction, e.Question, e.Answer), nil
 }

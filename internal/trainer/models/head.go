@@ -146,7 +146,7 @@ func (m *HeadModel) states(batch []dataset.Example) ([][]float32, []float64, err
 		if s == nil {
 			return nil, nil, fmt.Errorf("the hidden state of %s is not in %s any more, or damaged: the same command computes "+
 				"it again",
-				batch[i].Row.ID, m.o.Store.Folder())
+				batch[i].Edit.ID, m.o.Store.Folder())
 		}
 		states, labels = append(states, s), append(labels, batch[i].Label)
 	}

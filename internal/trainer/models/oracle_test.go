@@ -9,6 +9,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/data"
+	"assay/edit"
 	"assay/internal/optim"
 	"assay/internal/oracle"
 	"assay/internal/trainer/config"
@@ -32,17 +33,16 @@ func scorerConfig(t *testing.T, folder, scorer string) *config.Config {
 }
 
 func caseExample(c *config.Config, folder string, o oracle.Case) dataset.Example {
+	picture := func(path string) dataset.Picture {
+		return dataset.Picture{File: data.File{Image: data.Image{Path: path}, Folder: folder}}
+	}
+	e := edit.New(picture(o.Source), picture(o.Edited), o.Instruction)
+	e.ID = fmt.Sprint(o.ID)
 	return dataset.Example{
-		Base:     folder,
+		Edit:     *e,
 		Question: c.Question[0],
 		Answer:   c.Answer[0],
 		Label:    o.Label / 10,
-		Row: data.Row{
-			ID:          fmt.Sprint(o.ID),
-			Source:      data.Image{Path: o.Source},
-			Edit:        data.Image{Path: o.Edited},
-			Instruction: o.Instruction,
-		},
 	}
 }
 

@@ -43,14 +43,10 @@ func (m *ScorerModel) Step(
 
 // Targets is the number of tokens that an example's text loss is over.
 func (m *ScorerModel) Targets(e *dataset.Example) (int, error) {
-	if known, ok := e.Prepared.(*Prepared); ok && known.err == nil {
-		return m.tuner.Targets(known.Sample), nil
+	if s, ok := e.Inputs.(*model.Sample); ok {
+		return m.tuner.Targets(s), nil
 	}
-	asked, err := e.Edit()
-	if err != nil {
-		return 0, err
-	}
-	return m.tuner.CountTargets(asked, askOf(e))
+	return m.tuner.CountTargets(&e.Edit, askOf(e))
 }
 
 // Compare trains on an objective of several terms.
@@ -122,7 +118,7 @@ type texter interface {
 func checkTexts(m texter, c *config.Config, e *dataset.Example) error {
 	for _, q := range c.Question {
 		for _, a := range c.Answer {
-			if err := m.CheckText(&edit.Edit{Instruction: e.Row.Instruction}, model.Ask{Question: q, Answer: a}); err != nil {
+			if err := m.CheckText(&edit.Edit{Instruction: e.Edit.Instruction}, model.Ask{Question: q, Answer: a}); err != nil {
 				return err
 			}
 		}
@@ -151,7 +147,7 @@ func prepareAll[S any](batch []dataset.Example, prepare func(e *dataset.Example)
 	samples := make([]S, len(batch))
 	err := workers.Each(len(batch), runtime.NumCPU(), func(i int) (err error) {
 		if samples[i], err = prepare(&batch[i]); err != nil {
-			err = fmt.Errorf("%s: %w", batch[i].Row.ID, err)
+			err = fmt.Errorf("%s: %w", batch[i].Edit.ID, err)
 		}
 		return err
 	})
@@ -159,30 +155,24 @@ func prepareAll[S any](batch []dataset.Example, prepare func(e *dataset.Example)
 }
 
 func prepareExample(p preparer, e *dataset.Example) (*model.Sample, error) {
-	if known, ok := e.Prepared.(*Prepared); ok {
-		return known.Sample, known.err
+	if s, ok := e.Inputs.(*model.Sample); ok || e.Err != nil {
+		return s, e.Err
 	}
-	asked, err := e.Edit()
-	if err != nil {
-		return nil, err
-	}
-	return p.Sample(asked, askOf(e))
+	return p.Sample(&e.Edit, askOf(e))
 }
 
 // askOf has the templates that were drawn for an example.
 func askOf(e *dataset.Example) model.Ask { return model.Ask{Question: e.Question, Answer: e.Answer} }
 
-// Prepared is what a model made of an example ahead of the step that wants it.
-type Prepared struct {
-	Sample *model.Sample
-	err    error
-}
-
 // Prefetch prepares examples with half of the cores: the other half computes the step at hand.
 func (m *ScorerModel) Prefetch(part []dataset.Example) {
 	workers.Each(len(part), max(1, runtime.NumCPU()/2), func(i int) error {
-		s, err := prepareExample(m.tuner, &part[i])
-		part[i].Prepared = &Prepared{s, err}
+		e := &part[i]
+		if s, err := prepareExample(m.tuner, e); err != nil {
+			e.Err = err
+		} else {
+			e.Inputs = s
+		}
 		return nil
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 
-	"assay/data"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
 	"assay/lora"
@@ -85,24 +84,16 @@ func (m *textModel) prepare(batch []dataset.Example) ([]*language.TextSample, er
 	return prepareAll(batch, m.prepareOne)
 }
 
-// conversationPicture is a picture of an example's conversation, an edit.Picture with a key.
-type conversationPicture struct {
-	example *dataset.Example
-	at      int
-}
-
-// Decode decodes the picture.
-func (p conversationPicture) Decode() (*data.Picture, error) {
-	return p.example.ConversationPicture(p.at)
-}
+// conversationPicture is a picture of a conversation, with its content as key.
+type conversationPicture struct{ dataset.Picture }
 
 // Key is its content.
-func (p conversationPicture) Key() string { return p.example.Conversation.Contents[p.at].String() }
+func (p conversationPicture) Key() string { return p.Content.String() }
 
 func (m *textModel) prepareOne(e *dataset.Example) (*language.TextSample, error) {
 	c := language.Conversation{Messages: turns(e.Conversation)}
 	for i := range e.Conversation.Pictures {
-		c.Pictures = append(c.Pictures, conversationPicture{e, i})
+		c.Pictures = append(c.Pictures, conversationPicture{e.Conversation.Picture(i)})
 	}
 	return m.tuner.Prepare(c)
 }
@@ -164,8 +155,8 @@ func (m *textModel) Inspector() func(*dataset.Example) error {
 		if _, err := m.Targets(e); err != nil {
 			return err
 		}
-		for i, p := range e.Conversation.Pictures {
-			if err := pictures.Picture(p, e.Base); err != nil {
+		for i := range e.Conversation.Pictures {
+			if err := pictures.Picture(e.Conversation.Picture(i).File); err != nil {
 				return fmt.Errorf("picture %d: %w", i+1, err)
 			}
 		}
@@ -186,7 +177,7 @@ func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	for i := range sample { // their pixels are not kept
 		s, err := m.prepareOne(&sample[i])
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", sample[i].Row.ID, err)
+			return nil, fmt.Errorf("%s: %w", sample[i].Edit.ID, err)
 		}
 		n := len(s.IDs)
 		if longest == nil || n > p.Tokens.Max {

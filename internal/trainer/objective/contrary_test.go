@@ -4,14 +4,15 @@ import (
 	"reflect"
 	"testing"
 
+	"assay/data"
 	"assay/internal/trainer/dataset"
 	"assay/losses"
 )
 
 // TestOneOrder: pairs and orders are by rank, else by label.
 func TestOneOrder(t *testing.T) {
-	said := func(label, rank float64) dataset.Annotations {
-		s := dataset.Annotations{Labels: map[string]float64{}, Ranks: map[string]float64{}}
+	said := func(label, rank float64) data.Annotations {
+		s := data.Annotations{Labels: map[string]float64{}, Ranks: map[string]float64{}}
 		if label >= 0 {
 			s.Labels[""] = label
 		}
@@ -24,7 +25,7 @@ func TestOneOrder(t *testing.T) {
 	orders := &losses.Spec{Kind: "plackett_luce"}
 	win, tie, loss := [3]float64{1, 0, 0}, [3]float64{0, 1, 0}, [3]float64{0, 0, 1}
 	for _, test := range []struct {
-		a, b    dataset.Annotations
+		a, b    data.Annotations
 		outcome [3]float64
 		margin  float64
 		ranks   []int

@@ -5,19 +5,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/data"
 	"assay/internal/trainer/dataset"
 	"assay/losses"
 )
 
 // TestItems: what terms compare in groups with labels of two dimensions.
 func TestItems(t *testing.T) {
-	label := func(y, q float64) dataset.Annotations {
-		return dataset.Annotations{Labels: map[string]float64{"": y, "quality": q}, Votes: 3}
+	label := func(y, q float64) data.Annotations {
+		return data.Annotations{Labels: map[string]float64{"": y, "quality": q}, Votes: 3}
 	}
 	part := []dataset.Example{
 		{Index: 0, Annotations: label(0, 1)}, {Index: 1, Annotations: label(0.5, 1)}, {Index: 2, Annotations: label(0.5, 0)},
-		{Index: 3, Unit: 1, Annotations: dataset.Annotations{Ranks: map[string]float64{"": 2}}},
-		{Index: 4, Unit: 1, Annotations: dataset.Annotations{Ranks: map[string]float64{"": 1}}},
+		{Index: 3, Unit: 1, Annotations: data.Annotations{Ranks: map[string]float64{"": 2}}},
+		{Index: 4, Unit: 1, Annotations: data.Annotations{Ranks: map[string]float64{"": 1}}},
 	}
 	r := &Objective{terms: []losses.Spec{
 		{Kind: "l1", Votes: "weight"}, {Kind: "bradley_terry_margin", Scale: 10},

@@ -71,14 +71,14 @@ func (o *Objective) pairItems(s *losses.Spec, part []dataset.Example, lo, hi int
 	}
 	if o.groups != nil {
 		for _, c := range o.groups.Pairs[part[lo].Group] {
-			if c.Pair.Dimension != s.Dimension {
+			if c.Verdict.Dimension != s.Dimension {
 				continue
 			}
 			told = true
 			a, okA := at[c.A]
 			b, okB := at[c.B]
 			if okA && okB {
-				out = append(out, comparisonItem(s, a, b, c.Pair))
+				out = append(out, comparisonItem(s, a, b, c.Verdict))
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func winner(d float64) [3]float64 {
 }
 
 // comparisonItem makes an item of what people said about a pair, whose votes count as the term wants.
-func comparisonItem(s *losses.Spec, a, b int, p *data.Pair) losses.Item {
+func comparisonItem(s *losses.Spec, a, b int, p *data.Verdict) losses.Item {
 	it := losses.Item{Edits: []int{a, b}, Weight: 1}
 	if p.Margin != nil {
 		it.Margin = *p.Margin

@@ -96,13 +96,13 @@ func (f *Summary) group(table *dataset.Samples, rows []int, dimensions map[strin
 
 func (f *Summary) compare(c *dataset.Comparison) {
 	f.Preferences++
-	if c.Pair.Majority()[1] == 1 {
+	if c.Verdict.Majority()[1] == 1 {
 		f.Ties++
 	}
-	if c.Pair.Margin != nil {
+	if c.Verdict.Margin != nil {
 		f.Margins++
 	}
-	if c.Pair.Counted {
+	if c.Verdict.Counted {
 		f.Votes++
 	}
 }
