@@ -70,7 +70,7 @@ internal/grammar: internal/strictjson
 chat: data internal/grammar internal/store internal/strictjson internal/strictyaml internal/workers
 chat/table: chat data internal/atomicfile internal/exit internal/strictjson internal/table
 internal/captions: chat chat/table data edit internal/atomicfile internal/exit internal/strictyaml
-internal/captions: internal/table internal/hub
+internal/captions: internal/table internal/hub ort
 heuristics: internal/stats
 data/readers: onnx data heuristics internal/atomicfile
 model/text: internal/strictjson internal/tokens
@@ -104,9 +104,12 @@ internal/trainer/config: internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
 internal/trainer/dataset: internal/workers losses internal/store internal/trainer/config
 internal/trainer/head: losses model internal/optim internal/store internal/trainer/dataset
+internal/trainer/records: internal/atomicfile
 internal/trainer/records: internal/journal internal/trainer/config internal/trainer/dataset internal/trainer/events
 internal/trainer/objective: data internal/exit losses internal/trainer/config internal/trainer/dataset
 internal/trainer/objective: internal/trainer/records
+internal/trainer/report: data edit internal/atomicfile internal/page internal/stats internal/trainer/config
+internal/trainer/report: internal/trainer/records
 internal/trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx internal/optim
 internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset internal/trainer/records
 internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
@@ -118,7 +121,7 @@ internal/trainer/models: internal/trainer/optimizer model/backbone model/exec mo
 internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
-internal/trainer: internal/trainer/optimizer internal/trainer/records
+internal/trainer: internal/trainer/optimizer internal/trainer/records internal/trainer/report
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
@@ -152,7 +155,7 @@ internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
-internal/labeling: internal/atomicfile internal/filelock internal/hub
+internal/labeling: internal/atomicfile internal/filelock internal/hub ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson

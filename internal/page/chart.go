@@ -21,6 +21,7 @@ const (
 	chartWidth, chartHeight = 640, 220
 	chartLeft, chartRight   = 52, 8
 	chartTop, chartBottom   = 8, 26
+	nameWidth               = 44
 )
 
 // Chart draws series over common axes as an SVG image. label is read aloud in its place; x names the horizontal axis.
@@ -40,6 +41,9 @@ func Chart(label, x string, series ...Series) template.HTML {
 			chartLeft, toY(v), chartWidth-chartRight, chartLeft-6, toY(v)+4, v)
 	}
 	for _, v := range ticks(xs) {
+		if toX(v) > chartWidth-chartRight-nameWidth { // the axis' name stands there
+			continue
+		}
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%.6g</text>`, toX(v), chartHeight-8, v)
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, chartWidth-chartRight, chartHeight-8,

@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
@@ -23,6 +25,7 @@ import (
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
 	"assay/internal/trainer/records"
+	"assay/internal/trainer/report"
 )
 
 // Trainer is a run that stands at some step: its parts, each with a state of its own.
@@ -133,7 +136,34 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	if err := t.write(t.config.ResultPath()); err != nil {
 		return nil, t.interrupted(ctx, err)
 	}
+	if t.strategy.Main() {
+		if err := t.report(); err != nil { // the scorer is there
+			o.warn(fmt.Sprintf("%s: %v", report.File, err))
+		}
+	}
 	return s.result(), nil
+}
+
+// report writes a page of the run, with edits of the last validation.
+func (t *Trainer) report() error {
+	r, err := report.Read(t.config.Out)
+	if err != nil {
+		return err
+	}
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return err
+	}
+	r.Finished = true
+	r.Facts = append(r.Facts, report.Fact{Name: "memory", Value: fmt.Sprintf("%.2f GB at most, of the CPU's",
+		float64(used.Maxrss)*1024/1e9)})
+	if err := r.Choose(func(row int) (*edit.Edit, error) {
+		e, err := t.data.Validation.Example(row)
+		return &e.Edit, err
+	}); err != nil {
+		return err
+	}
+	return r.Write()
 }
 
 // loop runs steps until all are done, or saves and returns context.Canceled's error when ctx ends: the present step is

@@ -109,7 +109,22 @@ func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*
 	if len(scores) == 0 {
 		return nil, errors.New("every validation row was set aside")
 	}
-	return v.measureAll(scores, examples), nil
+	if v.strategy.Main() {
+		err = v.writePredictions(scores, examples)
+	}
+	return v.measureAll(scores, examples), v.strategy.Agree("writing "+records.PredictionsFile, err)
+}
+
+// writePredictions writes the scores of validation rows into the run directory.
+func (v *validator) writePredictions(scores []float64, examples []dataset.Example) error {
+	all := make([]records.Prediction, len(scores))
+	for i, e := range examples {
+		all[i] = records.Prediction{Row: e.Index, ID: v.data.Validation.ID(e.Index), Score: scores[i]}
+		if e.Labelled() {
+			all[i].Label = &e.Label
+		}
+	}
+	return records.WritePredictions(v.config.Out, all)
 }
 
 // textMeasurer is a model that learns the answers of conversations.

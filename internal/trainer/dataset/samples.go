@@ -156,6 +156,14 @@ func (s *Samples) Example(i int) (Example, error) {
 	return s.Rows[i].example()
 }
 
+// ID names example i; "" where a program makes it.
+func (s *Samples) ID(i int) string {
+	if s.made != nil {
+		return ""
+	}
+	return s.Rows[i].ID
+}
+
 // Usable reports whether example i can be used, as far as is known.
 func (s *Samples) Usable(i int) bool { return s.made != nil || s.Rows[i].Bad == "" }
 

@@ -1,8 +1,12 @@
 package records
 
 import (
+	"encoding/json"
+	"io"
 	"math"
+	"path/filepath"
 
+	"assay/internal/atomicfile"
 	"assay/internal/trainer/config"
 )
 
@@ -45,4 +49,28 @@ func (m *ValidationMetrics) Value(by string) (float64, bool) {
 		v = -v
 	}
 	return v, !math.IsNaN(v)
+}
+
+// PredictionsFile has what the last validation said of each row: one JSON object a line.
+const PredictionsFile = "validation.jsonl"
+
+// Prediction is the score of a validation row. Scores and labels are 0..1.
+type Prediction struct {
+	Row   int      `json:"row"` // among the validation rows
+	ID    string   `json:"id,omitempty"`
+	Label *float64 `json:"label"` // null: it has none, and is compared alone
+	Score float64  `json:"score01"`
+}
+
+// WritePredictions replaces the file of a run directory.
+func WritePredictions(dir string, all []Prediction) error {
+	return atomicfile.Write(filepath.Join(dir, PredictionsFile), func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		for i := range all {
+			if err := e.Encode(&all[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

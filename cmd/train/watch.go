@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/exit"
+	"assay/internal/trainer/report"
+)
+
+func init() { register(newWatchCommand) }
+
+func newWatchCommand() *cobra.Command {
+	var addr string
+	c := &cobra.Command{
+		Use:   "watch RUN",
+		Short: "Show a run while it trains, here and in a browser",
+		Long: `watch follows a run directory: a line for each validation and for the newest step, and a page with the curves,
+which loads itself again. It ends when training does. The run itself is not touched; it may run on another machine that
+writes into a shared folder. At the end of training the page is RUN/report.html, with edits of the validation rows.`,
+		Example: "  train watch runs/first",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := report.Read(args[0]); err != nil {
+				return exit.Usage(err)
+			}
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				return exit.Usagef("%w: --addr HOST:PORT names another address", err)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "the page: http://%s\n", l.Addr())
+			failed := make(chan error, 1)
+			go func() { failed <- report.Serve(c.Context(), args[0], l) }()
+			if err := report.Watch(c.Context(), args[0], 2*time.Second, c.OutOrStdout()); err != nil {
+				return err
+			}
+			select {
+			case err := <-failed:
+				return err
+			default:
+				return nil
+			}
+		},
+	}
+	c.Flags().StringVar(&addr, "addr", "127.0.0.1:8101", "where the page is served; port 0: any that is free")
+	return c
+}

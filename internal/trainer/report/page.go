@@ -1,0 +1,173 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"path/filepath"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/atomicfile"
+	"assay/internal/page"
+	"assay/internal/stats"
+	"assay/internal/trainer/records"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = page.Parse(pageText, template.FuncMap{
+	"number": number,
+	"tenths": func(v float64) string { return fmt.Sprintf("%.1f", 10*v) },
+})
+
+// number is a number for people; "-": there is none.
+func number(v records.Number) string {
+	if math.IsNaN(float64(v)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.4g", float64(v))
+}
+
+// Page writes the page, which loads nothing.
+func (r *Run) Page(w io.Writer) error { return pageTemplate.Execute(w, r) }
+
+// Write writes the page into the run directory.
+func (r *Run) Write() error { return atomicfile.Write(filepath.Join(r.Dir, File), r.Page) }
+
+// Title is the run's name.
+func (r *Run) Title() string { return filepath.Base(r.Dir) }
+
+// points are a value of each of n lines by its step; a value that is missing is a gap.
+func points(name, color string, n int, at func(i int) (step int64, value float64)) page.Series {
+	s := page.Series{Name: name, Color: color, Marks: n <= 100}
+	for i := range n {
+		step, v := at(i)
+		s.X, s.Y = append(s.X, float64(step)), append(s.Y, v)
+	}
+	return s
+}
+
+// Loss is the curve of the loss, its mean over up to 400 parts of the run, with the single steps of short runs.
+func (r *Run) Loss() template.HTML {
+	s := points("loss", "--accent", len(r.Steps), func(i int) (int64, float64) {
+		return r.Steps[i].Step, float64(r.Steps[i].Loss)
+	})
+	const most = 400
+	if n := len(s.X); n > most {
+		mean := page.Series{Name: s.Name, Color: s.Color}
+		for i := range most {
+			lo, hi := i*n/most, (i+1)*n/most
+			mean.X, mean.Y = append(mean.X, s.X[hi-1]), append(mean.Y, stats.Mean(s.Y[lo:hi]))
+		}
+		s = mean
+	}
+	return page.Chart("loss by step", "step", s)
+}
+
+// Curve is a measure of the validation rows.
+type Curve struct {
+	Name  string
+	Chart template.HTML
+}
+
+// Curves are those of the measures that the validations have.
+func (r *Run) Curves() (out []Curve) {
+	optional := func(v *records.Number) float64 {
+		if v == nil {
+			return math.NaN()
+		}
+		return float64(*v)
+	}
+	for _, m := range []struct {
+		name string
+		of   func(*records.ValidationMetrics) float64
+	}{
+		{"loss", func(m *records.ValidationMetrics) float64 { return optional(m.Loss) }},
+		{"L1: mean |score - label|, on 0 to 1", func(m *records.ValidationMetrics) float64 { return float64(m.L1) }},
+		{"Spearman", func(m *records.ValidationMetrics) float64 { return float64(m.Spearman) }},
+		{"pair accuracy", func(m *records.ValidationMetrics) float64 { return optional(m.Pairs) }},
+		{"benchmark", func(m *records.ValidationMetrics) float64 { return optional(m.Benchmark) }},
+	} {
+		s := points(m.name, "--accent", len(r.Validations), func(i int) (int64, float64) {
+			return r.Validations[i].Step, m.of(&r.Validations[i])
+		})
+		s.Marks = true
+		if chart := page.Chart(m.name+" by step", "step", s); chart != "" {
+			out = append(out, Curve{m.name, chart})
+		}
+	}
+	return out
+}
+
+// Calibration is the mean label of the validation rows by their score, in ten parts of equally many rows, beside the
+// line where both are equal; empty of fewer than 20 labels.
+func (r *Run) Calibration() template.HTML {
+	rows := byScore(r.Predictions, true)
+	const parts = 10
+	if len(rows) < 2*parts {
+		return ""
+	}
+	s := page.Series{Name: "label", Color: "--accent", Marks: true}
+	for i := range parts {
+		var score, label float64
+		part := rows[i*len(rows)/parts : (i+1)*len(rows)/parts]
+		for _, p := range part {
+			score, label = score+p.Score, label+*p.Label
+		}
+		s.X, s.Y = append(s.X, 10*score/float64(len(part))), append(s.Y, 10*label/float64(len(part)))
+	}
+	lo, hi := s.X[0], s.X[parts-1]
+	equal := page.Series{Name: "equal", Color: "--line", X: []float64{lo, hi}, Y: []float64{lo, hi}}
+	return page.Chart("mean label by score, 0 to 10", "score", equal, s)
+}
+
+// Last is the last validation; nil: there is none.
+func (r *Run) Last() *records.ValidationMetrics {
+	if len(r.Validations) == 0 {
+		return nil
+	}
+	return &r.Validations[len(r.Validations)-1]
+}
+
+// Best is the last validation that was the best so far; nil: there is none.
+func (r *Run) Best() *records.ValidationMetrics {
+	for i := len(r.Validations) - 1; i >= 0; i-- {
+		if r.Validations[i].Best {
+			return &r.Validations[i]
+		}
+	}
+	return nil
+}
+
+// Scorer is the scorer to go on with.
+func (r *Run) Scorer() string {
+	if r.Best() != nil {
+		return filepath.Join(r.Dir, "best")
+	}
+	return filepath.Join(r.Dir, "scorer")
+}
+
+// edge is the longest edge of a picture on the page, in pixels.
+const edge = 192
+
+// thumbnail is a picture of an edit as a data URL.
+func thumbnail(e *edit.Edit, role string) (template.URL, error) {
+	p, err := e.Picture(role).Decode()
+	if err != nil {
+		return "", err
+	}
+	if longest := max(p.Width, p.Height); longest > edge {
+		p = p.Resize(max(1, p.Width*edge/longest), max(1, p.Height*edge/longest), data.Bicubic)
+	}
+	var b bytes.Buffer
+	if err := p.EncodePNG(&b); err != nil {
+		return "", err
+	}
+	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())), nil
+}
