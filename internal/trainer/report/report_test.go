@@ -34,11 +34,12 @@ func newRun(t *testing.T) string {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, dir, config.ConfigFile, "backbone: /nowhere/tiny\nout: .\ndata: {train: [edits.csv]}\noptimizer: {lr: 0.25}\n")
+	writeFile(t, dir, config.ConfigFile,
+		"backbone: /nowhere/tiny\nout: .\ndata: {train: [edits.csv]}\noptimizer: {lr: 0.25}\n")
 	var metrics, predictions strings.Builder
 	for i := range 30 {
-		fmt.Fprintf(&metrics, `{"kind":"train","step":%d,"epoch":0.5,"samples":%d,"loss":%g,"score_loss":null,"seconds":4}`+"\n",
-			i+1, 8*(i+1), 3-float64(i)/20)
+		fmt.Fprintf(&metrics, `{"kind":"train","step":%d,"epoch":0.5,"samples":%d,"loss":%g,"score_loss":null,`+
+			`"seconds":4}`+"\n", i+1, 8*(i+1), 3-float64(i)/20)
 		if i%20 == 9 {
 			fmt.Fprintf(&metrics, `{"kind":"validation","step":%d,"l1":0.%d,"spearman":null,"rows":30,"best":%t}`+"\n", i+1, i,
 				i == 9)
@@ -184,7 +185,8 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, dir, l) }()
-	for host, want := range map[string]int{"": 200, "localhost:1": 200, "[::1]:1": 200, "evil.example": 403, "10.0.0.1": 403} {
+	for host, want := range map[string]int{"": 200, "localhost:1": 200, "[::1]:1": 200, "evil.example": 403,
+		"10.0.0.1": 403} {
 		t.Run("host "+host, func(t *testing.T) {
 			q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/", nil)
 			if err != nil {
@@ -198,7 +200,8 @@ func TestServe(t *testing.T) {
 			defer a.Body.Close()
 			body, err := io.ReadAll(a.Body)
 			if a.StatusCode != want || err != nil || (want == 200) != strings.Contains(string(body), `content="5"`) {
-				t.Errorf("got %d with %d bytes, %v, want %d with a page that loads itself again", a.StatusCode, len(body), err, want)
+				t.Errorf("got %d with %d bytes, %v, want %d with a page that loads itself again", a.StatusCode, len(body), err,
+					want)
 			}
 		})
 	}
