@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/internal/exit"
+	"assay/internal/page"
 	"assay/internal/trainer/report"
 )
 
@@ -33,7 +34,7 @@ writes into a shared folder. At the end of training the page is RUN/report.html,
 			}
 			fmt.Fprintf(c.OutOrStdout(), "the page: http://%s\n", l.Addr())
 			failed := make(chan error, 1)
-			go func() { failed <- report.Serve(c.Context(), args[0], l) }()
+			go func() { failed <- page.Serve(c.Context(), l, report.Handler(args[0])) }()
 			if err := report.Watch(c.Context(), args[0], 2*time.Second, c.OutOrStdout()); err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/page"
 	"assay/internal/trainer/config"
 )
 
@@ -184,7 +185,7 @@ func TestServe(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, dir, l) }()
+	go func() { ended <- page.Serve(ctx, l, Handler(dir)) }()
 	for host, want := range map[string]int{"": 200, "localhost:1": 200, "[::1]:1": 200, "evil.example": 403,
 		"10.0.0.1": 403} {
 		t.Run("host "+host, func(t *testing.T) {
@@ -207,7 +208,7 @@ func TestServe(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Errorf("Serve: got error %v, want none", err)
+		t.Errorf("page.Serve: got error %v, want none", err)
 	}
 }
 

@@ -1,0 +1,230 @@
+package view
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/page"
+)
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = page.Parse(pageText, template.FuncMap{
+	"number": func(v float64) string {
+		if math.IsNaN(v) {
+			return "-"
+		}
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	},
+	"next":     func(n int) int { return n + 1 },
+	"previous": func(n int) int { return n - 1 },
+})
+
+// perPage is how many edits the list shows at a time.
+const perPage = 48
+
+// shown is what the template is given: the list, or one row.
+type shown struct {
+	*Table
+	Filter
+	Name     string
+	Found    int
+	Cards    []card
+	Pages    int
+	Row      *card // nil: the list
+	Fields   []data.Field
+	Heat     bool // heat maps can be asked for
+	Previous int  // rows beside this one in the filter's order, from 1; 0: none
+	Next     int
+}
+
+// card is an edit of the list.
+type card struct {
+	Number                     int // of the row, from 1
+	Score, Label, Other        float64
+	Instruction, Method, Error string
+}
+
+func (t *Table) card(i int) card {
+	r := &t.rows[i]
+	return card{i + 1, r.score, r.label, r.other, r.instruction, r.method, r.err}
+}
+
+// Handler serves the pages. heat returns the gradient of an edit's score for heat maps; nil: there are none.
+func (t *Table) Handler(heat func(r *http.Request, e *edit.Edit) (*edit.Gradient, error)) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { t.list(w, r) })
+	mux.HandleFunc("GET /row/{row}", func(w http.ResponseWriter, r *http.Request) { t.one(w, r, heat != nil) })
+	mux.HandleFunc("GET /row/{row}/{role}", func(w http.ResponseWriter, r *http.Request) { t.picture(w, r) })
+	if heat != nil {
+		mux.HandleFunc("GET /row/{row}/heat", func(w http.ResponseWriter, r *http.Request) { t.heatmap(w, r, heat) })
+	}
+	return mux
+}
+
+func (t *Table) list(w http.ResponseWriter, r *http.Request) {
+	f, err := ParseFilter(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	found := t.Find(f)
+	v := &shown{Table: t, Filter: f, Name: t.table.Path(), Found: len(found), Pages: (len(found) + perPage - 1) / perPage}
+	for _, i := range found[min(len(found), f.Page*perPage):min(len(found), (f.Page+1)*perPage)] {
+		v.Cards = append(v.Cards, t.card(i))
+	}
+	write(w, v)
+}
+
+func (t *Table) one(w http.ResponseWriter, r *http.Request, heat bool) {
+	i, ok := t.index(w, r)
+	if !ok {
+		return
+	}
+	f, err := ParseFilter(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	rec, err := t.table.Record(i)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	c := t.card(i)
+	v := &shown{Table: t, Filter: f, Name: t.table.Path(), Row: &c, Heat: heat && c.Error == ""}
+	found := t.Find(f)
+	if at := slices.Index(found, i); at >= 0 {
+		if at > 0 {
+			v.Previous = found[at-1] + 1
+		}
+		if at+1 < len(found) {
+			v.Next = found[at+1] + 1
+		}
+	}
+	for _, field := range rec.Fields {
+		if text, err := data.Text(field.Value); err == nil && len(text) < 2000 {
+			v.Fields = append(v.Fields, data.Field{Name: field.Name, Value: text})
+		}
+	}
+	write(w, v)
+}
+
+func write(w http.ResponseWriter, v *shown) {
+	var b bytes.Buffer
+	if err := pageTemplate.Execute(&b, v); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'self'")
+	w.Write(b.Bytes())
+}
+
+// index is the row of a path; where there is none it answers.
+func (t *Table) index(w http.ResponseWriter, r *http.Request) (int, bool) {
+	n, err := strconv.Atoi(r.PathValue("row"))
+	if err != nil || n < 1 || n > len(t.rows) {
+		http.Error(w, fmt.Sprintf("there is no row %q: the table has %d", r.PathValue("row"), len(t.rows)),
+			http.StatusNotFound)
+		return 0, false
+	}
+	return n - 1, true
+}
+
+// pictures are those of a row, and its instruction.
+func (t *Table) pictures(i int) (source, output data.Image, instruction string, err error) {
+	line, err := t.table.Read(i)
+	return line.Source, line.Edit, line.Instruction, err
+}
+
+// picture sends a picture as it stands in the table, or as PNG where a browser cannot show it.
+func (t *Table) picture(w http.ResponseWriter, r *http.Request) {
+	i, ok := t.index(w, r)
+	if !ok {
+		return
+	}
+	source, output, _, err := t.pictures(i)
+	m, named := map[string]data.Image{"source": source, "edit": output}[r.PathValue("role")]
+	if err == nil && (!named || m.IsZero()) {
+		http.Error(w, "the row has no such picture", http.StatusNotFound)
+		return
+	}
+	var raw []byte
+	if err == nil {
+		raw, err = m.Read(t.table.Folder(), data.Limits{})
+	}
+	if err == nil && !slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp", "image/bmp"},
+		http.DetectContentType(raw)) {
+		raw, err = asPNG(m.Decode(t.table.Folder(), raw, data.Limits{}))
+	}
+	send(w, r, raw, err)
+}
+
+func asPNG(p *data.Picture, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = p.EncodePNG(&b)
+	return b.Bytes(), err
+}
+
+// send answers with a picture, or with why there is none.
+func send(w http.ResponseWriter, r *http.Request, raw []byte, err error) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+	default:
+		w.Header().Set("Content-Type", http.DetectContentType(raw))
+		w.Header().Set("Cache-Control", "private, max-age=600")
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(raw))
+	}
+}
+
+// heatmap sends where a change of the edited picture would change the score most.
+func (t *Table) heatmap(
+	w http.ResponseWriter, r *http.Request, heat func(r *http.Request, e *edit.Edit) (*edit.Gradient, error),
+) {
+	i, ok := t.index(w, r)
+	if !ok {
+		return
+	}
+	source, output, instruction, err := t.pictures(i)
+	var raw []byte
+	if err == nil {
+		folder := t.table.Folder()
+		e := edit.New(data.File{Image: source, Folder: folder}, data.File{Image: output, Folder: folder}, instruction)
+		raw, err = heatPNG(r, e, heat)
+	}
+	send(w, r, raw, err)
+}
+
+func heatPNG(
+	r *http.Request, e *edit.Edit, heat func(r *http.Request, e *edit.Edit) (*edit.Gradient, error),
+) ([]byte, error) {
+	g, err := heat(r, e)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.Picture("edit").Decode()
+	if err != nil {
+		return nil, err
+	}
+	return asPNG(g.Output.Heatmap(p), nil)
+}
