@@ -41,7 +41,7 @@ cover: setup ## run all tests and measure what they cover, into build/cover.html
 fuzz: setup ## run every fuzz target for millions of executions (hours; docs/decisions/fuzzing.md)
 	@tools/fuzz.sh
 
-build: setup ## make bin/train, bin/score and bin/label
+build: setup ## make bin/train, bin/score, bin/label and bin/assay, which is all three
 	@mkdir -p bin && go build -o bin/ ./cmd/...
 	@echo "built: $$(echo bin/*)"
 

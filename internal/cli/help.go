@@ -164,7 +164,7 @@ func helpCommand() *cobra.Command {
 		Short: "Show the help of a command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
-			about, rest, err := c.Root().Find(args)
+			about, rest, err := c.Parent().Find(args)
 			if err == nil && len(rest) > 0 {
 				err = unknownCommand(about, rest[0])
 			}
