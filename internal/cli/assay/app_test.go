@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"assay/internal/cli/score"
+	"assay/internal/cli/train"
 	"assay/internal/exit"
 	"assay/internal/version"
 )
@@ -128,5 +129,12 @@ func TestDemo(t *testing.T) {
 	}
 	if got, want := strings.Count(string(html), `src="data:image/png;base64,`), 3*len(demoEdits); got != want {
 		t.Errorf("got %d pictures in the page, want %d", got, want)
+	}
+}
+
+// TestEnd: a process of a training job leaves it together with the others under either name.
+func TestEnd(t *testing.T) {
+	if App.End == nil || train.App.End == nil {
+		t.Errorf("got End of assay %v, of train %v, want what leaves the job", App.End != nil, train.App.End != nil)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // App is the command train.
-var App = cli.App{Root: func() *cobra.Command {
+var App = cli.App{End: job.end, Root: func() *cobra.Command {
 	return &cobra.Command{
 		Use:   "train",
 		Short: "Train a scorer of instruction-guided image edits",
