@@ -41,7 +41,7 @@ cover: setup ## run all tests and measure what they cover, into build/cover.html
 fuzz: setup ## run every fuzz target for millions of executions (hours; docs/decisions/fuzzing.md)
 	@tools/fuzz.sh
 
-build: setup ## make bin/train, bin/score and bin/label
+build: setup ## make bin/train, bin/score, bin/label and bin/assay, which is all three
 	@mkdir -p bin && go build -o bin/ ./cmd/...
 	@echo "built: $$(echo bin/*)"
 
@@ -99,7 +99,7 @@ cloud: setup ## make build/cloud/bin with the tag cloud: score, label and train 
 	@echo "built: $$(echo build/cloud/bin/*)"
 
 .PHONY: dist
-dist: setup ## make dist/: a wheel and an archive of one program, for glibc 2.28 and newer (docs/install.md)
+dist: setup ## make dist/: wheels, an archive and a .deb of one program, for glibc 2.28 and newer (docs/install.md)
 	@tools/dist/run.sh
 
 clean: ## remove what make build made

@@ -94,8 +94,7 @@ func libraryFolders() []string {
 		d := filepath.Dir(exe)
 		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"),
 			filepath.Join(d, "..", "build", "lib"))
-		wheels, _ := filepath.Glob(filepath.Join(d, "..", "lib*", "python3*", "*-packages", "onnxruntime", "capi"))
-		folders = append(folders, wheels...) // pip put both into one environment
+		folders = append(folders, wheels(d)...)
 	}
 	for _, root := range checkouts() { // go run and go test put their binaries elsewhere
 		folders = append(folders, filepath.Join(root, "build", "lib"))
@@ -107,6 +106,15 @@ func libraryFolders() []string {
 	}
 	return append(folders, "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
 		"/usr/lib")
+}
+
+// wheels returns the folders of a Python environment, which pip put the program's folder bin into, that may have the
+// library: that of the wheel assay-reward-runtime, which an old Python is given, and that of onnxruntime.
+func wheels(bin string) []string {
+	packages := filepath.Join(bin, "..", "lib*", "python3*", "*-packages")
+	own, _ := filepath.Glob(filepath.Join(packages, "assay_reward_runtime"))
+	others, _ := filepath.Glob(filepath.Join(packages, "onnxruntime", "capi"))
+	return append(own, others...)
 }
 
 // checkouts returns the folders of the modules around the working directory (lab/ is one inside another). Only a folder

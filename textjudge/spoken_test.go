@@ -8,8 +8,8 @@ import (
 	"assay/edit"
 )
 
-// authorsAlone reports whether a shipped judge has no prompts but its authors': cmd/score asks these with copies that
-// are made up.
+// authorsAlone reports whether a shipped judge has no prompts but its authors': the tests of score judge ask these with
+// copies that are made up.
 func authorsAlone(name string) bool {
 	_, err := Open(name, always(""), Settings{})
 	return err != nil && strings.Contains(err.Error(), "the authors' alone")

@@ -43,6 +43,6 @@ if [ "${CLOUDS:-}" = all ]; then
 		echo "SKIPPED: Azurite cannot be installed (npm install azurite): azblob:// was NOT tested"
 	fi
 fi
-packages=${*:-./internal/remote ./internal/shards ./internal/scoring ./cmd/score ./cmd/train}
+packages=${*:-./internal/remote ./internal/shards ./internal/scoring ./internal/cli/score ./internal/cli/train}
 # shellcheck disable=SC2086 # several packages
 go test -count=1 -tags cloud -run 'S3|Driver|Ranges|Faults|GS|Azure' $packages

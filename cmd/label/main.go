@@ -1,21 +1,6 @@
 // Command label builds tables of labelled edits.
 package main
 
-import (
-	"github.com/spf13/cobra"
+import "assay/internal/cli/label"
 
-	"assay/internal/cli"
-)
-
-var app = cli.App{Root: func() *cobra.Command {
-	return &cobra.Command{
-		Use:   "label",
-		Short: "Build a table of labelled image edits",
-		Long: `label reads pictures, instructions and the outputs of editors, and writes a label table. It has one
-row per edit with its label from 0 to 1 and the rule that gave it.
-
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
-	}
-}}
-
-func main() { app.Main() }
+func main() { label.App.Main() }

@@ -1,31 +1,6 @@
 // Command train trains edit scorers and works on their files.
 package main
 
-import (
-	"github.com/spf13/cobra"
+import "assay/internal/cli/train"
 
-	"assay/internal/cli"
-)
-
-var app = cli.App{Root: func() *cobra.Command {
-	return &cobra.Command{
-		Use:   "train",
-		Short: "Train a scorer of instruction-guided image edits",
-		Long: `train makes a scorer from a Hugging Face checkpoint and a table of labelled edits. Its subcommands make,
-merge, quantize, export and differentiate models.
-
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 interrupted with the state saved.`,
-		Example: `  train --config examples/miniature/scorer.yaml   # after make demo
-  train --config examples/miniature/scorer.yaml --dry-run
-  train export --backbone DIR --out DIR
-  train grad --model m.onnx --inputs in.safetensors --wrt a,b --out grads.safetensors`,
-	}
-}}
-
-// register adds a subcommand; files of subcommands call it from init.
-func register(command func() *cobra.Command) { app.Register(command) }
-
-func main() {
-	app.End = job.end
-	app.Main()
-}
+func main() { train.App.Main() }

@@ -167,9 +167,9 @@ internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer intern
 .: internal/trainer/models internal/workers internal/hub
 `
 
-// Commands and tools stand on top, may import anything, and are imported by nobody.
+// Commands and tools stand on top, may import anything, and are imported by no other package.
 func onTop(pkg string) bool {
-	return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "tools/")
+	return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "internal/cli/") || strings.HasPrefix(pkg, "tools/")
 }
 
 // modulePath reads the first line of go.mod.

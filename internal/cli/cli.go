@@ -1,5 +1,5 @@
-// Package cli is shared by the commands train, score and label: subcommands, signals, flags, help, JSON output and
-// progress.
+// Package cli is shared by the commands train, score, label and assay: subcommands, signals, flags, help, JSON output
+// and progress.
 //
 // An [App] runs a command line: it checks the flags that a command annotated ([Needs], [Writes], [Makes],
 // [TakesStorage], [TakesText]), runs the command, and turns its error into an exit code. Results go to stdout by
@@ -24,7 +24,7 @@ import (
 	"assay/internal/version"
 )
 
-// Version is the version of the three commands.
+// Version is the version of the commands.
 const Version = version.Version
 
 // App is one command: a root, and the subcommands that register themselves from init functions.
@@ -85,20 +85,39 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 
 // root puts the command tree together. running is set when a command begins its work: errors before that are cobra's.
 func (a *App) root(running *bool) *cobra.Command {
-	root := a.Root()
+	root := a.Tree()
+	watch(root, running)
+	return root
+}
+
+// Tree returns the command line as cobra knows it, for completion and manual pages. [App.Run] checks more.
+func (a *App) Tree() *cobra.Command {
+	root := a.Command()
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.Version = Version
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.SetUsageFunc(usage)
 	root.PersistentFlags().Bool("json", false, "print results and errors as JSON on stdout")
+	return root
+}
+
+// Nested returns the command line as a subcommand of another App, to be registered there.
+func (a *App) Nested() *cobra.Command {
+	c := a.Command()
+	c.AddCommand(helpCommand())
+	return c
+}
+
+// Command returns the root with its subcommands.
+func (a *App) Command() *cobra.Command {
+	root := a.Root()
+	root.Version = Version
 	for _, setup := range a.setups {
 		setup(root)
 	}
 	for _, c := range a.commands {
 		root.AddCommand(c())
 	}
-	watch(root, running)
 	return root
 }
 
@@ -120,7 +139,9 @@ func watch(c *cobra.Command, running *bool) {
 		c.Args = cobra.NoArgs
 	}
 	for _, sub := range c.Commands() {
-		watch(sub, running)
+		if sub.Name() != "help" { // begins no work
+			watch(sub, running)
+		}
 	}
 }
 

@@ -126,8 +126,11 @@ var plainTypes = map[string]string{"stringToString": "NAME=VALUE,...", "strings"
 	"int64Slice": "N,N,...", "float64Slice": "X,X,...", "int": "N", "uint": "N", "float": "X", "duration": "TIME",
 	"bytes": "BYTES", "grid": "RxC,..."}
 
-// flagLines lists flags, wrapped to helpColumns. Empty lists are not shown as defaults.
-func flagLines(flags []*pflag.Flag) string {
+// flagLines lists flags, wrapped to helpColumns.
+func flagLines(flags []*pflag.Flag) string { return shown(flags).FlagUsagesWrapped(helpColumns) }
+
+// shown returns flags as the help shows them: with our placeholders, and without empty lists as defaults.
+func shown(flags []*pflag.Flag) *pflag.FlagSet {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, f := range flags {
 		shown := *f
@@ -145,7 +148,7 @@ func flagLines(flags []*pflag.Flag) string {
 		}
 		set.AddFlag(&shown)
 	}
-	return set.FlagUsagesWrapped(helpColumns)
+	return set
 }
 
 // typed is a value whose type has another name.
@@ -164,7 +167,7 @@ func helpCommand() *cobra.Command {
 		Short: "Show the help of a command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
-			about, rest, err := c.Root().Find(args)
+			about, rest, err := c.Parent().Find(args)
 			if err == nil && len(rest) > 0 {
 				err = unknownCommand(about, rest[0])
 			}

@@ -49,7 +49,8 @@ func fetchBefore(c *cobra.Command) {
 // fetchNamed fetches what flags and arguments name on the Hub, and puts paths in the place of the names. Fetches that
 // follow, of what files name, are shown by the same command.
 func fetchNamed(c *cobra.Command, args []string) error {
-	hub.Begin(&hub.Session{Context: c.Context(), Monitor: FetchMonitor(c)})
+	plan, _ := c.Flags().GetBool("dry-run") // without such a flag it is false
+	hub.Begin(&hub.Session{Context: c.Context(), Monitor: FetchMonitor(c), NoWeights: plan})
 	if c.Name() == "fetch" { // does it itself
 		return nil
 	}
@@ -129,12 +130,13 @@ func FetchMonitor(c *cobra.Command) hub.Monitor {
 				fmt.Fprintf(c.ErrOrStderr(), "fetching %s at %.8s: %d files, %s%s, from %s into %s\n", p.Name, p.Commit, p.Files,
 					hub.Size(p.Bytes), resumed, p.Endpoint, p.Folder)
 			}
-			bar = &Bar{Command: c, What: "fetching", Unit: "MB"}
+			bar = &Bar{Command: c, What: "fetching (MB)", Unit: "MB"}
 		},
 		Bytes: func(done, total int64) { bar.Set(int((done+mega-1)/mega), int((total+mega-1)/mega)) },
 		End: func(*hub.Plan, error) {
 			bar.Close()
 		},
 		Warn: Warner(c),
+		Note: Noter(c),
 	}
 }

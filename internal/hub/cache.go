@@ -72,14 +72,20 @@ func (h *Hub) writeRef(n Name, commit string) error {
 	if text, err := os.ReadFile(file); err == nil && string(text) == commit {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		return err
+	err := os.MkdirAll(filepath.Dir(file), 0o777)
+	if err == nil {
+		beside := file + "." + unlike() + ".tmp"
+		if err = os.WriteFile(beside, []byte(commit), 0o666); err == nil {
+			if err = os.Rename(beside, file); err != nil {
+				os.Remove(beside)
+			}
+		}
 	}
-	beside := file + "." + unlike() + ".tmp"
-	if err := os.WriteFile(beside, []byte(commit), 0o666); err != nil {
-		return err
+	// The layout has no room for a branch a beside a branch a/b. Whichever came second is looked up each time.
+	if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EEXIST) {
+		return nil
 	}
-	return os.Rename(beside, file)
+	return err
 }
 
 // link makes a snapshot's links to blobs. A new snapshot appears as a whole. In one that is there the files by which
@@ -123,10 +129,11 @@ const unfinished = ".snapshot-"
 
 // removeLeftovers removes what processes that were killed left of snapshots.
 func (h *Hub) removeLeftovers(n Name) {
-	list, _ := filepath.Glob(filepath.Join(h.folder(n), unfinished+"*"))
-	for _, dir := range list {
-		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > time.Hour {
-			os.RemoveAll(dir)
+	list, _ := os.ReadDir(h.folder(n))
+	for _, entry := range list {
+		info, err := entry.Info()
+		if err == nil && strings.HasPrefix(entry.Name(), unfinished) && time.Since(info.ModTime()) > time.Hour {
+			os.RemoveAll(filepath.Join(h.folder(n), entry.Name()))
 		}
 	}
 }
@@ -187,9 +194,17 @@ type Kept struct {
 
 // Kept lists the models and data sets in the cache.
 func (h *Hub) Kept() (list []Kept, err error) {
-	snapshots, err := filepath.Glob(filepath.Join(h.Cache, "*--*", "snapshots", "*"))
-	if err != nil {
+	var snapshots []string
+	repositories, err := os.ReadDir(h.Cache)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
+	}
+	for _, repository := range repositories {
+		folder := filepath.Join(h.Cache, repository.Name(), "snapshots")
+		commits, _ := os.ReadDir(folder) // other folders have none
+		for _, commit := range commits {
+			snapshots = append(snapshots, filepath.Join(folder, commit.Name()))
+		}
 	}
 	for _, dir := range snapshots {
 		n, ok := NameOf(dir)

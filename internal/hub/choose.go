@@ -61,6 +61,57 @@ func choose(n Name, files []File, needs []string) ([]File, error) {
 	return chosen, nil
 }
 
+// unread are names of a checkpoint's or an adapter's weights that are not read here.
+var unread = regexp.MustCompile(`^(?:pytorch_model.*|adapter_model)\.bin$`)
+
+// choose picks the files that a name means, of those of a commit. Of what is read here it refuses weights that are not,
+// before any is fetched, and leaves out those of a checkpoint that is only planned with.
+func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]File, error) {
+	chosen, err := choose(n, files, needs)
+	if err != nil || !h.loads || n.Kind != Model {
+		return chosen, err
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(chosen, func(f File) bool { return f.Path == path.Join(n.Path, name) })
+	}
+	adapter := has("adapter_config.json")
+	if !has("config.json") && !adapter {
+		return chosen, nil
+	}
+	for _, f := range chosen {
+		if folder, name := path.Split(f.Path); path.Clean(folder) == path.Clean(n.Path) && unread.MatchString(name) {
+			return nil, &Error{Name: n, absent: true, final: true, text: fmt.Sprintf("its weights are PyTorch pickles (%s), "+
+				"which are not read: name a repository or revision with safetensors (refs/convert/safetensors, or refs/pr/N, may "+
+				"be one)", name)}
+		}
+	}
+	if h.NoWeights && !adapter && !has("scorer.yaml") && !has("judge.yaml") {
+		chosen = h.leaveWeights(n, commit, chosen)
+	}
+	return chosen, nil
+}
+
+// leaveWeights leaves out weights, and notes what of them a run would fetch.
+func (h *Hub) leaveWeights(n Name, commit string, files []File) (others []File) {
+	var weights []File
+	for _, f := range files {
+		if isWeights(f) {
+			weights = append(weights, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	var bytes int64
+	missing := h.missing(n, commit, weights)
+	for _, f := range missing {
+		bytes += f.Size
+	}
+	if len(missing) > 0 && h.Monitor.Note != nil {
+		h.Monitor.Note(fmt.Sprintf("%s: its weights, %s, are left to the run", n, Size(bytes)))
+	}
+	return others
+}
+
 // lacks is the error of a repository that has none of the files that its use here needs.
 func lacks(n Name, needs []string, files []File) error {
 	e := &Error{Name: n, absent: true, final: true}

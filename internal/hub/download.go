@@ -202,6 +202,10 @@ func (h *Hub) receive(ctx context.Context, n Name, commit, address string, b *bl
 		span = fmt.Sprintf("bytes=%d-", b.size)
 	}
 	answer, first, err := h.ask(ctx, n, address, span)
+	var refused *Error
+	if errors.As(err, &refused) {
+		refused.text = b.f.Path + ": " + refused.text
+	}
 	if err != nil {
 		return err
 	}

@@ -43,12 +43,14 @@ type Monitor struct {
 	Bytes func(done, total int64)  // of the plan, while it is fetched
 	End   func(p *Plan, err error) // after Begin, in any case
 	Warn  func(text string)
+	Note  func(text string)
 }
 
 // Session is what a process's fetches share.
 type Session struct {
-	Context context.Context
-	Monitor Monitor
+	Context   context.Context
+	Monitor   Monitor
+	NoWeights bool // as that of [Hub]
 }
 
 var session atomic.Pointer[Session]
@@ -84,8 +86,9 @@ func resolve(ctx context.Context, n Name, needs []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	h.Monitor = current().Monitor
-	key := fmt.Sprint(h.Endpoint, h.Cache, n, needs)
+	s := current()
+	h.Monitor, h.NoWeights, h.loads = s.Monitor, s.NoWeights, true
+	key := fmt.Sprint(h.Endpoint, h.Cache, n, needs, h.NoWeights)
 	if path, ok := resolved.Load(key); ok {
 		if _, err := os.Stat(path.(string)); err == nil {
 			return path.(string), nil
@@ -150,7 +153,7 @@ func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error)
 		h.warn(fmt.Sprintf("%s: what was fetched earlier is used: %v", n, err))
 		return path, nil
 	}
-	chosen, err := choose(n, files, needs)
+	chosen, err := h.choose(n, commit, files, needs)
 	if err != nil {
 		return "", err
 	}
@@ -223,7 +226,7 @@ func (h *Hub) cached(n Name, needs []string, why error) (string, error) {
 		return "", absent
 	}
 	if files, err := h.readListing(n, commit); err == nil {
-		chosen, err := choose(n, files, needs)
+		chosen, err := h.choose(n, commit, files, needs)
 		if err != nil {
 			return "", err
 		}

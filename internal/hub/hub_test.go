@@ -715,3 +715,125 @@ func TestPartOfARepository(t *testing.T) {
 		t.Errorf("got %s (%v), warnings %q, want %s and a warning that it may be a part", dir, err, said, folder)
 	}
 }
+
+// TestPickles: weights that nothing here reads are refused before a byte of a file is fetched, where a checkpoint or an
+// adapter is opened; score fetch takes them.
+func TestPickles(t *testing.T) {
+	s := serve(t,
+		&hubtest.Repo{Kind: Model, ID: "org/checkpoint", Refs: map[string]string{"main": first},
+			Commits: map[string]map[string][]byte{first: {"config.json": []byte("{}"), "pytorch_model.bin": random(5000)}}},
+		&hubtest.Repo{Kind: Model, ID: "org/adapter", Refs: map[string]string{"main": second},
+			Commits: map[string]map[string][]byte{second: {"adapter_config.json": []byte("{}"),
+				"adapter_model.bin": random(5001)}}})
+	for name, file := range map[string]string{"org/checkpoint": "pytorch_model.bin", "org/adapter": "adapter_model.bin"} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Resolve(t.Context(), name)
+			if want := "PyTorch pickles (" + file + ")"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want one with %q", err, want)
+			}
+			if code := exit.Code(exit.Named(err)); code != exit.Wrong {
+				t.Errorf("got exit code %d, want %d", code, exit.Wrong)
+			}
+			if sent := s.Sent(); sent != 0 {
+				t.Errorf("got %d bytes of files, want none", sent)
+			}
+		})
+	}
+	if _, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/checkpoint")); err != nil {
+		t.Errorf("fetching alone: got error %v, want none", err)
+	}
+}
+
+// TestNoWeights: a plan fetches no weights and notes what is left; what follows fetches them.
+func TestNoWeights(t *testing.T) {
+	repo := checkpoint()
+	serve(t, repo)
+	var notes []string
+	monitor := Monitor{Note: func(text string) { notes = append(notes, text) }}
+	Begin(&Session{Context: t.Context(), Monitor: monitor, NoWeights: true})
+	t.Cleanup(func() { Begin(nil) })
+	dir, err := Resolve(t.Context(), "org/some-model", "config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isShard := func(name string) bool { return strings.HasSuffix(name, ".safetensors") }
+	sameFiles(t, dir, repo.Commits[second], slices.DeleteFunc(slices.Clone(wanted), isShard))
+	want := "hf://org/some-model: its weights, 500.0 kB, are left to the run"
+	if !slices.Equal(notes, []string{want}) {
+		t.Errorf("got notes %q, want %q", notes, want)
+	}
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	if again, err := Resolve(t.Context(), "org/some-model", "config.json"); err != nil || again != dir {
+		t.Errorf("offline: got %s, %v, want %s", again, err, dir)
+	}
+	Begin(&Session{Context: t.Context()})
+	if _, err := Resolve(t.Context(), "org/some-model", "config.json"); err == nil {
+		t.Error("a run offline: got no error, want one of weights that are not there")
+	}
+	t.Setenv("HF_HUB_OFFLINE", "")
+	if _, err := Resolve(t.Context(), "org/some-model", "config.json"); err != nil {
+		t.Fatal(err)
+	}
+	sameFiles(t, dir, repo.Commits[second], wanted)
+}
+
+// TestOddCache: a cache may lie in a folder whose name is a pattern.
+func TestOddCache(t *testing.T) {
+	s := serve(t, checkpoint())
+	s.Environment(t.Setenv, filepath.Join(t.TempDir(), "a[b]*"))
+	h := quick(t)
+	name := parse(t, "hf://org/some-model")
+	old := filepath.Join(h.folder(name), unfinished+"left")
+	if err := os.MkdirAll(old, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	yesterday := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(old, yesterday, yesterday); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Fetch(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Errorf("got %s, want what a killed process left to be removed", old)
+	}
+	list, err := h.Kept()
+	if err != nil || len(list) != 1 {
+		t.Errorf("got %v, %v, want one revision", list, err)
+	}
+}
+
+// TestBranchInBranch: a branch a/b is fetched where the cache has a branch a, and the other way round.
+func TestBranchInBranch(t *testing.T) {
+	repo := checkpoint()
+	repo.Refs["a"], repo.Refs["a/b"] = first, second
+	for _, order := range [][]string{{"a", "a%2Fb"}, {"a%2Fb", "a"}} {
+		t.Run(order[0], func(t *testing.T) {
+			serve(t, repo)
+			h := quick(t)
+			for _, branch := range order {
+				want := repo.Refs[strings.ReplaceAll(branch, "%2F", "/")]
+				dir, err := h.Fetch(t.Context(), parse(t, "hf://org/some-model@"+branch))
+				if err != nil || filepath.Base(dir) != want {
+					t.Errorf("%s: got %s, %v, want the snapshot of %s", branch, dir, err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestErrorNamesFile: what the Hub does not give is named.
+func TestErrorNamesFile(t *testing.T) {
+	s := serve(t, checkpoint())
+	s.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/tokenizer.json") {
+			return false
+		}
+		http.Error(w, "not today", http.StatusForbidden)
+		return true
+	}
+	_, err := quick(t).Fetch(t.Context(), parse(t, "hf://org/some-model"))
+	if want := "hf://org/some-model: tokenizer.json: "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got error %v, want one that begins with %q", err, want)
+	}
+}

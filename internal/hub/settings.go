@@ -16,12 +16,14 @@ import (
 
 // Hub is an endpoint and a cache.
 type Hub struct {
-	Endpoint string // without a slash at its end
-	Token    string // "": none
-	Cache    string
-	Offline  bool
-	Monitor  Monitor
+	Endpoint  string // without a slash at its end
+	Token     string // "": none
+	Cache     string
+	Offline   bool
+	Monitor   Monitor
+	NoWeights bool // those of checkpoints are left out: a plan reads their configuration
 
+	loads  bool   // what is fetched is read here, and not only kept
 	shown  string // Endpoint without a password
 	client *http.Client
 	stall  time.Duration // without a byte, after which a connection is given up

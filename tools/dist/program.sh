@@ -6,16 +6,6 @@ cd "$(dirname "$0")/../.."
 out=$1
 zig=$PWD/build/zig/ziglang/zig
 target=$(uname -m)-linux-gnu.2.28
-# Commands are programs and cannot be imported: copies of them, as packages, can. ./... does not match a folder with _.
-rm -rf build/_assay
-for name in train score label; do
-	mkdir -p "build/_assay/$name"
-	for file in cmd/$name/*.go; do
-		case $file in *_test.go) continue ;; esac
-		sed -e "s/^package main$/package $name/" -e 's/^func main() {/func Main() {/' "$file" >"build/_assay/$name/$(basename "$file")"
-	done
-done
-sed '1,2d' tools/dist/assay.go >build/_assay/main.go
 # libtokenizers.a needs nothing of C++, though its Go part names the library, which zig would compile: Rust wants the
 # unwinder alone.
 mkdir -p build/dist
@@ -28,4 +18,4 @@ mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || commit=$commit-changed
 CC="$PWD/build/dist/cc" CGO_ENABLED=1 CGO_LDFLAGS="-L$PWD/build/lib" \
-	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.commit=$commit" -o "$out" ./build/_assay
+	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X $(go list -m)/internal/version.commit=$commit" -o "$out" ./cmd/assay

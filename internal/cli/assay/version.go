@@ -1,0 +1,51 @@
+package assay
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/internal/version"
+	"assay/ort"
+)
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print version, commit, build tags and ONNX Runtime",
+		RunE:  func(c *cobra.Command, _ []string) error { return printVersion(c) },
+	}
+}
+
+// built is what the program is made of.
+type built struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Features string `json:"features"` // build tags
+	Runtime  string `json:"onnxruntime,omitempty"`
+}
+
+// printVersion fails without ONNX Runtime, after it has printed the rest.
+func printVersion(c *cobra.Command) error {
+	found, missing := ort.Version()
+	v := built{version.Version, version.Commit(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, version.Tags(),
+		found}
+	err := cli.Print(c, v, func(w io.Writer) {
+		fmt.Fprintf(w, "assay %s, commit %s, %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
+		if v.Features != "" {
+			fmt.Fprintln(w, "features", v.Features)
+		}
+		if missing == nil {
+			fmt.Fprintln(w, "ONNX Runtime", v.Runtime)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return missing
+}

@@ -1,0 +1,195 @@
+package score
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"assay/chat"
+	"assay/edit"
+	"assay/internal/cli"
+	"assay/internal/exit"
+	"assay/internal/scoring"
+	"assay/model"
+	"assay/textjudge"
+)
+
+// scorerFlags are what gives scores: a scorer directory, or a judge that answers in words.
+type scorerFlags struct {
+	runtimeFlags
+	judge    string // of textjudge; "": the scorer
+	settings textjudge.Settings
+	answers  answerFlags
+
+	unread      unread // of the judge's rows so far
+	constrained bool   // the judge's answers are
+}
+
+// unread counts rows whose answers in words could not be read, of those that were answered.
+type unread struct{ rows, answered int }
+
+func (u *unread) count(scores scoring.Scores) {
+	for _, line := range scores.Lines {
+		if line.Unreadable {
+			u.rows++
+		}
+		if line.Unreadable || line.Error == "" {
+			u.answered++
+		}
+	}
+}
+
+func (u *unread) share() float64 { return float64(u.rows) / float64(max(u.answered, 1)) }
+
+// result adds to a result how many of the judge's answers could not be read; nothing without a judge.
+func (f *scorerFlags) result(v map[string]any) map[string]any {
+	if f.judge != "" {
+		v["unreadable"], v["unreadable_share"] = f.unread.rows, f.unread.share()
+		v["constrained"] = f.constrained
+	}
+	return v
+}
+
+// printUnread says the same in words.
+func (f *scorerFlags) printUnread(w io.Writer) {
+	if f.judge != "" {
+		printUnreadable(w, f.unread.rows, f.unread.share())
+	}
+}
+
+func (f *scorerFlags) add(c *cobra.Command) {
+	f.runtimeFlags.addShared(c)
+	f.addJudge(c)
+	f.answers.local.add(c, "backbone")
+	f.answers.addServer(c)
+	c.Flags().Lookup("backbone").Usage = "with --scorer: " + backboneUsage + ". With --judge: the Hugging Face " +
+		"checkpoint directory that answers"
+	cli.Needs(c, "judge", judgeOptions...)
+	cli.Needs(c, "scorer|judge", "backbone")
+	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(judgeOptions, modelOptions("backbone"),
+		serverOptions)...)
+}
+
+// judgeOptions are the flags that say more of --judge, and of where its model is.
+var judgeOptions = []string{"prompts", "passes", "average", "constrained", "server", "url", "store"}
+
+// addJudge adds the flags of the judge but those of the model that it asks.
+func (f *scorerFlags) addJudge(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.judge, "judge", "", "in place of --scorer, a VLM judge: a folder, a file, or a name (score judge "+
+		"--help lists them). It asks the model of --backbone, or of --url and --model")
+	addSettings(c, &f.settings, "times that the judge asks every question (0: as configured)")
+}
+
+// addSettings adds the flags of what a judge leaves open.
+func addSettings(c *cobra.Command, s *textjudge.Settings, passes string) {
+	flags := c.Flags()
+	flags.StringVar(&s.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&s.Passes, "passes", 0, passes)
+	flags.StringVar(&s.Average, "average", "", "score of several passes: last (mean of their scores) or first (score of "+
+		"their means) (default: as configured)")
+	flags.BoolVar(&s.Constrained, "constrained", false,
+		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
+}
+
+// given reports whether something gives scores.
+func (f *scorerFlags) given() bool { return f.scorer != "" || f.judge != "" }
+
+// wordsJudge is a judge that answers in words, with its model.
+type wordsJudge struct {
+	edit.Judge
+	model *chat.Kept
+}
+
+// Close frees the model.
+func (j *wordsJudge) Close() error { return j.model.Close() }
+
+// options checks the flags of a scorer.
+func (f *scorerFlags) options(c *cobra.Command) (model.Options, error) {
+	for _, name := range modelOptions("backbone") {
+		if c.Flags().Changed(name) {
+			return model.Options{}, exit.Usagef("--%s goes with --judge, and means nothing without", name)
+		}
+	}
+	f.backbone = f.answers.local.backbone
+	return f.runtimeFlags.options(c)
+}
+
+// open opens what is named.
+func (f *scorerFlags) open(c *cobra.Command) (edit.Judge, error) {
+	if f.judge == "" {
+		if _, err := f.options(c); err != nil {
+			return nil, err
+		}
+		return f.runtimeFlags.open(c)
+	}
+	j, m, err := f.openJudge(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := j.Scorer(m.Concurrency(f.answers.local.o.Batch))
+	if err != nil {
+		m.Close()
+		return nil, exit.Usage(err)
+	}
+	return &wordsJudge{s, m}, nil
+}
+
+// openJudge opens the judge over the model that the flags name, which the caller closes.
+func (f *scorerFlags) openJudge(c *cobra.Command) (*textjudge.Judge, *chat.Kept, error) {
+	if f.scorer != "" || f.dimension != "" {
+		return nil, nil, exit.Usagef("--judge stands in place of --scorer and its --dimension")
+	}
+	f.answers.local.o.Threads, f.answers.local.o.Device = f.threads, f.device
+	m, err := f.answers.open(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	j, err := f.judgeOver(c, f.judge, m)
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return j, m, nil
+}
+
+// modelName names the model that a judge asks.
+func (f *answerFlags) modelName() string {
+	switch {
+	case f.model != "":
+		return f.model
+	case f.local.backbone != "":
+		return filepath.Base(filepath.Clean(f.local.backbone))
+	}
+	return systemName(f.server)
+}
+
+// asked names the model that a judge asks, and the prompts that it asks with if they are not the judge's own.
+func (f *scorerFlags) asked() string {
+	text := " by " + f.answers.modelName()
+	if f.settings.Copy != "" {
+		text += ", prompts of " + filepath.Base(filepath.Clean(f.settings.Copy))
+	}
+	return text
+}
+
+// judgeOver opens a judge over a model.
+func (f *scorerFlags) judgeOver(c *cobra.Command, config string, m *chat.Kept) (*textjudge.Judge, error) {
+	j, err := textjudge.Open(config, m, f.settings)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	f.constrained = j.Config.Constrained
+	for _, w := range j.Warnings {
+		cli.Warner(c)(w)
+	}
+	return j, nil
+}
+
+// printUnreadable says how many answers in words could not be read.
+func printUnreadable(w io.Writer, n int, share float64) {
+	fmt.Fprintf(w, "answers that could not be read: %d rows (%.2f %%)\n", n, 100*share)
+}

@@ -1,0 +1,230 @@
+package score
+
+import (
+	"crypto/tls"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"assay/edit"
+	"assay/internal/cli"
+	"assay/internal/exit"
+	"assay/internal/reward"
+	"assay/ort"
+)
+
+type serveFlags struct {
+	scorers   []string
+	dimension []string
+	backbone  []string
+	addr      string
+	tokenFile string
+	clients   string
+	device    string
+	threads   int
+	replicas  int
+	reusePort bool
+	drain     time.Duration
+	answers   modelFlags
+	judges    []string
+	asked     scorerFlags // by the judges
+	o         reward.Options
+}
+
+// add adds what is served, and where.
+func (f *serveFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
+	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension to report as the score, of every scorer, or "+
+		"scorer=dimension for one; may be given several times (default: scorer.yaml's fusion)")
+	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
+		"scorer=directory of one; may be given several times (default: where scorer.yaml says); it must be the same one")
+	cli.Needs(c, "scorer", "backbone")
+	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
+	f.answers.add(c, "chat-backbone")
+	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
+	flags.StringVar(&f.asked.settings.Copy, "prompts", "", "folder of the judge's own code, for the published prompts")
+	flags.IntVar(&f.asked.settings.Passes, "passes", 0, "times that a judge asks every question (0: as configured)")
+	f.asked.answers.addServer(c)
+	own := []string{"prompts", "passes", "server", "url", "store"}
+	cli.Needs(c, "judge", own...)
+	cli.Part(c, "Flags of --judge, and of the model that it asks", slices.Concat(own, serverOptions)...)
+	cli.Part(c, "Flags of --chat-backbone", modelOptions("chat-backbone")...)
+	flags.StringVar(&f.device, "device", "auto", "auto, cpu or cuda:N; or several, with commas between: a copy of every "+
+		"scorer on each, and what answers in words on the first")
+	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device, at most 64; on the CPU they share "+
+		"its threads and one set of weights")
+	flags.DurationVar(&f.o.Stall, "stall", 0, "longest time of a run before its copy of the scorer is reopened (0: five "+
+		"minutes; --timeout with a single copy); ten times the expected time is always allowed")
+	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
+	flags.IntVar(&f.threads, "threads", 0, "CPU threads (0: all cores)")
+	f.addLimits(c)
+}
+
+// addLimits adds what bounds requests.
+func (f *serveFlags) addLimits(c *cobra.Command) {
+	flags := c.Flags()
+	flags.DurationVar(&f.drain, "drain", 2*time.Minute, "longest time of accepted requests after SIGTERM")
+	flags.Int64Var(&f.o.MaxBody, "max-body", 64<<20, "bytes of a request")
+	flags.Int64Var(&f.o.MaxPixels, "max-pixels", 16<<20, "pixels of a picture")
+	flags.IntVar(&f.o.MaxItems, "max-items", 256, "edits of a request")
+	flags.IntVar(&f.o.Queue, "queue", 1<<16, "edits that may wait")
+	flags.IntVar(&f.o.Batch, "batch", 32, "edits scored in one run")
+	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
+	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "longest expected time of an answer; requests beyond it get 429")
+	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
+	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
+		"edits_per_minute")
+	cli.Part(c, "Limits", "drain", "max-body", "max-pixels", "max-items", "queue", "batch", "memory", "wait", "timeout")
+	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
+	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
+	for _, name := range []string{"patience", "burst"} { // of earlier versions
+		flags.String(name, "", "")
+		flags.MarkDeprecated(name, "callers wait for each other; --wait bounds how long")
+	}
+}
+
+// check finds all that is wrong with the flags before anything is opened.
+func (f *serveFlags) check() error {
+	host, _, err := net.SplitHostPort(f.addr)
+	switch {
+	case len(f.scorers)+len(f.judges) == 0 && f.answers.backbone == "":
+		return exit.Usagef("--scorer is needed: a scorer directory, or name=directory (or --judge, or --chat-backbone)")
+	case err != nil:
+		return exit.Usagef("--addr: %v (host:port is wanted)", err)
+	case f.o.Stall < 0:
+		return exit.Usagef("--stall must not be negative")
+	case (f.o.Cert == "") != (f.o.Key == ""):
+		return exit.Usagef("--cert and --key go together")
+	}
+	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels,
+		"max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
+		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
+		"drain": int64(f.drain), "replicas": int64(f.replicas)} {
+		if v <= 0 {
+			return exit.Usagef("--%s must be positive", name)
+		}
+	}
+	if f.replicas > mostReplicas {
+		return exit.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
+	}
+	if err := f.readTokens(); err != nil {
+		return err
+	}
+	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
+		return exit.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+			"--clients)", f.addr)
+	}
+	if f.o.Cert != "" {
+		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
+			return exit.Usagef("--cert %s, --key %s: %v", f.o.Cert, f.o.Key, err)
+		}
+	}
+	return nil
+}
+
+// readTokens reads the tokens that callers must bear.
+func (f *serveFlags) readTokens() error {
+	f.o.Token = os.Getenv("ASSAY_TOKEN")
+	if f.tokenFile != "" {
+		raw, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return err
+		}
+		if f.o.Token = strings.TrimSpace(string(raw)); f.o.Token == "" {
+			return exit.Usagef("%s is empty: it must hold the token", f.tokenFile)
+		}
+	}
+	if f.clients != "" {
+		raw, err := os.ReadFile(f.clients)
+		if err != nil {
+			return err
+		}
+		if f.o.Clients, err = reward.ParseClients(f.clients, raw); err != nil {
+			return exit.Usage(err)
+		}
+	}
+	if err := reward.CheckClients(f.o.Clients, f.o.Token); err != nil {
+		return exit.Usage(err)
+	}
+	return nil
+}
+
+// byScorer is what a flag says of each scorer: args are VALUE of all of them, or SCORER=VALUE of one.
+func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, error) {
+	out, every, value := map[string]string{}, "", strings.ToUpper(flag)
+	for _, arg := range f.scorers {
+		name, _ := named(arg)
+		out[name] = ""
+	}
+	for _, arg := range args {
+		name, own, one := strings.Cut(arg, "=")
+		_, known := out[name]
+		switch {
+		case one && (!known || own == ""):
+			return nil, exit.Usagef("--%s %s: want %s, or SCORER=%s of a scorer that is served", flag, arg, value, value)
+		case one:
+			out[name] = own
+		case every != "" && every != arg:
+			return nil, exit.Usagef("--%s %s and %s: say whose each is, as SCORER=%s", flag, every, arg, value)
+		default:
+			every = arg
+		}
+	}
+	for name := range out {
+		if out[name] == "" {
+			out[name] = every
+		}
+	}
+	return out, nil
+}
+
+// mostReplicas is how many copies of a scorer are opened on a device.
+const mostReplicas = 64
+
+// cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
+const cudaTolerance = 1e-3
+
+// replicate opens the copies of a scorer: so many on each device.
+func (f *serveFlags) replicate(c *cobra.Command, one runtimeFlags) (*reward.Replicated, error) {
+	devices := strings.Split(f.device, ",")
+	seen := map[string]bool{}
+	tolerance, onCPU := 0.0, 0
+	for i, name := range devices {
+		if err := ort.CheckDevice(name); err != nil {
+			return nil, exit.Usage(err)
+		}
+		var err error
+		if devices[i], err = ort.Resolve(name); err != nil {
+			return nil, err
+		}
+		if seen[devices[i]] {
+			return nil, exit.Usagef("--device %s: %s is there twice; --replicas says how many copies are on each", f.device,
+				devices[i])
+		}
+		if seen[devices[i]] = true; devices[i] == "cpu" {
+			onCPU = f.replicas
+		} else {
+			tolerance = cudaTolerance
+		}
+	}
+	one.threads = f.threads
+	if one.threads == 0 && onCPU > 1 {
+		one.threads = runtime.NumCPU()
+	}
+	if one.threads > 0 && onCPU > 1 {
+		one.threads = max(one.threads/onCPU, 1)
+	}
+	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (edit.Judge, error) {
+		own := one
+		own.device = devices[i%len(devices)]
+		own.quiet = i > 0 // the first copy says what there is to say
+		return own.open(c)
+	})
+}

@@ -1,0 +1,99 @@
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"assay/internal/exit"
+	"assay/internal/hub/hubtest"
+	"assay/internal/oracle"
+)
+
+// TestTrainByName: a run over a checkpoint that it names by org/name makes the same weights as one over the folder, and
+// its scorer names the checkpoint with its commit.
+func TestTrainByName(t *testing.T) {
+	folder := filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
+	files, err := hubtest.Files(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := hubtest.Commit("checkpoint")
+	s := hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/checkpoint", Refs: map[string]string{"main": commit},
+		Commits: map[string]map[string][]byte{commit: files}})
+	t.Cleanup(s.Close)
+	s.Environment(t.Setenv, t.TempDir())
+	weights := map[string]string{}
+	config, _ := writeRun(t, "steps: 1\n")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{folder, "org/checkpoint"} {
+		out := filepath.Join(filepath.Dir(config), filepath.Base(name))
+		changed := strings.NewReplacer(folder, name, "out: out", "out: "+out).Replace(string(text))
+		if err := os.WriteFile(config, []byte(changed), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if code, stdout, stderr := call(t, "--config", config); code != exit.Done {
+			t.Fatalf("%s: exit code %d: %s%s", name, code, stdout, stderr)
+		}
+		tensors, err := os.ReadFile(filepath.Join(out, "scorer", "adapter_model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		weights[string(tensors)] = name
+		scorer, err := os.ReadFile(filepath.Join(out, "scorer", "scorer.yaml"))
+		want := "backbone: hf://org/checkpoint@" + commit + "\n"
+		if name != folder && !strings.Contains(string(scorer), want) {
+			t.Errorf("got scorer.yaml (%v)\n%s, want %s", err, scorer, want)
+		}
+	}
+	if len(weights) != 1 {
+		t.Errorf("got %d different adapters, want one", len(weights))
+	}
+}
+
+// TestDryRunByName: a plan of a run over a checkpoint on the Hub is that of one over the folder, and fetches no weights.
+func TestDryRunByName(t *testing.T) {
+	folder := filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
+	files, err := hubtest.Files(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := hubtest.Commit("checkpoint")
+	s := hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/checkpoint", Refs: map[string]string{"main": commit},
+		Commits: map[string]map[string][]byte{commit: files}})
+	t.Cleanup(s.Close)
+	s.Environment(t.Setenv, t.TempDir())
+	config, _ := writeRun(t, "steps: 1\n")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := regexp.MustCompile(`(?m)^weights      absent.*\n|[\d.]+ MiB  are free`)
+	var plans []string
+	for _, name := range []string{folder, "org/checkpoint"} {
+		if err := os.WriteFile(config, []byte(strings.ReplaceAll(string(text), folder, name)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := call(t, "--config", config, "--dry-run")
+		if code != exit.Done {
+			t.Fatalf("%s: got exit code %d, want 0: %s%s", name, code, stdout, stderr)
+		}
+		if name != folder && !strings.Contains(stderr, ": its weights, ") {
+			t.Errorf("got stderr %s, want it to tell the size of the weights", stderr)
+		}
+		plans = append(plans, changes.ReplaceAllString(stdout, ""))
+	}
+	if plans[0] != plans[1] {
+		t.Errorf("got plan\n%s, want\n%s", plans[1], plans[0])
+	}
+	for _, request := range s.Requests() {
+		if strings.Contains(request, ".safetensors") {
+			t.Errorf("got request %s, want none of weights", request)
+		}
+	}
+}
