@@ -26,7 +26,7 @@ var pageTemplate = page.Parse(pageText, template.FuncMap{
 		if math.IsNaN(v) {
 			return "-"
 		}
-		return strconv.FormatFloat(v, 'g', 4, 64)
+		return strconv.FormatFloat(v, 'f', 2, 64)
 	},
 	"next":     func(n int) int { return n + 1 },
 	"previous": func(n int) int { return n - 1 },

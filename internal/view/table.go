@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"html/template"
 	"math"
 	"net/url"
 	"slices"
@@ -45,7 +46,7 @@ type Options struct {
 }
 
 // Open reads all rows once.
-func Open(o Options, told func(done, all int)) (t *Table, err error) {
+func Open(o Options) (t *Table, err error) {
 	t = &Table{Compared: o.With != ""}
 	defer func() {
 		if err != nil {
@@ -68,11 +69,11 @@ func Open(o Options, told func(done, all int)) (t *Table, err error) {
 				t.table.Len(), o.With, t.other.Len())
 		}
 	}
-	return t, t.read(told)
+	return t, t.read()
 }
 
 // read fills in the rows.
-func (t *Table) read(told func(done, all int)) error {
+func (t *Table) read() error {
 	methods, texts := map[string]bool{}, map[string]string{}
 	scored := false
 	for i := range t.table.Len() {
@@ -104,9 +105,6 @@ func (t *Table) read(told func(done, all int)) error {
 			}
 		}
 		t.rows = append(t.rows, r)
-		if told != nil {
-			told(i+1, t.table.Len())
-		}
 	}
 	if !scored && len(t.rows) > 0 {
 		return fmt.Errorf("%s: no row has a number in the column score: `score batch` makes such a table", t.table.Path())
@@ -213,7 +211,7 @@ func ParseFilter(q url.Values) (f Filter, err error) {
 }
 
 // Query is the filter as a URL's query, with another page.
-func (f Filter) Query(page int) string {
+func (f Filter) Query(page int) template.URL {
 	q := url.Values{}
 	set := func(key, value string) {
 		if value != "" && value != "row" {
@@ -231,7 +229,7 @@ func (f Filter) Query(page int) string {
 	if page > 0 {
 		q.Set("page", strconv.Itoa(page))
 	}
-	return q.Encode()
+	return template.URL(q.Encode())
 }
 
 // Find lists the rows of a filter in its order.

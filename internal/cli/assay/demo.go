@@ -18,7 +18,6 @@ import (
 	"assay/internal/atomicfile"
 	"assay/internal/cli"
 	"assay/internal/page"
-	"assay/internal/reward"
 )
 
 // demoEdits are the edits that the demonstration scores: two pictures, each asked for in two ways.
@@ -147,7 +146,7 @@ func demonstrate(c *cobra.Command, files demoFiles, out string) error {
 			return err
 		}
 		for to, p := range map[*template.URL]*data.Picture{&one.Source: source, &one.Output: output,
-			&one.Heat: reward.Heatmap(output, g.Output)} {
+			&one.Heat: g.Output.Heatmap(output)} {
 			if *to, err = dataURL(p); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
-package main
+package train
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -35,14 +36,15 @@ writes into a shared folder. At the end of training the page is RUN/report.html,
 			fmt.Fprintf(c.OutOrStdout(), "the page: http://%s\n", l.Addr())
 			failed := make(chan error, 1)
 			go func() { failed <- page.Serve(c.Context(), l, report.Handler(args[0])) }()
-			if err := report.Watch(c.Context(), args[0], 2*time.Second, c.OutOrStdout()); err != nil {
-				return err
+			err = report.Watch(c.Context(), args[0], 2*time.Second, c.OutOrStdout())
+			if c.Context().Err() != nil { // Ctrl-C: there is no state to save
+				return nil
 			}
 			select {
-			case err := <-failed:
-				return err
+			case served := <-failed:
+				return errors.Join(err, served)
 			default:
-				return nil
+				return err
 			}
 		},
 	}
