@@ -14,7 +14,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -70,6 +73,8 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil && !running { // cobra's own: flags, arguments, subcommand
 		if ended.Name() == "help" {
 			ended = root
+		} else {
+			err = mistaken(ended, args, err)
 		}
 		err = exit.Usage(fmt.Errorf("%w (see %s --help)", err, ended.CommandPath()))
 	}
@@ -81,6 +86,23 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	}
 	report(err, asJSON, out, told)
 	return exit.Code(err)
+}
+
+// mistaken is what cobra's error about a command comes from, where it can be told: a subcommand that there is not, whose
+// flags cobra does not know, or a configuration without its flag.
+func mistaken(c *cobra.Command, args []string, err error) error {
+	at := slices.Index(args, c.Name()) + 1 // 0 of the root
+	if at >= len(args) || strings.HasPrefix(args[at], "-") {
+		return err
+	}
+	name := args[at]
+	switch ext := filepath.Ext(name); {
+	case (ext == ".yaml" || ext == ".yml") && c.Flags().Lookup("config") != nil:
+		return fmt.Errorf("%w: a configuration is given as --config %s", err, name)
+	case isGroup(c):
+		return unknownCommand(c, name)
+	}
+	return err
 }
 
 // root puts the command tree together. running is set when a command begins its work: errors before that are cobra's.

@@ -50,6 +50,11 @@ func testApp() *App {
 		return c
 	})
 	a.Register(func() *cobra.Command {
+		c := &cobra.Command{Use: "configured", RunE: func(*cobra.Command, []string) error { return nil }}
+		c.Flags().String("config", "", "")
+		return c
+	})
+	a.Register(func() *cobra.Command {
 		c := &cobra.Command{Use: "need", RunE: func(*cobra.Command, []string) error { return nil }}
 		c.Flags().String("scorer", "", "")
 		c.MarkFlagRequired("scorer")
@@ -89,6 +94,10 @@ func TestExitCodesAndOutput(t *testing.T) {
 		{"--json", exit.Wrong, `{"error":"a subcommand is wanted (see tool --help)"}`, ""},
 		{"many", exit.Done, "Usage:\n  tool many [command]\n", ""},
 		{"many two", exit.Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
+		{"many two --nosuch", exit.Wrong, "", `error: unknown command "two" for "tool many" (see tool many --help)`},
+		{"many on --nosuch", exit.Wrong, "", `error: unknown command "on" for "tool many": did you mean one? (see`},
+		{"configured run.yaml", exit.Wrong, "",
+			`unknown command "run.yaml" for "tool configured": a configuration is given as --config run.yaml (see`},
 		{"many --json", exit.Wrong, `{"error":"a subcommand is wanted (see tool many --help)"}`, ""},
 		{"--version", exit.Done, Version, ""},
 	}

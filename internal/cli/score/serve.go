@@ -125,7 +125,7 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Jud
 	}
 	l, err := listen(c.Context(), f.addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: --addr HOST:PORT names another address", err)
 	}
 	scheme := "http://"
 	if f.o.Cert != "" {
