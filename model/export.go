@@ -81,7 +81,9 @@ const RunFile = "run.py"
 
 // Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files,
 // graphs.json, which documents every input and output, and run.py, which scores an edit by them without Assay.
-// score.onnx gives score01. A scorer of format 2 may have other graphs besides: see [ExportedJudge]. dir must not exist.
+// score.onnx gives score01. A scorer of format 2 may have other graphs besides: see [ExportedJudge].
+//
+// dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
 	judge, err := s.exported()
 	if err != nil {

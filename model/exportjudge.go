@@ -32,7 +32,7 @@ type ExportedJudge struct {
 	Pixels      *PixelLimits            `json:"pixels,omitempty"`
 	PairSize    []int                   `json:"pair_size,omitempty"` // [height, width] of each picture
 	Calibrated  bool                    `json:"calibrated,omitempty"`
-	Calibration []calibration.Map       `json:"calibration,omitempty"` // that the graphs apply: of the score, of dimensions
+	Calibration []calibration.Map       `json:"calibration,omitempty"` // applied in the graphs: of score, of dimensions
 }
 
 // ExportedPass is one pass: its sequence is prompt and answer up to the state that is read.
@@ -48,9 +48,9 @@ type ExportedPass struct {
 	Position string   `json:"position"` // of the state: at the token, before it, or the last
 	Heads    []string `json:"heads"`
 
-	Text          string `json:"text,omitempty"`  // prompt and answer as they are tokenised, with a placeholder per picture
+	Text          string `json:"text,omitempty"`  // prompt and answer, as they are tokenised: a placeholder per picture
 	SpecialTokens bool   `json:"special_tokens"`  // the tokenizer adds its own around the text
-	Strip         string `json:"strip,omitempty"` // ends at which the chat template strips an instruction: left, right, both
+	Strip         string `json:"strip,omitempty"` // left, right, both: ends of an instruction that the template strips
 }
 
 // ExportedHead says what a head's outputs are.

@@ -66,6 +66,7 @@ func (f Family) export(t *testing.T) {
 	each(t, f, openExport, func(t *testing.T, r *reference, e *exported) {
 		r.export(t, e)
 		r.graphs(t, e)
+		e.program(t)
 	})
 }
 
@@ -77,7 +78,7 @@ var processorKeys = map[string][]string{
 	"qwen3_vl":   {"merge_size", "temporal_patch_size", "min_pixels", "max_pixels", "num_position_embeddings"},
 }
 
-// graphs looks into the export's graphs.json for all that a program needs besides the graphs, and at its program.
+// graphs looks into the export's graphs.json for all that a program needs besides the graphs.
 func (r *reference) graphs(t *testing.T, e *exported) {
 	var x struct {
 		Processor map[string]any
@@ -97,30 +98,40 @@ func (r *reference) graphs(t *testing.T, e *exported) {
 		t.Errorf("graphs.json: image_token_id is %v, want %v", got, want)
 	}
 
-	c, j := e.Config(), x.Judge
-	if !j.AddsToken || j.Positions != "own" || j.Alpha != "white" || j.Fusion != "mean" || len(j.Passes) != 1 {
-		t.Fatalf("graphs.json: judge is %+v, want one pass of a token that is added", j)
+	pass := e.judged(t, &x.Judge.ExportedJudge, x.Judge.ScoreRange)
+	p, err := text.Open(e.backbone.Dir, pass.Token, int64(e.backbone.Decoder().Vocab))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !slices.Equal(j.ScoreRange, c.ScoreRange[:]) || !slices.Equal(j.PairSize, c.PairSize) ||
+	defer p.Close()
+	asked := strings.ReplaceAll(pass.Text, model.InstructionMark, r.Instruction)
+	tokens, err := p.Encode("", asked, "", fmt.Sprint(x.Processor["image_token"]), r.ImageTokens)
+	if err != nil || !slices.Equal(tokens.IDs, r.InputIDs) || !pass.SpecialTokens {
+		t.Errorf("graphs.json: %q becomes the tokens %v, %v, want %v", asked, tokens.IDs, err, r.InputIDs)
+	}
+}
+
+// judged compares judge of graphs.json with scorer.yaml, and returns its pass.
+func (e *exported) judged(t *testing.T, j *model.ExportedJudge, scoreRange []float64) model.ExportedPass {
+	t.Helper()
+	c := e.Config()
+	if !j.AddsToken || j.Positions != "own" || j.Alpha != "white" || j.Fusion != "mean" || len(j.Passes) != 1 {
+		t.Fatalf("graphs.json: judge is %+v, want one pass of a token that is added", *j)
+	}
+	if !slices.Equal(scoreRange, c.ScoreRange[:]) || !slices.Equal(j.PairSize, c.PairSize) ||
 		!slices.Equal(j.Heads[""].Values, c.Heads[""].Values) || j.Heads[""].Outputs != c.Heads[""].Outputs {
-		t.Errorf("graphs.json: judge is %+v, want what scorer.yaml says: %+v", j, c)
+		t.Errorf("graphs.json: judge is %+v, want what scorer.yaml says: %+v", *j, c)
 	}
 	want, got := c.Passes[0], j.Passes[0]
 	if !slices.Equal(got.Pictures, want.Pictures) || got.Prompt != string(want.Prompt) ||
 		got.Answer != string(want.Answer) || got.Token != want.Token || got.Position != want.Position {
 		t.Errorf("graphs.json: the pass is %+v, want %+v", got, want)
 	}
-	p, err := text.Open(e.backbone.Dir, got.Token, int64(e.backbone.Decoder().Vocab))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	asked := strings.ReplaceAll(got.Text, model.InstructionMark, r.Instruction)
-	tokens, err := p.Encode("", asked, "", fmt.Sprint(x.Processor["image_token"]), r.ImageTokens)
-	if err != nil || !slices.Equal(tokens.IDs, r.InputIDs) || !got.SpecialTokens {
-		t.Errorf("graphs.json: %q becomes the tokens %v, %v, want %v", asked, tokens.IDs, err, r.InputIDs)
-	}
+	return got
+}
 
+// program compares the export's program with the source's.
+func (e *exported) program(t *testing.T) {
 	program, err := os.ReadFile(filepath.Join("..", model.RunFile))
 	if err != nil {
 		t.Fatal(err)

@@ -17,14 +17,14 @@ import (
 // Colours is how an image processor normalises: (x/255 - Mean) / Std for each of red, green and blue.
 type Colours struct{ Mean, Std [3]float32 }
 
-// ProcessorConfig is all that a program needs to make a checkpoint's inputs, in the words of Hugging Face's configurations.
+// ProcessorConfig is what a program needs to make a checkpoint's inputs, in the words of Hugging Face's files.
 type ProcessorConfig struct {
 	ModelType    string     `json:"model_type"`
 	ImageToken   string     `json:"image_token"` // stands for a picture in prompts
 	ImageTokenID int64      `json:"image_token_id"`
 	PositionAxes int        `json:"position_axes"`           // of position_ids: 1, or 3: time, row, column
 	TextTokens   int        `json:"max_position_embeddings"` // at most, besides those of pictures
-	MaxPosition  int64      `json:"max_position,omitempty"`  // of any token, where frequencies depend on the length
+	MaxPosition  int64      `json:"max_position,omitempty"`  // of any token; 0: no limit. Dynamic rope has one
 	ImageMean    [3]float32 `json:"image_mean"`
 	ImageStd     [3]float32 `json:"image_std"`
 	PatchSize    int        `json:"patch_size"`

@@ -15,7 +15,7 @@ from pillow import LIBJPEG, files
 from shared import ORACLE, ROOT, SCORE, TRAIN, close, run
 
 SAME = 1e-4  # of 0 to 10
-SIZES = [(64, 64), (61, 64), (200, 31), (23, 160), (448, 300), (30, 30), (97, 211), (333, 333)]
+SIZES = [(64, 64), (61, 64), (200, 31), (23, 160), (448, 300), (18, 20), (97, 211), (333, 333)]
 
 
 def load(export):
@@ -134,14 +134,16 @@ def kinds(work, export, scorer):
     table, out = work / "kinds.jsonl", work / "kinds.scores.jsonl"
     table.write_text("".join(json.dumps({"id": i, "source": str(source), "edit": str(p), "instruction": "make it grey"}) + "\n" for i, p in paths.items()))
     subprocess.run([SCORE, "batch", "--scorer", scorer, "--in", table, "--out", out], capture_output=True)  # exit code 1: some are refused
-    module, compared = load(export), 0
+    module, compared, jpeg = load(export), 0, 0
     for row in map(json.loads, out.read_text().splitlines()):
         path = paths[row["id"]]
         if path.name[0] in "IF":  # 16 bits of grey, or numbers: one of the two refuses them
             continue
         compared += 1
-        close(f"run.py: score of {path.name}", module.score(source, "make it grey", path), row["score"], LIBJPEG if path.suffix == ".jpg" else SAME)
-    return compared
+        got = module.score(source, "make it grey", path)
+        close(f"run.py: score of {path.name}", got, row["score"], LIBJPEG if path.suffix == ".jpg" else SAME)
+        jpeg = max(jpeg, abs(got - row["score"]))
+    return f"{compared} kinds of pictures, JPEG at most {jpeg:.1e} apart"
 
 
 def refuses(export, why, edit):
@@ -184,4 +186,4 @@ def check(work):
             seen = kinds(work, to, s)
     for s, why in refused.items():
         refuses(export(work, s), why, edits[0])
-    return f"{len(scorers)} scorers, {len(edits)} edits each, at most {worst:.1e} apart; {seen} kinds of pictures; {len(refused)} judges refused"
+    return f"{len(scorers)} scorers, {len(edits)} edits each, at most {worst:.1e} apart; {seen}; {len(refused)} judges refused"
