@@ -36,7 +36,7 @@ def score(source, instruction, edit, requirement=""):
 
 
 def judge(source, instruction, edit, requirement=""):
-    """What `score pair --json` says of an edit, but for raw01, interval, and sigma and probabilities of dimensions."""
+    """What `score pair --json` says of an edit, but for raw01, interval, and probabilities of dimensions."""
     p = only_pass()
     pictures = [qwen_patches(x) if QWEN else llava_tiles(x) for x in show(p, source, edit)]
     feeds = qwen_feeds(pictures) if QWEN else llava_feeds(pictures)
@@ -55,7 +55,11 @@ def judge(source, instruction, edit, requirement=""):
         said["sigma"] = abs(high - low) * float(out["sigma01"][0])
     for h in filter(None, sorted(p["heads"])):
         value = float(out.get(f"calibrated.{h}", out[f"score01.{h}"])[0])
-        said.setdefault("dimensions", {})[h] = {"score": low + (high - low) * value}
+        d = said.setdefault("dimensions", {})[h] = {"score": low + (high - low) * value}
+        head = JUDGE["heads"][h]
+        if head["outputs"] == "mu_sigma" and f"calibrated.{h}" not in out:
+            scale = head.get("scale", (0, 1))
+            d["sigma"] = abs(high - low) * math.exp(out[f"head.{h}"][0, 1]) / abs(scale[1] - scale[0])
     return said
 
 
@@ -355,7 +359,8 @@ def main():
         sys.exit(f"error: {e}")
     span = said["score_range"]
     lines = [f"{said['score']:.4f} (" + (f"on {span[0]:g} to {span[1]:g})" if span else "without bounds)")]
-    lines += [f"  {name} {d['score']:.4f}" for name, d in said.get("dimensions", {}).items()]
+    for name, d in said.get("dimensions", {}).items():
+        lines.append(f"  {name} {d['score']:.4f}" + (f", sigma {d['sigma']:.4f}" if "sigma" in d else ""))
     print(json.dumps(said) if a.json else "\n".join(lines))
 
 

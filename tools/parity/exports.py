@@ -113,14 +113,15 @@ def compare(name, export, scorer, edits):
         close(what.format("score"), got["score"], want["score"], SAME)
         close(what.format("sigma"), got.get("sigma", 0), want.get("sigma", 0), SAME)
         for d, v in want.get("dimensions", {}).items():
-            close(what.format(d), got["dimensions"][d]["score"], v["score"], SAME)
+            for number in ("score", "sigma"):
+                close(what.format(f"{number} of {d}"), got["dimensions"][d].get(number, 0), v.get(number, 0), SAME)
         worst = max(worst, abs(got["score"] - want["score"]))
     return worst
 
 
 def printed(export, scorer, edit):
     """The command lines say the same."""
-    args = ["--source", edit[0], "--edit", edit[1], "--instruction", edit[2]]
+    args = ["--edit", edit[1], "--instruction", edit[2]] + (["--source", edit[0]] if scorer.name != "hpsv3" else [])
     want = subprocess.run([SCORE, "pair", "--scorer", scorer, *args], capture_output=True, text=True, check=True).stdout
     got = subprocess.run([sys.executable, export / "run.py", *args], capture_output=True, text=True, check=True).stdout
     if got != want:
@@ -180,7 +181,7 @@ def check(work):
     for name, s in scorers.items():
         to = export(work, s)
         worst = max(worst, compare(name, to, s, edits))
-        if name in ("tiny-scorer", "calibrated"):
+        if name in ("tiny-scorer", "calibrated", "hpsv3"):
             printed(to, s, edits[0])
         if name == "tiny-scorer":
             seen = kinds(work, to, s)
