@@ -1,6 +1,7 @@
 package model
 
 import (
+	_ "embed" // run.py
 	"errors"
 	"fmt"
 	"os"
@@ -33,12 +34,13 @@ type ExportedGraph struct {
 
 // Exported is graphs.json of an export.
 type Exported struct {
-	Format   int             `json:"format"`
-	Backbone string          `json:"backbone"` // model_type's folder name
-	Opset    int64           `json:"opset"`
-	Weights  []string        `json:"weights"` // files that the graphs refer to by offset
-	Graphs   []ExportedGraph `json:"graphs"`
-	Judge    *ExportedJudge  `json:"judge,omitempty"` // of a scorer of format 2
+	Format    int                      `json:"format"`
+	Backbone  string                   `json:"backbone"` // the checkpoint's folder name
+	Opset     int64                    `json:"opset"`
+	Weights   []string                 `json:"weights"` // files that the graphs refer to by offset
+	Graphs    []ExportedGraph          `json:"graphs"`
+	Processor backbone.ProcessorConfig `json:"processor"`
+	Judge     *ExportedJudge           `json:"judge,omitempty"` // of a scorer
 }
 
 var about = map[string]string{
@@ -69,9 +71,19 @@ var about = map[string]string{
 
 const outLogits = "logits"
 
-// Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files, and
-// graphs.json, which documents every input and output. score.onnx gives score01. A scorer of format 2 may have other
-// graphs besides: see [ExportedJudge]. dir must not exist.
+// runProgram is run.py, which scores an edit with the graphs beside it.
+//
+//go:embed run.py
+var runProgram []byte
+
+// RunFile is the name of the program in an export of a scorer.
+const RunFile = "run.py"
+
+// Export writes vision.onnx and score.onnx with the weights they refer to, the tokenizer's and processor's files,
+// graphs.json, which documents every input and output, and run.py, which scores an edit by them without Assay.
+// score.onnx gives score01. A scorer of format 2 may have other graphs besides: see [ExportedJudge].
+//
+// dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
 	judge, err := s.exported()
 	if err != nil {
@@ -87,7 +99,7 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 			_, err := s.buildForward(g, spec)
 			switch m := s.scoreMap(); {
 			case err != nil || !whole:
-			case judge != nil:
+			case !c.AddsToken():
 				s.reported(g, headOutput)
 			case m != nil: // the head's own output is what is reported
 				calibrateOutput(g, m)
@@ -144,7 +156,7 @@ func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, ou
 		}
 		packed.graphs = append(packed.graphs, g.M)
 	}
-	out.Format, out.Backbone, out.Opset = 1, filepath.Base(b.Dir), nn.Opset
+	out.Format, out.Backbone, out.Opset, out.Processor = 1, filepath.Base(b.Dir), nn.Opset, b.Processor()
 	err := atomicfile.WriteDir(dir, func(tmp string) error {
 		renamed, err := placeWeights(b.Weights, tmp)
 		if err != nil {
@@ -166,6 +178,11 @@ func exportTo(dir string, b *backbone.Backbone, graph func(string) *nn.Graph, ou
 		}
 		if err := checkpoints.CopyCompanions(b.Dir, tmp); err != nil {
 			return err
+		}
+		if out.Judge != nil {
+			if err := atomicfile.WriteBytes(filepath.Join(tmp, RunFile), runProgram); err != nil {
+				return err
+			}
 		}
 		return jsonfile.Write(filepath.Join(tmp, "graphs.json"), out)
 	})

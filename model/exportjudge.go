@@ -1,16 +1,18 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/model/nn"
 	"assay/onnx"
 )
 
-// ExportedJudge says of an exported scorer of format 2 what is shown and asked, in the words of its scorer.yaml. Its
-// graphs are, besides vision.onnx:
+// ExportedJudge says of an exported scorer what is shown and asked, in the words of a scorer.yaml of format 2; one of
+// format 1 is a judge of one pass. Its graphs are, besides vision.onnx:
 //
 //	score.onnx   head.NAME and score01.NAME of all heads that read a state; of one pass also score01
 //	joint.onnx   the likelihoods of the tokens of joint choices, if there are any
@@ -19,23 +21,25 @@ import (
 // A sequence is one pass of one edit. score01 is what the scorer reports, calibrated if it is; score01.NAME is what the
 // head says.
 type ExportedJudge struct {
-	Passes     []ExportedPass          `json:"passes"`
-	Heads      map[string]ExportedHead `json:"heads"`
-	Fusion     string                  `json:"fusion"`
-	Of         []string                `json:"of"`
-	ScoreRange edit.Range              `json:"score_range"` // reported: lo + (hi - lo) score01; null: score01 itself
-	Positions  string                  `json:"positions"`   // own: the family's; plain: 0, 1, 2... on all axes
-	Alpha      string                  `json:"alpha"`       // drop: the colours below transparency; white: over white
-	Pixels     *PixelLimits            `json:"pixels,omitempty"`
-	PairSize   []int                   `json:"pair_size,omitempty"` // [height, width] of each picture
-	Calibrated bool                    `json:"calibrated,omitempty"`
+	Passes      []ExportedPass          `json:"passes"`
+	AddsToken   bool                    `json:"adds_token"` // the token has no row in the table, but one of each sequence
+	Heads       map[string]ExportedHead `json:"heads"`
+	Fusion      string                  `json:"fusion"`
+	Of          []string                `json:"of"`
+	ScoreRange  edit.Range              `json:"score_range"` // reported: lo + (hi - lo) score01; null: score01 itself
+	Positions   string                  `json:"positions"`   // own: the family's; plain: 0, 1, 2... on all axes
+	Alpha       string                  `json:"alpha"`       // drop: the colours below transparency; white: over white
+	Pixels      *PixelLimits            `json:"pixels,omitempty"`
+	PairSize    []int                   `json:"pair_size,omitempty"` // [height, width] of each picture
+	Calibrated  bool                    `json:"calibrated,omitempty"`
+	Calibration []calibration.Map       `json:"calibration,omitempty"` // applied in the graphs: of score, of dimensions
 }
 
 // ExportedPass is one pass: its sequence is prompt and answer up to the state that is read.
 type ExportedPass struct {
 	Name     string   `json:"name"`
-	Pictures []string `json:"pictures"`
-	Prompt   string   `json:"prompt"` // one turn of the user, behind the pictures, in the checkpoint's chat template
+	Pictures []string `json:"pictures"` // source and edit in any number; or concat, or frames, of both
+	Prompt   string   `json:"prompt"`   // one turn of the user, in the checkpoint's chat template
 	Answer   string   `json:"answer,omitempty"`
 	Steps    int      `json:"steps,omitempty"` // tokens that the model says, each the one of output said
 	End      []int64  `json:"end,omitempty"`   // ids that end what it says
@@ -43,6 +47,10 @@ type ExportedPass struct {
 	TokenID  *int64   `json:"token_id,omitempty"`
 	Position string   `json:"position"` // of the state: at the token, before it, or the last
 	Heads    []string `json:"heads"`
+
+	Text          string `json:"text,omitempty"`  // prompt and answer, as they are tokenised: a placeholder per picture
+	SpecialTokens bool   `json:"special_tokens"`  // the tokenizer adds its own around the text
+	Strip         string `json:"strip,omitempty"` // left, right, both: ends of an instruction that the template strips
 }
 
 // ExportedHead says what a head's outputs are.
@@ -130,47 +138,96 @@ func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 func double(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Double}, x) }
 func single(g *nn.Graph, x string) string { return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x) }
 
-// exported is what graphs.json says of the scorer; nil: its graph has all.
+// exported is what graphs.json says of the scorer.
 func (s *Scorer) exported() (*ExportedJudge, error) {
 	c := s.config
-	if c.AddsToken() {
-		return nil, nil
-	}
 	out := &ExportedJudge{
+		AddsToken:  c.AddsToken(),
 		Heads:      map[string]ExportedHead{},
 		Fusion:     c.Score.Fusion,
 		Of:         c.Score.Of,
 		ScoreRange: c.ScoreRange,
-		Positions:  c.Positions,
-		Alpha:      c.Alpha,
+		Positions:  cmp.Or(c.Positions, "own"),
+		Alpha:      cmp.Or(c.Alpha, "white"),
 		Pixels:     c.Pixels,
 		PairSize:   c.PairSize,
 		Calibrated: s.scoreMap() != nil,
+	}
+	if s.calibration != nil {
+		out.Calibration = s.calibration.Maps
 	}
 	for name, h := range c.Heads {
 		out.Heads[name] = ExportedHead{Outputs: h.Outputs, Values: h.Values, Choices: h.Choices, Joint: h.Joint,
 			Scale: h.Scale}
 	}
-	for _, q := range c.Passes {
-		p := ExportedPass{
-			Name:     q.Name,
-			Pictures: q.Pictures,
-			Prompt:   string(q.Prompt),
-			Answer:   string(q.Answer),
-			Steps:    q.Steps,
-			End:      q.End,
-			Token:    q.Token,
-			Position: q.Position,
-			Heads:    q.Heads,
-		}
-		if q.Token != "" {
-			id, err := s.prepare.Text.Row(q.Token)
-			if err != nil {
-				return nil, fmt.Errorf("pass %s: %w", q.Name, err)
-			}
-			p.TokenID = &id
+	for i := range c.Passes {
+		p, err := s.prepare.exportedPass(&c.Passes[i])
+		if err != nil {
+			return nil, fmt.Errorf("pass %s: %w", c.Passes[i].Name, err)
 		}
 		out.Passes = append(out.Passes, p)
 	}
 	return out, nil
+}
+
+func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
+	out = ExportedPass{
+		Name:     q.Name,
+		Pictures: q.Pictures,
+		Prompt:   string(q.Prompt),
+		Answer:   string(q.Answer),
+		Steps:    q.Steps,
+		End:      q.End,
+		Token:    q.Token,
+		Position: q.Position,
+		Heads:    q.Heads,
+	}
+	if q.Token != "" && !p.config.AddsToken() {
+		id, err := p.Text.Row(q.Token)
+		if err != nil {
+			return out, err
+		}
+		out.TokenID = &id
+	}
+	prompt, err := p.markedPrompt(q, InstructionMark, RequirementMark)
+	if err != nil {
+		return out, err
+	}
+	out.SpecialTokens = !p.Text.Begins(prompt)
+	var known bool
+	if out.Strip, known = p.strips(q, prompt); !known {
+		return out, nil
+	}
+	out.Text = prompt + string(q.Answer)
+	if p.config.AddsToken() {
+		out.Text += p.EndOfTurn()
+	}
+	return out, nil
+}
+
+// markedPrompt is the prompt of a pass with these texts in the places of instruction and requirement.
+func (p *preparer) markedPrompt(q *PassConfig, instruction, requirement string) (string, error) {
+	return p.prompt(q, &edit.Edit{Instruction: instruction, Requirement: requirement}, len(q.onePerPicture()), "")
+}
+
+// strips finds the ends at which the chat template strips what replaces the marks of a prompt. It is not known if the
+// template changes more than that, or where a mark stays as it is.
+func (p *preparer) strips(q *PassConfig, marked string) (ends string, known bool) {
+	const spaced = " x\n"
+	if a := string(q.Answer); strings.Contains(a, InstructionMark) || strings.Contains(a, RequirementMark) {
+		return "", false
+	}
+	got, err := p.markedPrompt(q, spaced, spaced)
+	if err != nil {
+		return "", false
+	}
+	for _, way := range []struct{ ends, text string }{
+		{"", spaced}, {"left", strings.TrimLeft(spaced, " ")}, {"right", strings.TrimRight(spaced, "\n")},
+		{"both", strings.TrimSpace(spaced)},
+	} {
+		if strings.NewReplacer(InstructionMark, way.text, RequirementMark, way.text).Replace(marked) == got {
+			return way.ends, true
+		}
+	}
+	return "", false
 }

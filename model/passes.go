@@ -139,11 +139,25 @@ func (p *preparer) passTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) 
 	return t, err
 }
 
+// prompt renders the question of a pass about so many pictures by the chat template; question replaces the pass's own
+// unless it is "".
+func (p *preparer) prompt(q *PassConfig, e *edit.Edit, pictures int, question string) (string, error) {
+	if !p.config.AddsToken() {
+		return p.Text.Ask(pictures, text.Question{Text: string(q.Prompt), Marks: []text.Mark{
+			{Mark: InstructionMark, Text: e.Instruction}, {Mark: RequirementMark, Text: e.Requirement},
+		}})
+	}
+	before := pictures
+	if p.config.Layout == InstructionFirst {
+		before--
+	}
+	question = cmp.Or(question, string(q.Prompt))
+	return p.Text.PromptAmong(pictures, before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
+}
+
 // promptTokens are prompt and answer of a pass whose score token, if it has one, is one of the vocabulary.
 func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t text.Tokens, err error) {
-	prompt, err := p.Text.Ask(len(counts), text.Question{Text: string(q.Prompt), Marks: []text.Mark{
-		{Mark: InstructionMark, Text: e.Instruction}, {Mark: RequirementMark, Text: e.Requirement},
-	}})
+	prompt, err := p.prompt(q, e, len(counts), "")
 	if err != nil {
 		return t, err
 	}
@@ -168,12 +182,7 @@ func (p *preparer) promptTokens(q *PassConfig, e *edit.Edit, counts []int) (t te
 // answerTokens are prompt and answer of a pass whose answer holds a score token with rows of its own. The text loss
 // learns all of the answer, the end of the turn too.
 func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int) (t text.Tokens, err error) {
-	question := cmp.Or(a.Question, string(q.Prompt))
-	before := len(counts)
-	if p.config.Layout == InstructionFirst {
-		before--
-	}
-	prompt, err := p.Text.PromptAmong(len(counts), before, strings.ReplaceAll(question, InstructionMark, e.Instruction))
+	prompt, err := p.prompt(q, e, len(counts), a.Question)
 	if err != nil {
 		return t, err
 	}

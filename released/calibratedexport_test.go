@@ -61,8 +61,9 @@ func TestExportCalibrated(t *testing.T) {
 			}
 			want := judge(t, scorer, sample)
 			out := e.fuse(t, outputs)
-			if !e.judge.Calibrated || want.Raw01 == nil {
-				t.Fatalf("graphs.json says calibrated: %v; the scorer says %+v", e.judge.Calibrated, want)
+			if !e.judge.Calibrated || len(e.judge.Calibration) != 2 || want.Raw01 == nil {
+				t.Fatalf("graphs.json says calibrated: %v, by %+v, want 2 maps; the scorer says %+v", e.judge.Calibrated,
+					e.judge.Calibration, want)
 			}
 			near(t, "raw score", *want.Raw01, c.Score)
 			near(t, "score", number(out, "score01"), want.Score01)

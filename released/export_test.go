@@ -17,6 +17,7 @@ import (
 	"assay/model"
 	"assay/model/backbone"
 	"assay/model/batch"
+	"assay/model/text"
 	"assay/onnx"
 	"assay/ort"
 	"assay/released"
@@ -212,6 +213,22 @@ func TestExportEditReward(t *testing.T) {
 	})
 }
 
+// tokens are those of an exported pass about an instruction, as anyone would make them.
+func (e *export) tokens(t *testing.T, pass model.ExportedPass, instruction string, counts []int) []int64 {
+	t.Helper()
+	p, err := text.Open(e.dir, pass.Token, int64(e.backbone.Decoder().Vocab), text.WithOwnToken())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	asked := strings.ReplaceAll(pass.Text, model.InstructionMark, instruction)
+	got, err := p.EncodePrompt(asked, "", e.backbone.Placeholder(), counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.IDs
+}
+
 // TestExportHPSv3: one pass is one graph.
 func TestExportHPSv3(t *testing.T) {
 	each(t, func(t *testing.T, s suite) {
@@ -222,6 +239,9 @@ func TestExportHPSv3(t *testing.T) {
 		}
 		for _, c := range all.Cases {
 			sample := prepare(t, scorer, &edit.Edit{Output: s.picture(t, c.Picture), Instruction: c.Text})
+			if got := e.tokens(t, e.judge.Passes[0], c.Text, c.Tokens); !slices.Equal(got, c.IDs) {
+				t.Errorf("graphs.json has the tokens %v, want %v", got, c.IDs)
+			}
 			out := e.state(t, c.IDs[:c.At+1], sample)
 			near(t, "score", number(out, "score01"), c.Score)
 			near(t, "log of sigma", math.Log(number(out, "sigma01")), c.LogSigma)

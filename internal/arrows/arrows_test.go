@@ -128,7 +128,7 @@ internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
 internal/doctor: internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim internal/version
 released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
-internal/modeltest: internal/optim internal/oracle internal/packed internal/long
+internal/modeltest: internal/optim internal/oracle internal/packed internal/long internal/testfile model/text
 metrics: onnx ort checkpoints data edit encoders heuristics internal/store internal/strictyaml internal/atomicfile
 metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit

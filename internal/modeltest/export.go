@@ -1,17 +1,25 @@
 package modeltest
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"maps"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"gorgonia.org/tensor"
 
 	"assay/internal/oracle"
+	"assay/internal/testfile"
 	"assay/model"
 	"assay/model/backbone"
 	"assay/model/batch"
+	"assay/model/text"
 	"assay/onnx"
 	"assay/ort"
 )
@@ -19,15 +27,15 @@ import (
 // exported is an export's two graphs, opened as anyone would, and the scorer they come from.
 type exported struct {
 	*model.Scorer
+	dir           string
 	backbone      *backbone.Backbone
 	vision, score *ort.Session
 }
 
 func openExport(t *testing.T, dir string) *exported {
 	t.Helper()
-	e := &exported{Scorer: openScorer(t, dir)}
-	to := filepath.Join(t.TempDir(), "export")
-	if _, err := e.Export(to); err != nil {
+	e := &exported{Scorer: openScorer(t, dir), dir: filepath.Join(t.TempDir(), "export")}
+	if _, err := e.Export(e.dir); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -35,7 +43,7 @@ func openExport(t *testing.T, dir string) *exported {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.backbone.Close() })
-	e.vision, e.score = session(t, to, "vision.onnx"), session(t, to, "score.onnx")
+	e.vision, e.score = session(t, e.dir, "vision.onnx"), session(t, e.dir, "score.onnx")
 	return e
 }
 
@@ -55,7 +63,82 @@ func session(t *testing.T, dir, name string) *ort.Session {
 
 // export runs the exported graphs on inputs made here, after what graphs.json says of them.
 func (f Family) export(t *testing.T) {
-	each(t, f, openExport, func(t *testing.T, r *reference, e *exported) { r.export(t, e) })
+	each(t, f, openExport, func(t *testing.T, r *reference, e *exported) {
+		r.export(t, e)
+		r.graphs(t, e)
+		e.program(t)
+	})
+}
+
+// processorKeys are the keys of "processor" in graphs.json, besides those that all families have.
+var processorKeys = map[string][]string{
+	"llava_next": {"image_size", "image_grid_pinpoints"},
+	"qwen2_vl":   {"merge_size", "temporal_patch_size", "min_pixels", "max_pixels"},
+	"qwen2_5_vl": {"merge_size", "temporal_patch_size", "min_pixels", "max_pixels", "window_size"},
+	"qwen3_vl":   {"merge_size", "temporal_patch_size", "min_pixels", "max_pixels", "num_position_embeddings"},
+}
+
+// graphs looks into the export's graphs.json for all that a program needs besides the graphs.
+func (r *reference) graphs(t *testing.T, e *exported) {
+	var x struct {
+		Processor map[string]any
+		Judge     struct {
+			model.ExportedJudge
+			ScoreRange []float64 `json:"score_range"`
+		}
+	}
+	testfile.ReadJSON(t, filepath.Join(e.dir, "graphs.json"), &x)
+	keys := []string{"model_type", "image_token", "image_token_id", "position_axes", "max_position_embeddings",
+		"image_mean", "image_std", "patch_size"}
+	keys = slices.Sorted(slices.Values(append(keys, processorKeys[fmt.Sprint(x.Processor["model_type"])]...)))
+	if got := slices.Sorted(maps.Keys(x.Processor)); !slices.Equal(got, keys) {
+		t.Errorf("graphs.json: processor has %v, want %v", got, keys)
+	}
+	if got, want := x.Processor["image_token_id"], float64(e.backbone.Decoder().ImageToken); got != want {
+		t.Errorf("graphs.json: image_token_id is %v, want %v", got, want)
+	}
+
+	pass := e.judged(t, &x.Judge.ExportedJudge, x.Judge.ScoreRange)
+	p, err := text.Open(e.backbone.Dir, pass.Token, int64(e.backbone.Decoder().Vocab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	asked := strings.ReplaceAll(pass.Text, model.InstructionMark, r.Instruction)
+	tokens, err := p.Encode("", asked, "", fmt.Sprint(x.Processor["image_token"]), r.ImageTokens)
+	if err != nil || !slices.Equal(tokens.IDs, r.InputIDs) || !pass.SpecialTokens {
+		t.Errorf("graphs.json: %q becomes the tokens %v, %v, want %v", asked, tokens.IDs, err, r.InputIDs)
+	}
+}
+
+// judged compares judge of graphs.json with scorer.yaml, and returns its pass.
+func (e *exported) judged(t *testing.T, j *model.ExportedJudge, scoreRange []float64) model.ExportedPass {
+	t.Helper()
+	c := e.Config()
+	if !j.AddsToken || j.Positions != "own" || j.Alpha != "white" || j.Fusion != "mean" || len(j.Passes) != 1 {
+		t.Fatalf("graphs.json: judge is %+v, want one pass of a token that is added", *j)
+	}
+	if !slices.Equal(scoreRange, c.ScoreRange[:]) || !slices.Equal(j.PairSize, c.PairSize) ||
+		!slices.Equal(j.Heads[""].Values, c.Heads[""].Values) || j.Heads[""].Outputs != c.Heads[""].Outputs {
+		t.Errorf("graphs.json: judge is %+v, want what scorer.yaml says: %+v", *j, c)
+	}
+	want, got := c.Passes[0], j.Passes[0]
+	if !slices.Equal(got.Pictures, want.Pictures) || got.Prompt != string(want.Prompt) ||
+		got.Answer != string(want.Answer) || got.Token != want.Token || got.Position != want.Position {
+		t.Errorf("graphs.json: the pass is %+v, want %+v", got, want)
+	}
+	return got
+}
+
+// program compares the export's program with the source's.
+func (e *exported) program(t *testing.T) {
+	program, err := os.ReadFile(filepath.Join("..", model.RunFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if written, err := os.ReadFile(filepath.Join(e.dir, model.RunFile)); err != nil || !bytes.Equal(written, program) {
+		t.Errorf("run.py has %d bytes, %v, want the %d of model/run.py", len(written), err, len(program))
+	}
 }
 
 // export runs the exported graphs of the case's scorer.

@@ -43,6 +43,8 @@ type Architecture interface {
 	Prepare(frames ...*data.Picture) (*Picture, error)
 	// Processing is all that Prepare depends on: where it is the same, so are the inputs.
 	Processing() string
+	// ProcessorConfig has the sizes that Prepare and Feeds compute with, for those who run an export.
+	ProcessorConfig() ProcessorConfig
 	// Feeds joins prepared pictures into the inputs that Vision declares.
 	Feeds(pictures []*Picture) (map[string]*tensor.Dense, error)
 	// Vision declares its inputs (pixel_values first) and returns the image features [sum of tokens, feature width]: see

@@ -17,6 +17,40 @@ import (
 // Colours is how an image processor normalises: (x/255 - Mean) / Std for each of red, green and blue.
 type Colours struct{ Mean, Std [3]float32 }
 
+// ProcessorConfig is what a program needs to make a checkpoint's inputs, in the words of Hugging Face's files.
+type ProcessorConfig struct {
+	ModelType    string     `json:"model_type"`
+	ImageToken   string     `json:"image_token"` // stands for a picture in prompts
+	ImageTokenID int64      `json:"image_token_id"`
+	PositionAxes int        `json:"position_axes"`           // of position_ids: 1, or 3: time, row, column
+	TextTokens   int        `json:"max_position_embeddings"` // at most, besides those of pictures
+	MaxPosition  int64      `json:"max_position,omitempty"`  // of any token; 0: no limit. Dynamic rope has one
+	ImageMean    [3]float32 `json:"image_mean"`
+	ImageStd     [3]float32 `json:"image_std"`
+	PatchSize    int        `json:"patch_size"`
+
+	ImageSize     int      `json:"image_size,omitempty"`           // LLaVA-NeXT: side of a tile, pixels
+	GridPinpoints [][2]int `json:"image_grid_pinpoints,omitempty"` // [height, width] of its grids of tiles
+
+	MergeSize         int `json:"merge_size,omitempty"`          // Qwen-VLs: patches along the edge of a token
+	TemporalPatchSize int `json:"temporal_patch_size,omitempty"` // frames of a patch
+	MinPixels         int `json:"min_pixels,omitempty"`          // that a picture is resized to
+	MaxPixels         int `json:"max_pixels,omitempty"`
+	WindowSize        int `json:"window_size,omitempty"`             // Qwen2.5-VL: edge of a window, pixels
+	PositionRows      int `json:"num_position_embeddings,omitempty"` // Qwen3-VL: rows of the tower's position table
+}
+
+// Processor completes the family's ProcessorConfig with what all families have.
+func (o *Backbone) Processor() ProcessorConfig {
+	p, d := o.ProcessorConfig(), o.Decoder()
+	p.ImageToken, p.ImageTokenID = o.Placeholder(), d.ImageToken
+	p.PositionAxes, p.TextTokens = d.Rope.Axes(), d.MaxPositions
+	if most := int64(d.MaxPositions); d.Longest(most) != nil {
+		p.MaxPosition = most - 1
+	}
+	return p
+}
+
 // ImageProcessor says how the image processor of one kind of model is read.
 type ImageProcessor struct {
 	Kinds []string                   // names of the classes, without the endings Fast and Pil

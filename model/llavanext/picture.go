@@ -55,6 +55,18 @@ func (b *Architecture) Processing() string {
 	return fmt.Sprint("llava_next ", b.crop, b.pinpoints, b.vision.Patch, b.colours)
 }
 
+// ProcessorConfig has the sizes of tiles.
+func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
+	return backbone.ProcessorConfig{
+		ModelType:     "llava_next",
+		ImageMean:     b.colours.Mean,
+		ImageStd:      b.colours.Std,
+		PatchSize:     b.vision.Patch,
+		ImageSize:     b.crop,
+		GridPinpoints: b.pinpoints,
+	}
+}
+
 // side is the features along one edge of a tile.
 func (b *Architecture) side() int { return b.crop / b.vision.Patch }
 

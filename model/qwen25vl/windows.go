@@ -61,6 +61,13 @@ func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.D
 	return to, nil
 }
 
+// ProcessorConfig adds the windows.
+func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
+	p := b.Family.ProcessorConfig()
+	p.WindowSize = b.window
+	return p
+}
+
 // Inputs explains the inputs of Vision.
 func (b *Architecture) Inputs() map[string]string {
 	all := b.Family.Inputs()

@@ -102,6 +102,13 @@ func spread(i, n, side int) between {
 	return between{[2]int{min(low, side-1), min(low+1, side-1)}, [2]float32{first, 1 - first}}
 }
 
+// ProcessorConfig adds the position table.
+func (b *Architecture) ProcessorConfig() backbone.ProcessorConfig {
+	p := b.Family.ProcessorConfig()
+	p.PositionRows = b.places
+	return p
+}
+
 // Inputs explains the inputs of Vision.
 func (b *Architecture) Inputs() map[string]string {
 	all := b.Family.Inputs()

@@ -55,6 +55,20 @@ func (b *Family) Processing() string {
 	return fmt.Sprint(b.Name+" ", b.Tower.Patch, b.Tower.Frames, b.Tower.Merge, b.least, b.most, b.colours)
 }
 
+// ProcessorConfig has the sizes of patches and pictures.
+func (b *Family) ProcessorConfig() backbone.ProcessorConfig {
+	return backbone.ProcessorConfig{
+		ModelType:         b.Name,
+		ImageMean:         b.colours.Mean,
+		ImageStd:          b.colours.Std,
+		PatchSize:         b.Tower.Patch,
+		MergeSize:         b.Tower.Merge,
+		TemporalPatchSize: b.Tower.Frames,
+		MinPixels:         b.least,
+		MaxPixels:         b.most,
+	}
+}
+
 // patchify writes frame f of every patch from a picture [3, H, W].
 func (b *Family) patchify(to, picture []float32, at Grid, f int) {
 	b.eachRow(at, f, func(patch, from, p int) { copy(to[patch:patch+p], picture[from:from+p]) })

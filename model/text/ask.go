@@ -73,7 +73,7 @@ func (p *Processor) EncodePrompt(prompt, answer, placeholder string, counts []in
 	if err != nil {
 		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
 	}
-	ids, err := p.handle.Encode(prompt+answer, !p.begins(prompt))
+	ids, err := p.handle.Encode(prompt+answer, !p.Begins(prompt))
 	if err != nil {
 		return Tokens{}, err
 	}

@@ -123,9 +123,9 @@ func (t *chatTemplate) renderMessages(messages []Message, prompted bool) (prompt
 	return prompt, nil
 }
 
-// begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then
+// Begins reports whether a prompt has the beginning of a text already, put there by the template; transformers then
 // adds no special tokens.
-func (p *Processor) begins(prompt string) bool {
+func (p *Processor) Begins(prompt string) bool {
 	return p.bos != "" && strings.HasPrefix(prompt, p.bos)
 }
 

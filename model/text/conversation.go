@@ -33,7 +33,7 @@ func (p *Processor) Conversation(messages []Message, endOfTurn, placeholder stri
 	if err != nil {
 		return nil, fmt.Errorf("placeholder of pictures: %w", err)
 	}
-	special := !p.begins(whole)
+	special := !p.Begins(whole)
 	ids, err := p.handle.Encode(whole, special)
 	if err != nil {
 		return nil, err

@@ -204,7 +204,7 @@ func (p *Processor) tokens(prompt, answer, endOfTurn, placeholder string, counts
 		return Tokens{}, fmt.Errorf("placeholder of pictures: %w", err)
 	}
 	// The template may have put the beginning of the text there itself; transformers then adds no special tokens.
-	special := !p.begins(prompt)
+	special := !p.Begins(prompt)
 	ids, err := p.handle.Encode(prompt+answer+endOfTurn, special)
 	if err != nil {
 		return Tokens{}, err

@@ -262,9 +262,15 @@ def check_hub(work):
     return hub.check(work)
 
 
+def check_exports(work):
+    """run.py of an export, with onnxruntime and Pillow alone, gives the score of score pair."""
+    import exports
+    return exports.check(work)
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
     check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
-    check_chat, check_headers, check_hub)}
+    check_chat, check_headers, check_hub, check_exports)}
 
 
 def main():

@@ -29,7 +29,8 @@ func newExportCommand() *cobra.Command {
 		Long: `export writes vision.onnx and score.onnx, their weights (hard links where possible), and the tokenizer's and
 processor's files. graphs.json documents every input and output.
 
-With --scorer, score.onnx gives the score; with --backbone alone, hidden states and logits. See docs/graphs.md.`,
+With --scorer, score.onnx gives the score, and run.py scores an edit with the graphs; with --backbone alone they give
+hidden states and logits. See docs/graphs.md.`,
 		Example: `  train export --backbone testdata/oracle/llavanext/backbone --out build/export
   train export --scorer testdata/oracle/llavanext/scorer --out build/export-scorer`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,6 +46,9 @@ With --scorer, score.onnx gives the score; with --backbone alone, hidden states 
 					fmt.Fprintf(w, "%s/%s: %d inputs, %d outputs\n", out, g.File, len(g.Inputs), len(g.Outputs))
 				}
 				fmt.Fprintf(w, "inputs, outputs and weights are described in %s/graphs.json\n", out)
+				if e.Judge != nil {
+					fmt.Fprintf(w, "%s/%s scores an edit with them, in Python\n", out, model.RunFile)
+				}
 			})
 		},
 	}
