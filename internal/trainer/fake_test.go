@@ -92,11 +92,14 @@ func features(e *dataset.Example) []float32 {
 }
 
 func (f *fake) Step(
-	_ context.Context, batch []dataset.Example, weight float64, seed uint64,
+	_ context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
+	if len(in.Items) > 0 {
+		return f.compare(batch, in)
+	}
 	time.Sleep(f.slow)
 	f.seen = append(f.seen, batch...)
-	rng := rand.New(rand.NewPCG(seed, 2))
+	rng := rand.New(rand.NewPCG(in.Seed, 2))
 	dw, db := make([]float32, fakeWidth), make([]float32, 1)
 	r := &models.StepResult{Tokens: 7 * len(batch)}
 	for i := range batch {
@@ -113,7 +116,7 @@ func (f *fake) Step(
 		}
 		r.Loss, r.CE = append(r.Loss, loss), append(r.CE, 0)
 		r.ScoreLoss, r.Score = append(r.ScoreLoss, loss/10), append(r.Score, score)
-		sign := float32(10 * weight)
+		sign := float32(10 * in.Weight)
 		if score < batch[i].Label {
 			sign = -sign
 		}

@@ -144,11 +144,11 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 type plain struct{ *fake }
 
 func (p *plain) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	r := &models.StepResult{}
 	for i := range batch {
-		one, err := p.fake.Step(ctx, batch[i:i+1], weight, 5)
+		one, err := p.fake.Step(ctx, batch[i:i+1], models.StepInput{Weight: in.Weight, Seed: 5})
 		if err != nil {
 			return nil, err
 		}

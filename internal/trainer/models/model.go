@@ -5,6 +5,7 @@ package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -18,12 +19,30 @@ import (
 	"assay/losses"
 )
 
+// StepInput is what a micro-batch learns from.
+type StepInput struct {
+	// Items are those of each term of the objective (Config.Losses): edits are indices into the batch, weights those in
+	// the mean over the whole batch. None: the examples' labels.
+	Items  [][]losses.Item
+	Weight float64 // of each example's loss; with Items of its text loss
+	Seed   uint64  // of the dropout
+	Draws  uint64  // seed of the terms that draw
+}
+
+// labels refuses an objective of terms, for models that learn from examples as they are.
+func (in *StepInput) labels() error {
+	if len(in.Items) > 0 {
+		return errors.New("this model does not train on losses of several terms")
+	}
+	return nil
+}
+
 // StepResult is what one run of forward and backward pass gives.
 type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64       // per example; Score is score01; CE may be empty if there is no text
 	Tokens                     int             // of all examples
 	Grads                      []*tensor.Dense // in the order of Params, of sum_i weight loss_i
-	Terms                      [][]float64     // of a Comparer: for each term the losses of its items
+	Terms                      [][]float64     // for each term the losses of its items
 }
 
 // Check compares what a model gave for n samples with their number.
@@ -46,9 +65,9 @@ type MicroBatches interface {
 type Model interface {
 	// Params are the trainable tensors, always the same ones in the same order.
 	Params() []optim.Param
-	// Step runs forward and backward pass over a micro-batch. weight multiplies each example's loss, seed is that of the
-	// dropout. The result is a function of the arguments and of the parameters only.
-	Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*StepResult, error)
+	// Step runs forward and backward pass over a micro-batch. The result is a function of the arguments and of the
+	// parameters only.
+	Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error)
 	// Score gives score01 of every example.
 	Score(ctx context.Context, batch []dataset.Example) ([]float64, error)
 	// SaveScorer writes a complete scorer directory into the existing empty dir, which is a sibling of its final place.
@@ -56,15 +75,6 @@ type Model interface {
 	// Fingerprint names and hashes what a resumed run must find again: the backbone and so on.
 	Fingerprint() map[string]string
 	Close() error
-}
-
-// Comparer is a model that trains on an objective of several terms (Config.Losses).
-type Comparer interface {
-	// Compare is Step for items of each term: edits are indices into batch, weights those in the mean over the whole
-	// batch. weight is that of each example's text loss, draws the seed of the terms that draw.
-	Compare(
-		ctx context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
-	) (*StepResult, error)
 }
 
 // Factory makes the model of a configuration, with the parameters that a fresh run begins with.

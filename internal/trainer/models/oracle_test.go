@@ -82,7 +82,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 		for _, o := range oracle.Read[[]oracle.Case](t, filepath.Join(folder, "cases.json"))[:3] {
 			batch = append(batch, caseExample(c, folder, o))
 		}
-		step, err := m.Step(ctx, batch, 0.25, 1)
+		step, err := m.Step(ctx, batch, StepInput{Weight: 0.25, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
