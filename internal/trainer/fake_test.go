@@ -58,8 +58,8 @@ func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
 
 // outputOf is the output of an example of a table.
-func outputOf(e *dataset.Example) dataset.Picture {
-	p, _ := e.Edit.Output.(dataset.Picture)
+func outputOf(e *dataset.Example) dataset.RowPicture {
+	p, _ := e.Edit.Output.(dataset.RowPicture)
 	return p
 }
 
@@ -67,7 +67,7 @@ func outputOf(e *dataset.Example) dataset.Picture {
 func examplesAnywhere(all []dataset.Example) []dataset.Example {
 	for i := range all {
 		for _, role := range []string{"source", "edit"} {
-			if p, ok := all[i].Edit.Picture(role).(dataset.Picture); ok {
+			if p, ok := all[i].Edit.Picture(role).(dataset.RowPicture); ok {
 				p.Folder = ""
 				all[i].Edit.Set(role, p)
 			}

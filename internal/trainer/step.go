@@ -160,7 +160,7 @@ func (b *microBatches) checkSkip(batch []dataset.Example) error {
 	if len(which) == 0 {
 		what, which = "the losses are finite, but the gradient is", batch
 	}
-	if d, ok := b.model.(interface{ Damage() error }); ok {
+	if d, ok := b.model.(models.Graph); ok {
 		if err := d.Damage(); err != nil { // whatever the samples are
 			return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
 		}

@@ -1,6 +1,9 @@
 // Package models has what a run trains behind one interface, Model: scorers whose adapter, backbone, head and score
 // token train in a step graph (scorer.go), scorers whose head alone trains on kept hidden states (head.go), and models
 // that learn the answers of conversations (text.go). It also opens them by a configuration and plans their memory.
+//
+// What only some models do are interfaces of their own: [Planner] and [dataset.Inspector] (all that [Open] makes),
+// [Graph] and [Targeter] (step graphs), [dataset.Prefetcher] (scorers), [Preparer] (heads).
 package models
 
 import (

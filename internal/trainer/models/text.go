@@ -85,7 +85,7 @@ func (m *textModel) prepare(batch []dataset.Example) ([]*language.TextSample, er
 }
 
 // conversationPicture is a picture of a conversation, with its content as key.
-type conversationPicture struct{ dataset.Picture }
+type conversationPicture struct{ dataset.RowPicture }
 
 // Key is its content.
 func (p conversationPicture) Key() string { return p.Content.String() }
