@@ -170,7 +170,7 @@ func (f *fake) Plan(_ context.Context, in models.PlanInput) (*models.Plan, error
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: fakeWidth + 1,
 		Trainable:  fakeWidth + 1,
-		Bytes:      map[string]int64{"sample": int64(len(sample))},
+		MemoryNeed: models.MemoryNeed{Bytes: map[string]int64{"sample": int64(len(sample))}},
 	}, nil
 }
 

@@ -198,18 +198,14 @@ func TestDryRun(t *testing.T) {
 	}
 	want := &models.Plan{
 		Device:     "cpu",
-		Steps:      16,
-		Examples:   93,
-		Rows:       31,
-		Validation: 8,
-		BatchSize:  6,
+		RunSize:    models.RunSize{Steps: 16, Examples: 93, Rows: 31, Validation: 8, BatchSize: 6},
 		MicroBatch: 4,
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: 13,
 		Trainable:  13,
 		Trains:     models.Describe(c, newFake()),
-		Bytes:      map[string]int64{"sample": 64, "program": 39 * rowBytes},
-		Need:       64 + 39*rowBytes,
+		MemoryNeed: models.MemoryNeed{Bytes: map[string]int64{"sample": 64, "program": 39 * rowBytes},
+			Need: 64 + 39*rowBytes},
 	}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Error(d)

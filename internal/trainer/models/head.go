@@ -194,7 +194,8 @@ func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Back
 
 // Plan counts the head.
 func (m *HeadModel) Plan(context.Context, PlanInput) (*Plan, error) {
-	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt, Bytes: map[string]int64{}}
+	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt,
+		MemoryNeed: MemoryNeed{Bytes: map[string]int64{}}}
 	for _, x := range m.o.Params {
 		p.Trainable += int64(x.Value.DataSize())
 	}

@@ -91,7 +91,7 @@ type Preparer interface {
 
 // Planner is a model that can say what a run will need.
 type Planner interface {
-	// Plan estimates memory. Steps, Examples and BatchSize are filled in by the caller.
+	// Plan estimates memory. The caller fills in RunSize and Trains.
 	Plan(ctx context.Context, in PlanInput) (*Plan, error)
 }
 
@@ -104,7 +104,19 @@ type PlanInput struct {
 
 // Plan is what train --dry-run prints.
 type Plan struct {
-	Device     string             `json:"device"`              // the one that would be used, in words
+	Device string `json:"device"` // the one that would be used, in words
+	RunSize
+	MicroBatch int           `json:"micro_batch"`      // samples per run of the graph; the model's if auto
+	Tokens     TokenCount    `json:"tokens"`           // of an example, over the sample looked at
+	Shared     *SharedTokens `json:"shared,omitempty"` // what the edits of a whole group begin with
+	Parameters int64         `json:"parameters"`       // of backbone, adapter and head
+	Trainable  int64         `json:"trainable"`        // of them
+	Trains     Trained       `json:"trains"`           // which
+	MemoryNeed
+}
+
+// RunSize is what the trainer knows of a run, whatever the model is.
+type RunSize struct {
 	Steps      int64              `json:"steps"`               // optimizer steps
 	Examples   int64              `json:"examples"`            // samples seen over the run
 	Groups     int64              `json:"groups,omitempty"`    // whole groups seen over the run, if it keeps them whole
@@ -115,25 +127,22 @@ type Plan struct {
 	Summary    *objective.Summary `json:"found,omitempty"`     // groups and what compares their edits, if they are used
 	Benchmark  string             `json:"benchmark,omitempty"` // that says which scorer is best
 	BatchSize  int                `json:"batch_size"`          // samples per step
-	MicroBatch int                `json:"micro_batch"`         // samples per run of the graph; the model's if auto
-	Tokens     TokenCount         `json:"tokens"`              // of an example, over the sample looked at
-	Shared     *SharedTokens      `json:"shared,omitempty"`    // what the edits of a whole group begin with
-	Parameters int64              `json:"parameters"`          // of backbone, adapter and head
-	Trainable  int64              `json:"trainable"`           // of them
-	Trains     Trained            `json:"trains"`              // which
-	Bytes      map[string]int64   `json:"bytes"`               // memory wanted, by what for
-	Host       map[string]int64   `json:"host,omitempty"`      // the machine's beside a GPU's, which Bytes is then
-	// what is missing of the backbone's weights; nothing trains then
-	Absent string `json:"absent,omitempty"`
-	Partly bool   `json:"partly,omitempty"` // a part of the weights is there, a shard is missing
-	Need   int64  `json:"need"`             // all of it
-	Memory int64  `json:"memory,omitempty"` // what the device has free; 0: not known
-	Fits   *bool  `json:"fits,omitempty"`   // whether that suffices
+}
+
+// MemoryNeed is what a run takes of the device's memory.
+type MemoryNeed struct {
+	Bytes  map[string]int64 `json:"bytes"`            // memory wanted, by what for
+	Host   map[string]int64 `json:"host,omitempty"`   // the machine's beside a GPU's, which Bytes is then
+	Absent string           `json:"absent,omitempty"` // what is missing of the backbone's weights; nothing trains then
+	Partly bool             `json:"partly,omitempty"` // a part of the weights is there, a shard is missing
+	Need   int64            `json:"need"`             // all of it
+	Memory int64            `json:"memory,omitempty"` // what the device has free; 0: not known
+	Fits   *bool            `json:"fits,omitempty"`   // whether that suffices
 }
 
 // Err says why the run that is planned would fail: a shard of the weights is missing, or there is too little memory.
 // Weights that are absent as a whole are no reason: a run can be planned before they are fetched.
-func (p *Plan) Err() error {
+func (p *MemoryNeed) Err() error {
 	switch {
 	case p.Partly:
 		return fmt.Errorf("the run would fail: %s", p.Absent)
