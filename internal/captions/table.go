@@ -70,10 +70,10 @@ func (r *Run) Write(ctx context.Context) (*Result, error) {
 		Options: table.Options{Out: r.Out, Workers: r.Workers, Progress: r.Progress},
 		Rows:    t.Len(),
 		Read:    func(i int) (int, error) { return i, nil },
-		Work:    table.Single(func(ctx context.Context, of *table.Task[int]) (row, error) {
+		Work: table.Single(func(ctx context.Context, of *table.Task[int]) (row, error) {
 			return r.row(ctx, t, of.Index)
 		}),
-		Ends:    func(err error) bool { return errors.Is(err, chat.ErrUnavailable) },
+		Ends: func(err error) bool { return errors.Is(err, chat.ErrUnavailable) },
 	}
 	rows, err := j.InMemory(ctx)
 	if err != nil {

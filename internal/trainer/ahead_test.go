@@ -43,7 +43,7 @@ func (e *early) Prefetch(part []dataset.Example) {
 }
 
 func (e *early) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	e.mu.Lock()
 	for i := range batch {
@@ -53,7 +53,7 @@ func (e *early) Step(
 		e.now--
 	}
 	e.mu.Unlock()
-	return e.fake.Step(ctx, batch, weight, seed)
+	return e.fake.Step(ctx, batch, in)
 }
 
 func (e *early) make(context.Context, *config.Config) (models.Model, error) { return e, nil }

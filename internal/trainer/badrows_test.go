@@ -31,14 +31,14 @@ func (m *looking) Inspector() func(*dataset.Example) error {
 }
 
 func (m *looking) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	for i := range batch {
 		if err := new(dataset.PictureInspector).Example(&batch[i]); err != nil { // as it lies there now
 			return nil, fmt.Errorf("%s: %w", batch[i].Edit.ID, err)
 		}
 	}
-	return m.fake.Step(ctx, batch, weight, seed)
+	return m.fake.Step(ctx, batch, in)
 }
 
 func (m *looking) factory(context.Context, *config.Config) (models.Model, error) {
@@ -355,12 +355,12 @@ type failing struct {
 }
 
 func (f *failing) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	if f.done+1 >= f.at {
 		return nil, errors.New("out of memory")
 	}
-	return f.fake.Step(ctx, batch, weight, seed)
+	return f.fake.Step(ctx, batch, in)
 }
 
 // TestWrongColumnsAreToldOfOnce: not for every row, and with what to write.

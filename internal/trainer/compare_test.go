@@ -63,7 +63,7 @@ func TestMicroBatchesOfGroups(t *testing.T) {
 		}
 		objective.Normalize(items)
 		for i, p := range parts {
-			r, err := m.(models.Comparer).Compare(ctx, p, items[i], 1.0/4, 1, 2)
+			r, err := m.Step(ctx, p, models.StepInput{Items: items[i], Weight: 1.0 / 4, Seed: 1, Draws: 2})
 			if err != nil {
 				t.Fatal(err)
 			}

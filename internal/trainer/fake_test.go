@@ -58,8 +58,8 @@ func (f *fake) Fingerprint() map[string]string { return f.print }
 func (f *fake) Close() error                   { return nil }
 
 // outputOf is the output of an example of a table.
-func outputOf(e *dataset.Example) dataset.Picture {
-	p, _ := e.Edit.Output.(dataset.Picture)
+func outputOf(e *dataset.Example) dataset.RowPicture {
+	p, _ := e.Edit.Output.(dataset.RowPicture)
 	return p
 }
 
@@ -67,7 +67,7 @@ func outputOf(e *dataset.Example) dataset.Picture {
 func examplesAnywhere(all []dataset.Example) []dataset.Example {
 	for i := range all {
 		for _, role := range []string{"source", "edit"} {
-			if p, ok := all[i].Edit.Picture(role).(dataset.Picture); ok {
+			if p, ok := all[i].Edit.Picture(role).(dataset.RowPicture); ok {
 				p.Folder = ""
 				all[i].Edit.Set(role, p)
 			}
@@ -92,11 +92,14 @@ func features(e *dataset.Example) []float32 {
 }
 
 func (f *fake) Step(
-	_ context.Context, batch []dataset.Example, weight float64, seed uint64,
+	_ context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
+	if len(in.Items) > 0 {
+		return f.compare(batch, in)
+	}
 	time.Sleep(f.slow)
 	f.seen = append(f.seen, batch...)
-	rng := rand.New(rand.NewPCG(seed, 2))
+	rng := rand.New(rand.NewPCG(in.Seed, 2))
 	dw, db := make([]float32, fakeWidth), make([]float32, 1)
 	r := &models.StepResult{Tokens: 7 * len(batch)}
 	for i := range batch {
@@ -113,7 +116,7 @@ func (f *fake) Step(
 		}
 		r.Loss, r.CE = append(r.Loss, loss), append(r.CE, 0)
 		r.ScoreLoss, r.Score = append(r.ScoreLoss, loss/10), append(r.Score, score)
-		sign := float32(10 * weight)
+		sign := float32(10 * in.Weight)
 		if score < batch[i].Label {
 			sign = -sign
 		}
@@ -167,7 +170,7 @@ func (f *fake) Plan(_ context.Context, in models.PlanInput) (*models.Plan, error
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: fakeWidth + 1,
 		Trainable:  fakeWidth + 1,
-		Bytes:      map[string]int64{"sample": int64(len(sample))},
+		MemoryNeed: models.MemoryNeed{Bytes: map[string]int64{"sample": int64(len(sample))}},
 	}, nil
 }
 

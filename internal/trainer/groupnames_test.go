@@ -39,7 +39,7 @@ func pairsOfEpoch(t *testing.T, path string) (pairs int) {
 		items := objective.New(c.Losses, l.Groups).Items(batch)[0]
 		for _, it := range items {
 			a, b := &batch[it.Edits[0]], &batch[it.Edits[1]]
-			if a.Edit.Source().(dataset.Picture).Content != b.Edit.Source().(dataset.Picture).Content ||
+			if a.Edit.Source().(dataset.RowPicture).Content != b.Edit.Source().(dataset.RowPicture).Content ||
 				a.Edit.Instruction != b.Edit.Instruction {
 				t.Errorf("%s is compared with %s", a.Edit.ID, b.Edit.ID)
 			}

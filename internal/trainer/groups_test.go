@@ -20,11 +20,10 @@ import (
 	"assay/losses"
 )
 
-// Compare gives every kind of loss the gradient of a Bradley-Terry model or of a distance: enough to see whether a run
+// compare gives every kind of loss the gradient of a Bradley-Terry model or of a distance: enough to see whether a run
 // goes the same way twice.
-func (f *fake) Compare(
-	_ context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
-) (*models.StepResult, error) {
+func (f *fake) compare(batch []dataset.Example, in models.StepInput) (*models.StepResult, error) {
+	items := in.Items
 	time.Sleep(f.slow)
 	f.seen = append(f.seen, batch...)
 	f.parts = append(f.parts, len(batch))
@@ -42,7 +41,7 @@ func (f *fake) Compare(
 			for k := 1; k < len(it.Edits); k++ {
 				a, b := it.Edits[k-1], it.Edits[k]
 				d := r.Score[a] - r.Score[b]
-				g := it.Weight * (it.Outcome[0] + it.Outcome[1]/2 - 1/(1+math.Exp(-d))) * (1 + float64(draws%7)/100)
+				g := it.Weight * (it.Outcome[0] + it.Outcome[1]/2 - 1/(1+math.Exp(-d))) * (1 + float64(in.Draws%7)/100)
 				slope[a], slope[b] = slope[a]-g, slope[b]+g
 				l += math.Log1p(math.Exp(-d))
 			}

@@ -82,7 +82,7 @@ func TestJudgeGradient(t *testing.T) {
 	items := objective.New(c.Losses, l.Groups).Items(batch)
 	objective.Normalize([][][]losses.Item{items})
 	loss := func() (*models.StepResult, float64) {
-		out, err := m.(models.Comparer).Compare(ctx, batch, items, 1.0/4, 1, 2)
+		out, err := m.Step(ctx, batch, models.StepInput{Items: items, Weight: 1.0 / 4, Seed: 1, Draws: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,11 +185,11 @@ type stopping struct {
 	cancel func()
 }
 
-func (s *stopping) Compare(
-	ctx context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
+func (s *stopping) Step(
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	s.cancel()
-	return s.ScorerModel.Compare(ctx, batch, items, weight, seed, draws)
+	return s.ScorerModel.Step(ctx, batch, in)
 }
 
 func TestJudgeConfig(t *testing.T) {

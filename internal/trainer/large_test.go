@@ -201,12 +201,9 @@ func TestLargeDryRuns(t *testing.T) {
 				t.Errorf("%+v tokens, want %d to %d", p.Tokens, least, most)
 			}
 			want := &models.Plan{
-				Device:     "cpu",
-				Steps:      10,
-				Examples:   1920,
-				Rows:       128,
-				Validation: 2,
-				BatchSize:  192, // 30 epochs of 64 groups
+				Device: "cpu",
+				// 30 epochs of 64 groups
+				RunSize: models.RunSize{Steps: 10, Examples: 1920, Rows: 128, Validation: 2, BatchSize: 192},
 				MicroBatch: max(
 					1,
 					int(2048/p.Tokens.Mean),
@@ -215,11 +212,8 @@ func TestLargeDryRuns(t *testing.T) {
 				Parameters: l.backboneSize + l.trainable,
 				Trainable:  l.trainable,
 				Trains:     p.Trains,
-				Absent:     p.Absent,
-				Bytes:      p.Bytes,
-				Need:       p.Need,
-				Memory:     p.Memory,
-				Fits:       p.Fits,
+				MemoryNeed: models.MemoryNeed{
+					Absent: p.Absent, Bytes: p.Bytes, Need: p.Need, Memory: p.Memory, Fits: p.Fits},
 			}
 			if p.Memory < 64<<30 { // what is free here decides
 				want.MicroBatch = p.MicroBatch

@@ -12,8 +12,8 @@ import (
 )
 
 func caseExample(c *config.Config, folder string, o oracle.Case) dataset.Example {
-	picture := func(path string) dataset.Picture {
-		return dataset.Picture{File: data.File{Image: data.Image{Path: path}, Folder: folder}}
+	picture := func(path string) dataset.RowPicture {
+		return dataset.RowPicture{File: data.File{Image: data.Image{Path: path}, Folder: folder}}
 	}
 	e := edit.New(picture(o.Source), picture(o.Edited), o.Instruction)
 	e.ID = fmt.Sprint(o.ID)

@@ -28,7 +28,7 @@ func (m *outage) Inspector() func(*dataset.Example) error {
 	}
 }
 
-func (m *outage) Step(context.Context, []dataset.Example, float64, uint64) (*models.StepResult, error) {
+func (m *outage) Step(context.Context, []dataset.Example, models.StepInput) (*models.StepResult, error) {
 	return nil, &remote.Error{Doing: "reading", Name: "s3://b/x.png", Err: context.Canceled}
 }
 

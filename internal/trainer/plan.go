@@ -95,17 +95,24 @@ func (s *setup) warnings() []string {
 
 func (s *setup) complete(p *models.Plan) *models.Plan {
 	c := s.config
-	p.Steps, p.Examples, p.BatchSize, p.Trains = s.loader.Steps, s.loader.Limit, c.BatchSize, s.trains
+	p.Trains = s.trains
+	p.RunSize = models.RunSize{
+		Steps:      s.loader.Steps,
+		Examples:   s.loader.Limit,
+		Rows:       s.data.Train.Len(),
+		Validation: s.data.Validation.Len(),
+		BadRows:    s.data.BadRows(),
+		Warnings:   s.warnings(),
+		Summary:    s.objective.Summarize(s.data),
+		BatchSize:  c.BatchSize,
+	}
 	if s.loader.Groups != nil {
 		p.Examples, p.Groups = s.loader.Edits, s.loader.Limit
 	}
-	p.BadRows = s.data.BadRows()
-	p.Rows, p.Validation, p.Warnings = s.data.Train.Len(), s.data.Validation.Len(), s.warnings()
 	if c.MicroBatch != config.Auto {
 		p.MicroBatch = int(c.MicroBatch)
 	}
 	p.MicroBatch = min(max(p.MicroBatch, 1), c.BatchSize)
-	p.Summary = s.objective.Summarize(s.data)
 	if s.validator.benchmark != nil {
 		p.Benchmark = s.validator.benchmark.String()
 	}

@@ -330,12 +330,12 @@ type brokenDevice struct {
 }
 
 func (f *brokenDevice) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	if f.left--; f.left < 0 {
 		return nil, errors.New("the GPU is gone")
 	}
-	return f.fake.Step(ctx, batch, weight, seed)
+	return f.fake.Step(ctx, batch, in)
 }
 
 // TestReduceFast: sums in the library's order are the same to rounding.

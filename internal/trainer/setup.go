@@ -333,7 +333,7 @@ func (s *setup) beginClock() (err error) {
 // openRecords opens what a run writes as it goes.
 func (s *setup) openRecords() (err error) {
 	plan := models.Resolved{Trains: s.trains, MicroBatch: s.state.MicroBatch}
-	if m, ok := s.model.(models.Resolver); ok {
+	if m, ok := s.model.(models.Graph); ok {
 		plan.Auto = m.Resolved()
 	}
 	if err := jsonfile.Write(filepath.Join(s.config.Out, config.PlanFile), plan); err != nil {

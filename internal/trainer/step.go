@@ -2,7 +2,6 @@ package trainer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -114,16 +113,14 @@ func (b *microBatches) Run(ctx context.Context, i int) (out *models.StepResult, 
 	if i > 0 {
 		b.loader.Join()
 	}
-	step, part, weight := uint64(b.state.Step), b.parts[i], 1/float64(b.examples)
+	step, part := uint64(b.state.Step), b.parts[i]
 	b.loader.Prefetch(b.parts, i, b.state.Step, b.state.Samples)
-	dropout := dataset.Mix(b.config.Seed, dataset.ForDropout, step, uint64(b.first[i]))
-	if len(b.config.Losses) == 0 {
-		out, err = b.model.Step(ctx, part, weight, dropout)
-	} else if c, ok := b.model.(models.Comparer); ok {
-		out, err = c.Compare(ctx, part, b.items[i], weight, dropout, dataset.Mix(b.config.Seed, dataset.ForDraws, step))
-	} else {
-		err = errors.New("this model does not train on losses of several terms")
-	}
+	out, err = b.model.Step(ctx, part, models.StepInput{
+		Items:  b.items[i],
+		Weight: 1 / float64(b.examples),
+		Seed:   dataset.Mix(b.config.Seed, dataset.ForDropout, step, uint64(b.first[i])),
+		Draws:  dataset.Mix(b.config.Seed, dataset.ForDraws, step),
+	})
 	if err == nil {
 		err = exit.Join(out.Check(len(part)), b.optimizer.Check(out.Grads))
 	}
@@ -163,7 +160,7 @@ func (b *microBatches) checkSkip(batch []dataset.Example) error {
 	if len(which) == 0 {
 		what, which = "the losses are finite, but the gradient is", batch
 	}
-	if d, ok := b.model.(interface{ Damage() error }); ok {
+	if d, ok := b.model.(models.Graph); ok {
 		if err := d.Damage(); err != nil { // whatever the samples are
 			return fmt.Errorf("step %d: %s not finite: %w", m.Step, what, err)
 		}

@@ -144,11 +144,11 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 type plain struct{ *fake }
 
 func (p *plain) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	r := &models.StepResult{}
 	for i := range batch {
-		one, err := p.fake.Step(ctx, batch[i:i+1], weight, 5)
+		one, err := p.fake.Step(ctx, batch[i:i+1], models.StepInput{Weight: in.Weight, Seed: 5})
 		if err != nil {
 			return nil, err
 		}
@@ -197,21 +197,16 @@ func TestDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &models.Plan{
-		Device:     "cpu",
-		Steps:      16,
-		Examples:   93,
-		Rows:       31,
-		Validation: 8,
-		Warnings: []string{"16 steps are few to learn from, fewer than 100: give more epochs, more rows, or a smaller " +
-			"batch_size (6)"},
-		BatchSize:  6,
+		Device: "cpu",
+		RunSize: models.RunSize{Steps: 16, Examples: 93, Rows: 31, Validation: 8, BatchSize: 6, Warnings: []string{
+			"16 steps are few to learn from, fewer than 100: give more epochs, more rows, or a smaller batch_size (6)"}},
 		MicroBatch: 4,
 		Tokens:     models.TokenCount{Min: 7, Mean: 7, Max: 7},
 		Parameters: 13,
 		Trainable:  13,
 		Trains:     models.Describe(c, newFake()),
-		Bytes:      map[string]int64{"sample": 64, "program": 39 * rowBytes},
-		Need:       64 + 39*rowBytes,
+		MemoryNeed: models.MemoryNeed{Bytes: map[string]int64{"sample": 64, "program": 39 * rowBytes},
+			Need: 64 + 39*rowBytes},
 	}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Error(d)

@@ -58,9 +58,9 @@ func (b *broad) Params() []optim.Param                                         {
 func (b *broad) factory(context.Context, *config.Config) (models.Model, error) { return b, nil }
 
 func (b *broad) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
-	r, err := b.fake.Step(ctx, batch, weight, seed)
+	r, err := b.fake.Step(ctx, batch, in)
 	for _, p := range b.all[2:] {
 		g := p.Value.Clone().(*tensor.Dense)
 		values := g.Float32s()
@@ -71,7 +71,7 @@ func (b *broad) Step(
 			x := h.Sum64()
 			for j := range values {
 				x = x*6364136223846793005 + 1442695040888963407
-				values[j] += float32(weight) * float32(int32(x>>32)) / (1 << 31)
+				values[j] += float32(in.Weight) * float32(int32(x>>32)) / (1 << 31)
 			}
 		}
 		r.Grads = append(r.Grads, g)

@@ -145,7 +145,7 @@ func (m *backboneModel) prepare(
 const questions = 3
 
 func (m *backboneModel) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	samples, err := m.prepare(batch, func(i int) (dialogue.Dialogue, error) {
 		rng := generator(m.seed, forTraining, batch[i].Index)
@@ -158,7 +158,7 @@ func (m *backboneModel) Step(
 	if err != nil {
 		return nil, err
 	}
-	r, err := m.tuner.Step(ctx, samples, weight)
+	r, err := m.tuner.Step(ctx, samples, in.Weight)
 	if err != nil {
 		return nil, err
 	}

@@ -78,11 +78,11 @@ func (m *encoderModel) Params() []optim.Param { return m.params }
 // Step reports as score the share of an example's pictures that do not find their partner, so that the metric l1 is 1 -
 // top-1.
 func (m *encoderModel) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, _ uint64,
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
 ) (*models.StepResult, error) {
 	weights := make([]float64, len(batch)*m.rows)
 	for i := range weights {
-		weights[i] = weight / float64(m.rows)
+		weights[i] = in.Weight / float64(m.rows)
 	}
 	r, err := m.contrast(ctx, batch, weights)
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 // each with the reason as its title.
 func (r *Report) Apart() []protocol.Table {
 	columns := r.columns()
-	for _, b := range r.boards {
-		columns = append(columns, b.columns()...)
+	for _, s := range r.Systems {
+		for _, b := range s.boards {
+			columns = append(columns, b.columns()...)
+		}
 	}
 	if len(columns) == 0 {
 		return nil
@@ -128,9 +130,6 @@ func (r *Report) Remarks() (out []string) {
 		}
 	}
 	for i, s := range r.Systems {
-		if i >= len(r.intervals) {
-			break
-		}
 		var lacking []lackingDraws
 		for _, f := range r.figures(i) {
 			if f.Undefined > 0 {

@@ -33,12 +33,12 @@ type duelPart struct {
 // addDuels adds where the first editor of a benchmark of editors wins against each other one: by kind of edit, with the
 // samples on which both differ most. Systems of other kinds have none.
 func (r *Report) addDuels(resamples int, seed uint64) {
-	first, ok := r.predictions[0].(*protocol.EditorPredictions)
+	first, ok := r.Systems[0].predictions.(*protocol.EditorPredictions)
 	if !ok {
 		return
 	}
-	for s := 1; s < len(r.predictions); s++ {
-		other, ok := r.predictions[s].(*protocol.EditorPredictions)
+	for s := 1; s < len(r.Systems); s++ {
+		other, ok := r.Systems[s].predictions.(*protocol.EditorPredictions)
 		column := ""
 		for _, c := range slices.Backward(first.Columns) { // a scorer's number, or the last of the rule's
 			if ok && column == "" && other.Values[c] != nil {

@@ -32,9 +32,6 @@ type figure struct {
 	why   string // it stands apart
 }
 
-// measured holds the intervals of a system's numbers by name.
-type measured map[string]stats.Interval
-
 // Measure adds to every number its 95 % interval, from resamples of the units with replacement, and what guessing is
 // expected to get. Systems on the same units see the same resamples. With resamples of 0 there are no intervals.
 func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
@@ -44,19 +41,20 @@ func (r *Report) Measure(s protocol.Set, resamples int, seed uint64) {
 	case protocol.Guessable:
 		r.chance = protocol.Expectation(set, seed)
 	}
-	for _, b := range r.boards {
-		b.Measure(s, resamples, seed)
-	}
-	if resamples < 1 {
-		return
-	}
-	r.intervals, r.resamples = nil, resamples
-	for _, p := range r.predictions {
-		r.intervals = append(r.intervals, intervalsOf(p, resamples, seed))
+	r.resamples = resamples
+	for i := range r.Systems {
+		of := &r.Systems[i]
+		for _, b := range of.boards {
+			b.Measure(s, resamples, seed)
+		}
+		if resamples > 0 && of.predictions != nil {
+			of.intervals = intervalsOf(of.predictions, resamples, seed)
+		}
 	}
 }
 
-func intervalsOf(p protocol.Predictions, resamples int, seed uint64) measured {
+// intervalsOf are the intervals of the numbers of predictions, by name.
+func intervalsOf(p protocol.Predictions, resamples int, seed uint64) map[string]stats.Interval {
 	all := protocol.UpTo(p.Units())
 	names := p.Numbers(all)
 	intervals := stats.Bootstrap(stats.NewRand(seed), len(all), resamples, 0.95, func(units []int) []float64 {
@@ -67,7 +65,7 @@ func intervalsOf(p protocol.Predictions, resamples int, seed uint64) measured {
 		}
 		return out
 	})
-	out := measured{}
+	out := map[string]stats.Interval{}
 	for i, n := range names {
 		if !math.IsNaN(n.Value) && i < len(intervals) {
 			out[n.Name] = intervals[i]
@@ -82,7 +80,7 @@ func (r *Report) figures(system int) []figure {
 	c := protocol.CoverageOf(s.Result)
 	var out []figure
 	for _, n := range s.Result.Numbers {
-		f := figure{System: s.Name, Value: protocol.Value(n.Value), By: r.judges[system],
+		f := figure{System: s.Name, Value: protocol.Value(n.Value), By: s.judge,
 			Basis: protocol.Basis{Benchmark: r.Benchmark.Name, Rule: n.Name, Coverage: c, Terms: n.Terms}}
 		if f.Subset == "" {
 			f.Subset = s.Result.Subset
@@ -94,11 +92,9 @@ func (r *Report) figures(system int) []figure {
 			f.Coverage = protocol.Coverage{Used: c.Of, Of: c.Of, Items: c.Items}
 		}
 		f.Name = f.Basis.Name()
-		if system < len(r.intervals) {
-			if in, ok := r.intervals[system][n.Name]; ok && f.Coverage.Used != 1 { // one item says nothing of others
-				low, high := protocol.Value(in.Low), protocol.Value(in.High)
-				f.Low, f.High, f.Undefined = &low, &high, in.Undefined
-			}
+		if in, ok := s.intervals[n.Name]; ok && f.Coverage.Used != 1 { // one item says nothing of others
+			low, high := protocol.Value(in.Low), protocol.Value(in.High)
+			f.Low, f.High, f.Undefined = &low, &high, in.Undefined
 		}
 		if v, ok := r.chanceOf(f.Basis); ok {
 			f.Chance = &v

@@ -293,7 +293,7 @@ func TestContradictionsOfPapers(t *testing.T) {
 		}
 	}
 	result := &protocol.Result{N: 919, Numbers: []protocol.Number{{Name: "adiee", Value: 0.6}}}
-	r := &Report{Benchmark: adiee.GenAIBench, Systems: []System{{"x", result}}}
+	r := &Report{Benchmark: adiee.GenAIBench, Systems: []System{{Name: "x", Result: result}}}
 	if remarks := strings.Join(r.Remarks(), "\n"); !strings.Contains(remarks,
 		"† ADIEE (in ADIEE): ADIEE prints 0.5996 for adiee in Table 2, but 0.5941 in Table 7 (appendix)") {
 		t.Errorf("remarks %s", remarks)

@@ -148,8 +148,10 @@ type board struct {
 }
 
 func (r *Report) boardFigures() (out []board) {
-	for _, b := range r.boards {
-		out = append(out, board{r.Systems[b.system].Name, b.Part(), b.allFigures()})
+	for _, s := range r.Systems {
+		for _, b := range s.boards {
+			out = append(out, board{s.Name, b.Part(), b.allFigures()})
+		}
 	}
 	return out
 }

@@ -15,12 +15,18 @@ import (
 
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/benchmarks/runner"
+	"assay/internal/stats"
 )
 
 // System is a named evaluation.
 type System struct {
 	Name   string
 	Result *protocol.Result
+
+	predictions protocol.Predictions      // nil: numbers of published means
+	judge       *protocol.Judge           // what they are by; nil: not known
+	intervals   map[string]stats.Interval // of the numbers by name; nil: they were not measured
+	boards      []*Report                 // leaderboards of predictions of several methods, by part of the benchmark
 }
 
 // AddJudged is Add for predictions that a file holds, with what they are by.
@@ -29,11 +35,8 @@ func (r *Report) AddJudged(name string, p protocol.Predictions, file string) err
 	if err != nil {
 		return err
 	}
-	if r.judges == nil {
-		r.judges = map[int]*protocol.Judge{}
-	}
-	r.judges[len(r.Systems)] = judge
 	r.Add(name, p)
+	r.Systems[len(r.Systems)-1].judge = judge
 	return nil
 }
 
@@ -63,27 +66,24 @@ type Report struct {
 	Facts      []string       // about the run: scorer, question template, preprocessing, files
 	Extra      map[string]any // added to the JSON
 
-	predictions []protocol.Predictions // of each system
-	intervals   []measured             // of each system, nil if they were not measured
-	resamples   int                    // that the intervals are of
-	chance      map[string]protocol.Value
-	judges      map[int]*protocol.Judge // of the systems by their places, where they are known
-	unmeasured  int                     // values of components that could not be measured
-	asked       *runner.Asked           // of the one that is a judge in words, if there is one
-	boards      []*Report               // of the systems that are of several methods
-	system      int                     // of a board: the place of the system that it is of
-	of          string                  // of a board: its system's name where there are several
+	resamples  int // that the intervals are of
+	chance     map[string]protocol.Value
+	unmeasured int           // values of components that could not be measured
+	asked      *runner.Asked // of the one that is a judge in words, if there is one
+	of         string        // of a leaderboard: its system's name where there are several
 }
 
 // Add evaluates predictions under a name.
 func (r *Report) Add(name string, p protocol.Predictions) {
-	r.Systems = append(r.Systems, System{Name: name, Result: p.Result()})
-	r.predictions = append(r.predictions, p)
-	board, ok := p.(protocol.Board)
-	if !ok {
-		return
+	s := System{Name: name, Result: p.Result(), predictions: p}
+	if board, ok := p.(protocol.Board); ok {
+		s.boards = r.boardsOf(board.Leaderboard())
 	}
-	list := board.Leaderboard()
+	r.Systems = append(r.Systems, s)
+}
+
+// boardsOf are the leaderboards of several methods, one for each part of the benchmark.
+func (r *Report) boardsOf(list []protocol.Entry) (boards []*Report) {
 	var parts []string
 	for _, e := range list {
 		if !slices.Contains(parts, e.Subset) {
@@ -91,24 +91,28 @@ func (r *Report) Add(name string, p protocol.Predictions) {
 		}
 	}
 	for _, part := range parts {
-		sub := &Report{Benchmark: r.Benchmark, system: len(r.Systems) - 1}
+		sub := &Report{Benchmark: r.Benchmark}
 		for _, e := range list {
 			if e.Subset == part {
 				sub.Add(e.Name, e.Predictions)
 			}
 		}
-		r.boards = append(r.boards, sub)
+		boards = append(boards, sub)
 	}
+	return boards
 }
 
-// Boards are the leaderboards of the systems that are of several methods, one for each part of the benchmark.
-func (r *Report) Boards() []*Report {
-	for _, b := range r.boards {
-		if len(r.Systems) > 1 {
-			b.of = r.Systems[b.system].Name
+// Boards are the leaderboards of the systems that are of several methods.
+func (r *Report) Boards() (boards []*Report) {
+	for _, s := range r.Systems {
+		for _, b := range s.boards {
+			if len(r.Systems) > 1 {
+				b.of = s.Name
+			}
+			boards = append(boards, b)
 		}
 	}
-	return r.boards
+	return boards
 }
 
 // Title is the benchmark's, with the part that all systems are of.
@@ -136,7 +140,7 @@ func (r *Report) Part() string {
 // Compare compares the systems, which were all added, with the first one: see compare. Systems of one name are
 // numbered.
 func (r *Report) Compare(resamples int, seed uint64) (err error) {
-	names := make([]string, len(r.Systems))
+	names, all := make([]string, len(r.Systems)), make([]protocol.Predictions, len(r.Systems))
 	seen := map[string]int{}
 	for i := range r.Systems {
 		s := &r.Systems[i]
@@ -144,10 +148,10 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 		if n := seen[s.Name]; n > 1 {
 			s.Name = fmt.Sprintf("%s (%d)", s.Name, n)
 		}
-		names[i] = s.Name
+		names[i], all[i] = s.Name, s.predictions
 	}
-	if r.Comparison, err = compare(names, r.predictions, resamples, seed); errors.Is(err, errNothingCommon) {
-		r.Comparison, err = &Comparison{AllUnits: r.predictions[0].Units(), Resamples: resamples, Seed: seed,
+	if r.Comparison, err = compare(names, all, resamples, seed); errors.Is(err, errNothingCommon) {
+		r.Comparison, err = &Comparison{AllUnits: all[0].Units(), Resamples: resamples, Seed: seed,
 			Differences: []difference{}, Notes: []string{err.Error() + ": there are no differences"}}, nil
 	}
 	if err == nil {
@@ -158,13 +162,13 @@ func (r *Report) Compare(resamples int, seed uint64) (err error) {
 
 // WriteAuthors writes the predictions of all systems as the benchmark's authors do, into a folder.
 func (r *Report) WriteAuthors(dir string) error {
-	for i, p := range r.predictions {
-		w, ok := p.(protocol.Writer)
+	for _, s := range r.Systems {
+		w, ok := s.predictions.(protocol.Writer)
 		if !ok {
 			return fmt.Errorf("%s: its authors have no files that could be written", r.Benchmark.Name)
 		}
 		if err := w.WriteAuthors(dir); err != nil {
-			return fmt.Errorf("%s: %w", r.Systems[i].Name, err)
+			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 	}
 	return nil

@@ -186,8 +186,8 @@ func TestReport(t *testing.T) {
 		s.(protocol.Guessable).Guess(nil)}, 20, 1))
 	dir := filepath.Join(t.TempDir(), "report")
 	r := &Report{Benchmark: adiee.GenAIBench,
-		Systems: []System{{"<one>", j.Result()},
-			{"two", s.(protocol.Guessable).Guess(nil).Result()}}, Comparison: c, Facts: []string{"question 'x'"}}
+		Systems: []System{{Name: "<one>", Result: j.Result()},
+			{Name: "two", Result: s.(protocol.Guessable).Guess(nil).Result()}}, Comparison: c, Facts: []string{"question 'x'"}}
 	if err := r.Write(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -157,6 +157,6 @@ func (r *Row) conversation() (Example, error) {
 }
 
 // Picture is a picture of the conversation.
-func (c *Conversation) Picture(i int) Picture {
-	return Picture{File: data.File{Image: c.Pictures[i], Folder: c.Folder}, Content: c.Contents[i]}
+func (c *Conversation) Picture(i int) RowPicture {
+	return RowPicture{File: data.File{Image: c.Pictures[i], Folder: c.Folder}, Content: c.Contents[i]}
 }

@@ -12,7 +12,7 @@ import (
 // Example is one edit with what people said of it, and how a model is asked about it.
 type Example struct {
 	Index            int       // among the training or the validation examples
-	Edit             edit.Edit // of a table: its pictures are [Picture]
+	Edit             edit.Edit // of a table: its pictures are [RowPicture]
 	Question, Answer string    // templates drawn; [INSTRUCTION] is not yet replaced
 	Label            float64   // 0..1
 
@@ -39,7 +39,7 @@ func (e *Example) Labelled() bool {
 // augment sets the seed of the augmentation of both pictures.
 func (e *Example) augment(seed uint64) {
 	for _, role := range []string{"source", "edit"} {
-		if p, ok := e.Edit.Picture(role).(Picture); ok {
+		if p, ok := e.Edit.Picture(role).(RowPicture); ok {
 			p.Augment = seed
 			e.Edit.Set(role, p)
 		}
@@ -61,15 +61,15 @@ func contentsOf(row *data.Row, folder string) (c Contents, err error) {
 	return c, nil
 }
 
-// Picture is a picture of a row as it was when the run began: an [edit.Keyed].
-type Picture struct {
+// RowPicture is a picture of a row as it was when the run began: an [edit.Keyed].
+type RowPicture struct {
 	data.File
 	Content store.Key // digest of the encoded bytes, which the file must have; zero: those that it has
 	Augment uint64    // seed of the augmentation; 0: none
 }
 
 // Decode decodes and augments the picture.
-func (p Picture) Decode() (*data.Picture, error) {
+func (p RowPicture) Decode() (*data.Picture, error) {
 	raw, err := p.Image.Read(p.Folder, p.Limits)
 	if err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (p Picture) Decode() (*data.Picture, error) {
 }
 
 // Key identifies content and augmentation.
-func (p Picture) Key() string {
+func (p RowPicture) Key() string {
 	content, err := p.content()
 	if err != nil { // Decode says so
 		return ""
@@ -94,7 +94,7 @@ func (p Picture) Key() string {
 	return string(content[:]) + p.augmentation()
 }
 
-func (p Picture) content() (store.Key, error) {
+func (p RowPicture) content() (store.Key, error) {
 	if p.Content != (store.Key{}) {
 		return p.Content, nil
 	}
@@ -102,7 +102,7 @@ func (p Picture) content() (store.Key, error) {
 }
 
 // augmentation identifies what is done to the picture.
-func (p Picture) augmentation() string {
+func (p RowPicture) augmentation() string {
 	if p.Augment == 0 {
 		return ""
 	}
@@ -114,7 +114,7 @@ func (e *Example) PairKey() (store.Key, error) {
 	parts := []string{"pair", data.Decoding}
 	augmentation := ""
 	for _, role := range []string{"source", "edit"} {
-		p, ok := e.Edit.Picture(role).(Picture)
+		p, ok := e.Edit.Picture(role).(RowPicture)
 		if !ok {
 			return store.Key{}, fmt.Errorf("%s: there is no picture of a table", role)
 		}

@@ -21,8 +21,8 @@ func TestInspectorDecodesOnce(t *testing.T) {
 	defer kept.Close()
 	writePicture(t, filepath.Join(dir, "a.png"), 3)
 	writePicture(t, filepath.Join(dir, "b.png"), 9)
-	picture := func(name string) Picture {
-		return Picture{File: data.File{Image: data.Image{Path: name}, Folder: dir}}
+	picture := func(name string) RowPicture {
+		return RowPicture{File: data.File{Image: data.Image{Path: name}, Folder: dir}}
 	}
 	e := &Example{Edit: *edit.New(picture("a.png"), picture("b.png"), "")}
 	for start, want := range []int64{2, 0} {

@@ -130,7 +130,7 @@ func (s *PictureInspector) Picture(f data.File) error {
 // Example checks both pictures.
 func (s *PictureInspector) Example(e *Example) error {
 	for _, role := range []string{"source", "edit"} {
-		if p, ok := e.Edit.Picture(role).(Picture); ok {
+		if p, ok := e.Edit.Picture(role).(RowPicture); ok {
 			if err := s.Picture(p.File); err != nil {
 				return fmt.Errorf("%s: %w", role, err)
 			}

@@ -66,8 +66,8 @@ func (r *Row) example() (Example, error) {
 	if err != nil {
 		return Example{}, err
 	}
-	picture := func(m data.Image, content store.Key) Picture {
-		return Picture{File: data.File{Image: m, Folder: r.table.Folder()}, Content: content}
+	picture := func(m data.Image, content store.Key) RowPicture {
+		return RowPicture{File: data.File{Image: m, Folder: r.table.Folder()}, Content: content}
 	}
 	e := edit.New(picture(row.Source, r.contents[0]), picture(row.Edit, r.contents[1]), row.Instruction)
 	e.ID, e.Group = cmp.Or(row.ID, r.table.Place(r.Index)), row.Group

@@ -44,11 +44,11 @@ func TestTermsAreTheLoss(t *testing.T) {
 		batch = append(batch, caseExample(c, folder, o))
 		items[0] = append(items[0], losses.Item{Edits: []int{i}, Label: o.Label / 10, Weight: 0.25})
 	}
-	want, err := usual.Step(ctx, batch, 0.25, 1)
+	want, err := usual.Step(ctx, batch, StepInput{Weight: 0.25, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := terms.(Comparer).Compare(ctx, batch, items, 0.25, 1, 2)
+	got, err := terms.Step(ctx, batch, StepInput{Items: items, Weight: 0.25, Seed: 1, Draws: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestPairGradients(t *testing.T) {
 		e := caseExample(c, folder, o)
 		batch = append(batch, e)
 		e.Label = -1e6
-		r, err := usual.Step(ctx, []dataset.Example{e}, 1, 1)
+		r, err := usual.Step(ctx, []dataset.Example{e}, StepInput{Weight: 1, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestPairGradients(t *testing.T) {
 			{Edits: []int{1, 2}, Outcome: [3]float64{0, 1, 0}, Weight: 0.5}},
 		{{Edits: []int{2, 0, 1}, Ranks: []int{0, 1, 2}, Weight: 1}},
 	}
-	got, err := terms.(Comparer).Compare(ctx, batch, items, 1, 1, 2)
+	got, err := terms.Step(ctx, batch, StepInput{Items: items, Weight: 1, Seed: 1, Draws: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"assay/internal/store"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/optimizer"
 	"assay/model"
 )
 
@@ -25,6 +26,15 @@ type tuner interface {
 	Sums(ctx context.Context, into [][]float32) error
 	Damage() error
 	Close() error
+}
+
+// Graph is a model that trains in a step graph of ONNX Runtime.
+type Graph interface {
+	Model
+	optimizer.Accumulator
+	Shapes() map[string][]int64  // of the parameters by name; in a plan they may have no values yet
+	Resolved() map[string]string // what the configuration's auto came to, by key
+	Damage() error               // names a tensor that is not finite
 }
 
 // graphModel is what the models have in common that train in the step graph.
@@ -65,7 +75,7 @@ func (m *graphModel[T]) take(t T, err error) error {
 
 func (m *graphModel[T]) Params() []optim.Param { return m.params }
 
-// Shapes are the parameters' shapes, by name.
+// Shapes implements [Graph].
 func (m *graphModel[T]) Shapes() map[string][]int64 { return m.tuner.Shapes() }
 
 // Fingerprint identifies the backbone.
@@ -93,7 +103,7 @@ func backboneFiles(c *config.Config) (map[string]string, error) {
 	return files, nil
 }
 
-// Resolved says which device and type auto came to.
+// Resolved implements [Graph]: device and type.
 func (m *graphModel[T]) Resolved() map[string]string {
 	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
 }

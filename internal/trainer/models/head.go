@@ -154,12 +154,15 @@ func (m *HeadModel) states(batch []dataset.Example) ([][]float32, []float64, err
 }
 
 // Step runs the head over cached states.
-func (m *HeadModel) Step(_ context.Context, batch []dataset.Example, weight float64, _ uint64) (*StepResult, error) {
+func (m *HeadModel) Step(_ context.Context, batch []dataset.Example, in StepInput) (*StepResult, error) {
+	if err := in.labels(); err != nil {
+		return nil, err
+	}
 	states, labels, err := m.states(batch)
 	if err != nil {
 		return nil, err
 	}
-	r, err := m.head.Run(states, labels, weight*m.o.Weight)
+	r, err := m.head.Run(states, labels, in.Weight*m.o.Weight)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +194,8 @@ func (m *HeadModel) Fingerprint() map[string]string { return maps.Clone(m.o.Back
 
 // Plan counts the head.
 func (m *HeadModel) Plan(context.Context, PlanInput) (*Plan, error) {
-	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt, Bytes: map[string]int64{}}
+	p := &Plan{Device: "cpu (Gorgonia)", MicroBatch: math.MaxInt,
+		MemoryNeed: MemoryNeed{Bytes: map[string]int64{}}}
 	for _, x := range m.o.Params {
 		p.Trainable += int64(x.Value.DataSize())
 	}

@@ -1,10 +1,14 @@
 // Package models has what a run trains behind one interface, Model: scorers whose adapter, backbone, head and score
 // token train in a step graph (scorer.go), scorers whose head alone trains on kept hidden states (head.go), and models
 // that learn the answers of conversations (text.go). It also opens them by a configuration and plans their memory.
+//
+// What only some models do are interfaces of their own: [Planner] and [dataset.Inspector] (all that [Open] makes),
+// [Graph] and [Targeter] (step graphs), [dataset.Prefetcher] (scorers), [Preparer] (heads).
 package models
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -18,12 +22,30 @@ import (
 	"assay/losses"
 )
 
+// StepInput is what a micro-batch learns from.
+type StepInput struct {
+	// Items are those of each term of the objective (Config.Losses): edits are indices into the batch, weights those in
+	// the mean over the whole batch. None: the examples' labels.
+	Items  [][]losses.Item
+	Weight float64 // of each example's loss; with Items of its text loss
+	Seed   uint64  // of the dropout
+	Draws  uint64  // seed of the terms that draw
+}
+
+// labels refuses an objective of terms, for models that learn from examples as they are.
+func (in *StepInput) labels() error {
+	if len(in.Items) > 0 {
+		return errors.New("this model does not train on losses of several terms")
+	}
+	return nil
+}
+
 // StepResult is what one run of forward and backward pass gives.
 type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64       // per example; Score is score01; CE may be empty if there is no text
 	Tokens                     int             // of all examples
 	Grads                      []*tensor.Dense // in the order of Params, of sum_i weight loss_i
-	Terms                      [][]float64     // of a Comparer: for each term the losses of its items
+	Terms                      [][]float64     // for each term the losses of its items
 }
 
 // Check compares what a model gave for n samples with their number.
@@ -46,9 +68,9 @@ type MicroBatches interface {
 type Model interface {
 	// Params are the trainable tensors, always the same ones in the same order.
 	Params() []optim.Param
-	// Step runs forward and backward pass over a micro-batch. weight multiplies each example's loss, seed is that of the
-	// dropout. The result is a function of the arguments and of the parameters only.
-	Step(ctx context.Context, batch []dataset.Example, weight float64, seed uint64) (*StepResult, error)
+	// Step runs forward and backward pass over a micro-batch. The result is a function of the arguments and of the
+	// parameters only.
+	Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error)
 	// Score gives score01 of every example.
 	Score(ctx context.Context, batch []dataset.Example) ([]float64, error)
 	// SaveScorer writes a complete scorer directory into the existing empty dir, which is a sibling of its final place.
@@ -56,15 +78,6 @@ type Model interface {
 	// Fingerprint names and hashes what a resumed run must find again: the backbone and so on.
 	Fingerprint() map[string]string
 	Close() error
-}
-
-// Comparer is a model that trains on an objective of several terms (Config.Losses).
-type Comparer interface {
-	// Compare is Step for items of each term: edits are indices into batch, weights those in the mean over the whole
-	// batch. weight is that of each example's text loss, draws the seed of the terms that draw.
-	Compare(
-		ctx context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
-	) (*StepResult, error)
 }
 
 // Factory makes the model of a configuration, with the parameters that a fresh run begins with.
@@ -78,7 +91,7 @@ type Preparer interface {
 
 // Planner is a model that can say what a run will need.
 type Planner interface {
-	// Plan estimates memory. Steps, Examples and BatchSize are filled in by the caller.
+	// Plan estimates memory. The caller fills in RunSize and Trains.
 	Plan(ctx context.Context, in PlanInput) (*Plan, error)
 }
 
@@ -91,7 +104,19 @@ type PlanInput struct {
 
 // Plan is what train --dry-run prints.
 type Plan struct {
-	Device     string             `json:"device"`              // the one that would be used, in words
+	Device string `json:"device"` // the one that would be used, in words
+	RunSize
+	MicroBatch int           `json:"micro_batch"`      // samples per run of the graph; the model's if auto
+	Tokens     TokenCount    `json:"tokens"`           // of an example, over the sample looked at
+	Shared     *SharedTokens `json:"shared,omitempty"` // what the edits of a whole group begin with
+	Parameters int64         `json:"parameters"`       // of backbone, adapter and head
+	Trainable  int64         `json:"trainable"`        // of them
+	Trains     Trained       `json:"trains"`           // which
+	MemoryNeed
+}
+
+// RunSize is what the trainer knows of a run, whatever the model is.
+type RunSize struct {
 	Steps      int64              `json:"steps"`               // optimizer steps
 	Examples   int64              `json:"examples"`            // samples seen over the run
 	Groups     int64              `json:"groups,omitempty"`    // whole groups seen over the run, if it keeps them whole
@@ -102,25 +127,22 @@ type Plan struct {
 	Summary    *objective.Summary `json:"found,omitempty"`     // groups and what compares their edits, if they are used
 	Benchmark  string             `json:"benchmark,omitempty"` // that says which scorer is best
 	BatchSize  int                `json:"batch_size"`          // samples per step
-	MicroBatch int                `json:"micro_batch"`         // samples per run of the graph; the model's if auto
-	Tokens     TokenCount         `json:"tokens"`              // of an example, over the sample looked at
-	Shared     *SharedTokens      `json:"shared,omitempty"`    // what the edits of a whole group begin with
-	Parameters int64              `json:"parameters"`          // of backbone, adapter and head
-	Trainable  int64              `json:"trainable"`           // of them
-	Trains     Trained            `json:"trains"`              // which
-	Bytes      map[string]int64   `json:"bytes"`               // memory wanted, by what for
-	Host       map[string]int64   `json:"host,omitempty"`      // the machine's beside a GPU's, which Bytes is then
-	// what is missing of the backbone's weights; nothing trains then
-	Absent string `json:"absent,omitempty"`
-	Partly bool   `json:"partly,omitempty"` // a part of the weights is there, a shard is missing
-	Need   int64  `json:"need"`             // all of it
-	Memory int64  `json:"memory,omitempty"` // what the device has free; 0: not known
-	Fits   *bool  `json:"fits,omitempty"`   // whether that suffices
+}
+
+// MemoryNeed is what a run takes of the device's memory.
+type MemoryNeed struct {
+	Bytes  map[string]int64 `json:"bytes"`            // memory wanted, by what for
+	Host   map[string]int64 `json:"host,omitempty"`   // the machine's beside a GPU's, which Bytes is then
+	Absent string           `json:"absent,omitempty"` // what is missing of the backbone's weights; nothing trains then
+	Partly bool             `json:"partly,omitempty"` // a part of the weights is there, a shard is missing
+	Need   int64            `json:"need"`             // all of it
+	Memory int64            `json:"memory,omitempty"` // what the device has free; 0: not known
+	Fits   *bool            `json:"fits,omitempty"`   // whether that suffices
 }
 
 // Err says why the run that is planned would fail: a shard of the weights is missing, or there is too little memory.
 // Weights that are absent as a whole are no reason: a run can be planned before they are fetched.
-func (p *Plan) Err() error {
+func (p *MemoryNeed) Err() error {
 	switch {
 	case p.Partly:
 		return fmt.Errorf("the run would fail: %s", p.Absent)

@@ -33,8 +33,8 @@ func scorerConfig(t *testing.T, folder, scorer string) *config.Config {
 }
 
 func caseExample(c *config.Config, folder string, o oracle.Case) dataset.Example {
-	picture := func(path string) dataset.Picture {
-		return dataset.Picture{File: data.File{Image: data.Image{Path: path}, Folder: folder}}
+	picture := func(path string) dataset.RowPicture {
+		return dataset.RowPicture{File: data.File{Image: data.Image{Path: path}, Folder: folder}}
 	}
 	e := edit.New(picture(o.Source), picture(o.Edited), o.Instruction)
 	e.ID = fmt.Sprint(o.ID)
@@ -82,7 +82,7 @@ func TestGorgoniaHeadIsTheStepGraphs(t *testing.T) {
 		for _, o := range oracle.Read[[]oracle.Case](t, filepath.Join(folder, "cases.json"))[:3] {
 			batch = append(batch, caseExample(c, folder, o))
 		}
-		step, err := m.Step(ctx, batch, 0.25, 1)
+		step, err := m.Step(ctx, batch, StepInput{Weight: 0.25, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
 	"assay/internal/workers"
-	"assay/losses"
 	"assay/model"
 )
 
@@ -22,23 +21,27 @@ type ScorerModel struct {
 	graphModel[*model.Tuner]
 }
 
-// Step trains on the labels of edits.
-func (m *ScorerModel) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
-) (*StepResult, error) {
+// Step trains on the labels of edits, or on what the terms of an objective compare.
+func (m *ScorerModel) Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error) {
 	samples, err := prepareExamples(m.tuner, batch)
 	if err != nil {
 		return nil, err
 	}
-	labels := make([]float64, len(batch))
-	for i := range batch {
-		labels[i] = batch[i].Label
+	var r *model.StepResult
+	if len(in.Items) > 0 {
+		r, err = m.tuner.Compare(ctx, samples, in.Items, in.Weight, in.Seed, in.Draws)
+	} else {
+		labels := make([]float64, len(batch))
+		for i := range batch {
+			labels[i] = batch[i].Label
+		}
+		r, err = m.tuner.Step(ctx, samples, labels, in.Weight, in.Seed)
 	}
-	r, err := m.tuner.Step(ctx, samples, labels, weight, seed)
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
 	}
-	return m.result(r), nil
+	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score,
+		Tokens: r.Tokens, Terms: r.Terms, Grads: m.gradients(r.Grads)}, nil
 }
 
 // Targets is the number of tokens that an example's text loss is over.
@@ -47,26 +50,6 @@ func (m *ScorerModel) Targets(e *dataset.Example) (int, error) {
 		return m.tuner.Targets(s), nil
 	}
 	return m.tuner.CountTargets(&e.Edit, askOf(e))
-}
-
-// Compare trains on an objective of several terms.
-func (m *ScorerModel) Compare(
-	ctx context.Context, batch []dataset.Example, items [][]losses.Item, weight float64, seed, draws uint64,
-) (*StepResult, error) {
-	samples, err := prepareExamples(m.tuner, batch)
-	if err != nil {
-		return nil, err
-	}
-	r, err := m.tuner.Compare(ctx, samples, items, weight, seed, draws)
-	if err != nil {
-		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
-	}
-	return m.result(r), nil
-}
-
-func (m *ScorerModel) result(r *model.StepResult) *StepResult {
-	return &StepResult{Loss: r.Loss, CE: r.CE, ScoreLoss: r.ScoreLoss, Score: r.Score,
-		Tokens: r.Tokens, Terms: r.Terms, Grads: m.gradients(r.Grads)}
 }
 
 // Score gives score01 of every example.

@@ -85,7 +85,7 @@ func (m *textModel) prepare(batch []dataset.Example) ([]*language.TextSample, er
 }
 
 // conversationPicture is a picture of a conversation, with its content as key.
-type conversationPicture struct{ dataset.Picture }
+type conversationPicture struct{ dataset.RowPicture }
 
 // Key is its content.
 func (p conversationPicture) Key() string { return p.Content.String() }
@@ -98,19 +98,20 @@ func (m *textModel) prepareOne(e *dataset.Example) (*language.TextSample, error)
 	return m.tuner.Prepare(c)
 }
 
-// Step runs forward and backward pass; the weight of a token of an example is weight Share / tokens of the example.
-func (m *textModel) Step(
-	ctx context.Context, batch []dataset.Example, weight float64, seed uint64,
-) (*StepResult, error) {
+// Step runs forward and backward pass; the weight of a token of an example is Weight Share / tokens of the example.
+func (m *textModel) Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error) {
+	if err := in.labels(); err != nil {
+		return nil, err
+	}
 	samples, err := m.prepare(batch)
 	if err != nil {
 		return nil, err
 	}
 	weights := make([]float64, len(batch))
 	for i, s := range samples {
-		weights[i] = weight * batch[i].Share / float64(s.Targets())
+		weights[i] = in.Weight * batch[i].Share / float64(s.Targets())
 	}
-	r, err := m.tuner.Step(ctx, samples, weights, seed)
+	r, err := m.tuner.Step(ctx, samples, weights, in.Seed)
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
 	}

@@ -146,9 +146,6 @@ func (t Trained) String() string {
 	return fmt.Sprintf("%s; %d parameters", strings.Join(words, "; "), t.Parameters)
 }
 
-// Shaper is a model whose parameters may have no values yet, as in a plan.
-type Shaper interface{ Shapes() map[string][]int64 }
-
 // Describe says what a run trains.
 func Describe(c *config.Config, m Model) Trained {
 	t := describeModel(m)
@@ -159,7 +156,7 @@ func Describe(c *config.Config, m Model) Trained {
 // describeModel counts what a model trains.
 func describeModel(m Model) Trained {
 	var known map[string][]int64
-	if s, ok := m.(Shaper); ok {
+	if s, ok := m.(Graph); ok {
 		known = s.Shapes()
 	}
 	params := m.Params()
@@ -199,6 +196,3 @@ type Resolved struct {
 	MicroBatch int               `json:"micro_batch"`
 	Auto       map[string]string `json:"auto,omitempty"` // what auto came to: device, dtype
 }
-
-// Resolver is a model that knows what its configuration's auto came to, by key.
-type Resolver interface{ Resolved() map[string]string }

@@ -154,8 +154,8 @@ func (o *Optimizer) Apply(norm float64, rates []float64) {
 	o.Groups.Update(o.owned, o.Grads, rates)
 }
 
-// Accumulator is a model that may keep parameters and the sums of gradients on its device. Then Step and Compare give
-// no gradients.
+// Accumulator is a model that may keep parameters and the sums of gradients on its device. Then Step gives no
+// gradients.
 type Accumulator interface {
 	// Accumulates reports whether it does.
 	Accumulates() bool
