@@ -56,7 +56,8 @@ func TestTrainByName(t *testing.T) {
 	}
 }
 
-// TestDryRunByName: a plan of a run over a checkpoint on the Hub is that of one over the folder, and fetches no weights.
+// TestDryRunByName: a plan of a run over a checkpoint on the Hub is that of one over the folder, and fetches no
+// weights.
 func TestDryRunByName(t *testing.T) {
 	folder := filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
 	files, err := hubtest.Files(folder)
