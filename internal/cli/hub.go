@@ -51,7 +51,7 @@ func fetchBefore(c *cobra.Command) {
 func fetchNamed(c *cobra.Command, args []string) error {
 	plan, _ := c.Flags().GetBool("dry-run") // without such a flag it is false
 	hub.Begin(&hub.Session{Context: c.Context(), Monitor: FetchMonitor(c), NoWeights: plan})
-	if c.Name() == "fetch" { // does it itself
+	if c.Name() == "fetch" || c.Name() == "push" { // they do it themselves
 		return nil
 	}
 	var failed error

@@ -49,14 +49,18 @@ type Server struct {
 	Fault func(w http.ResponseWriter, r *http.Request) bool
 	// Cut ends the connection after so many bytes of a file, which may be fewer than it has; nil: never.
 	Cut func(r *http.Request, size int) int
+	// Parts is the size of the parts in which larger files are uploaded; 0: in one.
+	Parts int64
 	// Slow is waited after each piece of 64 kB of a file.
 	Slow time.Duration
 
-	mu    sync.Mutex
-	repos map[string]*Repo
-	log   []string
-	sent  int64
-	stop  []func()
+	mu      sync.Mutex
+	repos   map[string]*Repo
+	objects map[string][]byte // large files that were uploaded, by digest
+	pieces  map[string][]byte // parts of them, as digest/number
+	log     []string
+	sent    int64
+	stop    []func()
 }
 
 // Start begins to serve on free ports.
@@ -199,6 +203,9 @@ func (s *Server) hub(w http.ResponseWriter, r *http.Request) {
 	if s.Fault != nil && s.Fault(w, r) {
 		return
 	}
+	if s.upload(w, r) {
+		return
+	}
 	p := at(r)
 	repo := s.repos[p.repo]
 	known := s.Token != "" && r.Header.Get("Authorization") == "Bearer "+s.Token
@@ -303,6 +310,10 @@ func (s *Server) resolve(
 func (s *Server) cdn(w http.ResponseWriter, r *http.Request) {
 	s.note("cdn", r)
 	if s.Fault != nil && s.Fault(w, r) {
+		return
+	}
+	if r.Method == http.MethodPut {
+		s.put(w, r)
 		return
 	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")

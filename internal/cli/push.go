@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/exit"
+	"assay/internal/hub"
+)
+
+// Target reads the name of a repository that something will be pushed to, and reports what would keep it from that.
+func Target(name string) (*hub.Hub, hub.Name, error) {
+	n, err := hub.ParseTarget(name)
+	if err != nil {
+		return nil, n, exit.Usage(err)
+	}
+	h, err := hub.FromEnvironment()
+	if err == nil {
+		err = h.CheckPush(n)
+	}
+	return h, n, exit.Usage(err)
+}
+
+// PushScorer pushes a scorer directory to a repository of the Hub, and prints where it is. backbone is the name of its
+// backbone there; "": scorer.yaml has it.
+func PushScorer(c *cobra.Command, dir, name, backbone string, p hub.Push) error {
+	h, n, err := Target(name)
+	if err != nil {
+		return err
+	}
+	if backbone != "" {
+		if _, err := hub.ParseTarget(backbone); err != nil {
+			return exit.Usagef("--backbone: %w", err)
+		}
+		if !hub.Is(backbone) {
+			backbone = hub.Scheme + backbone
+		}
+	}
+	if p.Files, err = hub.ScorerFiles(dir, backbone); err != nil {
+		return exit.Usage(err)
+	}
+	const mega = 1_000_000
+	bar := &Bar{Command: c, What: "uploading (MB)", Unit: "MB"}
+	p.Progress = func(done, total int64) { bar.Set(int((done+mega-1)/mega), int((total+mega-1)/mega)) }
+	r, err := h.Push(c.Context(), n, p)
+	bar.Close()
+	if err != nil {
+		return err
+	}
+	return Print(c, r, func(w io.Writer) {
+		if len(r.Files) == 0 {
+			fmt.Fprintf(w, "%s has all files already, at %s\n", r.URL, r.Commit)
+			return
+		}
+		fmt.Fprintf(w, "%s: %d files, %s, commit %s\n", r.URL, len(r.Files), hub.Size(r.Bytes), r.Commit)
+	})
+}

@@ -1,0 +1,513 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Content is a file to push: a file here, or its bytes.
+type Content struct {
+	Path  string
+	Bytes []byte // in place of the file; nil: the file
+}
+
+// Push is what one commit adds to a repository, which is made if it is not there.
+type Push struct {
+	Files     map[string]Content // by their paths in the repository
+	Message   string
+	Private   bool // the repository, where it is made
+	Overwrite bool // files of the repository that have another content
+
+	Progress func(done, total int64) // bytes of large files that were sent; nil: not called
+}
+
+// Pushed is a commit that has the files.
+type Pushed struct {
+	Commit string   `json:"commit"`
+	URL    string   `json:"url"`
+	Files  []string `json:"files"` // that were sent; empty: the repository had them all
+	Bytes  int64    `json:"bytes"`
+}
+
+// addition is a file of a push.
+type addition struct {
+	path      string
+	content   Content
+	size      int64
+	sha, blob string // SHA-256, and SHA-1 of the git blob
+	head      []byte // its first bytes
+	large     bool   // goes to LFS
+}
+
+// Push sends files as one commit: all of them are in the repository afterwards, or none is. It fails, and names them, if
+// the repository has files of these names with another content, unless they may be overwritten; and if somebody else
+// commits meanwhile. What is there already is not sent again.
+func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
+	if err := h.CheckPush(n); err != nil {
+		return nil, err
+	}
+	var files []*addition
+	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
+		if !local(name) {
+			return nil, &Error{Name: n, text: fmt.Sprintf("there can be no file %q", name)}
+		}
+		a, err := describe(name, p.Files[name])
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, a)
+	}
+	head, there, err := h.list(ctx, n)
+	if e := new(Error); errors.As(err, &e) && e.absent && !e.final {
+		head, there, err = h.create(ctx, n, p.Private)
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err = h.others(n, files, there, p.Overwrite)
+	if err != nil || len(files) == 0 {
+		return &Pushed{Commit: head, URL: h.page(n)}, err
+	}
+	if err := h.modes(ctx, n, files); err != nil {
+		return nil, err
+	}
+	if err := h.sendLarge(ctx, n, files, p.Progress); err != nil {
+		return nil, err
+	}
+	commit, err := h.commit(ctx, n, p.Message, head, files)
+	if err != nil {
+		return nil, err
+	}
+	out := &Pushed{Commit: commit, URL: h.page(n)}
+	for _, a := range files {
+		out.Files, out.Bytes = append(out.Files, a.path), out.Bytes+a.size
+	}
+	return out, nil
+}
+
+// page is the repository's page.
+func (h *Hub) page(n Name) string {
+	if n.Kind == Dataset {
+		return h.shown + "/datasets/" + n.Repo
+	}
+	return h.shown + "/" + n.Repo
+}
+
+// describe reads a file once, for its digests.
+func describe(name string, c Content) (*addition, error) {
+	a := &addition{path: name, content: c}
+	r, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if a.size, err = r.Seek(0, io.SeekEnd); err == nil {
+		_, err = r.Seek(0, io.SeekStart)
+	}
+	sha, blob := sha256.New(), sha1.New()
+	fmt.Fprintf(blob, "blob %d\x00", a.size)
+	b := bufio.NewReaderSize(r, 1<<20)
+	if err == nil {
+		a.head, err = b.Peek(512)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		a.head = bytes.Clone(a.head)
+	}
+	if err == nil {
+		_, err = io.Copy(io.MultiWriter(sha, blob), b)
+	}
+	sum := func(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+	a.sha, a.blob = sum(sha), sum(blob)
+	return a, err
+}
+
+// open opens what is sent.
+func (a *addition) open() (io.ReadSeekCloser, error) {
+	if a.content.Bytes == nil {
+		return os.Open(a.content.Path)
+	}
+	return struct {
+		*bytes.Reader
+		io.Closer
+	}{bytes.NewReader(a.content.Bytes), io.NopCloser(nil)}, nil
+}
+
+// others are the files that the repository has not as they are.
+func (h *Hub) others(n Name, files []*addition, there []File, overwrite bool) (missing []*addition, err error) {
+	have := map[string]string{}
+	for _, f := range there {
+		have[f.Path] = f.Digest
+	}
+	var other []string
+	for _, a := range files {
+		switch digest, ok := have[a.path]; {
+		case ok && (digest == a.sha || digest == a.blob):
+			continue
+		case ok:
+			other = append(other, a.path)
+		}
+		missing = append(missing, a)
+	}
+	if len(other) > 0 && !overwrite {
+		return nil, &Error{Name: n, text: fmt.Sprintf("it has other files named %s at %s: push to another repository, or "+
+			"say that they may be overwritten", strings.Join(other, ", "), n.revision())}
+	}
+	return missing, nil
+}
+
+// create makes the repository.
+func (h *Hub) create(ctx context.Context, n Name, private bool) (head string, files []File, err error) {
+	if n.Revision != "" && n.Revision != "main" {
+		return "", nil, &Error{Name: n, text: "there is no such repository, and a new one has no branch but main"}
+	}
+	org, name, _ := strings.Cut(n.Repo, "/")
+	body := map[string]any{"type": n.Kind, "name": name, "organization": org, "private": private}
+	err = h.post(ctx, n, h.Endpoint+"/api/repos/create", "application/json", body, nil)
+	if e := new(Error); errors.As(err, &e) && e.Status == http.StatusConflict { // somebody else made it meanwhile
+		err = nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return h.list(ctx, n)
+}
+
+// perRequest is how many files a request speaks of.
+const perRequest = 250
+
+// modes asks which files go to LFS.
+func (h *Hub) modes(ctx context.Context, n Name, files []*addition) error {
+	for part := range slices.Chunk(files, perRequest) {
+		var ask struct {
+			Files []map[string]any `json:"files"`
+		}
+		for _, a := range part {
+			ask.Files = append(ask.Files, map[string]any{"path": a.path, "size": a.size,
+				"sample": base64.StdEncoding.EncodeToString(a.head)})
+		}
+		var told struct {
+			Files []struct {
+				Path   string `json:"path"`
+				Mode   string `json:"uploadMode"`
+				Ignore bool   `json:"shouldIgnore"`
+			} `json:"files"`
+		}
+		address := h.api(n, "preupload", url.PathEscape(n.revision()))
+		if err := h.post(ctx, n, address, "application/json", ask, &told); err != nil {
+			return err
+		}
+		modes := map[string]string{}
+		for _, f := range told.Files {
+			if modes[f.Path] = f.Mode; f.Ignore {
+				return &Error{Name: n, text: fmt.Sprintf("its .gitignore leaves out %s", f.Path)}
+			}
+		}
+		for _, a := range part {
+			switch modes[a.path] {
+			case "lfs":
+				a.large = a.size > 0 // LFS has no empty files
+			case "regular":
+			default:
+				return &Error{Name: n, text: fmt.Sprintf("%s does not say how %s is uploaded (%q)", h.shown, a.path,
+					modes[a.path])}
+			}
+		}
+	}
+	return nil
+}
+
+// lfsType is the media type of LFS.
+const lfsType = "application/vnd.git-lfs+json"
+
+// lfsAction is where an object goes, or is confirmed.
+type lfsAction struct {
+	Href   string            `json:"href"`
+	Header map[string]string `json:"header"`
+}
+
+// sendLarge sends the files of LFS that the Hub has not.
+func (h *Hub) sendLarge(ctx context.Context, n Name, files []*addition, progress func(done, total int64)) error {
+	var large []*addition
+	var total int64
+	for _, a := range files {
+		if a.large {
+			large, total = append(large, a), total+a.size
+		}
+	}
+	if len(large) == 0 {
+		return nil
+	}
+	done := int64(0)
+	sent := func(size int64) {
+		if done += size; progress != nil {
+			progress(done, total)
+		}
+	}
+	prefix := ""
+	if n.Kind == Dataset {
+		prefix = "datasets/"
+	}
+	address := h.Endpoint + "/" + prefix + n.Repo + ".git/info/lfs/objects/batch"
+	for part := range slices.Chunk(large, perRequest) {
+		var objects []map[string]any
+		byOID := map[string]*addition{}
+		for _, a := range part {
+			if byOID[a.sha] == nil {
+				objects = append(objects, map[string]any{"oid": a.sha, "size": a.size})
+			}
+			byOID[a.sha] = a
+		}
+		var told struct {
+			Objects []struct {
+				OID     string               `json:"oid"`
+				Actions map[string]lfsAction `json:"actions"`
+				Error   *struct {
+					Message string `json:"message"`
+				} `json:"error"`
+			} `json:"objects"`
+		}
+		ask := map[string]any{"operation": "upload", "transfers": []string{"basic", "multipart"}, "objects": objects,
+			"hash_algo": "sha256", "ref": map[string]string{"name": n.revision()}}
+		if err := h.post(ctx, n, address, lfsType, ask, &told); err != nil {
+			return err
+		}
+		for _, o := range told.Objects {
+			a := byOID[o.OID]
+			if a == nil || o.Error != nil {
+				return &Error{Name: n, text: fmt.Sprintf("%s does not take object %s: %+v", h.shown, o.OID, o.Error)}
+			}
+			delete(byOID, o.OID)
+			if err := h.sendObject(ctx, n, a, o.Actions, sent); err != nil {
+				return err
+			}
+		}
+		for _, a := range byOID {
+			return &Error{Name: n, text: fmt.Sprintf("%s does not say where %s goes", h.shown, a.path)}
+		}
+	}
+	return nil
+}
+
+// sendObject sends a file of LFS, in one part or several. Without an action the Hub has it.
+func (h *Hub) sendObject(
+	ctx context.Context, n Name, a *addition, actions map[string]lfsAction, sent func(size int64),
+) error {
+	upload, ok := actions["upload"]
+	if !ok {
+		sent(a.size)
+		return nil
+	}
+	chunk := a.size
+	if text, several := upload.Header["chunk_size"]; several {
+		size, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || size < 1 {
+			return &Error{Name: n, text: fmt.Sprintf("%s wants parts of %q bytes", h.shown, text)}
+		}
+		chunk = size
+	}
+	var parts []map[string]any
+	for at, k := int64(0), 1; at < a.size; at, k = at+chunk, k+1 {
+		size := min(chunk, a.size-at)
+		to, header := upload.Href, upload.Header
+		if _, several := upload.Header["chunk_size"]; several {
+			if to, header = upload.Header[fmt.Sprintf("%05d", k)], nil; to == "" {
+				to = upload.Header[strconv.Itoa(k)]
+			}
+		}
+		tag, err := h.put(ctx, n, a, to, header, at, size)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, map[string]any{"partNumber": k, "etag": tag})
+		sent(size)
+	}
+	if _, several := upload.Header["chunk_size"]; several {
+		body := map[string]any{"oid": a.sha, "parts": parts}
+		if err := h.post(ctx, n, upload.Href, lfsType, body, nil); err != nil {
+			return err
+		}
+	}
+	if verify, ok := actions["verify"]; ok {
+		return h.post(ctx, n, verify.Href, lfsType, map[string]any{"oid": a.sha, "size": a.size}, nil)
+	}
+	return nil
+}
+
+// put sends size bytes of a file from at on, and returns the answer's ETag.
+func (h *Hub) put(
+	ctx context.Context, n Name, a *addition, address string, header map[string]string, at, size int64,
+) (tag string, err error) {
+	err = h.retry(ctx, n, func() (*http.Response, error) {
+		r, err := a.open()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		if _, err := r.Seek(at, io.SeekStart); err != nil {
+			return nil, err
+		}
+		q, err := http.NewRequestWithContext(ctx, http.MethodPut, address, io.LimitReader(r, size))
+		if err != nil {
+			return nil, err
+		}
+		q.ContentLength = size
+		for name, value := range header {
+			q.Header.Set(name, value)
+		}
+		return h.client.Do(q)
+	}, func(answer *http.Response) error {
+		tag = answer.Header.Get("ETag")
+		return nil
+	})
+	return tag, err
+}
+
+// commit adds the files behind the commit parent, and returns the new one.
+func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files []*addition) (string, error) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	line := func(key string, value any) error { return e.Encode(map[string]any{"key": key, "value": value}) }
+	err := line("header", map[string]string{"summary": message, "description": "", "parentCommit": parent})
+	for _, a := range files {
+		if err == nil && a.large {
+			err = line("lfsFile", map[string]any{"path": a.path, "algo": "sha256", "oid": a.sha, "size": a.size})
+		} else if err == nil {
+			var raw []byte
+			if raw, err = a.bytes(); err == nil {
+				err = line("file", map[string]string{"path": a.path, "encoding": "base64",
+					"content": base64.StdEncoding.EncodeToString(raw)})
+			}
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	var told struct {
+		OID string `json:"commitOid"`
+	}
+	err = h.post(ctx, n, h.api(n, "commit", url.PathEscape(n.revision())), "application/x-ndjson", body.Bytes(), &told)
+	if err != nil { // the answer may have been lost, or another attempt's commit be there
+		if head, there, listed := h.list(ctx, n); listed == nil {
+			if left, other := h.others(n, files, there, true); other == nil && len(left) == 0 {
+				return head, nil
+			}
+		}
+		return "", err
+	}
+	if !commitHash.MatchString(told.OID) {
+		return "", &Error{Name: n, text: fmt.Sprintf("%s does not say which commit it made (%q)", h.shown, told.OID)}
+	}
+	return told.OID, nil
+}
+
+// bytes are those of a small file. A file that has changed meanwhile is an error.
+func (a *addition) bytes() ([]byte, error) {
+	r, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	raw, err := io.ReadAll(r)
+	if sum := sha256.Sum256(raw); err == nil && hex.EncodeToString(sum[:]) != a.sha {
+		err = &fs.PathError{Op: "push", Path: a.content.Path, Err: errors.New("the file has changed meanwhile")}
+	}
+	return raw, err
+}
+
+// post sends a request with a body, as JSON unless it is bytes, and reads the answer into v (nil: it is passed over). The
+// endpoint alone is shown the token.
+func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v any) error {
+	raw, ok := body.([]byte)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	return h.retry(ctx, n, func() (*http.Response, error) {
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(raw))
+		if err != nil {
+			return nil, err
+		}
+		q.Header.Set("Content-Type", kind)
+		if kind == lfsType {
+			q.Header.Set("Accept", lfsType)
+		}
+		own, err := url.Parse(h.Endpoint)
+		if err != nil {
+			return nil, err
+		}
+		if q.URL.Scheme == own.Scheme && q.URL.Host == own.Host {
+			q.Header.Set("Authorization", "Bearer "+h.Token)
+		}
+		return h.client.Do(q)
+	}, func(answer *http.Response) error {
+		text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<26))
+		if err == nil && v != nil {
+			err = json.Unmarshal(text, v)
+		}
+		if err != nil {
+			return &Error{Name: n, passes: true, cause: err, text: fmt.Sprintf("the answer of %s cannot be read: %v", h.shown,
+				err)}
+		}
+		return nil
+	})
+}
+
+// retry sends a request until it is answered, and reads the answer. Broken connections, 429 and 5xx are tried again.
+func (h *Hub) retry(
+	ctx context.Context, n Name, send func() (*http.Response, error), read func(*http.Response) error,
+) error {
+	for attempt := 1; ; attempt++ {
+		wait := time.Duration(1<<(attempt-1)) * time.Second
+		answer, err := send()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				answer.Body.Close()
+			}
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission): // of the file here
+			return err
+		case err != nil:
+			err = &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.shown, bare(err))}
+		case answer.StatusCode/100 == 2:
+			err = read(answer)
+			answer.Body.Close()
+			return err
+		default:
+			wait = max(wait, retryAfter(answer.Header))
+			err = h.refused(n, answer)
+			answer.Body.Close()
+			if e := new(Error); errors.As(err, &e) && !e.passes {
+				return err
+			}
+		}
+		if attempt == attempts || wait > longest {
+			return err
+		}
+		if err := h.sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package hub
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// backboneLine is where scorer.yaml names the backbone.
+var backboneLine = regexp.MustCompile(`(?m)^backbone:[ \t]*(.*)$`)
+
+// ScorerFiles are the files of a scorer directory for [Hub.Push]. A backbone that only this machine has is of no use to
+// others: backbone is its name on the Hub, "" if scorer.yaml has that already. It replaces the path in scorer.yaml,
+// adapter_config.json and the card.
+func ScorerFiles(dir, backbone string) (map[string]Content, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "scorer.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	m := backboneLine.FindSubmatch(text)
+	if m == nil {
+		return nil, fmt.Errorf("%s: it names no backbone", filepath.Join(dir, "scorer.yaml"))
+	}
+	old := strings.Trim(strings.TrimSpace(string(m[1])), `"'`)
+	if backbone == "" && !Is(old) {
+		return nil, fmt.Errorf("%s: the backbone is %s, a folder of this machine: say with --backbone what it is on the Hub "+
+			"(hf://org/name@commit); whoever opens the scorer there is refused another one", filepath.Join(dir,
+			"scorer.yaml"), old)
+	}
+	names := []string{old}
+	if !filepath.IsAbs(old) && !Is(old) {
+		absolute, err := filepath.Abs(filepath.Join(dir, old))
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, absolute)
+	}
+	files := map[string]Content{}
+	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case strings.HasPrefix(d.Name(), ".") && file != dir && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir(), strings.HasPrefix(d.Name(), "."):
+			return nil
+		}
+		name, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		c := Content{Path: file}
+		if backbone != "" && (name == "scorer.yaml" || name == "adapter_config.json" || name == "README.md") {
+			if c.Bytes, err = os.ReadFile(file); err != nil {
+				return err
+			}
+			if name == "scorer.yaml" {
+				c.Bytes = backboneLine.ReplaceAll(c.Bytes, []byte("backbone: "+backbone))
+			} else {
+				c.Bytes = renamed(c.Bytes, names, backbone)
+			}
+		}
+		files[filepath.ToSlash(name)] = c
+		return nil
+	})
+	return files, err
+}
+
+// renamed replaces a backbone's folder by its repository, as PEFT and model cards name it.
+func renamed(text []byte, folders []string, backbone string) []byte {
+	n, err := Parse(backbone)
+	if err != nil {
+		return text
+	}
+	for _, folder := range folders {
+		text = bytes.ReplaceAll(text, []byte(`"`+folder+`"`), []byte(`"`+n.Repo+`"`))
+		text = bytes.ReplaceAll(text, []byte("`"+folder+"`"), []byte("`"+n.Repo+"`"))
+		text = regexp.MustCompile(`(?m)^base_model: `+regexp.QuoteMeta(folder)+`$`).ReplaceAll(text,
+			[]byte("base_model: "+n.Repo))
+	}
+	return text
+}
+
+// CheckPush reports why nothing could be pushed to a name, before anything is computed.
+func (h *Hub) CheckPush(n Name) error {
+	switch {
+	case h.Offline:
+		return &Error{Name: n, text: "HF_HUB_OFFLINE is set: nothing can be pushed"}
+	case h.Token == "":
+		return &Error{Name: n, text: "pushing wants a token that may write: set HF_TOKEN, or `hf auth login`"}
+	case n.Path != "":
+		return &Error{Name: n, text: "a scorer is pushed to a repository, not into a folder of one"}
+	case n.commit() != "":
+		return &Error{Name: n, text: "a scorer is pushed to a branch, not to a commit"}
+	}
+	return nil
+}
+
+// ParseTarget reads the name of a repository to push to: org/name, or hf://org/name@branch.
+func ParseTarget(text string) (Name, error) {
+	if !Is(text) {
+		text = Scheme + text
+	}
+	n, err := Parse(text)
+	if err == nil && n.Kind != Model {
+		err = errors.New(text + ": a scorer is pushed to a model repository")
+	}
+	return n, err
+}
