@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"assay/internal/exit"
@@ -23,37 +20,28 @@ func Target(name string) (*hub.Hub, hub.Name, error) {
 	return h, n, exit.Usage(err)
 }
 
-// PushScorer pushes a scorer directory to a repository of the Hub, and prints where it is. backbone is the name of its
-// backbone there; "": scorer.yaml has it.
-func PushScorer(c *cobra.Command, dir, name, backbone string, p hub.Push) error {
+// PushScorer pushes a scorer directory to a repository of the Hub. backbone is the name of its backbone there; "":
+// scorer.yaml has it.
+func PushScorer(c *cobra.Command, dir, name, backbone string, p hub.Push) (*hub.Pushed, error) {
 	h, n, err := Target(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if backbone != "" {
 		if _, err := hub.ParseTarget(backbone); err != nil {
-			return exit.Usagef("--backbone: %w", err)
+			return nil, exit.Usagef("--backbone: %w", err)
 		}
 		if !hub.Is(backbone) {
 			backbone = hub.Scheme + backbone
 		}
 	}
 	if p.Files, err = hub.ScorerFiles(dir, backbone); err != nil {
-		return exit.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	const mega = 1_000_000
 	bar := &Bar{Command: c, What: "uploading (MB)", Unit: "MB"}
 	p.Progress = func(done, total int64) { bar.Set(int((done+mega-1)/mega), int((total+mega-1)/mega)) }
 	r, err := h.Push(c.Context(), n, p)
 	bar.Close()
-	if err != nil {
-		return err
-	}
-	return Print(c, r, func(w io.Writer) {
-		if len(r.Files) == 0 {
-			fmt.Fprintf(w, "%s has all files already, at %s\n", r.URL, r.Commit)
-			return
-		}
-		fmt.Fprintf(w, "%s: %d files, %s, commit %s\n", r.URL, len(r.Files), hub.Size(r.Bytes), r.Commit)
-	})
+	return r, err
 }

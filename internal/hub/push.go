@@ -170,7 +170,7 @@ func (h *Hub) others(n Name, files []*addition, there []File, overwrite bool) (m
 	}
 	if len(other) > 0 && !overwrite {
 		return nil, &Error{Name: n, text: fmt.Sprintf("it has other files named %s at %s: push to another repository, or "+
-			"say that they may be overwritten", strings.Join(other, ", "), n.revision())}
+			"replace them with --overwrite", strings.Join(other, ", "), n.revision())}
 	}
 	return missing, nil
 }
@@ -181,7 +181,10 @@ func (h *Hub) create(ctx context.Context, n Name, private bool) (head string, fi
 		return "", nil, &Error{Name: n, text: "there is no such repository, and a new one has no branch but main"}
 	}
 	org, name, _ := strings.Cut(n.Repo, "/")
-	body := map[string]any{"type": n.Kind, "name": name, "organization": org, "private": private}
+	body := map[string]any{"type": n.Kind, "name": name, "organization": org}
+	if private {
+		body["visibility"] = "private"
+	}
 	err = h.post(ctx, n, h.Endpoint+"/api/repos/create", "application/json", body, nil)
 	if e := new(Error); errors.As(err, &e) && e.Status == http.StatusConflict { // somebody else made it meanwhile
 		err = nil

@@ -261,8 +261,11 @@ func TestScorerFiles(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "scorer.yaml"), []byte("backbone: \"hf://org/base\"\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if files, err = ScorerFiles(dir, ""); err != nil || files["scorer.yaml"].Bytes != nil {
-		t.Errorf("a name as backbone: got %+v, %v, want the file as it is", files["scorer.yaml"], err)
+	files, err = ScorerFiles(dir, "")
+	if err != nil || string(files["scorer.yaml"].Bytes) != "backbone: hf://org/base\n" ||
+		string(files["adapter_config.json"].Bytes) != want["adapter_config.json"] {
+		t.Errorf("a name as backbone: got %s, %s, %v, want it, and the adapter's base by it", files["scorer.yaml"].Bytes,
+			files["adapter_config.json"].Bytes, err)
 	}
 	if _, err := ScorerFiles(t.TempDir(), ""); !os.IsNotExist(err) {
 		t.Errorf("no scorer: got error %v, want %v", err, fs.ErrNotExist)

@@ -2,6 +2,8 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,6 +42,20 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 		}
 		names = append(names, absolute)
 	}
+	var adapter struct {
+		Base string `json:"base_model_name_or_path"`
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "adapter_config.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &adapter)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "adapter_config.json"), err)
+	}
+	if filepath.IsAbs(adapter.Base) {
+		names = append(names, adapter.Base)
+	}
+	there := cmp.Or(backbone, old)
 	files := map[string]Content{}
 	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		switch {
@@ -55,15 +71,15 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 			return err
 		}
 		c := Content{Path: file}
-		if backbone != "" && (name == "scorer.yaml" || name == "adapter_config.json" || name == "README.md") {
-			if c.Bytes, err = os.ReadFile(file); err != nil {
+		switch name {
+		case "scorer.yaml":
+			c.Bytes = backboneLine.ReplaceAll(text, []byte("backbone: "+there))
+		case "adapter_config.json", "README.md":
+			text, err := os.ReadFile(file)
+			if err != nil {
 				return err
 			}
-			if name == "scorer.yaml" {
-				c.Bytes = backboneLine.ReplaceAll(c.Bytes, []byte("backbone: "+backbone))
-			} else {
-				c.Bytes = renamed(c.Bytes, names, backbone)
-			}
+			c.Bytes = renamed(text, names, there)
 		}
 		files[filepath.ToSlash(name)] = c
 		return nil

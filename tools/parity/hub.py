@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from huggingface_hub.utils import scan_cache_dir
 what, name, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 if what == "snapshot": print(hub.snapshot_download(name, **options))
 if what == "file": print(hub.hf_hub_download(name, **options))
+if what == "upload":
+    api = hub.HfApi()
+    api.create_repo(name)
+    print(api.upload_folder(repo_id=name, folder_path=options["folder"]).oid)
 if what == "scan":
     info = scan_cache_dir()
     if info.warnings: sys.exit(f"scan_cache_dir warns: {info.warnings}")
@@ -57,6 +62,29 @@ def sent(url):
 
 def files(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def pushed(work, base, backbone):
+    """What score push sends is what upload_folder of the library does, and either finds what the other one sent."""
+    scorer = work / "pushed-scorer"
+    shutil.copytree(ORACLE / "llavanext/scorer", scorer)
+    text = (scorer / "scorer.yaml").read_text().replace('"../backbone"', "hf://org/tiny-backbone")
+    (scorer / "scorer.yaml").write_text(text)
+    adapter = json.loads((scorer / "adapter_config.json").read_text())
+    (scorer / "adapter_config.json").write_text(json.dumps({**adapter, "base_model_name_or_path": "org/tiny-backbone"}, indent=2))
+    with served("--repo", f"model:org/tiny-backbone={backbone}") as url:
+        environment = {**base, "HF_ENDPOINT": url, "HF_TOKEN": "hf_any", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
+        ours({**environment, "HF_HOME": str(work / "push")}, SCORE, "push", scorer, "org/ours")
+        library({**environment, "HF_HOME": str(work / "push")}, "upload", "org/theirs", folder=str(scorer))
+        sent(url)
+        for first, second in (("org/ours", "org/theirs"), ("org/theirs", "org/ours")):
+            again = json.loads(ours({**environment, "HF_HOME": str(work / "push")}, SCORE, "push", scorer, first, "--json"))
+            if again["files"] or sent(url):
+                sys.exit(f"{first}: {again} was sent again")
+        dirs = [library({**environment, "HF_HOME": str(work / "pushed")}, "snapshot", name) for name in ("org/ours", "org/theirs")]
+        if files(dirs[0]) != files(dirs[1]) or {k: v for k, v in files(dirs[0]).items() if k != ".gitattributes"} != files(scorer):
+            sys.exit(f"{dirs}: other files than {scorer}")
+    return f"{len(files(scorer))} files of a scorer pushed as upload_folder does"
 
 
 def check(work):
@@ -120,4 +148,4 @@ def check(work):
             sys.exit(f"a gated repository: {said}")
         ours({**environment, "HF_TOKEN": "hf_right"}, SCORE, "fetch", name)
         library(environment, "snapshot", name, local_files_only=True)
-    return f"{size} bytes fetched once by either, found by both; score {score[0]:.6f} by folder, name and commit"
+    return pushed(work, base, backbone) + f"; {size} bytes fetched once by either, found by both; score {score[0]:.6f} by folder, name and commit"

@@ -123,3 +123,47 @@ func TestFetchRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestPushScorer: a scorer that was pushed gives by its name, from an empty cache, the number of its folder. What would
+// be overwritten, a backbone that only this machine has, and a missing token are refused.
+func TestPushScorer(t *testing.T) {
+	s, folder := serveOracle(t)
+	scorer := filepath.Join(folder, "scorer")
+	backbone := "hf://org/checkpoint@" + hubtest.Commit("checkpoint")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string // in stdout or stderr
+	}{
+		{[]string{scorer, "org/pushed", "--backbone", backbone}, exit.Wrong, "set HF_TOKEN"},
+		{[]string{scorer, "org/pushed"}, exit.Wrong, "a folder of this machine: say with --backbone"},
+		{[]string{scorer, "hf://datasets/org/pushed"}, exit.Wrong, "is pushed to a model repository"},
+		{[]string{filepath.Join(folder, "backbone"), "org/pushed"}, exit.Wrong, "scorer.yaml: no such file"},
+		{[]string{scorer, "org/pushed", "--backbone", backbone}, exit.Done, s.URL + "/org/pushed: "},
+		{[]string{scorer, "hf://org/pushed", "--backbone", backbone, "--json"}, exit.Done, `"files":null`},
+		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2"}, exit.Failed, "it has other files named adapter_config.json, scorer.yaml"},
+		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2", "--overwrite"}, exit.Done, "commit "},
+	} {
+		t.Run(strings.Join(c.args[1:], " "), func(t *testing.T) {
+			if c.want != "set HF_TOKEN" {
+				t.Setenv("HF_TOKEN", "hf_x")
+			}
+			code, stdout, stderr := run(t, append([]string{"push"}, c.args...)...)
+			if code != c.code || !strings.Contains(stdout+stderr, c.want) {
+				t.Errorf("got exit code %d, %s%s, want %d and %q", code, stdout, stderr, c.code, c.want)
+			}
+		})
+	}
+	picture := filepath.Join(filepath.Dir(folder), "images", "coffee.png")
+	var outputs []string
+	for _, name := range []string{scorer, "hf://org/pushed"} {
+		code, stdout, stderr := run(t, "pair", "--scorer", name, "--source", picture, "--edit", picture, "--instruction", "x")
+		if code != exit.Done {
+			t.Fatalf("%s: exit code %d, %s", name, code, stderr)
+		}
+		outputs = append(outputs, stdout)
+	}
+	if outputs[0] != outputs[1] {
+		t.Errorf("the pushed scorer: got %q, want the folder's %q", outputs[1], outputs[0])
+	}
+}

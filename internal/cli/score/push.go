@@ -1,6 +1,9 @@
 package score
 
 import (
+	"fmt"
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"assay/internal/cli"
@@ -27,7 +30,17 @@ replaced with --overwrite.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			p.Message = message
-			return cli.PushScorer(c, args[0], args[1], backbone, p)
+			r, err := cli.PushScorer(c, args[0], args[1], backbone, p)
+			if err != nil {
+				return err
+			}
+			return cli.Print(c, r, func(w io.Writer) {
+				if len(r.Files) == 0 {
+					fmt.Fprintf(w, "%s has all files already, at %s\n", r.URL, r.Commit)
+					return
+				}
+				fmt.Fprintf(w, "%s: %d files, %s, commit %s\n", r.URL, len(r.Files), hub.Size(r.Bytes), r.Commit)
+			})
 		},
 	}
 	f := c.Flags()

@@ -54,6 +54,29 @@ func TestTrainByName(t *testing.T) {
 	if len(weights) != 1 {
 		t.Errorf("got %d different adapters, want one", len(weights))
 	}
+	if code, _, stderr := call(t, "--config", config, "--push", "org/pushed"); code != exit.Wrong ||
+		!strings.Contains(stderr, "set HF_TOKEN") {
+		t.Errorf("--push without a token: got exit code %d, %s, want %d", code, stderr, exit.Wrong)
+	}
+	t.Setenv("HF_TOKEN", "hf_x")
+	if code, _, stderr := call(t, "--config", config, "--push", "org/pushed"); code != exit.Done ||
+		!strings.Contains(stderr, "pushed to "+s.URL+"/org/pushed") {
+		t.Fatalf("--push: got exit code %d, %s, want it pushed", code, stderr)
+	}
+	pushed := s.Repo("model", "org/pushed")
+	there := pushed.Commits[pushed.Refs["main"]]
+	if got, want := string(there["scorer.yaml"]), "backbone: hf://org/checkpoint@"+commit+"\n"; !strings.Contains(got, want) ||
+		!strings.Contains(string(there["adapter_config.json"]), `"org/checkpoint"`) {
+		t.Errorf("pushed: got scorer.yaml\n%s and %s, want %s and the adapter's base by name", got,
+			there["adapter_config.json"], want)
+	}
+	if err := os.WriteFile(config, text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := call(t, "--config", config, "--push", "org/pushed"); code != exit.Wrong ||
+		!strings.Contains(stderr, "a folder of this machine") {
+		t.Errorf("--push over a folder: got exit code %d, %s, want %d", code, stderr, exit.Wrong)
+	}
 }
 
 // TestDryRunByName: a plan of a run over a checkpoint on the Hub is that of one over the folder, and fetches no

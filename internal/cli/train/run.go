@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	"assay/internal/cli"
 	"assay/internal/exit"
+	"assay/internal/hub"
 	"assay/internal/trainer"
 	"assay/internal/trainer/bybenchmark"
 	"assay/internal/trainer/config"
@@ -32,6 +34,8 @@ func init() {
 		f.IntVar(&o.planned, "ranks", 0, "with --dry-run: plan for N processes that train together (docs/scale.md)")
 		f.BoolVar(&o.fresh, "fresh", false, "clear the run directory and start over")
 		f.BoolVar(&o.resume, "resume", false, "fail if there is no checkpoint to resume from")
+		f.StringVar(&o.push, "push", "", "repository on the Hugging Face Hub for the best scorer, once the run is done (score push)")
+		cli.TakesText(root, "push")
 		f.BoolVar(&o.force, "force-resume", false, "resume although configuration, backbone or data differ")
 		root.MarkFlagsMutuallyExclusive("fresh", "resume")
 		root.MarkFlagsMutuallyExclusive("fresh", "force-resume")
@@ -43,7 +47,8 @@ func init() {
 // runOptions are the flags of the bare command train.
 type runOptions struct {
 	config, backbone, memory     string
-	planned                      int // processes
+	push                         string // repository; "": none
+	planned                      int    // processes
 	dryRun, fresh, resume, force bool
 }
 
@@ -84,6 +89,9 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	if o.dryRun {
 		return o.plan(c, run, progress)
 	}
+	if err := o.checkPush(run); err != nil {
+		return err
+	}
 	r, err := trainer.Train(c.Context(), trainer.Options{
 		Config:   run,
 		Factory:  models.Open,
@@ -100,7 +108,30 @@ func (o *runOptions) begin(c *cobra.Command) error {
 	if err != nil || !job.first() {
 		return err
 	}
-	return cli.Print(c, r, func(w io.Writer) { printResult(w, r) })
+	if err := cli.Print(c, r, func(w io.Writer) { printResult(w, r) }); err != nil || o.push == "" {
+		return err
+	}
+	pushed, err := cli.PushScorer(c, cmp.Or(r.BestScorer, r.Scorer), o.push, "", hub.Push{Message: "Upload a scorer"})
+	if err == nil {
+		cli.Noter(c)(fmt.Sprintf("pushed to %s, commit %s", pushed.URL, pushed.Commit))
+	}
+	return err
+}
+
+// checkPush reports before the run why its scorer could not be pushed.
+func (o *runOptions) checkPush(run *config.Config) error {
+	if o.push == "" {
+		return nil
+	}
+	if run.Mode == config.ModeText {
+		return exit.Usagef("--push: scorers are pushed, and mode text makes an adapter")
+	}
+	if _, ok := hub.NameOf(run.Backbone); !ok && run.Backbone != "" {
+		return exit.Usagef("--push: the backbone is %s, a folder of this machine, and of no use to others: give its name on "+
+			"the Hub (org/name), or push afterwards with score push --backbone", run.Backbone)
+	}
+	_, _, err := cli.Target(o.push)
+	return err
 }
 
 // plan prints what the run would do and need.

@@ -2,6 +2,7 @@ package hubtest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -74,13 +75,13 @@ func read(w http.ResponseWriter, r *http.Request, v any) bool {
 
 func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 	var ask struct {
-		Type, Name, Organization string
-		Private                  bool
+		Type, Name, Organization, Visibility string
 	}
 	if !read(w, r, &ask) {
 		return
 	}
 	id := ask.Organization + "/" + ask.Name
+	ask.Type = cmp.Or(ask.Type, "model")
 	key := ask.Type + "s/" + id
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +90,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	first := Commit(key)
-	s.repos[key] = &Repo{Kind: ask.Type, ID: id, Private: ask.Private, Refs: map[string]string{"main": first},
+	s.repos[key] = &Repo{Kind: ask.Type, ID: id, Private: ask.Visibility == "private", Refs: map[string]string{"main": first},
 		Commits: map[string]map[string][]byte{first: {".gitattributes": []byte("*.safetensors filter=lfs\n")}}}
 	answer(w, map[string]any{"url": s.URL + "/" + id, "name": id, "id": "1"})
 }
