@@ -63,7 +63,8 @@ func (t *Tuner) stepPeak(s *batch.Sample, micro int) (int64, error) {
 		targets = t.lossFeeds(p, make([]float64, len(samples)), 1)
 	} else {
 		rows := make([]*losses.Rows, len(t.o.Terms))
-		if targets, err = t.termFeeds(p, losses.AllItems(t.o.Terms, len(samples)), 1, 0, rows); err != nil {
+		in := StepInput{Items: losses.AllItems(t.o.Terms, len(samples)), Weight: 1}
+		if targets, err = t.termFeeds(p, in, rows); err != nil {
 			return 0, err
 		}
 	}

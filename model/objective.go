@@ -27,20 +27,16 @@ func (s *Scorer) addTermTensors(terms []losses.Spec) {
 	}
 }
 
-// Compare runs one micro-batch of an objective of several terms (TuneOptions.Terms). items has the items of each term;
-// their edits are indices into samples, and their weights those in the whole batch. weight is that of each sample's
-// text loss, seed that of the dropout, draws that of the terms that draw. A sample's ScoreLoss is its share of the
-// terms, divided by weight, so that the mean over a batch is their sum.
-func (t *Tuner) Compare(
-	ctx context.Context, samples []*batch.Sample, items [][]losses.Item, weight float64, seed, draws uint64,
-) (*StepResult, error) {
+// stepTerms is Step on the items of terms.
+func (t *Tuner) stepTerms(ctx context.Context, samples []*batch.Sample, in StepInput) (*StepResult, error) {
 	terms := make([][]float64, len(t.o.Terms))
-	for k := range min(len(items), len(terms)) {
-		terms[k] = make([]float64, len(items[k]))
+	for k := range min(len(in.Items), len(terms)) {
+		terms[k] = make([]float64, len(in.Items[k]))
 	}
-	r, err := t.inParts(samples, items, seed, func(part []int, seed uint64) (*StepResult, error) {
-		own, places := itemsOf(items, part)
-		one, err := t.comparePart(ctx, batch.Pick(samples, part), own, weight, seed, draws)
+	r, err := t.inParts(samples, in.Items, in.Seed, func(part []int, seed uint64) (*StepResult, error) {
+		items, places := itemsOf(in.Items, part)
+		own := StepInput{Items: items, Weight: in.Weight, Seed: seed, Draws: in.Draws}
+		one, err := t.termsPart(ctx, batch.Pick(samples, part), own)
 		if err != nil {
 			return nil, err
 		}
@@ -58,13 +54,11 @@ func (t *Tuner) Compare(
 	return r, nil
 }
 
-// comparePart is Compare over samples of one run of the graph.
-func (t *Tuner) comparePart(
-	ctx context.Context, samples []*batch.Sample, items [][]losses.Item, weight float64, seed, draws uint64,
-) (*StepResult, error) {
+// termsPart is stepTerms over samples of one run of the graph.
+func (t *Tuner) termsPart(ctx context.Context, samples []*batch.Sample, in StepInput) (*StepResult, error) {
 	rows := make([]*losses.Rows, len(t.o.Terms))
-	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
-		return t.termFeeds(p, items, weight, draws, rows)
+	out, p, s, err := t.step(ctx, samples, in.Seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {
+		return t.termFeeds(p, in, rows)
 	})
 	if err != nil {
 		return nil, err
@@ -78,9 +72,9 @@ func (t *Tuner) comparePart(
 		if rows[k] == nil {
 			continue
 		}
-		r.Terms[k] = rows[k].Sum(widened(out[losses.Name(k, losses.Out)]), len(items[k]))
-		for j, it := range items[k] {
-			share := term.Factor() * it.Weight * r.Terms[k][j] / float64(len(it.Edits)) / weight
+		r.Terms[k] = rows[k].Sum(widened(out[losses.Name(k, losses.Out)]), len(in.Items[k]))
+		for j, it := range in.Items[k] {
+			share := term.Factor() * it.Weight * r.Terms[k][j] / float64(len(it.Edits)) / in.Weight
 			for _, e := range it.Edits {
 				r.ScoreLoss[e] += share
 			}
@@ -93,14 +87,12 @@ func (t *Tuner) comparePart(
 }
 
 // termFeeds writes the inputs of all terms, and which rows they have.
-func (t *Tuner) termFeeds(
-	p *batch.Inputs, items [][]losses.Item, weight float64, draws uint64, rows []*losses.Rows,
-) (map[string]*tensor.Dense, error) {
+func (t *Tuner) termFeeds(p *batch.Inputs, in StepInput, rows []*losses.Rows) (map[string]*tensor.Dense, error) {
 	place := t.places(p)
 	feeds := map[string]*tensor.Dense{}
 	maps.Copy(feeds, t.passFeeds(p))
 	if p.Targets != nil {
-		feeds[nn.InTargetWeight] = p.TokenWeights(weight)
+		feeds[nn.InTargetWeight] = p.TokenWeights(in.Weight)
 	}
 	for k, s := range t.o.Terms {
 		if s.Over() == losses.Tokens {
@@ -110,15 +102,13 @@ func (t *Tuner) termFeeds(
 		if err != nil {
 			return nil, err
 		}
-		in, r, err := losses.Feeds(k, s, head, items[k], len(place),
-			func(e int) int { return place[e] }, draws)
+		own, r, err := losses.Feeds(k, s, head, in.Items[k], len(place),
+			func(e int) int { return place[e] }, in.Draws)
 		if err != nil {
 			return nil, err
 		}
 		rows[k] = r
-		for name, v := range in {
-			feeds[name] = v
-		}
+		maps.Copy(feeds, own)
 	}
 	return feeds, nil
 }

@@ -43,7 +43,7 @@ func TestStepsOverPackedWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := u.Step(context.Background(), []*batch.Sample{s}, []float64{0.3}, 1, 0)
+		got, err := u.Step(context.Background(), []*batch.Sample{s}, StepInput{Labels: []float64{0.3}, Weight: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,6 +41,11 @@ func someGroups(t *testing.T, u *model.Tuner, lengths, sizes, edits []int) (grou
 	return groups
 }
 
+// stepOn learns from items.
+func stepOn(items [][]losses.Item) model.StepInput {
+	return model.StepInput{Items: items, Weight: 0.125, Seed: 1, Draws: 1}
+}
+
 // labelled are the items of two terms over groups: every edit has a label, and is better than the one before it.
 func labelled(groups [][]*batch.Sample) (items [][]losses.Item) {
 	items = make([][]losses.Item, 2)
@@ -69,7 +74,7 @@ func TestMicroBatchesShareGraphs(t *testing.T) {
 		{[]int{3, 17, 40}, []int{140, 84, 56}, []int{1, 3, 2}},
 	} {
 		groups := someGroups(t, u, batch.lengths, batch.sizes, batch.edits)
-		got, err := u.Compare(context.Background(), slices.Concat(groups...), labelled(groups), 0.125, 1, 1)
+		got, err := u.Step(context.Background(), slices.Concat(groups...), stepOn(labelled(groups)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +99,7 @@ func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
 		{[]int{3, 17, 40}, []int{140, 84, 56}, []int{1, 3, 2}},
 	} {
 		groups := someGroups(t, u, batch.lengths, batch.sizes, batch.edits)
-		got, err := u.Compare(context.Background(), slices.Concat(groups...), labelled(groups), 0.125, 1, 1)
+		got, err := u.Step(context.Background(), slices.Concat(groups...), stepOn(labelled(groups)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +110,7 @@ func TestMicroBatchesOfFramesShareGraphs(t *testing.T) {
 	}
 	// Groups of one: a run as without groups.
 	alone := someGroups(t, u, []int{1, 9, 20}, []int{56, 56, 56}, []int{1, 1, 1})
-	if _, err := u.Compare(context.Background(), slices.Concat(alone...), labelled(alone), 0.125, 1, 1); err != nil {
+	if _, err := u.Step(context.Background(), slices.Concat(alone...), stepOn(labelled(alone))); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(*opened); n != 2 || !strings.HasPrefix((*opened)[1], "training step, 3 groups") {
@@ -145,7 +150,7 @@ func compareGroups(t *testing.T, u *model.Tuner, groups [][]*batch.Sample, got *
 	grads, at, tokens := map[string]*tensor.Dense{}, 0, 0
 	var terms [2][]float64
 	for _, g := range groups {
-		one, err := u.Compare(context.Background(), g, labelled([][]*batch.Sample{g}), 0.125, 1, 1)
+		one, err := u.Step(context.Background(), g, stepOn(labelled([][]*batch.Sample{g})))
 		if err != nil {
 			t.Fatal(err)
 		}

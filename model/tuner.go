@@ -25,7 +25,7 @@ type TuneOptions struct {
 	Trains    func(name string) bool
 	ScoreLoss float64 // weight of the score's loss (on 0..1)
 
-	// Terms are the objective instead of ScoreLoss: see Tuner.Compare. TextLoss stays the weight of the text.
+	// Terms are the objective instead of ScoreLoss: see StepInput.Items. TextLoss stays the weight of the text.
 	Terms     []losses.Spec
 	Recompute bool    // recompute each layer in the backward pass
 	Dropout   float64 // of the LoRA layers' inputs
@@ -93,21 +93,34 @@ func (t *Tuner) stepGraph(groups int) exec.Recipe {
 	}}
 }
 
+// StepInput is what a micro-batch learns from.
+type StepInput struct {
+	Labels []float64 // 0..1, of each sample, where there are no terms
+	// Items are those of each of TuneOptions.Terms: edits are indices into the samples, weights those in the mean over the
+	// whole batch.
+	Items  [][]losses.Item
+	Weight float64 // of each sample's loss; with Items of its text loss
+	Seed   uint64  // of the dropout
+	Draws  uint64  // seed of the terms that draw
+}
+
 // StepResult holds per-sample losses in the order given, and the gradients of the weighted sum of losses by parameter.
 // CE is the mean over a sample's text targets, times its share.
 type StepResult struct {
 	Loss, CE, ScoreLoss, Score []float64
 	Tokens                     int
 	Grads                      map[string]*tensor.Dense
-	Terms                      [][]float64 // of each term of the objective the losses of its items; see Tuner.Compare
+	Terms                      [][]float64 // of each term of the objective the losses of its items
 }
 
-// Step runs one micro-batch: labels on 0..1, weight of each sample's loss, seed of the dropout.
-func (t *Tuner) Step(
-	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
-) (*StepResult, error) {
-	return t.inParts(samples, nil, seed, func(part []int, seed uint64) (*StepResult, error) {
-		return t.stepPart(ctx, batch.Pick(samples, part), batch.Pick(labels, part), weight, seed)
+// Step runs one micro-batch. With terms a sample's ScoreLoss is its share of them, divided by the weight, so that the
+// mean over a batch is their sum.
+func (t *Tuner) Step(ctx context.Context, samples []*batch.Sample, in StepInput) (*StepResult, error) {
+	if len(t.o.Terms) > 0 {
+		return t.stepTerms(ctx, samples, in)
+	}
+	return t.inParts(samples, nil, in.Seed, func(part []int, seed uint64) (*StepResult, error) {
+		return t.labelsPart(ctx, batch.Pick(samples, part), batch.Pick(in.Labels, part), in.Weight, seed)
 	})
 }
 
@@ -139,8 +152,8 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 	return t.Targets(&batch.Sample{Tokens: tokens}), nil
 }
 
-// stepPart is Step over samples of one run of the graph.
-func (t *Tuner) stepPart(
+// labelsPart is Step on labels, over samples of one run of the graph.
+func (t *Tuner) labelsPart(
 	ctx context.Context, samples []*batch.Sample, labels []float64, weight float64, seed uint64,
 ) (*StepResult, error) {
 	out, p, s, err := t.step(ctx, samples, seed, func(p *batch.Inputs) (map[string]*tensor.Dense, error) {

@@ -62,7 +62,7 @@ func TestChoicesTrain(t *testing.T) {
 				items[k] = append(items[k], losses.Item{Edits: []int{i}, Label: q.Label, Weight: 0.5})
 			}
 		}
-		r, err := u.Compare(context.Background(), samples, items, 0.5, 0, 0)
+		r, err := u.Step(context.Background(), samples, model.StepInput{Items: items, Weight: 0.5})
 		if err != nil {
 			t.Fatal(err)
 		}

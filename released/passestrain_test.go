@@ -39,7 +39,7 @@ func passesStep(t *testing.T, dir, dimension string, samples func(u *model.Tuner
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { u.Close() })
-	r, err := u.Compare(t.Context(), samples(u), items, 0.5, 0, 3)
+	r, err := u.Step(t.Context(), samples(u), model.StepInput{Items: items, Weight: 0.5, Draws: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func traceStep(ctx context.Context, t *model.Tuner, w trial.Way, samples []*mode
 		}
 	}
 	err = w.Batches(samples, func(batch []*model.Sample, first int) error {
-		r, err := t.Step(ctx, batch, trial.Labels(first, len(batch)), 1.0/trial.Pairs, 0)
+		r, err := t.Step(ctx, batch, model.StepInput{Labels: trial.Labels(first, len(batch)), Weight: 1.0 / trial.Pairs})
 		if err != nil {
 			return err
 		}

@@ -57,7 +57,8 @@ func (f Family) peftWay(t *testing.T, dir string) {
 	for k, want := range run.Losses {
 		r := &reference{Case: cases[run.Cases[k%len(run.Cases)]], family: family}
 		sample = r.sample(t, u)
-		got, err := u.Step(context.Background(), []*batch.Sample{sample}, []float64{r.Label / 10}, 1, 0)
+		in := model.StepInput{Labels: []float64{r.Label / 10}, Weight: 1}
+		got, err := u.Step(context.Background(), []*batch.Sample{sample}, in)
 		if err != nil {
 			t.Fatal(err)
 		}

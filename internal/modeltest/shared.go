@@ -160,7 +160,8 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 		}
 		want := both.oneByOne(t, prepareAll(t, both.alone, edits), labels)
 		both.plan(t, prepareAll(t, both.group, edits[:1])[0], len(edits))
-		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, edits), labels, 0.5, 0)
+		in := model.StepInput{Labels: labels, Weight: 0.5}
+		got, err := both.group.Step(context.Background(), prepareAll(t, both.group, edits), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +203,8 @@ func (both *tuners) oneByOne(t *testing.T, samples []*batch.Sample, labels []flo
 	t.Helper()
 	sum := &model.StepResult{Grads: map[string]*tensor.Dense{}}
 	for i, s := range samples {
-		one, err := both.alone.Step(context.Background(), []*batch.Sample{s}, labels[i:i+1], 0.5, 0)
+		in := model.StepInput{Labels: labels[i : i+1], Weight: 0.5}
+		one, err := both.alone.Step(context.Background(), []*batch.Sample{s}, in)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,7 +55,8 @@ func (f Family) gradients(t *testing.T, o model.TuneOptions) {
 // step compares the losses of a training step, and the gradients of all that trains.
 func (r *reference) step(t *testing.T, u *model.Tuner) {
 	t.Helper()
-	got, err := u.Step(context.Background(), []*batch.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
+	in := model.StepInput{Labels: []float64{r.Label / 10}, Weight: 1}
+	got, err := u.Step(context.Background(), []*batch.Sample{r.sample(t, u)}, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func (f Family) vision(t *testing.T) {
 		{Full: true, Recompute: true, Options: model.Options{Blocks: blockRows}},
 	} {
 		u := openTuner(t, dir, o)
-		got, err := u.Step(context.Background(), []*batch.Sample{r.sample(t, u)}, []float64{r.Label / 10}, 1, 0)
+		in := model.StepInput{Labels: []float64{r.Label / 10}, Weight: 1}
+		got, err := u.Step(context.Background(), []*batch.Sample{r.sample(t, u)}, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +159,8 @@ func (f Family) trace(t *testing.T) {
 			for _, id := range step.Cases {
 				samples, labels = append(samples, cases[id].sample(t, u)), append(labels, cases[id].Label/10)
 			}
-			r, err := u.Step(context.Background(), samples, labels, 1/float64(len(samples)), 0)
+			in := model.StepInput{Labels: labels, Weight: 1 / float64(len(samples))}
+			r, err := u.Step(context.Background(), samples, in)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -95,7 +95,8 @@ func (o *options) step(state *model.ScorerState, a, b *data.Picture, group bool)
 	return report(o.steps, facts, func() error {
 		loss, rows = 0, 0
 		for at := 0; at < n; at += each {
-			r, err := t.Step(context.Background(), samples[at:at+each], labels[at:at+each], 1/float64(n), 1)
+			r, err := t.Step(context.Background(), samples[at:at+each],
+				model.StepInput{Labels: labels[at : at+each], Weight: 1 / float64(n), Seed: 1})
 			if err != nil {
 				return err
 			}

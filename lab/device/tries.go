@@ -62,7 +62,7 @@ func (d *visit) step(ctx context.Context, w trial.Way, o stepOf) (values, error)
 	}
 	out, grads := values{}, trial.NewSums(t.Params())
 	err = w.Batches(samples, func(part []*model.Sample, at int) error {
-		r, err := t.Step(ctx, part, trial.Labels(at, len(part)), 1.0/trial.Pairs, 0)
+		r, err := t.Step(ctx, part, model.StepInput{Labels: trial.Labels(at, len(part)), Weight: 1.0 / trial.Pairs})
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (d *visit) heads(ctx context.Context, w trial.Way) (values, error) {
 					Weight: 1.0 / trial.Pairs})
 			}
 		}
-		r, err := t.Compare(ctx, part, items, 1.0/trial.Pairs, 0, 1)
+		r, err := t.Step(ctx, part, model.StepInput{Items: items, Weight: 1.0 / trial.Pairs, Draws: 1})
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func oneStep(dir string, recompute bool) error {
 	if err != nil {
 		return err
 	}
-	r, err := u.Step(context.Background(), []*batch.Sample{s}, []float64{0.3}, 1, 0)
+	r, err := u.Step(context.Background(), []*batch.Sample{s}, model.StepInput{Labels: []float64{0.3}, Weight: 1})
 	if err != nil {
 		return err
 	}

@@ -229,7 +229,7 @@ func TestSimilaritiesResume(t *testing.T) {
 	defer opened.Close()
 	job := new(encoders.Measurer).Job(opened, table.Options{})
 	e, err := job.Read(3)
-	of, err := job.Content(&e, err)
+	of, err := job.Content(e, err)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,7 @@ func (m *HeadModel) states(batch []dataset.Example) ([][]float32, []float64, err
 
 // Step runs the head over cached states.
 func (m *HeadModel) Step(_ context.Context, batch []dataset.Example, in StepInput) (*StepResult, error) {
-	if err := in.labels(); err != nil {
+	if err := noTerms(in); err != nil {
 		return nil, err
 	}
 	states, labels, err := m.states(batch)

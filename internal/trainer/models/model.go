@@ -19,21 +19,15 @@ import (
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/objective"
-	"assay/losses"
+	"assay/model"
 )
 
-// StepInput is what a micro-batch learns from.
-type StepInput struct {
-	// Items are those of each term of the objective (Config.Losses): edits are indices into the batch, weights those in
-	// the mean over the whole batch. None: the examples' labels.
-	Items  [][]losses.Item
-	Weight float64 // of each example's loss; with Items of its text loss
-	Seed   uint64  // of the dropout
-	Draws  uint64  // seed of the terms that draw
-}
+// StepInput is what a micro-batch learns from: with Items what the terms of the objective (Config.Losses) compare, else
+// the examples' labels, which the model fills in.
+type StepInput = model.StepInput
 
-// labels refuses an objective of terms, for models that learn from examples as they are.
-func (in *StepInput) labels() error {
+// noTerms refuses an objective of terms, for models that learn from examples as they are.
+func noTerms(in StepInput) error {
 	if len(in.Items) > 0 {
 		return errors.New("this model does not train on losses of several terms")
 	}

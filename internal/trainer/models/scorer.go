@@ -27,16 +27,11 @@ func (m *ScorerModel) Step(ctx context.Context, batch []dataset.Example, in Step
 	if err != nil {
 		return nil, err
 	}
-	var r *model.StepResult
-	if len(in.Items) > 0 {
-		r, err = m.tuner.Compare(ctx, samples, in.Items, in.Weight, in.Seed, in.Draws)
-	} else {
-		labels := make([]float64, len(batch))
-		for i := range batch {
-			labels[i] = batch[i].Label
-		}
-		r, err = m.tuner.Step(ctx, samples, labels, in.Weight, in.Seed)
+	in.Labels = make([]float64, len(batch))
+	for i := range batch {
+		in.Labels[i] = batch[i].Label
 	}
+	r, err := m.tuner.Step(ctx, samples, in)
 	if err != nil {
 		return nil, fmt.Errorf("training on %s: %w", dataset.IDs(batch), err)
 	}

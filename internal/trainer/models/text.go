@@ -100,7 +100,7 @@ func (m *textModel) prepareOne(e *dataset.Example) (*language.TextSample, error)
 
 // Step runs forward and backward pass; the weight of a token of an example is Weight Share / tokens of the example.
 func (m *textModel) Step(ctx context.Context, batch []dataset.Example, in StepInput) (*StepResult, error) {
-	if err := in.labels(); err != nil {
+	if err := noTerms(in); err != nil {
 		return nil, err
 	}
 	samples, err := m.prepare(batch)
