@@ -69,7 +69,7 @@ func (l *Model) open(adapter string, o exec.Options) (err error) {
 			return fmt.Errorf("adapter: %w", err)
 		}
 	}
-	if err := n.ResolveDevice(o.Elsewhere || o.On != ""); err != nil {
+	if err := n.ResolveDevice(o.Elsewhere || o.On != "", o.Kernels); err != nil {
 		return err
 	}
 	if n.DType, err = chooseType(n, o.DType); err != nil {

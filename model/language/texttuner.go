@@ -95,7 +95,7 @@ func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
 
 func (t *Tuner) open(n *exec.Network) (err error) {
 	o := &t.o
-	if err := n.ResolveDevice(o.Elsewhere); err != nil {
+	if err := n.ResolveDevice(o.Elsewhere, o.Kernels); err != nil {
 		return err
 	}
 	if err := n.CheckDropout(); err != nil {

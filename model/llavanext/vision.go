@@ -31,9 +31,13 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
 	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other
-	states := []string{x}                             // by the number of layers behind it
+	tiles := nn.Span{Shape: tile}
+	if g.Kernels == nn.Fused {
+		tiles.Segments = g.Segments(inSegments)
+	}
+	states := []string{x} // by the number of layers behind it
 	for i := range slices.Max(b.layers) {
-		x = tower.Layer(g, x, i, nn.Span{Shape: tile})
+		x = tower.Layer(g, x, i, tiles)
 		states = append(states, x)
 	}
 	if x = states[b.layers[0]]; len(b.layers) > 1 {

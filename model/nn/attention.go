@@ -27,6 +27,11 @@ func (r Rotation) at(g *Graph, rows string) Rotation {
 	}
 }
 
+// rows are cosines and sines [rows, head_dim/2].
+func (r Rotation) rows(g *Graph) Rotation {
+	return Rotation{Cos: g.Op("Squeeze", r.Cos, g.Ints(0)), Sin: g.Op("Squeeze", r.Sin, g.Ints(0))}
+}
+
 // rotate turns every head of x [rows, heads*dim].
 func rotate(g *Graph, x string, r Rotation, heads int) string {
 	x = g.Op("Unsqueeze", x, g.Ints(0))
@@ -40,6 +45,7 @@ type View struct {
 	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
 	masks    []string // by group that has queries: added to the scores; "": the group is attended to in blocks
 	pieces   []pieces // likewise, of groups that are attended to in pieces
+	flat     Rotation // for fused operators: [rows, head_dim/2]
 	sliding  int      // rows that a row sees, itself included; 0: all before it
 	rep      int      // query heads that share a key head
 }
@@ -59,6 +65,9 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 		k := a.Rotate(g, a.Key.Forward(g, all), v.Rotation, a.KVHeads)
 		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
 		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
+	}
+	if g.Kernels == Fused {
+		return a.Output.Forward(g, a.fused(g, queries, all, v))
 	}
 	q := a.Query.Forward(g, queries)
 	return a.Output.Forward(g, a.mix(g, q, a.Key.Forward(g, all), a.Value.Forward(g, all), v))
@@ -136,6 +145,10 @@ func (v *View) mask(g *Graph, window, rep int) {
 		if v.Cached.plain != nil { // else attention over a cache has its own
 			v.masks = []string{v.Cached.plain.mask(g, v)}
 		}
+		return
+	}
+	if g.Kernels == Fused {
+		v.flat = v.Rotation.rows(g)
 		return
 	}
 	asking := v.queryGroups(v.Selected)

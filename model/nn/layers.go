@@ -1,5 +1,7 @@
 package nn
 
+import "assay/onnx"
+
 // Module is a part of a layer: rows [rows, in] become rows [rows, out].
 type Module interface {
 	Forward(g *Graph, x string) string
@@ -54,6 +56,9 @@ func (p Prefix) GatedMLP(activation string) *GatedMLP {
 
 // Forward returns rows as wide as Down makes them.
 func (m *GatedMLP) Forward(g *Graph, x string) string {
+	if g.Kernels == Fused && (m.Activation == "silu" || m.Activation == "swish") {
+		return m.Down.Forward(g, g.Node(onnx.FusedDomain, "SwiGLU", 1, nil, g.joined(x, m.Gate, m.Up))[0])
+	}
 	gate := g.Activation(m.Gate.Forward(g, x), m.Activation)
 	return m.Down.Forward(g, g.Op("Mul", gate, m.Up.Forward(g, x)))
 }

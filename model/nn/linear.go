@@ -32,7 +32,7 @@ func (g *Graph) Linear(x, key, module string) string {
 	if !ok {
 		return g.product(x, key)
 	}
-	a, b := g.ScorerTensor(lora.NameA(module)), g.ScorerTensor(lora.NameB(module))
+	a, b := g.adapterPair(module)
 	if g.err != nil {
 		return "error"
 	}
@@ -46,6 +46,11 @@ func (g *Graph) Linear(x, key, module string) string {
 		y = lora.Apply(g.Builder, x, y, a0, b0, -site.Scale, "")
 	}
 	return lora.Apply(g.Builder, x, y, a, b, site.Scale, mask)
+}
+
+// adapterPair are the matrices A [r, in] and B [out, r] of a layer with an adapter.
+func (g *Graph) adapterPair(module string) (a, b string) {
+	return g.ScorerTensor(lora.NameA(module)), g.ScorerTensor(lora.NameB(module))
 }
 
 // constant is one of some tensors, in the graph.

@@ -77,6 +77,12 @@ func (b *Family) Block(at nn.Prefix, norm func(key string) nn.Module, mlp nn.Mod
 
 // Forward lets every patch see those of its own segment.
 func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
+	if g.Kernels == nn.Fused {
+		q, k, v := g.RopeSplit(l.QKV.Forward(g, l.Norm1.Forward(g, x)), s.turns, l.Heads, l.Heads)
+		y := l.Proj.Forward(g, g.FlashAttention(q, k, v, s.table, l.Heads, l.Heads, 0))
+		x, y = g.AddNorm(x, y, l.Norm2)
+		return g.Op("Add", x, l.MLP.Forward(g, y))
+	}
 	hidden := l.Heads * l.Dim
 	qkv := s.fill(g, l.QKV.Forward(g, l.Norm1.Forward(g, x)), 3*hidden)
 	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, qkv, g.Ints(int64(2*hidden), int64(hidden)))
