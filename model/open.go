@@ -120,6 +120,9 @@ func (c *ScorerConfig) packing(vocab int) batch.Packer {
 // Device is where the graphs run: cpu or cuda:N.
 func (s *Scorer) Device() string { return s.net.Device() }
 
+// Kernels says what operators the layers are built of, and why.
+func (s *Scorer) Kernels() string { return s.net.Kernels() }
+
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (s *Scorer) Absent() error { return s.net.Absent() }
 

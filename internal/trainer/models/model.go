@@ -92,6 +92,7 @@ type PlanInput struct {
 // Plan is what train --dry-run prints.
 type Plan struct {
 	Device     string             `json:"device"`              // the one that would be used, in words
+	Kernels    string             `json:"kernels,omitempty"`   // operators of the layers, and why these
 	Steps      int64              `json:"steps"`               // optimizer steps
 	Examples   int64              `json:"examples"`            // samples seen over the run
 	Groups     int64              `json:"groups,omitempty"`    // whole groups seen over the run, if it keeps them whole
