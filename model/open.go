@@ -35,7 +35,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	if config.Rotary == "bfloat16" {
 		b.Decoder().Rope.Rounded = true
 	}
-	plan.Device, plan.Blocks, plan.Pieces = o.Device, nn.Blocks(o.Blocks), o.Pieces
+	plan.Device, plan.RunDevice, plan.Blocks, plan.Pieces = o.Device, o.On, nn.Blocks(o.Blocks), o.Pieces
 	n := &exec.Network{
 		Backbone: b,
 		Tensors:  maps.Clone(p.Tensors),
@@ -48,7 +48,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
 	})
 	s := &Scorer{config: config, net: n}
-	if err = s.check(p.Adapter, o.Elsewhere, o.Kernels); err == nil {
+	if err = s.check(p.Adapter, o.Elsewhere || o.On != "", o.Kernels); err == nil {
 		err = s.adoptCalibration(p, &o)
 	}
 	if err == nil && plan.Training == exec.TrainBackbone {

@@ -52,8 +52,8 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	x = g.OpA("Slice", nil, x, g.Ints(1), g.Ints(int64(n)), g.Ints(1)) // without the class token
 	x = g.Op("Reshape", x, rows)
 
-	x = g.Linear(x, "multi_modal_projector.linear_1", "model.multi_modal_projector.linear_1")
-	x = g.Linear(g.Activation(x, b.act), "multi_modal_projector.linear_2", "model.multi_modal_projector.linear_2")
+	x = g.WideLinear(x, "multi_modal_projector.linear_1", "model.multi_modal_projector.linear_1")
+	x = g.WideLinear(g.Activation(x, b.act), "multi_modal_projector.linear_2", "model.multi_modal_projector.linear_2")
 
 	row := g.Op("Unsqueeze", g.Param("image_newline"), g.Ints(0))
 	row = g.Op("Expand", row, g.Shape(newlines, b.decoder.Hidden))

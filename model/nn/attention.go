@@ -82,8 +82,7 @@ func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	if v.Selected {
 		r = r.at(g, v.Select)
 	}
-	q = g.Op("Mul", q, g.Scalar(onnx.Float, a.scale()))
-	q = a.Rotate(g, q, r, a.Heads)
+	q = a.Rotate(g, g.scaleQueries(q, a.scale()), r, a.Heads)
 	return a.attend(g, q, a.Rotate(g, k, v.Rotation, a.KVHeads), g.Op("Unsqueeze", value, g.Ints(0)), v)
 }
 
@@ -111,8 +110,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 		}
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
-		qi, k, v = g.narrow(qi), g.narrow(k), g.narrow(v)
-		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
+		scores := g.scores(qi, k, a.scale())
 		mask := view.masks[i]
 		if view.Follows != nil { // say which sizes are equal: else the backward pass keeps the scores to look for them
 			n := g.Ints(1)
@@ -122,7 +120,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 			mask = g.Op("Reshape", mask, g.Shape(n, 1, g.SizeOf(qi, 2), g.SizeOf(k, 2)))
 		}
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		y := g.wide(g.Op("MatMul", prob, v)) // [n, kv, rep*r, d]
+		y := g.Op("MatMul", prob, v) // [n, kv, rep*r, d]
 		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))

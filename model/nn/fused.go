@@ -66,14 +66,14 @@ func (g *Graph) RopeSplit(qkv string, r Rotation, heads, kvHeads int) (q, k, v s
 	return y[0], y[1], y[2]
 }
 
-// AddNorm is x + y, and a norm of that.
+// AddNorm is x + y, x in float32 and y as products give it, and a norm of that.
 func (g *Graph) AddNorm(x, y string, norm Module) (sum, normed string) {
 	if n, ok := norm.(*RMSNorm); ok && g.Kernels == Fused {
 		at := onnx.Attrs{"epsilon": n.Eps}
 		out := g.Node(onnx.FusedDomain, "AddRMSNorm", 3, at, x, y, g.Param(n.Key+".weight"))
 		return out[0], out[1]
 	}
-	sum = g.Op("Add", x, y)
+	sum = g.Op("Add", x, g.Wide(y))
 	return sum, norm.Forward(g, sum)
 }
 
@@ -112,11 +112,11 @@ func (g *Graph) joined(x string, layers ...Module) string {
 			biases = append(biases, g.Numbers(g.Compute, widths[len(widths)-1:], make([]float64, t.Shape[0])...))
 		}
 	}
-	inputs := []string{g.narrow(x), g.OpA("Concat", onnx.Attrs{"axis": 0}, weights...)}
+	inputs := []string{x, g.OpA("Concat", onnx.Attrs{"axis": 0}, weights...)}
 	if slices.ContainsFunc(linear, func(l *Linear) bool { return g.Has(l.Key + ".bias") }) {
 		inputs = append(inputs, g.OpA("Concat", onnx.Attrs{"axis": 0}, biases...))
 	}
-	return g.joinedAdapters(x, g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)), linear, widths)
+	return g.joinedAdapters(x, g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...), linear, widths)
 }
 
 // joins reports whether a layer's weight can be a part of a larger matrix: it is frozen and not packed, and its
@@ -147,7 +147,7 @@ func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) st
 		if site, ok := g.Adapter.Target(l.Module); ok {
 			a, b := g.adapterPair(l.Module)
 			if site.Scale != 1 {
-				b = g.Op("Mul", b, g.Scalar(onnx.Float, site.Scale))
+				b = g.Op("Mul", b, g.Scalar(g.Compute, site.Scale))
 			}
 			as = append(as, a)
 			bs = append(bs, g.Op("Pad", b, g.Ints(before, 0, total-before-widths[i], 0)))

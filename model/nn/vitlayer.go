@@ -86,6 +86,7 @@ func (v *ViT) layer(g *Graph, at Prefix) *ViTLayer {
 // Forward runs the layer; see [ViT.Layer].
 func (l *ViTLayer) Forward(g *Graph, x string, s Span) string {
 	add := func(x, y, scale string) string {
+		y = g.Wide(y)
 		if scale != "" {
 			y = g.Op("Mul", y, g.Param(scale))
 		}

@@ -41,13 +41,13 @@ func (b *Family) Segments(g *nn.Graph, name string, t Turns) *Segments {
 	real := g.Op("Unsqueeze", g.Op("Less", s.rows, patches), g.Ints(1, 2))
 	s.mask = g.Mask(real)
 	half := b.Tower.Hidden / b.Tower.Heads / 2
-	s.cos, s.sin = s.fill(g, t.Cos, half), s.fill(g, t.Sin, half)
+	s.cos, s.sin = g.Narrow(s.fill(g, onnx.Float, t.Cos, half)), g.Narrow(s.fill(g, onnx.Float, t.Sin, half))
 	return s
 }
 
 // fill lays rows [patches, width] out as [segments, length, width], with zeros behind the end of short segments.
-func (s *Segments) fill(g *nn.Graph, x string, width int) string {
-	zeros := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(s.pads, width))
+func (s *Segments) fill(g *nn.Graph, t onnx.DType, x string, width int) string {
+	zeros := g.Op("Expand", g.Scalar(t, 0), g.Shape(s.pads, width))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, zeros), s.rows, 0)
 }
 
