@@ -94,8 +94,8 @@ func TestLayerNodes(t *testing.T) {
 		nodes, casts int
 	}{
 		{"float32", "float32", model.TuneOptions{Options: onCUDA}, 127, 0},
-		{"bfloat16", "bfloat16", model.TuneOptions{Options: onCUDA}, 163, 36},
-		{"bfloat16, recomputed", "bfloat16", model.TuneOptions{Options: onCUDA, Recompute: true}, 228, 52},
+		{"bfloat16", "bfloat16", model.TuneOptions{Options: onCUDA}, 151, 10},
+		{"bfloat16, recomputed", "bfloat16", model.TuneOptions{Options: onCUDA, Recompute: true}, 201, 13},
 		{"fused", "float32", model.TuneOptions{Options: model.Options{Kernels: "fused", Elsewhere: true}}, 33, 0},
 		{"fused, recomputed", "float32", model.TuneOptions{Options: model.Options{Kernels: "fused", Elsewhere: true},
 			Recompute: true}, 55, 0},

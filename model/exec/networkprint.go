@@ -27,7 +27,7 @@ func (n *Network) Arithmetic() string {
 	case n.Plan.Kernels == nn.Fused:
 		return "cpu " + n.DType + ", fused"
 	case n.OnCUDA() && n.DType == "bfloat16":
-		return "cuda bfloat16, attention of towers too" // it was float32 once
+		return "cuda bfloat16, from norm to sum" // more of a layer was float32 once
 	case n.OnCUDA():
 		return "cuda " + n.DType
 	}
