@@ -14,8 +14,8 @@ import (
 )
 
 // fusedRepeats runs a step over all cases of each scorer with fused operators: the same bytes each time, with one
-// thread and with four. With another number of threads the runtime's products round otherwise; the fused operators do not, see
-// TestFusedGradientsRepeat of onnx/grad.
+// thread and with four. With another number of threads the runtime's products round otherwise; the fused operators do
+// not, see TestFusedGradientsRepeat of onnx/grad.
 func (f Family) fusedRepeats(t *testing.T) {
 	long.Test(t)
 	f.eachFile(t, func(t *testing.T, rs []*reference) {

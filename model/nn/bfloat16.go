@@ -19,9 +19,9 @@ func (g *Graph) RoundBFloat16(x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
 }
 
-// Narrow is a value in the type of the large products, Wide one in float32 again. Attention in bfloat16 is that of
-// PyTorch's eager attention: products and the softmax sum in float32, and what they give is rounded. Between the norms
-// of a layer and the sums that it adds to all rows have this type.
+// Narrow is a float32 value in the type of the large products. Between the norms of a layer and the sums that it adds
+// to all rows have this type. Attention in bfloat16 is that of PyTorch's eager attention: products and the softmax sum
+// in float32, and what they give is rounded.
 func (g *Graph) Narrow(x string) string {
 	if g.Compute == onnx.Float {
 		return x
@@ -29,6 +29,7 @@ func (g *Graph) Narrow(x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": g.Compute}, x)
 }
 
+// Wide is a value of the type of the large products in float32.
 func (g *Graph) Wide(x string) string {
 	if g.Compute == onnx.Float {
 		return x

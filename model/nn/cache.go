@@ -41,7 +41,8 @@ func CacheNames(layer int, what string) (past, present string) {
 	return fmt.Sprintf("past.%d.%s", layer, what), fmt.Sprintf("present.%d.%s", layer, what)
 }
 
-// NewCached declares a cache of the type of the products. plain says that attention over it is not one operator: see plainCache.
+// NewCached declares a cache of the type of the products. plain says that attention over it is not one operator: see
+// plainCache.
 func NewCached(g *Graph, d *Decoder, plain bool) *cached {
 	c := &cached{
 		typ:    g.Compute,

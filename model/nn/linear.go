@@ -30,8 +30,9 @@ func (g *Graph) WideLinear(x, key, module string) string {
 	return g.Wide(g.Linear(g.Narrow(x), key, module))
 }
 
-// Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight", both in the type of the products;
-// the bias is there if the checkpoint has one. module is the path that PEFT knows the layer by: an adapter for it is added.
+// Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight", both in the type of the
+// products; the bias is there if the checkpoint has one. module is the path that PEFT knows the layer by: an adapter
+// for it is added.
 func (g *Graph) Linear(x, key, module string) string {
 	if g.Adapter == nil {
 		return g.product(x, key)
@@ -114,8 +115,8 @@ func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) strin
 	return v
 }
 
-// dora is a linear layer with a DoRA adapter, of float32 rows: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout drops what the
-// adapter changes, (f - 1) W x + f s B A x, as in PEFT.
+// dora is a linear layer with a DoRA adapter, of float32 rows: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout
+// drops what the adapter changes, (f - 1) W x + f s B A x, as in PEFT.
 func (g *Graph) dora(x, key string, site lora.Target, mats [2]string, mask string) string {
 	squares := make([]float32, int(g.Tensors[lora.NameM(site.Module)].Shape()[0])) // of a plan: not known
 	copy(squares, g.Adapter.Lengths[site.Module])

@@ -114,8 +114,8 @@ func matMulRule(c *call) []string {
 	return g
 }
 
-// Y = alpha A B or, with transB, alpha A B': dA = alpha dY B' or alpha dY B, dB = alpha A' dY or alpha dY' A. The factor
-// takes no pass of its own. It is for stacks of matrices that are as deep as each other.
+// Y = alpha A B or, with transB, alpha A B': dA = alpha dY B' or alpha dY B, dB = alpha A' dY or alpha dY' A. The
+// factor takes no pass of its own. It is for stacks of matrices that are as deep as each other.
 func fusedMatMulRule(c *call) []string {
 	a, b, dy := c.x[0], c.x[1], c.dy[0]
 	for _, flag := range []string{"transA", "transBatchA", "transBatchB"} {

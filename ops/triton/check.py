@@ -7,6 +7,7 @@ import os
 import sys
 
 os.environ["TRITON_INTERPRET"] = "1"
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
