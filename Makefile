@@ -68,6 +68,14 @@ ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of mak
 	@tools/setup/ops.sh
 	@echo "built: build/lib/libassay_ops.so"
 
+cuda-ops: setup ## compile the CUDA kernels of the fused operators into build/ops, without a GPU (Triton goes into build/: 1 GB)
+	@tools/setup/triton.sh
+	@PYTHONPATH=build/triton TRITON_CACHE_DIR=build/triton/cache python3 -B ops/triton/compile.py build/ops
+
+test-kernels: ops ## run the CUDA kernels on Triton's interpreter beside formulas and the CPU's (Triton and PyTorch go into build/)
+	@tools/setup/triton.sh && tools/setup/python.sh
+	@PYTHONPATH=build/triton build/venv/bin/python -B ops/triton/check.py build/lib/libassay_ops.so
+
 # Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
 cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)
 	@tools/setup/cuda.sh
@@ -108,4 +116,4 @@ clean: ## remove what make build made
 distclean: clean ## remove what was installed, too
 	rm -rf build
 
-.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup ops cuda mpi lab faults weather cloud clean distclean
+.PHONY: help demo pretrain test test-all fmt lint cover fuzz build bench parity setup ops cuda-ops test-kernels cuda mpi lab faults weather cloud clean distclean

@@ -35,7 +35,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 	if config.Rotary == "bfloat16" {
 		b.Decoder().Rope.Rounded = true
 	}
-	plan.Device, plan.Blocks, plan.Pieces = o.Device, nn.Blocks(o.Blocks), o.Pieces
+	plan.Device, plan.RunDevice, plan.Blocks, plan.Pieces = o.Device, o.On, nn.Blocks(o.Blocks), o.Pieces
 	n := &exec.Network{
 		Backbone: b,
 		Tensors:  maps.Clone(p.Tensors),
@@ -48,7 +48,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
 	})
 	s := &Scorer{config: config, net: n}
-	if err = s.check(p.Adapter, o.Elsewhere); err == nil {
+	if err = s.check(p.Adapter, o.Elsewhere || o.On != "", o.Kernels); err == nil {
 		err = s.adoptCalibration(p, &o)
 	}
 	if err == nil && plan.Training == exec.TrainBackbone {
@@ -83,9 +83,9 @@ func (s *Scorer) ready(o Options) error {
 func (s *Scorer) Close() error { return errors.Join(s.prepare.Text.Close(), s.run.Close()) }
 
 // check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
-func (s *Scorer) check(a *lora.Adapter, elsewhere bool) error {
+func (s *Scorer) check(a *lora.Adapter, elsewhere bool, kernels string) error {
 	n, c := s.net, s.config
-	if err := n.ResolveDevice(elsewhere); err != nil {
+	if err := n.ResolveDevice(elsewhere, kernels); err != nil {
 		return err
 	}
 	for _, pair := range c.pairs() {
@@ -119,6 +119,9 @@ func (c *ScorerConfig) packing(vocab int) batch.Packer {
 
 // Device is where the graphs run: cpu or cuda:N.
 func (s *Scorer) Device() string { return s.net.Device() }
+
+// Kernels says what operators the layers are built of, and why.
+func (s *Scorer) Kernels() string { return s.net.Kernels() }
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (s *Scorer) Absent() error { return s.net.Absent() }

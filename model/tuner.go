@@ -84,6 +84,9 @@ func (t *Tuner) stepGraph(groups int) exec.Recipe {
 		Terms:     t.o.Terms,
 		Sums:      t.o.Resident,
 	}
+	if t.net.Plan.Kernels == nn.Fused { // groups are data
+		groups = 1
+	}
 	name := fmt.Sprintf("training step, %d groups", groups)
 	return exec.Recipe{Name: name, Build: func(g *nn.Graph) (b *nn.Program, err error) {
 		if b, err = t.buildStep(g, spec); err == nil {

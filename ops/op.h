@@ -59,6 +59,20 @@ class Context {
     return t;
   }
 
+  // rows is an input of any rank as a matrix: its last axis are the columns.
+  template <class T>
+  Tensor<const T> rows(size_t i, std::vector<int64_t>* shape = nullptr) const {
+    Tensor<const T> t;
+    t.data = static_cast<const T*>(raw(i, kAnyRank, &t.shape));
+    if (shape != nullptr) *shape = t.shape;
+    if (!t) return t;
+    want(!t.shape.empty(), "input " + std::to_string(i) + " has no axis");
+    int64_t n = 1;
+    for (size_t axis = 0; axis + 1 < t.shape.size(); axis++) n *= t.shape[axis];
+    t.shape = {n, t.shape.back()};
+    return t;
+  }
+
   // output makes output i.
   template <class T>
   Tensor<T> output(size_t i, std::vector<int64_t> shape) const {
@@ -70,6 +84,8 @@ class Context {
   void each(int64_t n, const std::function<void(int64_t)>& f) const;
 
  private:
+  static constexpr size_t kAnyRank = SIZE_MAX;
+
   const void* raw(size_t i, size_t rank, std::vector<int64_t>* shape) const;
   void* make(size_t i, const std::vector<int64_t>& shape) const;
 

@@ -103,27 +103,33 @@ class RopeSplitGrad : public Heads {
   }
 };
 
-// (x, y, w) -> (sum, n, rstd): sum = x + y, rstd = 1 / sqrt(mean sum^2 + epsilon), n = sum rstd w.
+// (x, y, w) -> (sum, n, rstd): sum = x + y, rstd = 1 / sqrt(mean sum^2 + epsilon), n = sum rstd w. A y that is missing is
+// 0. Rows are the last axis, rstd has the others.
 class AddRMSNorm : public Kernel {
  public:
   explicit AddRMSNorm(const Attributes& a) : epsilon_(a.number("epsilon", 1e-5f)) {}
 
   void run(const Context& c) const override {
-    const auto x = c.input<float>(0, 2), y = c.input<float>(1, 2), w = c.input<float>(2, 1);
+    std::vector<int64_t> shape;
+    const auto x = c.rows<float>(0, &shape), y = c.rows<float>(1), w = c.input<float>(2, 1);
     const int64_t n = x.shape[0], size = x.shape[1];
-    want(y.shape == x.shape && w.shape[0] == size, "x and y are not of one shape with w's size as columns");
-    const auto sum = c.output<float>(0, x.shape), normed = c.output<float>(1, x.shape);
-    const auto rstd = c.output<float>(2, {n});
+    want((!y || y.shape == x.shape) && w.shape[0] == size, "x and y are not of one shape with w's size as columns");
+    const auto sum = c.output<float>(0, shape), normed = c.output<float>(1, shape);
+    const auto rstd = c.output<float>(2, {shape.begin(), shape.end() - 1});
     c.each(n, [&](int64_t i) {
-      float* s = sum.row(i);
+      const auto at = [&](int64_t d) { return y ? x.row(i)[d] + y.row(i)[d] : x.row(i)[d]; };
       double squares = 0;
       for (int64_t d = 0; d < size; d++) {
-        s[d] = x.row(i)[d] + y.row(i)[d];
-        squares += static_cast<double>(s[d]) * s[d];
+        const float s = at(d);
+        squares += static_cast<double>(s) * s;
       }
       const float r = static_cast<float>(1 / std::sqrt(squares / size + epsilon_));
-      for (int64_t d = 0; d < size; d++) normed.row(i)[d] = s[d] * r * w.data[d];
-      rstd.data[i] = r;
+      for (int64_t d = 0; d < size; d++) {
+        const float s = at(d);
+        if (normed) normed.row(i)[d] = s * r * w.data[d];
+        if (sum) sum.row(i)[d] = s;
+      }
+      if (rstd) rstd.data[i] = r;
     });
   }
 
@@ -138,13 +144,14 @@ class AddRMSNormGrad : public Kernel {
   explicit AddRMSNormGrad(const Attributes&) {}
 
   void run(const Context& c) const override {
-    const auto dn = c.input<float>(0, 2), dsum = c.input<float>(1, 2), sum = c.input<float>(2, 2);
-    const auto w = c.input<float>(3, 1), rstd = c.input<float>(4, 1);
+    std::vector<int64_t> shape;
+    const auto dn = c.rows<float>(0), dsum = c.rows<float>(1), sum = c.rows<float>(2, &shape);
+    const auto w = c.input<float>(3, 1), rstd = c.rows<float>(4);
     const int64_t n = sum.shape[0], size = sum.shape[1];
     want((!dn || dn.shape == sum.shape) && (!dsum || dsum.shape == sum.shape) && w.shape[0] == size &&
-             rstd.shape[0] == n,
+             rstd.shape[0] * rstd.shape[1] == n,
          "the gradients are not of the sum's shape");
-    const auto dx = c.output<float>(0, sum.shape), dy = c.output<float>(1, sum.shape);
+    const auto dx = c.output<float>(0, shape), dy = c.output<float>(1, shape);
     c.each(n, [&](int64_t i) {
       const float *s = sum.row(i), r = rstd.data[i];
       double along = 0;
@@ -210,7 +217,10 @@ std::vector<Op>& row_ops() {
        {kFloatOrNone, kFloatOrNone, kFloatOrNone, kFloat, kFloat},
        {kFloat},
        make_kernel<RopeSplitGrad>},
-      {"AddRMSNorm", {kFloat, kFloat, kFloat}, {kFloat, kFloat, kFloat}, make_kernel<AddRMSNorm>},
+      {"AddRMSNorm",
+       {kFloat, kFloatOrNone, kFloat},
+       {kFloatOrNone, kFloatOrNone, kFloatOrNone},
+       make_kernel<AddRMSNorm>},
       {"AddRMSNormGrad",
        {kFloatOrNone, kFloatOrNone, kFloat, kFloat, kFloat},
        {kFloatOrNone, kFloatOrNone},

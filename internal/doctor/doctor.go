@@ -28,6 +28,7 @@ type Options struct {
 // Report is the result of all checks.
 type Report struct {
 	Device    string    `json:"device"`
+	Kernels   string    `json:"kernels"` // operators of the layers, and why these
 	Machine   Machine   `json:"machine"`
 	Model     TestModel `json:"model"`
 	Traces    []Trace   `json:"traces"`    // against the reference

@@ -6,18 +6,27 @@ import (
 	"testing"
 
 	"assay/internal/long"
+	"assay/ort"
 )
 
 // TestCPU visits this machine: nothing is wrong with it, and every part of the report is there.
 func TestCPU(t *testing.T) {
 	long.Test(t)
+	var fused []string // ways
+	if _, err := ort.FusedLibrary(); err == nil {
+		fused = []string{"cpu, float32, fused kernels"}
+	}
 	r, err := Run(t.Context(), Options{Device: "cpu", Steps: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Err() != nil || r.Device != "cpu" || len(r.Traces) != 2 {
+	if r.Err() != nil || r.Device != "cpu" || len(r.Traces) != 2+len(fused) ||
+		r.Kernels != "plain (results on the CPU keep their bits)" {
 		text, _ := json.MarshalIndent(r, "", " ")
 		t.Fatalf("%v: %s", r.Err(), text)
+	}
+	if len(fused) > 0 && r.Traces[2].Way != fused[0] {
+		t.Errorf("got a trace of %s, want one of %s", r.Traces[2].Way, fused[0])
 	}
 	for _, c := range r.Traces {
 		if len(c.Losses) != 3 || c.Worst == "" || !c.Same {

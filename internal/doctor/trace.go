@@ -11,6 +11,7 @@ import (
 	"assay/internal/optim"
 	"assay/model"
 	"assay/model/exec"
+	"assay/ort"
 )
 
 // halfDistance bounds the distance of all gradients in bfloat16 together: the single gradient says little, as one
@@ -49,10 +50,15 @@ func (d *doctor) ways() []trial.Way {
 			{Device: d.Device, DType: "bfloat16"},
 		}
 	}
-	return []trial.Way{
+	ways := []trial.Way{
 		{Device: "cpu", DType: "float32", Recompute: true},
 		{Device: "cpu", DType: "float32", Alone: true},
 	}
+	if _, err := ort.FusedLibrary(); err != nil {
+		d.Notes = append(d.Notes, "no trace of fused kernels: "+err.Error())
+		return ways
+	}
+	return append(ways, trial.Way{Device: "cpu", DType: "float32", Kernels: exec.KernelsFused})
 }
 
 // trace runs steps in all ways and compares them.
@@ -166,6 +172,9 @@ func (d *doctor) train(ctx context.Context, w trial.Way) (*steps, error) {
 	micro := trial.Pairs
 	if w.Alone {
 		micro = 1
+	}
+	if w.Device == d.Device && w.Kernels == "" {
+		d.Kernels = t.Kernels()
 	}
 	out := &steps{gradients: map[string][]float32{}}
 	if out.plan, err = t.Usage(samples[0], micro, 2*trial.Pairs, false); err != nil {

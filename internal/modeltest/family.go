@@ -42,13 +42,13 @@ type Trace struct{ Steps, Cases, Final string }
 // Run is the whole suite.
 func (f Family) Run(t *testing.T) {
 	t.Run("inputs", f.inputs)
-	for name, open := range map[string]opener{"": openScorer, ", in blocks": openInBlocks} {
+	for name, open := range map[string]opener{"": openScorer, ", in blocks": openInBlocks, ", fused": openFused} {
 		for what, test := range map[string]func(*testing.T, opener){
 			"score":          f.score,
 			"batch":          f.batch,
 			"pixel gradient": f.pixelGradient,
 		} {
-			t.Run(what+name, func(t *testing.T) { longIf(name != "", t); test(t, open) })
+			t.Run(what+name, func(t *testing.T) { longIf(name == ", in blocks", t); test(t, open) })
 		}
 	}
 	t.Run("before", f.before)
@@ -64,15 +64,21 @@ func (f Family) Run(t *testing.T) {
 		{Options: model.Options{Blocks: blockRows}, Recompute: true},
 		{Options: model.Options{Pieces: 1}},
 		{Options: model.Options{Pieces: 1}, Recompute: true},
+		{Options: fused},
+		{Options: fused, Recompute: true},
 	} {
-		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d,pieces=%d", o.Recompute, o.Fixed, o.Blocks, o.Pieces)
+		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d,pieces=%d,%s", o.Recompute, o.Fixed, o.Blocks,
+			o.Pieces, o.Kernels)
 		variant := o.Recompute || o.Fixed || o.Blocks > 0 || o.Pieces > 0
 		t.Run(name, func(t *testing.T) { longIf(variant, t); f.gradients(t, o) })
 	}
 	t.Run("vision", f.vision)
-	t.Run("peft", f.peft)
-	if f.Trace != (Trace{}) {
-		t.Run("trace", f.trace)
+	t.Run("fused repeats", f.fusedRepeats)
+	for name, o := range map[string]model.Options{"": {}, ", fused": fused} {
+		t.Run("peft"+name, func(t *testing.T) { f.peft(t, o) })
+		if f.Trace != (Trace{}) {
+			t.Run("trace"+name, func(t *testing.T) { f.trace(t, o) })
+		}
 	}
 }
 
@@ -189,6 +195,11 @@ func openScorer(t *testing.T, dir string) *model.Scorer { return openWith(t, dir
 
 // blockRows are the rows of a block, so that the fixtures' sequences and pictures have several.
 const blockRows = 12
+
+// fused are the options of fused operators.
+var fused = model.Options{Kernels: "fused"}
+
+func openFused(t *testing.T, dir string) *model.Scorer { return openWith(t, dir, fused) }
 
 func openInBlocks(t *testing.T, dir string) *model.Scorer {
 	return openWith(t, dir, model.Options{Blocks: blockRows})

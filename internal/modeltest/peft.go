@@ -30,25 +30,25 @@ type peftRun struct {
 
 // peft repeats five steps that PEFT trained adapters of its other ways for: DoRA, starts made of the weights, modules
 // and biases that train whole.
-func (f Family) peft(t *testing.T) {
+func (f Family) peft(t *testing.T, o model.Options) {
 	root := filepath.Join(packed.Unpack(t, "../../internal/modeltest/testdata/peft.zip"), f.Folder)
 	ways, err := os.ReadDir(root)
 	if os.IsNotExist(err) {
 		t.Skip("no runs of this family")
 	}
 	for i, way := range ways {
-		t.Run(way.Name(), func(t *testing.T) { longIf(i > 0, t); f.peftWay(t, filepath.Join(root, way.Name())) })
+		t.Run(way.Name(), func(t *testing.T) { longIf(i > 0, t); f.peftWay(t, filepath.Join(root, way.Name()), o) })
 	}
 }
 
-func (f Family) peftWay(t *testing.T, dir string) {
+func (f Family) peftWay(t *testing.T, dir string, o model.Options) {
 	family, err := filepath.Abs(filepath.Join("..", "..", "testdata", "oracle", f.Folder))
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := oracle.Read[peftRun](t, filepath.Join(dir, "run.json"))
 	scorer := peftScorer(t, family, run.Scorer, filepath.Join(dir, "start"))
-	u := openTuner(t, scorer, model.TuneOptions{})
+	u := openTuner(t, scorer, model.TuneOptions{Options: o})
 	names, values := u.Params()
 	params := optim.NewParams(names, values)
 	opt := optim.NewAdamW(params, run.Betas, 1e-8, run.WeightDecay)
@@ -87,7 +87,7 @@ func (f Family) peftWay(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	peftSaved(t, saved, final, strings.Contains(dir, "pissa") || strings.Contains(dir, "olora"))
-	again := openTuner(t, saved, model.TuneOptions{})
+	again := openTuner(t, saved, model.TuneOptions{Options: o})
 	if other, err := again.Scorer.Score01(context.Background(), []*batch.Sample{sample}); err != nil ||
 		math.Abs(other[0]-score[0]) > 1e-5 {
 		t.Errorf("score %v, saved and opened again %v: %v", score, other, err)

@@ -22,6 +22,7 @@ func (f Family) shared(t *testing.T) {
 	t.Run("scores", func(t *testing.T) { f.sharedScores(t, openScorer) })
 	t.Run("instruction first", f.instructionFirst)
 	t.Run("scores, in blocks", func(t *testing.T) { long.Test(t); f.sharedScores(t, openInBlocks) })
+	t.Run("scores, fused", func(t *testing.T) { f.sharedScores(t, openFused) })
 	for i, c := range []struct {
 		text string
 		o    model.TuneOptions
@@ -33,12 +34,15 @@ func (f Family) shared(t *testing.T) {
 		{"answer", model.TuneOptions{Recompute: true, Options: model.Options{Blocks: blockRows}}},
 		{"answer", model.TuneOptions{Options: model.Options{Pieces: 1}}},
 		{"all", model.TuneOptions{Recompute: true, Options: model.Options{Pieces: 1}}},
+		{"answer", model.TuneOptions{Options: fused}},
+		{"all", model.TuneOptions{Recompute: true, Options: fused}},
+		{"answer", model.TuneOptions{Fixed: true, Options: fused}},
 	} {
 		name := fmt.Sprintf(
-			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d", c.text, c.o.Recompute, c.o.Fixed,
-			c.o.Blocks, c.o.Pieces,
+			"gradients,text=%s,recompute=%v,fixed=%v,blocks=%d,pieces=%d,%s", c.text, c.o.Recompute, c.o.Fixed,
+			c.o.Blocks, c.o.Pieces, c.o.Kernels,
 		)
-		t.Run(name, func(t *testing.T) { longIf(i > 0, t); f.sharedGradients(t, c.text, c.o) })
+		t.Run(name, func(t *testing.T) { longIf(i > 0 && c.o.Kernels == "", t); f.sharedGradients(t, c.text, c.o) })
 	}
 }
 

@@ -96,6 +96,8 @@ func (f Family) vision(t *testing.T) {
 		{Full: true},
 		{Full: true, Recompute: true},
 		{Full: true, Recompute: true, Options: model.Options{Blocks: blockRows}},
+		{Options: fused},
+		{Full: true, Recompute: true, Options: fused},
 	} {
 		u := openTuner(t, dir, o)
 		in := model.StepInput{Labels: []float64{r.Label / 10}, Weight: 1}
@@ -141,11 +143,11 @@ type trace struct {
 }
 
 // trace repeats the reference's AdamW steps: losses and norms before each update, and every tensor afterwards.
-func (f Family) trace(t *testing.T) {
+func (f Family) trace(t *testing.T, o model.Options) {
 	oracle.Each(t, func(t *testing.T, folder string) {
 		family := filepath.Join(folder, f.Folder)
 		tr := oracle.Read[trace](t, filepath.Join(family, f.Trace.Steps))
-		u := openTuner(t, filepath.Join(family, tr.Scorer), model.TuneOptions{})
+		u := openTuner(t, filepath.Join(family, tr.Scorer), model.TuneOptions{Options: o})
 		cases := map[int]*reference{}
 		for _, c := range oracle.Read[[]oracle.Case](t, filepath.Join(family, f.Trace.Cases)) {
 			cases[c.ID] = &reference{Case: c, family: family}

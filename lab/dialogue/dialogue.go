@@ -78,7 +78,7 @@ func (t *Tuner) open(o model.Options) error {
 	if !b.CanPair(t.pair) {
 		return fmt.Errorf("pair: the backbone %s cannot show a source and its edit as %q", b.Dir, t.pair)
 	}
-	if err := t.net.ResolveDevice(o.Elsewhere); err != nil {
+	if err := t.net.ResolveDevice(o.Elsewhere, exec.KernelsPlain); err != nil {
 		return err
 	}
 	if err := b.Unpacked("its own weights cannot be trained, only an adapter over them"); err != nil {

@@ -344,6 +344,7 @@ func (o Packer) FillGroups(p *Inputs, spans []Span) {
 		p.Feeds["select"], p.Feeds["select_place"] = Vector(selects), Vector(places)
 		p.Feeds["group_select_rows"], p.Feeds["group_select_each"] = Vector(selectRows[n:]), Vector(selectEach[n:])
 	}
+	o.fillSegments(p, spans)
 }
 
 // fillTargets writes what the text loss predicts: every selected row predicts the token after it.

@@ -9,6 +9,9 @@ import (
 // Variant attends to the long sequences of a batch in blocks, and so to its long pictures where the tower is in the
 // graph. Its groups follow others as those of the batch do.
 func (n *Network) Variant(p *batch.Inputs, vision bool) nn.Variant {
+	if n.Plan.Kernels == nn.Fused { // one graph for all
+		return nn.Variant{}
+	}
 	var groups []bool
 	for _, length := range p.Contexts() {
 		groups = append(groups, length >= int64(n.BlocksFrom(p.Step)))
@@ -27,6 +30,9 @@ func (n *Network) BlocksFrom(step bool) int {
 
 // longPictures reports whether the tower attends to pictures in blocks.
 func (n *Network) longPictures(pictures []*backbone.Picture) bool {
+	if n.Plan.Kernels == nn.Fused {
+		return false
+	}
 	for _, p := range pictures {
 		if p.Seen >= n.Plan.Blocks.From() {
 			return true

@@ -61,6 +61,8 @@ type Plan struct {
 	Limits       batch.Limits
 	Blocks       nn.Blocks
 	Pieces       int
+	Kernels      nn.Kernels
+	KernelsWhy   string
 }
 
 // CompletePlan decides what depends on the size of all that was loaded.
@@ -83,11 +85,14 @@ func (n *Network) onePicture() bool {
 }
 
 // ResolveDevice makes auto a device that is here, and refuses one that is not, unless graphs are for elsewhere.
-func (n *Network) ResolveDevice(elsewhere bool) (err error) {
+// With it, the kernels are chosen.
+func (n *Network) ResolveDevice(elsewhere bool, kernels string) (err error) {
 	if !elsewhere {
-		n.Plan.Device, err = ort.Resolve(n.Plan.Device)
+		if n.Plan.Device, err = ort.Resolve(n.Plan.Device); err != nil {
+			return err
+		}
 	}
-	return err
+	return n.chooseKernels(kernels, elsewhere)
 }
 
 // CheckDropout refuses to train a backbone whose attention has dropout.
@@ -212,7 +217,7 @@ func (n *Network) Damage() error {
 // NewGraph starts a graph over the network's parameters.
 func (n *Network) NewGraph(name string) *nn.Graph {
 	g := nn.NewGraph(name, n.Backbone.Weights)
-	g.LowMemory, g.Blocks = n.LowMemory(), n.Plan.Blocks
+	g.LowMemory, g.Blocks, g.Kernels = n.LowMemory(), n.Plan.Blocks, n.Plan.Kernels
 	g.Adapter, g.Tensors = n.Adapter, n.Tensors
 	if n.Plan.Training != TrainNothing {
 		g.TrainsTensor = n.isTrained

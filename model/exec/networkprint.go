@@ -12,6 +12,7 @@ import (
 
 	"assay/lora"
 	"assay/model/backbone"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -23,8 +24,10 @@ func (n *Network) BackboneFingerprint() (string, error) {
 // Arithmetic says how values are computed: they are not the same to the last bit elsewhere.
 func (n *Network) Arithmetic() string {
 	switch {
+	case n.Plan.Kernels == nn.Fused:
+		return "cpu " + n.DType + ", fused"
 	case n.OnCUDA() && n.DType == "bfloat16":
-		return "cuda bfloat16, attention of towers too" // it was float32 once
+		return "cuda bfloat16, from norm to sum" // more of a layer was float32 once
 	case n.OnCUDA():
 		return "cuda " + n.DType
 	}

@@ -17,6 +17,7 @@ type Options struct {
 	On        string       // device that runs graphs made for Device: tests, of a GPU's graphs on the CPU; "": Device
 	DType     string       // of a language model: auto (as it is stored, on CUDA), float32, bfloat16; "": auto
 	CUDA      ort.CUDAOptions
+	Kernels   string                            // auto, plain, fused: what layers are built of; "": auto
 	Profile   string                            // prefix of traces of nodes' times, a file for each session; "": none
 	OnGraph   func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
 	Blocks    int                               // queries in a block of attention, from twice as many on; 0: it chooses

@@ -69,7 +69,7 @@ func (l *Model) open(adapter string, o exec.Options) (err error) {
 			return fmt.Errorf("adapter: %w", err)
 		}
 	}
-	if err := n.ResolveDevice(o.Elsewhere || o.On != ""); err != nil {
+	if err := n.ResolveDevice(o.Elsewhere || o.On != "", o.Kernels); err != nil {
 		return err
 	}
 	if n.DType, err = chooseType(n, o.DType); err != nil {
@@ -288,10 +288,10 @@ func (l *Model) buildStep(g *nn.Graph) (*nn.Program, error) {
 	order := g.Input(nn.InOrder, onnx.Int64, onnx.Dims("rows"))
 	features := g.Input(nn.InFeatures, onnx.Float, onnx.Dims("image_tokens", dec.FeatureWidth()))
 	p := &nn.Packing{Groups: 1, Select: g.Input("select", onnx.Int64, onnx.Dims("selected")),
-		Cached: nn.NewCached(g, dec, l.net.Computes(), l.plainCache())}
+		Cached: nn.NewCached(g, dec, l.plainCache())}
 	x := g.Embed(keys, dec, p, ids, order, "", features)
 	h := dec.Forward(g, x, dec.Rotary(g), p)
-	logits := g.Linear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
+	logits := g.WideLinear(h, strings.TrimSuffix(keys.Output, ".weight"), "")
 	g.Output(nn.OutLogit, logits, onnx.Float, onnx.Dims("selected", dec.Vocab))
 	bound := map[string]bool{}
 	for i := range dec.Layers {

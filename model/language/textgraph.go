@@ -24,6 +24,9 @@ type textPass struct {
 }
 
 func (t *Tuner) stepGraph(s textPass) exec.Recipe {
+	if t.net.Plan.Kernels == nn.Fused { // groups are data
+		s.Groups = 1
+	}
 	return exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
 		return t.buildText(g, s)
 	}}

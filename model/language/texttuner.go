@@ -95,7 +95,7 @@ func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
 
 func (t *Tuner) open(n *exec.Network) (err error) {
 	o := &t.o
-	if err := n.ResolveDevice(o.Elsewhere); err != nil {
+	if err := n.ResolveDevice(o.Elsewhere, o.Kernels); err != nil {
 		return err
 	}
 	if err := n.CheckDropout(); err != nil {
@@ -297,6 +297,9 @@ func result(p *batch.Inputs, out map[string]*tensor.Dense, s *exec.Session, back
 
 // Device is where the graphs run: cpu or cuda:N.
 func (t *Tuner) Device() string { return t.net.Device() }
+
+// Kernels says what operators the layers are built of, and why.
+func (t *Tuner) Kernels() string { return t.net.Kernels() }
 
 // Absent says what is missing of the backbone's weights; nil if they are there.
 func (t *Tuner) Absent() error { return t.net.Absent() }

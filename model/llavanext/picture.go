@@ -8,6 +8,7 @@ import (
 
 	"assay/data"
 	"assay/model/backbone"
+	"assay/model/nn"
 )
 
 // layout is what packing must know of one picture: the grid of its tiles' features and what of it is kept.
@@ -144,7 +145,13 @@ func (b *Architecture) Feeds(pictures []*backbone.Picture) (map[string]*tensor.D
 		}
 		first += p.Rows
 	}
+	var segments nn.SegmentTable
+	for i := range tiles {
+		n := per + 1 // with the class token
+		segments.Add(i*n, n, i*n, n, n)
+	}
 	return map[string]*tensor.Dense{
+		inSegments: segments.Tensor(),
 		inPixels:   tensor.New(tensor.WithShape(tiles, 3, b.crop, b.crop), tensor.WithBacking(pixels)),
 		inOrder:    tensor.New(tensor.WithShape(len(order)), tensor.WithBacking(order)),
 		inNewlines: tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{int64(newline - tiles*per)})),
@@ -155,4 +162,5 @@ const (
 	inPixels   = "pixel_values"
 	inOrder    = "feature_order"
 	inNewlines = "newlines"
+	inSegments = "tile_segments"
 )

@@ -31,9 +31,13 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	x = g.LayerNorm(x, b.tower+"pre_layrnorm", v.Eps) // (sic)
 	x = g.Op("Reshape", x, rows)                      // [tiles*n, C]: linear layers see rows
 	tile := g.Ints(-1, int64(n), int64(v.Hidden))     // whose rows see each other
-	states := []string{x}                             // by the number of layers behind it
+	tiles := nn.Span{Shape: tile}
+	if g.Kernels == nn.Fused {
+		tiles.Segments = g.Segments(inSegments)
+	}
+	states := []string{x} // by the number of layers behind it
 	for i := range slices.Max(b.layers) {
-		x = tower.Layer(g, x, i, nn.Span{Shape: tile})
+		x = tower.Layer(g, x, i, tiles)
 		states = append(states, x)
 	}
 	if x = states[b.layers[0]]; len(b.layers) > 1 {
@@ -48,8 +52,8 @@ func (b *Architecture) Vision(g *nn.Graph) string {
 	x = g.OpA("Slice", nil, x, g.Ints(1), g.Ints(int64(n)), g.Ints(1)) // without the class token
 	x = g.Op("Reshape", x, rows)
 
-	x = g.Linear(x, "multi_modal_projector.linear_1", "model.multi_modal_projector.linear_1")
-	x = g.Linear(g.Activation(x, b.act), "multi_modal_projector.linear_2", "model.multi_modal_projector.linear_2")
+	x = g.WideLinear(x, "multi_modal_projector.linear_1", "model.multi_modal_projector.linear_1")
+	x = g.WideLinear(g.Activation(x, b.act), "multi_modal_projector.linear_2", "model.multi_modal_projector.linear_2")
 
 	row := g.Op("Unsqueeze", g.Param("image_newline"), g.Ints(0))
 	row = g.Op("Expand", row, g.Shape(newlines, b.decoder.Hidden))

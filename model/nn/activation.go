@@ -67,6 +67,22 @@ func (g *Graph) Activation(x, name string) string {
 	return f(g, x)
 }
 
+// halfActivations are those that the runtime's CUDA provider has kernels of in half precision. They compute in float32,
+// and round what they give.
+var halfActivations = []string{"silu", "swish", "gelu", "gelu_python", "gelu_new", "gelu_fast", "gelu_accurate",
+	"gelu_pytorch_tanh", "gelu_python_tanh", "relu", "sigmoid", "tanh"}
+
+// activate applies a function to rows between two products, in their type.
+func (g *Graph) activate(x, name string) string {
+	switch {
+	case g.Compute == onnx.Float || slices.Contains(halfActivations, name):
+		return g.Activation(x, name)
+	case name == "quick_gelu":
+		return g.Node(Microsoft, "QuickGelu", 1, onnx.Attrs{"alpha": 1.702}, x)[0]
+	}
+	return g.Narrow(g.Activation(g.Wide(x), name))
+}
+
 // CheckActivation adds an error to a configuration if it names a function that is not known.
 func CheckActivation(o *strictjson.Object, key, name string) {
 	if activations[name] == nil {

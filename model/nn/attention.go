@@ -27,6 +27,11 @@ func (r Rotation) at(g *Graph, rows string) Rotation {
 	}
 }
 
+// rows are cosines and sines [rows, head_dim/2].
+func (r Rotation) rows(g *Graph) Rotation {
+	return Rotation{Cos: g.Op("Squeeze", r.Cos, g.Ints(0)), Sin: g.Op("Squeeze", r.Sin, g.Ints(0))}
+}
+
 // rotate turns every head of x [rows, heads*dim].
 func rotate(g *Graph, x string, r Rotation, heads int) string {
 	x = g.Op("Unsqueeze", x, g.Ints(0))
@@ -40,6 +45,7 @@ type View struct {
 	Selected bool     // only the selected rows are queries, and only they are returned: those of the last layer
 	masks    []string // by group that has queries: added to the scores; "": the group is attended to in blocks
 	pieces   []pieces // likewise, of groups that are attended to in pieces
+	flat     Rotation // for fused operators: [rows, head_dim/2]
 	sliding  int      // rows that a row sees, itself included; 0: all before it
 	rep      int      // query heads that share a key head
 }
@@ -60,6 +66,9 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 		value := g.Op("Unsqueeze", a.Value.Forward(g, all), g.Ints(0))
 		return a.Output.Forward(g, a.attendCached(g, q, k, value, v))
 	}
+	if g.Kernels == Fused {
+		return a.Output.Forward(g, a.fused(g, queries, all, v))
+	}
 	q := a.Query.Forward(g, queries)
 	return a.Output.Forward(g, a.mix(g, q, a.Key.Forward(g, all), a.Value.Forward(g, all), v))
 }
@@ -73,8 +82,7 @@ func (a *SelfAttention) mix(g *Graph, q, k, value string, v *View) string {
 	if v.Selected {
 		r = r.at(g, v.Select)
 	}
-	q = g.Op("Mul", q, g.Scalar(onnx.Float, a.scale()))
-	q = a.Rotate(g, q, r, a.Heads)
+	q = a.Rotate(g, g.scaleQueries(q, a.scale()), r, a.Heads)
 	return a.attend(g, q, a.Rotate(g, k, v.Rotation, a.KVHeads), g.Op("Unsqueeze", value, g.Ints(0)), v)
 }
 
@@ -102,8 +110,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 		}
 		qi = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 2, 3, 1, 4}}, qi)
 		qi = g.Op("Reshape", qi, g.Ints(0, int64(a.KVHeads), -1, int64(a.HeadDim)))
-		qi, k, v = g.narrow(qi), g.narrow(k), g.narrow(v)
-		scores := g.Op("MatMul", qi, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
+		scores := g.scores(qi, k, a.scale())
 		mask := view.masks[i]
 		if view.Follows != nil { // say which sizes are equal: else the backward pass keeps the scores to look for them
 			n := g.Ints(1)
@@ -113,7 +120,7 @@ func (a *SelfAttention) attend(g *Graph, q, k, v string, view *View) string {
 			mask = g.Op("Reshape", mask, g.Shape(n, 1, g.SizeOf(qi, 2), g.SizeOf(k, 2)))
 		}
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		y := g.wide(g.Op("MatMul", prob, v)) // [n, kv, rep*r, d]
+		y := g.Op("MatMul", prob, v) // [n, kv, rep*r, d]
 		y = g.Op("Reshape", y, g.Shape(0, a.KVHeads, rep, each, a.HeadDim))
 		y = g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 3, 1, 2, 4}}, y)
 		outs[i] = g.Op("Reshape", y, g.Ints(-1, int64(a.Heads*a.HeadDim)))
@@ -136,6 +143,10 @@ func (v *View) mask(g *Graph, window, rep int) {
 		if v.Cached.plain != nil { // else attention over a cache has its own
 			v.masks = []string{v.Cached.plain.mask(g, v)}
 		}
+		return
+	}
+	if g.Kernels == Fused {
+		v.flat = v.Rotation.rows(g)
 		return
 	}
 	asking := v.queryGroups(v.Selected)

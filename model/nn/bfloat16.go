@@ -19,20 +19,47 @@ func (g *Graph) RoundBFloat16(x string) string {
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
 }
 
-// narrow is a value in the type of the large products, wide one in float32 again. Attention in bfloat16 is that of
-// PyTorch's eager attention: products and the softmax sum in float32, and what they give is rounded.
-func (g *Graph) narrow(x string) string {
+// Narrow is a float32 value in the type of the large products. Between the norms of a layer and the sums that it adds
+// to all rows have this type. Attention in bfloat16 is that of PyTorch's eager attention: products and the softmax sum
+// in float32, and what they give is rounded.
+func (g *Graph) Narrow(x string) string {
 	if g.Compute == onnx.Float {
 		return x
 	}
 	return g.OpA("Cast", onnx.Attrs{"to": g.Compute}, x)
 }
 
-func (g *Graph) wide(x string) string {
+// Wide is a value of the type of the large products in float32.
+func (g *Graph) Wide(x string) string {
 	if g.Compute == onnx.Float {
 		return x
 	}
 	return g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, x)
+}
+
+// scaleQueries multiplies queries by the factor of their products with keys. In half precision the product does it: a
+// factor is exact there.
+func (g *Graph) scaleQueries(q string, by float64) string {
+	if g.Compute != onnx.Float {
+		return q
+	}
+	return g.Op("Mul", q, g.Scalar(onnx.Float, by))
+}
+
+// scores are the products of queries [n, heads, rows, dim], after scaleQueries, with keys [n, heads, columns, dim].
+func (g *Graph) scores(q, k string, by float64) string {
+	if g.Compute != onnx.Float {
+		return g.Node(Microsoft, "FusedMatMul", 1, onnx.Attrs{"transB": 1, "alpha": by}, q, k)[0]
+	}
+	return g.Op("MatMul", q, g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, k))
+}
+
+// turnedScores are scores with keys [n, heads, dim, columns].
+func (g *Graph) turnedScores(q, k string, by float64) string {
+	if g.Compute != onnx.Float {
+		return g.Node(Microsoft, "FusedMatMul", 1, onnx.Attrs{"alpha": by}, q, k)[0]
+	}
+	return g.Op("MatMul", q, k)
 }
 
 // Mask is what is added to the scores of attention: 0 where a key is seen, the lowest number elsewhere. It has the type

@@ -69,8 +69,8 @@ func (l *DecoderLayer) Forward(g *Graph, x string, v *View) string {
 	if v.Selected { // the last layer: only rows that are read later are queries
 		queries, x = g.Pick(all, v.Select, 0), g.Pick(x, v.Select, 0)
 	}
-	x = g.Op("Add", x, l.Attention.Forward(g, queries, all, v))
-	return g.Op("Add", x, l.MLP.Forward(g, l.PostAttentionNorm.Forward(g, x)))
+	x, normed := g.AddNorm(x, l.Attention.Forward(g, queries, all, v), l.PostAttentionNorm)
+	return g.Op("Add", x, g.Wide(l.MLP.Forward(g, normed)))
 }
 
 // Rotary declares the positions [axes, rows] int64 and returns their cosines and sines. Every frequency turns with one
@@ -89,7 +89,7 @@ func (d *Decoder) Rotary(g *Graph) Rotation {
 		s := g.Scalar(onnx.Float, d.Rope.Attention)
 		r.Cos, r.Sin = g.Op("Mul", r.Cos, s), g.Op("Mul", r.Sin, s)
 	}
-	return r
+	return Rotation{g.Narrow(r.Cos), g.Narrow(r.Sin)}
 }
 
 // Forward runs x [rows, hidden] through all layers and the final norm, and returns [selected, hidden].

@@ -43,6 +43,7 @@ type Graph struct {
 	LowMemory    bool                     // memory is scarce: a table stays in its stored type
 	Spread       bool                     // rows of products may be made longer: see spread
 	Blocks       Blocks
+	Kernels      Kernels
 
 	Variant Variant           // of the batch that the graph is for
 	values  map[string]string // parameter -> float32 or compute-typed value
@@ -135,6 +136,9 @@ func (g *Graph) ScorerTensor(name string) string {
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.
 func (g *Graph) RMSNorm(x, key string, eps float64) string {
+	if g.Kernels == Fused {
+		return g.fusedNorm(x, key, eps)
+	}
 	return g.OpA("RMSNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"))
 }
 

@@ -1,6 +1,9 @@
 package nn
 
-// Module is a part of a layer: rows [rows, in] become rows [rows, out].
+import "assay/onnx"
+
+// Module is a part of a layer: rows [rows, in] become rows [rows, out]. Both have the type of the large products
+// (Graph.Compute), but what goes into a norm: that, and the sums that layers add to, are float32.
 type Module interface {
 	Forward(g *Graph, x string) string
 }
@@ -30,7 +33,7 @@ type RMSNorm struct {
 }
 
 // Forward returns rows of the same width.
-func (n *RMSNorm) Forward(g *Graph, x string) string { return g.RMSNorm(x, n.Key, n.Eps) }
+func (n *RMSNorm) Forward(g *Graph, x string) string { return g.Narrow(g.RMSNorm(x, n.Key, n.Eps)) }
 
 // LayerNorm is [Graph.LayerNorm] with the weight KEY.weight and the bias KEY.bias.
 type LayerNorm struct {
@@ -39,7 +42,7 @@ type LayerNorm struct {
 }
 
 // Forward returns rows of the same width.
-func (n *LayerNorm) Forward(g *Graph, x string) string { return g.LayerNorm(x, n.Key, n.Eps) }
+func (n *LayerNorm) Forward(g *Graph, x string) string { return g.Narrow(g.LayerNorm(x, n.Key, n.Eps)) }
 
 // GatedMLP is down(act(gate(x)) up(x)).
 type GatedMLP struct {
@@ -54,7 +57,10 @@ func (p Prefix) GatedMLP(activation string) *GatedMLP {
 
 // Forward returns rows as wide as Down makes them.
 func (m *GatedMLP) Forward(g *Graph, x string) string {
-	gate := g.Activation(m.Gate.Forward(g, x), m.Activation)
+	if g.Kernels == Fused && (m.Activation == "silu" || m.Activation == "swish") {
+		return m.Down.Forward(g, g.Node(onnx.FusedDomain, "SwiGLU", 1, nil, g.joined(x, m.Gate, m.Up))[0])
+	}
+	gate := g.activate(m.Gate.Forward(g, x), m.Activation)
 	return m.Down.Forward(g, g.Op("Mul", gate, m.Up.Forward(g, x)))
 }
 
@@ -66,5 +72,5 @@ type MLP struct {
 
 // Forward returns rows as wide as Second makes them.
 func (m *MLP) Forward(g *Graph, x string) string {
-	return m.Second.Forward(g, g.Activation(m.First.Forward(g, x), m.Activation))
+	return m.Second.Forward(g, g.activate(m.First.Forward(g, x), m.Activation))
 }

@@ -1,6 +1,9 @@
 package nn
 
 import (
+	"cmp"
+	"regexp"
+
 	"gorgonia.org/tensor"
 
 	"assay/lora"
@@ -22,8 +25,14 @@ func (g *Graph) whole(key string) string {
 // own tells whether a parameter is not the checkpoint's where it lies: it is trained, or the adapter brings it.
 func (g *Graph) own(key string) bool { return g.TrainsWeight(key) || g.whole(key) != "" }
 
-// Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight"; the bias is there if the
-// checkpoint has one. module is the path that PEFT knows the layer by: an adapter for it is added.
+// WideLinear is Linear of float32 rows, which gives float32.
+func (g *Graph) WideLinear(x, key, module string) string {
+	return g.Wide(g.Linear(g.Narrow(x), key, module))
+}
+
+// Linear returns x W' + b for x [rows, in] and W [out, in] stored under key+".weight", both in the type of the
+// products; the bias is there if the checkpoint has one. module is the path that PEFT knows the layer by: an adapter
+// for it is added.
 func (g *Graph) Linear(x, key, module string) string {
 	if g.Adapter == nil {
 		return g.product(x, key)
@@ -32,21 +41,67 @@ func (g *Graph) Linear(x, key, module string) string {
 	if !ok {
 		return g.product(x, key)
 	}
-	a, b := g.ScorerTensor(lora.NameA(module)), g.ScorerTensor(lora.NameB(module))
+	a, b := g.adapterPair(module)
 	if g.err != nil {
 		return "error"
 	}
 	mask := g.dropoutMask(x, g.Tensors[lora.NameA(module)].Shape()[1])
 	if g.Adapter.Config.DoRA {
-		return g.dora(x, key, site, [2]string{a, b}, mask)
+		return g.Narrow(g.dora(g.Wide(x), key, site, [2]string{a, b}, mask))
 	}
 	y := g.product(x, key)
 	if taken := g.Adapter.InitOffset; taken != nil {
-		a0, b0 := g.constant("taken.", lora.NameA(module), taken), g.constant("taken.", lora.NameB(module), taken)
+		a0 := g.Narrow(g.constant("taken.", lora.NameA(module), taken))
+		b0 := g.Narrow(g.constant("taken.", lora.NameB(module), taken))
 		y = lora.Apply(g.Builder, x, y, a0, b0, -site.Scale, "")
+	}
+	if mask != "" && g.Compute != onnx.Float { // its factors are not exact in half precision
+		x, mask = g.Narrow(g.Op("Mul", g.Wide(x), mask)), ""
 	}
 	return lora.Apply(g.Builder, x, y, a, b, site.Scale, mask)
 }
+
+// adapterPair are the matrices A [r, in] and B [out, r] of a layer with an adapter, in the type of the products. DoRA
+// computes in float32.
+func (g *Graph) adapterPair(module string) (a, b string) {
+	a, b = lora.NameA(module), lora.NameB(module)
+	if g.Compute == onnx.Float || g.Adapter.Config.DoRA {
+		return g.ScorerTensor(a), g.ScorerTensor(b)
+	}
+	g.narrowAdapters(layerOf(module))
+	return g.values["narrow."+a], g.values["narrow."+b]
+}
+
+// narrowAdapters makes the adapters of a layer's modules narrow by one cast, which has one gradient, too.
+func (g *Graph) narrowAdapters(layer string) {
+	if g.values["narrow."+layer] != "" {
+		return
+	}
+	var names, flat []string
+	var sizes []int64
+	for _, t := range g.Adapter.Targets {
+		if layerOf(t.Module) == layer {
+			names = append(names, lora.NameA(t.Module), lora.NameB(t.Module))
+		}
+	}
+	for _, name := range names {
+		flat = append(flat, g.Op("Reshape", g.ScorerTensor(name), g.Ints(-1)))
+		if g.err != nil {
+			return
+		}
+		sizes = append(sizes, int64(g.Tensors[name].Shape().TotalSize()))
+	}
+	all := g.Narrow(g.OpA("Concat", onnx.Attrs{"axis": 0}, flat...))
+	for i, part := range g.Node("", "Split", len(names), onnx.Attrs{"axis": 0}, all, g.Ints(sizes...)) {
+		g.values["narrow."+names[i]] = g.Op("Reshape", part, g.Ints(dimensions(g.Tensors[names[i]].Shape())...))
+	}
+	g.values["narrow."+layer] = all
+}
+
+// layerOf is the part of a module's path up to the number of its layer; of a module outside of layers, its path.
+func layerOf(module string) string { return cmp.Or(layerPath.FindString(module), module) }
+
+var layerPath = regexp.MustCompile(`^.*?\.\d+\.`)
 
 // constant is one of some tensors, in the graph.
 func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) string {
@@ -60,22 +115,23 @@ func (g *Graph) constant(prefix, name string, of map[string]*tensor.Dense) strin
 	return v
 }
 
-// dora is a linear layer with a DoRA adapter: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout drops what the
-// adapter changes, (f - 1) W x + f s B A x, as in PEFT.
+// dora is a linear layer with a DoRA adapter, of float32 rows: f (W x + s B A x) + b with f = m/|W + s B A|. Dropout
+// drops what the adapter changes, (f - 1) W x + f s B A x, as in PEFT.
 func (g *Graph) dora(x, key string, site lora.Target, mats [2]string, mask string) string {
 	squares := make([]float32, int(g.Tensors[lora.NameM(site.Module)].Shape()[0])) // of a plan: not known
 	copy(squares, g.Adapter.Lengths[site.Module])
 	layer := lora.DoRA{
 		M:       g.ScorerTensor(lora.NameM(site.Module)),
 		Squares: g.Floats([]int64{int64(len(squares))}, squares...),
-		AW:      g.plainProduct(mats[0], key),
+		AW:      g.Wide(g.plainProduct(g.Narrow(mats[0]), key)),
 	}
 	factor := layer.Factor(g.Builder, mats[0], mats[1], site.Scale)
-	wx := g.plainProduct(x, key)
+	product := func(x string) string { return g.Wide(g.plainProduct(g.Narrow(x), key)) }
+	wx := product(x)
 	dropped, base := wx, ""
 	if mask != "" {
 		base = wx
-		dropped = g.plainProduct(g.Op("Mul", x, mask), key)
+		dropped = product(g.Op("Mul", x, mask))
 	}
 	y := g.Op("Mul", lora.Apply(g.Builder, x, dropped, mats[0], mats[1], site.Scale, mask), factor)
 	if mask != "" {
@@ -95,16 +151,16 @@ func (g *Graph) plainProduct(x, key string) string { return g.multiply(x, key, f
 
 func (g *Graph) multiply(x, key string, bias bool) string {
 	if l := g.packed(key + ".weight"); l != nil {
-		y := g.packedProduct(x, key, l)
+		y := g.packedProduct(g.Wide(x), key, l)
 		if bias {
 			y = g.Op("Add", y, g.Param(key+".bias"))
 		}
-		return y
+		return g.Narrow(y)
 	}
-	x, weight := g.pad(g.narrow(x), g.matrix(x, key+".weight"), key+".weight")
+	x, weight := g.pad(x, g.matrix(x, key+".weight"), key+".weight")
 	inputs := []string{x, weight}
 	if bias {
 		inputs = append(inputs, g.param(key+".bias", g.Compute))
 	}
-	return g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...))
+	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...)
 }

@@ -17,8 +17,8 @@ const (
 // alone, [targets, 1]. The latter are a product of their own, so that no one-hot matrix of V columns is made.
 func (g *Graph) Logits(keys Keys, hp, ids string) (all, own string) {
 	table := g.param(keys.Output, g.Compute)
-	all = g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(hp), table))
-	picked := g.wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
+	all = g.Wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.Narrow(hp), table))
+	picked := g.Wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
 	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
 }
 

@@ -13,7 +13,10 @@
 // of the checkpoint ([Prefix]), and of PEFT for adapters, which [Graph.Linear] adds where there are any.
 //
 // Attention has four forms that give the same numbers: of whole groups of sequences (attention.go), in blocks of
-// queries for long sequences (attention_blocks.go), in pieces in training (attention_pieces.go), and over a cache of
-// keys and values in generation (attention_cache.go, attention_plain.go). Which groups take which form is the graph's
-// [Variant].
+// queries for long sequences (blocks.go), in pieces in training (pieces.go), and over a cache of keys and values in
+// generation (cache.go, plaincache.go). Which groups take which form is the graph's [Variant]. Layers of fused
+// operators (fused.go) are a choice of the whole graph, [Kernels]: one graph serves any batch then.
+//
+// What lies between a norm and the sum behind it has the type of the large products, [Graph.Compute]; norms, the rows
+// that layers add to, losses and parameters are float32 ([Graph.Narrow], [Graph.Wide]).
 package nn

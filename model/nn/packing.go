@@ -24,12 +24,23 @@ type Packing struct {
 	Follows  []int
 	Prefixes []string // by group that follows another: [sequences] int64, which sequence of that group
 
+	// With fused kernels, instead of groups: see InSegments.
+	AllSegments, SelectSegments string
+
 	Deepstack []string // [rows, hidden] each: entry k is added behind layer k; see Graph.embed
 	Cached    *cached  // not nil: keys and values enter a cache, and there are no groups
 }
 
 // NewPacking declares the inputs of so many groups, or of those of the graph's variant.
 func NewPacking(g *Graph, groups int, selected bool) *Packing {
+	if g.Kernels == Fused {
+		p := &Packing{AllSegments: g.Segments(InSegments)}
+		if selected {
+			p.Select = g.Input("select", onnx.Int64, onnx.Dims("selected"))
+			p.SelectSegments = g.Segments(InSelectSegments)
+		}
+		return p
+	}
 	follows := g.Variant.Follows
 	if follows != nil {
 		groups = len(follows)

@@ -68,7 +68,7 @@ func (a *SelfAttention) contexts(g *Graph, x string, view *View) (out []kv) {
 			c.of = g.OpA("Concat", onnx.Attrs{"axis": 2}, of, turn(i))
 		case view.isPrefix(i):
 			behind := g.element(view.Lengths, slices.Index(view.Follows, i))
-			nothing := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(g.SizeOf(turn(i), 0), a.KVHeads, behind, a.HeadDim))
+			nothing := g.zeros(g.SizeOf(turn(i), 0), a.KVHeads, behind, a.HeadDim)
 			c.of = g.OpA("Concat", onnx.Attrs{"axis": 2}, turn(i), nothing)
 		default:
 			c.of = turn(i)

@@ -74,7 +74,7 @@ func (g *Graph) Decode(b VLM, s BatchSpec, inputs func() (scoreRows string)) str
 
 // NextToken is the likeliest token behind each state, [rows]; the first one on a tie.
 func (g *Graph) NextToken(keys Keys, h string) string {
-	logits := g.wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.narrow(h), g.param(keys.Output, g.Compute)))
+	logits := g.Wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.Narrow(h), g.param(keys.Output, g.Compute)))
 	return g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 }
 

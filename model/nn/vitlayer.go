@@ -18,8 +18,10 @@ type ViT struct {
 // Span says which rows of x [segments*length, hidden] see each other: those of one segment.
 type Span struct {
 	Shape string // int64 vector [-1, length, hidden]
-	Mask  string // added to the scores, broadcast to [segments, heads, query rows, length]; "": none
-	Pick  string // int64 [segments], one row of each: the only ones that the layer must deliver; "": all rows
+	// Segments is for fused operators, where all rows are wanted: see InSegments.
+	Segments string
+	Mask     string // added to the scores, broadcast to [segments, heads, query rows, length]; "": none
+	Pick     string // int64 [segments], one row of each: the only ones that the layer must deliver; "": all rows
 }
 
 // Embed cuts pixels [segments, 3, H, W] into patches of patch x patch, and projects them (weights conv, with a bias if
@@ -84,6 +86,7 @@ func (v *ViT) layer(g *Graph, at Prefix) *ViTLayer {
 // Forward runs the layer; see [ViT.Layer].
 func (l *ViTLayer) Forward(g *Graph, x string, s Span) string {
 	add := func(x, y, scale string) string {
+		y = g.Wide(y)
 		if scale != "" {
 			y = g.Op("Mul", y, g.Param(scale))
 		}
@@ -91,6 +94,11 @@ func (l *ViTLayer) Forward(g *Graph, x string, s Span) string {
 	}
 	segments := func(t string) string { return g.Op("Reshape", t, s.Shape) }
 	y := l.Norm1.Forward(g, x)
+	if g.Kernels == Fused && s.Segments != "" {
+		q, k, v := l.Query.Forward(g, y), l.Key.Forward(g, y), l.Value.Forward(g, y)
+		x = add(x, l.Output.Forward(g, g.FlashAttention(q, k, v, s.Segments, l.Heads, l.Heads, 0)), l.Scale1)
+		return add(x, l.MLP.Forward(g, l.Norm2.Forward(g, x)), l.Scale2)
+	}
 	k, v := segments(l.Key.Forward(g, y)), segments(l.Value.Forward(g, y))
 	var q string
 	if s.Pick == "" {

@@ -94,7 +94,7 @@ type headNorm struct {
 }
 
 func (n *headNorm) Forward(g *nn.Graph, x string) string {
-	y := g.Op("Reshape", n.projection.Forward(g, x), g.Ints(0, -1, int64(n.dim)))
+	y := g.Op("Reshape", g.Wide(n.projection.Forward(g, x)), g.Ints(0, -1, int64(n.dim)))
 	return g.Op("Reshape", n.norm.Forward(g, y), g.Ints(0, -1))
 }
 

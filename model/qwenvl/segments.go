@@ -21,10 +21,16 @@ type Segments struct {
 	pads  string // [1] int64: how many of the rows are padding
 	cos   string // [segments, length, head_dim/2]
 	sin   string
+
+	table string      // with fused operators, instead of these: see nn.InSegments
+	turns nn.Rotation // [patches, head_dim/2]
 }
 
 // Segments declares the inputs of a division of that name.
 func (b *Family) Segments(g *nn.Graph, name string, t Turns) *Segments {
+	if g.Kernels == nn.Fused {
+		return &Segments{table: g.Segments(name + "_segments"), turns: nn.Rotation(t)}
+	}
 	s := &Segments{
 		whole: name == pictures,
 		rows:  g.Input(name+"_rows", onnx.Int64, onnx.Dims(name+"s", name+"_length")),
@@ -35,13 +41,13 @@ func (b *Family) Segments(g *nn.Graph, name string, t Turns) *Segments {
 	real := g.Op("Unsqueeze", g.Op("Less", s.rows, patches), g.Ints(1, 2))
 	s.mask = g.Mask(real)
 	half := b.Tower.Hidden / b.Tower.Heads / 2
-	s.cos, s.sin = s.fill(g, t.Cos, half), s.fill(g, t.Sin, half)
+	s.cos, s.sin = g.Narrow(s.fill(g, onnx.Float, t.Cos, half)), g.Narrow(s.fill(g, onnx.Float, t.Sin, half))
 	return s
 }
 
 // fill lays rows [patches, width] out as [segments, length, width], with zeros behind the end of short segments.
-func (s *Segments) fill(g *nn.Graph, x string, width int) string {
-	zeros := g.Op("Expand", g.Scalar(onnx.Float, 0), g.Shape(s.pads, width))
+func (s *Segments) fill(g *nn.Graph, t onnx.DType, x string, width int) string {
+	zeros := g.Op("Expand", g.Scalar(t, 0), g.Shape(s.pads, width))
 	return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, x, zeros), s.rows, 0)
 }
 
@@ -59,7 +65,9 @@ func (s *Stretches) Feeds(name string, patches int, to map[string]*tensor.Dense)
 	}
 	rows, back := make([]int64, 0, len(s.lengths)*longest), make([]int64, 0, patches)
 	place, pad := int64(0), int64(patches)
+	var segments nn.SegmentTable
 	for _, n := range s.lengths {
+		segments.Add(int(place), n, int(place), n, n)
 		for i := range longest {
 			if i < n {
 				back = append(back, int64(len(rows)))
@@ -72,6 +80,7 @@ func (s *Stretches) Feeds(name string, patches int, to map[string]*tensor.Dense)
 		}
 	}
 	to[name+"_rows"] = tensor.New(tensor.WithShape(len(s.lengths), longest), tensor.WithBacking(rows))
+	to[name+"_segments"] = segments.Tensor()
 	to[name+"_back"] = tensor.New(tensor.WithShape(patches), tensor.WithBacking(back))
 }
 

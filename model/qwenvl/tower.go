@@ -77,8 +77,14 @@ func (b *Family) Block(at nn.Prefix, norm func(key string) nn.Module, mlp nn.Mod
 
 // Forward lets every patch see those of its own segment.
 func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
+	if g.Kernels == nn.Fused {
+		q, k, v := g.RopeSplit(l.QKV.Forward(g, l.Norm1.Forward(g, x)), s.turns, l.Heads, l.Heads)
+		y := l.Proj.Forward(g, g.FlashAttention(q, k, v, s.table, l.Heads, l.Heads, 0))
+		x, y = g.AddNorm(x, y, l.Norm2)
+		return g.Op("Add", x, g.Wide(l.MLP.Forward(g, y)))
+	}
 	hidden := l.Heads * l.Dim
-	qkv := s.fill(g, l.QKV.Forward(g, l.Norm1.Forward(g, x)), 3*hidden)
+	qkv := s.fill(g, g.Compute, l.QKV.Forward(g, l.Norm1.Forward(g, x)), 3*hidden)
 	parts := g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, qkv, g.Ints(int64(2*hidden), int64(hidden)))
 	// queries and keys lie side by side: twice as many heads
 	turned := g.OpA("RotaryEmbedding", onnx.Attrs{"num_heads": 2 * l.Heads}, parts[0], s.cos, s.sin)
@@ -88,8 +94,8 @@ func (l *Block) Forward(g *nn.Graph, x string, s *Segments) string {
 		attend = g.AttendWhole
 	}
 	y := g.Pick(attend(qk[0], qk[1], parts[1], s.mask, l.Heads, l.Dim), s.back, 0)
-	x = g.Op("Add", x, l.Proj.Forward(g, y))
-	return g.Op("Add", x, l.MLP.Forward(g, l.Norm2.Forward(g, x)))
+	x = g.Op("Add", x, g.Wide(l.Proj.Forward(g, y)))
+	return g.Op("Add", x, g.Wide(l.MLP.Forward(g, l.Norm2.Forward(g, x))))
 }
 
 // Whole runs blocks that see whole pictures, and calls after, unless it is nil, with what each delivers.
@@ -131,7 +137,7 @@ func (m *Merger) Forward(g *nn.Graph, x string) string {
 	} else {
 		x = join(m.Norm.Forward(g, x))
 	}
-	return m.MLP.Forward(g, x)
+	return g.Wide(m.MLP.Forward(g, x))
 }
 
 // Parameters lists the tensors of the language model, of the patches' embedding and, by block, of what all towers name

@@ -47,6 +47,11 @@ func fusedCases() []opCase {
 		fused("AddRMSNorm", 3, 2, at{"epsilon": 1e-2}, func(g *gen) []string { // with respect to the weight, too
 			return []string{g.x(2, 3*g.k), g.x(2, 3*g.k), g.pos(3 * g.k)}
 		}),
+		{op: "assay.AddRMSNorm", from: 17, single: true, build: func(g *gen) { // a norm alone, of rows in two axes
+			y := g.b.Node(onnx.FusedDomain, "AddRMSNorm", 3, nil, g.x(2, 2, 3*g.k), "", g.fixed(3*g.k))
+			g.b.Last().Outputs[0] = ""
+			g.outputs = append(g.outputs, y[1])
+		}},
 		fused("RopeSplit", 3, 3, at{"heads": 2, "kv_heads": 1}, func(g *gen) []string {
 			return []string{g.x(2, 4*5*g.k), g.fixed(2, 2*g.k), g.fixed(2, 2*g.k)}
 		}),

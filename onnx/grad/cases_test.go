@@ -223,6 +223,12 @@ func linearCases() []opCase {
 			g.nodes(microsoft, "FusedMatMul", 1, at{"transA": 1, "alpha": 0.7}, g.x(2, 3, g.k), g.x(2, 3, 2))
 		}},
 		{op: "com.microsoft.FusedMatMul", from: 13, build: func(g *gen) {
+			g.nodes(microsoft, "FusedMatMul", 1, at{"transB": 1, "alpha": 0.7}, g.x(2, g.k, 3), g.x(2, 4, 3))
+		}},
+		{op: "com.microsoft.FusedMatMul", from: 13, build: func(g *gen) {
+			g.nodes(microsoft, "FusedMatMul", 1, at{"alpha": 0.7}, g.x(2, g.k, 3), g.x(1, 3, 4))
+		}},
+		{op: "com.microsoft.FusedMatMul", from: 13, build: func(g *gen) {
 			g.nodes(microsoft, "FusedMatMul", 1, at{"transB": 1}, g.x(2, g.k, 3), g.x(2, 3))
 		}},
 		{op: "Gemm", from: 13, build: func(g *gen) { x := g.x(2*g.k, 2*g.k); g.op("Gemm", nil, x, x) }},

@@ -55,13 +55,23 @@ func addRMSNormRule(c *call) []string {
 	if len(c.dy) > 1 {
 		dn = c.dy[1]
 	}
-	g := c.Node(onnx.FusedDomain, "AddRMSNormGrad", 2, nil, dn, dsum, c.y[0], c.x[2], c.y[2])
+	sum, outputs := c.y[0], 2
+	if c.x[1] == "" {
+		sum, outputs = c.x[0], 1
+	}
+	g := c.Node(onnx.FusedDomain, "AddRMSNormGrad", outputs, nil, dn, dsum, sum, c.x[2], c.y[2])
+	if outputs == 1 {
+		g = append(g, "")
+	}
 	return append(g, "")
 }
 
 func addRMSNorm(c *call) []string {
-	sum := c.add(c.x[0], c.cast(c.x[1], c.value(c.x[0]).Type))
-	r := c.inverseRoot(c.meanOf(sum, sum, []int64{1}))
-	n := c.cast(c.mul(c.mul(sum, r), c.x[2]), c.value(c.x[1]).Type)
-	return []string{sum, n, c.Op("Squeeze", r, c.Ints(1))}
+	sum, rows := c.x[0], c.x[0]
+	if c.x[1] != "" {
+		sum, rows = c.add(c.x[0], c.cast(c.x[1], c.value(c.x[0]).Type)), c.x[1]
+	}
+	r := c.inverseRoot(c.meanOf(sum, sum, []int64{-1}))
+	n := c.cast(c.mul(c.mul(sum, r), c.x[2]), c.value(rows).Type)
+	return []string{sum, n, c.Op("Squeeze", r, c.Ints(-1))}
 }

@@ -9,7 +9,7 @@ var linearRules = []entry{
 		rule:      einsumRule,
 		note:      "an ellipsis stands at the front of every term that has one",
 	},
-	{op: "FusedMatMul", domain: microsoft, decompose: fusedMatMul},
+	{op: "FusedMatMul", domain: microsoft, broadcast: true, rule: fusedMatMulRule, decompose: fusedMatMul},
 	{
 		op:                "MatMulNBits",
 		domain:            microsoft,
@@ -110,6 +110,36 @@ func matMulRule(c *call) []string {
 		if rb == 1 {
 			g[1] = c.squeeze(g[1], -1)
 		}
+	}
+	return g
+}
+
+// Y = alpha A B or, with transB, alpha A B': dA = alpha dY B' or alpha dY B, dB = alpha A' dY or alpha dY' A. The
+// factor takes no pass of its own. It is for stacks of matrices that are as deep as each other.
+func fusedMatMulRule(c *call) []string {
+	a, b, dy := c.x[0], c.x[1], c.dy[0]
+	for _, flag := range []string{"transA", "transBatchA", "transBatchB"} {
+		if c.n.Int(flag, 0) != 0 {
+			return nil
+		}
+	}
+	if r := c.value(a).Rank(); r < 2 || r != c.value(b).Rank() {
+		return nil
+	}
+	alpha, transB := c.n.Float("alpha", 1), c.n.Int("transB", 0)
+	product := func(a, b string, transA, transB int64) string {
+		return c.Node(microsoft, "FusedMatMul", 1, attrs{"transA": transA, "transB": transB, "alpha": alpha}, a, b)[0]
+	}
+	g := make([]string, 2)
+	if c.needs(0) {
+		g[0] = product(dy, b, 0, 1-transB)
+	}
+	switch {
+	case !c.needs(1):
+	case transB != 0:
+		g[1] = product(dy, a, 1, 0)
+	default:
+		g[1] = product(a, dy, 1, 0)
 	}
 	return g
 }

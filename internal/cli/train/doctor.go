@@ -71,6 +71,7 @@ func printDoctor(w io.Writer, r *doctor.Report) {
 		}
 	}
 	fmt.Fprintf(w, "libraries   %s\n", strings.Join(m.Libraries, ", "))
+	fmt.Fprintf(w, "kernels     %s\n", r.Kernels)
 	printTraces(w, r)
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "note        %s\n", n)

@@ -158,6 +158,9 @@ func (o *runOptions) plan(
 
 func printPlan(w io.Writer, p *models.Plan) {
 	fmt.Fprintf(w, "device       %s\n", p.Device)
+	if p.Kernels != "" {
+		fmt.Fprintf(w, "kernels      %s\n", p.Kernels)
+	}
 	if p.Groups > 0 {
 		fmt.Fprintf(w, "steps        %d of whole groups, at most %d samples; %d samples in %d groups in all\n", p.Steps,
 			p.BatchSize, p.Examples, p.Groups)

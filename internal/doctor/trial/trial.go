@@ -35,7 +35,8 @@ const (
 type Way struct {
 	Device, DType string
 	Recompute     bool
-	Alone         bool // pair by pair
+	Alone         bool   // pair by pair
+	Kernels       string // see model.Options
 	Profile       string
 	OnGraph       func(graph string, m *onnx.Model)
 }
@@ -48,6 +49,9 @@ func (w Way) String() string {
 	if w.Alone {
 		text += ", pair by pair"
 	}
+	if w.Kernels != "" {
+		text += ", " + w.Kernels + " kernels"
+	}
 	return text
 }
 
@@ -56,7 +60,8 @@ func (w Way) Options(blocks int) model.Options {
 	if w.Alone {
 		blocks = 0
 	}
-	return model.Options{Device: w.Device, Profile: w.Profile, OnGraph: w.OnGraph, Cache: 1 << 30, Blocks: blocks}
+	return model.Options{Device: w.Device, Kernels: w.Kernels, Profile: w.Profile, OnGraph: w.OnGraph, Cache: 1 << 30,
+		Blocks: blocks}
 }
 
 // Batches gives f the samples together, or one by one, with the index of the first.

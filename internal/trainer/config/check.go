@@ -41,6 +41,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.Want(c.Threads >= 0, "threads", "want at least 0 (all cores), not %d", c.Threads)
 	d.oneOf("device_options.arena", c.DeviceOptions.Arena, "", "doubling", "requested")
 	d.oneOf("device_options.cudnn_search", c.DeviceOptions.CudnnSearch, "", "exhaustive", "heuristic", "default")
+	d.oneOf("device_options.kernels", c.DeviceOptions.Kernels, "", "auto", "plain", "fused")
 	d.Want(c.DeviceOptions.MemoryLimit >= 0, "device_options.memory_limit", "want a size like 60GB")
 	d.oneOf("recompute", c.Recompute, "none", "layers")
 	d.oneOf("non_finite", c.NonFinite, "stop", "skip")

@@ -76,11 +76,12 @@ type Config struct {
 	Ranks int `yaml:"-"` // processes that train together, as far as memory is planned; 0: one
 }
 
-// DeviceOptions are the options of a CUDA device: see ort.CUDAOptions.
+// DeviceOptions are the options of a CUDA device, see ort.CUDAOptions, and the operators of any.
 type DeviceOptions struct {
 	MemoryLimit CacheSize `yaml:"memory_limit,omitempty"` // bytes; 0: all of the device
 	Arena       string    `yaml:"arena,omitempty"`        // doubling, requested
 	CudnnSearch string    `yaml:"cudnn_search,omitempty"` // exhaustive, heuristic, default
+	Kernels     string    `yaml:"kernels,omitempty"`      // auto, plain, fused: see model.Options
 }
 
 // CUDA are the options as sessions take them.

@@ -98,7 +98,8 @@ type PlanInput struct {
 
 // Plan is what train --dry-run prints.
 type Plan struct {
-	Device string `json:"device"` // the one that would be used, in words
+	Device  string `json:"device"`            // the one that would be used, in words
+	Kernels string `json:"kernels,omitempty"` // operators of the layers, and why these
 	RunSize
 	MicroBatch int           `json:"micro_batch"`      // samples per run of the graph; the model's if auto
 	Tokens     TokenCount    `json:"tokens"`           // of an example, over the sample looked at

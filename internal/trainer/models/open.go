@@ -201,7 +201,8 @@ func dtype(c *config.Config) string {
 
 func modelOptions(c *config.Config, s *store.Store) model.Options {
 	o := model.Options{Device: c.Device, Threads: c.Threads, Cache: int64(c.Cache.Vision), CUDA: c.DeviceOptions.CUDA(),
-		Held: func(params []nn.Param) int64 { return held(c, params) }}
+		Kernels: c.DeviceOptions.Kernels,
+		Held:    func(params []nn.Param) int64 { return held(c, params) }}
 	if o.Threads == 0 {
 		o.Threads = runtime.NumCPU()
 	}

@@ -41,10 +41,11 @@ func CacheNames(layer int, what string) (past, present string) {
 	return fmt.Sprintf("past.%d.%s", layer, what), fmt.Sprintf("present.%d.%s", layer, what)
 }
 
-// NewCached declares a cache of that type. plain says that attention over it is not one operator: see plainCache.
-func NewCached(g *Graph, d *Decoder, typ onnx.DType, plain bool) *cached {
+// NewCached declares a cache of the type of the products. plain says that attention over it is not one operator: see
+// plainCache.
+func NewCached(g *Graph, d *Decoder, plain bool) *cached {
 	c := &cached{
-		typ:    typ,
+		typ:    g.Compute,
 		spread: g.Input(InSpread, onnx.Int64, onnx.Dims("sequences", "longest")),
 		gather: g.Input(InGather, onnx.Int64, onnx.Dims("rows")),
 	}
@@ -72,11 +73,6 @@ func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) strin
 		c.apart(g, k, a.KVHeads, a.HeadDim, width),
 		c.apart(g, v, a.KVHeads, a.HeadDim, width),
 	}
-	if c.typ != onnx.Float {
-		for i, x := range inputs {
-			inputs[i] = g.OpA("Cast", onnx.Attrs{"to": c.typ}, x)
-		}
-	}
 	for _, what := range CacheParts {
 		inputs = append(inputs, c.past(g, a, what, width))
 	}
@@ -89,9 +85,6 @@ func (a *SelfAttention) attendCached(g *Graph, q, k, v string, view *View) strin
 	node := g.Last()
 	for i, what := range CacheParts {
 		node.Outputs[1+i] = c.present(g, a, what, width)
-	}
-	if c.typ != onnx.Float {
-		y = g.OpA("Cast", onnx.Attrs{"to": onnx.Float}, y)
 	}
 	return c.together(g, y, a.Heads, a.HeadDim, width, view)
 }
@@ -130,7 +123,11 @@ func filledUp(g *Graph, x string, heads, dim, width int) string {
 		return x
 	}
 	x = g.Op("Reshape", x, g.Ints(-1, int64(heads), int64(dim)))
-	x = g.Op("Pad", x, g.Ints(0, 0, 0, 0, 0, int64(width-dim)))
+	if g.Compute == onnx.Float {
+		x = g.Op("Pad", x, g.Ints(0, 0, 0, 0, 0, int64(width-dim)))
+	} else { // see padRows
+		x = g.OpA("Concat", onnx.Attrs{"axis": 2}, x, g.zeros(g.SizeOf(x, 0), heads, width-dim))
+	}
 	return g.Op("Reshape", x, g.Ints(-1, int64(heads*width)))
 }
 

@@ -127,16 +127,20 @@ func inferRopeSplitGrad(c *inference) error {
 	return nil
 }
 
-// inferAddRMSNorm: x and y [N, h] and a weight [h] give the sum as x, the rows as y, and the inverse deviations [N].
+// inferAddRMSNorm: x [..., h], y as x or missing, and a weight [h] give the sum as x, the rows as y, and the inverse
+// deviations [...].
 func inferAddRMSNorm(c *inference) error {
-	x, err := c.matrix(0)
-	c.set(0, c.arg(0).Type, x)
-	c.set(1, c.arg(1).Type, x)
-	c.set(2, Float, nil)
-	if x != nil {
-		c.set(2, Float, x[:1])
+	x, t := c.shape(0), c.arg(0).Type
+	c.set(0, t, x)
+	if c.has(1) {
+		t = c.arg(1).Type
 	}
-	return err
+	c.set(1, t, x)
+	c.set(2, Float, nil)
+	if len(x) > 0 {
+		c.set(2, Float, x[:len(x)-1])
+	}
+	return nil
 }
 
 // inferAddRMSNormGrad: dx is as the sum, dy of the type of the rows' gradient.

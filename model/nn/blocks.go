@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"math"
+
 	"assay/onnx"
 )
 
@@ -63,7 +65,7 @@ func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q
 	whole := g.Op("Sub", g.Op("Mul", up(behind, size), size), begin)
 	front := g.Op("Sub", at.first, begin)
 	back := g.Op("Sub", whole, g.Op("Add", front, at.rows))
-	q = g.Op("Pad", q, g.Shape(0, front, 0, 0, 0, 0, back, 0, 0, 0))
+	q = g.padRows(q, front, back, kv, rep, dim)
 	q = g.Op("Reshape", q, g.Shape(0, g.Op("Div", whole, size), size, kv, rep, dim))
 	q = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 3, 4, 2, 5}}, q) // [blocks, sequences, kv, rep, size, dim]
 	q = g.Op("Reshape", q, g.Ints(0, 0, int64(kv), -1, int64(dim)))
@@ -72,18 +74,38 @@ func (g *Graph) overBlocks(q string, at queries, kv, rep, dim int, attend func(q
 	ends := g.Op("Range", first, g.Op("Add", first, g.Op("Squeeze", whole)), step)
 	body := g.Body("block", func() {
 		end := g.Input(g.Name("end"), onnx.Int64, onnx.Dims())
-		q := g.Input(g.Name("q"), onnx.Float, onnx.Dims(-1, kv, -1, dim))
+		q := g.Input(g.Name("q"), g.Compute, onnx.Dims(-1, kv, -1, dim))
 		rows := g.Op("Range", g.Op("Sub", end, step), end, g.Int(1))
 		y := attend(q, rows, g.Op("Unsqueeze", end, g.Ints(0)))
 		y = g.Op("Reshape", y, g.Op("Shape", q)) // known to be of its shape, and so is the gradient
-		g.Output(g.Name("y"), y, onnx.Float, onnx.Dims(-1, kv, -1, dim))
+		g.Output(g.Name("y"), y, g.Compute, onnx.Dims(-1, kv, -1, dim))
 	})
 	y := g.OpA("Scan", onnx.Attrs{"body": body, "num_scan_inputs": 2}, ends, q)
 	y = g.Op("Reshape", y, g.Shape(0, 0, kv, rep, size, dim))
 	y = g.OpA("Transpose", onnx.Attrs{"perm": []int{1, 0, 4, 2, 3, 5}}, y) // [sequences, blocks, size, kv, rep, dim]
 	y = g.Op("Reshape", y, g.Shape(0, whole, kv*rep*dim))
-	y = g.Op("Slice", y, front, g.Op("Add", front, at.rows), g.Ints(1))
+	if g.Compute == onnx.Float {
+		y = g.Op("Slice", y, front, g.Op("Add", front, at.rows), g.Ints(1))
+	} else { // the gradient of Slice is Pad: see padRows
+		y = g.Node("", "Split", 3, onnx.Attrs{"axis": 1}, y, g.Shape(front, at.rows, back))[1]
+	}
 	return g.Op("Reshape", y, g.Ints(-1, int64(kv*rep*dim)))
+}
+
+// padRows is q [sequences, rows, kv, rep, dim] with rows of zeros in front of it and behind it.
+func (g *Graph) padRows(q, front, back string, kv, rep, dim int) string {
+	if g.Compute == onnx.Float {
+		return g.Op("Pad", q, g.Shape(0, front, 0, 0, 0, 0, back, 0, 0, 0))
+	}
+	zeros := func(rows string) string { // the CUDA provider has no Pad in bfloat16
+		return g.zeros(g.SizeOf(q, 0), rows, kv, rep, dim)
+	}
+	return g.OpA("Concat", onnx.Attrs{"axis": 1}, zeros(front), q, zeros(back))
+}
+
+// zeros are of the type of the products; see [Graph.Shape].
+func (g *Graph) zeros(shape ...any) string {
+	return g.Op("Expand", g.Scalar(g.Compute, 0), g.Shape(shape...))
 }
 
 // attendInBlocks attends from rows of sequences to themselves and those before them: q [sequences, rows, kv, rep, dim],
@@ -95,7 +117,14 @@ func (a *SelfAttention) attendInBlocks(
 	return g.overBlocks(q, at, a.KVHeads, a.Heads/a.KVHeads, a.HeadDim, func(q, rows, end string) string {
 		// Reshapes say which sizes are equal: else the backward pass would look for stretched axes when it runs.
 		before := func(x string, length any) string {
-			x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
+			if g.Compute == onnx.Float {
+				x = g.Op("Slice", x, g.Ints(0), end, g.Ints(2))
+			} else { // as above
+				size := g.SizeOf(x, 2)
+				end := g.Op("Min", end, size) // what fills up the last block is behind it
+				behind := g.Op("Sub", size, end)
+				x = g.Node("", "Split", 2, onnx.Attrs{"axis": 2}, x, g.Shape(end, behind))[0]
+			}
 			return g.Op("Reshape", x, g.Shape(g.SizeOf(q, 0), a.KVHeads, length, a.HeadDim))
 		}
 		k := before(k, -1)
@@ -103,9 +132,9 @@ func (a *SelfAttention) attendInBlocks(
 		columns := g.Op("Range", g.Int(0), g.Op("Squeeze", length), g.Int(1))
 		mask := added(g.Op("Reshape", rows, g.Ints(1, 1, -1, 1)), columns)
 		mask = g.Op("Reshape", mask, g.Shape(1, 1, g.SizeOf(q, 2), length))
-		scores := g.Op("MatMul", g.narrow(q), g.OpA("Transpose", onnx.Attrs{"perm": []int{0, 1, 3, 2}}, g.narrow(k)))
+		scores := g.scores(q, k, a.scale())
 		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", scores, mask))
-		return g.wide(g.Op("MatMul", prob, g.narrow(before(v, length))))
+		return g.Op("MatMul", prob, before(v, length))
 	})
 }
 
@@ -114,14 +143,15 @@ func (g *Graph) AttendWhole(q, k, v, mask string, heads, dim int) string {
 	if !g.Variant.Pictures {
 		return g.Attend(q, k, v, mask, heads, dim)
 	}
-	q = g.Op("Reshape", g.scaled(q, dim), g.Ints(0, 0, int64(heads), 1, int64(dim)))
-	k, v = g.heads(g.narrow(k), heads, dim, 0, 2, 3, 1), g.heads(g.narrow(v), heads, dim, 0, 2, 1, 3)
+	scale := 1 / math.Sqrt(float64(dim))
+	q = g.Op("Reshape", g.scaleQueries(q, scale), g.Ints(0, 0, int64(heads), 1, int64(dim)))
+	k, v = g.heads(k, heads, dim, 0, 2, 3, 1), g.heads(v, heads, dim, 0, 2, 1, 3)
 	length := g.SizeOf(k, 3)
 	return g.overBlocks(q, queries{g.Ints(0), length, length}, heads, 1, dim, func(q, _, _ string) string {
 		n := g.SizeOf(q, 0) // as above
 		k := g.Op("Reshape", k, g.Shape(n, heads, dim, -1))
 		mask := g.Op("Reshape", mask, g.Shape(n, 1, 1, g.SizeOf(k, 3)))
-		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", g.Op("MatMul", g.narrow(q), k), mask))
-		return g.wide(g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, g.SizeOf(k, 3), dim))))
+		prob := g.OpA("Softmax", onnx.Attrs{"axis": -1}, g.Op("Add", g.turnedScores(q, k, scale), mask))
+		return g.Op("MatMul", prob, g.Op("Reshape", v, g.Shape(n, heads, g.SizeOf(k, 3), dim)))
 	})
 }

@@ -1,0 +1,180 @@
+package nn
+
+import (
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/onnx"
+)
+
+// Kernels are the operators that layers are built of.
+type Kernels int
+
+// Plain operators are ONNX's and the runtime's own. Fused ones are those of onnx.FusedDomain where a layer's parts fit
+// them: attention over the rows of a batch as they lie, rotary positions, RMS norms with the sum before them, SwiGLU.
+const (
+	Plain Kernels = iota
+	Fused
+)
+
+func (k Kernels) String() string {
+	if k == Fused {
+		return "fused"
+	}
+	return "plain"
+}
+
+// Names of the tables of FlashAttention, [segments, 5] int32: first query, queries, first key, keys, offset. Query i of
+// a segment attends to its key j where j <= offset + i.
+const (
+	InSegments       = "attention_segments" // of all rows
+	InSelectSegments = "select_segments"    // of the selected rows
+)
+
+// SegmentTable is the content of such a table.
+type SegmentTable []int32
+
+// Add appends a segment, unless it is empty.
+func (s *SegmentTable) Add(q0, qn, k0, kn, offset int) {
+	if qn > 0 && kn > 0 {
+		*s = append(*s, int32(q0), int32(qn), int32(k0), int32(kn), int32(offset))
+	}
+}
+
+// Tensor is the table as a graph is fed it.
+func (s SegmentTable) Tensor() *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(s)/5, 5), tensor.WithBacking([]int32(s)))
+}
+
+// Segments declares a table of FlashAttention.
+func (g *Graph) Segments(name string) string {
+	return g.Input(name, onnx.Int32, onnx.Dims(name+"_count", 5))
+}
+
+// FlashAttention attends from rows q [queries, heads*dim] to k and v [rows, kv_heads*dim], each query to the keys that
+// a table gives it; of them only the last window where that is not 0. It returns [queries, heads*dim].
+func (g *Graph) FlashAttention(q, k, v, segments string, heads, kvHeads, window int) string {
+	at := onnx.Attrs{"heads": heads, "kv_heads": kvHeads, "window": window}
+	return g.Node(onnx.FusedDomain, "FlashAttention", 2, at, q, k, v, segments)[0]
+}
+
+// RopeSplit cuts rows [rows, (heads + 2 kv_heads) dim] into queries, keys and values, and turns queries and keys by
+// cosines and sines [rows, dim/2].
+func (g *Graph) RopeSplit(qkv string, r Rotation, heads, kvHeads int) (q, k, v string) {
+	y := g.Node(onnx.FusedDomain, "RopeSplit", 3, onnx.Attrs{"heads": heads, "kv_heads": kvHeads}, qkv, r.Cos, r.Sin)
+	return y[0], y[1], y[2]
+}
+
+// AddNorm is x + y, x in float32 and y as products give it, and a norm of that.
+func (g *Graph) AddNorm(x, y string, norm Module) (sum, normed string) {
+	if n, ok := norm.(*RMSNorm); ok && g.Kernels == Fused {
+		at := onnx.Attrs{"epsilon": n.Eps}
+		out := g.Node(onnx.FusedDomain, "AddRMSNorm", 3, at, x, y, g.Param(n.Key+".weight"))
+		return out[0], out[1]
+	}
+	sum = g.Op("Add", x, g.Wide(y))
+	return sum, norm.Forward(g, sum)
+}
+
+// fusedNorm is the norm of rows x [rows, n] in one operator.
+func (g *Graph) fusedNorm(x, key string, eps float64) string {
+	out := g.Node(onnx.FusedDomain, "AddRMSNorm", 3, onnx.Attrs{"epsilon": eps}, x, "", g.Param(key+".weight"))
+	g.Last().Outputs[0] = "" // the sum is x
+	return out[1]
+}
+
+// joined gives the outputs of several layers over x side by side, [rows, the sum of their widths]. Frozen weights make
+// one matrix when the session opens, and adapters one product of their sum of ranks.
+func (g *Graph) joined(x string, layers ...Module) string {
+	linear := make([]*Linear, len(layers))
+	for i, l := range layers {
+		if linear[i], _ = l.(*Linear); linear[i] == nil || !g.joins(linear[i]) {
+			outs := make([]string, len(layers))
+			for i, l := range layers {
+				outs[i] = l.Forward(g, x)
+			}
+			return g.OpA("Concat", onnx.Attrs{"axis": 1}, outs...)
+		}
+	}
+	var weights, biases []string
+	var widths []int64
+	for _, l := range linear {
+		t, err := g.weights.Tensor(l.Key + ".weight")
+		if err != nil {
+			return g.fail("%w", err)
+		}
+		widths = append(widths, t.Shape[0])
+		weights = append(weights, g.param(l.Key+".weight", g.Compute))
+		if g.Has(l.Key + ".bias") {
+			biases = append(biases, g.param(l.Key+".bias", g.Compute))
+		} else {
+			biases = append(biases, g.Numbers(g.Compute, widths[len(widths)-1:], make([]float64, t.Shape[0])...))
+		}
+	}
+	inputs := []string{x, g.OpA("Concat", onnx.Attrs{"axis": 0}, weights...)}
+	if slices.ContainsFunc(linear, func(l *Linear) bool { return g.Has(l.Key + ".bias") }) {
+		inputs = append(inputs, g.OpA("Concat", onnx.Attrs{"axis": 0}, biases...))
+	}
+	return g.joinedAdapters(x, g.OpA("Gemm", onnx.Attrs{"transB": 1}, inputs...), linear, widths)
+}
+
+// joins reports whether a layer's weight can be a part of a larger matrix: it is frozen and not packed, and its
+// adapter, if there is one, is a plain product of the same x.
+func (g *Graph) joins(l *Linear) bool {
+	if g.packed(l.Key+".weight") != nil || g.own(l.Key+".weight") || g.own(l.Key+".bias") || g.LowMemory {
+		return false
+	}
+	if g.Adapter == nil {
+		return true
+	}
+	_, adapted := g.Adapter.Target(l.Module)
+	return !adapted || g.dropout == nil && !g.Adapter.Config.DoRA && g.Adapter.InitOffset == nil
+}
+
+// joinedAdapters adds the adapters of layers to their outputs side by side: A [sum of ranks, in] and B [sum of widths,
+// sum of ranks] of all, with zeros where a layer's output does not depend on another's A.
+func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) string {
+	if g.Adapter == nil {
+		return y
+	}
+	var as, bs []string
+	before, total := int64(0), int64(0)
+	for _, w := range widths {
+		total += w
+	}
+	for i, l := range layers {
+		if site, ok := g.Adapter.Target(l.Module); ok {
+			a, b := g.adapterPair(l.Module)
+			if site.Scale != 1 {
+				b = g.Op("Mul", b, g.Scalar(g.Compute, site.Scale))
+			}
+			as = append(as, a)
+			bs = append(bs, g.Op("Pad", b, g.Ints(before, 0, total-before-widths[i], 0)))
+		}
+		before += widths[i]
+	}
+	if len(as) == 0 || g.err != nil {
+		return y
+	}
+	a, b := as[0], bs[0]
+	if len(as) > 1 {
+		a, b = g.OpA("Concat", onnx.Attrs{"axis": 0}, as...), g.OpA("Concat", onnx.Attrs{"axis": 1}, bs...)
+	}
+	small := g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, a)
+	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, small, b, y)
+}
+
+// fused is the attention of fused operators: see Forward.
+func (a *SelfAttention) fused(g *Graph, queries, all string, v *View) string {
+	if !v.Selected {
+		q, k, value := g.RopeSplit(g.joined(all, a.Query, a.Key, a.Value), v.flat, a.Heads, a.KVHeads)
+		return g.FlashAttention(q, k, value, v.AllSegments, a.Heads, a.KVHeads, v.sliding)
+	}
+	turned := func(x string, r Rotation, heads int) string {
+		return g.Op("Squeeze", rotate(g, x, r, heads), g.Ints(0))
+	}
+	q := turned(a.Query.Forward(g, queries), v.Rotation.at(g, v.Select), a.Heads)
+	k := turned(a.Key.Forward(g, all), v.Rotation, a.KVHeads)
+	return g.FlashAttention(q, k, a.Value.Forward(g, all), v.SelectSegments, a.Heads, a.KVHeads, v.sliding)
+}

@@ -1,0 +1,125 @@
+"""Compiles the kernels for GPUs, without one: cubins, and what each takes of registers and shared memory.
+
+    python ops/triton/compile.py build/ops [sm_80 sm_90 sm_100]
+
+It fails where a kernel takes more shared memory than a block may have, or spills registers.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+import attention  # noqa: E402
+import rows  # noqa: E402
+import triton  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
+from triton.backends.nvidia.compiler import get_ptxas  # noqa: E402
+from triton.compiler import ASTSource  # noqa: E402
+
+SHARED = {"sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}  # bytes of a block (CUDA C guide, table 27)
+HEADS = (64, 80, 128)
+ROW = "*bf16"
+
+# Kernels by the types of their arguments. The rest are constants: see KERNELS.
+TABLES = dict(SEGMENTS="*i32", LIST="*i32", TILES="*i32", queries="i32", heads="i32", group="i32", window="i32")
+TAIL = dict(**TABLES, scale="fp32")
+SIGNATURES = {
+    "attention": dict(Q=ROW, K=ROW, V=ROW, O=ROW, LSE="*fp32", **TAIL),
+    "attention_own": dict(G=ROW, O=ROW, OWN="*fp32", queries="i32", heads="i32"),
+    "attention_dq": dict(G=ROW, Q=ROW, K=ROW, V=ROW, LSE="*fp32", OWN="*fp32", DQ=ROW, **TAIL),
+    "attention_dkv": dict(G=ROW, Q=ROW, K=ROW, V=ROW, LSE="*fp32", OWN="*fp32", DK=ROW, DV=ROW, **TAIL),
+    "rope_split": dict(
+        QKV=ROW, COS="*fp32", SIN="*fp32", OUT_Q=ROW, OUT_K=ROW, OUT_V=ROW, heads="i32", kv="i32", half="i32"
+    ),
+    "rope_split_grad": dict(
+        DQ=ROW, DK=ROW, DV=ROW, COS="*fp32", SIN="*fp32", OUT=ROW, heads="i32", kv="i32", half="i32"
+    ),
+    "add_rms_norm": dict(
+        X="*fp32", Y=ROW, W="*fp32", SUM="*fp32", N=ROW, RSTD="*fp32", width="i32", epsilon="fp32"
+    ),
+    "add_rms_norm_grad": dict(
+        DN=ROW, DSUM="*fp32", SUM="*fp32", W="*fp32", RSTD="*fp32", DX="*fp32", DY=ROW, width="i32"
+    ),
+    "swiglu": dict(X=ROW, Y=ROW, half="i32"),
+    "swiglu_grad": dict(DY=ROW, X=ROW, DX=ROW, half="i32"),
+}
+
+
+def variants(arch):
+    """Name, kernel, constants, warps and stages of everything that is compiled."""
+    for size in HEADS:
+        d = dict(D=size, DB=1 << (size - 1).bit_length())
+        few = arch == "sm_80" and size > 64  # registers are too few for more
+        keys = 64 if few or arch == "sm_100" else 128
+        yield f"attention_{size}", "attention", dict(**d, BM=128, BN=32 if few else 64), 8, 2
+        yield f"attention_own_{size}", "attention_own", dict(**d, BM=64), 4, 1
+        yield f"attention_dq_{size}", "attention_dq", dict(**d, BM=128, BN=32), 8, 2
+        yield f"attention_dkv_{size}", "attention_dkv", dict(**d, BM=32, BN=keys), 8, 2
+        yield f"rope_split_{size}", "rope_split", d, 1, 1
+        yield f"rope_split_grad_{size}", "rope_split_grad", d, 1, 1
+    for adds in (True, False):
+        name = "add_rms_norm" if adds else "rms_norm"
+        yield name, "add_rms_norm", dict(ADDS=adds, B=1024), 8, 1
+        for has in (True, False):
+            grad = f"{name}_grad" + ("_dsum" if has else "")
+            yield grad, "add_rms_norm_grad", dict(ADDS=adds, HAS=has, B=1024), 8, 1
+    yield "swiglu", "swiglu", dict(B=1024), 4, 1
+    yield "swiglu_grad", "swiglu_grad", dict(B=1024), 4, 1
+
+
+def build(kernel, constants, warps, stages, capability):
+    signature = {**SIGNATURES[kernel], **{name: "constexpr" for name in constants}}
+    function = getattr(attention, kernel, None) or getattr(rows, kernel)
+    if list(signature) != function.arg_names:
+        raise SystemExit(f"{kernel} has the arguments {function.arg_names}, not {list(signature)}")
+    aligned = {(i,): [["tt.divisibility", 16]] for i, t in enumerate(signature.values()) if t.startswith("*")}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=aligned)
+    options = dict(num_warps=warps, num_stages=stages)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def usage(ptx, arch, scratch):
+    """Registers and bytes that are spilled, as ptxas counts them."""
+    with open(scratch, "w") as f:
+        f.write(ptx)
+    tool = get_ptxas(int(arch.removeprefix("sm_"))).path
+    arch += "a" if arch in ("sm_90", "sm_100") else ""
+    text = subprocess.run([tool, "-v", "-arch", arch, scratch, "-o", os.devnull], capture_output=True, text=True)
+    if text.returncode:
+        raise SystemExit(f"ptxas: {text.stderr}")
+    found = re.search(r"(\d+) bytes spill stores", text.stderr), re.search(r"Used (\d+) registers", text.stderr)
+    return int(found[1][1]), int(found[0][1])
+
+
+def products(ptx):
+    """The instruction that multiplies tiles; "": none does."""
+    return next((name for name in ("tcgen05.mma", "wgmma", "mma.sync") if name in ptx), "")
+
+
+def main():
+    out, archs = sys.argv[1], sys.argv[2:] or list(SHARED)
+    os.makedirs(out, exist_ok=True)
+    wrong = []
+    print(f"{'kernel':26} {'GPU':8} {'registers':>9} {'spilled':>8} {'shared':>8} {'cubin':>8} products by")
+    for arch in archs:
+        for name, kernel, constants, warps, stages in variants(arch):
+            k = build(kernel, constants, warps, stages, int(arch.removeprefix("sm_")))
+            registers, spilled = usage(k.asm["ptx"], arch, os.path.join(out, "scratch.ptx"))
+            shared, cubin = k.metadata.shared, k.asm["cubin"]
+            row = f"{name:26} {arch:8} {registers:9} {spilled:8} {shared:8} {len(cubin):8}"
+            print(row, products(k.asm["ptx"]), flush=True)
+            with open(os.path.join(out, f"{name}.{arch}.cubin"), "wb") as f:
+                f.write(cubin)
+            if shared > SHARED[arch]:
+                wrong.append(f"{name} on {arch}: {shared} bytes of shared memory, at most {SHARED[arch]}")
+            if spilled:
+                wrong.append(f"{name} on {arch}: {spilled} bytes spilled")
+    os.remove(os.path.join(out, "scratch.ptx"))
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+main()

@@ -1,0 +1,115 @@
+"""RopeSplit, AddRMSNorm, SwiGLU and their gradients for a GPU: ops/rows.cc says what they compute.
+
+A program takes a row, or a head of a row. Statistics are float32 whatever the type of the rows.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rope_split(QKV, COS, SIN, OUT_Q, OUT_K, OUT_V, heads, kv, half, D: tl.constexpr, DB: tl.constexpr):
+    i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)
+    h, own = tl.program_id(1) + tl.zeros([DB], tl.int32), d < D
+    x = QKV + (i * (heads + 2 * kv) + h) * D
+    turned = own & (d < 2 * half) & (h < heads + kv)
+    other = tl.where(d < half, d + half, d - half)
+    at = i * half + tl.where(d < half, d, d - half)
+    c = tl.load(COS + at, mask=turned, other=1.0)
+    s = tl.load(SIN + at, mask=turned, other=0.0)
+    a = tl.load(x + d, mask=own, other=0.0).to(tl.float32)
+    b = tl.load(x + other, mask=turned, other=0.0).to(tl.float32)
+    y = a * c + tl.where(d < half, -b, b) * s
+    q, k, v = h < heads, (h >= heads) & (h < heads + kv), h >= heads + kv
+    tl.store(OUT_Q + (i * heads + h) * D + d, y.to(OUT_Q.dtype.element_ty), mask=own & q)
+    tl.store(OUT_K + (i * kv + h - heads) * D + d, y.to(OUT_K.dtype.element_ty), mask=own & k)
+    tl.store(OUT_V + (i * kv + h - heads - kv) * D + d, y.to(OUT_V.dtype.element_ty), mask=own & v)
+
+
+@triton.jit
+def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr, DB: tl.constexpr):
+    """The three gradients are there: the launcher gives zeros for one that is missing."""
+    i, d = tl.program_id(0).to(tl.int64), tl.arange(0, DB)
+    h, own = tl.program_id(1) + tl.zeros([DB], tl.int32), d < D
+    turned = own & (d < 2 * half) & (h < heads + kv)
+    other = tl.where(d < half, d + half, d - half)
+    at = i * half + tl.where(d < half, d, d - half)
+    c = tl.load(COS + at, mask=turned, other=1.0)
+    s = tl.load(SIN + at, mask=turned, other=0.0)
+    q, k, v = h < heads, (h >= heads) & (h < heads + kv), h >= heads + kv
+    in_q, in_k, in_v = DQ + (i * heads + h) * D, DK + (i * kv + h - heads) * D, DV + (i * kv + h - heads - kv) * D
+    a = tl.load(in_q + d, mask=own & q, other=0.0).to(tl.float32)
+    a += tl.load(in_k + d, mask=own & k, other=0.0).to(tl.float32)
+    a += tl.load(in_v + d, mask=own & v, other=0.0).to(tl.float32)
+    b = tl.load(in_q + other, mask=turned & q, other=0.0).to(tl.float32)
+    b += tl.load(in_k + other, mask=turned & k, other=0.0).to(tl.float32)
+    y = a * c + tl.where(d < half, b, -b) * s
+    tl.store(OUT + (i * (heads + 2 * kv) + h) * D + d, y.to(OUT.dtype.element_ty), mask=own)
+
+
+@triton.jit
+def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, ADDS: tl.constexpr, B: tl.constexpr):
+    """ADDS says that Y and SUM are there."""
+    i = tl.program_id(0).to(tl.int64)
+    squares = tl.zeros([B], tl.float32)
+    for at in range(0, width, B):
+        d = at + tl.arange(0, B)
+        x = tl.load(X + i * width + d, mask=d < width, other=0.0)
+        if ADDS:
+            x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+            tl.store(SUM + i * width + d, x, mask=d < width)
+        squares += x * x
+    r = 1.0 / tl.sqrt(tl.sum(squares, 0) / width + epsilon)
+    for at in range(0, width, B):
+        d = at + tl.arange(0, B)
+        x = tl.load(X + i * width + d, mask=d < width, other=0.0)
+        if ADDS:
+            x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        y = x * r * tl.load(W + d, mask=d < width, other=0.0)
+        tl.store(N + i * width + d, y.to(N.dtype.element_ty), mask=d < width)
+    tl.store(RSTD + i, r)
+
+
+@triton.jit
+def add_rms_norm_grad(DN, DSUM, SUM, W, RSTD, DX, DY, width, ADDS: tl.constexpr, HAS: tl.constexpr, B: tl.constexpr):
+    """ADDS: DY is wanted, too; HAS: DSUM is there."""
+    i = tl.program_id(0).to(tl.int64)
+    along = tl.zeros([B], tl.float32)
+    for at in range(0, width, B):
+        d = at + tl.arange(0, B)
+        t = tl.load(DN + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        t *= tl.load(W + d, mask=d < width, other=0.0)
+        along += t * tl.load(SUM + i * width + d, mask=d < width, other=0.0)
+    r = tl.load(RSTD + i)
+    k = tl.sum(along, 0) / width * r * r
+    for at in range(0, width, B):
+        d = at + tl.arange(0, B)
+        t = tl.load(DN + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        t *= tl.load(W + d, mask=d < width, other=0.0)
+        g = r * (t - tl.load(SUM + i * width + d, mask=d < width, other=0.0) * k)
+        if HAS:
+            g += tl.load(DSUM + i * width + d, mask=d < width, other=0.0)
+        tl.store(DX + i * width + d, g, mask=d < width)
+        if ADDS:
+            tl.store(DY + i * width + d, g.to(DY.dtype.element_ty), mask=d < width)
+
+
+@triton.jit
+def swiglu(X, Y, half, B: tl.constexpr):
+    i, d = tl.program_id(0).to(tl.int64), tl.program_id(1) * B + tl.arange(0, B)
+    gate = tl.load(X + i * 2 * half + d, mask=d < half, other=0.0).to(tl.float32)
+    up = tl.load(X + i * 2 * half + half + d, mask=d < half, other=0.0).to(tl.float32)
+    y = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(Y + i * half + d, y.to(Y.dtype.element_ty), mask=d < half)
+
+
+@triton.jit
+def swiglu_grad(DY, X, DX, half, B: tl.constexpr):
+    i, d = tl.program_id(0).to(tl.int64), tl.program_id(1) * B + tl.arange(0, B)
+    gate = tl.load(X + i * 2 * half + d, mask=d < half, other=0.0).to(tl.float32)
+    up = tl.load(X + i * 2 * half + half + d, mask=d < half, other=0.0).to(tl.float32)
+    g = tl.load(DY + i * half + d, mask=d < half, other=0.0).to(tl.float32)
+    s = 1.0 / (1.0 + tl.exp(-gate))
+    dgate = g * up * s * (1.0 + gate * (1.0 - s))
+    tl.store(DX + i * 2 * half + d, dgate.to(DX.dtype.element_ty), mask=d < half)
+    tl.store(DX + i * 2 * half + half + d, (g * gate * s).to(DX.dtype.element_ty), mask=d < half)
