@@ -2,7 +2,7 @@
 with manual pages, completions, licences and a list of parts. Times in them are SOURCE_DATE_EPOCH: the same inputs give
 the same bytes.
 
-    pack.py --program FILE --pages FOLDER --out FOLDER
+    pack.py --program FILE --machine x86_64|aarch64 --pages FOLDER --out FOLDER
 """
 import argparse
 import base64
@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = "1.31.1"  # ONNX Runtime, as tools/setup/onnxruntime.txt has it
 NEWER = "3.11"  # the oldest Python that its own wheel is made for
+MACHINE = os.uname().machine  # that the program is for
 LIMIT = 40_000_000  # bytes of a wheel
 DEMO = {f"assay/demo/{p}": ROOT / "backbones" / p for p in ("tiny", "tiny-scorer")}
 PICTURES = ("coffee.png", "coffee_blur.png", "rocket.png", "rocket_grey.png")
@@ -117,7 +118,7 @@ def metadata(project, summary, requires=(), readme=b""):
 def write_wheel(out, project, version_of_libc, files, info_files):
     """Writes a wheel of files, path: (content, whether it is a program), and those of its .dist-info."""
     name = project["name"].replace("-", "_")
-    tag = f"py3-none-manylinux_{version_of_libc[0]}_{version_of_libc[1]}_{os.uname().machine}"
+    tag = f"py3-none-manylinux_{version_of_libc[0]}_{version_of_libc[1]}_{MACHINE}"
     info = f"{name}-{project['version']}.dist-info"
     info_files["WHEEL"] = f"Wheel-Version: 1.0\nGenerator: assay\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     files = files | {f"{info}/{path}": (content, False) for path, content in info_files.items()}
@@ -164,7 +165,8 @@ def runtime_wheel(out, project):
 
 
 def runtime():
-    return ROOT / "build/lib" / f"libonnxruntime.so.{RUNTIME}"
+    folder = "build/lib" if os.uname().machine == MACHINE else f"build/{MACHINE}/lib"
+    return ROOT / folder / f"libonnxruntime.so.{RUNTIME}"
 
 
 def tar(top, files, links):
@@ -194,7 +196,7 @@ def zipped(content):
 
 def archive(out, program, share, project, sbom, texts):
     """The program with ONNX Runtime beside it, as a tar.gz."""
-    top = f"assay-{project['version']}-linux-{os.uname().machine}"
+    top = f"assay-{project['version']}-linux-{MACHINE}"
     files = {f"share/{path}": (content, 0o644) for path, content in share.items()}
     files |= {"bin/assay": (program.read_bytes(), 0o755), "lib/libonnxruntime.so": (runtime().read_bytes(), 0o644),
               "LICENSE": ((ROOT / "LICENSE").read_bytes(), 0o644), "THIRD_PARTY.txt": (texts.encode(), 0o644), "assay.cdx.json": (sbom.encode(), 0o644)}
@@ -218,7 +220,7 @@ def package(out, program, share, project, sbom, texts):
     files |= {f"{doc}/copyright": (rights.encode(), 0o644), f"{doc}/assay.cdx.json": (sbom.encode(), 0o644),
               f"{doc}/changelog.gz": (zipped((ROOT / "CHANGELOG.md").read_bytes()), 0o644)}
     links = {f"usr/bin/{name}": "../lib/assay/assay" for name in ("assay", *NAMES)}
-    machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[MACHINE]
     major, minor = max(glibc(program), glibc(runtime()))
     size = sum(len(content) for content, _ in files.values()) // 1024
     control = f"""Package: assay
@@ -250,21 +252,24 @@ Description: reward models for instruction-guided image editing
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--program", required=True, type=Path)
+    p.add_argument("--machine", required=True)
     p.add_argument("--pages", required=True, type=Path)
     p.add_argument("--out", required=True, type=Path)
     a = p.parse_args()
+    global MACHINE
+    MACHINE = a.machine
     a.out.mkdir(parents=True, exist_ok=True)
     project = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text())["project"]
     all_parts = parts(a.program)
     texts, sbom, share = licences(all_parts), bill(project["version"], all_parts), shared(a.pages)
-    (a.out / "assay.cdx.json").write_text(sbom)
+    parts_file = a.out / f"assay-{project['version']}-linux-{MACHINE}.cdx.json"
+    parts_file.write_text(sbom)
     made = [make(a.out, a.program, share, project, sbom, texts) for make in (wheel, archive, package)]
-    made += [runtime_wheel(a.out, project), a.out / "assay.cdx.json"]
+    made += [runtime_wheel(a.out, project), parts_file]
     for m in made:
         print(f"{m.stat().st_size:12,} bytes  {m.relative_to(ROOT) if m.is_relative_to(ROOT) else m}")
     if (size := made[0].stat().st_size) > LIMIT:
         sys.exit(f"error: {made[0]} has {size} bytes, want at most {LIMIT}")
-    (a.out / "SHA256SUMS").write_text("".join(f"{hashlib.sha256(m.read_bytes()).hexdigest()}  {m.name}\n" for m in made))
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# tools/dist/program.sh OUT: builds the program assay, which is train, score and label in one, with zig's C compiler
-# against glibc 2.28. The same commit and tools give the same bytes.
+# tools/dist/program.sh OUT [MACHINE]: builds the program assay, which is train, score and label in one, for x86_64 or
+# aarch64 (default: this machine) and glibc 2.28. The same commit and tools give the same bytes. PROGRAM_CACHE is a folder
+# in place of Go's cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
-zig=$PWD/build/zig/ziglang/zig
-target=$(uname -m)-linux-gnu.2.28
-# libtokenizers.a needs nothing of C++, though its Go part names the library, which zig would compile: Rust wants the
-# unwinder alone.
-mkdir -p build/dist
-cat >build/dist/cc <<-SCRIPT
-	#!/bin/bash
-	exec "$zig" cc -target $target "\${@/%-lstdc++/-lunwind}"
-SCRIPT
-chmod +x build/dist/cc
+export MACHINE=${2:-$(uname -m)}
+lib=build/lib
+[ "$MACHINE" = "$(uname -m)" ] || lib=build/$MACHINE/lib
+case $MACHINE in
+x86_64) architecture=amd64 ;;
+aarch64) architecture=arm64 ;;
+*) echo "error: nothing is released for $MACHINE" >&2; exit 2 ;;
+esac
 mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || commit=$commit-changed
-CC="$PWD/build/dist/cc" CGO_ENABLED=1 CGO_LDFLAGS="-L$PWD/build/lib" \
+GOCACHE=${PROGRAM_CACHE:-$(go env GOCACHE)} GOARCH=$architecture CC="$PWD/tools/dist/cc.sh" CGO_ENABLED=1 CGO_LDFLAGS="-L$PWD/$lib" \
 	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X $(go list -m)/internal/version.commit=$commit" -o "$out" ./cmd/assay

@@ -35,9 +35,9 @@ make dist
 # Again, with nothing that Go compiled before. It must be the same, byte for byte.
 again=build/dist/again
 trap 'rm -rf build/dist/cache $again' EXIT
-GOCACHE=$PWD/build/dist/cache tools/dist/run.sh $again
+PROGRAM_CACHE=$PWD/build/dist/cache tools/dist/run.sh $again
 cmp dist/SHA256SUMS $again/SHA256SUMS || fail "two builds differ"
-said=$(ASSAY_ONNXRUNTIME=build/lib build/dist/assay version | head -n 1)
+said=$(ASSAY_ONNXRUNTIME=build/lib "build/dist/$(uname -m)/assay" version | head -n 1)
 [[ $said = "assay $version, commit $(git rev-parse HEAD), "* ]] || fail "the program says '$said'"
 echo
 echo "the same bytes twice: dist/SHA256SUMS"

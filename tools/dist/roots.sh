@@ -56,7 +56,7 @@ try_in() {
 	local root=build/roots/$1 started
 	rm -rf "$root/trial"
 	mkdir "$root/trial"
-	cp dist/*.whl dist/*.tar.gz dist/*.deb tools/dist/smoke.sh "$root/trial/"
+	cp dist/assay_reward*_"$(uname -m)".whl dist/assay-*-"$(uname -m)".tar.gz dist/assay_*_"$(dpkg --print-architecture)".deb tools/dist/smoke.sh "$root/trial/"
 	cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 	cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 	[ ! -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/pip.conf"

@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # make dist: everything that is released, in dist/, and a trial of it (tools/dist/try.sh). tools/dist/run.sh FOLDER makes
-# it in that folder, and tries nothing.
+# it in that folder, and tries nothing. MACHINES="x86_64 aarch64" makes it for both, where cargo has their targets.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-dist}
 tools/setup/zig.sh
 tools/dist/notices.sh
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH
+export SOURCE_DATE_EPOCH CGO_LDFLAGS="-L$PWD/build/lib"
 rm -rf "$out" build/dist/share
-tools/dist/program.sh build/dist/assay
 go run ./tools/dist/pages build/dist/share
-python3 tools/dist/pack.py --program build/dist/assay --pages build/dist/share --out "$out"
+for machine in ${MACHINES:-$(uname -m)}; do
+	if [ "$machine" != "$(uname -m)" ]; then
+		tools/setup/onnxruntime.sh "$machine"
+		tools/setup/tokenizers.sh "$machine"
+	fi
+	tools/dist/program.sh "build/dist/$machine/assay" "$machine"
+	python3 tools/dist/pack.py --program "build/dist/$machine/assay" --machine "$machine" --pages build/dist/share --out "$out"
+done
+(cd "$out" && LC_ALL=C sha256sum -- assay* >SHA256SUMS)
 [ $# -gt 0 ] || tools/dist/try.sh

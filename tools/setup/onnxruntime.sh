@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Puts ONNX Runtime's library into build/lib, out of its Python wheel (Python itself is not used at run time).
+# onnxruntime.sh MACHINE: that of another machine, into build/MACHINE/lib.
 . "$(dirname "$0")/common.sh"
 version=1.31.1
-if done_already onnxruntime "$version"; then exit 0; fi
+machine=${1:-$(uname -m)} lib=build/${1:+$1/}lib name=onnxruntime${1:+-$1}
+if done_already "$name" "$version"; then exit 0; fi
 say "downloading ONNX Runtime $version"
-fetch_wheel tools/setup/onnxruntime.txt --implementation cp --python-version 3.11 --abi cp311 --platform "manylinux_2_28_$(uname -m)"
-unpack_wheel onnxruntime "onnxruntime/capi/libonnxruntime.so.$version" build/lib
-unpack_wheel onnxruntime "onnxruntime/capi/libonnxruntime_providers_shared.so" build/lib
-ln -sfn "libonnxruntime.so.$version" build/lib/libonnxruntime.so
+fetch_wheel tools/setup/onnxruntime.txt --implementation cp --python-version 3.11 --abi cp311 --platform "manylinux_2_28_$machine"
+unpack_wheel onnxruntime "onnxruntime/capi/libonnxruntime.so.$version" "$lib"
+unpack_wheel onnxruntime "onnxruntime/capi/libonnxruntime_providers_shared.so" "$lib"
+ln -sfn "libonnxruntime.so.$version" "$lib/libonnxruntime.so"
 rm -rf build/wheels/onnxruntime
 finished "$version"

@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+# zig's ar, for any machine.
+exec "$(dirname "$0")/../../build/zig/ziglang/zig" ar "$@"
