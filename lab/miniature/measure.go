@@ -54,6 +54,6 @@ edits. The output has a line for each row: id, family, truth. An unknown source 
 	f.tasks(c.Flags())
 	c.Flags().StringVar(&in, "in", "", "table of edits: source, instruction, edit")
 	c.Flags().StringVar(&f.out, "out", "", "JSONL file to write (default: standard output)")
-	cli.Makes(c, "out")
+	cli.Writes(c, []string{".jsonl"}, "out")
 	return c
 }

@@ -85,8 +85,7 @@ func strengths(asked []Edit) [][]Step {
 	ways := [][]Step{nil}
 	for _, e := range asked {
 		of := []float64{1}
-		switch {
-		case e.Family == Temperature, e.Family == Grey, e.Family == Sepia, e.Family == Light, e.Variant == "sharpen":
+		if e.scaled() {
 			of = []float64{1, 0.94, 1.06}
 		}
 		var longer [][]Step
@@ -100,6 +99,22 @@ func strengths(asked []Edit) [][]Step {
 	return ways
 }
 
+// scaled reports whether every strength of an edit looks different, not only all and half of it.
+func (e Edit) scaled() bool {
+	return slices.Contains([]Family{Temperature, Grey, Sepia, Light}, e.Family) || e.Variant == "sharpen"
+}
+
+// partial are the strengths of an edit that is done in part.
+func (e Edit) partial() []float64 {
+	switch {
+	case e.scaled():
+		return []float64{0.2, 0.45, 0.7}
+	case natures[e.Family].gradual:
+		return []float64{0.45}
+	}
+	return nil
+}
+
 // answers are the steps of editors that do what was asked for, a part of it, or one part with something wrong.
 func (t *Task) answers() [][]Step {
 	all := strengths(t.Asked)
@@ -110,15 +125,17 @@ func (t *Task) answers() [][]Step {
 			if len(rest) > 0 {
 				all = append(all, others)
 			}
-			if natures[e.Family].gradual {
-				all = append(all, append(slices.Clone(others), Step{e, 0.45}))
+			for _, strength := range e.partial() {
+				all = append(all, append(slices.Clone(others), Step{e, strength}))
 			}
 			for _, w := range t.mistakes(e) {
 				all = append(all, append(slices.Clone(others), Step{w, 1}))
 			}
 		}
-		if len(rest) > 0 && natures[e.Family].gradual {
-			all = append(all, []Step{{e, 0.45}})
+		if len(rest) > 0 {
+			for _, strength := range e.partial() {
+				all = append(all, []Step{{e, strength}})
+			}
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -160,5 +161,55 @@ func TestScales(t *testing.T) {
 	}
 	if err := scales.Table(t.Context(), broken, &out); err == nil || !strings.Contains(err.Error(), "editor-x.png") {
 		t.Errorf("a picture that is not there: %v, want an error that names it", err)
+	}
+}
+
+// TestMeasureAdversarial measures outputs of an exam that climbed a scorer's gradient for 40 steps of two levels
+// (testdata/adversarial/make.py): a copy of the source then scores 8.6 of 10. None gains truth.
+func TestMeasureAdversarial(t *testing.T) {
+	photos, err := OpenPhotos("../../../examples/photos", DefaultSize, Selection{Only: []string{"tissue", "rocket"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(photos, DefaultSize, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/adversarial/*.png")
+	if err != nil || len(files) != 6 {
+		t.Fatalf("%d pictures, %v, want 6", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			number, rest, _ := strings.Cut(filepath.Base(file), "-")
+			i, err := strconv.Atoi(number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := generator(777, EditsTable, i)
+			task, err := w.Task(rng, Families[i%len(Families)])
+			if err != nil {
+				t.Fatal(err)
+			}
+			task.Target(rng) // the generator's order in Write
+			scale := NewScale(task)
+			climbed, err := data.Open(file, data.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range task.examined(rng) {
+				if !strings.HasPrefix(rest, string(o.Kind)+"-") {
+					continue
+				}
+				before, after := measure(t, scale, o.Picture), measure(t, scale, climbed)
+				t.Logf("%s: %.3f before, %.3f after", task.Instruction, before, after)
+				if after > before+0.01 {
+					t.Errorf("%s: measured %.3f after the climb, want no more than %.3f", task.Instruction, after, before)
+				}
+				if d := far(o.Picture, climbed); d < 1 || d > 80 {
+					t.Errorf("the picture is %.1f levels from the output it began with, want 1 to 80", d)
+				}
+			}
+		})
 	}
 }
