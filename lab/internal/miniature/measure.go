@@ -14,11 +14,11 @@ import (
 // Scale measures the true degree of any picture shown as the answer to a task, also of pictures that no editor of this
 // world made. It knows no scorer.
 //
-// It holds results: pictures of which the world knows the degree, since it can draw them. They are what was asked for in
-// several strengths, by half, with something wrong and with something else, and other edits. A picture's degree is that
-// of the result it has come closest to, times how far it has come from the source to it in what the result changes,
-// times 1 to 0 for what it changed elsewhere. The way to a result is cut short where a worse one lies near: a sepia
-// picture is not most of the way to a grey one. A square of the picture may be ruined for 40 % of the degree.
+// It holds results: pictures of which the world knows the degree, since it can draw them. They are what was asked for
+// in several strengths, by half, with something wrong and with something else, and other edits. A picture's degree is
+// that of the result it has come closest to, times how far it has come from the source to it in what the result
+// changes, times 1 to 0 for what it changed elsewhere. The way to a result is cut short where a worse one lies near: a
+// sepia picture is not most of the way to a grey one. A square of the picture may be ruined for 40 % of the degree.
 type Scale struct {
 	task    *Task
 	source  []byte
@@ -435,8 +435,8 @@ func kept(beside, another float64) float64 {
 	return spoilt * max(0, 1-(beside-visible)/max(another-visible, 1e-9))
 }
 
-// patch finds the square that differs most from what was drawn, and returns the pixels outside of it; nil: it holds half
-// of what one of the steps changed or more, so that nothing can be said of that step.
+// patch finds the square that differs most from what was drawn, and returns the pixels outside of it; nil: it holds
+// half of what one of the steps changed or more, so that nothing can be said of that step.
 func (s *Scale) patch(r *result, drawn, pix []byte) []bool {
 	side := s.task.Source.Width
 	wide := side + 1

@@ -147,7 +147,8 @@ func TestScales(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Table(t.Context(), table, &out); err == nil || !strings.Contains(err.Error(), "no task of the data set") {
+	err = other.Table(t.Context(), table, &out)
+	if err == nil || !strings.Contains(err.Error(), "no task of the data set") {
 		t.Errorf("tasks of another seed: %v, want an error that says so", err)
 	}
 	raw, err := os.ReadFile(table)

@@ -45,8 +45,8 @@ func (w *World) Scales(set Set) (*Scales, error) {
 // share it.
 const batch = 2048
 
-// Table measures the edits of a table, and writes a line of JSON with id, family and truth for each. A row without an id
-// has its number, from 1.
+// Table measures the edits of a table, and writes a line of JSON with id, family and truth for each. A row without an
+// id has its number, from 1.
 func (s *Scales) Table(ctx context.Context, path string, out io.Writer) error {
 	t, err := data.OpenTable(path, data.WithRequired("source", "edit", "instruction"))
 	if err != nil {
