@@ -1,6 +1,7 @@
 """Makes the pictures beside this file: outputs of an exam that climbed the gradient of a scorer.
 
-    build/lab/miniature --photos examples/photos --only tissue,rocket --exam --seed 777 --instructions 28 --out build/climb
+    build/lab/miniature --photos examples/photos --only tissue,rocket --exam --seed 777 --instructions 28 \\
+        --out build/climb
     score serve --scorer backbones/tiny-scorer &
     PYTHONPATH=clients/python python lab/internal/miniature/testdata/adversarial/make.py --exam build/climb
 
@@ -15,7 +16,14 @@ from PIL import Image
 
 from assay_reward import Client
 
-TASKS = {"000001": "noop", "000004": "noop", "000007": "foreign", "000009": "wrong_attribute", "000012": "noop", "000017": "half"}
+TASKS = {  # and the kind of output to begin with
+    "000001": "noop",
+    "000004": "noop",
+    "000007": "foreign",
+    "000009": "wrong_attribute",
+    "000012": "noop",
+    "000017": "half",
+}
 STEPS = 40
 
 
