@@ -17,7 +17,7 @@ out=${EDITOR_OUT:-build/editor}
 scorer=backbones/tiny-scorer clip=backbones/tiny-clip
 second=${EDITOR_SECOND:-build/demo/run/scorer}
 results=${EDITOR_RESULTS:-reproduce/editor}
-first_set=3200 second_set=1600 exam=140 pretraining=1000 groups=800 steps=100 seeds='1 2 3'
+first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 seeds='1 2 3'
 if [ -n "${EDITOR_SHORT:-}" ]; then
 	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 steps=6 seeds='1 2'
 	results=${EDITOR_RESULTS:-$out}

@@ -1,6 +1,6 @@
 """Pretrains the editor, draws its edits, and tunes it by a reward in one of several ways (README.md). run.sh calls it.
 
-    tune.py --work DIR pretrain --steps 1000
+    tune.py --work DIR pretrain --steps 1600
     tune.py --work DIR draw --groups 800 --each 4
     tune.py --work DIR --server http://127.0.0.1:8100 arm words --seed 1 --steps 100
 """
@@ -277,7 +277,7 @@ def main():
     p.add_argument("--server", default="http://127.0.0.1:8100", help="a reward server, for feedback")
     sub = p.add_subparsers(required=True)
     c = sub.add_parser("pretrain")
-    c.add_argument("--steps", type=int, default=1000)
+    c.add_argument("--steps", type=int, default=1600)
     c.set_defaults(run=pretrain)
     c = sub.add_parser("draw")
     c.add_argument("--groups", type=int, default=800)
