@@ -1,6 +1,6 @@
 """Puts the outputs of all runs together, and writes what came of them: small.md, curves.svg, pictures.png, results.csv.
 
-    page.py join --work DIR
+    page.py join --work DIR --seeds 1 2 3
     page.py write --work DIR --out reproduce/editor
 """
 import argparse
@@ -34,12 +34,13 @@ COLUMNS = {  # file and column
 }
 
 
-def join(work):
+def join(work, seeds):
     """One table of all outputs in the order of their tasks, and one of each arm's last outputs for `score drift`."""
     tables = {}
     for path in sorted((work / "outputs").glob("*-*-*.jsonl")):
         arm, seed, step = path.stem.rsplit("-", 2)
-        tables[arm, int(seed), int(step)] = lines(path)
+        if int(seed) in seeds:
+            tables[arm, int(seed), int(step)] = lines(path)
     write_lines(work / "outputs/all.jsonl", sorted((r for t in tables.values() for r in t), key=lambda r: r["id"]))
     for arm in {a for a, _, _ in tables}:
         last = max(step for a, _, step in tables if a == arm)
@@ -237,9 +238,10 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("what", choices=["join", "write"])
     p.add_argument("--work", type=Path, required=True)
+    p.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="those of join")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
-    join(a.work) if a.what == "join" else write(a.work, a.out)
+    join(a.work, a.seeds) if a.what == "join" else write(a.work, a.out)
 
 
 if __name__ == "__main__":

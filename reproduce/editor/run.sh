@@ -6,6 +6,7 @@
 #   EDITOR_SHORT=1       little data and few steps: everything runs, the figures mean nothing
 #   EDITOR_SECOND=DIR    another scorer to compare with (that of make demo, if it is there)
 #   EDITOR_RESULTS=DIR   folder of the results (reproduce/editor; of a short run EDITOR_OUT)
+#   EDITOR_SEEDS='1 2'   of tuning (1 2 3)
 #   EDITOR_JOBS=N        runs of training at a time (2), one thread each
 #   DEMO_BIN, DEMO_LAB, EDITOR_PYTHON   folders of the commands and of lab's programs, and a Python with PyTorch, if not make's
 set -euo pipefail
@@ -17,9 +18,9 @@ out=${EDITOR_OUT:-build/editor}
 scorer=backbones/tiny-scorer clip=backbones/tiny-clip
 second=${EDITOR_SECOND:-build/demo/run/scorer}
 results=${EDITOR_RESULTS:-reproduce/editor}
-first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 seeds='1 2 3'
+first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 seeds=${EDITOR_SEEDS:-1 2 3}
 if [ -n "${EDITOR_SHORT:-}" ]; then
-	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 steps=6 seeds='1 2'
+	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 steps=6 seeds=${EDITOR_SEEDS:-1 2}
 	results=${EDITOR_RESULTS:-$out}
 fi
 arms='base words no-words good best preferences feedback feedback-50'
@@ -67,7 +68,7 @@ done
 for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 
 all=$out/outputs/all.jsonl
-made "$all" "one table of all outputs" "$out"/outputs/*.done -- "$python" reproduce/editor/page.py join --work "$out"
+made "$all" "one table of all outputs" "$out"/outputs/*.done -- "$python" reproduce/editor/page.py join --work "$out" --seeds $seeds
 made "$out/scores.jsonl" "scores" "$all" -- "$bin/score" batch --scorer $scorer --in "$all" --out "$out/scores.jsonl"
 [ ! -d "$second" ] ||
 	made "$out/second.jsonl" "a second scorer's" "$all" -- "$bin/score" batch --scorer "$second" --in "$all" --out "$out/second.jsonl"
