@@ -6,7 +6,7 @@ export CGO_LDFLAGS := "-L$(CURDIR)/build/lib" $(CGO_LDFLAGS)
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: build ## label, train, score and report on photographs (DEMO=short: in a short form; DEMO_PHOTOS=folder: examine those; DEMO_CAPTIONS=world: labels by the world's captions)
+demo: build ## label, train, score and report on photographs (DEMO=short: in a short form; DEMO=editor: tune an editor, with PyTorch; DEMO_PHOTOS=folder: examine those; DEMO_CAPTIONS=world: labels by the world's captions)
 	@mkdir -p build/lab && go -C lab build -o ../build/lab/ ./miniature ./demo
 	@lab/demo/run.sh
 

@@ -3,19 +3,21 @@
 # scorer, scores of photographs that were never used, a report. A second call goes on where the first one stopped.
 #
 #   DEMO=short        little data and few steps: everything runs, the figures mean nothing
+#   DEMO=editor       tune a small editor by a scorer instead (reproduce/editor/run.sh)
 #   DEMO_CAPTIONS=world   labels by the captions that the miniature world knows, in build/demo-world, instead of those that a tiny
 #                     model writes; those of the exam it always writes, to be compared
 #   DEMO_PHOTOS=DIR   examine the scorer on all photographs of that folder instead of the held-out ones
 #   DEMO_BIN, DEMO_LAB   folders of the commands and of lab's programs, if not make's
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+[ "${DEMO:-}" != editor ] || exec reproduce/editor/run.sh
 bin=${DEMO_BIN:-bin}            # train, score, label
 lab=${DEMO_LAB:-build/lab}      # miniature, demo
 held=tissue,rocket
 case ${DEMO:-full} in
 full) out=build/demo configs=examples/miniature short=false instructions=2000 chains=1000 exam_instructions=280 ;;
 short) out=build/demo-short configs=build/demo-short short=true instructions=56 chains=12 exam_instructions=28 ;;
-*) echo "error: DEMO=$DEMO: want short, or nothing" >&2; exit 2 ;;
+*) echo "error: DEMO=$DEMO: want short, editor, or nothing" >&2; exit 2 ;;
 esac
 world=false
 case ${DEMO_CAPTIONS:-model} in
@@ -25,24 +27,7 @@ world) out=$out-world configs=$out world=true ;;
 esac
 mkdir -p "$out"
 
-# made TARGET NAME INPUT... -- COMMAND...: runs the command unless the target is newer than all inputs; keeps its time.
-made() {
-	local target=$1 name=$2 newer=yes start=$SECONDS code=0
-	shift 2
-	while [ "$1" != -- ]; do
-		[ "$target" -nt "$1" ] || newer=no
-		shift
-	done
-	shift
-	[ -e "$target" ] || newer=no
-	printf '\n== %s%s\n' "$name" "$([ $newer = yes ] && echo ': done before')"
-	[ $newer = no ] || return 0
-	printf '$ %s\n' "$*"
-	"$@" || code=$?
-	printf '%s\t%d\t%d\n' "$name" $((SECONDS - start)) $code >>"$out/times.tsv"
-	[ $code != 3 ] || echo "make demo goes on from here" >&2
-	return $code
-}
+. lab/demo/made.sh
 
 # Configurations of other forms: the same, but for the folder of the data, the length of a short run, and whose captions are read.
 if $short || $world; then

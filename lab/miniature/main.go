@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"assay/internal/cli"
 	"assay/internal/exit"
@@ -19,7 +20,10 @@ import (
 
 var app = cli.App{Root: newMiniature}
 
-func init() { app.Register(newEvaluate) }
+func init() {
+	app.Register(newEvaluate)
+	app.Register(newMeasure)
+}
 
 func main() { app.Main() }
 
@@ -53,20 +57,41 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 			return write(c, f)
 		},
 	}
+	f.tasks(c.Flags())
 	flags := c.Flags()
-	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt beside cat.png says what it shows")
 	flags.StringVar(&f.out, "out", "", "folder to write, new or empty")
 	cli.Makes(c, "out")
+	flags.IntVar(&f.set.Chains, "chains", -1, "chains of edits (default: a fifth of the instructions, none for an exam)")
+	flags.StringVar(&f.pictures, "pictures", "files", "files: PNG files; embed: inside Parquet tables")
+	return c
+}
+
+// tasks adds the flags that say which tasks a data set has.
+func (f *options) tasks(flags *pflag.FlagSet) {
+	flags.StringVar(&f.photos, "photos", "", "folder of photographs; cat.txt beside cat.png says what it shows")
 	flags.Uint64Var(&f.set.Seed, "seed", 1, "seed of all that is drawn")
 	flags.IntVar(&f.set.Instructions, "instructions", 1400, "instructions, each for a source of its own")
-	flags.IntVar(&f.set.Chains, "chains", -1, "chains of edits (default: a fifth of the instructions, none for an exam)")
 	flags.IntVar(&f.size, "size", miniature.DefaultSize, "side of the pictures in pixels, a multiple of 8")
 	flags.StringSliceVar(&f.which.Held, "held", nil, "photographs that are not used, by name, as in a,b")
 	flags.StringSliceVar(&f.which.Only, "only", nil, "photographs that alone are used")
 	flags.BoolVar(&f.set.Exam, "exam", false, "for testing a scorer: one output of every kind, crops as they are")
 	flags.BoolVar(&f.augment, "augment", true, "mirror and turn crops, vary their colours (never for an exam)")
-	flags.StringVar(&f.pictures, "pictures", "files", "files: PNG files; embed: inside Parquet tables")
-	return c
+}
+
+// world opens the photographs.
+func (f *options) world() (*miniature.World, error) {
+	if len(f.which.Held) > 0 && len(f.which.Only) > 0 {
+		return nil, exit.Usagef("--held and --only: give one of the two")
+	}
+	photos, err := miniature.OpenPhotos(f.photos, f.size, f.which)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	world, err := miniature.New(photos, f.size, f.augment && !f.set.Exam)
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	return world, nil
 }
 
 func newEvaluate() *cobra.Command {
@@ -134,17 +159,11 @@ func write(c *cobra.Command, f options) error {
 		return exit.Usagef("--instructions %d: want at least 1", set.Instructions)
 	case f.pictures != "files" && f.pictures != "embed":
 		return exit.Usagef("--pictures: want files or embed, not %q", f.pictures)
-	case len(f.which.Held) > 0 && len(f.which.Only) > 0:
-		return exit.Usagef("--held and --only: give one of the two")
 	}
 	set.Embed = f.pictures == "embed"
-	photos, err := miniature.OpenPhotos(f.photos, f.size, f.which)
+	world, err := f.world()
 	if err != nil {
-		return exit.Usage(err)
-	}
-	world, err := miniature.New(photos, f.size, f.augment && !set.Exam)
-	if err != nil {
-		return exit.Usage(err)
+		return err
 	}
 	bar := cli.NewProgress(c, "miniature", int64(set.Instructions+set.Chains), "instructions")
 	defer bar.Close()

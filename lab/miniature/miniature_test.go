@@ -139,6 +139,36 @@ func TestExam(t *testing.T) {
 	}
 }
 
+func TestMeasure(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "exam")
+	tasks := []string{"--photos", "../../examples/photos", "--instructions", "3", "--only", "tissue", "--exam"}
+	if code, _, errs := run(t, append(tasks, "--out", dir)...); code != exit.Done {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	edits, out := filepath.Join(dir, "edits.jsonl"), filepath.Join(dir, "measured.jsonl")
+	measure := append(append([]string{"measure"}, tasks...), "--in", edits)
+	if code, _, errs := run(t, append(measure, "--out", out)...); code != exit.Done {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	code, printed, errs := run(t, "evaluate", "--truth", filepath.Join(dir, "truth.jsonl"), "--scores", out, "--column",
+		"truth", "--json")
+	var r miniature.Result
+	if err := json.Unmarshal([]byte(printed), &r); code != exit.Done || err != nil || r.Spearman < 0.95 {
+		t.Errorf("exit code %d: %v %s%s; want a Spearman of 0.95", code, err, printed, errs)
+	}
+	written, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, printed, _ := run(t, measure...); printed != string(written) {
+		t.Errorf("standard output has %q, the file %q: want the same", printed, written)
+	}
+	if code, _, errs := run(t, append(measure, "--seed", "2")...); code != exit.Failed ||
+		!strings.Contains(errs, "edits.jsonl:1: no task of the data set") {
+		t.Errorf("another seed: exit code %d: %s; want %d and the row", code, errs, exit.Failed)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	photos, out := "../../examples/photos", filepath.Join(t.TempDir(), "out")
 	for _, c := range []struct {
@@ -153,6 +183,7 @@ func TestUsage(t *testing.T) {
 		{"--photos " + photos + " --out " + out + " --pictures tar", "want files or embed"},
 		{"--photos " + photos + " --out " + out + " --instructions 0", "want at least 1"},
 		{"--photos " + photos + " --out " + out + " --exam --augment", "--augment is never for an exam"},
+		{"measure --photos " + photos, "--photos and --in are needed"},
 		{"evaluate --truth t.jsonl", "--truth and --scores are needed"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

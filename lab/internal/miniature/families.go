@@ -74,7 +74,7 @@ type Edit struct {
 	Place   string // Add, Move
 }
 
-// Step is an edit that was done. Strength 1 is all of it; below 0.8 it counts as done by half.
+// Step is an edit that was done. Strength 1 is all of it; below 0.8 it counts as done in part: 0.45 is half of it.
 type Step struct {
 	Edit
 	Strength float64
@@ -189,7 +189,7 @@ func likeness(asked, done Edit) float64 {
 }
 
 // Degree is the true degree of success, 0 to 1, of steps that were done for edits that were asked for. It is the mean,
-// over the edits asked for, of how far the best step fulfils each; a step done by half fulfils it by half. If something
+// over the edits asked for, of how far the best step fulfils each; a step done in part fulfils it in part. If something
 // else was changed, too, or the picture is damaged, the degree is multiplied by 0.6.
 func Degree(asked []Edit, done []Step, damaged bool) float64 {
 	left := slices.Clone(done)
@@ -199,7 +199,7 @@ func Degree(asked []Edit, done []Step, damaged bool) float64 {
 		for i, d := range left {
 			v := likeness(a, d.Edit)
 			if !d.complete() {
-				v /= 2
+				v *= d.Strength / 0.9
 			}
 			if a.Family == d.Family && v >= best {
 				best, at = v, i
