@@ -156,7 +156,7 @@ func stepIn(t *testing.T, family, dtype string, o TuneOptions) *StepResult {
 		}
 		samples = append(samples, s)
 	}
-	got, err := u.Step(context.Background(), samples, []float64{0.2, 0.9}, 0.5, 7)
+	got, err := u.Step(context.Background(), samples, StepInput{Labels: []float64{0.2, 0.9}, Weight: 0.5, Seed: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
