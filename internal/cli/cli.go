@@ -88,8 +88,8 @@ func (a *App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	return exit.Code(err)
 }
 
-// mistaken is what cobra's error about a command comes from, where it can be told: a subcommand that there is not, whose
-// flags cobra does not know, or a configuration without its flag.
+// mistaken names the cause of cobra's error about a command, where there is one: a subcommand that does not exist,
+// whose flags cobra does not know, or a configuration without its flag.
 func mistaken(c *cobra.Command, args []string, err error) error {
 	at := slices.Index(args, c.Name()) + 1 // 0 of the root
 	if at >= len(args) || strings.HasPrefix(args[at], "-") {

@@ -314,6 +314,7 @@ func TestHelpRuns(t *testing.T) {
 		}
 		cannot[example] = true
 	}
+	seen := map[string]bool{}
 	for name, c := range commands(t) {
 		var script strings.Builder
 		for line := range strings.Lines(strings.ReplaceAll(c.examples, "\\\n", " ")) {
@@ -322,7 +323,7 @@ func TestHelpRuns(t *testing.T) {
 			if !cannot[example] {
 				script.WriteString("echo " + name + " >&2\n" + line + "\n")
 			}
-			delete(cannot, example)
+			seen[example] = true // a command of assay may have it, too
 		}
 		_, short, _ := strings.Cut(name, "assay ")
 		known := commands(t)
@@ -336,6 +337,9 @@ func TestHelpRuns(t *testing.T) {
 		}
 	}
 	for example := range cannot {
+		if seen[example] {
+			continue
+		}
 		t.Errorf("help_not_run.txt: got %q, want an example of a help text", example)
 	}
 }

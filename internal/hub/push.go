@@ -58,8 +58,8 @@ type addition struct {
 	large     bool   // goes to LFS
 }
 
-// Push sends files as one commit: all of them are in the repository afterwards, or none is. It fails, and names them, if
-// the repository has files of these names with another content, unless they may be overwritten; and if somebody else
+// Push sends files as one commit: all of them are in the repository afterwards, or none is. It fails if the repository
+// has files of these names with another content, and names them, unless they may be overwritten; and if somebody else
 // commits meanwhile. What is there already is not sent again.
 func (h *Hub) Push(ctx context.Context, n Name, p Push) (*Pushed, error) {
 	if err := h.CheckPush(n); err != nil {
@@ -437,8 +437,8 @@ func (a *addition) bytes() ([]byte, error) {
 	return raw, err
 }
 
-// post sends a request with a body, as JSON unless it is bytes, and reads the answer into v (nil: it is passed over). The
-// endpoint alone is shown the token.
+// post sends a request with a body, as JSON unless it is bytes, and reads the answer into v (nil: it is passed over).
+// The endpoint alone is shown the token.
 func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v any) error {
 	raw, ok := body.([]byte)
 	if !ok {

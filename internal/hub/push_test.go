@@ -57,7 +57,8 @@ func TestPush(t *testing.T) {
 			s.Parts = parts
 			n := Name{Kind: Model, Repo: "org/new"}
 			var told []int64
-			p := Push{Files: content(t), Message: "first", Progress: func(done, total int64) { told = append(told, done, total) }}
+			p := Push{Files: content(t), Message: "first",
+				Progress: func(done, total int64) { told = append(told, done, total) }}
 			got, err := h.Push(t.Context(), n, p)
 			if err != nil {
 				t.Fatal(err)
@@ -208,7 +209,7 @@ func TestPushRefused(t *testing.T) {
 		"offline":       {func(h *Hub, _ *Name, _ *Push) { h.Offline = true }, "HF_HUB_OFFLINE"},
 		"a folder":      {func(_ *Hub, n *Name, _ *Push) { n.Path = "x" }, "not into a folder"},
 		"a commit":      {func(_ *Hub, n *Name, _ *Push) { n.Revision = hubtest.Commit("x") }, "not to a commit"},
-		"a path":        {func(_ *Hub, _ *Name, p *Push) { p.Files = map[string]Content{"../x": {}} }, "there can be no file"},
+		"a path":        {func(_ *Hub, _ *Name, p *Push) { p.Files = map[string]Content{"../x": {}} }, "can be no file"},
 		"no such file":  {func(_ *Hub, _ *Name, p *Push) { p.Files = map[string]Content{"x": {Path: "none"}} }, "none"},
 		"a wrong token": {func(h *Hub, _ *Name, _ *Push) { h.Token = "hf_wrong" }, "refuses the token"},
 		"a new branch":  {func(_ *Hub, n *Name, _ *Push) { n.Repo, n.Revision = "org/new", "v1" }, "no branch but main"},
@@ -231,8 +232,9 @@ func TestScorerFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"scorer.yaml": "format: 1\nbackbone: ../base\nquestion: backbone: x\n",
-		"adapter_config.json": `{"base_model_name_or_path": "` + base + `"}`, "README.md": "base_model: " + base + "\n`../base`\n",
-		"head.safetensors": base, ".hidden": "x", "calibration/report.html": "x"} {
+		"adapter_config.json": `{"base_model_name_or_path": "` + base + `"}`,
+		"README.md":           "base_model: " + base + "\n`../base`\n",
+		"head.safetensors":    base, ".hidden": "x", "calibration/report.html": "x"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			t.Fatal(err)
@@ -241,7 +243,7 @@ func TestScorerFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := ScorerFiles(dir, ""); err == nil || !strings.Contains(err.Error(), "the backbone is ../base, a folder of") {
+	if _, err := ScorerFiles(dir, ""); err == nil || !strings.Contains(err.Error(), "backbone is ../base, a folder of") {
 		t.Errorf("a folder as backbone: got error %v, want one", err)
 	}
 	files, err := ScorerFiles(dir, "hf://org/base@v1")

@@ -17,10 +17,11 @@ import (
 )
 
 // rows are a scored table: label and score differ, one row failed, one has no label.
-const rows = `{"id":"a","source":"p.png","edit":"q.bmp","instruction":"make it <b>","method":"m","label":0.5,"score":2,"score01":0.2,"error":null}
-{"id":"b","source":"p.png","edit":"gone.png","instruction":"Blur it","method":"n","label":1,"score":9,"score01":0.9,"error":null}
-{"id":"c","source":"p.png","edit":"q.bmp","instruction":"blur it more","label":0,"score":null,"score01":null,"error":"too long"}
-{"id":"d","source":"p.png","edit":"tiff","instruction":"grey","label":null,"score":5,"score01":0.5,"error":null}
+const rows = `{"id":"a","source":"p.png","edit":"q.bmp","instruction":"make it <b>","method":"m","label":0.5,` +
+	`"score":2,"score01":0.2,"error":null}
+{"id":"b","source":"p.png","edit":"gone.png","instruction":"Blur it","method":"n","label":1,"score":9,"score01":0.9}
+{"id":"c","source":"p.png","edit":"q.bmp","instruction":"blur it more","label":0,"score":null,"error":"too long"}
+{"id":"d","source":"p.png","edit":"tiff","instruction":"grey","label":null,"score":5,"score01":0.5}
 `
 
 // newTable opens a table of rows, compared with another judge's where with is a table.
@@ -92,10 +93,10 @@ func TestFind(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	for name, c := range map[string]struct{ text, with, want string }{
-		"another number of rows": {rows, rows[:strings.Index(rows, "\n")+1], "two tables that are compared have the same rows"},
-		"another edit":           {rows, strings.Replace(rows, `"id":"b"`, `"id":"x"`, 1), "is another edit than the same row"},
-		"no scores":              {`{"source":"p.png","edit":"p.png","instruction":"x"}` + "\n", "", "no row has a number in the column score"},
-		"a score that is none":   {strings.Replace(rows, `"score":9`, `"score":"good"`, 1), "", "column score: want a number"},
+		"another number of rows": {rows, rows[:strings.Index(rows, "\n")+1], "that are compared have the same rows"},
+		"another edit":           {rows, strings.Replace(rows, `"id":"b"`, `"id":"x"`, 1), "is another edit than the same"},
+		"no scores":              {`{"source":"p.png","edit":"p.png"}` + "\n", "", "no row has a number in the column score"},
+		"a score that is none":   {strings.Replace(rows, `"score":9`, `"score":"good"`, 1), "", "score: want a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := newTable(t, c.text, c.with); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -178,7 +179,8 @@ func TestManyRows(t *testing.T) {
 	if n := strings.Count(got, `class="card"`); n != perPage || !strings.Contains(got, "page 2 of 3") {
 		t.Errorf("got %d cards, want %d of page 2 of 3", n, perPage)
 	}
-	for _, want := range []string{`href="/?sort=-score"`, `href="/?page=2&amp;sort=-score"`, `href="/row/52?sort=-score"`} {
+	for _, want := range []string{`href="/?sort=-score"`, `href="/?page=2&amp;sort=-score"`,
+		`href="/row/52?sort=-score"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got no link %s", want)
 		}

@@ -141,7 +141,8 @@ func TestPushScorer(t *testing.T) {
 		{[]string{filepath.Join(folder, "backbone"), "org/pushed"}, exit.Wrong, "scorer.yaml: no such file"},
 		{[]string{scorer, "org/pushed", "--backbone", backbone}, exit.Done, s.URL + "/org/pushed: "},
 		{[]string{scorer, "hf://org/pushed", "--backbone", backbone, "--json"}, exit.Done, `"files":null`},
-		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2"}, exit.Failed, "it has other files named adapter_config.json, scorer.yaml"},
+		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2"}, exit.Failed,
+			"it has other files named adapter_config.json, scorer.yaml"},
 		{[]string{scorer, "org/scorer", "--backbone", "org/checkpoint@v2", "--overwrite"}, exit.Done, "commit "},
 	} {
 		t.Run(strings.Join(c.args[1:], " "), func(t *testing.T) {

@@ -18,9 +18,9 @@ func newPush() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push SCORER NAME",
 		Short: "Push a scorer to the Hugging Face Hub",
-		Long: `push sends a scorer directory with its card to a model repository, as one commit: all files are there afterwards,
-or none. A repository that is not there is made. NAME is org/name, or hf://org/name@branch. A token that may write is
-wanted: HF_TOKEN, or that of hf auth login.
+		Long: `push sends a scorer directory with its card to a model repository, as one commit: all files are there
+afterwards, or none. A repository that does not exist is made. NAME is org/name, or hf://org/name@branch. It needs a
+token that may write: HF_TOKEN, or the one of hf auth login.
 
 A scorer refers to its backbone. If scorer.yaml names a folder of this machine, --backbone says what the backbone is on
 the Hub; whoever opens the scorer is refused other weights. Files of the repository with another content are only
@@ -44,7 +44,8 @@ replaced with --overwrite.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&backbone, "backbone", "", "name of the backbone on the Hub, if scorer.yaml has a folder (hf://org/name@commit)")
+	f.StringVar(&backbone, "backbone", "",
+		"name of the backbone on the Hub, if scorer.yaml has a folder (hf://org/name@commit)")
 	f.StringVar(&message, "message", "Upload a scorer", "of the commit")
 	f.BoolVar(&p.Private, "private", false, "of a repository that is made")
 	f.BoolVar(&p.Overwrite, "overwrite", false, "replace files that have another content")

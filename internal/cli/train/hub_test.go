@@ -65,8 +65,8 @@ func TestTrainByName(t *testing.T) {
 	}
 	pushed := s.Repo("model", "org/pushed")
 	there := pushed.Commits[pushed.Refs["main"]]
-	if got, want := string(there["scorer.yaml"]), "backbone: hf://org/checkpoint@"+commit+"\n"; !strings.Contains(got, want) ||
-		!strings.Contains(string(there["adapter_config.json"]), `"org/checkpoint"`) {
+	got, want := string(there["scorer.yaml"]), "backbone: hf://org/checkpoint@"+commit+"\n"
+	if !strings.Contains(got, want) || !strings.Contains(string(there["adapter_config.json"]), `"org/checkpoint"`) {
 		t.Errorf("pushed: got scorer.yaml\n%s and %s, want %s and the adapter's base by name", got,
 			there["adapter_config.json"], want)
 	}

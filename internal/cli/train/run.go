@@ -34,7 +34,8 @@ func init() {
 		f.IntVar(&o.planned, "ranks", 0, "with --dry-run: plan for N processes that train together (docs/scale.md)")
 		f.BoolVar(&o.fresh, "fresh", false, "clear the run directory and start over")
 		f.BoolVar(&o.resume, "resume", false, "fail if there is no checkpoint to resume from")
-		f.StringVar(&o.push, "push", "", "repository on the Hugging Face Hub for the best scorer, once the run is done (score push)")
+		f.StringVar(&o.push, "push", "",
+			"repository on the Hugging Face Hub for the best scorer, once the run is done (score push)")
 		cli.TakesText(root, "push")
 		f.BoolVar(&o.force, "force-resume", false, "resume although configuration, backbone or data differ")
 		root.MarkFlagsMutuallyExclusive("fresh", "resume")

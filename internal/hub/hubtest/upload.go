@@ -90,7 +90,8 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	first := Commit(key)
-	s.repos[key] = &Repo{Kind: ask.Type, ID: id, Private: ask.Visibility == "private", Refs: map[string]string{"main": first},
+	s.repos[key] = &Repo{Kind: ask.Type, ID: id, Private: ask.Visibility == "private",
+		Refs:    map[string]string{"main": first},
 		Commits: map[string]map[string][]byte{first: {".gitattributes": []byte("*.safetensors filter=lfs\n")}}}
 	answer(w, map[string]any{"url": s.URL + "/" + id, "name": id, "id": "1"})
 }

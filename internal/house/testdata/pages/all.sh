@@ -13,5 +13,10 @@ done >edits.jsonl
 cp edits.jsonl candidates.jsonl
 # Data sets are made in a short form.
 build/lab/miniature() {
-	if [ "$1" = evaluate ]; then command build/lab/miniature "$@"; else command build/lab/miniature "$@" --instructions 14; fi
+	local args=("$@") i short=
+	for ((i = 1; i < $#; i++)); do
+		[ "${args[i - 1]}" != --instructions ] || { args[i]=14 short=yes; }
+	done
+	[ "$1" = evaluate ] || [ "$short" ] || args+=(--instructions 14)
+	command build/lab/miniature "${args[@]}"
 }
