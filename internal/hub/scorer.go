@@ -31,39 +31,23 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	old := strings.Trim(strings.TrimSpace(string(m[1])), `"'`)
 	if backbone == "" && !Is(old) {
 		return nil, fmt.Errorf("%s: the backbone is %s, a folder of this machine: say with --backbone what it is on the Hub "+
-			"(hf://org/name@commit); whoever opens the scorer there is refused another one", filepath.Join(dir,
-			"scorer.yaml"), old)
+			"(hf://org/name@commit); whoever opens the scorer there is refused another one",
+			filepath.Join(dir, "scorer.yaml"), old)
 	}
-	names := []string{old}
-	if !filepath.IsAbs(old) && !Is(old) {
-		absolute, err := filepath.Abs(filepath.Join(dir, old))
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, absolute)
-	}
-	var adapter struct {
-		Base string `json:"base_model_name_or_path"`
-	}
-	raw, err := os.ReadFile(filepath.Join(dir, "adapter_config.json"))
-	if err == nil {
-		err = json.Unmarshal(raw, &adapter)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, "adapter_config.json"), err)
-	}
-	if filepath.IsAbs(adapter.Base) {
-		names = append(names, adapter.Base)
+	folders, err := backboneFolders(dir, old)
+	if err != nil {
+		return nil, err
 	}
 	there := cmp.Or(backbone, old)
 	files := map[string]Content{}
 	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(d.Name(), ".") && file != dir
 		switch {
 		case err != nil:
 			return err
-		case strings.HasPrefix(d.Name(), ".") && file != dir && d.IsDir():
+		case hidden && d.IsDir():
 			return fs.SkipDir
-		case d.IsDir(), strings.HasPrefix(d.Name(), "."):
+		case hidden || d.IsDir():
 			return nil
 		}
 		name, err := filepath.Rel(dir, file)
@@ -75,16 +59,46 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 		case "scorer.yaml":
 			c.Bytes = backboneLine.ReplaceAll(text, []byte("backbone: "+there))
 		case "adapter_config.json", "README.md":
-			text, err := os.ReadFile(file)
-			if err != nil {
+			if c.Bytes, err = os.ReadFile(file); err != nil {
 				return err
 			}
-			c.Bytes = renamed(text, names, there)
+			c.Bytes = renamed(c.Bytes, folders, there)
 		}
 		files[filepath.ToSlash(name)] = c
 		return nil
 	})
 	return files, err
+}
+
+// backboneFolders are the folders by which a scorer's files name its backbone: as scorer.yaml does, and as PEFT's
+// configuration does.
+func backboneFolders(dir, named string) ([]string, error) {
+	folders := []string{named}
+	if !filepath.IsAbs(named) && !Is(named) {
+		absolute, err := filepath.Abs(filepath.Join(dir, named))
+		if err != nil {
+			return nil, err
+		}
+		folders = append(folders, absolute)
+	}
+	var adapter struct {
+		Base string `json:"base_model_name_or_path"`
+	}
+	file := filepath.Join(dir, "adapter_config.json")
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return folders, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &adapter)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if filepath.IsAbs(adapter.Base) {
+		folders = append(folders, adapter.Base)
+	}
+	return folders, nil
 }
 
 // renamed replaces a backbone's folder by its repository, as PEFT and model cards name it.
