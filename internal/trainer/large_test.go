@@ -212,6 +212,7 @@ func TestLargeDryRuns(t *testing.T) {
 				Parameters: l.backboneSize + l.trainable,
 				Trainable:  l.trainable,
 				Trains:     p.Trains,
+				Kernels:    "plain (results on the CPU keep their bits)",
 				MemoryNeed: models.MemoryNeed{
 					Absent: p.Absent, Bytes: p.Bytes, Need: p.Need, Memory: p.Memory, Fits: p.Fits},
 			}
@@ -236,8 +237,9 @@ func TestLargeDryRuns(t *testing.T) {
 			); p.Trains.String() != says {
 				t.Errorf("the run trains %v, want %s", p.Trains, says)
 			}
-			if len(p.Warnings) != 2 {
-				t.Errorf("its rows are one edit with several labels, on both sides: %q", p.Warnings)
+			if len(p.Warnings) != 3 {
+				t.Errorf("got warnings %q, want those of one edit with several labels, on both sides, and of few steps",
+					p.Warnings)
 			}
 			p.Warnings = nil
 			if d := cmp.Diff(want, p); d != "" {

@@ -28,7 +28,8 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"", exit.Done, "Available Commands:\n  cache", ""},
 		{"sco", exit.Wrong, "", `unknown command "sco" for "assay": did you mean score?`},
-		{"train run.yaml", exit.Wrong, "", `unknown command "run.yaml" for "assay train" (see assay train --help)`},
+		{"train run.yaml", exit.Wrong, "",
+			`unknown command "run.yaml" for "assay train": a configuration is given as --config run.yaml (see assay train`},
 		{"score pair --nosuch", exit.Wrong, "", "unknown flag: --nosuch (see assay score pair --help)"},
 		{"score pair --edit x --instruction y --json", exit.Wrong, `"error":"--scorer is needed`, ""},
 		{"help score pair", exit.Done, "  assay score pair --scorer DIR", ""},
