@@ -3,19 +3,32 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// Serve serves pages until ctx ends. On a loopback address it answers requests to this machine's own names alone, so
-// that no other site's page can read them.
+// Listen listens on an address of this machine alone: pages ask for no token. Errors say what to do.
+func Listen(addr string) (net.Listener, error) {
+	if !local(addr) {
+		return nil, fmt.Errorf("%s can be reached from other machines, and the page asks for no token: use 127.0.0.1, and "+
+			"forward the port (ssh -L 8100:127.0.0.1:8100 HOST) to see it elsewhere", addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%w: --addr HOST:PORT names another address", err)
+	}
+	return l, nil
+}
+
+// Serve serves pages until ctx ends. It answers requests to this machine's own names alone, so that no other site's page
+// can read them.
 func Serve(ctx context.Context, l net.Listener, pages http.Handler) error {
-	at, _ := l.Addr().(*net.TCPAddr)
 	s := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
-			if at != nil && at.IP.IsLoopback() && !local(r.Host) {
+			if !local(r.Host) {
 				http.Error(w, "this page is for this machine", http.StatusForbidden)
 				return
 			}

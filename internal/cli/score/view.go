@@ -3,7 +3,6 @@ package score
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -67,9 +66,9 @@ func serveTable(c *cobra.Command, f *runtimeFlags, o view.Options, addr string) 
 			return all[0], nil
 		}
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := page.Listen(addr)
 	if err != nil {
-		return exit.Usagef("%w: --addr HOST:PORT names another address", err)
+		return exit.Usage(err)
 	}
 	v := map[string]any{"url": "http://" + l.Addr().String(), "rows": t.Len()}
 	err = cli.Print(c, v, func(w io.Writer) { fmt.Fprintf(w, "%d edits: http://%s (Ctrl-C ends)\n", t.Len(), l.Addr()) })

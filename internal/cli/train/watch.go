@@ -3,7 +3,6 @@ package train
 import (
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,9 +28,9 @@ writes into a shared folder. At the end of training the page is RUN/report.html,
 			if _, err := report.Read(args[0]); err != nil {
 				return exit.Usage(err)
 			}
-			l, err := net.Listen("tcp", addr)
+			l, err := page.Listen(addr)
 			if err != nil {
-				return exit.Usagef("%w: --addr HOST:PORT names another address", err)
+				return exit.Usage(err)
 			}
 			fmt.Fprintf(c.OutOrStdout(), "the page: http://%s\n", l.Addr())
 			failed := make(chan error, 1)
