@@ -23,8 +23,8 @@ func Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve serves pages until ctx ends. It answers requests to this machine's own names alone, so that no other site's page
-// can read them.
+// Serve serves pages until ctx ends. It answers requests to this machine's own names alone, so that no other site's
+// page can read them.
 func Serve(ctx context.Context, l net.Listener, pages http.Handler) error {
 	s := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {

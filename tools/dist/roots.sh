@@ -37,16 +37,16 @@ inside() {
 
 # make_root SUITE: build/roots/SUITE.
 make_root() {
-	local suite=$1 root=build/roots/$1 mirror=http://deb.debian.org/debian components=main options=()
+	local suite=$1 root=build/roots/$1 components=main options=()
 	[ ! -e "$root.ready" ] || return 0
 	case $suite in
-	focal | jammy | noble) mirror=http://archive.ubuntu.com/ubuntu components=main,universe ;;
+	focal | jammy | noble) components=main,universe ;;
 	esac
 	[ -z "${UNSIGNED:-}" ] || options=(--no-check-gpg)
 	rm -rf "$root"
 	mkdir -p build/roots
 	debootstrap --variant=minbase --components=$components --include=ca-certificates,netbase,python3,python3-pip,python3-venv \
-		"${options[@]}" "$suite" "$root" $mirror >"$root.log" 2>&1 || { tail -n 3 "$root.log"; return 1; }
+		"${options[@]}" "$suite" "$root" >"$root.log" 2>&1 || { tail -n 3 "$root.log"; return 1; }
 	rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 	touch "$root.ready"
 }
