@@ -1,5 +1,6 @@
 """The bridge: four trainers' requests, scores on 0 to 1 of whatever range, and what it refuses."""
 import base64
+import contextlib
 import http.client
 import io
 import json
@@ -209,8 +210,11 @@ def check_paths(work, client, source, edit, text):
             status, got = post(b, {"source": name})
             if status != 400 or "root:" in got["error"]:
                 sys.exit(f"source {name!r}: {status} {got}")
-            said.add(got["error"].replace(str(root), "ROOT") if name else "")
-    if len(said) > 3:
+            with contextlib.suppress(ValueError):
+                base64.b64decode(name, validate=True)  # a path that could be base64 is taken for that, whatever lies there
+                continue
+            said.add(got["error"].replace(str(root), "ROOT"))
+    if len(said) > 2:
         sys.exit(f"refusals tell files apart: {said}")
     with_root.server.shutdown(), without.server.shutdown()
 
