@@ -12,19 +12,26 @@ import (
 	"assay/internal/oracle"
 )
 
-// TestTrainByName: a run over a checkpoint that it names by org/name makes the same weights as one over the folder, and
-// its scorer names the checkpoint with its commit.
-func TestTrainByName(t *testing.T) {
-	folder := filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
+// serveCheckpoint starts a Hub with the oracle's checkpoint as org/checkpoint, and returns its folder and commit, too.
+func serveCheckpoint(t *testing.T) (s *hubtest.Server, folder, commit string) {
+	t.Helper()
+	folder = filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
 	files, err := hubtest.Files(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit := hubtest.Commit("checkpoint")
-	s := hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/checkpoint", Refs: map[string]string{"main": commit},
+	commit = hubtest.Commit("checkpoint")
+	s = hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/checkpoint", Refs: map[string]string{"main": commit},
 		Commits: map[string]map[string][]byte{commit: files}})
 	t.Cleanup(s.Close)
 	s.Environment(t.Setenv, t.TempDir())
+	return s, folder, commit
+}
+
+// TestTrainByName: a run over a checkpoint that it names by org/name makes the same weights as one over the folder, and
+// its scorer names the checkpoint with its commit.
+func TestTrainByName(t *testing.T) {
+	s, folder, commit := serveCheckpoint(t)
 	weights := map[string]string{}
 	config, _ := writeRun(t, "steps: 1\n")
 	text, err := os.ReadFile(config)
@@ -82,16 +89,7 @@ func TestTrainByName(t *testing.T) {
 // TestDryRunByName: a plan of a run over a checkpoint on the Hub is that of one over the folder, and fetches no
 // weights.
 func TestDryRunByName(t *testing.T) {
-	folder := filepath.Join(oracle.Folders(t)[0], "llavanext", "backbone")
-	files, err := hubtest.Files(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit := hubtest.Commit("checkpoint")
-	s := hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/checkpoint", Refs: map[string]string{"main": commit},
-		Commits: map[string]map[string][]byte{commit: files}})
-	t.Cleanup(s.Close)
-	s.Environment(t.Setenv, t.TempDir())
+	s, folder, _ := serveCheckpoint(t)
 	config, _ := writeRun(t, "steps: 1\n")
 	text, err := os.ReadFile(config)
 	if err != nil {
