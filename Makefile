@@ -71,6 +71,7 @@ ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of mak
 cuda-ops: setup ## compile the CUDA kernels of the fused operators into build/ops, without a GPU (Triton goes into build/: 1 GB)
 	@tools/setup/triton.sh
 	@PYTHONPATH=build/triton TRITON_CACHE_DIR=build/triton/cache python3 -B ops/triton/compile.py build/ops
+	@tools/setup/ops.sh
 
 test-kernels: ops ## run the CUDA kernels on Triton's interpreter beside formulas and the CPU's (Triton and PyTorch go into build/)
 	@tools/setup/triton.sh && tools/setup/python.sh

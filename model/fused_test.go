@@ -23,7 +23,7 @@ func TestFusedRefused(t *testing.T) {
 			"kernels: fused: ASSAY_OPS: stat /nowhere/libassay_ops.so"},
 		{"no library, auto", "/nowhere/libassay_ops.so", model.Options{Kernels: "auto"}, ""},
 		{"GPU", "", model.Options{Kernels: "fused", Device: "cuda:0", Elsewhere: true},
-			"kernels: fused: the fused operators have no kernels for cuda:0 yet"},
+			"kernels: fused: the fused operators compute in bfloat16 on cuda:0, not in float32"},
 		{"GPU, auto", "", model.Options{Kernels: "auto", Device: "cuda:0", Elsewhere: true}, ""},
 		{"unknown", "", model.Options{Kernels: "fast"}, `kernels "fast": want auto, plain or fused`},
 	} {

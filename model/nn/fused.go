@@ -18,6 +18,9 @@ const (
 	Fused
 )
 
+// FusedHeads are the sizes of heads that kernels for GPUs are compiled for (ops/triton/compile.py). The CPU's take any.
+var FusedHeads = []int{64, 72, 80, 128}
+
 func (k Kernels) String() string {
 	if k == Fused {
 		return "fused"
