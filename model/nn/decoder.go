@@ -89,7 +89,10 @@ func (d *Decoder) Rotary(g *Graph) Rotation {
 		s := g.Scalar(onnx.Float, d.Rope.Attention)
 		r.Cos, r.Sin = g.Op("Mul", r.Cos, s), g.Op("Mul", r.Sin, s)
 	}
-	return Rotation{g.Narrow(r.Cos), g.Narrow(r.Sin)}
+	if g.Kernels == Fused { // which reads them in float32
+		return r
+	}
+	return r.narrow(g)
 }
 
 // Forward runs x [rows, hidden] through all layers and the final norm, and returns [selected, hidden].
