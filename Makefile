@@ -73,9 +73,10 @@ cuda-ops: setup ## compile the CUDA kernels of the fused operators into build/op
 	@PYTHONPATH=build/triton TRITON_CACHE_DIR=build/triton/cache python3 -B ops/triton/compile.py build/ops
 	@tools/setup/ops.sh
 
-test-kernels: ops ## run the CUDA kernels on Triton's interpreter beside formulas and the CPU's (Triton and PyTorch go into build/)
-	@tools/setup/triton.sh && tools/setup/python.sh
+test-kernels: cuda-ops ## run the CUDA kernels, and what launches them, on Triton's interpreter (Triton and PyTorch go into build/)
+	@tools/setup/python.sh
 	@PYTHONPATH=build/triton build/venv/bin/python -B ops/triton/check.py build/lib/libassay_ops.so
+	@PYTHONPATH=build/triton build/venv/bin/python -B ops/triton/launch.py build/lib/libassay_ops.so build/ops
 
 # Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
 cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)
