@@ -11,8 +11,8 @@ import (
 	"assay/ort"
 )
 
-// TestCompareFused: a device whose kernels round to bfloat16 passes; one that is wrong by a little in one value does not,
-// and is named.
+// TestCompareFused: a device whose kernels round to bfloat16 passes. One that is wrong by a little in one value does
+// not, and the value is named.
 func TestCompareFused(t *testing.T) {
 	runs := func(change func(out map[string]*tensor.Dense)) runFused {
 		return func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {

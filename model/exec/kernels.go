@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"slices"
 
 	"assay/model/nn"
 	"assay/onnx"
@@ -42,6 +43,9 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 		return fmt.Errorf("kernels: fused: the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device,
 			n.DType)
 	case planned:
+	case n.OnCUDA() && !slices.Contains(nn.FusedHeads, n.Backbone.Decoder().HeadDim):
+		return fmt.Errorf("kernels: fused: heads have %d numbers, and the kernels for GPUs are for %v",
+			n.Backbone.Decoder().HeadDim, nn.FusedHeads)
 	case n.OnCUDA():
 		if err := checkFused(n.Plan.Device); err != nil {
 			return fmt.Errorf("kernels: fused: %w", err)
