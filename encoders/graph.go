@@ -22,8 +22,15 @@ func (m *Model) ImageGraph(name string) (g *nn.Graph, embedding string, width in
 	return g, embedding, width, err
 }
 
-// OpenGraph opens a graph that [Model.ImageGraph] started.
-func (m *Model) OpenGraph(g *nn.Graph, o Options) (*ort.Session, error) { return m.open(g, o) }
+// OpenGraph opens a graph that [Model.ImageGraph] started; lean: see LowMemory of [ort.Options].
+func (m *Model) OpenGraph(g *nn.Graph, o Options, lean bool) (*ort.Session, error) {
+	if err := g.Err(); err != nil {
+		return nil, err
+	}
+	return ort.Open(g.M, ort.Options{
+		Device: o.Device, Threads: o.Threads, Folder: m.weights.Folder(), NoSpin: true, LowMemory: lean,
+	})
+}
 
 // LogitScale is the number that CLIP multiplies cosines by: exp(logit_scale).
 func (m *Model) LogitScale() (float64, error) {

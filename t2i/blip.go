@@ -165,9 +165,9 @@ func bertTokenizer(path string) (*tokens.Tokenizer, error) {
 
 func (n *blip) fingerprint() (string, error) { return n.print, nil }
 
-func (n *blip) open(g *nn.Graph) (*ort.Session, error) {
+func (n *blip) open(g *nn.Graph, lean bool) (*ort.Session, error) {
 	return ort.Open(g.M, ort.Options{
-		Device: n.o.Device, Threads: n.o.Threads, Folder: n.weights.Folder(), NoSpin: true,
+		Device: n.o.Device, Threads: n.o.Threads, Folder: n.weights.Folder(), NoSpin: true, LowMemory: lean,
 	})
 }
 

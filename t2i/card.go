@@ -20,32 +20,32 @@ var kinds = map[string]kind{
 		licence: "that of the CLIP",
 		source:  "https://github.com/openai/CLIP",
 		trained: "pictures and their captions from the web: it was not fitted to anybody's preferences",
-		scale: "exp(logit_scale) times the cosine of picture and text, CLIP's logit: about 15 to 35 for OpenAI's models, " +
-			"whose factor is 100. Trainers divide it by 30 (`scale: [0, 0.0333333333]`).",
+		scale: "exp(logit_scale) times the cosine of picture and text: CLIP's logit, 100 times the cosine for OpenAI's " +
+			"models. UniRL divides it by 30 (`scale: [0, 0.0333333333]`).",
 	}},
 	pickScore: {"PickScore", encoders.Transformers, true, card{
 		licence: "MIT (code); see the weights' own page for theirs",
 		source:  "https://github.com/yuvalkirstain/PickScore",
 		trained: "Pick-a-Pic: which of two generated pictures people preferred",
-		scale: "exp(logit_scale) times the cosine of picture and text, about 18 to 26. Trainers divide it by 26 " +
-			"(`scale: [0, 0.0384615385]`). Differences are the logits of a preference.",
+		scale: "exp(logit_scale) times the cosine of picture and text. The softmax of two pictures' scores is the " +
+			"probability that people prefer the one. UniRL divides it by 26 (`scale: [0, 0.0384615385]`).",
 	}},
 	hpsv2: {"HPSv2", encoders.Tensor, true, card{
 		licence: "Apache-2.0",
 		source:  "https://github.com/tgxs002/HPSv2",
 		trained: "HPD v2: which of several generated pictures people preferred",
-		scale:   "The cosine of picture and text, about 0.2 to 0.35. Differences are small: 0.01 is much.",
+		scale:   "The cosine of picture and text.",
 	}},
 	aesthetic: {"LAION aesthetic predictor", encoders.Torchvision, false, card{
 		licence: "Apache-2.0",
 		source:  "https://github.com/christophschuhmann/improved-aesthetic-predictor",
 		trained: "SAC, LAION-Logos and AVA: people's ratings of pictures from 1 to 10",
-		scale:   "About 1 to 10, not clipped. It reads no text.",
+		scale:   "An estimate of the mean rating, not clipped to 1 to 10. It reads no text.",
 	}},
 	imageReward: {"ImageReward", encoders.Torchvision, true, card{
 		licence: "Apache-2.0",
 		source:  "https://github.com/THUDM/ImageReward",
-		trained: "137,000 comparisons of generated pictures by experts",
+		trained: "comparisons of generated pictures by annotators (ImageRewardDB)",
 		scale: "(x - 0.167173)/1.033339 of the head's number x, as its own code reports it: mean 0 and deviation 1 over " +
 			"its validation pictures.",
 	}},

@@ -63,7 +63,7 @@ func (n *clip) fingerprint() (string, error) {
 	return store.KeyOf(n.Fingerprint(), head.String()).String(), err
 }
 
-func (n *clip) open(g *nn.Graph) (*ort.Session, error) { return n.OpenGraph(g, n.o) }
+func (n *clip) open(g *nn.Graph, lean bool) (*ort.Session, error) { return n.OpenGraph(g, n.o, lean) }
 
 // graph is scale e/|e| t with a text's embedding t of length 1, or the layers of the head over e/|e|.
 func (n *clip) graph() (*nn.Graph, error) {
@@ -83,12 +83,12 @@ func (n *clip) graph() (*nn.Graph, error) {
 			return nil, fmt.Errorf("%s: %w", n.config.Head, err)
 		}
 		addScore(g, x)
-		return g, nil
+		return g, g.Err()
 	}
 	text := g.Input(inText, onnx.Float, onnx.Dims("pictures", width))
 	x = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, g.Op("Mul", x, text), g.Ints(1))
 	addScore(g, g.Op("Mul", x, g.Scalar(onnx.Float, n.scale)))
-	return g, nil
+	return g, g.Err()
 }
 
 // layers are the linear layers layers.N.weight and .bias in the order of N, over x [rows, width]. None of the published

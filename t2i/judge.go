@@ -40,7 +40,8 @@ const outScore = "score"
 type network interface {
 	// graph builds pixels [pictures, 3, height, width] and what feeds names -> score [pictures].
 	graph() (*nn.Graph, error)
-	open(g *nn.Graph) (*ort.Session, error)
+	// open opens a graph; lean: without packed copies of the weights.
+	open(g *nn.Graph, lean bool) (*ort.Session, error)
 	// feeds are the graph's inputs of one text besides the pixels. Their first dimension is 1.
 	feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error)
 	// fingerprint identifies weights and tokenizer.
@@ -56,9 +57,19 @@ type Judge struct {
 	fingerprint string
 	together    int // pictures of a run
 
-	scores    *ort.Session
-	gradients func() (*ort.Session, error) // opened when it is first wanted
-	opened    *ort.Session
+	scores, gradients session
+}
+
+// session is one of a network's graph, opened when it is first run: each holds all weights of the pictures' side.
+type session struct {
+	once   sync.Once
+	opened *ort.Session
+	err    error
+}
+
+func (s *session) open(of func() (*ort.Session, error)) (*ort.Session, error) {
+	s.once.Do(func() { s.opened, s.err = of() })
+	return s.opened, s.err
 }
 
 var _ edit.Differentiable = (*Judge)(nil)
@@ -103,26 +114,36 @@ func open(c *Config, o Options) (*Judge, error) {
 	}
 	digest, err := j.net.fingerprint()
 	if err == nil {
-		var g *nn.Graph
-		if g, err = j.net.graph(); err == nil {
-			j.scores, err = j.net.open(g)
-		}
+		_, err = j.net.graph() // the weights are those of the configuration
 	}
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	j.fingerprint = store.KeyOf("t2i-1", c.Kind, string(c.Preprocessing), c.Text, fmt.Sprint(c.Scale), digest).String()
-	j.gradients = sync.OnceValues(func() (*ort.Session, error) {
+	return j, nil
+}
+
+// session returns the session of the scores alone, or that of scores and gradients.
+func (j *Judge) session(gradients bool) (*ort.Session, error) {
+	if !gradients {
+		return j.scores.open(func() (*ort.Session, error) {
+			g, err := j.net.graph()
+			if err != nil {
+				return nil, err
+			}
+			return j.net.open(g, false)
+		})
+	}
+	return j.gradients.open(func() (*ort.Session, error) {
 		g, err := j.net.graph()
 		if err == nil {
 			_, err = g.Backward(outScore, encoders.Pixels)
 		}
-		if err == nil {
-			j.opened, err = j.net.open(g)
+		if err != nil {
+			return nil, err
 		}
-		return j.opened, err
+		return j.net.open(g, true)
 	})
-	return j, nil
 }
 
 // Info implements edit.Judge.
@@ -140,9 +161,9 @@ func (j *Judge) Fingerprint() (string, error) { return j.fingerprint, nil }
 // Close implements edit.Judge.
 func (j *Judge) Close() error {
 	var errs []error
-	for _, s := range []*ort.Session{j.scores, j.opened} {
-		if s != nil {
-			errs = append(errs, s.Close())
+	for _, s := range []*session{&j.scores, &j.gradients} {
+		if s.opened != nil {
+			errs = append(errs, s.opened.Close())
 		}
 	}
 	return errors.Join(append(errs, j.net.Close())...)
@@ -176,8 +197,12 @@ func (j *Judge) Prepare(e *edit.Edit) (edit.Inputs, error) {
 
 // Score implements edit.Judge.
 func (j *Judge) Score(ctx context.Context, all []edit.Inputs) ([]edit.Score, []error, error) {
+	s, err := j.session(false)
+	if err != nil {
+		return nil, nil, err
+	}
 	return edit.Each(ctx, all, func(ctx context.Context, part []edit.Inputs) ([]edit.Score, error) {
-		values, _, err := j.runAll(ctx, j.scores, part)
+		values, _, err := j.runAll(ctx, s, part)
 		out := make([]edit.Score, len(values))
 		for i, v := range values {
 			out[i] = edit.Score{Value: v, Score01: v, Unbounded: true}
@@ -285,7 +310,7 @@ func joined(n int, of func(i int) *tensor.Dense) *tensor.Dense {
 
 // Gradients implements edit.Differentiable.
 func (j *Judge) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gradient, error) {
-	s, err := j.gradients()
+	s, err := j.session(true)
 	if err != nil {
 		return nil, err
 	}
