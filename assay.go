@@ -92,9 +92,10 @@ type Scorer struct {
 }
 
 // Open opens a judge: a scorer directory (scorer.yaml), a reward of text-to-image models (reward.yaml), or one that
-// answers in words (a folder with judge.yaml, such a file, or a name of [textjudge.Shipped]). A backbone's weights are read where they lie. A file that is not the one
-// that the scorer was made with is an error that names it. Close frees everything. A scorer and Options.Backbone may be
-// names on the Hugging Face Hub (hf://org/name@revision, or org/name where no such folder is): they are fetched.
+// answers in words (a folder with judge.yaml, such a file, or a name of [textjudge.Shipped]). A backbone's weights are
+// read where they lie. A file that is not the one that the scorer was made with is an error that names it. Close frees
+// everything. A scorer and Options.Backbone may be names on the Hugging Face Hub (hf://org/name@revision, or org/name
+// where no such folder is): they are fetched.
 func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

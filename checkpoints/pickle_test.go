@@ -28,7 +28,8 @@ func TestPickles(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer got.Close()
-				if a, b := slices.Sorted(slices.Values(got.Names())), slices.Sorted(slices.Values(want.Names())); !slices.Equal(a, b) {
+				a, b := slices.Sorted(slices.Values(got.Names())), slices.Sorted(slices.Values(want.Names()))
+				if !slices.Equal(a, b) {
 					t.Fatalf("got the tensors %v, want %v", a, b)
 				}
 				for _, tensor := range want.Names() {
@@ -73,8 +74,9 @@ func archive(t *testing.T, path, pickle string, method uint16) {
 // tensorPickle is {"w": a tensor over the storage 0 of four float32s} with an offset, a shape and a stride, one byte
 // each.
 func tensorPickle(offset, shape, stride string) string {
-	return "\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nFloatStorage\n" +
-		"X\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ" + offset + shape + stride + "\x89ccollections\nOrderedDict\n)RtRs."
+	return "\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n" +
+		"FloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x04tQ" + offset + shape + stride +
+		"\x89ccollections\nOrderedDict\n)RtRs."
 }
 
 // TestHostilePickles: what no state dict needs is refused, nothing is run, and damage is an error.
@@ -89,7 +91,7 @@ func TestHostilePickles(t *testing.T) {
 	f.Close()
 	long := "\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"
 	for name, c := range map[string][2]string{
-		"a function":        {"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.", `wants to call "system" of Python's module "posix"`},
+		"a function":        {"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R.", `call "system" of Python's`},
 		"a function, new":   {"\x80\x04\x8c\x08builtins\x8c\x04eval\x93\x8c\x011\x85R.", `"eval"`},
 		"a class":           {"\x80\x02c__main__\nModel\n)\x81}b.", `"Model"`},
 		"an instance":       {"(ios\nsystem\n.", "which no state dict needs"},

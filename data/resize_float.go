@@ -2,8 +2,8 @@ package data
 
 import "math"
 
-// TorchBicubic is torch's bicubic interpolation without antialias: Keys' kernel with a = -0.75 over four pixels, however
-// much is shrunk. With antialias torch has Pillow's [Bicubic].
+// TorchBicubic is torch's bicubic interpolation without antialias: Keys' kernel with a = -0.75 over four pixels,
+// however much is shrunk. With antialias torch has Pillow's [Bicubic].
 var TorchBicubic = Filter{support: 2, fixed: true, weight: func(x float64) float64 {
 	const a = -0.75
 	if x = math.Abs(x); x < 1 {

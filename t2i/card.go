@@ -55,10 +55,11 @@ var kinds = map[string]kind{
 func (k *card) write(path, name string, c *Config) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nImported by `score import`: a judge that was not trained here.\n\n", name)
-	fmt.Fprintf(&b, "- Origin: %s\n- Licence: %s\n- Trained on: %s\n- Score: without bounds\n", k.source, k.licence, k.trained)
+	fmt.Fprintf(&b, "- Origin: %s\n- Licence: %s\n- Trained on: %s\n", k.source, k.licence, k.trained)
+	b.WriteString("- Score: without bounds\n")
 	fmt.Fprintf(&b, "\n## Scale\n\n%s\n\n## What it cannot judge\n\n", k.scale)
-	b.WriteString("- edits: it sees the output and a text, and no source\n- pictures in detail: it sees the middle square, " +
-		"much reduced\n")
+	b.WriteString("- edits: it sees the output and a text, and no source\n" +
+		"- pictures in detail: it sees the middle square, much reduced\n")
 	if c.Text != "" {
 		b.WriteString("- long texts: what is behind the last token that it reads does not count\n")
 	}

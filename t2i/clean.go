@@ -14,19 +14,22 @@ import (
 var (
 	entity   = regexp.MustCompile(`&#?[0-9A-Za-z]{1,24};`)
 	terminal = regexp.MustCompile(`\x1b\[[0-9;]*[a-zA-Z]`)
-	garbled  = regexp.MustCompile(`[ÂÃ][` + misread + `]|â[` + misread + `]{2}|ð[Ÿ\x{9f}][` + misread + `]{2}|[\x{80}-\x{9f}]`)
-	letters  = strings.NewReplacer(
-		"Ĳ", "IJ", "ĳ", "ij", "ŉ", "ʼn", "Ǳ", "DZ", "ǲ", "Dz", "ǳ", "dz", "Ǆ", "DŽ", "ǅ", "Dž", "ǆ", "dž", "Ǉ", "LJ", "ǈ", "Lj",
-		"ǉ", "lj", "Ǌ", "NJ", "ǋ", "Nj", "ǌ", "nj", "ﬀ", "ff", "ﬁ", "fi", "ﬂ", "fl", "ﬃ", "ffi", "ﬄ", "ffl", "ﬅ", "ſt", "ﬆ", "st",
+	garbled  = regexp.MustCompile(`[ÂÃ][` + misread + `]|â[` + misread + `]{2}|ð[Ÿ\x{9f}][` + misread + `]{2}|` +
+		`[\x{80}-\x{9f}]`)
+	letters = strings.NewReplacer(
+		"Ĳ", "IJ", "ĳ", "ij", "ŉ", "ʼn", "Ǳ", "DZ", "ǲ", "Dz", "ǳ", "dz", "Ǆ", "DŽ", "ǅ", "Dž", "ǆ", "dž", "Ǉ", "LJ",
+		"ǈ", "Lj", "ǉ", "lj", "Ǌ", "NJ", "ǋ", "Nj", "ǌ", "nj", "ﬀ", "ff", "ﬁ", "fi", "ﬂ", "fl", "ﬃ", "ffi", "ﬄ", "ffl",
+		"ﬅ", "ſt", "ﬆ", "st",
 		"\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n", "\u3000", " ",
 	)
 )
 
-// misread are the bytes 0x80 to 0xbf as Windows-1252 has them, or as they are: the later bytes of a character in UTF-8.
+// misread are the bytes 0x80 to 0xbf as Windows-1252 has them, or as they are: the later bytes of a character in
+// UTF-8.
 const misread = `\x{80}-\x{bf}€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ`
 
-var errGarbled = errors.New("the text looks like UTF-8 that was read as Windows-1252 (Ã© for é). HPSv2's code guesses " +
-	"what was meant: write that instead")
+var errGarbled = errors.New("the text looks like UTF-8 that was read as Windows-1252 (Ã© for é). HPSv2's code " +
+	"guesses what was meant: write that instead")
 
 // clean does to a text what open_clip's tokenizer does before it splits it: ftfy.fix_text, HTML's entities twice, runs
 // of blanks. What is garbled is refused instead of guessed. Letters become small ones in the tokenizer.

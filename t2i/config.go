@@ -49,7 +49,7 @@ type Config struct {
 
 	Preprocessing encoders.Preprocessing `yaml:"preprocessing"` // how pictures are resized and cropped
 
-	Text  string    `yaml:"text,omitempty"`       // that the reward reads: instruction, target_caption; none: it reads none
+	Text  string    `yaml:"text,omitempty"`       // that it reads: instruction or target_caption; "": none
 	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: the score is a + b times the reward's own; none: that
 }
 

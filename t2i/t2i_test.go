@@ -174,8 +174,8 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestTogether: edits scored and differentiated together have the same numbers as alone, to the last bit, and on devices
-// where several share a run to 1e-5.
+// TestTogether: edits scored and differentiated together have the same numbers as alone, to the last bit, and on
+// devices where several share a run to 1e-5.
 func TestTogether(t *testing.T) {
 	for _, name := range []string{"pickscore", "imagereward"} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,8 @@ func TestRewards(t *testing.T) {
 			}
 			tmp := t.TempDir()
 			judge := filepath.Join(tmp, kind)
-			if code, v := command(t, append([]string{"import", kind, "--out", judge}, args...)...); code != 0 || v["kind"] != kind {
+			code, v := command(t, append([]string{"import", kind, "--out", judge}, args...)...)
+			if code != 0 || v["kind"] != kind {
 				t.Fatalf("import: exit code %d, %v", code, v)
 			}
 			near := func(what string, got any, want float64) {
@@ -53,7 +54,7 @@ func TestRewards(t *testing.T) {
 			}
 			c := f.Cases[kind][1]
 			pair := []string{"--scorer", judge, "--edit", at(c.Picture), "--instruction", c.Text}
-			code, v := command(t, append([]string{"pair"}, pair...)...)
+			code, v = command(t, append([]string{"pair"}, pair...)...)
 			if scale, is := v["score_range"]; code != 0 || !is || scale != nil || v["score01"] != nil {
 				t.Errorf("pair: got exit code %d, %v; want no score01, and score_range null", code, v)
 			}
