@@ -1,6 +1,9 @@
 package t2i
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +15,11 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"assay/edit"
 	"assay/encoders"
+	"assay/internal/atomicfile"
+	"assay/internal/calibration"
+	"assay/internal/store"
 	"assay/internal/strictyaml"
 )
 
@@ -49,7 +56,9 @@ type Config struct {
 
 	Preprocessing encoders.Preprocessing `yaml:"preprocessing"` // how pictures are resized and cropped
 
-	Text  string    `yaml:"text,omitempty"`       // that it reads: instruction or target_caption; "": none
+	Text        string `yaml:"text,omitempty"`        // that it reads: instruction or target_caption; "": none
+	Calibration string `yaml:"calibration,omitempty"` // that `score calibrate` wrote beside the file; none: no
+
 	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: the score is a + b times the reward's own; none: that
 }
 
@@ -80,7 +89,7 @@ func readConfig(file string) (*Config, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	for _, path := range []*string{&c.Model, &c.Weights, &c.Head} {
+	for _, path := range []*string{&c.Model, &c.Weights, &c.Head, &c.Calibration} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(filepath.Dir(file), filepath.FromSlash(*path))
 		}
@@ -112,6 +121,62 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	if len(c.Scale) != 0 && (len(c.Scale) != 2 || c.Scale[1] == 0) {
 		problem("scale", "%v: want [a, b], of a + b times the reward, and b not 0", c.Scale)
 	}
+}
+
+// InstallCalibration writes the calibration of a judge that was opened raw into its folder dir, and names it in
+// reward.yaml.
+func (j *Judge) InstallCalibration(dir string, m calibration.Map) error {
+	file := cmp.Or(j.config.Calibration, filepath.Join(dir, calibration.File))
+	k := &calibration.Calibration{Format: 1, Scorer: j.calibratedOf(), Maps: []calibration.Map{m}}
+	if err := k.Write(file); err != nil || j.config.Calibration != "" {
+		return err
+	}
+	config := filepath.Join(dir, ConfigFile)
+	raw, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	line := "\ncalibration: " + calibration.File + "\n"
+	return atomicfile.WriteBytes(config, append(bytes.TrimRight(raw, "\n"), line...))
+}
+
+// calibratedOf identifies what a calibration belongs to.
+func (j *Judge) calibratedOf() string { return j.fingerprint[:24] }
+
+// adoptCalibration has the judge report calibrated scores, if it has a calibration.
+func (j *Judge) adoptCalibration() error {
+	if j.config.Calibration == "" {
+		return nil
+	}
+	k, err := calibration.Read(j.config.Calibration)
+	if err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	if k.Scorer != j.calibratedOf() {
+		return fmt.Errorf("calibration: %s was fitted for other weights or another %s: fit it anew with score calibrate, or "+
+			"take the line calibration out of %s", j.config.Calibration, ConfigFile, ConfigFile)
+	}
+	if j.calibration = k.Find(""); j.calibration == nil {
+		return fmt.Errorf("calibration: %s has no map of the score", j.config.Calibration)
+	}
+	text, err := json.Marshal(j.calibration)
+	j.fingerprint = store.KeyOf(j.fingerprint, string(text)).String()
+	return err
+}
+
+// score is that of a reward's number v, and d score / d v. Labels, and so calibrated scores, are on 0 to 1.
+func (j *Judge) score(v float64) (edit.Score, float64) {
+	v, slope := j.config.scaled(v), j.config.slope()
+	m := j.calibration
+	if m == nil {
+		return edit.Score{Value: v, Score01: v, Unbounded: true}, slope
+	}
+	y, by := m.At(v)
+	s := edit.Score{Value: y, Score01: y, Raw01: &v}
+	if i := m.Interval; i != nil {
+		s.Interval = &edit.Interval{Low: max(0, y-i.HalfWidth), High: min(1, y+i.HalfWidth), Coverage: i.Coverage}
+	}
+	return s, by * slope
 }
 
 // write writes reward.yaml.

@@ -19,6 +19,7 @@ import (
 
 	"assay/edit"
 	"assay/encoders"
+	"assay/internal/calibration"
 	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/workers"
@@ -31,6 +32,7 @@ import (
 type Options struct {
 	Device  string // cpu (default), cuda:N, auto
 	Threads int    // of the CPU; 0: as the runtime chooses
+	Raw     bool   // without its calibration
 }
 
 // The output of a network's graph: [pictures].
@@ -55,7 +57,8 @@ type Judge struct {
 	net         network
 	processor   *encoders.Processor
 	fingerprint string
-	together    int // pictures of a run
+	calibration *calibration.Map // nil: none
+	together    int              // pictures of a run
 
 	scores, gradients session
 }
@@ -86,6 +89,10 @@ func Open(dir string, o Options) (*Judge, error) {
 		if now, e := j.net.fingerprint(); e != nil || now != c.Digest {
 			err = errors.Join(e, exit.Usage(fmt.Errorf("the weights or the tokenizer are not those that the judge was "+
 				"imported with (digest %.12s, not %.12s): import it again", now, c.Digest)), j.Close())
+		} else if !o.Raw {
+			if err = j.adoptCalibration(); err != nil {
+				err = errors.Join(err, j.Close())
+			}
 		}
 	}
 	if err != nil {
@@ -149,6 +156,9 @@ func (j *Judge) session(gradients bool) (*ort.Session, error) {
 // Info implements edit.Judge.
 func (j *Judge) Info() edit.Info {
 	info := edit.Info{Name: kinds[j.config.Kind].name, Range: edit.NoRange()}
+	if j.calibration != nil {
+		info.Range = edit.Range{0, 1}
+	}
 	if j.config.Text != "" && j.config.Text != instruction {
 		info.Texts = []string{j.config.Text}
 	}
@@ -205,7 +215,7 @@ func (j *Judge) Score(ctx context.Context, all []edit.Inputs) ([]edit.Score, []e
 		values, _, err := j.runAll(ctx, s, part)
 		out := make([]edit.Score, len(values))
 		for i, v := range values {
-			out[i] = edit.Score{Value: v, Score01: v, Unbounded: true}
+			out[i], _ = j.score(v)
 		}
 		return out, err
 	})
@@ -257,7 +267,7 @@ func (j *Judge) run(ctx context.Context, s *ort.Session, part []*inputs) ([]floa
 	}
 	values := make([]float64, len(part))
 	for i, v := range out[outScore].Float32s() {
-		values[i] = j.config.scaled(float64(v))
+		values[i] = float64(v)
 		if math.IsNaN(values[i]) || math.IsInf(values[i], 0) {
 			return nil, nil, fmt.Errorf("the score is %g: the weights are damaged", values[i])
 		}
@@ -330,14 +340,14 @@ func (j *Judge) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Grad
 	return out, workers.Each(len(edits), 4, func(i int) error {
 		in := all[i].(*inputs)
 		g := j.processor.Adjoint(in.width, in.height, gradients[i])
+		score, slope := j.score(values[i])
 		for k, v := range g.Values {
 			if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 				return fmt.Errorf("the gradient is %g: the weights are damaged", v)
 			}
-			g.Values[k] = v * float32(j.config.slope())
+			g.Values[k] = v * float32(slope)
 		}
-		out[i] = &edit.Gradient{Output: g,
-			Score: edit.Score{Value: values[i], Score01: values[i], Unbounded: true}}
+		out[i] = &edit.Gradient{Output: g, Score: score}
 		return nil
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"assay/checkpoints"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/calibration"
 	"assay/internal/packed"
 	"assay/internal/testfile"
 )
@@ -321,5 +322,64 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Open(t.TempDir(), Options{}); err == nil || !strings.Contains(err.Error(), ConfigFile) {
 		t.Errorf("got %v, want that there is no %s", err, ConfigFile)
+	}
+}
+
+// TestCalibrated: a calibration's map applies to score and gradient, is part of the fingerprint, and belongs to one
+// reward.yaml.
+func TestCalibrated(t *testing.T) {
+	s := sources()["pickscore"]
+	s.Out = filepath.Join(t.TempDir(), "judge")
+	if _, err := Import("pickscore", s); err != nil {
+		t.Fatal(err)
+	}
+	raw, e := opened(t, s.Out), editOf(t, "wide.png", "a cup")
+	m := calibration.Map{Method: calibration.Platt, A: -0.05, B: 0.2,
+		Interval: &calibration.Interval{Coverage: 0.9, HalfWidth: 0.1, Rows: 20}}
+	if err := raw.InstallCalibration(s.Out, m); err != nil {
+		t.Fatal(err)
+	}
+	j := opened(t, s.Out)
+	if r := j.Info().Range; r != (edit.Range{0, 1}) {
+		t.Errorf("got the range %v, want 0 to 1", r)
+	}
+	a, err := raw.Gradients(t.Context(), []*edit.Edit{e})
+	b, wrong := j.Gradients(t.Context(), []*edit.Edit{e})
+	if err != nil || wrong != nil {
+		t.Fatal(err, wrong)
+	}
+	want, slope := m.At(a[0].Value)
+	got := b[0].Score
+	if got.Value != want || got.Score01 != want || got.Unbounded || *got.Raw01 != a[0].Value ||
+		math.Abs(got.Interval.High-want-0.1) > 1e-12 {
+		t.Errorf("got %+v, want %v of %v", got, want, a[0].Value)
+	}
+	for i, v := range a[0].Output.Values {
+		if want := v * float32(slope); b[0].Output.Values[i] != want {
+			t.Fatalf("got the gradient %v at %d, want %v", b[0].Output.Values[i], i, want)
+		}
+	}
+	first, _ := raw.Fingerprint()
+	if second, _ := j.Fingerprint(); second == first {
+		t.Error("a calibrated judge has the fingerprint of one that is not")
+	}
+	again, err := Open(s.Out, Options{Raw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if third, _ := again.Fingerprint(); third != first || again.Info().Range.Bounded() {
+		t.Error("raw: got a calibrated judge, want one that is not")
+	}
+	file := filepath.Join(s.Out, ConfigFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, "scale: [0, 2]\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(s.Out, Options{}); err == nil || !strings.Contains(err.Error(), "fit it anew") {
+		t.Errorf("another scale: got %v, want a refusal of the calibration", err)
 	}
 }

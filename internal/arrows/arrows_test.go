@@ -98,7 +98,7 @@ internal/generate: chat data internal/grammar model/exec model/language model/te
 encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 t2i: checkpoints data edit encoders model/backbone model/nn onnx ort internal/atomicfile internal/exit internal/store
-t2i: internal/strictjson internal/strictyaml internal/tokens internal/workers
+t2i: internal/calibration internal/strictjson internal/strictyaml internal/tokens internal/workers
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
@@ -135,7 +135,7 @@ metrics: onnx ort checkpoints data edit encoders heuristics internal/store inter
 metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
-internal/scoring/calibrate: internal/calibration data model internal/scoring internal/store internal/atomicfile
+internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
 internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats

@@ -2,6 +2,7 @@ package score
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -143,5 +144,52 @@ func TestImportRewardRefuses(t *testing.T) {
 				t.Errorf("%v: got exit code %d, %s; want 2 and %q", args, code, stderr, want)
 			}
 		})
+	}
+}
+
+// TestRewardCalibrated: score calibrate fits a reward, whose scores are on 0 to 1 from then on.
+func TestRewardCalibrated(t *testing.T) {
+	long.Test(t)
+	dir := packed.Unpack(t, "../../../t2i/testdata/t2i.zip")
+	tmp := t.TempDir()
+	judge, table := filepath.Join(tmp, "pick"), filepath.Join(tmp, "labels.jsonl")
+	if code, v := command(t, "import", "pickscore", "--base", filepath.Join(dir, "pickscore"), "--out", judge); code != 0 {
+		t.Fatalf("import: exit code %d, %v", code, v)
+	}
+	var rows strings.Builder
+	for i := range 60 {
+		p := data.NewPicture(32, 32)
+		for k := range p.Pix {
+			p.Pix[k] = byte(k*(i+3) ^ i*37)
+		}
+		picture := filepath.Join(tmp, fmt.Sprint(i, ".png"))
+		if err := p.WritePNG(picture); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&rows, "{\"source\": %q, \"edit\": %q, \"instruction\": \"a cup\", \"label\": %g}\n", picture, picture,
+			float64(i)/59)
+	}
+	if err := os.WriteFile(table, []byte(rows.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	pair := []string{"pair", "--scorer", judge, "--edit", filepath.Join(tmp, "5.png"), "--instruction", "a cup"}
+	_, before := command(t, pair...)
+	if code, v := command(t, "calibrate", "--scorer", judge, "--in", table, "--method", "inverse"); code != 0 {
+		t.Fatalf("calibrate: exit code %d, %v", code, v)
+	}
+	_, after := command(t, pair...)
+	if after["raw01"] != before["score"] || fmt.Sprint(after["score_range"]) != "[0 1]" || after["interval"] == nil {
+		t.Errorf("got %v, want a calibrated score of %v", after, before["score"])
+	}
+	if code, v := command(t, "calibrate", "--scorer", judge, "--in", table, "--method", "isotonic"); code != 0 {
+		t.Errorf("calibrate again: exit code %d, %v", code, v)
+	}
+	_, again := command(t, pair...)
+	if again["raw01"] != before["score"] || again["score"] == after["score"] {
+		t.Errorf("calibrated again: got %v, want another map of %v", again, before["score"])
+	}
+	code, _, stderr := run(t, "calibrate", "--scorer", judge, "--in", table, "--dimension", "x")
+	if code != 2 || !strings.Contains(stderr, "reward of one number") {
+		t.Errorf("--dimension: got exit code %d, %s; want 2", code, stderr)
 	}
 }
