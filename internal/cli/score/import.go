@@ -45,7 +45,7 @@ warning, but their score is not the published one (docs/judges.md).`,
 		Example: `  score import editreward --base Qwen2.5-VL-7B-Instruct --weights EditReward-Qwen2.5-VL-7B \
       --prompts EditReward/EditReward/dataset/prompts.py --out scorers/editreward
   score import adiee --weights ADIEE --prompts question.txt --out scorers/adiee
-  score import pickscore --base PickScore_v1 --out scorers/pickscore
+  score import clip --base testdata/oracle/clip/model --out clip
   score import hpsv2 --base CLIP-ViT-H-14-laion2B-s32B-b79K --weights HPS_v2.1_compressed.pt --out scorers/hpsv2
   score import choices --base backbones/tiny --prompts question.txt --choices 0,1,2,3,4,5 --out digits
   score import choices --base backbones/tiny --prompts question.txt --choices Y,N --values 1,0 --out fulfilled`,
@@ -64,8 +64,8 @@ warning, but their score is not the published one (docs/judges.md).`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.Base, "base", "", "checkpoint directory: configuration, tokenizer, chat template, processor")
-	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file")
-	flags.StringVar(&o.Config, "config", "", "the judge's own configuration, YAML (default: as published)")
+	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file; of rewards also .pt")
+	flags.StringVar(&o.Config, "config", "", "the judge's own configuration, YAML or (rewards) JSON (default: as published)")
 	flags.StringVar(&o.Prompts, "prompts", "", "the judge's prompts: a Python file, a folder of texts, or a text")
 	flags.StringVar(&o.Out, "out", "", "scorer directory to make")
 	flags.BoolVar(&o.Copy, "copy", false, "copy base and weights into the scorer directory")
