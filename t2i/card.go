@@ -60,7 +60,7 @@ func (k *card) write(path, name string, c *Config) error {
 	fmt.Fprintf(&b, "\n## Scale\n\n%s\n\n## What it cannot judge\n\n", k.scale)
 	b.WriteString("- edits: it sees the output and a text, and no source\n" +
 		"- pictures in detail: it sees the middle square, much reduced\n")
-	if c.Text != "" {
+	if kinds[c.Kind].reads {
 		b.WriteString("- long texts: what is behind the last token that it reads does not count\n")
 	}
 	fmt.Fprintf(&b, "\n## What was used\n\n- weights and tokenizer: digest `%s`\n- preprocessing: `%s`\n", c.Digest,

@@ -138,7 +138,7 @@ const mostLayers = 32
 
 // feeds is the embedding of a text.
 func (n *clip) feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error) {
-	if n.config.Text == "" {
+	if !kinds[n.config.Kind].reads {
 		return nil, nil
 	}
 	if n.config.Kind == hpsv2 {

@@ -41,9 +41,6 @@ const (
 	imageReward = "imagereward"
 )
 
-// instruction is the text that rewards read by default.
-const instruction = "instruction"
-
 // Config is reward.yaml.
 type Config struct {
 	Format int    `yaml:"format"` // 1
@@ -56,7 +53,6 @@ type Config struct {
 
 	Preprocessing encoders.Preprocessing `yaml:"preprocessing"` // how pictures are resized and cropped
 
-	Text        string `yaml:"text,omitempty"`        // that it reads: instruction or target_caption; "": none
 	Calibration string `yaml:"calibration,omitempty"` // that `score calibrate` wrote beside the file; none: no
 
 	Scale []float64 `yaml:"scale,flow,omitempty"` // [a, b]: the score is a + b times the reward's own; none: that
@@ -101,8 +97,7 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	if c.Format != 1 {
 		problem("format", "%d: want 1", c.Format)
 	}
-	k, known := kinds[c.Kind]
-	if !known {
+	if _, known := kinds[c.Kind]; !known {
 		problem("kind", "%q: want %s", c.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 		return
 	}
@@ -114,9 +109,6 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 	}
 	if !slices.Contains(encoders.Preprocessings(), c.Preprocessing) {
 		problem("preprocessing", "%q: want one of %q", c.Preprocessing, encoders.Preprocessings())
-	}
-	if (c.Text != "") != k.reads {
-		problem("text", "%q: want the role of a text (instruction, target_caption), and none for aesthetic", c.Text)
 	}
 	if len(c.Scale) != 0 && (len(c.Scale) != 2 || c.Scale[1] == 0) {
 		problem("scale", "%v: want [a, b], of a + b times the reward, and b not 0", c.Scale)

@@ -56,9 +56,6 @@ func Import(what string, s Source) (*Imported, error) {
 		return nil, exit.Usage(fmt.Errorf("--preprocessing %q: want one of %q", s.Preprocessing, encoders.Preprocessings()))
 	}
 	c := &Config{Format: 1, Kind: what, Preprocessing: cmp.Or(s.Preprocessing, k.preprocessing)}
-	if k.reads {
-		c.Text = instruction
-	}
 	err := atomicfile.WriteDir(s.Out, func(dir string) error {
 		if err := s.fill(c, dir); err != nil {
 			return err
@@ -278,9 +275,7 @@ func (j *Judge) try() error {
 	for i := range p.Pix {
 		p.Pix[i] = 128
 	}
-	e := edit.New(nil, p, "a cup on a table")
-	e.Sources, e.Texts = nil, map[string]string{j.config.Text: "a cup on a table"}
-	_, errs, err := edit.ScoreAll(context.Background(), j, e)
+	_, errs, err := edit.ScoreAll(context.Background(), j, &edit.Edit{Output: p, Instruction: "a cup on a table"})
 	return errors.Join(append(errs, err)...)
 }
 

@@ -126,7 +126,7 @@ func open(c *Config, o Options) (*Judge, error) {
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
-	j.fingerprint = store.KeyOf("t2i-1", c.Kind, string(c.Preprocessing), c.Text, fmt.Sprint(c.Scale), digest).String()
+	j.fingerprint = store.KeyOf("t2i-1", c.Kind, string(c.Preprocessing), fmt.Sprint(c.Scale), digest).String()
 	return j, nil
 }
 
@@ -158,9 +158,6 @@ func (j *Judge) Info() edit.Info {
 	info := edit.Info{Name: kinds[j.config.Kind].name, Range: edit.NoRange()}
 	if j.calibration != nil {
 		info.Range = edit.Range{0, 1}
-	}
-	if j.config.Text != "" && j.config.Text != instruction {
-		info.Texts = []string{j.config.Text}
 	}
 	return info
 }
@@ -195,14 +192,7 @@ func (j *Judge) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("edit: %w", err)
 	}
-	in := &inputs{j.processor.Pixels(p), p.Width, p.Height, ""}
-	if j.config.Text != "" {
-		in.text = e.Text(j.config.Text)
-		if in.text == "" && j.config.Text != instruction {
-			return nil, fmt.Errorf("the edit has no text %q", j.config.Text)
-		}
-	}
-	return in, nil
+	return &inputs{j.processor.Pixels(p), p.Width, p.Height, e.Instruction}, nil
 }
 
 // Score implements edit.Judge.
