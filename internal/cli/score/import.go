@@ -64,8 +64,8 @@ warning, but their score is not the published one (docs/judges.md).`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.Base, "base", "", "checkpoint directory: configuration, tokenizer, chat template, processor")
-	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file; of rewards also .pt")
-	flags.StringVar(&o.Config, "config", "", "the judge's own configuration, YAML or (rewards) JSON (default: as published)")
+	flags.StringVar(&o.Weights, "weights", "", "the judge's weights: a `DIR`, or a .safetensors file, of rewards also .pt")
+	flags.StringVar(&o.Config, "config", "", "the judge's own configuration, YAML or JSON (default: as published)")
 	flags.StringVar(&o.Prompts, "prompts", "", "the judge's prompts: a Python file, a folder of texts, or a text")
 	flags.StringVar(&o.Out, "out", "", "scorer directory to make")
 	flags.BoolVar(&o.Copy, "copy", false, "copy base and weights into the scorer directory")
