@@ -14,6 +14,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/calibration"
+	"assay/internal/long"
 	"assay/internal/packed"
 	"assay/internal/testfile"
 )
@@ -105,6 +106,9 @@ func TestAsTheirs(t *testing.T) {
 	defer all.Close()
 	for name := range sources() {
 		t.Run(name, func(t *testing.T) {
+			if strings.ContainsAny(name, ".-") { // other files and preprocessing of the same
+				long.Test(t)
+			}
 			j := imported(t, name)
 			cases := strings.TrimSuffix(name, ".1")
 			worst, worstGradient := 0.0, 0.0
@@ -138,7 +142,7 @@ func TestAsTheirs(t *testing.T) {
 						far)
 				}
 			}
-			t.Logf("%d cases: scores within %.2g, gradients within %.2g of their largest value", len(f.Cases[cases]), worst,
+			t.Logf("%s, %d cases: scores within %.2g, gradients within %.2g of their largest value", name, len(f.Cases[cases]), worst,
 				worstGradient)
 		})
 	}
