@@ -142,8 +142,8 @@ func TestAsTheirs(t *testing.T) {
 						far)
 				}
 			}
-			t.Logf("%s, %d cases: scores within %.2g, gradients within %.2g of their largest value", name, len(f.Cases[cases]), worst,
-				worstGradient)
+			t.Logf("%s, %d cases: scores within %.2g, gradients within %.2g of their largest value", name,
+				len(f.Cases[cases]), worst, worstGradient)
 		})
 	}
 }
