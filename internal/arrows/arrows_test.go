@@ -97,6 +97,8 @@ model/fresh: checkpoints model/backbone model/nn model/families internal/atomicf
 internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
 encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
+t2i: checkpoints data edit encoders model/backbone model/nn onnx ort internal/atomicfile internal/exit internal/store
+t2i: internal/calibration internal/strictjson internal/strictyaml internal/tokens internal/workers
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
@@ -133,7 +135,7 @@ metrics: onnx ort checkpoints data edit encoders heuristics internal/store inter
 metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
-internal/scoring/calibrate: internal/calibration data model internal/scoring internal/store internal/atomicfile
+internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
 internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats
@@ -147,7 +149,7 @@ internal/benchmarks/registry: internal/benchmarks/editors internal/benchmarks/fe
 internal/benchmarks/registry: internal/benchmarks/rewardbench
 internal/benchmarks/runner: internal/benchmarks/protocol edit encoders model internal/shards internal/store
 internal/benchmarks/runner: internal/table textjudge internal/atomicfile internal/exit internal/journal
-internal/benchmarks/runner: internal/jsonfile internal/stats
+internal/benchmarks/runner: internal/jsonfile internal/stats t2i
 internal/benchmarks/report: internal/benchmarks/protocol internal/benchmarks/runner data internal/atomicfile
 internal/view: data edit internal/exit internal/page
 internal/benchmarks/report: internal/page internal/stats
@@ -165,7 +167,7 @@ internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol i
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge
 .: internal/trainer internal/trainer/bybenchmark internal/trainer/config internal/trainer/dataset
-.: internal/trainer/models internal/workers internal/hub
+.: internal/trainer/models internal/workers internal/hub t2i
 `
 
 // Commands and tools stand on top, may import anything, and are imported by no other package.
