@@ -156,7 +156,7 @@ internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
-internal/labeling: internal/atomicfile internal/filelock internal/hub ort
+internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
