@@ -99,6 +99,8 @@ encoders: internal/shards onnx ort checkpoints data internal/store heuristics mo
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
+internal/trainer/mlflow/mlflowtest:
+internal/trainer/mlflow: internal/jsonfile internal/trainer/events internal/version
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
 internal/trainer/config: internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
@@ -121,7 +123,7 @@ internal/trainer/models: internal/trainer/optimizer model/backbone model/exec mo
 internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
-internal/trainer: internal/trainer/optimizer internal/trainer/records internal/trainer/report
+internal/trainer: internal/trainer/mlflow internal/trainer/optimizer internal/trainer/records internal/trainer/report
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim

@@ -21,6 +21,7 @@ import (
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/mlflow"
 	"assay/internal/trainer/models"
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
@@ -41,6 +42,7 @@ type Trainer struct {
 	validator   *validator               // measures, and the benchmark
 	checkpoints *checkpoint.Checkpointer // when the state was saved
 	records     *records.Recorder        // metrics, TensorBoard, progress; nil on all processes but the main one
+	tracker     *mlflow.Tracker          // sends the records to MLflow; nil: not
 	state       checkpoint.State         // what a checkpoint holds besides tensors
 }
 
@@ -124,6 +126,7 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	}
 	s := &setup{Trainer: t, o: &o, here: here}
 	defer func() { err = exit.Join(err, s.close()) }()
+	defer func() { t.tracker.Close(ctx, trackedStatus(err)) }()
 	if err := s.run(ctx); err != nil {
 		return nil, t.interrupted(ctx, err)
 	}

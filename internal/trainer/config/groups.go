@@ -273,6 +273,9 @@ func (c *Config) CourseOf(group string, total int64) optim.Schedule {
 // PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
 const PlanFile = "plan.json"
 
+// MLflowFile keeps the number that a run has at an MLflow server.
+const MLflowFile = "mlflow.json"
+
 // headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
 func headTensor(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight
