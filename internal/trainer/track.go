@@ -33,9 +33,8 @@ func (s *setup) track() error {
 	}
 	out := s.config.Out
 	files := map[string]string{}
-	for _, path := range []string{s.config.ResultPath(), filepath.Join(out, config.BestDir), filepath.Join(out, report.File),
-		filepath.Join(out, config.ConfigFile)} {
-		files[filepath.Base(path)] = path
+	for _, name := range []string{filepath.Base(s.config.ResultPath()), config.BestDir, report.File, config.ConfigFile} {
+		files[name] = filepath.Join(out, name)
 	}
 	s.tracker, err = mlflow.Start(s.mlflow, mlflow.Run{Name: filepath.Base(out),
 		Events: filepath.Join(out, s.records.EventsFile()), State: filepath.Join(out, config.MLflowFile), Params: params,

@@ -36,7 +36,8 @@ func newRun(t *testing.T) (*mlflowtest.Server, *Settings, *trial) {
 	}
 	hasten(s)
 	dir := t.TempDir()
-	r := &trial{t: t, Run: Run{Name: "first", Events: filepath.Join(dir, "events"), State: filepath.Join(dir, "mlflow.json"),
+	r := &trial{t: t, Run: Run{Name: "first", Events: filepath.Join(dir, "events"),
+		State:  filepath.Join(dir, "mlflow.json"),
 		Params: map[string]string{"optimizer.lr": "0.01", "chat_template": ""},
 		Files:  map[string]string{"scorer": filepath.Join(dir, "scorer"), "best": filepath.Join(dir, "none")}}}
 	r.Warn = func(text string) { r.warned(text) }
@@ -79,7 +80,8 @@ func (r *trial) train(n int) {
 	r.t.Helper()
 	for range n {
 		r.step++
-		err := r.events.Add(r.step, 1700000000.25+float64(r.step), events.Scalar{Tag: "train/loss", Value: 1 / float64(r.step)},
+		err := r.events.Add(r.step, 1700000000.25+float64(r.step),
+			events.Scalar{Tag: "train/loss", Value: 1 / float64(r.step)},
 			events.Scalar{Tag: "train/lr/a(b)", Value: 1e-5})
 		if err != nil {
 			r.t.Fatal(err)
@@ -145,8 +147,8 @@ func TestRun(t *testing.T) {
 	run := whole(t, server, 1703, Finished)
 	if run.Name != "first" || run.Experiment != "1" || run.Tags["team"] != "blue" || len(run.Params) != 252 ||
 		run.Params["optimizer.lr"] != "0.01" {
-		t.Errorf("got name %s, experiment %s, tags %v, %d parameters, want first, 1, team blue, 252", run.Name, run.Experiment,
-			run.Tags, len(run.Params))
+		t.Errorf("got name %s, experiment %s, tags %v, %d parameters, want first, 1, team blue, 252", run.Name,
+			run.Experiment, run.Tags, len(run.Params))
 	}
 	want := map[string]string{"scorer/scorer.yaml": "format: 1\n", "scorer/a folder/x+y%20.txt": "x", "scorer/empty": ""}
 	if fmt.Sprint(run.Files) != fmt.Sprint(want) {
@@ -188,13 +190,16 @@ func TestOutage(t *testing.T) {
 		<-r.Context().Done()
 	}
 	for name, fault := range map[string]func(s *mlflowtest.Server, w http.ResponseWriter, r *http.Request){
-		"503":              func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
-		"401":              func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
-		"429":              func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) },
-		"a broken line":    func(*mlflowtest.Server, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"no answer":        func(_ *mlflowtest.Server, _ http.ResponseWriter, r *http.Request) { hang(r) },
-		"another's page":   func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
-		"answers are lost": func(s *mlflowtest.Server, w http.ResponseWriter, r *http.Request) { s.Answer(&lost{}, r); hang(r) },
+		"503":            func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) },
+		"401":            func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
+		"429":            func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) },
+		"a broken line":  func(*mlflowtest.Server, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"no answer":      func(_ *mlflowtest.Server, _ http.ResponseWriter, r *http.Request) { hang(r) },
+		"another's page": func(_ *mlflowtest.Server, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"answers are lost": func(s *mlflowtest.Server, w http.ResponseWriter, r *http.Request) {
+			s.Answer(&lost{}, r)
+			hang(r)
+		},
 		"answers break off": func(s *mlflowtest.Server, _ http.ResponseWriter, r *http.Request) {
 			s.Answer(&lost{}, r)
 			panic(http.ErrAbortHandler)
@@ -202,21 +207,21 @@ func TestOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, s, r := newRun(t)
-			s.timeout = 100 * time.Millisecond
+			s.timeout = 30 * time.Millisecond
 			var n atomic.Int32
 			server.Fault(func(w http.ResponseWriter, q *http.Request) bool {
-				if k := n.Add(1); k%4 == 0 || k > 20 { // every fourth request goes well, and from then on all
+				if k := n.Add(1); k%4 == 0 || k > 8 { // every fourth request goes well, and from then on all
 					return false
 				}
 				fault(server, w, q)
 				return true
 			})
 			tracker := r.start(s)
-			for range 100 {
+			for range 10 {
 				r.train(3)
 				time.Sleep(time.Millisecond)
 			}
-			for deadline := time.Now().Add(20 * time.Second); n.Load() <= 20 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(20 * time.Second); n.Load() <= 8 && time.Now().Before(deadline); {
 				r.train(1)
 				time.Sleep(5 * time.Millisecond)
 			}
@@ -339,7 +344,7 @@ func TestHangingEnd(t *testing.T) {
 	}
 }
 
-// TestFilesElsewhere: files that do not go through the tracking server are left out, and so are files that nobody wants.
+// TestFiles: files go through the tracking server or not at all, and files that nobody wants are not sent.
 func TestFiles(t *testing.T) {
 	server, s, r := newRun(t)
 	s.artifacts = false
@@ -348,9 +353,10 @@ func TestFiles(t *testing.T) {
 	if run := whole(t, server, 1, Finished); len(run.Files) > 0 {
 		t.Errorf("HF_MLFLOW_LOG_ARTIFACTS=0: got files %v, want none", run.Files)
 	}
-	for uri, want := range map[string]string{"mlflow-artifacts:/1/r/artifacts": server.URL + "/api/2.0/mlflow-artifacts/artifacts/1/r/artifacts",
-		"mlflow-artifacts://other:9/1/r": "http://other:9/api/2.0/mlflow-artifacts/artifacts/1/r", "s3://bucket/1": "", "/a/b": "",
-		"http://other/api/2.0/mlflow-artifacts/artifacts/1": "http://other/api/2.0/mlflow-artifacts/artifacts/1"} {
+	const api = "/api/2.0/mlflow-artifacts/artifacts/"
+	for uri, want := range map[string]string{"mlflow-artifacts:/1/r/artifacts": server.URL + api + "1/r/artifacts",
+		"mlflow-artifacts://other:9/1/r": "http://other:9" + api + "1/r", "s3://bucket/1": "", "/a/b": "",
+		"http://other" + api + "1": "http://other" + api + "1"} {
 		got := ""
 		if u := s.artifactRoot(uri); u != nil {
 			got = u.String()
@@ -369,9 +375,10 @@ func TestSettings(t *testing.T) {
 		want      string // the Authorization
 		fails     string
 	}{
-		"nobody":     {nil, "", ""},
-		"a token":    {map[string]string{"MLFLOW_TRACKING_TOKEN": "t"}, "Bearer t", ""},
-		"a password": {map[string]string{"MLFLOW_TRACKING_USERNAME": "u", "MLFLOW_TRACKING_PASSWORD": "p", "MLFLOW_TRACKING_TOKEN": "t"}, "Basic dTpw", ""},
+		"nobody":  {nil, "", ""},
+		"a token": {map[string]string{"MLFLOW_TRACKING_TOKEN": "t"}, "Bearer t", ""},
+		"a password": {map[string]string{"MLFLOW_TRACKING_USERNAME": "u", "MLFLOW_TRACKING_PASSWORD": "p",
+			"MLFLOW_TRACKING_TOKEN": "t"}, "Basic dTpw", ""},
 		"in the URI": {map[string]string{"MLFLOW_TRACKING_URI": "http://u:p@host"}, "Basic dTpw", ""},
 		"no server":  {map[string]string{"MLFLOW_TRACKING_URI": ""}, "", "want the address of a tracking server"},
 		"a folder":   {map[string]string{"MLFLOW_TRACKING_URI": "sqlite:///m.db"}, "", `"sqlite:///m.db"`},
@@ -404,7 +411,9 @@ func TestSettings(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Start(&Settings{server: (&Settings{}).server}, Run{State: t.TempDir()}); err == nil || errors.Is(err, os.ErrNotExist) {
+	_, s, r := newRun(t)
+	r.State = t.TempDir()
+	if _, err := Start(s, r.Run); err == nil || errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a state that cannot be read: got error %v, want one", err)
 	}
 }

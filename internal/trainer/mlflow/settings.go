@@ -33,6 +33,9 @@ type Settings struct {
 	patience time.Duration // at the end of a run, without any progress
 }
 
+// Interval is the time between two looks at the event file, and the first wait after a failure. Tests shorten it.
+var Interval = 2 * time.Second
+
 // FromEnvironment reads the variables of MLflow's own client, and those of transformers' MLflowCallback.
 func FromEnvironment() (*Settings, error) {
 	address := os.Getenv("MLFLOW_TRACKING_URI")
@@ -48,7 +51,7 @@ func FromEnvironment() (*Settings, error) {
 		experimentID: os.Getenv("MLFLOW_EXPERIMENT_ID"), runID: os.Getenv("MLFLOW_RUN_ID"),
 		runName: os.Getenv("MLFLOW_RUN_NAME"), username: os.Getenv("MLFLOW_TRACKING_USERNAME"),
 		password: os.Getenv("MLFLOW_TRACKING_PASSWORD"), token: os.Getenv("MLFLOW_TRACKING_TOKEN"),
-		artifacts: true, timeout: 2 * time.Minute, interval: 2 * time.Second, longest: time.Minute,
+		artifacts: true, timeout: 2 * time.Minute, interval: Interval, longest: time.Minute,
 		patience: 30 * time.Second}
 	if s.experiment == "" && s.experimentID == "" {
 		s.experiment = "Default"

@@ -102,7 +102,7 @@ type ValidationMetrics struct {
 type Recorder struct {
 	lines  *journal.File
 	events *events.Writer // nil: there are none
-	name   string // of the event file
+	name   string         // of the event file
 
 	Progress dataset.Progress
 }

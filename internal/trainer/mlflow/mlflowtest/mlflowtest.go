@@ -1,6 +1,6 @@
-// Package mlflowtest is an MLflow tracking server on this machine, with the requests that a run makes. Its answers are
-// those that `mlflow server` 3.17 gave to the same requests over SQLite (tools/parity/mlflow_server.py runs against the real
-// one). Unlike that server it notices a value that is sent twice.
+// Package mlflowtest is an MLflow tracking server on this machine, with the requests that a run makes. It answers them as
+// `mlflow server` 3.17 did over SQLite, which tools/parity/tracking.py asks again. Unlike that server it notices a value
+// that is sent twice.
 package mlflowtest
 
 import (
@@ -77,7 +77,8 @@ func (s *Server) Answer(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization"))
-	if path, ok := strings.CutPrefix(r.URL.Path, "/api/2.0/mlflow-artifacts/artifacts/"); ok && r.Method == http.MethodPut {
+	path, ok := strings.CutPrefix(r.URL.Path, "/api/2.0/mlflow-artifacts/artifacts/")
+	if ok && r.Method == http.MethodPut {
 		parts := strings.SplitN(path, "/", 4) // experiment, run, artifacts, file
 		if run := s.run(parts[1]); run != nil {
 			run.Files[parts[3]] = string(body)
