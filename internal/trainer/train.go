@@ -143,6 +143,9 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 		if err := t.report(); err != nil { // the scorer is there
 			o.warn(fmt.Sprintf("%s: %v", report.File, err))
 		}
+		if o.Note != nil && t.config.Reports(config.ReportWandB) {
+			o.Note("for Weights & Biases: python -m assay_reward.wandb_run " + t.config.Out)
+		}
 	}
 	return s.result(), nil
 }

@@ -268,9 +268,15 @@ def check_exports(work):
     return exports.check(work)
 
 
+def check_trackers(work):
+    """A run at MLflow's own server as MLflow's own client reads it, and in the files that wandb sync sends."""
+    import tracking
+    return tracking.check(work)
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
     check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
-    check_chat, check_headers, check_hub, check_exports)}
+    check_chat, check_headers, check_hub, check_exports, check_trackers)}
 
 
 def main():

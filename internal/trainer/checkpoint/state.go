@@ -201,7 +201,7 @@ func WriteConfig(c *config.Config) error {
 func RemoveRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
 	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile,
-		config.MLflowFile}
+		config.MLflowFile, config.WandBFile}
 	for _, name := range append(names, config.ResultDirs...) {
 		path := filepath.Join(out, name)
 		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))

@@ -273,8 +273,11 @@ func (c *Config) CourseOf(group string, total int64) optim.Schedule {
 // PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
 const PlanFile = "plan.json"
 
-// MLflowFile keeps the number that a run has at an MLflow server.
-const MLflowFile = "mlflow.json"
+// The files that keep the number of a run at an MLflow server, and at W&B (clients/python/assay_reward/wandb_run.py).
+const (
+	MLflowFile = "mlflow.json"
+	WandBFile  = "wandb.json"
+)
 
 // headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
 func headTensor(name string) bool {

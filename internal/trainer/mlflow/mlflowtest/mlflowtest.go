@@ -1,6 +1,6 @@
-// Package mlflowtest is an MLflow tracking server on this machine, with the requests that a run makes. It answers them as
-// `mlflow server` 3.17 did over SQLite, which tools/parity/tracking.py asks again. Unlike that server it notices a value
-// that is sent twice.
+// Package mlflowtest is an MLflow tracking server on this machine, with the requests that a run makes. It answers them
+// as `mlflow server` 3.17 did over SQLite, which tools/parity/tracking.py asks again. Unlike that server it notices a
+// value that is sent twice.
 package mlflowtest
 
 import (
