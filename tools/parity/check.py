@@ -150,7 +150,7 @@ def check_page(work):
         return "left out: there is no Chromium here"
     source, edit, instruction = pairs()[2]
     with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
-        return page.check(browser, url, source, edit, instruction, work)
+        return page.check(browser, url, source, edit, instruction, [e for _, e, _ in pairs()[3:5]] + [source], work)
 
 
 def check_report(work):
