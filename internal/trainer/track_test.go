@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -90,6 +91,31 @@ func TestTracked(t *testing.T) {
 	if runs, _ := server.Runs(); len(runs) != 2 {
 		t.Errorf("--fresh: got %d runs, want another one", len(runs))
 	}
+}
+
+// TestTrackedInterrupt: MLflow is told that a run was interrupted, and the resumed run is the same one there.
+func TestTrackedInterrupt(t *testing.T) {
+	server := mlflowtest.Start()
+	defer server.Close()
+	t.Setenv("MLFLOW_TRACKING_URI", server.URL)
+	path := writeRun(t, 40, "epochs: 2\nreport_to: mlflow\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := newFake()
+	f.steps = func(n int) {
+		if n == 9 { // the first half of step 5
+			cancel()
+		}
+	}
+	_, err := Train(ctx, Options{Config: load(t, path), Factory: f.factory})
+	if exit.Code(err) != exit.Interrupted {
+		t.Fatal(err)
+	}
+	if r := tracked(t, server, path, "KILLED"); len(r.Metrics["train/loss"]) != 5 || len(r.Files) > 0 {
+		t.Errorf("got %d steps, %d files, want 5 steps, no file yet", len(r.Metrics["train/loss"]), len(r.Files))
+	}
+	train(t, path, newFake())
+	tracked(t, server, path, "FINISHED")
 }
 
 // TestTrackedKills kills a run with SIGKILL again and again, over a server that fails, hangs and loses answers. In the
@@ -201,4 +227,15 @@ func weights(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(raw)
+}
+
+// TestTrackedRanks: of several processes the first one reports.
+func TestTrackedRanks(t *testing.T) {
+	server := mlflowtest.Start()
+	defer server.Close()
+	t.Setenv("MLFLOW_TRACKING_URI", server.URL)
+	path := withMicro(t, writeRun(t, 40, "epochs: 1\nreport_to: mlflow\n"), 1)
+	results, errs, _ := together(t, 3, func(_ int, o *Options, _ *fake) { o.Config = load(t, path) })
+	firstOf(t, results, errs)
+	tracked(t, server, path, "FINISHED")
 }
