@@ -51,6 +51,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	for _, name := range c.ReportTo {
 		d.oneOf("report_to", name, ReportTensorBoard, ReportWandB, ReportMLflow, ReportNone)
 	}
+	d.Want(len(c.ReportTo) > 0, "report_to", "want a name, or several; %s: no curves", ReportNone)
 	d.Want(!c.Reports(ReportNone) || len(c.ReportTo) == 1, "report_to", "%s stands alone", ReportNone)
 	c.checkScorer(d)
 	c.checkLora(d)

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// refusedError is an answer of the server that is not 2xx.
-type refusedError struct {
+// statusError is an answer of the server that is not 2xx.
+type statusError struct {
 	status  int
 	Code    string `json:"error_code"` // of MLflow: RESOURCE_DOES_NOT_EXIST, ...
 	Message string `json:"message"`
 }
 
-func (e *refusedError) Error() string {
+func (e *statusError) Error() string {
 	if e.Code == "" {
 		return fmt.Sprintf("it answers %d %s", e.status, http.StatusText(e.status))
 	}
@@ -32,7 +32,7 @@ func (e *refusedError) Error() string {
 
 // code is MLflow's code of an error; "": there is none.
 func code(err error) string {
-	var e *refusedError
+	var e *statusError
 	if errors.As(err, &e) {
 		return e.Code
 	}
@@ -82,7 +82,7 @@ func (s *Settings) do(r *http.Request, v any) error {
 		return err
 	}
 	if answer.StatusCode/100 != 2 {
-		e := &refusedError{}
+		e := &statusError{}
 		_ = json.Unmarshal(text, e) // a proxy's answer may be no JSON
 		e.status = answer.StatusCode
 		return e

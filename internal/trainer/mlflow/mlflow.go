@@ -268,7 +268,7 @@ func (t *Tracker) sendParams(there []pair) error {
 	}
 	for part := range slices.Chunk(missing, maxParams) {
 		err := t.call(t.ctx, "runs/log-batch", nil, batch{RunID: t.state.RunID, Params: part}, nil)
-		var refused *refusedError
+		var refused *statusError
 		if errors.As(err, &refused) && refused.status == http.StatusBadRequest {
 			t.warn(fmt.Errorf("the parameters: %w", err))
 		} else if err != nil {

@@ -1,11 +1,14 @@
 package mlflow
 
 import (
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -364,6 +367,39 @@ func TestFiles(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: got %q, want %q", uri, got, want)
 		}
+	}
+}
+
+// TestCertificates: a server of https is trusted by MLflow's variables, and not without them.
+func TestCertificates(t *testing.T) {
+	newRun(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Setenv("MLFLOW_TRACKING_URI", server.URL)
+	bundle := filepath.Join(t.TempDir(), "bundle.pem")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(bundle, block, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		variable, value string
+		trusted         bool
+	}{
+		{"MLFLOW_TRACKING_INSECURE_TLS", "false", false},
+		{"MLFLOW_TRACKING_INSECURE_TLS", "true", true},
+		{"MLFLOW_TRACKING_SERVER_CERT_PATH", bundle, true},
+	} {
+		t.Run(c.variable+"="+filepath.Base(c.value), func(t *testing.T) {
+			t.Setenv(c.variable, c.value)
+			s, err := FromEnvironment()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.call(t.Context(), "x", nil, nil, nil); (err == nil) != c.trusted {
+				t.Errorf("got error %v, want trusted: %v", err, c.trusted)
+			}
+		})
 	}
 }
 
