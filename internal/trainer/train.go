@@ -3,8 +3,8 @@
 // summed and clipped, the optimizer updates the parameters, and validation, checkpoint and metrics follow where they
 // are due.
 //
-// The parts are packages below this one: config, dataset, objective, models, optimizer, checkpoint, records, mlflow. What
-// several processes do together is behind Strategy; internal/trainer/distributed is the one of MPI jobs.
+// The parts are packages below this one: config, dataset, objective, models, optimizer, checkpoint, records, mlflow.
+// What several processes do together is behind Strategy; internal/trainer/distributed is the one of MPI jobs.
 package trainer
 
 import (
