@@ -125,9 +125,9 @@ func TestCacheSize(t *testing.T) {
 
 // TestReportTo: a name, a list of them, or none; a resumed run may have another.
 func TestReportTo(t *testing.T) {
-	for text, want := range map[string]string{"": "[tensorboard]", "mlflow": "[mlflow]",
-		"[wandb, mlflow]": "[wandb mlflow]", "none": "[none]", "~": "[tensorboard]", "[none, mlflow]": "none stands alone", "comet": `not "comet"`,
-		"[]": "want a name, or several"} {
+	for text, want := range map[string]string{"": "[tensorboard]", "~": "[tensorboard]", "mlflow": "[mlflow]",
+		"[wandb, mlflow]": "[wandb mlflow]", "none": "[none]", "[none, mlflow]": "none stands alone",
+		"comet": `not "comet"`, "[]": "want a name, or several"} {
 		t.Run(text, func(t *testing.T) {
 			c, err := loadText(t, least+"report_to: "+text+"\n")
 			if err != nil && strings.Contains(err.Error(), want) {
