@@ -42,10 +42,10 @@ func (s *setup) track() error {
 	return err
 }
 
-// trackedStatus is the status that MLflow is told of a run which ended with an error.
-func trackedStatus(err error) string {
+// trackedStatus is the status that MLflow is told of a run that ended. A panic ends one without result and error.
+func trackedStatus(result *Result, err error) string {
 	switch {
-	case err == nil:
+	case err == nil && result != nil:
 		return mlflow.Finished
 	case errors.Is(err, exit.ErrInterrupted):
 		return mlflow.Killed

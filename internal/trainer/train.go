@@ -126,7 +126,7 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	}
 	s := &setup{Trainer: t, o: &o, here: here}
 	defer func() { err = exit.Join(err, s.close()) }()
-	defer func() { t.tracker.Close(ctx, trackedStatus(err)) }()
+	defer func() { t.tracker.Close(ctx, trackedStatus(result, err)) }()
 	if err := s.run(ctx); err != nil {
 		return nil, t.interrupted(ctx, err)
 	}
