@@ -139,6 +139,8 @@ def check_mlflow(work, python):
                 kills += 1
             p.kill()
             p.wait()
+        if not kills:
+            sys.exit("the run that is to be killed ends too soon")
         start(command, environment)
         compare(work, python, url, "killed", folder)
     return f"MLflow has {counts[0]} values, {counts[1]} parameters, {counts[2]} files as the run; a late server, and {kills} kills, leave nothing out and nothing double"
