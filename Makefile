@@ -52,7 +52,7 @@ lab: setup ## make build/lab/miniature and the other programs for work on Assay 
 bench: build lab ## measure beside PyTorch (installed into build/), into docs/decisions/benchmarks.md
 	@lab/bench/run.sh
 
-parity: build lab ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)
+parity: build lab ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard, MLflow go into build/)
 	@tools/parity/run.sh
 
 pretrain: build lab ## make the small checkpoints in backbones/ anew (hours; goes on where it stopped)

@@ -133,6 +133,15 @@ func (p *Picture) Resize(width, height int, f Filter) *Picture {
 	return p.resizeColumns(width, f).resizeRows(height, f)
 }
 
+// Thumbnail is the picture, or a smaller one whose longer side has side pixels.
+func (p *Picture) Thumbnail(side int, f Filter) *Picture {
+	longer := max(p.Width, p.Height)
+	if longer <= side {
+		return p
+	}
+	return p.Resize(max(1, p.Width*side/longer), max(1, p.Height*side/longer), f)
+}
+
 // resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is
 // two: (a + b 2^32) w = a w + b w 2^32, exactly, modulo 2^64.
 func (p *Picture) resizeColumns(width int, f Filter) *Picture {

@@ -101,6 +101,8 @@ t2i: checkpoints data edit encoders model/backbone model/nn onnx ort internal/at
 t2i: internal/calibration internal/strictjson internal/strictyaml internal/tokens internal/workers
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
+internal/trainer/mlflow/mlflowtest:
+internal/trainer/mlflow: internal/jsonfile internal/trainer/events internal/version
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
 internal/trainer/config: internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
@@ -123,7 +125,7 @@ internal/trainer/models: internal/trainer/optimizer model/backbone model/exec mo
 internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
-internal/trainer: internal/trainer/optimizer internal/trainer/records internal/trainer/report
+internal/trainer: internal/trainer/mlflow internal/trainer/optimizer internal/trainer/records internal/trainer/report
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
@@ -158,7 +160,7 @@ internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
-internal/labeling: internal/atomicfile internal/filelock internal/hub ort
+internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson

@@ -150,7 +150,7 @@ def check_page(work):
         return "left out: there is no Chromium here"
     source, edit, instruction = pairs()[2]
     with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
-        return page.check(browser, url, source, edit, instruction, work)
+        return page.check(browser, url, source, edit, instruction, [e for _, e, _ in pairs()[3:5]] + [source], work)
 
 
 def check_report(work):
@@ -268,9 +268,15 @@ def check_exports(work):
     return exports.check(work)
 
 
+def check_trackers(work):
+    """A run at MLflow's own server as MLflow's own client reads it, and in the files that wandb sync sends."""
+    import tracking
+    return tracking.check(work)
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
     check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
-    check_chat, check_headers, check_hub, check_exports)}
+    check_chat, check_headers, check_hub, check_exports, check_trackers)}
 
 
 def main():

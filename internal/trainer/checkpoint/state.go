@@ -200,7 +200,8 @@ func WriteConfig(c *config.Config) error {
 // RemoveRun removes what an earlier run left in a run directory.
 func RemoveRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
-	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile}
+	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile,
+		config.MLflowFile, config.WandBFile}
 	for _, name := range append(names, config.ResultDirs...) {
 		path := filepath.Join(out, name)
 		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
