@@ -37,6 +37,8 @@ internal/ptrace:
 internal/outside: internal/ptrace
 internal/long:
 internal/journal: internal/filelock
+internal/library:
+internal/codecs: internal/library
 internal/testfile:
 internal/packed:
 internal/page:
@@ -51,13 +53,13 @@ onnx: onnx/onnxpb
 internal/kernels: onnx
 onnx/grad: onnx
 losses: onnx
-ort: onnx internal/workers
+ort: onnx internal/library internal/workers
 internal/calibration: internal/jsonfile
 checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
 internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
 data/parquet: onnx internal/remote
-data: onnx data/parquet internal/atomicfile internal/remote internal/workers
+data: onnx data/parquet internal/atomicfile internal/codecs internal/remote internal/workers
 edit: data
 onnx/gradjob: onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle: checkpoints internal/packed
