@@ -17,7 +17,7 @@ const decoding = "3"
 // Decoding identifies what Decode makes of files: its version, and the decoder of JPEG unless it is Go's. What is kept
 // by a picture's file and not by its pixels must have it in its key.
 func Decoding() string {
-	if name, _ := JPEGDecoder(); name != "go" {
+	if name, _ := JPEGDecoder(); name != GoDecoder {
 		return decoding + " " + name
 	}
 	return decoding

@@ -8,13 +8,29 @@ import (
 	"assay/internal/codecs"
 )
 
+// JPEGEnv is the environment variable that names libjpeg-turbo's library. If it is [GoDecoder], Go decodes JPEG.
+const JPEGEnv = codecs.JPEGEnv
+
+// GoDecoder is the name of Go's decoder of JPEG.
+const GoDecoder = codecs.Go
+
 // JPEGDecoder is how JPEG is decoded in this process: by libjpeg-turbo, whose pixels are Pillow's whatever its version,
 // or by Go's package, and then why.
 func JPEGDecoder() (name, why string) {
 	if err := noLibjpeg(); err != nil {
-		return "go", err.Error()
+		return GoDecoder, err.Error()
 	}
 	return "libjpeg-turbo", ""
+}
+
+// JPEGText is JPEGDecoder in a line for people.
+func JPEGText() string {
+	name, why := JPEGDecoder()
+	if why != "" {
+		return name + " (" + why + ")"
+	}
+	path, _ := codecs.JPEG()
+	return name + " (" + path + ")"
 }
 
 // noLibjpeg says why there is no libjpeg-turbo, nil if there is. Tests replace it.
