@@ -3,45 +3,10 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"image"
 	"image/gif"
-	"image/png"
 )
-
-func decodePNG(f encodedFile) (*Picture, error) {
-	raw := f.raw
-	const depth, colours = 24, 25 // places in the header, which is the first chunk
-	const grey, rgb = 0, 2
-	var key []byte // of 16-bit RGB
-	if at := chunk(raw, "tRNS"); at > 0 && raw[depth] != 8 {
-		key = raw[at+8:]
-		switch {
-		case raw[colours] == grey && raw[depth] == 16:
-			return nil, notRead{"PNG", "16-bit grey and a transparent value"}
-		case raw[colours] == grey:
-			// Pillow compares its lower byte with grey that it has scaled to 8 bits: of the values that the depth
-			// allows only 0 is met, and that of white, over white
-			step := byte(255 / (1<<raw[depth] - 1))
-			if raw[depth] == 1 && key[0]|key[1] != 0 || key[1]%step != 0 {
-				raw = withoutChunk(raw, at)
-			} else if key[1] != 0 {
-				return nil, errors.New("a transparent value of more bits than the samples")
-			}
-		case raw[colours] == rgb:
-			raw = withoutChunk(raw, at)
-		}
-	}
-	m, err := png.Decode(encodedFile{f.ctx, raw}.reader())
-	if err != nil {
-		return nil, err
-	}
-	if deep, ok := m.(*image.RGBA64); ok && len(key) >= 6 {
-		m = keyed(deep, [3]byte{key[1], key[3], key[5]})
-	}
-	return flattened(m, "PNG")
-}
 
 // keyed makes one colour transparent as Pillow does: it compares the lower bytes of the file's colour with the upper
 // ones of each pixel's, which is right for samples that were 8 bits once.
