@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"image"
-	"image/gif"
 )
 
 // keyed makes one colour transparent as Pillow does: it compares the lower bytes of the file's colour with the upper
@@ -54,37 +53,6 @@ func flattened(m image.Image, format string) (*Picture, error) {
 		}
 	}
 	return flatten(m), nil
-}
-
-// decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
-// frame has a transparent colour, else the first colour of its palette, as in Pillow.
-func decodeGIF(f encodedFile) (*Picture, error) {
-	c, err := gif.DecodeConfig(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	m, err := gif.Decode(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	frame := m.(*image.Paletted)
-	if frame.Rect == image.Rect(0, 0, c.Width, c.Height) {
-		return flatten(frame), nil
-	}
-	rest, clear := overWhite(frame.Palette[0]), false
-	for _, entry := range frame.Palette {
-		if _, _, _, a := entry.RGBA(); a == 0 {
-			rest, clear = [3]byte{255, 255, 255}, true
-		}
-	}
-	out := NewPicture(c.Width, c.Height)
-	for i := 0; i < len(out.Pix); i += 3 {
-		copy(out.Pix[i:i+3], rest[:])
-	}
-	inside := flatten(frame)
-	out.paste(inside, frame.Rect.Min.X, frame.Rect.Min.Y)
-	out.bareLost = inside.bareLost || clear
-	return out, nil
 }
 
 // paste copies q into p with its top left corner at (left, top); what does not fit is cut off.

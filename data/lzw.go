@@ -4,82 +4,80 @@ import "encoding/binary"
 
 const lzwMaxWidth = 12
 
+// An lzwEntry is a string of the table. It lies in what was decompressed, if it is no literal.
+type lzwEntry struct {
+	text        uint64 // the first eight bytes, the first one lowest
+	start, size uint32
+}
+
 // unLZW decompresses LZW of TIFF (highest bits first, codes that grow one code early) or of GIF (lowest bits first)
 // into dst. It is false unless src gives just as many bytes and then ends: callers leave such files to the formats' Go
 // packages, which are slower. bits: of a literal.
-//
-// A string of the table is that of the code before and one more byte, which lies right behind it in dst: each entry is
-// a place and a length there.
 func unLZW(dst, src []byte, bits uint, tiff bool) bool {
-	var start [1 << lzwMaxWidth]uint32
-	var size [1 << lzwMaxWidth]uint16
+	var table [1 << lzwMaxWidth]lzwEntry
 	clear := uint32(1) << bits
-	next, width, early := clear+2, bits+1, uint32(0)
+	for i := range clear {
+		table[i] = lzwEntry{text: uint64(i), size: 1}
+	}
+	early := uint32(0)
 	if tiff {
 		early = 1
 	}
-	var held uint64   // bits that were read
-	var n uint        // how many they are
-	o, before := 0, 0 // where to write, and the length of the string before, 0 behind a clear code
-	for {
-		for n < width {
-			switch {
-			case len(src) >= 4 && tiff:
-				held, n, src = held<<32|uint64(binary.BigEndian.Uint32(src)), n+32, src[4:]
-			case len(src) >= 4:
-				held, n, src = held|uint64(binary.LittleEndian.Uint32(src))<<n, n+32, src[4:]
-			case len(src) > 0 && tiff:
-				held, n, src = held<<8|uint64(src[0]), n+8, src[1:]
-			case len(src) > 0:
-				held, n, src = held|uint64(src[0])<<n, n+8, src[1:]
-			default:
-				return false
-			}
-		}
-		n -= width
-		code := uint32(held) & (1<<width - 1)
-		if tiff {
-			code = uint32(held>>n) & (1<<width - 1)
-		} else {
-			held >>= width
-		}
-		switch {
-		case code == clear:
-			next, width, before = clear+2, bits+1, 0
+	next, width := clear+2, bits+1
+	var at, o uint      // bits that were read, bytes that were written
+	var before lzwEntry // the string before, empty behind a clear code
+	for at+width <= 8*uint(len(src)) {
+		code := lzwCode(src, at, width, tiff)
+		at += width
+		if code == clear {
+			next, width, before = clear+2, bits+1, lzwEntry{}
 			continue
-		case code == clear+1:
-			return o == len(dst) && len(src) == 0
 		}
-		if before > 0 && next < 1<<lzwMaxWidth {
-			start[next], size[next] = uint32(o-before), uint16(before+1)
+		if code == clear+1 {
+			return o == uint(len(dst)) && (at+7)/8 == uint(len(src))
+		}
+		if before.size > 0 && next < 1<<lzwMaxWidth { // the string before and the first byte of this one
+			first := table[code].text & 255
+			if code == next {
+				first = before.text & 255
+			}
+			table[next] = lzwEntry{before.text | first<<(8*before.size), uint32(o) - before.size, before.size + 1}
 			next++
 		}
-		if code < clear {
-			if o == len(dst) {
-				return false
-			}
-			dst[o], before = byte(code), 1
-		} else {
-			if code >= next || int(size[code]) > len(dst)-o {
-				return false
-			}
-			before = int(size[code])
-			repeat(dst, o, int(start[code]), before)
+		if code >= next {
+			return false
 		}
-		o += before
+		before = table[code]
+		switch left := uint(len(dst)) - o; {
+		case before.size <= 8 && left >= 8: // more than is wanted, but what comes next is written later
+			binary.LittleEndian.PutUint64(dst[o:], before.text)
+		case uint(before.size) > left:
+			return false
+		case before.size == 1:
+			dst[o] = byte(before.text)
+		default: // the last byte of the source may be the first one of the copy
+			from, n := uint(before.start), uint(before.size)
+			copy(dst[o:o+n], dst[from:min(from+n, o)])
+			dst[o+n-1] = dst[from+n-1]
+		}
+		o += uint(before.size)
 		if next == 1<<width-early && width < lzwMaxWidth {
 			width++
 		}
 	}
+	return false
 }
 
-// repeat copies n bytes of b from place from to the later place to. The last byte of the source may be the first one of
-// the copy.
-func repeat(b []byte, to, from, n int) {
-	if n <= 8 && from+n <= to && to+8 <= len(b) { // more than is wanted, but what comes next is written later
-		binary.LittleEndian.PutUint64(b[to:], binary.LittleEndian.Uint64(b[from:]))
-		return
+// lzwCode returns the code of width bits at place at, counted in bits.
+func lzwCode(src []byte, at, width uint, tiff bool) uint32 {
+	b := src[at/8:]
+	if len(b) < 8 {
+		var end [8]byte
+		copy(end[:], b)
+		b = end[:]
 	}
-	copy(b[to:to+n], b[from:min(from+n, to)])
-	b[to+n-1] = b[from+n-1]
+	if tiff {
+		return uint32(binary.BigEndian.Uint64(b) << (at % 8) >> (64 - width))
+	}
+	return uint32(binary.LittleEndian.Uint64(b)>>(at%8)) & (1<<width - 1)
 }
