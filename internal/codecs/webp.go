@@ -17,7 +17,7 @@ const WebPEnv = "ASSAY_LIBWEBP"
 
 var webp = sync.OnceValue(format{
 	name: "libwebp", env: WebPEnv, packages: "pillow.libs", ending: "webp",
-	files:   []string{"libwebp-*.so.7*", "libwebp.so.7*"},
+	files:   []string{"libwebp-*.so.7*", "libwebp.so.7*", "libwebp.so.6*"},
 	symbols: []string{"WebPGetFeaturesInternal", "WebPINewRGB", "WebPIUpdate", "WebPIDelete"}, // as in webp_functions
 	pixel:   func(h Header) int { return h.Channels },
 	decoders: []func(unsafe.Pointer) decoder{func(f unsafe.Pointer) decoder {
