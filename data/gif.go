@@ -44,6 +44,7 @@ func decodeGIF(f encodedFile) (*Picture, error) {
 // image/gif. It returns nil for other files, and for those with anything wrong.
 func decodePlainGIF(raw []byte) *Picture {
 	const header, colourTable, interlaced, transparent = 13, 1 << 7, 1 << 6, 1
+	const extension, graphicControl, comment, application = 0x21, 0xf9, 0xfe, 0xff
 	if len(raw) < header {
 		return nil
 	}
@@ -64,8 +65,11 @@ func decodePlainGIF(raw []byte) *Picture {
 	if !takePalette(raw[10]) {
 		return nil
 	}
-	for len(b) > 2 && b[0] == 0x21 { // extensions
-		if b[1] == 0xf9 && (b[2] != 4 || len(b) < 4 || b[3]&transparent != 0) {
+	for len(b) > 7 && b[0] == extension {
+		switch {
+		case b[1] == graphicControl && b[2] == 4 && b[3]&transparent == 0 && b[7] == 0:
+		case b[1] == comment, b[1] == application && b[2] > 0:
+		default:
 			return nil
 		}
 		if _, b = gifBlocks(b[2:]); b == nil {

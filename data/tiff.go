@@ -38,6 +38,13 @@ const (
 	noCompression, fax3, fax4, lzw, deflate, packBits, oldDeflate = 1, 3, 4, 5, 8, 32773, 32946
 )
 
+// tiffAsked are the tags whose numbers are asked for.
+var tiffAsked = []uint16{
+	tiffWidth, tiffHeight, tiffBits, tiffCompression, tiffPhotometric, tiffFillOrder, tiffStrips, tiffSamples, tiffRows,
+	tiffStripLengths, tiffPlanes, tiffPredictor, tiffTileWidth, tiffTileHeight, tiffTiles, tiffTileLengths, tiffExtra,
+	tiffFormat,
+}
+
 // tiffConfig refuses what the library does not read, and what it reads otherwise than Pillow.
 func tiffConfig(raw []byte) (image.Config, error) {
 	if dir, ok := readDirectory(raw); ok {
@@ -144,7 +151,7 @@ func decodeTIFF(f encodedFile) (*Picture, error) {
 // decodePlainTIFF decodes RGB of 8 bits in strips. It returns no picture for other files, and for those with anything
 // wrong; an error only where the context is done.
 func decodePlainTIFF(f encodedFile) (*Picture, error) {
-	dir, ok := readDirectory(f.raw)
+	dir, ok := wholeDirectory(f.raw)
 	width, height := int(dir.number(tiffWidth, 0)), int(dir.number(tiffHeight, 0))
 	rows := int(min(dir.number(tiffRows, float64(height)), float64(height)))
 	bits := dir[tiffBits].numbers()

@@ -3,6 +3,7 @@ package data
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // A tiffDirectory is the first directory of a TIFF file, or of an EXIF block, which is one: tag to values.
@@ -124,6 +125,30 @@ func (e tiffEntry) numbers() []float64 {
 		out = append(out, v)
 	}
 	return out
+}
+
+// wholeDirectory is readDirectory of a directory with nothing unusual: no entry is left out, and all numbers that are
+// asked for are of type SHORT or LONG.
+func wholeDirectory(b []byte) (tiffDirectory, bool) {
+	dir, ok := readDirectory(b)
+	if !ok || len(dir) == 0 {
+		return nil, false
+	}
+	for tag, e := range dir {
+		if slices.Contains(tiffAsked, tag) && e.kind != tiffShort && e.kind != tiffLong {
+			return nil, false
+		}
+	}
+	order := dir.order()
+	return dir, len(dir) == int(order.Uint16(b[order.Uint32(b[4:]):]))
+}
+
+// order is that of the file.
+func (dir tiffDirectory) order() binary.ByteOrder {
+	for _, e := range dir {
+		return e.order
+	}
+	return binary.LittleEndian
 }
 
 // places returns the values as offsets or lengths, all of them, nil where they are neither of type SHORT nor LONG.

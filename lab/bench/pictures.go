@@ -38,7 +38,6 @@ func pictures([]string) error {
 		}
 		var t pictureTimes
 		var p *data.Picture
-		runtime.GC()
 		t.Decode = timed(func() { p, err = data.Decode(raw, data.Limits{}) })
 		if err != nil {
 			return err
