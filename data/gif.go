@@ -87,7 +87,7 @@ func decodePlainGIF(raw []byte) *Picture {
 	}
 	packed, _ := gifBlocks(b[1:])
 	indices := make([]byte, width*height)
-	if !unLZW(indices, packed, uint(b[0]), false) {
+	if !new(lzwTable).unpack(indices, packed, uint(b[0]), false) {
 		return nil
 	}
 	var table [256]uint32

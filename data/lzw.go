@@ -10,11 +10,13 @@ type lzwEntry struct {
 	start, size uint32
 }
 
-// unLZW decompresses LZW of TIFF (highest bits first, codes that grow one code early) or of GIF (lowest bits first)
+// An lzwTable decompresses one strip after the other.
+type lzwTable [1 << lzwMaxWidth]lzwEntry
+
+// unpack decompresses LZW of TIFF (highest bits first, codes that grow one code early) or of GIF (lowest bits first)
 // into dst. It is false unless src gives just as many bytes and then ends: callers leave such files to the formats' Go
 // packages, which are slower. bits: of a literal.
-func unLZW(dst, src []byte, bits uint, tiff bool) bool {
-	var table [1 << lzwMaxWidth]lzwEntry
+func (table *lzwTable) unpack(dst, src []byte, bits uint, tiff bool) bool {
 	clear := uint32(1) << bits
 	for i := range clear {
 		table[i] = lzwEntry{text: uint64(i), size: 1}

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestUnLZW compares with what Go's package compresses for GIF; TIFF's codes are those of Pillow's files (TestHeaders).
+// TestLZW compares with what Go's package compresses for GIF; TIFF's codes are those of Pillow's files (TestHeaders).
 func TestUnLZW(t *testing.T) {
+	var table lzwTable
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, bits := range []int{2, 5, 8} {
 		for _, colours := range []int{1, 2, 1 << bits} {
@@ -28,16 +29,16 @@ func TestUnLZW(t *testing.T) {
 						t.Fatal(err)
 					}
 					got := make([]byte, n)
-					if !unLZW(got, packed.Bytes(), uint(bits), false) || !bytes.Equal(got, want) {
+					if !table.unpack(got, packed.Bytes(), uint(bits), false) || !bytes.Equal(got, want) {
 						t.Errorf("got other bytes than were compressed, want the same")
 					}
 					for _, length := range []int{n - 1, n + 1} {
-						if unLZW(make([]byte, length), packed.Bytes(), uint(bits), false) {
+						if table.unpack(make([]byte, length), packed.Bytes(), uint(bits), false) {
 							t.Errorf("into %d bytes: got true, want false", length)
 						}
 					}
-					if unLZW(got, packed.Bytes()[:packed.Len()-1], uint(bits), false) ||
-						unLZW(got, append(packed.Bytes(), 0), uint(bits), false) {
+					if table.unpack(got, packed.Bytes()[:packed.Len()-1], uint(bits), false) ||
+						table.unpack(got, append(packed.Bytes(), 0), uint(bits), false) {
 						t.Errorf("of a byte less and more: got true, want false")
 					}
 				})

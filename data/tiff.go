@@ -166,6 +166,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 		return nil, nil
 	}
 	p := NewPicture(width, height)
+	var table lzwTable
 	for i, offset := range offsets {
 		if f.ctx.Err() != nil {
 			return nil, errStopped
@@ -175,7 +176,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 		}
 		strip := p.Pix[3*width*rows*i : min(3*width*rows*(i+1), len(p.Pix))]
 		packed := f.raw[offset : offset+lengths[i]]
-		if !unpackStrip(strip, packed, dir.number(tiffCompression, noCompression)) {
+		if !unpackStrip(strip, packed, dir.number(tiffCompression, noCompression), &table) {
 			return nil, nil
 		}
 		if dir.number(tiffPredictor, 1) == 2 {
@@ -188,12 +189,12 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 }
 
 // unpackStrip fills dst from a strip that holds just as much.
-func unpackStrip(dst, packed []byte, compression float64) bool {
+func unpackStrip(dst, packed []byte, compression float64, table *lzwTable) bool {
 	switch compression {
 	case noCompression:
 		return copy(dst, packed) == len(dst) && len(packed) == len(dst)
 	case lzw:
-		return unLZW(dst, packed, 8, true)
+		return table.unpack(dst, packed, 8, true)
 	case deflate, oldDeflate:
 		r, err := zlib.NewReader(bytes.NewReader(packed))
 		if err != nil {
