@@ -33,8 +33,8 @@ func decodeBMP(f encodedFile) (*Picture, error) {
 	return flatten(m), nil
 }
 
-// decodeBGR decodes 24 bits a pixel, without the library's four bytes a pixel on the way. It returns nil for others, and
-// where pixels are missing.
+// decodeBGR decodes 24 bits a pixel, without the four bytes a pixel that the library makes on the way. It returns nil
+// for other files, and where pixels are missing.
 func decodeBGR(header, pixels []byte) *Picture {
 	c, err := bmp.DecodeConfig(bytes.NewReader(header))
 	if err != nil || binary.LittleEndian.Uint16(header[28:]) != 24 {

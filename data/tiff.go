@@ -152,13 +152,16 @@ func decodeTIFF(f encodedFile) (*Picture, error) {
 // wrong; an error only where the context is done.
 func decodePlainTIFF(f encodedFile) (*Picture, error) {
 	dir, ok := wholeDirectory(f.raw)
-	width, height := int(dir.number(tiffWidth, 0)), int(dir.number(tiffHeight, 0))
-	rows := int(min(dir.number(tiffRows, float64(height)), float64(height)))
 	bits := dir[tiffBits].numbers()
 	_, tiled := dir[tiffTiles]
-	c, err := tiff.DecodeConfig(bytes.NewReader(f.raw)) // whose size was checked
-	if !ok || err != nil || c.Width != width || c.Height != height || tiled || dir.number(tiffPhotometric, 0) != photometricRGB || len(bits) != 3 || bits[0] != 8 || rows < 1 ||
+	if !ok || tiled || dir.number(tiffPhotometric, 0) != photometricRGB || len(bits) != 3 || bits[0] != 8 ||
 		dir.number(tiffFillOrder, 1) != 1 {
+		return nil, nil
+	}
+	width, height := int(dir.number(tiffWidth, 0)), int(dir.number(tiffHeight, 0))
+	rows := int(min(dir.number(tiffRows, float64(height)), float64(height)))
+	c, err := tiff.DecodeConfig(bytes.NewReader(f.raw)) // whose size was checked
+	if err != nil || c.Width != width || c.Height != height || rows < 1 {
 		return nil, nil
 	}
 	offsets, lengths := dir[tiffStrips].places(), dir[tiffStripLengths].places()
