@@ -14,6 +14,7 @@ import (
 	"assay/internal/fuzzing"
 	"assay/internal/packed"
 
+	"golang.org/x/image/bmp"
 	"golang.org/x/image/tiff"
 )
 
@@ -65,6 +66,15 @@ func plainIsTheLibrarys(t testing.TB, raw []byte) {
 		library = tiff.Decode
 	case "GIF":
 		p, library = decodePlainGIF(raw), gif.Decode
+	case "BMP":
+		header, pixels, err := plainBMP(raw)
+		if err != nil {
+			return
+		}
+		p = decodeBGR(header, pixels)
+		library = func(io.Reader) (image.Image, error) {
+			return bmp.Decode(io.MultiReader(bytes.NewReader(header), bytes.NewReader(pixels)))
+		}
 	}
 	if p == nil {
 		return
