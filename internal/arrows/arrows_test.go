@@ -37,6 +37,8 @@ internal/ptrace:
 internal/outside: internal/ptrace
 internal/long:
 internal/journal: internal/filelock
+internal/library:
+internal/codecs: internal/library
 internal/testfile:
 internal/packed:
 internal/page:
@@ -51,13 +53,13 @@ onnx: onnx/onnxpb
 internal/kernels: onnx
 onnx/grad: onnx
 losses: onnx
-ort: onnx internal/workers
+ort: onnx internal/library internal/workers
 internal/calibration: internal/jsonfile
 checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
 internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
 data/parquet: onnx internal/remote
-data: onnx data/parquet internal/atomicfile internal/remote internal/workers
+data: onnx data/parquet internal/atomicfile internal/codecs internal/remote internal/workers
 edit: data
 onnx/gradjob: onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle: checkpoints internal/packed
@@ -114,7 +116,7 @@ internal/trainer/objective: data internal/exit losses internal/trainer/config in
 internal/trainer/objective: internal/trainer/records
 internal/trainer/report: data edit internal/atomicfile internal/page internal/stats internal/trainer/config
 internal/trainer/report: internal/trainer/records
-internal/trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx internal/optim
+internal/trainer/checkpoint: checkpoints data internal/atomicfile internal/filelock onnx internal/optim
 internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset internal/trainer/records
 internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
 internal/trainer/optimizer: internal/trainer/config internal/trainer/records
@@ -122,14 +124,15 @@ internal/trainer/models: checkpoints data edit internal/exit internal/workers lo
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
 internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn
-internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+internal/trainer: data edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
 internal/trainer: internal/trainer/mlflow internal/trainer/optimizer internal/trainer/records internal/trainer/report
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
-internal/doctor: internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim internal/version
+internal/doctor: data internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim
+internal/doctor: internal/version
 released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
 internal/modeltest: internal/optim internal/oracle internal/packed internal/long internal/testfile model/text

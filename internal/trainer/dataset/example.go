@@ -111,7 +111,7 @@ func (p RowPicture) augmentation() string {
 
 // PairKey identifies the two pictures of an example as they are augmented.
 func (e *Example) PairKey() (store.Key, error) {
-	parts := []string{"pair", data.Decoding}
+	parts := []string{"pair", data.Decoding()}
 	augmentation := ""
 	for _, role := range []string{"source", "edit"} {
 		p, ok := e.Edit.Picture(role).(RowPicture)
