@@ -109,7 +109,7 @@ type route struct {
 }
 
 func (s *Server) routes() []route {
-	return []route{
+	return append(s.flowRoutes(), []route{
 		{"POST", "/v1/score", s.postScore},
 		{"GET", "/v1/limits", s.limits},
 		{"POST", "/v1/gradient", s.postGradient},
@@ -120,7 +120,7 @@ func (s *Server) routes() []route {
 		{"GET", "/health", s.health},
 		{"GET", livePath, s.live},
 		{"GET", readyPath, s.ready},
-	}
+	}...)
 }
 
 // read rejects a request of which not even one item would be admitted, and decodes the body of any other: see
