@@ -119,6 +119,12 @@ def check_client(work):
     return client.check(work)
 
 
+def check_asynchronous(work):
+    """AsyncClient: the numbers of Client, retries with ids, cancellation, forks; several rewards; what on_error says."""
+    import asynchronous
+    return asynchronous.check(work)
+
+
 def check_pictures(work):
     """PIL images of every mode score as their files do, through the client and through the bridge."""
     import pillow
@@ -274,7 +280,7 @@ def check_exports(work):
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
-    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_peers, check_toy, check_page, check_report,
+    check_backbone, check_configs, check_client, check_asynchronous, check_pictures, check_batches, check_bridge, check_peers, check_toy, check_page, check_report,
     check_chat, check_headers, check_hub, check_exports)}
 
 

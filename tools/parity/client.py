@@ -166,7 +166,7 @@ def check_answers(source, instruction, edit):
     client._most = 1 << 20, 9
 
     def told(status, raw):
-        def exchange(path, body):
+        def exchange(path, body, headers):
             asked.append(path)
             return status, {}, raw.encode()
         client._http._exchange = exchange
@@ -191,9 +191,9 @@ def check_requests(client, source, instruction, x):
     client.score(source, instruction, [source])  # learns the limits
     sent, plain = [], client._http._exchange
 
-    def exchange(path, body):
+    def exchange(path, body, headers):
         sent.append((path, len(body or b"")))
-        return plain(path, body)
+        return plain(path, body, headers)
 
     client._http._exchange = exchange
     batch = x.unsqueeze(0) * torch.linspace(0.5, 1, 32).reshape(-1, 1, 1, 1)
