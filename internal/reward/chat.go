@@ -157,7 +157,7 @@ func (d *decoder) chat(ctx context.Context, p *chatRequest) error {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			picture, err := d.decode(ctx, p.pictures[next])
+			picture, _, err := d.decode(ctx, p.pictures[next])
 			<-d.free
 			if err != nil {
 				return prefixError(fmt.Sprintf("picture %d", next), err)
