@@ -1,10 +1,12 @@
 package reward
 
 import (
-	"crypto/sha256"
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
 	"math"
 	"net/http"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -37,69 +39,61 @@ func (q *flowRequest) check() error {
 	return nil
 }
 
-// items returns an item for each sample. A sample that the scorer cannot judge has its error.
-func (q *flowRequest) items(v *Replicated) []*item {
-	items := make([]*item, len(*q.Image))
+// wanted returns the edits. A judge of one picture is not shown what it was made from.
+func (q *flowRequest) wanted(v *Replicated) (edits []wanted, err error) {
 	for i, output := range *q.Image {
-		var sources []encodedPicture
-		if q.ConditionImages != nil {
-			sources = (*q.ConditionImages)[i]
+		e := wanted{output: output, instruction: (*q.Prompt)[i]}
+		if output == nil {
+			return nil, badPicture("image %d is missing", i)
 		}
-		items[i] = v.flowItem(sources, output, (*q.Prompt)[i])
+		if q.ConditionImages != nil && v.info.Sources != 0 {
+			e.sources, _ = sourcesOf("", nil, (*q.ConditionImages)[i])
+		}
+		if len(e.sources) == 0 && v.info.Sources != 0 {
+			return nil, badRequest("image %d: condition_images is empty, and %s compares an edit with its source", i, v.name)
+		}
+		if err := v.takes(len(e.sources)); err != nil {
+			return nil, prefixError(fmt.Sprintf("image %d, condition_images", i), err)
+		}
+		edits = append(edits, e)
 	}
-	return items
-}
-
-func (v *Replicated) flowItem(sources []encodedPicture, output *encodedPicture, instruction string) *item {
-	it := &item{scorer: v, output: output, instruction: instruction}
-	switch {
-	case output == nil:
-		it.err = badPicture("the image is missing")
-	case v.info.Sources == 0: // what it was made from does not matter to it
-		it.source = output
-	case len(sources) == 0:
-		it.err = badRequest("condition_images is empty: %s compares an edit with its source", v.name)
-	case len(sources) > 1:
-		it.err = badRequest("%d condition_images: %s looks at %d source", len(sources), v.name, v.info.Sources)
-	default:
-		it.source = &sources[0]
-	}
-	return it
+	return edits, nil
 }
 
 // postFlow answers POST /compute, in the protocol of Flow-Factory's reward servers: a score for each image, on the
 // scorer's range.
 //
-// The client gives one URL, below which it asks for /compute and /health. So the path names the scorer, and what a
-// sample that could not be judged becomes: see [flowRewards]. Errors that another attempt would not mend are answered
-// with status 200 and a text in "error": the client raises it, while it repeats any request that another status
-// answers, and tells nobody of the body.
+// The client gives one URL, below which it asks for /compute and /health. So the path names the scorer, and what the
+// reward of a sample becomes that could not be judged: as on_error of /v1/score, but for null, which the client cannot
+// read. Errors that another attempt would not mend are answered with status 200 and a text in "error": the client raises
+// it, while it repeats any request that another status answers, and tells nobody of the body.
 func (s *Server) postFlow(w http.ResponseWriter, r *http.Request) error {
 	var q flowRequest
 	held, err := s.read(w, r, scoreKind, &q, nil)
 	if err != nil {
 		return err
 	}
-	defer held.release()
-	rewards, err := s.flowRewards(r, &q)
-	if err != nil {
-		return s.flowError(w, err)
-	}
-	return write(w, http.StatusOK, "application/json", flowAnswer(rewards))
+	return s.answer(w, r, new(string), held, &q, func(ctx context.Context) (*reply, error) {
+		out, err := s.flow(ctx, r, &q)
+		if e := toAPIError(err); err == nil || isTemporary(e) || e.RetryAfter > 0 {
+			return out, err
+		}
+		out = &reply{status: http.StatusOK, kind: "application/json"}
+		out.body, err = encodeJSON(map[string]string{"error": s.engine.metrics.countError(err).Message})
+		return out, err
+	})
 }
 
-// flowRewards are the scores of the samples. One that could not be judged fails the request, unless the path has
-// another word: with nan its reward is NaN, with mean that of the other samples of its prompt and condition images.
-func (s *Server) flowRewards(r *http.Request, q *flowRequest) ([]float64, error) {
-	onError := r.PathValue("on_error")
-	switch onError {
-	case "", "fail", "nan", "mean":
-	default:
-		return nil, badRequest("%q in the path: fail, nan and mean say what a failure becomes", onError)
-	}
-	v, err := s.engine.scorers.find(r.PathValue("scorer"))
-	if err != nil {
+// flow is the answer to a request.
+func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*reply, error) {
+	p := &scoreRequest{OnError: cmp.Or(r.PathValue("on_error"), "fail")}
+	p.Scorer = r.PathValue("scorer")
+	asked, err := s.questions(p)
+	switch {
+	case err != nil:
 		return nil, err
+	case p.OnError == "null":
+		return nil, badRequest("on_error null: Flow-Factory reads no null; there are fail, nan and mean")
 	}
 	if err := q.check(); err != nil {
 		return nil, err
@@ -107,92 +101,52 @@ func (s *Server) flowRewards(r *http.Request, q *flowRequest) ([]float64, error)
 	if err := s.countItems("images", len(*q.Image)); err != nil {
 		return nil, err
 	}
-	items := q.items(v)
-	if err := s.engine.score(r.Context(), items); err != nil {
+	edits, err := q.wanted(asked.judges[0])
+	if err != nil {
 		return nil, err
 	}
-	rewards := make([]float64, len(items))
-	for i, it := range items {
-		switch {
-		case it.err == nil:
-			rewards[i] = it.score.Value
-		case onError == "" || onError == "fail" || toAPIError(it.err).RetryAfter > 0:
-			return nil, prefixError("image "+strconv.Itoa(i), it.err)
-		default:
-			s.engine.metrics.countError(it.err)
-			rewards[i] = math.NaN()
-		}
+	items, byEdit := make([]*item, len(edits)), make([][]*item, len(edits))
+	for i, e := range edits {
+		items[i] = asked.judges[0].item(e)
+		byEdit[i] = items[i : i+1]
 	}
-	if onError == "mean" {
-		err = q.impute(rewards)
+	if err := s.engine.score(ctx, items); err != nil {
+		return nil, err
 	}
-	return rewards, err
+	a, err := asked.answers(edits, byEdit)
+	if err != nil {
+		return nil, err
+	}
+	out := &reply{status: http.StatusOK, kind: "application/json"}
+	out.body, err = s.flowRewards(a, a.sums(asked), p.OnError)
+	if err != nil {
+		return nil, err
+	}
+	_, out.prints, err = identities(asked.judges)
+	return out, err
 }
 
-// impute replaces each NaN by the mean of the other rewards of its prompt and condition images.
-func (q *flowRequest) impute(rewards []float64) error {
-	type group struct {
-		prompt  string
-		sources [sha256.Size]byte
-	}
-	of := make([]group, len(rewards))
-	sum, n := map[group]float64{}, map[group]float64{}
-	for i, reward := range rewards {
-		of[i].prompt = (*q.Prompt)[i]
-		if q.ConditionImages != nil {
-			h := sha256.New()
-			for _, p := range (*q.ConditionImages)[i] {
-				digest := sha256.Sum256(p.raw)
-				h.Write(digest[:])
+// flowRewards is the JSON of rewards. NaN is a literal, as Python's json writes and reads it.
+func (s *Server) flowRewards(a *answers, totals []total, onError string) ([]byte, error) {
+	parts := make([][]byte, len(totals))
+	for i, t := range totals {
+		if err := a.cells[0][i].err; err != nil {
+			s.engine.metrics.countError(err)
+			if math.IsNaN(t.value) && onError == "mean" {
+				return nil, prefixError(fmt.Sprintf("image %d, which has no other one of its prompt and condition_images that "+
+					"could be judged", i), err)
 			}
-			h.Sum(of[i].sources[:0])
 		}
-		if !math.IsNaN(reward) {
-			sum[of[i]] += reward
-			n[of[i]]++
+		parts[i] = []byte("NaN")
+		if !math.IsNaN(t.value) {
+			number, err := encodeJSON(t.value)
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = bytes.TrimSpace(number)
 		}
 	}
-	for i, reward := range rewards {
-		if !math.IsNaN(reward) {
-			continue
-		}
-		if n[of[i]] == 0 {
-			return apiErrorf(http.StatusUnprocessableEntity, "no_score",
-				"image %d could not be judged, and no other one of its prompt and condition images was: there is no mean", i)
-		}
-		rewards[i] = sum[of[i]] / n[of[i]]
-	}
-	return nil
-}
-
-// flowError answers with an error: as a text with status 200, or by its status if the client shall ask again.
-func (s *Server) flowError(w http.ResponseWriter, err error) error {
-	e := toAPIError(err)
-	if e.RetryAfter > 0 {
-		return err
-	}
-	s.engine.metrics.countError(err)
-	if err := writeJSON(w, http.StatusOK, map[string]string{"error": e.Message}); err != nil {
-		return err
-	}
-	return answeredError(e.Status)
-}
-
-// flowAnswer is the JSON of rewards. NaN is a literal, as Python's json writes and reads it.
-func flowAnswer(rewards []float64) []byte {
-	out := []byte(`{"rewards":[`)
-	for i, reward := range rewards {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		if math.IsNaN(reward) {
-			out = append(out, "NaN"...)
-			continue
-		}
-		number, _ := encodeJSON(reward)
-		out = append(out, number[:len(number)-1]...)
-	}
-	return append(out, "]}\n"...)
+	return encodeList(parts, `{"rewards":`, "}"), nil
 }
 
 // flowHealth answers the GET /health of a base path that names a scorer.

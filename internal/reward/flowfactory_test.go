@@ -60,14 +60,15 @@ func TestFlowFactory(t *testing.T) {
 		{"a judge of one picture", "/flow-factory/picture/compute", flowBody(x, [][]byte{a, b}, nil), []float64{2, 4}, ""},
 		{"which ignores sources", "/flow-factory/picture/compute", flowBody(x, [][]byte{a, b}, pair), []float64{2, 4}, ""},
 		{"unknown scorer", "/flow-factory/third/compute", flowBody(x, [][]byte{a, b}, pair), nil, `no scorer "third"`},
-		{"unknown policy", "/flow-factory/first/zero/compute", flowBody(x, [][]byte{a, b}, pair), nil, `"zero" in the path`},
+		{"null", "/flow-factory/first/null/compute", flowBody(x, [][]byte{a, b}, pair), nil, "reads no null"},
+		{"unknown policy", "/flow-factory/first/zero/compute", flowBody(x, [][]byte{a, b}, pair), nil, `on_error "zero"`},
 		{"no condition images", "/compute", flowBody(x, [][]byte{a, b}, nil), nil,
-			"image 0: condition_images is empty: first compares"},
+			"image 0: condition_images is empty, and first compares"},
 		{"several condition images", "/compute", flowBody(x, [][]byte{a, b}, [][][]byte{{source}, {source, a}}), nil,
-			"image 1: 2 condition_images: first looks at 1 source"},
+			"image 1, condition_images: the edit has 2 sources, and first looks at 1"},
 		{"fewer prompts", "/compute", flowBody(x[:1], [][]byte{a, b}, pair), nil, "1 prompts for 2 images"},
 		{"fewer condition images", "/compute", flowBody(x, [][]byte{a, b}, pair[:1]), nil, "condition_images of 1 samples"},
-		{"a picture that is none", "/compute", flowBody(x, []any{a, nil}, pair), nil, "image 1: the image is missing"},
+		{"a picture that is none", "/compute", flowBody(x, []any{a, nil}, pair), nil, "image 1 is missing"},
 		{"video", "/compute", object{"prompt": x, "video": []any{[][]byte{a}}}, nil, "videos are not scored"},
 		{"no image", "/compute", object{"prompt": x}, nil, "image is missing"},
 		{"no prompt", "/compute", object{"image": [][]byte{a}}, nil, "prompt is missing"},
@@ -105,15 +106,15 @@ func TestFlowFactoryFailures(t *testing.T) {
 		want       []float64
 		problem    string
 	}{
-		{"default", "/compute", body, nil, "image 1: "},
-		{"fail", "/flow-factory/first/fail/compute", body, nil, "image 1: "},
+		{"default", "/compute", body, nil, "edit 1, first: "},
+		{"fail", "/flow-factory/first/fail/compute", body, nil, "edit 1, first: "},
 		{"nan", "/flow-factory/first/nan/compute", body, []float64{2, nan, 4, 4}, ""},
 		{"mean of the group", "/flow-factory/first/mean/compute", body, []float64{2, 3, 4, 4}, ""},
 		{"mean of nothing", "/flow-factory/first/mean/compute",
-			flowBody([]string{"x", "y"}, [][]byte{a, broken}, [][][]byte{{source}, {source}}), nil, "there is no mean"},
+			flowBody([]string{"x", "y"}, [][]byte{a, broken}, [][][]byte{{source}, {source}}), nil, "image 1, which has no other one"},
 		{"nan of all", "/flow-factory/first/nan/compute", flowBody([]string{"x"}, [][]byte{broken}, [][][]byte{{source}}),
 			[]float64{nan}, ""},
-		{"a broken source", "/compute", flowBody([]string{"x"}, [][]byte{a}, [][][]byte{{broken}}), nil, "image 0: "},
+		{"a broken source", "/compute", flowBody([]string{"x"}, [][]byte{a}, [][][]byte{{broken}}), nil, "edit 0, first: source: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, got, problem := flowAnswerOf(t, h.URL+c.path, c.body)
@@ -147,5 +148,29 @@ func TestFlowFactoryHealth(t *testing.T) {
 				t.Errorf("got %d, want %d", r.StatusCode, want)
 			}
 		})
+	}
+}
+
+// lastSource is a fake of any number of sources, which looks at the last one.
+type lastSource struct{ fake }
+
+func (l *lastSource) Info() edit.Info {
+	info := l.fake.Info()
+	info.Sources = edit.Any
+	return info
+}
+
+func (l *lastSource) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	return l.fake.Prepare(&edit.Edit{Output: e.Sources[len(e.Sources)-1]})
+}
+
+// TestFlowFactorySources: condition images are the sources of an edit, in their order.
+func TestFlowFactorySources(t *testing.T) {
+	a, b, output := png(t, 51, 8, 6), png(t, 102, 8, 6), png(t, 9, 8, 6)
+	_, h := start(t, Options{}, map[string]edit.Judge{"last": &lastSource{}}, "last")
+	body := flowBody([]string{"x", "x"}, [][]byte{output, output}, [][][]byte{{a, b}, {b, a}})
+	_, got, problem := flowAnswerOf(t, h.URL+"/compute", body)
+	if len(got) != 2 || math.Abs(got[0]-4) > 1e-9 || math.Abs(got[1]-2) > 1e-9 {
+		t.Errorf("got %v, %q; want 4, 2", got, problem)
 	}
 }

@@ -89,14 +89,14 @@ def flow_factory(absent, checkout, url):
             same(f"Flow-Factory, {kind}, {base}", ask(model(base, kind)), want)
     bad = [edits[0], broken, edits[2]]
     for base in ("", "/flow-factory/ten", "/flow-factory/ten/fail"):
-        fails(RuntimeError, "Server error: image 1", lambda: ask(model(base), bad))
+        fails(RuntimeError, "Server error: edit 1, ten: ", lambda: ask(model(base), bad))
     nan = float("nan")
     same("Flow-Factory, nan", ask(model("/flow-factory/ten/nan"), bad), [want[0], nan, want[2]])
     one = Client(url).score(sources[0], TEXT, [edits[0], edits[2]])
     group = [[sources[0]]] * 3
     same("Flow-Factory, mean", ask(model("/flow-factory/ten/mean"), bad, group), [one[0], sum(one) / 2, one[1]])
-    fails(RuntimeError, "no other one of its prompt", lambda: ask(model("/flow-factory/ten/mean"), bad))
-    fails(RuntimeError, "2 condition_images", lambda: ask(model(), conditions=[sources[:2]] * 3))
+    fails(RuntimeError, "image 1, which has no other one", lambda: ask(model("/flow-factory/ten/mean"), bad))
+    fails(RuntimeError, "2 sources, and ten looks at 1", lambda: ask(model(), conditions=[sources[:2]] * 3))
     fails(RuntimeError, "condition_images is empty", lambda: ask(model(), conditions=[]))
     fails(RuntimeError, "Cannot connect", lambda: model("/flow-factory/absent"))
     return "two models, three treatments of failures"
