@@ -17,6 +17,7 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
+client:
 internal/blocks:
 internal/filelock:
 internal/atomicfile: internal/filelock
