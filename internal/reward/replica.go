@@ -95,10 +95,15 @@ func (c *replica) check(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("a known edit fails: %w", err)
-	case !(math.Abs(got-*want) <= c.set.tolerance):
+	case !c.set.near(got, *want):
 		return fmt.Errorf("a known edit has score01 %v instead of %v", got, *want)
 	}
 	return nil
+}
+
+// near reports whether scores agree within the tolerance; NaN, of judges without a single score, is NaN.
+func (v *Replicated) near(a, b float64) bool {
+	return math.Abs(a-b) <= v.tolerance || math.IsNaN(a) && math.IsNaN(b)
 }
 
 // scoreOne scores one edit.

@@ -3,7 +3,6 @@ package reward
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -283,7 +282,7 @@ func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) erro
 				v.mu.Lock()
 				v.probe, v.want = probe, &score
 				v.mu.Unlock()
-			case !(math.Abs(score-*v.want) <= v.tolerance):
+			case !v.near(score, *v.want):
 				return fmt.Errorf("copy %d gives score01 %v where copy 0 gives %v: its device is unlike the other's, "+
 					"so serve it by a process of its own", i, score, *v.want)
 			}

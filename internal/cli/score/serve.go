@@ -28,10 +28,11 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR | --judge [NAME=]JUDGE",
 		Short: "Serve scores and their gradients over HTTP",
 		Long: `serve is a reward server for trainers of image editors: POST /v1/score, POST /v1/gradient, and UniRL's /score,
-/rewards and /health. GET / is a page to try an edit, GET /openapi.json the description, GET /metrics is for
+/rewards and /health. POST /v1/sleep takes the weights off the device until POST /v1/wake. GET / is a page to try an edit, GET /openapi.json the description, GET /metrics is for
 Prometheus. docs/reward.md says what to run for which trainer.
 
-Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one). --judge
+Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one), and
+metrics beside them: --scorer clip=metric:clip_t_instruction:ENCODER. One request may ask several of them. --judge
 serves a VLM judge, which asks the model of --url and --model (or --server), or that of --chat-backbone.
 --chat-backbone also serves a checkpoint's answers, as POST /v1/chat/completions in OpenAI's protocol (docs/chat.md).
 
@@ -48,6 +49,8 @@ answers what it accepted.`,
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --chat-backbone DIR --addr 127.0.0.1:8200
   score serve --scorer backbones/tiny-scorer --replicas 2
+  score serve --scorer adiee=runs/adiee/scorer --scorer clip=metric:clip_t_instruction:clip-vit-large-patch14
+  score serve --scorer runs/adiee/scorer --mode per_call
   score serve --judge viescore --url http://localhost:8000/v1 --model NAME
   score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },
@@ -80,8 +83,8 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		local = m
 	}
 	for _, arg := range f.scorers {
-		name, dir := named(arg)
-		s, err := f.replicate(c, runtimeFlags{scorer: dir, dimension: dimensions[name], backbone: backbones[name]})
+		name, _ := named(arg)
+		name, s, err := f.openServed(c, arg, runtimeFlags{dimension: dimensions[name], backbone: backbones[name]})
 		if err != nil {
 			return err
 		}
