@@ -70,6 +70,7 @@ type Server struct {
 	front   *front
 	chats   chan struct{} // one entry for each chat request that is held
 	handler http.Handler
+	child   childPrint
 
 	once    *once.Cache[*response] // of requests with an id
 	working sync.WaitGroup         // their work
@@ -137,6 +138,7 @@ func (s *Server) routes() []route {
 		{"GET", "/v1/models", s.listModels},
 		{"POST", "/score", s.postUniRL},
 		{"GET", "/rewards", s.rewards},
+		{"POST", "/lifecycle/{action}", s.lifecycle},
 		{"GET", "/health", s.health},
 		{"GET", livePath, s.live},
 		{"GET", readyPath, s.ready},

@@ -23,6 +23,7 @@ type turn struct {
 }
 
 type unirlRequest struct {
+	unirlIdentity
 	History  list[turn]   `json:"history"`
 	Required list[string] `json:"required_rewards"`
 }
@@ -80,11 +81,16 @@ func (v *Replicated) takes(sources int) error {
 // results and listed in errors.
 func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
+		Version  string              `json:"protocol_version"` // "": of clients before there were versions
 		Requests *list[unirlRequest] `json:"requests"`
 	}
 	held, err := s.read(w, r, scoreKind, &body, nil)
 	if err != nil {
 		return err
+	}
+	if body.Version != "" && body.Version != unirlVersion {
+		held.release()
+		return apiErrorf(http.StatusBadRequest, "bad_request", "protocol_version %q: there is %s", body.Version, unirlVersion)
 	}
 	if body.Requests == nil {
 		held.release()
@@ -92,7 +98,8 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	}
 	requests := *body.Requests
 	held.shrink(shareBytes(requests))
-	return s.answer(w, r, new(string), held, requests, func(ctx context.Context) (*reply, error) {
+	id := unirlID(requests)
+	return s.answer(w, r, &id, held, requests, func(ctx context.Context) (*reply, error) {
 		return s.unirl(ctx, r, requests)
 	})
 }
@@ -160,7 +167,12 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 	if _, out.prints, err = identities(judges); err != nil {
 		return nil, err
 	}
-	out.body, err = encodeJSON(map[string]any{"results": results, "errors": errs})
+	echo, err := unirlEcho(requests, s.engine.scorers)
+	if err != nil {
+		return nil, err
+	}
+	out.body, err = encodeJSON(map[string]any{"results": results, "errors": errs, "identities": echo,
+		"protocol_version": unirlVersion})
 	return out, err
 }
 
@@ -205,5 +217,6 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	if s.engine.gate.asleep() {
 		v["asleep"] = true
 	}
+	s.describeChild(v)
 	return writeJSON(w, http.StatusOK, v)
 }

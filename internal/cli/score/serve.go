@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -129,6 +130,11 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Jud
 	l, err := listen(c.Context(), f.addr)
 	if err != nil {
 		return fmt.Errorf("%w: --addr HOST:PORT names another address", err)
+	}
+	if host, _, err := net.SplitHostPort(l.Addr().String()); strings.HasPrefix(f.addr, "fd:") && err == nil {
+		if err := f.checkReach(host, l.Addr().String()); err != nil {
+			return err
+		}
 	}
 	scheme := "http://"
 	if f.o.Cert != "" {

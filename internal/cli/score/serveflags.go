@@ -50,7 +50,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
 		"scorer=directory of one; may be given several times (default: where scorer.yaml says); it must be the same one")
 	cli.Needs(c, "scorer", "backbone")
-	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
+	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on; fd:3: a socket that "+
+		"listens already, as file descriptor 3, which whoever starts the server has opened")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
 	f.answers.add(c, "chat-backbone")
 	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
@@ -103,6 +104,15 @@ func (f *serveFlags) addLimits(c *cobra.Command) {
 	}
 }
 
+// checkReach refuses a server without a token that other machines can reach.
+func (f *serveFlags) checkReach(host, address string) error {
+	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
+		return exit.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+			"--clients)", address)
+	}
+	return nil
+}
+
 // check finds all that is wrong with the flags before anything is opened.
 func (f *serveFlags) check() error {
 	host, _, err := net.SplitHostPort(f.addr)
@@ -135,9 +145,10 @@ func (f *serveFlags) check() error {
 	if err := f.readTokens(); err != nil {
 		return err
 	}
-	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
-		return exit.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
-			"--clients)", f.addr)
+	if host != "fd" {
+		if err := f.checkReach(host, f.addr); err != nil {
+			return err
+		}
 	}
 	if f.o.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
