@@ -2,11 +2,12 @@
 
     ASSAY_TRAINERS=DIR tools/parity/run.sh --only peers
 
-They want `requests` and `omegaconf` (pip install --target DIR, and DIR on PYTHONPATH); other packages that they import and that
+They want `requests`, `aiohttp` and `omegaconf` (pip install --target DIR, and DIR on PYTHONPATH); other packages that they import and that
 are not here are empty stand-ins, as in trainers.py. Each check scores the fixtures' edits,
 compares with `score pair`'s numbers, and sends a broken picture among good ones: whatever the trainer's option says must come
 of it, and never a 0.
 """
+import asyncio
 import io
 import logging
 import math
@@ -21,7 +22,7 @@ from PIL import Image  # noqa: E402
 from shared import ROOT, SCORE, close, pairs, served  # noqa: E402
 from trainers import Absent  # noqa: E402
 
-from assay_reward import Client  # noqa: E402
+from assay_reward import Client, ServerError  # noqa: E402
 
 TINY = ROOT / "backbones/tiny-scorer"
 TEXT = "blur the picture"
@@ -241,11 +242,342 @@ def differentiable(absent, url, sources, edits, broken, want):
     return "differentiable"
 
 
-PEERS = {"Flow-Factory": flow_factory, "UniRL": unirl}
+def stand_ins():
+    """The few names of verl that verl-omni's reward managers use, as they are there."""
+    import importlib.util
+    import types
+
+    def module(name, **names):
+        m = types.ModuleType(name)
+        m.__path__ = []
+        m.__dict__.update(names)
+        sys.modules[name] = m
+
+    def load_extern_object(path, name):
+        spec = importlib.util.spec_from_file_location("extern", path)
+        found = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+        return getattr(found, name)
+
+    class RewardManagerBase:
+        def __init__(self, config, tokenizer, compute_score):
+            self.config, self.tokenizer, self.compute_score = config, tokenizer, compute_score
+
+    for name in ("verl", "verl.utils", "verl.experimental", "verl.experimental.reward_loop", "verl.experimental.reward_loop.reward_manager"):
+        module(name, DataProto=object)
+    module("verl.utils.import_utils", load_extern_object=load_extern_object)
+    module("verl.utils.reward_score", default_compute_score=None)
+    module("verl.experimental.reward_loop.reward_manager.base", RewardManagerBase=RewardManagerBase)
+
+
+def verl_omni(absent, checkout, url):
+    """VisualRewardManager and MultiVisualRewardManager with verl_omni.py; http_scorer_client through the bridge."""
+    import types
+
+    import numpy
+    import torch
+
+    stand_ins()
+    for name in ("verl_omni", "verl_omni.reward_loop", "verl_omni.utils"):  # their __init__ want vLLM, and patch it on disk
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = [str(checkout / name.replace(".", "/"))]
+    multi = absent.load("verl_omni.reward_loop.reward_manager.multi")
+    visual = absent.load("verl_omni.reward_loop.reward_manager.visual")
+    sources, edits, broken = fixtures()
+    want = Client(url).scores(list(zip(sources, [TEXT] * 3, edits)), score01=True)
+    own = str(ROOT / "clients/python/assay_reward/verl_omni.py")
+    shape = SimpleNamespace(rollout=SimpleNamespace(pipeline={}, val_kwargs=SimpleNamespace(pipeline={})))
+
+    def item(source, edit):
+        pixels = torch.from_numpy(numpy.asarray(edit).copy()).permute(2, 0, 1)
+        one = SimpleNamespace(batch={"responses": pixels}, meta_info={}, non_tensor_batch={
+            "data_source": "x", "reward_model": {"ground_truth": TEXT}, "extra_info": {"source": source}})
+
+        class Data(list):
+            pass
+
+        return Data([one])
+
+    def manager(**entry):
+        entry = {"path": own, "name": "compute_score", "weight": 0.5, "server_url": url, **entry}
+        config = SimpleNamespace(reward=SimpleNamespace(reward_functions={"assay": entry}, reward_model=None), actor_rollout_ref=shape)
+        return multi.MultiVisualRewardManager(config, None, None)
+
+    def rewards(m, rows):
+        async def all_of():
+            m.loop = asyncio.get_running_loop()
+            return [r["reward_score"] for r in await asyncio.gather(*(m.run_single(item(s, e)) for s, e in rows))]
+        return asyncio.run(all_of())
+
+    rows = list(zip(sources, edits))
+    bad = [rows[0], (b"no picture", edits[1]), rows[2]]
+    same("verl-omni, several rewards", rewards(manager(required=True), rows), [w / 2 for w in want], 2e-7)
+    fails(RuntimeError, "Required sub-reward 'assay' failed", lambda: rewards(manager(required=True), bad))
+    nan = float("nan")
+    for required in (True, False):
+        same("verl-omni, NaN", rewards(manager(on_error="nan", required=required), bad), [want[0] / 2, nan, want[2] / 2], 2e-7)
+        same("verl-omni, unknown scorer", rewards(manager(on_error="nan", scorer="absent", required=required), rows), [nan] * 3)
+    from assay_reward.verl_omni import compute_score
+
+    async def ours(**kwargs):
+        return await compute_score(**{"server_url": url, **kwargs})
+
+    single = visual.VisualRewardManager(SimpleNamespace(actor_rollout_ref=shape, reward=None), None, ours)
+    same("verl-omni, one reward", rewards(single, rows), want, 2e-7)
+    fails(ServerError, "source: not a PNG", lambda: rewards(single, bad))
+    return "two managers, " + verl_bridge(absent, url, sources, edits)
+
+
+def verl_bridge(absent, url, sources, edits):
+    import base64
+    import json
+
+    import numpy
+    import torch
+    from wires import Bridge
+
+    client = absent.load("verl_omni.utils.reward_score.http_scorer_client")
+
+    def asked(source):
+        raw = io.BytesIO()
+        source.save(raw, "PNG")
+        return json.dumps({"instruction": TEXT, "source": base64.b64encode(raw.getvalue()).decode()})
+
+    def ask(bridge, source, edit):
+        async def one():
+            try:
+                return (await client.compute_score(torch.from_numpy(numpy.asarray(edit).copy()).permute(2, 0, 1), source, f"http://127.0.0.1:{bridge.port}"))["score"]
+            finally:
+                await client.compute_score._session.close()
+        return asyncio.run(one())
+
+    jpeg = io.BytesIO()
+    edits[0].save(jpeg, "JPEG")
+    b = Bridge(Client(url))
+    same("verl-omni, http", [ask(b, asked(sources[0]), edits[0])], Client(url).score(sources[0], TEXT, [jpeg.getvalue()], score01=True), 2e-7)
+    bad = json.dumps({"instruction": TEXT, "source": base64.b64encode(b"no picture").decode()})
+    fails(RuntimeError, "HTTP 400", lambda: ask(b, bad, edits[0]))
+    if not math.isnan(ask(Bridge(Client(url), on_error="nan"), bad, edits[0])):
+        sys.exit("verl-omni, http: no NaN")
+    fails(RuntimeError, "HTTP 400", lambda: ask(Bridge(Client(url), on_error="mean"), bad, edits[0]))  # of a group of one
+    return "http client"
+
+
+def of_file(path, name):
+    """A module of a file, without the packages around it."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class cut:
+    """While it lasts the second JPEG that is written of a picture is cut off."""
+
+    def __enter__(self):
+        self.plain, self.count = Image.Image.save, 0
+
+        def save(image, to, *args, **kwargs):
+            self.count += 1
+            if self.count != 2:
+                return self.plain(image, to, *args, **kwargs)
+            whole = io.BytesIO()
+            self.plain(image, whole, *args, **kwargs)
+            to.write(whole.getvalue()[:60])
+
+        Image.Image.save = save
+
+    def __exit__(self, *_):
+        Image.Image.save = self.plain
+
+
+def jpegs(pictures):
+    out = []
+    for p in pictures:
+        raw = io.BytesIO()
+        p.save(raw, "JPEG")
+        out.append(raw.getvalue())
+    return out
+
+
+def edit_r1(absent, checkout, url):
+    """mllm_score_continue of flow_grpo/rewards.py, through the bridge."""
+    import numpy
+    import torch
+    from wires import Bridge
+
+    sources, edits, _ = fixtures()
+    sources, edits = ([p.resize((64, 48)) for p in ps] for ps in (sources, edits))
+    rewards = of_file(checkout / "flow_grpo/rewards.py", "edit_r1_rewards")
+    images = torch.stack([torch.from_numpy(numpy.asarray(p).copy()).permute(2, 0, 1) / 255 for p in edits])
+    shown = jpegs(edits)
+    refs = [sources[0]] * 3
+
+    def ask(bridge):
+        os.environ["REWARD_SERVER"] = f"127.0.0.1:{bridge.port}"
+        return rewards.mllm_score_continue("cpu")(refs, images, [TEXT] * 3, [{}] * 3)[0]
+
+    want = Client(url).score(jpegs(refs)[0], TEXT, shown, score01=True)
+    same("Edit-R1", ask(Bridge(Client(url))), want, 2e-7)
+    with cut():
+        fails(KeyError, "scores", lambda: ask(Bridge(Client(url))))
+    nan = float("nan")
+    for name, value in (("nan", nan), ("mean", (want[0] + want[2]) / 2)):
+        with cut():
+            same(f"Edit-R1, {name}", ask(Bridge(Client(url), on_error=name)), [want[0], value, want[2]], 2e-7)
+    return "mllm_score_continue"
+
+
+def flow_grpo(absent, checkout, url):
+    """unifiedreward_score_remote, whose address is in the code: the requests go to the bridge instead."""
+    import base64
+    import contextlib
+    import json
+
+    import numpy
+    import requests
+    from wires import Bridge
+
+    sources, edits, _ = fixtures()
+    edits = [p.resize((64, 48)) for p in edits]
+    rewards = of_file(checkout / "flow_grpo/rewards.py", "flow_grpo_rewards")
+    images = numpy.stack([numpy.asarray(p) for p in edits])
+    source = jpegs(sources[:1])[0]
+    asked = [json.dumps({"instruction": TEXT, "source": base64.b64encode(source).decode()})] * 3
+
+    def ask(bridge):
+        plain = requests.Session.post
+        requests.Session.post = lambda self, url, **kwargs: plain(self, f"http://127.0.0.1:{bridge.port}/flow_grpo", **kwargs)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                return rewards.unifiedreward_score_remote("cpu")(images, asked, [{}] * 3)[0]
+        finally:
+            requests.Session.post = plain
+
+    want = Client(url).score(source, TEXT, jpegs(edits), score01=True)
+    same("Flow-GRPO", ask(Bridge(Client(url))), want, 2e-7)
+    with cut():
+        fails(KeyError, "outputs", lambda: ask(Bridge(Client(url))))
+    nan = float("nan")
+    for name, value in (("nan", nan), ("mean", (want[0] + want[2]) / 2)):
+        with cut():
+            same(f"Flow-GRPO, {name}", ask(Bridge(Client(url), on_error=name)), [want[0], value, want[2]], 2e-7)
+    return "unifiedreward_score_remote"
+
+
+def editscore(absent, checkout, url):
+    """RewardClient of OmniGen2-RL."""
+    import json
+
+    from wires import Bridge
+
+    client = of_file(checkout / "examples/OmniGen2-RL/omnigen2/grpo/reward_client_edit.py", "reward_client_edit")
+    sources, edits, _ = fixtures()
+    want = Client(url).score(sources[0], TEXT, edits, score01=True)
+    rows = [json.dumps({"instruction": TEXT})] * 3
+
+    def ask(bridge, edits=edits, sources=1):
+        c = client.RewardClient("127.0.0.1", bridge.port, max_retries=1)
+        if not c.ping():
+            sys.exit("EditScore: no ping")
+        return c.evaluate([[fixtures()[0][0]] * sources] * 3, edits, rows, "vlm")
+
+    scores, rewards, reasoning, meta = ask(Bridge(Client(url)))
+    same("EditScore", rewards, want, 2e-7)
+    if scores != [1.0 if w >= 0.5 else 0.0 for w in want] or len(reasoning) != 3 or len(meta) != 3:
+        sys.exit(f"EditScore: {scores}, {reasoning}, {meta}")
+    bad = [edits[0], Image.new("F", (8, 8)), edits[2]]
+    if ask(Bridge(Client(url)), bad) is not None or ask(Bridge(Client(url)), sources=2) is not None:
+        sys.exit("EditScore: a picture without levels, or two sources, get a score")
+    return "evaluate, ping"
+
+
+def dance_grpo(absent, checkout, url):
+    """The statements of train_grpo_qwenimage_edit.py that load and ask the reward of --use_hpsv3."""
+    import ast
+    import json
+    import tempfile
+
+    import torch
+
+    sources, edits, _ = fixtures()
+    folder = Path(tempfile.mkdtemp())
+    tree = ast.parse((checkout / "fastvideo/train_grpo_qwenimage_edit.py").read_text())
+    parts = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "args.use_hpsv3"]
+    asks = next(n for n in parts if "reward_model.reward(" in ast.unparse(n))
+    loads = next(n for n in parts if "HPSv3RewardInferencer" in ast.unparse(n))
+    absent.names.discard("hpsv3")
+    sys.path.insert(0, str(ROOT / "clients/python/assay_reward/dancegrpo"))
+    sys.modules.pop("hpsv3", None)
+    (folder / "images").mkdir()
+    for i, (s, e) in enumerate(zip(sources, edits)):
+        s.save(folder / f"s{i}.png"), e.save(folder / f"images/qwenimage_0_{i}.png")
+    (folder / "images/qwenimage_0_3.png").write_bytes((folder / "images/qwenimage_0_0.png").read_bytes()[:60])
+    os.environ["ASSAY_SERVER"] = url
+    back = os.getcwd()
+
+    def ask(indices, on_error="raise"):
+        os.environ["ASSAY_ON_ERROR"] = on_error
+        names = {"args": SimpleNamespace(use_hpsv3=True), "device": "cpu", "torch": torch, "rank": 0, "all_rewards": []}
+        exec(compile(ast.Module([loads], []), "train_grpo_qwenimage_edit.py", "exec"), names)
+        for index in indices:
+            names.update(index=index, batch_caption=[json.dumps({"instruction": TEXT, "source": str(folder / f"s{index % 3}.png")})])
+            exec(compile(ast.Module([asks], []), "train_grpo_qwenimage_edit.py", "exec"), names)
+        return torch.cat(names["all_rewards"]).tolist()
+
+    want = Client(url).scores(list(zip(sources, [TEXT] * 3, edits)))
+    os.chdir(folder)
+    try:
+        same("DanceGRPO", ask(range(3)), want)
+        fails(SystemExit, "could not be judged", lambda: ask([0, 3]))
+        same("DanceGRPO, NaN", ask([0, 3], "nan"), [want[0], float("nan")])
+        fails(SystemExit, "could not be judged", lambda: ask([0, 3], "mean"))  # it asks one by one
+    finally:
+        os.chdir(back)
+    return "--use_hpsv3"
+
+
+def mix_grpo(absent, checkout, url):
+    """compute_reward of fastvideo/models/reward_model/utils.py."""
+    import contextlib
+    import json
+    import tempfile
+
+    from assay_reward.inprocess import UnifiedRewardModel
+
+    utils = of_file(checkout / "fastvideo/models/reward_model/utils.py", "mixgrpo_utils")
+    sources, edits, broken = fixtures()
+    folder = Path(tempfile.mkdtemp())
+    sources[0].save(folder / "s.png")
+    asked = [json.dumps({"instruction": TEXT, "source": str(folder / "s.png")})] * 3
+
+    def ask(edits, on_error="raise", prompts=asked):
+        os.environ["ASSAY_ON_ERROR"] = on_error
+        model = UnifiedRewardModel(api_url=url, default_question_type="semantic", num_workers=1)
+        with contextlib.redirect_stdout(io.StringIO()):
+            merged, successes, rewards, _ = utils.compute_reward(edits, prompts, [model], {"UnifiedRewardModel": 2.0})
+        if rewards["UnifiedRewardModel"] != merged and not any(map(math.isnan, merged)):
+            same("MixGRPO, weights", merged, [2 * r for r in rewards["UnifiedRewardModel"]])
+        return [m / 2 for m in merged]
+
+    bad = [edits[0], b"no picture", edits[2]]
+    want = Client(url).score(folder / "s.png", TEXT, edits)
+    same("MixGRPO", ask(edits), want)
+    fails(SystemExit, "could not be judged", lambda: ask(bad))
+    same("MixGRPO, NaN", ask(bad, "nan"), [want[0], float("nan"), want[2]])
+    same("MixGRPO, mean", ask(bad, "mean"), [want[0], (want[0] + want[2]) / 2, want[2]])
+    fails(SystemExit, "no rewards", lambda: ask(edits, prompts=[TEXT] * 3))  # no source
+    return "compute_reward"
+
+
+PEERS = {"Flow-Factory": flow_factory, "UniRL": unirl, "verl-omni": verl_omni, "Edit-R1": edit_r1, "flow_grpo": flow_grpo,
+         "EditScore": editscore, "DanceGRPO": dance_grpo, "MixGRPO": mix_grpo}
 
 
 def check(checkouts, only=()):
-    logging.disable(logging.WARNING)  # their clients say that they ask again
+    logging.disable(logging.ERROR)  # their clients say that they ask again
     absent, said = Absent(), []
     sys.meta_path.insert(0, absent)
     with served("--scorer", f"ten={TINY}") as url:

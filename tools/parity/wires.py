@@ -255,6 +255,47 @@ def check_door(client):
     b.server.shutdown()
 
 
+def check_failures(client, source, edit, text):
+    """A broken picture among good ones is what --on-error says, in every wire, and never 0."""
+    before, after = source.read_bytes(), edit.read_bytes()
+    broken, asked = after[:60], json.dumps({"instruction": text})
+    told = json.dumps({"instruction": text, "source": base64.b64encode(before).decode()})
+    shown = {"output_image": [Image.open(edit), broken, Image.open(source)], "input_images": [[Image.open(source)]] * 3, "server_type": "vlm"}
+    wires = {
+        "Edit-R1": ("/mode/logits_non_cot", {"images": [after, broken, before], "ref_images": [before] * 3, "prompts": numpy.array([text] * 3), "metadatas": [{}] * 3}, lambda a: a["scores"]),
+        "Flow-GRPO": ("/flow_grpo", {"images": [after, broken, before], "prompts": numpy.array([told] * 3)}, lambda a: a["outputs"]),
+        "verl-omni": ("/", {"images": [after, broken, before], "prompts": [told] * 3, "metadata": {}}, lambda a: a["scores"]),
+        "EditScore": ("/", {**shown, "meta_datas": [asked] * 3}, lambda a: a["rewards"]),
+        "EditScore's workers": ("/", {**shown, "meta_data": [asked] * 3}, lambda a: [r["reward"] for r in a]),
+    }
+    good = client.score(source, text, [edit, source], score01=True)
+    want = {"nan": float("nan"), "mean": sum(good) / 2}
+    for on_error in ("raise", "nan", "mean"):
+        b = Bridge(client, on_error=on_error)
+        for name, (path, payload, scores) in wires.items():
+            status, got = b.post(path, payload)
+            if on_error == "raise":
+                if status != 400 or set(got) != {"error"} or "edit 1: " not in got["error"]:
+                    sys.exit(f"{name}, raise: {status} {got}")
+                continue
+            if status != 200:
+                sys.exit(f"{name}, {on_error}: {status} {got}")
+            found = scores(got)
+            for g, w in zip(found, [good[0], want[on_error], good[1]], strict=True):
+                if (g != g) != (w != w) or w == w and abs(g - w) > 1e-6:
+                    sys.exit(f"{name}, {on_error}: {found}, want {good} around {want[on_error]}")
+            if name == "EditScore" and on_error == "nan" and got["scores"][1] == got["scores"][1]:
+                sys.exit(f"EditScore's scores of a NaN: {got['scores']}")
+        b.server.shutdown()
+    fails(ValueError, "on_error='zero'", lambda: Bridge(client, on_error="zero"))
+    several = {"images": [after], "prompts": [text], "ref_images": [[before, after]]}
+    b = Bridge(client)
+    status, got = b.post("/", several)
+    if status != 400 or "2 sources" not in got["error"]:
+        sys.exit(f"two sources for a scorer of one: {status} {got}")
+    b.server.shutdown()
+
+
 def check_verl_omni(url, source, edit, text):
     """The reward function that verl-omni loads: its own data, and both scales."""
     import asyncio
@@ -276,6 +317,12 @@ def check_verl_omni(url, source, edit, text):
     close("verl-omni on the scorer's range", ask({"source": raw}, score01=False), want, 2e-6)
     close("verl-omni of five", ask({"source": raw}, scorer="five"), want / 10, 2e-7)
     fails(ValueError, "source_img", lambda: ask({}))
+    for info, kwargs in (({}, {}), ({"source": b"no picture"}, {}), ({"source": raw}, {"scorer": "absent"})):
+        got = ask(info, on_error="nan", **kwargs)
+        if got == got:
+            sys.exit(f"verl-omni, {info.keys()}, {kwargs}: {got}, want NaN")
+    fails(ValueError, "on_error='mean'", lambda: ask({"source": raw}, on_error="mean"))
+    fails(Exception, "2 sources", lambda: ask({"source": [raw, raw]}))
     fails(Exception, "no range", lambda: ask({"source": raw}, scorer="open"))
 
 
@@ -287,7 +334,8 @@ def check(work):
         b = Bridge(client)
         check_parts(b, client, source, edit, text)
         b.server.shutdown()
+        check_failures(client, source, edit, text)
         check_paths(work, client, source, edit, text)
         check_verl_omni(url, source, edit, text)
         check_door(client)
-    return "six wires, four ranges, one scorer without"
+    return "six wires, four ranges, one scorer without; three treatments of failures"

@@ -75,7 +75,7 @@ class AsyncClient(Settings):
         """As Client.scores."""
         on_error = check_policy("null" if partial else on_error)
         keys = []
-        results = await self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys)
+        results = await self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys, on_error != "raise")
         return batches.scores_of(results, on_error, score01, keys)
 
     async def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
@@ -139,7 +139,7 @@ class AsyncClient(Settings):
             self._limits_of(said)
         return self._most
 
-    async def _parts(self, path, pairs, read, ids=None, keys=()):
+    async def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
         """As Client._parts, with the parts side by side."""
         pairs = list(pairs)
         if not pairs:
@@ -151,10 +151,11 @@ class AsyncClient(Settings):
             body = await asyncio.to_thread(body_of, part, self._options(), path == "/v1/score")
             return path, body, lambda raw: read(raw, len(part)), name is not None, name, part
 
-        answers = await self._side_by_side(batches.split(texts, *limits), ids or itertools.repeat(None), ask, read)
+        parts, ids = batches.split(texts, *limits), ids or itertools.repeat(None)
+        answers = await self._side_by_side(parts, ids, ask, read, soft)
         return [r for answer in answers for r in answer]
 
-    async def _side_by_side(self, parts, ids, ask, read=None):
+    async def _side_by_side(self, parts, ids, ask, read=None, soft=False):
         """Answers to the parts, in order. A part is encoded when there is a place for its request. The first error
         cancels the rest."""
         pool, tasks, names = self._connections(), [], iter(ids)
@@ -170,7 +171,7 @@ class AsyncClient(Settings):
                 if request is None:
                     pool.places.release()
                     break
-                tasks.append(asyncio.create_task(self._held(pool, request, read)))
+                tasks.append(asyncio.create_task(self._held(pool, request, read, soft)))
                 failed = next((t for t in tasks if t.done() and t.exception()), None)
                 if failed:
                     break
@@ -180,12 +181,15 @@ class AsyncClient(Settings):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _held(self, pool, request, read):
+    async def _held(self, pool, request, read, soft):
         """Sends a request whose place is held. A part that is too much for the server after all goes in halves."""
         path, body, reader, items, name, *part = request
         try:
             return await self._retry(path, body, reader, items, id=name)
         except ServerError as e:
+            results = batches.broken_source(e, part[0]) if soft else None
+            if results:
+                return results
             if e.status != 413 or not part or len(part[0]) == 1:
                 raise
         finally:
@@ -195,7 +199,7 @@ class AsyncClient(Settings):
             own = name and f"{name}/{i}"
             body = await asyncio.to_thread(body_of, some, self._options(), path == "/v1/score")
             await pool.places.acquire()
-            out += await self._held(pool, (path, body, lambda raw, n=len(some): read(raw, n), items, own, some), read)
+            out += await self._held(pool, (path, body, lambda raw, n=len(some): read(raw, n), items, own, some), read, soft)
         return out
 
     async def _request(self, path, body=None, read=json.loads, items=False, once=False, id=None):

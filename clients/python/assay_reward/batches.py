@@ -160,6 +160,13 @@ def results_of(raw, count):
     return [{**r, "scorer": answer["scorer"]} for r in results]
 
 
+def broken_source(error, part):
+    """Results of edits whose common source is no picture, which a server refuses as a whole; None: it is another error."""
+    if error.kind != "bad_picture":
+        return None
+    return [{"error": {"kind": error.kind, "message": str(error)}}] * len(part)
+
+
 def _readable(result):
     """Whether a result is an error with a message, or finite scores."""
     if "error" in result:

@@ -119,7 +119,7 @@ class Client(Settings):
         "mean" is the edits of equal source and instruction."""
         on_error = check_policy("null" if partial else on_error)
         keys = []
-        results = self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys)
+        results = self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys, on_error != "raise")
         return batches.scores_of(results, on_error, score01, keys)
 
     def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
@@ -188,24 +188,28 @@ class Client(Settings):
             self._limits_of(said)
         return self._most
 
-    def _parts(self, path, pairs, read, ids=None, keys=()):
+    def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
         """What `read` makes of the answers to pairs, asked for in as few requests as the server takes. With `ids` also
-        of a refusal that has a result for each edit."""
+        of a refusal that has a result for each edit. `soft`: a source that is no picture is its edits' error."""
         pairs = list(pairs)
         if not pairs:
             return []
         texts = Texts(self.jpeg).stream(pairs, [] if ids is None else keys)
         ids = itertools.repeat(None) if ids is None else ids
-        return [r for part, id in zip(batches.split(texts, *self._limits()), ids) for r in self._ask(path, part, read, id)]
+        parts = batches.split(texts, *self._limits())
+        return [r for part, id in zip(parts, ids) for r in self._ask(path, part, read, id, soft)]
 
-    def _ask(self, path, part, read, id):
+    def _ask(self, path, part, read, id, soft):
         """What `read` makes of the answer to a part, or to its halves if that is too much for the server after all."""
         body = body_of(part, self._options(), one=path == "/v1/score")
         try:
             return self._http.request(path, body, lambda raw: read(raw, len(part)), items=id is not None, id=id)
         except ServerError as e:
+            results = batches.broken_source(e, part) if soft else None
+            if results:
+                return results
             if e.status != 413 or len(part) == 1:
                 raise
         half = len(part) // 2
         names = [id and f"{id}/{i}" for i in range(2)]
-        return [r for p, n in zip((part[:half], part[half:]), names) for r in self._ask(path, p, read, n)]
+        return [r for p, n in zip((part[:half], part[half:]), names) for r in self._ask(path, p, read, n, soft)]
