@@ -166,7 +166,8 @@ func TestAnswersAsDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	_, server := start(t, Options{}, map[string]edit.Judge{"good": good, "wide": wide, "heavy": v}, "good", "wide", "heavy")
+	judges := map[string]edit.Judge{"good": good, "wide": wide, "heavy": v}
+	_, server := start(t, Options{}, judges, "good", "wide", "heavy")
 	picture, white := png(t, 51, 5, 5), png(t, 255, 5, 5)
 	edits := object{"source": picture, "instruction": "x", "edits": []any{picture, white, picture[:40]}}
 	several := edits.with(object{"rewards": []any{object{"name": "good", "dimension": "twice"}, object{"name": "wide"}},

@@ -84,7 +84,8 @@ func TestPicturesAreDecodedOnce(t *testing.T) {
 		}
 	}
 	_, metrics := get(t, h.URL+"/metrics")
-	for _, want := range []string{`assay_pictures_total{from="decoder"} 2`, `assay_stage_seconds_count{scorer="",stage="decode"} 2`,
+	for _, want := range []string{`assay_pictures_total{from="decoder"} 2`,
+		`assay_stage_seconds_count{scorer="",stage="decode"} 2`,
 		`assay_stage_seconds_count{scorer="a",stage="prepare"} 6`, `assay_stage_seconds_count{scorer="b",stage="model"} 3`,
 		`assay_stage_seconds_count{scorer="b",stage="wait"} 3`, `assay_score_count{scorer="a"} 6`} {
 		if !strings.Contains(metrics, want+"\n") {
