@@ -206,6 +206,9 @@ func TestSleepWaitsForWork(t *testing.T) {
 // TestPerCall: the weights are there for requests alone, and gone before their answers.
 func TestPerCall(t *testing.T) {
 	h, url := startHeavy(t, Options{PerCall: true})
+	if h.loaded.Load() != 0 {
+		t.Errorf("got %d copies before the first request, want none", h.loaded.Load())
+	}
 	for range 2 {
 		if code, _, score, body := scoreOf(t, url); code != 200 || score != two || h.loaded.Load() != 0 {
 			t.Errorf("got %d %s with %d copies left, want the score 2 and none", code, body, h.loaded.Load())
