@@ -127,19 +127,21 @@ func TestServeMetrics(t *testing.T) {
 			}
 		}
 	}
-	if err := json.NewDecoder(r.Body).Decode(&got); err != nil || len(got.Results) != 1 || len(got.Results[0].Rewards) != 4 {
+	err = json.NewDecoder(r.Body).Decode(&got)
+	if err != nil || len(got.Results) != 1 || len(got.Results[0].Rewards) != 4 {
 		t.Fatalf("got %+v, %v", got, err)
 	}
+	backbones := filepath.Join(root, "backbones")
 	sum := 0.0
 	for i, open := range []func() (edit.Judge, error){
 		func() (edit.Judge, error) {
-			return model.OpenScorer(filepath.Join(root, "backbones", "tiny-scorer"), model.Options{Device: "cpu"})
+			return model.OpenScorer(filepath.Join(backbones, "tiny-scorer"), model.Options{Device: "cpu"})
 		},
 		func() (edit.Judge, error) {
-			return openMetric("clip_t_instruction:"+filepath.Join(root, "backbones", "tiny-clip"), metrics.Options{Device: "cpu"})
+			return openMetric("clip_t_instruction:"+filepath.Join(backbones, "tiny-clip"), metrics.Options{Device: "cpu"})
 		},
 		func() (edit.Judge, error) {
-			return openMetric("dino_i_source:"+filepath.Join(root, "backbones", "tiny-dino"), metrics.Options{Device: "cpu"})
+			return openMetric("dino_i_source:"+filepath.Join(backbones, "tiny-dino"), metrics.Options{Device: "cpu"})
 		},
 		func() (edit.Judge, error) { return openMetric("l1_source", metrics.Options{Device: "cpu"}) },
 	} {
