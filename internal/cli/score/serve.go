@@ -107,7 +107,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		}
 	}
 	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
-		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
+		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + f.o.Pictures + f.o.Answers + 1<<29)
 	}
 	f.o.Warn = cli.Warner(c)
 	return f.listen(c, names, scorers)
