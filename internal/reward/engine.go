@@ -278,7 +278,8 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 			}
 		}
 	}
-	free, err := n.slots.acquire(ctx, most*min(len(todo), n.batch), pictureBytes*g.pixels)
+	size := max(1, min(n.batch, int(n.slots.n)/most)) // edits that are prepared at a time, each for several scorers
+	free, err := n.slots.acquire(ctx, most*min(len(todo), size), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)
 		return
@@ -290,7 +291,7 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 		return
 	}
 	for len(todo) > 0 {
-		batch := todo[:min(n.batch, len(todo))]
+		batch := todo[:min(size, len(todo))]
 		n.decoder.each(ctx, r, batch, func(it *item, output *data.Picture) (err error) {
 			begin := time.Now()
 			e := &edit.Edit{Sources: sources, Output: output, Instruction: it.instruction}

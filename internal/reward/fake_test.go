@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -186,4 +187,38 @@ func decodeScores(t testing.TB, raw []byte) scores {
 	return s
 }
 
-type object = map[string]any
+type object map[string]any
+
+// send sends a request and reads the answer.
+func send(t testing.TB, r *http.Request) (int, http.Header, string) {
+	t.Helper()
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	raw, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.StatusCode, a.Header, string(raw)
+}
+
+// postForm posts a form of names and values.
+func postForm(t testing.TB, url string, parts ...any) (int, string) {
+	t.Helper()
+	var body bytes.Buffer
+	m := multipart.NewWriter(&body)
+	for i := 0; i < len(parts); i += 2 {
+		w, err := m.CreateFormField(parts[i].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write(parts[i+1].([]byte))
+	}
+	m.Close()
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, &body)
+	r.Header.Set("Content-Type", m.FormDataContentType())
+	code, _, text := send(t, r)
+	return code, text
+}

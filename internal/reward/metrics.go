@@ -58,11 +58,14 @@ func (m *metrics) stage(stage, scorer string, d time.Duration) {
 	m.stages.WithLabelValues(stage, scorer).Observe(d.Seconds())
 }
 
-// failures counts the items that have an error.
+// failures counts the items that have an error, unless nobody waits for them any more.
 func (m *metrics) failures(items []*item) {
 	for _, it := range items {
-		if it.err != nil {
-			m.failed.WithLabelValues(it.scorer.name, toAPIError(it.err).Kind).Inc()
+		if it.err == nil {
+			continue
+		}
+		if kind := toAPIError(it.err).Kind; kind != "canceled" {
+			m.failed.WithLabelValues(it.scorer.name, kind).Inc()
 		}
 	}
 }

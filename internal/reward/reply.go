@@ -45,8 +45,11 @@ func (o *response) kept() (keep bool, size int64) {
 	return !o.temporary, int64(len(o.body))
 }
 
-// send writes the response. Several requests of one id may send the same.
-func (o *response) send(w http.ResponseWriter) error {
+// send writes the response to a request with an id ("": it has none). Several requests of one id may send the same.
+func (o *response) send(w http.ResponseWriter, id string) error {
+	if id != "" {
+		w.Header().Set("X-Request-Id", id)
+	}
 	w.Header().Set(versionHeader, serverVersion)
 	if o.err != nil {
 		return o.err
@@ -116,9 +119,8 @@ func (s *Server) answer(
 		defer held.release()
 		out := &response{}
 		out.reply, out.err = work(r.Context())
-		return out.send(w)
+		return out.send(w, "")
 	}
-	w.Header().Set("X-Request-Id", id)
 	owner := ""
 	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil {
 		owner = by.name
@@ -130,7 +132,8 @@ func (s *Server) answer(
 	}
 	switch {
 	case errors.Is(err, once.ErrOther):
-		return apiErrorf(http.StatusConflict, "id", "the id %s was used with another body", id)
+		out := &response{err: apiErrorf(http.StatusConflict, "id", "the id %s was used with another body", id)}
+		return out.send(w, id)
 	case first:
 		ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), s.o.Timeout)
 		ends := context.AfterFunc(s.ending, stop)
@@ -149,9 +152,9 @@ func (s *Server) answer(
 	default:
 		s.engine.metrics.retries.Inc()
 	}
-	out, err := call.Wait(r.Context())
+	out, err := call.Wait(r.Context()) // nothing may touch w's header before: see keepAlive
 	if err != nil {
-		return err
+		out = &response{err: err}
 	}
-	return out.send(w)
+	return out.send(w, id)
 }

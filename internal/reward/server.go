@@ -117,8 +117,14 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 }
 
 // Warm scores a small edit with every replica of every scorer, so that graphs are built and times known before the
-// first request. Replicas that disagree are an error.
-func (s *Server) Warm(ctx context.Context) error { return s.engine.scorers.warm(ctx) }
+// first request. Replicas that disagree are an error. With Options.PerCall the scorers then sleep.
+func (s *Server) Warm(ctx context.Context) error {
+	err := s.engine.scorers.warm(ctx)
+	if err == nil && s.engine.gate.perCall {
+		err = s.engine.gate.close(ctx)
+	}
+	return err
+}
 
 // route is a path that is served. The error that answer returns is written as JSON.
 type route struct {

@@ -149,6 +149,9 @@ func (g *gate) open() error {
 	return nil
 }
 
+// longestRun is the longest wait for a run whose request has ended.
+const longestRun = time.Minute
+
 // sleep closes all replicas. Their devices have the memory of the weights again.
 func (v *Replicated) sleep() {
 	v.mu.Lock()
@@ -164,9 +167,9 @@ func (v *Replicated) sleep() {
 	}
 }
 
-// gone waits until a replica that was released is closed.
+// gone waits until a replica that was released is closed, unless its run hangs.
 func (c *replica) gone() {
-	for {
+	for late := time.Now().Add(longestRun); time.Now().Before(late); {
 		c.set.mu.Lock()
 		users := c.users
 		c.set.mu.Unlock()

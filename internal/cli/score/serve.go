@@ -29,8 +29,9 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR | --judge [NAME=]JUDGE",
 		Short: "Serve scores and their gradients over HTTP",
 		Long: `serve is a reward server for trainers of image editors: POST /v1/score, POST /v1/gradient, and UniRL's /score,
-/rewards and /health. POST /v1/sleep takes the weights off the device until POST /v1/wake. GET / is a page to try an edit, GET /openapi.json the description, GET /metrics is for
-Prometheus. docs/reward.md says what to run for which trainer.
+/rewards and /health. POST /v1/sleep takes the weights off the device until POST /v1/wake. GET / is a page to try an
+edit, GET /openapi.json the description, GET /metrics is for Prometheus. docs/reward.md says what to run for which
+trainer.
 
 Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one), and
 metrics beside them: --scorer clip=metric:clip_t_instruction:ENCODER. One request may ask several of them. --judge
@@ -107,7 +108,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		}
 	}
 	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
-		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
+		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + f.o.Pictures + f.o.Answers + 1<<29)
 	}
 	f.o.Warn = cli.Warner(c)
 	return f.listen(c, names, scorers)

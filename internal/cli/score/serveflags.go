@@ -43,8 +43,8 @@ type serveFlags struct {
 // add adds what is served, and where.
 func (f *serveFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; metric:METRIC (l1_source, l2_source, "+
-		"a metric's YAML file) or metric:SIMILARITY:ENCODER in place of the directory; may be given several times")
+	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; metric:METRIC (l1_source, "+
+		"l2_source, a metric's YAML file) or metric:SIMILARITY:ENCODER in place of the directory; may be given several times")
 	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension to report as the score, of every scorer, or "+
 		"scorer=dimension for one; may be given several times (default: scorer.yaml's fusion)")
 	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
@@ -66,8 +66,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 		"scorer on each, and what answers in words on the first")
 	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device, at most 64; on the CPU they share "+
 		"its threads and one set of weights")
-	flags.StringVar(&f.mode, "mode", "resident", "resident: weights stay on the device until POST /v1/sleep; per_call: they "+
-		"are loaded for a request, and unloaded before the answer of the last one in work")
+	flags.StringVar(&f.mode, "mode", "resident", "resident: weights stay on the device until POST /v1/sleep; per_call: "+
+		"they are loaded for a request, and unloaded before the answer of the last one in work")
 	flags.DurationVar(&f.o.Stall, "stall", 0, "longest time of a run before its copy of the scorer is reopened (0: five "+
 		"minutes; --timeout with a single copy); ten times the expected time is always allowed")
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
@@ -90,8 +90,8 @@ func (f *serveFlags) addLimits(c *cobra.Command) {
 	flags.Int64Var(&f.o.Pictures, "picture-cache", 64<<20, "bytes of decoded pictures kept for later requests")
 	flags.Int64Var(&f.o.Answers, "answer-cache", 64<<20, "bytes of answers kept for retries of requests with an id")
 	flags.DurationVar(&f.o.AnswerAge, "answer-age", 10*time.Minute, "longest time that they are kept")
-	flags.DurationVar(&f.o.SleepWait, "sleep-wait", time.Minute, "longest wait of a request while the scorers sleep; then "+
-		"it gets 503")
+	flags.DurationVar(&f.o.SleepWait, "sleep-wait", time.Minute, "longest wait of a request while the scorers sleep; "+
+		"then it gets 503")
 	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
 		"edits_per_minute")
 	cli.Part(c, "Limits", "drain", "max-body", "max-pixels", "max-items", "queue", "batch", "memory", "wait", "timeout",
