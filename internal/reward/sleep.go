@@ -154,6 +154,9 @@ const longestRun = time.Minute
 
 // sleep closes all replicas. Their devices have the memory of the weights again.
 func (v *Replicated) sleep() {
+	if _, err := v.Fingerprint(); err != nil { // answers name it, and wake compares with it
+		v.warn(fmt.Sprintf("scorer %s: fingerprint: %v", v.name, err))
+	}
 	v.mu.Lock()
 	v.asleep = true
 	up := slices.Clone(v.at)
