@@ -119,8 +119,8 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 // first request. Replicas that disagree are an error. With Options.PerCall the scorers then sleep.
 func (s *Server) Warm(ctx context.Context) error {
 	err := s.engine.scorers.warm(ctx)
-	if err == nil && s.engine.gate.perCall {
-		err = s.engine.gate.close(ctx)
+	if err == nil && s.engine.gate.PerCall {
+		err = s.engine.gate.Close(ctx)
 	}
 	return err
 }

@@ -7,147 +7,11 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
+	"assay/internal/reward/gate"
 	"assay/ort"
 )
-
-// gate holds requests back while the scorers sleep: their weights are off the device. Before they go to sleep, the work
-// of all requests that have passed is finished.
-type gate struct {
-	wait       time.Duration // longest wait of a request
-	perCall    bool          // the last request to leave puts the scorers to sleep, and the next one wakes them
-	sleep      func()
-	wake       func() error
-	transition sync.Mutex // one at a time falls asleep or wakes
-
-	mu      sync.Mutex
-	active  int           // requests that have passed
-	closed  bool          // the scorers sleep, or are about to
-	changed chan struct{} // closed at the next change; nil: nobody waits
-}
-
-// errAsleep rejects a request that has waited too long.
-var errAsleep = &apiError{http.StatusServiceUnavailable, "asleep",
-	"the scorers sleep: POST /v1/wake loads their weights again", 10 * time.Second}
-
-// change wakes those that wait for one. g.mu is held.
-func (g *gate) change() {
-	if g.changed != nil {
-		close(g.changed)
-		g.changed = nil
-	}
-}
-
-// next is closed at the next change. g.mu is held.
-func (g *gate) next() <-chan struct{} {
-	if g.changed == nil {
-		g.changed = make(chan struct{})
-	}
-	return g.changed
-}
-
-func (g *gate) asleep() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closed
-}
-
-// enter waits until the scorers are awake. The caller leaves when its work is done.
-func (g *gate) enter(ctx context.Context) (leave func(), err error) {
-	late := time.NewTimer(g.wait)
-	defer late.Stop()
-	for {
-		g.mu.Lock()
-		if !g.closed {
-			g.active++
-			g.mu.Unlock()
-			return g.leave, nil
-		}
-		changed := g.next()
-		g.mu.Unlock()
-		if g.perCall {
-			if err := g.open(); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		select {
-		case <-changed:
-		case <-late.C:
-			return nil, errAsleep
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	g.active--
-	last := g.active == 0
-	g.change()
-	g.mu.Unlock()
-	if last && g.perCall { // before the answer is sent: the trainer then has the memory
-		g.transition.Lock()
-		defer g.transition.Unlock()
-		g.mu.Lock()
-		idle := g.active == 0 && !g.closed
-		g.closed = g.closed || idle
-		g.mu.Unlock()
-		if idle {
-			g.sleep()
-		}
-	}
-}
-
-// close puts the scorers to sleep once no request is in work.
-func (g *gate) close(ctx context.Context) error {
-	g.transition.Lock()
-	defer g.transition.Unlock()
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return nil
-	}
-	g.closed = true
-	for g.active > 0 {
-		changed := g.next()
-		g.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		g.mu.Lock()
-		if ctx.Err() != nil {
-			g.closed = false
-			g.change()
-			g.mu.Unlock()
-			return context.Cause(ctx)
-		}
-	}
-	g.mu.Unlock()
-	g.sleep()
-	return nil
-}
-
-// open wakes the scorers, and lets requests pass.
-func (g *gate) open() error {
-	g.transition.Lock()
-	defer g.transition.Unlock()
-	if !g.asleep() {
-		return nil
-	}
-	if err := g.wake(); err != nil {
-		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), 10 * time.Second}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = false
-	g.change()
-	return nil
-}
 
 // longestRun is the longest wait for a run whose request has ended.
 const longestRun = time.Minute
@@ -248,10 +112,10 @@ func (s *scorerSet) sleepers() (sleep []*Replicated, stay []string) {
 }
 
 // newGate makes the gate of an engine's scorers.
-func newGate(o Options, scorers *scorerSet, m *metrics) *gate {
+func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
 	sleep, _ := scorers.sleepers()
-	g := &gate{wait: o.SleepWait, perCall: o.PerCall && len(sleep) > 0}
-	g.sleep = func() {
+	g := &gate.Gate{Wait: o.SleepWait, PerCall: o.PerCall && len(sleep) > 0}
+	g.Sleep = func() {
 		before := memoryNow(o.Devices)
 		for _, v := range sleep {
 			v.sleep()
@@ -259,13 +123,13 @@ func newGate(o Options, scorers *scorerSet, m *metrics) *gate {
 		ort.TrimMemory()
 		m.slept(before, memoryNow(o.Devices))
 	}
-	g.wake = func() error {
+	g.Wake = func() error {
 		for i, v := range sleep {
 			if err := v.wake(); err != nil {
 				for _, v := range sleep[:i] {
 					v.sleep()
 				}
-				return err
+				return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), 10 * time.Second}
 			}
 		}
 		return nil
@@ -293,12 +157,12 @@ func memoryNow(devices []string) (now memoryUse) {
 
 // postSleep answers POST /v1/sleep.
 func (s *Server) postSleep(w http.ResponseWriter, r *http.Request) error {
-	return s.switched(w, func() error { return s.engine.gate.close(r.Context()) })
+	return s.switched(w, func() error { return s.engine.gate.Close(r.Context()) })
 }
 
 // postWake answers POST /v1/wake.
 func (s *Server) postWake(w http.ResponseWriter, _ *http.Request) error {
-	return s.switched(w, s.engine.gate.open)
+	return s.switched(w, s.engine.gate.Open)
 }
 
 // switched answers with the state after a switch, and the memory before and after.
@@ -323,7 +187,7 @@ func (s *Server) switched(w http.ResponseWriter, do func() error) error {
 		stay = append(stay, m.Name)
 	}
 	v := map[string]any{"state": "awake", "memory": memory}
-	if s.engine.gate.asleep() {
+	if s.engine.gate.Asleep() {
 		v["state"] = "asleep"
 	}
 	if len(stay) > 0 {
