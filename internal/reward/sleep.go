@@ -65,7 +65,7 @@ func (v *Replicated) wake() error {
 			for _, c := range opened {
 				c.release()
 			}
-			return fmt.Errorf("scorer %s, copy %d: %w", v.name, i, err)
+			return fmt.Errorf("copy %d: %w", i, err)
 		}
 		opened = append(opened, c)
 	}
@@ -99,21 +99,41 @@ func (v *Replicated) openOne(i int) (*replica, error) {
 	return c, nil
 }
 
-// sleepers are the scorers that sleep. Others have no weights here, or are of a Go program that opened them itself.
-func (s *scorerSet) sleepers() (sleep []*Replicated, stay []string) {
+// sleeper is what sleeps, by its name.
+type sleeper struct {
+	name  string
+	sleep func()
+	wake  func() error
+}
+
+// sleepers are the scorers and chat models that sleep. Others are of a Go program that opened them itself. Judges that
+// answer in words have no weights besides their model's.
+func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 	for _, v := range s.all() {
 		if v.open != nil {
-			sleep = append(sleep, v)
-		} else {
+			sleep = append(sleep, sleeper{v.name, v.sleep, v.wake})
+		} else if !v.info.Words {
 			stay = append(stay, v.name)
 		}
+	}
+	for _, m := range o.Chat {
+		model, ok := m.ChatModel.(Sleeper)
+		if !ok {
+			stay = append(stay, m.Name)
+			continue
+		}
+		sleep = append(sleep, sleeper{m.Name, func() {
+			if err := model.Sleep(); err != nil && o.Warn != nil {
+				o.Warn(fmt.Sprintf("model %s: closing it: %v", m.Name, err))
+			}
+		}, model.Wake})
 	}
 	return sleep, stay
 }
 
 // newGate makes the gate of an engine's scorers.
 func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
-	sleep, _ := scorers.sleepers()
+	sleep, _ := scorers.sleepers(&o)
 	g := &gate.Gate{Wait: o.SleepWait, PerCall: o.PerCall && len(sleep) > 0}
 	g.Sleep = func() {
 		before := memoryNow(o.Devices)
@@ -129,7 +149,8 @@ func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
 				for _, v := range sleep[:i] {
 					v.sleep()
 				}
-				return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), 10 * time.Second}
+				return &apiError{http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%s: %v", v.name, err),
+					10 * time.Second}
 			}
 		}
 		return nil
@@ -167,7 +188,7 @@ func (s *Server) postWake(w http.ResponseWriter, _ *http.Request) error {
 
 // switched answers with the state after a switch, and the memory before and after.
 func (s *Server) switched(w http.ResponseWriter, do func() error) error {
-	sleep, stay := s.engine.scorers.sleepers()
+	sleep, stay := s.engine.scorers.sleepers(&s.o)
 	if len(sleep) == 0 {
 		return apiErrorf(http.StatusUnprocessableEntity, "asleep", "no judge here has weights that could be unloaded")
 	}
@@ -182,9 +203,6 @@ func (s *Server) switched(w http.ResponseWriter, do func() error) error {
 	memory := map[string]int64{"resident_before": before.resident, "resident_after": after.resident}
 	if len(s.o.Devices) > 0 {
 		memory["device_before"], memory["device_after"] = before.device, after.device
-	}
-	for _, m := range s.o.Chat {
-		stay = append(stay, m.Name)
 	}
 	v := map[string]any{"state": "awake", "memory": memory}
 	if s.engine.gate.Asleep() {
