@@ -161,9 +161,12 @@ internal/labeling: internal/atomicfile internal/filelock internal/hub ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
 internal/reward/combine:
+internal/reward/gate:
 internal/reward/once:
+internal/reward/pictures: data
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-internal/reward: internal/workers internal/graceful internal/reward/combine internal/reward/once internal/version ort
+internal/reward: internal/workers internal/graceful internal/version ort internal/reward/combine internal/reward/gate
+internal/reward: internal/reward/once internal/reward/pictures
 internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol internal/benchmarks/registry
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge

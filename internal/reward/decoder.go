@@ -15,6 +15,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/reward/pictures"
 	"assay/internal/workers"
 )
 
@@ -76,7 +77,7 @@ type decoder struct {
 	limits data.Limits
 	free   chan struct{} // one entry for each picture that is being decoded
 	time   *estimator    // of decoding and preparing
-	cache  *pictureCache
+	cache  *pictures.Cache
 	took   func(time.Duration) // told how long each picture took to decode
 }
 
@@ -149,7 +150,7 @@ func checkInstruction(text string) error {
 
 // decode decodes a picture whose size was checked, unless it is in the cache.
 func (d *decoder) decode(ctx context.Context, b *encodedPicture) (p *data.Picture, cached bool, err error) {
-	p, cached, err = d.cache.get(ctx, b.sum(), func() (*data.Picture, error) {
+	p, cached, err = d.cache.Get(ctx, b.sum(), func() (*data.Picture, error) {
 		begin := time.Now()
 		defer func() { d.took(time.Since(begin)) }()
 		return data.DecodeContext(ctx, b.raw, d.limits)

@@ -9,7 +9,7 @@ import (
 
 // differentiate computes the gradients of all items. Errors of items are set on them.
 func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) error {
-	leave, err := n.gate.enter(ctx)
+	leave, err := n.gate.Enter(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,8 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/reward/gate"
+	"assay/internal/reward/pictures"
 	"assay/internal/workers"
 	"assay/model"
 
@@ -49,7 +51,7 @@ type engine struct {
 	slots   slots
 	queue   *queue
 	metrics *metrics
-	gate    *gate
+	gate    *gate.Gate
 	batch   int // edits of a run
 }
 
@@ -68,13 +70,13 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 		limits: data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody},
 		free:   make(chan struct{}, runtime.NumCPU()),
 		time:   &estimator{pixels: true},
-		cache:  newPictureCache(o.Pictures, e.metrics.picture),
+		cache:  pictures.NewCache(o.Pictures, e.metrics.picture),
 		took:   func(d time.Duration) { e.metrics.stage("decode", "", d) },
 	}
 	e.queue = newQueue(o, workers, e.metrics)
 	e.gate = newGate(o, scorers, e.metrics)
 	e.metrics.gauge("assay_asleep", "Whether the weights of the scorers are off the device (1).", func() float64 {
-		if e.gate.asleep() {
+		if e.gate.Asleep() {
 			return 1
 		}
 		return 0
@@ -241,7 +243,7 @@ func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*res
 
 // score admits and scores items. Errors of items are set on them; the returned error is the request's.
 func (n *engine) score(ctx context.Context, items []*item) error {
-	leave, err := n.gate.enter(ctx)
+	leave, err := n.gate.Enter(ctx)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type Options struct {
 	Memory    int64         // bytes of requests held at a time; 2 GiB
 	Wait      time.Duration // longest estimated time of an admitted request, and longest wait for memory; 10 minutes
 	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
-	Pictures  int64         // bytes of decoded pictures kept for later requests; 64 MiB
+	Pictures  int64         // bytes of decoded pictures kept for later requests; 128 MiB
 	Answers   int64         // bytes of answers kept for retries of requests with an id; 64 MiB
 	AnswerAge time.Duration // longest time that they are kept; 10 minutes
 	SleepWait time.Duration // longest wait of a request while the scorers sleep; a minute
@@ -58,7 +58,7 @@ func (o *Options) fill() {
 	o.MaxBody, o.MaxPixels = cmp.Or(o.MaxBody, 64<<20), cmp.Or(o.MaxPixels, 16<<20)
 	o.MaxItems, o.Queue, o.Batch = cmp.Or(o.MaxItems, 256), cmp.Or(o.Queue, 1<<16), cmp.Or(o.Batch, 32)
 	o.Memory = cmp.Or(o.Memory, 2<<30)
-	o.Pictures, o.Answers = cmp.Or(o.Pictures, 64<<20), cmp.Or(o.Answers, 64<<20)
+	o.Pictures, o.Answers = cmp.Or(o.Pictures, 128<<20), cmp.Or(o.Answers, 64<<20)
 	o.AnswerAge, o.SleepWait = cmp.Or(o.AnswerAge, 10*time.Minute), cmp.Or(o.SleepWait, time.Minute)
 	o.Wait, o.Timeout = cmp.Or(o.Wait, 10*time.Minute), cmp.Or(o.Timeout, 15*time.Minute)
 }
@@ -120,8 +120,8 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 // first request. Replicas that disagree are an error. With Options.PerCall the scorers then sleep.
 func (s *Server) Warm(ctx context.Context) error {
 	err := s.engine.scorers.warm(ctx)
-	if err == nil && s.engine.gate.perCall {
-		err = s.engine.gate.close(ctx)
+	if err == nil && s.engine.gate.PerCall {
+		err = s.engine.gate.Close(ctx)
 	}
 	return err
 }

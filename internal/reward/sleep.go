@@ -7,153 +7,20 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
+	"assay/internal/reward/gate"
 	"assay/ort"
 )
-
-// gate holds requests back while the scorers sleep: their weights are off the device. Before they go to sleep, the work
-// of all requests that have passed is finished.
-type gate struct {
-	wait       time.Duration // longest wait of a request
-	perCall    bool          // the last request to leave puts the scorers to sleep, and the next one wakes them
-	sleep      func()
-	wake       func() error
-	transition sync.Mutex // one at a time falls asleep or wakes
-
-	mu      sync.Mutex
-	active  int           // requests that have passed
-	closed  bool          // the scorers sleep, or are about to
-	changed chan struct{} // closed at the next change; nil: nobody waits
-}
-
-// errAsleep rejects a request that has waited too long.
-var errAsleep = &apiError{http.StatusServiceUnavailable, "asleep",
-	"the scorers sleep: POST /v1/wake loads their weights again", 10 * time.Second}
-
-// change wakes those that wait for one. g.mu is held.
-func (g *gate) change() {
-	if g.changed != nil {
-		close(g.changed)
-		g.changed = nil
-	}
-}
-
-// next is closed at the next change. g.mu is held.
-func (g *gate) next() <-chan struct{} {
-	if g.changed == nil {
-		g.changed = make(chan struct{})
-	}
-	return g.changed
-}
-
-func (g *gate) asleep() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.closed
-}
-
-// enter waits until the scorers are awake. The caller leaves when its work is done.
-func (g *gate) enter(ctx context.Context) (leave func(), err error) {
-	late := time.NewTimer(g.wait)
-	defer late.Stop()
-	for {
-		g.mu.Lock()
-		if !g.closed {
-			g.active++
-			g.mu.Unlock()
-			return g.leave, nil
-		}
-		changed := g.next()
-		g.mu.Unlock()
-		if g.perCall {
-			if err := g.open(); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		select {
-		case <-changed:
-		case <-late.C:
-			return nil, errAsleep
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (g *gate) leave() {
-	g.mu.Lock()
-	g.active--
-	last := g.active == 0
-	g.change()
-	g.mu.Unlock()
-	if last && g.perCall { // before the answer is sent: the trainer then has the memory
-		g.transition.Lock()
-		defer g.transition.Unlock()
-		g.mu.Lock()
-		idle := g.active == 0 && !g.closed
-		g.closed = g.closed || idle
-		g.mu.Unlock()
-		if idle {
-			g.sleep()
-		}
-	}
-}
-
-// close puts the scorers to sleep once no request is in work.
-func (g *gate) close(ctx context.Context) error {
-	g.transition.Lock()
-	defer g.transition.Unlock()
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return nil
-	}
-	g.closed = true
-	for g.active > 0 {
-		changed := g.next()
-		g.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		g.mu.Lock()
-		if ctx.Err() != nil {
-			g.closed = false
-			g.change()
-			g.mu.Unlock()
-			return context.Cause(ctx)
-		}
-	}
-	g.mu.Unlock()
-	g.sleep()
-	return nil
-}
-
-// open wakes the scorers, and lets requests pass.
-func (g *gate) open() error {
-	g.transition.Lock()
-	defer g.transition.Unlock()
-	if !g.asleep() {
-		return nil
-	}
-	if err := g.wake(); err != nil {
-		return &apiError{http.StatusServiceUnavailable, "unavailable", err.Error(), 10 * time.Second}
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = false
-	g.change()
-	return nil
-}
 
 // longestRun is the longest wait for a run whose request has ended.
 const longestRun = time.Minute
 
 // sleep closes all replicas. Their devices have the memory of the weights again.
 func (v *Replicated) sleep() {
+	if _, err := v.Fingerprint(); err != nil { // answers name it, and wake compares with it
+		v.warn(fmt.Sprintf("scorer %s: fingerprint: %v", v.name, err))
+	}
 	v.mu.Lock()
 	v.asleep = true
 	up := slices.Clone(v.at)
@@ -198,7 +65,7 @@ func (v *Replicated) wake() error {
 			for _, c := range opened {
 				c.release()
 			}
-			return fmt.Errorf("scorer %s, copy %d: %w", v.name, i, err)
+			return fmt.Errorf("copy %d: %w", i, err)
 		}
 		opened = append(opened, c)
 	}
@@ -232,23 +99,43 @@ func (v *Replicated) openOne(i int) (*replica, error) {
 	return c, nil
 }
 
-// sleepers are the scorers that sleep. Others have no weights here, or are of a Go program that opened them itself.
-func (s *scorerSet) sleepers() (sleep []*Replicated, stay []string) {
+// sleeper is what sleeps, by its name.
+type sleeper struct {
+	name  string
+	sleep func()
+	wake  func() error
+}
+
+// sleepers are the scorers and chat models that sleep. Others are of a Go program that opened them itself. Judges that
+// answer in words have no weights besides their model's.
+func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 	for _, v := range s.all() {
 		if v.open != nil {
-			sleep = append(sleep, v)
-		} else {
+			sleep = append(sleep, sleeper{v.name, v.sleep, v.wake})
+		} else if !v.info.Words {
 			stay = append(stay, v.name)
 		}
+	}
+	for _, m := range o.Chat {
+		model, ok := m.ChatModel.(Sleeper)
+		if !ok {
+			stay = append(stay, m.Name)
+			continue
+		}
+		sleep = append(sleep, sleeper{m.Name, func() {
+			if err := model.Sleep(); err != nil && o.Warn != nil {
+				o.Warn(fmt.Sprintf("model %s: closing it: %v", m.Name, err))
+			}
+		}, model.Wake})
 	}
 	return sleep, stay
 }
 
 // newGate makes the gate of an engine's scorers.
-func newGate(o Options, scorers *scorerSet, m *metrics) *gate {
-	sleep, _ := scorers.sleepers()
-	g := &gate{wait: o.SleepWait, perCall: o.PerCall && len(sleep) > 0}
-	g.sleep = func() {
+func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
+	sleep, _ := scorers.sleepers(&o)
+	g := &gate.Gate{Wait: o.SleepWait, PerCall: o.PerCall && len(sleep) > 0}
+	g.Sleep = func() {
 		before := memoryNow(o.Devices)
 		for _, v := range sleep {
 			v.sleep()
@@ -256,13 +143,14 @@ func newGate(o Options, scorers *scorerSet, m *metrics) *gate {
 		ort.TrimMemory()
 		m.slept(before, memoryNow(o.Devices))
 	}
-	g.wake = func() error {
+	g.Wake = func() error {
 		for i, v := range sleep {
 			if err := v.wake(); err != nil {
 				for _, v := range sleep[:i] {
 					v.sleep()
 				}
-				return err
+				return &apiError{http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%s: %v", v.name, err),
+					10 * time.Second}
 			}
 		}
 		return nil
@@ -290,17 +178,17 @@ func memoryNow(devices []string) (now memoryUse) {
 
 // postSleep answers POST /v1/sleep.
 func (s *Server) postSleep(w http.ResponseWriter, r *http.Request) error {
-	return s.switched(w, func() error { return s.engine.gate.close(r.Context()) })
+	return s.switched(w, func() error { return s.engine.gate.Close(r.Context()) })
 }
 
 // postWake answers POST /v1/wake.
 func (s *Server) postWake(w http.ResponseWriter, _ *http.Request) error {
-	return s.switched(w, s.engine.gate.open)
+	return s.switched(w, s.engine.gate.Open)
 }
 
 // switched answers with the state after a switch, and the memory before and after.
 func (s *Server) switched(w http.ResponseWriter, do func() error) error {
-	sleep, stay := s.engine.scorers.sleepers()
+	sleep, stay := s.engine.scorers.sleepers(&s.o)
 	if len(sleep) == 0 {
 		return apiErrorf(http.StatusUnprocessableEntity, "asleep", "no judge here has weights that could be unloaded")
 	}
@@ -316,11 +204,8 @@ func (s *Server) switched(w http.ResponseWriter, do func() error) error {
 	if len(s.o.Devices) > 0 {
 		memory["device_before"], memory["device_after"] = before.device, after.device
 	}
-	for _, m := range s.o.Chat {
-		stay = append(stay, m.Name)
-	}
 	v := map[string]any{"state": "awake", "memory": memory}
-	if s.engine.gate.asleep() {
+	if s.engine.gate.Asleep() {
 		v["state"] = "asleep"
 	}
 	if len(stay) > 0 {

@@ -214,7 +214,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 		return writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "draining", "rewards": ready})
 	}
 	v := map[string]any{"status": "ok", "rewards": ready}
-	if s.engine.gate.asleep() {
+	if s.engine.gate.Asleep() {
 		v["asleep"] = true
 	}
 	s.describeChild(v)

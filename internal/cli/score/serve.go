@@ -167,11 +167,11 @@ func named(arg string) (name, dir string) {
 }
 
 // openChat opens the checkpoint that answers in words.
-func (f *serveFlags) openChat(c *cobra.Command) (*generate.Model, error) {
+func (f *serveFlags) openChat(c *cobra.Command) (*sleepingModel, error) {
 	name, dir := named(f.answers.backbone)
 	f.answers.backbone, f.answers.o.Threads = dir, f.threads
 	f.answers.o.Device, _, _ = strings.Cut(f.device, ",")
-	m, err := f.answers.open(c)
+	m, err := newSleepingModel(func() (*generate.Model, error) { return f.answers.open(c) })
 	if err != nil {
 		return nil, err
 	}

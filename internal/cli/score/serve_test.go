@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestServeDimensions(t *testing.T) {
@@ -183,5 +184,58 @@ func TestServeMetricsRefused(t *testing.T) {
 				t.Errorf("got exit code %d, %s; want 2, %s", code, stderr, c.want)
 			}
 		})
+	}
+}
+
+// TestServeChatSleeps: a model that answers in words sleeps, too, and its answers are the same afterwards.
+func TestServeChatSleeps(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan string)
+	go func() {
+		var stderr strings.Builder
+		App.Run(ctx, []string{"serve", "--chat-backbone", "m=" + filepath.Join("..", "..", "..", "backbones", "tiny"),
+			"--addr", "127.0.0.1:0", "--json"}, in, &stderr)
+		in.Close()
+		ended <- stderr.String()
+	}()
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	var ready struct{ Address string }
+	if e := json.Unmarshal(line, &ready); err != nil || e != nil {
+		stop()
+		t.Fatalf("%s: %v: %s", line, err, <-ended)
+	}
+	defer func() {
+		stop()
+		<-ended
+	}()
+	post := func(path, body string) string {
+		r, err := http.Post(ready.Address+path, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		raw, err := io.ReadAll(r.Body)
+		if err != nil || r.StatusCode != 200 {
+			t.Fatalf("%s: got %d %s (%v)", path, r.StatusCode, raw, err)
+		}
+		return string(raw)
+	}
+	answer := func() string {
+		body := post("/v1/chat/completions", `{"model": "m", "temperature": 0, "max_tokens": 6,
+			"messages": [{"role": "user", "content": "What is this?"}]}`)
+		_, choices, _ := strings.Cut(body, `"choices"`)
+		return choices
+	}
+	before := answer()
+	if body := post("/v1/sleep", ""); !strings.Contains(body, `"asleep"`) {
+		t.Errorf("got %s", body)
+	}
+	later := make(chan string)
+	go func() { later <- answer() }()
+	time.Sleep(20 * time.Millisecond)
+	post("/v1/wake", "")
+	if after := <-later; after != before || before == "" {
+		t.Errorf("got %s, want %s as before", after, before)
 	}
 }

@@ -87,7 +87,7 @@ func (f *serveFlags) addLimits(c *cobra.Command) {
 	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
 	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "longest expected time of an answer; requests beyond it get 429")
 	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
-	flags.Int64Var(&f.o.Pictures, "picture-cache", 64<<20, "bytes of decoded pictures kept for later requests")
+	flags.Int64Var(&f.o.Pictures, "picture-cache", 128<<20, "bytes of decoded pictures kept for later requests")
 	flags.Int64Var(&f.o.Answers, "answer-cache", 64<<20, "bytes of answers kept for retries of requests with an id")
 	flags.DurationVar(&f.o.AnswerAge, "answer-age", 10*time.Minute, "longest time that they are kept")
 	flags.DurationVar(&f.o.SleepWait, "sleep-wait", time.Minute, "longest wait of a request while the scorers sleep; "+

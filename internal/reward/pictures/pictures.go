@@ -1,24 +1,26 @@
-package reward
+// Package pictures keeps decoded pictures for the requests that come next.
+package pictures
 
 import (
-	lists "container/list"
+	"container/list"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"sync"
 
 	"assay/data"
 )
 
-// pictureCache keeps recently decoded pictures by the digest of their encoded bytes, up to a number of bytes. The edits
+// Cache keeps recently decoded pictures by the digest of their encoded bytes, up to a number of bytes. The edits
 // of a group and their sources come in many requests, and are decoded once. Nobody changes a picture.
-type pictureCache struct {
+type Cache struct {
 	limit int64
-	found func(cached bool) // told of each picture that is asked for
+	found func(cached bool)
 
 	mu   sync.Mutex
 	held int64
-	at   map[[sha256.Size]byte]*lists.Element // of *cachedPicture
-	used *lists.List                          // most recently used first
+	at   map[[sha256.Size]byte]*list.Element // of *cachedPicture
+	used *list.List                          // most recently used first
 }
 
 // cachedPicture is a picture that is being decoded, or is.
@@ -30,13 +32,14 @@ type cachedPicture struct {
 	bytes   int64
 }
 
-func newPictureCache(limit int64, found func(cached bool)) *pictureCache {
-	return &pictureCache{limit: limit, found: found, at: map[[sha256.Size]byte]*lists.Element{},
-		used: lists.New()}
+// NewCache makes a cache of so many bytes of pixels. found is told of each picture that is asked for.
+func NewCache(limit int64, found func(cached bool)) *Cache {
+	return &Cache{limit: limit, found: found, at: map[[sha256.Size]byte]*list.Element{},
+		used: list.New()}
 }
 
-// get returns a picture, and calls decode if it is not there. Who asks for one that is being decoded waits for it.
-func (c *pictureCache) get(
+// Get returns a picture, and calls decode if it is not there. Who asks for one that is being decoded waits for it.
+func (c *Cache) Get(
 	ctx context.Context, key [sha256.Size]byte, decode func() (*data.Picture, error),
 ) (p *data.Picture, cached bool, err error) {
 	for {
@@ -63,16 +66,26 @@ func (c *pictureCache) get(
 	c.at[key] = e
 	c.mu.Unlock()
 	c.found(false)
-	one.err = attempt(func() (err error) {
-		one.picture, err = decode()
-		return err
-	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	one.err = errPanic
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.end(e)
+	}()
+	one.picture, one.err = decode()
+	return one.picture, false, one.err
+}
+
+// errPanic is what others see of a picture whose decoding panicked: they try it themselves.
+var errPanic = errors.New("the decoder panicked")
+
+// end keeps a picture that was decoded, and drops the oldest ones that are too many. c.mu is held.
+func (c *Cache) end(e *list.Element) {
+	one := e.Value.(*cachedPicture)
 	close(one.done)
-	if one.err != nil { // it may be that of ctx alone
+	if one.err != nil { // it may be that of its request alone
 		c.drop(e)
-		return nil, false, one.err
+		return
 	}
 	one.bytes = int64(len(one.picture.Pix))
 	c.held += one.bytes
@@ -83,11 +96,10 @@ func (c *pictureCache) get(
 		}
 		e = before
 	}
-	return one.picture, false, nil
 }
 
 // drop forgets a picture. c.mu is held.
-func (c *pictureCache) drop(e *lists.Element) {
+func (c *Cache) drop(e *list.Element) {
 	one := e.Value.(*cachedPicture)
 	c.used.Remove(e)
 	delete(c.at, one.key)
