@@ -189,6 +189,8 @@ func TestAnswersAsDescribed(t *testing.T) {
 		{"post", "/v1/gradient", edits.with(object{"scorer": "nobody"}), 422},
 		{"post", "/score", object{"requests": []any{object{"history": []any{turn, turn}, "required_rewards": []any{"good",
 			"nobody"}}}}, 200},
+		{"post", "/compute", flowBody([]string{"x"}, [][]byte{picture}, [][][]byte{{picture}}), 200},
+		{"post", "/compute", flowBody([]string{"x"}, [][]byte{picture[:40]}, [][][]byte{{picture}}), 200},
 		{"get", "/v1/judges", nil, 200},
 		{"get", "/v1/limits", nil, 200},
 		{"get", "/rewards", nil, 200},

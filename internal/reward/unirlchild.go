@@ -89,7 +89,7 @@ func (s *Server) describeChild(health map[string]any) {
 			}
 		}()
 	})
-	_, stay := s.engine.scorers.sleepers()
+	_, stay := s.engine.scorers.sleepers(&s.o)
 	scorer := map[string]any{"input_kind": "image", "supports_offload": len(stay) == 0}
 	if health["state"] = "loading"; s.child.known.Load() != nil {
 		health["state"], scorer["version"] = s.childState(), *s.child.known.Load()
@@ -98,7 +98,7 @@ func (s *Server) describeChild(health map[string]any) {
 }
 
 func (s *Server) childState() string {
-	if s.engine.gate.asleep() {
+	if s.engine.gate.Asleep() {
 		return "offloaded"
 	}
 	return "resident"
@@ -107,15 +107,15 @@ func (s *Server) childState() string {
 // lifecycle answers POST /lifecycle/{action}: UniRL's words for sleep and wake. Its shutdown is followed by SIGTERM,
 // which is what ends the server.
 func (s *Server) lifecycle(w http.ResponseWriter, r *http.Request) error {
-	_, stay := s.engine.scorers.sleepers()
+	_, stay := s.engine.scorers.sleepers(&s.o)
 	var err error
 	switch action := r.PathValue("action"); {
 	case action == "onload":
-		err = s.engine.gate.open()
+		err = s.engine.gate.Open()
 	case action == "offload" && len(stay) > 0:
 		err = apiErrorf(http.StatusConflict, "asleep", "%s has no weights that could be unloaded", stay[0])
 	case action == "offload":
-		err = s.engine.gate.close(r.Context())
+		err = s.engine.gate.Close(r.Context())
 	case action != "drain" && action != "shutdown":
 		err = badRequest("no action %q: there are onload, offload, drain and shutdown", action)
 	}
