@@ -77,7 +77,8 @@ func TestScore(t *testing.T) {
 	source, bright, black := picture(t, 9), picture(t, 102), picture(t, 0)
 
 	t.Run("scores", func(t *testing.T) {
-		a, err := c.Score(t.Context(), client.Request{Source: source, Instruction: "x", Edits: [][]byte{bright, black}, ID: "one"})
+		a, err := c.Score(t.Context(), client.Request{Source: source, Instruction: "x",
+			Edits: [][]byte{bright, black}, ID: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,13 +92,16 @@ func TestScore(t *testing.T) {
 	})
 	t.Run("sums", func(t *testing.T) {
 		half := 0.5
-		q := client.Request{Rewards: []client.Reward{{Name: "red", Weight: &half}}, Combine: "raw",
-			Pairs: []client.Pair{{Source: source, Instruction: "x", Edit: bright}, {Source: source, Instruction: "x", Edit: black}}}
+		q := client.Request{Rewards: []client.Reward{{Name: "red", Weight: &half}}, Combine: "raw", Pairs: []client.Pair{
+			{Source: source, Instruction: "x", Edit: bright},
+			{Source: source, Instruction: "x", Edit: black},
+		}}
 		a, err := c.Score(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := a.Results; *r[0].Reward != 2 || r[0].Rewards[0].Value != 4 || r[1].Reward != nil || r[1].Rewards[0].Error == nil {
+		if r := a.Results; *r[0].Reward != 2 || r[0].Rewards[0].Value != 4 || r[1].Reward != nil ||
+			r[1].Rewards[0].Error == nil {
 			t.Errorf("got %+v, want a reward of 2, and none", r)
 		}
 		q.OnError = "mean"
@@ -106,13 +110,14 @@ func TestScore(t *testing.T) {
 			t.Errorf("got %+v, %v; want the mean of the group, marked", a, err)
 		}
 	})
+	one := [][]byte{bright}
 	for _, tt := range []struct {
 		name string
 		q    client.Request
 		want string
 	}{
-		{"unknown scorer", client.Request{Source: source, Instruction: "x", Edits: [][]byte{bright}, Scorer: "blue"}, "unknown_scorer"},
-		{"another judge", client.Request{Source: source, Instruction: "x", Edits: [][]byte{bright}, Fingerprint: "red-2"}, "fingerprint"},
+		{"unknown scorer", client.Request{Source: source, Instruction: "x", Edits: one, Scorer: "blue"}, "unknown_scorer"},
+		{"another judge", client.Request{Source: source, Instruction: "x", Edits: one, Fingerprint: "red-2"}, "fingerprint"},
 		{"failure", client.Request{Source: source, Instruction: "x", Edits: [][]byte{black}, OnError: "fail"}, "bad_pair"},
 		{"no edit", client.Request{Source: source, Instruction: "x"}, "bad_request"},
 	} {

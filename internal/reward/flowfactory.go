@@ -65,8 +65,8 @@ func (q *flowRequest) wanted(v *Replicated) (edits []wanted, err error) {
 //
 // The client gives one URL, below which it asks for /compute and /health. So the path names the scorer, and what the
 // reward of a sample becomes that could not be judged: as on_error of /v1/score, but for null, which the client cannot
-// read. Errors that another attempt would not mend are answered with status 200 and a text in "error": the client raises
-// it, while it repeats any request that another status answers, and tells nobody of the body.
+// read. Errors that another attempt would not mend are answered with status 200 and a text in "error": the client
+// raises it, while it repeats any request that another status answers, and tells nobody of the body.
 func (s *Server) postFlow(w http.ResponseWriter, r *http.Request) error {
 	var q flowRequest
 	held, err := s.read(w, r, scoreKind, &q, nil)

@@ -39,7 +39,8 @@ func flowAnswerOf(t *testing.T, url string, body any) (status int, rewards []flo
 
 // flowBody is a request as Flow-Factory's client builds it: what is not given is null.
 func flowBody(prompts []string, images, conditions any) object {
-	return object{"prompt": prompts, "image": images, "video": nil, "condition_images": conditions, "condition_videos": nil}
+	return object{"prompt": prompts, "image": images, "video": nil, "condition_images": conditions,
+		"condition_videos": nil}
 }
 
 func TestFlowFactory(t *testing.T) {
@@ -98,7 +99,8 @@ func TestFlowFactoryFailures(t *testing.T) {
 	other := png(t, 11, 8, 6)
 	_, h := start(t, Options{}, map[string]edit.Judge{"first": &fake{}}, "first")
 	broken := a[:40]
-	body := flowBody([]string{"x", "x", "x", "y"}, [][]byte{a, broken, b, b}, [][][]byte{{source}, {source}, {source}, {other}})
+	body := flowBody([]string{"x", "x", "x", "y"}, [][]byte{a, broken, b, b},
+		[][][]byte{{source}, {source}, {source}, {other}})
 	nan := math.NaN()
 	for _, c := range []struct {
 		name, path string
@@ -111,10 +113,12 @@ func TestFlowFactoryFailures(t *testing.T) {
 		{"nan", "/flow-factory/first/nan/compute", body, []float64{2, nan, 4, 4}, ""},
 		{"mean of the group", "/flow-factory/first/mean/compute", body, []float64{2, 3, 4, 4}, ""},
 		{"mean of nothing", "/flow-factory/first/mean/compute",
-			flowBody([]string{"x", "y"}, [][]byte{a, broken}, [][][]byte{{source}, {source}}), nil, "image 1, which has no other one"},
+			flowBody([]string{"x", "y"}, [][]byte{a, broken}, [][][]byte{{source}, {source}}), nil,
+			"image 1, which has no other one"},
 		{"nan of all", "/flow-factory/first/nan/compute", flowBody([]string{"x"}, [][]byte{broken}, [][][]byte{{source}}),
 			[]float64{nan}, ""},
-		{"a broken source", "/compute", flowBody([]string{"x"}, [][]byte{a}, [][][]byte{{broken}}), nil, "edit 0, first: source: "},
+		{"a broken source", "/compute", flowBody([]string{"x"}, [][]byte{a}, [][][]byte{{broken}}), nil,
+			"edit 0, first: source: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, got, problem := flowAnswerOf(t, h.URL+c.path, c.body)

@@ -48,7 +48,8 @@ func TestUniRLIdentities(t *testing.T) {
 	judge := &printed{}
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": judge}, "a")
 	request := func(key any) object {
-		return object{"history": []any{object{"text": "x", "image_b64": png(t, 9, 4, 4)}, object{"text": "x", "image_b64": png(t, 51, 4, 4)}},
+		source, edit := object{"text": "x", "image_b64": png(t, 9, 4, 4)}, object{"text": "x", "image_b64": png(t, 51, 4, 4)}
+		return object{"history": []any{source, edit},
 			"required_rewards": []string{"a"}, "request_id": "r1", "sample_id": "s", "group_id": nil, "source_rank": 3,
 			"policy_version": 7, "scorer_version": "other", "idempotency_key": key}
 	}
@@ -64,8 +65,8 @@ func TestUniRLIdentities(t *testing.T) {
 	if code != 200 || len(got) != 2 || !strings.Contains(raw, `"protocol_version":"1"`) {
 		t.Fatalf("got %d %s, want two identities of version 1", code, raw)
 	}
-	want := map[string]any{"request_id": "r1", "sample_id": "s", "group_id": nil, "source_rank": 3.0, "policy_version": 7.0,
-		"scorer_version": "print-1", "idempotency_key": "k2"}
+	want := map[string]any{"request_id": "r1", "sample_id": "s", "group_id": nil, "source_rank": 3.0,
+		"policy_version": 7.0, "scorer_version": "print-1", "idempotency_key": "k2"}
 	for name, value := range want {
 		if v, there := got[1][name]; !there || v != value {
 			t.Errorf("%s: got %v, want %v", name, v, value)
@@ -100,10 +101,12 @@ func TestUniRLIdentities(t *testing.T) {
 func TestUniRLLifecycle(t *testing.T) {
 	_, h := start(t, Options{}, map[string]edit.Judge{"a": &printed{}}, "a")
 	state, scorer := childHealth(t, h.URL)
-	if state != "resident" || scorer["version"] != "print-1" || scorer["input_kind"] != "image" || scorer["supports_offload"] != false {
+	if state != "resident" || scorer["version"] != "print-1" || scorer["input_kind"] != "image" ||
+		scorer["supports_offload"] != false {
 		t.Errorf("got %s, %v; want resident, print-1, image, no offload", state, scorer)
 	}
-	for action, want := range map[string]int{"onload": 200, "offload": 409, "drain": 200, "shutdown": 200, "explode": 422} {
+	for action, want := range map[string]int{"onload": 200, "offload": 409, "drain": 200, "shutdown": 200,
+		"explode": 422} {
 		t.Run(action, func(t *testing.T) {
 			if code, _, raw := post(t, h.URL+"/lifecycle/"+action, object{}); code != want {
 				t.Errorf("got %d %s, want %d", code, raw, want)

@@ -3,7 +3,7 @@
 // with -while, as a command runs; with -ranks, a trainer's load: lost answers, times, memory, and where the time goes.
 // (lab/faults overloads a server.)
 //
-//	build/lab/load -ranks 64 -for 1h -source a.png -edit b.png bin/score serve --json --addr 127.0.0.1:0 --scorer a=DIR ...
+//	build/lab/load -ranks 64 -for 1h -source a.png -edit b.png bin/score serve --json --scorer a=DIR --scorer b=DIR2
 //	build/lab/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --json --reuse-port
 //	build/lab/load -url http://10.96.0.9:8100 -source a.png -edit b.png -while kubectl rollout status deployment/d
 //	build/lab/load -terminate 1000 -source a.png -edit b.png bin/score serve --scorer backbones/tiny-scorer
