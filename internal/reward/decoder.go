@@ -161,12 +161,28 @@ func (d *decoder) decode(ctx context.Context, b *encodedPicture) (p *data.Pictur
 	return p, cached, err
 }
 
+// keyedPicture is a decoded picture with the digest of its encoded bytes. A scorer that has features of pictures of such
+// keys does not prepare them again.
+type keyedPicture struct {
+	*data.Picture
+	key string
+}
+
+// Key implements [edit.Keyed].
+func (p keyedPicture) Key() string { return p.key }
+
+// keyed is a picture as scorers are shown it.
+func (b *encodedPicture) keyed(p *data.Picture) edit.Picture {
+	sum := b.sum()
+	return keyedPicture{p, string(sum[:])}
+}
+
 // sources decodes the sources of a group as soon as a decoder is free.
 func (d *decoder) sources(ctx context.Context, r *reservation, g *group) (pictures []edit.Picture, err error) {
 	for i, b := range g.sources {
 		err := d.timed(ctx, r, d.pixels(b), func() (cached bool, err error) {
 			p, cached, err := d.decode(ctx, b)
-			pictures = append(pictures, p)
+			pictures = append(pictures, b.keyed(p))
 			return cached, err
 		})
 		if err != nil {

@@ -296,7 +296,7 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 		batch := todo[:min(size, len(todo))]
 		n.decoder.each(ctx, r, batch, func(it *item, output *data.Picture) (err error) {
 			begin := time.Now()
-			e := &edit.Edit{Sources: sources, Output: output, Instruction: it.instruction}
+			e := &edit.Edit{Sources: sources, Output: it.output.keyed(output), Instruction: it.instruction}
 			it.inputs, err = it.scorer.prepare(e, it.shared)
 			it.shared = nil
 			n.metrics.stage("prepare", it.scorer.name, time.Since(begin))

@@ -31,6 +31,15 @@ func (f *fake) Info() edit.Info              { return edit.Info{Range: edit.Rang
 func (f *fake) Fingerprint() (string, error) { return "", nil }
 func (f *fake) Close() error                 { return nil }
 
+// pixels is a picture that was decoded before.
+func pixels(p edit.Picture) *data.Picture {
+	decoded, err := p.Decode()
+	if err != nil {
+		panic(err)
+	}
+	return decoded
+}
+
 func red(p *data.Picture) (sum float64) {
 	for i := 0; i < len(p.Pix); i += 3 {
 		sum += float64(p.Pix[i])
@@ -45,7 +54,7 @@ func (f *fake) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if f.red == nil {
 		f.red = map[*model.Sample]float64{}
 	}
-	f.red[s] = red(e.Output.(*data.Picture))
+	f.red[s] = red(pixels(e.Output))
 	return s, nil
 }
 
@@ -97,7 +106,7 @@ func (f *fake) Gradients(_ context.Context, edits []*edit.Edit) (all []*edit.Gra
 	f.runs = append(f.runs, len(edits))
 	f.mu.Unlock()
 	for _, e := range edits {
-		source, output := e.Source().(*data.Picture), e.Output.(*data.Picture)
+		source, output := pixels(e.Source()), pixels(e.Output)
 		s := &edit.Gradient{
 			Score:   scaled(f.Info().Range, []float64{red(output)})[0],
 			Sources: []*data.Gradient{data.NewGradient(source.Width, source.Height)},

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"assay/data"
 	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
@@ -37,7 +36,7 @@ func (f *frail) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if f.closed {
 		return nil, errors.New("the scorer is closed")
 	}
-	return &model.Sample{Pictures: []*backbone.Picture{{Pixels: []float32{float32(red(e.Output.(*data.Picture)))}}}}, nil
+	return &model.Sample{Pictures: []*backbone.Picture{{Pixels: []float32{float32(red(pixels(e.Output)))}}}}, nil
 }
 
 func (f *frail) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"assay/data"
 	"assay/edit"
 )
 
@@ -37,7 +36,7 @@ func (n *named) Fingerprint() (string, error) { return n.print, nil }
 func (n *named) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	var sources []byte
 	for _, p := range e.Sources {
-		sources = append(sources, p.(*data.Picture).Pix[0])
+		sources = append(sources, pixels(p).Pix[0])
 	}
 	n.mu2.Lock()
 	n.shown = append(n.shown, sources)
