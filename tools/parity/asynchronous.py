@@ -247,6 +247,59 @@ def check_evaluate(edit):
         fails(ServerError, "cannot be read", lambda: run(lambda kind: kind(zero.url, retries=0), [(edit, "x", edit)], ["a"]))
 
 
+def check_server(url, source, edit, instruction):
+    """Several rewards, ids, fingerprints, sleep, of a server: both clients."""
+    broken = edit.read_bytes()[:40]
+    pairs3 = [(source, instruction, edit), (source, instruction, broken), (source, instruction, source)]
+
+    def metric(name):
+        import urllib.request
+        text = urllib.request.urlopen(url + "/metrics").read().decode()
+        return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
+
+    for kind in (Client, AsyncClient):
+        def ask(method, *args, **kwargs):
+            got = getattr(kind(url, **kwargs.pop("client", {})), method)(*args, **kwargs)
+            return asyncio.run(got) if kind is AsyncClient else got
+
+        one, two = (ask("scores", pairs3, client={"scorer": n}, on_error="null") for n in ("a", "b"))
+        rewards = ["a", {"name": "b", "weight": 0.5}]
+        got = ask("evaluate", pairs3, rewards)
+        want = [x + 0.5 * y for x, y in ((one[0], two[0]), (one[2], two[2]))]
+        if got.rewards[1] is not None or max(abs(got.rewards[0] - want[0]), abs(got.rewards[2] - want[1])) > 1e-5:
+            sys.exit(f"{kind.__name__}.evaluate: {got.rewards}, want {want} around None")
+        if [j["name"] for j in got.judges] != ["a", "b"] or not got.version or not got.judges[0]["fingerprint"] or "error" not in got.results[1]["rewards"][1]:
+            sys.exit(f"{kind.__name__}.evaluate: {got}")
+        if not math.isnan(ask("evaluate", pairs3, rewards, on_error="nan").rewards[1]):
+            sys.exit("evaluate: no NaN")
+        mean = ask("evaluate", pairs3, rewards, on_error="mean")
+        if abs(mean.rewards[1] - sum(want) / 2) > 1e-5 or not mean.results[1]["imputed"]:
+            sys.exit(f"evaluate: mean {mean.rewards}")
+        fails(ServerError, "edit 1, a: ", lambda: ask("evaluate", pairs3, rewards, on_error="fail"))
+        z = ask("evaluate", [pairs3[0], pairs3[2]], ["a"], combine="zscore").rewards
+        half = (one[0] - one[2]) / 2
+        if max(abs(z[0] - half / (abs(half) * 2**0.5 + 1e-4)), abs(z[0] + z[1])) > 1e-4:
+            sys.exit(f"evaluate: z-scores {z} of {one}")
+        alone = ask("evaluate", [pairs3[0], pairs3[2]], ["a"], combine="rank", groups=[1, 2]).rewards
+        if alone != [0.5, 0.5]:
+            sys.exit(f"evaluate: ranks of groups of one {alone}")
+        name, before = f"id-{kind.__name__}", metric("assay_retries_total")
+        first = ask("score", source, instruction, [edit], id=name)
+        if ask("score", source, instruction, [edit], id=name) != first or metric("assay_retries_total") != before + 1:
+            sys.exit("a request of the same id was judged twice")
+        fails(ServerError, "used with another body", lambda: ask("score", source, instruction + "!", [edit], id=name))
+        judges = ask("judges")
+        own = judges[0]["fingerprint"]
+        if ask("score", source, instruction, [edit], client={"fingerprint": own}) != first:
+            sys.exit("a demanded fingerprint")
+        fails(ServerError, "is wanted", lambda: ask("score", source, instruction, [edit], client={"fingerprint": "other"}))
+        fails(ServerError, "is wanted", lambda: ask("evaluate", pairs3, [{"name": "b", "fingerprint": "other"}]))
+        fails(ServerError, "2 sources", lambda: ask("evaluate", [([source, edit], instruction, edit)], ["a"], on_error="fail"))
+        fails(ItemError, "2 sources", lambda: ask("score", [source, edit], instruction, [edit]))
+        if ask("sleep")["state"] != "asleep" or ask("wake")["state"] != "awake" or ask("score", source, instruction, [edit]) != first:
+            sys.exit("sleep, wake, or another score behind them")
+
+
 def check(work):
     source, edit, instruction = pairs()[2]
     check_retries(edit)
@@ -255,6 +308,8 @@ def check(work):
     with served("--scorer", SCORER) as url:
         check_same(url, source, edit, instruction)
         check_failures(url, source, edit, instruction)
+    with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
+        check_server(url, source, edit, instruction)
     return "numbers of the plain client; retries, cancellation, forks, failures"
 
 
