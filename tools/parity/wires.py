@@ -326,8 +326,72 @@ def check_verl_omni(url, source, edit, text):
     fails(Exception, "no range", lambda: ask({"source": raw}, scorer="open"))
 
 
+def check_inprocess(url, source, edit, text):
+    """The rewards of DanceGRPO and MixGRPO: numbers, and a process that ends over what cannot be judged."""
+    from assay_reward.inprocess import HPSv3RewardInferencer, UnifiedRewardModel
+    want = Client(url).score(source, text, [edit, source])
+    told = json.dumps({"instruction": text, "source": str(source)})
+    os.environ.update(ASSAY_SERVER=url, ASSAY_ON_ERROR="raise")
+    for g, w in zip(HPSv3RewardInferencer(device="cpu").reward([str(edit), str(source)], [told] * 2).tolist(), want, strict=True):
+        close("hpsv3's stand-in", g, w, 2e-6)
+    scores, good = UnifiedRewardModel(api_url=url)([Image.open(edit), Image.open(source)], [told] * 2)
+    if good != [True, True] or max(abs(g - w) for g, w in zip(scores, want)) > 2e-6:
+        sys.exit(f"MixGRPO's stand-in: {scores}, {good}, want {want}")
+    bad = [str(edit), b"no picture"]
+    fails(SystemExit, "could not be judged", lambda: UnifiedRewardModel(url)(bad, [told] * 2))
+    fails(SystemExit, "no rewards", lambda: UnifiedRewardModel(url)([str(edit)], [text]))
+    fails(SystemExit, "2 images, 1 prompts", lambda: UnifiedRewardModel(url)(bad, [told]))
+    for name, value in (("nan", float("nan")), ("mean", want[0])):
+        os.environ["ASSAY_ON_ERROR"] = name
+        (first, second), good = UnifiedRewardModel(url)(bad, [told] * 2)
+        if abs(first - want[0]) > 2e-6 or (second != second) != (value != value) or value == value and abs(second - value) > 2e-6 or good != [True, True]:
+            sys.exit(f"MixGRPO's stand-in, {name}: {first}, {second}, {good}")
+    os.environ["ASSAY_ON_ERROR"] = "zero"
+    fails(ValueError, "on_error='zero'", lambda: UnifiedRewardModel(url))
+    os.environ["ASSAY_ON_ERROR"] = "raise"
+
+
+def check_child(source, edit, text):
+    """What UniRL starts: on a socket of its parent, off the device at the start, and ended by SIGTERM."""
+    import signal
+    import subprocess
+
+    import assay_reward
+    root = os.path.join(assay_reward.__path__[0], "unirl_service")
+    for flags, state in (((), "resident"), (("--boot-offloaded",), "offloaded")):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(16)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            params = json.dumps({"path": str(TINY), "device": "cpu", "score": str(SCORE), "args": ["--threads", 1]})
+            child = subprocess.Popen([sys.executable, "-S", "-m", "reward_service.direct_server", "--fd", str(listener.fileno()), "--scorer", "ten", "--history-kind", "image_edit",
+                                      "--params-json", params, *flags], pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL,
+                                     env={**os.environ, "PYTHONPATH": root, "UNIRL_REWARD_PARENT_PID": str(os.getpid()), "ASSAY_TOKEN": "not for UniRL"})
+        client = Client(url, token="", timeout=10)
+        for _ in range(600):
+            health = client._http.request("/health")
+            if health["state"] == state:
+                break
+            time.sleep(0.1)
+        else:
+            sys.exit(f"UniRL's child, {flags}: {health}")
+        if not health["scorer"]["supports_offload"] or health["rewards"] != {"ten": [True]}:
+            sys.exit(f"UniRL's child: {health}")
+        client._http.request("/lifecycle/onload", b"")
+        if not client.score(source, text, [edit]):
+            sys.exit("UniRL's child has no score")
+        child.send_signal(signal.SIGTERM)
+        if child.wait(30):
+            sys.exit(f"UniRL's child ended with {child.returncode}")
+    wrong = subprocess.run([sys.executable, "-m", "reward_service.direct_server", "--fd", "0", "--scorer", "ten", "--params-json", '{"model": 1}'],
+                           env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True)
+    if not wrong.returncode or "path, a scorer's directory" not in wrong.stderr:
+        sys.exit(f"UniRL's child without a path: {wrong}")
+
+
 def check(work):
     source, edit, text = pairs()[2]
+    check_child(source, edit, text)
     with served(*scorers(work)) as url:
         client = Client(url)
         check_ranges(work, url, source, edit, text)
@@ -337,5 +401,6 @@ def check(work):
         check_failures(client, source, edit, text)
         check_paths(work, client, source, edit, text)
         check_verl_omni(url, source, edit, text)
+        check_inprocess(url, source, edit, text)
         check_door(client)
-    return "six wires, four ranges, one scorer without; three treatments of failures"
+    return "six wires, four ranges, one scorer without; three treatments of failures; two trainers' own process, UniRL's child"
