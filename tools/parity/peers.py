@@ -8,18 +8,20 @@ compares with `score pair`'s numbers, and sends a broken picture among good ones
 of it, and never a 0.
 """
 import asyncio
+import contextlib
 import io
 import logging
 import math
 import os
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from client import fails  # noqa: E402
 from PIL import Image  # noqa: E402
-from shared import ROOT, SCORE, close, pairs, served  # noqa: E402
+from shared import ORACLE, ROOT, SCORE, close, pairs, run, served  # noqa: E402
 from trainers import Absent  # noqa: E402
 
 from assay_reward import Client, ServerError  # noqa: E402
@@ -155,7 +157,6 @@ def unirl(absent, checkout, url):
 def managed(absent, spec, fingerprint, check_backend):
     """The child: resident, and loaded for a call alone; it ends with its parent, however that ends."""
     import subprocess
-    import tempfile
 
     from assay_reward import unirl
 
@@ -236,10 +237,31 @@ def differentiable(absent, url, sources, edits, broken, want):
     got = backend.compute_rewards(unirl_request(sources, [edits[0], b"no picture", edits[2]]))
     if got.successes != [True, False, True] or not math.isnan(got.rewards[1]):
         sys.exit(f"UniRL, AssayReward: a broken picture gives {got.rewards}, {got.successes}")
-    whole = service.RewardService(backend)
-    if whole.backend is not backend or not whole.is_available():
-        sys.exit("UniRL's RewardService does not take AssayReward")
+    with one_picture() as url:  # RewardService of this time passes no sources
+        from unirl.types.primitives import Images, Texts
+
+        whole = service.RewardService(unirl.AssayReward(config=unirl.AssayRewardSpec(base_url=url)))
+        images = torch.stack([torch.from_numpy(numpy.asarray(p)).permute(2, 0, 1) / 255 for p in edits]).requires_grad_()
+        rewards = whole.score_differentiable(images=Images(pixels=images), prompts=Texts(texts=[TEXT] * 3))
+        same("UniRL's RewardService", rewards.tolist(), Client(url).scores([(None, TEXT, e) for e in edits]), 1e-5)
+        rewards.sum().backward()
+        if not whole.is_available() or not all(g.abs().max() > 0 for g in images.grad):
+            sys.exit("UniRL's RewardService has no gradients of AssayReward")
     return "differentiable"
+
+
+@contextlib.contextmanager
+def one_picture():
+    """A server of HPSv3, as tiny random weights, which looks at no source."""
+    import zipfile
+
+    with tempfile.TemporaryDirectory() as work, zipfile.ZipFile(ORACLE / "released.zip") as z:
+        z.extractall(work)
+        judge = Path(work) / "hpsv3"
+        run(SCORE, "import", "hpsv3", "--base", judge / "base", "--weights", judge / "HPSv3.safetensors", "--prompts", judge / "prompts",
+            "--out", Path(work) / "out", "--json")
+        with served("--scorer", f"hpsv3={work}/out") as url:
+            yield url
 
 
 def stand_ins():
@@ -433,7 +455,6 @@ def edit_r1(absent, checkout, url):
 def flow_grpo(absent, checkout, url):
     """unifiedreward_score_remote, whose address is in the code: the requests go to the bridge instead."""
     import base64
-    import contextlib
     import json
 
     import numpy
@@ -498,7 +519,6 @@ def dance_grpo(absent, checkout, url):
     """The statements of train_grpo_qwenimage_edit.py that load and ask the reward of --use_hpsv3."""
     import ast
     import json
-    import tempfile
 
     import torch
 
@@ -541,9 +561,7 @@ def dance_grpo(absent, checkout, url):
 
 def mix_grpo(absent, checkout, url):
     """compute_reward of fastvideo/models/reward_model/utils.py."""
-    import contextlib
     import json
-    import tempfile
 
     from assay_reward.inprocess import UnifiedRewardModel
 
