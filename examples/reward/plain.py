@@ -1,6 +1,6 @@
 """A client of `score serve` that needs nothing but Python: copy these lines.
 
-    python examples/reward/plain.py http://127.0.0.1:8100 a.png "make it brighter" b.png c.png
+python examples/reward/plain.py http://127.0.0.1:8100 a.png "make it brighter" b.png c.png
 """
 
 import base64

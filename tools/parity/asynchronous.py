@@ -10,7 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from client import fails
-from shared import SCORER, close, pairs, served
+from shared import SCORER, pairs, served
 
 from assay_reward import AsyncClient, Client, ItemError, ServerError
 
@@ -154,6 +154,34 @@ def check_retries(edit):
         sys.exit(f"ids {ids}")
 
 
+async def whole(client, places):
+    """All places are free again."""
+    await asyncio.sleep(0.05)
+    pool = client._connections()
+    if pool.places._value != places or len(pool.idle) > places:
+        sys.exit(f"{pool.places._value} places and {len(pool.idle)} connections are left of {places}")
+
+
+def check_cancel(edit):
+    """Whenever a call is cancelled, its places come back, and the next call gets its own answer."""
+    fake = Fake(lambda path, headers, body, n: scored(body, len(body["instruction"])), {"max_body": 1 << 20, "max_items": 1})
+
+    async def many():
+        async with AsyncClient(fake.url, in_flight=3) as client:
+            await client.score(edit, "x", [edit])
+            for i in range(120):
+                call = asyncio.ensure_future(client.score(edit, "x" * (1 + i % 7), [edit] * 6))
+                for _ in range(i % 40):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.0005 * (i % 9))
+                call.cancel()
+                if i % 10 == 0 and await client.score(edit, "y" * 9, [edit]) != [9.0]:
+                    sys.exit("another call's answer")
+            await whole(client, 3)
+
+    asyncio.run(many())
+
+
 def check_flight(edit):
     """At most N at a time; parts side by side and in order; halves after a 413; a cancelled task leaves nothing."""
     gate = threading.Event()
@@ -176,8 +204,7 @@ def check_flight(edit):
             got = await asyncio.gather(*asking, return_exceptions=True)
             if [g for g in got[1:19]] != [[float(i + 1)] for i in range(1, 19)] or not all(isinstance(got[i], asyncio.CancelledError) for i in (0, 19)):
                 sys.exit(f"twenty tasks, two of them cancelled: {got}")
-            if client._pool.places._value != 4 or len(client._pool.idle) > 4:
-                sys.exit(f"{client._pool.places._value} places and {len(client._pool.idle)} connections are left of 4")
+            await whole(client, 4)
             await client.score(edit, "y", [edit])
             left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
             if left:
@@ -303,6 +330,7 @@ def check_server(url, source, edit, instruction):
 def check(work):
     source, edit, instruction = pairs()[2]
     check_retries(edit)
+    check_cancel(edit)
     check_flight(edit)
     check_evaluate(edit)
     with served("--scorer", SCORER) as url:

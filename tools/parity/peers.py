@@ -121,8 +121,6 @@ def unirl_request(sources, edits, texts=None):
 
 def unirl(absent, checkout, url):
     """RemoteRewardBackend, the server that UniRL starts itself, and the differentiable reward."""
-    import numpy
-    import torch
 
     sys.path.insert(0, str(checkout))
     absent.names.update(("ray", "hydra"))

@@ -14,7 +14,17 @@ from .connections import ServerError
 from .failures import ItemError
 from .pictures import encode
 
-__all__ = ["AsyncClient", "Client", "Evaluation", "Gradient", "ItemError", "ServerError", "encode", "RewardFunction", "reward"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Evaluation",
+    "Gradient",
+    "ItemError",
+    "ServerError",
+    "encode",
+    "RewardFunction",
+    "reward",
+]
 
 
 def __getattr__(name):  # asyncio and PyTorch are imported only if they are wanted

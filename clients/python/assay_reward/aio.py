@@ -23,8 +23,8 @@ class AsyncClient(Settings):
     """What Client is, for asyncio: at most `in_flight` requests at a time, over as many kept connections.
 
     A call whose edits are more than a request takes sends its parts side by side. Pictures are encoded in threads, and
-    only for requests that are about to be sent. A task that is cancelled closes its connection, gives its place back, and
-    leaves nothing running here; the server may finish what it began. Connections belong to one event loop of one
+    only for requests that are about to be sent. A task that is cancelled closes its connection, gives its place back,
+    and leaves nothing running here; the server may finish what it began. Connections belong to one event loop of one
     process: a client may be made before a fork, or before the loop, and used behind it.
 
         async with AsyncClient(url) as client:
@@ -49,10 +49,10 @@ class AsyncClient(Settings):
             raise ValueError(f"in_flight={in_flight}: at least one request at a time is wanted")
         self.parts, self.headers, self.in_flight = parts_of(self.url), headers_of(self.token), in_flight
         self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
-        self.said, self._pool = float("-inf"), None
+        self.said, self._pools, self._process = float("-inf"), {}, None
 
     def __getstate__(self):
-        return {**self.__dict__, "_pool": None}
+        return {**self.__dict__, "_pools": {}, "_process": None}
 
     async def __aenter__(self):
         return self
@@ -61,11 +61,10 @@ class AsyncClient(Settings):
         await self.close()
 
     async def close(self):
-        """Closes the connections that are not in use."""
-        pool, self._pool = self._pool, None
-        if pool is not None and pool.here():
-            for connection in pool.idle:
-                connection.close()
+        """Closes this event loop's connections that are not in use."""
+        idle = self._connections().idle
+        while idle:
+            idle.pop().close()
 
     async def score(self, source, instruction, edits, partial=False, score01=False, on_error="raise", id=None):
         """As Client.score."""
@@ -91,7 +90,13 @@ class AsyncClient(Settings):
             parts.append(indices)
             ids.append(name)
             body = await asyncio.to_thread(body_of, part, options, True, groups and [groups[i] for i in indices])
-            return "/v1/score", body, lambda raw: batches.answer_of(raw, len(part), _NULLS[on_error]), on_error != "fail", name
+            return (
+                "/v1/score",
+                body,
+                lambda raw: batches.answer_of(raw, len(part), _NULLS[on_error]),
+                on_error != "fail",
+                name,
+            )
 
         answers = await self._side_by_side(planned, request_ids(id), ask)
         return self._evaluation(len(pairs), parts, answers, ids)
@@ -171,7 +176,9 @@ class AsyncClient(Settings):
                 if request is None:
                     pool.places.release()
                     break
-                tasks.append(asyncio.create_task(self._held(pool, request, read, soft)))
+                task = asyncio.create_task(self._send(request, read, soft))
+                task.add_done_callback(lambda _: pool.places.release())  # also of a task that never began
+                tasks.append(task)
                 failed = next((t for t in tasks if t.done() and t.exception()), None)
                 if failed:
                     break
@@ -181,8 +188,8 @@ class AsyncClient(Settings):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _held(self, pool, request, read, soft):
-        """Sends a request whose place is held. A part that is too much for the server after all goes in halves."""
+    async def _send(self, request, read, soft):
+        """The answer to a request. A part that is too much for the server after all goes in halves."""
         path, body, reader, items, name, *part = request
         try:
             return await self._retry(path, body, reader, items, id=name)
@@ -192,14 +199,12 @@ class AsyncClient(Settings):
                 return results
             if e.status != 413 or not part or len(part[0]) == 1:
                 raise
-        finally:
-            pool.places.release()
         half, out = len(part[0]) // 2, []
         for i, some in enumerate((part[0][:half], part[0][half:])):
             own = name and f"{name}/{i}"
             body = await asyncio.to_thread(body_of, some, self._options(), path == "/v1/score")
-            await pool.places.acquire()
-            out += await self._held(pool, (path, body, lambda raw, n=len(some): read(raw, n), items, own, some), read, soft)
+            request = path, body, lambda raw, n=len(some): read(raw, n), items, own, some
+            out += await self._send(request, read, soft)
         return out
 
     async def _request(self, path, body=None, read=json.loads, items=False, once=False, id=None):
@@ -253,12 +258,15 @@ class AsyncClient(Settings):
             return status, fields, raw
 
     def _connections(self):
-        if self._pool is not None and self._pool.owner[0] != os.getpid():
-            _parents.append(self._pool)
-            self._pool = None
-        if self._pool is None or not self._pool.here():
-            self._pool = _Pool(self.in_flight)
-        return self._pool
+        """The connections of the running loop."""
+        if self._process != os.getpid():
+            _parents.append(self._pools)
+            self._pools, self._process = {}, os.getpid()
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            self._pools = {k: v for k, v in self._pools.items() if not k.is_closed()}
+            self._pools[loop] = _Pool(self.in_flight)
+        return self._pools[loop]
 
 
 # Pools of the process that this one was forked from. To let go of their streams would take the sockets out of the
@@ -267,14 +275,10 @@ _parents = []
 
 
 class _Pool:
-    """Connections of one event loop in one process."""
+    """Places of requests, and connections that no request uses."""
 
     def __init__(self, size):
-        self.owner = os.getpid(), asyncio.get_running_loop()
         self.places, self.idle = asyncio.Semaphore(size), []
-
-    def here(self):
-        return self.owner == (os.getpid(), asyncio.get_running_loop())
 
 
 class _Connection:

@@ -31,8 +31,8 @@ class Gradient:
 class Evaluation:
     """What several judges say of a list of edits, in order.
 
-    `rewards` are the weighted sums: numbers; None or NaN where `on_error` says so. `results` are the server's own words for
-    each edit: its "rewards" have each judge's score, value and error. `judges` have name, fingerprint and range."""
+    `rewards` are the weighted sums: numbers; None or NaN where `on_error` says so. `results` are the server's own words
+    for each edit: its "rewards" have each judge's score, value and error. `judges` have name, fingerprint and range."""
 
     rewards: list
     results: list
@@ -67,7 +67,6 @@ class Texts:
         source, instruction, edit = pair
         source = None if source is None else self.source(source)  # judges of one picture have none
         return Pair(source, instruction, self.one(edit))
-
 
     def stream(self, pairs, keys):
         """Pairs one by one, so that not all need be held; their sources and instructions go to keys."""
@@ -118,8 +117,9 @@ def split_groups(pairs, groups, size, count):
     for indices in members.values():
         if not fits(indices):
             raise ValueError(
-                f"a group of {len(indices)} edits is more than the server takes in one request ({count} edits, {size} bytes): "
-                "its mean, z-scores or ranks cannot be had in parts; send it as JPEG, or raise --max-body and --max-items"
+                f"a group of {len(indices)} edits is more than the server takes in a request ({count} edits, "
+                f"{size} bytes): its mean, z-scores or ranks cannot be had in parts; send it as JPEG, or raise --max-body "
+                "and --max-items"
             )
         if part and not fits(part + indices):
             yield part
@@ -197,7 +197,9 @@ def same_judges(answers):
     judges = answers[0]["judges"] if answers else []
     for answer in answers[1:]:
         if answer["judges"] != judges:
-            raise ServerError(f"the judges changed between parts of a call: {judges}, {answer['judges']}", 412, "fingerprint")
+            raise ServerError(
+                f"the judges changed between parts of a call: {judges}, {answer['judges']}", 412, "fingerprint"
+            )
     return judges
 
 

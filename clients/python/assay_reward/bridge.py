@@ -24,8 +24,8 @@ Unpickling runs code in general. Here only plain containers, numbers, text, byte
 allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine: it answers only
 requests for a loopback name, or one that --host or --allow-host has, and none of web pages. Failures are
 {"error": ..}, never numbers. Their status is 400 if the request is to blame, which no client sends again, and 500 if
-the server is to blame, which all clients send again. With --on-error nan or mean one broken edit does not fail the others:
-it gets NaN, or the mean of the request's other edits of its source and instruction.
+the server is to blame, which all clients send again. With --on-error nan or mean one broken edit does not fail the
+others: it gets NaN, or the mean of the request's other edits of its source and instruction.
 """
 
 import argparse
@@ -230,8 +230,13 @@ def main():
     p.add_argument("--source-root", metavar="DIR", help="read pictures named by a path below DIR (default: none)")
     p.add_argument("--max-body", type=int, default=1 << 30, metavar="BYTES", help="of a request")
     p.add_argument("--threads", type=int, default=64, metavar="N", help="connections at a time")
-    p.add_argument("--on-error", choices=_POLICIES, default="raise", help="what an edit gets that could not be judged: the whole "
-                   "request is refused, NaN, or the mean of the request's other edits of its source and instruction")
+    p.add_argument(
+        "--on-error",
+        choices=_POLICIES,
+        default="raise",
+        help="what an edit gets that could not be judged: the whole "
+        "request is refused, NaN, or the mean of the request's other edits of its source and instruction",
+    )
     p.add_argument("--wait", type=float, default=60, metavar="SECONDS", help="for a server that is away or busy")
     a = p.parse_args()
     client = Client(a.server, scorer=a.scorer, wait=a.wait)

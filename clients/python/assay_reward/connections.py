@@ -132,7 +132,9 @@ class Connections:
 
     def _attempt(self, path, body, read, items, id):
         try:
-            status, headers, raw = self._exchange(path, body, {**self.headers, "Idempotency-Key": id} if id else self.headers)
+            status, headers, raw = self._exchange(
+                path, body, {**self.headers, "Idempotency-Key": id} if id else self.headers
+            )
         except ssl.SSLCertVerificationError as e:
             raise ServerError(f"{self.url}: {e}") from None
         except (OSError, http.client.HTTPException) as e:

@@ -63,7 +63,9 @@ class RewardFunction(torch.autograd.Function):
         device, dtype = ctx.images
         grads = levels.to(device) * (255 * upstream.float()).reshape(-1, 1, 1, 1)  # a level is 1/255
         grads = grads.to(dtype)
-        if torch.is_grad_enabled():  # create_graph=True: torch's once_differentiable is silent where upstream is constant
+        if (
+            torch.is_grad_enabled()
+        ):  # create_graph=True: torch's once_differentiable is silent where upstream is constant
             grads = _Once.apply(grads.detach(), anchor, upstream)
         return grads, None, None, None, None
 

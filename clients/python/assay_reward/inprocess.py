@@ -1,7 +1,7 @@
 """Rewards for trainers that compute them in their own process: DanceGRPO and MixGRPO.
 
-DanceGRPO's `--use_hpsv3` imports `hpsv3`. Put the folder assay_reward/dancegrpo on PYTHONPATH, and it gets the one there,
-which asks `score serve`; nothing else changes:
+DanceGRPO's `--use_hpsv3` imports `hpsv3`. Put the folder assay_reward/dancegrpo on PYTHONPATH, and it gets the one
+there, which asks `score serve`; nothing else changes:
 
     PYTHONPATH=.../assay_reward/dancegrpo ASSAY_SERVER=http://127.0.0.1:8100 torchrun ... --use_hpsv3
 
@@ -10,9 +10,9 @@ MixGRPO knows rewards by the names of their classes. One line of fastvideo/train
 
     from assay_reward.inprocess import UnifiedRewardModel
 
-A prompt is the instruction, or JSON {"instruction": .., "source": path} for judges that compare with a source. Variables:
-ASSAY_SERVER, ASSAY_SCORER (default: the server's first one), ASSAY_ON_ERROR: raise (default), nan or mean. With raise the
-process ends (SystemExit): MixGRPO makes 0 of any exception.
+A prompt is the instruction, or JSON {"instruction": .., "source": path} for judges that compare with a source.
+Variables: ASSAY_SERVER, ASSAY_SCORER (default: the server's first one), ASSAY_ON_ERROR: raise (default), nan or mean.
+With raise the process ends (SystemExit): MixGRPO makes 0 of any exception.
 """
 
 import os

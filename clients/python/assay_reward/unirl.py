@@ -11,7 +11,8 @@ capability (`DifferentiableReward`) and has UniRL's plain rewards, too. In a rec
         config: {_target_: assay_reward.unirl.AssayRewardSpec, base_url: "http://127.0.0.1:8100", scorer: adiee}
 
 Judges that compare with a source find it in the record of each sample, under `source_key`: a path, bytes, or what else
-`encode` takes, or a list of several. Judges of one picture (HPSv3, PickScore) need none. Rewards are on the scorer's range.
+`encode` takes, or a list of several. Judges of one picture (HPSv3, PickScore) need none. Rewards are on the scorer's
+range.
 """
 
 import math

@@ -41,7 +41,9 @@ async def compute_score(
     if on_error not in ("raise", "nan"):
         raise ValueError(f"on_error={on_error!r}: raise or nan is wanted; one edit has no group to take a mean of")
     try:
-        score = await _score(solution_image, ground_truth, extra_info or {}, server_url, scorer, score01, source, in_flight)
+        score = await _score(
+            solution_image, ground_truth, extra_info or {}, server_url, scorer, score01, source, in_flight
+        )
     except (ItemError, ServerError, OSError, TypeError, ValueError):
         if on_error == "raise":
             raise
