@@ -161,8 +161,8 @@ func (d *decoder) decode(ctx context.Context, b *encodedPicture) (p *data.Pictur
 	return p, cached, err
 }
 
-// keyedPicture is a decoded picture with the digest of its encoded bytes. A scorer that has features of pictures of such
-// keys does not prepare them again.
+// keyedPicture is a decoded picture with the digest of its encoded bytes. A scorer that has features of pictures of
+// such keys does not prepare them again.
 type keyedPicture struct {
 	*data.Picture
 	key string
