@@ -105,14 +105,17 @@ func digestOf(v any) once.Digest {
 
 // forget empties a request whose work is that of another one.
 func forget(request any) {
-	if v := reflect.ValueOf(request); v.Kind() == reflect.Pointer {
+	switch v := reflect.ValueOf(request); v.Kind() {
+	case reflect.Pointer:
 		v.Elem().SetZero()
+	case reflect.Slice:
+		v.Clear()
 	}
 }
 
 // answer does the work of a request and sends the response. The work of a request with an id is done once, even if its
 // sender leaves: retries wait for it, or get what is kept of it. given is the id in the request's body, and is set to
-// its id. request is a pointer to its fields.
+// its id. request is a pointer to its fields, or a list.
 func (s *Server) answer(
 	w http.ResponseWriter, r *http.Request, given *string, held *memoryHold, request any,
 	work func(context.Context) (*reply, error),

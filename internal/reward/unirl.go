@@ -92,7 +92,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	}
 	requests := *body.Requests
 	held.shrink(shareBytes(requests))
-	return s.answer(w, r, new(string), held, &requests, func(ctx context.Context) (*reply, error) {
+	return s.answer(w, r, new(string), held, requests, func(ctx context.Context) (*reply, error) {
 		return s.unirl(ctx, r, requests)
 	})
 }
