@@ -281,10 +281,10 @@ func (c *cell) encode(q question, named bool) ([]byte, error) {
 
 // encode writes the reward of an edit. NaN is as Python's json writes and reads it.
 func (t total) encode(onError string) []byte {
-	text := fmt.Sprint(t.value)
+	text := "null"
 	if raw, err := json.Marshal(t.value); err == nil {
 		text = string(raw)
-	} else if text = "null"; onError == "nan" {
+	} else if onError == "nan" {
 		text = "NaN"
 	}
 	if t.imputed && text != "null" {
