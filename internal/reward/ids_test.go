@@ -141,11 +141,34 @@ func TestLeavingWithAnID(t *testing.T) {
 		_, _, body := post(t, h.URL+"/v1/score", raw)
 		answers <- string(body)
 	}()
-	time.Sleep(20 * time.Millisecond)
+	for s.engine.metrics.counter(t, "assay_retries_total") == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	s.front.bodies.memory.mu.Lock()
+	if bytes := s.front.bodies.memory.held(""); bytes > int64(len(raw)) {
+		t.Errorf("got %d bytes held by the work and its retry, want those of the work, at most %d", bytes, len(raw))
+	}
+	s.front.bodies.memory.mu.Unlock()
 	close(f.gate)
 	if body := <-answers; !strings.Contains(body, `"score":2,`) || f.scored() != 1 {
 		t.Errorf("got %s after %d edits judged, want 1", body, f.scored())
 	}
+}
+
+// counter is the value of a counter without labels.
+func (m *metrics) counter(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 // idle reports whether no worker has a run.

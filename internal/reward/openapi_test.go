@@ -63,11 +63,13 @@ func (s *schemas) check(of, v any) (known map[string]bool, err error) {
 	if of, ok := m["oneOf"].([]any); ok {
 		fit, errs := 0, []error{}
 		for _, one := range of {
-			if also, err := s.check(one, v); err != nil {
+			also, err := s.check(one, v)
+			if err != nil {
 				errs = append(errs, err)
-			} else if fit++; true {
-				maps.Copy(known, also)
+				continue
 			}
+			fit++
+			maps.Copy(known, also)
 		}
 		if fit != 1 {
 			return nil, fmt.Errorf("%v fits %d of %d: %v", v, fit, len(of), errs)

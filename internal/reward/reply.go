@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 
@@ -102,9 +103,19 @@ func digestOf(v any) once.Digest {
 	return sha256.Sum256(raw)
 }
 
+// forget empties a request whose work is that of another one.
+func forget(request any) {
+	switch v := reflect.ValueOf(request); v.Kind() {
+	case reflect.Pointer:
+		v.Elem().SetZero()
+	case reflect.Slice:
+		v.Clear()
+	}
+}
+
 // answer does the work of a request and sends the response. The work of a request with an id is done once, even if its
 // sender leaves: retries wait for it, or get what is kept of it. given is the id in the request's body, and is set to
-// its id.
+// its id. request is a pointer to its fields, or a list.
 func (s *Server) answer(
 	w http.ResponseWriter, r *http.Request, given *string, held *memoryHold, request any,
 	work func(context.Context) (*reply, error),
@@ -127,7 +138,8 @@ func (s *Server) answer(
 	}
 	call, first, err := s.once.Begin(strings.Join([]string{owner, r.URL.Path, id}, "\x00"), digestOf(request))
 	*given = id
-	if !first {
+	if !first { // while it waits its pictures are not held
+		forget(request)
 		held.release()
 	}
 	switch {

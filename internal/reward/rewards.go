@@ -145,8 +145,7 @@ func (q *question) answer(it *item) (c cell) {
 		d := it.score.Dimensions[k]
 		c.score = &edit.Score{Value: d.Value, Score01: q.of.To01(d.Value), Unbounded: !q.of.Bounded(), Sigma: d.Sigma}
 	}
-	if math.IsNaN(c.score.Value) {
-		c.err = errNoScore(q.name)
+	if c.err = checkScore(q.name, c.score); c.err != nil {
 		return c
 	}
 	if c.value = c.score.Value; q.rule == combine.Score01 {
@@ -155,9 +154,15 @@ func (q *question) answer(it *item) (c cell) {
 	return c
 }
 
-// errNoScore is the error of a judge that says dimensions alone, or a class.
-func errNoScore(name string) error {
-	return apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s gives no single score: ask for a dimension", name)
+// checkScore refuses a score that is no number: a judge may say dimensions alone, or a class.
+func checkScore(name string, s *edit.Score) error {
+	switch {
+	case math.IsNaN(s.Value):
+		return apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s gives no single score: ask for a dimension", name)
+	case math.IsInf(s.Value, 0):
+		return apiErrorf(http.StatusInternalServerError, "internal", "%s gives the score %v", name, s.Value)
+	}
+	return nil
 }
 
 // answers are the cells of all questions about all edits.
@@ -281,10 +286,10 @@ func (c *cell) encode(q question, named bool) ([]byte, error) {
 
 // encode writes the reward of an edit. NaN is as Python's json writes and reads it.
 func (t total) encode(onError string) []byte {
-	text := fmt.Sprint(t.value)
+	text := "null"
 	if raw, err := json.Marshal(t.value); err == nil {
 		text = string(raw)
-	} else if text = "null"; onError == "nan" {
+	} else if onError == "nan" {
 		text = "NaN"
 	}
 	if t.imputed && text != "null" {

@@ -312,3 +312,28 @@ func TestSleepFreesMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestSleepBesideAFailure: a copy that failed is not opened again while the scorers sleep, and is once they are awake.
+func TestSleepBesideAFailure(t *testing.T) {
+	l, s, url := startFleet(t, 1, Options{})
+	l.fail(errors.New("the device is lost"))
+	l.copy(0).become("panic")
+	if code, _, _, body := scoreOf(t, url); code != 503 {
+		t.Fatalf("got %d %s of a copy that failed", code, body)
+	}
+	if code, body := postTo(t, url+"/v1/sleep"); code != 200 {
+		t.Fatalf("got %d %s", code, body)
+	}
+	l.fail(nil)
+	time.Sleep(3 * firstPause)
+	if v := s.engine.scorers.by["a"]; v.replica(0) != nil {
+		t.Error("a copy was opened while the scorers sleep")
+	}
+	if code, body := postTo(t, url+"/v1/wake"); code != 200 {
+		t.Fatalf("got %d %s", code, body)
+	}
+	eventually(t, "a copy", func() bool {
+		code, _, score, _ := scoreOf(t, url)
+		return code == 200 && score == two
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 
@@ -153,8 +152,8 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 	out := &reply{status: http.StatusOK, kind: "application/json"}
 	for _, it := range items {
 		i, name := request[it], it.scorer.name
-		if it.err == nil && math.IsNaN(it.score.Value) {
-			it.err = errNoScore(name)
+		if it.err == nil {
+			it.err = checkScore(name, &it.score)
 		}
 		if it.err != nil {
 			e := s.engine.metrics.countError(it.err)
