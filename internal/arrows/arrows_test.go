@@ -17,6 +17,7 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
+client:
 internal/blocks:
 internal/filelock:
 internal/atomicfile: internal/filelock
@@ -166,8 +167,13 @@ internal/labeling: data/readers encoders internal/strictyaml internal/workers in
 internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
+internal/reward/combine:
+internal/reward/gate:
+internal/reward/once:
+internal/reward/pictures: data
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-internal/reward: internal/workers internal/graceful
+internal/reward: internal/workers internal/graceful internal/version ort internal/reward/combine internal/reward/gate
+internal/reward: internal/reward/once internal/reward/pictures
 internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol internal/benchmarks/registry
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge

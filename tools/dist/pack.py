@@ -144,7 +144,8 @@ def write_wheel(out, project, version_of_libc, files, info_files):
 def wheel(out, program, share, project, sbom, texts):
     """The wheel: the program and three short names for it, the client, and what is below share/."""
     name, data = project["name"].replace("-", "_"), f"{project['name'].replace('-', '_')}-{project['version']}.data"
-    files = {f"{name}/{p.name}": (p.read_bytes(), False) for p in sorted((ROOT / "clients/python" / name).glob("*.py"))}
+    client = ROOT / "clients/python"
+    files = {str(p.relative_to(client)): (p.read_bytes(), False) for p in sorted((client / name).rglob("*.py"))}
     files[f"{data}/scripts/assay"] = program.read_bytes(), True
     files |= {f"{data}/scripts/{command}": (script(command), True) for command in NAMES}
     files |= {f"{data}/data/share/{path}": (content, False) for path, content in share.items()}

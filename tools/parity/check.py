@@ -108,10 +108,21 @@ def check_trainers(work):
     return run(sys.executable, ROOT / "tools/parity/trainers.py", "--work", work, "--score", SCORE).strip()
 
 
+def check_peers(work):
+    """Trainers' own reward clients, where there are checkouts: Flow-Factory and others."""
+    return run(sys.executable, "-W", "ignore", ROOT / "tools/parity/peers.py").strip()
+
+
 def check_client(work):
     """The client: scores, errors, and the gradient in PyTorch beside finite differences."""
     import client
     return client.check(work)
+
+
+def check_asynchronous(work):
+    """AsyncClient: the numbers of Client, retries with ids, cancellation, forks; several rewards; what on_error says."""
+    import asynchronous
+    return asynchronous.check(work)
 
 
 def check_pictures(work):
@@ -275,7 +286,7 @@ def check_trackers(work):
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
-    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
+    check_backbone, check_configs, check_client, check_asynchronous, check_pictures, check_batches, check_bridge, check_peers, check_toy, check_page, check_report,
     check_chat, check_headers, check_hub, check_exports, check_trackers)}
 
 
