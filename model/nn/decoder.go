@@ -28,8 +28,8 @@ type Layer interface {
 	Forward(g *Graph, x Residual, v *View) Residual
 }
 
-// Residual is the residual stream between layers, [rows, hidden]: a sum in float32, and what is still to be added to it,
-// as products give it; "": nothing. A fused norm adds both.
+// Residual is the residual stream between layers, [rows, hidden]: a sum in float32, and what is still to be added to
+// it, as products give it; "": nothing. A fused norm adds both.
 type Residual struct{ Sum, Added string }
 
 // norm is the sum of both, and a norm of it.
