@@ -107,7 +107,7 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	inWords := answersInWords(name)
 	if !inWords {
 		var err error
-		if name, err = hub.Resolve(ctx, name, "scorer.yaml", "judge.yaml"); err != nil {
+		if name, err = hub.Resolve(ctx, name, "scorer.yaml", "judge.yaml", t2i.ConfigFile); err != nil {
 			return nil, err
 		}
 		inWords = answersInWords(name)

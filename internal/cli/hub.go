@@ -15,7 +15,7 @@ import (
 // modelFlags name models: beside paths they take names of the Hugging Face Hub, with or without hf://. A repository
 // without the files that stand here is refused before anything is fetched.
 var modelFlags = map[string][]string{
-	"scorer":        {"scorer.yaml"},
+	"scorer":        {"scorer.yaml", "reward.yaml"},
 	"backbone":      {"config.json"},
 	"chat-backbone": {"config.json"},
 	"base":          {"config.json"},

@@ -140,7 +140,7 @@ func (h *Hub) removeLeftovers(n Name) {
 
 func mark(f File) int {
 	switch path.Base(f.Path) {
-	case "config.json", "adapter_config.json", "scorer.yaml", "judge.yaml":
+	case "config.json", "adapter_config.json", "scorer.yaml", "judge.yaml", "reward.yaml":
 		return 1
 	}
 	return 0

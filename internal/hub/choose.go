@@ -48,7 +48,7 @@ func choose(n Name, files []File, needs []string) ([]File, error) {
 	}
 	chosen := below
 	if n.Kind == Model {
-		scorer := names["scorer.yaml"] || names["judge.yaml"]
+		scorer := names["scorer.yaml"] || names["judge.yaml"] || names["reward.yaml"]
 		model := names["config.json"] || names["adapter_config.json"] || slices.ContainsFunc(own, isWeights)
 		if model && !scorer {
 			chosen = own
@@ -85,7 +85,7 @@ func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]Fil
 				"be one)", name)}
 		}
 	}
-	if h.NoWeights && !adapter && !has("scorer.yaml") && !has("judge.yaml") {
+	if h.NoWeights && !adapter && !has("scorer.yaml") && !has("judge.yaml") && !has("reward.yaml") {
 		chosen = h.leaveWeights(n, commit, chosen)
 	}
 	return chosen, nil

@@ -11,6 +11,7 @@ import (
 
 	"assay"
 	"assay/data"
+	"assay/internal/hub/hubtest"
 	"assay/internal/long"
 	"assay/internal/packed"
 	"assay/internal/testfile"
@@ -191,5 +192,49 @@ func TestRewardCalibrated(t *testing.T) {
 	code, _, stderr := run(t, "calibrate", "--scorer", judge, "--in", table, "--dimension", "x")
 	if code != 2 || !strings.Contains(stderr, "reward of one number") {
 		t.Errorf("--dimension: got exit code %d, %s; want 2", code, stderr)
+	}
+}
+
+// TestRewardByName: the released weights may be named by their place on the Hub, and so may a folder that holds all of
+// a reward.
+func TestRewardByName(t *testing.T) {
+	dir := packed.Unpack(t, "../../../t2i/testdata/t2i.zip")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	weights, err := os.ReadFile(at("HPS_v2_compressed.pt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := filepath.Join(t.TempDir(), "judge")
+	if code, v := command(t, "import", "hpsv2", "--base", at("clip"), "--weights", at("HPS_v2_compressed.pt"), "--config",
+		at("hpsv2.json"), "--out", judge); code != 0 {
+		t.Fatalf("import: exit code %d, %v", code, v)
+	}
+	files, err := hubtest.Files(judge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	main := map[string]string{"main": hubtest.Commit("x")}
+	s := hubtest.Start(
+		&hubtest.Repo{Kind: "model", ID: "org/hps", Refs: main,
+			Commits: map[string]map[string][]byte{main["main"]: {"HPS_v2.1_compressed.pt": weights, "README.md": []byte("x")}}},
+		&hubtest.Repo{Kind: "model", ID: "org/judge", Refs: main,
+			Commits: map[string]map[string][]byte{main["main"]: files}},
+	)
+	t.Cleanup(s.Close)
+	s.Environment(t.Setenv, t.TempDir())
+	again := filepath.Join(t.TempDir(), "again")
+	if code, v := command(t, "import", "hpsv2", "--base", at("clip"), "--weights", "hf://org/hps/HPS_v2.1_compressed.pt",
+		"--config", at("hpsv2.json"), "--out", again); code != 0 {
+		t.Fatalf("import by name: exit code %d, %v", code, v)
+	}
+	var want any
+	for i, scorer := range []string{judge, again, "org/judge"} {
+		code, v := command(t, "pair", "--scorer", scorer, "--edit", at("wide.png"), "--instruction", "a cup")
+		if i == 0 {
+			want = v["score"]
+		}
+		if code != 0 || v["score"] != want || want == nil {
+			t.Errorf("%s: got exit code %d, %v, want the score %v", scorer, code, v, want)
+		}
 	}
 }
