@@ -207,7 +207,8 @@ func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 
 // markedPrompt is the prompt of a pass with these texts in the places of instruction and requirement.
 func (p *preparer) markedPrompt(q *PassConfig, instruction, requirement string) (string, error) {
-	return p.prompt(q, &edit.Edit{Instruction: instruction, Requirement: requirement}, len(q.onePerPicture()), "")
+	pictures := len(p.config.onePerPicture(q, 1))
+	return p.prompt(q, &edit.Edit{Instruction: instruction, Requirement: requirement}, pictures, "")
 }
 
 // strips finds the ends at which the chat template strips what replaces the marks of a prompt. It is not known if the
