@@ -296,9 +296,12 @@ func (p *problems) pairSize(size []int) {
 		"pair_size: [height, width] in pixels is wanted, not %v", size)
 }
 
+// NumberMark is what number_pictures has in place of a picture's number.
+const NumberMark = text.NumberMark
+
 func (p *problems) numbers(v string) {
-	p.wrong(v != "" && !strings.Contains(v, text.NumberMark), "number_pictures: %q has no %s, the picture's number", v,
-		text.NumberMark)
+	p.wrong(v != "" && !strings.Contains(v, NumberMark), "number_pictures: %q has no %s, the picture's number", v,
+		NumberMark)
 }
 
 func (p *problems) oneOf(key, v string, allowed ...string) {

@@ -68,7 +68,8 @@ func (p *preparer) check(e *edit.Edit, a Ask) error {
 	case !p.config.AddsToken() && (a.Question != "" || a.Answer != ""):
 		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with an edit")
 	}
-	return p.config.checkSources(e)
+	info := edit.Info{Sources: p.config.sources()}
+	return info.CheckSources(e)
 }
 
 // CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.

@@ -56,16 +56,6 @@ func (c *ScorerConfig) sources() int {
 	return edit.Any
 }
 
-// checkSources refuses more sources than the scorer shows.
-func (c *ScorerConfig) checkSources(e *edit.Edit) error {
-	if c.sources() == edit.Any || len(e.Sources) <= 1 {
-		return nil
-	}
-	shown := strings.Join(c.Passes[0].Pictures, ", ")
-	return fmt.Errorf("the edit has %d sources, and this scorer shows one (%s): several want one with pair: sequence, or "+
-		"pictures: [sources, edit] in its passes", len(e.Sources), shown)
-}
-
 // places are what a pass that joins nothing shows of an edit with so many sources: indices of sources, -1 for the edit.
 func (c *ScorerConfig) places(q *PassConfig, sources int) (out []int) {
 	for _, name := range q.Pictures {

@@ -133,7 +133,7 @@ metrics: onnx ort checkpoints data edit encoders heuristics internal/store inter
 metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
-internal/scoring/calibrate: internal/calibration data model internal/scoring internal/store internal/atomicfile
+internal/scoring/calibrate: internal/calibration data edit model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
 internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats
@@ -149,7 +149,7 @@ internal/benchmarks/runner: internal/benchmarks/protocol edit encoders model int
 internal/benchmarks/runner: internal/table textjudge internal/atomicfile internal/exit internal/journal
 internal/benchmarks/runner: internal/jsonfile internal/stats
 internal/benchmarks/report: internal/benchmarks/protocol internal/benchmarks/runner data internal/atomicfile
-internal/view: data edit internal/exit internal/page
+internal/view: data edit internal/exit internal/page internal/table
 internal/benchmarks/report: internal/page internal/stats
 internal/benchmarks/benchtest: internal/benchmarks/protocol data internal/testfile
 internal/labeling/nearcopy: data internal/workers

@@ -188,7 +188,7 @@ func OneSource(t *testing.T, dir string) {
 	s := openScorer(t, dir)
 	p := picture(t, filepath.Join("..", "..", "testdata", "oracle", "images", "coffee.png"))
 	e := &edit.Edit{Sources: []edit.Picture{p, p}, Output: p, Instruction: "x"}
-	const want = "the edit has 2 sources, and this scorer shows one"
+	const want = "the edit has 2 sources, and this judge looks at 1"
 	if _, err := s.Sample(e, model.Ask{}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Sample: got %v, want an error with %q", err, want)
 	}
