@@ -103,8 +103,9 @@ var PreferenceColumns = []Column{
 // CheckEditColumn refuses a name that is no column of ours in any layout.
 func CheckEditColumn(name string) error {
 	named := func(c Column) bool { return c.Name == name }
-	if name == sourcesColumn || name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
-		slices.ContainsFunc(LabelColumns, named) || slices.ContainsFunc(PreferenceColumns, named) {
+	if name == sourcesColumn || name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") ||
+		strings.HasPrefix(name, "rank_") || slices.ContainsFunc(LabelColumns, named) ||
+		slices.ContainsFunc(PreferenceColumns, named) {
 		return nil
 	}
 	return fmt.Errorf("want one of our columns: %s", strings.Join(columnNames(LabelColumns), ", "))

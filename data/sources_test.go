@@ -79,7 +79,7 @@ func write(t *testing.T, path, text string) {
 
 func TestSourcesRefused(t *testing.T) {
 	for _, c := range []struct{ name, row, want string }{
-		{"both", `{"source": "a.png", "sources": ["a.png"], "edit": "e.png", "instruction": "x"}`, "both a source and a list"},
+		{"both", `{"source": "a.png", "sources": ["b.png"], "edit": "e.png", "instruction": "x"}`, "both a source and a"},
 		{"none", `{"sources": [], "edit": "e.png", "instruction": "x"}`, "the list of pictures is empty"},
 		{"a null", `{"sources": ["a.png", null], "edit": "e.png", "instruction": "x"}`, "picture 2 of the list"},
 		{"one path", `{"sources": "a.png", "edit": "e.png", "instruction": "x"}`, "want a list of pictures"},
@@ -106,7 +106,8 @@ func TestSourcesRefused(t *testing.T) {
 
 // TestSourcesMove: paths in lists resolve from where a table is written to.
 func TestSourcesMove(t *testing.T) {
-	for _, name := range []string{"testdata/sources/paths.parquet", "testdata/sources/structs.parquet", "t.jsonl", "t.csv"} {
+	const folder = "testdata/sources/"
+	for _, name := range []string{folder + "paths.parquet", folder + "structs.parquet", "t.jsonl", "t.csv"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, filepath.Base(name))
@@ -137,7 +138,8 @@ func TestSourcesMove(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := table.Rewrite(context.Background(), out, format, nil, func(int, *Record) error { return nil }); err != nil {
+				keep := func(int, *Record) error { return nil }
+				if err := table.Rewrite(context.Background(), out, format, nil, keep); err != nil {
 					t.Fatal(err)
 				}
 				for i, got := range sourcesOf(t, out) {

@@ -58,7 +58,7 @@ type Config struct {
 // Question is asked in every pass.
 type Question struct {
 	Name     string    `yaml:"name"`
-	Pictures []string  `yaml:"pictures"` // roles: sources (all), source, edit, edit2 ..., reference; or files, as ./example.png
+	Pictures []string  `yaml:"pictures"` // roles: sources, source, edit, edit2 ..., reference; or files, as ./a.png
 	Kinds    []string  `yaml:"kinds"`    // of which it is asked; none: of all
 	Prompt   string    `yaml:"prompt"`   // a Jinja file of the folder, with {{ instruction }}; "": the published one alone
 	Captions []string  `yaml:"captions"` // texts before the pictures; none: there are none

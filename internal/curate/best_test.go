@@ -58,7 +58,8 @@ func TestScoreRange(t *testing.T) {
 
 func TestCandidateTable(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := CandidateTable(dir, []string{"a.png"}, "x"); err == nil || !strings.Contains(err.Error(), "no pictures") {
+	if _, _, err := CandidateTable(dir, []string{"a.png"}, "x"); err == nil ||
+		!strings.Contains(err.Error(), "no pictures") {
 		t.Error(err)
 	}
 	if err := data.NewPicture(2, 2).WritePNG(filepath.Join(dir, "b.png")); err != nil {

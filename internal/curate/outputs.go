@@ -30,8 +30,8 @@ type input struct {
 	instruction string
 }
 
-// Measure measures the edits of a scored table, beside their first sources. Without an encoder there is no CLIP-I. A row that cannot be read
-// counts as failed; if all fail, the first reason is the error.
+// Measure measures the edits of a scored table, beside their first sources. Without an encoder there is no CLIP-I. A
+// row that cannot be read counts as failed; if all fail, the first reason is the error.
 func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range t.Len() {

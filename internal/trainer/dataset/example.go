@@ -55,8 +55,8 @@ func (e *Example) roles() (out []string) {
 	return append(out, "edit")
 }
 
-// Contents are the digests of the encoded bytes of a row's sources and edit: what tells a picture from another one under
-// the same name. The zero key is of a picture that cannot be read.
+// Contents are the digests of the encoded bytes of a row's sources and edit: what tells a picture from another one
+// under the same name. The zero key is of a picture that cannot be read.
 type Contents struct {
 	sources []store.Key
 	edit    store.Key
