@@ -35,6 +35,8 @@ lead over the next edit: if it is small, the scorer has no clear favourite.
 With --in every group of rows with the same source and instruction is ranked. Without --scorer and --judge the column
 score01 is used, as score batch writes it; all must be on one range. --json and --out count rows from 0.`,
 		Example: `  score best --scorer DIR --source a.png --instruction "make it brighter" --candidates outputs --keep 3
+  score best --scorer DIR --source room.png --source cup.png --instruction "put image 2 into image 1" \
+      --candidates outputs
   score best --scorer DIR --in candidates.jsonl --out best.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error { return best(c, &f) },
 	}

@@ -127,3 +127,30 @@ func TestTableOfSeveral(t *testing.T) {
 		t.Errorf("diffsynth: got %s (%v), want lists of pictures", raw, err)
 	}
 }
+
+// TestChoicesOfSeveral: a scorer of format 2 whose pass shows sources takes any number, one whose pass shows source
+// takes one.
+func TestChoicesOfSeveral(t *testing.T) {
+	_, cases := severalCases(t)
+	dir := t.TempDir()
+	question := filepath.Join(dir, "question.txt")
+	if err := os.WriteFile(question, []byte("Rate it: [INSTRUCTION]"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	pair := []string{"pair", "--edit", cases[0].Edited, "--instruction", "x", "--json"}
+	for _, source := range cases[1].Sources {
+		pair = append(pair, "--source", source)
+	}
+	for pictures, want := range map[string]int{"sources,edit": exit.Done, "source,edit": exit.Wrong} {
+		scorer := filepath.Join(dir, pictures)
+		code, _, stderr := run(t, "import", "choices", "--base", "../../../backbones/tiny", "--prompts", question,
+			"--choices", "0,1,2,3", "--pictures", pictures, "--out", scorer)
+		if code != exit.Done {
+			t.Fatalf("import: got %d %s", code, stderr)
+		}
+		if code, stdout, stderr := run(t, append(pair, "--scorer", scorer)...); code != want {
+			t.Errorf("pictures %s and %d sources: got %d %s %s, want %d", pictures, len(cases[1].Sources), code, stdout,
+				stderr, want)
+		}
+	}
+}
