@@ -28,6 +28,7 @@ func (f Family) several(t *testing.T) {
 	t.Run("gradients", func(t *testing.T) { each(t, f, openScorer, f.severalGradients) })
 	t.Run("batch", func(t *testing.T) { f.batch(t, openScorer) })
 	t.Run("groups", func(t *testing.T) { each(t, f, openScorer, severalGroups) })
+	t.Run("shared gradients", func(t *testing.T) { f.sharedGradients(t, "answer", model.TuneOptions{}) })
 	t.Run("numbered", f.numbered)
 }
 

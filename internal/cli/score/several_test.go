@@ -12,6 +12,7 @@ import (
 	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/oracle"
+	"assay/internal/packed"
 )
 
 // severalCases are the cases of several sources of a family's sequence scorer, with absolute paths.
@@ -152,5 +153,27 @@ func TestChoicesOfSeveral(t *testing.T) {
 			t.Errorf("pictures %s and %d sources: got %d %s %s, want %d", pictures, len(cases[1].Sources), code, stdout,
 				stderr, want)
 		}
+	}
+}
+
+// TestKRISByScorer: a scorer with pair: sequence scores samples of several sources, which frames leave out.
+func TestKRISByScorer(t *testing.T) {
+	dir := packed.Unpack(t, "../../../internal/benchmarks/testdata/layouts.zip")
+	family := filepath.Join(oracle.Folders(t)[0], "qwen2_5_vl")
+	in := func(name string) string { return filepath.Join(dir, "kris", name) }
+	var scored [2]map[string]float64
+	for i, scorer := range []string{"scorer_frames", "scorer_sequence"} {
+		out := filepath.Join(t.TempDir(), "run")
+		benchJSON(t, "kris-bench", "--ratings", in("KRIS_Bench"), "--editors", in("M"), "--resamples", "20", "--scorer",
+			filepath.Join(family, scorer), "--out", out)
+		scored[i] = predicted(t, out)
+	}
+	for id := range scored[0] {
+		if _, too := scored[1][id]; !too {
+			t.Errorf("%s: got no score by the sequence scorer, want one", id)
+		}
+	}
+	if len(scored[1]) <= len(scored[0]) {
+		t.Errorf("got %d scores by the sequence scorer and %d by frames, want more", len(scored[1]), len(scored[0]))
 	}
 }
