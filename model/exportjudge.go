@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"assay/edit"
@@ -173,7 +174,7 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 	out = ExportedPass{
 		Name:     q.Name,
-		Pictures: q.Pictures,
+		Pictures: slices.Clone(q.Pictures),
 		Prompt:   string(q.Prompt),
 		Answer:   string(q.Answer),
 		Steps:    q.Steps,
@@ -181,6 +182,11 @@ func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 		Token:    q.Token,
 		Position: q.Position,
 		Heads:    q.Heads,
+	}
+	for i, name := range out.Pictures { // the text has a placeholder for one
+		if name == "sources" {
+			out.Pictures[i] = "source"
+		}
 	}
 	if q.Token != "" && !p.config.AddsToken() {
 		id, err := p.Text.Row(q.Token)
