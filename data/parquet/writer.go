@@ -21,7 +21,7 @@ const (
 	Bool                 // boolean
 	Picture              // {bytes: binary, path: string}, Hugging Face's Image feature
 	JSON                 // anything else, as JSON text
-	Pictures             // a list of pictures, Hugging Face's List of Image
+	Pictures             // a list of pictures, Hugging Face's Sequence of Image
 )
 
 // Column is a column that is written.
@@ -245,7 +245,7 @@ func (k Kind) feature() map[string]any {
 	case Picture:
 		return map[string]any{"_type": "Image"}
 	case Pictures:
-		return map[string]any{"feature": Picture.feature(), "_type": "List"}
+		return map[string]any{"feature": Picture.feature(), "_type": "Sequence"} // as releases before List know it, too
 	case Number:
 		return map[string]any{"dtype": "float64", "_type": "Value"}
 	case Integer:
