@@ -52,7 +52,7 @@ lab: setup ## make build/lab/miniature and the other programs for work on Assay 
 bench: build lab ## measure beside PyTorch (installed into build/), into docs/decisions/benchmarks.md
 	@lab/bench/run.sh
 
-parity: build lab ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard go into build/)
+parity: build lab ## check from Python what is written and served (PyTorch, PEFT, datasets, TensorBoard, MLflow go into build/)
 	@tools/parity/run.sh
 
 pretrain: build lab ## make the small checkpoints in backbones/ anew (hours; goes on where it stopped)
@@ -61,7 +61,7 @@ pretrain: build lab ## make the small checkpoints in backbones/ anew (hours; goe
 # Cargo begins at once; downloads and Go's compiler use what it leaves idle.
 setup: ## install what building and running need into build/
 	@tools/setup/tokenizers.sh & cargo=$$!; \
-		tools/setup/onnxruntime.sh && tools/setup/modules.sh && tools/setup/packages.sh && tools/setup/ops.sh optional; code=$$?; \
+		tools/setup/onnxruntime.sh && tools/setup/pictures.sh && tools/setup/modules.sh && tools/setup/packages.sh && tools/setup/ops.sh optional; code=$$?; \
 		wait $$cargo && exit $$code
 
 ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of make setup where g++ is installed)
@@ -71,10 +71,12 @@ ops: setup ## make build/lib/libassay_ops.so, the fused operators (a part of mak
 cuda-ops: setup ## compile the CUDA kernels of the fused operators into build/ops, without a GPU (Triton goes into build/: 1 GB)
 	@tools/setup/triton.sh
 	@PYTHONPATH=build/triton TRITON_CACHE_DIR=build/triton/cache python3 -B ops/triton/compile.py build/ops
+	@tools/setup/ops.sh
 
-test-kernels: ops ## run the CUDA kernels on Triton's interpreter beside formulas and the CPU's (Triton and PyTorch go into build/)
-	@tools/setup/triton.sh && tools/setup/python.sh
+test-kernels: cuda-ops ## run the CUDA kernels, and what launches them, on Triton's interpreter (Triton and PyTorch go into build/)
+	@tools/setup/python.sh
 	@PYTHONPATH=build/triton build/venv/bin/python -B ops/triton/check.py build/lib/libassay_ops.so
+	@PYTHONPATH=build/triton build/venv/bin/python -B ops/triton/launch.py build/lib/libassay_ops.so build/ops
 
 # Gorgonia has a tag cuda of its own, which wants cuBLAS and cuDNN to compile; whole commands take the tag gpu instead.
 cuda: setup ## make build/cuda/bin with the tag gpu: commands that list CUDA devices (compiled against CUDA 11's headers)

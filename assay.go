@@ -28,6 +28,7 @@ import (
 	"assay/model"
 	_ "assay/model/families" // the architectures that are known
 	"assay/ort"
+	"assay/t2i"
 	"assay/textjudge"
 )
 
@@ -100,10 +101,11 @@ type Scorer struct {
 	close func() error
 }
 
-// Open opens a judge: a scorer directory (scorer.yaml), or one that answers in words (a folder with judge.yaml, such a
-// file, or a name of [textjudge.Shipped]). A backbone's weights are read where they lie. A file that is not the one
-// that the scorer was made with is an error that names it. Close frees everything. A scorer and Options.Backbone may be
-// names on the Hugging Face Hub (hf://org/name@revision, or org/name where no such folder is): they are fetched.
+// Open opens a judge: a scorer directory (scorer.yaml), a reward of text-to-image models (reward.yaml), or one that
+// answers in words (a folder with judge.yaml, such a file, or a name of [textjudge.Shipped]). A backbone's weights are
+// read where they lie. A file that is not the one that the scorer was made with is an error that names it. Close frees
+// everything. A scorer and Options.Backbone may be names on the Hugging Face Hub (hf://org/name@revision, or org/name
+// where no such folder is): they are fetched.
 func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -133,12 +135,28 @@ func Open(ctx context.Context, name string, o Options) (*Scorer, error) {
 	if inWords {
 		return openTextJudge(name, o)
 	}
+	if t2i.Is(name) {
+		return openReward(name, o)
+	}
 	m, err := model.OpenScorer(name, model.Options{Device: o.Device, Threads: o.Threads, Dimension: o.Dimension,
 		Backbone: o.Backbone, Warn: o.Warn})
 	if err != nil {
 		return nil, err
 	}
 	return &Scorer{m, m.Info(), m.Close}, nil
+}
+
+// openReward opens a reward of text-to-image models.
+func openReward(name string, o Options) (*Scorer, error) {
+	if o.Dimension != "" || o.Backbone != "" {
+		return nil, fmt.Errorf("%s: it is a reward of one number, over no backbone: Options.Dimension and Options.Backbone "+
+			"belong to scorers", name)
+	}
+	j, err := t2i.Open(name, t2i.Options{Device: o.Device, Threads: o.Threads})
+	if err != nil {
+		return nil, err
+	}
+	return &Scorer{j, j.Info(), j.Close}, nil
 }
 
 // answersInWords reports whether a name is that of a judge of package textjudge.

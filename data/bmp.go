@@ -23,11 +23,40 @@ func decodeBMP(f encodedFile) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p := decodeBGR(header, pixels); p != nil {
+		return p, nil
+	}
 	m, err := bmp.Decode(io.MultiReader(bytes.NewReader(header), encodedFile{f.ctx, pixels}.reader()))
 	if err != nil {
 		return nil, err
 	}
 	return flatten(m), nil
+}
+
+// decodeBGR decodes 24 bits a pixel, without the four bytes a pixel that the library makes on the way. It returns nil
+// for other files, and where pixels are missing.
+func decodeBGR(header, pixels []byte) *Picture {
+	c, err := bmp.DecodeConfig(bytes.NewReader(header))
+	if err != nil || binary.LittleEndian.Uint16(header[28:]) != 24 {
+		return nil
+	}
+	stride := (3*c.Width + 3) &^ 3
+	if len(pixels)/stride < c.Height {
+		return nil
+	}
+	p := NewPicture(c.Width, c.Height)
+	up := int32(binary.LittleEndian.Uint32(header[22:])) > 0
+	for y := range c.Height {
+		row, src := p.row(y), pixels[y*stride:]
+		if up {
+			src = pixels[(c.Height-1-y)*stride:]
+		}
+		src = src[:len(row)]
+		for i := 0; i+2 < len(row) && i+2 < len(src); i += 3 {
+			row[i], row[i+1], row[i+2] = src[i+2], src[i+1], src[i]
+		}
+	}
+	return p
 }
 
 // plainBMP rewrites what stands before the pixels: the library wants a header of 40 bytes, a palette of all colours,

@@ -3,45 +3,9 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"image"
-	"image/gif"
-	"image/png"
 )
-
-func decodePNG(f encodedFile) (*Picture, error) {
-	raw := f.raw
-	const depth, colours = 24, 25 // places in the header, which is the first chunk
-	const grey, rgb = 0, 2
-	var key []byte // of 16-bit RGB
-	if at := chunk(raw, "tRNS"); at > 0 && raw[depth] != 8 {
-		key = raw[at+8:]
-		switch {
-		case raw[colours] == grey && raw[depth] == 16:
-			return nil, notRead{"PNG", "16-bit grey and a transparent value"}
-		case raw[colours] == grey:
-			// Pillow compares its lower byte with grey that it has scaled to 8 bits: of the values that the depth
-			// allows only 0 is met, and that of white, over white
-			step := byte(255 / (1<<raw[depth] - 1))
-			if raw[depth] == 1 && key[0]|key[1] != 0 || key[1]%step != 0 {
-				raw = withoutChunk(raw, at)
-			} else if key[1] != 0 {
-				return nil, errors.New("a transparent value of more bits than the samples")
-			}
-		case raw[colours] == rgb:
-			raw = withoutChunk(raw, at)
-		}
-	}
-	m, err := png.Decode(encodedFile{f.ctx, raw}.reader())
-	if err != nil {
-		return nil, err
-	}
-	if deep, ok := m.(*image.RGBA64); ok && len(key) >= 6 {
-		m = keyed(deep, [3]byte{key[1], key[3], key[5]})
-	}
-	return flattened(m, "PNG")
-}
 
 // keyed makes one colour transparent as Pillow does: it compares the lower bytes of the file's colour with the upper
 // ones of each pixel's, which is right for samples that were 8 bits once.
@@ -89,37 +53,6 @@ func flattened(m image.Image, format string) (*Picture, error) {
 		}
 	}
 	return flatten(m), nil
-}
-
-// decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
-// frame has a transparent colour, else the first colour of its palette, as in Pillow.
-func decodeGIF(f encodedFile) (*Picture, error) {
-	c, err := gif.DecodeConfig(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	m, err := gif.Decode(f.reader())
-	if err != nil {
-		return nil, err
-	}
-	frame := m.(*image.Paletted)
-	if frame.Rect == image.Rect(0, 0, c.Width, c.Height) {
-		return flatten(frame), nil
-	}
-	rest, clear := overWhite(frame.Palette[0]), false
-	for _, entry := range frame.Palette {
-		if _, _, _, a := entry.RGBA(); a == 0 {
-			rest, clear = [3]byte{255, 255, 255}, true
-		}
-	}
-	out := NewPicture(c.Width, c.Height)
-	for i := 0; i < len(out.Pix); i += 3 {
-		copy(out.Pix[i:i+3], rest[:])
-	}
-	inside := flatten(frame)
-	out.paste(inside, frame.Rect.Min.X, frame.Rect.Min.Y)
-	out.bareLost = inside.bareLost || clear
-	return out, nil
 }
 
 // paste copies q into p with its top left corner at (left, top); what does not fit is cut off.

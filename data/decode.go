@@ -114,7 +114,7 @@ type codec struct {
 	metadata func(raw []byte) (exif, xmp []byte)
 }
 
-var codecs = []codec{
+var formats = []codec{
 	{"PNG", "\x89PNG\r\n\x1a\n", fromBytes(png.DecodeConfig), decodePNG, pngMetadata},
 	{"JPEG", "\xff\xd8\xff", jpegConfig, decodeJPEG, jpegMetadata},
 	{"WebP", "RIFF????WEBP", fromBytes(webp.DecodeConfig), decodeWebP, webpMetadata},
@@ -178,7 +178,7 @@ func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err e
 
 func detectFormat(raw []byte) (codec, error) {
 next:
-	for _, f := range codecs {
+	for _, f := range formats {
 		if len(raw) < len(f.magic) {
 			continue
 		}

@@ -10,9 +10,18 @@ import (
 	"assay/internal/remote"
 )
 
-// Decoding is the version of Decode's results. Raise it whenever any picture gets other pixels than before, so that
+// decoding is the version of Decode's results. Raise it whenever any picture gets other pixels than before, so that
 // stored digests of pixels are not used any more.
-const Decoding = "3"
+const decoding = "3"
+
+// Decoding identifies what Decode makes of files: its version, and the decoder of JPEG unless it is Go's. What is kept
+// by a picture's file and not by its pixels must have it in its key.
+func Decoding() string {
+	if name, _ := JPEGDecoder(); name != GoDecoder {
+		return decoding + " " + name
+	}
+	return decoding
+}
 
 // Digest identifies the pixels of a picture: the SHA-256 of width and height (uint64, little-endian) and of the RGB
 // bytes. Files with the same pixels have the same digest.

@@ -1,12 +1,21 @@
 package data
 
 import (
+	"bytes"
+	"context"
+	"image"
+	"image/gif"
+	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"assay/internal/fuzzing"
 	"assay/internal/packed"
+
+	"golang.org/x/image/bmp"
+	"golang.org/x/image/tiff"
 )
 
 // FuzzDecode: any bytes are a picture of the size that the header says, or an error.
@@ -35,8 +44,47 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("got %d x %d pixels in %d bytes, want %d x %d as in the header", p.Width, p.Height, len(p.Pix), width,
 					height)
 			}
+			if refused == nil {
+				plainIsTheLibrarys(t, raw)
+			}
 		})
 	})
+}
+
+// plainIsTheLibrarys: what is decoded here without a library is what that makes of the file.
+func plainIsTheLibrarys(t testing.TB, raw []byte) {
+	f := encodedFile{context.Background(), raw}
+	format, _ := detectFormat(raw)
+	var p *Picture
+	var library func(io.Reader) (image.Image, error)
+	switch format.name {
+	case "PNG":
+		p, _ = decodePlainPNG(f)
+		library = png.Decode
+	case "TIFF":
+		p, _ = decodePlainTIFF(f)
+		library = tiff.Decode
+	case "GIF":
+		p, library = decodePlainGIF(raw), gif.Decode
+	case "BMP":
+		header, pixels, err := plainBMP(raw)
+		if err != nil {
+			return
+		}
+		p = decodeBGR(header, pixels)
+		library = func(io.Reader) (image.Image, error) {
+			return bmp.Decode(io.MultiReader(bytes.NewReader(header), bytes.NewReader(pixels)))
+		}
+	}
+	if p == nil {
+		return
+	}
+	m, err := library(bytes.NewReader(raw))
+	if err != nil {
+		t.Errorf("%s: got a picture, want the library's error: %v", format.name, err)
+	} else if want := flatten(m); !bytes.Equal(p.Pix, want.Pix) || !bytes.Equal(p.bare, want.bare) {
+		t.Errorf("%s: got other pixels than the library's, want the same", format.name)
+	}
 }
 
 // FuzzParquet reads anything as a Parquet table: all rows, as a label table and as records.

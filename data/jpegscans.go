@@ -12,25 +12,34 @@ import (
 
 // Markers of JPEG.
 const (
-	jpegBaseline    = 0xc0
-	jpegExtended    = 0xc1
-	jpegProgressive = 0xc2
-	jpegHuffman     = 0xc4
-	jpegRestart     = 0xd0 // to 0xd7
-	jpegEnd         = 0xd9
-	jpegScan        = 0xda
-	jpegQuantizer   = 0xdb
-	jpegInterval    = 0xdd
+	jpegBaseline              = 0xc0
+	jpegExtended              = 0xc1
+	jpegProgressive           = 0xc2
+	jpegHuffman               = 0xc4
+	jpegArithmetic            = 0xc9
+	jpegArithmeticProgressive = 0xca
+	jpegRestart               = 0xd0 // to 0xd7
+	jpegEnd                   = 0xd9
+	jpegScan                  = 0xda
+	jpegQuantizer             = 0xdb
+	jpegInterval              = 0xdd
 )
+
+// jpegFrames are the frames that are read.
+var jpegFrames = []byte{jpegBaseline, jpegExtended, jpegProgressive, jpegArithmetic, jpegArithmeticProgressive}
+
+// jpegMaxScans bounds the cost of a small file: a scan of few bytes goes through all pixels. Encoders write about ten.
+const jpegMaxScans = 500
 
 // A jpegFrame is what a JPEG file says before its pixels, and its scans.
 type jpegFrame struct {
-	kind          byte // jpegBaseline, jpegExtended or jpegProgressive
+	kind          byte // one of jpegFrames
 	width, height int
 	components    []jpegComponent
 	adobe         int // the transform in an Adobe marker, -1 without one
 	jfif          bool
 	steps         []jpegStep
+	scans         int
 }
 
 // A jpegComponent has h x v blocks in each unit of interleaved scans.
@@ -93,10 +102,8 @@ func (r *jpegReader) segment(b []byte) (n int, err error) {
 	n = 2 + (int(b[2])<<8 | int(b[3]))
 	body := b[4:n]
 	switch {
-	case marker == jpegBaseline || marker == jpegExtended || marker == jpegProgressive:
+	case slices.Contains(jpegFrames, marker):
 		err = r.readFrame(marker, body)
-	case marker == 0xc9 || marker == 0xca:
-		err = notRead{"JPEG", "arithmetic coding"}
 	case marker == jpegHuffman:
 		err = readTables(r.tables, body)
 	case marker > jpegBaseline && marker < 0xd0 && marker != 0xc8 && marker != 0xcc:
@@ -182,14 +189,21 @@ func (f *jpegFrame) readScan(s jpegStep, b []byte) error {
 		}
 		s.components, s.selectors = append(s.components, found), append(s.selectors, b[2+2*i])
 	}
+	if f.scans++; f.scans > jpegMaxScans {
+		return fmt.Errorf("more than %d scans", jpegMaxScans)
+	}
 	s.bounds = [3]byte(b[len(b)-3:])
 	f.steps = append(f.steps, s)
 	return nil
 }
 
+func (f *jpegFrame) progressive() bool {
+	return f.kind == jpegProgressive || f.kind == jpegArithmeticProgressive
+}
+
 // complete is an error if a progressive file lacks scans of the coefficients from which libjpeg would make up others.
 func (f *jpegFrame) complete() error {
-	if f.kind != jpegProgressive {
+	if !f.progressive() {
 		return nil
 	}
 	const first, last = 1, 9

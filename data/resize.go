@@ -12,16 +12,17 @@ import (
 type Filter struct {
 	support float64                 // half width in source pixels when enlarging; 0: nearest neighbour
 	weight  func(x float64) float64 // not normalised
+	fixed   bool                    // no wider when shrinking, and the border's pixels go on outside: see TorchBicubic
 }
 
 // Pillow's filters under Pillow's names.
 var (
 	Nearest  = Filter{}
-	Box      = Filter{0.5, boxWeight}
-	Bilinear = Filter{1, bilinearWeight}
-	Hamming  = Filter{1, hammingWeight}
-	Bicubic  = Filter{2, bicubicWeight}
-	Lanczos  = Filter{3, lanczosWeight}
+	Box      = Filter{support: 0.5, weight: boxWeight}
+	Bilinear = Filter{support: 1, weight: bilinearWeight}
+	Hamming  = Filter{support: 1, weight: hammingWeight}
+	Bicubic  = Filter{support: 2, weight: bicubicWeight}
+	Lanczos  = Filter{support: 3, weight: lanczosWeight}
 )
 
 func boxWeight(x float64) float64 {
@@ -88,6 +89,9 @@ type coefficients struct {
 
 // newCoefficients is Pillow's precompute_coeffs and normalize_coeffs_8bpc for n source and m output pixels.
 func newCoefficients(n, m int, f Filter) coefficients {
+	if f.fixed {
+		return fixedCoefficients(n, m, f)
+	}
 	scale := float64(n) / float64(m)
 	stretch := max(scale, 1)
 	support := f.support * stretch
@@ -127,6 +131,15 @@ func (p *Picture) Resize(width, height int, f Filter) *Picture {
 		return p.resizeRows(height, f).resizeColumns(width, f)
 	}
 	return p.resizeColumns(width, f).resizeRows(height, f)
+}
+
+// Thumbnail is the picture, or a smaller one whose longer side has side pixels.
+func (p *Picture) Thumbnail(side int, f Filter) *Picture {
+	longer := max(p.Width, p.Height)
+	if longer <= side {
+		return p
+	}
+	return p.Resize(max(1, p.Width*side/longer), max(1, p.Height*side/longer), f)
 }
 
 // resizeColumns filters along x. Two rows are packed into the halves of uint64s, so that a product with a weight is

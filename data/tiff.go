@@ -3,9 +3,11 @@ package data
 import (
 	"bytes"
 	"image"
+	"io"
 	"math"
 	"slices"
 
+	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/tiff"
 )
 
@@ -35,6 +37,13 @@ const (
 
 	noCompression, fax3, fax4, lzw, deflate, packBits, oldDeflate = 1, 3, 4, 5, 8, 32773, 32946
 )
+
+// tiffAsked are the tags whose numbers are asked for.
+var tiffAsked = []uint16{
+	tiffWidth, tiffHeight, tiffBits, tiffCompression, tiffPhotometric, tiffFillOrder, tiffStrips, tiffSamples, tiffRows,
+	tiffStripLengths, tiffPlanes, tiffPredictor, tiffTileWidth, tiffTileHeight, tiffTiles, tiffTileLengths, tiffExtra,
+	tiffFormat,
+}
 
 // tiffConfig refuses what the library does not read, and what it reads otherwise than Pillow.
 func tiffConfig(raw []byte) (image.Config, error) {
@@ -115,8 +124,11 @@ func moreBlocks(dir tiffDirectory) bool {
 	return float64(blocks.count()) > math.Ceil(width/across)*math.Ceil(height/down)
 }
 
-// decodeTIFF decodes the first page.
+// decodeTIFF decodes the first page: plain RGB itself, at twice the speed of the library, and all else by that.
 func decodeTIFF(f encodedFile) (*Picture, error) {
+	if p, err := decodePlainTIFF(f); p != nil || err != nil {
+		return p, err
+	}
 	m, err := tiff.Decode(f.reader())
 	if err != nil {
 		return nil, err
@@ -134,4 +146,68 @@ func decodeTIFF(f encodedFile) (*Picture, error) {
 		}
 	}
 	return p, nil
+}
+
+// decodePlainTIFF decodes RGB of 8 bits in strips. It returns no picture for other files, and for those with anything
+// wrong; an error only where the context is done.
+func decodePlainTIFF(f encodedFile) (*Picture, error) {
+	dir, ok := wholeDirectory(f.raw)
+	bits := dir[tiffBits].numbers()
+	_, tiled := dir[tiffTiles]
+	if !ok || tiled || dir.number(tiffPhotometric, 0) != photometricRGB || len(bits) != 3 || bits[0] != 8 ||
+		dir.number(tiffFillOrder, 1) != 1 {
+		return nil, nil
+	}
+	width, height := int(dir.number(tiffWidth, 0)), int(dir.number(tiffHeight, 0))
+	rows := int(min(dir.number(tiffRows, float64(height)), float64(height)))
+	c, err := tiff.DecodeConfig(bytes.NewReader(f.raw)) // whose size was checked
+	if err != nil || c.Width != width || c.Height != height || rows < 1 {
+		return nil, nil
+	}
+	offsets, lengths := dir[tiffStrips].places(), dir[tiffStripLengths].places()
+	if n := (height + rows - 1) / rows; len(offsets) != n || len(lengths) != n {
+		return nil, nil
+	}
+	p := NewPicture(width, height)
+	var table lzwTable
+	for i, offset := range offsets {
+		if f.ctx.Err() != nil {
+			return nil, errStopped
+		}
+		if offset > uint64(len(f.raw)) || lengths[i] > uint64(len(f.raw))-offset {
+			return nil, nil
+		}
+		strip := p.Pix[3*width*rows*i : min(3*width*rows*(i+1), len(p.Pix))]
+		packed := f.raw[offset : offset+lengths[i]]
+		if !unpackStrip(strip, packed, dir.number(tiffCompression, noCompression), &table) {
+			return nil, nil
+		}
+		if dir.number(tiffPredictor, 1) == 2 {
+			for ; len(strip) > 0; strip = strip[3*width:] {
+				unfilter(1, strip[:3*width], strip[:3*width], 3)
+			}
+		}
+	}
+	return p, nil
+}
+
+// unpackStrip fills dst from a strip that holds just as much.
+func unpackStrip(dst, packed []byte, compression float64, table *lzwTable) bool {
+	switch compression {
+	case noCompression:
+		return copy(dst, packed) == len(dst) && len(packed) == len(dst)
+	case lzw:
+		return table.unpack(dst, packed, 8, true)
+	case deflate, oldDeflate:
+		r, err := zlib.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return false
+		}
+		if _, err := io.ReadFull(r, dst); err != nil {
+			return false
+		}
+		n, err := r.Read(make([]byte, 1))
+		return n == 0 && err == io.EOF // which checks the sum
+	}
+	return false
 }

@@ -3,6 +3,7 @@ package data
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // A tiffDirectory is the first directory of a TIFF file, or of an EXIF block, which is one: tag to values.
@@ -19,6 +20,7 @@ type tiffEntry struct {
 const (
 	tiffBytes     = 1
 	tiffShort     = 3
+	tiffLong      = 4
 	tiffUndefined = 7
 )
 
@@ -26,7 +28,7 @@ var tiffSizes = map[uint16]uint64{
 	tiffBytes:     1,
 	2:             1, // ASCII
 	tiffShort:     2,
-	4:             4, // LONG
+	tiffLong:      4,
 	5:             8, // RATIONAL
 	6:             1, // SBYTE
 	tiffUndefined: 1,
@@ -99,7 +101,7 @@ func (e tiffEntry) numbers() []float64 {
 		switch e.kind {
 		case tiffShort:
 			v = float64(e.order.Uint16(b))
-		case 4, 13:
+		case tiffLong, 13:
 			v = float64(e.order.Uint32(b))
 		case 5:
 			v = float64(e.order.Uint32(b)) / float64(e.order.Uint32(b[4:]))
@@ -121,6 +123,46 @@ func (e tiffEntry) numbers() []float64 {
 			return nil
 		}
 		out = append(out, v)
+	}
+	return out
+}
+
+// wholeDirectory is readDirectory of a directory with nothing unusual: no entry is left out, and all numbers that are
+// asked for are of type SHORT or LONG.
+func wholeDirectory(b []byte) (tiffDirectory, bool) {
+	dir, ok := readDirectory(b)
+	if !ok || len(dir) == 0 {
+		return nil, false
+	}
+	for tag, e := range dir {
+		if slices.Contains(tiffAsked, tag) && e.kind != tiffShort && e.kind != tiffLong {
+			return nil, false
+		}
+	}
+	order := dir.order()
+	return dir, len(dir) == int(order.Uint16(b[order.Uint32(b[4:]):]))
+}
+
+// order is that of the file.
+func (dir tiffDirectory) order() binary.ByteOrder {
+	for _, e := range dir {
+		return e.order
+	}
+	return binary.LittleEndian
+}
+
+// places returns the values as offsets or lengths, all of them, nil where they are neither of type SHORT nor LONG.
+func (e tiffEntry) places() []uint64 {
+	if e.kind != tiffShort && e.kind != tiffLong {
+		return nil
+	}
+	out := make([]uint64, e.count())
+	for i := range out {
+		if e.kind == tiffShort {
+			out[i] = uint64(e.order.Uint16(e.data[2*i:]))
+		} else {
+			out[i] = uint64(e.order.Uint32(e.data[4*i:]))
+		}
 	}
 	return out
 }

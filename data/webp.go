@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"image"
+	"image/color"
 
 	"golang.org/x/image/webp"
+
+	"assay/internal/codecs"
 )
 
 // decodeWebP decodes still WebP pictures and the first frame of animated ones, with libwebp's chroma filter and colour
@@ -17,7 +20,22 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 		(err != nil || c.Width > frame.canvas.X || c.Height > frame.canvas.Y) {
 		return nil, errors.New("the first frame is broken or larger than the picture") // whose size was checked
 	}
-	m, err := webp.Decode(encodedFile{f.ctx, frame.still}.reader())
+	p, err := decodeStill(encodedFile{f.ctx, frame.still}, frame.alpha)
+	if err != nil {
+		return nil, err
+	}
+	return frame.onCanvas(p), nil
+}
+
+// decodeStill decodes a still picture by libwebp, or by Go's package where that is absent: the same pixels. Go's also
+// has the last word on files that libwebp refuses. alpha: it counts if there is any.
+func decodeStill(f encodedFile, alpha bool) (*Picture, error) {
+	if noLibwebp() == nil {
+		if p := decodeLibWebP(f, alpha); p != nil {
+			return p, nil
+		}
+	}
+	m, err := webp.Decode(f.reader())
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +54,38 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 	default:
 		p = flatten(m)
 	}
-	return frame.onCanvas(p), nil
+	return p, nil
+}
+
+// noLibwebp says why there is no libwebp, nil if there is. Tests replace it.
+var noLibwebp = func() error {
+	_, err := codecs.WebP()
+	return err
+}
+
+// decodeLibWebP returns nil for files that libwebp does not decode whole.
+func decodeLibWebP(f encodedFile, alpha bool) *Picture {
+	c, err := webp.DecodeConfig(f.reader())
+	h, err2 := codecs.WebPHeader(f.raw)
+	if err != nil || err2 != nil || c.Width != h.Width || c.Height != h.Height { // the size that was checked
+		return nil
+	}
+	if c.ColorModel == color.NRGBAModel { // lossless: it has alpha even if it says that it has not
+		h.Channels = 4
+	}
+	if h.Channels == 3 || !alpha {
+		h.Channels = 3
+		p := NewPicture(h.Width, h.Height)
+		if codecs.DecodeWebP(f.ctx, f.raw, h, p.Pix) != nil {
+			return nil
+		}
+		return p
+	}
+	m := image.NewNRGBA(image.Rect(0, 0, h.Width, h.Height))
+	if codecs.DecodeWebP(f.ctx, f.raw, h, m.Pix) != nil {
+		return nil
+	}
+	return flatten(m)
 }
 
 // A webpFrame is the first frame of an animation as a still WebP file, and its place on the canvas, which is empty
@@ -74,12 +123,17 @@ func (f webpFrame) onCanvas(p *Picture) *Picture {
 func firstFrame(raw []byte) (f webpFrame) {
 	const animation, alpha = 1 << 1, 1 << 4
 	still := webpFrame{still: raw, alpha: true}
+	opaque := false // says the header; Pillow drops the alpha of a lossy picture then
 	uint24 := func(b []byte) int { return int(b[0]) | int(b[1])<<8 | int(b[2])<<16 }
 	for id, body := range riffChunks(raw) {
 		switch {
 		case id == "VP8L" && len(body) > 4:
 			still.alpha = body[4]&alpha != 0
-		case id == "VP8X" && len(body) == 10 && body[0]&animation != 0:
+		case id == "VP8X" && len(body) == 10 && body[0]&animation == 0:
+			opaque = body[0]&alpha == 0
+		case id == "ALPH" && opaque:
+			still.alpha = false
+		case id == "VP8X" && len(body) == 10:
 			f.canvas, f.alpha = image.Pt(uint24(body[4:])+1, uint24(body[7:])+1), body[0]&alpha != 0
 		case id == "ANMF" && len(body) > 16 && f.animated():
 			f.left, f.top = 2*uint24(body), 2*uint24(body[3:])

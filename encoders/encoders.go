@@ -4,6 +4,7 @@
 package encoders
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,10 +43,12 @@ var ErrNoTexts = errors.New("the encoder has no text tower")
 
 // Options say where and how an encoder runs.
 type Options struct {
-	Device  string // cpu (default), cuda:N, auto
-	Threads int    // of the CPU; 0: ONNX Runtime's choice, one for each physical core
-	Batch   int    // pictures, or texts, of one run; 0: 32
-	Kind    string // CLIP or DINO: what the encoder must be, as far as it says what it is; "": either
+	Device   string // cpu (default), cuda:N, auto
+	Threads  int    // of the CPU; 0: ONNX Runtime's choice, one for each physical core
+	Batch    int    // pictures, or texts, of one run; 0: 32
+	Kind     string // CLIP or DINO: what the encoder must be, as far as it says what it is; "": either
+	Weights  string // of a checkpoint, where they are not its own: a folder, or a .safetensors file; "": its own
+	NoImages bool   // embeds no pictures: ImageGraph alone is wanted
 }
 
 // The kinds of encoders. Their similarities are different numbers.
@@ -64,6 +67,7 @@ type Model struct {
 	batch       int
 	fingerprint string                   // what Fingerprint is made of
 	weights     *checkpoints.Weights     // nil for .onnx files
+	towers      towers                   // that graphs are built of
 	dropout     float64                  // that the configuration wants in training
 	trained     map[string]*tensor.Dense // parameters of a Tuner by name; nil: the weights are constants of the graphs
 }
@@ -158,7 +162,7 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 	if m.processor, err = readProcessor(dir); err != nil {
 		return nil, towers{}, err
 	}
-	if m.weights, err = checkpoints.OpenWeights(dir); err != nil {
+	if m.weights, err = checkpoints.OpenWeightsAt(cmp.Or(o.Weights, dir)); err != nil {
 		return nil, towers{}, err
 	}
 	object, err := strictjson.Parse(file, raw)
@@ -166,12 +170,11 @@ func readCheckpoint(dir string, o Options) (*Model, towers, error) {
 		m.Close()
 		return nil, towers{}, err
 	}
-	t, err := known.read(m, object)
-	if err != nil {
+	if m.towers, err = known.read(m, object); err != nil {
 		m.Close()
 		return nil, towers{}, err
 	}
-	return m, t, nil
+	return m, m.towers, nil
 }
 
 // besides matches tensors that are no part of the towers: CLIP's logit scale, DINOv2's token of masked patches, buffers
@@ -192,7 +195,12 @@ func (m *Model) unread() error {
 
 // openTowers makes the sessions of pictures and texts.
 func (m *Model) openTowers(t towers, o Options) (err error) {
-	if m.images, err = m.openTower(t, "images", inPixels, t.images, o); err != nil || t.texts == nil {
+	if o.NoImages {
+		_, _, _, err = m.ImageGraph("images") // reads what the tower consists of
+	} else {
+		m.images, err = m.openTower(t, "images", inPixels, t.images, o)
+	}
+	if err != nil || t.texts == nil {
 		return err
 	}
 	texts, err := m.openTower(t, "texts", inIDs, t.texts, o)

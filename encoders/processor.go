@@ -41,17 +41,22 @@ func (p *processor) read(o *strictjson.Object) {
 	}
 }
 
+// resized is the size of a picture of width x height pixels before the crop.
+func (p *processor) resized(width, height int) (w, h int) {
+	edge := p.resize.Shortest
+	if edge == 0 {
+		return p.resize.Width, p.resize.Height
+	}
+	longer := func(long, short int) int { return int(float64(edge*long) / float64(short)) }
+	if height <= width {
+		return longer(width, height), edge
+	}
+	return edge, longer(height, width)
+}
+
 // pixels returns the normalised picture [3, height, width].
 func (p *processor) pixels(x *data.Picture) []float32 {
-	h, w := p.resize.Height, p.resize.Width
-	if edge := p.resize.Shortest; edge > 0 {
-		longer := func(long, short int) int { return int(float64(edge*long) / float64(short)) }
-		if x.Height <= x.Width {
-			h, w = edge, longer(x.Width, x.Height)
-		} else {
-			h, w = longer(x.Height, x.Width), edge
-		}
-	}
+	w, h := p.resized(x.Width, x.Height)
 	x = x.Resize(w, h, data.Bicubic)
 	// Half the difference rounds down, also below zero: a crop larger than the picture is black around it.
 	margin := func(have, want int) int { return int(math.Floor(float64(have-want) / 2)) }

@@ -23,7 +23,7 @@ func TestFusedRefused(t *testing.T) {
 			"kernels: fused: ASSAY_OPS: stat /nowhere/libassay_ops.so"},
 		{"no library, auto", "/nowhere/libassay_ops.so", model.Options{Kernels: "auto"}, ""},
 		{"GPU", "", model.Options{Kernels: "fused", Device: "cuda:0", Elsewhere: true},
-			"kernels: fused: the fused operators have no kernels for cuda:0 yet"},
+			"kernels: fused: the fused operators compute in bfloat16 on cuda:0, not in float32"},
 		{"GPU, auto", "", model.Options{Kernels: "auto", Device: "cuda:0", Elsewhere: true}, ""},
 		{"unknown", "", model.Options{Kernels: "fast"}, `kernels "fast": want auto, plain or fused`},
 	} {
@@ -96,9 +96,11 @@ func TestLayerNodes(t *testing.T) {
 		{"float32", "float32", model.TuneOptions{Options: onCUDA}, 127, 0},
 		{"bfloat16", "bfloat16", model.TuneOptions{Options: onCUDA}, 151, 10},
 		{"bfloat16, recomputed", "bfloat16", model.TuneOptions{Options: onCUDA, Recompute: true}, 201, 13},
-		{"fused", "float32", model.TuneOptions{Options: model.Options{Kernels: "fused", Elsewhere: true}}, 33, 0},
+		{"fused", "float32", model.TuneOptions{Options: model.Options{Kernels: "fused", Elsewhere: true}}, 32, 0},
 		{"fused, recomputed", "float32", model.TuneOptions{Options: model.Options{Kernels: "fused", Elsewhere: true},
 			Recompute: true}, 55, 0},
+		{"fused, bfloat16", "bfloat16", model.TuneOptions{Options: fusedOnCUDA}, 54, 2},
+		{"fused, bfloat16, recomputed", "bfloat16", model.TuneOptions{Options: fusedOnCUDA, Recompute: true}, 82, 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if nodes, casts := layer(t, c.dtype, c.o); nodes != c.nodes || casts != c.casts {

@@ -15,7 +15,10 @@ import (
 )
 
 // onCUDA plans for a device that need not be here.
-var onCUDA = model.Options{Device: "cuda:0", Elsewhere: true}
+var (
+	onCUDA      = model.Options{Device: "cuda:0", Elsewhere: true}
+	fusedOnCUDA = model.Options{Device: "cuda:0", Elsewhere: true, Kernels: "fused"}
+)
 
 // Every node of the graphs that are emitted for CUDA has a kernel there: of all families, both types, all graphs.
 func TestCUDAKernels(t *testing.T) {
@@ -49,7 +52,7 @@ func cudaKernels(t *testing.T, dir string) {
 			return p
 		}
 		t.Run(filepath.Base(filepath.Dir(dir))+"/"+filepath.Base(dir)+"/"+dtype, func(t *testing.T) {
-			checkGraphs(t, load)
+			checkGraphs(t, load, onCUDA)
 			for _, o := range []model.TuneOptions{{Dropout: 0.1}, {Recompute: true}, {Full: true}} {
 				if p := load(); o.Full && packedBackbone(t, p) {
 					continue
@@ -86,8 +89,13 @@ func TestCUDAKernelsOfJudges(t *testing.T) {
 					}
 					return p
 				}
-				checkGraphs(t, load)
+				checkGraphs(t, load, onCUDA)
 				checkSteps(t, load(), model.TuneOptions{Options: onCUDA, Terms: allLosses()})
+				if dtype == "bfloat16" {
+					checkGraphs(t, load, fusedOnCUDA)
+					checkSteps(t, load(), model.TuneOptions{Options: fusedOnCUDA, Terms: allLosses()})
+					checkSteps(t, load(), model.TuneOptions{Options: fusedOnCUDA, Terms: allLosses(), Recompute: true})
+				}
 			})
 		}
 	}
@@ -124,9 +132,9 @@ func allLosses() (all []losses.Spec) {
 }
 
 // checkGraphs looks at all graphs that score and differentiate scores.
-func checkGraphs(t *testing.T, load func() *model.ScorerState) {
+func checkGraphs(t *testing.T, load func() *model.ScorerState, o model.Options) {
 	t.Helper()
-	graphs, err := model.Graphs(load(), onCUDA)
+	graphs, err := model.Graphs(load(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

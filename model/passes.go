@@ -107,6 +107,7 @@ func (p *preparer) passPictures(
 	k := p.shared(pictures, q.shown(), p.config.PairSize, p.config.Alpha == "drop", p.config.Pixels)
 	if !a.Pixels {
 		if out = a.Shared.get(k); out != nil {
+			p.Pictures.PutEdit(key, out)
 			return out, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,7 +83,41 @@ func TestShared(t *testing.T) {
 	if got := score(prepare(same, asked, again)); got != want {
 		t.Errorf("behind features that are kept: got the score %v, want %v", got, want)
 	}
+
+	// A scorer that got its pictures from another one knows them by their keys, too, once it has their features.
+	keyed := func(p edit.Picture) *edit.Edit {
+		return &edit.Edit{Sources: []edit.Picture{keyedPicture{p, "source"}}, Output: keyedPicture{p, "output"},
+			Instruction: "blur it"}
+	}
+	shown := keyed(output)
+	shown.Sources[0] = keyedPicture{source, "source"}
+	by := &model.Shared{}
+	prepare(same, shown, by)
+	b, sample := prepare(same, shown, by)
+	if got := score(b, sample); got != want {
+		t.Errorf("with keys: got the score %v, want %v", got, want)
+	}
+	sample, err := b.Sample(keyed(lost{}), model.Ask{Shared: &model.Shared{}})
+	if err != nil {
+		t.Fatalf("pictures whose features are there were decoded again: %v", err)
+	}
+	if got := score(b, sample); got != want {
+		t.Errorf("by keys alone: got the score %v, want %v", got, want)
+	}
 }
+
+// keyedPicture is a picture with a key.
+type keyedPicture struct {
+	edit.Picture
+	key string
+}
+
+func (p keyedPicture) Key() string { return p.key }
+
+// lost is a picture that cannot be decoded.
+type lost struct{}
+
+func (lost) Decode() (*data.Picture, error) { return nil, errors.New("it is lost") }
 
 // altered copies a scorer with its backbone, and replaces a text of one of their files.
 func altered(t *testing.T, scorer, name, old, text string) string {

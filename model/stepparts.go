@@ -1,6 +1,7 @@
 package model
 
 import (
+	"assay/model/nn"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func (t *Tuner) stepParts(samples []*batch.Sample, items [][]losses.Item) [][]in
 		all[i] = i
 	}
 	pk := t.stepPacking()
-	if pk.Share == 0 || t.o.Fixed { // one graph serves all: see even
+	if pk.Share == 0 || t.o.Fixed || t.net.Plan.Kernels == nn.Fused { // one graph serves all: see even
 		return [][]int{all}
 	}
 	sequences := t.stepSequences(samples)

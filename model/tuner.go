@@ -65,6 +65,9 @@ func NewTuner(p *ScorerState, o TuneOptions) (*Tuner, error) {
 		return nil, fmt.Errorf("a scorer of format 2 trains on losses: it has heads, and no text of its own")
 	}
 	s.addTermTensors(o.Terms)
+	if s.net.Plan.Kernels == nn.Fused { // one graph serves all batches as they are
+		o.Fixed = false
+	}
 	t := &Tuner{Scorer: s, o: o}
 	if t.Parameters, err = s.run.Sessions.Parameters(t.stepGraph(1), o.Resident); err != nil {
 		s.Close()

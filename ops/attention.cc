@@ -7,16 +7,10 @@
 #include <cmath>
 #include <limits>
 
-#include "op.h"
+#include "attention.h"
 
 namespace assay {
 namespace {
-
-// Segment: query q0 + i (i < qn) attends to key k0 + j (j < kn) where j <= offset + i. An offset of kn - 1 or more is
-// no causal mask. A query in several segments attends to the keys of all of them, as one softmax.
-struct Segment {
-  int64_t q0, qn, k0, kn, offset;
-};
 
 // Range are the keys first to last of a segment, counted from its first one, that a query attends to; or the queries
 // that attend to a key.
@@ -29,13 +23,7 @@ class Segments {
  public:
   Segments(const Tensor<const int32_t>& table, int64_t queries, int64_t keys, int64_t window)
       : window_(window), of_query_(queries), of_key_(keys) {
-    want(table.shape[1] == 5, "segments have " + std::to_string(table.shape[1]) + " columns, want 5");
-    for (int64_t s = 0; s < table.shape[0]; s++) {
-      const int32_t* t = table.row(s);
-      const Segment g{t[0], t[1], t[2], t[3], t[4]};
-      want(g.q0 >= 0 && g.qn >= 0 && g.q0 + g.qn <= queries && g.k0 >= 0 && g.kn >= 0 && g.k0 + g.kn <= keys,
-           "segment " + std::to_string(s) + " is outside of " + std::to_string(queries) + " queries and " +
-               std::to_string(keys) + " keys");
+    for (const Segment& g : read_segments(table, queries, keys)) {
       for (int64_t i = 0; i < g.qn; i++) of_query_[g.q0 + i].push_back(g);
       for (int64_t j = 0; j < g.kn; j++) of_key_[g.k0 + j].push_back(g);
     }
@@ -89,42 +77,27 @@ struct Inputs {
   float score(int64_t h, int64_t i, int64_t j) const { return scale * dot(query(h, i), key(h, j), size); }
 };
 
-class Attention : public Kernel {
+// Loops are attention over CPU tensors.
+class Loops : public Attention {
  public:
-  explicit Attention(const Attributes& a)
-      : heads_(a.integer("heads", 0)),
-        kv_heads_(a.integer("kv_heads", heads_)),
-        window_(a.integer("window", 0)),
-        scale_(a.number("scale", 0)) {
-    want(heads_ > 0 && kv_heads_ > 0 && heads_ % kv_heads_ == 0,
-         "heads " + std::to_string(heads_) + " is no multiple of kv_heads " + std::to_string(kv_heads_));
-    want(window_ >= 0, "window " + std::to_string(window_) + " is below 0");
-  }
+  using Attention::Attention;
 
  protected:
   // inputs reads q, k, v and segments, which are the inputs from first on.
   Inputs inputs(const Context& c, size_t first) const {
     const auto q = c.input<float>(first, 2), k = c.input<float>(first + 1, 2), v = c.input<float>(first + 2, 2);
-    const int64_t size = q.shape[1] / heads_;
-    want(size > 0 && q.shape[1] == size * heads_, "q has " + std::to_string(q.shape[1]) + " columns for " +
-                                                      std::to_string(heads_) + " heads");
-    want(k.shape == v.shape && k.shape[1] == size * kv_heads_,
-         "k and v have " + std::to_string(k.shape[1]) + " and " + std::to_string(v.shape[1]) + " columns, want " +
-             std::to_string(size * kv_heads_) + ", and as many rows as each other");
-    const float scale = scale_ != 0 ? scale_ : 1 / std::sqrt(static_cast<float>(size));
+    const int64_t size = head_size(q.shape, k.shape, v.shape);
     const auto table = c.input<int32_t>(first + 3, 2);
-    return {q, k, v, Segments(table, q.shape[0], k.shape[0], window_), heads_, heads_ / kv_heads_, size, scale};
+    const Segments segments(table, q.shape[0], k.shape[0], window_);
+    return {q, k, v, segments, heads_, heads_ / kv_heads_, size, scale(size)};
   }
-
-  int64_t heads_, kv_heads_, window_;
-  float scale_;
 };
 
 // (q, k, v, segments) -> (o, lse): o = softmax(scale q k') v, lse [heads, queries] the logarithm of the softmax's sum.
 // A query that attends to nothing gives 0, with a lse of minus infinity.
-class FlashAttention : public Attention {
+class FlashAttention : public Loops {
  public:
-  using Attention::Attention;
+  using Loops::Loops;
 
   void run(const Context& c) const override {
     const Inputs in = inputs(c, 0);
@@ -160,9 +133,9 @@ class FlashAttention : public Attention {
 
 // (g, q, k, v, segments, o, lse) -> (dq, dk, dv), g the gradient of o. With p = e^(s - lse) and ds = p (g v' - g o'):
 // dq = scale ds k, dk = scale ds' q, dv = p' g. Each element is one sum in one order, so that it is the same each time.
-class FlashAttentionGrad : public Attention {
+class FlashAttentionGrad : public Loops {
  public:
-  using Attention::Attention;
+  using Loops::Loops;
 
   void run(const Context& c) const override {
     const auto grad = c.input<float>(0, 2), o = c.input<float>(5, 2), lse = c.input<float>(6, 2);
@@ -210,6 +183,45 @@ class FlashAttentionGrad : public Attention {
 };
 
 }  // namespace
+
+Attention::Attention(const Attributes& a)
+    : heads_(a.integer("heads", 0)),
+      kv_heads_(a.integer("kv_heads", heads_)),
+      window_(a.integer("window", 0)),
+      scale_(a.number("scale", 0)) {
+  want(heads_ > 0 && kv_heads_ > 0 && heads_ % kv_heads_ == 0,
+       "heads " + std::to_string(heads_) + " is no multiple of kv_heads " + std::to_string(kv_heads_));
+  want(window_ >= 0, "window " + std::to_string(window_) + " is below 0");
+}
+
+int64_t Attention::head_size(const std::vector<int64_t>& q, const std::vector<int64_t>& k,
+                             const std::vector<int64_t>& v) const {
+  const int64_t size = q[1] / heads_;
+  want(size > 0 && q[1] == size * heads_,
+       "q has " + std::to_string(q[1]) + " columns for " + std::to_string(heads_) + " heads");
+  want(k == v && k[1] == size * kv_heads_,
+       "k and v have " + std::to_string(k[1]) + " and " + std::to_string(v[1]) + " columns, want " +
+           std::to_string(size * kv_heads_) + ", and as many rows as each other");
+  return size;
+}
+
+float Attention::scale(int64_t size) const {
+  return scale_ != 0 ? scale_ : 1 / std::sqrt(static_cast<float>(size));
+}
+
+std::vector<Segment> read_segments(const Tensor<const int32_t>& table, int64_t queries, int64_t keys) {
+  want(table.shape[1] == 5, "segments have " + std::to_string(table.shape[1]) + " columns, want 5");
+  std::vector<Segment> segments;
+  for (int64_t s = 0; s < table.shape[0]; s++) {
+    const int32_t* t = table.row(s);
+    const Segment g{t[0], t[1], t[2], t[3], t[4]};
+    want(g.q0 >= 0 && g.qn >= 0 && g.q0 + g.qn <= queries && g.k0 >= 0 && g.kn >= 0 && g.k0 + g.kn <= keys,
+         "segment " + std::to_string(s) + " is outside of " + std::to_string(queries) + " queries and " +
+             std::to_string(keys) + " keys");
+    segments.push_back(g);
+  }
+  return segments;
+}
 
 std::vector<Op>& attention_ops() {
   static std::vector<Op> ops{

@@ -100,6 +100,12 @@ void* Context::make(size_t i, const std::vector<int64_t>& shape) const {
   return data;
 }
 
+void* Context::stream() const {
+  void* stream = nullptr;
+  check(api->KernelContext_GetGPUComputeStream(c_, &stream));
+  return stream;
+}
+
 void Context::each(int64_t n, const std::function<void(int64_t)>& f) const {
   if (n == 0) return;
   const auto call = [](void* f, size_t i) {
@@ -110,15 +116,22 @@ void Context::each(int64_t n, const std::function<void(int64_t)>& f) const {
 }
 
 Op::Op(const char* name, std::vector<Argument> inputs, std::vector<Argument> outputs,
-       Kernel* (*make)(const Attributes&))
-    : OrtCustomOp{}, name(name), inputs(std::move(inputs)), outputs(std::move(outputs)), make(make) {
+       Kernel* (*make)(const Attributes&), const char* provider)
+    : OrtCustomOp{},
+      name(name),
+      inputs(std::move(inputs)),
+      outputs(std::move(outputs)),
+      make(make),
+      provider(provider) {
   version = ORT_API_VERSION;
   GetName = [](const OrtCustomOp* op) { return self(op)->name; };
-  GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+  GetExecutionProviderType = [](const OrtCustomOp* op) { return self(op)->provider; };
   GetInputTypeCount = [](const OrtCustomOp* op) { return self(op)->inputs.size(); };
   GetInputType = [](const OrtCustomOp* op, size_t i) { return self(op)->inputs[i].type; };
   GetInputCharacteristic = [](const OrtCustomOp* op, size_t i) { return characteristic(self(op)->inputs[i]); };
-  GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
+  GetInputMemoryType = [](const OrtCustomOp* op, size_t i) {
+    return self(op)->inputs[i].host ? OrtMemTypeCPUInput : OrtMemTypeDefault;
+  };
   GetOutputTypeCount = [](const OrtCustomOp* op) { return self(op)->outputs.size(); };
   GetOutputType = [](const OrtCustomOp* op, size_t i) { return self(op)->outputs[i].type; };
   GetOutputCharacteristic = [](const OrtCustomOp* op, size_t i) { return characteristic(self(op)->outputs[i]); };
@@ -153,7 +166,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
   static OrtCustomOpDomain* domain = nullptr;  // one for all sessions, as long as the process lives
   static OrtStatus* failed = [] {
     OrtStatus* status = assay::api->CreateCustomOpDomain("assay", &domain);
-    for (auto* ops : {&assay::attention_ops(), &assay::row_ops()}) {
+    for (auto* ops : {&assay::attention_ops(), &assay::row_ops(), &assay::cuda_ops()}) {
       for (assay::Op& op : *ops) {
         if (status == nullptr) status = assay::api->CustomOpDomain_Add(domain, &op);
       }

@@ -80,6 +80,9 @@ class Context {
     return t;
   }
 
+  // stream is the CUDA stream that a GPU computes the node on.
+  void* stream() const;
+
   // each calls f(0) to f(n - 1) on the session's threads, in any order.
   void each(int64_t n, const std::function<void(int64_t)>& f) const;
 
@@ -102,20 +105,28 @@ class Kernel {
 struct Argument {
   ONNXTensorElementDataType type;
   bool optional = false;
+  bool host = false;  // read by the CPU, whatever device the operator runs on
 };
 
 constexpr Argument kFloat{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT};
 constexpr Argument kFloatOrNone{ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, true};
+constexpr Argument kBFloat16{ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16};
+constexpr Argument kBFloat16OrNone{ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, true};
 constexpr Argument kInt32{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32};
+constexpr Argument kTable{ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, false, true};
 
-// Op is an operator: its name, what goes in and out, and its kernel.
+// bfloat16 is what kernels for GPUs call its bits.
+using bfloat16 = uint16_t;
+
+// Op is an operator: its name, what goes in and out, its kernel, and who runs it.
 struct Op : OrtCustomOp {
   Op(const char* name, std::vector<Argument> inputs, std::vector<Argument> outputs,
-     Kernel* (*make)(const Attributes&));
+     Kernel* (*make)(const Attributes&), const char* provider = nullptr);
 
   const char* name;
   std::vector<Argument> inputs, outputs;
   Kernel* (*make)(const Attributes&);
+  const char* provider;  // null: the CPU
 };
 
 template <class K>
@@ -126,5 +137,6 @@ Kernel* make_kernel(const Attributes& a) {
 // The operators of each file.
 std::vector<Op>& attention_ops();
 std::vector<Op>& row_ops();
+std::vector<Op>& cuda_ops();  // none where the library was compiled without their kernels
 
 }  // namespace assay

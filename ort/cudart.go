@@ -16,6 +16,7 @@ static struct {
 	int (*memcpy_2d)(void *, size_t, const void *, size_t, size_t, size_t, int);
 	int (*synchronize)(void);
 	int (*mem_get_info)(size_t *, size_t *);
+	int (*attribute)(int *, int, int);
 	int (*get_last_error)(void);
 	const char *(*error_string)(int);
 } cudart;
@@ -32,6 +33,7 @@ static const char *cudart_open(void) {
 		{"cudaSetDevice", &cudart.set_device}, {"cudaMalloc", &cudart.malloc}, {"cudaFree", &cudart.free},
 		{"cudaMemset", &cudart.memset}, {"cudaMemcpy2D", &cudart.memcpy_2d},
 		{"cudaDeviceSynchronize", &cudart.synchronize}, {"cudaMemGetInfo", &cudart.mem_get_info},
+		{"cudaDeviceGetAttribute", &cudart.attribute},
 		{"cudaGetLastError", &cudart.get_last_error}, {"cudaGetErrorString", &cudart.error_string},
 	};
 	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
@@ -77,6 +79,12 @@ static const char *cudart_memory(int device, size_t *free, size_t *total) {
 	if (!e) e = cudart.mem_get_info(free, total);
 	return cudart_failed(e);
 }
+
+static const char *cudart_capability(int device, int *major, int *minor) {
+	int e = cudart.attribute(major, 75, device);
+	if (!e) e = cudart.attribute(minor, 76, device);
+	return cudart_failed(e);
+}
 */
 import "C"
 
@@ -113,6 +121,12 @@ func cudaTake(d device, bytes int64) (uintptr, error) {
 	var at C.uintptr_t
 	err := onCUDA(func() *C.char { return C.cudart_take(C.int(d), C.size_t(bytes), &at) })
 	return uintptr(at), err
+}
+
+func cudaCapability(d device) (major, minor int, err error) {
+	var a, b C.int
+	err = onCUDA(func() *C.char { return C.cudart_capability(C.int(d), &a, &b) })
+	return int(a), int(b), err
 }
 
 func cudaGive(d device, at uintptr) error {

@@ -1,11 +1,27 @@
 package ort
 
+/*
+#include <dlfcn.h>
+#include <stdlib.h>
+
+// fused_kernels asks the library of fused operators how many kernels it has for a GPU; -1: it cannot be opened.
+static int fused_kernels(const char *path, int major, int minor) {
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) return -1;
+	int (*kernels)(int, int) = (int (*)(int, int))dlsym(library, "assay_ops_kernels");
+	return kernels ? kernels(major, minor) : 0;
+}
+*/
+import "C"
+
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"unsafe"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
 
@@ -38,6 +54,31 @@ func FusedLibrary() (string, error) {
 	}
 	return "", errors.New(fusedName + " was not found in " + strings.Join(folders, ", ") +
 		": run `make ops` in the checkout, or set " + FusedEnv + " to the library")
+}
+
+// FusedKernels is how many kernels the library of fused operators has for a device: for "cuda:N" those of its compute
+// capability, 0 where it was compiled without.
+func FusedKernels(name string) (int, error) {
+	path, err := FusedLibrary()
+	if err != nil {
+		return 0, err
+	}
+	number, ok := strings.CutPrefix(name, "cuda:")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("%q is not cuda:N", name)
+	}
+	major, minor, err := cudaCapability(device(n))
+	if err != nil {
+		return 0, fmt.Errorf("compute capability of %s: %w", name, err)
+	}
+	at := C.CString(path)
+	defer C.free(unsafe.Pointer(at))
+	count := int(C.fused_kernels(at, C.int(major), C.int(minor)))
+	if count < 0 {
+		return 0, fmt.Errorf("%s cannot be opened", path)
+	}
+	return count, nil
 }
 
 // usesFused reports whether a graph, or one of its subgraphs, has fused operators.

@@ -14,6 +14,8 @@ import (
 	"sync"
 
 	onnxruntime "github.com/yalue/onnxruntime_go"
+
+	"assay/internal/library"
 )
 
 // LibraryEnv is the environment variable that names the runtime's library, or the folder that holds it.
@@ -85,53 +87,8 @@ func findLibrary() (string, error) {
 		": `pip install onnxruntime`, run `make setup` in the checkout, or set " + LibraryEnv + " to the library")
 }
 
-func libraryFolders() []string {
-	var folders []string
-	if exe, err := os.Executable(); err == nil {
-		if real, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = real
-		}
-		d := filepath.Dir(exe)
-		folders = append(folders, d, filepath.Join(d, "lib"), filepath.Join(d, "..", "lib"),
-			filepath.Join(d, "..", "build", "lib"))
-		folders = append(folders, wheels(d)...)
-	}
-	for _, root := range checkouts() { // go run and go test put their binaries elsewhere
-		folders = append(folders, filepath.Join(root, "build", "lib"))
-	}
-	for _, d := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
-		if d != "" {
-			folders = append(folders, d)
-		}
-	}
-	return append(folders, "/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
-		"/usr/lib")
-}
-
-// wheels returns the folders of a Python environment, which pip put the program's folder bin into, that may have the
-// library: that of the wheel assay-reward-runtime, which an old Python is given, and that of onnxruntime.
-func wheels(bin string) []string {
-	packages := filepath.Join(bin, "..", "lib*", "python3*", "*-packages")
-	own, _ := filepath.Glob(filepath.Join(packages, "assay_reward_runtime"))
-	others, _ := filepath.Glob(filepath.Join(packages, "onnxruntime", "capi"))
-	return append(own, others...)
-}
-
-// checkouts returns the folders of the modules around the working directory (lab/ is one inside another). Only a folder
-// with a go.mod counts, so that no library is taken from a folder above that anyone may write to.
-func checkouts() (roots []string) {
-	d, err := os.Getwd()
-	for err == nil {
-		if _, e := os.Stat(filepath.Join(d, "go.mod")); e == nil {
-			roots = append(roots, d)
-		}
-		if filepath.Dir(d) == d {
-			break
-		}
-		d = filepath.Dir(d)
-	}
-	return roots
-}
+// libraryFolders has two wheels: assay-reward-runtime, which an old Python is given, and onnxruntime.
+func libraryFolders() []string { return library.Folders("assay_reward_runtime", "onnxruntime/capi") }
 
 // libraryIn returns the library in a folder: libonnxruntime.so, or the highest libonnxruntime.so.VERSION.
 func libraryIn(folder string) (string, bool) {

@@ -172,6 +172,11 @@ int cudaMemcpy2D(void *to, size_t ts, const void *from, size_t fs, size_t w, siz
 }
 int cudaDeviceSynchronize(void) { return 0; }
 int cudaMemGetInfo(size_t *free, size_t *total) { *free = 700 + device; *total = 1000; return 0; }
+int cudaDeviceGetAttribute(int *value, int which, int device) {
+	*value = which == 75 ? 8 : 6;
+	return device > 1 || (which != 75 && which != 76) ? (last = 101) : 0;
+}
+int assay_ops_kernels(int major, int minor) { return 100 * major + minor; }
 int cudaGetLastError(void) { int e = last; last = 0; return e; }
 const char *cudaGetErrorString(int e) {
 	return last ? "an error was left behind" : e == 2 ? "out of memory" : "invalid";
@@ -196,7 +201,7 @@ func TestCUDAMemory(t *testing.T) {
 		t.Fatalf("compiling: got error %v, want none: %s", err, out)
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestCUDAMemoryChild$", "-test.v")
-	child.Env = append(os.Environ(), stubChild+"=1", "LD_LIBRARY_PATH="+dir)
+	child.Env = append(os.Environ(), stubChild+"=1", "LD_LIBRARY_PATH="+dir, FusedEnv+"="+library)
 	if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
 		t.Errorf("the child: got error %v, want none: %s", err, out)
 	}
@@ -222,6 +227,16 @@ func TestCUDAMemoryChild(t *testing.T) {
 	}
 	if free, total, err := cudaMemory(1); err != nil || free != 701 || total != 1000 {
 		t.Errorf("got %d of %d bytes free, %v, want 701 of 1000", free, total, err)
+	}
+	if n, err := FusedKernels("cuda:1"); err != nil || n != 806 {
+		t.Errorf("got %d fused kernels, %v, want those of 8.6", n, err)
+	}
+	if _, err := FusedKernels("cuda:2"); err == nil || err.Error() != "compute capability of cuda:2: invalid" {
+		t.Errorf("kernels of no device: got error %v", err)
+	}
+	t.Setenv(FusedEnv, os.Args[0])
+	if _, err := FusedKernels("cuda:1"); err == nil || err.Error() != os.Args[0]+" cannot be opened" {
+		t.Errorf("kernels of no library: got error %v", err)
 	}
 	for range 2 {
 		if err := m.Close(); err != nil {

@@ -17,6 +17,7 @@ import (
 // house lists the packages from the ground up, and what each may import: only what stands above it in the list, so that
 // no arrow points up. onnx and onnx/grad know nothing of scorers.
 const house = `
+client:
 internal/blocks:
 internal/filelock:
 internal/atomicfile: internal/filelock
@@ -37,6 +38,8 @@ internal/ptrace:
 internal/outside: internal/ptrace
 internal/long:
 internal/journal: internal/filelock
+internal/library:
+internal/codecs: internal/library
 internal/testfile:
 internal/packed:
 internal/page:
@@ -51,13 +54,13 @@ onnx: onnx/onnxpb
 internal/kernels: onnx
 onnx/grad: onnx
 losses: onnx
-ort: onnx internal/workers
+ort: onnx internal/library internal/workers
 internal/calibration: internal/jsonfile
 checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile internal/blocks
 internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
 data/parquet: onnx internal/remote
-data: onnx data/parquet internal/atomicfile internal/remote internal/workers
+data: onnx data/parquet internal/atomicfile internal/codecs internal/remote internal/workers
 edit: data
 onnx/gradjob: onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle: checkpoints internal/packed
@@ -97,8 +100,12 @@ model/fresh: checkpoints model/backbone model/nn model/families internal/atomicf
 internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
 encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
+t2i: checkpoints data edit encoders model/backbone model/nn onnx ort internal/atomicfile internal/exit internal/store
+t2i: internal/calibration internal/strictjson internal/strictyaml internal/tokens internal/workers
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
+internal/trainer/mlflow/mlflowtest:
+internal/trainer/mlflow: internal/jsonfile internal/trainer/events internal/version
 internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
 internal/trainer/config: internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
@@ -110,7 +117,7 @@ internal/trainer/objective: data internal/exit losses internal/trainer/config in
 internal/trainer/objective: internal/trainer/records
 internal/trainer/report: data edit internal/atomicfile internal/page internal/stats internal/trainer/config
 internal/trainer/report: internal/trainer/records
-internal/trainer/checkpoint: checkpoints internal/atomicfile internal/filelock onnx internal/optim
+internal/trainer/checkpoint: checkpoints data internal/atomicfile internal/filelock onnx internal/optim
 internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset internal/trainer/records
 internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
 internal/trainer/optimizer: internal/trainer/config internal/trainer/records
@@ -118,14 +125,15 @@ internal/trainer/models: checkpoints data edit internal/exit internal/workers lo
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
 internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn
-internal/trainer: edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
+internal/trainer: data edit internal/atomicfile internal/exit internal/jsonfile internal/stats internal/version
 internal/trainer: internal/workers losses internal/optim internal/store internal/trainer/checkpoint
 internal/trainer: internal/trainer/config internal/trainer/dataset internal/trainer/models internal/trainer/objective
-internal/trainer: internal/trainer/optimizer internal/trainer/records internal/trainer/report
+internal/trainer: internal/trainer/mlflow internal/trainer/optimizer internal/trainer/records internal/trainer/report
 internal/trainer/distributed: internal/exit internal/optim internal/trainer/checkpoint internal/trainer/config
 internal/trainer/distributed: internal/trainer/models internal/trainer/optimizer
 internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
-internal/doctor: internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim internal/version
+internal/doctor: data internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim
+internal/doctor: internal/version
 released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
 internal/modeltest: internal/optim internal/oracle internal/packed internal/long internal/testfile model/text
@@ -133,7 +141,7 @@ metrics: onnx ort checkpoints data edit encoders heuristics internal/store inter
 metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
-internal/scoring/calibrate: internal/calibration data edit model internal/scoring internal/store internal/atomicfile
+internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats
 internal/benchmarks/adiee: internal/benchmarks/protocol edit internal/stats
@@ -147,7 +155,7 @@ internal/benchmarks/registry: internal/benchmarks/editors internal/benchmarks/fe
 internal/benchmarks/registry: internal/benchmarks/rewardbench
 internal/benchmarks/runner: internal/benchmarks/protocol edit encoders model internal/shards internal/store
 internal/benchmarks/runner: internal/table textjudge internal/atomicfile internal/exit internal/journal
-internal/benchmarks/runner: internal/jsonfile internal/stats
+internal/benchmarks/runner: internal/jsonfile internal/stats t2i
 internal/benchmarks/report: internal/benchmarks/protocol internal/benchmarks/runner data internal/atomicfile
 internal/view: data edit internal/exit internal/page internal/table
 internal/benchmarks/report: internal/page internal/stats
@@ -156,16 +164,21 @@ internal/labeling/nearcopy: data internal/workers
 internal/labeling/guard: data internal/workers internal/labeling/nearcopy
 internal/labeling: internal/labeling/nearcopy internal/labeling/guard internal/remote data internal/store heuristics
 internal/labeling: data/readers encoders internal/strictyaml internal/workers internal/table internal/shards
-internal/labeling: internal/atomicfile internal/filelock internal/hub ort
+internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
+internal/reward/combine:
+internal/reward/gate:
+internal/reward/once:
+internal/reward/pictures: data
 internal/reward: chat data edit model checkpoints internal/atomicfile internal/strictyaml internal/strictjson
-internal/reward: internal/workers internal/graceful
+internal/reward: internal/workers internal/graceful internal/version ort internal/reward/combine internal/reward/gate
+internal/reward: internal/reward/once internal/reward/pictures
 internal/trainer/bybenchmark: edit internal/store internal/benchmarks/protocol internal/benchmarks/registry
 internal/trainer/bybenchmark: internal/benchmarks/runner internal/trainer internal/trainer/config
 .: chat data edit internal/generate internal/labeling model model/families ort internal/table textjudge
 .: internal/trainer internal/trainer/bybenchmark internal/trainer/config internal/trainer/dataset
-.: internal/trainer/models internal/workers internal/hub
+.: internal/trainer/models internal/workers internal/hub t2i
 `
 
 // Commands and tools stand on top, may import anything, and are imported by no other package.

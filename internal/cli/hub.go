@@ -118,7 +118,6 @@ func fetchFlag(c *cobra.Command, f *pflag.Flag) error {
 
 // FetchMonitor shows what a command fetches: the size before it begins, then a bar.
 func FetchMonitor(c *cobra.Command) hub.Monitor {
-	const mega = 1_000_000
 	var bar *Bar
 	return hub.Monitor{
 		Begin: func(p *hub.Plan) {
@@ -132,7 +131,7 @@ func FetchMonitor(c *cobra.Command) hub.Monitor {
 			}
 			bar = &Bar{Command: c, What: "fetching (MB)", Unit: "MB"}
 		},
-		Bytes: func(done, total int64) { bar.Set(int((done+mega-1)/mega), int((total+mega-1)/mega)) },
+		Bytes: func(done, total int64) { bar.SetBytes(done, total) },
 		End: func(*hub.Plan, error) {
 			bar.Close()
 		},

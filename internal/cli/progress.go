@@ -67,6 +67,12 @@ func (b *Bar) Set(done, total int) {
 	b.done = done
 }
 
+// SetBytes shows bytes in steps of a megabyte.
+func (b *Bar) SetBytes(done, total int64) {
+	const mega = 1_000_000
+	b.Set(int((done+mega-1)/mega), int((total+mega-1)/mega))
+}
+
 // Done is the number of steps that the last call of Set gave.
 func (b *Bar) Done() int { return b.done }
 

@@ -38,9 +38,8 @@ func PushScorer(c *cobra.Command, dir, name, backbone string, p hub.Push) (*hub.
 	if p.Files, err = hub.ScorerFiles(dir, backbone); err != nil {
 		return nil, exit.Usage(err)
 	}
-	const mega = 1_000_000
 	bar := &Bar{Command: c, What: "uploading (MB)", Unit: "MB"}
-	p.Progress = func(done, total int64) { bar.Set(int((done+mega-1)/mega), int((total+mega-1)/mega)) }
+	p.Progress = bar.SetBytes
 	r, err := h.Push(c.Context(), n, p)
 	bar.Close()
 	return r, err

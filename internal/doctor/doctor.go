@@ -125,6 +125,7 @@ func (d *doctor) openBackbone() error {
 		sizes.MinPixels, sizes.MaxPixels = 28*28*16, 28*28*16
 		if d.cuda() {
 			sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 2048, 5632, 8, 16, 8
+			sizes.VisionHidden, sizes.VisionHeads, sizes.VisionIntermediate = 320, 4, 856
 			sizes.MinPixels, sizes.MaxPixels = 28*28*576, 28*28*576
 		}
 		if err := trial.Checkpoint(d.o.Backbone, sizes); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"assay/data"
 	"assay/internal/version"
 	"assay/ort"
 )
@@ -24,6 +25,7 @@ type Machine struct {
 	Assay     string   `json:"assay"`
 	Go        string   `json:"go"`
 	Runtime   string   `json:"onnxruntime"`
+	JPEG      string   `json:"jpeg"`             // decoder, and why it is Go's
 	Driver    string   `json:"driver,omitempty"` // NVIDIA's, as the kernel has it
 	GPUs      []string `json:"gpus,omitempty"`   // as nvidia-smi lists them
 	Libraries []string `json:"libraries"`        // that the process has loaded, of those that computing depends on
@@ -36,6 +38,7 @@ func machine() Machine {
 		Cores:     runtime.NumCPU(),
 		Assay:     version.Version,
 		Go:        runtime.Version(),
+		JPEG:      data.JPEGText(),
 		Libraries: loaded(),
 	}
 	m.Memory = meminfo()

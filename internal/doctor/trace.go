@@ -44,11 +44,16 @@ type Trace struct {
 // ways are those that are held against the reference: the device's, and on the CPU independent orders of computing.
 func (d *doctor) ways() []trial.Way {
 	if d.cuda() {
-		return []trial.Way{
+		ways := []trial.Way{
 			{Device: d.Device, DType: "float32"},
 			{Device: d.Device, DType: "float32", Recompute: true},
 			{Device: d.Device, DType: "bfloat16"},
 		}
+		if n, err := ort.FusedKernels(d.Device); err != nil || n == 0 {
+			d.Notes = append(d.Notes, "no trace of fused kernels: `make cuda-ops` compiles them")
+			return ways
+		}
+		return append(ways, trial.Way{Device: d.Device, DType: "bfloat16", Kernels: exec.KernelsFused})
 	}
 	ways := []trial.Way{
 		{Device: "cpu", DType: "float32", Recompute: true},

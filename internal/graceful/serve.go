@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,10 +24,31 @@ const idlePeriod = 2 * time.Second
 
 // Listen opens an address for [Serve]. It is plain TCP: the packet filter that Serve needs at the end does not work
 // with multipath TCP, which is Go's default.
+//
+// The address fd:3 is a socket that listens already, as file descriptor 3 of this process: whoever started it opened
+// the socket, and knows its port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
+	if fd, ok := strings.CutPrefix(address, "fd:"); ok {
+		return inherited(fd)
+	}
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
 	return c.Listen(ctx, "tcp", address)
+}
+
+// inherited is the listener of a file descriptor.
+func inherited(number string) (net.Listener, error) {
+	fd, err := strconv.ParseUint(number, 10, 31)
+	if err != nil {
+		return nil, fmt.Errorf("fd:%s: the number of a file descriptor is wanted", number)
+	}
+	f := os.NewFile(uintptr(fd), "fd:"+number)
+	defer f.Close() // FileListener has a duplicate
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("fd:%s: %w", number, err)
+	}
+	return l, nil
 }
 
 // ListenShared is [Listen] on a port that several processes share: the kernel deals out new connections (SO_REUSEPORT,

@@ -1,7 +1,9 @@
 package hub
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,43 +49,66 @@ const (
 	errorBytes = 2000 // of an answer that is shown
 )
 
-// ask sends a request and follows redirects. Only the endpoint is shown the token. Answers of 429 and 5xx, and broken
-// connections, are tried again; a host that cannot be reached at all is not. The caller closes the body of an answer,
-// whose status is 200 or 206, or 416 where a range was asked for. first is the answer before any redirect.
-func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *http.Response, first http.Header,
-	err error) {
+// retry sends what send makes until it is answered well, or refused for good. Answers of 408, 429 and 5xx are tried
+// again, and connections that break; a *Error of send and a file here that cannot be read end it. The caller closes the
+// body of the answer, whose status is 2xx, or 416 where a range was asked for.
+func (h *Hub) retry(ctx context.Context, n Name, send func() (*http.Response, error)) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
-		answer, first, err = h.follow(ctx, address, span)
 		wait := time.Duration(1<<(attempt-1))*time.Second + rand.N(500*time.Millisecond)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
+		answer, err := send()
+		var final *Error
+		var local *fs.PathError
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				answer.Body.Close()
 			}
-			err = &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.shown, bare(err))}
-			var dial *net.OpError
-			if attempt == attempts || errors.As(err, &dial) && dial.Op == "dial" {
-				return nil, nil, err
+			return nil, ctx.Err()
+		case errors.As(err, &final), errors.As(err, &local):
+			return nil, err
+		case err != nil:
+			err = h.unanswered(n, err)
+		case answer.StatusCode/100 == 2,
+			answer.StatusCode == http.StatusRequestedRangeNotSatisfiable && answer.Request.Header.Get("Range") != "":
+			return answer, nil
+		default:
+			if asked := retryAfter(answer.Header); asked > 0 {
+				wait = asked
 			}
-		} else {
-			switch s := answer.StatusCode; {
-			case s == 200, s == 206, s == 416 && span != "":
-				return answer, first, nil
-			case s == 408, s == 429, s >= 500 && s != 501:
-				if asked := retryAfter(answer.Header); asked > 0 {
-					wait = asked
-				}
-			}
-			err = h.refused(n, answer)
+			refused := h.refused(n, answer)
 			answer.Body.Close()
-			var e *Error
-			if errors.As(err, &e) && !e.passes || attempt == attempts || wait > longest {
-				return nil, nil, err
+			if !refused.passes {
+				return nil, refused
 			}
+			err = refused
+		}
+		if attempt == attempts || wait > longest {
+			return nil, err
 		}
 		if err := h.sleep(ctx, wait); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
+}
+
+// unanswered is the error of a connection that broke, or was not made.
+func (h *Hub) unanswered(n Name, err error) *Error {
+	return &Error{Name: n, cause: err, passes: true, text: fmt.Sprintf("%s does not answer: %v", h.shown, bare(err))}
+}
+
+// ask gets an address and follows redirects, as retry does; but a host that cannot be reached at all is not tried
+// again. first is the header of the answer before any redirect.
+func (h *Hub) ask(ctx context.Context, n Name, address, span string) (answer *http.Response, first http.Header,
+	err error) {
+	answer, err = h.retry(ctx, n, func() (answer *http.Response, err error) {
+		answer, first, err = h.follow(ctx, address, span)
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			err = h.unanswered(n, err)
+		}
+		return answer, err
+	})
+	return answer, first, err
 }
 
 // sleep waits, less long in tests.
@@ -140,10 +165,6 @@ func bare(err error) error {
 func (h *Hub) follow(parent context.Context, address, span string) (
 	answer *http.Response, first http.Header, err error,
 ) {
-	own, err := url.Parse(h.Endpoint)
-	if err != nil {
-		return nil, nil, err
-	}
 	ctx, cancel := context.WithCancelCause(parent)
 	defer func() {
 		if err != nil {
@@ -163,8 +184,8 @@ func (h *Hub) follow(parent context.Context, address, span string) (
 		if span != "" {
 			request.Header.Set("Range", span)
 		}
-		if h.Token != "" && request.URL.Scheme == own.Scheme && request.URL.Host == own.Host {
-			request.Header.Set("Authorization", "Bearer "+h.Token)
+		if err := h.authorize(request); err != nil {
+			return nil, nil, err
 		}
 		if answer, err = h.client.Do(request); err != nil {
 			return nil, nil, err
@@ -186,6 +207,54 @@ func (h *Hub) follow(parent context.Context, address, span string) (
 	return nil, nil, fmt.Errorf("it redirects more than %d times", redirects)
 }
 
+// post sends a request with a body, as JSON unless it is bytes, and reads the answer into v (nil: it is passed over).
+// The endpoint alone is shown the token.
+func (h *Hub) post(ctx context.Context, n Name, address, kind string, body, v any) error {
+	raw, ok := body.([]byte)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	answer, err := h.retry(ctx, n, func() (*http.Response, error) {
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(raw))
+		if err != nil {
+			return nil, err
+		}
+		q.Header.Set("Content-Type", kind)
+		if kind == lfsType {
+			q.Header.Set("Accept", lfsType)
+		}
+		if err := h.authorize(q); err != nil {
+			return nil, err
+		}
+		return h.client.Do(q)
+	})
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<26))
+	if err == nil && v != nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return &Error{Name: n, passes: true, cause: err, text: fmt.Sprintf("the answer of %s cannot be read: %v", h.shown,
+			err)}
+	}
+	return nil
+}
+
+// authorize adds the token to a request of the endpoint, and of no other host.
+func (h *Hub) authorize(q *http.Request) error {
+	own, err := url.Parse(h.Endpoint)
+	if err == nil && h.Token != "" && q.URL.Scheme == own.Scheme && q.URL.Host == own.Host {
+		q.Header.Set("Authorization", "Bearer "+h.Token)
+	}
+	return err
+}
+
 // reset is the time of a RateLimit header: "api";r=0;t=55.
 var reset = regexp.MustCompile(`;\s*r=0\b.*;\s*t=(\d+)`)
 
@@ -205,7 +274,7 @@ func retryAfter(header http.Header) time.Duration {
 }
 
 // refused is the error of an answer: what the Hub says, and what to do.
-func (h *Hub) refused(n Name, answer *http.Response) error {
+func (h *Hub) refused(n Name, answer *http.Response) *Error {
 	e := &Error{Name: n, Status: answer.StatusCode}
 	page := h.shown + "/" + n.Repo
 	if n.Kind == Dataset {

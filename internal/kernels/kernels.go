@@ -15,6 +15,9 @@ import (
 //go:embed cuda.txt
 var cuda string
 
+//go:embed fused.txt
+var fused string
+
 // version is one version of an operator.
 type version struct {
 	domain, op string
@@ -35,7 +38,7 @@ type place struct {
 	index  int
 }
 
-var table = read(cuda)
+var table = read(cuda + fused)
 
 // kernels of all operators that the runtime knows, by version.
 type kernels struct {

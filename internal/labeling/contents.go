@@ -38,7 +38,7 @@ func (j *Job) inputs(ctx context.Context, p part) (inputs, error) {
 	if err != nil {
 		return in, err
 	}
-	said := []string{partFormat, j.models, data.Decoding}
+	said := []string{partFormat, j.models, data.Decoding()}
 	for _, s := range pool {
 		said = append(said, s.Instruction, s.SourceCaption, s.TargetCaption)
 	}

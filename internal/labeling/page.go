@@ -3,7 +3,6 @@ package labeling
 import (
 	"bytes"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"image"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/internal/page"
 )
 
 //go:embed page.html
@@ -107,9 +107,7 @@ func thumb(raw []byte) (template.URL, error) {
 	if err != nil {
 		return "", err
 	}
-	if long := max(p.Width, p.Height); long > thumbSide {
-		p = p.Resize(max(1, p.Width*thumbSide/long), max(1, p.Height*thumbSide/long), data.Bicubic)
-	}
+	p = p.Thumbnail(thumbSide, data.Bicubic)
 	rgba := image.NewRGBA(image.Rect(0, 0, p.Width, p.Height))
 	for i := range p.Width * p.Height {
 		copy(rgba.Pix[4*i:], p.Pix[3*i:3*i+3])
@@ -119,7 +117,7 @@ func thumb(raw []byte) (template.URL, error) {
 	if err := jpeg.Encode(&b, rgba, &jpeg.Options{Quality: 80}); err != nil {
 		return "", err
 	}
-	return template.URL("data:image/jpeg;base64," + base64.StdEncoding.EncodeToString(b.Bytes())), nil
+	return page.DataURL("image/jpeg", b.Bytes()), nil
 }
 
 // svg draws the histogram over the bins that are not empty, with the thresholds as lines. Each series is as high as its

@@ -2,12 +2,39 @@
 package page
 
 import (
+	"bytes"
 	_ "embed"
+	"encoding/base64"
+	"fmt"
 	"html/template"
+	"io"
+	"math"
 )
 
 //go:embed base.html
 var base string
+
+// Number is a number for people in the form of a verb, as "%.2f"; "-": there is none.
+func Number(verb string, v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	return fmt.Sprintf(verb, v)
+}
+
+// DataURL is a file of a media type as part of a page.
+func DataURL(mediaType string, raw []byte) template.URL {
+	return template.URL("data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(raw))
+}
+
+// PNG is what encode writes, a picture's EncodePNG, as a data URL.
+func PNG(encode func(w io.Writer) error) (template.URL, error) {
+	var b bytes.Buffer
+	if err := encode(&b); err != nil {
+		return "", err
+	}
+	return DataURL("image/png", b.Bytes()), nil
+}
 
 // Parse parses the text of a page, which it must be able to: a mistake panics. The text begins with {{template
 // "head"}}, up to the title, and its style with {{template "style"}}, whose colours are the variables --accent,

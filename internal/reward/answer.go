@@ -13,6 +13,7 @@ import (
 	"assay/chat"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/reward/gate"
 )
 
 // apiError is an error with its HTTP status and a machine-readable kind.
@@ -63,6 +64,8 @@ func toAPIError(err error) *apiError {
 		return &apiError{http.StatusServiceUnavailable, "timeout", "the request took too long", time.Second}
 	case errors.Is(err, context.Canceled):
 		return apiErrorf(499, "canceled", "the caller went away")
+	case errors.Is(err, gate.ErrAsleep):
+		return &apiError{http.StatusServiceUnavailable, "asleep", err.Error(), 10 * time.Second}
 	case edit.Unreadable(err):
 		return apiErrorf(http.StatusBadGateway, "unreadable", "%v", err)
 	case errors.Is(err, chat.ErrUnavailable):

@@ -264,7 +264,7 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	for *l = nil; d.PeekKind() != ']'; {
+	for *l = (list[T]{}); d.PeekKind() != ']'; {
 		if len(*l) == maxListed {
 			return tooMany("%s: more than %d values", fieldPath(d.StackPointer().Parent()), maxListed)
 		}
@@ -278,8 +278,8 @@ func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// readForm calls field for every part of a form, files and plain fields alike. Only edits may repeat: of other fields
-// a second one would hide the first.
+// readForm calls field for every part of a form, files and plain fields alike. Only edits and sources may repeat: of
+// other fields a second one would hide the first.
 func readForm(m *multipart.Reader, field func(name string, value []byte) error) error {
 	seen := map[string]bool{}
 	for range maxListed {
@@ -291,7 +291,7 @@ func readForm(m *multipart.Reader, field func(name string, value []byte) error) 
 			return formError(err)
 		}
 		name := p.FormName()
-		if seen[name] && name != "edits" {
+		if seen[name] && name != "edits" && name != "sources" {
 			return apiErrorf(http.StatusBadRequest, "bad_request", "%s: a second field of this name", name)
 		}
 		seen[name] = true

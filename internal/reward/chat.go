@@ -25,6 +25,12 @@ type ChatModel interface {
 	Decode(ids []int64) (string, error)
 }
 
+// Sleeper is a chat model whose weights can be taken off the device, and loaded again.
+type Sleeper interface {
+	Sleep() error
+	Wake() error
+}
+
 // NamedModel is a chat model under the name by which requests select it.
 type NamedModel struct {
 	Name string
@@ -103,6 +109,11 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	leave, err := s.engine.gate.Enter(r.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if err := s.engine.clients.charge(r.Context(), p.several.Made()); err != nil {
 		return err
 	}
@@ -157,7 +168,7 @@ func (d *decoder) chat(ctx context.Context, p *chatRequest) error {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			picture, err := d.decode(ctx, p.pictures[next])
+			picture, _, err := d.decode(ctx, p.pictures[next])
 			<-d.free
 			if err != nil {
 				return prefixError(fmt.Sprintf("picture %d", next), err)

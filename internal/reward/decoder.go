@@ -1,24 +1,44 @@
 package reward
 
 import (
-	"assay/data"
-	"assay/internal/workers"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/reward/pictures"
+	"assay/internal/workers"
 )
 
 // encodedPicture is an encoded picture. In JSON it is base64, with or without the prefix of a data URL. Damaged base64
 // is the error of one item, not of the request.
 type encodedPicture struct {
-	raw []byte
-	err error
+	raw    []byte
+	err    error
+	digest *[sha256.Size]byte // of raw; nil: see sum
+}
+
+// sum is the digest of the encoded picture. The first call is by one goroutine alone.
+func (b *encodedPicture) sum() [sha256.Size]byte {
+	if b.digest == nil {
+		digest := sha256.Sum256(b.raw)
+		b.digest = &digest
+	}
+	return *b.digest
+}
+
+// MarshalJSONTo writes the picture's digest, for the digest of a request.
+func (b *encodedPicture) MarshalJSONTo(e *jsontext.Encoder) error {
+	return e.WriteToken(jsontext.String(fmt.Sprintf("%x %v", b.sum(), b.err)))
 }
 
 // UnmarshalJSONFrom decodes base64 from the stream, so that only one picture at a time is held as text.
@@ -57,6 +77,8 @@ type decoder struct {
 	limits data.Limits
 	free   chan struct{} // one entry for each picture that is being decoded
 	time   *estimator    // of decoding and preparing
+	cache  *pictures.Cache
+	took   func(time.Duration) // told how long each picture took to decode
 }
 
 // size returns the number of pixels according to the picture's header, without decoding it.
@@ -71,18 +93,46 @@ func (d *decoder) size(b *encodedPicture) (pixels int64, err error) {
 	return int64(width) * int64(height), err
 }
 
-// check validates source and instruction without decoding, and returns the source's pixels.
-func (d *decoder) check(source *encodedPicture, instruction string) (pixels int64, err error) {
+// pixels is size of a picture that was checked.
+func (d *decoder) pixels(b *encodedPicture) int64 {
+	n, _ := d.size(b)
+	return n
+}
+
+// mostSources bounds the sources of an edit. Together they have at most four times the pixels of one picture.
+const mostSources = 16
+
+// check validates sources and instruction without decoding, and returns the sources' pixels. There may be no source if
+// none is needed.
+func (d *decoder) check(sources []*encodedPicture, instruction string, needed bool) (pixels int64, err error) {
 	if err := checkInstruction(instruction); err != nil {
 		return 0, err
 	}
-	if source == nil {
+	switch {
+	case len(sources) == 0 && needed:
 		return 0, badRequest("source is missing: a picture")
+	case len(sources) > mostSources:
+		return 0, tooMany("%d sources, at most %d are taken", len(sources), mostSources)
 	}
-	if pixels, err = d.size(source); err != nil {
-		return 0, prefixError("source", err)
+	for i, source := range sources {
+		own, err := d.size(source)
+		if err != nil {
+			return 0, prefixError(sourceName(i, len(sources)), err)
+		}
+		if pixels += own; pixels > 4*d.limits.MaxPixels {
+			return 0, apiErrorf(http.StatusRequestEntityTooLarge, "too_large", "the sources have more than %d pixels together",
+				4*d.limits.MaxPixels)
+		}
 	}
 	return pixels, nil
+}
+
+// sourceName names one of n sources in errors.
+func sourceName(i, n int) string {
+	if n == 1 {
+		return "source"
+	}
+	return fmt.Sprintf("sources/%d", i)
 }
 
 // maxInstruction bounds instructions, in bytes.
@@ -98,43 +148,65 @@ func checkInstruction(text string) error {
 	return nil
 }
 
-// decode decodes a picture whose size was checked.
-func (d *decoder) decode(ctx context.Context, b *encodedPicture) (*data.Picture, error) {
-	p, err := data.DecodeContext(ctx, b.raw, d.limits)
-	if err != nil && ctx.Err() == nil {
+// decode decodes a picture whose size was checked, unless it is in the cache.
+func (d *decoder) decode(ctx context.Context, b *encodedPicture) (p *data.Picture, cached bool, err error) {
+	p, cached, err = d.cache.Get(ctx, b.sum(), func() (*data.Picture, error) {
+		begin := time.Now()
+		defer func() { d.took(time.Since(begin)) }()
+		return data.DecodeContext(ctx, b.raw, d.limits)
+	})
+	if _, panicked := err.(*panicError); err != nil && !panicked && ctx.Err() == nil {
 		err = badPicture("%v", err)
 	}
-	return p, err
+	return p, cached, err
 }
 
-// one decodes a picture as soon as a decoder is free.
-func (d *decoder) one(
-	ctx context.Context, r *reservation, b *encodedPicture, pixels int64,
-) (p *data.Picture, err error) {
-	err = d.timed(ctx, r, pixels, func() (err error) {
-		p, err = d.decode(ctx, b)
-		return err
-	})
-	return p, err
+// keyedPicture is a decoded picture with the digest of its encoded bytes. A scorer that has features of pictures of
+// such keys does not prepare them again.
+type keyedPicture struct {
+	*data.Picture
+	key string
 }
 
-// each decodes several edits of a source at a time and calls use with each of their items. It keeps no picture. Errors
+// Key implements [edit.Keyed].
+func (p keyedPicture) Key() string { return p.key }
+
+// keyed is a picture as scorers are shown it.
+func (b *encodedPicture) keyed(p *data.Picture) edit.Picture {
+	sum := b.sum()
+	return keyedPicture{p, string(sum[:])}
+}
+
+// sources decodes the sources of a group as soon as a decoder is free.
+func (d *decoder) sources(ctx context.Context, r *reservation, g *group) (pictures []edit.Picture, err error) {
+	for i, b := range g.sources {
+		err := d.timed(ctx, r, d.pixels(b), func() (cached bool, err error) {
+			p, cached, err := d.decode(ctx, b)
+			pictures = append(pictures, b.keyed(p))
+			return cached, err
+		})
+		if err != nil {
+			return nil, prefixError(sourceName(i, len(g.sources)), err)
+		}
+	}
+	return pictures, nil
+}
+
+// each decodes several edits of a group at a time and calls use with each of their items. It keeps no picture. Errors
 // are set on the items.
-func (d *decoder) each(ctx context.Context, r *reservation, source *data.Picture, edits []*edited,
+func (d *decoder) each(ctx context.Context, r *reservation, edits []*edited,
 	use func(it *item, output *data.Picture) error) {
 	workers.Each(len(edits), cap(d.free), func(i int) error {
 		e := edits[i]
-		err := d.timed(ctx, r, e.pixels, func() (err error) {
-			output := source
-			if !e.source {
-				if output, err = d.decode(ctx, e.items[0].output); err != nil {
-					return err
-				}
+		err := d.timed(ctx, r, e.pixels, func() (cached bool, err error) {
+			output, cached, err := d.decode(ctx, e.items[0].output)
+			if err != nil {
+				return cached, err
 			}
 			for _, it := range e.items {
 				it.err = asBadEdit(use(it, output))
 			}
-			return nil
+			return cached, nil
 		})
 		if err != nil {
 			e.fail(err)
@@ -152,8 +224,9 @@ func asBadEdit(err error) error {
 	return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "%v", err)
 }
 
-// timed runs f as soon as a decoder is free and measures its time. A panic is an error of this picture.
-func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() error) error {
+// timed runs f as soon as a decoder is free and measures its time, unless f reports that its picture was there already.
+// A panic is an error of this picture.
+func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f func() (cached bool, err error)) error {
 	defer r.decoded(d.time, pixels)
 	select {
 	case d.free <- struct{}{}:
@@ -161,9 +234,13 @@ func (d *decoder) timed(ctx context.Context, r *reservation, pixels int64, f fun
 		return context.Cause(ctx)
 	}
 	begin := time.Now()
-	err := attempt(f)
+	cached := false
+	err := attempt(func() (err error) {
+		cached, err = f()
+		return err
+	})
 	<-d.free
-	if err == nil {
+	if err == nil && !cached {
 		d.time.observeFastest(kilopixels(pixels), time.Since(begin)/time.Duration(cap(d.free)))
 	}
 	return err

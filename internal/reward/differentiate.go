@@ -9,6 +9,12 @@ import (
 
 // differentiate computes the gradients of all items. Errors of items are set on them.
 func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) error {
+	leave, err := n.gate.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer n.metrics.failures(items)
 	groups := n.groupItems(items)
 	if len(groups) == 0 {
 		return nil
@@ -59,17 +65,17 @@ type gradientBatch struct {
 
 // add decodes the pictures of a group and runs full batches.
 func (b *gradientBatch) add(ctx context.Context, g *group) error {
-	source, err := b.engine.decoder.one(ctx, b.r, g.source, g.pixels)
+	sources, err := b.engine.decoder.sources(ctx, b.r, g)
 	if err != nil {
 		for _, e := range g.edits {
-			e.fail(prefixError("source", err))
+			e.fail(err)
 		}
 		return nil
 	}
 	for todo := g.edits; len(todo) > 0; {
 		part := todo[:min(len(todo), b.engine.batch-len(b.items))]
 		todo = todo[len(part):]
-		b.engine.decoder.each(ctx, b.r, source, part, func(it *item, output *data.Picture) error {
+		b.engine.decoder.each(ctx, b.r, part, func(it *item, output *data.Picture) error {
 			it.picture = output
 			return nil
 		})
@@ -77,7 +83,7 @@ func (b *gradientBatch) add(ctx context.Context, g *group) error {
 			for _, it := range e.items {
 				if it.err == nil {
 					b.items = append(b.items, it)
-					b.edits = append(b.edits, edit.New(source, it.picture, it.instruction))
+					b.edits = append(b.edits, &edit.Edit{Sources: sources, Output: it.picture, Instruction: it.instruction})
 				}
 			}
 		}

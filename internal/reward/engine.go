@@ -3,11 +3,15 @@ package reward
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/reward/gate"
+	"assay/internal/reward/pictures"
 	"assay/internal/workers"
 	"assay/model"
 
@@ -47,6 +51,7 @@ type engine struct {
 	slots   slots
 	queue   *queue
 	metrics *metrics
+	gate    *gate.Gate
 	batch   int // edits of a run
 }
 
@@ -56,15 +61,26 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 	e := &engine{
 		scorers: scorers,
 		clients: clients,
-		decoder: &decoder{data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody}, make(chan struct{}, runtime.NumCPU()),
-			&estimator{pixels: true}},
-		slots: slots{semaphore.NewWeighted(n), n},
-		batch: o.Batch,
+		slots:   slots{semaphore.NewWeighted(n), n},
+		batch:   o.Batch,
 	}
 	e.metrics = newMetrics(func() float64 { return float64(e.queue.waiting()) },
 		func() float64 { return e.queue.foreseen().Seconds() })
-	e.queue = newQueue(o, workers, func(n int) { e.metrics.batch.Observe(float64(n)) },
-		func(d time.Duration) { e.metrics.delay.Observe(d.Seconds()) })
+	e.decoder = &decoder{
+		limits: data.Limits{MaxPixels: o.MaxPixels, MaxBytes: o.MaxBody},
+		free:   make(chan struct{}, runtime.NumCPU()),
+		time:   &estimator{pixels: true},
+		cache:  pictures.NewCache(o.Pictures, e.metrics.picture),
+		took:   func(d time.Duration) { e.metrics.stage("decode", "", d) },
+	}
+	e.queue = newQueue(o, workers, e.metrics)
+	e.gate = newGate(o, scorers, e.metrics)
+	e.metrics.gauge("assay_asleep", "Whether the weights of the scorers are off the device (1).", func() float64 {
+		if e.gate.Asleep() {
+			return 1
+		}
+		return 0
+	})
 	clients.edits = e.metrics.edits
 	all := scorers.all()
 	for _, v := range all {
@@ -75,15 +91,27 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 		if v.open != nil {
 			e.metrics.copies(v)
 		}
+		go e.identify(v)
 	}
 	return e
 }
 
+// identify computes the fingerprint of a scorer and publishes it.
+func (n *engine) identify(v *Replicated) {
+	print, err := v.Fingerprint()
+	if err != nil {
+		v.warn(fmt.Sprintf("scorer %s: fingerprint: %v", v.name, err))
+		return
+	}
+	n.metrics.info.WithLabelValues(v.name, print, serverVersion).Set(1)
+}
+
 // item is an edit on its way to a score or a gradient of one scorer.
 type item struct {
-	scorer         *Replicated
-	source, output *encodedPicture
-	instruction    string
+	scorer      *Replicated
+	sources     []*encodedPicture
+	output      *encodedPicture
+	instruction string
 
 	shared  *model.Shared // with items of other scorers; until it is prepared
 	inputs  edit.Inputs   // prepared; until it is scored
@@ -91,51 +119,81 @@ type item struct {
 	result
 }
 
-// groupKey identifies a group of edits that share source and instruction, for one scorer. Sources with equal bytes are
+// groupKey identifies a group of edits that share sources and instruction, for one scorer. Sources with equal bytes are
 // equal.
 type groupKey struct {
 	scorer      *Replicated
-	source      [sha256.Size]byte
+	sources     [sha256.Size]byte
 	instruction string
 }
 
-// apart is the distance of two groups: 0 for the same one, 1 for the same source, 2 otherwise.
+// apart is the distance of two groups: 0 for the same one, 1 for the same sources, 2 otherwise.
 func (k groupKey) apart(o groupKey) int {
 	switch {
 	case k == o:
 		return 0
-	case k.scorer == o.scorer && k.source == o.source:
+	case k.scorer == o.scorer && k.sources == o.sources:
 		return 1
 	}
 	return 2
 }
 
-// group holds the items of a request that share source and instruction, whichever scorer they are for.
+// group holds the items of a request that share sources and instruction, whichever scorer they are for.
 type group struct {
-	source      *encodedPicture
-	digest      [sha256.Size]byte // of the source
+	sources     []*encodedPicture
+	digest      [sha256.Size]byte // of the sources
 	instruction string
 	edits       []*edited
-	pixels      int64 // of the source
+	pixels      int64 // of the sources
 }
 
 // edited is an edit of a group, decoded once for all items that ask about it.
 type edited struct {
 	items  []*item
 	pixels int64
-	source bool // it is the source, too: of scorers that look at one picture
+}
+
+// sumPictures computes the digests of all pictures of items, which are read by several goroutines later.
+func sumPictures(items []*item) {
+	seen := map[*encodedPicture]bool{}
+	var pictures []*encodedPicture
+	for _, it := range items {
+		for _, b := range append(slices.Clone(it.sources), it.output) {
+			if b != nil && !seen[b] {
+				seen[b] = true
+				pictures = append(pictures, b)
+			}
+		}
+	}
+	workers.Do(len(pictures), func(i int) { pictures[i].sum() })
+}
+
+// sumSources is the digest of sources; it has that of a single one.
+func sumSources(sources []*encodedPicture) (sum [sha256.Size]byte) {
+	if len(sources) == 1 {
+		return sources[0].sum()
+	}
+	h := sha256.New()
+	for _, b := range sources {
+		one := b.sum()
+		h.Write(one[:])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // groupItems groups the items with valid headers; the others get their error.
 func (n *engine) groupItems(items []*item) (groups []*group) {
 	at := map[groupKey]*group{}
 	edits := map[*group]map[*byte]*edited{} // by where their bytes lie
-	digests := map[*encodedPicture][sha256.Size]byte{}
+	sumPictures(items)
 	for _, it := range items {
 		if it.err != nil {
 			continue
 		}
-		pixels, err := n.decoder.check(it.source, it.instruction)
+		pixels, err := n.decoder.check(it.sources, it.instruction, true)
+		if err == nil {
+			err = it.scorer.takes(len(it.sources))
+		}
 		if err != nil {
 			it.err = err
 			continue
@@ -144,21 +202,16 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 		if own, it.err = n.decoder.size(it.output); it.err != nil {
 			continue
 		}
-		digest, ok := digests[it.source]
-		if !ok {
-			digest = sha256.Sum256(it.source.raw)
-			digests[it.source] = digest
-		}
-		k := groupKey{nil, digest, it.instruction}
+		k := groupKey{nil, sumSources(it.sources), it.instruction}
 		g := at[k]
 		if g == nil {
-			g = &group{source: it.source, digest: digest, instruction: it.instruction, pixels: pixels}
+			g = &group{sources: it.sources, digest: k.sources, instruction: it.instruction, pixels: pixels}
 			at[k], edits[g] = g, map[*byte]*edited{}
 			groups = append(groups, g)
 		}
 		e := edits[g][&it.output.raw[0]]
 		if e == nil {
-			e = &edited{pixels: own, source: &it.output.raw[0] == &g.source.raw[0]}
+			e = &edited{pixels: own}
 			edits[g][&it.output.raw[0]] = e
 			g.edits = append(g.edits, e)
 		}
@@ -171,7 +224,9 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*reservation, error) {
 	w, edits := workload{}, 0
 	for _, g := range groups {
-		w[n.decoder.time] += kilopixels(g.pixels)
+		for _, b := range g.sources {
+			w[n.decoder.time] += kilopixels(n.decoder.pixels(b))
+		}
 		for _, e := range g.edits {
 			w[n.decoder.time] += kilopixels(e.pixels)
 			edits += len(e.items)
@@ -188,6 +243,12 @@ func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*res
 
 // score admits and scores items. Errors of items are set on them; the returned error is the request's.
 func (n *engine) score(ctx context.Context, items []*item) error {
+	leave, err := n.gate.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer n.metrics.failures(items)
 	if groups := n.groupItems(items); len(groups) > 0 {
 		r, err := n.admit(ctx, groups, scoreKind)
 		if err != nil {
@@ -219,22 +280,26 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 			}
 		}
 	}
-	free, err := n.slots.acquire(ctx, most*min(len(todo), n.batch), pictureBytes*g.pixels)
+	size := max(1, min(n.batch, int(n.slots.n)/most)) // edits that are prepared at a time, each for several scorers
+	free, err := n.slots.acquire(ctx, most*min(len(todo), size), pictureBytes*g.pixels)
 	if err != nil {
 		fail(err)
 		return
 	}
 	defer free()
-	source, err := n.decoder.one(ctx, r, g.source, g.pixels)
+	sources, err := n.decoder.sources(ctx, r, g)
 	if err != nil {
-		fail(prefixError("source", err))
+		fail(err)
 		return
 	}
 	for len(todo) > 0 {
-		batch := todo[:min(n.batch, len(todo))]
-		n.decoder.each(ctx, r, source, batch, func(it *item, output *data.Picture) (err error) {
-			it.inputs, err = it.scorer.prepare(edit.New(source, output, it.instruction), it.shared)
+		batch := todo[:min(size, len(todo))]
+		n.decoder.each(ctx, r, batch, func(it *item, output *data.Picture) (err error) {
+			begin := time.Now()
+			e := &edit.Edit{Sources: sources, Output: it.output.keyed(output), Instruction: it.instruction}
+			it.inputs, err = it.scorer.prepare(e, it.shared)
 			it.shared = nil
+			n.metrics.stage("prepare", it.scorer.name, time.Since(begin))
 			return err
 		})
 		if err := n.scoreBatch(ctx, r, g, batch); err != nil {

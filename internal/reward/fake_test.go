@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -30,6 +31,15 @@ func (f *fake) Info() edit.Info              { return edit.Info{Range: edit.Rang
 func (f *fake) Fingerprint() (string, error) { return "", nil }
 func (f *fake) Close() error                 { return nil }
 
+// pixels is a picture that was decoded before.
+func pixels(p edit.Picture) *data.Picture {
+	decoded, err := p.Decode()
+	if err != nil {
+		panic(err)
+	}
+	return decoded
+}
+
 func red(p *data.Picture) (sum float64) {
 	for i := 0; i < len(p.Pix); i += 3 {
 		sum += float64(p.Pix[i])
@@ -44,7 +54,7 @@ func (f *fake) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if f.red == nil {
 		f.red = map[*model.Sample]float64{}
 	}
-	f.red[s] = red(e.Output.(*data.Picture))
+	f.red[s] = red(pixels(e.Output))
 	return s, nil
 }
 
@@ -96,7 +106,7 @@ func (f *fake) Gradients(_ context.Context, edits []*edit.Edit) (all []*edit.Gra
 	f.runs = append(f.runs, len(edits))
 	f.mu.Unlock()
 	for _, e := range edits {
-		source, output := e.Source().(*data.Picture), e.Output.(*data.Picture)
+		source, output := pixels(e.Source()), pixels(e.Output)
 		s := &edit.Gradient{
 			Score:   scaled(f.Info().Range, []float64{red(output)})[0],
 			Sources: []*data.Gradient{data.NewGradient(source.Width, source.Height)},
@@ -186,4 +196,38 @@ func decodeScores(t testing.TB, raw []byte) scores {
 	return s
 }
 
-type object = map[string]any
+type object map[string]any
+
+// send sends a request and reads the answer.
+func send(t testing.TB, r *http.Request) (int, http.Header, string) {
+	t.Helper()
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	raw, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.StatusCode, a.Header, string(raw)
+}
+
+// postForm posts a form of names and values.
+func postForm(t testing.TB, url string, parts ...any) (int, string) {
+	t.Helper()
+	var body bytes.Buffer
+	m := multipart.NewWriter(&body)
+	for i := 0; i < len(parts); i += 2 {
+		w, err := m.CreateFormField(parts[i].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write(parts[i+1].([]byte))
+	}
+	m.Close()
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, &body)
+	r.Header.Set("Content-Type", m.FormDataContentType())
+	code, _, text := send(t, r)
+	return code, text
+}

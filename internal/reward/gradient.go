@@ -1,6 +1,7 @@
 package reward
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -9,7 +10,7 @@ import (
 
 // gradientRequest is a request to /v1/gradient: a single edit, edits of one source, or pairs of source and edit.
 type gradientRequest struct {
-	scoreRequest
+	editsRequest
 	Edit   *encodedPicture `json:"edit"`
 	Format string          `json:"format"`
 }
@@ -21,13 +22,13 @@ func (g *gradientRequest) field(name string, value []byte) (err error) {
 	case "edit":
 		g.Edit = &encodedPicture{raw: value}
 	default:
-		err = g.scoreRequest.field(name, value)
+		err = g.editsRequest.field(name, value)
 	}
 	return err
 }
 
-// items returns the requested edits; single: there is one edit, which has an answer format of its own.
-func (g *gradientRequest) items() (items []*item, single bool, err error) {
+// wanted returns the requested edits; single: there is one edit, which has an answer format of its own.
+func (g *gradientRequest) wanted() (edits []wanted, single bool, err error) {
 	if g.Edit != nil && len(g.Edits) > 0 {
 		return nil, false, badRequest("edit and edits: one of them is wanted")
 	}
@@ -37,8 +38,8 @@ func (g *gradientRequest) items() (items []*item, single bool, err error) {
 	if len(g.Pairs)+len(g.Edits) == 0 {
 		return nil, false, badRequest("edit is missing: one picture; or edits, or pairs, for several")
 	}
-	items, err = g.scoreRequest.items()
-	return items, len(g.Pairs) == 0 && len(items) == 1, err
+	edits, err = g.editsRequest.wanted()
+	return edits, len(g.Pairs) == 0 && len(edits) == 1, err
 }
 
 // maxAnswerBytes bounds the bytes of the gradients of one answer.
@@ -52,66 +53,85 @@ func (s *Server) postGradient(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
-	if err := s.countItems("pairs", max(len(g.Pairs), len(g.Edits), 1)); err != nil {
-		return err
-	}
-	items, single, err := g.items()
-	if err != nil {
-		return err
-	}
-	if err := g.checkFormat(single); err != nil {
-		return err
-	}
-	v, err := s.engine.scorers.find(g.Scorer)
-	switch {
-	case err != nil:
-		return err
-	case v.info.Words:
-		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s answers in words: it has no gradients",
-			v.name)
-	case !v.gradients:
-		return apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s has no gradients", v.name)
-	}
-	for _, it := range items {
-		if it.scorer = v; it.source == nil && v.info.Sources == 0 {
-			it.source, g.Source = it.output, it.output // the scorer does not look at it
-		}
-	}
-	if len(g.Pairs) == 0 {
-		_, err = s.engine.decoder.check(g.Source, g.Instruction)
-	}
-	if err == nil {
-		err = s.engine.differentiate(r.Context(), v, items)
-	}
-	if err != nil {
-		return err
-	}
-	if !single {
-		body, err := s.encodeMany(items)
-		if err != nil {
-			return err
-		}
-		return write(w, http.StatusOK, binaryType, body)
-	}
-	return g.writeOne(w, items[0])
+	return s.answer(w, r, &g.ID, held, &g, func(ctx context.Context) (*reply, error) { return s.gradient(ctx, r, &g) })
 }
 
-// writeOne sends the gradient of one edit in the requested format.
-func (g *gradientRequest) writeOne(w http.ResponseWriter, it *item) error {
+// gradient is the answer to a request.
+func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientRequest) (*reply, error) {
+	if err := s.countItems("pairs", max(len(g.Pairs), len(g.Edits), 1)); err != nil {
+		return nil, err
+	}
+	edits, single, err := g.wanted()
+	if err != nil {
+		return nil, err
+	}
+	if err := g.checkFormat(single); err != nil {
+		return nil, err
+	}
+	v, err := s.differentiable(g.Scorer)
+	if err == nil {
+		err = v.demand(g.Fingerprint)
+	}
+	if err == nil {
+		err = s.demand(r)
+	}
+	if err == nil && len(g.Pairs) == 0 {
+		_, err = s.engine.decoder.check(edits[0].sources, g.Instruction, v.info.Sources != 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var items []*item
+	for _, e := range edits {
+		items = append(items, v.item(e))
+	}
+	if err := s.engine.differentiate(ctx, v, items); err != nil {
+		return nil, err
+	}
+	out := &reply{status: http.StatusOK, kind: binaryType}
+	if _, out.prints, err = identities([]*Replicated{v}); err != nil {
+		return nil, err
+	}
+	if single {
+		return out, g.encodeOne(out, items[0])
+	}
+	for _, it := range items {
+		out.temporary = out.temporary || it.err != nil && isTemporary(toAPIError(it.err))
+	}
+	out.body, err = s.encodeMany(items)
+	return out, err
+}
+
+// differentiable finds a scorer that has gradients.
+func (s *Server) differentiable(name string) (*Replicated, error) {
+	v, err := s.engine.scorers.find(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.info.Words:
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_gradient",
+			"scorer %s answers in words: it has no gradients", v.name)
+	case !v.gradients:
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_gradient", "scorer %s has no gradients", v.name)
+	}
+	return v, nil
+}
+
+// encodeOne encodes the gradient of one edit in the requested format.
+func (g *gradientRequest) encodeOne(out *reply, it *item) (err error) {
 	if it.err != nil {
 		return it.err
 	}
 	format := gradientFormats[g.Format]
-	body, err := format.encode(it.gradient, it.picture)
-	if err != nil {
+	if out.body, err = format.encode(it.gradient, it.picture); err != nil {
 		return err
 	}
+	out.kind, out.header = format.contentType, http.Header{}
 	for name, value := range scoreTexts(it.gradient) {
-		w.Header().Set("X-"+name, value)
+		out.header.Set("X-"+name, value)
 	}
-	w.Header().Set("X-Pixel-Unit", pixelUnit)
-	return write(w, http.StatusOK, format.contentType, body)
+	out.header.Set("X-Pixel-Unit", pixelUnit)
+	return nil
 }
 
 // checkFormat allows only safetensors for several gradients.

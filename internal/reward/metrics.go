@@ -1,8 +1,10 @@
 package reward
 
 import (
+	"math"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -22,6 +24,13 @@ type metrics struct {
 	scores   *prometheus.HistogramVec // score01 by scorer
 	edits    *prometheus.CounterVec   // by client
 	delay    prometheus.Observer      // seconds that work waited for a device
+	stages   *prometheus.HistogramVec // seconds by stage and scorer
+	values   *prometheus.SummaryVec   // scores by scorer, on its range
+	failed   *prometheus.CounterVec   // edits that got no score or gradient, by scorer and kind
+	pictures *prometheus.CounterVec   // by where they came from
+	retries  prometheus.Counter       // requests answered by the work of an earlier one
+	info     *prometheus.GaugeVec     // 1 for each scorer, with its identity
+	sleeps   *prometheus.GaugeVec     // bytes at the last time that the scorers fell asleep
 
 	dimensions  *prometheus.CounterVec   // scores of dimensions, by scorer and dimension
 	dimension01 *prometheus.HistogramVec // the same on 0 to 1, of scorers with a range
@@ -29,6 +38,9 @@ type metrics struct {
 
 // observe counts a score, and its dimensions.
 func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
+	if !math.IsNaN(s.Value) {
+		m.values.WithLabelValues(scorer).Observe(s.Value)
+	}
 	if !s.Unbounded {
 		m.scores.WithLabelValues(scorer).Observe(s.Score01)
 	}
@@ -37,6 +49,43 @@ func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
 		if !s.Unbounded {
 			m.dimension01.WithLabelValues(scorer, d.Name).Observe(r.To01(d.Value))
 		}
+	}
+}
+
+// stage counts the time of a stage: decode (of a picture), prepare (of an edit for a scorer), wait (of prepared edits
+// for a device), model (of a run).
+func (m *metrics) stage(stage, scorer string, d time.Duration) {
+	m.stages.WithLabelValues(stage, scorer).Observe(d.Seconds())
+}
+
+// failures counts the items that have an error, unless nobody waits for them any more.
+func (m *metrics) failures(items []*item) {
+	for _, it := range items {
+		if it.err == nil {
+			continue
+		}
+		if kind := toAPIError(it.err).Kind; kind != "canceled" {
+			m.failed.WithLabelValues(it.scorer.name, kind).Inc()
+		}
+	}
+}
+
+// picture counts a picture that is decoded, or was already.
+func (m *metrics) picture(cached bool) {
+	from := "decoder"
+	if cached {
+		from = "cache"
+	}
+	m.pictures.WithLabelValues(from).Inc()
+}
+
+// slept records the memory before and after the scorers fell asleep.
+func (m *metrics) slept(before, after memoryUse) {
+	m.sleeps.WithLabelValues("resident", "before").Set(float64(before.resident))
+	m.sleeps.WithLabelValues("resident", "after").Set(float64(after.resident))
+	if before.device > 0 {
+		m.sleeps.WithLabelValues("device", "before").Set(float64(before.device))
+		m.sleeps.WithLabelValues("device", "after").Set(float64(after.device))
 	}
 }
 
@@ -68,6 +117,22 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 		prometheus.ExponentialBuckets(0.001, 2, 17), "path")
 	m.delay = histogram("assay_queue_delay_seconds", "How long prepared edits waited for a device.",
 		prometheus.ExponentialBuckets(0.001, 2, 20)).WithLabelValues()
+	m.stages = histogram("assay_stage_seconds", "Time by stage and scorer: decode (a picture), prepare (an edit), wait "+
+		"(prepared edits, for a device), model (a run of edits).", prometheus.ExponentialBuckets(0.001, 2, 17), "stage",
+		"scorer")
+	m.values = register.NewSummaryVec(prometheus.SummaryOpts{Name: "assay_score",
+		Help: "Scores given, on the scorer's range: sum / count is their mean."}, []string{"scorer"})
+	m.failed = counter("assay_failures_total", "Edits that got no score or gradient, by scorer and kind of error.",
+		"scorer", "kind")
+	m.info = register.NewGaugeVec(prometheus.GaugeOpts{Name: "assay_scorer_info",
+		Help: "1 for each scorer, with its fingerprint and the server's version."},
+		[]string{"scorer", "fingerprint", "version"})
+	m.sleeps = register.NewGaugeVec(prometheus.GaugeOpts{Name: "assay_sleep_memory_bytes",
+		Help: "Memory before and after the scorers fell asleep the last time: resident, of this process; device, in use " +
+			"on the scorers' CUDA devices."}, []string{"memory", "when"})
+	m.pictures = counter("assay_pictures_total", "Pictures by where they came from: decoder, cache.", "from")
+	m.retries = counter("assay_retries_total",
+		"Requests answered by the work of an earlier one of their id.").WithLabelValues()
 	m.scores = histogram("assay_score01", "Scores given, 0 to 1.", tenths, "scorer")
 	m.dimensions = counter("assay_dimension_scores_total", "Scores of dimensions given, by scorer and dimension.",
 		"scorer", "dimension")

@@ -23,6 +23,9 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.front.draining.Load() {
 		return s.writeProbe(w, http.StatusServiceUnavailable, "draining")
 	}
+	if s.engine.gate.Asleep() { // requests wait, and /v1/wake must get through
+		return s.writeProbe(w, http.StatusOK, "asleep")
+	}
 	for _, v := range s.engine.scorers.all() {
 		if n, _ := v.up(); n == 0 {
 			return s.writeProbe(w, http.StatusServiceUnavailable, "down")

@@ -19,8 +19,7 @@ type queue struct {
 	batch, capacity int // items of a run, and of all that wait
 	maxWait         time.Duration
 	stall           time.Duration // see Options.Stall
-	observe         func(items int)
-	delayed         func(time.Duration) // told how long each job waited
+	metrics         *metrics
 
 	mu           sync.Mutex
 	reservations map[*reservation]bool // admitted, with work not yet begun
@@ -33,14 +32,13 @@ type queue struct {
 }
 
 // newQueue makes a queue for a number of workers.
-func newQueue(o Options, workers int, observe func(int), delayed func(time.Duration)) *queue {
+func newQueue(o Options, workers int, m *metrics) *queue {
 	q := &queue{
 		batch:        o.Batch,
 		capacity:     o.Queue,
 		maxWait:      o.Wait,
 		stall:        o.Stall,
-		observe:      observe,
-		delayed:      delayed,
+		metrics:      m,
 		reservations: map[*reservation]bool{},
 		workers:      make([]worker, workers),
 	}
@@ -127,7 +125,7 @@ func (q *queue) work(k int) {
 		q.mu.Unlock()
 		q.wake.Broadcast() // what is left may be for others now
 		if r.kind == scoreKind {
-			q.observe(len(r.items))
+			q.metrics.batch.Observe(float64(len(r.items)))
 		}
 		r.do(max(q.stall, 10*r.scorer.estimators[r.kind].estimate(len(r.items))))
 		q.finish(k, r)
@@ -166,7 +164,8 @@ func (q *queue) next(k int) *run {
 		r.add(j)
 		if j.avoid == nil {
 			j.started(j.estimator(), n)
-			q.delayed(time.Since(j.since))
+			q.metrics.delay.Observe(time.Since(j.since).Seconds())
+			q.metrics.stage("wait", j.scorer.name, time.Since(j.since))
 		}
 	}
 	q.ready = slices.DeleteFunc(q.ready, func(j *job) bool { return taken[j] })

@@ -3,7 +3,6 @@ package reward
 import (
 	"context"
 	"testing"
-	"time"
 
 	"assay/edit"
 )
@@ -13,9 +12,9 @@ func TestQueueTakesGroups(t *testing.T) {
 	v := newReplicated(&fake{})
 	v.estimators = [2]*estimator{{}, {}}
 	q := &queue{batch: 4, reservations: map[*reservation]bool{}, workers: make([]worker, 1),
-		delayed: func(time.Duration) {}}
+		metrics: newMetrics(func() float64 { return 0 }, func() float64 { return 0 })}
 	of := func(source byte, instruction string) groupKey {
-		return groupKey{scorer: v, source: [32]byte{source}, instruction: instruction}
+		return groupKey{scorer: v, sources: [32]byte{source}, instruction: instruction}
 	}
 	add := func(k groupKey, ctx context.Context) *job {
 		j := &job{scorer: v, of: k, inputs: make([]edit.Inputs, 1), results: make([]result, 1), left: []int{0}, ctx: ctx,

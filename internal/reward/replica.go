@@ -95,10 +95,15 @@ func (c *replica) check(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("a known edit fails: %w", err)
-	case !(math.Abs(got-*want) <= c.set.tolerance):
+	case !c.set.near(got, *want):
 		return fmt.Errorf("a known edit has score01 %v instead of %v", got, *want)
 	}
 	return nil
+}
+
+// near reports whether scores agree within the tolerance; NaN, of judges without a single score, is NaN.
+func (v *Replicated) near(a, b float64) bool {
+	return math.Abs(a-b) <= v.tolerance || math.IsNaN(a) && math.IsNaN(b)
 }
 
 // scoreOne scores one edit.
@@ -122,7 +127,7 @@ func (c *replica) fail(why error) {
 		return
 	}
 	v.at[c.i] = nil
-	v.states[c.i].err = why
+	v.states[c.i].err, v.states[c.i].reopening = why, true
 	v.opening.Add(1)
 	v.mu.Unlock()
 	v.warn(fmt.Sprintf("scorer %s, copy %d failed and is opened again: %v", v.name, c.i, why))
@@ -152,16 +157,16 @@ const (
 // reopen tries to open a replica until it succeeds or all are closed.
 func (v *Replicated) reopen(i int) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		c := &replica{set: v, i: i, users: 1}
-		err := attempt(func() (err error) {
-			c.Judge, err = v.open(i)
-			return err
-		})
-		if err == nil {
-			if err = c.check(context.Background()); err != nil {
-				c.release()
+		v.mu.Lock()
+		asleep := v.asleep
+		v.mu.Unlock()
+		if asleep {
+			if !v.pause(pause) {
+				return
 			}
+			continue
 		}
+		c, err := v.openOne(i)
 		v.mu.Lock()
 		select {
 		case <-v.closed:
@@ -173,9 +178,14 @@ func (v *Replicated) reopen(i int) {
 		default:
 		}
 		s := &v.states[i]
-		if err == nil {
-			s.restarts, s.failures, v.at[i] = s.restarts+1, 0, c
-		} else {
+		switch {
+		case err == nil && v.asleep: // it fell asleep meanwhile
+			v.mu.Unlock()
+			c.release()
+			continue
+		case err == nil:
+			s.restarts, s.failures, s.reopening, v.at[i] = s.restarts+1, 0, false, c
+		default:
 			s.failures, s.err = s.failures+1, err
 		}
 		v.mu.Unlock()
@@ -184,10 +194,18 @@ func (v *Replicated) reopen(i int) {
 			return
 		}
 		v.warn(fmt.Sprintf("scorer %s, copy %d cannot be opened again: %v", v.name, i, err))
-		select {
-		case <-time.After(pause):
-		case <-v.closed:
+		if !v.pause(pause) {
 			return
 		}
+	}
+}
+
+// pause waits, and reports false if all are closed meanwhile.
+func (v *Replicated) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-v.closed:
+		return false
 	}
 }

@@ -3,7 +3,6 @@ package reward
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -27,12 +26,16 @@ type Replicated struct {
 	warn      func(string)
 	once      sync.Once
 
+	printing sync.Mutex
+	print    *string // fingerprint; nil: not known yet
+
 	// Of a server.
 	name       string
 	estimators [2]*estimator // by kind
 
 	mu     sync.Mutex
 	at     []*replica // by number; nil: down
+	asleep bool       // all are down, until wake
 	states []replicaState
 	probe  *edit.Edit // that every copy must be able to score
 	want   *float64   // its score01; nil: not known yet
@@ -40,9 +43,10 @@ type Replicated struct {
 
 // replicaState counts the failures of one replica.
 type replicaState struct {
-	restarts int
-	failures int   // to open it, in a row
-	err      error // why it is down
+	restarts  int
+	reopening bool
+	failures  int   // to open it, in a row
+	err       error // why it is down
 }
 
 // Replicate opens n replicas of a scorer. Their scores of one edit must agree within tolerance on 0 to 1 (0 on CPUs),
@@ -174,8 +178,33 @@ func with[T any](v *Replicated, call func(edit.Judge) (T, error)) (out T, err er
 	return call(c.Judge)
 }
 
-// Fingerprint implements [edit.Judge].
-func (v *Replicated) Fingerprint() (string, error) { return with(v, edit.Judge.Fingerprint) }
+// Fingerprint implements [edit.Judge]. It is computed once, since weights may take seconds to read.
+func (v *Replicated) Fingerprint() (string, error) {
+	v.printing.Lock()
+	defer v.printing.Unlock()
+	if v.print == nil {
+		print, err := with(v, edit.Judge.Fingerprint)
+		if err != nil {
+			return "", err
+		}
+		v.print = &print
+	}
+	return *v.print, nil
+}
+
+// same refuses a judge that has another fingerprint, because its files have changed.
+func (v *Replicated) same(j edit.Judge) error {
+	v.printing.Lock()
+	defer v.printing.Unlock()
+	if v.print == nil {
+		return nil
+	}
+	print, err := j.Fingerprint()
+	if err == nil && print != *v.print {
+		err = fmt.Errorf("its files have changed: its fingerprint is %s, and was %s", print, *v.print)
+	}
+	return err
+}
 
 // Prepare makes inputs for any of the replicas.
 func (v *Replicated) Prepare(e *edit.Edit) (edit.Inputs, error) { return v.prepare(e, nil) }
@@ -253,7 +282,7 @@ func (v *Replicated) warm(ctx context.Context, observe func(time.Duration)) erro
 				v.mu.Lock()
 				v.probe, v.want = probe, &score
 				v.mu.Unlock()
-			case !(math.Abs(score-*v.want) <= v.tolerance):
+			case !v.near(score, *v.want):
 				return fmt.Errorf("copy %d gives score01 %v where copy 0 gives %v: its device is unlike the other's, "+
 					"so serve it by a process of its own", i, score, *v.want)
 			}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"assay/data"
 	"assay/edit"
 	"assay/internal/long"
 	"assay/model"
@@ -37,7 +36,7 @@ func (f *frail) Prepare(e *edit.Edit) (edit.Inputs, error) {
 	if f.closed {
 		return nil, errors.New("the scorer is closed")
 	}
-	return &model.Sample{Pictures: []*backbone.Picture{{Pixels: []float32{float32(red(e.Output.(*data.Picture)))}}}}, nil
+	return &model.Sample{Pictures: []*backbone.Picture{{Pixels: []float32{float32(red(pixels(e.Output)))}}}}, nil
 }
 
 func (f *frail) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
@@ -299,9 +298,9 @@ func TestLanesKeepGroups(t *testing.T) {
 	v := newReplicated(&fake{}, &fake{})
 	v.estimators = [2]*estimator{{}, {}}
 	q := &queue{batch: 2, reservations: map[*reservation]bool{}, workers: make([]worker, 2),
-		delayed: func(time.Duration) {}}
+		metrics: newMetrics(func() float64 { return 0 }, func() float64 { return 0 })}
 	add := func(source byte) *job {
-		j := &job{scorer: v, of: groupKey{scorer: v, source: [32]byte{source}}, inputs: make([]edit.Inputs, 1),
+		j := &job{scorer: v, of: groupKey{scorer: v, sources: [32]byte{source}}, inputs: make([]edit.Inputs, 1),
 			results: make([]result, 1), left: []int{0}, ctx: t.Context(), done: make(chan struct{}),
 			reservation: &reservation{q: q, remaining: workload{}}}
 		q.ready = append(q.ready, j)

@@ -1,36 +1,88 @@
 package reward
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
-// scoreRequest is a request to /v1/score or /v1/gradient, JSON with base64 pictures or a form with files: edits of one
-// source and instruction, or pairs with their own.
-type scoreRequest struct {
+// editsRequest is what requests to /v1/score and /v1/gradient have in common, JSON with base64 pictures or a form with
+// files: edits of one source and instruction, or pairs with their own.
+type editsRequest struct {
+	ID          string               `json:"id"`
 	Scorer      string               `json:"scorer"`
+	Fingerprint string               `json:"fingerprint"` // that the scorer must have; "": any
 	Source      *encodedPicture      `json:"source"`
+	Sources     list[encodedPicture] `json:"sources"` // several; in place of Source
 	Instruction string               `json:"instruction"`
 	Edits       list[encodedPicture] `json:"edits"`
 	Pairs       list[pairRequest]    `json:"pairs"`
 }
 
-// pairRequest is one pair of a scoreRequest.
+// pairRequest is one pair of an editsRequest.
 type pairRequest struct {
-	Source      *encodedPicture `json:"source"`
-	Instruction string          `json:"instruction"`
-	Edit        *encodedPicture `json:"edit"`
+	Source      *encodedPicture      `json:"source"`
+	Sources     list[encodedPicture] `json:"sources"`
+	Instruction string               `json:"instruction"`
+	Edit        *encodedPicture      `json:"edit"`
+	Group       string               `json:"group"` // "": all pairs of its sources and instruction
 }
 
-// items returns the request's pairs or, without any, its edits with their common source.
-func (p *scoreRequest) items() (items []*item, err error) {
+// scoreRequest is a request to /v1/score.
+type scoreRequest struct {
+	editsRequest
+	Rewards list[rewardRequest] `json:"rewards"` // in place of Scorer
+	Combine string              `json:"combine"` // a [combine.Rule]; "": no sum is asked for
+	OnError string              `json:"on_error"`
+}
+
+// rewardRequest is one of several scorers that a request asks.
+type rewardRequest struct {
+	Name        string   `json:"name"`
+	Weight      *float64 `json:"weight"`    // in the sum; nil: 1
+	Dimension   string   `json:"dimension"` // in place of the score
+	Scale       string   `json:"scale"`     // its own [combine.Rule]; "": as Combine says
+	Fingerprint string   `json:"fingerprint"`
+}
+
+// wanted is an edit that a request asks about.
+type wanted struct {
+	sources     []*encodedPicture
+	output      *encodedPicture
+	instruction string
+	group       string
+}
+
+// sourcesOf are the sources of an edit, which come as one or as several.
+func sourcesOf(where string, one *encodedPicture, several list[encodedPicture]) (out []*encodedPicture, err error) {
+	switch {
+	case one != nil && len(several) > 0:
+		return nil, apiErrorf(http.StatusBadRequest, "bad_request", "%ssource and sources: one of them is wanted", where)
+	case one != nil:
+		return []*encodedPicture{one}, nil
+	}
+	for i := range several {
+		out = append(out, &several[i])
+	}
+	return out, nil
+}
+
+// wanted returns the request's pairs or, without any, its edits with their common sources.
+func (p *editsRequest) wanted() (edits []wanted, err error) {
+	sources, err := sourcesOf("", p.Source, p.Sources)
+	if err != nil {
+		return nil, err
+	}
 	if len(p.Pairs) == 0 {
 		for i := range p.Edits {
-			items = append(items, &item{source: p.Source, output: &p.Edits[i], instruction: p.Instruction})
+			edits = append(edits, wanted{sources: sources, output: &p.Edits[i], instruction: p.Instruction})
 		}
-		return items, nil
+		return edits, nil
 	}
-	if p.Source != nil || len(p.Edits) > 0 || p.Instruction != "" {
+	if len(sources) > 0 || len(p.Edits) > 0 || p.Instruction != "" {
 		return nil, badRequest("pairs have sources, instructions and " +
 			"edits of their own: source, instruction, edit and edits do not go with them")
 	}
@@ -38,23 +90,48 @@ func (p *scoreRequest) items() (items []*item, err error) {
 		if one.Edit == nil {
 			return nil, badRequest("pairs/%d: edit is missing: one picture", i)
 		}
-		items = append(items, &item{source: one.Source, output: one.Edit, instruction: one.Instruction})
+		if sources, err = sourcesOf(fmt.Sprintf("pairs/%d: ", i), one.Source, one.Sources); err != nil {
+			return nil, err
+		}
+		edits = append(edits, wanted{sources, one.Edit, one.Instruction, one.Group})
 	}
-	return items, nil
+	return edits, nil
 }
 
-func (p *scoreRequest) field(name string, value []byte) (err error) {
+func (p *editsRequest) field(name string, value []byte) (err error) {
 	switch name {
+	case "id":
+		p.ID, err = formText(name, value)
 	case "scorer":
 		p.Scorer, err = formText(name, value)
+	case "fingerprint":
+		p.Fingerprint, err = formText(name, value)
 	case "instruction":
 		p.Instruction, err = formText(name, value)
 	case "source":
 		p.Source = &encodedPicture{raw: value}
+	case "sources":
+		p.Sources = append(p.Sources, encodedPicture{raw: value})
 	case "edits":
 		p.Edits = append(p.Edits, encodedPicture{raw: value})
 	default:
 		err = badRequest("unknown field %q", name)
+	}
+	return err
+}
+
+func (p *scoreRequest) field(name string, value []byte) (err error) {
+	switch name {
+	case "combine":
+		p.Combine, err = formText(name, value)
+	case "on_error":
+		p.OnError, err = formText(name, value)
+	case "rewards":
+		if err = json.Unmarshal(value, &p.Rewards, json.RejectUnknownMembers(true)); err != nil {
+			err = prefixError("rewards", bodyError(err))
+		}
+	default:
+		err = p.editsRequest.field(name, value)
 	}
 	return err
 }
@@ -66,63 +143,107 @@ func (s *Server) postScore(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer held.release()
-	if err := s.countItems("edits", max(len(p.Edits), len(p.Pairs))); err != nil {
-		return err
-	}
-	v, err := s.engine.scorers.find(p.Scorer)
-	if err != nil {
-		return err
-	}
-	items, err := p.items()
-	switch {
-	case err != nil || len(p.Pairs) > 0:
-	case p.Source != nil || v.info.Sources != 0:
-		_, err = s.engine.decoder.check(p.Source, p.Instruction)
-	default:
-		err = checkInstruction(p.Instruction)
-	}
-	if err != nil {
-		return err
-	}
-	for _, it := range items {
-		if it.scorer = v; it.source == nil && v.info.Sources == 0 {
-			it.source = it.output
-		}
-	}
-	if err := s.engine.score(r.Context(), items); err != nil {
-		return err
-	}
-	results, status, again := s.results(items)
-	if again > 0 {
-		w.Header().Set("Retry-After", retryAfter(again))
-	}
-	err = writeJSON(w, status, map[string]any{"scorer": v.name, "score_range": v.info.Range, "results": results})
-	if err == nil && status != http.StatusOK {
-		err = answeredError(status)
-	}
-	return err
+	return s.answer(w, r, &p.ID, held, &p, func(ctx context.Context) (*reply, error) { return s.score(ctx, r, &p) })
 }
 
-// results are a score or an error for each item. If none was scored, status is that of the first error and again the
-// time to wait before a retry.
-func (s *Server) results(items []*item) (out []any, status int, again time.Duration) {
-	out = make([]any, len(items))
-	scored := false
-	for i, it := range items {
-		if it.err != nil {
-			e := s.engine.metrics.countError(it.err)
-			if out[i] = map[string]any{"error": e}; status == 0 {
-				status, again = e.Status, e.RetryAfter
-			}
-			continue
+// score is the answer to a request.
+func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*reply, error) {
+	if err := s.countItems("edits", max(len(p.Edits), len(p.Pairs))); err != nil {
+		return nil, err
+	}
+	asked, err := s.questions(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.demand(r); err != nil {
+		return nil, err
+	}
+	edits, err := p.wanted()
+	if err == nil && len(p.Pairs) == 0 {
+		_, err = s.engine.decoder.check(edits[0].sources, p.Instruction, asked.needSources())
+	}
+	if err != nil {
+		return nil, err
+	}
+	var items []*item
+	byEdit := make([][]*item, len(edits))
+	for i, e := range edits {
+		for _, v := range asked.judges {
+			byEdit[i] = append(byEdit[i], v.item(e))
 		}
-		out[i], scored = &it.score, true
+		items = append(items, byEdit[i]...)
+	}
+	if err := s.engine.score(ctx, items); err != nil {
+		return nil, err
+	}
+	return s.scoreReply(p, asked, edits, byEdit)
+}
+
+// scoreReply writes a score or an error for each edit, and the sum if it is wanted.
+func (s *Server) scoreReply(p *scoreRequest, asked *questions, edits []wanted, byEdit [][]*item) (*reply, error) {
+	head := map[string]any{}
+	if len(p.Rewards) == 0 {
+		head["scorer"], head["score_range"] = asked.judges[0].name, asked.judges[0].info.Range
+	}
+	a, err := asked.answers(edits, byEdit)
+	if err != nil {
+		return nil, err
+	}
+	sums := a.sums(asked)
+	results, out := make([][]byte, len(edits)), &reply{}
+	scored, again := false, time.Duration(0)
+	for i := range edits {
+		var parts [][]byte
+		for k, q := range asked.list {
+			one := a.cells[k][i]
+			if one.err != nil {
+				e := s.engine.metrics.countError(one.err)
+				out.temporary = out.temporary || isTemporary(e)
+				if out.status == 0 {
+					out.status, again = e.Status, e.RetryAfter
+				}
+			}
+			scored = scored || one.err == nil
+			part, err := one.encode(q, len(p.Rewards) > 0)
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, part)
+		}
+		if len(p.Rewards) > 0 {
+			results[i] = encodeList(parts, `{"rewards":`, `}`)
+		} else {
+			results[i] = parts[0]
+		}
+		if sums != nil {
+			results[i] = joinObjects(results[i], sums[i].encode(asked.onError))
+		}
 	}
 	if scored {
-		return out, http.StatusOK, 0
+		out.status, again = http.StatusOK, 0
 	}
-	return out, status, again
+	out.again = again
+	return out, s.encodeScores(out, asked.judges, p.ID, head, results)
+}
+
+// encodeScores completes a reply: the identity of request, server and judges, and the results.
+func (s *Server) encodeScores(
+	out *reply, judges []*Replicated, id string, head map[string]any, results [][]byte,
+) (err error) {
+	if head["judges"], out.prints, err = identities(judges); err != nil {
+		return err
+	}
+	head["version"] = serverVersion
+	if id != "" {
+		head["id"] = id
+	}
+	raw, err := encodeJSON(head)
+	if err != nil {
+		return err
+	}
+	out.kind = "application/json"
+	out.body = append(joinObjects(raw[:len(raw)-1], encodeList(results, `{"results":`, `}`)), '\n')
+	return nil
 }
 
 // limits sends the limits of one request, so that clients can split larger ones.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,11 @@ func newScorerSet(names []string, scorers []edit.Judge) (*scorerSet, error) {
 		copies, ok := scorers[i].(*Replicated)
 		if !ok {
 			copies = newReplicated(scorers[i])
+		}
+		for _, role := range slices.Concat(copies.info.Pictures, copies.info.Texts) {
+			if role != "instruction" {
+				return nil, fmt.Errorf("scorer %s looks at %q, which requests do not have", name, role)
+			}
 		}
 		copies.name, copies.estimators = name, [2]*estimator{{}, {}}
 		s.by[name] = copies

@@ -191,7 +191,12 @@ func TestKeepAlive(t *testing.T) {
 	}
 	var callers sync.WaitGroup
 	var heard atomic.Int64
-	for _, agent := range []string{"python-requests/2.32.3", "Python-urllib/3.11", "undici"} {
+	agents := []string{"python-requests/2.32.3", "Python-urllib/3.11", "undici"}
+	for i, agent := range append(agents, agents...) {
+		id := ""
+		if i >= len(agents) { // those that have one wait for work that goes on without them
+			id = "Idempotency-Key: " + agent + "\r\n"
+		}
 		callers.Go(func() {
 			conn, err := net.Dial("tcp", url[len("http://"):])
 			if err != nil {
@@ -200,8 +205,8 @@ func TestKeepAlive(t *testing.T) {
 			}
 			defer conn.Close()
 			fmt.Fprintf(conn,
-				"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\nContent-Length: %d\r\n\r\n%s",
-				agent, len(raw), raw)
+				"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nUser-Agent: %s\r\n%sContent-Length: %d\r\n\r\n%s",
+				agent, id, len(raw), raw)
 			in, signs := bufio.NewReader(conn), 0
 			for {
 				r, err := http.ReadResponse(in, nil)
@@ -223,7 +228,7 @@ func TestKeepAlive(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "signs", func() bool { return heard.Load() == 2 })
+	eventually(t, "signs", func() bool { return heard.Load() == 4 })
 	close(f.gate)
 	callers.Wait()
 }

@@ -19,10 +19,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"assay/edit"
 	"assay/internal/graceful"
+	"assay/internal/reward/once"
 )
 
 // Options are the limits of a server. Zero values stand for the defaults.
@@ -38,6 +40,12 @@ type Options struct {
 	Memory    int64         // bytes of requests held at a time; 2 GiB
 	Wait      time.Duration // longest estimated time of an admitted request, and longest wait for memory; 10 minutes
 	Timeout   time.Duration // from the head of a request to its answer; 15 minutes
+	Pictures  int64         // bytes of decoded pictures kept for later requests; 128 MiB
+	Answers   int64         // bytes of answers kept for retries of requests with an id; 64 MiB
+	AnswerAge time.Duration // longest time that they are kept; 10 minutes
+	SleepWait time.Duration // longest wait of a request while the scorers sleep; a minute
+	PerCall   bool          // the scorers sleep whenever no request is in work, and a request wakes them
+	Devices   []string      // CUDA devices of the scorers, whose memory is reported
 	Chat      []NamedModel  // models that answer /v1/chat/completions; the first one, requests that name none
 	Warn      func(string)  // told of copies of scorers that failed; nil: nobody
 
@@ -50,6 +58,8 @@ func (o *Options) fill() {
 	o.MaxBody, o.MaxPixels = cmp.Or(o.MaxBody, 64<<20), cmp.Or(o.MaxPixels, 16<<20)
 	o.MaxItems, o.Queue, o.Batch = cmp.Or(o.MaxItems, 256), cmp.Or(o.Queue, 1<<16), cmp.Or(o.Batch, 32)
 	o.Memory = cmp.Or(o.Memory, 2<<30)
+	o.Pictures, o.Answers = cmp.Or(o.Pictures, 128<<20), cmp.Or(o.Answers, 64<<20)
+	o.AnswerAge, o.SleepWait = cmp.Or(o.AnswerAge, 10*time.Minute), cmp.Or(o.SleepWait, time.Minute)
 	o.Wait, o.Timeout = cmp.Or(o.Wait, 10*time.Minute), cmp.Or(o.Timeout, 15*time.Minute)
 }
 
@@ -60,6 +70,12 @@ type Server struct {
 	front   *front
 	chats   chan struct{} // one entry for each chat request that is held
 	handler http.Handler
+	child   childPrint
+
+	once    *once.Cache[*response] // of requests with an id
+	working sync.WaitGroup         // their work
+	ending  context.Context        // ends it, when the server is closed
+	end     context.CancelFunc
 }
 
 // NewServer makes a server of scorers by name; requests that name none get the first one. Scorers with several
@@ -86,6 +102,8 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 		}
 	}
 	s := &Server{o: o, engine: newEngine(o, set, clients), chats: make(chan struct{}, mostChats)}
+	s.once = once.New[*response](o.Answers, o.AnswerAge)
+	s.ending, s.end = context.WithCancel(context.Background())
 	memory := newMemory(o.Memory, o.MaxBody)
 	s.engine.metrics.memory(memory)
 	s.front = &front{
@@ -99,8 +117,14 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 }
 
 // Warm scores a small edit with every replica of every scorer, so that graphs are built and times known before the
-// first request. Replicas that disagree are an error.
-func (s *Server) Warm(ctx context.Context) error { return s.engine.scorers.warm(ctx) }
+// first request. Replicas that disagree are an error. With Options.PerCall the scorers then sleep.
+func (s *Server) Warm(ctx context.Context) error {
+	err := s.engine.scorers.warm(ctx)
+	if err == nil && s.engine.gate.PerCall {
+		err = s.engine.gate.Close(ctx)
+	}
+	return err
+}
 
 // route is a path that is served. The error that answer returns is written as JSON.
 type route struct {
@@ -109,18 +133,22 @@ type route struct {
 }
 
 func (s *Server) routes() []route {
-	return []route{
+	return append(s.flowRoutes(), []route{
 		{"POST", "/v1/score", s.postScore},
 		{"GET", "/v1/limits", s.limits},
+		{"GET", "/v1/judges", s.judges},
+		{"POST", "/v1/sleep", s.postSleep},
+		{"POST", "/v1/wake", s.postWake},
 		{"POST", "/v1/gradient", s.postGradient},
 		{"POST", "/v1/chat/completions", s.postChat},
 		{"GET", "/v1/models", s.listModels},
 		{"POST", "/score", s.postUniRL},
 		{"GET", "/rewards", s.rewards},
+		{"POST", "/lifecycle/{action}", s.lifecycle},
 		{"GET", "/health", s.health},
 		{"GET", livePath, s.live},
 		{"GET", readyPath, s.ready},
-	}
+	}...)
 }
 
 // read rejects a request of which not even one item would be admitted, and decodes the body of any other: see
@@ -213,4 +241,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, drain time.Duration)
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
 // Close ends the server's work; requests must have ended before.
-func (s *Server) Close() { s.engine.queue.close() }
+func (s *Server) Close() {
+	s.end()
+	s.working.Wait()
+	s.engine.queue.close()
+}

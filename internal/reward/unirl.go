@@ -1,11 +1,15 @@
 package reward
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/edit"
 )
 
 // turn is half of an edit in UniRL's format: an edit is a history of two turns, (instruction, source) and
@@ -18,71 +22,104 @@ type turn struct {
 }
 
 type unirlRequest struct {
+	unirlIdentity
 	History  list[turn]   `json:"history"`
 	Required list[string] `json:"required_rewards"`
 }
 
-// edit returns the edit of a request. source is nil in a history of one turn.
-func (q *unirlRequest) edit() (source, edit *encodedPicture, instruction string, err error) {
+// wanted returns the edit of a request. There is no source in a history of one turn, and several in one of more than
+// two, whose turns have the same text: with others it would be a chain of edits.
+func (q *unirlRequest) wanted() (e wanted, err error) {
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
-	if len(q.History) != 1 && len(q.History) != 2 {
-		return nil, nil, "", badRequest("an edit is a history of two turns, (instruction, source) and "+
-			"(instruction, edited picture), not of %d", len(q.History))
+	if len(q.History) == 0 {
+		return e, badRequest("%s, not of 0", twoTurns)
 	}
 	for i, t := range q.History {
 		if given(t.Video) || given(t.VideoPath) {
-			return nil, nil, "", badRequest("turn %d: videos are not scored", i)
+			return e, badRequest("turn %d: videos are not scored", i)
 		}
 		if t.Image == nil {
-			return nil, nil, "", badRequest("turn %d: image_b64 is missing", i)
+			return e, badRequest("turn %d: image_b64 is missing", i)
 		}
-		if instruction == "" {
-			instruction = t.Text
+		switch {
+		case e.instruction == "":
+			e.instruction = t.Text
+		case len(q.History) > 2 && t.Text != "" && t.Text != e.instruction:
+			return e, badRequest("turn %d has another text than the turns before: a history of more than two turns is an edit "+
+				"of several sources, with one instruction", i)
 		}
-		source, edit = edit, t.Image
+		if e.output != nil {
+			e.sources = append(e.sources, e.output)
+		}
+		e.output = t.Image
 	}
-	return source, edit, instruction, checkInstruction(instruction)
+	return e, checkInstruction(e.instruction)
 }
 
-// item is the item of a scorer and an edit. Scorers without a source may lack it.
-func (v *Replicated) item(source, output *encodedPicture, instruction string) (*item, error) {
-	if source == nil && v.info.Sources != 0 {
-		return nil, badRequest("%s compares with a source: an edit is a "+
-			"history of two turns, (instruction, source) and (instruction, edited picture), not of 1", v.name)
+const twoTurns = "an edit is a history of two turns, (instruction, source) and (instruction, edited picture)"
+
+// item asks a scorer about an edit. Scorers that look at no source are shown the output in its place, so that they
+// need none.
+func (v *Replicated) item(e wanted) *item {
+	if len(e.sources) == 0 && v.info.Sources == 0 {
+		e.sources = []*encodedPicture{e.output}
 	}
-	if source == nil {
-		source = output
+	return &item{scorer: v, sources: e.sources, output: e.output, instruction: e.instruction}
+}
+
+// takes refuses a number of sources that the scorer does not look at.
+func (v *Replicated) takes(sources int) error {
+	if most := max(v.info.Sources, 1); v.info.Sources != edit.Any && sources > most {
+		return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "the edit has %d sources, and %s looks at %d", sources,
+			v.name, most)
 	}
-	return &item{scorer: v, source: source, output: output, instruction: instruction}, nil
+	return nil
 }
 
 // postUniRL answers POST /score, in the protocol of UniRL's reward service. A reward that fails is left out of the
 // results and listed in errors.
 func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	var body struct {
+		Version  string              `json:"protocol_version"` // "": of clients before there were versions
 		Requests *list[unirlRequest] `json:"requests"`
 	}
 	held, err := s.read(w, r, scoreKind, &body, nil)
 	if err != nil {
 		return err
 	}
-	defer held.release()
+	if body.Version != "" && body.Version != unirlVersion {
+		held.release()
+		return apiErrorf(http.StatusBadRequest, "bad_request", "protocol_version %q: there is %s", body.Version, unirlVersion)
+	}
 	if body.Requests == nil {
+		held.release()
 		return badRequest("requests is missing: a list, in UniRL's format; source, instruction and edits go to /v1/score")
 	}
 	requests := *body.Requests
 	held.shrink(shareBytes(requests))
+	id := unirlID(requests)
+	return s.answer(w, r, &id, held, requests, func(ctx context.Context) (*reply, error) {
+		return s.unirl(ctx, r, requests)
+	})
+}
+
+// unirl is the answer to requests in UniRL's protocol.
+func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlRequest) (*reply, error) {
+	if err := s.demand(r); err != nil {
+		return nil, err
+	}
 	results := make([]map[string]map[string]float64, len(requests))
 	errs := make([]map[string]string, len(requests))
 	request := map[*item]int{} // that an item belongs to
 	var items []*item
+	var judges []*Replicated
 	asked := 0
 	for i, q := range requests {
 		if asked += len(q.Required); asked > s.o.MaxItems {
-			return s.countItems("requested rewards", asked)
+			return nil, s.countItems("requested rewards", asked)
 		}
 		results[i], errs[i] = map[string]map[string]float64{}, map[string]string{}
-		source, edit, instruction, err := q.edit()
+		edit, err := q.wanted()
 		for _, name := range q.Required {
 			v, e := s.engine.scorers.find(name)
 			if name == "" {
@@ -91,29 +128,51 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 			if err != nil {
 				e = err
 			}
-			var it *item
-			if e == nil {
-				it, e = v.item(source, edit, instruction)
+			switch {
+			case e != nil:
+			case len(edit.sources) == 0 && v.info.Sources != 0:
+				e = badRequest("%s compares with a source: %s, not of 1", v.name, twoTurns)
+			case v.takes(len(edit.sources)) != nil:
+				e = badRequest("%s looks at one source: %s, not of %d", v.name, twoTurns, len(q.History))
 			}
 			if e != nil {
 				errs[i][name] = e.Error()
 				continue
 			}
+			it := v.item(edit)
 			items, request[it] = append(items, it), i
+			if !slices.Contains(judges, v) {
+				judges = append(judges, v)
+			}
 		}
 	}
-	if err := s.engine.score(r.Context(), items); err != nil {
-		return err
+	if err := s.engine.score(ctx, items); err != nil {
+		return nil, err
 	}
+	out := &reply{status: http.StatusOK, kind: "application/json"}
 	for _, it := range items {
 		i, name := request[it], it.scorer.name
+		if it.err == nil {
+			it.err = checkScore(name, &it.score)
+		}
 		if it.err != nil {
-			errs[i][name] = s.engine.metrics.countError(it.err).Message
+			e := s.engine.metrics.countError(it.err)
+			errs[i][name], out.temporary = e.Message, out.temporary || isTemporary(e)
 			continue
 		}
 		results[i][name] = map[string]float64{"score": it.score.Value}
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"results": results, "errors": errs})
+	var err error
+	if _, out.prints, err = identities(judges); err != nil {
+		return nil, err
+	}
+	echo, err := unirlEcho(requests, s.engine.scorers)
+	if err != nil {
+		return nil, err
+	}
+	out.body, err = encodeJSON(map[string]any{"results": results, "errors": errs, "identities": echo,
+		"protocol_version": unirlVersion})
+	return out, err
 }
 
 // shareBytes makes equal pictures share their bytes, as the sources of a rank's edits do, and returns the bytes in
@@ -127,7 +186,7 @@ func shareBytes(requests []unirlRequest) (left int64) {
 			if t.Image == nil {
 				continue
 			}
-			digest := sha256.Sum256(t.Image.raw)
+			digest := t.Image.sum()
 			if seen[digest] == nil {
 				seen[digest] = t.Image.raw
 				left += int64(len(t.Image.raw))
@@ -153,5 +212,10 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) error {
 	if draining {
 		return writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "draining", "rewards": ready})
 	}
-	return writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "rewards": ready})
+	v := map[string]any{"status": "ok", "rewards": ready}
+	if s.engine.gate.Asleep() {
+		v["asleep"] = true
+	}
+	s.describeChild(v)
+	return writeJSON(w, http.StatusOK, v)
 }

@@ -230,6 +230,7 @@ func (q *queue) finish(k int, r *run) {
 		r.on.fail(r.out.broken)
 	} else {
 		r.scorer.estimators[r.kind].observe(len(r.items), time.Since(r.began))
+		q.metrics.stage("model", r.scorer.name, time.Since(r.began))
 	}
 	var suspects []*replica
 	defer func() {

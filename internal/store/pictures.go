@@ -16,7 +16,7 @@ type Pictures struct {
 
 // Pictures opens the stored digests of pixels.
 func (s *Store) Pictures() (*Pictures, error) {
-	b, err := s.Bucket("pixels-1", "decoding "+data.Decoding)
+	b, err := s.Bucket("pixels-1", "decoding "+data.Decoding())
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -119,5 +120,21 @@ func TestIdentify(t *testing.T) {
 	}
 	if diff := cmp.Diff(any(want), got); diff != "" {
 		t.Errorf("the plan's head: want -, got +\n%s", diff)
+	}
+}
+
+// TestDecoded: results of pixels by libjpeg-turbo are not mixed with those of Go's, whose heads stay as they were.
+func TestDecoded(t *testing.T) {
+	h := head{In: "a.csv", Rows: 2, Judge: "a judge"}
+	want := `{"in":"a.csv","rows":2,"judge":"a judge"}`
+	if name, _ := data.JPEGDecoder(); name != data.GoDecoder {
+		want = `{"jpeg":"libjpeg-turbo","in":"a.csv","rows":2,"judge":"a judge"}`
+	}
+	got, err := decoded(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := json.Marshal(got); err != nil || string(raw) != want {
+		t.Errorf("got head %s, %v, want %s", raw, err, want)
 	}
 }

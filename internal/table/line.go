@@ -150,7 +150,11 @@ type Journal[V any] struct{ index *journal.Index[Line[V]] }
 
 // open opens a journal with the lines of rows that have not changed since.
 func (j *Job[Row, V]) open(path string) (*Journal[V], error) {
-	x, err := journal.OpenIndex(path, j.Head, j.Rows, func(l Line[V]) int { return l.Row }, func(l Line[V]) bool {
+	head, err := decoded(j.Head)
+	if err != nil {
+		return nil, err
+	}
+	x, err := journal.OpenIndex(path, head, j.Rows, func(l Line[V]) int { return l.Row }, func(l Line[V]) bool {
 		if j.Skip != nil && j.Skip(l.Row) {
 			return false
 		}

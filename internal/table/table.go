@@ -13,7 +13,9 @@
 package table
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -243,6 +245,19 @@ func Inputs[Row any](tasks []Task[Row]) []edit.Inputs {
 	return inputs
 }
 
+// decoded adds the decoder of JPEG to a head, unless it is Go's: results are of the pixels of one decoder.
+func decoded(head any) (any, error) {
+	name, _ := data.JPEGDecoder()
+	if name == data.GoDecoder {
+		return head, nil
+	}
+	raw, err := json.Marshal(head)
+	if err != nil || !bytes.HasPrefix(raw, []byte(`{"`)) { // nothing that is decoded
+		return head, err
+	}
+	return json.RawMessage(fmt.Sprintf(`{"jpeg":%q,%s`, name, raw[1:])), nil
+}
+
 // work opens the shards of the table.
 func (j *Job[Row, V]) work() (w *shards.Work[Line[V]], err error) {
 	head := j.Head
@@ -250,6 +265,9 @@ func (j *Job[Row, V]) work() (w *shards.Work[Line[V]], err error) {
 		if head, err = j.Plan(); err != nil {
 			return nil, err
 		}
+	}
+	if head, err = decoded(head); err != nil {
+		return nil, err
 	}
 	if dir := shards.Folder(j.Out); j.Merge {
 		w, err = shards.Reopen[Line[V]](dir, head, j.Rows)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
@@ -268,5 +269,7 @@ func versions() string {
 			out = append(out, m.Path+" "+m.Version)
 		}
 	}
+	jpeg, _ := data.JPEGDecoder()
+	out = append(out, "JPEG by "+jpeg)
 	return strings.Join(out, ", ")
 }

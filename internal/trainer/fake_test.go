@@ -22,6 +22,7 @@ import (
 	"assay/internal/optim"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/mlflow"
 	"assay/internal/trainer/models"
 )
 
@@ -236,6 +237,7 @@ func load(t *testing.T, path string) *config.Config {
 // TestMain runs a training when the test binary is started as a child: the configuration's path is in the environment.
 func TestMain(m *testing.M) {
 	path := os.Getenv("ASSAY_TRAINER_CHILD")
+	mlflow.Interval = time.Millisecond
 	if path == "" {
 		os.Exit(m.Run())
 	}

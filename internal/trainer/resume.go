@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"assay/data"
 	"assay/internal/exit"
 	"assay/internal/store"
 	"assay/internal/trainer/checkpoint"
@@ -59,6 +60,7 @@ func (s *setup) describe() error {
 	}
 	s.state = checkpoint.State{Format: 1, Identity: checkpoint.Identity{Config: string(text),
 		Model: maps.Clone(s.model.Fingerprint()), Data: s.data.Fingerprint}}
+	s.state.JPEG, _ = data.JPEGDecoder()
 	if s.state.Model == nil {
 		s.state.Model = map[string]string{}
 	}
@@ -111,8 +113,9 @@ func (s *setup) sameRun() error {
 			return nil, err
 		}
 		facts := map[string]string{
-			"program": digest, "architecture": runtime.GOARCH, "trained tensors": s.trains.Digest,
-			"--fresh": fmt.Sprint(s.o.Fresh), "--resume": fmt.Sprint(s.o.Resume), "--force-resume": fmt.Sprint(s.o.Force),
+			"program": digest, "architecture": runtime.GOARCH, "decoder of JPEG": s.state.JPEG,
+			"trained tensors": s.trains.Digest,
+			"--fresh":         fmt.Sprint(s.o.Fresh), "--resume": fmt.Sprint(s.o.Resume), "--force-resume": fmt.Sprint(s.o.Force),
 		}
 		for name, v := range values {
 			if name == "out" || !config.Moved(name, v, v) {

@@ -14,6 +14,7 @@ import (
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/mlflow"
 	"assay/internal/trainer/models"
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
@@ -28,6 +29,7 @@ type setup struct {
 	old     *checkpoint.State // of the checkpoint that the run resumes from; nil: it begins
 	dir     string            // that checkpoint
 	trains  models.Trained    // what the run trains, for people
+	mlflow  *mlflow.Settings  // nil: nothing is sent there
 	closers []func() error
 }
 
@@ -56,6 +58,7 @@ func (s *setup) run(ctx context.Context) error {
 		}
 	}
 	for _, stage := range []stage{
+		{"reading MLflow's settings", onMain(s.readTracking)},
 		{"reading the tables", s.openData},
 		{"taking the run directory", onMain(s.claim)},
 		{"opening the benchmark", s.openBenchmark},
@@ -339,7 +342,8 @@ func (s *setup) openRecords() (err error) {
 	if err := jsonfile.Write(filepath.Join(s.config.Out, config.PlanFile), plan); err != nil {
 		return err
 	}
-	s.records, err = records.New(s.config.Out, s.state.EventsFile, s.state.Metrics, s.state.Events)
+	s.records, err = records.New(s.config.Out, s.state.EventsFile, s.state.Metrics, s.state.Events,
+		!s.config.Reports(config.ReportNone))
 	if err != nil {
 		return err
 	}
@@ -349,7 +353,7 @@ func (s *setup) openRecords() (err error) {
 	}
 	s.records.Progress = s.o.bar("train", s.loader.Limit-s.state.Samples, unit)
 	s.closers = append(s.closers, s.records.Close)
-	return nil
+	return s.track()
 }
 
 // result says what a finished run did.

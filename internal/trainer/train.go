@@ -3,8 +3,8 @@
 // summed and clipped, the optimizer updates the parameters, and validation, checkpoint and metrics follow where they
 // are due.
 //
-// The parts are packages below this one: config, dataset, objective, models, optimizer, checkpoint, records. What
-// several processes do together is behind Strategy; internal/trainer/distributed is the one of MPI jobs.
+// The parts are packages below this one: config, dataset, objective, models, optimizer, checkpoint, records, mlflow.
+// What several processes do together is behind Strategy; internal/trainer/distributed is the one of MPI jobs.
 package trainer
 
 import (
@@ -21,6 +21,7 @@ import (
 	"assay/internal/trainer/checkpoint"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/mlflow"
 	"assay/internal/trainer/models"
 	"assay/internal/trainer/objective"
 	"assay/internal/trainer/optimizer"
@@ -41,6 +42,7 @@ type Trainer struct {
 	validator   *validator               // measures, and the benchmark
 	checkpoints *checkpoint.Checkpointer // when the state was saved
 	records     *records.Recorder        // metrics, TensorBoard, progress; nil on all processes but the main one
+	tracker     *mlflow.Tracker          // sends the records to MLflow; nil: not
 	state       checkpoint.State         // what a checkpoint holds besides tensors
 }
 
@@ -124,6 +126,7 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	}
 	s := &setup{Trainer: t, o: &o, here: here}
 	defer func() { err = exit.Join(err, s.close()) }()
+	defer func() { t.tracker.Close(ctx, trackedStatus(result, err)) }()
 	if err := s.run(ctx); err != nil {
 		return nil, t.interrupted(ctx, err)
 	}
@@ -139,6 +142,9 @@ func Train(ctx context.Context, o Options) (result *Result, err error) {
 	if t.strategy.Main() {
 		if err := t.report(); err != nil { // the scorer is there
 			o.warn(fmt.Sprintf("%s: %v", report.File, err))
+		}
+		if o.Note != nil && t.config.Reports(config.ReportWandB) {
+			o.Note("for Weights & Biases: python -m assay_reward.wandb_run " + t.config.Out)
 		}
 	}
 	return s.result(), nil

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,12 +22,7 @@ import (
 var pageText string
 
 var pageTemplate = page.Parse(pageText, template.FuncMap{
-	"number": func(v float64) string {
-		if math.IsNaN(v) {
-			return "-"
-		}
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	},
+	"number":   func(v float64) string { return page.Number("%.2f", v) },
 	"next":     func(n int) int { return n + 1 },
 	"previous": func(n int) int { return n - 1 },
 })

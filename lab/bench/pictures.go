@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
-	"flag"
+	"fmt"
 	"image"
 	_ "image/gif"
 	_ "image/jpeg"
@@ -18,46 +20,43 @@ import (
 	"assay/data"
 )
 
-// pictures times, for each file: decoding, decoding by Go's own packages without a conversion, and preparing (bicubic
-// to 336 x 336 pixels, normalised), in seconds of processor time.
-func pictures(args []string) error {
-	f := flag.NewFlagSet("pictures", flag.ExitOnError)
-	steps := f.Int("steps", 3, "timed repetitions; the fastest counts")
-	f.Parse(args)
-	runtime.GOMAXPROCS(1) // Pillow uses one core for a picture
-	type times struct{ Decode, Plain, Prepare float64 }
-	out := map[string]times{}
-	for _, path := range f.Args() {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		p, err := data.Decode(raw, data.Limits{})
-		if err == nil {
-			_, _, err = image.Decode(bytes.NewReader(raw))
-		}
-		if err != nil {
-			return err
-		}
-		var t times
-		t.Decode = fastest(*steps, func() { data.Decode(raw, data.Limits{}) })
-		t.Plain = fastest(*steps, func() { image.Decode(bytes.NewReader(raw)) })
-		t.Prepare = fastest(*steps, func() {
-			p.Resize(336, 336, data.Bicubic).Normalize([3]float32{0.5, 0.5, 0.5}, [3]float32{0.25, 0.25, 0.25})
-		})
-		out[path] = t
-	}
-	return json.NewEncoder(os.Stdout).Encode(out)
+// pictureTimes are seconds of processor time: of decoding, of decoding by Go's own packages without a conversion, and
+// of preparing (bicubic to 336 x 336 pixels, normalised).
+type pictureTimes struct {
+	Decode, Plain, Prepare float64
+	SHA256                 string // of the pixels
 }
 
-// fastest returns the least processor time of n calls, in seconds.
-func fastest(n int, f func()) (best float64) {
-	for i := range n {
-		start := processorTime()
-		f()
-		if s := (processorTime() - start).Seconds(); i == 0 || s < best {
-			best = s
+// pictures times one file after the other: it reads paths from standard input, and answers each with a line of JSON.
+func pictures([]string) error {
+	runtime.GOMAXPROCS(1) // Pillow uses one core for a picture
+	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
+	for in.Scan() {
+		raw, err := os.ReadFile(in.Text())
+		if err != nil {
+			return err
+		}
+		var t pictureTimes
+		var p *data.Picture
+		t.Decode = timed(func() { p, err = data.Decode(raw, data.Limits{}) })
+		if err != nil {
+			return err
+		}
+		t.SHA256 = fmt.Sprintf("%x", sha256.Sum256(p.Pix))
+		t.Plain = timed(func() { _, _, _ = image.Decode(bytes.NewReader(raw)) }) // some it does not read
+		t.Prepare = timed(func() {
+			p.Resize(336, 336, data.Bicubic).Normalize([3]float32{0.5, 0.5, 0.5}, [3]float32{0.25, 0.25, 0.25})
+		})
+		if err := out.Encode(t); err != nil {
+			return err
 		}
 	}
-	return best
+	return in.Err()
+}
+
+// timed returns the processor time of a call, in seconds.
+func timed(f func()) float64 {
+	start := processorTime()
+	f()
+	return (processorTime() - start).Seconds()
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"assay/internal/page"
 	"assay/internal/stats"
 	"assay/lab/internal/miniature"
 )
@@ -88,5 +89,5 @@ func choose(tasks [][]output, scores map[string]float64, seed uint64) ([]example
 // inline is a PNG file as a data URI.
 func inline(path string) (template.URL, error) {
 	raw, err := os.ReadFile(path)
-	return pngURL(raw), err
+	return page.DataURL("image/png", raw), err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	htmltemplate "html/template"
 	"io"
-	"math"
 	"strings"
 	"text/template"
 
@@ -73,10 +72,7 @@ func figure(v any) string {
 	case float64:
 		x = v
 	}
-	if math.IsNaN(x) {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", x)
+	return page.Number("%.2f", x)
 }
 
 func met(ok bool) string {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -96,11 +94,9 @@ func (s *story) heatmaps(ctx context.Context, scorer string) error {
 		if err != nil {
 			return err
 		}
-		var b bytes.Buffer
-		if err := g.Output.Heatmap(p).EncodePNG(&b); err != nil {
+		if o.Heatmap, err = page.PNG(g.Output.Heatmap(p).EncodePNG); err != nil {
 			return err
 		}
-		o.Heatmap = pngURL(b.Bytes())
 	}
 	return nil
 }
@@ -142,8 +138,4 @@ func smooth(v []float64, n int) []float64 {
 		}
 	}
 	return out
-}
-
-func pngURL(raw []byte) template.URL {
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(raw))
 }

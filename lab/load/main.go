@@ -1,7 +1,9 @@
 // Command load measures what callers of score serve notice when servers come and go: with -terminate, whether servers
 // that are ended under load lose an answer; with -rolling, what happens when several behind one address are replaced;
-// with -while, as a command runs. (lab/faults overloads a server.)
+// with -while, as a command runs; with -ranks, a trainer's load: lost answers, times, memory, and where the time goes.
+// (lab/faults overloads a server.)
 //
+//	build/lab/load -ranks 64 -for 1h -source a.png -edit b.png bin/score serve --json --scorer a=DIR --scorer b=DIR2
 //	build/lab/load -rolling 2 -source a.png -edit b.png bin/score serve --scorer DIR --json --reuse-port
 //	build/lab/load -url http://10.96.0.9:8100 -source a.png -edit b.png -while kubectl rollout status deployment/d
 //	build/lab/load -terminate 1000 -source a.png -edit b.png bin/score serve --scorer backbones/tiny-scorer
@@ -15,6 +17,7 @@ import (
 	"log"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -28,7 +31,18 @@ func main() {
 	first := flag.Int("first", 8101, "port of the first of them, where {port} stands in their command")
 	while := flag.Bool("while", false, "run the command behind the flags, under callers of -url, and say what they lost")
 	callers := flag.Int("callers", 8, "callers meanwhile")
+	r := &ranks{}
+	flag.IntVar(&r.n, "ranks", 0, "ranks of a trainer, each with a request of many edits after the other")
+	flag.IntVar(&r.edits, "edits", 24, "edits of a rank's request")
+	flag.IntVar(&r.size, "size", 1024, "pixels of a side of their JPEG")
+	flag.IntVar(&r.groups, "groups", 16, "different requests, which the ranks send in turn")
+	flag.DurationVar(&r.lasting, "for", 2*time.Minute, "how long ranks ask")
+	flag.DurationVar(&r.pause, "pause", 0, "pause of a rank before its next request")
+	rewards := flag.String("rewards", "", "names of rewards that ranks ask for, with commas between (default: all)")
 	flag.Parse()
+	if *rewards != "" {
+		r.rewards = strings.Split(*rewards, ",")
+	}
 	log.SetFlags(0)
 	var pictures [2][]byte
 	for i, path := range []string{*source, *edit} {
@@ -45,6 +59,8 @@ func main() {
 		log.Fatal(err)
 	}
 	switch {
+	case r.n > 0:
+		err = r.run(*url, *source, *edit, flag.Args())
 	case flag.NArg() == 0:
 		err = errors.New("no command behind the flags")
 	case *ends > 0:
@@ -54,7 +70,7 @@ func main() {
 	case *while:
 		err = l.while(flag.Args(), *callers)
 	default:
-		err = errors.New("want -terminate, -rolling or -while")
+		err = errors.New("want -terminate, -rolling, -while or -ranks")
 	}
 	if err != nil {
 		log.Fatal(err)

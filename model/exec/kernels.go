@@ -2,6 +2,7 @@ package exec
 
 import (
 	"fmt"
+	"slices"
 
 	"assay/model/nn"
 	"assay/onnx"
@@ -21,7 +22,7 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 	switch want {
 	case "", KernelsAuto:
 		if n.Plan.KernelsWhy = "results on the CPU keep their bits"; n.OnCUDA() {
-			n.Plan.KernelsWhy = "the fused operators have no CUDA kernels yet"
+			n.Plan.KernelsWhy = "fused ones were not measured on a GPU yet: set kernels: fused to try them"
 		}
 		return nil
 	case KernelsPlain:
@@ -31,17 +32,28 @@ func (n *Network) chooseKernels(want string, planned bool) error {
 	default:
 		return fmt.Errorf("kernels %q: want %s, %s or %s", want, KernelsAuto, KernelsPlain, KernelsFused)
 	}
+	computes := onnx.Float
+	if n.OnCUDA() {
+		computes = onnx.BFloat16
+	}
 	switch {
-	case n.OnCUDA():
-		return fmt.Errorf("kernels: fused: the fused operators have no kernels for %s yet, only for the CPU",
-			n.Plan.Device)
 	case n.Plan.WithLMHead:
 		return fmt.Errorf("kernels: fused: the fused operators do not attend over a cache, which generation needs")
-	case n.Computes() != onnx.Float:
-		return fmt.Errorf("kernels: fused: the fused operators compute in float32, not in %s", n.DType)
-	}
-	if _, err := ort.FusedLibrary(); err != nil && !planned {
-		return fmt.Errorf("kernels: fused: %w", err)
+	case n.Computes() != computes:
+		return fmt.Errorf("kernels: fused: the fused operators compute in %s on %s, not in %s", computes, n.Plan.Device,
+			n.DType)
+	case planned:
+	case n.OnCUDA() && !slices.Contains(nn.FusedHeads, n.Backbone.Decoder().HeadDim):
+		return fmt.Errorf("kernels: fused: heads have %d numbers, and the kernels for GPUs are for %v",
+			n.Backbone.Decoder().HeadDim, nn.FusedHeads)
+	case n.OnCUDA():
+		if err := checkFused(n.Plan.Device); err != nil {
+			return fmt.Errorf("kernels: fused: %w", err)
+		}
+	default:
+		if _, err := ort.FusedLibrary(); err != nil {
+			return fmt.Errorf("kernels: fused: %w", err)
+		}
 	}
 	n.Plan.Kernels, n.Plan.KernelsWhy = nn.Fused, "as configured"
 	return nil

@@ -23,15 +23,17 @@ func (n *Network) BackboneFingerprint() (string, error) {
 
 // Arithmetic says how values are computed: they are not the same to the last bit elsewhere.
 func (n *Network) Arithmetic() string {
+	device := "cpu "
+	if n.OnCUDA() {
+		device = "cuda "
+	}
 	switch {
 	case n.Plan.Kernels == nn.Fused:
-		return "cpu " + n.DType + ", fused"
+		return device + n.DType + ", fused"
 	case n.OnCUDA() && n.DType == "bfloat16":
 		return "cuda bfloat16, from norm to sum" // more of a layer was float32 once
-	case n.OnCUDA():
-		return "cuda " + n.DType
 	}
-	return "cpu " + n.DType
+	return device + n.DType
 }
 
 // Fingerprint identifies a configuration and the backbone. It covers the scorer's own tensors that count, by their

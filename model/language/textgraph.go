@@ -68,7 +68,7 @@ func (t *Tuner) pack(samples []*TextSample, weights []float64) (*batch.Inputs, e
 		}
 		plain[i] = &s.Sample
 	}
-	if pk.Level(spans); t.net.Plan.Small || t.o.Fixed {
+	if pk.Level(spans); (t.net.Plan.Small || t.o.Fixed) && t.net.Plan.Kernels != nn.Fused {
 		oneGroup(spans)
 	}
 	sort.SliceStable(spans, func(a, b int) bool {

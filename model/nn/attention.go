@@ -27,6 +27,9 @@ func (r Rotation) at(g *Graph, rows string) Rotation {
 	}
 }
 
+// narrow is the rotation in the type of what RotaryEmbedding turns.
+func (r Rotation) narrow(g *Graph) Rotation { return Rotation{Cos: g.Narrow(r.Cos), Sin: g.Narrow(r.Sin)} }
+
 // rows are cosines and sines [rows, head_dim/2].
 func (r Rotation) rows(g *Graph) Rotation {
 	return Rotation{Cos: g.Op("Squeeze", r.Cos, g.Ints(0)), Sin: g.Op("Squeeze", r.Sin, g.Ints(0))}

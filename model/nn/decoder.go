@@ -23,9 +23,29 @@ type Decoder struct {
 // the others is added to its row behind layer k (DeepStack, arXiv 2406.04334).
 func (d *Decoder) FeatureWidth() int { return d.Hidden * (1 + d.Deepstack) }
 
-// Layer is one layer of a decoder: x [rows, hidden] becomes [rows, hidden], or with v.Selected [selected, hidden].
+// Layer is one layer of a decoder: [rows, hidden] becomes [rows, hidden], or with v.Selected [selected, hidden].
 type Layer interface {
-	Forward(g *Graph, x string, v *View) string
+	Forward(g *Graph, x Residual, v *View) Residual
+}
+
+// Residual is the residual stream between layers, [rows, hidden]: a sum in float32, and what is still to be added to it,
+// as products give it; "": nothing. A fused norm adds both.
+type Residual struct{ Sum, Added string }
+
+// norm is the sum of both, and a norm of it.
+func (r Residual) norm(g *Graph, norm Module) (sum, normed string) {
+	if r.Added == "" {
+		return r.Sum, norm.Forward(g, r.Sum)
+	}
+	return g.AddNorm(r.Sum, r.Added, norm)
+}
+
+// Whole is the sum of both.
+func (r Residual) Whole(g *Graph) string {
+	if r.Added == "" {
+		return r.Sum
+	}
+	return g.Op("Add", r.Sum, g.Wide(r.Added))
 }
 
 // DecoderLayer is a pre-norm layer: x += attention(norm(x)), then x += mlp(norm(x)).
@@ -63,14 +83,18 @@ func (d *Decoder) layer(i int, name string) Layer {
 }
 
 // Forward runs the layer.
-func (l *DecoderLayer) Forward(g *Graph, x string, v *View) string {
-	all := l.InputNorm.Forward(g, x)
+func (l *DecoderLayer) Forward(g *Graph, in Residual, v *View) Residual {
+	x, all := in.norm(g, l.InputNorm)
 	queries := all
 	if v.Selected { // the last layer: only rows that are read later are queries
 		queries, x = g.Pick(all, v.Select, 0), g.Pick(x, v.Select, 0)
 	}
 	x, normed := g.AddNorm(x, l.Attention.Forward(g, queries, all, v), l.PostAttentionNorm)
-	return g.Op("Add", x, g.Wide(l.MLP.Forward(g, normed)))
+	out := Residual{x, l.MLP.Forward(g, normed)}
+	if g.Kernels == Plain {
+		out = Residual{Sum: out.Whole(g)}
+	}
+	return out
 }
 
 // Rotary declares the positions [axes, rows] int64 and returns their cosines and sines. Every frequency turns with one
@@ -89,7 +113,10 @@ func (d *Decoder) Rotary(g *Graph) Rotation {
 		s := g.Scalar(onnx.Float, d.Rope.Attention)
 		r.Cos, r.Sin = g.Op("Mul", r.Cos, s), g.Op("Mul", r.Sin, s)
 	}
-	return Rotation{g.Narrow(r.Cos), g.Narrow(r.Sin)}
+	if g.Kernels == Fused { // which reads them in float32
+		return r
+	}
+	return r.narrow(g)
 }
 
 // Forward runs x [rows, hidden] through all layers and the final norm, and returns [selected, hidden].
@@ -98,6 +125,7 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 		window   int
 		selected bool
 	}
+	stream := Residual{Sum: x}
 	views := map[kind]*View{} // layers of one kind share their masks
 	for i := range d.Layers {
 		k := kind{selected: i == d.Layers-1 && p.Select != ""}
@@ -110,19 +138,19 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 		}
 		name := "layers." + strconv.Itoa(i)
 		layer := d.layer(i, name)
-		g.Segment(name, func() { x = layer.Forward(g, x, views[k]) })
+		g.Segment(name, func() { stream = layer.Forward(g, stream, views[k]) })
 		if i < len(p.Deepstack) {
 			added := p.Deepstack[i]
 			if k.selected {
 				added = g.Pick(added, p.Select, 0)
 			}
-			x = g.Op("Add", x, added)
+			stream = Residual{Sum: g.Op("Add", stream.Whole(g), added)}
 		}
 	}
 	if d.Layers == 0 && p.Select != "" {
-		x = g.Pick(x, p.Select, 0)
+		stream.Sum = g.Pick(stream.Sum, p.Select, 0)
 	}
-	return g.RMSNorm(x, d.Key+"norm", d.Eps)
+	return g.RMSNorm(stream.Whole(g), d.Key+"norm", d.Eps)
 }
 
 // Aligned reports whether the rows of a sample of that length begin at multiples of 16 bytes in a batch of samples like

@@ -29,8 +29,8 @@ type injected struct {
 	features string
 }
 
-func (l injected) Forward(g *nn.Graph, x string, v *nn.View) string {
-	return g.Op("Add", l.Layer.Forward(g, x, v), l.features)
+func (l injected) Forward(g *nn.Graph, x nn.Residual, v *nn.View) nn.Residual {
+	return nn.Residual{Sum: g.Op("Add", l.Layer.Forward(g, x, v).Whole(g), l.features)}
 }
 
 // A family replaces one part of a layer, or wraps it, and everything else stays as it is: the graph without the new

@@ -18,6 +18,9 @@ const (
 	Fused
 )
 
+// FusedHeads are the sizes of heads that kernels for GPUs are compiled for (ops/triton/compile.py). The CPU's take any.
+var FusedHeads = []int{64, 72, 80, 128}
+
 func (k Kernels) String() string {
 	if k == Fused {
 		return "fused"
@@ -150,7 +153,7 @@ func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) st
 				b = g.Op("Mul", b, g.Scalar(g.Compute, site.Scale))
 			}
 			as = append(as, a)
-			bs = append(bs, g.Op("Pad", b, g.Ints(before, 0, total-before-widths[i], 0)))
+			bs = append(bs, g.between(before, b, total-before-widths[i], int64(site.Rank)))
 		}
 		before += widths[i]
 	}
@@ -165,6 +168,24 @@ func (g *Graph) joinedAdapters(x, y string, layers []*Linear, widths []int64) st
 	return g.OpA("Gemm", onnx.Attrs{"transB": 1}, small, b, y)
 }
 
+// between is a matrix [n, columns] with rows of zeros before and behind it. CUDA has no Pad of bfloat16.
+func (g *Graph) between(before int64, x string, after, columns int64) string {
+	zeros := func(rows int64) string {
+		return g.Numbers(g.Compute, []int64{rows, columns}, make([]float64, rows*columns)...)
+	}
+	parts := []string{x}
+	if before > 0 {
+		parts = append([]string{zeros(before)}, parts...)
+	}
+	if after > 0 {
+		parts = append(parts, zeros(after))
+	}
+	if len(parts) == 1 {
+		return x
+	}
+	return g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...)
+}
+
 // fused is the attention of fused operators: see Forward.
 func (a *SelfAttention) fused(g *Graph, queries, all string, v *View) string {
 	if !v.Selected {
@@ -172,7 +193,7 @@ func (a *SelfAttention) fused(g *Graph, queries, all string, v *View) string {
 		return g.FlashAttention(q, k, value, v.AllSegments, a.Heads, a.KVHeads, v.sliding)
 	}
 	turned := func(x string, r Rotation, heads int) string {
-		return g.Op("Squeeze", rotate(g, x, r, heads), g.Ints(0))
+		return g.Op("Squeeze", rotate(g, x, r.narrow(g), heads), g.Ints(0))
 	}
 	q := turned(a.Query.Forward(g, queries), v.Rotation.at(g, v.Select), a.Heads)
 	k := turned(a.Key.Forward(g, all), v.Rotation, a.KVHeads)

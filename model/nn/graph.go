@@ -136,7 +136,7 @@ func (g *Graph) ScorerTensor(name string) string {
 
 // RMSNorm normalises the last axis: x / sqrt(mean(x^2) + eps) * weight, in float32.
 func (g *Graph) RMSNorm(x, key string, eps float64) string {
-	if g.Kernels == Fused {
+	if g.Kernels == Fused && g.Compute == onnx.Float { // a GPU's kernel is that of a norm behind a sum
 		return g.fusedNorm(x, key, eps)
 	}
 	return g.OpA("RMSNormalization", onnx.Attrs{"axis": -1, "epsilon": eps}, x, g.Param(key+".weight"))

@@ -2,7 +2,8 @@
 
     python ops/triton/compile.py build/ops [sm_80 sm_90 sm_100]
 
-It fails where a kernel takes more shared memory than a block may have, or spills registers.
+ops/device.cc is compiled with what it writes: kernels.bin, the cubins one behind the other, and kernels.inc, the table of
+them. It fails where a kernel takes more shared memory than a block may have, or spills registers.
 """
 
 import os
@@ -20,7 +21,7 @@ from triton.backends.nvidia.compiler import get_ptxas  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 SHARED = {"sm_80": 163 << 10, "sm_90": 227 << 10, "sm_100": 227 << 10}  # bytes of a block (CUDA C guide, table 27)
-HEADS = (64, 80, 128)
+HEADS = (64, 72, 80, 128)
 ROW = "*bf16"
 
 # Kernels by the types of their arguments. The rest are constants: see KERNELS.
@@ -60,12 +61,9 @@ def variants(arch):
         yield f"attention_dkv_{size}", "attention_dkv", dict(**d, BM=32, BN=keys), 8, 2
         yield f"rope_split_{size}", "rope_split", d, 1, 1
         yield f"rope_split_grad_{size}", "rope_split_grad", d, 1, 1
-    for adds in (True, False):
-        name = "add_rms_norm" if adds else "rms_norm"
-        yield name, "add_rms_norm", dict(ADDS=adds, B=1024), 8, 1
-        for has in (True, False):
-            grad = f"{name}_grad" + ("_dsum" if has else "")
-            yield grad, "add_rms_norm_grad", dict(ADDS=adds, HAS=has, B=1024), 8, 1
+    yield "add_rms_norm", "add_rms_norm", dict(B=1024), 8, 1
+    yield "add_rms_norm_grad", "add_rms_norm_grad", dict(HAS=False, B=1024), 8, 1
+    yield "add_rms_norm_grad_dsum", "add_rms_norm_grad", dict(HAS=True, B=1024), 8, 1
     yield "swiglu", "swiglu", dict(B=1024), 4, 1
     yield "swiglu_grad", "swiglu_grad", dict(B=1024), 4, 1
 
@@ -102,7 +100,7 @@ def products(ptx):
 def main():
     out, archs = sys.argv[1], sys.argv[2:] or list(SHARED)
     os.makedirs(out, exist_ok=True)
-    wrong = []
+    wrong, table, cubins = [], [], b""
     print(f"{'kernel':26} {'GPU':8} {'registers':>9} {'spilled':>8} {'shared':>8} {'cubin':>8} products by")
     for arch in archs:
         for name, kernel, constants, warps, stages in variants(arch):
@@ -111,8 +109,13 @@ def main():
             shared, cubin = k.metadata.shared, k.asm["cubin"]
             row = f"{name:26} {arch:8} {registers:9} {spilled:8} {shared:8} {len(cubin):8}"
             print(row, products(k.asm["ptx"]), flush=True)
-            with open(os.path.join(out, f"{name}.{arch}.cubin"), "wb") as f:
-                f.write(cubin)
+            if k.metadata.global_scratch_size or k.metadata.profile_scratch_size or k.metadata.tmem_size > 512:
+                raise SystemExit(f"{name} on {arch} wants scratch memory, which the launcher has none of")
+            table.append(
+                f'{{"{name}", {arch.removeprefix("sm_")}, "{k.metadata.name}", {len(cubins)}, {32 * warps}, {shared}, '
+                f"{constants.get('BM', 0)}, {constants.get('BN', 0)}, {constants.get('B', 0)}}},"
+            )
+            cubins += cubin + bytes(-len(cubin) % 64)
             if shared > SHARED[arch]:
                 wrong.append(f"{name} on {arch}: {shared} bytes of shared memory, at most {SHARED[arch]}")
             if spilled:
@@ -120,6 +123,10 @@ def main():
     os.remove(os.path.join(out, "scratch.ptx"))
     if wrong:
         sys.exit("\n".join(wrong))
+    for name, content in (("kernels.bin", cubins), ("kernels.inc", "\n".join(table + [""]).encode())):
+        with open(os.path.join(out, name), "wb") as f:
+            f.write(content)
 
 
-main()
+if __name__ == "__main__":
+    main()

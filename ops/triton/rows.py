@@ -48,31 +48,28 @@ def rope_split_grad(DQ, DK, DV, COS, SIN, OUT, heads, kv, half, D: tl.constexpr,
 
 
 @triton.jit
-def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, ADDS: tl.constexpr, B: tl.constexpr):
-    """ADDS says that Y and SUM are there."""
+def add_rms_norm(X, Y, W, SUM, N, RSTD, width, epsilon, B: tl.constexpr):
     i = tl.program_id(0).to(tl.int64)
     squares = tl.zeros([B], tl.float32)
     for at in range(0, width, B):
         d = at + tl.arange(0, B)
         x = tl.load(X + i * width + d, mask=d < width, other=0.0)
-        if ADDS:
-            x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
-            tl.store(SUM + i * width + d, x, mask=d < width)
+        x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        tl.store(SUM + i * width + d, x, mask=d < width)
         squares += x * x
     r = 1.0 / tl.sqrt(tl.sum(squares, 0) / width + epsilon)
     for at in range(0, width, B):
         d = at + tl.arange(0, B)
         x = tl.load(X + i * width + d, mask=d < width, other=0.0)
-        if ADDS:
-            x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
+        x += tl.load(Y + i * width + d, mask=d < width, other=0.0).to(tl.float32)
         y = x * r * tl.load(W + d, mask=d < width, other=0.0)
         tl.store(N + i * width + d, y.to(N.dtype.element_ty), mask=d < width)
     tl.store(RSTD + i, r)
 
 
 @triton.jit
-def add_rms_norm_grad(DN, DSUM, SUM, W, RSTD, DX, DY, width, ADDS: tl.constexpr, HAS: tl.constexpr, B: tl.constexpr):
-    """ADDS: DY is wanted, too; HAS: DSUM is there."""
+def add_rms_norm_grad(DN, DSUM, SUM, W, RSTD, DX, DY, width, HAS: tl.constexpr, B: tl.constexpr):
+    """HAS: DSUM is there. DX and DY are equal, but for their types."""
     i = tl.program_id(0).to(tl.int64)
     along = tl.zeros([B], tl.float32)
     for at in range(0, width, B):
@@ -90,8 +87,7 @@ def add_rms_norm_grad(DN, DSUM, SUM, W, RSTD, DX, DY, width, ADDS: tl.constexpr,
         if HAS:
             g += tl.load(DSUM + i * width + d, mask=d < width, other=0.0)
         tl.store(DX + i * width + d, g, mask=d < width)
-        if ADDS:
-            tl.store(DY + i * width + d, g.to(DY.dtype.element_ty), mask=d < width)
+        tl.store(DY + i * width + d, g.to(DY.dtype.element_ty), mask=d < width)
 
 
 @triton.jit

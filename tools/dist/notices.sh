@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# Puts the licence and the notices of ONNX Runtime, which make dist passes on, into build/notices, out of its wheel.
+# Puts the licences and notices of what make dist passes on into build/notices (ONNX Runtime's) and build/notices-pillow
+# (those of Pillow's libraries), out of the wheels.
 . "$(dirname "$0")/../setup/common.sh"
-version=1.31.1
+version=1.31.1-13.0.0
 if done_already notices "$version"; then exit 0; fi
 fetch_wheel tools/setup/onnxruntime.txt --implementation cp --python-version 3.11 --abi cp311 --platform "manylinux_2_28_$(uname -m)"
 unpack_wheel onnxruntime 'onnxruntime/LICENSE' build/notices
 unpack_wheel onnxruntime 'onnxruntime/ThirdPartyNotices.txt' build/notices
 rm -rf build/wheels/onnxruntime
+fetch_wheel tools/setup/pictures.txt --implementation cp --python-version 3.11 --abi cp311 --platform "manylinux_2_28_$(uname -m)"
+unpack_wheel pictures 'pillow-*.dist-info/licenses/LICENSE' build/notices-pillow
+rm -rf build/wheels/pictures
 finished "$version"

@@ -23,6 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = "1.31.1"  # ONNX Runtime, as tools/setup/onnxruntime.txt has it
+PILLOW = "13.0.0"  # whose libjpeg-turbo and libwebp the archive has, as tools/setup/pictures.txt has it
 NEWER = "3.11"  # the oldest Python that its own wheel is made for
 MACHINE = os.uname().machine  # that the program is for
 LIMIT = 40_000_000  # bytes of a wheel
@@ -67,6 +68,8 @@ def parts(program):
     zig = run("build/zig/ziglang/zig", "version").strip()
     found.append(("generic", "libunwind", f"zig-{zig}", str(ROOT / "build/zig/ziglang/lib/libunwind")))
     found.append(("pypi", "onnxruntime", RUNTIME, str(ROOT / "build/notices")))
+    found.append(("pypi", "pillow", PILLOW, str(ROOT / "build/notices-pillow")))  # libjpeg-turbo and libwebp in the archive
+    found.append(("generic", "libjpeg-turbo", "2.1.5", str(ROOT / "internal/codecs")))  # headers
     return sorted(found)
 
 
@@ -141,13 +144,15 @@ def write_wheel(out, project, version_of_libc, files, info_files):
 def wheel(out, program, share, project, sbom, texts):
     """The wheel: the program and three short names for it, the client, and what is below share/."""
     name, data = project["name"].replace("-", "_"), f"{project['name'].replace('-', '_')}-{project['version']}.data"
-    files = {f"{name}/{p.name}": (p.read_bytes(), False) for p in sorted((ROOT / "clients/python" / name).glob("*.py"))}
+    client = ROOT / "clients/python"
+    files = {str(p.relative_to(client)): (p.read_bytes(), False) for p in sorted((client / name).rglob("*.py"))}
     files[f"{data}/scripts/assay"] = program.read_bytes(), True
     files |= {f"{data}/scripts/{command}": (script(command), True) for command in NAMES}
     files |= {f"{data}/data/share/{path}": (content, False) for path, content in share.items()}
     entries = "".join(f"{k} = {v}\n" for k, v in project["scripts"].items())
     requires = [f'onnxruntime=={RUNTIME}; python_version >= "{NEWER}"',
-                f'{project["name"]}-runtime=={RUNTIME}; python_version < "{NEWER}"']
+                f'{project["name"]}-runtime=={RUNTIME}; python_version < "{NEWER}"',
+                "pillow>=10.1"]  # which brings libjpeg-turbo 3 and libwebp
     summary = "Reward models for instruction-guided image editing: the commands train, score and label, and a client of `score serve`"
     return write_wheel(out, project, glibc(program), files, {
         "METADATA": metadata(project, summary, requires, (ROOT / "clients/python/README.md").read_bytes()),
@@ -164,9 +169,13 @@ def runtime_wheel(out, project):
         **{f"licenses/{p.name}": p.read_bytes() for p in sorted((ROOT / "build/notices").iterdir())}})
 
 
+def libraries():
+    """The folder of ONNX Runtime and of the libraries that decode pictures."""
+    return ROOT / ("build/lib" if os.uname().machine == MACHINE else f"build/{MACHINE}/lib")
+
+
 def runtime():
-    folder = "build/lib" if os.uname().machine == MACHINE else f"build/{MACHINE}/lib"
-    return ROOT / folder / f"libonnxruntime.so.{RUNTIME}"
+    return libraries() / f"libonnxruntime.so.{RUNTIME}"
 
 
 def tar(top, files, links):
@@ -195,11 +204,14 @@ def zipped(content):
 
 
 def archive(out, program, share, project, sbom, texts):
-    """The program with ONNX Runtime beside it, as a tar.gz."""
+    """The program with ONNX Runtime, libjpeg-turbo and libwebp beside it, as a tar.gz."""
     top = f"assay-{project['version']}-linux-{MACHINE}"
     files = {f"share/{path}": (content, 0o644) for path, content in share.items()}
     files |= {"bin/assay": (program.read_bytes(), 0o755), "lib/libonnxruntime.so": (runtime().read_bytes(), 0o644),
               "LICENSE": ((ROOT / "LICENSE").read_bytes(), 0o644), "THIRD_PARTY.txt": (texts.encode(), 0o644), "assay.cdx.json": (sbom.encode(), 0o644)}
+    for name in ("jpeg", "webp", "sharpyuv"):
+        library, = libraries().glob(f"lib{name}-*.so.*")
+        files[f"lib/{library.name}"] = library.read_bytes(), 0o644
     path = out / f"{top}.tar.gz"
     path.write_bytes(zipped(tar(top, files, {f"bin/{name}": "assay" for name in NAMES})))
     return path
@@ -229,7 +241,7 @@ Architecture: {machine}
 Maintainer: {run("git", "log", "-1", "--format=%an <%ae>").strip()}
 Installed-Size: {size}
 Depends: {DEPENDS.format(major, minor)}
-Recommends: ca-certificates
+Recommends: ca-certificates, libjpeg62-turbo | libjpeg-turbo8, libwebp7 | libwebp6
 Section: science
 Priority: optional
 Description: reward models for instruction-guided image editing

@@ -13,6 +13,7 @@ go run ./tools/dist/pages build/dist/share
 for machine in ${MACHINES:-$(uname -m)}; do
 	if [ "$machine" != "$(uname -m)" ]; then
 		tools/setup/onnxruntime.sh "$machine"
+		tools/setup/pictures.sh "$machine"
 		tools/setup/tokenizers.sh "$machine"
 	fi
 	tools/dist/program.sh "build/dist/$machine/assay" "$machine"

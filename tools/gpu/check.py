@@ -116,6 +116,22 @@ def sizes():
         size("1.1 B, 4 bits, auto", four, dtype, micro_batch="auto")
 
 
+def fused():
+    """Steps with fused operators beside plain ones: the losses of the fixtures' kind of run, then speed and memory."""
+    tower = {"vision_hidden": 1280, "vision_heads": 16, "vision_layers": 8, "vision_intermediate": 3424}
+    one = backbone("one-tower", hidden=2048, intermediate=5632, layers=24, heads=16, kv_heads=8, **tower)
+    say("\n## Fused operators\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
+    for micro in 1, 8:
+        for kernels in "plain", "fused":
+            size(f"1.1 B, {micro}, {kernels}", one, "bfloat16", micro_batch=micro, device_options={"kernels": kernels})
+    size("1.1 B, whole groups, fused", one, "bfloat16", data={"train": groups()}, losses=[{"kind": "bradley_terry"}], device_options={"kernels": "fused"})
+    seen = {k: losses("size-" + "".join(c if c.isalnum() else "-" for c in f"1.1 B, 8, {k}") + "bfloat16") for k in ("plain", "fused")}
+    far = max(abs(x["loss"] - y["loss"]) / abs(x["loss"]) for x, y in zip(*seen.values(), strict=True))
+    say(f"\nLosses of {len(seen['plain'])} steps, fused from plain: at most {far:.1e} apart.")
+    if far > 0.05:
+        raise SystemExit("fused operators train something else")
+
+
 def seven():
     say("\n## 6.5 B\n\n| model | type | micro-batch | tokens a second | seconds a step | memory on the GPU, MB | planned, MB | waited |\n|---|---|---|---|---|---|---|---|")
     begin = time.time()
@@ -293,7 +309,7 @@ def devices():
 
 
 PARTS = {"devices": devices, "scores": scores, "gradients": gradients, "training": training, "stop": stop, "judges": judges, "ways": ways,
-         "serving": serving, "generation": generation, "doctor": doctor, "sizes": sizes, "pairs": pairs, "seven": seven}
+         "serving": serving, "generation": generation, "doctor": doctor, "sizes": sizes, "fused": fused, "pairs": pairs, "seven": seven}
 for part in sys.argv[4].split(",") if len(sys.argv) > 4 else PARTS:
     begin = time.time()
     try:

@@ -108,10 +108,21 @@ def check_trainers(work):
     return run(sys.executable, ROOT / "tools/parity/trainers.py", "--work", work, "--score", SCORE).strip()
 
 
+def check_peers(work):
+    """Trainers' own reward clients, where there are checkouts: Flow-Factory and others."""
+    return run(sys.executable, "-W", "ignore", ROOT / "tools/parity/peers.py").strip()
+
+
 def check_client(work):
     """The client: scores, errors, and the gradient in PyTorch beside finite differences."""
     import client
     return client.check(work)
+
+
+def check_asynchronous(work):
+    """AsyncClient: the numbers of Client, retries with ids, cancellation, forks; several rewards; what on_error says."""
+    import asynchronous
+    return asynchronous.check(work)
 
 
 def check_pictures(work):
@@ -150,7 +161,7 @@ def check_page(work):
         return "left out: there is no Chromium here"
     source, edit, instruction = pairs()[2]
     with served("--scorer", f"a={SCORER}", "--scorer", f"b={SCORER}_sequence") as url:
-        return page.check(browser, url, source, edit, instruction, work)
+        return page.check(browser, url, source, edit, instruction, [e for _, e, _ in pairs()[3:5]] + [source], work)
 
 
 def check_report(work):
@@ -268,9 +279,15 @@ def check_exports(work):
     return exports.check(work)
 
 
+def check_trackers(work):
+    """A run at MLflow's own server as MLflow's own client reads it, and in the files that wandb sync sends."""
+    import tracking
+    return tracking.check(work)
+
+
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
-    check_backbone, check_configs, check_client, check_pictures, check_batches, check_bridge, check_toy, check_page, check_report,
-    check_chat, check_headers, check_hub, check_exports)}
+    check_backbone, check_configs, check_client, check_asynchronous, check_pictures, check_batches, check_bridge, check_peers, check_toy, check_page, check_report,
+    check_chat, check_headers, check_hub, check_exports, check_trackers)}
 
 
 def main():

@@ -36,6 +36,11 @@ def check_scores(client, url, source, edit, instruction):
     for picture in (edit, str(edit), edit.read_bytes(), im, array, torch.from_numpy(array.copy()), *parquet):
         close(f"score of a {type(picture).__name__}", client.score(source, instruction, [picture])[0], ours, 2e-6)
     close("score of a source in a dict", client.score({"path": source}, instruction, [edit])[0], ours, 2e-6)
+    plain = subprocess.run([sys.executable, "-S", ROOT / "examples/reward/plain.py", url, source, instruction, edit, source], capture_output=True, text=True)
+    if plain.returncode:
+        sys.exit(plain.stderr)
+    for got, want in zip(plain.stdout.split(), client.score(source, instruction, [edit, source]), strict=True):
+        close("plain.py", float(got), want, 0)
     close("score01", client.score(source, instruction, [edit], score01=True)[0], ours / 10, 2e-7)
     close("an edit of an array of edits", client.score(source, instruction, numpy.stack([array, array]))[1], ours, 2e-6)
     jpeg = Client(url, jpeg=95)
@@ -166,7 +171,7 @@ def check_answers(source, instruction, edit):
     client._most = 1 << 20, 9
 
     def told(status, raw):
-        def exchange(path, body):
+        def exchange(path, body, headers):
             asked.append(path)
             return status, {}, raw.encode()
         client._http._exchange = exchange
@@ -191,9 +196,9 @@ def check_requests(client, source, instruction, x):
     client.score(source, instruction, [source])  # learns the limits
     sent, plain = [], client._http._exchange
 
-    def exchange(path, body):
+    def exchange(path, body, headers):
         sent.append((path, len(body or b"")))
-        return plain(path, body)
+        return plain(path, body, headers)
 
     client._http._exchange = exchange
     batch = x.unsqueeze(0) * torch.linspace(0.5, 1, 32).reshape(-1, 1, 1, 1)

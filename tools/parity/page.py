@@ -68,49 +68,112 @@ class Browser:
         self.process.wait()
 
 
-def check(binary, url, source, edit, instruction, work):
-    """Fills in a pair at both sizes, reads score and heat map, wants no errors, no foreign requests, no sideways scrolling."""
+def choose(b, field, *paths):
+    root = b("DOM.getDocument")["root"]["nodeId"]
+    b("DOM.setFileInputFiles", nodeId=b("DOM.querySelector", nodeId=root, selector=field)["nodeId"], files=[str(p) for p in paths])
+
+
+def shoot(b, path):
+    """A picture of the whole page, which must not scroll sideways."""
+    if b.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
+        raise RuntimeError(f"the page scrolls sideways: {path.name}")
+    path.write_bytes(base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+
+
+def ranked(b, score, others, name, work):
+    """Further edits of the source: all are ranked by their scores, the first one keeps its own; a heat map is made where it is asked for."""
+    choose(b, "#edit", *others)
+    b.until(f"document.querySelectorAll('#chosen-edit li').length === {1 + len(others)}")
+    b.value("document.getElementById('go').click()")
+    b.until(f"document.querySelectorAll('#ranking .card').length === {1 + len(others)} && !document.getElementById('go').disabled")
+    scores = [float(s) for s in b.value("[...document.querySelectorAll('#ranking .score')].map(s => s.textContent)")]
+    if len(scores) != 1 + len(others) or scores != sorted(scores, reverse=True) or min(abs(s - score) for s in scores) > 0.0051:
+        raise RuntimeError(f"edits are ranked by {scores}, one of which was {score} before")
+    b.value("document.querySelectorAll('#ranking button')[1].click()")
+    b.until("document.querySelectorAll('.card')[1].querySelector('.heat img')?.naturalWidth > 0")
+    shoot(b, work / f"{name}-ranked.png")
+
+
+def several(b, source):
+    """A scorer of one source refuses two, and the page says why."""
+    choose(b, "#source", source)
+    b.until("document.querySelectorAll('#chosen-source li').length === 2")
+    b.value("document.getElementById('go').click()")
+    b.until("!document.getElementById('error').hidden && document.getElementById('error').textContent.includes('source') && !document.getElementById('go').disabled")
+    b.value("document.querySelectorAll('#chosen-source button')[1].click()")
+
+
+def explored(b, score, source, edit, instruction, name, work):
+    """The explorer lists what openapi.json has, and gets the score from there."""
+    b.value("document.getElementById('api').open = true")
+    b.until("document.querySelectorAll('.operation').length > 5")
+    listed = b.value("[...document.querySelectorAll('.operation summary code')].map(c => c.textContent)")
+    want = b.value("fetch('openapi.json').then(r => r.json()).then(a => Object.entries(a.paths).flatMap(([p, m]) => Object.keys(m).map(k => k.toUpperCase() + ' ' + p)).filter(o => o !== 'GET /'))")
+    if listed != want:
+        raise RuntimeError(f"the explorer lists {listed}, openapi.json {want}")
+    b.value("o = [...document.querySelectorAll('.operation')].find(o => o.querySelector('code').textContent === 'POST /v1/score'); o.open = true")
+    b.until("!!o.querySelector('textarea')")
+    start = json.loads(b.value("o.querySelector('textarea').value"))
+    if not {"instruction", "edits"} <= set(start):
+        raise RuntimeError(f"the explorer begins with {start}")
+    b.value("[...o.querySelectorAll('button')].find(x => x.ariaLabel === 'Add source').click()")
+    body = {**json.loads(b.value("o.querySelector('textarea').value")), "instruction": instruction, "source": "@" + source.name, "edits": ["@" + edit.name]}
+    b.value(f"o.querySelector('textarea').value = {json.dumps(json.dumps(body, indent=1))}; o.querySelector('input[type=file]').id = 'bodies'")
+    choose(b, "#bodies", source, edit)
+    b.until("[...o.querySelectorAll('small')].some(s => s.textContent.includes('@'))")
+    b.value("[...o.querySelectorAll('button')].find(x => x.textContent === 'Send').click()")
+    b.until("!!o.querySelector('pre')")
+    got = json.loads(b.value("o.querySelector('pre').textContent"))
+    if abs(got["results"][0]["score"] - score) > 0.0051:
+        raise RuntimeError(f"the explorer gets {got}, the page {score}")
+    shoot(b, work / f"{name}-api.png")
+    b.value("document.getElementById('api').open = false")
+
+
+def check(binary, url, source, edit, instruction, others, work):
+    """Fills in a pair at both sizes, reads score and heat map, ranks edits, asks by the API's explorer; wants no errors, no
+    foreign requests, no sideways scrolling."""
     b = Browser(binary, work / "profile")
     try:
         for domain in ("Page", "Runtime", "Network", "Log", "DOM"):
             b(domain + ".enable")
         said = []
-        for name, width, height in (("phone", 390, 844), ("desktop", 1280, 900)):
+        for name, width, height in (("phone", 420, 844), ("desktop", 1280, 900)):
             b("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=name == "phone")
             b("Page.navigate", url=url + "/")
             b.until("document.readyState === 'complete' && document.querySelectorAll('#scorer option').length === 2")
-            root = b("DOM.getDocument")["root"]["nodeId"]
-            for field, path in (("source", source), ("edit", edit)):
-                node = b("DOM.querySelector", nodeId=root, selector="#" + field)["nodeId"]
-                b("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+            choose(b, "#source", source)
+            choose(b, "#edit", edit)
             b.value(f"i = document.getElementById('instruction'); i.value = {json.dumps(instruction)}; i.dispatchEvent(new Event('input'))")
             b.until("!document.getElementById('go').disabled")
             b.value("document.getElementById('go').click()")
-            b.until("!document.getElementById('heat-box').hidden && document.getElementById('heat').naturalWidth > 0")
-            score = float(b.value("document.getElementById('score').textContent"))
+            b.until("document.querySelector('.heat img')?.naturalWidth > 0")
+            score = float(b.value("document.querySelector('.score').textContent"))
             alts = b.value("[...document.querySelectorAll('img')].map(i => i.alt)")
-            if len(set(alts)) != 3 or not all(alts) or not b.value("document.getElementById('legend').getBoundingClientRect().width > 50"):
+            if len(set(alts)) != 4 or not all(alts) or not b.value("document.getElementById('legend').getBoundingClientRect().width > 50"):
                 raise RuntimeError(f"pictures are told apart by {alts}; the heat map wants a legend")
-            state = "[...document.querySelectorAll('img')].map(i => i.src).concat(document.getElementById('score').textContent, document.getElementById('instruction').value).join()"
+            state = "[...document.querySelectorAll('img')].map(i => i.src).concat(document.querySelector('.score').textContent, document.getElementById('instruction').value).join()"
             before = b.value(state)
             for w, h in ((height, width), (320, 480), (1920, 1080), (width, height)):
                 b("Emulation.setDeviceMetricsOverride", width=w, height=h, deviceScaleFactor=1, mobile=name == "phone")
                 if b.value(state) != before or b.value("document.getElementById('go').disabled"):
                     raise RuntimeError(f"the page forgets at {w} x {h}")
-            if b.value("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-                raise RuntimeError(f"the page scrolls sideways on a {name}")
-            shot = base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True)["data"])
-            (work / f"{name}.png").write_bytes(shot)
+            shoot(b, work / f"{name}.png")
             said.append(f"{name} {score:.2f}")
+            ranked(b, score, others, name, work)
+            several(b, source)
+            explored(b, score, source, edit, instruction, name, work)
             (work / "damaged.png").write_bytes(b"no picture")
-            node = b("DOM.querySelector", nodeId=root, selector="#edit")["nodeId"]
-            b("DOM.setFileInputFiles", nodeId=node, files=[str(work / "damaged.png")])
-            b.until("document.querySelector('#drop-edit .bad')?.textContent.startsWith('damaged.png is no picture') && document.getElementById('go').disabled")
-            (work / f"{name}-damaged.png").write_bytes(base64.b64decode(b("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+            choose(b, "#edit", work / "damaged.png")
+            b.until("document.querySelector('#drop-edit .bad')?.textContent.startsWith('damaged.png is no picture')")
+            shoot(b, work / f"{name}-damaged.png")
+            b.value("document.querySelectorAll('#chosen-edit button').forEach(x => x.click())")
+            b.until("document.getElementById('go').disabled")
         for e in b.events:
             if e.get("method") == "Network.requestWillBeSent" and not e["params"]["request"]["url"].startswith((url, "blob:" + url, "data:", "about:")):
                 raise RuntimeError("the page asks for " + e["params"]["request"]["url"])
-            if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded"):
+            refused = "status of 422" in e.get("params", {}).get("entry", {}).get("text", "")  # several() wants it
+            if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded") and not refused:
                 raise RuntimeError(f"the page complains: {json.dumps(e['params'])[:500]}")
         return ", ".join(said) + f"; pictures in {work.name}/"
     finally:

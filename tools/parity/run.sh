@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # make parity: checks from the Python side what the commands write and serve, with PyTorch, transformers, PEFT, datasets and
-# TensorBoard in build/venv; the page is tried in Chromium if there is one. Gradients are held to ONNX's own cases and to what
-# PyTorch exports. ASSAY_TRAINERS=DIR, with checkouts of diffusers, ai-toolkit and musubi-tuner, has labels loaded by these
-# projects' own code. make parity runs all of it; with arguments (--only NAME,...) this runs those of check.py alone.
+# TensorBoard in build/venv, MLflow and wandb in build/trackers (1 GB); the page is tried in Chromium if there is one.
+# Gradients are held to ONNX's own cases and to what PyTorch exports. ASSAY_TRAINERS=DIR, with checkouts of diffusers,
+# ai-toolkit and musubi-tuner, has labels loaded by these projects' own code; with checkouts of Flow-Factory and others,
+# edits are scored through their own clients (peers.py). make parity runs all of it; with arguments (--only NAME,...)
+# this runs those of check.py alone.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 tools/setup/python.sh

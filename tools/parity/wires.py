@@ -255,6 +255,47 @@ def check_door(client):
     b.server.shutdown()
 
 
+def check_failures(client, source, edit, text):
+    """A broken picture among good ones is what --on-error says, in every wire, and never 0."""
+    before, after = source.read_bytes(), edit.read_bytes()
+    broken, asked = after[:60], json.dumps({"instruction": text})
+    told = json.dumps({"instruction": text, "source": base64.b64encode(before).decode()})
+    shown = {"output_image": [Image.open(edit), broken, Image.open(source)], "input_images": [[Image.open(source)]] * 3, "server_type": "vlm"}
+    wires = {
+        "Edit-R1": ("/mode/logits_non_cot", {"images": [after, broken, before], "ref_images": [before] * 3, "prompts": numpy.array([text] * 3), "metadatas": [{}] * 3}, lambda a: a["scores"]),
+        "Flow-GRPO": ("/flow_grpo", {"images": [after, broken, before], "prompts": numpy.array([told] * 3)}, lambda a: a["outputs"]),
+        "verl-omni": ("/", {"images": [after, broken, before], "prompts": [told] * 3, "metadata": {}}, lambda a: a["scores"]),
+        "EditScore": ("/", {**shown, "meta_datas": [asked] * 3}, lambda a: a["rewards"]),
+        "EditScore's workers": ("/", {**shown, "meta_data": [asked] * 3}, lambda a: [r["reward"] for r in a]),
+    }
+    good = client.score(source, text, [edit, source], score01=True)
+    want = {"nan": float("nan"), "mean": sum(good) / 2}
+    for on_error in ("raise", "nan", "mean"):
+        b = Bridge(client, on_error=on_error)
+        for name, (path, payload, scores) in wires.items():
+            status, got = b.post(path, payload)
+            if on_error == "raise":
+                if status != 400 or set(got) != {"error"} or "edit 1: " not in got["error"]:
+                    sys.exit(f"{name}, raise: {status} {got}")
+                continue
+            if status != 200:
+                sys.exit(f"{name}, {on_error}: {status} {got}")
+            found = scores(got)
+            for g, w in zip(found, [good[0], want[on_error], good[1]], strict=True):
+                if (g != g) != (w != w) or w == w and abs(g - w) > 1e-6:
+                    sys.exit(f"{name}, {on_error}: {found}, want {good} around {want[on_error]}")
+            if name == "EditScore" and on_error == "nan" and got["scores"][1] == got["scores"][1]:
+                sys.exit(f"EditScore's scores of a NaN: {got['scores']}")
+        b.server.shutdown()
+    fails(ValueError, "on_error='zero'", lambda: Bridge(client, on_error="zero"))
+    several = {"images": [after], "prompts": [text], "ref_images": [[before, after]]}
+    b = Bridge(client)
+    status, got = b.post("/", several)
+    if status != 400 or "2 sources" not in got["error"]:
+        sys.exit(f"two sources for a scorer of one: {status} {got}")
+    b.server.shutdown()
+
+
 def check_verl_omni(url, source, edit, text):
     """The reward function that verl-omni loads: its own data, and both scales."""
     import asyncio
@@ -276,18 +317,90 @@ def check_verl_omni(url, source, edit, text):
     close("verl-omni on the scorer's range", ask({"source": raw}, score01=False), want, 2e-6)
     close("verl-omni of five", ask({"source": raw}, scorer="five"), want / 10, 2e-7)
     fails(ValueError, "source_img", lambda: ask({}))
+    for info, kwargs in (({}, {}), ({"source": b"no picture"}, {}), ({"source": raw}, {"scorer": "absent"})):
+        got = ask(info, on_error="nan", **kwargs)
+        if got == got:
+            sys.exit(f"verl-omni, {info.keys()}, {kwargs}: {got}, want NaN")
+    fails(ValueError, "on_error='mean'", lambda: ask({"source": raw}, on_error="mean"))
+    fails(Exception, "2 sources", lambda: ask({"source": [raw, raw]}))
     fails(Exception, "no range", lambda: ask({"source": raw}, scorer="open"))
+
+
+def check_inprocess(url, source, edit, text):
+    """The rewards of DanceGRPO and MixGRPO: numbers, and a process that ends over what cannot be judged."""
+    from assay_reward.inprocess import HPSv3RewardInferencer, UnifiedRewardModel
+    want = Client(url).score(source, text, [edit, source])
+    told = json.dumps({"instruction": text, "source": str(source)})
+    os.environ.update(ASSAY_SERVER=url, ASSAY_ON_ERROR="raise")
+    for g, w in zip(HPSv3RewardInferencer(device="cpu").reward([str(edit), str(source)], [told] * 2).tolist(), want, strict=True):
+        close("hpsv3's stand-in", g, w, 2e-6)
+    scores, good = UnifiedRewardModel(api_url=url)([Image.open(edit), Image.open(source)], [told] * 2)
+    if good != [True, True] or max(abs(g - w) for g, w in zip(scores, want)) > 2e-6:
+        sys.exit(f"MixGRPO's stand-in: {scores}, {good}, want {want}")
+    bad = [str(edit), b"no picture"]
+    fails(SystemExit, "could not be judged", lambda: UnifiedRewardModel(url)(bad, [told] * 2))
+    fails(SystemExit, "no rewards", lambda: UnifiedRewardModel(url)([str(edit)], [text]))
+    fails(SystemExit, "2 images, 1 prompts", lambda: UnifiedRewardModel(url)(bad, [told]))
+    for name, value in (("nan", float("nan")), ("mean", want[0])):
+        os.environ["ASSAY_ON_ERROR"] = name
+        (first, second), good = UnifiedRewardModel(url)(bad, [told] * 2)
+        if abs(first - want[0]) > 2e-6 or (second != second) != (value != value) or value == value and abs(second - value) > 2e-6 or good != [True, True]:
+            sys.exit(f"MixGRPO's stand-in, {name}: {first}, {second}, {good}")
+    os.environ["ASSAY_ON_ERROR"] = "zero"
+    fails(ValueError, "on_error='zero'", lambda: UnifiedRewardModel(url))
+    os.environ["ASSAY_ON_ERROR"] = "raise"
+
+
+def check_child(source, edit, text):
+    """What UniRL starts: on a socket of its parent, off the device at the start, and ended by SIGTERM."""
+    import signal
+    import subprocess
+
+    import assay_reward
+    root = os.path.join(assay_reward.__path__[0], "unirl_service")
+    for flags, state in (((), "resident"), (("--boot-offloaded",), "offloaded")):
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(16)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            params = json.dumps({"path": str(TINY), "device": "cpu", "score": str(SCORE), "args": ["--threads", 1]})
+            child = subprocess.Popen([sys.executable, "-S", "-m", "reward_service.direct_server", "--fd", str(listener.fileno()), "--scorer", "ten", "--history-kind", "image_edit",
+                                      "--params-json", params, *flags], pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL,
+                                     env={**os.environ, "PYTHONPATH": root, "UNIRL_REWARD_PARENT_PID": str(os.getpid()), "ASSAY_TOKEN": "not for UniRL"})
+        client = Client(url, token="", timeout=10)
+        for _ in range(600):
+            health = client._http.request("/health")
+            if health["state"] == state:
+                break
+            time.sleep(0.1)
+        else:
+            sys.exit(f"UniRL's child, {flags}: {health}")
+        if not health["scorer"]["supports_offload"] or health["rewards"] != {"ten": [True]}:
+            sys.exit(f"UniRL's child: {health}")
+        client._http.request("/lifecycle/onload", b"")
+        if not client.score(source, text, [edit]):
+            sys.exit("UniRL's child has no score")
+        child.send_signal(signal.SIGTERM)
+        if child.wait(30):
+            sys.exit(f"UniRL's child ended with {child.returncode}")
+    wrong = subprocess.run([sys.executable, "-m", "reward_service.direct_server", "--fd", "0", "--scorer", "ten", "--params-json", '{"model": 1}'],
+                           env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True)
+    if not wrong.returncode or "path, a scorer's directory" not in wrong.stderr:
+        sys.exit(f"UniRL's child without a path: {wrong}")
 
 
 def check(work):
     source, edit, text = pairs()[2]
+    check_child(source, edit, text)
     with served(*scorers(work)) as url:
         client = Client(url)
         check_ranges(work, url, source, edit, text)
         b = Bridge(client)
         check_parts(b, client, source, edit, text)
         b.server.shutdown()
+        check_failures(client, source, edit, text)
         check_paths(work, client, source, edit, text)
         check_verl_omni(url, source, edit, text)
+        check_inprocess(url, source, edit, text)
         check_door(client)
-    return "six wires, four ranges, one scorer without"
+    return "six wires, four ranges, one scorer without; three treatments of failures; two trainers' own process, UniRL's child"

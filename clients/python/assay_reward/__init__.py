@@ -8,14 +8,30 @@ tensors [H, W, 3]. Scores are floats on the scorer's range, 0 to 10 unless its s
 cannot be scored raises an error: there is no default score.
 """
 
-from .client import Client, Gradient, ItemError
+from .batches import Evaluation, Gradient
+from .client import Client
 from .connections import ServerError
+from .failures import ItemError
 from .pictures import encode
 
-__all__ = ["Client", "Gradient", "ItemError", "ServerError", "encode", "RewardFunction", "reward"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Evaluation",
+    "Gradient",
+    "ItemError",
+    "ServerError",
+    "encode",
+    "RewardFunction",
+    "reward",
+]
 
 
-def __getattr__(name):  # PyTorch is imported only if it is wanted
+def __getattr__(name):  # asyncio and PyTorch are imported only if they are wanted
+    if name == "AsyncClient":
+        from .aio import AsyncClient
+
+        return AsyncClient
     if name in ("RewardFunction", "reward"):
         try:
             from . import feedback

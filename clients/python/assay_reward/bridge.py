@@ -24,7 +24,8 @@ Unpickling runs code in general. Here only plain containers, numbers, text, byte
 allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine: it answers only
 requests for a loopback name, or one that --host or --allow-host has, and none of web pages. Failures are
 {"error": ..}, never numbers. Their status is 400 if the request is to blame, which no client sends again, and 500 if
-the server is to blame, which all clients send again.
+the server is to blame, which all clients send again. With --on-error nan or mean one broken edit does not fail the
+others: it gets NaN, or the mean of the request's other edits of its source and instruction.
 """
 
 import argparse
@@ -39,9 +40,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from .client import Client
 from .connections import ServerError
+from .failures import check_policy
 from .payloads import answer, loads, pairs, score
 
 __all__ = ["answer", "loads", "main", "pairs", "score", "serve"]
+
+# null is none of them: no trainer reads None.
+_POLICIES = ("raise", "nan", "mean")
 
 # A head must arrive within so many seconds, and a body at so many bytes a second after that.
 _SECONDS, _RATE = 30, 256 << 10
@@ -95,10 +100,21 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def serve(client, host="127.0.0.1", port=12341, source_root=None, allow_hosts=(), max_body=1 << 30, threads=64):
+def serve(
+    client,
+    host="127.0.0.1",
+    port=12341,
+    source_root=None,
+    allow_hosts=(),
+    max_body=1 << 30,
+    threads=64,
+    on_error="raise",
+):
     """The bridge as an HTTP server; serve_forever() runs it. Pictures named by a path are read below `source_root`
     only. Requests are answered if their Host is a loopback name, `host`, or one of `allow_hosts`. A body has at most
-    `max_body` bytes, and at most `threads` connections are served at a time."""
+    `max_body` bytes, and at most `threads` connections are served at a time. `on_error` says what an edit gets that
+    could not be judged: raise (the whole request is refused), nan, or mean (of the other edits of its group)."""
+    check_policy(on_error, _POLICIES)
     hosts = {host.lower(), *(h.lower() for h in allow_hosts)}
 
     class Handler(BaseHTTPRequestHandler):
@@ -132,7 +148,7 @@ def serve(client, host="127.0.0.1", port=12341, source_root=None, allow_hosts=()
             except socket.timeout as e:
                 return self.reply(408, {"error": str(e)}, close=True)
             try:
-                self.reply(200, answer(client, self.path, loads(raw), source_root))
+                self.reply(200, answer(client, self.path, loads(raw), source_root, on_error))
             except ServerError as e:
                 theirs = e.status in (0, 408, 429) or e.status >= 500
                 self.reply(500 if theirs else 400, {"error": f"{type(e).__name__}: {e}"})
@@ -214,10 +230,17 @@ def main():
     p.add_argument("--source-root", metavar="DIR", help="read pictures named by a path below DIR (default: none)")
     p.add_argument("--max-body", type=int, default=1 << 30, metavar="BYTES", help="of a request")
     p.add_argument("--threads", type=int, default=64, metavar="N", help="connections at a time")
+    p.add_argument(
+        "--on-error",
+        choices=_POLICIES,
+        default="raise",
+        help="what an edit gets that could not be judged: the whole "
+        "request is refused, NaN, or the mean of the request's other edits of its source and instruction",
+    )
     p.add_argument("--wait", type=float, default=60, metavar="SECONDS", help="for a server that is away or busy")
     a = p.parse_args()
     client = Client(a.server, scorer=a.scorer, wait=a.wait)
-    with serve(client, a.host, a.port, a.source_root, a.allow_host, a.max_body, a.threads) as server:
+    with serve(client, a.host, a.port, a.source_root, a.allow_host, a.max_body, a.threads, a.on_error) as server:
         print(f"bridge to {a.server} on {a.host}:{a.port}", flush=True)
         server.serve_forever()
 

@@ -1,46 +1,92 @@
 """Scores and gradients from a server."""
 
-import base64
-import io
-import json
+import itertools
 import math
 import os
-import struct
-from array import array
-from dataclasses import dataclass
-from typing import Optional
+import uuid
 
+from . import batches
+from .batches import Evaluation, Texts, body_of, edits_of
 from .connections import Connections, ServerError
-from .pictures import encode
+from .failures import ItemError, check_policy
+
+# What on_error may be where the server combines rewards, and what then may stand for a reward.
+_NULLS = {"null": (None,), "nan": (math.nan,), "mean": (None,), "fail": ()}
 
 
-class ItemError(Exception):
-    """Some edits could not be scored. `errors`: index -> message; `scores` has None there."""
+class Settings:
+    """What Client and AsyncClient share: what they are told, and what they make of it."""
 
-    def __init__(self, errors, scores):
-        super().__init__("; ".join(f"edit {i}: {m}" for i, m in sorted(errors.items())))
-        self.errors, self.scores = errors, scores
+    def __init__(self, url, scorer, fingerprint, jpeg, token):
+        if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
+            raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
+        self.url, self.scorer, self.fingerprint, self.jpeg = url.rstrip("/"), scorer, fingerprint, jpeg
+        self.token = os.environ.get("ASSAY_TOKEN") if token is None else token
+        self._most = None
+
+    def _options(self):
+        """Fields of every request."""
+        return {k: v for k, v in (("scorer", self.scorer), ("fingerprint", self.fingerprint)) if v}
+
+    def _reward_options(self, rewards, combine, on_error):
+        check_policy(on_error, tuple(_NULLS))
+        if self.scorer and rewards:
+            raise ValueError(f"this client asks scorer {self.scorer!r}: rewards name others")
+        named = {"rewards": batches.reward_list(rewards)} if rewards else self._options()
+        return {**named, "combine": combine, "on_error": on_error}
+
+    def _limits_of(self, said):
+        self._most = said.get("max_body", 64 << 20), said.get("max_items", 256)
+        return self._most
+
+    def _eval_parts(self, pairs, limits, whole, groups):
+        """(indices, texts) of each request. If `whole`, a group is not cut."""
+        keys = []
+        texts = Texts(self.jpeg).stream(pairs, keys)
+        if not whole:
+            at = 0
+            for part in batches.split(texts, *limits):
+                yield range(at, at + len(part)), part
+                at += len(part)
+            return
+        texts = list(texts)
+        for part in batches.split_groups(texts, keys if groups is None else groups, *limits):
+            yield part, [texts[i] for i in part]
+
+    @staticmethod
+    def _evaluation(count, parts, answers, ids):
+        results = [None] * count
+        for part, answer in zip(parts, answers):
+            for i, result in zip(part, answer["results"]):
+                results[i] = result
+        rewards = [r["reward"] for r in results]
+        version = answers[0].get("version", "") if answers else ""
+        return Evaluation(rewards, results, batches.same_judges(answers), version, ids)
 
 
-@dataclass
-class Gradient:
-    """A score with its derivative by the edited picture, per 8-bit level.
-
-    `values` is float32, row-major [height, width, 3]; `score01` is None if the scorer has no range."""
-
-    score: float
-    score01: Optional[float]
-    shape: tuple
-    values: array
+def request_ids(id):
+    """An id for each request of a call: the caller's, or one that nobody else has, with a number behind the first."""
+    base = str(id) if id is not None else uuid.uuid4().hex
+    yield base
+    for i in itertools.count(1):
+        yield f"{base}.{i}"
 
 
-class Client:
+def whole_groups(combine, on_error):
+    """Whether a rule needs all of a group in one request."""
+    return on_error == "mean" or combine in ("zscore", "rank")
+
+
+class Client(Settings):
     """A server at `url`. `token` defaults to the variable ASSAY_TOKEN.
 
     While the server cannot be reached, breaks off or is busy (429, 502, 503, 504), a request is sent again for `wait`
     seconds, with growing pauses of at least what the server asks for. The logger `assay_reward` says so. After
     another 5xx, or an answer that cannot be read, it is sent again `retries` times. A request of more than the server
     takes is sent in parts. Connections are kept, one for each thread. `timeout` is that of one read or write.
+
+    Each request of scores has an id, which it keeps when it is sent again: the server answers it without judging twice.
+    With `fingerprint` the server must have just this judge, and refuses (412) after it was changed.
 
     `jpeg` is the quality (1 to 100) of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as
     PNG: JPEG is smaller and faster, and changes the score a little."""
@@ -55,33 +101,46 @@ class Client:
         pause=0.1,
         wait=600.0,
         jpeg=None,
+        fingerprint=None,
     ):
-        if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
-            raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
-        self.url, self.scorer, self.jpeg = url.rstrip("/"), scorer, jpeg
-        token = os.environ.get("ASSAY_TOKEN") if token is None else token
-        self._http = Connections(self.url, token, timeout, retries, pause, wait)
-        self._most = None
+        super().__init__(url, scorer, fingerprint, jpeg, token)
+        self._http = Connections(self.url, self.token, timeout, retries, pause, wait)
 
-    def score(self, source, instruction, edits, partial=False, score01=False):
-        """Scores of a list of edits of one source, in order, on the scorer's range. Raises ItemError if any could not
-        be scored; with `partial` those are None. With `score01` scores are on 0 to 1, and a scorer without a range
-        is refused."""
-        return self.scores([(source, instruction, e) for e in _list(edits)], partial, score01)
+    def score(self, source, instruction, edits, partial=False, score01=False, on_error="raise", id=None):
+        """Scores of a list of edits of one source, in order, on the scorer's range. `source` may be a list of several
+        pictures, in the order in which the instruction counts them. Raises ItemError if any could not be scored;
+        with `partial`, or on_error="null", those are None; with "nan" NaN; with "mean" the mean of the others. With
+        `score01` scores are on 0 to 1, and a scorer without a range is refused. `id` names the request: another call
+        with it, by another process too, gets the same answer."""
+        return self.scores([(source, instruction, e) for e in edits_of(edits)], partial, score01, on_error, id)
 
-    def scores(self, pairs, partial=False, score01=False):
-        """The same of pairs (source, instruction, edit), in one request where the server takes as many."""
-        results = self._parts("/v1/score", pairs, _results, items=True)
-        name = "score01" if score01 else "score"
-        scores = [r.get(name) for r in results]
-        errors = {i: r["error"]["message"] for i, r in enumerate(results) if "error" in r}
-        unbounded = [r["scorer"] for i, r in enumerate(results) if scores[i] is None and i not in errors]
-        if unbounded:
-            why = f"scorer {unbounded[0]}: its scores have no range, so there are none on 0 to 1: calibrate it"
-            raise ServerError(why, 422, "no_range")
-        if errors and not partial:
-            raise ItemError(errors, scores)
-        return scores
+    def scores(self, pairs, partial=False, score01=False, on_error="raise", id=None):
+        """The same of pairs (source, instruction, edit), in one request where the server takes as many. The group of
+        "mean" is the edits of equal source and instruction."""
+        on_error = check_policy("null" if partial else on_error)
+        keys = []
+        results = self._parts("/v1/score", pairs, batches.results_of, request_ids(id), keys, on_error != "raise")
+        return batches.scores_of(results, on_error, score01, keys)
+
+    def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
+        """What several judges say of pairs (source, instruction, edit): an Evaluation.
+
+        `rewards` are names, or dicts with name, weight, dimension, scale and fingerprint; without any it is the
+        client's scorer. `combine` is the rule of the weighted sum: raw, score01, zscore or rank. `on_error` says what
+        the reward of an edit is that a judge failed on: null: None; nan: NaN; mean: the mean of the group; fail: the
+        call raises. `groups` has a key for each pair; without it a group is all edits of equal source and
+        instruction. A group is sent whole where a rule needs it."""
+        pairs = list(pairs)
+        options = self._reward_options(rewards, combine, on_error)
+        parts, answers, ids = [], [], []
+        planned = self._eval_parts(pairs, self._limits(), whole_groups(combine, on_error), groups) if pairs else ()
+        for (indices, part), name in zip(planned, request_ids(id)):
+            body = body_of(part, options, groups=groups and [groups[i] for i in indices])
+            read = lambda raw: batches.answer_of(raw, len(part), _NULLS[on_error])  # noqa: E731
+            answers.append(self._http.request("/v1/score", body, read, items=on_error != "fail", id=name))
+            parts.append(indices)
+            ids.append(name)
+        return self._evaluation(len(pairs), parts, answers, ids)
 
     def gradient(self, source, instruction, edit):
         """d score / d pixel of an edited picture."""
@@ -91,7 +150,7 @@ class Client:
         """Scores and gradients of many pairs (source, instruction, edit), in order, in one request where the server
         takes as many: they share passes. Raises ItemError, with the gradients that there are as `scores`, if there
         is none for some."""
-        out = self._parts("/v1/gradient", pairs, _gradients)
+        out = self._parts("/v1/gradient", pairs, batches.gradients_of)
         errors = {i: g for i, g in enumerate(out) if isinstance(g, str)}
         if errors:
             raise ItemError(errors, [None if i in errors else g for i, g in enumerate(out)])
@@ -100,6 +159,18 @@ class Client:
     def rewards(self):
         """Names of the scorers that are served."""
         return self._http.request("/rewards")["rewards"]
+
+    def judges(self):
+        """What is served: name, fingerprint, score_range, dimensions, sources of each judge."""
+        return self._http.request("/v1/judges")["judges"]
+
+    def sleep(self):
+        """Takes the weights off the device, until wake(). Requests that come meanwhile wait."""
+        return self._http.request("/v1/sleep", b"{}")
+
+    def wake(self):
+        """Loads the weights again. Scores are those from before."""
+        return self._http.request("/v1/wake", b"{}")
 
     def health(self):
         """What the server says of itself. It is asked once: ServerError if it does not answer or shuts down."""
@@ -114,104 +185,31 @@ class Client:
                 if e.status not in (404, 405):
                     raise
                 said = {}
-            self._most = said.get("max_body", 64 << 20), said.get("max_items", 256)
+            self._limits_of(said)
         return self._most
 
-    def _parts(self, path, pairs, read, items=False):
-        """What `read` makes of the answers to pairs, asked for in as few requests as the server takes."""
-        texts = {}  # of sources in base64, by identity: the pairs hold them
-
-        def text(picture):
-            return base64.b64encode(encode(picture, self.jpeg)).decode()
-
-        def texts_of(pairs):
-            for source, instruction, edit in pairs:
-                if id(source) not in texts:
-                    texts[id(source)] = text(source)
-                yield texts[id(source)], instruction, text(edit)
-
+    def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
+        """What `read` makes of the answers to pairs, asked for in as few requests as the server takes. With `ids` also
+        of a refusal that has a result for each edit. `soft`: a source that is no picture is its edits' error."""
         pairs = list(pairs)
-        parts = _split(texts_of(pairs), *self._limits()) if pairs else ()
-        return [r for part in parts for r in self._ask(path, part, read, items)]
+        if not pairs:
+            return []
+        texts = Texts(self.jpeg).stream(pairs, [] if ids is None else keys)
+        ids = itertools.repeat(None) if ids is None else ids
+        parts = batches.split(texts, *self._limits())
+        return [r for part, id in zip(parts, ids) for r in self._ask(path, part, read, id, soft)]
 
-    def _ask(self, path, part, read, items):
+    def _ask(self, path, part, read, id, soft):
         """What `read` makes of the answer to a part, or to its halves if that is too much for the server after all."""
-        source, instruction, _ = part[0]
-        if all(p[:2] == part[0][:2] for p in part) and (path == "/v1/score" or len(part) > 1):
-            body = {"source": source, "instruction": instruction, "edits": [p[2] for p in part]}
-        else:
-            body = {"pairs": [dict(zip(("source", "instruction", "edit"), p)) for p in part]}
-        if self.scorer:
-            body["scorer"] = self.scorer
+        body = body_of(part, self._options(), one=path == "/v1/score")
         try:
-            return self._http.request(path, json.dumps(body).encode(), lambda raw: read(raw, len(part)), items)
+            return self._http.request(path, body, lambda raw: read(raw, len(part)), items=id is not None, id=id)
         except ServerError as e:
+            results = batches.broken_source(e, part) if soft else None
+            if results:
+                return results
             if e.status != 413 or len(part) == 1:
                 raise
         half = len(part) // 2
-        return self._ask(path, part[:half], read, items) + self._ask(path, part[half:], read, items)
-
-
-def _list(edits):
-    if hasattr(edits, "__iter__") and not isinstance(edits, (str, bytes, bytearray, memoryview, dict, io.IOBase)):
-        if len(getattr(edits, "shape", ())) != 3:
-            return list(edits)
-    raise TypeError(f"edits: a list of pictures is wanted, not one {type(edits).__name__}: [edit]")
-
-
-def _split(pairs, size, count):
-    """Parts of at most `count` pairs and about `size` bytes. Those that share source and instruction have them once."""
-    size -= 1024  # for what is around the pairs
-    part, same, once, each = [], True, 0, 0
-    for pair in pairs:
-        shared, edit = len(pair[0]) + len(json.dumps(pair[1])) + 64, len(pair[2]) + 4
-        same = not part or same and pair[:2] == part[0][:2]
-        once, each = (once or shared) + edit, each + shared + edit
-        if part and (len(part) == count or (once if same else each) > size):
-            yield part
-            part, same, once, each = [], True, shared + edit, shared + edit
-        part.append(pair)
-    if part:
-        yield part
-
-
-def _results(raw, count):
-    answer = json.loads(raw)
-    results = answer["results"]
-    if len(results) != count or not all(map(_readable, results)):
-        raise ValueError(f"{len(results)} results for {count} edits, or one without a score or an error's message")
-    return [{**r, "scorer": answer["scorer"]} for r in results]
-
-
-def _readable(result):
-    """Whether a result is an error with a message, or finite scores."""
-    if "error" in result:
-        return isinstance(result["error"]["message"], str)
-    scores = result["score"], result.get("score01", 0)
-    return all(type(v) in (int, float) and -math.inf < v < math.inf for v in scores)
-
-
-def _gradients(raw, count):
-    """A Gradient of each pair, or its error as a text."""
-    if len(raw) < 8:
-        raise ValueError("no safetensors")
-    n = struct.unpack("<Q", raw[:8])[0]
-    header, data = json.loads(raw[8 : 8 + n]), memoryview(raw)[8 + n :]
-    facts = header["__metadata__"]
-    out = []
-    for i in range(count):
-        if f"gradient.{i}" not in header:
-            out.append(str(facts[f"error.{i}"]))
-            continue
-        tensor = header[f"gradient.{i}"]
-        begin, end = tensor["data_offsets"]
-        values = array("f", bytes(data[begin:end]))
-        if struct.pack("=H", 1) != struct.pack("<H", 1):
-            values.byteswap()
-        height, width, channels = shape = tuple(tensor["shape"])
-        if len(values) != height * width * channels:
-            raise ValueError(f"gradient {i} is cut off")
-        score01 = facts.get(f"score01.{i}")
-        score01 = None if score01 is None else float(score01)
-        out.append(Gradient(float(facts[f"score.{i}"]), score01, shape, values))
-    return out
+        names = [id and f"{id}/{i}" for i in range(2)]
+        return [r for p, n in zip((part[:half], part[half:]), names) for r in self._ask(path, p, read, n, soft)]

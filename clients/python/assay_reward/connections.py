@@ -27,7 +27,7 @@ class ServerError(Exception):
         self.status, self.kind = status, kind
 
 
-class _Failure(Exception):
+class Failure(Exception):
     """An attempt that may succeed later: `away` if the server is not there or busy, `pause` in seconds."""
 
     def __init__(self, error, away, pause=0.0):
@@ -35,19 +35,81 @@ class _Failure(Exception):
         self.error, self.away, self.pause = error, away, pause
 
 
+class Attempts:
+    """How often a request is sent: while the server is away or busy for `wait` seconds, after other failures `retries`
+    times. `of` has these, and url, pause and said."""
+
+    def __init__(self, of, once=False):
+        self.of, self.once = of, once
+        self.failures, self.attempt, self.since = 0, 0, None
+
+    def pause(self, f):
+        """How long to wait after a failure, in seconds. Raises its error where the request is not sent again."""
+        now = time.monotonic()
+        self.since = now if self.since is None else self.since
+        self.failures += not f.away
+        pause = max(f.pause, min(10, self.of.pause * 2 ** min(self.attempt, 10)) * random.uniform(0.5, 1))
+        late = now + pause > self.since + self.of.wait if f.away else self.failures > self.of.retries
+        if self.once or late:
+            if self.attempt:
+                f.error.args = (f"{f} (asked {self.attempt + 1} times in {now - self.since:.0f} s)",)
+            raise f.error from None
+        self._say(f, now)
+        self.attempt += 1
+        return pause
+
+    def done(self):
+        if self.since is not None:
+            log.info("%s answers again after %.1f s", self.of.url, time.monotonic() - self.since)
+
+    def _say(self, failure, now):
+        """Says that it goes on asking: at once where a server is not there, after half a minute where it is busy."""
+        waited = now - self.since
+        if now - self.of.said < 30 or failure.error.status == 429 and waited < 30:
+            return
+        self.of.said = now
+        bound = f"up to {self.of.wait:g} s" if failure.away else f"{self.of.retries} times"
+        log.warning("%s; asking again, %s (%.0f s so far)", failure, bound, waited)
+
+
+def answer_to(url, status, retry_after, raw, read, items):
+    """What `read` makes of an answer. A Failure if it may be another one later; ServerError if not."""
+    known = _json(raw) if status != 200 else {}
+    if status == 200 or items and "results" in known and status not in (429, 503):
+        try:
+            return read(raw)
+        except (ValueError, KeyError, TypeError, IndexError) as e:
+            why = f"{url}: an answer that cannot be read ({type(e).__name__}: {e})"
+            raise Failure(ServerError(why, status), away=False) from None
+    error = _error(known)
+    failure = ServerError(error.get("message") or f"{url}: HTTP {status}", status, error.get("kind", ""))
+    if status not in (408, 429) and status < 500:
+        raise failure
+    asked = error.get("retry_after_ms", 0) / 1000 or _seconds(retry_after)
+    raise Failure(failure, status in (429, 502, 503, 504), asked)
+
+
+def headers_of(token):
+    """Headers of every request."""
+    headers = {"Content-Type": "application/json", "User-Agent": _AGENT}
+    return {**headers, "Authorization": "Bearer " + token} if token else headers
+
+
+def parts_of(url):
+    """A server's URL in parts."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r}: a URL such as http://127.0.0.1:8100 is wanted")
+    return parts
+
+
 class Connections:
     """Requests to one server. Every thread keeps a connection of its own, and so does a process after a fork."""
 
     def __init__(self, url, token, timeout, retries, pause, wait):
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r}: a URL such as http://127.0.0.1:8100 is wanted")
-        self.url, self.parts = url, parts
+        self.url, self.parts, self.headers = url, parts_of(url), headers_of(token)
         self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
-        self.headers = {"Content-Type": "application/json", "User-Agent": _AGENT}
-        if token:
-            self.headers["Authorization"] = "Bearer " + token
-        self._own, self._said = threading.local(), float("-inf")
+        self._own, self.said = threading.local(), float("-inf")
 
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k != "_own"}
@@ -55,61 +117,31 @@ class Connections:
     def __setstate__(self, state):
         self.__dict__.update(state, _own=threading.local())
 
-    def request(self, path, body=None, read=json.loads, items=False, once=False):
-        """What `read` makes of an answer. With `items` also of a refusal that has results, one for each edit."""
-        failures, since, attempt = 0, None, 0
+    def request(self, path, body=None, read=json.loads, items=False, once=False, id=None):
+        """What `read` makes of an answer. With `items` also of a refusal that has results, one for each edit. `id` is
+        the request's, however often it is sent."""
+        attempts = Attempts(self, once)
         while True:
             try:
-                answer = self._attempt(path, body, read, items)
-            except _Failure as f:
-                now = time.monotonic()
-                since = now if since is None else since
-                failures += not f.away
-                pause = max(f.pause, min(10, self.pause * 2 ** min(attempt, 10)) * random.uniform(0.5, 1))
-                late = now + pause > since + self.wait if f.away else failures > self.retries
-                if once or late:
-                    if attempt:
-                        f.error.args = (f"{f} (asked {attempt + 1} times in {now - since:.0f} s)",)
-                    raise f.error from None
-                self._say(f, now - since)
-                time.sleep(pause)
-                attempt += 1
+                answer = self._attempt(path, body, read, items, id)
+            except Failure as f:
+                time.sleep(attempts.pause(f))
             else:
-                if since is not None:
-                    log.info("%s answers again after %.1f s", self.url, time.monotonic() - since)
+                attempts.done()
                 return answer
 
-    def _say(self, failure, waited):
-        """Says that it goes on asking: at once where a server is not there, after half a minute where it is busy."""
-        now = time.monotonic()
-        if now - self._said < 30 or failure.error.status == 429 and waited < 30:
-            return
-        self._said = now
-        bound = f"up to {self.wait:g} s" if failure.away else f"{self.retries} times"
-        log.warning("%s; asking again, %s (%.0f s so far)", failure, bound, waited)
-
-    def _attempt(self, path, body, read, items):
+    def _attempt(self, path, body, read, items, id):
         try:
-            status, headers, raw = self._exchange(path, body)
+            status, headers, raw = self._exchange(
+                path, body, {**self.headers, "Idempotency-Key": id} if id else self.headers
+            )
         except ssl.SSLCertVerificationError as e:
             raise ServerError(f"{self.url}: {e}") from None
         except (OSError, http.client.HTTPException) as e:
-            raise _Failure(ServerError(f"{self.url}: {_reason(e)}"), away=True) from None
-        known = _json(raw) if status != 200 else {}
-        if status == 200 or items and "results" in known and status not in (429, 503):
-            try:
-                return read(raw)
-            except (ValueError, KeyError, TypeError, IndexError) as e:
-                why = f"{self.url}{path}: an answer that cannot be read ({type(e).__name__}: {e})"
-                raise _Failure(ServerError(why, status), away=False) from None
-        error = _error(known)
-        failure = ServerError(error.get("message") or f"{self.url}{path}: HTTP {status}", status, error.get("kind", ""))
-        if status not in (408, 429) and status < 500:
-            raise failure
-        asked = error.get("retry_after_ms", 0) / 1000 or _seconds(headers.get("Retry-After"))
-        raise _Failure(failure, status in (429, 502, 503, 504), asked)
+            raise Failure(ServerError(f"{self.url}: {reason(e)}"), away=True) from None
+        return answer_to(self.url + path, status, headers.get("Retry-After"), raw, read, items)
 
-    def _exchange(self, path, body):
+    def _exchange(self, path, body, headers):
         """Status, headers and body of the answer to one request. A kept connection may have ended meanwhile: then
         the request goes over a new one."""
         while True:
@@ -117,7 +149,7 @@ class Connections:
             kept = c.sock is not None
             try:
                 try:
-                    c.request("GET" if body is None else "POST", self.parts.path + path, body, self.headers)
+                    c.request("GET" if body is None else "POST", self.parts.path + path, body, headers)
                 except (BrokenPipeError, ConnectionResetError):
                     if kept or c.sock is None:
                         raise
@@ -140,7 +172,7 @@ class Connections:
         return self._own.connection
 
 
-def _reason(e):
+def reason(e):
     if isinstance(e, http.client.IncompleteRead):
         return "the answer was cut off"
     return " ".join(str(e).split()) or type(e).__name__

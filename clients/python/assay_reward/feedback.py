@@ -63,7 +63,9 @@ class RewardFunction(torch.autograd.Function):
         device, dtype = ctx.images
         grads = levels.to(device) * (255 * upstream.float()).reshape(-1, 1, 1, 1)  # a level is 1/255
         grads = grads.to(dtype)
-        if torch.is_grad_enabled():  # create_graph=True: torch's once_differentiable is silent where upstream is constant
+        if (
+            torch.is_grad_enabled()
+        ):  # create_graph=True: torch's once_differentiable is silent where upstream is constant
             grads = _Once.apply(grads.detach(), anchor, upstream)
         return grads, None, None, None, None
 
@@ -85,7 +87,8 @@ class _Once(torch.autograd.Function):
 
 def reward(client, images, sources, instructions):
     """Differentiable scores, float32, on the scorer's range. `images`: [N, 3, H, W] or [3, H, W] in 0..1;
-    `sources`: a picture of any kind that `encode` takes (or an image [3, H, W] in 0..1) for each, or one;
+    `sources`: a picture of any kind that `encode` takes (or an image [3, H, W] in 0..1) for each, or one; None for
+    judges of one picture; a list of pictures for each, for judges of several sources;
     `instructions`: a text for each, or one. Images of another scale, or of integers, raise, and so does a pixel that
     is NaN or infinite. Small overshoot is clamped. Images without a gradient are scored in one request; no images have
     no scores, [0]."""
@@ -112,4 +115,6 @@ def reward(client, images, sources, instructions):
 
 
 def _source(picture, what):
+    if isinstance(picture, (list, tuple)):
+        return [_source(p, what) for p in picture]
     return _pixels(picture, what) if torch.is_tensor(picture) and picture.is_floating_point() else picture

@@ -122,7 +122,7 @@ def pairs(payload, root=None):
         return _editscore(payload, root)
     files = _Files(root)
     images = [files.of(i) for i in payload["images"]]
-    prompts, own = _prompts(payload.get("prompts", []))
+    prompts, own = prompts_of(payload.get("prompts", []))
     metadata = payload.get("metadata")
     rows = payload.get("metadatas", payload.get("meta_datas"))
     rows = [] if rows is None else list(rows)
@@ -142,7 +142,7 @@ def pairs(payload, root=None):
         for i, s in enumerate(own):
             if s is not None:
                 raise ValueError(f"prompts[{i}] has a source of its own, and ref_images came too: send one of them")
-    sources = [files.of(s) for s in sources]
+    sources = [files.source(s) for s in sources]
     if len(images) == len(sources) < len(prompts):
         prompts = _part(prompts, len(images))
     if not len(images) == len(prompts) == len(sources):
@@ -150,7 +150,7 @@ def pairs(payload, root=None):
     return list(zip(sources, prompts, images))
 
 
-def _prompts(prompts):
+def prompts_of(prompts):
     """The instructions that prompts are or, as JSON, have; and the source that each of them has, or None."""
     if not isinstance(prompts, (list, tuple)) and not getattr(prompts, "shape", ()):
         raise ValueError(f"prompts: a list of texts is wanted, not {type(prompts).__name__}")
@@ -193,12 +193,11 @@ def _editscore(payload, root):
         raise ValueError(f"{len(edits)} output images, {len(sources)} lists of input images, {len(rows)} meta data")
     out, files = [], _Files(root)
     for i, (source, row, edit) in enumerate(zip(sources, rows, edits)):
-        source = source if isinstance(source, (list, tuple)) else [source]
-        if len(source) != 1:
-            raise ValueError(f"edit {i} has {len(source)} input images: a scorer looks at one")
+        if isinstance(source, (list, tuple)) and not source:
+            raise ValueError(f"edit {i} has no input image")
         if not isinstance(row, dict) or not isinstance(row.get("instruction"), str):
             raise ValueError(f"meta data {i} has no instruction")
-        out.append((files.of(source[0]), row["instruction"], files.of(edit)))
+        out.append((files.source(source), row["instruction"], files.of(edit)))
     return out
 
 
@@ -217,6 +216,13 @@ class _Files:
         if id(picture) not in self.known:
             self.known[id(picture)] = picture, self.read(picture)  # held, or the next one might get its id
         return self.known[id(picture)][1]
+
+    def source(self, picture):
+        """One picture, or a list of several."""
+        if isinstance(picture, (list, tuple)):
+            several = [self.of(p) for p in picture]
+            return several[0] if len(several) == 1 else several
+        return self.of(picture)
 
     def read(self, picture):
         if isinstance(picture, _Picture):
@@ -243,20 +249,21 @@ class _Files:
             raise ValueError(f"a picture is base64, or the path of a file; files are read {where}") from None
 
 
-def score(client, payload, root=None):
-    """Scores of a request on 0 to 1, in order."""
-    return client.scores(pairs(payload, root), score01=True)
+def score(client, payload, root=None, on_error="raise"):
+    """Scores of a request on 0 to 1, in order. `on_error`: what an edit gets that could not be judged (see failures)."""
+    return client.scores(pairs(payload, root), score01=True, on_error=on_error)
 
 
-def answer(client, path, payload, root=None):
+def answer(client, path, payload, root=None, on_error="raise"):
     """What a trainer gets."""
     if not isinstance(payload, dict):
         raise ValueError(f"a dict is wanted, not {type(payload).__name__}")
-    rewards = score(client, payload, root)
+    rewards = score(client, payload, root, on_error)
     if "output_image" not in payload:
         return {"outputs" if path.rstrip("/") == "/flow_grpo" else "scores": rewards}
     rows = _rows(payload)
-    scores = [1.0 if r >= 0.5 else 0.0 for r in rewards]  # as EditScore's own server has it
+    # As EditScore's own server has it; what is no number stays that.
+    scores = [r if r is None or r != r else 1.0 if r >= 0.5 else 0.0 for r in rewards]
     if "meta_datas" not in payload:  # its proxy asks its workers with another name, and wants a list
         return [
             {"score": s, "reward": r, "strict_reward": r, "reasoning": "", "meta_data": m}

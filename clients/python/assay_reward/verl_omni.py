@@ -4,23 +4,24 @@
     reward.custom_reward_function.name: compute_score
 
 or, as one of several of MultiVisualRewardManager, an entry of reward.reward_functions. It must have `required: true`:
-without it verl-omni takes a failure for a score of 0 (see docs/reward.md).
+without it verl-omni takes an exception for a score of 0. With `on_error: nan` a failure is NaN in both cases.
 
 `extra_info["source"]`, or `extra_info["source_img"]` as in verl-omni's own data, is the picture before the edit: a
-path, bytes of a file, {"bytes", "path"} as a parquet file has it, a PIL image or uint8 [H, W, 3]. The instruction is
+path, bytes of a file, {"bytes", "path"} as a parquet file has it, a PIL image or uint8 [H, W, 3], or a list of several.
+Judges of one picture need none: `source: false`. The instruction is
 `extra_info["instruction"]`, else `ground_truth`, as verl-omni's own reward has it. The score is on 0 to 1, as those of
 the other rewards of a weighted sum are; `score01: false` gives it on the scorer's range, 0 to 10.
 """
 
-import asyncio
+import math
 from functools import lru_cache
 
-from assay_reward import Client
+from assay_reward import AsyncClient, ItemError, ServerError
 
 
 @lru_cache(maxsize=8)
-def _client(url, scorer):
-    return Client(url, scorer=scorer)
+def _client(url, scorer, in_flight):
+    return AsyncClient(url, scorer=scorer, in_flight=in_flight)
 
 
 async def compute_score(
@@ -30,16 +31,33 @@ async def compute_score(
     server_url="http://127.0.0.1:8100",
     scorer=None,
     score01=True,
+    on_error="raise",
+    source=True,
+    in_flight=32,
     **kwargs,
 ):
-    info = extra_info or {}
-    source = info["source"] if info.get("source") is not None else info.get("source_img")
-    if source is None:
-        raise ValueError('extra_info["source"] or ["source_img"] is missing: the picture before the edit')
-    image = solution_image[0] if solution_image.ndim == 4 else solution_image  # uint8 [3, H, W]
+    """The score of one edit. `on_error`: raise, or nan: then whatever fails is NaN, also an unknown scorer or a missing
+    source, since MultiVisualRewardManager would make 0 of an exception."""
+    if on_error not in ("raise", "nan"):
+        raise ValueError(f"on_error={on_error!r}: raise or nan is wanted; one edit has no group to take a mean of")
+    try:
+        score = await _score(
+            solution_image, ground_truth, extra_info or {}, server_url, scorer, score01, source, in_flight
+        )
+    except (ItemError, ServerError, OSError, TypeError, ValueError):
+        if on_error == "raise":
+            raise
+        score = math.nan
+    return {"score": score}
+
+
+async def _score(image, ground_truth, info, url, scorer, score01, source, in_flight):
+    before = None
+    if source:
+        before = info["source"] if info.get("source") is not None else info.get("source_img")
+        if before is None:
+            raise ValueError('extra_info["source"] or ["source_img"] is missing: the picture before the edit')
+    image = image[0] if image.ndim == 4 else image  # uint8 [3, H, W]
     edit = image.permute(1, 2, 0).contiguous()
-    client, instruction = _client(server_url, scorer), info.get("instruction") or ground_truth
-    scores = await asyncio.get_running_loop().run_in_executor(
-        None, lambda: client.score(source, instruction, [edit], score01=score01)
-    )
-    return {"score": scores[0]}
+    client, instruction = _client(url, scorer, in_flight), info.get("instruction") or ground_truth
+    return (await client.score(before, instruction, [edit], score01=score01))[0]

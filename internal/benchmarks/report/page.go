@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -190,12 +188,9 @@ func thumbnail(p protocol.Picture) template.URL {
 	if err != nil {
 		return ""
 	}
-	if side := max(pic.Width, pic.Height); side > thumbnailSide {
-		pic = pic.Resize(max(1, pic.Width*thumbnailSide/side), max(1, pic.Height*thumbnailSide/side), data.Lanczos)
-	}
-	var b bytes.Buffer
-	if err := pic.EncodePNG(&b); err != nil {
+	url, err := page.PNG(pic.Thumbnail(thumbnailSide, data.Lanczos).EncodePNG)
+	if err != nil {
 		return ""
 	}
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))
+	return url
 }

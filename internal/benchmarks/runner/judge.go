@@ -14,6 +14,7 @@ import (
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/table"
 	"assay/model"
+	"assay/t2i"
 	"assay/textjudge"
 )
 
@@ -38,8 +39,11 @@ func NewJudge(j edit.Judge, fingerprint string) *Judge {
 	return &Judge{Name: info.Name, Fingerprint: fingerprint, info: info, judge: j, close: j.Close}
 }
 
-// OpenScorer opens a scorer directory.
+// OpenScorer opens a scorer directory, or a reward of package t2i.
 func OpenScorer(dir string, o model.Options) (*Judge, error) {
+	if t2i.Is(dir) {
+		return openReward(dir, o)
+	}
 	m, err := model.OpenScorer(dir, o)
 	if err != nil {
 		return nil, err
@@ -50,6 +54,23 @@ func OpenScorer(dir string, o model.Options) (*Judge, error) {
 	}
 	j, cfg := NewJudge(m, fingerprint), m.Config()
 	j.Name, j.Settings = filepath.Clean(dir), settings(&cfg, o.Dimension)
+	return j, nil
+}
+
+func openReward(dir string, o model.Options) (*Judge, error) {
+	if o.Dimension != "" || o.Backbone != "" {
+		return nil, fmt.Errorf("%s is a reward of one number, over no backbone", dir)
+	}
+	r, err := t2i.Open(dir, t2i.Options{Device: o.Device, Threads: o.Threads})
+	if err != nil {
+		return nil, err
+	}
+	fingerprint, err := r.Fingerprint()
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	j := NewJudge(r, fingerprint)
+	j.Name, j.Settings = filepath.Clean(dir), r.Info().Name+" of the edit and its text; without bounds"
 	return j, nil
 }
 

@@ -1,9 +1,7 @@
 package assay
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
@@ -147,7 +145,7 @@ func demonstrate(c *cobra.Command, files demoFiles, out string) error {
 		}
 		for to, p := range map[*template.URL]*data.Picture{&one.Source: source, &one.Output: output,
 			&one.Heat: g.Output.Heatmap(output)} {
-			if *to, err = dataURL(p); err != nil {
+			if *to, err = page.PNG(p.EncodePNG); err != nil {
 				return err
 			}
 		}
@@ -170,12 +168,4 @@ func demonstrate(c *cobra.Command, files demoFiles, out string) error {
 			"  assay score pair --scorer %s \\\n    --source %s \\\n    --edit %s \\\n    --instruction %q\n"+
 			"  assay demo --serve\n", out, files.scorer, files.picture(d.source), files.picture(d.output), d.instruction)
 	})
-}
-
-func dataURL(p *data.Picture) (template.URL, error) {
-	var b bytes.Buffer
-	if err := p.EncodePNG(&b); err != nil {
-		return "", err
-	}
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())), nil
 }

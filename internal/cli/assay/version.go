@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"assay/data"
 	"assay/internal/cli"
 	"assay/internal/version"
 	"assay/ort"
@@ -15,7 +16,7 @@ import (
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print version, commit, build tags and ONNX Runtime",
+		Short: "Print version, commit, build tags, ONNX Runtime and the decoder of JPEG",
 		RunE:  func(c *cobra.Command, _ []string) error { return printVersion(c) },
 	}
 }
@@ -28,13 +29,14 @@ type built struct {
 	Platform string `json:"platform"`
 	Features string `json:"features"` // build tags
 	Runtime  string `json:"onnxruntime,omitempty"`
+	JPEG     string `json:"jpeg"` // decoder, and why it is Go's
 }
 
 // printVersion fails without ONNX Runtime, after it has printed the rest.
 func printVersion(c *cobra.Command) error {
 	found, missing := ort.Version()
 	v := built{version.Version, version.Commit(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, version.Tags(),
-		found}
+		found, data.JPEGText()}
 	err := cli.Print(c, v, func(w io.Writer) {
 		fmt.Fprintf(w, "assay %s, commit %s, %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
 		if v.Features != "" {
@@ -43,6 +45,7 @@ func printVersion(c *cobra.Command) error {
 		if missing == nil {
 			fmt.Fprintln(w, "ONNX Runtime", v.Runtime)
 		}
+		fmt.Fprintln(w, "JPEG", v.JPEG)
 	})
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 	"assay/internal/cli"
 	"assay/internal/exit"
 	"assay/metrics"
-	"assay/model"
+	"assay/t2i"
 	"assay/textjudge"
 )
 
@@ -109,7 +109,7 @@ func (o *components) open(named string) (*runner.Component, error) {
 		name, what = "", named
 	}
 	_, err := os.Stat(filepath.Join(what, "scorer.yaml"))
-	isScorer := err == nil
+	isScorer := err == nil || t2i.Is(what)
 	if o.scales == nil && (isScorer || textjudge.Is(what)) {
 		return nil, exit.Usagef("--component %s: metrics alone measure components of this benchmark; --scorer and --judge "+
 			"run others", named)
@@ -155,13 +155,9 @@ func (o *components) openScorer(name, dir string) (*runner.Component, error) {
 	}
 	flags := o.runtime.runtimeFlags
 	flags.scorer, flags.dimension, flags.backbone = dir, "", "" // those are --scorer's
-	options, err := flags.options(o.command)
+	s, err := flags.open(o.command)
 	if err != nil {
 		return nil, err
-	}
-	s, err := model.OpenScorer(dir, options)
-	if err != nil {
-		return nil, exit.Named(err)
 	}
 	fingerprint, err := s.Fingerprint()
 	if err == nil {

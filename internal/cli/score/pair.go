@@ -17,6 +17,7 @@ import (
 	"assay/model"
 	_ "assay/model/families"
 	"assay/ort"
+	"assay/t2i"
 )
 
 func init() { register(newPairCommand) }
@@ -67,16 +68,30 @@ func (f *runtimeFlags) options(c *cobra.Command) (model.Options, error) {
 	return o, nil
 }
 
-func (f *runtimeFlags) open(c *cobra.Command) (*model.Scorer, error) {
+// open opens a scorer directory, or a reward of package t2i.
+func (f *runtimeFlags) open(c *cobra.Command) (edit.Differentiable, error) {
 	o, err := f.options(c)
 	if err != nil {
 		return nil, err
+	}
+	if t2i.Is(f.scorer) {
+		if o.Dimension != "" || o.Backbone != "" {
+			return nil, exit.Usagef("--dimension, --backbone: %s is a reward of one number, over no backbone", f.scorer)
+		}
+		j, err := t2i.Open(f.scorer, t2i.Options{Device: o.Device, Threads: o.Threads})
+		if err != nil {
+			return nil, exit.Named(err)
+		}
+		return j, nil
 	}
 	if _, err := model.ReadScorerConfig(filepath.Join(f.scorer, model.ConfigFile)); err != nil {
 		return nil, exit.Usage(err)
 	}
 	s, err := model.OpenScorer(f.scorer, o)
-	return s, exit.Named(err)
+	if err != nil {
+		return nil, exit.Named(err)
+	}
+	return s, nil
 }
 
 func newPairCommand() *cobra.Command {
@@ -140,7 +155,7 @@ func (q *editFlags) check(c *cobra.Command) error {
 }
 
 // open reads the pictures of an edit for a scorer.
-func (q *editFlags) open(s *model.Scorer) (*edit.Edit, error) {
+func (q *editFlags) open(s edit.Judge) (*edit.Edit, error) {
 	info := s.Info()
 	switch {
 	case info.Sources != 0 && len(q.sources) == 0:

@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -28,10 +29,12 @@ func newServeCommand() *cobra.Command {
 		Use:   "serve --scorer [NAME=]DIR | --chat-backbone [NAME=]DIR | --judge [NAME=]JUDGE",
 		Short: "Serve scores and their gradients over HTTP",
 		Long: `serve is a reward server for trainers of image editors: POST /v1/score, POST /v1/gradient, and UniRL's /score,
-/rewards and /health. GET / is a page to try an edit, GET /openapi.json the description, GET /metrics is for
-Prometheus. docs/reward.md says what to run for which trainer.
+/rewards and /health. POST /v1/sleep takes the weights off the device until POST /v1/wake. GET / is a page to try an
+edit, GET /openapi.json the description, GET /metrics is for Prometheus. docs/reward.md says what to run for which
+trainer.
 
-Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one). --judge
+Several scorers are served by name: --scorer adiee=DIR --scorer strict=DIR2 (the folder's name without one), and
+metrics beside them: --scorer clip=metric:clip_t_instruction:ENCODER. One request may ask several of them. --judge
 serves a VLM judge, which asks the model of --url and --model (or --server), or that of --chat-backbone.
 --chat-backbone also serves a checkpoint's answers, as POST /v1/chat/completions in OpenAI's protocol (docs/chat.md).
 
@@ -48,6 +51,8 @@ answers what it accepted.`,
   ASSAY_TOKEN=$(cat token) score serve --scorer adiee=runs/adiee/scorer --addr 0.0.0.0:8100
   score serve --chat-backbone DIR --addr 127.0.0.1:8200
   score serve --scorer backbones/tiny-scorer --replicas 2
+  score serve --scorer adiee=runs/adiee/scorer --scorer clip=metric:clip_t_instruction:clip-vit-large-patch14
+  score serve --scorer runs/adiee/scorer --mode per_call
   score serve --judge viescore --url http://localhost:8000/v1 --model NAME
   score serve --scorer runs/adiee/scorer --addr 0.0.0.0:8100 --clients clients.yaml --cert cert.pem --key key.pem`,
 		RunE: func(c *cobra.Command, _ []string) error { return serve(c, &f) },
@@ -80,8 +85,8 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		local = m
 	}
 	for _, arg := range f.scorers {
-		name, dir := named(arg)
-		s, err := f.replicate(c, runtimeFlags{scorer: dir, dimension: dimensions[name], backbone: backbones[name]})
+		name, _ := named(arg)
+		name, s, err := f.openServed(c, arg, runtimeFlags{dimension: dimensions[name], backbone: backbones[name]})
 		if err != nil {
 			return err
 		}
@@ -103,7 +108,7 @@ func serve(c *cobra.Command, f *serveFlags) error {
 		}
 	}
 	if os.Getenv("GOMEMLIMIT") == "" { // what the bodies were read from is cleared away before it takes as much again
-		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + 1<<29)
+		debug.SetMemoryLimit(f.o.Memory + f.o.Memory/4 + f.o.Pictures + f.o.Answers + 1<<29)
 	}
 	f.o.Warn = cli.Warner(c)
 	return f.listen(c, names, scorers)
@@ -126,6 +131,11 @@ func (f *serveFlags) listen(c *cobra.Command, names []string, scorers []edit.Jud
 	l, err := listen(c.Context(), f.addr)
 	if err != nil {
 		return fmt.Errorf("%w: --addr HOST:PORT names another address", err)
+	}
+	if host, _, err := net.SplitHostPort(l.Addr().String()); strings.HasPrefix(f.addr, "fd:") && err == nil {
+		if err := f.checkReach(host, l.Addr().String()); err != nil {
+			return err
+		}
 	}
 	scheme := "http://"
 	if f.o.Cert != "" {
@@ -157,11 +167,11 @@ func named(arg string) (name, dir string) {
 }
 
 // openChat opens the checkpoint that answers in words.
-func (f *serveFlags) openChat(c *cobra.Command) (*generate.Model, error) {
+func (f *serveFlags) openChat(c *cobra.Command) (*sleepingModel, error) {
 	name, dir := named(f.answers.backbone)
 	f.answers.backbone, f.answers.o.Threads = dir, f.threads
 	f.answers.o.Device, _, _ = strings.Cut(f.device, ",")
-	m, err := f.answers.open(c)
+	m, err := newSleepingModel(func() (*generate.Model, error) { return f.answers.open(c) })
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,9 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/edit"
+	"assay/encoders"
 	"assay/internal/cli"
 	"assay/internal/exit"
 	"assay/internal/reward"
+	"assay/metrics"
 	"assay/ort"
 )
 
@@ -29,6 +32,7 @@ type serveFlags struct {
 	threads   int
 	replicas  int
 	reusePort bool
+	mode      string
 	drain     time.Duration
 	answers   modelFlags
 	judges    []string
@@ -39,13 +43,15 @@ type serveFlags struct {
 // add adds what is served, and where.
 func (f *serveFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; may be given several times")
+	flags.StringArrayVar(&f.scorers, "scorer", nil, "scorer directory, or name=directory; metric:METRIC (l1_source, "+
+		"l2_source, a metric's YAML file) or metric:SIMILARITY:ENCODER in place of the directory; may be given several times")
 	flags.StringArrayVar(&f.dimension, "dimension", nil, "dimension to report as the score, of every scorer, or "+
 		"scorer=dimension for one; may be given several times (default: scorer.yaml's fusion)")
 	flags.StringArrayVar(&f.backbone, "backbone", nil, "where the backbone of every scorer is now, or "+
 		"scorer=directory of one; may be given several times (default: where scorer.yaml says); it must be the same one")
 	cli.Needs(c, "scorer", "backbone")
-	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on")
+	flags.StringVar(&f.addr, "addr", "127.0.0.1:8100", "address to listen on; fd:3: a socket that "+
+		"listens already, as file descriptor 3, which whoever starts the server has opened")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file that holds the bearer token (default: the variable ASSAY_TOKEN)")
 	f.answers.add(c, "chat-backbone")
 	flags.StringArrayVar(&f.judges, "judge", nil, "judge that answers in words, or name=judge; may be given several times")
@@ -60,6 +66,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 		"scorer on each, and what answers in words on the first")
 	flags.IntVar(&f.replicas, "replicas", 1, "copies of every scorer on each device, at most 64; on the CPU they share "+
 		"its threads and one set of weights")
+	flags.StringVar(&f.mode, "mode", "resident", "resident: weights stay on the device until POST /v1/sleep; per_call: "+
+		"they are loaded for a request, and unloaded before the answer of the last one in work")
 	flags.DurationVar(&f.o.Stall, "stall", 0, "longest time of a run before its copy of the scorer is reopened (0: five "+
 		"minutes; --timeout with a single copy); ten times the expected time is always allowed")
 	flags.BoolVar(&f.reusePort, "reuse-port", false, "share the port with other servers (SO_REUSEPORT; Linux)")
@@ -79,15 +87,30 @@ func (f *serveFlags) addLimits(c *cobra.Command) {
 	flags.Int64Var(&f.o.Memory, "memory", 2<<30, "bytes of requests held at a time")
 	flags.DurationVar(&f.o.Wait, "wait", 10*time.Minute, "longest expected time of an answer; requests beyond it get 429")
 	flags.DurationVar(&f.o.Timeout, "timeout", 15*time.Minute, "of a request")
+	flags.Int64Var(&f.o.Pictures, "picture-cache", 128<<20, "bytes of decoded pictures kept for later requests")
+	flags.Int64Var(&f.o.Answers, "answer-cache", 64<<20, "bytes of answers kept for retries of requests with an id")
+	flags.DurationVar(&f.o.AnswerAge, "answer-age", 10*time.Minute, "longest time that they are kept")
+	flags.DurationVar(&f.o.SleepWait, "sleep-wait", time.Minute, "longest wait of a request while the scorers sleep; "+
+		"then it gets 503")
 	flags.StringVar(&f.clients, "clients", "", "YAML file of clients: a list of name, token and, for a quota, "+
 		"edits_per_minute")
-	cli.Part(c, "Limits", "drain", "max-body", "max-pixels", "max-items", "queue", "batch", "memory", "wait", "timeout")
+	cli.Part(c, "Limits", "drain", "max-body", "max-pixels", "max-items", "queue", "batch", "memory", "wait", "timeout",
+		"picture-cache", "answer-cache", "answer-age", "sleep-wait")
 	flags.StringVar(&f.o.Cert, "cert", "", "certificate (PEM): serve HTTPS")
 	flags.StringVar(&f.o.Key, "key", "", "private key (PEM) of --cert")
 	for _, name := range []string{"patience", "burst"} { // of earlier versions
 		flags.String(name, "", "")
 		flags.MarkDeprecated(name, "callers wait for each other; --wait bounds how long")
 	}
+}
+
+// checkReach refuses a server without a token that other machines can reach.
+func (f *serveFlags) checkReach(host, address string) error {
+	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
+		return exit.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
+			"--clients)", address)
+	}
+	return nil
 }
 
 // check finds all that is wrong with the flags before anything is opened.
@@ -106,20 +129,26 @@ func (f *serveFlags) check() error {
 	for name, v := range map[string]int64{"max-body": f.o.MaxBody, "max-pixels": f.o.MaxPixels,
 		"max-items": int64(f.o.MaxItems), "queue": int64(f.o.Queue),
 		"batch": int64(f.o.Batch), "memory": f.o.Memory, "timeout": int64(f.o.Timeout), "wait": int64(f.o.Wait),
-		"drain": int64(f.drain), "replicas": int64(f.replicas)} {
+		"drain": int64(f.drain), "replicas": int64(f.replicas), "picture-cache": f.o.Pictures,
+		"answer-cache": f.o.Answers, "answer-age": int64(f.o.AnswerAge), "sleep-wait": int64(f.o.SleepWait)} {
 		if v <= 0 {
 			return exit.Usagef("--%s must be positive", name)
 		}
 	}
+	if f.mode != "resident" && f.mode != "per_call" {
+		return exit.Usagef("--mode %q: there are resident, per_call", f.mode)
+	}
+	f.o.PerCall = f.mode == "per_call"
 	if f.replicas > mostReplicas {
 		return exit.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
 	}
 	if err := f.readTokens(); err != nil {
 		return err
 	}
-	if f.o.Token == "" && len(f.o.Clients) == 0 && !reward.Loopback(host) {
-		return exit.Usagef("--addr %s can be reached from other machines: set a bearer token (ASSAY_TOKEN, --token-file or "+
-			"--clients)", f.addr)
+	if host != "fd" {
+		if err := f.checkReach(host, f.addr); err != nil {
+			return err
+		}
 	}
 	if f.o.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(f.o.Cert, f.o.Key); err != nil {
@@ -191,8 +220,10 @@ const mostReplicas = 64
 // cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
 const cudaTolerance = 1e-3
 
-// replicate opens the copies of a scorer: so many on each device.
-func (f *serveFlags) replicate(c *cobra.Command, one runtimeFlags) (*reward.Replicated, error) {
+// replicate opens the copies of a judge: so many on each device. first is set for the first copy.
+func (f *serveFlags) replicate(
+	open func(device string, threads int, first bool) (edit.Judge, error),
+) (*reward.Replicated, error) {
 	devices := strings.Split(f.device, ",")
 	seen := map[string]bool{}
 	tolerance, onCPU := 0.0, 0
@@ -212,19 +243,68 @@ func (f *serveFlags) replicate(c *cobra.Command, one runtimeFlags) (*reward.Repl
 			onCPU = f.replicas
 		} else {
 			tolerance = cudaTolerance
+			if !slices.Contains(f.o.Devices, devices[i]) {
+				f.o.Devices = append(f.o.Devices, devices[i])
+			}
 		}
 	}
-	one.threads = f.threads
-	if one.threads == 0 && onCPU > 1 {
-		one.threads = runtime.NumCPU()
+	threads := f.threads
+	if threads == 0 && onCPU > 1 {
+		threads = runtime.NumCPU()
 	}
-	if one.threads > 0 && onCPU > 1 {
-		one.threads = max(one.threads/onCPU, 1)
+	if threads > 0 && onCPU > 1 {
+		threads = max(threads/onCPU, 1)
 	}
 	return reward.Replicate(f.replicas*len(devices), tolerance, func(i int) (edit.Judge, error) {
-		own := one
-		own.device = devices[i%len(devices)]
-		own.quiet = i > 0 // the first copy says what there is to say
-		return own.open(c)
+		return open(devices[i%len(devices)], threads, i == 0)
 	})
+}
+
+// metricPrefix begins what names a metric in place of a scorer directory.
+const metricPrefix = "metric:"
+
+// openServed opens what --scorer names: [NAME=]DIR or [NAME=]metric:METRIC. of has the other flags of a scorer.
+func (f *serveFlags) openServed(c *cobra.Command, arg string, of runtimeFlags) (string, *reward.Replicated, error) {
+	name, what := named(arg)
+	metric, isMetric := strings.CutPrefix(strings.TrimPrefix(arg, name+"="), metricPrefix)
+	if !isMetric {
+		s, err := f.replicate(func(device string, threads int, first bool) (edit.Judge, error) {
+			own := of
+			own.scorer, own.device, own.threads = what, device, threads
+			own.quiet = !first // the first copy says what there is to say
+			return own.open(c)
+		})
+		return name, s, err
+	}
+	if of.dimension != "" || of.backbone != "" {
+		return "", nil, exit.Usagef("--scorer %s: --dimension and --backbone are of scorer directories", arg)
+	}
+	s, err := f.replicate(func(device string, threads int, _ bool) (edit.Judge, error) {
+		return openMetric(metric, metrics.Options{Device: device, Threads: threads})
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	if strings.HasPrefix(arg, metricPrefix) {
+		name, _, _ = strings.Cut(metric, ":")
+		if filepath.Ext(name) != "" {
+			name = s.Info().Name
+		}
+	}
+	return name, s, nil
+}
+
+// openMetric opens a metric by its name or its YAML file, or a similarity by its kind and encoder: KIND:ENCODER.
+func openMetric(what string, o metrics.Options) (edit.Judge, error) {
+	if kind, encoder, ok := strings.Cut(what, ":"); ok {
+		k, known := encoders.FindSimilarity(kind)
+		if !known {
+			return nil, exit.Usagef("metric:%s: there is no similarity %q; there are %s", what, kind,
+				strings.Join(encoders.SimilarityNames(), ", "))
+		}
+		s, err := encoders.OpenSimilarity(k, encoder, encoders.Options{Device: o.Device, Threads: o.Threads})
+		return s, exit.Named(err)
+	}
+	m, err := metrics.Open(what, o)
+	return m, exit.Usage(err)
 }

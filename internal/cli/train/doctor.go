@@ -65,6 +65,7 @@ func printDoctor(w io.Writer, r *doctor.Report) {
 	fmt.Fprintf(w, "device      %s\nmachine     %s, %s, %d cores, %.1f GiB\n", r.Device, m.System, m.Processor, m.Cores,
 		float64(m.Memory)/(1<<30))
 	fmt.Fprintf(w, "versions    assay %s, %s, ONNX Runtime %s\n", m.Assay, m.Go, m.Runtime)
+	fmt.Fprintf(w, "jpeg        %s\n", m.JPEG)
 	for _, line := range append([]string{m.Driver}, m.GPUs...) {
 		if line != "" {
 			fmt.Fprintf(w, "gpu         %s\n", line)

@@ -15,11 +15,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"assay/edit"
 	"assay/internal/calibration"
 	"assay/internal/exit"
 	"assay/internal/scoring"
 	"assay/internal/store"
 	"assay/model"
+	"assay/t2i"
 )
 
 // Options of a calibration.
@@ -56,16 +58,13 @@ const (
 // line of scorer.yaml into the scorer directory. When ctx is cancelled the error is an InterruptedError of package
 // table, and the same call resumes.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	state, err := model.LoadScorerState(o.Scorer)
+	t, err := targetOf(&o)
 	if err != nil {
-		return nil, exit.Named(err)
+		return nil, err
 	}
-	if err := state.Config.CheckDimension(o.Model.Dimension); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Scorer, err)
-	}
-	if info, err := os.Lstat(filepath.Join(o.Scorer, model.ConfigFile)); err == nil && info.Mode()&os.ModeSymlink != 0 {
+	if info, err := os.Lstat(t.file); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		return nil, exit.Usagef("%s is a symbolic link, and a calibration is written into the folder: copy the scorer first "+
-			"(cp -rL), and say with --backbone where its backbone is", filepath.Join(o.Scorer, model.ConfigFile))
+			"(cp -rL), and say with --backbone where its backbone is", t.file)
 	}
 	p, err := newJob(&o)
 	if err != nil {
@@ -79,10 +78,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := p.refuseSeen(); err != nil {
 		return nil, err
 	}
-	o.Model.Raw = true
-	s, err := model.NewScorer(state, o.Model)
+	s, err := t.open()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Scorer, err)
+		return nil, err
 	}
 	defer s.Close()
 	if err := os.MkdirAll(o.Out, 0o777); err != nil {
@@ -91,20 +89,14 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := p.score(ctx, s); err != nil {
 		return nil, err
 	}
-	cfg := s.Config()
-	m, err := p.fit(&cfg)
+	m, err := p.fit(t.dimension, s.Info().Range.Bounded())
 	if err != nil {
 		return nil, err
 	}
 	if err := p.report.write(o.Out); err != nil {
 		return nil, err
 	}
-	state = state.At(o.Model.Backbone)
-	maps := state.Calibration // with the maps of other dimensions
-	if digest := state.Digest(); maps == nil || maps.Scorer != digest {
-		maps = &calibration.Calibration{Format: 1, Scorer: digest}
-	}
-	if err := state.InstallCalibration(maps.With(*m)); err != nil {
+	if err := t.install(m); err != nil {
 		return nil, err
 	}
 	for _, t := range p.tables() {
@@ -113,6 +105,65 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	return &p.report, nil
+}
+
+// target is what is calibrated: a scorer directory, or a reward of package t2i.
+type target struct {
+	file      string // that names the calibration
+	open      func() (edit.Judge, error)
+	dimension string                         // under which the map is kept; known when it is open
+	install   func(m *calibration.Map) error // while it is open
+}
+
+func targetOf(o *Options) (*target, error) {
+	if t2i.Is(o.Scorer) {
+		return rewardOf(o)
+	}
+	state, err := model.LoadScorerState(o.Scorer)
+	if err != nil {
+		return nil, exit.Named(err)
+	}
+	if err := state.Config.CheckDimension(o.Model.Dimension); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Scorer, err)
+	}
+	t := &target{file: filepath.Join(o.Scorer, model.ConfigFile)}
+	t.open = func() (edit.Judge, error) {
+		o.Model.Raw = true
+		s, err := model.NewScorer(state, o.Model)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Scorer, err)
+		}
+		cfg := s.Config()
+		t.dimension = cfg.CalibrationKey()
+		return s, nil
+	}
+	t.install = func(m *calibration.Map) error {
+		state := state.At(o.Model.Backbone)
+		maps := state.Calibration // with the maps of other dimensions
+		if digest := state.Digest(); maps == nil || maps.Scorer != digest {
+			maps = &calibration.Calibration{Format: 1, Scorer: digest}
+		}
+		return state.InstallCalibration(maps.With(*m))
+	}
+	return t, nil
+}
+
+func rewardOf(o *Options) (*target, error) {
+	if o.Model.Dimension != "" || o.Model.Backbone != "" {
+		return nil, exit.Usagef("--dimension, --backbone: %s is a reward of one number, over no backbone", o.Scorer)
+	}
+	var j *t2i.Judge
+	return &target{
+		file: filepath.Join(o.Scorer, t2i.ConfigFile),
+		open: func() (_ edit.Judge, err error) {
+			j, err = t2i.Open(o.Scorer, t2i.Options{Device: o.Model.Device, Threads: o.Model.Threads, Raw: true})
+			if err != nil {
+				return nil, exit.Named(err)
+			}
+			return j, nil
+		},
+		install: func(m *calibration.Map) error { return j.InstallCalibration(o.Scorer, *m) },
+	}, nil
 }
 
 // job is a calibration in progress.
@@ -220,7 +271,7 @@ func (p *job) progress(t *table) string {
 }
 
 // score scores the labelled rows.
-func (p *job) score(ctx context.Context, s *model.Scorer) error {
+func (p *job) score(ctx context.Context, s edit.Judge) error {
 	before, total := 0, 0
 	for _, t := range p.tables() {
 		total += len(t.rows)

@@ -12,7 +12,6 @@ import (
 	"assay/internal/jsonfile"
 	"assay/internal/page"
 	"assay/internal/stats"
-	"assay/model"
 )
 
 // bins of the reliability diagrams.
@@ -88,7 +87,7 @@ func part(scenes, rows []int) Subset {
 }
 
 // fit fits the map on one part of the rows, its interval on another, and measures both on a third.
-func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
+func (p *job) fit(dimension string, bounded bool) (*calibration.Map, error) {
 	scenes := p.in.scenes()
 	shares := []float64{fitShare, intervalShare}
 	if p.test != nil {
@@ -122,7 +121,7 @@ func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Dimension = cfg.CalibrationKey()
+	m.Dimension = dimension
 	apply := func(scores []float64) []float64 {
 		out := make([]float64, len(scores))
 		for i, x := range scores {
@@ -142,7 +141,7 @@ func (p *job) fit(cfg *model.ScorerConfig) (*calibration.Map, error) {
 	m.Fitted = calibration.Fitted{Table: r.Table, Digest: p.in.digest(), Rows: len(parts[0]), Seed: p.o.Seed,
 		Trained: r.Trained}
 	r.Dimension, r.Map, r.After = p.o.Model.Dimension, *m, measure(after, labels)
-	if cfg.ScoreRange.Bounded() {
+	if bounded {
 		before := measure(scores, labels)
 		r.Before = &before
 	}

@@ -106,6 +106,15 @@ func TestDifferences(t *testing.T) {
 		return &State{Identity: Identity{Config: string(text), Model: map[string]string{"backbone": "x"}}}
 	}
 	old := state(func(*config.Config) {})
+	now := state(func(*config.Config) {})
+	now.JPEG = "libjpeg-turbo" // an earlier version noted no decoder: it was Go's
+	want := []string{"decoder of JPEG: go in the checkpoint, libjpeg-turbo now (ASSAY_LIBJPEG=go: Go's)"}
+	if got, err := Differences(old, now); err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("another decoder: got %q, %v, want %q", got, err, want)
+	}
+	if got, err := Differences(now, now); err != nil || got != nil {
+		t.Errorf("the same decoder: got %q, %v, want nothing", got, err)
+	}
 	for name, test := range map[string]struct {
 		change func(c *config.Config)
 		want   []string

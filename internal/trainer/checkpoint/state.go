@@ -4,6 +4,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"assay/checkpoints"
+	"assay/data"
 	"assay/internal/atomicfile"
 	"assay/internal/filelock"
 	"assay/internal/optim"
@@ -71,6 +73,7 @@ type Identity struct {
 	Data   map[string]string `json:"data"`            // hash and count of the tables
 
 	Benchmark map[string]string `json:"benchmark,omitempty"` // fingerprint of the one that validate.by names
+	JPEG      string            `json:"jpeg,omitempty"`      // decoder; "" in earlier versions, which had Go's
 }
 
 // Begin begins to count the time of training.
@@ -200,7 +203,8 @@ func WriteConfig(c *config.Config) error {
 // RemoveRun removes what an earlier run left in a run directory.
 func RemoveRun(out string) error {
 	old, err := filepath.Glob(filepath.Join(atomicfile.QuoteGlob(out), "events.out.tfevents.*.assay"))
-	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile}
+	names := []string{config.CheckpointsDir, records.MetricsFile, config.PlanFile, dataset.RowsFile, dataset.BadRowsFile,
+		config.MLflowFile, config.WandBFile}
 	for _, name := range append(names, config.ResultDirs...) {
 		path := filepath.Join(out, name)
 		old = append(old, path, hiddenSibling(path, "new"), hiddenSibling(path, "old"))
@@ -273,5 +277,8 @@ func Differences(old, now *State) ([]string, error) {
 		out = append(out, config.Changed("backbone: ", old.Files, now.Files)...)
 	}
 	out = append(out, config.Changed("data: ", old.Data, now.Data)...)
+	if was, is := cmp.Or(old.JPEG, data.GoDecoder), cmp.Or(now.JPEG, data.GoDecoder); was != is {
+		out = append(out, fmt.Sprintf("decoder of JPEG: %s in the checkpoint, %s now (%s=go: Go's)", was, is, data.JPEGEnv))
+	}
 	return append(out, config.Changed(BenchmarkPrefix, old.Benchmark, now.Benchmark)...), nil
 }

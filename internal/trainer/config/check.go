@@ -48,6 +48,11 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("augment", c.Augment, "none", "adiee")
 	d.Want(c.Mode != "head" || c.Augment == "none", "augment",
 		"mode head trains on hidden states that are computed once; it knows none")
+	for _, name := range c.ReportTo {
+		d.oneOf("report_to", name, ReportTensorBoard, ReportWandB, ReportMLflow, ReportNone)
+	}
+	d.Want(len(c.ReportTo) > 0, "report_to", "want a name, or several; %s: no curves", ReportNone)
+	d.Want(!c.Reports(ReportNone) || len(c.ReportTo) == 1, "report_to", "%s stands alone", ReportNone)
 	c.checkScorer(d)
 	c.checkLora(d)
 	c.checkTrain(d)

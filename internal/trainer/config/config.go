@@ -6,6 +6,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"assay/internal/store"
 	"assay/lora"
@@ -73,6 +74,7 @@ type Config struct {
 	Checkpoint CheckpointConfig `yaml:"checkpoint"`
 	Validate   ValidateConfig   `yaml:"validate"`
 	Cache      CacheConfig      `yaml:"cache"`
+	ReportTo   Strings          `yaml:"report_to"` // where curves are shown: tensorboard, wandb, mlflow; or none
 
 	Judge *model.ScorerConfig `yaml:"-"` // what scorer or init says, if that is of format 2
 
@@ -216,6 +218,7 @@ func Default() *Config {
 		Checkpoint: CheckpointConfig{Minutes: 10, Keep: 2},
 		Validate:   ValidateConfig{By: "auto"},
 		Cache:      CacheConfig{Vision: 1 << 30, Size: store.DefaultLimit},
+		ReportTo:   Strings{ReportTensorBoard},
 	}
 }
 
@@ -224,6 +227,17 @@ const (
 	ReduceOrdered = "ordered" // in the order of the micro-batches
 	ReduceFast    = "fast"    // in the order that the library likes
 )
+
+// The values of report_to.
+const (
+	ReportNone        = "none"
+	ReportTensorBoard = "tensorboard"
+	ReportWandB       = "wandb"
+	ReportMLflow      = "mlflow"
+)
+
+// Reports reports whether the run's curves are shown somewhere, a value of report_to.
+func (c *Config) Reports(to string) bool { return slices.Contains(c.ReportTo, to) }
 
 // ByLabel is the data.balance that there is.
 const ByLabel = "label"

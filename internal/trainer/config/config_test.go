@@ -123,6 +123,26 @@ func TestCacheSize(t *testing.T) {
 	}
 }
 
+// TestReportTo: a name, a list of them, or none; a resumed run may have another.
+func TestReportTo(t *testing.T) {
+	for text, want := range map[string]string{"": "[tensorboard]", "~": "[tensorboard]", "mlflow": "[mlflow]",
+		"[wandb, mlflow]": "[wandb mlflow]", "none": "[none]", "[none, mlflow]": "none stands alone",
+		"comet": `not "comet"`, "[]": "want a name, or several"} {
+		t.Run(text, func(t *testing.T) {
+			c, err := loadText(t, least+"report_to: "+text+"\n")
+			if err != nil && strings.Contains(err.Error(), want) {
+				return
+			}
+			if err != nil || fmt.Sprint([]string(c.ReportTo)) != want {
+				t.Errorf("got %+v, %v, want %s", c, err, want)
+			}
+		})
+	}
+	if !Moved("report_to", "none", "mlflow") {
+		t.Error("got another report_to refused when a run resumes, want it allowed")
+	}
+}
+
 func TestAllProblemsOfAConfigurationAtOnce(t *testing.T) {
 	_, err := loadText(t, `backbone: b
 outt: o

@@ -13,7 +13,7 @@ import (
 // lies at the paths is compared by content.
 var mayDiffer = []string{"out", "backbone", "init", "data.train", "data.validation", "data.skip", "checkpoint", "cache",
 	"device_options.memory_limit", "device_options.arena", "validate.benchmark.ratings", "validate.benchmark.images",
-	"validate.benchmark.votes", "validate.benchmark.targets"}
+	"validate.benchmark.votes", "validate.benchmark.targets", "report_to"}
 
 func flatten(key string, tree map[string]any) map[string]string {
 	out := map[string]string{}

@@ -273,6 +273,12 @@ func (c *Config) CourseOf(group string, total int64) optim.Schedule {
 // PlanFile is where a run says what it trains, and on what: its Trained, and what auto came to.
 const PlanFile = "plan.json"
 
+// The files that keep the number of a run at an MLflow server, and at W&B (clients/python/assay_reward/wandb_run.py).
+const (
+	MLflowFile = "mlflow.json"
+	WandBFile  = "wandb.json"
+)
+
 // headTensor recognises layers.N.weight and layers.N.bias, and the rows of choices.
 func headTensor(name string) bool {
 	if rest, ok := strings.CutPrefix(name, "heads."); ok { // of format 2: heads.NAME.layers.N.weight

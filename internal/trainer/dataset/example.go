@@ -148,7 +148,7 @@ func (p RowPicture) augmentation() string {
 
 // PairKey identifies the pictures of an example as they are augmented.
 func (e *Example) PairKey() (store.Key, error) {
-	parts := []string{"pair", data.Decoding}
+	parts := []string{"pair", data.Decoding()}
 	augmentation := ""
 	for _, role := range e.roles() {
 		p, ok := e.Edit.Picture(role).(RowPicture)

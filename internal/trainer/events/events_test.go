@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // write makes the file that tools/oracle/events.py makes with TensorBoard's own writer.
@@ -75,5 +77,52 @@ func TestGoesOnWhereItWasCut(t *testing.T) {
 	}
 	if _, err := Open(path, 1<<20, 0); err == nil {
 		t.Error("a file that is too short was taken")
+	}
+}
+
+// TestRead: what was written is read, from any event on, and from TensorBoard's own file; a record that is not yet
+// complete is left, and one that is damaged is an error.
+func TestRead(t *testing.T) {
+	const oracle = "testdata/events.out.tfevents.1700000000.oracle"
+	float := func(v float64) float64 { return float64(float32(v)) }
+	want := []Event{
+		{0, 1700000001.5, []Scalar{{"loss/train", float(10.910788)}}},
+		{1, 1700000002.5, []Scalar{{"loss/train", float(9.132059)}, {"lr", float(2e-5)}}},
+		{300, 1700000003.5, []Scalar{{"validation/spearman", -0.25}, {"été", 0}}},
+	}
+	var got []Event
+	all, err := Read(oracle, 0, func(e Event) bool { got = append(got, e); return true })
+	if d := cmp.Diff(want, got); d != "" || err != nil {
+		t.Errorf("got error %v, events (-want +got):\n%s", err, d)
+	}
+	at, _ := Read(oracle, 0, func(e Event) bool { return e.Step < 1 })
+	got = nil
+	if next, err := Read(oracle, at, func(e Event) bool { got = append(got, e); return true }); next != all || err != nil {
+		t.Errorf("got end %d, error %v, want %d", next, err, all)
+	}
+	if d := cmp.Diff(want[1:], got); d != "" {
+		t.Errorf("from the second event on (-want +got):\n%s", d)
+	}
+	raw, err := os.ReadFile(oracle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x")
+	for size := range raw {
+		if err := os.WriteFile(path, raw[:size], 0o666); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		next, err := Read(path, 0, func(Event) bool { n++; return true })
+		if err != nil || next > int64(size) || n > 2 {
+			t.Fatalf("the first %d bytes: got %d events up to %d, error %v", size, n, next, err)
+		}
+	}
+	raw[len(raw)-10]++
+	if err := os.WriteFile(path, raw, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path, 0, func(Event) bool { return true }); err == nil {
+		t.Error("a damaged record: got no error")
 	}
 }

@@ -101,15 +101,15 @@ type ValidationMetrics struct {
 // Recorder appends to metrics.jsonl and the TensorBoard file of a run.
 type Recorder struct {
 	lines  *journal.File
-	events *events.Writer
-	name   string // of the event file
+	events *events.Writer // nil: there are none
+	name   string         // of the event file
 
 	Progress dataset.Progress
 }
 
 // New opens the files at the sizes a checkpoint noted: what was written after it is cut off, so that nothing is
-// there twice. name is the event file's; empty: a new one.
-func New(dir, name string, size, eventSize int64) (*Recorder, error) {
+// there twice. name is the event file's; empty: a new one. Without curves there is none.
+func New(dir, name string, size, eventSize int64, curves bool) (*Recorder, error) {
 	path := filepath.Join(dir, MetricsFile)
 	lines, err := journal.OpenFile(path, size)
 	if errors.Is(err, journal.ErrShort) {
@@ -119,15 +119,22 @@ func New(dir, name string, size, eventSize int64) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+	r := &Recorder{lines: lines}
+	if !curves {
+		return r, nil
+	}
 	if name == "" {
 		name = fmt.Sprintf("events.out.tfevents.%010d.assay", time.Now().Unix())
 	}
-	curves, err := events.Open(filepath.Join(dir, name), eventSize, wall())
-	if err != nil {
+	r.name = name
+	if r.events, err = events.Open(filepath.Join(dir, name), eventSize, wall()); err != nil {
 		return nil, errors.Join(err, lines.Close())
 	}
-	return &Recorder{lines: lines, events: curves, name: name}, nil
+	return r, nil
 }
+
+// EventsFile is the name of the event file; "": there is none.
+func (r *Recorder) EventsFile() string { return r.name }
 
 func wall() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
 
@@ -166,7 +173,7 @@ func (r *Recorder) Step(m *StepMetrics) error {
 	for _, name := range slices.Sorted(maps.Keys(m.Terms)) {
 		scalars = append(scalars, events.Scalar{Tag: "train/losses/" + name, Value: float64(m.Terms[name])})
 	}
-	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
+	return r.add(m, m.Step, scalars)
 }
 
 // Validation records a validation.
@@ -194,7 +201,16 @@ func (r *Recorder) Validation(m *ValidationMetrics) error {
 			scalars = scalars[3:]
 		}
 	}
-	return r.told(errors.Join(r.line(m), r.events.Add(m.Step, wall(), scalars...)))
+	return r.add(m, m.Step, scalars)
+}
+
+// add records a line of the metrics, and the curves of a step.
+func (r *Recorder) add(line any, step int64, scalars []events.Scalar) error {
+	err := r.line(line)
+	if r.events != nil {
+		err = errors.Join(err, r.events.Add(step, wall(), scalars...))
+	}
+	return r.told(err)
 }
 
 func (r *Recorder) told(err error) error {
@@ -206,8 +222,11 @@ func (r *Recorder) told(err error) error {
 
 // Sync writes to disk what a checkpoint counts: the bytes of metrics.jsonl and of the event file, and its name.
 func (r *Recorder) Sync() (metrics, events int64, eventsFile string, err error) {
-	err = r.told(errors.Join(r.lines.Sync(), r.events.Sync()))
-	return r.lines.Size(), r.events.Size(), r.name, err
+	err = r.lines.Sync()
+	if r.events != nil {
+		err, events = errors.Join(err, r.events.Sync()), r.events.Size()
+	}
+	return r.lines.Size(), events, r.name, r.told(err)
 }
 
 // Advance shows how far the run is after a micro-batch; last is the step before.
@@ -232,5 +251,9 @@ func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.
 // Close ends the progress bar and closes the files.
 func (r *Recorder) Close() error {
 	r.Progress.Close()
-	return errors.Join(r.lines.Close(), r.events.Close())
+	err := r.lines.Close()
+	if r.events != nil {
+		err = errors.Join(err, r.events.Close())
+	}
+	return err
 }

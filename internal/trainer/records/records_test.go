@@ -18,7 +18,7 @@ func (silent) Close()            {}
 func TestCutBack(t *testing.T) {
 	dir := t.TempDir()
 	begin := func(name string, size, events int64, steps ...int64) (int64, int64, string) {
-		r, err := New(dir, name, size, events)
+		r, err := New(dir, name, size, events, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestCutBack(t *testing.T) {
 	if len(got) != 3 || got[0] != 1 || got[1] != 2 || got[2] != 3 {
 		t.Errorf("got steps %v, want 1, 2, 3", got)
 	}
-	if _, err := New(dir, name, size*100, events); err == nil {
+	if _, err := New(dir, name, size*100, events, true); err == nil {
 		t.Error("metrics that are shorter than the checkpoint says were opened")
 	}
 }

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
@@ -27,12 +25,7 @@ var pageTemplate = page.Parse(pageText, template.FuncMap{
 })
 
 // number is a number for people; "-": there is none.
-func number(v records.Number) string {
-	if math.IsNaN(float64(v)) {
-		return "-"
-	}
-	return fmt.Sprintf("%.4g", float64(v))
-}
+func number(v records.Number) string { return page.Number("%.4g", float64(v)) }
 
 // Page writes the page, which loads nothing.
 func (r *Run) Page(w io.Writer) error { return pageTemplate.Execute(w, r) }
@@ -162,12 +155,5 @@ func thumbnail(e *edit.Edit, role string) (template.URL, error) {
 	if err != nil {
 		return "", err
 	}
-	if longest := max(p.Width, p.Height); longest > edge {
-		p = p.Resize(max(1, p.Width*edge/longest), max(1, p.Height*edge/longest), data.Bicubic)
-	}
-	var b bytes.Buffer
-	if err := p.EncodePNG(&b); err != nil {
-		return "", err
-	}
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())), nil
+	return page.PNG(p.Thumbnail(edge, data.Bicubic).EncodePNG)
 }

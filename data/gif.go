@@ -1,0 +1,127 @@
+package data
+
+import (
+	"encoding/binary"
+	"image"
+	"image/gif"
+)
+
+// decodeGIF decodes the first frame. It may be smaller than the picture: the rest is transparent (here white) if the
+// frame has a transparent colour, else the first colour of its palette, as in Pillow.
+func decodeGIF(f encodedFile) (*Picture, error) {
+	if p := decodePlainGIF(f.raw); p != nil && f.ctx.Err() == nil {
+		return p, nil
+	}
+	c, err := gif.DecodeConfig(f.reader())
+	if err != nil {
+		return nil, err
+	}
+	m, err := gif.Decode(f.reader())
+	if err != nil {
+		return nil, err
+	}
+	frame := m.(*image.Paletted)
+	if frame.Rect == image.Rect(0, 0, c.Width, c.Height) {
+		return flatten(frame), nil
+	}
+	rest, clear := overWhite(frame.Palette[0]), false
+	for _, entry := range frame.Palette {
+		if _, _, _, a := entry.RGBA(); a == 0 {
+			rest, clear = [3]byte{255, 255, 255}, true
+		}
+	}
+	out := NewPicture(c.Width, c.Height)
+	for i := 0; i < len(out.Pix); i += 3 {
+		copy(out.Pix[i:i+3], rest[:])
+	}
+	inside := flatten(frame)
+	out.paste(inside, frame.Rect.Min.X, frame.Rect.Min.Y)
+	out.bareLost = inside.bareLost || clear
+	return out, nil
+}
+
+// decodePlainGIF decodes a first frame that covers the picture and has no transparent colour, at twice the speed of
+// image/gif. It returns nil for other files, and for those with anything wrong.
+func decodePlainGIF(raw []byte) *Picture {
+	const header, colourTable, interlaced, transparent = 13, 1 << 7, 1 << 6, 1
+	const extension, graphicControl, comment, application = 0x21, 0xf9, 0xfe, 0xff
+	if len(raw) < header {
+		return nil
+	}
+	width, height := int(binary.LittleEndian.Uint16(raw[6:])), int(binary.LittleEndian.Uint16(raw[8:]))
+	var palette []byte
+	b := raw[header:]
+	takePalette := func(flags byte) bool {
+		if flags&colourTable == 0 {
+			return true
+		}
+		n := 3 << (flags&7 + 1)
+		if len(b) < n {
+			return false
+		}
+		palette, b = b[:n], b[n:]
+		return true
+	}
+	if !takePalette(raw[10]) {
+		return nil
+	}
+	for len(b) > 7 && b[0] == extension {
+		switch {
+		case b[1] == graphicControl && b[2] == 4 && b[3]&transparent == 0 && b[7] == 0:
+		case b[1] == comment, b[1] == application && b[2] > 0:
+		default:
+			return nil
+		}
+		if _, b = gifBlocks(b[2:]); b == nil {
+			return nil
+		}
+	}
+	if len(b) < 11 || b[0] != 0x2c || binary.LittleEndian.Uint32(b[1:]) != 0 ||
+		int(binary.LittleEndian.Uint16(b[5:])) != width || int(binary.LittleEndian.Uint16(b[7:])) != height {
+		return nil
+	}
+	flags := b[9]
+	b = b[10:]
+	if !takePalette(flags) || len(palette) == 0 || len(b) < 2 || b[0] < 2 || b[0] > 8 {
+		return nil
+	}
+	packed, _ := gifBlocks(b[1:])
+	indices := make([]byte, width*height)
+	if !new(lzwTable).unpack(indices, packed, uint(b[0]), false) {
+		return nil
+	}
+	var table [256]uint32
+	for i := range len(palette) / 3 {
+		c := palette[3*i:]
+		table[i] = uint32(c[0]) | uint32(c[1])<<8 | uint32(c[2])<<16
+	}
+	for i := len(palette) / 3; i < 256; i++ {
+		table[i] = 1 << 24 // no colour
+	}
+	passes := [][2]int{{0, 1}} // the first row, and the step to the next
+	if flags&interlaced != 0 {
+		passes = [][2]int{{0, 8}, {4, 8}, {2, 4}, {1, 2}}
+	}
+	p := NewPicture(width, height)
+	for _, pass := range passes {
+		for y := pass[0]; y < height; y += pass[1] {
+			if !paletteRow(p.row(y), indices[:width], &table) {
+				return nil
+			}
+			indices = indices[width:]
+		}
+	}
+	return p
+}
+
+// gifBlocks joins blocks up to the empty one, and returns what follows, nil if that does not come.
+func gifBlocks(b []byte) (data, rest []byte) {
+	for len(b) > 0 && int(b[0]) < len(b) {
+		n := int(b[0])
+		if n == 0 {
+			return data, b[1:]
+		}
+		data, b = append(data, b[1:1+n]...), b[1+n:]
+	}
+	return nil, nil
+}

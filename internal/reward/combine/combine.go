@@ -1,0 +1,154 @@
+// Package combine puts the scores of several judges together into one reward, by rules that trainers use.
+//
+// A reward's scores are a list, one of each edit, with NaN where the edit could not be judged. A rule turns them into
+// values, within groups of edits of one prompt; what failed may get its group's mean; and the weighted sum of the
+// values is the reward:
+//
+//	scores -> Rule.Values -> Impute (if wanted) -> Sum
+//
+// A failure is never a number by itself: it stays out of its group's statistics, and it makes the sum NaN.
+package combine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Rule says what of a score is summed.
+type Rule string
+
+const (
+	Raw     Rule = "raw"     // the score
+	Score01 Rule = "score01" // the score on 0 to 1
+	ZScore  Rule = "zscore"  // (x - mean) / (std + 1e-4) within the group, as in GDPO and in TRL's normalize_then_sum
+	Rank    Rule = "rank"    // rank within the group, from 0 (lowest) to 1
+)
+
+// ParseRule reads the name of a rule.
+func ParseRule(name string) (Rule, error) {
+	all := []Rule{Raw, Score01, ZScore, Rank}
+	if r := Rule(name); slices.Contains(all, r) {
+		return r, nil
+	}
+	return "", fmt.Errorf("%q: there are %s, %s, %s and %s", name, Raw, Score01, ZScore, Rank)
+}
+
+// epsilon keeps z-scores of nearly equal scores finite. GDPO and TRL have the same.
+const epsilon = 1e-4
+
+// Values are what the rule makes of scores. groups has the number of each score's group.
+func (r Rule) Values(scores []float64, groups []int) []float64 {
+	values := slices.Clone(scores)
+	if r != ZScore && r != Rank {
+		return values
+	}
+	for _, members := range byGroup(scores, groups) {
+		var own []float64
+		for _, i := range members {
+			own = append(own, scores[i])
+		}
+		normalise := zScores
+		if r == Rank {
+			normalise = ranks
+		}
+		for k, v := range normalise(own) {
+			values[members[k]] = v
+		}
+	}
+	return values
+}
+
+// byGroup lists the places of the scores of each group, without failures.
+func byGroup(scores []float64, groups []int) map[int][]int {
+	members := map[int][]int{}
+	for i, x := range scores {
+		if !math.IsNaN(x) {
+			members[groups[i]] = append(members[groups[i]], i)
+		}
+	}
+	return members
+}
+
+func mean(x []float64) (m float64) {
+	for _, v := range x {
+		m += v
+	}
+	return m / float64(len(x))
+}
+
+// zScores are (x - mean) / (std + epsilon), with the sample's standard deviation (n - 1). They are 0 where all scores
+// are equal, and of a single one.
+func zScores(x []float64) []float64 {
+	out := make([]float64, len(x))
+	if slices.Min(x) == slices.Max(x) { // exactly 0, whatever the mean is rounded to
+		return out
+	}
+	m, squares := mean(x), 0.0
+	for _, v := range x {
+		squares += (v - m) * (v - m)
+	}
+	std := math.Sqrt(squares / float64(len(x)-1))
+	for i, v := range x {
+		out[i] = (v - m) / (std + epsilon)
+	}
+	return out
+}
+
+// ranks are (lower + half of the other equal ones) / (n - 1): scipy's rankdata (average), from 0 to 1. A single score
+// has 0.5.
+func ranks(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		if len(x) == 1 {
+			out[i] = 0.5
+			break
+		}
+		below, equal := 0, 0
+		for k, o := range x {
+			switch {
+			case o < v:
+				below++
+			case o == v && k != i:
+				equal++
+			}
+		}
+		out[i] = (float64(below) + float64(equal)/2) / float64(len(x)-1)
+	}
+	return out
+}
+
+// Impute gives failed values the mean of their group, and reports which it was. Where all of a group failed, they stay
+// NaN.
+func Impute(values []float64, groups []int) (imputed []bool) {
+	imputed = make([]bool, len(values))
+	means := map[int]float64{}
+	for g, members := range byGroup(values, groups) {
+		var own []float64
+		for _, i := range members {
+			own = append(own, values[i])
+		}
+		means[g] = mean(own)
+	}
+	for i, v := range values {
+		if m, ok := means[groups[i]]; ok && math.IsNaN(v) {
+			values[i], imputed[i] = m, true
+		}
+	}
+	return imputed
+}
+
+// Sum is the weighted sum of values: values[k][i] is what reward k gives edit i. It is NaN where a reward has failed,
+// unless its weight is 0.
+func Sum(weights []float64, values [][]float64, edits int) []float64 {
+	sums := make([]float64, edits)
+	for k, w := range weights {
+		if w == 0 {
+			continue
+		}
+		for i := range sums {
+			sums[i] += w * values[k][i]
+		}
+	}
+	return sums
+}

@@ -1,0 +1,167 @@
+package reward
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// flowRequest is a request of Flow-Factory's remote rewards: a prompt and a picture for each sample, and the pictures
+// that it was made from.
+type flowRequest struct {
+	Prompt          *list[string]               `json:"prompt"`
+	Image           *list[*encodedPicture]      `json:"image"`
+	Video           jsontext.Value              `json:"video"`
+	ConditionImages *list[list[encodedPicture]] `json:"condition_images"`
+	ConditionVideos jsontext.Value              `json:"condition_videos"`
+}
+
+// check checks that all lists have an element for each sample.
+func (q *flowRequest) check() error {
+	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
+	switch {
+	case given(q.Video) || given(q.ConditionVideos):
+		return badRequest("video and condition_videos: videos are not scored")
+	case q.Prompt == nil:
+		return badRequest("prompt is missing: a list of instructions")
+	case q.Image == nil:
+		return badRequest("image is missing: a list of pictures")
+	case len(*q.Prompt) != len(*q.Image):
+		return badRequest("%d prompts for %d images", len(*q.Prompt), len(*q.Image))
+	case q.ConditionImages != nil && len(*q.ConditionImages) != len(*q.Image):
+		return badRequest("condition_images of %d samples for %d images", len(*q.ConditionImages), len(*q.Image))
+	}
+	return nil
+}
+
+// wanted returns the edits. A judge of one picture is not shown what it was made from.
+func (q *flowRequest) wanted(v *Replicated) (edits []wanted, err error) {
+	for i, output := range *q.Image {
+		e := wanted{output: output, instruction: (*q.Prompt)[i]}
+		if output == nil {
+			return nil, badPicture("image %d is missing", i)
+		}
+		if q.ConditionImages != nil && v.info.Sources != 0 {
+			e.sources, _ = sourcesOf("", nil, (*q.ConditionImages)[i])
+		}
+		if len(e.sources) == 0 && v.info.Sources != 0 {
+			return nil, badRequest("image %d: condition_images is empty, and %s compares an edit with its source", i, v.name)
+		}
+		if err := v.takes(len(e.sources)); err != nil {
+			return nil, prefixError(fmt.Sprintf("image %d, condition_images", i), err)
+		}
+		edits = append(edits, e)
+	}
+	return edits, nil
+}
+
+// postFlow answers POST /compute, in the protocol of Flow-Factory's reward servers: a score for each image, on the
+// scorer's range.
+//
+// The client gives one URL, below which it asks for /compute and /health. So the path names the scorer, and what the
+// reward of a sample becomes that could not be judged: as on_error of /v1/score, but for null, which the client cannot
+// read. Errors that another attempt would not mend are answered with status 200 and a text in "error": the client
+// raises it, while it repeats any request that another status answers, and tells nobody of the body.
+func (s *Server) postFlow(w http.ResponseWriter, r *http.Request) error {
+	var q flowRequest
+	held, err := s.read(w, r, scoreKind, &q, nil)
+	if err != nil {
+		return err
+	}
+	return s.answer(w, r, new(string), held, &q, func(ctx context.Context) (*reply, error) {
+		out, err := s.flow(ctx, r, &q)
+		if e := toAPIError(err); err == nil || isTemporary(e) || e.RetryAfter > 0 {
+			return out, err
+		}
+		out = &reply{status: http.StatusOK, kind: "application/json"}
+		out.body, err = encodeJSON(map[string]string{"error": s.engine.metrics.countError(err).Message})
+		return out, err
+	})
+}
+
+// flow is the answer to a request.
+func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*reply, error) {
+	p := &scoreRequest{OnError: cmp.Or(r.PathValue("on_error"), "fail")}
+	p.Scorer = r.PathValue("scorer")
+	asked, err := s.questions(p)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.OnError == "null":
+		return nil, badRequest("on_error null: Flow-Factory reads no null; there are fail, nan and mean")
+	}
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	if err := s.countItems("images", len(*q.Image)); err != nil {
+		return nil, err
+	}
+	edits, err := q.wanted(asked.judges[0])
+	if err != nil {
+		return nil, err
+	}
+	items, byEdit := make([]*item, len(edits)), make([][]*item, len(edits))
+	for i, e := range edits {
+		items[i] = asked.judges[0].item(e)
+		byEdit[i] = items[i : i+1]
+	}
+	if err := s.engine.score(ctx, items); err != nil {
+		return nil, err
+	}
+	a, err := asked.answers(edits, byEdit)
+	if err != nil {
+		return nil, err
+	}
+	out := &reply{status: http.StatusOK, kind: "application/json"}
+	out.body, err = s.flowRewards(a, a.sums(asked), p.OnError)
+	if err != nil {
+		return nil, err
+	}
+	_, out.prints, err = identities(asked.judges)
+	return out, err
+}
+
+// flowRewards is the JSON of rewards. NaN is a literal, as Python's json writes and reads it.
+func (s *Server) flowRewards(a *answers, totals []total, onError string) ([]byte, error) {
+	parts := make([][]byte, len(totals))
+	for i, t := range totals {
+		if err := a.cells[0][i].err; err != nil {
+			s.engine.metrics.countError(err)
+			if math.IsNaN(t.value) && onError == "mean" {
+				return nil, prefixError(fmt.Sprintf("image %d, which has no other one of its prompt and condition_images that "+
+					"could be judged", i), err)
+			}
+		}
+		parts[i] = []byte("NaN")
+		if !math.IsNaN(t.value) {
+			number, err := encodeJSON(t.value)
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = bytes.TrimSpace(number)
+		}
+	}
+	return encodeList(parts, `{"rewards":`, "}"), nil
+}
+
+// flowHealth answers the GET /health of a base path that names a scorer.
+func (s *Server) flowHealth(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.engine.scorers.find(r.PathValue("scorer")); err != nil {
+		return err
+	}
+	return s.health(w, r)
+}
+
+// flowRoutes are the paths of Flow-Factory's protocol, below a base for each scorer and for each treatment of failures.
+func (s *Server) flowRoutes() (routes []route) {
+	routes = []route{{"POST", "/compute", s.postFlow}}
+	for _, base := range []string{"/flow-factory/{scorer}", "/flow-factory/{scorer}/{on_error}"} {
+		routes = append(routes, route{"POST", base + "/compute", s.postFlow}, route{"GET", base + "/health", s.flowHealth})
+	}
+	return routes
+}

@@ -1,0 +1,172 @@
+package reward
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"assay/internal/reward/once"
+)
+
+// reply is the answer to a request, before it is written.
+type reply struct {
+	status    int
+	kind      string // media type
+	header    http.Header
+	prints    string // of the judges, as [identities] says
+	body      []byte
+	again     time.Duration // Retry-After; 0: none
+	temporary bool          // it may be another the next time
+}
+
+// response is a reply, or why there is none.
+type response struct {
+	*reply
+	err error
+}
+
+// isTemporary reports whether an error may not come again.
+func isTemporary(e *apiError) bool {
+	return e.Status == http.StatusTooManyRequests || e.Status == http.StatusRequestTimeout || e.Status >= 499
+}
+
+// kept reports whether a retry gets the same response, and how many bytes it holds.
+func (o *response) kept() (keep bool, size int64) {
+	if o.err != nil {
+		return !isTemporary(toAPIError(o.err)), int64(len(o.err.Error()))
+	}
+	return !o.temporary, int64(len(o.body))
+}
+
+// send writes the response to a request with an id ("": it has none). Several requests of one id may send the same.
+func (o *response) send(w http.ResponseWriter, id string) error {
+	if id != "" {
+		w.Header().Set("X-Request-Id", id)
+	}
+	w.Header().Set(versionHeader, serverVersion)
+	if o.err != nil {
+		return o.err
+	}
+	for name, values := range o.header {
+		w.Header()[name] = values
+	}
+	w.Header().Set(fingerprintHeader, o.prints)
+	if o.again > 0 {
+		w.Header().Set("Retry-After", retryAfter(o.again))
+	}
+	err := write(w, o.status, o.kind, o.body)
+	if err == nil && o.status != http.StatusOK {
+		err = answeredError(o.status)
+	}
+	return err
+}
+
+// maxID bounds ids of requests, in bytes.
+const maxID = 256
+
+// requestID is the id of a request: of its body, else of Idempotency-Key, else of X-Request-Id, which proxies set, too;
+// "": it has none.
+func requestID(r *http.Request, body string) (string, error) {
+	key := r.Header.Get("Idempotency-Key")
+	if body != "" && key != "" && body != key {
+		return "", apiErrorf(http.StatusBadRequest, "bad_request", "id %q and Idempotency-Key %q: they must be the same",
+			body, key)
+	}
+	id := cmp.Or(body, key)
+	if given := r.Header.Get("X-Request-Id"); id == "" && validID(given) {
+		return given, nil
+	}
+	if id != "" && !validID(id) {
+		return "", badRequest("id: want 1 to %d printable ASCII characters", maxID)
+	}
+	return id, nil
+}
+
+func validID(id string) bool {
+	return id != "" && len(id) <= maxID && strings.IndexFunc(id, func(c rune) bool { return c < ' ' || c > '~' }) < 0
+}
+
+// digestOf is a digest of a request's fields, whether they came as JSON or as a form.
+func digestOf(v any) once.Digest {
+	raw, err := json.Marshal(v)
+	if err != nil { // no field of a request has such a value
+		raw = fmt.Append(nil, err)
+	}
+	return sha256.Sum256(raw)
+}
+
+// forget empties a request whose work is that of another one.
+func forget(request any) {
+	switch v := reflect.ValueOf(request); v.Kind() {
+	case reflect.Pointer:
+		v.Elem().SetZero()
+	case reflect.Slice:
+		v.Clear()
+	}
+}
+
+// answer does the work of a request and sends the response. The work of a request with an id is done once, even if its
+// sender leaves: retries wait for it, or get what is kept of it. given is the id in the request's body, and is set to
+// its id. request is a pointer to its fields, or a list.
+func (s *Server) answer(
+	w http.ResponseWriter, r *http.Request, given *string, held *memoryHold, request any,
+	work func(context.Context) (*reply, error),
+) error {
+	id, err := requestID(r, *given)
+	if err != nil {
+		held.release()
+		return err
+	}
+	*given = ""
+	if id == "" {
+		defer held.release()
+		out := &response{}
+		out.reply, out.err = work(r.Context())
+		return out.send(w, "")
+	}
+	owner := ""
+	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil {
+		owner = by.name
+	}
+	call, first, err := s.once.Begin(strings.Join([]string{owner, r.URL.Path, id}, "\x00"), digestOf(request))
+	*given = id
+	if !first { // while it waits its pictures are not held
+		forget(request)
+		held.release()
+	}
+	switch {
+	case errors.Is(err, once.ErrOther):
+		out := &response{err: apiErrorf(http.StatusConflict, "id", "the id %s was used with another body", id)}
+		return out.send(w, id)
+	case first:
+		ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), s.o.Timeout)
+		ends := context.AfterFunc(s.ending, stop)
+		s.working.Go(func() {
+			defer stop()
+			defer ends()
+			defer held.release()
+			out := &response{}
+			out.err = attempt(func() (err error) {
+				out.reply, err = work(ctx)
+				return err
+			})
+			keep, size := out.kept()
+			s.once.End(call, out, size, keep)
+		})
+	default:
+		s.engine.metrics.retries.Inc()
+	}
+	out, err := call.Wait(r.Context()) // nothing may touch w's header before: see keepAlive
+	if err != nil {
+		out = &response{err: err}
+	}
+	return out.send(w, id)
+}

@@ -1,0 +1,309 @@
+package reward
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+
+	"assay/edit"
+	"assay/internal/reward/combine"
+)
+
+// Bounds of the rewards of a request, and of a weight: sums stay finite.
+const (
+	mostRewards = 64
+	mostWeight  = 1e9
+)
+
+// onErrorRules are what a reward may be of an edit that could not be judged.
+var onErrorRules = []string{"null", "nan", "mean", "fail"}
+
+// question is a number that a request asks of a judge.
+type question struct {
+	judge     int    // its place in judges
+	name      string // of the judge
+	dimension string // "": the score
+	of        edit.Range
+	rule      combine.Rule
+	weight    float64
+}
+
+// questions are all that a request asks about each of its edits.
+type questions struct {
+	judges  []*Replicated // each once
+	list    []question    // in the order of the request
+	summed  bool          // the weighted sum is asked for
+	onError string
+}
+
+// needSources reports whether all judges compare with a source.
+func (q *questions) needSources() bool {
+	return !slices.ContainsFunc(q.judges, func(v *Replicated) bool { return v.info.Sources == 0 })
+}
+
+// questions reads what a request asks, and of which judges.
+func (s *Server) questions(p *scoreRequest) (*questions, error) {
+	out := &questions{summed: p.Combine != "" || p.OnError != "", onError: p.OnError}
+	if out.onError == "" {
+		out.onError = "null"
+	}
+	if !slices.Contains(onErrorRules, out.onError) {
+		return nil, badRequest("on_error %q: there are %s", out.onError, strings.Join(onErrorRules, ", "))
+	}
+	list := p.Rewards
+	switch {
+	case len(list) > mostRewards:
+		return nil, tooMany("%d rewards, at most %d are taken at a time", len(list), mostRewards)
+	case len(list) > 0 && (p.Scorer != "" || p.Fingerprint != ""):
+		return nil, badRequest("rewards name their scorers: scorer and fingerprint do not go with them")
+	case list != nil && len(list) == 0:
+		return nil, badRequest("rewards is empty: at least one is wanted")
+	case len(list) == 0:
+		list = append(list, rewardRequest{Name: p.Scorer, Fingerprint: p.Fingerprint})
+	}
+	for i, one := range list {
+		if one.Name == "" && len(p.Rewards) > 0 {
+			return nil, badRequest("rewards/%d: name is missing", i)
+		}
+		q, err := s.question(out, one, p.Combine)
+		if err != nil {
+			if len(p.Rewards) > 0 {
+				err = prefixError(fmt.Sprintf("rewards/%d", i), err)
+			}
+			return nil, err
+		}
+		out.summed = out.summed || one.Weight != nil || one.Scale != ""
+		out.list = append(out.list, *q)
+	}
+	return out, nil
+}
+
+// question reads one reward, and adds its judge.
+func (s *Server) question(to *questions, one rewardRequest, rule string) (*question, error) {
+	v, err := s.engine.scorers.find(one.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.demand(one.Fingerprint); err != nil {
+		return nil, err
+	}
+	q := &question{name: v.name, dimension: one.Dimension, of: v.info.Range, rule: combine.Raw, weight: 1}
+	if q.judge = slices.Index(to.judges, v); q.judge < 0 {
+		q.judge, to.judges = len(to.judges), append(to.judges, v)
+	}
+	if one.Scale != "" {
+		rule = one.Scale
+	}
+	if rule != "" {
+		if q.rule, err = combine.ParseRule(rule); err != nil {
+			return nil, badRequest("combine or scale %v", err)
+		}
+	}
+	if one.Weight != nil {
+		q.weight = *one.Weight
+	}
+	known := slices.ContainsFunc(v.info.Dimensions, func(d edit.DimensionInfo) bool { return d.Name == one.Dimension })
+	switch {
+	case math.Abs(q.weight) > mostWeight:
+		return nil, badRequest("weight %g: its size is at most %g", q.weight, mostWeight)
+	case q.rule == combine.Score01 && !v.info.Range.Bounded():
+		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_range", "the scores of %s have no bounds, so there is no "+
+			"score01: raw, zscore and rank are there", v.name)
+	case one.Dimension != "" && len(v.info.Dimensions) > 0 && !known:
+		return nil, badRequest("scorer %s has no dimension %q", v.name, one.Dimension)
+	}
+	return q, nil
+}
+
+// cell is the answer to one question about one edit.
+type cell struct {
+	score   *edit.Score
+	value   float64 // what the rule makes of it; NaN: it failed
+	imputed bool    // value is the mean of the group
+	valued  bool    // value is asked for
+	err     error
+}
+
+// answer answers a question from what its judge said of an edit.
+func (q *question) answer(it *item) (c cell) {
+	c.value = math.NaN()
+	if c.err = it.err; c.err != nil {
+		return c
+	}
+	c.score = &it.score
+	if q.dimension != "" {
+		k := slices.IndexFunc(it.score.Dimensions, func(d edit.Dimension) bool { return d.Name == q.dimension })
+		if k < 0 {
+			c.err = apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s says no dimension %q of this edit", q.name,
+				q.dimension)
+			return c
+		}
+		d := it.score.Dimensions[k]
+		c.score = &edit.Score{Value: d.Value, Score01: q.of.To01(d.Value), Unbounded: !q.of.Bounded(), Sigma: d.Sigma}
+	}
+	if c.err = checkScore(q.name, c.score); c.err != nil {
+		return c
+	}
+	if c.value = c.score.Value; q.rule == combine.Score01 {
+		c.value = c.score.Score01
+	}
+	return c
+}
+
+// checkScore refuses a score that is no number: a judge may say dimensions alone, or a class.
+func checkScore(name string, s *edit.Score) error {
+	switch {
+	case math.IsNaN(s.Value):
+		return apiErrorf(http.StatusUnprocessableEntity, "no_score", "%s gives no single score: ask for a dimension", name)
+	case math.IsInf(s.Value, 0):
+		return apiErrorf(http.StatusInternalServerError, "internal", "%s gives the score %v", name, s.Value)
+	}
+	return nil
+}
+
+// answers are the cells of all questions about all edits.
+type answers struct {
+	cells  [][]cell // by question and edit
+	groups []int    // of the edits
+}
+
+// answers reads what the judges said. byEdit has an item of each judge for each edit. The error is that of the first
+// edit that failed, if the request is to fail with it.
+func (q *questions) answers(edits []wanted, byEdit [][]*item) (*answers, error) {
+	a := &answers{cells: make([][]cell, len(q.list)), groups: groupNumbers(edits)}
+	for k, one := range q.list {
+		a.cells[k] = make([]cell, len(edits))
+		for i := range edits {
+			a.cells[k][i] = one.answer(byEdit[i][one.judge])
+		}
+	}
+	if q.onError != "fail" {
+		return a, nil
+	}
+	for i := range edits {
+		for k, one := range q.list {
+			if err := a.cells[k][i].err; err != nil && one.weight != 0 {
+				return nil, prefixError(fmt.Sprintf("edit %d, %s", i, one.name), err)
+			}
+		}
+	}
+	return a, nil
+}
+
+// groupNumbers numbers the groups of edits: those that a request names, and of others those of equal sources and
+// instruction.
+func groupNumbers(edits []wanted) []int {
+	numbers, groups := map[string]int{}, make([]int, len(edits))
+	for i, e := range edits {
+		key := "named " + e.group
+		if e.group == "" {
+			digest := digestOf(e.sources)
+			key = string(digest[:]) + e.instruction
+		}
+		if _, ok := numbers[key]; !ok {
+			numbers[key] = len(numbers)
+		}
+		groups[i] = numbers[key]
+	}
+	return groups
+}
+
+// total is the reward of one edit.
+type total struct {
+	value   float64 // NaN: there is none
+	imputed bool    // a part of it is
+}
+
+// sums applies the rules and puts the rewards together; nil: nobody asks.
+func (a *answers) sums(q *questions) []total {
+	if !q.summed {
+		return nil
+	}
+	totals := make([]total, len(a.groups))
+	var weights []float64
+	var values [][]float64
+	for k, one := range q.list {
+		column := make([]float64, len(a.groups))
+		for i, c := range a.cells[k] {
+			column[i] = c.value
+		}
+		column = one.rule.Values(column, a.groups)
+		var imputed []bool
+		if q.onError == "mean" {
+			imputed = combine.Impute(column, a.groups)
+		}
+		for i := range column {
+			c := &a.cells[k][i]
+			c.value, c.valued = column[i], true
+			if imputed != nil && imputed[i] {
+				c.imputed = true
+				totals[i].imputed = totals[i].imputed || one.weight != 0
+			}
+		}
+		weights, values = append(weights, one.weight), append(values, column)
+	}
+	for i, sum := range combine.Sum(weights, values, len(totals)) {
+		totals[i].value = sum
+	}
+	return totals
+}
+
+// encode writes a cell. Cells of several rewards have names and values.
+func (c *cell) encode(q question, named bool) ([]byte, error) {
+	var body any = c.score
+	if c.err != nil {
+		body = map[string]any{"error": toAPIError(c.err)}
+	}
+	raw, err := encodeJSON(body)
+	if err != nil || !named {
+		return bytes.TrimSpace(raw), err
+	}
+	name := map[string]any{"name": q.name}
+	if q.dimension != "" {
+		name["dimension"] = q.dimension
+	}
+	head, err := encodeJSON(name)
+	if err != nil {
+		return nil, err
+	}
+	raw = joinObjects(bytes.TrimSpace(head), bytes.TrimSpace(raw))
+	if c.valued && !math.IsNaN(c.value) {
+		value, err := json.Marshal(map[string]any{"value": c.value})
+		if err != nil {
+			return nil, err
+		}
+		raw = joinObjects(raw, value)
+	}
+	if c.imputed {
+		raw = joinObjects(raw, []byte(`{"imputed":true}`))
+	}
+	return raw, nil
+}
+
+// encode writes the reward of an edit. NaN is as Python's json writes and reads it.
+func (t total) encode(onError string) []byte {
+	text := "null"
+	if raw, err := json.Marshal(t.value); err == nil {
+		text = string(raw)
+	} else if onError == "nan" {
+		text = "NaN"
+	}
+	if t.imputed && text != "null" {
+		text += `,"imputed":true`
+	}
+	return []byte(`{"reward":` + text + `}`)
+}
+
+// joinObjects makes one JSON object of two; the first one is not empty.
+func joinObjects(a, b []byte) []byte {
+	return slices.Concat(a[:len(a)-1], []byte(","), b[1:])
+}
+
+// encodeList writes a JSON list between two texts.
+func encodeList(parts [][]byte, before, after string) []byte {
+	return slices.Concat([]byte(before+"["), bytes.Join(parts, []byte(",")), []byte("]"+after))
+}

@@ -1,0 +1,215 @@
+package reward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+
+	"assay/internal/reward/gate"
+	"assay/ort"
+)
+
+// longestRun is the longest wait for a run whose request has ended.
+const longestRun = time.Minute
+
+// sleep closes all replicas. Their devices have the memory of the weights again.
+func (v *Replicated) sleep() {
+	if _, err := v.Fingerprint(); err != nil { // answers name it, and wake compares with it
+		v.warn(fmt.Sprintf("scorer %s: fingerprint: %v", v.name, err))
+	}
+	v.mu.Lock()
+	v.asleep = true
+	up := slices.Clone(v.at)
+	clear(v.at)
+	v.mu.Unlock()
+	for _, c := range up {
+		if c != nil {
+			c.release()
+			c.gone() // a run whose request has ended may go on
+		}
+	}
+}
+
+// gone waits until a replica that was released is closed, unless its run hangs.
+func (c *replica) gone() {
+	for late := time.Now().Add(longestRun); time.Now().Before(late); {
+		c.set.mu.Lock()
+		users := c.users
+		c.set.mu.Unlock()
+		if users == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// wake opens all replicas again. They must be what they were before.
+func (v *Replicated) wake() error {
+	var opened []*replica
+	v.mu.Lock()
+	todo := make([]bool, len(v.at)) // those that failed before are opened by reopen
+	for i := range v.at {
+		todo[i] = v.at[i] == nil && !v.states[i].reopening
+	}
+	v.mu.Unlock()
+	for i := range todo {
+		if !todo[i] {
+			continue
+		}
+		c, err := v.openOne(i)
+		if err != nil {
+			for _, c := range opened {
+				c.release()
+			}
+			return fmt.Errorf("copy %d: %w", i, err)
+		}
+		opened = append(opened, c)
+	}
+	v.mu.Lock()
+	v.asleep = false
+	for _, c := range opened {
+		v.at[c.i] = c
+	}
+	v.mu.Unlock()
+	v.changed()
+	return nil
+}
+
+// openOne opens a replica, and checks that it is what it was when the server started.
+func (v *Replicated) openOne(i int) (*replica, error) {
+	c := &replica{set: v, i: i, users: 1}
+	err := attempt(func() (err error) {
+		c.Judge, err = v.open(i)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err = v.same(c.Judge); err == nil {
+		err = c.check(context.Background())
+	}
+	if err != nil {
+		c.release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// sleeper is what sleeps, by its name.
+type sleeper struct {
+	name  string
+	sleep func()
+	wake  func() error
+}
+
+// sleepers are the scorers and chat models that sleep. Others are of a Go program that opened them itself. Judges that
+// answer in words have no weights besides their model's.
+func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
+	for _, v := range s.all() {
+		if v.open != nil {
+			sleep = append(sleep, sleeper{v.name, v.sleep, v.wake})
+		} else if !v.info.Words {
+			stay = append(stay, v.name)
+		}
+	}
+	for _, m := range o.Chat {
+		model, ok := m.ChatModel.(Sleeper)
+		if !ok {
+			stay = append(stay, m.Name)
+			continue
+		}
+		sleep = append(sleep, sleeper{m.Name, func() {
+			if err := model.Sleep(); err != nil && o.Warn != nil {
+				o.Warn(fmt.Sprintf("model %s: closing it: %v", m.Name, err))
+			}
+		}, model.Wake})
+	}
+	return sleep, stay
+}
+
+// newGate makes the gate of an engine's scorers.
+func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
+	sleep, _ := scorers.sleepers(&o)
+	g := &gate.Gate{Wait: o.SleepWait, PerCall: o.PerCall && len(sleep) > 0}
+	g.Sleep = func() {
+		before := memoryNow(o.Devices)
+		for _, v := range sleep {
+			v.sleep()
+		}
+		ort.TrimMemory()
+		m.slept(before, memoryNow(o.Devices))
+	}
+	g.Wake = func() error {
+		for i, v := range sleep {
+			if err := v.wake(); err != nil {
+				for _, v := range sleep[:i] {
+					v.sleep()
+				}
+				return &apiError{http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%s: %v", v.name, err),
+					10 * time.Second}
+			}
+		}
+		return nil
+	}
+	return g
+}
+
+// memoryUse is memory in bytes.
+type memoryUse struct{ resident, device int64 }
+
+// memoryNow is the resident memory of this process, and the memory in use on CUDA devices, by all processes.
+func memoryNow(devices []string) (now memoryUse) {
+	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
+		var size, pages int64
+		fmt.Sscan(string(raw), &size, &pages)
+		now.resident = pages * int64(os.Getpagesize())
+	}
+	for _, name := range devices {
+		if free, total, err := ort.FreeMemory(name); err == nil {
+			now.device += total - free
+		}
+	}
+	return now
+}
+
+// postSleep answers POST /v1/sleep.
+func (s *Server) postSleep(w http.ResponseWriter, r *http.Request) error {
+	return s.switched(w, func() error { return s.engine.gate.Close(r.Context()) })
+}
+
+// postWake answers POST /v1/wake.
+func (s *Server) postWake(w http.ResponseWriter, _ *http.Request) error {
+	return s.switched(w, s.engine.gate.Open)
+}
+
+// switched answers with the state after a switch, and the memory before and after.
+func (s *Server) switched(w http.ResponseWriter, do func() error) error {
+	sleep, stay := s.engine.scorers.sleepers(&s.o)
+	if len(sleep) == 0 {
+		return apiErrorf(http.StatusUnprocessableEntity, "asleep", "no judge here has weights that could be unloaded")
+	}
+	before := memoryNow(s.o.Devices)
+	if err := do(); err != nil {
+		if errors.Is(err, context.Canceled) {
+			return err
+		}
+		return prefixError("asleep", err)
+	}
+	after := memoryNow(s.o.Devices)
+	memory := map[string]int64{"resident_before": before.resident, "resident_after": after.resident}
+	if len(s.o.Devices) > 0 {
+		memory["device_before"], memory["device_after"] = before.device, after.device
+	}
+	v := map[string]any{"state": "awake", "memory": memory}
+	if s.engine.gate.Asleep() {
+		v["state"] = "asleep"
+	}
+	if len(stay) > 0 {
+		v["stay"] = stay
+	}
+	return writeJSON(w, http.StatusOK, v)
+}

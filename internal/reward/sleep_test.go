@@ -1,0 +1,339 @@
+package reward
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"assay/edit"
+	"assay/internal/long"
+	"assay/model"
+	"assay/model/fresh"
+	"assay/ort"
+)
+
+// heavy opens copies whose weights are counted.
+type heavy struct {
+	loaded  atomic.Int64 // copies that are open
+	failing atomic.Pointer[error]
+	print   atomic.Pointer[string]
+	gate    chan struct{}
+}
+
+// loaded is a copy of heavy.
+type loaded struct {
+	frail
+	of    *heavy
+	print string
+}
+
+func (l *loaded) Fingerprint() (string, error) { return l.print, nil }
+
+func (l *loaded) Score(ctx context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	if l.of.gate != nil {
+		<-l.of.gate
+	}
+	return l.frail.Score(ctx, inputs)
+}
+
+func (l *loaded) Close() error {
+	l.of.loaded.Add(-1)
+	return nil
+}
+
+func (h *heavy) open(int) (edit.Judge, error) {
+	if err := h.failing.Load(); err != nil {
+		return nil, *err
+	}
+	l := &loaded{of: h, print: "p1"}
+	if print := h.print.Load(); print != nil {
+		l.print = *print
+	}
+	h.loaded.Add(1)
+	return l, nil
+}
+
+// startHeavy serves two copies as "a".
+func startHeavy(t *testing.T, o Options) (*heavy, string) {
+	t.Helper()
+	h := &heavy{}
+	v, err := Replicate(2, 0, h.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, server := start(t, o, map[string]edit.Judge{"a": v}, "a")
+	t.Cleanup(func() { v.Close() })
+	if err := s.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Fingerprint(); err != nil {
+		t.Fatal(err)
+	}
+	return h, server.URL
+}
+
+// two is the score of scoreOf's edit.
+const two = 10 * float64(float32(0.2))
+
+// scoreOf scores one edit.
+func scoreOf(t *testing.T, url string) (code int, header http.Header, score float64, body string) {
+	t.Helper()
+	picture := png(t, 51, 5, 5)
+	code, header, got, body := ask(t, url, object{"source": picture, "instruction": "x", "edits": []any{picture}})
+	if code != 200 {
+		return code, header, math.NaN(), body
+	}
+	return code, header, value(got.Results[0].Score), body
+}
+
+func postTo(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url, nil)
+	code, _, body := send(t, r)
+	return code, body
+}
+
+// TestSleep: asleep no copy is open, requests wait or are told when to come again, and awake scores are as before.
+func TestSleep(t *testing.T) {
+	h, url := startHeavy(t, Options{SleepWait: 50 * time.Millisecond})
+	expect := func(what, path string, code int, want string, copies int64) {
+		t.Helper()
+		got, body := postTo(t, url+path)
+		if got != code || !strings.Contains(body, want) || h.loaded.Load() != copies {
+			t.Errorf("%s: got %d %s with %d copies, want %d, %q, %d", what, got, body, h.loaded.Load(), code, want, copies)
+		}
+	}
+	expect("sleep", "/v1/sleep", 200, `"state":"asleep"`, 0)
+	expect("asleep already", "/v1/sleep", 200, `"state":"asleep"`, 0)
+	if code, body := get(t, url+"/health"); code != 200 || !strings.Contains(body, `"asleep":true`) {
+		t.Errorf("/health: got %d %s", code, body)
+	}
+	if code, body := get(t, url+"/readyz"); code != 200 || !strings.Contains(body, `"asleep"`) {
+		t.Errorf("/readyz: got %d %s", code, body)
+	}
+	if code, header, _, body := scoreOf(t, url); code != 503 || header.Get("Retry-After") != "10" ||
+		!strings.Contains(body, `"asleep"`) {
+		t.Errorf("a request meanwhile: got %d %s", code, body)
+	}
+
+	lost := errors.New("no memory is left on the device")
+	h.failing.Store(&lost)
+	expect("waking in vain", "/v1/wake", 503, lost.Error(), 0)
+	h.failing.Store(nil)
+	other := "p2"
+	h.print.Store(&other)
+	expect("waking to another judge", "/v1/wake", 503, "its fingerprint is p2, and was p1", 0)
+	h.print.Store(nil)
+	expect("wake", "/v1/wake", 200, `"state":"awake"`, 2)
+	expect("awake already", "/v1/wake", 200, `"state":"awake"`, 2)
+	if code, _, score, body := scoreOf(t, url); code != 200 || score != two {
+		t.Errorf("awake: got %d %s, want the score 2", code, body)
+	}
+	_, metrics := get(t, url+"/metrics")
+	for _, want := range []string{"assay_asleep 0", `assay_sleep_memory_bytes{memory="resident",when="after"}`} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+}
+
+// TestWaitingForWake: a request that comes while the scorers sleep is answered when they wake.
+func TestWaitingForWake(t *testing.T) {
+	_, url := startHeavy(t, Options{})
+	postTo(t, url+"/v1/sleep")
+	got := make(chan float64)
+	go func() {
+		_, _, score, _ := scoreOf(t, url)
+		got <- score
+	}()
+	select {
+	case score := <-got:
+		t.Fatalf("got %v from scorers that sleep", score)
+	case <-time.After(50 * time.Millisecond):
+	}
+	postTo(t, url+"/v1/wake")
+	if score := <-got; score != two {
+		t.Errorf("got %v, want 2", score)
+	}
+}
+
+// TestSleepWaitsForWork: the work in progress is finished first.
+func TestSleepWaitsForWork(t *testing.T) {
+	h := &heavy{gate: make(chan struct{})}
+	v, err := Replicate(1, 0, h.open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	s, server := start(t, Options{}, map[string]edit.Judge{"a": v}, "a")
+	got := make(chan float64)
+	go func() {
+		_, _, score, _ := scoreOf(t, server.URL)
+		got <- score
+	}()
+	for s.engine.queue.idle() {
+		time.Sleep(time.Millisecond)
+	}
+	asleep := make(chan string)
+	go func() {
+		_, body := postTo(t, server.URL+"/v1/sleep")
+		asleep <- body
+	}()
+	select {
+	case body := <-asleep:
+		t.Fatalf("got %s while a run is in progress", body)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(h.gate)
+	if score := <-got; score != two {
+		t.Errorf("got %v, want 2", score)
+	}
+	if body := <-asleep; !strings.Contains(body, "asleep") || h.loaded.Load() != 0 {
+		t.Errorf("got %s with %d copies", body, h.loaded.Load())
+	}
+}
+
+// TestPerCall: the weights are there for requests alone, and gone before their answers.
+func TestPerCall(t *testing.T) {
+	h, url := startHeavy(t, Options{PerCall: true})
+	if h.loaded.Load() != 0 {
+		t.Errorf("got %d copies before the first request, want none", h.loaded.Load())
+	}
+	for range 2 {
+		if code, _, score, body := scoreOf(t, url); code != 200 || score != two || h.loaded.Load() != 0 {
+			t.Errorf("got %d %s with %d copies left, want the score 2 and none", code, body, h.loaded.Load())
+		}
+	}
+	done := make(chan float64)
+	const ranks = 8
+	for range ranks {
+		go func() {
+			_, _, score, _ := scoreOf(t, url)
+			done <- score
+		}()
+	}
+	for range ranks {
+		if score := <-done; score != two {
+			t.Errorf("together: got %v, want 2", score)
+		}
+	}
+	if h.loaded.Load() != 0 {
+		t.Errorf("got %d copies left, want none", h.loaded.Load())
+	}
+}
+
+// TestNothingSleeps: judges without weights here do not sleep, and that is said.
+func TestNothingSleeps(t *testing.T) {
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
+	if code, body := postTo(t, h.URL+"/v1/sleep"); code != 422 || !strings.Contains(body, "no judge here has weights") {
+		t.Errorf("got %d %s", code, body)
+	}
+}
+
+// largeScorer writes a scorer of about 50 million parameters.
+func largeScorer(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text")
+	if err := os.WriteFile(text, []byte("blur it"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	sizes, err := fresh.Defaults(fresh.LlavaNext)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes.Hidden, sizes.Intermediate, sizes.Layers, sizes.Heads, sizes.KVHeads = 1024, 3072, 4, 8, 8
+	sizes.VisionHidden, sizes.VisionIntermediate, sizes.VisionLayers, sizes.VisionHeads = 32, 64, 2, 2
+	sizes.ImageSize, sizes.Patch, sizes.Grid = 52, 4, [][]int{{1, 1}}
+	backbone, scorer := filepath.Join(dir, "backbone"), filepath.Join(dir, "scorer")
+	if _, err := fresh.Create(backbone, sizes, []string{text}, 1); err != nil {
+		t.Fatal(err)
+	}
+	p, err := model.NewScorerState((&model.OnePassConfig{Backbone: backbone, Pair: model.Sequence,
+		Question: model.InstructionMark, Answer: "[SCORE]", Head: model.HeadConfig{Hidden: []int{16}}}).Scorer(), nil, 1)
+	if err == nil {
+		err = os.Mkdir(scorer, 0o777)
+	}
+	if err == nil {
+		err = p.Save(scorer)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scorer
+}
+
+// TestSleepFreesMemory: asleep a scorer's weights are out of the process's memory, and its scores are the same bits
+// afterwards.
+func TestSleepFreesMemory(t *testing.T) {
+	long.Test(t)
+	t.Setenv(ort.KeepEnv, "") // which would keep the sessions
+	dir := largeScorer(t)
+	v, err := Replicate(1, 0, func(int) (edit.Judge, error) { return model.OpenScorer(dir, model.Options{Threads: 1}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	_, h := start(t, Options{}, map[string]edit.Judge{"a": v}, "a")
+	request := object{"source": png(t, 9, 60, 50), "instruction": "blur it",
+		"edits": []any{png(t, 51, 60, 50), png(t, 200, 60, 50)}}
+	score := func() string {
+		code, _, got, body := ask(t, h.URL, request)
+		if code != 200 {
+			t.Fatalf("got %d %s", code, body)
+		}
+		return fmt.Sprint(*got.Results[0].Score, *got.Results[1].Score)
+	}
+	before := score()
+	for range 2 {
+		_, body := postTo(t, h.URL+"/v1/sleep")
+		var state struct{ Memory map[string]int64 }
+		if err := json.NewDecoder(bytes.NewReader([]byte(body))).Decode(&state); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		awake, asleep := state.Memory["resident_before"]>>20, state.Memory["resident_after"]>>20
+		t.Logf("%d MiB awake, %d MiB asleep", awake, asleep)
+		if awake-asleep < 150 {
+			t.Errorf("got %d MiB awake and %d asleep, want at least 150 fewer", awake, asleep)
+		}
+		postTo(t, h.URL+"/v1/wake")
+		if after := score(); after != before {
+			t.Errorf("got the scores %s, want %s as before", after, before)
+		}
+	}
+}
+
+// TestSleepBesideAFailure: a copy that failed is not opened again while the scorers sleep, and is once they are awake.
+func TestSleepBesideAFailure(t *testing.T) {
+	l, s, url := startFleet(t, 1, Options{})
+	l.fail(errors.New("the device is lost"))
+	l.copy(0).become("panic")
+	if code, _, _, body := scoreOf(t, url); code != 503 {
+		t.Fatalf("got %d %s of a copy that failed", code, body)
+	}
+	if code, body := postTo(t, url+"/v1/sleep"); code != 200 {
+		t.Fatalf("got %d %s", code, body)
+	}
+	l.fail(nil)
+	time.Sleep(3 * firstPause)
+	if v := s.engine.scorers.by["a"]; v.replica(0) != nil {
+		t.Error("a copy was opened while the scorers sleep")
+	}
+	if code, body := postTo(t, url+"/v1/wake"); code != 200 {
+		t.Fatalf("got %d %s", code, body)
+	}
+	eventually(t, "a copy", func() bool {
+		code, _, score, _ := scoreOf(t, url)
+		return code == 200 && score == two
+	})
+}

@@ -1,0 +1,366 @@
+// Package mlflow sends a run to an MLflow tracking server by MLflow's REST protocol, while the run trains.
+//
+// What is sent is read from the run's event file, so that training never waits for the server. Which of it the server
+// has is asked of the server: runs/get has the last step of each metric. After an outage, an answer that was lost, or
+// the end of this process, the rest is sent, and nothing twice. The run directory keeps the number of the run,
+// which a resumed run continues.
+package mlflow
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"assay/internal/jsonfile"
+	"assay/internal/trainer/events"
+	"assay/internal/version"
+)
+
+// The statuses of a run.
+const (
+	Running  = "RUNNING"
+	Finished = "FINISHED"
+	Failed   = "FAILED"
+	Killed   = "KILLED" // interrupted: it may resume
+)
+
+// Run is what is sent.
+type Run struct {
+	Name   string
+	Events string // the event file
+	State  string // the file that keeps the number of the run at the server
+	Params map[string]string
+	Files  map[string]string // files and folders that are sent when the run has finished, by their names there
+	Warn   func(text string)
+}
+
+// Tracker sends a run until it is closed. A nil Tracker sends nothing.
+type Tracker struct {
+	*Settings
+	run   Run
+	state state
+
+	opened bool             // run, parameters and latest are as the server has them
+	latest map[string]int64 // last step of each metric at the server
+	root   *url.URL         // of the run's files; nil: they cannot be sent
+	at     int64            // bytes of the event file that the server has
+
+	warned sync.Once
+	ctx    context.Context
+	cancel context.CancelFunc
+	ending chan struct{} // closed when the run has ended
+	done   chan struct{} // closed when follow has returned
+
+	mu     sync.Mutex
+	expiry *time.Timer // ends a closing that comes no further; nil: the run trains
+}
+
+// state is the content of a run's file.
+type state struct {
+	Server string `json:"server"`
+	Key    string `json:"key"`    // the tag of the run at the server, by which it is found if its number was lost
+	RunID  string `json:"run_id"` // "": the run has not been begun there
+}
+
+// keyTag is the tag that holds the key of a run.
+const keyTag = "assay.run"
+
+// Start begins to send a run. It does not wait for the server.
+func Start(s *Settings, run Run) (*Tracker, error) {
+	t := &Tracker{Settings: s, run: run, ending: make(chan struct{}), done: make(chan struct{})}
+	raw, err := os.ReadFile(run.State)
+	if err == nil {
+		err = json.Unmarshal(raw, &t.state)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", run.State, err)
+	}
+	if server := strings.TrimSuffix(s.address("/").String(), "/"); t.state.Server != server {
+		t.state = state{Server: server, Key: rand.Text()}
+	}
+	if s.runID != "" {
+		t.state.RunID = s.runID
+	}
+	if err := t.saveState(); err != nil {
+		return nil, err
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	go t.follow()
+	return t, nil
+}
+
+func (t *Tracker) saveState() error { return jsonfile.Write(t.run.State, t.state) }
+
+// follow sends what the event file has, again and again. After failures it waits longer and longer.
+func (t *Tracker) follow() {
+	defer close(t.done)
+	for wait := t.interval; ; {
+		if err := t.send(); err == nil {
+			wait = t.interval
+		} else {
+			t.warn(err)
+			wait = min(2*wait, t.longest)
+		}
+		select {
+		case <-t.ending:
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// warn says once that the server cannot be reached.
+func (t *Tracker) warn(err error) {
+	if t.ctx.Err() != nil { // Close itself ended the request
+		return
+	}
+	t.warned.Do(func() {
+		t.run.Warn(fmt.Sprintf("MLflow at %s: %v: training goes on, and what is missing there is sent later", t.state.Server,
+			err))
+	})
+}
+
+// send sends what the server does not have of the event file.
+func (t *Tracker) send() error {
+	if !t.opened {
+		if err := t.open(); err != nil {
+			return err
+		}
+	}
+	for {
+		b := batch{RunID: t.state.RunID}
+		next, err := events.Read(t.run.Events, t.at, func(e events.Event) bool {
+			if len(b.Metrics)+len(e.Scalars) > maxMetrics {
+				return false
+			}
+			b.Metrics = t.appendMetrics(b.Metrics, e)
+			return true
+		})
+		if err != nil || next == t.at {
+			return err
+		}
+		if len(b.Metrics) > 0 {
+			if err := t.call(t.ctx, "runs/log-batch", nil, b, nil); err != nil {
+				t.opened = false // the server may have taken it all the same
+				return err
+			}
+			t.alive(t.patience)
+		}
+		for _, m := range b.Metrics {
+			t.latest[m.Key] = m.Step
+		}
+		t.at = next
+	}
+}
+
+// unnamed are the characters that names of metrics cannot have.
+var unnamed = regexp.MustCompile(`[^0-9A-Za-z_\-. :/]`)
+
+// appendMetrics appends the scalars of an event that the server does not have. Event files hold values of 32 bits,
+// whose shortest decimal is sent: 1e-05 rather than 9.999999747378752e-06.
+func (t *Tracker) appendMetrics(list []metric, e events.Event) []metric {
+	for _, s := range e.Scalars {
+		m := metric{Key: unnamed.ReplaceAllString(s.Tag, "_"), Timestamp: int64(math.Round(e.Wall * 1000)), Step: e.Step}
+		if last, ok := t.latest[m.Key]; ok && m.Step <= last {
+			continue
+		}
+		switch {
+		case math.IsNaN(s.Value):
+			m.Value = json.RawMessage(`"NaN"`)
+		case math.IsInf(s.Value, 0):
+			m.Value = json.RawMessage(map[bool]string{true: `"Infinity"`, false: `"-Infinity"`}[s.Value > 0])
+		default:
+			m.Value = strconv.AppendFloat(nil, s.Value, 'g', -1, 32)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// open finds the run at the server, or begins it there, and asks what the server has of it.
+func (t *Tracker) open() error {
+	if t.state.RunID == "" {
+		if err := t.begin(); err != nil {
+			return err
+		}
+	}
+	r, err := t.getRun(t.ctx, t.state.RunID)
+	if code(err) == "RESOURCE_DOES_NOT_EXIST" && t.runID == "" { // another server at the address: it gets all
+		if err := t.begin(); err != nil {
+			return err
+		}
+		r, err = t.getRun(t.ctx, t.state.RunID)
+	}
+	if err != nil {
+		return err
+	}
+	t.latest = map[string]int64{}
+	for _, m := range r.Data.Metrics {
+		step, err := m.Step.Int64()
+		if err != nil {
+			return fmt.Errorf("its answer is not MLflow's: %w", err)
+		}
+		t.latest[m.Key] = step
+	}
+	t.root = t.artifactRoot(r.Info.ArtifactURI)
+	if r.Info.Status != Running {
+		if err := t.setStatus(t.ctx, t.state.RunID, Running); err != nil {
+			return err
+		}
+	}
+	t.opened = true
+	return t.sendParams(r.Data.Params)
+}
+
+// begin begins the run at the server, unless an earlier try did whose answer was lost.
+func (t *Tracker) begin() error {
+	experiment, err := t.findExperiment(t.ctx)
+	if err != nil {
+		return err
+	}
+	id, err := t.findRun(t.ctx, experiment, keyTag, t.state.Key)
+	if err == nil && id == "" {
+		tags := []pair{{keyTag, t.state.Key}, {"assay.version", version.Version}, {"mlflow.source.name", "assay train"},
+			{"mlflow.source.type", "LOCAL"}}
+		if user := os.Getenv("USER"); user != "" {
+			tags = append(tags, pair{"mlflow.user", user})
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.tags)) {
+			tags = append(tags, pair{name, t.tags[name]})
+		}
+		id, err = t.createRun(t.ctx, experiment, cmp.Or(t.runName, t.run.Name), tags)
+	}
+	if err != nil {
+		return err
+	}
+	t.state.RunID, t.at = id, 0
+	return t.saveState()
+}
+
+// sendParams sends the parameters that the server lacks: it lets none be changed. A server that takes no such values
+// gets the metrics all the same.
+func (t *Tracker) sendParams(there []pair) error {
+	has := map[string]bool{}
+	for _, p := range there {
+		has[p.Key] = true
+	}
+	var missing []pair
+	for _, key := range slices.Sorted(maps.Keys(t.run.Params)) {
+		value := []rune(t.run.Params[key])
+		if name := unnamed.ReplaceAllString(key, "_"); !has[name] {
+			missing = append(missing, pair{name, string(value[:min(len(value), maxParamText)])})
+		}
+	}
+	for part := range slices.Chunk(missing, maxParams) {
+		err := t.call(t.ctx, "runs/log-batch", nil, batch{RunID: t.state.RunID, Params: part}, nil)
+		var refused *statusError
+		if errors.As(err, &refused) && refused.status == http.StatusBadRequest {
+			t.warn(fmt.Errorf("the parameters: %w", err))
+		} else if err != nil {
+			t.opened = false
+			return err
+		}
+	}
+	return nil
+}
+
+// attempts bounds how often the end of a run is sent.
+const attempts = 5
+
+// Close ends a run with a status. It sends what is missing, with the files of a run that has finished, as long as that
+// comes further, or until ctx ends. What cannot be sent then the next process sends.
+func (t *Tracker) Close(ctx context.Context, status string) {
+	if t == nil {
+		return
+	}
+	defer t.cancel()
+	patience := t.patience
+	if status == Finished {
+		defer context.AfterFunc(ctx, t.cancel)()
+	} else {
+		patience = min(patience, 5*time.Second)
+	}
+	t.mu.Lock()
+	t.expiry = time.AfterFunc(patience, t.cancel)
+	t.mu.Unlock()
+	defer t.expiry.Stop()
+	close(t.ending)
+	<-t.done
+	if !t.opened { // it was not reached a moment ago
+		t.alive(min(patience, 5*time.Second))
+	}
+	failed := t.finish(status)
+	for i := 0; failed != nil && t.ctx.Err() == nil && i < attempts; i++ {
+		select {
+		case <-t.ctx.Done():
+		case <-time.After(t.interval << i):
+			if err := t.finish(status); err == nil || t.ctx.Err() == nil { // one that Close itself ended says nothing
+				failed = err
+			}
+		}
+	}
+	if errors.Is(failed, context.Canceled) {
+		failed = errors.New("it does not answer")
+	}
+	if failed != nil && status == Finished {
+		t.run.Warn(fmt.Sprintf("MLflow at %s lacks a part of the run: %v: the same command sends it", t.state.Server,
+			failed))
+	}
+}
+
+// alive lets Close wait for d from now on.
+func (t *Tracker) alive(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.expiry != nil && t.ctx.Err() == nil {
+		t.expiry.Reset(d)
+	}
+}
+
+// finish sends the rest of the events, the files of a run that has finished, and the status.
+func (t *Tracker) finish(status string) error {
+	if err := t.send(); err != nil {
+		return err
+	}
+	if status == Finished && t.artifacts {
+		if err := t.sendFiles(); err != nil {
+			return err
+		}
+	}
+	return t.setStatus(t.ctx, t.state.RunID, status)
+}
+
+// sendFiles puts the files through the tracking server.
+func (t *Tracker) sendFiles() error {
+	if t.root == nil {
+		t.run.Warn(fmt.Sprintf("MLflow at %s keeps files where only MLflow's own client writes: the scorer is not sent "+
+			"(mlflow server --serve-artifacts takes files itself)", t.state.Server))
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.run.Files)) {
+		err := t.upload(t.ctx, t.root, name, t.run.Files[name], func() { t.alive(t.timeout) })
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.alive(t.patience)
+	return nil
+}

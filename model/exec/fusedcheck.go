@@ -1,0 +1,140 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/nn"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// fusedLimit is how far what a GPU's kernels compute in bfloat16 may be from the CPU's loops in float32, of the norm.
+// Rounding alone is 0.2 to 0.6 %.
+const fusedLimit = 0.02
+
+// checkFused tries the fused operators on a GPU beside the CPU's, once for each device of a process: a kernel that is
+// wrong there, or was built for another driver, is an error, not a number.
+func checkFused(device string) error {
+	at, _ := fusedChecks.LoadOrStore(device, sync.OnceValue(func() error {
+		n, err := ort.FusedKernels(device)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("libassay_ops.so has no kernels for the GPU %s: run `make cuda-ops` in the checkout "+
+				"(it compiles them for compute capability 8.x, 9.0 and 10.0)", device)
+		}
+		return compareFused(func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error) {
+			o := ort.Options{Device: "cpu"}
+			if half {
+				o.Device = device
+			}
+			s, err := ort.Open(m, o)
+			if err != nil {
+				return nil, err
+			}
+			defer s.Close()
+			return s.Run(context.Background(), in)
+		})
+	}))
+	return at.(func() error)()
+}
+
+var fusedChecks sync.Map // device: func() error
+
+// runFused runs a model, in bfloat16 on the device under test or in float32 on the CPU.
+type runFused func(m *onnx.Model, half bool, in map[string]*tensor.Dense) (map[string]*tensor.Dense, error)
+
+// compareFused runs all fused operators and their gradients, for heads of each size that kernels are compiled for.
+func compareFused(run runFused) error {
+	for _, size := range nn.FusedHeads {
+		wide, in := fusedTrial(size, onnx.Float)
+		narrow, _ := fusedTrial(size, onnx.BFloat16)
+		want, err := run(wide, false, in)
+		if err != nil {
+			return err
+		}
+		got, err := run(narrow, true, in)
+		if err != nil {
+			return err
+		}
+		for _, o := range wide.Outputs {
+			if d := distance(got[o.Name].Float32s(), want[o.Name].Float32s()); !(d <= fusedLimit) {
+				op, value, _ := strings.Cut(o.Name, ".")
+				return fmt.Errorf("%s of heads of %d: %s is %.2g of its norm away from the CPU's, want at most %g: "+
+					"set kernels: plain", op, size, value, d, fusedLimit)
+			}
+		}
+	}
+	return nil
+}
+
+// distance is |a - b| / |b|.
+func distance(a, b []float32) float64 {
+	var difference, norm float64
+	for i, w := range b {
+		d := float64(a[i] - w)
+		difference, norm = difference+d*d, norm+float64(w)*float64(w)
+	}
+	return math.Sqrt(difference / norm)
+}
+
+// fusedTrial is a model of all fused operators over heads of a size, and its inputs: a prefix of 20 rows that two
+// sequences follow, the second of them longer than a tile.
+func fusedTrial(size int, t onnx.DType) (*onnx.Model, map[string]*tensor.Dense) {
+	const heads, kv, width = 4, 2, 1300
+	var table nn.SegmentTable
+	table.Add(0, 20, 0, 20, 0)
+	table.Add(20, 30, 0, 20, 20)
+	table.Add(20, 30, 20, 30, 0)
+	table.Add(50, 150, 0, 20, 20)
+	table.Add(50, 150, 50, 150, 0)
+	const rows = 200
+	b, in := onnx.NewBuilder("fused operators", nn.Opset), map[string]*tensor.Dense{}
+	random := rand.New(rand.NewPCG(1, uint64(size)))
+	wide := func(name string, shape ...int) string { // exact in bfloat16
+		v := tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
+		for i := range v.Float32s() {
+			v.Float32s()[i] = float32(math.Round(random.NormFloat64()*32) / 32)
+		}
+		in[name] = v
+		dims := make([]onnx.Dim, len(shape))
+		for i, n := range shape {
+			dims[i] = onnx.Fixed(int64(n))
+		}
+		return b.Input(name, onnx.Float, dims)
+	}
+	narrow := func(name string, shape ...int) string {
+		return b.OpA("Cast", onnx.Attrs{"to": t}, wide(name, shape...))
+	}
+	op := func(name string, at onnx.Attrs, outputs string, inputs ...string) []string {
+		names := strings.Fields(outputs)
+		y := b.Node(onnx.FusedDomain, name, len(names), at, inputs...)
+		for i, v := range y {
+			b.Output(name+"."+names[i], b.OpA("Cast", onnx.Attrs{"to": onnx.Float}, v), onnx.Float, nil)
+		}
+		return y
+	}
+	in["segments"] = table.Tensor()
+	segments := b.Input("segments", onnx.Int32, []onnx.Dim{onnx.Fixed(int64(len(table) / 5)), onnx.Fixed(5)})
+	at := onnx.Attrs{"heads": heads, "kv_heads": kv}
+	cos, sin := wide("cos", rows, size/2), wide("sin", rows, size/2)
+	x := op("RopeSplit", at, "q k v", narrow("qkv", rows, (heads+2*kv)*size), cos, sin)
+	y := op("FlashAttention", at, "o lse", append(x, segments)...)
+	g := []string{narrow("g", rows, heads*size), x[0], x[1], x[2], segments, y[0], y[1]}
+	op("RopeSplitGrad", at, "dqkv", append(op("FlashAttentionGrad", at, "dq dk dv", g...), cos, sin)...)
+	w := wide("w", width)
+	n := op("AddRMSNorm", nil, "sum n rstd", wide("x", rows, width), narrow("y", rows, width), w)
+	op("AddRMSNormGrad", nil, "dx dy", narrow("dn", rows, width), wide("dsum", rows, width), n[0], w, n[2])
+	both := narrow("gate_up", rows, 2*width)
+	op("SwiGLU", nil, "y", both)
+	op("SwiGLUGrad", nil, "dx", narrow("dy", rows, width), both)
+	return b.M, in
+}

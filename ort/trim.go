@@ -1,0 +1,21 @@
+package ort
+
+/*
+// glibc keeps what is freed in small pieces. Other C libraries have no such call.
+#include <stdlib.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+static void assay_trim(void) { malloc_trim(0); }
+#else
+static void assay_trim(void) {}
+#endif
+*/
+import "C"
+
+import "runtime/debug"
+
+// TrimMemory gives memory that is free, of Go and of the C library, back to the system.
+func TrimMemory() {
+	debug.FreeOSMemory()
+	C.assay_trim()
+}

@@ -1,0 +1,281 @@
+package t2i
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/encoders"
+	"assay/internal/strictjson"
+	"assay/internal/tokens"
+	"assay/model/backbone"
+	"assay/model/nn"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// ImageReward's number is (x - mean)/deviation of the head's x.
+const (
+	imageRewardMean      = 0.16717362830052426
+	imageRewardDeviation = 1.0333394966054072
+)
+
+const (
+	inIDs       = "input_ids" // [pictures, length] int64
+	mostIDs     = 35          // tokens of a text; what is behind them is cut off
+	visionEps   = 1e-6
+	visionHead  = 64 // width of a head of the picture tower
+	visionLayer = "vision_model.encoder.layers.%d.layer_norm1.weight"
+)
+
+// blip is ImageReward: BLIP's picture tower, whose rows a BERT looks at while it reads the text, and linear layers
+// behind the state of its first token. Nothing is padded: padding is masked in its own code.
+type blip struct {
+	dir       string
+	o         Options
+	weights   *checkpoints.Weights
+	tokenizer *tokens.Tokenizer
+	print     string
+
+	vision             nn.ViT
+	depth, patch, side int // layers, pixels
+	text               bertConfig
+}
+
+// bertConfig is what counts of med_config.json.
+type bertConfig struct {
+	Hidden, Intermediate, Layers, Heads, Vocab, Positions int
+	Activation                                            string
+	Eps                                                   float64
+}
+
+// bertHarmless are keys of med_config.json that change no number here.
+var bertHarmless = strictjson.Harmless{
+	"architectures": nil, "attention_probs_dropout_prob": nil, "hidden_dropout_prob": nil, "initializer_range": nil,
+	"model_type": nil, "pad_token_id": nil, "type_vocab_size": nil, "encoder_width": nil, "fusion_layer": nil,
+	"add_cross_attention": {true}, "transformers_version": nil,
+}
+
+func (c *bertConfig) read(o *strictjson.Object) error {
+	nn.ReadSizes(o, map[string]*int{
+		"hidden_size": &c.Hidden, "intermediate_size": &c.Intermediate, "num_hidden_layers": &c.Layers,
+		"num_attention_heads": &c.Heads, "vocab_size": &c.Vocab, "max_position_embeddings": &c.Positions,
+	})
+	o.Get("hidden_act", &c.Activation)
+	nn.CheckActivation(o, "hidden_act", c.Activation)
+	o.Get("layer_norm_eps", &c.Eps)
+	if c.Heads > 0 && c.Hidden%c.Heads != 0 {
+		o.Failf("hidden_size", "%d attention heads do not share a width of %d evenly", c.Heads, c.Hidden)
+	}
+	o.Close(bertHarmless, nn.Legacy)
+	return o.Err()
+}
+
+func openBLIP(c *Config, o Options) (network, *encoders.Processor, error) {
+	n := &blip{dir: c.Model, o: o}
+	err := n.read()
+	if err != nil {
+		return nil, nil, errors.Join(err, n.Close())
+	}
+	return n, encoders.NewProcessor(n.side, c.Preprocessing), nil
+}
+
+// read reads configuration, weights and tokenizer.
+func (n *blip) read() (err error) {
+	if n.weights, err = checkpoints.OpenWeights(n.dir); err != nil {
+		return err
+	}
+	file := filepath.Join(n.dir, "config.json")
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	o, err := strictjson.Parse(file, raw)
+	if err != nil {
+		return err
+	}
+	if err := n.text.read(o); err != nil {
+		return err
+	}
+	if err := n.measure(); err != nil {
+		return fmt.Errorf("%s: %w", n.dir, err)
+	}
+	if n.tokenizer, err = bertTokenizer(filepath.Join(n.dir, "tokenizer.json")); err != nil {
+		return err
+	}
+	n.print, err = backbone.Fingerprint(n.dir, n.weights)
+	return err
+}
+
+// measure reads the sizes of the picture tower from its tensors. BLIP's heads are 64 wide, in both of its sizes.
+func (n *blip) measure() error {
+	conv, ok := n.weights.Info("vision_model.embeddings.patch_embedding.weight")
+	places, found := n.weights.Info("vision_model.embeddings.position_embedding.weight")
+	if !ok || !found || len(conv.Shape) != 4 || len(places.Shape) != 2 || conv.Shape[2] != conv.Shape[3] {
+		return errors.New("the weights hold no picture tower of BLIP")
+	}
+	hidden := int(conv.Shape[0])
+	if hidden%visionHead != 0 {
+		return fmt.Errorf("the picture tower has a width of %d: BLIP's heads are %d wide", hidden, visionHead)
+	}
+	n.patch = int(conv.Shape[2])
+	across := 0
+	for across*across+1 < int(places.Shape[0]) {
+		across++
+	}
+	if across*across+1 != int(places.Shape[0]) {
+		return fmt.Errorf("%d positions are no square of patches and a class", places.Shape[0])
+	}
+	n.side = across * n.patch
+	for n.weights.Has(fmt.Sprintf(visionLayer, n.depth)) {
+		n.depth++
+	}
+	n.vision = nn.ViT{Hidden: hidden, Heads: hidden / visionHead, Activation: "gelu", Eps: visionEps, Key: "vision_model."}
+	return nil
+}
+
+// bertTokenizer opens BERT's tokenizer, which cuts texts to 35 tokens with [CLS] and [SEP].
+func bertTokenizer(path string) (*tokens.Tokenizer, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	file["padding"] = json.RawMessage("null")
+	file["truncation"] = fmt.Appendf(nil, `{"direction":"Right","max_length":%d,"strategy":"LongestFirst","stride":0}`,
+		mostIDs)
+	if raw, err = json.Marshal(file); err != nil {
+		return nil, err
+	}
+	t, err := tokens.New(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return t, nil
+}
+
+func (n *blip) fingerprint() (string, error) { return n.print, nil }
+
+func (n *blip) open(g *nn.Graph, lean bool) (*ort.Session, error) {
+	return ort.Open(g.M, ort.Options{
+		Device: n.o.Device, Threads: n.o.Threads, Folder: n.weights.Folder(), NoSpin: true, LowMemory: lean,
+	})
+}
+
+// Close frees tokenizer and weights.
+func (n *blip) Close() error {
+	var errs []error
+	if n.tokenizer != nil {
+		errs = append(errs, n.tokenizer.Close())
+	}
+	if n.weights != nil {
+		errs = append(errs, n.weights.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// feeds are the tokens of a text.
+func (n *blip) feeds(_ context.Context, text string) (map[string]*tensor.Dense, error) {
+	ids, err := n.tokenizer.Encode(text, true)
+	if err != nil {
+		return nil, err
+	}
+	row := make([]int64, len(ids))
+	for i, id := range ids {
+		if row[i] = int64(id); row[i] >= int64(n.text.Vocab) {
+			return nil, fmt.Errorf("the tokenizer has the token %d, and the model %d tokens: they do not belong together",
+				id, n.text.Vocab)
+		}
+	}
+	if len(row) == 0 || len(row) > n.text.Positions {
+		return nil, fmt.Errorf("the text %.40q has %d tokens", text, len(row))
+	}
+	return map[string]*tensor.Dense{inIDs: tensor.New(tensor.WithShape(1, len(row)), tensor.WithBacking(row))}, nil
+}
+
+// rows are the rows of several segments below each other, [segments*length, width].
+type rows struct {
+	x     string
+	shape string // of the segments apart: [segments, length, width]
+}
+
+// apart are values of some rows, segment by segment.
+func (r *rows) apart(g *nn.Graph, x string, width int) string {
+	return g.Op("Reshape", x, g.OpA("Concat", onnx.Attrs{"axis": 0}, g.Op("Slice", r.shape, g.Ints(0), g.Ints(2)),
+		g.Ints(int64(width))))
+}
+
+// graph builds pixels and tokens -> ((layers behind the first token's state) - mean)/deviation.
+func (n *blip) graph() (*nn.Graph, error) {
+	g := nn.NewGraph(imageReward, n.weights)
+	pixels := g.Input(encoders.Pixels, onnx.Float, onnx.Dims("pictures", 3, n.side, n.side))
+	text := n.readText(g, n.look(g, pixels))
+	x := text.apart(g, text.x, n.text.Hidden)
+	x = g.OpA("Gather", onnx.Attrs{"axis": 1}, x, g.Int(0)) // [pictures, hidden]
+	x, err := layers(g, n.weights, x, int64(n.text.Hidden))
+	if err != nil {
+		return nil, err
+	}
+	x = g.Op("Sub", x, g.Scalar(onnx.Float, imageRewardMean))
+	addScore(g, g.Op("Div", x, g.Scalar(onnx.Float, imageRewardDeviation)))
+	return g, g.Err()
+}
+
+// look runs the picture tower: a class token and patches of each picture.
+func (n *blip) look(g *nn.Graph, pixels string) *rows {
+	const key = "vision_model.embeddings."
+	v, across := n.vision, n.side/n.patch
+	class := g.Op("Reshape", g.Param(key+"class_embedding"), g.Ints(1, 1, -1))
+	x := v.Embed(g, pixels, n.patch, key+"patch_embedding", class, g.Param(key+"position_embedding.weight"))
+	r := &rows{shape: g.Shape(g.SizeOf(pixels, 0), across*across+1, v.Hidden)}
+	x = g.Op("Reshape", x, g.Ints(-1, int64(v.Hidden)))
+	for i := range n.depth {
+		x = v.Layer(g, x, i, nn.Span{Shape: r.shape})
+	}
+	r.x = g.LayerNorm(x, "vision_model.post_layernorm", v.Eps)
+	return r
+}
+
+// readText runs BERT, whose layers look at the picture behind their self-attention. Its sums are normalised
+// (post-norm).
+func (n *blip) readText(g *nn.Graph, picture *rows) *rows {
+	const key = "text_model.embeddings."
+	c := &n.text
+	ids := g.Input(inIDs, onnx.Int64, onnx.Dims("pictures", "length"))
+	x := g.OpA("Gather", onnx.Attrs{"axis": 0}, g.Param(key+"word_embeddings.weight"), ids)
+	x = g.Op("Add", x, g.Op("Slice", g.Param(key+"position_embeddings.weight"), g.Ints(0), g.SizeOf(ids, 1)))
+	t := &rows{shape: g.Shape(g.SizeOf(ids, 0), g.SizeOf(ids, 1), c.Hidden)}
+	t.x = g.LayerNorm(g.Op("Reshape", x, g.Ints(-1, int64(c.Hidden))), key+"LayerNorm", c.Eps)
+	for i := range c.Layers {
+		at := fmt.Sprintf("text_model.encoder.layer.%d.", i)
+		n.attend(g, at+"attention.", t, t)
+		n.attend(g, at+"crossattention.", t, picture)
+		y := g.Activation(g.Linear(t.x, at+"intermediate.dense", ""), c.Activation)
+		n.add(g, at, t, y)
+	}
+	return t
+}
+
+// attend adds attention from the text to some rows.
+func (n *blip) attend(g *nn.Graph, at string, text, to *rows) {
+	width := n.text.Hidden
+	q := text.apart(g, g.Linear(text.x, at+"self.query", ""), width)
+	k := to.apart(g, g.Linear(to.x, at+"self.key", ""), width)
+	v := to.apart(g, g.Linear(to.x, at+"self.value", ""), width)
+	n.add(g, at, text, g.Attend(q, k, v, "", n.text.Heads, width/n.text.Heads))
+}
+
+// add makes the text LayerNorm(text + output(y)).
+func (n *blip) add(g *nn.Graph, at string, text *rows, y string) {
+	sum := g.Op("Add", g.Linear(y, at+"output.dense", ""), text.x)
+	text.x = g.LayerNorm(sum, at+"output.LayerNorm", n.text.Eps)
+}

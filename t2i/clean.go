@@ -1,0 +1,76 @@
+package t2i
+
+import (
+	"errors"
+	"html"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Parts of texts that ftfy changes.
+var (
+	entity   = regexp.MustCompile(`&#?[0-9A-Za-z]{1,24};`)
+	terminal = regexp.MustCompile(`\x1b\[[0-9;]*[a-zA-Z]`)
+	garbled  = regexp.MustCompile(`[ÂÃ][` + misread + `]|â[` + misread + `]{2}|ð[Ÿ\x{9f}][` + misread + `]{2}|` +
+		`[\x{80}-\x{9f}]`)
+	letters = strings.NewReplacer(
+		"Ĳ", "IJ", "ĳ", "ij", "ŉ", "ʼn", "Ǳ", "DZ", "ǲ", "Dz", "ǳ", "dz", "Ǆ", "DŽ", "ǅ", "Dž", "ǆ", "dž", "Ǉ", "LJ",
+		"ǈ", "Lj", "ǉ", "lj", "Ǌ", "NJ", "ǋ", "Nj", "ǌ", "nj", "ﬀ", "ff", "ﬁ", "fi", "ﬂ", "fl", "ﬃ", "ffi", "ﬄ", "ffl",
+		"ﬅ", "ſt", "ﬆ", "st",
+		"\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n", "\u3000", " ",
+	)
+)
+
+// misread are the bytes 0x80 to 0xbf as Windows-1252 has them, or as they are: the later bytes of a character in
+// UTF-8.
+const misread = `\x{80}-\x{bf}€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ`
+
+var errGarbled = errors.New("the text looks like UTF-8 that was read as Windows-1252 (Ã© for é). HPSv2's code " +
+	"guesses what was meant: write that instead")
+
+// clean does to a text what open_clip's tokenizer does before it splits it: ftfy.fix_text, HTML's entities twice, runs
+// of blanks. What is garbled is refused instead of guessed. Letters become small ones in the tokenizer.
+func clean(text string) (string, error) {
+	for before := ""; text != before; {
+		before = text
+		if !strings.Contains(text, "<") {
+			text = entity.ReplaceAllStringFunc(text, html.UnescapeString)
+		}
+		if garbled.MatchString(text) {
+			return "", errGarbled
+		}
+		text = strings.Map(plain, letters.Replace(text))
+		text = terminal.ReplaceAllString(text, "")
+		text = norm.NFC.String(strings.Map(visible, text))
+	}
+	text = html.UnescapeString(html.UnescapeString(text))
+	return strings.Join(strings.FieldsFunc(text, unicode.IsSpace), " "), nil
+}
+
+// plain gives characters of full or half width their usual one, and straightens quotation marks.
+func plain(r rune) rune {
+	switch {
+	case r >= 0xff01 && r < 0xfff0:
+		if usual := []rune(norm.NFKC.String(string(r))); len(usual) == 1 {
+			return usual[0]
+		}
+	case r == '\u02bc' || r >= '\u2018' && r <= '\u201b':
+		return '\''
+	case r >= '\u201c' && r <= '\u201f':
+		return '"'
+	}
+	return r
+}
+
+// visible drops control characters.
+func visible(r rune) rune {
+	switch {
+	case r < 0x09, r == 0x0b, r >= 0x0e && r < 0x20, r == 0x7f, r >= 0x206a && r < 0x2070, r == 0xfeff,
+		r >= 0xfff9 && r < 0xfffd:
+		return -1
+	}
+	return r
+}

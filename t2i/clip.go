@@ -1,0 +1,175 @@
+package t2i
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"gorgonia.org/tensor"
+
+	"assay/checkpoints"
+	"assay/encoders"
+	"assay/internal/store"
+	"assay/model/nn"
+	"assay/onnx"
+	"assay/ort"
+)
+
+// inText is the input of a text's embedding of length 1: [pictures, width].
+const inText = "text"
+
+// clip is a reward over the embeddings of a CLIP: their cosine, or layers behind a picture's.
+type clip struct {
+	*encoders.Model
+	config *Config
+	o      encoders.Options
+	scale  float64 // of the cosine
+
+	mu    sync.Mutex
+	texts map[string][]float32 // embeddings of length 1: trainers ask about many pictures of one text
+}
+
+// mostTexts bounds the embeddings of texts that are held.
+const mostTexts = 1024
+
+func openCLIP(c *Config, o Options) (network, *encoders.Processor, error) {
+	n := &clip{config: c, scale: 1, texts: map[string][]float32{}}
+	n.o = encoders.Options{
+		Device: o.Device, Threads: o.Threads, Kind: encoders.CLIP, Weights: c.Weights, NoImages: true,
+	}
+	var err error
+	if n.Model, err = encoders.Open(c.Model, n.o); err != nil {
+		return nil, nil, err
+	}
+	if kinds[c.Kind].reads && !n.HasTexts() {
+		err = fmt.Errorf("%s has no text tower", c.Model)
+	}
+	if err == nil && (c.Kind == clipScore || c.Kind == pickScore) {
+		n.scale, err = n.LogitScale()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, n.Close())
+	}
+	return n, n.Processor(c.Preprocessing), nil
+}
+
+func (n *clip) fingerprint() (string, error) {
+	if n.config.Head == "" {
+		return n.Fingerprint(), nil
+	}
+	head, err := store.FileDigest(n.config.Head)
+	return store.KeyOf(n.Fingerprint(), head.String()).String(), err
+}
+
+func (n *clip) open(g *nn.Graph, lean bool) (*ort.Session, error) { return n.OpenGraph(g, n.o, lean) }
+
+// graph is scale e/|e| t with a text's embedding t of length 1, or the layers of the head over e/|e|.
+func (n *clip) graph() (*nn.Graph, error) {
+	g, x, width, err := n.ImageGraph(n.config.Kind)
+	if err != nil {
+		return nil, err
+	}
+	x = g.Op("Div", x, g.OpA("ReduceL2", onnx.Attrs{"keepdims": 1}, x, g.Ints(1)))
+	if n.config.Kind == aesthetic {
+		w, err := checkpoints.OpenFile(n.config.Head)
+		if err != nil {
+			return nil, err
+		}
+		defer w.Close()
+		x, err = layers(g, w, x, width)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.config.Head, err)
+		}
+		addScore(g, x)
+		return g, g.Err()
+	}
+	text := g.Input(inText, onnx.Float, onnx.Dims("pictures", width))
+	x = g.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, g.Op("Mul", x, text), g.Ints(1))
+	addScore(g, g.Op("Mul", x, g.Scalar(onnx.Float, n.scale)))
+	return g, g.Err()
+}
+
+// layers are the linear layers layers.N.weight and .bias in the order of N, over x [rows, width]. None of the published
+// heads has anything between them in scoring: the ReLUs are commented out, and dropout does nothing. The last one gives
+// one number a row: [rows].
+func layers(g *nn.Graph, w checkpoints.TensorFile, x string, width int64) (string, error) {
+	constant := func(name string, want ...int64) (string, int64, error) {
+		info, ok := w.Info(name)
+		if !ok || len(info.Shape) != len(want) || want[len(want)-1] != info.Shape[len(want)-1] && want[len(want)-1] > 0 {
+			return "", 0, fmt.Errorf("%s is %v, want %v", name, info.Shape, want)
+		}
+		raw, err := w.Bytes(name)
+		if err != nil {
+			return "", 0, err
+		}
+		values, err := checkpoints.Float32s(info.Type, raw)
+		if err != nil {
+			return "", 0, fmt.Errorf("%s: %w", name, err)
+		}
+		return g.Floats(info.Shape, values...), info.Shape[0], nil
+	}
+	found := 0
+	for i := range mostLayers {
+		name := fmt.Sprintf("layers.%d.", i)
+		if _, ok := w.Info(name + "weight"); !ok {
+			continue
+		}
+		found++
+		weight, out, err := constant(name+"weight", -1, width)
+		if err != nil {
+			return "", err
+		}
+		bias, _, err := constant(name+"bias", out)
+		if err != nil {
+			return "", err
+		}
+		x, width = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, weight, bias), out
+	}
+	if found == 0 || width != 1 {
+		return "", fmt.Errorf("%d linear layers layers.N, the last one of %d numbers: one number is wanted", found, width)
+	}
+	return g.Op("Reshape", x, g.Ints(-1)), nil
+}
+
+// mostLayers bounds the numbers of a head's layers.
+const mostLayers = 32
+
+// feeds is the embedding of a text.
+func (n *clip) feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error) {
+	if !kinds[n.config.Kind].reads {
+		return nil, nil
+	}
+	if n.config.Kind == hpsv2 {
+		var err error
+		if text, err = clean(text); err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	unit, known := n.texts[text]
+	n.mu.Unlock()
+	if !known {
+		all, err := n.Texts(ctx, []string{text})
+		if err != nil {
+			return nil, err
+		}
+		unit = all[0]
+		sum := 0.0
+		for _, v := range unit {
+			sum += float64(v) * float64(v)
+		}
+		for i := range unit {
+			unit[i] = float32(float64(unit[i]) / math.Sqrt(sum))
+		}
+		n.mu.Lock()
+		if len(n.texts) >= mostTexts {
+			clear(n.texts)
+		}
+		n.texts[text] = unit
+		n.mu.Unlock()
+	}
+	shape := tensor.WithShape(1, len(unit))
+	return map[string]*tensor.Dense{inText: tensor.New(shape, tensor.WithBacking(unit))}, nil
+}

@@ -1,0 +1,211 @@
+"""Trackers: a run at MLflow's own server, as MLflow's own client reads it, and the files of wandb's own package."""
+import contextlib
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from shared import ORACLE, ROOT, TRAIN, table
+
+# What MLflow's client does is run in a process of its own: it reads the environment when it is imported.
+CLIENT = """
+import json, pathlib, sys, tempfile, mlflow
+client, out = mlflow.MlflowClient(), []
+for r in client.search_runs([client.get_experiment_by_name(sys.argv[1]).experiment_id]):
+    folder = pathlib.Path(client.download_artifacts(r.info.run_id, "", tempfile.mkdtemp(dir=sys.argv[2])))
+    out.append({"status": r.info.status, "name": r.info.run_name, "tags": r.data.tags, "params": r.data.params,
+                "metrics": {k: [(m.step, m.value, m.timestamp) for m in client.get_metric_history(r.info.run_id, k)] for k in r.data.metrics},
+                "files": {str(p.relative_to(folder)): p.read_bytes().hex() for p in folder.rglob("*") if p.is_file()}})
+print(json.dumps(out))
+"""
+
+
+@contextlib.contextmanager
+def server(work, python):
+    """mlflow server over SQLite on a free port; yields its URL."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    work.mkdir(parents=True, exist_ok=True)
+    with open(work / "server.log", "w") as log:
+        p = subprocess.Popen([python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1", "--backend-store-uri",
+                              f"sqlite:///{work}/mlflow.db", "--artifacts-destination", str(work / "artifacts")], stdout=log, stderr=log, start_new_session=True,
+                             env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"})
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(url + "/health", timeout=5).close()
+                break
+            if p.poll() is not None:
+                sys.exit(f"mlflow server ends: {(work / 'server.log').read_text()[-1500:]}")
+            time.sleep(0.2)
+        yield url
+    finally:
+        os.killpg(p.pid, signal.SIGKILL)  # with the workers, which are children of their own
+        p.wait(30)
+
+
+def flat(prefix, value):
+    """Leaves of a configuration as the run names them."""
+    if isinstance(value, dict) and value:
+        return {k: v for name, sub in value.items() for k, v in flat(f"{prefix}.{name}" if prefix else name, sub).items()}
+    return {prefix: value}
+
+
+def expected(folder):
+    """{name: [(step, value)]} of the TensorBoard file, as TensorBoard reads it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(e.step, e.value, round(e.wall_time * 1000)) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def compare(work, python, url, experiment, folder, status="FINISHED"):
+    """Fails unless the server has one run of the experiment, which is that of a folder."""
+    import yaml
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": url}
+    done = subprocess.run([python, "-W", "ignore", "-c", CLIENT, experiment, str(work)], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"MLflow's client: {done.stderr[-1500:]}")
+    there = json.loads(done.stdout.splitlines()[-1])
+    if len(there) != 1 or there[0]["status"] != status or there[0]["name"] != folder.name:
+        sys.exit(f"{experiment}: got {[(r['name'], r['status']) for r in there]}, want one run {folder.name}, {status}")
+    got, want = there[0], expected(folder)
+    if got["metrics"].keys() != want.keys():
+        sys.exit(f"{experiment}: got metrics {sorted(got['metrics'])}, want {sorted(want)}")
+    for key, values in want.items():
+        ours = got["metrics"][key]
+        if [(s, t) for s, _, t in ours] != [(s, t) for s, _, t in values]:
+            sys.exit(f"{experiment}, {key}: got {ours}, want {values}")
+        if any(struct.pack("f", a[1]) != struct.pack("f", b[1]) for a, b in zip(ours, values)):
+            sys.exit(f"{experiment}, {key}: got {ours}, want {values}")
+    config = flat("", yaml.safe_load((folder / "config.yaml").read_text()))
+    if got["params"].keys() != config.keys() or got["params"]["optimizer.lr"] != str(config["optimizer.lr"]):
+        sys.exit(f"{experiment}: got parameters {got['params']}, want {config}")
+    names = [p for top in ("scorer", "best", "report.html", "config.yaml") for p in ([folder / top] if (folder / top).is_file() else (folder / top).rglob("*")) if p.is_file()]
+    files = {str(p.relative_to(folder)): p.read_bytes().hex() for p in names}
+    if status == "FINISHED" and (got["files"] != files or not any(n.startswith("scorer/") for n in files)):
+        sys.exit(f"{experiment}: got files {sorted(got['files'])}, want {sorted(files)} with the same bytes")
+    return sum(map(len, want.values())), len(config), len(files)
+
+
+def tracked(work, name, steps, to, environment):
+    """A run, and its folder."""
+    edits, _ = table(work)
+    config = work / f"{name}.yaml"
+    config.write_text(f"backbone: {os.path.relpath(ORACLE / 'llavanext/backbone', work)}\nout: {name}\npair: sequence\nseed: 3\nsteps: {steps}\nbatch_size: 2\ndevice: cpu\n"
+                      f"data: {{train: {edits.name}, validation: 0.3}}\noptimizer: {{lr: 0.01}}\nvalidate: {{every: 4}}\ncheckpoint: {{steps: 3}}\nreport_to: {to}\n")
+    return [str(TRAIN), "--config", str(config), "--json"], work / name, {**os.environ, **environment}
+
+
+def start(command, environment, fails=False):
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if bool(done.returncode) != fails:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stderr
+
+
+def check_mlflow(work, python):
+    """A run beside the server; one whose server comes after its end; and one that is killed."""
+    with server(work / "server", python) as url:
+        command, folder, environment = tracked(work, "quiet", 12, "[tensorboard, mlflow]", {"MLFLOW_TRACKING_URI": url, "MLFLOW_EXPERIMENT_NAME": "quiet run"})
+        if said := start(command, environment):
+            if "MLflow" in said:
+                sys.exit(f"a run beside its server warns: {said}")
+        counts = compare(work, python, url, "quiet run", folder)
+
+        away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_EXPERIMENT_NAME": "late"}
+        command, folder, environment = tracked(work, "late", 8, "mlflow", away)
+        said = start(command, environment)
+        if said.count("training goes on") != 1 or said.count("the same command sends it") != 1:
+            sys.exit(f"a run without its server says: {said}")
+        start(command, {**environment, "MLFLOW_TRACKING_URI": url})
+        compare(work, python, url, "late", folder)
+
+        command, folder, environment = tracked(work, "killed", 150, "mlflow", {"MLFLOW_TRACKING_URI": url, "MLFLOW_EXPERIMENT_NAME": "killed"})
+        kills = 0
+        for wait in (3, 4, 5):
+            p = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                p.wait(wait)
+            if p.poll() is None:
+                kills += 1
+            p.kill()
+            p.wait()
+        if not kills:
+            sys.exit("the run that is to be killed ends too soon")
+        start(command, environment)
+        compare(work, python, url, "killed", folder)
+    return f"MLflow has {counts[0]} values, {counts[1]} parameters, {counts[2]} files as the run; a late server, and {kills} kills, leave nothing out and nothing double"
+
+
+def records(path):
+    """The records of a .wandb file: a log of LevelDB (blocks of 32 KiB; fragments of sum, length, kind) behind a header of 7 bytes."""
+    from wandb.proto import wandb_internal_pb2
+    raw, at, record = path.read_bytes(), 7, b""
+    while at + 7 <= len(raw):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        _, size, kind = struct.unpack("<IHB", raw[at:at + 7])
+        record += raw[at + 7:at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last fragment
+            r = wandb_internal_pb2.Record()
+            r.ParseFromString(record)
+            yield r
+            record = b""
+
+
+def check_wandb(work, python):
+    """wandb_run in wandb's offline mode: the file that `wandb sync` takes has every step of metrics.jsonl."""
+    command, folder, environment = tracked(work, "offline", 8, "[tensorboard, wandb]", {})
+    said = start([c for c in command if c != "--json"], environment)
+    if f"python -m assay_reward.wandb_run {folder}" not in said:
+        sys.exit(f"report_to: wandb does not say the command: {said}")
+    start([python, "-m", "assay_reward.wandb_run", str(folder)], {**environment, "PYTHONPATH": str(ROOT / "clients/python"), "WANDB_MODE": "offline", "WANDB_DIR": str(work), "WANDB_SILENT": "true"})
+    files = list(work.glob("wandb/offline-run-*/*.wandb"))
+    if len(files) != 1:
+        sys.exit(f"wandb wrote {files}, want one file")
+    got = {}
+    for r in records(files[0]):
+        if r.HasField("history"):
+            values = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in r.history.item}
+            got[r.history.step.num] = {k: v for k, v in values.items() if not k.startswith("_")}
+    sys.path.insert(0, str(ROOT / "clients/python"))
+    from assay_reward import wandb_run
+    want = dict(wandb_run.curves(folder))
+    if got != want or len(want) != 8:
+        sys.exit(f"wandb's file has {got}, want {want}")
+    dry = subprocess.run([python, "-m", "wandb", "sync", "--dry-run", str(files[0].parent)], env={**environment, "WANDB_DIR": str(work)}, capture_output=True, text=True)
+    if dry.returncode or files[0].name not in dry.stdout + dry.stderr:
+        sys.exit(f"wandb sync --dry-run: {dry.stdout}{dry.stderr}")
+    return f"wandb's offline file has {len(got)} steps as the run, and wandb sync would send it"
+
+
+def check(work):
+    """In an environment of its own (ASSAY_TRACKERS, a Python with mlflow, wandb and tensorboard), which is made if there is none."""
+    python = os.environ.get("ASSAY_TRACKERS")
+    if not python:
+        python = ROOT / "build/trackers/bin/python"
+        if not python.exists():
+            subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir", "mlflow==3.17.2", "wandb==0.31.0", "tensorboard"], check=True)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "WANDB_"))}
+    done = subprocess.run([python, "-W", "ignore", Path(__file__), work], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr[-3000:])
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    here = Path(sys.argv[1]).resolve()
+    here.mkdir(parents=True, exist_ok=True)
+    print(check_mlflow(here, sys.executable) + "; " + check_wandb(here, sys.executable))
