@@ -44,13 +44,23 @@ type Gradient = edit.Gradient
 // ReadEdit reads the pictures of an edit from files: PNG, JPEG, WebP, GIF, BMP or TIFF, turned upright, transparency
 // over white. An empty source is left out, for judges of one picture. The error names the file, or is ctx's.
 func ReadEdit(ctx context.Context, source, output, instruction string) (*Edit, error) {
-	e := &Edit{Instruction: instruction}
+	var sources []string
 	if source != "" {
+		sources = []string{source}
+	}
+	return ReadEditOf(ctx, sources, output, instruction)
+}
+
+// ReadEditOf is [ReadEdit] of an edit of several pictures, in the order in which the instruction counts them. Scorers
+// with pair: sequence look at any number of sources, others refuse more than one.
+func ReadEditOf(ctx context.Context, sources []string, output, instruction string) (*Edit, error) {
+	e := &Edit{Instruction: instruction}
+	for _, source := range sources {
 		p, err := readPicture(ctx, source)
 		if err != nil {
 			return nil, err
 		}
-		e.Sources = []edit.Picture{p}
+		e.Sources = append(e.Sources, p)
 	}
 	p, err := readPicture(ctx, output)
 	if err != nil {

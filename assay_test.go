@@ -14,6 +14,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/calibration"
+	"assay/internal/oracle"
 	"assay/model"
 )
 
@@ -329,5 +330,43 @@ func TestCalibratedResult(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestSeveralSources: an edit of three sources has transformers' score, and a gradient of each; a scorer that shows
+// source and edit as two frames refuses it.
+func TestSeveralSources(t *testing.T) {
+	const family = "testdata/oracle/qwen2_5_vl"
+	c := oracle.Read[[]oracle.Case](t, family+"/cases_several.json")[1]
+	var sources []string
+	for _, name := range c.Sources {
+		sources = append(sources, filepath.Join(family, name))
+	}
+	e, err := ReadEditOf(t.Context(), sources, filepath.Join(family, c.Edited), c.Instruction)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), filepath.Join(family, c.Scorer), Options{Device: "cpu"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	score, err := s.Score(t.Context(), e)
+	if err != nil || math.Abs(score.Value-c.Score) > 1e-4 {
+		t.Errorf("got score %g (%v), want %g", score.Value, err, c.Score)
+	}
+	g, err := s.Gradient(t.Context(), e)
+	if err != nil || len(g.Sources) != len(sources) || g.Output == nil {
+		t.Fatalf("got gradients %+v (%v), want those of %d sources and the edit", g, err, len(sources))
+	}
+	for i, part := range g.Sources {
+		p := e.Sources[i].(*data.Picture)
+		if part.Width != p.Width || part.Height != p.Height {
+			t.Errorf("source %d: got a gradient of %dx%d, want %dx%d", i+1, part.Width, part.Height, p.Width, p.Height)
+		}
+	}
+	const want = "the edit has 3 sources, and this judge looks at 1"
+	if _, err := openTiny(t).Score(t.Context(), e); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("frames: got error %v, want one with %q", err, want)
 	}
 }

@@ -12,6 +12,9 @@ import (
 
 // cell is a value as it is written to a Parquet column: nil, []byte, bool, int64, float64 or parquet.Image.
 func cell(k Kind, v any) (any, error) {
+	if k == KindImages {
+		return cellImages(v)
+	}
 	v, err := unwrap(v)
 	if err != nil || v == nil {
 		return nil, err
@@ -47,6 +50,19 @@ func cell(k Kind, v any) (any, error) {
 	return int64(*x), nil
 }
 
+// cellImages is a cell of a list of pictures.
+func cellImages(v any) (any, error) {
+	list, err := ToImages(v)
+	if err != nil || list == nil {
+		return nil, err
+	}
+	out := make([]parquet.Image, len(list))
+	for i, m := range list {
+		out[i] = parquet.Image(m)
+	}
+	return out, nil
+}
+
 type kindError struct {
 	want string
 	have any
@@ -76,6 +92,14 @@ func (t *Table) inferColumns() ([]Column, error) {
 				continue
 			}
 			k := kindFor(v)
+			if f.Name == sourcesName(t.names) {
+				list, err := ToImages(f.Value)
+				if err == nil && list == nil {
+					continue
+				} else if err == nil {
+					k = KindImages
+				}
+			}
 			if seen[f.Name] {
 				k = wider(columns[i].Kind, k)
 			}

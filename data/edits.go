@@ -103,8 +103,9 @@ var PreferenceColumns = []Column{
 // CheckEditColumn refuses a name that is no column of ours in any layout.
 func CheckEditColumn(name string) error {
 	named := func(c Column) bool { return c.Name == name }
-	if name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") || strings.HasPrefix(name, "rank_") ||
-		slices.ContainsFunc(LabelColumns, named) || slices.ContainsFunc(PreferenceColumns, named) {
+	if name == sourcesColumn || name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") ||
+		strings.HasPrefix(name, "rank_") || slices.ContainsFunc(LabelColumns, named) ||
+		slices.ContainsFunc(PreferenceColumns, named) {
 		return nil
 	}
 	return fmt.Errorf("want one of our columns: %s", strings.Join(columnNames(LabelColumns), ", "))
@@ -129,7 +130,7 @@ func OpenEdits(path string, columns map[string]string) (*Edits, error) {
 			return nil, fmt.Errorf("column map: %s: %w", ours, err)
 		}
 		e.own[name] = ours
-		if slices.ContainsFunc(LabelColumns, func(c Column) bool { return c.Name == ours }) {
+		if ours == sourcesColumn || slices.ContainsFunc(LabelColumns, func(c Column) bool { return c.Name == ours }) {
 			known[ours] = name
 		}
 	}
@@ -275,6 +276,7 @@ func (e *Edits) preference(rec *Record, second bool) (out Row, err error) {
 	c := cells{rec: rec, edits: e}
 	out.Instruction = c.prompt()
 	out.Source = c.picture("source")
+	c.fail(sourcesColumn, out.readSources(rec, e.names))
 	side := "chosen"
 	if second {
 		side = "rejected"

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"encoding/json"
 	"path"
 	"path/filepath"
 	"slices"
@@ -128,6 +129,9 @@ func (t *Table) isPicture(name string) (is, certain bool) {
 			return true, t.only == nil || slices.Contains(t.only, c.Name)
 		}
 	}
+	if own := sourcesName(t.names); own != "" && own == name {
+		return true, true
+	}
 	if slices.Contains(t.pictures, name) {
 		return true, true
 	}
@@ -144,31 +148,69 @@ func (t *Table) move(rec *Record, m Moving) {
 		if !is {
 			continue
 		}
-		v, err := unwrap(f.Value)
-		if err != nil {
+		v, paths := m.value(f.Value, certain)
+		if f.Name == sourcesName(t.names) {
+			v, paths = m.list(f.Value)
+		}
+		if len(paths) == 0 {
 			continue
 		}
-		p, err := ToImage(v)
-		if err != nil || p.Path == "" || len(p.Bytes) > 0 ||
-			!certain && !slices.Contains(PictureEndings, strings.ToLower(path.Ext(p.Path))) {
-			continue
-		}
-		moved := m.Path(p.Path)
-		if moved == p.Path {
-			continue
-		}
-		switch v := v.(type) {
-		case Record:
-			v.Fields = slices.Clone(v.Fields)
-			v.Set("path", moved)
-			rec.Fields[i].Value = v
-		case Image:
-			rec.Fields[i].Value = Image{Path: moved}
-		default:
-			rec.Fields[i].Value = moved
-		}
+		rec.Fields[i].Value = v
 		if p, ok := t.source.(*parquetTable); ok {
-			rec.raw = p.SetPath(rec.raw, f.Name, moved)
+			rec.raw = p.SetPaths(rec.raw, f.Name, paths)
 		}
 	}
+}
+
+// value is a picture's value with the path that the new table has; no paths: it stays. Where it is not certain that it
+// is a picture, only text that ends as a picture's name does is taken for a path.
+func (m Moving) value(v any, certain bool) (moved any, paths []string) {
+	v, err := unwrap(v)
+	if err != nil {
+		return v, nil
+	}
+	p, err := ToImage(v)
+	if err != nil || p.Path == "" || len(p.Bytes) > 0 ||
+		!certain && !slices.Contains(PictureEndings, strings.ToLower(path.Ext(p.Path))) {
+		return v, nil
+	}
+	to := m.Path(p.Path)
+	if to == p.Path {
+		return v, nil
+	}
+	switch v := v.(type) {
+	case Record:
+		v.Fields = slices.Clone(v.Fields)
+		v.Set("path", to)
+		return v, []string{to}
+	case Image:
+		return Image{Path: to}, []string{to}
+	}
+	return to, []string{to}
+}
+
+// list is value for a list of pictures. The paths are "" where a picture stays; JSON text has itself as its only path.
+func (m Moving) list(v any) (moved any, paths []string) {
+	list, text, err := pictureList(v)
+	if err != nil {
+		return v, nil
+	}
+	list, paths = slices.Clone(list), make([]string, len(list))
+	some := false
+	for i, one := range list {
+		if to, path := m.value(one, true); len(path) > 0 {
+			list[i], paths[i], some = to, path[0], true
+		}
+	}
+	if !some {
+		return v, nil
+	}
+	if !text {
+		return list, paths
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return v, nil
+	}
+	return string(raw), []string{string(raw)}
 }

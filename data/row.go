@@ -14,6 +14,7 @@ type Row struct {
 	ID          string
 	Group       string // the same for all edits of one source picture by one instruction
 	Source      Image
+	References  []Image // further sources, in their order, of a table with a column sources
 	Edit        Image
 	Target      Image // the wanted result, if known
 	Instruction string
@@ -121,6 +122,10 @@ func (r Row) Record() Record {
 		}
 		out.Fields = append(out.Fields, Field{LabelColumns[i].Name, v})
 	}
+	if len(r.References) > 0 {
+		out.Set("source", nil)
+		out.Set(sourcesColumn, r.Sources())
+	}
 	return out
 }
 
@@ -155,7 +160,15 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 			return r, fmt.Errorf("column %q: %w", name, err)
 		}
 	}
+	if only == nil || slices.Contains(only, "source") {
+		if err := r.readSources(rec, names); err != nil {
+			return r, err
+		}
+	}
 	for _, name := range required {
+		if name == "source" && !r.Source.IsZero() {
+			continue
+		}
 		own := name
 		if n, ok := names[name]; ok {
 			own = n

@@ -17,7 +17,7 @@ func (t *Table) Swapped() string {
 		if err != nil || row.Source.IsZero() || row.Edit.IsZero() {
 			continue
 		}
-		sources[row.Source.key()], edits[row.Edit.key()] = true, true
+		sources[row.SourcesKey()], edits[row.Edit.key()] = true, true
 		if bytes += len(row.Source.Bytes) + len(row.Edit.Bytes); bytes > most {
 			break
 		}

@@ -111,7 +111,7 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 	for _, o := range options {
 		o(t)
 	}
-	known := map[string]bool{}
+	known := map[string]bool{sourcesColumn: true}
 	for _, c := range LabelColumns {
 		known[c.Name] = true
 	}
@@ -120,7 +120,11 @@ func OpenTable(path string, options ...Option) (*Table, error) {
 			return nil, fmt.Errorf("column map: the label table has no column %q: write ours=theirs, where ours is one of %s",
 				name, list(columnNames(LabelColumns)))
 		}
-		if t.only != nil && !slices.Contains(t.only, name) {
+		read := name
+		if name == sourcesColumn {
+			read = "source"
+		}
+		if t.only != nil && !slices.Contains(t.only, read) {
 			return nil, fmt.Errorf("column map: %q is not read here, only %s", name, strings.Join(t.only, ", "))
 		}
 	}
@@ -197,6 +201,9 @@ func (t *Table) check() error {
 		return fmt.Errorf("two columns %q: rename one", name)
 	}
 	for _, column := range t.required {
+		if column == "source" && hasSource(have, t.names) {
+			continue
+		}
 		name := column
 		if own, ok := t.names[column]; ok {
 			name = own

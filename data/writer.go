@@ -17,12 +17,13 @@ type Kind = parquet.Kind
 
 // The kinds of columns.
 const (
-	KindText    = parquet.Text    // string
-	KindNumber  = parquet.Number  // double
-	KindInteger = parquet.Integer // int64
-	KindBool    = parquet.Bool    // boolean
-	KindImage   = parquet.Picture // {bytes: binary, path: string}, Hugging Face's Image feature
-	KindJSON    = parquet.JSON    // anything else, as JSON text
+	KindText    = parquet.Text     // string
+	KindNumber  = parquet.Number   // double
+	KindInteger = parquet.Integer  // int64
+	KindBool    = parquet.Bool     // boolean
+	KindImage   = parquet.Picture  // {bytes: binary, path: string}, Hugging Face's Image feature
+	KindJSON    = parquet.JSON     // anything else, as JSON text
+	KindImages  = parquet.Pictures // a list of pictures
 )
 
 // Column is a column that is written.
@@ -52,6 +53,10 @@ func WriteTable(path string, rows iter.Seq2[Row, error]) error {
 		for row, err := range rows {
 			if err != nil {
 				return err
+			}
+			if len(row.References) > 0 && f == FormatParquet {
+				return fmt.Errorf("row %q has %d sources: Parquet label tables have one, write .jsonl", row.ID,
+					1+len(row.References))
 			}
 			if err := w.Write(row.Record()); err != nil {
 				return fmt.Errorf("row %q: %w", row.ID, err)

@@ -9,6 +9,7 @@ package edit
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -88,6 +89,14 @@ func SourceOf(role string) int {
 		return 1
 	}
 	return 0
+}
+
+// SourceRole is the role of source i, from 0: source, source2, source3 and so on.
+func SourceRole(i int) string {
+	if i == 0 {
+		return "source"
+	}
+	return fmt.Sprintf("source%d", i+1)
 }
 
 // Text is the text with a role: instruction, or one of Texts.

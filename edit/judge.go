@@ -117,8 +117,8 @@ func (i *Info) Check(e *Edit) error {
 		return errors.New("the edit has no source, and this judge compares the output with it")
 	case e.Output == nil:
 		return errors.New("the edit has no output")
-	case i.Sources != Any && len(e.Sources) > max(i.Sources, 1):
-		return fmt.Errorf("the edit has %d sources: this judge looks at %d", len(e.Sources), i.Sources)
+	case i.CheckSources(e) != nil:
+		return i.CheckSources(e)
 	case e.Requirement != "" && !i.Asks:
 		return errors.New("the edit has a requirement: this judge does not ask about it")
 	}
@@ -128,6 +128,15 @@ func (i *Info) Check(e *Edit) error {
 		}
 	}
 	return nil
+}
+
+// CheckSources refuses more sources than a judge looks at; it may look at none.
+func (i *Info) CheckSources(e *Edit) error {
+	if i.Sources == Any || len(e.Sources) <= max(i.Sources, 1) {
+		return nil
+	}
+	return fmt.Errorf("the edit has %d sources, and this judge looks at %d: leave the others out, or use one that is "+
+		"shown several, as scorers with pair: sequence are", len(e.Sources), i.Sources)
 }
 
 // Unreadable reports whether an error says that an answer in words could not be read.

@@ -95,6 +95,10 @@ func readEdit(t *data.Table, columns map[string]string, i int) (*edit.Edit, erro
 		return &edit.Edit{}, err
 	}
 	e := table.EditOf(t, &row)
+	if n := len(e.Sources); n > 1 {
+		return e, fmt.Errorf("the edit has %d sources, and similarities are to one: give the row the one to compare with as "+
+			"its source", n)
+	}
 	e.Texts = map[string]string{}
 	for _, name := range data.CaptionColumns {
 		column := cmp.Or(columns[name], name)

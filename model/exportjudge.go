@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"assay/edit"
@@ -173,7 +174,7 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 	out = ExportedPass{
 		Name:     q.Name,
-		Pictures: q.Pictures,
+		Pictures: slices.Clone(q.Pictures),
 		Prompt:   string(q.Prompt),
 		Answer:   string(q.Answer),
 		Steps:    q.Steps,
@@ -181,6 +182,11 @@ func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 		Token:    q.Token,
 		Position: q.Position,
 		Heads:    q.Heads,
+	}
+	for i, name := range out.Pictures { // the text has a placeholder for one
+		if name == "sources" {
+			out.Pictures[i] = "source"
+		}
 	}
 	if q.Token != "" && !p.config.AddsToken() {
 		id, err := p.Text.Row(q.Token)
@@ -207,7 +213,8 @@ func (p *preparer) exportedPass(q *PassConfig) (out ExportedPass, err error) {
 
 // markedPrompt is the prompt of a pass with these texts in the places of instruction and requirement.
 func (p *preparer) markedPrompt(q *PassConfig, instruction, requirement string) (string, error) {
-	return p.prompt(q, &edit.Edit{Instruction: instruction, Requirement: requirement}, len(q.onePerPicture()), "")
+	pictures := len(p.config.onePerPicture(q, 1))
+	return p.prompt(q, &edit.Edit{Instruction: instruction, Requirement: requirement}, pictures, "")
 }
 
 // strips finds the ends at which the chat template strips what replaces the marks of a prompt. It is not known if the

@@ -46,7 +46,7 @@ func (c *ScorerConfig) identity() string {
 		return c.OnePass().identity()
 	}
 	shared := OnePassConfig{Format: c.Format, PairSize: c.PairSize, ScoreRange: c.ScoreRange, DType: c.DType,
-		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn}
+		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, NumberPictures: c.NumberPictures}
 	raw, err := json.Marshal(struct { // names and order of fields are part of every fingerprint
 		Kind, Weights, Positions, Rotary, Alpha string
 		Pixels                                  *PixelLimits
@@ -77,6 +77,9 @@ func (f *OnePassConfig) identity() string {
 	})
 	if f.Layout != "" { // younger than format 2
 		text += " Layout:" + f.Layout
+	}
+	if f.NumberPictures != "" { // younger still
+		text += " NumberPictures:" + f.NumberPictures
 	}
 	return text
 }

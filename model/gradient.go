@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"assay/data"
 	"assay/edit"
@@ -35,7 +36,7 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 	}
 	samples, pictures := make([]*batch.Sample, len(edits)), make([]shownPictures, len(edits))
 	err := workers.Each(len(edits), s.net.Plan.Limits.Parallel, func(i int) (err error) {
-		if err = s.prepare.checkTexts(edits[i], Ask{}); err != nil {
+		if err = s.prepare.check(edits[i], Ask{}); err != nil {
 			return err
 		}
 		if pictures[i], err = s.config.decode(edits[i]); err != nil {
@@ -54,26 +55,23 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 	}
 	out := make([]*edit.Gradient, len(edits))
 	return out, workers.Each(len(edits), s.net.Plan.Limits.Parallel, func(i int) error {
-		var source, output *data.Gradient
+		g := &edit.Gradient{Score: s.report(scores[i]), Sources: make([]*data.Gradient, len(pictures[i].sources))}
 		for _, q := range each[i] {
 			pass := &s.config.Passes[q.Pass]
 			shown, err := s.backThroughPictures(adjoint, q.Sample, q.gradient, pass.Pictures[0] == Frames)
 			if err != nil {
 				return err
 			}
-			s.config.showAdjoint(pass, pictures[i], shown, &source, &output)
+			s.config.showAdjoint(pass, pictures[i], shown, g)
 		}
 		_, by := s.calibrated(scores[i].Value)
-		for _, g := range []*data.Gradient{source, output} {
-			if g != nil && by != 1 {
-				scaleBy(g.Values, by)
+		for _, part := range append(slices.Clone(g.Sources), g.Output) {
+			if by != 1 {
+				scaleBy(part.Values, by)
 			}
 		}
-		out[i] = &edit.Gradient{Score: s.report(scores[i]), Output: output}
-		if source != nil {
-			out[i].Sources = []*data.Gradient{source}
-		}
-		return checkGradient(output)
+		out[i] = g
+		return checkGradient(g.Output)
 	})
 }
 
@@ -82,13 +80,13 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 func (s *Scorer) gradientBatches(samples []*batch.Sample) [][]int {
 	type shape struct {
 		length  int
-		layouts [4]any
+		layouts any // [2]any of the pictures before and of the last one's
 	}
 	pk := s.net.Packer
 	return batch.BatchesBy(len(samples), func(i int) (shape, int) {
 		k, values := shape{length: pk.Span(samples[i], i).Length}, 0
-		for m, p := range samples[i].Pictures {
-			k.layouts[m%len(k.layouts)], values = p.Layout, values+len(p.Pixels)
+		for _, p := range samples[i].Pictures {
+			k.layouts, values = [2]any{k.layouts, p.Layout}, values+len(p.Pixels)
 		}
 		if !s.net.Backbone.Decoder().Aligned(k.length) {
 			return k, 1

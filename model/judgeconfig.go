@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/model/text"
 )
 
 // PassConfig is one forward pass: what is shown and asked, and where the state is read.
 type PassConfig struct {
 	Name     string   `yaml:"name"`
-	Pictures []string `yaml:"pictures,flow"`      // source and edit in any number; or concat, or frames, of both
+	Pictures []string `yaml:"pictures,flow"`      // sources or source, and edit; or concat, or frames, of both
 	Prompt   Text     `yaml:"prompt"`             // [INSTRUCTION] and [REQUIREMENT] are replaced
 	Answer   Text     `yaml:"answer,omitempty"`   // follows the prompt, as if the model had said it
 	Steps    int      `yaml:"steps,omitempty"`    // or: tokens that the model says, the likeliest each time
@@ -114,6 +115,7 @@ func (c *ScorerConfig) Normalize() error {
 	}
 	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
 	p.pairSize(c.PairSize)
+	p.numbers(c.NumberPictures)
 	p.wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
 	p.oneOf("kind", c.Kind, "heads", "choices")
 	p.oneOf("positions", c.Positions, "own", "plain")
@@ -169,10 +171,10 @@ func (q *PassConfig) check(p *problems, at string) {
 	joined := len(q.Pictures) == 1 && (q.Pictures[0] == Concat || q.Pictures[0] == Frames)
 	for _, name := range q.Pictures {
 		if !joined {
-			p.oneOf(at+".pictures", name, "source", "edit")
+			p.oneOf(at+".pictures", name, "source", "sources", "edit")
 		}
 	}
-	p.wrong(len(q.Pictures) == 0, "%s.pictures: want [source, edit], [edit], [concat] or [frames]", at)
+	p.wrong(len(q.Pictures) == 0, "%s.pictures: want [source, edit], [sources, edit], [edit], [concat] or [frames]", at)
 	p.wrong(q.Prompt == "", "%s.prompt is empty", at)
 	p.oneOf(at+".position", q.Position, "at", "before", "last")
 	p.wrong((q.Position == "last") != (q.Token == ""), "%s: position %q and token %q do not go together", at, q.Position,
@@ -292,6 +294,14 @@ func (p *problems) wrong(bad bool, format string, args ...any) {
 func (p *problems) pairSize(size []int) {
 	p.wrong(len(size) != 0 && (len(size) != 2 || size[0] < 1 || size[1] < 1),
 		"pair_size: [height, width] in pixels is wanted, not %v", size)
+}
+
+// NumberMark is what number_pictures has in place of a picture's number.
+const NumberMark = text.NumberMark
+
+func (p *problems) numbers(v string) {
+	p.wrong(v != "" && !strings.Contains(v, NumberMark), "number_pictures: %q has no %s, the picture's number", v,
+		NumberMark)
 }
 
 func (p *problems) oneOf(key, v string, allowed ...string) {

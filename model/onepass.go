@@ -13,7 +13,7 @@ import (
 type OnePassConfig struct {
 	Format        int        `yaml:"format"`
 	Backbone      string     `yaml:"backbone"`
-	Pair          string     `yaml:"pair,omitempty"`           // Sequence (default), Concat or Frames
+	Pair          string     `yaml:"pair,omitempty"`           // Sequence (default, any number of sources), Concat, Frames
 	PairSize      []int      `yaml:"pair_size,omitempty,flow"` // [height, width]
 	Layout        string     `yaml:"layout,omitempty"`         // instruction_first: the question before the edit
 	Question      string     `yaml:"question,omitempty"`       // [INSTRUCTION] is replaced
@@ -26,8 +26,11 @@ type OnePassConfig struct {
 	DType         string     `yaml:"dtype"`
 	ChatTemplate  string     `yaml:"chat_template,omitempty"`
 	EndOfTurn     string     `yaml:"end_of_turn,omitempty"`
-	Calibration   string     `yaml:"calibration,omitempty"`
-	Digests       *Digests   `yaml:"digests,omitempty"`
+
+	NumberPictures string `yaml:"number_pictures,omitempty"` // "Picture {n}: " before each picture; "": nothing
+
+	Calibration string   `yaml:"calibration,omitempty"`
+	Digests     *Digests `yaml:"digests,omitempty"`
 }
 
 // HeadConfig is the `head` of scorer.yaml of format 1: an MLP from the hidden state at the score token.
@@ -86,7 +89,7 @@ func (f *OnePassConfig) Scorer() *ScorerConfig {
 	c := &ScorerConfig{
 		Format: 1, Backbone: f.Backbone, PairSize: f.PairSize, ScoreRange: f.ScoreRange, DType: fill(f.DType, "float32"),
 		ChatTemplate: f.ChatTemplate, EndOfTurn: f.EndOfTurn, Calibration: f.Calibration, Digests: f.Digests,
-		Layout: f.Layout, TextLoss: fill(f.TextLoss, "answer"),
+		Layout: f.Layout, TextLoss: fill(f.TextLoss, "answer"), NumberPictures: f.NumberPictures,
 		Passes: []PassConfig{{
 			Name: "score", Pictures: pictures, Prompt: Text(f.Question), Answer: Text(f.Answer),
 			Token: fill(f.ScoreToken, "[SCORE]"), Position: fill(f.ScorePosition, "at"), Heads: []string{""},
@@ -119,7 +122,7 @@ func (c *ScorerConfig) OnePass() *OnePassConfig {
 		Answer: string(q.Answer), TextLoss: c.TextLoss, ScoreRange: c.ScoreRange,
 		Head:       HeadConfig{Hidden: h.Hidden, Activation: h.Activation, Kind: kind, Values: h.Values},
 		ScoreToken: q.Token, ScorePosition: q.Position, DType: c.DType, ChatTemplate: c.ChatTemplate,
-		EndOfTurn: c.EndOfTurn, Calibration: c.Calibration, Digests: c.Digests,
+		EndOfTurn: c.EndOfTurn, Calibration: c.Calibration, Digests: c.Digests, NumberPictures: c.NumberPictures,
 	}
 }
 
@@ -136,6 +139,7 @@ func (f *OnePassConfig) check() error {
 	p.oneOf("layout", f.Layout, "", InstructionFirst)
 	p.wrong(f.Layout != "" && f.Pair != Sequence,
 		"layout: %s needs pair: sequence; with %s nothing stands before the edit", f.Layout, f.Pair)
+	p.numbers(f.NumberPictures)
 	p.oneOf("text_loss", f.TextLoss, "answer", "all")
 	p.oneOf("score_position", f.ScorePosition, "at", "before")
 	p.oneOf("dtype", f.DType, "float32", "bfloat16")

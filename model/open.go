@@ -68,6 +68,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 func (s *Scorer) ready(o Options) error {
 	c, p := s.config, exec.ProcessorOptions{}
 	p.ChatTemplate, p.EndOfTurn, p.Token, p.AddsToken = c.ChatTemplate, c.EndOfTurn, c.token(), c.AddsToken()
+	p.Numbers = c.NumberPictures
 	processor, run, err := exec.Open(s.net, &o, p, c.featureIdentity())
 	if err != nil {
 		return err

@@ -30,34 +30,58 @@ func (q *PassConfig) shown() string { return strings.Join(q.Pictures, "+") }
 // joined reports whether a pass shows source and edit as one picture, or as two frames of one.
 func (q *PassConfig) joined() bool { return q.Pictures[0] == Concat || q.Pictures[0] == Frames }
 
-// onePerPicture stands for the tokens of a pass's pictures where their number does not matter.
-func (q *PassConfig) onePerPicture() []int {
+// onePerPicture stands for the tokens of a pass's pictures, of an edit with so many sources, where their number does
+// not matter.
+func (c *ScorerConfig) onePerPicture(q *PassConfig, sources int) []int {
 	if q.joined() {
 		return []int{1}
 	}
-	return slices.Repeat([]int{1}, len(q.Pictures))
+	return slices.Repeat([]int{1}, len(c.places(q, max(sources, 1))))
 }
 
 // cacheKey identifies the pictures of an edit as a pass shows them; zero: nothing does.
 func (c *ScorerConfig) cacheKey(e *edit.Edit, q *PassConfig) store.Key {
-	output, source := edit.KeyOf(e.Output), ""
-	if c.NeedsSource() {
-		source = edit.KeyOf(e.Source())
+	output := edit.KeyOf(e.Output)
+	if !c.NeedsSource() && output != "" {
+		return store.KeyOf("", output, q.shown())
 	}
-	if output == "" || source == "" && c.NeedsSource() {
+	var keys []string
+	for _, p := range e.Sources {
+		keys = append(keys, edit.KeyOf(p))
+	}
+	if len(keys) == 0 || output == "" || slices.Contains(keys, "") {
 		return store.Key{}
 	}
-	return store.KeyOf(source, output, q.shown())
+	return store.KeyOf(append(keys, output, q.shown())...)
 }
 
-// shownPictures are the decoded pictures of an edit.
-type shownPictures struct{ source, output *data.Picture }
+// shownPictures are the decoded pictures of an edit. Without sources it is of a scorer that shows none.
+type shownPictures struct {
+	sources []*data.Picture
+	output  *data.Picture
+}
+
+// at is source i, or the output for -1.
+func (s *shownPictures) at(i int) *data.Picture {
+	if i < 0 {
+		return s.output
+	}
+	return s.sources[i]
+}
+
+func (s *shownPictures) equal(t *shownPictures) bool {
+	return s.output == t.output && slices.Equal(s.sources, t.sources)
+}
 
 // decode decodes what a scorer looks at.
 func (c *ScorerConfig) decode(e *edit.Edit) (s shownPictures, err error) {
 	if c.NeedsSource() {
-		if s.source, err = edit.Decode(e.Source()); err != nil {
-			return s, fmt.Errorf("source: %w", err)
+		s.sources = make([]*data.Picture, max(len(e.Sources), 1))
+		for i := range s.sources {
+			role := edit.SourceRole(i)
+			if s.sources[i], err = edit.Decode(e.Picture(role)); err != nil {
+				return s, fmt.Errorf("%s: %w", role, err)
+			}
 		}
 	}
 	if s.output, err = edit.Decode(e.Output); err != nil {

@@ -29,7 +29,7 @@ type preparer struct {
 // Sample turns an edit into tokens and pictures: a sample for every pass. Passes share the pictures that both show. It
 // is safe for concurrent use.
 func (p *preparer) Sample(e *edit.Edit, a Ask) (*batch.Sample, error) {
-	if err := p.checkTexts(e, a); err != nil {
+	if err := p.check(e, a); err != nil {
 		return nil, err
 	}
 	return p.sample(e, a, sync.OnceValues(func() (shownPictures, error) { return p.config.decode(e) }))
@@ -59,25 +59,27 @@ func (p *preparer) sample(e *edit.Edit, a Ask, decode func() (shownPictures, err
 	return first, nil
 }
 
-// checkTexts refuses texts that the scorer has no place for, and an empty instruction where all prompts ask about it.
-func (p *preparer) checkTexts(e *edit.Edit, a Ask) error {
+// check refuses texts and sources that the scorer has no place for, and an empty instruction where all prompts ask
+// about it.
+func (p *preparer) check(e *edit.Edit, a Ask) error {
 	switch {
 	case p.config.AddsToken() && strings.TrimSpace(e.Instruction) == "":
 		return fmt.Errorf("the instruction is empty")
 	case !p.config.AddsToken() && (a.Question != "" || a.Answer != ""):
 		return fmt.Errorf("a scorer of format 2 has prompts of its own: no question or answer goes with an edit")
 	}
-	return nil
+	info := edit.Info{Sources: p.config.sources()}
+	return info.CheckSources(e)
 }
 
 // CheckText gives the error that Sample would give about the text of an edit, whatever its pictures are.
 func (p *preparer) CheckText(e *edit.Edit, a Ask) error {
-	if err := p.checkTexts(e, a); err != nil {
+	if err := p.check(e, a); err != nil {
 		return err
 	}
 	for i := range p.config.Passes {
 		q := &p.config.Passes[i]
-		counts := q.onePerPicture()
+		counts := p.config.onePerPicture(q, len(e.Sources))
 		t, err := p.passTokens(q, e, a, counts)
 		if h := p.config.joint(q); err == nil && h != nil {
 			_, err = p.choiceSamples(q, h, e, &batch.Sample{Tokens: t}, counts)

@@ -38,6 +38,8 @@ def score(source, instruction, edit, requirement=""):
 def judge(source, instruction, edit, requirement=""):
     """What `score pair --json` says of an edit, but for raw01, interval, and probabilities of dimensions."""
     p = only_pass()
+    if isinstance(source, (list, tuple)):
+        raise NotImplementedError(f"{len(source)} sources: an export is of one, so use `score pair` of Assay")
     pictures = [qwen_patches(x) if QWEN else llava_tiles(x) for x in show(p, source, edit)]
     feeds = qwen_feeds(pictures) if QWEN else llava_feeds(pictures)
     feeds["pixel_values"] = np.concatenate([x["pixels"] for x in pictures])
@@ -347,14 +349,14 @@ def rotary(length, starts, pictures):
 
 def main():
     a = argparse.ArgumentParser(description="Score an edit with the exported graphs beside this file.")
-    a.add_argument("--source", help="picture before the edit")
+    a.add_argument("--source", action="append", help="picture before the edit")
     a.add_argument("--edit", required=True, help="picture after the edit")
     a.add_argument("--instruction", required=True, help="what was asked for")
     a.add_argument("--requirement", default="", help="what the edit must also fulfil, for judges that ask for it")
     a.add_argument("--json", action="store_true", help="print JSON")
     a = a.parse_args()
     try:
-        said = judge(a.source, a.instruction, a.edit, a.requirement)
+        said = judge(a.source[0] if len(a.source or ()) == 1 else a.source, a.instruction, a.edit, a.requirement)
     except (NotImplementedError, ValueError, OSError) as e:
         sys.exit(f"error: {e}")
     span = said["score_range"]

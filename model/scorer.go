@@ -48,10 +48,7 @@ func (s *Scorer) Config() ScorerConfig { return *s.config }
 // Info implements [edit.Judge].
 func (s *Scorer) Info() edit.Info {
 	c := s.config
-	info := edit.Info{Range: c.ScoreRange, Asks: c.Asks(RequirementMark)}
-	if c.NeedsSource() {
-		info.Sources = 1
-	}
+	info := edit.Info{Range: c.ScoreRange, Asks: c.Asks(RequirementMark), Sources: c.sources()}
 	for _, name := range c.Dimensions() {
 		d := edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma}
 		info.Dimensions = append(info.Dimensions, d)

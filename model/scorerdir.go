@@ -26,7 +26,11 @@ type ScorerConfig struct {
 	DType        string     `yaml:"dtype"`                    // of the large products: float32 or bfloat16
 	ChatTemplate string     `yaml:"chat_template,omitempty"`  // Jinja; instead of the checkpoint's
 	EndOfTurn    string     `yaml:"end_of_turn,omitempty"`    // instead of the tokenizer's end of sequence
-	Calibration  string     `yaml:"calibration,omitempty"`    // file beside it: what reported scores stand for
+
+	// NumberPictures stands before each picture of a prompt, with the picture's number for {n}; "": nothing does.
+	NumberPictures string `yaml:"number_pictures,omitempty"`
+
+	Calibration string `yaml:"calibration,omitempty"` // file beside it: what reported scores stand for
 
 	Kind      string                     `yaml:"kind,omitempty"`      // heads or choices: of the heads, for readers
 	Weights   string                     `yaml:"weights,omitempty"`   // directory or file; "": the backbone's own

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"assay/model/backbone"
@@ -11,13 +12,19 @@ import (
 // equal image processors, prepare them once. The pictures must not change meanwhile. It is safe for concurrent use.
 type Shared struct {
 	mu sync.Mutex
-	at map[sharedKey][]*backbone.Picture
+	at map[string][]sharedPictures // by how they are shown
+}
+
+// sharedPictures are pictures of an edit, and what is made of them.
+type sharedPictures struct {
+	of       shownPictures
+	pictures []*backbone.Picture
 }
 
 // sharedKey is what prepared pictures are made of, and how.
 type sharedKey struct {
-	pictures shownPictures
-	how      string
+	of  shownPictures
+	how string
 }
 
 // shared is what pictures of an edit are shared under if they are shown in a certain way.
@@ -26,16 +33,18 @@ func (p *preparer) shared(s shownPictures, shown ...any) sharedKey {
 }
 
 // get returns pictures that another scorer prepared; nil: none did.
-func (s *Shared) get(k sharedKey) (out []*backbone.Picture) {
+func (s *Shared) get(k sharedKey) []*backbone.Picture {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.at[k] {
-		out = append(out, p.Twin())
+	for _, known := range s.at[k.how] {
+		if known.of.equal(&k.of) {
+			return twins(known.pictures)
+		}
 	}
-	return out
+	return nil
 }
 
 // put lets other scorers have pictures, unless they are features alone, which are a scorer's own.
@@ -43,17 +52,20 @@ func (s *Shared) put(k sharedKey, pictures []*backbone.Picture) {
 	if s == nil {
 		return
 	}
-	var twins []*backbone.Picture
-	for _, p := range pictures {
-		if p.Pixels == nil {
-			return
-		}
-		twins = append(twins, p.Twin())
+	if slices.ContainsFunc(pictures, func(p *backbone.Picture) bool { return p.Pixels == nil }) {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at == nil {
-		s.at = map[sharedKey][]*backbone.Picture{}
+		s.at = map[string][]sharedPictures{}
 	}
-	s.at[k] = twins
+	s.at[k.how] = append(s.at[k.how], sharedPictures{k.of, twins(pictures)})
+}
+
+func twins(pictures []*backbone.Picture) (out []*backbone.Picture) {
+	for _, p := range pictures {
+		out = append(out, p.Twin())
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/edit"
 )
 
 // pairs are the ways in which a scorer shows source and edit together, as [Architecture.CanPair] knows them.
@@ -37,37 +38,79 @@ func (c *ScorerConfig) Asks(mark string) bool {
 	})
 }
 
+// takes reports whether a pass shows all sources of an edit, however many they are.
+func (c *ScorerConfig) takes(q *PassConfig) bool {
+	return slices.Contains(q.Pictures, "sources") || c.AddsToken() && !q.joined()
+}
+
+// sources is the number of sources that every pass shows: 0, 1 or [edit.Any].
+func (c *ScorerConfig) sources() int {
+	if !c.NeedsSource() {
+		return 0
+	}
+	for i := range c.Passes {
+		if q := &c.Passes[i]; !c.takes(q) && !slices.Equal(q.Pictures, []string{"edit"}) {
+			return 1
+		}
+	}
+	return edit.Any
+}
+
+// places are what a pass that joins nothing shows of an edit with so many sources: indices of sources, -1 for the edit.
+func (c *ScorerConfig) places(q *PassConfig, sources int) (out []int) {
+	for _, name := range q.Pictures {
+		switch {
+		case name == "edit":
+			out = append(out, -1)
+		case c.takes(q):
+			for i := range sources {
+				out = append(out, i)
+			}
+		default:
+			out = append(out, 0)
+		}
+	}
+	return out
+}
+
 // show arranges the pictures of an edit for a pass: pictures for the backbone, each a list of frames.
 func (c *ScorerConfig) show(q *PassConfig, s shownPictures) ([][]*data.Picture, error) {
-	named := map[string]*data.Picture{"source": s.source, "edit": s.output}
-	for _, name := range []string{"source", "edit"} {
-		if name == "source" && !c.NeedsSource() {
-			continue
+	var err error
+	ready := shownPictures{sources: slices.Clone(s.sources)}
+	for i, p := range s.sources {
+		if ready.sources[i], err = c.resized(p); err != nil {
+			return nil, fmt.Errorf("%s: %w", edit.SourceRole(i), err)
 		}
-		p, err := named[name], error(nil)
-		if c.Alpha == "drop" {
-			p, err = p.DropAlpha()
-		}
-		if err == nil && c.Pixels != nil {
-			p, err = c.Pixels.resize(p)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		named[name] = p
+	}
+	if ready.output, err = c.resized(s.output); err != nil {
+		return nil, fmt.Errorf("edit: %w", err)
 	}
 	if q.joined() {
-		return Join(q.Pictures[0], c.PairSize, named["source"], named["edit"])
+		return Join(q.Pictures[0], c.PairSize, ready.sources[0], ready.output)
 	}
 	var out [][]*data.Picture
-	for _, name := range q.Pictures {
-		p := named[name]
+	for _, i := range c.places(q, len(s.sources)) {
+		p := ready.at(i)
 		if len(c.PairSize) == 2 {
 			p = p.Resize(c.PairSize[1], c.PairSize[0], data.Bicubic)
 		}
 		out = append(out, []*data.Picture{p})
 	}
 	return out, nil
+}
+
+// resized is a picture as all passes take it.
+func (c *ScorerConfig) resized(p *data.Picture) (*data.Picture, error) {
+	if c.Alpha == "drop" {
+		var err error
+		if p, err = p.DropAlpha(); err != nil {
+			return nil, err
+		}
+	}
+	if c.Pixels != nil {
+		return c.Pixels.resize(p)
+	}
+	return p, nil
 }
 
 // resize is the smart_resize of EditReward and HPSv3, with Pillow's bicubic filter. Unlike that of transformers it lets
@@ -93,11 +136,9 @@ func (l *PixelLimits) resize(p *data.Picture) (*data.Picture, error) {
 	return p.Resize(int(ww), int(hh), data.Bicubic), nil
 }
 
-// showAdjoint goes back through show: from the gradients of what it made, frame by frame, to those of source and edit
-// as they were given, which it adds to.
-func (c *ScorerConfig) showAdjoint(
-	q *PassConfig, s shownPictures, shown []*data.Gradient, source, output **data.Gradient,
-) {
+// showAdjoint goes back through show: from the gradients of what it made, frame by frame, to those of the pictures as
+// they were given, which it adds to.
+func (c *ScorerConfig) showAdjoint(q *PassConfig, s shownPictures, shown []*data.Gradient, to *edit.Gradient) {
 	add := func(into **data.Gradient, g *data.Gradient, of *data.Picture) {
 		if g = g.Resize(of.Width, of.Height, data.Bicubic); *into == nil {
 			*into = g
@@ -106,21 +147,21 @@ func (c *ScorerConfig) showAdjoint(
 		}
 	}
 	if q.joined() {
-		joined := s
+		source, output := s.sources[0], s.output
 		if c.Pixels != nil { // what was joined had these sizes
-			joined.source, _ = c.Pixels.resize(s.source)
-			joined.output, _ = c.Pixels.resize(s.output)
+			source, _ = c.Pixels.resize(source)
+			output, _ = c.Pixels.resize(output)
 		}
-		a, b := joinAdjoint(q.Pictures[0], c.PairSize, joined.source, joined.output, shown)
-		add(source, a, s.source)
-		add(output, b, s.output)
+		a, b := joinAdjoint(q.Pictures[0], c.PairSize, source, output, shown)
+		add(&to.Sources[0], a, s.sources[0])
+		add(&to.Output, b, s.output)
 		return
 	}
-	for i, name := range q.Pictures {
-		if name == "source" {
-			add(source, shown[i], s.source)
-		} else {
-			add(output, shown[i], s.output)
+	for k, i := range c.places(q, len(s.sources)) {
+		into := &to.Output
+		if i >= 0 {
+			into = &to.Sources[i]
 		}
+		add(into, shown[k], s.at(i))
 	}
 }

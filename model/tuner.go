@@ -140,7 +140,7 @@ func (t *Tuner) CountTargets(e *edit.Edit, a Ask) (int, error) {
 		return 0, nil
 	}
 	q := &t.config.Passes[0]
-	counts := q.onePerPicture()
+	counts := t.config.onePerPicture(q, len(e.Sources))
 	if t.stepPacking().All {
 		if counts = t.prepare.Pictures.Tokens(t.config.cacheKey(e, q)); counts == nil {
 			decode := func() (shownPictures, error) { return t.config.decode(e) }

@@ -27,6 +27,12 @@ func TestTogether(t *testing.T) {
 		for _, c := range all.Cases {
 			samples = append(samples, prepare(t, scorer, c.pair(t, s)))
 		}
+		more := all.Cases[0].pair(t, s)
+		more.Sources = append(more.Sources, more.Sources[0])
+		const refused = "the edit has 2 sources, and this judge looks at 1"
+		if _, err := scorer.Sample(more, model.Ask{}); err == nil || !strings.Contains(err.Error(), refused) {
+			t.Errorf("two sources: got %v, want an error with %q", err, refused)
+		}
 		together, err := scorer.ScoreSamples(t.Context(), samples)
 		if err != nil {
 			t.Fatal(err)

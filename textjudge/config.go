@@ -58,7 +58,7 @@ type Config struct {
 // Question is asked in every pass.
 type Question struct {
 	Name     string    `yaml:"name"`
-	Pictures []string  `yaml:"pictures"` // roles: source, edit, edit2 ..., reference; or files, as ./example.png
+	Pictures []string  `yaml:"pictures"` // roles: sources, source, edit, edit2 ..., reference; or files, as ./a.png
 	Kinds    []string  `yaml:"kinds"`    // of which it is asked; none: of all
 	Prompt   string    `yaml:"prompt"`   // a Jinja file of the folder, with {{ instruction }}; "": the published one alone
 	Captions []string  `yaml:"captions"` // texts before the pictures; none: there are none
@@ -139,7 +139,7 @@ func readConfig(folder fs.FS, file, shown string) (*Config, error) {
 }
 
 // role matches the pictures that a question may show besides files.
-var role = regexp.MustCompile(`^(source|source[2-9]|edit|edit[2-9]|reference)$`)
+var role = regexp.MustCompile(`^(sources|source|source[2-9]|edit|edit[2-9]|reference)$`)
 
 // isFile tells pictures of the folder from roles.
 func isFile(picture string) bool { return strings.HasPrefix(picture, "./") }
@@ -237,10 +237,13 @@ func (c *Config) checkQuestion(
 		if !isFile(p) && !role.MatchString(p) {
 			problem(
 				key+".pictures",
-				"%q: want source, source2 to source9, edit, edit2 to edit9, reference, or a file, as ./example.png",
+				"%q: want sources, source, source2 to source9, edit, edit2 to edit9, reference, or a file, as ./example.png",
 				p,
 			)
 		}
+	}
+	if slices.Contains(q.Pictures, allSources) && slices.ContainsFunc(q.Pictures, isSource) {
+		problem(key+".pictures", "sources are all of them: leave source, source2 ... out")
 	}
 	if c.Pair && (!slices.Contains(q.Pictures, "edit") || !slices.Contains(q.Pictures, "edit2")) {
 		problem(key+".pictures", "of a pair: want edit and edit2 among them")

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"assay/chat"
@@ -385,6 +386,9 @@ func (c *Config) options(pass, try int) chat.Options {
 	}
 }
 
+// numberMark is replaced by a source's number in the caption of sources.
+const numberMark = "{n}"
+
 func (j *Judge) messages(question int, shown *edit.Views) ([]chat.Message, error) {
 	q := &j.Config.Questions[question]
 	text, err := j.prompts[question].render(shown.Edit)
@@ -393,14 +397,20 @@ func (j *Judge) messages(question int, shown *edit.Views) ([]chat.Message, error
 	}
 	var parts []chat.Part
 	for i, p := range q.Pictures {
-		picture := j.files[p]
-		if !isFile(p) {
-			picture = shown.ByRole[p]
+		for n, role := range rolesOf(shown.Edit, []string{p}) {
+			picture := j.files[p]
+			if !isFile(p) {
+				picture = shown.ByRole[role]
+			}
+			if len(q.Captions) > 0 {
+				caption := q.Captions[i]
+				if p == allSources {
+					caption = strings.ReplaceAll(caption, numberMark, strconv.Itoa(n+1))
+				}
+				parts = append(parts, chat.Part{Text: caption})
+			}
+			parts = append(parts, chat.Part{Image: picture})
 		}
-		if len(q.Captions) > 0 {
-			parts = append(parts, chat.Part{Text: q.Captions[i]})
-		}
-		parts = append(parts, chat.Part{Image: picture})
 	}
 	if q.Last {
 		parts = append([]chat.Part{{Text: text}}, parts...)

@@ -414,3 +414,73 @@ _prompts_0shot_rule_PQ = "Quality"
 		}
 	}
 }
+
+// TestAllSources: sources are all pictures that an edit was made of, each behind its caption; a question that shows two
+// refuses three.
+func TestAllSources(t *testing.T) {
+	var shown []string
+	m := scripted(func(m []chat.Message, _ chat.Options) (chat.Answer, error) {
+		shown = nil
+		for _, p := range m[0].Content {
+			if p.Image != nil {
+				shown = append(shown, fmt.Sprint(p.Image.Pix[0]))
+			} else {
+				shown = append(shown, p.Text)
+			}
+		}
+		return chat.Answer{Text: "3"}, nil
+	})
+	judge := func(pictures, captions string) *Judge {
+		dir := t.TempDir()
+		write(t, dir, "a.jinja", "Rate it.")
+		write(t, dir, "judge.yaml", `{format: 1, kind: text, name: n, rule: value, questions: [{name: q, prompt: a.jinja,
+			pictures: [`+pictures+`], captions: [`+captions+`], answer: {value: {number: v, range: [0, 5]}}}],
+			score: {by: mean, of: [v]}, score_range: [0, 5]}`)
+		return open(t, dir, m, Settings{})
+	}
+	e := &edit.Edit{Sources: []edit.Picture{plain(1), plain(2), plain(3)}, Output: plain(9), Instruction: "x"}
+	all := judge("sources, edit", `"Image {n}:", "Edit:"`)
+	if info := all.Info(); info.Sources != edit.Any {
+		t.Errorf("got a judge of %d sources, want any number", info.Sources)
+	}
+	if _, err := all.Ask(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(shown, " "), "Image 1: 1 Image 2: 2 Image 3: 3 Edit: 9 Rate it."; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	two := judge("source, source2, edit", `"a", "b", "c"`)
+	const want = "the edit has 3 sources, and this judge looks at 2"
+	if _, err := two.Ask(t.Context(), e); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
+	}
+}
+
+// TestTableOfSources: a list of sources fills the roles of a question.
+func TestTableOfSources(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"a.png", "b.png", "c.png"} {
+		if err := plain(byte(i + 1)).WritePNG(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, "t.jsonl", `{"sources": ["a.png", "b.png"], "edit": "c.png", "instruction": "x"}
+{"sources": ["a.png", "b.png", "a.png"], "edit": "c.png", "instruction": "x"}
+`)
+	in, err := data.OpenTable(filepath.Join(dir, "t.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	two := []string{"edit", "source", "source2"}
+	if e, err := readEdit(in, two, 0); err != nil || len(e.Sources) != 2 {
+		t.Errorf("two sources: got %d (%v), want both", len(e.Sources), err)
+	}
+	const want = "the edit has 3 sources, and this judge looks at 2"
+	if _, err := readEdit(in, two, 1); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("three sources: got error %v, want one with %q", err, want)
+	}
+	if e, err := readEdit(in, []string{"edit", "sources"}, 1); err != nil || len(e.Sources) != 3 {
+		t.Errorf("all sources: got %d (%v), want 3", len(e.Sources), err)
+	}
+}

@@ -28,8 +28,8 @@ func (j *Judge) Scorer(workers int) (*Judge, error) {
 		return nil, fmt.Errorf("the judge %s asks by the kind of the edit, which only benchmarks know", c.Name)
 	}
 	for _, role := range j.Roles() {
-		if role != "source" && role != "edit" {
-			return nil, fmt.Errorf("the judge %s shows %q: only source and edit are there", c.Name, role)
+		if role != allSources && !isSource(role) && role != "edit" {
+			return nil, fmt.Errorf("the judge %s shows %q: only sources and edit are there", c.Name, role)
 		}
 	}
 	if c.Pair || !c.Scores() {
@@ -52,9 +52,11 @@ func (j *Judge) Info() edit.Info {
 	c := &j.Config
 	info := edit.Info{Name: c.Name, Range: c.onto(), Words: true}
 	for _, role := range j.Roles() {
-		if n := edit.SourceOf(role); n > 0 {
+		if role == allSources {
+			info.Sources = edit.Any
+		} else if n := edit.SourceOf(role); n > 0 && info.Sources != edit.Any {
 			info.Sources = max(info.Sources, n)
-		} else if role != "edit" && !(c.Pair && role == "edit2") {
+		} else if n == 0 && role != "edit" && !(c.Pair && role == "edit2") {
 			info.Pictures = append(info.Pictures, role)
 		}
 	}
@@ -103,7 +105,10 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*edit.Views, error)
 	if err != nil {
 		return nil, err
 	}
-	for _, role := range shown {
+	if err := checkSources(e, shown); err != nil {
+		return nil, fmt.Errorf("%w: %w", chat.ErrRequest, err)
+	}
+	for _, role := range rolesOf(e, shown) {
 		p := e.Picture(role)
 		if role == "edit2" && len(second) > 0 {
 			p = second[0].Output
@@ -119,6 +124,37 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*edit.Views, error)
 		}
 	}
 	return r, nil
+}
+
+// allSources is the role of all sources of an edit, in their order.
+const allSources = "sources"
+
+// isSource reports whether a role is that of one source.
+func isSource(role string) bool { return edit.SourceOf(role) > 0 }
+
+// rolesOf are roles with those of an edit's sources in place of sources.
+func rolesOf(e *edit.Edit, roles []string) (out []string) {
+	for _, role := range roles {
+		if role != allSources {
+			out = append(out, role)
+			continue
+		}
+		for i := range max(len(e.Sources), 1) {
+			out = append(out, edit.SourceRole(i))
+		}
+	}
+	return out
+}
+
+// checkSources refuses more sources than roles show.
+func checkSources(e *edit.Edit, roles []string) error {
+	info := edit.Info{}
+	for _, role := range roles {
+		if info.Sources = max(info.Sources, edit.SourceOf(role)); role == allSources {
+			return nil
+		}
+	}
+	return info.CheckSources(e)
 }
 
 // Score implements edit.Judge. It asks about Workers edits at a time; what was asked is waited for. An error of an edit

@@ -78,7 +78,7 @@ func (j *Judge) open(o *table.Options) (*data.Table, error) {
 	}
 	roles, required := j.Roles(), []string{"instruction"}
 	for _, role := range roles {
-		if role == "source" || role == "edit" || role == "reference" {
+		if role == "source" || role == allSources || role == "edit" || role == "reference" {
 			required = append(required, column(role))
 		}
 	}
@@ -97,14 +97,18 @@ func (j *Judge) open(o *table.Options) (*data.Table, error) {
 // job judges the rows of t, which is o.In opened.
 func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[*edit.Edit, Result], error) {
 	roles := j.Roles()
+	weighed := slices.Clone(roles)
+	if i := slices.Index(weighed, allSources); i >= 0 {
+		weighed[i] = "source"
+	}
 	job := table.EditJob[Result](t, o, func(i int) (*edit.Edit, error) { return readEdit(t, roles, i) },
 		func(e *edit.Edit) []any {
 			parts := []any{e.Instruction}
-			for _, role := range roles {
+			for _, role := range rolesOf(e, roles) {
 				parts = append(parts, role, table.Image(e, role))
 			}
 			return parts
-		}, roles...)
+		}, weighed...)
 	job.Prepare = func(e *edit.Edit) (edit.Inputs, error) { return j.prepare(e) }
 	job.Work = table.Single(func(ctx context.Context, t *table.Task[*edit.Edit]) (Result, error) {
 		r, err := j.answers(ctx, t.Inputs.(*edit.Views))
@@ -114,10 +118,13 @@ func (j *Judge) job(t *data.Table, o table.Options) (*table.Job[*edit.Edit, Resu
 	return job, job.Identify(t, j.fingerprint)
 }
 
-// column is that of a role; reference is the label table's target.
+// column is that of a role; reference is the label table's target. A table has source, or a list of all sources.
 func column(role string) string {
-	if role == "reference" {
+	switch role {
+	case "reference":
 		return "target"
+	case allSources:
+		return "source"
 	}
 	return role
 }
@@ -134,7 +141,14 @@ func readEdit(t *data.Table, roles []string, i int) (*edit.Edit, error) {
 		return plain, err
 	}
 	known := map[string]data.Image{"source": row.Source, "edit": row.Edit, "reference": row.Target}
-	for _, role := range roles {
+	for k, m := range row.References {
+		known[edit.SourceRole(k+1)] = m
+	}
+	all := table.EditOf(t, &row)
+	if err := checkSources(all, roles); err != nil {
+		return plain, err
+	}
+	for _, role := range rolesOf(all, roles) {
 		m, ok := known[role]
 		if !ok {
 			v, _ := rec.Get(role)

@@ -15,12 +15,13 @@ type Kind int
 
 // The kinds of columns. Every one may be null.
 const (
-	Text    Kind = iota // string
-	Number              // double
-	Integer             // int64
-	Bool                // boolean
-	Picture             // {bytes: binary, path: string}, Hugging Face's Image feature
-	JSON                // anything else, as JSON text
+	Text     Kind = iota // string
+	Number               // double
+	Integer              // int64
+	Bool                 // boolean
+	Picture              // {bytes: binary, path: string}, Hugging Face's Image feature
+	JSON                 // anything else, as JSON text
+	Pictures             // a list of pictures, Hugging Face's Sequence of Image
 )
 
 // Column is a column that is written.
@@ -105,7 +106,7 @@ func NewWriter(out io.Writer, like *File, columns []Column) (*Writer, error) {
 func (w *Writer) Columns() []Column { return w.columns }
 
 // Write writes a row: what is copied of a row of the other file (nil without one), and the values of the writer's own
-// columns: nil, []byte (text and JSON), bool, int64, float64 or Image.
+// columns: nil, []byte (text and JSON), bool, int64, float64, Image or []Image.
 func (w *Writer) Write(copied Raw, values []any) error {
 	var row parquet.Row
 	for _, v := range copied {
@@ -115,8 +116,10 @@ func (w *Writer) Write(copied Raw, values []any) error {
 	}
 	leaf := w.leaves
 	for i, c := range w.columns {
-		for _, v := range c.Kind.leaves(values[i]) {
-			row = append(row, v.Level(0, v.DefinitionLevel(), leaf))
+		for _, values := range c.Kind.leaves(values[i]) {
+			for _, v := range values {
+				row = append(row, v.Level(v.RepetitionLevel(), v.DefinitionLevel(), leaf))
+			}
 			leaf++
 		}
 	}
@@ -138,55 +141,81 @@ func (w *Writer) Write(copied Raw, values []any) error {
 	return err
 }
 
-// SetPath returns a row with another path in a column of paths, or of pictures.
-func (t *File) SetPath(row Raw, column, path string) Raw {
+// SetPaths returns a row with other paths in a column of paths, of pictures, or of a list of either; "" keeps the one
+// that is there.
+func (t *File) SetPaths(row Raw, column string, paths []string) Raw {
 	leaf := -1
 	for _, s := range t.schema {
-		if s.name != column {
-			continue
-		}
-		if len(s.children) == 0 {
-			leaf = s.first
-		}
-		for _, child := range s.children {
-			if child.name == "path" {
-				leaf = child.first
-			}
+		if s.name == column {
+			leaf = s.pathLeaf()
 		}
 	}
 	row = slices.Clone(row)
+	n := 0
 	for i, v := range row {
-		if v.Column() == leaf {
-			row[i] = parquet.ByteArrayValue([]byte(path)).Level(v.RepetitionLevel(), v.DefinitionLevel(), leaf)
+		if v.Column() != leaf || n >= len(paths) {
+			continue
 		}
+		if paths[n] != "" {
+			row[i] = parquet.ByteArrayValue([]byte(paths[n])).Level(v.RepetitionLevel(), v.DefinitionLevel(), leaf)
+		}
+		n++
 	}
 	return row
+}
+
+// pathLeaf is the leaf column of the paths of a column; -1: there is none.
+func (s *column) pathLeaf() int {
+	if len(s.children) == 0 {
+		return s.first
+	}
+	for _, child := range s.children {
+		if child.name == "path" {
+			return child.first
+		}
+	}
+	if len(s.children) == 1 && (s.children[0].element || s.element) {
+		return s.children[0].pathLeaf()
+	}
+	return -1
 }
 
 // Close completes the file, without closing what it is written to.
 func (w *Writer) Close() error { return w.out.Close() }
 
-// leaves are the leaf values of a value, with their definition levels.
-func (k Kind) leaves(v any) []parquet.Value {
+// leaves are the values of each leaf column of a value, with their levels of repetition and definition.
+func (k Kind) leaves(v any) [][]parquet.Value {
 	null := parquet.NullValue()
-	if k == Picture {
-		m, ok := v.(Image)
-		if !ok {
-			return []parquet.Value{null, null}
+	switch v := v.(type) {
+	case Image:
+		bytes, path := v.leaves(0, 1)
+		return [][]parquet.Value{{bytes}, {path}}
+	case []Image:
+		var out [2][]parquet.Value
+		for i, m := range v {
+			bytes, path := m.leaves(min(i, 1), 3)
+			out[0], out[1] = append(out[0], bytes), append(out[1], path)
 		}
-		bytes, path := null.Level(0, 1, 0), null.Level(0, 1, 0)
-		if len(m.Bytes) > 0 {
-			bytes = parquet.ByteArrayValue(m.Bytes).Level(0, 2, 0)
+		return out[:]
+	case nil:
+		if k == Picture || k == Pictures {
+			return [][]parquet.Value{{null}, {null}}
 		}
-		if m.Path != "" {
-			path = parquet.ByteArrayValue([]byte(m.Path)).Level(0, 2, 0)
-		}
-		return []parquet.Value{bytes, path}
+		return [][]parquet.Value{{null}}
 	}
-	if v == nil {
-		return []parquet.Value{null}
+	return [][]parquet.Value{{parquet.ValueOf(v).Level(0, 1, 0)}}
+}
+
+// leaves are bytes and path of a picture whose group is defined at a level.
+func (m Image) leaves(repetition, defined int) (bytes, path parquet.Value) {
+	bytes, path = parquet.NullValue().Level(repetition, defined, 0), parquet.NullValue().Level(repetition, defined, 0)
+	if len(m.Bytes) > 0 {
+		bytes = parquet.ByteArrayValue(m.Bytes).Level(repetition, defined+1, 0)
 	}
-	return []parquet.Value{parquet.ValueOf(v).Level(0, 1, 0)}
+	if m.Path != "" {
+		path = parquet.ByteArrayValue([]byte(m.Path)).Level(repetition, defined+1, 0)
+	}
+	return bytes, path
 }
 
 func (k Kind) node() parquet.Node {
@@ -198,28 +227,33 @@ func (k Kind) node() parquet.Node {
 		n = parquet.Leaf(parquet.Int64Type)
 	case Bool:
 		n = parquet.Leaf(parquet.BooleanType)
-	case Picture:
+	case Picture, Pictures:
 		n = parquet.Group{
 			"bytes": parquet.Optional(parquet.Leaf(parquet.ByteArrayType)),
 			"path":  parquet.Optional(parquet.String()),
+		}
+		if k == Pictures {
+			n = parquet.List(parquet.Optional(n))
 		}
 	}
 	return parquet.Optional(n)
 }
 
 // feature is the column's type for Hugging Face `datasets`.
-func (k Kind) feature() map[string]string {
+func (k Kind) feature() map[string]any {
 	switch k {
 	case Picture:
-		return map[string]string{"_type": "Image"}
+		return map[string]any{"_type": "Image"}
+	case Pictures:
+		return map[string]any{"feature": Picture.feature(), "_type": "Sequence"} // as releases before List know it, too
 	case Number:
-		return map[string]string{"dtype": "float64", "_type": "Value"}
+		return map[string]any{"dtype": "float64", "_type": "Value"}
 	case Integer:
-		return map[string]string{"dtype": "int64", "_type": "Value"}
+		return map[string]any{"dtype": "int64", "_type": "Value"}
 	case Bool:
-		return map[string]string{"dtype": "bool", "_type": "Value"}
+		return map[string]any{"dtype": "bool", "_type": "Value"}
 	}
-	return map[string]string{"dtype": "string", "_type": "Value"}
+	return map[string]any{"dtype": "string", "_type": "Value"}
 }
 
 // features is the metadata in which `datasets` keeps the columns' types: like's, with columns added. A file without

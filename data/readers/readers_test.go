@@ -330,3 +330,17 @@ func TestAIMBenchPictures(t *testing.T) {
 		}
 	}
 }
+
+// TestListOfSources: a table of edits of several sources is refused by name: labels are made of one.
+func TestListOfSources(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	rows := `{"source": "a.png", "edit": "c.png", "instruction": "x"}
+{"sources": ["a.png", "b.png"], "edit": "c.png", "instruction": "x"}`
+	if err := os.WriteFile(path, []byte(rows), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const want = "the row has a list of sources: labels are made of edits of one"
+	if got := all(t, "table", Options{Path: path}); len(got) != 2 || !strings.Contains(got[1], want) {
+		t.Errorf("got %q, want a second row with %q", got, want)
+	}
+}

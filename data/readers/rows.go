@@ -308,13 +308,18 @@ func (c *cells) label(field string, lo, hi float64) *float64 {
 func (c *cells) need(fields ...string) {
 	for _, f := range fields {
 		v, ok := c.rec.Get(c.column(f))
-		if s, err := data.Text(v); !ok {
+		if s, err := data.Text(v); !ok && f == "source" && slices.ContainsFunc(c.rec.Fields, isSources) {
+			c.errs = append(c.errs, errors.New("the row has a list of sources: labels are made of edits of one, so give it "+
+				"a column source"))
+		} else if !ok {
 			c.errs = append(c.errs, fmt.Errorf("no column %q, only %s", c.column(f), c.names()))
 		} else if err == nil && strings.TrimSpace(s) == "" {
 			c.bad(f, errors.New("is empty"))
 		}
 	}
 }
+
+func isSources(f data.Field) bool { return f.Name == "sources" && !data.IsNull(f.Value) }
 
 func (c *cells) names() string {
 	var names []string

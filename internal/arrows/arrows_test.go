@@ -157,7 +157,7 @@ internal/benchmarks/runner: internal/benchmarks/protocol edit encoders model int
 internal/benchmarks/runner: internal/table textjudge internal/atomicfile internal/exit internal/journal
 internal/benchmarks/runner: internal/jsonfile internal/stats t2i
 internal/benchmarks/report: internal/benchmarks/protocol internal/benchmarks/runner data internal/atomicfile
-internal/view: data edit internal/exit internal/page
+internal/view: data edit internal/exit internal/page internal/table
 internal/benchmarks/report: internal/page internal/stats
 internal/benchmarks/benchtest: internal/benchmarks/protocol data internal/testfile
 internal/labeling/nearcopy: data internal/workers

@@ -433,3 +433,17 @@ func TestColumnsThatAreNotThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSeveralSources: captions are of one source; a row with a list of them says so.
+func TestSeveralSources(t *testing.T) {
+	r := edits(t, &scribe{fail: func(string) (*chat.Answer, error) { return nil, nil }},
+		`{"sources": ["1.png", "2.png"], "instruction": "add a hat"}`)
+	result, err := r.Write(t.Context())
+	if err != nil || result.Failed != 1 {
+		t.Fatalf("got %+v (%v), want one row that failed", result, err)
+	}
+	const want = "the edit has 2 sources: captions are of one"
+	if got := read(t, r.Out)[0][3]; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

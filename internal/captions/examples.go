@@ -77,6 +77,9 @@ func (r *Run) examples(t *data.Table, i int, moving data.Moving) (lines [][]byte
 	if err != nil {
 		return nil, err
 	}
+	if n := len(row.Sources()); n > 1 {
+		return nil, fmt.Errorf("the edit has %d sources: captions are of one", n)
+	}
 	before, errB := r.caption(&rec, "source_caption")
 	after, errA := r.caption(&rec, "target_caption")
 	if err := errors.Join(errB, errA); err != nil {

@@ -122,6 +122,10 @@ func (r *Run) row(ctx context.Context, t *data.Table, i int) (out row, err error
 	if err != nil {
 		return out, err
 	}
+	if n := len(line.Sources()); n > 1 {
+		return out, fmt.Errorf("the edit has %d sources: captions are of one, so leave such rows out or give them a source "+
+			"each", n)
+	}
 	out.goal = !line.Target.IsZero()
 	if r.Given == "keep" {
 		if out.source, err = r.caption(&rec, "source_caption"); err == nil {

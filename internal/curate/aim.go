@@ -338,6 +338,9 @@ func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, erro
 	}
 	identity := func(m data.Image) string { return cmp.Or(m.Path, string(m.Bytes)) }
 	triplet.Source, triplet.Target = identity(row.Source), identity(row.Edit)
+	for _, m := range row.References {
+		triplet.Source += "\x00" + identity(m)
+	}
 	// number reads a column into to. ok says that there is a value.
 	number := func(name string, to *float64) (ok bool, err error) {
 		raw, _ := rec.Get(name)

@@ -22,6 +22,7 @@ import (
 type BestEdit struct {
 	Row         *int     `json:"row,omitempty"` // of the table
 	Source      string   `json:"source,omitempty"`
+	Sources     []string `json:"sources,omitempty"` // instead of Source, where there are several
 	Instruction string   `json:"instruction"`
 	Edit        string   `json:"edit"`
 	Rank        int      `json:"rank"` // from 1
@@ -29,7 +30,7 @@ type BestEdit struct {
 	Score       float64  `json:"score"`  // on the scorer's range
 	Margin      *float64 `json:"margin"` // lead over the next one, in score; null: there is no next one
 
-	inside [2]bool // source and edit lie in the table: their paths are names
+	inside []bool // of the edit and each source: it lies in the table, its path is a name
 }
 
 // Best returns the keep best edits of every group. rows: they have their row numbers.
@@ -38,13 +39,18 @@ func Best(groups []*scoring.RankedEdits, keep int, rows bool) []BestEdit {
 	for _, g := range groups {
 		for i, edit := range g.Edits[:min(keep, len(g.Edits))] {
 			b := BestEdit{
-				Source:      g.Source.Path,
 				Instruction: g.Instruction,
 				Edit:        edit.Edit.Path,
 				Rank:        i + 1,
 				Of:          len(g.Edits),
 				Score:       edit.Score.Value,
-				inside:      [2]bool{len(g.Source.Bytes) > 0, len(edit.Edit.Bytes) > 0},
+				inside:      []bool{len(edit.Edit.Bytes) > 0},
+			}
+			for _, m := range g.Sources {
+				b.Sources, b.inside = append(b.Sources, m.Path), append(b.inside, len(m.Bytes) > 0)
+			}
+			if len(b.Sources) == 1 {
+				b.Source, b.Sources = b.Sources[0], nil
 			}
 			if rows {
 				b.Row = &edit.Row
@@ -70,8 +76,17 @@ func WriteBest(path string, best []BestEdit, t *data.Table) error {
 	}
 	best = slices.Clone(best)
 	for i := range best {
-		for k, path := range []*string{&best[i].Source, &best[i].Edit} {
-			if !best[i].inside[k] {
+		b := &best[i]
+		b.Sources = slices.Clone(b.Sources)
+		paths := []*string{&b.Edit}
+		for k := range b.Sources {
+			paths = append(paths, &b.Sources[k])
+		}
+		if b.Sources == nil {
+			paths = append(paths, &b.Source)
+		}
+		for k, path := range paths {
+			if k >= len(b.inside) || !b.inside[k] {
 				*path = moving.Path(*path)
 			}
 		}
@@ -79,9 +94,9 @@ func WriteBest(path string, best []BestEdit, t *data.Table) error {
 	return jsonfile.WriteLines(path, best)
 }
 
-// CandidateTable writes a table of a folder's pictures as edits of one source, with absolute paths, into a temporary
-// folder. remove removes it.
-func CandidateTable(folder, source, instruction string) (path string, remove func() error, err error) {
+// CandidateTable writes a table of a folder's pictures as edits of the same sources, with absolute paths, into a
+// temporary folder. remove removes it.
+func CandidateTable(folder string, sources []string, instruction string) (path string, remove func() error, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return "", nil, err
@@ -90,18 +105,27 @@ func CandidateTable(folder, source, instruction string) (path string, remove fun
 	if err != nil {
 		return "", nil, err
 	}
-	if source, err = filepath.Abs(source); err != nil {
-		return "", nil, err
-	}
 	type candidate struct {
-		Source      string `json:"source"`
-		Edit        string `json:"edit"`
-		Instruction string `json:"instruction"`
+		Source      string   `json:"source,omitempty"`
+		Sources     []string `json:"sources,omitempty"` // instead of Source
+		Edit        string   `json:"edit"`
+		Instruction string   `json:"instruction"`
+	}
+	row := candidate{Instruction: instruction}
+	for _, source := range sources {
+		if source, err = filepath.Abs(source); err != nil {
+			return "", nil, err
+		}
+		row.Sources = append(row.Sources, source)
+	}
+	if len(row.Sources) == 1 {
+		row.Source, row.Sources = row.Sources[0], nil
 	}
 	var rows []candidate
 	for _, e := range entries {
 		if !e.IsDir() && slices.Contains(data.PictureEndings, strings.ToLower(filepath.Ext(e.Name()))) {
-			rows = append(rows, candidate{source, filepath.Join(from, e.Name()), instruction})
+			row.Edit = filepath.Join(from, e.Name())
+			rows = append(rows, row)
 		}
 	}
 	if len(rows) == 0 {

@@ -14,12 +14,12 @@ import (
 // TestBest: of every group the best come first, with their lead over the next one.
 func TestBest(t *testing.T) {
 	groups := []*scoring.RankedEdits{
-		{Source: data.Image{Path: "a.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.RankedEdit{
+		{Sources: []data.Image{{Path: "a.png"}}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.RankedEdit{
 			{Row: 4, Edit: data.Image{Path: "good.png"}, Score: edit.Score{Value: 7.5, Score01: 0.75}},
 			{Row: 0, Edit: data.Image{Path: "fair.png"}, Score: edit.Score{Value: 5, Score01: 0.5}},
 			{Row: 2, Edit: data.Image{Path: "bad.png"}, Score: edit.Score{Value: 2.5, Score01: 0.25}},
 		}},
-		{Source: data.Image{Path: "b.png"}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.RankedEdit{
+		{Sources: []data.Image{{Path: "b.png"}}, Instruction: "x", Range: edit.Range{0, 10}, Edits: []scoring.RankedEdit{
 			{Row: 1, Edit: data.Image{Path: "alone.png"}, Score: edit.Score{Value: 5, Score01: 0.5}},
 		}},
 	}
@@ -58,13 +58,14 @@ func TestScoreRange(t *testing.T) {
 
 func TestCandidateTable(t *testing.T) {
 	dir := t.TempDir()
-	if _, _, err := CandidateTable(dir, "a.png", "x"); err == nil || !strings.Contains(err.Error(), "no pictures") {
+	if _, _, err := CandidateTable(dir, []string{"a.png"}, "x"); err == nil ||
+		!strings.Contains(err.Error(), "no pictures") {
 		t.Error(err)
 	}
 	if err := data.NewPicture(2, 2).WritePNG(filepath.Join(dir, "b.png")); err != nil {
 		t.Fatal(err)
 	}
-	path, remove, err := CandidateTable(dir, filepath.Join(dir, "b.png"), "x")
+	path, remove, err := CandidateTable(dir, []string{filepath.Join(dir, "b.png")}, "x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,8 @@ func (t Template) Check() error {
 // RewardLabel is an edit with its reward, to train an editor on.
 type RewardLabel struct {
 	ID           string
-	Source, Edit string // picture files, relative to the folder of the labels
+	Source, Edit string   // picture files, relative to the folder of the labels
+	References   []string // further sources
 	Instruction  string
 	Prompt       string // instruction and reward in words
 	Score        float64

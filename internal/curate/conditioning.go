@@ -12,6 +12,7 @@ import (
 
 	"assay/data"
 	"assay/internal/atomicfile"
+	"assay/internal/exit"
 	"assay/internal/jsonfile"
 	"assay/internal/scoring"
 )
@@ -99,6 +100,9 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 			examples = repeated(examples, c.Seed)
 		}
 		r.Written = len(examples)
+		if err := c.checkSources(examples); err != nil {
+			return err
+		}
 		for _, l := range c.Layouts {
 			if err := Layouts[l](dir, out, examples); err != nil {
 				return err
@@ -115,6 +119,24 @@ func (c *Conditioning) Write(t *data.Table, scores scoring.Scores, out string) (
 		return jsonfile.WriteLines(filepath.Join(dir, "failed.jsonl"), failed)
 	})
 	return r, err
+}
+
+// severalLayouts are the layouts that have a place for several sources of an edit.
+var severalLayouts = []string{"diffsynth", "parquet"}
+
+// checkSources refuses edits of several sources in layouts that have one.
+func (c *Conditioning) checkSources(examples []RewardLabel) error {
+	n := 0
+	for _, e := range examples {
+		n += min(len(e.References), 1)
+	}
+	for _, l := range c.Layouts {
+		if n > 0 && !slices.Contains(severalLayouts, l) {
+			return exit.Usagef("layout %s has one source of each edit, and %d of %d have several: %s have them all", l, n,
+				len(examples), strings.Join(severalLayouts, " and "))
+		}
+	}
+	return nil
 }
 
 // cut counts the prompts of which CLIP's text encoder would truncate the score.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/image/bmp"
 
 	"assay/data"
@@ -46,10 +47,10 @@ func TestRepeated(t *testing.T) {
 			t.Errorf("%s comes %d times, want %v", e.ID, n, want)
 		}
 	}
-	if !slices.Equal(first, repeated(examples, 5)) {
+	if !cmp.Equal(first, repeated(examples, 5)) {
 		t.Error("the same seed gave other rows")
 	}
-	if slices.Equal(first, repeated(examples, 6)) {
+	if cmp.Equal(first, repeated(examples, 6)) {
 		t.Error("another seed gave the same rows")
 	}
 	if got := repeated(nil, 1); len(got) != 0 {

@@ -31,20 +31,24 @@ var Layouts = map[string]func(dir, out string, examples []RewardLabel) error{
 // LayoutNames lists the layouts.
 func LayoutNames() []string { return slices.Sorted(maps.Keys(Layouts)) }
 
-// diffSynth is a row of DiffSynth-Studio's metadata: image is the target, edit_image the source.
+// diffSynth is a row of DiffSynth-Studio's metadata: image is the target, edit_image the source, or a list of several.
 type diffSynth struct {
 	Prompt    string  `json:"prompt"`
 	Image     string  `json:"image"`
-	EditImage string  `json:"edit_image"`
+	EditImage any     `json:"edit_image"`
 	Score     float64 `json:"score"`
 	Weight    float64 `json:"weight"`
 }
 
-// writeDiffSynth writes metadata.csv, .json and .jsonl; paths are relative to the folder (--dataset_base_path).
+// writeDiffSynth writes metadata.csv, .json and .jsonl; paths are relative to the folder (--dataset_base_path). CSV has
+// no lists: there is none where an edit has several sources.
 func writeDiffSynth(dir, _ string, examples []RewardLabel) error {
-	rows := make([]diffSynth, len(examples))
+	rows, several := make([]diffSynth, len(examples)), false
 	for i, e := range examples {
 		rows[i] = diffSynth{e.Prompt, e.Edit, e.Source, e.Score, e.Weight}
+		if len(e.References) > 0 {
+			rows[i].EditImage, several = append([]string{e.Source}, e.References...), true
+		}
 	}
 	if err := jsonfile.Write(filepath.Join(dir, "metadata.json"), rows); err != nil {
 		return err
@@ -52,12 +56,15 @@ func writeDiffSynth(dir, _ string, examples []RewardLabel) error {
 	if err := jsonfile.WriteLines(filepath.Join(dir, "metadata.jsonl"), rows); err != nil {
 		return err
 	}
+	if several {
+		return nil
+	}
 	return atomicfile.Write(filepath.Join(dir, "metadata.csv"), func(w io.Writer) error {
 		c := csv.NewWriter(w)
 		c.Write([]string{"prompt", "image", "edit_image", "score", "weight"})
 		number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 		for _, r := range rows {
-			c.Write([]string{r.Prompt, r.Image, r.EditImage, number(r.Score), number(r.Weight)})
+			c.Write([]string{r.Prompt, r.Image, fmt.Sprint(r.EditImage), number(r.Score), number(r.Weight)})
 		}
 		c.Flush()
 		return c.Error()
@@ -135,23 +142,31 @@ func writeExamplesParquet(dir, _ string, examples []RewardLabel) error {
 		{Name: "level", Kind: data.KindInteger},
 		{Name: "weight", Kind: data.KindNumber},
 	}
+	if slices.ContainsFunc(examples, func(e RewardLabel) bool { return len(e.References) > 0 }) {
+		columns = append(columns, data.Column{Name: "sources", Kind: data.KindImages})
+	}
 	return atomicfile.Write(filepath.Join(dir, "data.parquet"), func(out io.Writer) error {
 		w, err := data.NewWriter(out, data.FormatParquet, columns)
 		if err != nil {
 			return err
 		}
 		for _, e := range examples {
-			var pictures [2]data.Image
-			for i, path := range []string{e.Source, e.Edit} {
+			var pictures []data.Image // the edit, and its sources
+			for _, path := range append([]string{e.Edit, e.Source}, e.References...) {
 				raw, err := os.ReadFile(filepath.Join(dir, path))
 				if err != nil {
 					return err
 				}
-				pictures[i] = data.Image{Path: path, Bytes: raw}
+				pictures = append(pictures, data.Image{Path: path, Bytes: raw})
 			}
 			var r data.Record
+			source := pictures[1]
+			if len(e.References) > 0 {
+				source = data.Image{}
+				r.Set("sources", pictures[1:])
+			}
 			values := []any{
-				pictures[0], e.Prompt, pictures[1], e.ID, e.Instruction, e.Score, int64(e.Level), e.Weight,
+				source, e.Prompt, pictures[0], e.ID, e.Instruction, e.Score, int64(e.Level), e.Weight,
 			}
 			for i, v := range values {
 				r.Set(columns[i].Name, v)

@@ -24,14 +24,14 @@ type Outputs struct {
 	inputs map[input]int // what was asked, and how often
 }
 
-// input is the source and the instruction of an output.
+// input is what an output was made of.
 type input struct {
-	source      [32]byte // digest of its pixels
+	sources     string // digests of their pixels
 	instruction string
 }
 
-// Measure measures the edits of a scored table. Without an encoder there is no CLIP-I. A row that cannot be read
-// counts as failed; if all fail, the first reason is the error.
+// Measure measures the edits of a scored table, beside their first sources. Without an encoder there is no CLIP-I. A
+// row that cannot be read counts as failed; if all fail, the first reason is the error.
 func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range t.Len() {
@@ -87,7 +87,17 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		}
 		clipI = heuristics.Cosine(e[0], e[1])
 	}
-	o.inputs[input{source.Digest(), row.Instruction}]++
+	digest := source.Digest()
+	sources := string(digest[:])
+	for _, m := range row.References {
+		p, err := m.Open(folder, data.Limits{})
+		if err != nil {
+			return fmt.Errorf("sources: %w", err)
+		}
+		digest := p.Digest()
+		sources += string(digest[:])
+	}
+	o.inputs[input{sources, row.Instruction}]++
 	o.add("score", score)
 	if encoder != nil {
 		o.add("clip_i", clipI)

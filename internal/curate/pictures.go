@@ -62,6 +62,14 @@ func (p *pictures) label(
 	if l.Source, err = p.place(row.Source, name+source); err != nil {
 		return l, fmt.Errorf("%s: %w", source, err)
 	}
+	for k, m := range row.References {
+		further := fmt.Sprintf("%s%d", source, k+2)
+		path, err := p.place(m, name+further)
+		if err != nil {
+			return l, fmt.Errorf("%s: %w", further, err)
+		}
+		l.References = append(l.References, path)
+	}
 	if l.Edit, err = p.place(row.Edit, name+output); err != nil {
 		return l, fmt.Errorf("%s: %w", output, err)
 	}

@@ -53,6 +53,7 @@ func (f Family) Run(t *testing.T) {
 	}
 	t.Run("before", f.before)
 	t.Run("shared", f.shared)
+	t.Run("several", f.several)
 	t.Run("export", f.export)
 	t.Run("spellings", f.spellings)
 	t.Run("parameters", f.parameters)
@@ -127,8 +128,19 @@ func (r *reference) scorer() string { return filepath.Join(r.family, r.Scorer) }
 
 func (r *reference) edit(t *testing.T) *edit.Edit {
 	t.Helper()
-	return edit.New(picture(t, filepath.Join(r.family, r.Source)), picture(t, filepath.Join(r.family, r.Edited)),
-		r.Instruction)
+	e := &edit.Edit{Output: picture(t, filepath.Join(r.family, r.Edited)), Instruction: r.Instruction}
+	for _, path := range r.sources() {
+		e.Sources = append(e.Sources, picture(t, filepath.Join(r.family, path)))
+	}
+	return e
+}
+
+// sources are the paths of the pictures before the edit.
+func (r *reference) sources() []string {
+	if r.Source != "" {
+		return []string{r.Source}
+	}
+	return r.Sources
 }
 
 // decoded are the two pictures of an edit.

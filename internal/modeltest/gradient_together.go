@@ -56,8 +56,11 @@ func TogetherAsAlone(t *testing.T, s *model.Scorer, edits []*edit.Edit) {
 		if alone.Score01 != together[i].Score01 {
 			t.Errorf("edit %d of %d: score01 %v among others, %v alone", i, len(edits), together[i].Score01, alone.Score01)
 		}
-		if !slices.Equal(alone.Output.Values, together[i].Output.Values) ||
-			!slices.Equal(alone.Source().Values, together[i].Source().Values) {
+		same := slices.Equal(alone.Output.Values, together[i].Output.Values)
+		for k, g := range alone.Sources {
+			same = same && slices.Equal(g.Values, together[i].Sources[k].Values)
+		}
+		if !same {
 			t.Errorf("edit %d of %d: the gradients among others are not those alone", i, len(edits))
 		}
 	}

@@ -46,14 +46,15 @@ func (f Family) shared(t *testing.T) {
 	}
 }
 
-// group are edits of one source and instruction: the case's, others of its size and of another.
+// group are edits of the case's sources and instruction: the case's, others of its size and of another.
 func (r *reference) group(t *testing.T) (edits []*edit.Edit) {
-	source, p := decoded(r.edit(t))
+	e := r.edit(t)
+	p := e.Output.(*data.Picture)
 	half := p.Resize(max(1, p.Width/2), p.Height, data.Bicubic)
 	for _, output := range []*data.Picture{
 		p, p.FlipHorizontal(), p.FlipVertical(), p.FlipVertical().FlipHorizontal(), half, half.FlipVertical(),
 	} {
-		edits = append(edits, edit.New(source, output, r.Instruction))
+		edits = append(edits, &edit.Edit{Sources: e.Sources, Output: output, Instruction: r.Instruction})
 	}
 	return edits
 }

@@ -19,26 +19,27 @@ import (
 
 // Case is one entry of a family's cases*.json; see the fixtures' README for the fields.
 type Case struct {
-	ID           int     `json:"id"`
-	Scorer       string  `json:"scorer"`
-	Pair         string  `json:"pair"`
-	Source       string  `json:"source"`
-	Edited       string  `json:"edited"`
-	Instruction  string  `json:"instruction"`
-	Prompt       string  `json:"prompt"`
-	Answer       string  `json:"answer"`
-	Label        float64 `json:"label"`
-	Class        *int    `json:"class"`
-	Score        float64 `json:"score"`
-	Loss         float64 `json:"loss"`
-	CE           float64 `json:"ce"`
-	Gradients    bool    `json:"gradients"`
-	ScoreTokenID int64   `json:"score_token_id"`
-	ImageSizes   [][]int `json:"image_sizes"`
-	ImageTokens  []int   `json:"image_tokens"`
-	InputIDs     []int64 `json:"input_ids"`
-	AnswerStart  int     `json:"answer_start"`
-	ScoreIndex   int     `json:"score_index"`
+	ID           int      `json:"id"`
+	Scorer       string   `json:"scorer"`
+	Pair         string   `json:"pair"`
+	Source       string   `json:"source"`
+	Sources      []string `json:"sources"` // instead of Source: several
+	Edited       string   `json:"edited"`
+	Instruction  string   `json:"instruction"`
+	Prompt       string   `json:"prompt"`
+	Answer       string   `json:"answer"`
+	Label        float64  `json:"label"`
+	Class        *int     `json:"class"`
+	Score        float64  `json:"score"`
+	Loss         float64  `json:"loss"`
+	CE           float64  `json:"ce"`
+	Gradients    bool     `json:"gradients"`
+	ScoreTokenID int64    `json:"score_token_id"`
+	ImageSizes   [][]int  `json:"image_sizes"`
+	ImageTokens  []int    `json:"image_tokens"`
+	InputIDs     []int64  `json:"input_ids"`
+	AnswerStart  int      `json:"answer_start"`
+	ScoreIndex   int      `json:"score_index"`
 }
 
 // Folders returns the fixture folders, absolute.

@@ -1,7 +1,6 @@
 package scoring
 
 import (
-	"crypto/sha256"
 	"iter"
 
 	"assay/data"
@@ -11,17 +10,14 @@ import (
 const windowRows = 1024
 
 // grouping cuts the rows of a table into batches in which edits of one source and instruction are adjacent: a scorer
-// computes their shared prefix once. Sources are compared by path, or by bytes if they lie in the table.
+// computes their shared prefix once. Sources, all of an edit, are compared by path, or by bytes if they lie in the
+// table.
 type grouping struct {
 	table *data.Table
 	of    map[int]int // row -> first row of its group, in the present window
 }
 
-type groupName struct {
-	path        string
-	bytes       [sha256.Size]byte
-	instruction string
-}
+type groupName struct{ sources, instruction string }
 
 // batches cuts rows into batches. Within a window, groups are ordered by their first rows; a batch does not end within
 // a group that the next one could hold.
@@ -69,10 +65,7 @@ func (g *grouping) groups(window []int) (out [][]int) {
 			g.of[i], out = i, append(out, []int{i})
 			continue
 		}
-		k := groupName{path: row.Source.Path, instruction: row.Instruction}
-		if len(row.Source.Bytes) > 0 {
-			k.bytes = sha256.Sum256(row.Source.Bytes)
-		}
+		k := groupName{row.SourcesKey(), row.Instruction}
 		j, ok := at[k]
 		if !ok {
 			j = len(out)

@@ -13,7 +13,7 @@ import (
 
 // RankedEdits are the edits of one source and instruction.
 type RankedEdits struct {
-	Source      data.Image
+	Sources     []data.Image
 	Instruction string
 	Range       edit.Range   // of the scores
 	Edits       []RankedEdit // best first
@@ -43,10 +43,10 @@ func Rank(t *data.Table, scores Scores) (groups []*RankedEdits, failed []FailedR
 			failed = append(failed, FailedRow{i, row.ID, err.Error()})
 			continue
 		}
-		key := row.Source.Path + "\x00" + string(row.Source.Bytes) + "\x00" + row.Instruction
+		key := row.SourcesKey() + "\x00" + row.Instruction
 		g := at[key]
 		if g == nil {
-			g = &RankedEdits{Source: row.Source, Instruction: row.Instruction, Range: scores.Range}
+			g = &RankedEdits{Sources: row.Sources(), Instruction: row.Instruction, Range: scores.Range}
 			at[key], groups = g, append(groups, g)
 		}
 		g.Edits = append(g.Edits, RankedEdit{i, row.Edit, scores.Lines[i].Value})
@@ -85,7 +85,11 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 	n := 0
 	groups, _ := Rank(t, scores)
 	err = atomicfile.Write(out, func(to io.Writer) error {
-		w, err := data.NewWriter(to, format, preferenceColumns)
+		columns := preferenceColumns
+		if slices.ContainsFunc(groups, func(g *RankedEdits) bool { return len(g.Sources) > 1 }) {
+			columns = append(slices.Clone(columns), data.Column{Name: "sources", Kind: data.KindImages})
+		}
+		w, err := data.NewWriter(to, format, columns)
 		if err != nil {
 			return err
 		}
@@ -96,8 +100,8 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 				if difference <= margin {
 					continue
 				}
-				var pictures [3]data.Image
-				for i, p := range []data.Image{g.Source, best.Edit, m.Edit} {
+				pictures := append([]data.Image{best.Edit, m.Edit}, g.Sources...)
+				for i, p := range pictures {
 					if pictures[i] = moving.Image(p); format != data.FormatParquet {
 						continue
 					}
@@ -105,12 +109,19 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 						return err
 					}
 				}
+				var source data.Image
+				if len(g.Sources) == 1 {
+					source = pictures[2]
+				}
 				var r data.Record
 				for i, v := range []any{
-					g.Instruction, pictures[0], pictures[1], pictures[2],
+					g.Instruction, source, pictures[0], pictures[1],
 					best.Score.Value, m.Score.Value, difference,
 				} {
 					r.Set(preferenceColumns[i].Name, v)
+				}
+				if len(g.Sources) > 1 {
+					r.Set("sources", pictures[2:])
 				}
 				if err := w.Write(r); err != nil {
 					return err

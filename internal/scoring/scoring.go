@@ -55,9 +55,19 @@ func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[*edit.Edit,
 		return table.EditOf(t, &row), err
 	}
 	job := table.EditJob[edit.Score](t, o, read, func(e *edit.Edit) []any {
-		return []any{e.Instruction, table.Image(e, "source"), table.Image(e, "edit")}
+		parts := []any{e.Instruction}
+		for _, m := range table.Sources(e) {
+			parts = append(parts, m)
+		}
+		return append(parts, table.Image(e, "edit"))
 	}, "source", "edit")
-	job.Prepare = j.Prepare
+	info := j.Info()
+	job.Prepare = func(e *edit.Edit) (edit.Inputs, error) {
+		if err := info.CheckSources(e); err != nil {
+			return nil, err
+		}
+		return j.Prepare(e)
+	}
 	job.Work = func(ctx context.Context, tasks []table.Task[*edit.Edit]) ([]edit.Score, []error, error) {
 		return j.Score(ctx, table.Inputs(tasks))
 	}
@@ -70,9 +80,12 @@ func newJob(j edit.Judge, t *data.Table, o table.Options) *table.Job[*edit.Edit,
 		if err != nil {
 			return 0, true
 		}
-		source := table.Image(e, "source").Path
-		group := source + "\x00" + e.Instruction
-		begins = group != last || source == ""
+		group, inside := "", false
+		for _, m := range table.Sources(e) {
+			group, inside = group+m.Path+"\x00", inside || m.Path == ""
+		}
+		group += e.Instruction
+		begins = group != last || inside
 		last = group
 		bytes, _ = weigh(i)
 		return bytes, begins

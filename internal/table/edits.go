@@ -27,7 +27,13 @@ func EditJob[V any](
 				return 0, true
 			}
 			for _, role := range roles {
-				bytes += Image(e, role).Size(t.Folder())
+				images := []data.Image{Image(e, role)}
+				if role == "source" {
+					images = Sources(e)
+				}
+				for _, m := range images {
+					bytes += m.Size(t.Folder())
+				}
 			}
 			return bytes, true
 		},
@@ -37,7 +43,9 @@ func EditJob[V any](
 // EditOf is the edit in a row of t. Pictures that the row lacks are left out.
 func EditOf(t *data.Table, row *data.Row) *edit.Edit {
 	e := &edit.Edit{ID: row.ID, Group: row.Group, Instruction: row.Instruction}
-	SetImage(e, "source", row.Source, t)
+	for i, m := range row.Sources() {
+		SetImage(e, edit.SourceRole(i), m, t)
+	}
 	SetImage(e, "edit", row.Edit, t)
 	SetImage(e, "target", row.Target, t)
 	return e
@@ -54,6 +62,15 @@ func SetImage(e *edit.Edit, role string, m data.Image, t *data.Table) {
 func Image(e *edit.Edit, role string) data.Image {
 	f, _ := e.Picture(role).(data.File)
 	return f.Image
+}
+
+// Sources are where the sources of an edit lie; one zero Image if it has none.
+func Sources(e *edit.Edit) []data.Image {
+	out := []data.Image{Image(e, "source")}
+	for i := 1; i < len(e.Sources); i++ {
+		out = append(out, Image(e, edit.SourceRole(i)))
+	}
+	return out
 }
 
 // head is what the scores of a judge belong to; in the plan of shards with the digest of the table's bytes.

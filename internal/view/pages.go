@@ -15,6 +15,7 @@ import (
 	"assay/data"
 	"assay/edit"
 	"assay/internal/page"
+	"assay/internal/table"
 )
 
 //go:embed page.html
@@ -39,8 +40,9 @@ type shown struct {
 	Pages    int
 	Row      *card // nil: the list
 	Fields   []data.Field
-	Heat     bool // heat maps can be asked for
-	Previous int  // rows beside this one in the filter's order, from 1; 0: none
+	Sources  []string // roles of the row's further sources
+	Heat     bool     // heat maps can be asked for
+	Previous int      // rows beside this one in the filter's order, from 1; 0: none
 	Next     int
 }
 
@@ -98,7 +100,14 @@ func (t *Table) one(w http.ResponseWriter, r *http.Request, heat bool) {
 		return
 	}
 	c := t.card(i)
+	line, err := t.table.Row(rec)
+	if err != nil { // the card says so
+		line = data.Row{}
+	}
 	v := &shown{Table: t, Filter: f, Name: t.table.Path(), Row: &c, Heat: heat && c.Error == ""}
+	for k := range line.References {
+		v.Sources = append(v.Sources, edit.SourceRole(k+1))
+	}
 	found := t.Find(f)
 	if at := slices.Index(found, i); at >= 0 {
 		if at > 0 {
@@ -139,21 +148,21 @@ func (t *Table) index(w http.ResponseWriter, r *http.Request) (int, bool) {
 	return n - 1, true
 }
 
-// pictures are those of a row, and its instruction.
-func (t *Table) pictures(i int) (source, output data.Image, instruction string, err error) {
-	line, err := t.table.Read(i)
-	return line.Source, line.Edit, line.Instruction, err
-}
-
 // picture sends a picture as it stands in the table, or as PNG where a browser cannot show it.
 func (t *Table) picture(w http.ResponseWriter, r *http.Request) {
 	i, ok := t.index(w, r)
 	if !ok {
 		return
 	}
-	source, output, _, err := t.pictures(i)
-	m, named := map[string]data.Image{"source": source, "edit": output}[r.PathValue("role")]
-	if err == nil && (!named || m.IsZero()) {
+	line, err := t.table.Read(i)
+	m, role := line.Edit, r.PathValue("role")
+	if role != "edit" {
+		m = data.Image{}
+		if n := edit.SourceOf(role); n > 0 && n <= len(line.Sources()) {
+			m = line.Sources()[n-1]
+		}
+	}
+	if err == nil && m.IsZero() {
 		http.Error(w, "the row has no such picture", http.StatusNotFound)
 		return
 	}
@@ -199,12 +208,10 @@ func (t *Table) heatmap(
 	if !ok {
 		return
 	}
-	source, output, instruction, err := t.pictures(i)
+	line, err := t.table.Read(i)
 	var raw []byte
 	if err == nil {
-		folder := t.table.Folder()
-		e := edit.New(data.File{Image: source, Folder: folder}, data.File{Image: output, Folder: folder}, instruction)
-		raw, err = heatPNG(r, e, heat)
+		raw, err = heatPNG(r, table.EditOf(t.table, &line), heat)
 	}
 	send(w, r, raw, err)
 }

@@ -191,3 +191,30 @@ func TestManyRows(t *testing.T) {
 		t.Errorf("a heat map without a scorer: got %d, want 404", w.Code)
 	}
 }
+
+// TestSources: the page of an edit of several sources has all of them, and so does its heat map.
+func TestSources(t *testing.T) {
+	table, err := newTable(t, `{"id":"a","sources":["p.png","q.bmp"],"edit":"q.bmp","instruction":"x","score":2}`, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := table.Handler(func(_ *http.Request, e *edit.Edit) (*edit.Gradient, error) {
+		if len(e.Sources) != 2 {
+			t.Errorf("got the heat map of %d sources, want 2", len(e.Sources))
+		}
+		return &edit.Gradient{Output: data.NewGradient(4, 3)}, nil
+	})
+	for path, want := range map[string]struct {
+		code int
+		has  string
+	}{
+		"/row/1": {200, `src="/row/1/source2"`}, "/row/1/source": {200, "PNG"}, "/row/1/source2": {200, "PNG"},
+		"/row/1/source3": {404, "no such picture"}, "/row/1/heat": {200, "PNG"},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if w.Code != want.code || !strings.Contains(w.Body.String(), want.has) {
+			t.Errorf("%s: got %d, %s, want %d with %q", path, w.Code, w.Body, want.code, want.has)
+		}
+	}
+}

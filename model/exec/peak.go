@@ -247,11 +247,12 @@ func (r *Runner) VisionPeak(s *batch.Sample, micro int) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	largest := slices.MaxFunc(s.Pictures, func(a, b *backbone.Picture) int { return len(a.Pixels) - len(b.Pixels) })
 	var run []*backbone.Picture
 	values := 0
 	for i := range len(s.Pictures) * micro {
 		p := s.Pictures[i%len(s.Pictures)]
-		if p.Layout != s.Pictures[0].Layout || len(run) > 0 && values+len(p.Pixels) > r.net.Plan.Limits.Pixels {
+		if p.Layout != largest.Layout || len(run) > 0 && values+len(p.Pixels) > r.net.Plan.Limits.Pixels {
 			continue
 		}
 		run, values = append(run, p), values+len(p.Pixels)

@@ -12,6 +12,7 @@ import (
 type ProcessorOptions struct {
 	ChatTemplate string // Jinja; "": the checkpoint's
 	EndOfTurn    string // token that ends an answer; "": the family's
+	Numbers      string // text before each picture: see text.WithNumbers
 	Token        string // the score token; "": there is none
 	AddsToken    bool   // it is no row of the vocabulary
 }
@@ -26,7 +27,7 @@ type Processor struct {
 
 // newProcessor opens the tokenizer and the chat template, and compares them with the network's configuration.
 func newProcessor(n *Network, pictures *PictureCache, o ProcessorOptions) (*Processor, error) {
-	options := []text.Option{text.WithTemplate(o.ChatTemplate)}
+	options := []text.Option{text.WithTemplate(o.ChatTemplate), text.WithNumbers(o.Numbers, n.Backbone.Placeholder())}
 	if !o.AddsToken {
 		options = append(options, text.WithOwnToken())
 	}

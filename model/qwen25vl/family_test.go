@@ -19,3 +19,10 @@ func TestFamily(t *testing.T) {
 		Split: modeltest.InTurn,
 	}.Run(t)
 }
+
+// TestOneSource: scorers that show source and edit as one picture refuse two sources.
+func TestOneSource(t *testing.T) {
+	for _, scorer := range []string{"scorer", "scorer_frames"} {
+		t.Run(scorer, func(t *testing.T) { modeltest.OneSource(t, "../../testdata/oracle/qwen2_5_vl/"+scorer) })
+	}
+}

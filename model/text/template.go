@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/nikolalohinski/gonja/v2/config"
@@ -90,6 +90,8 @@ type chatTemplate struct {
 	template  *exec.Template
 	origin    string
 	variables map[string]string
+
+	numbers, placeholder string // see WithNumbers
 }
 
 // compileTemplate parses Jinja source, with trim_blocks and lstrip_blocks as transformers sets them; origin is named in
@@ -107,7 +109,7 @@ func compileTemplate(source, origin string, variables map[string]string) (t *cha
 		// The library's message repeats the whole source before the cause.
 		return nil, fmt.Errorf("%s: chat template: %w", origin, cause(err))
 	}
-	return &chatTemplate{compiled, origin, variables}, nil
+	return &chatTemplate{template: compiled, origin: origin, variables: variables}, nil
 }
 
 // render writes one user turn with the pictures first and the generation prompt after it.
@@ -117,12 +119,41 @@ func (t *chatTemplate) render(pictures int, question string) (prompt string, err
 
 // renderAmong is render with only so many of the pictures before the question.
 func (t *chatTemplate) renderAmong(pictures, before int, question string) (prompt string, err error) {
-	content := make([]Content, pictures, pictures+1)
-	for i := range content {
-		content[i].Image = true
+	var content []Content
+	for i := range pictures {
+		if i == before {
+			content = append(content, Content{Text: question})
+		}
+		if t.numbers != "" {
+			content = append(content, Content{Text: t.number(i)})
+		}
+		content = append(content, Content{Image: true})
 	}
-	content = slices.Insert(content, before, Content{Text: question})
-	return t.renderMessages([]Message{{Role: "user", Content: content}}, true)
+	if before == pictures {
+		content = append(content, Content{Text: question})
+	}
+	prompt, err = t.renderMessages([]Message{{Role: "user", Content: content}}, true)
+	if err == nil && t.numbers != "" {
+		err = t.checkNumbers(prompt, pictures)
+	}
+	return prompt, err
+}
+
+// number is what stands before picture i, from 0.
+func (t *chatTemplate) number(i int) string {
+	return strings.ReplaceAll(t.numbers, NumberMark, strconv.Itoa(i+1))
+}
+
+// checkNumbers refuses a template that moves the numbers away from their pictures.
+func (t *chatTemplate) checkNumbers(prompt string, pictures int) error {
+	parts := strings.Split(prompt, t.placeholder)
+	for i := range pictures {
+		if i >= len(parts) || !strings.Contains(parts[i], t.number(i)) {
+			return fmt.Errorf("%s: chat template: %q does not stand before picture %d, as number_pictures wants it: "+
+				"chat_template needs one that keeps the parts of a turn in their order", t.origin, t.number(i), i+1)
+		}
+	}
+	return nil
 }
 
 // recoverTemplate turns a panic of the template engine into an error: templates come from outside.

@@ -65,6 +65,38 @@ func TestAmongAsTransformers(t *testing.T) {
 	}
 }
 
+// Numbers before pictures are those that Qwen's templates write themselves with add_vision_id. A template that moves
+// pictures to the front is refused.
+func TestNumbersAsTransformers(t *testing.T) {
+	var cases []struct {
+		Name, Template, Question, Prompt string
+		Pictures                         int
+	}
+	testfile.ReadJSON(t, "testdata/numbered.json", &cases)
+	for _, c := range cases {
+		compiled, err := compileTemplate(c.Template, c.Name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled.numbers, compiled.placeholder = "Picture {n}: ", "<|image_pad|>"
+		got, err := compiled.render(c.Pictures, c.Question)
+		if d := cmp.Diff(c.Prompt, got); err != nil || d != "" {
+			t.Errorf("%s, %d pictures: %v (-want +got):\n%s", c.Name, c.Pictures, err, d)
+		}
+	}
+	moving, err := compileTemplate("{% for c in messages[0].content | selectattr('type', 'equalto', 'image') %}<image>"+
+		"{% endfor %}{% for c in messages[0].content | selectattr('type', 'equalto', 'text') %}{{ c.text }}{% endfor %}",
+		"moving", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	moving.numbers, moving.placeholder = "Picture {n}: ", "<image>"
+	const want = `"Picture 1: " does not stand before picture 1`
+	if _, err := moving.render(2, "q"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
+	}
+}
+
 func TestFindTemplate(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -37,11 +37,21 @@ type Option func(*options)
 
 type options struct {
 	template string
+	numbers  [2]string // text, placeholder
 	own      bool
 }
 
 // WithTemplate renders prompts with this Jinja source instead of the checkpoint's chat template. Empty: no change.
 func WithTemplate(source string) Option { return func(o *options) { o.template = source } }
+
+// NumberMark is replaced by a picture's number in what stands before it.
+const NumberMark = "{n}"
+
+// WithNumbers writes a text before each picture of a question, as "Picture {n}: ", with its number from 1 for
+// [NumberMark]. Empty: none. placeholder is that of pictures in a prompt.
+func WithNumbers(text, placeholder string) Option {
+	return func(o *options) { o.numbers = [2]string{text, placeholder} }
+}
 
 // WithOwnToken takes the score token as a token of the checkpoint, which has a row of its embedding table: one that the
 // tokenizer knows, or the next free one. "" stands for no score token at all. scoreID of Open is then only the number
@@ -79,6 +89,11 @@ func Open(dir, scoreToken string, scoreID int64, opts ...Option) (*Processor, er
 			t.Close()
 			return nil, err
 		}
+		if err := p.checkContent("number_pictures", Content{Text: o.numbers[0]}); err != nil {
+			t.Close()
+			return nil, err
+		}
+		p.template.numbers, p.template.placeholder = o.numbers[0], o.numbers[1]
 	}
 	return p, nil
 }

@@ -1,6 +1,7 @@
 """Renders chat templates with transformers, for model/text: python chat_templates.py > ../../model/text/testdata/templates.json
 
-With `among` the question stands between two pictures: python chat_templates.py among > ../../model/text/testdata/among.json"""
+With `among` the question stands between two pictures: python chat_templates.py among > ../../model/text/testdata/among.json
+With `numbered` Qwen's templates number the pictures (add_vision_id): python chat_templates.py numbered > ../../model/text/testdata/numbered.json"""
 import json
 import sys
 
@@ -100,6 +101,10 @@ QUESTIONS = [(1, "How well was \"add a red hat\" done?"), (2, "  Überall & <b>\
 among = sys.argv[1:] == ["among"]
 if among:
     QUESTIONS = [(2, "How well was \"add a red hat\" done?"), (2, "  Überall & <b>\n\nsecond line, isn't it?  ")]
+numbered = sys.argv[1:] == ["numbered"]
+if numbered:
+    TEMPLATES = {name: template for name, template in TEMPLATES.items() if "add_vision_id" in template}
+    QUESTIONS = [(1, "Picture 1?"), (4, "How well has the edit put the cup of image 2 on the table of image 1?")]
 cases = []
 for name, template in TEMPLATES.items():
     for pictures, question in QUESTIONS:
@@ -109,7 +114,7 @@ for name, template in TEMPLATES.items():
         case = {"name": name, "template": template, "pictures": pictures, "question": question}
         try:
             (case["prompt"],), _ = render_jinja_template([[{"role": "user", "content": content}]], chat_template=template,
-                                                         add_generation_prompt=True, bos_token="<s>", eos_token="</s>")
+                                                         add_generation_prompt=True, bos_token="<s>", eos_token="</s>", add_vision_id=numbered)
         except Exception as e:
             if among:  # the template wants the text last
                 continue

@@ -106,7 +106,7 @@ func OpenJudge(t *textjudge.Judge, workers int, closer func() error) (*Judge, er
 	j.close, j.together = closer, 4*own.Workers
 	j.words = !c.Pair && len(c.Questions) == 1 && c.Passes == 1
 	if c.Pair {
-		if j.judge, j.comparer = nil, &own; len(j.info.Pictures) > 0 || j.info.Sources > 1 {
+		if j.judge, j.comparer = nil, &own; len(j.info.Pictures) > 0 || several(&j.info) {
 			return nil, fmt.Errorf("the judge %s shows %s: only source, edit and edit2 are there", c.Name,
 				strings.Join(t.Roles(), ", "))
 		}
@@ -135,9 +135,12 @@ func settings(c *model.ScorerConfig, dimension string) string {
 	return text
 }
 
+// several reports whether a judge looks at more than one source.
+func several(info *edit.Info) bool { return info.Sources > 1 || info.Sources == edit.Any }
+
 // Items are the items of a set that the judge can be run on.
 func (j *Judge) Items(set protocol.Scorable) ([]*edit.Edit, error) {
-	if all, ok := set.(protocol.SeveralSources); ok && j.info.Sources > 1 {
+	if all, ok := set.(protocol.SeveralSources); ok && several(&j.info) {
 		return all.ItemsOfSeveral()
 	}
 	return set.Items()

@@ -27,6 +27,8 @@ func newBatchCommand() *cobra.Command {
 rows in the same order into a .jsonl or .parquet file and adds score (on the scorer's range), score01 and error. A row
 that cannot be scored gets an error and no number; the exit code is then 1.
 
+Edits of several pictures have a list, sources, instead of source (docs/judges.md); in CSV it is JSON text.
+
 Picture paths are relative to the input's folder, and OUT rewrites them relative to its own. Results are kept in
 OUT.progress: after Ctrl-C (exit code 3) or a crash the same command resumes. FILE may be s3://bucket/key, gs:// or
 azblob:// in the program that make cloud builds (docs/scale.md).
@@ -40,6 +42,7 @@ Workers meet in OUT.shards; a lost worker's shard is taken over. When all are do
 as without shards.`,
 		Example: `  score batch --scorer backbones/tiny-scorer --in build/demo/exam/edits.jsonl --out scores.jsonl
   score batch --scorer DIR --in edits.parquet --out scores.parquet --columns source=input_image,edit=output_image
+  score batch --scorer DIR --in edits.parquet --out scores.parquet --columns sources=input_images
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --shard 1/2
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --shard 2/2   # on another machine
   score batch --scorer DIR --in edits.jsonl --out all.jsonl --merge

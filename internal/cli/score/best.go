@@ -1,6 +1,7 @@
 package score
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -17,9 +18,10 @@ import (
 func init() { register(newBestCommand) }
 
 type bestFlags struct {
-	runtime                              scorerFlags
-	source, instruction, folder, in, out string
-	keep                                 int
+	runtime                      scorerFlags
+	sources                      []string
+	instruction, folder, in, out string
+	keep                         int
 }
 
 func newBestCommand() *cobra.Command {
@@ -33,17 +35,20 @@ lead over the next edit: if it is small, the scorer has no clear favourite.
 With --in every group of rows with the same source and instruction is ranked. Without --scorer and --judge the column
 score01 is used, as score batch writes it; all must be on one range. --json and --out count rows from 0.`,
 		Example: `  score best --scorer DIR --source a.png --instruction "make it brighter" --candidates outputs --keep 3
+  score best --scorer DIR --source room.png --source cup.png --instruction "put image 2 into image 1" \
+      --candidates outputs
   score best --scorer DIR --in candidates.jsonl --out best.jsonl`,
 		RunE: func(c *cobra.Command, _ []string) error { return best(c, &f) },
 	}
 	f.runtime.add(c)
 	cli.Needs(c, "scorer|judge", "device", "threads")
 	flags := c.Flags()
-	flags.StringVar(&f.source, "source", "", "picture before the edit")
+	flags.StringArrayVar(&f.sources, "source", nil, "picture before the edit; again for further ones, in the order in "+
+		"which the instruction counts them")
 	flags.StringVar(&f.instruction, "instruction", "", "what was asked for")
 	cli.TakesText(c, "instruction")
 	flags.StringVar(&f.folder, "candidates", "", "folder of edited pictures")
-	flags.StringVar(&f.in, "in", "", "table with source, edit, instruction")
+	flags.StringVar(&f.in, "in", "", "table with source (or sources), edit, instruction")
 	flags.StringVar(&f.out, "out", "", "file to write (.jsonl); replaced if it exists")
 	cli.Writes(c, []string{".jsonl", ".json", ".ndjson"}, "out")
 	flags.IntVar(&f.keep, "keep", 1, "how many of each group")
@@ -51,13 +56,13 @@ score01 is used, as score batch writes it; all must be on one range. --json and 
 }
 
 // single says that the edits of one source are ranked, not those of a table.
-func (f *bestFlags) single() bool { return f.source != "" || f.folder != "" || f.instruction != "" }
+func (f *bestFlags) single() bool { return len(f.sources) > 0 || f.folder != "" || f.instruction != "" }
 
 func (f *bestFlags) check() error {
 	switch {
 	case f.single() == (f.in != ""):
 		return exit.Usagef("either --source, --instruction and --candidates are needed, or --in")
-	case f.single() && (f.source == "" || f.folder == "" || strings.TrimSpace(f.instruction) == ""):
+	case f.single() && (len(f.sources) == 0 || f.folder == "" || strings.TrimSpace(f.instruction) == ""):
 		return exit.Usagef("--source, --instruction and --candidates belong together")
 	case f.keep < 1:
 		return exit.Usagef("--keep must be at least 1")
@@ -71,7 +76,7 @@ func best(c *cobra.Command, f *bestFlags) error {
 	}
 	path := f.in
 	if f.single() {
-		table, remove, err := curate.CandidateTable(f.folder, f.source, f.instruction)
+		table, remove, err := curate.CandidateTable(f.folder, f.sources, f.instruction)
 		if err != nil {
 			return err
 		}
@@ -110,7 +115,8 @@ func best(c *cobra.Command, f *bestFlags) error {
 func printBest(w io.Writer, list []curate.BestEdit, failed []scoring.FailedRow, table bool) {
 	for i, b := range list {
 		if table && (i == 0 || b.Rank == 1) {
-			fmt.Fprintf(w, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %q", b.Source, b.Instruction)))
+			fmt.Fprintf(w, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %q", cmp.Or(b.Source, strings.Join(b.Sources, " + ")),
+				b.Instruction)))
 		}
 		margin := "alone"
 		switch {

@@ -31,7 +31,8 @@ type judgeFlags struct {
 	shard    cli.ShardFlags
 
 	instruction string
-	pictures    map[string]*string // of one edit, by role
+	sources     []string           // of one edit
+	pictures    map[string]*string // its other pictures, by role
 }
 
 func newJudgeCommand() *cobra.Command {
@@ -73,9 +74,9 @@ the same command resumes.`,
 	flags.StringVar(&f.instruction, "instruction", "", "for one edit: what was asked for")
 	cli.TakesText(c, "instruction")
 	cli.Needs(c, "in", "columns", "shard", "merge")
+	flags.StringArrayVar(&f.sources, "source", nil, "for one edit: picture before the edit; again for further ones")
 	for role, what := range map[string]string{
-		"source": "picture before the edit", "edit": "edited picture", "edit2": "another edited picture, of a pair",
-		"reference": "the wanted result",
+		"edit": "edited picture", "edit2": "another edited picture, of a pair", "reference": "the wanted result",
 	} {
 		f.pictures[role] = flags.String(role, "", "for one edit: "+what)
 	}
@@ -84,6 +85,9 @@ the same command resumes.`,
 
 // single says that one edit is judged, not a table.
 func (f *judgeFlags) single() bool {
+	if slices.ContainsFunc(f.sources, func(path string) bool { return path != "" }) {
+		return true
+	}
 	for _, p := range f.pictures {
 		if *p != "" {
 			return true
@@ -190,25 +194,46 @@ func printJudged(w io.Writer, r *textjudge.TableResult, a chat.Asked) {
 	fmt.Fprintln(w, a)
 }
 
+// flagOf is the flag of a role, which sources share: a second --source is source2.
+func flagOf(role string) string {
+	if n := edit.SourceOf(role); n > 1 {
+		return fmt.Sprintf("source (number %d)", n)
+	}
+	return role
+}
+
 // judgeOne judges one edit.
 func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chat.Kept) error {
 	edits := []*edit.Edit{{Instruction: f.instruction}}
 	if j.Config.Pair {
 		edits = append(edits, &edit.Edit{})
 	}
-	for _, role := range slices.Sorted(maps.Keys(f.pictures)) {
-		if *f.pictures[role] != "" && !slices.Contains(j.Roles(), role) {
-			return exit.Usagef("--%s is shown by no question of this judge, which shows %s", role, strings.Join(j.Roles(), ", "))
+	given := map[string]string{}
+	for i, path := range f.sources {
+		given[edit.SourceRole(i)] = path
+	}
+	for role, path := range f.pictures {
+		given[role] = *path
+	}
+	roles, all := j.Roles(), strings.Join(j.Roles(), ", ")
+	if i := slices.Index(roles, "sources"); i >= 0 {
+		roles = slices.Delete(roles, i, i+1)
+		for k := range max(len(f.sources), 1) {
+			roles = append(roles, edit.SourceRole(k))
 		}
 	}
-	for _, role := range j.Roles() {
-		path := f.pictures[role]
-		if path == nil || *path == "" {
-			return exit.Usagef("--%s is needed: this judge shows %s", role, strings.Join(j.Roles(), ", "))
+	for _, role := range slices.Sorted(maps.Keys(given)) {
+		if given[role] != "" && !slices.Contains(roles, role) {
+			return exit.Usagef("--%s is shown by no question of this judge, which shows %s", flagOf(role), all)
 		}
-		p, err := data.Image{Path: *path}.Open("", data.Limits{})
+	}
+	for _, role := range roles {
+		if given[role] == "" {
+			return exit.Usagef("--%s is needed: this judge shows %s", flagOf(role), all)
+		}
+		p, err := data.Image{Path: given[role]}.Open("", data.Limits{})
 		if err != nil {
-			return fmt.Errorf("--%s: %w", role, err)
+			return fmt.Errorf("--%s: %w", flagOf(role), err)
 		}
 		if role == "edit2" && j.Config.Pair {
 			edits[1].Output = p

@@ -105,9 +105,14 @@ says otherwise. It is deterministic. Scores are not clipped, so values slightly 
 
 --json also gives all dimensions and, where the scorer has one, sigma (the standard deviation). A calibrated scorer
 (docs/calibration.md) adds interval and raw01, the score before calibration. Imported judges of single pictures
-(docs/judges.md) run without --source.`,
+(docs/judges.md) run without --source.
+
+An edit of several pictures has --source for each, in the order in which the instruction counts them. Scorers with pair:
+sequence look at any number; others refuse more than one.`,
 		Example: `  score pair --scorer backbones/tiny-scorer --source testdata/oracle/images/coffee.png \
       --edit testdata/oracle/images/coffee_blur.png --instruction "blur the picture" --json
+  score pair --scorer DIR --source room.png --source cup.png --edit edited.png \
+      --instruction "put the cup of image 2 on the table of image 1"
   score pair --scorer backbones/tiny-scorer --source examples/photos/coffee.png --edit edited.png \
       --instruction "make it brighter"`,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -123,10 +128,14 @@ says otherwise. It is deterministic. Scores are not clipped, so values slightly 
 }
 
 // editFlags name the pictures of an edit, and what was asked for.
-type editFlags struct{ source, output, instruction, requirement string }
+type editFlags struct {
+	sources                          []string
+	output, instruction, requirement string
+}
 
 func (q *editFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&q.source, "source", "", "picture before the edit")
+	c.Flags().StringArrayVar(&q.sources, "source", nil, "picture before the edit; again for further ones, in the order "+
+		"in which the instruction counts them")
 	c.Flags().StringVar(&q.output, "edit", "", "picture after the edit")
 	c.Flags().StringVar(&q.instruction, "instruction", "", "what was asked for")
 	c.Flags().StringVar(&q.requirement, "requirement", "", "what the edit must also fulfil, for scorers that ask for it")
@@ -135,6 +144,7 @@ func (q *editFlags) add(c *cobra.Command) {
 
 // check finds what is missing before anything is opened.
 func (q *editFlags) check(c *cobra.Command) error {
+	q.sources = slices.DeleteFunc(q.sources, func(path string) bool { return path == "" })
 	if q.output == "" {
 		return exit.Usagef("--source and --edit are needed: picture files")
 	}
@@ -148,20 +158,23 @@ func (q *editFlags) check(c *cobra.Command) error {
 func (q *editFlags) open(s edit.Judge) (*edit.Edit, error) {
 	info := s.Info()
 	switch {
-	case info.Sources > 0 && q.source == "":
+	case info.Sources != 0 && len(q.sources) == 0:
 		return nil, exit.Usagef("--source and --edit are needed: picture files")
-	case info.Sources == 0 && q.source != "":
+	case info.Sources == 0 && len(q.sources) > 0:
 		return nil, exit.Usagef("--source: this scorer judges one picture, and looks at no source: leave it out")
 	case q.requirement != "" && !info.Asks:
 		return nil, exit.Usagef("--requirement: no prompt of this scorer has %s", model.RequirementMark)
 	}
 	e := &edit.Edit{Instruction: q.instruction, Requirement: q.requirement}
-	if info.Sources > 0 {
-		p, err := data.Open(q.source, data.Limits{})
+	for _, path := range q.sources {
+		p, err := data.Open(path, data.Limits{})
 		if err != nil {
 			return nil, exit.Named(err)
 		}
-		e.Sources = []edit.Picture{p}
+		e.Sources = append(e.Sources, p)
+	}
+	if err := info.CheckSources(e); err != nil {
+		return nil, exit.Usage(err)
 	}
 	p, err := data.Open(q.output, data.Limits{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/store"
 )
@@ -31,7 +32,8 @@ type row struct {
 	index        int
 	id           string
 	label        float64
-	source, edit store.Key // contents of the pictures
+	source, edit store.Key // contents of the pictures; of several sources a digest of theirs
+	sources      []store.Key
 	instruction  string
 	by           []string // values of the column --by, of all rows of the edit
 }
@@ -130,11 +132,14 @@ func (t *table) read(i int, o *Options, given *given) error {
 		return &data.LabelRangeError{Label: label}
 	}
 	r := row{index: i, id: e.ID, label: label, instruction: e.Instruction}
-	if !e.Source.IsZero() {
-		if r.source, err = store.Content(t.Folder(), e.Source); err != nil {
-			return fmt.Errorf("source: %w", err)
+	for k, m := range e.Sources() {
+		key, err := store.Content(t.Folder(), m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", edit.SourceRole(k), err)
 		}
+		r.sources = append(r.sources, key)
 	}
+	r.source = sourcesKey(r.sources)
 	if r.edit, err = store.Content(t.Folder(), e.Edit); err != nil {
 		return fmt.Errorf("edit: %w", err)
 	}
@@ -153,6 +158,21 @@ func (t *table) read(i int, o *Options, given *given) error {
 	return nil
 }
 
+// sourcesKey identifies the sources of an edit: one by its own key; zero: there are none.
+func sourcesKey(sources []store.Key) store.Key {
+	if len(sources) == 0 {
+		return store.Key{}
+	}
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	var parts []string
+	for _, k := range sources {
+		parts = append(parts, string(k[:]))
+	}
+	return store.KeyOf(parts...)
+}
+
 // look records the columns of a row that --columns names.
 func (t *table) look(i int) error {
 	if len(t.wanted) == 0 {
@@ -165,7 +185,8 @@ func (t *table) look(i int) error {
 	return err
 }
 
-// scenes numbers the scene of each row: rows that share a source picture, or a value of --by, are of one.
+// scenes numbers the scene of each row: rows that share a source picture, any of several, or a value of --by, are of
+// one.
 func (t *table) scenes() []int {
 	number := map[string]int{}
 	parent := []int{}
@@ -185,11 +206,14 @@ func (t *table) scenes() []int {
 	}
 	first := make([]int, len(t.rows))
 	for i, r := range t.rows {
-		picture := r.source
-		if picture == (store.Key{}) { // a judge of one picture
-			picture = r.edit
+		pictures := r.sources
+		if len(pictures) == 0 { // a judge of one picture
+			pictures = []store.Key{r.edit}
 		}
-		first[i] = node("picture " + picture.String())
+		first[i] = node("picture " + pictures[0].String())
+		for _, k := range pictures[1:] {
+			parent[node("picture "+k.String())] = find(first[i])
+		}
 		for _, by := range r.by {
 			parent[node("by "+by)] = find(first[i])
 		}
@@ -250,7 +274,7 @@ func pictures(tables []learned) (map[store.Key]bool, error) {
 			if err != nil || l.split != "" && e.Split != "" && e.Split != l.split { // training left it out as well
 				continue
 			}
-			for _, m := range []data.Image{e.Source, e.Edit} {
+			for _, m := range append([]data.Image{e.Source, e.Edit}, e.References...) {
 				if k, err := store.Content(edits.Folder(), m); err == nil && !m.IsZero() {
 					out[k] = true
 				}
@@ -266,7 +290,7 @@ func pictures(tables []learned) (map[store.Key]bool, error) {
 // seen counts the rows with a picture from the scorer's training.
 func (t *table) seen(trained map[store.Key]bool) (n int, first string) {
 	for _, r := range t.rows {
-		if trained[r.source] || trained[r.edit] {
+		if trained[r.edit] || slices.ContainsFunc(r.sources, func(k store.Key) bool { return trained[k] }) {
 			if n++; n == 1 {
 				first = fmt.Sprintf("%s, row %d", filepath.Base(t.Path()), r.index+1)
 			}

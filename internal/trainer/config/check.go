@@ -82,6 +82,8 @@ func (c *Config) checkScorer(d checker) {
 	d.oneOf("layout", c.Layout, "", model.InstructionFirst)
 	d.Want(c.Layout == "" || c.Pair == model.Sequence, "layout",
 		"%s needs pair: %s; with %s nothing stands before the edit", c.Layout, model.Sequence, c.Pair)
+	d.Want(c.NumberPictures == "" || strings.Contains(c.NumberPictures, model.NumberMark), "number_pictures",
+		"want %s in it, the picture's number, as in %q", model.NumberMark, "Picture {n}: ")
 	d.oneOf("text_loss", c.TextLoss, "answer", "all")
 	d.Want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
 		c.ScoreRange)

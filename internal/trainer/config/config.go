@@ -38,7 +38,10 @@ type Config struct {
 	ScorePosition string           `yaml:"score_position"` // at, before
 	ChatTemplate  string           `yaml:"chat_template"`  // Jinja; empty: the checkpoint's
 	EndOfTurn     string           `yaml:"end_of_turn"`    // empty: the tokenizer's
-	Dtype         string           `yaml:"dtype"`          // auto, float32, bfloat16
+
+	NumberPictures string `yaml:"number_pictures,omitempty"` // "Picture {n}: " before each picture; empty: nothing
+
+	Dtype string `yaml:"dtype"` // auto, float32, bfloat16
 
 	Train *TrainConfig `yaml:"train,omitempty"` // part by part what trains
 

@@ -137,7 +137,7 @@ func (c *Config) fromScorer(dir string) error {
 	c.Question, c.Answer, c.TextLoss = Strings{s.Question}, Strings{s.Answer}, s.TextLoss
 	c.ScoreRange, c.Head, c.Dtype = s.ScoreRange[:], s.Head, s.DType
 	c.ScoreToken, c.ScorePosition = s.ScoreToken, s.ScorePosition
-	c.ChatTemplate, c.EndOfTurn = s.ChatTemplate, s.EndOfTurn
+	c.ChatTemplate, c.EndOfTurn, c.NumberPictures = s.ChatTemplate, s.EndOfTurn, s.NumberPictures
 	if noAdapter == nil {
 		c.takeAdapter(a)
 	} else if !errors.Is(noAdapter, fs.ErrNotExist) {

@@ -3,6 +3,7 @@ package dataset
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"assay/data"
 	"assay/edit"
@@ -36,9 +37,9 @@ func (e *Example) Labelled() bool {
 	return ok || e.Annotations.None()
 }
 
-// augment sets the seed of the augmentation of both pictures.
+// augment sets the seed of the augmentation of all pictures.
 func (e *Example) augment(seed uint64) {
-	for _, role := range []string{"source", "edit"} {
+	for _, role := range e.roles() {
 		if p, ok := e.Edit.Picture(role).(RowPicture); ok {
 			p.Augment = seed
 			e.Edit.Set(role, p)
@@ -46,19 +47,55 @@ func (e *Example) augment(seed uint64) {
 	}
 }
 
-// Contents are the digests of the encoded bytes of a row's source and edit: what tells a picture from another one under
-// the same name.
-type Contents [2]store.Key
+// roles are those of the pictures of an edit: its sources, then the edit.
+func (e *Example) roles() (out []string) {
+	for i := range max(len(e.Edit.Sources), 1) {
+		out = append(out, edit.SourceRole(i))
+	}
+	return append(out, "edit")
+}
+
+// Contents are the digests of the encoded bytes of a row's sources and edit: what tells a picture from another one
+// under the same name. The zero key is of a picture that cannot be read.
+type Contents struct {
+	sources []store.Key
+	edit    store.Key
+}
 
 // contentsOf finds out what the pictures of a row are. A file is read only if it was not before: see
 // [store.FileDigest].
 func contentsOf(row *data.Row, folder string) (c Contents, err error) {
-	for i, m := range []data.Image{row.Source, row.Edit} {
-		if c[i], err = store.Content(folder, m); err != nil {
-			return c, fmt.Errorf("%s: %w", [2]string{"source", "edit"}[i], err)
+	sources := append([]data.Image{row.Source}, row.References...)
+	c.sources = make([]store.Key, len(sources))
+	for i, m := range sources {
+		if c.sources[i], err = store.Content(folder, m); err != nil {
+			return c, fmt.Errorf("%s: %w", edit.SourceRole(i), err)
 		}
 	}
+	if c.edit, err = store.Content(folder, row.Edit); err != nil {
+		return c, fmt.Errorf("edit: %w", err)
+	}
 	return c, nil
+}
+
+// all are the keys of sources and edit.
+func (c *Contents) all() []store.Key { return append(slices.Clone(c.sources), c.edit) }
+
+// known reports whether any picture could be read.
+func (c *Contents) known() bool {
+	return slices.ContainsFunc(c.all(), func(k store.Key) bool { return k != store.Key{} })
+}
+
+// scene identifies the sources: that of one is its own key.
+func (c *Contents) scene() store.Key {
+	if len(c.sources) == 1 {
+		return c.sources[0]
+	}
+	var parts []string
+	for _, k := range c.sources {
+		parts = append(parts, string(k[:]))
+	}
+	return store.KeyOf(parts...)
 }
 
 // RowPicture is a picture of a row as it was when the run began: an [edit.Keyed].
@@ -109,11 +146,11 @@ func (p RowPicture) augmentation() string {
 	return fmt.Sprintf("%+v", data.RandomAugmentation(p.Augment))
 }
 
-// PairKey identifies the two pictures of an example as they are augmented.
+// PairKey identifies the pictures of an example as they are augmented.
 func (e *Example) PairKey() (store.Key, error) {
 	parts := []string{"pair", data.Decoding()}
 	augmentation := ""
-	for _, role := range []string{"source", "edit"} {
+	for _, role := range e.roles() {
 		p, ok := e.Edit.Picture(role).(RowPicture)
 		if !ok {
 			return store.Key{}, fmt.Errorf("%s: there is no picture of a table", role)

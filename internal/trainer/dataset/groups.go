@@ -67,10 +67,10 @@ func NewGroups(o *Order, s *Samples, bound int) *Groups {
 
 // sameEdit is the same for rows of one edit of one source and instruction with the same labels.
 func (r *Row) sameEdit() string {
-	if r.contents == (Contents{}) { // its pictures cannot be read
+	if !r.contents.known() { // its pictures cannot be read
 		return fmt.Sprintf("%d %d", r.number, r.Index)
 	}
-	return fmt.Sprintf("%s %x %v %v", r.Asked, r.contents[1], r.Annotations.Labels, r.Annotations.Ranks)
+	return fmt.Sprintf("%s %x %v %v", r.Asked, r.contents.edit, r.Annotations.Labels, r.Annotations.Ranks)
 }
 
 // Size is the number of edits of a unit in a step.

@@ -127,9 +127,9 @@ func (s *PictureInspector) Picture(f data.File) error {
 	return once()
 }
 
-// Example checks both pictures.
+// Example checks all pictures.
 func (s *PictureInspector) Example(e *Example) error {
-	for _, role := range []string{"source", "edit"} {
+	for _, role := range e.roles() {
 		if p, ok := e.Edit.Picture(role).(RowPicture); ok {
 			if err := s.Picture(p.File); err != nil {
 				return fmt.Errorf("%s: %w", role, err)

@@ -69,7 +69,13 @@ func (r *Row) example() (Example, error) {
 	picture := func(m data.Image, content store.Key) RowPicture {
 		return RowPicture{File: data.File{Image: m, Folder: r.table.Folder()}, Content: content}
 	}
-	e := edit.New(picture(row.Source, r.contents[0]), picture(row.Edit, r.contents[1]), row.Instruction)
+	e := &edit.Edit{Output: picture(row.Edit, r.contents.edit), Instruction: row.Instruction}
+	for i, m := range append([]data.Image{row.Source}, row.References...) {
+		if i >= len(r.contents.sources) {
+			return Example{}, errors.New("the row has more sources than when the run looked at it")
+		}
+		e.Sources = append(e.Sources, picture(m, r.contents.sources[i]))
+	}
 	e.ID, e.Group = cmp.Or(row.ID, r.table.Place(r.Index)), row.Group
 	return Example{Edit: *e, Label: r.Label, Annotations: r.Annotations}, nil
 }

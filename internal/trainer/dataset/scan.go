@@ -124,7 +124,7 @@ func (s *scan) table(t *data.Edits, out *splitSamples) {
 			s.unlabelled++
 			continue
 		}
-		sample := Row{table: t, number: number, Index: i, Asked: data.GroupOf(contents[0][:], row.Instruction),
+		sample := Row{table: t, number: number, Index: i, Asked: asked(&contents, row.Instruction),
 			Annotations: row.Annotations, ID: row.ID, Digest: digest, contents: contents}
 		if err := s.weigh(&sample); err != nil {
 			s.problems = append(s.problems, err)
@@ -195,7 +195,7 @@ func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 			return "", err
 		}
 	}
-	for _, k := range pictures {
+	for _, k := range pictures.all() {
 		text.Write(k[:])
 	}
 	s.digest.Write(text.Bytes())
@@ -203,12 +203,18 @@ func (s *scan) content(row *data.Row, pictures Contents) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
+// asked is the same for rows of the same sources and instruction.
+func asked(c *Contents, instruction string) string {
+	key := c.scene()
+	return data.GroupOf(key[:], instruction)
+}
+
 // row looks whether there is an instruction, and whether the pictures are there.
 func (s *scan) row(t *data.Edits, row *data.Row) error {
 	if strings.TrimSpace(row.Instruction) == "" {
 		return errors.New("the instruction is empty")
 	}
-	for _, p := range []data.Image{row.Source, row.Edit} {
+	for _, p := range append([]data.Image{row.Source, row.Edit}, row.References...) {
 		if len(p.Bytes) > 0 {
 			continue
 		}
@@ -282,7 +288,7 @@ type theEdit struct {
 	edit  store.Key
 }
 
-func (r *Row) theEdit() theEdit { return theEdit{r.Asked, r.contents[1]} }
+func (r *Row) theEdit() theEdit { return theEdit{r.Asked, r.contents.edit} }
 
 // lookForRepeats notes what a run can do, but hardly means: one edit with two labels, sources and edits that look
 // swapped, and validation by edits that are learnt from or, where a fraction is held out, by their source pictures.
@@ -305,10 +311,18 @@ func (d *Data) lookForRepeats(fraction bool) {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d training rows give an edit another label than a row before "+
 			"them: all are learnt from", contrary, train.Len()))
 	}
-	sources, edits := train.distinct(0), train.distinct(1)
-	if data.LookSwapped(len(sources), len(edits)) {
+	sources, scenes, edits := map[store.Key]bool{}, map[store.Key]bool{}, map[store.Key]bool{}
+	for i := range train.Rows {
+		if r := &train.Rows[i]; r.Bad == "" && r.contents.known() {
+			scenes[r.contents.scene()], edits[r.contents.edit] = true, true
+			for _, k := range r.contents.sources {
+				sources[k] = true
+			}
+		}
+	}
+	if data.LookSwapped(len(scenes), len(edits)) {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("the training rows have %d different sources and only %d different "+
-			"edits: are the columns source and edit the other way round?", len(sources), len(edits)))
+			"edits: are the columns source and edit the other way round?", len(scenes), len(edits)))
 	}
 	d.lookForTrained(train, validation, sources, fraction)
 }
@@ -324,7 +338,7 @@ func (d *Data) lookForTrained(train, validation *Samples, sources map[store.Key]
 		if r.Bad == "" && learnt[r.theEdit()] {
 			known++
 		}
-		if r.Bad == "" && fraction && sources[r.contents[0]] {
+		if r.Bad == "" && fraction && slices.ContainsFunc(r.contents.sources, func(k store.Key) bool { return sources[k] }) {
 			shown++
 		}
 	}
@@ -336,15 +350,4 @@ func (d *Data) lookForTrained(train, validation *Samples, sources map[store.Key]
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%d of %d validation rows have a source picture that is trained on as "+
 			"well: a fraction holds out whole groups, so give all rows of one picture one `group`", shown, validation.Len()))
 	}
-}
-
-// distinct are the contents of the sources (0) or edits (1) of all rows that can be used.
-func (s *Samples) distinct(which int) map[store.Key]bool {
-	out := map[store.Key]bool{}
-	for i := range s.Rows {
-		if r := &s.Rows[i]; r.Bad == "" && r.contents != (Contents{}) {
-			out[r.contents[which]] = true
-		}
-	}
-	return out
 }

@@ -20,9 +20,13 @@ import (
 	"assay/ort"
 )
 
-// pictures is the largest number of distinct ones that so many rows have.
-func pictures(c *config.Config, rows int) int {
-	n := 2 * rows
+// pictures is the largest number of distinct ones that the rows have, judged by the examples.
+func pictures(c *config.Config, in *PlanInput) int {
+	each := 2
+	for i := range in.Examples {
+		each = max(each, len(in.Examples[i].Edit.Sources)+1)
+	}
+	n := each * (in.Rows + in.Validation)
 	if c.Augment != "none" {
 		n *= 8 // flips and quarter turns
 	}
@@ -52,7 +56,7 @@ func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	}
 	p.onDevice(m.config, m.tuner, m.given)
 	u, err := fitMicroBatch(m.config, p, in.Group, func(n int) (exec.Usage, error) {
-		return m.tuner.Usage(longest, n, pictures(m.config, in.Rows+in.Validation), in.Validation > 0)
+		return m.tuner.Usage(longest, n, pictures(m.config, &in), in.Validation > 0)
 	})
 	if err != nil {
 		return nil, err

@@ -165,6 +165,8 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 		ChatTemplate:  c.ChatTemplate,
 		EndOfTurn:     c.EndOfTurn,
 		Head:          c.Head,
+
+		NumberPictures: c.NumberPictures,
 	}).Scorer()
 	return sc, sc.Normalize()
 }

@@ -49,11 +49,12 @@ type Examples struct {
 
 // Example is an edit with its score and its label, both 0..1.
 type Example struct {
-	Source, Output template.URL
-	Absent         error // why pictures are missing; nil: none is
-	Instruction    string
-	Score          float64
-	Label          *float64
+	Sources     []template.URL
+	Output      template.URL
+	Absent      error // why pictures are missing; nil: none is
+	Instruction string
+	Score       float64
+	Label       *float64
 }
 
 // Read reads a run directory. A line that is still being written does not count.
@@ -171,10 +172,12 @@ func (r *Run) Choose(open func(row int) (*edit.Edit, error)) error {
 				return err
 			}
 			shown := Example{Instruction: e.Instruction, Score: p.Score, Label: p.Label}
-			var absent [2]error
-			shown.Source, absent[0] = thumbnail(e, "source")
-			shown.Output, absent[1] = thumbnail(e, "edit")
-			shown.Absent = errors.Join(absent[:]...)
+			for k := range max(len(e.Sources), 1) {
+				source, err := thumbnail(e, edit.SourceRole(k))
+				shown.Sources, shown.Absent = append(shown.Sources, source), errors.Join(shown.Absent, err)
+			}
+			shown.Output, err = thumbnail(e, "edit")
+			shown.Absent = errors.Join(shown.Absent, err)
 			x.Edits = append(x.Edits, shown)
 		}
 		if len(x.Edits) > 0 {

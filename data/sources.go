@@ -1,0 +1,134 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// sourcesColumn is the column of edits of several pictures: a list of them, in place of the column source.
+const sourcesColumn = "sources"
+
+// Sources are all pictures that the edit was made of: Source, then References.
+func (r *Row) Sources() []Image {
+	if r.Source.IsZero() {
+		return nil
+	}
+	return append([]Image{r.Source}, r.References...)
+}
+
+// SourcesKey is what tells the sources of rows of one table apart without a look at their files.
+func (r *Row) SourcesKey() string {
+	var b strings.Builder
+	for _, m := range r.Sources() {
+		fmt.Fprintf(&b, "%q %q ", m.Path, m.key())
+	}
+	return b.String()
+}
+
+// ToImages returns a value as pictures: a list of what [ToImage] takes, or the JSON text of one, which is what CSV can
+// hold. Null is no list; an empty list, or one with a null in it, is an error.
+func ToImages(v any) ([]Image, error) {
+	if list, ok := v.([]Image); ok {
+		return list, nil
+	}
+	list, _, err := pictureList(v)
+	if err != nil || list == nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, errors.New("the list of pictures is empty")
+	}
+	out := make([]Image, len(list))
+	for i, v := range list {
+		if out[i], err = ToImage(v); err == nil && out[i].IsZero() {
+			err = errors.New("there is no picture")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("picture %d of the list: %w", i+1, err)
+		}
+	}
+	return out, nil
+}
+
+// pictureList are the elements of a list as they stand in a table; text: it was JSON text. nil: null.
+func pictureList(v any) (list []any, text bool, err error) {
+	raw, isRaw := v.(json.RawMessage)
+	if !isRaw || len(raw) > 0 && raw[0] == '"' {
+		if v, err = unwrap(v); err != nil {
+			return nil, false, err
+		}
+		raw = nil
+	}
+	switch v := v.(type) {
+	case nil:
+		return nil, false, nil
+	case []any:
+		return v, false, nil
+	case string:
+		if strings.TrimSpace(v) == "" {
+			return nil, false, nil
+		}
+		raw, text = json.RawMessage(strings.TrimSpace(v)), true
+		if raw[0] != '[' {
+			return nil, false, fmt.Errorf("want a list of pictures, have %s", kindOf(v))
+		}
+	}
+	if string(raw) == "null" {
+		return nil, false, nil
+	}
+	var each []json.RawMessage
+	if raw == nil {
+		return nil, false, fmt.Errorf("want a list of pictures, have %s", kindOf(v))
+	}
+	if json.Unmarshal(raw, &each) != nil {
+		return nil, text, fmt.Errorf("want a list of pictures (paths, or {path, bytes}), have %.40s", raw)
+	}
+	list = make([]any, len(each))
+	for i, e := range each {
+		list[i] = e
+	}
+	return list, text, nil
+}
+
+// sourcesName is the table's name of the column sources; "": a map names the column source, and this is none of ours.
+func sourcesName(names map[string]string) string {
+	if own, ok := names[sourcesColumn]; ok {
+		return own
+	}
+	if _, ok := names["source"]; ok {
+		return ""
+	}
+	return sourcesColumn
+}
+
+// readSources reads the column sources, if it has a list.
+func (r *Row) readSources(rec *Record, names map[string]string) error {
+	name := sourcesName(names)
+	v, ok := rec.Get(name)
+	if !ok || name == "" {
+		return nil
+	}
+	if _, _, err := pictureList(v); err != nil && !r.Source.IsZero() && names[sourcesColumn] == "" {
+		return nil // a column of that name with something else in it
+	}
+	list, err := ToImages(v)
+	switch {
+	case err != nil:
+		return fmt.Errorf("column %q: %w", name, err)
+	case len(list) == 0:
+		return nil
+	case !r.Source.IsZero():
+		return fmt.Errorf("the row has both a source and a list %q: keep one of them", name)
+	}
+	r.Source, r.References = list[0], list[1:]
+	return nil
+}
+
+// hasSource reports whether columns have one of source and sources.
+func hasSource(have []string, names map[string]string) bool {
+	name := sourcesName(names)
+	return name != "" && slices.Contains(have, name)
+}

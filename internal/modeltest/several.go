@@ -1,0 +1,199 @@
+package modeltest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/oracle"
+	"assay/model"
+	"assay/model/batch"
+)
+
+// several holds edits of several sources, repeated ones too, to transformers: tokens, scores, losses and the gradient
+// by pixel_values; and to themselves alone, in batches and in groups that share all sources.
+func (f Family) several(t *testing.T) {
+	f.Cases = [][2]string{{"cases_several.json", "expect_several.safetensors"}}
+	t.Run("scores", func(t *testing.T) { each(t, f, openScorer, severalScores) })
+	t.Run("losses", func(t *testing.T) {
+		open := func(t *testing.T, dir string) *model.Tuner { return openTuner(t, dir, model.TuneOptions{}) }
+		each(t, f, open, func(t *testing.T, r *reference, u *model.Tuner) { r.step(t, u) })
+	})
+	t.Run("gradients", func(t *testing.T) { each(t, f, openScorer, f.severalGradients) })
+	t.Run("batch", func(t *testing.T) { f.batch(t, openScorer) })
+	t.Run("groups", func(t *testing.T) { each(t, f, openScorer, severalGroups) })
+	t.Run("shared gradients", func(t *testing.T) { f.sharedGradients(t, "answer", model.TuneOptions{}) })
+	t.Run("numbered", f.numbered)
+}
+
+func severalScores(t *testing.T, r *reference, s *model.Scorer) {
+	if info := s.Info(); info.Sources != edit.Any {
+		t.Errorf("the scorer looks at %d sources, want any number", info.Sources)
+	}
+	sample := r.sample(t, s)
+	if !slices.Equal(sample.IDs, r.InputIDs) || sample.ScoreIndex != r.ScoreIndex {
+		t.Errorf("tokens differ:\n got %v\nwant %v", sample.IDs, r.InputIDs)
+	}
+	for i, p := range sample.Pictures {
+		if p.Tokens != r.ImageTokens[i] || p.Height != r.ImageSizes[i][0] || p.Width != r.ImageSizes[i][1] {
+			t.Errorf("picture %d: %dx%d with %d tokens, want %v with %d", i, p.Height, p.Width, p.Tokens, r.ImageSizes[i],
+				r.ImageTokens[i])
+		}
+	}
+	scores, err := s.Score01(context.Background(), []*batch.Sample{sample})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkScore(t, s, scores[0], r)
+}
+
+// severalGradients compares the gradient by pixel_values with that of transformers, and the gradient of each picture
+// with what one step along it changes.
+func (f Family) severalGradients(t *testing.T, r *reference, s *model.Scorer) {
+	sample := r.sample(t, s)
+	if r.expect[r.name("d_pixel_values")] != nil {
+		score, g, err := s.PixelGradient(context.Background(), sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkScore(t, s, score, r)
+		got := g.Data().([]float32)
+		for i, want := range f.Split(r.floats(t, "d_pixel_values"), sample.Pictures) {
+			oracle.Close(t, fmt.Sprintf("gradient of picture %d", i), got[:len(want)], want, 0, 1e-4)
+			got = got[len(want):]
+		}
+	}
+	e := r.edit(t)
+	one, err := s.Gradients(context.Background(), []*edit.Edit{e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkScore(t, s, one[0].Score01, r)
+	if len(one[0].Sources) != len(e.Sources) {
+		t.Fatalf("%d gradients of sources, want %d", len(one[0].Sources), len(e.Sources))
+	}
+	both := *e
+	both.Output = flipped(e.Output)
+	both.Sources = slices.Clone(e.Sources)
+	last := len(both.Sources) - 1
+	both.Sources[last] = flipped(both.Sources[last])
+	TogetherAsAlone(t, s, []*edit.Edit{e, &both, edit.New(e.Sources[last], e.Output, e.Instruction)})
+	for i, g := range append(slices.Clone(one[0].Sources), one[0].Output) {
+		role, p := "edit", e.Output.(*data.Picture)
+		if i < len(e.Sources) {
+			role, p = edit.SourceRole(i), e.Sources[i].(*data.Picture)
+		}
+		if g.Width != p.Width || g.Height != p.Height || slices.Max(g.Values) <= 0 {
+			t.Errorf("%s: a gradient of %dx%d pixels, want %dx%d that is not zero", role, g.Width, g.Height, p.Width, p.Height)
+		}
+	}
+}
+
+func flipped(p edit.Picture) edit.Picture { return p.(*data.Picture).FlipHorizontal() }
+
+// severalGroups scores edits of one list of sources, whose common prefix holds them all, and one whose last source
+// differs: each the same as alone.
+func severalGroups(t *testing.T, r *reference, s *model.Scorer) {
+	e, rng := r.edit(t), rand.New(rand.NewPCG(1, uint64(r.ID)))
+	var edits []*edit.Edit
+	for range 5 {
+		p := e.Output.(*data.Picture).FlipVertical()
+		p.Pix[rng.IntN(len(p.Pix))] ^= 0x55
+		edits = append(edits, &edit.Edit{Sources: e.Sources, Output: p, Instruction: e.Instruction})
+	}
+	samples := prepareAll(t, s, edits)
+	rows, apart := s.Rows(samples)
+	text := len(r.InputIDs[r.ImageTokens[len(r.ImageTokens)-1]:]) // of one edit, without its own picture
+	if saved := apart - rows; saved < 4*(text-len(r.InputIDs)+r.firstTokens()) || saved <= 0 {
+		t.Errorf("%d rows together, %d one by one: want the sources' %d tokens once", rows, apart, r.firstTokens())
+	}
+	other := *edits[0]
+	other.Sources = slices.Clone(e.Sources)
+	other.Sources[len(other.Sources)-1] = flipped(other.Sources[len(other.Sources)-1])
+	samples = append(samples, prepareAll(t, s, []*edit.Edit{&other})...)
+	together, err := s.Score01(context.Background(), samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if together[5] == together[0] {
+		t.Errorf("another last source: %v as before, want another score", together[5])
+	}
+	for i, one := range samples {
+		alone, err := s.Score01(context.Background(), []*batch.Sample{one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alone[0] != together[i] {
+			t.Errorf("edit %d: %v alone, %v in a group", i, alone[0], together[i])
+		}
+	}
+}
+
+// firstTokens are the tokens of the case's sources.
+func (r *reference) firstTokens() (n int) {
+	for _, k := range r.ImageTokens[:len(r.ImageTokens)-1] {
+		n += k
+	}
+	return n
+}
+
+// numbered writes a number before each picture, or refuses a template that would move it.
+func (f Family) numbered(t *testing.T) {
+	f.eachFile(t, func(t *testing.T, rs []*reference) {
+		r := rs[0]
+		p, err := model.LoadScorerState(r.scorer())
+		if err != nil {
+			t.Fatal(err)
+		}
+		usual := openScorer(t, r.scorer())
+		p.Config.NumberPictures = "Picture {n}: "
+		s, err := model.NewScorer(p, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		got, err := s.Sample(r.edit(t), model.Ask{})
+		if err != nil {
+			if !strings.Contains(err.Error(), `"Picture 1: " does not stand before picture 1`) {
+				t.Error(err)
+			}
+			return
+		}
+		before, err := usual.Sample(r.edit(t), model.Ask{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := (len(got.IDs) - len(before.IDs)) / len(got.Pictures) // tokens of each
+		for i, at := range got.Tokens.Pictures {
+			if want := before.Tokens.Pictures[i] + (i+1)*numbers; at != want || numbers == 0 {
+				t.Errorf("picture %d begins at token %d, want %d", i+1, at, want)
+			}
+		}
+		a, errA := usual.Fingerprint()
+		b, errB := s.Fingerprint()
+		if errA != nil || errB != nil || a == b {
+			t.Errorf("fingerprints %s and %s (%v, %v): want others with numbers", a, b, errA, errB)
+		}
+	})
+}
+
+// OneSource checks that a scorer which shows one source refuses an edit of two by name.
+func OneSource(t *testing.T, dir string) {
+	t.Helper()
+	s := openScorer(t, dir)
+	p := picture(t, filepath.Join("..", "..", "testdata", "oracle", "images", "coffee.png"))
+	e := &edit.Edit{Sources: []edit.Picture{p, p}, Output: p, Instruction: "x"}
+	const want = "the edit has 2 sources, and this judge looks at 1"
+	if _, err := s.Sample(e, model.Ask{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Sample: got %v, want an error with %q", err, want)
+	}
+	if _, err := s.Gradients(t.Context(), []*edit.Edit{e}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Gradients: got %v, want an error with %q", err, want)
+	}
+}

@@ -1,0 +1,50 @@
+package calibrate
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"assay/data"
+	"assay/internal/store"
+)
+
+// TestScenesOfSources: edits that share any of their sources are of one scene, and one whose source was trained on is
+// told.
+func TestScenesOfSources(t *testing.T) {
+	dir := t.TempDir()
+	for i, name := range []string{"a.png", "b.png", "c.png", "d.png", "e.png"} {
+		p := data.NewPicture(4, 4)
+		p.Pix[0] = byte(i)
+		if err := p.WritePNG(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "t.jsonl")
+	rows := `{"sources": ["a.png", "b.png"], "edit": "e.png", "instruction": "x", "label": 0}
+{"sources": ["c.png", "b.png"], "edit": "e.png", "instruction": "x", "label": 1}
+{"source": "d.png", "edit": "e.png", "instruction": "x", "label": 1}
+`
+	if err := os.WriteFile(path, []byte(rows), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	table, err := openTable(path, "", &Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	if s := table.scenes(); len(s) != 3 || s[0] != s[1] || s[0] == s[2] {
+		t.Errorf("got scenes %v, want the first two rows in one and the third in another", s)
+	}
+	key, err := store.Content(dir, data.Image{Path: "c.png"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, first := table.seen(map[store.Key]bool{key: true}); n != 1 || first != "t.jsonl, row 2" {
+		t.Errorf("got %d rows that were trained on, first %q, want row 2 alone", n, first)
+	}
+	all, err := pictures([]learned{{path: path}})
+	if err != nil || len(all) != 5 || !all[key] {
+		t.Errorf("got %d pictures of the table (%v), want 5 with the second source", len(all), err)
+	}
+}
