@@ -135,8 +135,8 @@ func fromBytes(decode func(io.Reader) (image.Config, error)) func(raw []byte) (i
 //
 //   - 16-bit channels lose their lower byte. 16-bit grey, which Pillow's conversion to RGB clips to 255 and so turns
 //     white, is refused, unless nothing in it is above 255.
-//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes. JPEG differs from libjpeg-turbo by the rounding
-//     of the inverse DCT only: see decodeJPEG.
+//   - PNG, GIF, BMP, TIFF and WebP, lossy or not, give Pillow's bytes, and JPEG does by libjpeg-turbo. Where that is
+//     not installed (see JPEGDecoder), JPEG differs by the rounding of the inverse DCT.
 //   - AVIF, HEIC and JPEG 2000 are refused by name, and so is what would come out otherwise than in Pillow, or not at
 //     all: docs/pictures.md has a list.
 //   - The size is read from the header and checked before anything is decoded; truncated or damaged data is an error.
@@ -144,9 +144,10 @@ func Decode(raw []byte, l Limits) (*Picture, error) {
 	return DecodeContext(context.Background(), raw, l)
 }
 
-// DecodeContext is Decode, but stops when ctx is done, within about a KiB of the file, and returns the context's
-// cause. (A lossy WebP file and a strip of a TIFF file are read whole and decoded without a stop: tenths of a second
-// for 10 megapixels.) Time and memory grow with the pixels, which Size tells beforehand.
+// DecodeContext is Decode, but stops when ctx is done, within about a KiB or some rows of the file, and returns the
+// context's cause. (A WebP file is decoded by sixteenths, or whole where Go's package does it; a strip of a TIFF file
+// and a GIF file are decoded whole: tenths of a second for 10 megapixels.) Time and memory grow with the pixels, which
+// Size tells beforehand.
 func DecodeContext(ctx context.Context, raw []byte, l Limits) (p *Picture, err error) {
 	f, err := detectFormat(raw)
 	if err != nil {

@@ -115,9 +115,8 @@ func (s *setup) sameRun() error {
 		facts := map[string]string{
 			"program": digest, "architecture": runtime.GOARCH, "decoder of JPEG": s.state.JPEG,
 			"trained tensors": s.trains.Digest,
-			"--fresh":         fmt.Sprint(s.o.Fresh),
-			"--resume":        fmt.Sprint(s.o.Resume),
-			"--force-resume":  fmt.Sprint(s.o.Force),
+			"--fresh":         fmt.Sprint(s.o.Fresh), "--resume": fmt.Sprint(s.o.Resume),
+			"--force-resume": fmt.Sprint(s.o.Force),
 		}
 		for name, v := range values {
 			if name == "out" || !config.Moved(name, v, v) {

@@ -1,0 +1,45 @@
+package data
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"assay/internal/packed"
+)
+
+// TestJPEGScans: a file with more scans than any encoder writes is refused, whichever decoder is in use.
+func TestJPEGScans(t *testing.T) {
+	raw := packed.File(t, "testdata/headers.zip", "frame_22_11_11_progressive_r3.jpg")
+	last := bytes.LastIndex(raw, []byte{0xff, jpegScan})
+	scan, end := raw[last:len(raw)-2], raw[len(raw)-2:]
+	for _, decoder := range decoders {
+		t.Run(decoder, func(t *testing.T) {
+			withDecoders(t, decoder)
+			if _, err := Decode(raw, Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			many := append(bytes.Clone(raw[:last]), bytes.Repeat(scan, jpegMaxScans)...)
+			_, err := Decode(append(many, end...), Limits{})
+			if want := "more than 500 scans"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want one with %q", err, want)
+			}
+		})
+	}
+}
+
+// TestJPEGDecoder: what is kept by the digest of a file is kept apart by decoder, and names Go's as it always did.
+func TestJPEGDecoder(t *testing.T) {
+	for _, decoder := range decoders {
+		t.Run(decoder, func(t *testing.T) {
+			withDecoders(t, decoder)
+			name, why := JPEGDecoder()
+			if name != decoder || (why == "") != (decoder != GoDecoder) || !strings.HasPrefix(JPEGText(), decoder+" (") {
+				t.Errorf("got decoder %s (%s), in words %q, want %s", name, why, JPEGText(), decoder)
+			}
+			if want := map[string]string{"go": "3", "libjpeg-turbo": "3 libjpeg-turbo"}[decoder]; Decoding() != want {
+				t.Errorf("got %q, want %q", Decoding(), want)
+			}
+		})
+	}
+}
