@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/jpegscan"
 	"assay/internal/packed"
 )
 
 // TestJPEGScans: a file with more scans than any encoder writes is refused, whichever decoder is in use.
 func TestJPEGScans(t *testing.T) {
 	raw := packed.File(t, "testdata/headers.zip", "frame_22_11_11_progressive_r3.jpg")
-	last := bytes.LastIndex(raw, []byte{0xff, jpegScan})
+	last := bytes.LastIndex(raw, []byte{0xff, 0xda})
 	scan, end := raw[last:len(raw)-2], raw[len(raw)-2:]
 	for _, decoder := range decoders {
 		t.Run(decoder, func(t *testing.T) {
@@ -19,7 +20,7 @@ func TestJPEGScans(t *testing.T) {
 			if _, err := Decode(raw, Limits{}); err != nil {
 				t.Fatal(err)
 			}
-			many := append(bytes.Clone(raw[:last]), bytes.Repeat(scan, jpegMaxScans)...)
+			many := append(bytes.Clone(raw[:last]), bytes.Repeat(scan, jpegscan.MaxScans)...)
 			_, err := Decode(append(many, end...), Limits{})
 			if want := "more than 500 scans"; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want one with %q", err, want)

@@ -1,4 +1,4 @@
-package data
+package jpegscan
 
 import (
 	"bytes"
@@ -9,12 +9,12 @@ import (
 	"math/bits"
 )
 
-// split rewrites a file of several components as one file of grey for each. docs/decisions/jpeg.md says why. Scans of
+// Split rewrites a file of several components as one file of grey for each. docs/decisions/jpeg.md says why. Scans of
 // one component are copied. Those of several are taken apart: their blocks come in another order then, and so the DC
 // coefficients, which are stored as differences, are written anew, without restarts.
-func (f *jpegFrame) split(ctx context.Context) ([][]byte, error) {
-	out := make([][]byte, len(f.components))
-	for i, c := range f.components {
+func (f *Frame) Split(ctx context.Context) ([][]byte, error) {
+	out := make([][]byte, len(f.Components))
+	for i, c := range f.Components {
 		w, h := f.size(c)
 		out[i] = append(out[i], 0xff, 0xd8, 0xff, f.kind, 0, 11, 8, byte(h>>8), byte(h), byte(w>>8), byte(w))
 		out[i] = append(out[i], 1, c.id, 0x11, c.quantizer)
@@ -37,7 +37,7 @@ func (f *jpegFrame) split(ctx context.Context) ([][]byte, error) {
 		}
 	}
 	for i := range out {
-		out[i] = append(out[i], 0xff, jpegEnd)
+		out[i] = append(out[i], 0xff, markEnd)
 	}
 	return out, nil
 }
@@ -55,7 +55,7 @@ var sizesTable = func() []byte {
 const sizeBits, mostSize = 5, 16
 
 // header appends what stands before a scan of one component, the i-th of s, with dc in place of its DC table.
-func (s jpegStep) header(b []byte, f *jpegFrame, i int, dc []byte, interval int) []byte {
+func (s step) header(b []byte, f *Frame, i int, dc []byte, interval int) []byte {
 	for class, number := range []byte{s.selectors[i] >> 4, s.selectors[i] & 15} {
 		id := byte(class)<<4 | number
 		t := s.tables[id]
@@ -63,35 +63,35 @@ func (s jpegStep) header(b []byte, f *jpegFrame, i int, dc []byte, interval int)
 			t = dc
 		}
 		if t != nil {
-			b = append(binary.BigEndian.AppendUint16(append(b, 0xff, jpegHuffman), uint16(3+len(t))), id)
+			b = append(binary.BigEndian.AppendUint16(append(b, 0xff, markHuffman), uint16(3+len(t))), id)
 			b = append(b, t...)
 		}
 	}
-	b = append(b, 0xff, jpegInterval, 0, 4, byte(interval>>8), byte(interval))
-	b = append(b, 0xff, jpegScan, 0, 8, 1, f.components[s.components[i]].id, s.selectors[i])
+	b = append(b, 0xff, markInterval, 0, 4, byte(interval>>8), byte(interval))
+	b = append(b, 0xff, markScan, 0, 8, 1, f.Components[s.components[i]].id, s.selectors[i])
 	return append(b, s.bounds[:]...)
 }
 
-// A jpegBlock is a block of a scan: its DC coefficient, or a bit of it, and where the codes of the others lie.
-type jpegBlock struct {
+// A block is a block of a scan: its DC coefficient, or a bit of it, and where the codes of the others lie.
+type block struct {
 	dc       int32
 	from, to int
 }
 
 // apart returns the blocks of each component of an interleaved scan, in the order of a scan of its own.
-func (s jpegStep) apart(ctx context.Context, f *jpegFrame) ([][]byte, error) {
-	mostH, mostV := f.most()
-	across, down := (f.width+8*mostH-1)/(8*mostH), (f.height+8*mostV-1)/(8*mostV)
-	refine := f.kind == jpegProgressive && s.bounds[2]>>4 != 0
-	r := jpegBits{b: s.compressed}
-	blocks := make([][]jpegBlock, len(s.components))
+func (s step) apart(ctx context.Context, f *Frame) ([][]byte, error) {
+	mostH, mostV := f.Most()
+	across, down := (f.Width+8*mostH-1)/(8*mostH), (f.Height+8*mostV-1)/(8*mostV)
+	refine := f.kind == markProgressive && s.bounds[2]>>4 != 0
+	r := bitReader{b: s.compressed}
+	blocks := make([][]block, len(s.components))
 	rest := make([]bitString, len(s.components)) // the codes of the other coefficients
 	dc := make([]int32, len(s.components))
 	columns := make([]int, len(s.components))
 	for i, k := range s.components {
-		w, h := f.size(f.components[k])
+		w, h := f.size(f.Components[k])
 		columns[i] = (w + 7) / 8
-		blocks[i] = make([]jpegBlock, columns[i]*((h+7)/8))
+		blocks[i] = make([]block, columns[i]*((h+7)/8))
 	}
 	for unit := range across * down {
 		if s.interval > 0 && unit > 0 && unit%s.interval == 0 {
@@ -104,20 +104,20 @@ func (s jpegStep) apart(ctx context.Context, f *jpegFrame) ([][]byte, error) {
 			return nil, ctx.Err()
 		}
 		for i, k := range s.components {
-			c := f.components[k]
-			for j := range int(c.h) * int(c.v) {
-				var b jpegBlock
+			c := f.Components[k]
+			for j := range int(c.H) * int(c.V) {
+				var b block
 				if refine {
 					b.dc = int32(r.take(1))
 				} else {
 					dc[i] += r.signed(int(r.symbol(s.tables[s.selectors[i]>>4], nil)))
 					b.dc = dc[i]
 				}
-				if b.from = rest[i].n; f.kind != jpegProgressive {
+				if b.from = rest[i].n; f.kind != markProgressive {
 					r.copyBlock(s.tables[0x10|s.selectors[i]&15], &rest[i])
 				}
 				b.to = rest[i].n
-				x, y := unit%across*int(c.h)+j%int(c.h), unit/across*int(c.v)+j/int(c.h)
+				x, y := unit%across*int(c.H)+j%int(c.H), unit/across*int(c.V)+j/int(c.H)
 				if at := y*columns[i] + x; x < columns[i] && at < len(blocks[i]) {
 					blocks[i][at] = b
 				}
@@ -135,7 +135,7 @@ func (s jpegStep) apart(ctx context.Context, f *jpegFrame) ([][]byte, error) {
 }
 
 // writeBlocks writes the blocks of a scan of one component.
-func writeBlocks(blocks []jpegBlock, rest *bitString, refine bool) []byte {
+func writeBlocks(blocks []block, rest *bitString, refine bool) []byte {
 	var out bitString
 	before := int32(0)
 	for _, b := range blocks {
@@ -160,14 +160,14 @@ func writeBlocks(blocks []jpegBlock, rest *bitString, refine bool) []byte {
 	return bytes.ReplaceAll(out.b, []byte{0xff}, []byte{0xff, 0})
 }
 
-// jpegBits reads a scan bit by bit. After an error all bits are zero.
-type jpegBits struct {
+// bitReader reads a scan bit by bit. After an error all bits are zero.
+type bitReader struct {
 	b    []byte
 	left int // bits of b[0] that were not read, less than 8
 	err  error
 }
 
-func (r *jpegBits) bit() uint32 {
+func (r *bitReader) bit() uint32 {
 	if r.left == 0 {
 		if len(r.b) > 0 && r.err == nil && r.b[0] != 0xff {
 			r.left = 8
@@ -189,7 +189,7 @@ func (r *jpegBits) bit() uint32 {
 	return v
 }
 
-func (r *jpegBits) take(n int) (v uint32) {
+func (r *bitReader) take(n int) (v uint32) {
 	for range n {
 		v = v<<1 | r.bit()
 	}
@@ -197,7 +197,7 @@ func (r *jpegBits) take(n int) (v uint32) {
 }
 
 // signed reads a number of n bits as JPEG stores it: those that begin with 0 are negative.
-func (r *jpegBits) signed(n int) int32 {
+func (r *bitReader) signed(n int) int32 {
 	v := int32(r.take(n))
 	if n > 0 && v>>(n-1) == 0 {
 		v -= 1<<n - 1
@@ -206,7 +206,7 @@ func (r *jpegBits) signed(n int) int32 {
 }
 
 // symbol reads a code of the table, and appends it to out if there is one.
-func (r *jpegBits) symbol(table []byte, out *bitString) byte {
+func (r *bitReader) symbol(table []byte, out *bitString) byte {
 	if len(table) < 16 {
 		r.err = errors.New("a missing Huffman table")
 		return 0
@@ -231,7 +231,7 @@ func (r *jpegBits) symbol(table []byte, out *bitString) byte {
 }
 
 // copyBlock reads the codes of all coefficients but the first.
-func (r *jpegBits) copyBlock(table []byte, out *bitString) {
+func (r *bitReader) copyBlock(table []byte, out *bitString) {
 	for k := 1; k < 64 && r.err == nil; k++ {
 		symbol := r.symbol(table, out)
 		run, n := int(symbol>>4), int(symbol&15)
@@ -244,14 +244,14 @@ func (r *jpegBits) copyBlock(table []byte, out *bitString) {
 }
 
 // restart skips the bits up to a restart marker, and the marker.
-func (r *jpegBits) restart() bool {
+func (r *bitReader) restart() bool {
 	if r.left > 0 {
 		if r.b[0] == 0xff {
 			r.b = r.b[1:]
 		}
 		r.b, r.left = r.b[1:], 0
 	}
-	if len(r.b) < 2 || r.b[0] != 0xff || r.b[1]&^7 != jpegRestart {
+	if len(r.b) < 2 || r.b[0] != 0xff || r.b[1]&^7 != markRestart {
 		return false
 	}
 	r.b = r.b[2:]
