@@ -43,8 +43,7 @@ func decodeGIF(f encodedFile) (*Picture, error) {
 // decodePlainGIF decodes a first frame that covers the picture and has no transparent colour, at twice the speed of
 // image/gif. It returns nil for other files, and for those with anything wrong.
 func decodePlainGIF(raw []byte) *Picture {
-	const header, colourTable, interlaced, transparent = 13, 1 << 7, 1 << 6, 1
-	const extension, graphicControl, comment, application = 0x21, 0xf9, 0xfe, 0xff
+	const header, colourTable, interlaced = 13, 1 << 7, 1 << 6
 	if len(raw) < header {
 		return nil
 	}
@@ -65,18 +64,7 @@ func decodePlainGIF(raw []byte) *Picture {
 	if !takePalette(raw[10]) {
 		return nil
 	}
-	for len(b) > 7 && b[0] == extension {
-		switch {
-		case b[1] == graphicControl && b[2] == 4 && b[3]&transparent == 0 && b[7] == 0:
-		case b[1] == comment, b[1] == application && b[2] > 0:
-		default:
-			return nil
-		}
-		if _, b = gifBlocks(b[2:]); b == nil {
-			return nil
-		}
-	}
-	if len(b) < 11 || b[0] != 0x2c || binary.LittleEndian.Uint32(b[1:]) != 0 ||
+	if b = skipExtensions(b); len(b) < 11 || b[0] != 0x2c || binary.LittleEndian.Uint32(b[1:]) != 0 ||
 		int(binary.LittleEndian.Uint16(b[5:])) != width || int(binary.LittleEndian.Uint16(b[7:])) != height {
 		return nil
 	}
@@ -90,11 +78,7 @@ func decodePlainGIF(raw []byte) *Picture {
 	if !new(lzwTable).unpack(indices, packed, uint(b[0]), false) {
 		return nil
 	}
-	var table [256]uint32
-	for i := range len(palette) / 3 {
-		c := palette[3*i:]
-		table[i] = uint32(c[0]) | uint32(c[1])<<8 | uint32(c[2])<<16
-	}
+	table := paletteOf(palette)
 	for i := len(palette) / 3; i < 256; i++ {
 		table[i] = 1 << 24 // no colour
 	}
@@ -105,13 +89,41 @@ func decodePlainGIF(raw []byte) *Picture {
 	p := NewPicture(width, height)
 	for _, pass := range passes {
 		for y := pass[0]; y < height; y += pass[1] {
-			if !paletteRow(p.row(y), indices[:width], &table) {
+			if !paletteRow(p.row(y), indices[:width], table) {
 				return nil
 			}
 			indices = indices[width:]
 		}
 	}
 	return p
+}
+
+// skipExtensions returns what is behind the extensions that b begins with; nil: one of them changes how the picture is
+// shown, or is cut off.
+func skipExtensions(b []byte) []byte {
+	const extension, graphicControl, comment, application, transparent = 0x21, 0xf9, 0xfe, 0xff, 1
+	for len(b) > 7 && b[0] == extension {
+		switch {
+		case b[1] == graphicControl && b[2] == 4 && b[3]&transparent == 0 && b[7] == 0:
+		case b[1] == comment, b[1] == application && b[2] > 0:
+		default:
+			return nil
+		}
+		if _, b = gifBlocks(b[2:]); b == nil {
+			return nil
+		}
+	}
+	return b
+}
+
+// paletteOf are the colours of a palette of RGB, as paletteRow takes them.
+func paletteOf(rgb []byte) *[256]uint32 {
+	table := new([256]uint32)
+	for i := range len(rgb) / 3 {
+		c := rgb[3*i:]
+		table[i] = uint32(c[0]) | uint32(c[1])<<8 | uint32(c[2])<<16
+	}
+	return table
 }
 
 // gifBlocks joins blocks up to the empty one, and returns what follows, nil if that does not come.

@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/png"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zlib"
 )
@@ -115,26 +116,15 @@ func plainPNG(raw []byte) (packed []byte, palette *[256]uint32) {
 	colours, data := raw[pngColours], 0 // data: 1 in the pixels, 2 behind them
 	var parts [][]byte
 	for at := signature; at+12 <= len(raw); {
-		n := uint64(binary.BigEndian.Uint32(raw[at:]))
-		if n+12 > uint64(len(raw)-at) {
-			return nil, nil
-		}
-		end := at + 8 + int(n)
-		name, body := string(raw[at+4:at+8]), raw[at+8:end]
-		if binary.BigEndian.Uint32(raw[end:]) != crc32.ChecksumIEEE(raw[at+4:end]) {
-			return nil, nil
-		}
+		name, body := pngChunk(raw[at:])
+		n := len(body)
 		if data == 1 && name != "IDAT" {
 			data = 2
 		}
 		switch {
 		case name == "IHDR" && at == signature && n == 13:
 		case name == "PLTE" && colours == pngPalette && palette == nil && data == 0 && n%3 == 0 && n > 0 && n <= 768:
-			palette = new([256]uint32)
-			for i := range n / 3 {
-				c := body[3*i:]
-				palette[i] = uint32(c[0]) | uint32(c[1])<<8 | uint32(c[2])<<16
-			}
+			palette = paletteOf(body)
 		case name == "IDAT" && data < 2 && (colours != pngPalette || palette != nil):
 			data = 1
 			parts = append(parts, body)
@@ -143,12 +133,21 @@ func plainPNG(raw []byte) (packed []byte, palette *[256]uint32) {
 				return nil, nil
 			}
 			return bytes.Join(parts, nil), palette
-		case name == "IHDR" || name == "PLTE" || name == "IDAT" || name == "IEND" || name == "tRNS":
+		case slices.Contains([]string{"", "IHDR", "PLTE", "IDAT", "IEND", "tRNS"}, name):
 			return nil, nil
 		}
-		at = end + 4
+		at += n + 12
 	}
 	return nil, nil
+}
+
+// pngChunk is the chunk that b, of at least 12 bytes, begins with; "" if it is cut off or has another checksum.
+func pngChunk(b []byte) (name string, body []byte) {
+	n := uint64(binary.BigEndian.Uint32(b))
+	if n+12 > uint64(len(b)) || binary.BigEndian.Uint32(b[n+8:]) != crc32.ChecksumIEEE(b[4:n+8]) {
+		return "", nil
+	}
+	return string(b[4:8]), b[8 : n+8]
 }
 
 // pngRows reads rows of pixels, of pixel bytes each, into what row returns, undoes their filters, and calls done.

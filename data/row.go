@@ -165,6 +165,17 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 			return r, err
 		}
 	}
+	if err := r.checkRequired(rec, names, required); err != nil {
+		return r, err
+	}
+	if r.Label != nil && !(0 <= *r.Label && *r.Label <= 1) {
+		return r, &LabelRangeError{*r.Label}
+	}
+	return r, nil
+}
+
+// checkRequired refuses a row whose record lacks a column, or has null there.
+func (r *Row) checkRequired(rec *Record, names map[string]string, required []string) error {
 	for _, name := range required {
 		if name == "source" && !r.Source.IsZero() {
 			continue
@@ -175,16 +186,13 @@ func rowOf(rec *Record, names map[string]string, required, only []string) (Row, 
 		}
 		v, ok := rec.Get(own)
 		if !ok {
-			return r, &MissingColumnError{Column: name, Name: own, Have: rec.names()}
+			return &MissingColumnError{Column: name, Name: own, Have: rec.names()}
 		}
 		if m, err := unwrap(v); err != nil || m == nil {
-			return r, fmt.Errorf("column %q is null", own)
+			return fmt.Errorf("column %q is null", own)
 		}
 	}
-	if r.Label != nil && !(0 <= *r.Label && *r.Label <= 1) {
-		return r, &LabelRangeError{*r.Label}
-	}
-	return r, nil
+	return nil
 }
 
 // LabelRangeError says that a label is outside 0..1.

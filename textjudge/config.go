@@ -224,15 +224,8 @@ func (c *Config) checkPasses(problem func(key, format string, args ...any)) {
 	}
 }
 
-func (c *Config) checkQuestion(
-	key string, q *Question, known map[string]bool, problem func(key, format string, args ...any),
-) (own []string) {
-	if q.Name == "" {
-		problem(key+".name", "is needed")
-	}
-	if q.Prompt == "" && q.Released == nil {
-		problem(key+".prompt", "is needed: a Jinja file of this folder")
-	}
+// checkPictures checks which pictures a question shows, and their captions.
+func (c *Config) checkPictures(key string, q *Question, problem func(key, format string, args ...any)) {
 	for _, p := range q.Pictures {
 		if !isFile(p) && !role.MatchString(p) {
 			problem(
@@ -251,6 +244,18 @@ func (c *Config) checkQuestion(
 	if len(q.Captions) != 0 && len(q.Captions) != len(q.Pictures) {
 		problem(key+".captions", "%d for %d pictures: want one of each", len(q.Captions), len(q.Pictures))
 	}
+}
+
+func (c *Config) checkQuestion(
+	key string, q *Question, known map[string]bool, problem func(key, format string, args ...any),
+) (own []string) {
+	if q.Name == "" {
+		problem(key+".name", "is needed")
+	}
+	if q.Prompt == "" && q.Released == nil {
+		problem(key+".prompt", "is needed: a Jinja file of this folder")
+	}
+	c.checkPictures(key, q, problem)
 	q.Answer.check(key+".answer", problem)
 	for name, v := range q.Answer.values() {
 		at := key + ".answer.object." + name

@@ -325,6 +325,22 @@ func (s *sieve) losses(t *data.Table) string {
 	return strings.TrimSuffix(count(t.Len(), "row: ", "rows: ")+strings.Join(steps, ", "), ": ")
 }
 
+// readNumber reads a column into to. ok says that there is a value.
+func readNumber(rec *data.Record, name string, to *float64) (ok bool, err error) {
+	raw, _ := rec.Get(name)
+	n, err := data.Finite(raw)
+	if err == nil && n != nil && strings.HasPrefix(name, "clip_") && math.Abs(*n) > 1 {
+		err = fmt.Errorf("%v is no cosine, which lies in -1..1", *n)
+	}
+	if err != nil {
+		return false, fmt.Errorf("column %q: %w", name, err)
+	}
+	if n != nil {
+		*to = *n
+	}
+	return n != nil, nil
+}
+
 // readTriplet reads a row and the needed values.
 func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, error) {
 	triplet := Triplet{Row: i}
@@ -341,21 +357,6 @@ func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, erro
 	for _, m := range row.References {
 		triplet.Source += "\x00" + identity(m)
 	}
-	// number reads a column into to. ok says that there is a value.
-	number := func(name string, to *float64) (ok bool, err error) {
-		raw, _ := rec.Get(name)
-		n, err := data.Finite(raw)
-		if err == nil && n != nil && strings.HasPrefix(name, "clip_") && math.Abs(*n) > 1 {
-			err = fmt.Errorf("%v is no cosine, which lies in -1..1", *n)
-		}
-		if err != nil {
-			return false, fmt.Errorf("column %q: %w", name, err)
-		}
-		if n != nil {
-			*to = *n
-		}
-		return n != nil, nil
-	}
 	fields := map[string]*float64{"vie": &triplet.VIE, "clip_i": &triplet.ClipI, "clip_t": &triplet.ClipT,
 		"aesthetic": &triplet.Aesthetic}
 	for _, name := range needed {
@@ -366,11 +367,11 @@ func readTriplet(t *data.Table, i int, needed []string) (data.Row, Triplet, erro
 			}
 			continue
 		}
-		ok, err := number(name, fields[name])
+		ok, err := readNumber(&rec, name, fields[name])
 		if name == "vie" && !ok && err == nil {
 			var sc, pq float64
-			if ok, err = number("sc", &sc); ok {
-				ok, err = number("pq", &pq)
+			if ok, err = readNumber(&rec, "sc", &sc); ok {
+				ok, err = readNumber(&rec, "pq", &pq)
 			}
 			triplet.VIE = (sc + pq) / 2
 		}

@@ -202,8 +202,8 @@ func flagOf(role string) string {
 	return role
 }
 
-// judgeOne judges one edit.
-func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chat.Kept) error {
+// readEdits reads the pictures of the edit that flags name, or of both of a pair.
+func readEdits(f *judgeFlags, j *textjudge.Judge) ([]*edit.Edit, error) {
 	edits := []*edit.Edit{{Instruction: f.instruction}}
 	if j.Config.Pair {
 		edits = append(edits, &edit.Edit{})
@@ -224,22 +224,31 @@ func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chat.Kept)
 	}
 	for _, role := range slices.Sorted(maps.Keys(given)) {
 		if given[role] != "" && !slices.Contains(roles, role) {
-			return exit.Usagef("--%s is shown by no question of this judge, which shows %s", flagOf(role), all)
+			return nil, exit.Usagef("--%s is shown by no question of this judge, which shows %s", flagOf(role), all)
 		}
 	}
 	for _, role := range roles {
 		if given[role] == "" {
-			return exit.Usagef("--%s is needed: this judge shows %s", flagOf(role), all)
+			return nil, exit.Usagef("--%s is needed: this judge shows %s", flagOf(role), all)
 		}
 		p, err := data.Image{Path: given[role]}.Open("", data.Limits{})
 		if err != nil {
-			return fmt.Errorf("--%s: %w", flagOf(role), err)
+			return nil, fmt.Errorf("--%s: %w", flagOf(role), err)
 		}
 		if role == "edit2" && j.Config.Pair {
 			edits[1].Output = p
 		} else {
 			edits[0].Set(role, p)
 		}
+	}
+	return edits, nil
+}
+
+// judgeOne judges one edit.
+func judgeOne(c *cobra.Command, f *judgeFlags, j *textjudge.Judge, m *chat.Kept) error {
+	edits, err := readEdits(f, j)
+	if err != nil {
+		return err
 	}
 	r, err := j.Ask(c.Context(), edits...)
 	var unread *textjudge.AnswerError
