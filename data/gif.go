@@ -82,8 +82,13 @@ func decodePlainGIF(raw []byte) *Picture {
 	for i := len(palette) / 3; i < 256; i++ {
 		table[i] = 1 << 24 // no colour
 	}
+	return gifPicture(width, height, indices, table, flags&interlaced != 0)
+}
+
+// gifPicture is the picture of indices into a palette; nil: one of them has no colour.
+func gifPicture(width, height int, indices []byte, table *[256]uint32, interlaced bool) *Picture {
 	passes := [][2]int{{0, 1}} // the first row, and the step to the next
-	if flags&interlaced != 0 {
+	if interlaced {
 		passes = [][2]int{{0, 8}, {4, 8}, {2, 4}, {1, 2}}
 	}
 	p := NewPicture(width, height)

@@ -9,7 +9,7 @@ import (
 	"image"
 	"image/png"
 	"io"
-	"slices"
+	"regexp"
 
 	"github.com/klauspost/compress/zlib"
 )
@@ -113,32 +113,54 @@ func plainPNG(raw []byte) (packed []byte, palette *[256]uint32) {
 	if len(raw) < pngFirst || raw[pngDepth] != 8 || !bytes.Equal(raw[pngDepth+2:pngFirst-4], []byte{0, 0, 0}) {
 		return nil, nil
 	}
-	colours, data := raw[pngColours], 0 // data: 1 in the pixels, 2 behind them
+	var order, colours []byte // order: a letter for each chunk
 	var parts [][]byte
-	for at := signature; at+12 <= len(raw); {
+	for at := signature; at+12 <= len(raw) && !bytes.HasSuffix(order, []byte("E")); {
 		name, body := pngChunk(raw[at:])
-		n := len(body)
-		if data == 1 && name != "IDAT" {
-			data = 2
-		}
-		switch {
-		case name == "IHDR" && at == signature && n == 13:
-		case name == "PLTE" && colours == pngPalette && palette == nil && data == 0 && n%3 == 0 && n > 0 && n <= 768:
-			palette = paletteOf(body)
-		case name == "IDAT" && data < 2 && (colours != pngPalette || palette != nil):
-			data = 1
-			parts = append(parts, body)
-		case name == "IEND" && n == 0 && data == 2:
-			if colours != pngRGB && colours != pngRGBA && colours != pngPalette {
-				return nil, nil
-			}
-			return bytes.Join(parts, nil), palette
-		case slices.Contains([]string{"", "IHDR", "PLTE", "IDAT", "IEND", "tRNS"}, name):
+		kind := pngLetter(name, len(body))
+		switch kind {
+		case '?':
 			return nil, nil
+		case 'P':
+			colours = body
+		case 'D':
+			parts = append(parts, body)
 		}
-		at += n + 12
+		order = append(order, kind)
+		at += len(body) + 12
 	}
-	return nil, nil
+	want := pngChunks[raw[pngColours]]
+	if want == nil || !want.Match(order) {
+		return nil, nil
+	}
+	if len(colours) > 0 {
+		palette = paletteOf(colours)
+	}
+	return bytes.Join(parts, nil), palette
+}
+
+// pngChunks are the orders of chunks that usual files of a kind of colours have.
+var pngChunks = map[byte]*regexp.Regexp{
+	pngRGB:     regexp.MustCompile("^Ha*D+a*E$"),
+	pngRGBA:    regexp.MustCompile("^Ha*D+a*E$"),
+	pngPalette: regexp.MustCompile("^Ha*Pa*D+a*E$"),
+}
+
+// pngLetter stands for a chunk of a length in pngChunks; ?: usual files have none like it.
+func pngLetter(name string, n int) byte {
+	switch {
+	case name == "IHDR" && n == 13:
+		return 'H'
+	case name == "PLTE" && n%3 == 0 && n > 0 && n <= 768:
+		return 'P'
+	case name == "IDAT":
+		return 'D'
+	case name == "IEND" && n == 0:
+		return 'E'
+	case slices.Contains([]string{"", "IHDR", "PLTE", "IEND", "tRNS"}, name):
+		return '?'
+	}
+	return 'a'
 }
 
 // pngChunk is the chunk that b, of at least 12 bytes, begins with; "" if it is cut off or has another checksum.
