@@ -10,6 +10,7 @@ import (
 	"image/png"
 	"io"
 	"regexp"
+	"slices"
 
 	"github.com/klauspost/compress/zlib"
 )
