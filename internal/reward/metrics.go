@@ -38,7 +38,7 @@ type metrics struct {
 
 // observe counts a score, and its dimensions.
 func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
-	if !math.IsNaN(s.Value) {
+	if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
 		m.values.WithLabelValues(scorer).Observe(s.Value)
 	}
 	if !s.Unbounded {
