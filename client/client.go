@@ -195,8 +195,8 @@ func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answe
 	return nil, -1, fmt.Errorf("%s: an answer that cannot be read: %w", c.URL, err)
 }
 
-// markMissing makes scores that an answer does not have NaN. Its results must be of as many edits, each with a score, an
-// error, or several rewards.
+// markMissing makes scores that an answer does not have NaN. Its results must be of as many edits, each with a score,
+// an error, or several rewards.
 func markMissing(raw []byte, results []Result, edits int) error {
 	type given struct {
 		Score *float64 `json:"score"`

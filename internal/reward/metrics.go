@@ -70,6 +70,13 @@ func (m *metrics) failures(items []*item) {
 	}
 }
 
+// refused counts edits that are refused as a whole, with an error of their source or instruction.
+func (m *metrics) refused(judges []*Replicated, edits int, err error) {
+	for _, v := range judges {
+		m.failed.WithLabelValues(v.name, toAPIError(err).Kind).Add(float64(edits))
+	}
+}
+
 // picture counts a picture that is decoded, or was already.
 func (m *metrics) picture(cached bool) {
 	from := "decoder"

@@ -45,13 +45,19 @@ func TestDimensionMetrics(t *testing.T) {
 	}
 }
 
-// TestShareOfFailures: scores that come with gradients count as scores, as their failures count as failures, and a score
-// that is refused counts as neither.
+// TestShareOfFailures: scores that come with gradients count as scores, as their failures count as failures; edits of a
+// source that is no picture count as failures; an infinite score counts as none.
 func TestShareOfFailures(t *testing.T) {
 	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
 	request := object{"source": png(t, 9, 5, 5), "instruction": "x", "edits": []any{png(t, 51, 5, 5), "broken"}}
 	if code, _, body := post(t, h.URL+"/v1/gradient", request); code != http.StatusOK {
 		t.Fatalf("got %d %s", code, body)
+	}
+	request["source"] = "broken" // which both edits fail with
+	for _, path := range []string{"/v1/gradient", "/v1/score"} {
+		if code, _, body := post(t, h.URL+path, request); code != http.StatusUnprocessableEntity {
+			t.Fatalf("%s: got %d %s", path, code, body)
+		}
 	}
 	s.engine.metrics.observe("a", &edit.Score{Value: math.Inf(1), Unbounded: true}, edit.NoRange())
 	w := httptest.NewRecorder()
@@ -59,7 +65,7 @@ func TestShareOfFailures(t *testing.T) {
 	for _, want := range []string{
 		`assay_score_sum{scorer="a"} 2`,
 		`assay_score_count{scorer="a"} 1`,
-		`assay_failures_total{kind="bad_picture",scorer="a"} 1`,
+		`assay_failures_total{kind="bad_picture",scorer="a"} 5`,
 	} {
 		if !strings.Contains(w.Body.String(), want+"\n") {
 			t.Errorf("got no line %s, want it", want)

@@ -313,8 +313,8 @@ func TestSleepFreesMemory(t *testing.T) {
 	}
 }
 
-// TestOverwrittenWeights: weights that are written to while they are in use, and so where they are mapped, give no scores
-// and no gradients.
+// TestOverwrittenWeights: weights that are written to while they are in use, and so where they are mapped, give no
+// scores and no gradients.
 func TestOverwrittenWeights(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"tiny", "tiny-scorer"} {
