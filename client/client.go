@@ -142,8 +142,8 @@ func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 	}
 }
 
-// ask sends a request of so many edits once. again is how long to wait at least before it is sent again; negative: it is
-// not.
+// ask sends a request of so many edits once. again is how long to wait at least before it is sent again; negative: it
+// is not.
 func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answer, again time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/v1/score",
 		bytes.NewReader(body))
