@@ -17,7 +17,7 @@ import (
 type SafetensorsFile struct {
 	path   string
 	id     string
-	state  string // see Unchanged
+	opened os.FileInfo
 	data   []byte
 	header *header
 	byName map[string]int
@@ -51,7 +51,7 @@ func OpenFile(path string) (*SafetensorsFile, error) {
 	file := &SafetensorsFile{
 		path:   path,
 		id:     identity(st),
-		state:  contentState(st),
+		opened: st,
 		data:   data,
 		header: h,
 		byName: make(map[string]int, len(h.tensors)),
@@ -85,10 +85,19 @@ func (f *SafetensorsFile) Unchanged() error {
 	if err != nil {
 		return fmt.Errorf("the weights in use are not there any more, open the model again: %w", err)
 	}
-	if contentState(st) != f.state {
+	if contentState(st) != contentState(f.opened) {
 		return fmt.Errorf("%s was changed while it is in use: open the model again", f.path)
 	}
 	return nil
+}
+
+// Overwritten is an error if the file was written to since it was opened, so that the mapping has new bytes. One that
+// was replaced by another file, or removed, is mapped as it was.
+func (f *SafetensorsFile) Overwritten() error {
+	if st, err := os.Stat(f.path); err != nil || !os.SameFile(st, f.opened) {
+		return nil
+	}
+	return f.Unchanged()
 }
 
 // Close unmaps the file; slices that Bytes returned must not be used any more.

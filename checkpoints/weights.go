@@ -248,13 +248,21 @@ func (w *Weights) Folder() string { return w.folder }
 // Shards returns the checkpoint's files in the order of their names.
 func (w *Weights) Shards() []*Shard { return w.shards }
 
-// Unchanged is an error if one of the files was changed or replaced since it was opened: see [File.Unchanged].
-func (w *Weights) Unchanged() error {
+// Unchanged is an error if one of the files was changed or replaced since it was opened: see
+// [SafetensorsFile.Unchanged].
+func (w *Weights) Unchanged() error { return w.each((*Shard).Unchanged) }
+
+// Overwritten is an error if one of the files was written to since it was opened: see
+// [SafetensorsFile.Overwritten].
+func (w *Weights) Overwritten() error { return w.each((*Shard).Overwritten) }
+
+// each returns the first error of the checkpoint's files.
+func (w *Weights) each(check func(*Shard) error) error {
+	if w.absent {
+		return nil
+	}
 	for _, s := range w.shards {
-		if w.absent {
-			break
-		}
-		if err := s.Unchanged(); err != nil {
+		if err := check(s); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ type Result struct {
 // Score is what one judge says of an edit.
 type Score struct {
 	Name    string   `json:"name"`    // of the judge, of several
-	Value   float64  `json:"score"`   // on the scorer's range
+	Value   float64  `json:"score"`   // on the scorer's range; NaN: there is none
 	Score01 *float64 `json:"score01"` // nil: the scores have no bounds
 	Sigma   float64  `json:"sigma"`   // 0: not known
 	Error   *Error   `json:"error"`   // nil: there is a score
@@ -129,7 +130,7 @@ func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 		defer stop()
 	}
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
-		answer, again, err := c.ask(ctx, body)
+		answer, again, err := c.ask(ctx, body, max(len(q.Edits), len(q.Pairs)))
 		if again < 0 {
 			return answer, err
 		}
@@ -141,12 +142,16 @@ func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 	}
 }
 
-// ask sends a request once. again is how long to wait at least before it is sent again; negative: it is not.
-func (c *Client) ask(ctx context.Context, body []byte) (answer *Answer, again time.Duration, err error) {
+// ask sends a request of so many edits once. again is how long to wait at least before it is sent again; negative: it
+// is not.
+func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answer, again time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/v1/score",
 		bytes.NewReader(body))
 	if err != nil {
 		return nil, -1, err
+	}
+	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
+		return nil, -1, fmt.Errorf("URL %q: want one such as http://127.0.0.1:8100", c.URL)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if token := c.token(); token != "" {
@@ -157,6 +162,9 @@ func (c *Client) ask(ctx context.Context, body []byte) (answer *Answer, again ti
 		doer = http.DefaultClient
 	}
 	w, err := doer.Do(r)
+	if stranger := (*tls.CertificateVerificationError)(nil); errors.As(err, &stranger) {
+		return nil, -1, err
+	}
 	if err != nil {
 		return nil, 0, err
 	}
@@ -170,16 +178,61 @@ func (c *Client) ask(ctx context.Context, body []byte) (answer *Answer, again ti
 		Error *Error `json:"error"`
 	}
 	err = json.Unmarshal(raw, &said)
+	if err == nil && said.Results != nil {
+		err = markMissing(raw, said.Results, edits)
+	}
 	switch {
-	case retried(w.StatusCode):
+	case err == nil && said.Results != nil && !busy(w.StatusCode): // 502, too: a judge's answers could not be read
+		return &said.Answer, -1, nil
+	case busy(w.StatusCode) || w.StatusCode == http.StatusBadGateway || w.StatusCode == http.StatusGatewayTimeout:
 		seconds, _ := strconv.ParseFloat(w.Header.Get("Retry-After"), 64)
 		return nil, time.Duration(max(0, min(seconds, math.MaxInt32)) * float64(time.Second)), refusal(said.Error, w)
-	case err == nil && said.Results != nil:
-		return &said.Answer, -1, nil
-	case err == nil && said.Error != nil || w.StatusCode != http.StatusOK:
+	case said.Error != nil || w.StatusCode != http.StatusOK:
 		return nil, -1, refusal(said.Error, w)
+	case err == nil:
+		err = errors.New("there are no results")
 	}
 	return nil, -1, fmt.Errorf("%s: an answer that cannot be read: %w", c.URL, err)
+}
+
+// markMissing makes scores that an answer does not have NaN. Its results must be of as many edits, each with a score,
+// an error, or several rewards.
+func markMissing(raw []byte, results []Result, edits int) error {
+	type given struct {
+		Score *float64 `json:"score"`
+	}
+	var has struct {
+		Results []struct {
+			given
+			Rewards []given `json:"rewards"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(raw, &has); err != nil {
+		return err
+	}
+	if len(results) != edits {
+		return fmt.Errorf("%d results for %d edits", len(results), edits)
+	}
+	mark := func(i int, s *Score, g given) (err error) {
+		if g.Score == nil {
+			if s.Value = math.NaN(); s.Error == nil {
+				err = fmt.Errorf("result %d has neither a score nor an error", i)
+			}
+		}
+		return err
+	}
+	for i := range results {
+		r, all := &results[i], has.Results[i]
+		if err := mark(i, &r.Score, all.given); err != nil && len(r.Rewards) == 0 {
+			return err
+		}
+		for k := range r.Rewards {
+			if err := mark(i, &r.Rewards[k], all.Rewards[k]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (c *Client) token() string {
@@ -189,13 +242,9 @@ func (c *Client) token() string {
 	return os.Getenv("ASSAY_TOKEN")
 }
 
-// retried reports whether an answer may be another one later.
-func retried(status int) bool {
-	switch status {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+// busy reports whether a server's answer will be another one later.
+func busy(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable
 }
 
 func refusal(said *Error, w *http.Response) *Error {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -83,7 +84,7 @@ func TestScore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := a.Results; len(r) != 2 || r[0].Value != 4 || *r[0].Score01 != 0.4 || r[0].Error != nil ||
-			!strings.Contains(r[1].Error.Message, "black") {
+			!strings.Contains(r[1].Error.Message, "black") || !math.IsNaN(r[1].Value) {
 			t.Errorf("got %+v, want a score of 4 and an error", r)
 		}
 		if a.ID != "one" || a.Judges[0].Fingerprint != "red-1" || *a.Judges[0].Range != [2]float64{0, 10} || a.Version == "" {
@@ -101,7 +102,7 @@ func TestScore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r := a.Results; *r[0].Reward != 2 || r[0].Rewards[0].Value != 4 || r[1].Reward != nil ||
-			r[1].Rewards[0].Error == nil {
+			r[1].Rewards[0].Error == nil || !math.IsNaN(r[1].Rewards[0].Value) || !math.IsNaN(r[0].Value) {
 			t.Errorf("got %+v, want a reward of 2, and none", r)
 		}
 		q.OnError = "mean"
@@ -170,5 +171,53 @@ func TestRetries(t *testing.T) {
 	c.Wait = 10 * time.Millisecond
 	if _, err := c.Score(t.Context(), client.Request{}); err == nil || !strings.Contains(err.Error(), "no answer within") {
 		t.Errorf("got %v, want that there was no answer", err)
+	}
+}
+
+// TestAnswers: what an answer has of the edits that were sent is taken from it; what it lacks is no score of 0.
+func TestAnswers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		status int
+		body   string
+		want   string // of the error; "": there is an answer
+	}{
+		{"answers that could not be read", 502, `{"results": [{"error": {"kind": "unreadable"}}]}`, ""},
+		{"no result", 200, `{"results": []}`, "0 results for 1 edits"},
+		{"an empty result", 200, `{"results": [{}]}`, "neither a score nor an error"},
+		{"an empty reward", 200, `{"results": [{"rewards": [{"name": "a"}]}]}`, "neither a score nor an error"},
+		{"something else", 200, `{"status": "ok"}`, "no results"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tt.status)
+				io.WriteString(w, tt.body)
+			}))
+			defer h.Close()
+			c := client.Client{URL: h.URL, Wait: 100 * time.Millisecond}
+			a, err := c.Score(t.Context(), client.Request{Edits: [][]byte{{1}}})
+			if tt.want == "" && (err != nil || a.Results[0].Error == nil || !math.IsNaN(a.Results[0].Value)) {
+				t.Errorf("got %+v, %v; want the edit's error, and no score", a, err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %+v, %v; want an error with %q", a, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestAddresses: a server that can never be reached is asked once.
+func TestAddresses(t *testing.T) {
+	h := httptest.NewTLSServer(http.NotFoundHandler())
+	defer h.Close()
+	for url, want := range map[string]string{"localhost:8100": "want one such as", h.URL: "certificate"} {
+		t.Run(want, func(t *testing.T) {
+			ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+			defer stop()
+			c := client.Client{URL: url}
+			if _, err := c.Score(ctx, client.Request{}); err == nil || !strings.Contains(err.Error(), want) || ctx.Err() != nil {
+				t.Errorf("got %v, want an error with %q at once", err, want)
+			}
+		})
 	}
 }

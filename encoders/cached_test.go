@@ -210,3 +210,33 @@ func TestChanged(t *testing.T) {
 		}
 	}
 }
+
+// TestOverwritten: weights that are written to while they are in use, and so where they are mapped, give no embeddings.
+func TestOverwritten(t *testing.T) {
+	_, pictures := readExpectation(t)
+	dir := copyDir(t, filepath.Join(fixtures, "clip_half"))
+	m := open(t, dir)
+	if _, err := m.Images(t.Context(), pictures[:1]); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "model.safetensors")
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)-1] ^= 0x40
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(raw); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Images(t.Context(), pictures[:1]); err == nil || !strings.Contains(err.Error(), "was changed while") {
+		t.Errorf("images: got %v, %v, want an error that names the file", got, err)
+	}
+	if got, err := m.Texts(t.Context(), []string{"a text"}); err == nil {
+		t.Errorf("texts: got %v, want an error", got)
+	}
+}

@@ -224,7 +224,7 @@ func (m *Model) openTower(t towers, of, input string, build func(*nn.Graph) (str
 		return nil, err
 	}
 	params, err := m.values(g)
-	return &tower{Session: s, input: input, output: outEmbedding, params: params}, err
+	return &tower{Session: s, input: input, output: outEmbedding, params: params, weights: m.weights}, err
 }
 
 // graph starts a graph over the checkpoint's weights; in a [Tuner] they are inputs.

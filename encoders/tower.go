@@ -10,6 +10,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"assay/checkpoints"
 	"assay/data"
 	"assay/internal/workers"
 	"assay/ort"
@@ -21,12 +22,16 @@ type tower struct {
 	input, output string
 	fixed         int                      // entries of a run, if the graph allows no other number; 0: any
 	params        map[string]*tensor.Dense // inputs of every run
+	weights       *checkpoints.Weights     // nil for .onnx files
 }
 
 // run returns the embeddings of n entries. An output of rank 3 is cut to its first token, the class token.
 func (t *tower) run(ctx context.Context, n int, in map[string]*tensor.Dense) ([][]float32, error) {
 	maps.Copy(in, t.params)
 	out, err := t.Run(ctx, in)
+	if err == nil && t.weights != nil {
+		err = t.weights.Overwritten()
+	}
 	if err != nil {
 		return nil, err
 	}

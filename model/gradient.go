@@ -50,6 +50,9 @@ func (s *Scorer) Gradients(ctx context.Context, edits []*edit.Edit) ([]*edit.Gra
 		return nil, err
 	}
 	scores, each, err := s.differentiate(ctx, samples)
+	if err == nil {
+		err = s.net.Backbone.Weights.Overwritten()
+	}
 	if err != nil {
 		return nil, err
 	}

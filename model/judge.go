@@ -80,7 +80,10 @@ func (s *Scorer) readAll(ctx context.Context, samples []*batch.Sample, state boo
 	if err := s.readJoint(ctx, joint, intoJoint); err != nil {
 		return nil, err
 	}
-	return out, s.answer(ctx, state, said, intoSaid)
+	if err := s.answer(ctx, state, said, intoSaid); err != nil {
+		return nil, err
+	}
+	return out, s.net.Backbone.Weights.Overwritten()
 }
 
 // read runs samples of any pass once, and calls each, several times at once, with what was read of each.

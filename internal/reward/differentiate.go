@@ -112,6 +112,7 @@ func (b *gradientBatch) run(ctx context.Context) error {
 		}
 		it.gradient = &edit.Gradient{Score: r.gradient.Score, Output: r.gradient.Output}
 		it.gradient.Scale(b.scorer.info.Range)
+		b.engine.metrics.observe(b.scorer.name, &it.gradient.Score, b.scorer.info.Range)
 	}
 	b.items, b.edits = nil, nil
 	return nil

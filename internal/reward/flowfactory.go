@@ -95,6 +95,9 @@ func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*re
 	case p.OnError == "null":
 		return nil, badRequest("on_error null: Flow-Factory reads no null; there are fail, nan and mean")
 	}
+	if err := s.demand(r); err != nil {
+		return nil, err
+	}
 	if err := q.check(); err != nil {
 		return nil, err
 	}

@@ -76,7 +76,9 @@ func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientReque
 		err = s.demand(r)
 	}
 	if err == nil && len(g.Pairs) == 0 {
-		_, err = s.engine.decoder.check(edits[0].sources, g.Instruction, v.info.Sources != 0)
+		if _, err = s.engine.decoder.check(edits[0].sources, g.Instruction, v.info.Sources != 0); err != nil {
+			s.engine.metrics.refused([]*Replicated{v}, len(edits), err)
+		}
 	}
 	if err != nil {
 		return nil, err

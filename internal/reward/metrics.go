@@ -38,7 +38,7 @@ type metrics struct {
 
 // observe counts a score, and its dimensions.
 func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
-	if !math.IsNaN(s.Value) {
+	if !math.IsNaN(s.Value) && !math.IsInf(s.Value, 0) {
 		m.values.WithLabelValues(scorer).Observe(s.Value)
 	}
 	if !s.Unbounded {
@@ -67,6 +67,13 @@ func (m *metrics) failures(items []*item) {
 		if kind := toAPIError(it.err).Kind; kind != "canceled" {
 			m.failed.WithLabelValues(it.scorer.name, kind).Inc()
 		}
+	}
+}
+
+// refused counts edits that are refused as a whole, with an error of their source or instruction.
+func (m *metrics) refused(judges []*Replicated, edits int, err error) {
+	for _, v := range judges {
+		m.failed.WithLabelValues(v.name, toAPIError(err).Kind).Add(float64(edits))
 	}
 }
 

@@ -2,6 +2,7 @@ package reward
 
 import (
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -41,6 +42,34 @@ func TestDimensionMetrics(t *testing.T) {
 	}
 	if strings.Contains(text, `assay_score01_count{scorer="b"}`) {
 		t.Error("a score without a range is counted on 0 to 1")
+	}
+}
+
+// TestShareOfFailures: scores that come with gradients count as scores, as their failures count as failures; edits of a
+// source that is no picture count as failures; an infinite score counts as none.
+func TestShareOfFailures(t *testing.T) {
+	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{}}, "a")
+	request := object{"source": png(t, 9, 5, 5), "instruction": "x", "edits": []any{png(t, 51, 5, 5), "broken"}}
+	if code, _, body := post(t, h.URL+"/v1/gradient", request); code != http.StatusOK {
+		t.Fatalf("got %d %s", code, body)
+	}
+	request["source"] = "broken" // which both edits fail with
+	for _, path := range []string{"/v1/gradient", "/v1/score"} {
+		if code, _, body := post(t, h.URL+path, request); code != http.StatusUnprocessableEntity {
+			t.Fatalf("%s: got %d %s", path, code, body)
+		}
+	}
+	s.engine.metrics.observe("a", &edit.Score{Value: math.Inf(1), Unbounded: true}, edit.NoRange())
+	w := httptest.NewRecorder()
+	s.engine.metrics.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`assay_score_sum{scorer="a"} 2`,
+		`assay_score_count{scorer="a"} 1`,
+		`assay_failures_total{kind="bad_picture",scorer="a"} 5`,
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("got no line %s, want it", want)
+		}
 	}
 }
 

@@ -136,7 +136,8 @@ func (s *Server) answer(
 	if by, _ := r.Context().Value(clientKey{}).(*client); by != nil {
 		owner = by.name
 	}
-	call, first, err := s.once.Begin(strings.Join([]string{owner, r.URL.Path, id}, "\x00"), digestOf(request))
+	digest := digestOf([]any{request, r.Header.Values(fingerprintHeader)})
+	call, first, err := s.once.Begin(strings.Join([]string{owner, r.URL.Path, id}, "\x00"), digest)
 	*given = id
 	if !first { // while it waits its pictures are not held
 		forget(request)
@@ -144,7 +145,8 @@ func (s *Server) answer(
 	}
 	switch {
 	case errors.Is(err, once.ErrOther):
-		out := &response{err: apiErrorf(http.StatusConflict, "id", "the id %s was used with another body", id)}
+		out := &response{err: apiErrorf(http.StatusConflict, "id", "the id %s was used with another body, or %s", id,
+			fingerprintHeader)}
 		return out.send(w, id)
 	case first:
 		ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), s.o.Timeout)

@@ -383,3 +383,42 @@ func TestDimensionsAlone(t *testing.T) {
 		t.Errorf("got %d %s, want 0.4", code, body)
 	}
 }
+
+// TestDemandedWithAnID: a retry that demands another fingerprint does not get the answer of the first one.
+func TestDemandedWithAnID(t *testing.T) {
+	_, h := start(t, Options{}, map[string]edit.Judge{"good": &named{print: "g1"}}, "good")
+	request := object{"source": png(t, 9, 5, 5), "instruction": "x", "edits": []any{png(t, 51, 5, 5)}, "id": "one"}
+	for _, c := range []struct {
+		name   string
+		header []string
+		code   int
+	}{
+		{"none is demanded", nil, http.StatusOK},
+		{"again", nil, http.StatusOK},
+		{"another one", []string{fingerprintHeader, "good=g0"}, http.StatusConflict},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if code, _, _, body := ask(t, h.URL, request, c.header...); code != c.code {
+				t.Errorf("got %d %s, want %d", code, body, c.code)
+			}
+		})
+	}
+}
+
+// TestDemandedOfFlowFactory: its paths read the header X-Fingerprint, too.
+func TestDemandedOfFlowFactory(t *testing.T) {
+	_, h := start(t, Options{}, map[string]edit.Judge{"good": &named{print: "g1"}}, "good")
+	raw, err := json.Marshal(flowBody([]string{"x"}, [][]byte{png(t, 51, 5, 5)}, [][][]byte{{png(t, 9, 5, 5)}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for print, want := range map[string]string{"g1": `"rewards":[2]`, "g0": "g0 is wanted"} {
+		t.Run(print, func(t *testing.T) {
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", h.URL+"/compute", strings.NewReader(string(raw)))
+			r.Header.Set(fingerprintHeader, "good="+print)
+			if _, _, body := send(t, r); !strings.Contains(body, want) {
+				t.Errorf("got %s, want %s", body, want)
+			}
+		})
+	}
+}

@@ -160,7 +160,9 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*
 	}
 	edits, err := p.wanted()
 	if err == nil && len(p.Pairs) == 0 {
-		_, err = s.engine.decoder.check(edits[0].sources, p.Instruction, asked.needSources())
+		if _, err = s.engine.decoder.check(edits[0].sources, p.Instruction, asked.needSources()); err != nil {
+			s.engine.metrics.refused(asked.judges, len(edits), err)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -313,6 +313,51 @@ func TestSleepFreesMemory(t *testing.T) {
 	}
 }
 
+// TestOverwrittenWeights: weights that are written to while they are in use, and so where they are mapped, give no
+// scores and no gradients.
+func TestOverwrittenWeights(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"tiny", "tiny-scorer"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join("..", "..", "backbones", name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := Replicate(1, 0, func(int) (edit.Judge, error) {
+		return model.OpenScorer(filepath.Join(dir, "tiny-scorer"), model.Options{Threads: 1})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	s, h := start(t, Options{}, map[string]edit.Judge{"a": v}, "a")
+	if err := s.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	request := object{"source": png(t, 9, 60, 50), "instruction": "blur it", "edits": []any{png(t, 51, 60, 50)}}
+	if code, _, _, body := ask(t, h.URL, request); code != http.StatusOK {
+		t.Fatalf("got %d %s, want a score", code, body)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "tiny", "model.safetensors"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, st.Size()/2), st.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _, body := ask(t, h.URL, request); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "model.safetensors") {
+		t.Errorf("got %d %s, want 503 and the file", code, body)
+	}
+	if code, _, body := post(t, h.URL+"/v1/gradient", request); code != http.StatusServiceUnavailable {
+		t.Errorf("got %d %s, want 503 instead of a gradient", code, body)
+	}
+}
+
 // TestSleepBesideAFailure: a copy that failed is not opened again while the scorers sleep, and is once they are awake.
 func TestSleepBesideAFailure(t *testing.T) {
 	l, s, url := startFleet(t, 1, Options{})

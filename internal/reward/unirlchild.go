@@ -3,6 +3,7 @@ package reward
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -23,15 +24,15 @@ type unirlIdentity struct {
 	IdempotencyKey jsontext.Value `json:"idempotency_key"`
 }
 
-// unirlID is the id of a call: of the idempotency keys of its requests, which are the same when it is sent again. ""
-// if a request has none.
+// unirlID is the id of a call: of the idempotency keys of its requests, which are the same when it is sent again, and of
+// the rank that sends them, since keys of ranks with the same sample are equal. "" if a request has no key.
 func unirlID(requests []unirlRequest) string {
 	h := sha256.New()
 	for _, q := range requests {
 		if len(q.IdempotencyKey) < 3 || q.IdempotencyKey[0] != '"' { // null, or an empty text
 			return ""
 		}
-		h.Write(q.IdempotencyKey)
+		fmt.Fprintf(h, "%s %s,", q.IdempotencyKey, q.SourceRank)
 	}
 	if len(requests) == 0 {
 		return ""

@@ -92,6 +92,12 @@ func TestUniRLIdentities(t *testing.T) {
 	if judged() != before+4 {
 		t.Errorf("got %d edits without keys judged, want 4", judged()-before)
 	}
+	other := request("k1") // of another rank, which scores the same sample
+	other["source_rank"] = 4
+	ask("1", request("k1"))
+	if code, got, raw := ask("1", other); code != 200 || got[0]["source_rank"] != 4.0 {
+		t.Errorf("got %d %s, want an answer to rank 4", code, raw)
+	}
 	if code, _, raw := ask("2", request("k3")); code != 400 || !strings.Contains(raw, "protocol_version") {
 		t.Errorf("got %d %s, want that there is no version 2", code, raw)
 	}

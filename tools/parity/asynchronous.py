@@ -240,6 +240,40 @@ def evaluated(body, judges=("a",)):
     return 200, {}, {"version": "1", "judges": [{"name": n, "fingerprint": "f", "score_range": None} for n in judges], "results": results}
 
 
+def check_loops():
+    """Loops of several threads that use a client for the first time at once keep their own pools."""
+    shared, wrong = AsyncClient("http://127.0.0.1:9"), []
+
+    class Slow:
+        """A loop of before, which takes a while to say that it is closed."""
+
+        def is_closed(self):
+            time.sleep(0.01)
+            return True
+
+    async def ask():
+        pool = shared._connections()
+        await asyncio.sleep(0.05)
+        if shared._connections() is not pool:
+            wrong.append(pool)
+
+    def run():
+        try:
+            asyncio.run(ask())
+        except Exception as e:
+            wrong.append(e)
+
+    asyncio.run(ask())
+    shared._pools.update({Slow(): None for _ in range(3)})
+    threads = [threading.Thread(target=run) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if wrong:
+        sys.exit(f"AsyncClient of several loops: {wrong}")
+
+
 def check_evaluate(edit):
     """The body of several rewards and sources; whole groups in a request; a judge that changes between parts."""
     for run in (lambda client, *a, **k: client(Client).evaluate(*a, **k), lambda client, *a, **k: asyncio.run(client(AsyncClient).evaluate(*a, **k))):
@@ -310,6 +344,19 @@ def check_server(url, source, edit, instruction):
         alone = ask("evaluate", [pairs3[0], pairs3[2]], ["a"], combine="rank", groups=[1, 2]).rewards
         if alone != [0.5, 0.5]:
             sys.exit(f"evaluate: ranks of groups of one {alone}")
+        two = [(source, instruction, edit), (edit, instruction, source)]
+        if sorted(ask("evaluate", two, ["a"], combine="rank", groups=["", ""]).rewards) != [0, 1]:
+            sys.exit("evaluate: pairs of one key are no group")
+        if ask("evaluate", two, ["a"], combine="rank", groups=[1, "1"]).rewards != [0.5, 0.5]:
+            sys.exit("evaluate: pairs of different keys are a group")
+        fails(ValueError, "1 groups for 2 pairs", lambda: ask("evaluate", two, ["a"], groups=["g"]))
+        got = ask("evaluate", [(broken, instruction, edit)] * 2, rewards)
+        if got.rewards != [None, None] or "error" not in got.results[1]["rewards"][1]:
+            sys.exit(f"evaluate: a broken source gives {got}")
+        fails(ServerError, "source: ", lambda: ask("evaluate", [(broken, instruction, edit)] * 2, rewards, on_error="fail"))
+        for text in ("a\r\nX-Scorer: b", "é", ""):
+            fails(ValueError, "id: printable ASCII", lambda: ask("score", source, instruction, [edit], id=text))
+        fails(ValueError, "token: printable ASCII", lambda: ask("score", source, instruction, [edit], client={"token": "12345678\n"}))
         name, before = f"id-{kind.__name__}", metric("assay_retries_total")
         first = ask("score", source, instruction, [edit], id=name)
         if ask("score", source, instruction, [edit], id=name) != first or metric("assay_retries_total") != before + 1:
@@ -333,6 +380,7 @@ def check(work):
     check_cancel(edit)
     check_flight(edit)
     check_evaluate(edit)
+    check_loops()
     with served("--scorer", SCORER) as url:
         check_same(url, source, edit, instruction)
         check_failures(url, source, edit, instruction)

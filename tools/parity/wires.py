@@ -321,6 +321,10 @@ def check_verl_omni(url, source, edit, text):
         got = ask(info, on_error="nan", **kwargs)
         if got == got:
             sys.exit(f"verl-omni, {info.keys()}, {kwargs}: {got}, want NaN")
+    got = asyncio.run(verl_omni.compute_score([1], text, {"source": raw}, server_url=url, on_error="nan"))["score"]
+    if got == got:
+        sys.exit(f"verl-omni, a picture that is none: {got}, want NaN")
+    fails(ValueError, "not 2", lambda: asyncio.run(verl_omni.compute_score(torch.stack([image, image]), text, {"source": raw}, server_url=url)))
     fails(ValueError, "on_error='mean'", lambda: ask({"source": raw}, on_error="mean"))
     fails(Exception, "2 sources", lambda: ask({"source": [raw, raw]}))
     fails(Exception, "no range", lambda: ask({"source": raw}, scorer="open"))

@@ -80,7 +80,7 @@ class AsyncClient(Settings):
     async def evaluate(self, pairs, rewards=(), combine="raw", on_error="null", groups=None, id=None):
         """As Client.evaluate."""
         pairs = list(pairs)
-        options = self._reward_options(rewards, combine, on_error)
+        options, groups = self._reward_options(rewards, combine, on_error), batches.group_names(groups, len(pairs))
         limits = await self._limits()
         planned = self._eval_parts(pairs, limits, whole_groups(combine, on_error), groups) if pairs else iter(())
         parts, ids = [], []
@@ -89,14 +89,12 @@ class AsyncClient(Settings):
             indices, part = part
             parts.append(indices)
             ids.append(name)
-            body = await asyncio.to_thread(body_of, part, options, True, groups and [groups[i] for i in indices])
-            return (
-                "/v1/score",
-                body,
-                lambda raw: batches.answer_of(raw, len(part), _NULLS[on_error]),
-                on_error != "fail",
-                name,
-            )
+            return await encoded(part, groups and [groups[i] for i in indices], name)
+
+        async def encoded(part, named, name):
+            body, nulls = await asyncio.to_thread(body_of, part, options, True, named), _NULLS[on_error]
+            pairs = None if named or not nulls else lambda: encoded(part, ["0"] * len(part), f"{name}/pairs")
+            return "/v1/score", body, lambda raw: batches.answer_of(raw, len(part), nulls), bool(nulls), name, None, pairs
 
         answers = await self._side_by_side(planned, request_ids(id), ask)
         return self._evaluation(len(pairs), parts, answers, ids)
@@ -154,7 +152,7 @@ class AsyncClient(Settings):
 
         async def ask(part, name):
             body = await asyncio.to_thread(body_of, part, self._options(), path == "/v1/score")
-            return path, body, lambda raw: read(raw, len(part)), name is not None, name, part
+            return path, body, lambda raw: read(raw, len(part)), name is not None, name, part, None
 
         parts, ids = batches.split(texts, *limits), ids or itertools.repeat(None)
         answers = await self._side_by_side(parts, ids, ask, read, soft)
@@ -189,21 +187,24 @@ class AsyncClient(Settings):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, request, read, soft):
-        """The answer to a request. A part that is too much for the server after all goes in halves."""
-        path, body, reader, items, name, *part = request
+        """The answer to a request. A part that is too much for the server after all goes in halves. Edits whose source
+        is no picture go as `pairs`, a function that makes the request, so that it is their own error."""
+        path, body, reader, items, name, part, pairs = request
         try:
             return await self._retry(path, body, reader, items, id=name)
         except ServerError as e:
-            results = batches.broken_source(e, part[0]) if soft else None
+            if pairs and e.kind == "bad_picture":
+                return await self._send(await pairs(), read, soft)
+            results = batches.broken_source(e, part) if soft else None
             if results:
                 return results
-            if e.status != 413 or not part or len(part[0]) == 1:
+            if e.status != 413 or not part or len(part) == 1:
                 raise
-        half, out = len(part[0]) // 2, []
-        for i, some in enumerate((part[0][:half], part[0][half:])):
+        half, out = len(part) // 2, []
+        for i, some in enumerate((part[:half], part[half:])):
             own = name and f"{name}/{i}"
             body = await asyncio.to_thread(body_of, some, self._options(), path == "/v1/score")
-            request = path, body, lambda raw, n=len(some): read(raw, n), items, own, some
+            request = path, body, lambda raw, n=len(some): read(raw, n), items, own, some, None
             out += await self._send(request, read, soft)
         return out
 
@@ -262,11 +263,13 @@ class AsyncClient(Settings):
         if self._process != os.getpid():
             _parents.append(self._pools)
             self._pools, self._process = {}, os.getpid()
-        loop = asyncio.get_running_loop()
-        if loop not in self._pools:
-            self._pools = {k: v for k, v in self._pools.items() if not k.is_closed()}
-            self._pools[loop] = _Pool(self.in_flight)
-        return self._pools[loop]
+        pools, loop = self._pools, asyncio.get_running_loop()
+        if loop not in pools:  # each step is atomic: other threads have loops of their own
+            for k in list(pools):
+                if k.is_closed():
+                    pools.pop(k, None)
+            pools[loop] = _Pool(self.in_flight)
+        return pools[loop]
 
 
 # Pools of the process that this one was forked from. To let go of their streams would take the sockets out of the

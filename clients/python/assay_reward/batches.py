@@ -142,8 +142,19 @@ def body_of(part, options, one=True, groups=None):
         body = {"pairs": [{**source(p.source), "instruction": p.instruction, "edit": p.edit} for p in part]}
         if groups is not None:
             for pair, group in zip(body["pairs"], groups):
-                pair["group"] = str(group)
+                pair["group"] = group
     return json.dumps({**body, **options}).encode()
+
+
+def group_names(groups, count):
+    """Names of the groups of pairs, by their keys: equal ones have the same. None: they have no keys."""
+    if groups is None:
+        return None
+    keys = [g.item() if hasattr(g, "item") else g for g in groups]
+    if len(keys) != count:
+        raise ValueError(f"{len(keys)} groups for {count} pairs")
+    numbers = {}
+    return [str(numbers.setdefault(k, len(numbers))) for k in keys]
 
 
 def reward_list(rewards):

@@ -7,7 +7,7 @@ import uuid
 
 from . import batches
 from .batches import Evaluation, Texts, body_of, edits_of
-from .connections import Connections, ServerError
+from .connections import Connections, ServerError, header_text
 from .failures import ItemError, check_policy
 
 # What on_error may be where the server combines rewards, and what then may stand for a reward.
@@ -66,7 +66,7 @@ class Settings:
 
 def request_ids(id):
     """An id for each request of a call: the caller's, or one that nobody else has, with a number behind the first."""
-    base = str(id) if id is not None else uuid.uuid4().hex
+    base = header_text("id", str(id)) if id is not None else uuid.uuid4().hex
     yield base
     for i in itertools.count(1):
         yield f"{base}.{i}"
@@ -128,19 +128,29 @@ class Client(Settings):
         `rewards` are names, or dicts with name, weight, dimension, scale and fingerprint; without any it is the
         client's scorer. `combine` is the rule of the weighted sum: raw, score01, zscore or rank. `on_error` says what
         the reward of an edit is that a judge failed on: null: None; nan: NaN; mean: the mean of the group; fail: the
-        call raises. `groups` has a key for each pair; without it a group is all edits of equal source and
-        instruction. A group is sent whole where a rule needs it."""
+        call raises. `groups` has a key for each pair, equal ones in a group; without it a group is all edits of equal
+        source and instruction. A group is sent whole where a rule needs it."""
         pairs = list(pairs)
-        options = self._reward_options(rewards, combine, on_error)
+        options, groups = self._reward_options(rewards, combine, on_error), batches.group_names(groups, len(pairs))
         parts, answers, ids = [], [], []
         planned = self._eval_parts(pairs, self._limits(), whole_groups(combine, on_error), groups) if pairs else ()
         for (indices, part), name in zip(planned, request_ids(id)):
-            body = body_of(part, options, groups=groups and [groups[i] for i in indices])
-            read = lambda raw: batches.answer_of(raw, len(part), _NULLS[on_error])  # noqa: E731
-            answers.append(self._http.request("/v1/score", body, read, items=on_error != "fail", id=name))
+            named = groups and [groups[i] for i in indices]
+            answers.append(self._evaluate(part, options, named, _NULLS[on_error], name))
             parts.append(indices)
             ids.append(name)
         return self._evaluation(len(pairs), parts, answers, ids)
+
+    def _evaluate(self, part, options, groups, nulls, name):
+        """The answer to a part. A source that is no picture is its edits' error, unless the call is to fail."""
+        read = lambda raw: batches.answer_of(raw, len(part), nulls)  # noqa: E731
+        try:
+            body = body_of(part, options, groups=groups)
+            return self._http.request("/v1/score", body, read, items=bool(nulls), id=name)
+        except ServerError as e:
+            if groups or not nulls or e.kind != "bad_picture":
+                raise
+        return self._evaluate(part, options, ["0"] * len(part), nulls, f"{name}/pairs")
 
     def gradient(self, source, instruction, edit):
         """d score / d pixel of an edited picture."""

@@ -92,7 +92,14 @@ def answer_to(url, status, retry_after, raw, read, items):
 def headers_of(token):
     """Headers of every request."""
     headers = {"Content-Type": "application/json", "User-Agent": _AGENT}
-    return {**headers, "Authorization": "Bearer " + token} if token else headers
+    return {**headers, "Authorization": "Bearer " + header_text("token", token)} if token else headers
+
+
+def header_text(what, text):
+    """A text that may be a header's value."""
+    if not (text and text.isascii() and text.isprintable()):
+        raise ValueError(f"{what}: printable ASCII characters are wanted, without line breaks")
+    return text
 
 
 def parts_of(url):

@@ -16,7 +16,7 @@ the other rewards of a weighted sum are; `score01: false` gives it on the scorer
 import math
 from functools import lru_cache
 
-from assay_reward import AsyncClient, ItemError, ServerError
+from assay_reward import AsyncClient
 
 
 @lru_cache(maxsize=8)
@@ -44,7 +44,7 @@ async def compute_score(
         score = await _score(
             solution_image, ground_truth, extra_info or {}, server_url, scorer, score01, source, in_flight
         )
-    except (ItemError, ServerError, OSError, TypeError, ValueError):
+    except Exception:
         if on_error == "raise":
             raise
         score = math.nan
@@ -57,7 +57,10 @@ async def _score(image, ground_truth, info, url, scorer, score01, source, in_fli
         before = info["source"] if info.get("source") is not None else info.get("source_img")
         if before is None:
             raise ValueError('extra_info["source"] or ["source_img"] is missing: the picture before the edit')
-    image = image[0] if image.ndim == 4 else image  # uint8 [3, H, W]
+    if image.ndim == 4:
+        if len(image) != 1:
+            raise ValueError(f"one picture is wanted, not {len(image)}: videos are not scored")
+        image = image[0]  # uint8 [3, H, W]
     edit = image.permute(1, 2, 0).contiguous()
     client, instruction = _client(url, scorer, in_flight), info.get("instruction") or ground_truth
     return (await client.score(before, instruction, [edit], score01=score01))[0]
