@@ -31,8 +31,8 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 	return frame.onCanvas(p), nil
 }
 
-// webpCut reports whether the file ends before its last chunk does. The pixels may be there in full, but the orientation
-// comes behind them; Pillow refuses such a file, too.
+// webpCut reports whether the file ends before its last chunk does. All pixels may be there, but the orientation comes
+// behind them; Pillow refuses such a file, too.
 func webpCut(raw []byte) bool {
 	const header = 8
 	size := header + uint64(binary.LittleEndian.Uint32(raw[4:]))
