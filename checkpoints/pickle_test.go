@@ -111,6 +111,7 @@ func TestHostilePickles(t *testing.T) {
 		"negative stride":   {tensorPickle("K\x00", "K\x02\x85", "J\xff\xff\xff\xff\x85"), "do not fit"},
 		"more dimensions":   {tensorPickle("K\x00", "K\x02\x85", "K\x02K\x01\x86"), "do not fit"},
 		"shape is a text":   {tensorPickle("K\x00", "X\x01\x00\x00\x002\x85", "K\x01\x85"), "takes what is not there"},
+		"negated":           {strings.Replace(good, ")RtRs.", ")R}X\x03\x00\x00\x00neg\x88stRs.", 1), "save its clone()"},
 		"another storage":   {strings.Replace(good, "\x000X", "\x001X", 1), "is not in the file"},
 		"attributes of all": {"\x80\x02K\x01}b.", "sets the attributes of a number"},
 	} {

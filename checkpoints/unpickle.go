@@ -429,10 +429,16 @@ func orderedDict(args []any) (any, error) {
 	return d, nil
 }
 
-// rebuildTensor is a view of a storage: storage, offset, shape, strides, and what training wants to know.
+// rebuildTensor is a view of a storage: storage, offset, shape, strides, what training wants to know, and from the
+// seventh on whether the elements are negated or conjugated, which none of a released file is.
 func rebuildTensor(args []any) (any, error) {
 	if len(args) < 4 {
 		return nil, errStack
+	}
+	if len(args) > 6 && args[6] != nil {
+		if d, ok := args[6].(*pickledDict); !ok || len(d.keys) > 0 {
+			return nil, errors.New("a tensor that is negated or conjugated when it is read: save its clone()")
+		}
 	}
 	s, isStorage := args[0].(*storageRef)
 	offset, isNumber := args[1].(int64)

@@ -155,6 +155,22 @@ func TestDamage(t *testing.T) {
 			}
 		})
 	}
+	t.Run("behind the pixels", func(t *testing.T) { // where EXIF's orientation is
+		raw, err := os.ReadFile(filepath.Join(filepath.Dir(files[0]), "exif.webp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		short := bytes.Clone(raw[:len(raw)-2])
+		binary.LittleEndian.PutUint32(short[4:], uint32(len(short)-8))
+		for _, cut := range [][]byte{raw[:len(raw)-2], short} {
+			if _, err := Decode(cut, Limits{}); err == nil || !strings.Contains(err.Error(), "truncated WebP") {
+				t.Errorf("two of %d bytes are missing: got error %v, want %q", len(raw), err, "truncated WebP")
+			}
+		}
+		if _, err := Decode(append(bytes.Clone(raw), "more"...), Limits{}); err != nil {
+			t.Errorf("more bytes than the file says: got error %v, want none", err)
+		}
+	})
 	for _, c := range []struct{ raw, want string }{
 		{"", "empty file"}, {"hello, world", "not a PNG, JPEG"}, {"\xff\xd8\xff\xe0", "truncated JPEG"},
 		{"RIFF\x04\x00\x00\x00WEBP", "WebP"}, {"\x00\x00\x00\x1cftypavif\x00\x00", "AVIF pictures are not read: convert"},

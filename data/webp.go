@@ -6,6 +6,7 @@ import (
 	"errors"
 	"image"
 	"image/color"
+	"io"
 
 	"golang.org/x/image/webp"
 
@@ -15,6 +16,9 @@ import (
 // decodeWebP decodes still WebP pictures and the first frame of animated ones, with libwebp's chroma filter and colour
 // conversion: the same bytes.
 func decodeWebP(f encodedFile) (*Picture, error) {
+	if webpCut(f.raw) {
+		return nil, io.ErrUnexpectedEOF
+	}
 	frame := firstFrame(f.raw)
 	if c, err := webp.DecodeConfig(bytes.NewReader(frame.still)); frame.animated() &&
 		(err != nil || c.Width > frame.canvas.X || c.Height > frame.canvas.Y) {
@@ -25,6 +29,25 @@ func decodeWebP(f encodedFile) (*Picture, error) {
 		return nil, err
 	}
 	return frame.onCanvas(p), nil
+}
+
+// webpCut reports whether the file ends before its last chunk does. All pixels may be there, but the orientation comes
+// behind them; Pillow refuses such a file, too.
+func webpCut(raw []byte) bool {
+	const header = 8
+	size := header + uint64(binary.LittleEndian.Uint32(raw[4:]))
+	if size > uint64(len(raw)) {
+		return true
+	}
+	for b := raw[min(12, size):size]; len(b) >= header; {
+		n := uint64(binary.LittleEndian.Uint32(b[4:]))
+		n += header + n&1
+		if n > uint64(len(b)) {
+			return true
+		}
+		b = b[n:]
+	}
+	return false
 }
 
 // decodeStill decodes a still picture by libwebp, or by Go's package where that is absent: the same pixels. Go's also

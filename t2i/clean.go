@@ -14,7 +14,8 @@ import (
 var (
 	entity   = regexp.MustCompile(`&#?[0-9A-Za-z]{1,24};`)
 	terminal = regexp.MustCompile(`\x1b\[[0-9;]*[a-zA-Z]`)
-	garbled  = regexp.MustCompile(`[ÂÃ][` + misread + `]|â[` + misread + `]{2}|ð[Ÿ\x{9f}][` + misread + `]{2}|` +
+	garbled  = regexp.MustCompile(`[ÂÃ][` + misread + `]|[ÄÅÎÏÐÑØÙ][` + letterly + `]|â[` + misread + `]{2}|` +
+		`[àá][` + misread + `][` + letterly + `]|[ãäåæçèéêëìí][` + letterly + `]{2}|ð[Ÿ\x{9f}][` + misread + `]{2}|ï»¿|` +
 		`[\x{80}-\x{9f}]`)
 	letters = strings.NewReplacer(
 		"Ĳ", "IJ", "ĳ", "ij", "ŉ", "ʼn", "Ǳ", "DZ", "ǲ", "Dz", "ǳ", "dz", "Ǆ", "DŽ", "ǅ", "Dž", "ǆ", "dž", "Ǉ", "LJ",
@@ -27,6 +28,9 @@ var (
 // misread are the bytes 0x80 to 0xbf as Windows-1252 has them, or as they are: the later bytes of a character in
 // UTF-8.
 const misread = `\x{80}-\x{bf}€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ`
+
+// letterly are the misread bytes that rarely stand behind a letter otherwise, as quotation marks and dashes do.
+const letterly = `\x{80}-\x{ad}\x{af}-\x{ba}\x{bc}-\x{be}€‚ƒ„†‡ˆ‰Š‹ŒŽ˜š›œžŸ`
 
 var errGarbled = errors.New("the text looks like UTF-8 that was read as Windows-1252 (Ã© for é). HPSv2's code " +
 	"guesses what was meant: write that instead")

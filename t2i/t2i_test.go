@@ -172,9 +172,15 @@ func TestClean(t *testing.T) {
 			}
 		})
 	}
-	for _, text := range f.Garbled {
+	others := []string{"ÄŒeÅ¡tina", "Ð¼Ð¸Ñ€", "ÎºÎ±Î¹", "Ø³Ù„Ø§Ù…", "æ—¥æœ¬", "à¹„à¸—à¸¢", "Viá»‡t Nam", "ï»¿a cup"}
+	for _, text := range append(others, f.Garbled...) {
 		if got, err := clean(text); err == nil {
 			t.Errorf("%q: got %q, want a refusal", text, got)
+		}
+	}
+	for _, text := range []string{"a sign «ÎLE»", "El NIÑO…", "voilà…»", "Øst–Vest", "MALMÖ™ 5 Ω"} {
+		if got, err := clean(text); err != nil || got != text {
+			t.Errorf("%q: got %q (%v), want the same", text, got, err)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/edit"
 	"assay/internal/calibration"
@@ -189,7 +190,9 @@ func newJob(o *Options) (*job, error) {
 		p.report.Test = filepath.Base(o.Test)
 		contents := map[store.Key]bool{}
 		for _, r := range p.in.rows {
-			contents[r.source], contents[r.edit] = true, true
+			for _, k := range append(slices.Clone(r.sources), r.edit) {
+				contents[k] = true
+			}
 		}
 		delete(contents, store.Key{})
 		if n, first := p.test.seen(contents); n > 0 {

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"assay/data"
@@ -46,5 +47,17 @@ func TestScenesOfSources(t *testing.T) {
 	all, err := pictures([]learned{{path: path}})
 	if err != nil || len(all) != 5 || !all[key] {
 		t.Errorf("got %d pictures of the table (%v), want 5 with the second source", len(all), err)
+	}
+	in, test := filepath.Join(dir, "in.jsonl"), filepath.Join(dir, "test.jsonl")
+	for path, row := range map[string]string{
+		in:   `{"sources": ["a.png", "b.png"], "edit": "c.png", "instruction": "x", "label": 0}`,
+		test: `{"sources": ["d.png", "b.png"], "edit": "e.png", "instruction": "x", "label": 1}`,
+	} {
+		if err := os.WriteFile(path, []byte(row+"\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := newJob(&Options{In: in, Test: test}); err == nil || !strings.Contains(err.Error(), "shares pictures") {
+		t.Errorf("a test table with a source of the other: got %v, want a refusal", err)
 	}
 }
