@@ -130,9 +130,9 @@ func (i *Info) Check(e *Edit) error {
 	return nil
 }
 
-// CheckSources refuses more sources than a judge looks at; it may look at none.
+// CheckSources refuses more sources than a judge looks at. One that looks at none passes over them all.
 func (i *Info) CheckSources(e *Edit) error {
-	if i.Sources == Any || len(e.Sources) <= max(i.Sources, 1) {
+	if i.Sources <= 0 || len(e.Sources) <= i.Sources { // 0 or Any
 		return nil
 	}
 	return fmt.Errorf("the edit has %d sources, and this judge looks at %d: leave the others out, or use one that is "+
