@@ -138,6 +138,8 @@ func TestInfoCheck(t *testing.T) {
 		{"two sources", compares, whole(func(e *edit.Edit) { e.Sources = append(e.Sources, p) }), "2 sources"},
 		{"two sources for a judge of many", edit.Info{Sources: edit.Any},
 			whole(func(e *edit.Edit) { e.Sources = append(e.Sources, p) }), ""},
+		{"two sources that nobody looks at", edit.Info{},
+			whole(func(e *edit.Edit) { e.Sources = append(e.Sources, p) }), ""},
 		{"a requirement", compares, whole(func(e *edit.Edit) { e.Requirement = "keep the sky" }), "requirement"},
 		{"no target", edit.Info{Sources: 1, Pictures: []string{"target"}}, whole(func(*edit.Edit) {}), `"target"`},
 	} {
