@@ -24,8 +24,8 @@ type unirlIdentity struct {
 	IdempotencyKey jsontext.Value `json:"idempotency_key"`
 }
 
-// unirlID is the id of a call: of the idempotency keys of its requests, which are the same when it is sent again, and of
-// the rank that sends them, since keys of ranks with the same sample are equal. "" if a request has no key.
+// unirlID is the id of a call: of the idempotency keys of its requests, which are the same when it is sent again, and
+// of the rank that sends them, since keys of ranks with the same sample are equal. "" if a request has no key.
 func unirlID(requests []unirlRequest) string {
 	h := sha256.New()
 	for _, q := range requests {
