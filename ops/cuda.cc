@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "device.h"
+#include "rows.h"
 
 namespace assay {
 namespace {
@@ -96,20 +97,11 @@ class CUDAFlashAttentionGrad : public CUDAFlashAttention {
   }
 };
 
-// Heads are the attributes of both directions of RopeSplit.
-class CUDAHeads : public Kernel {
+class CUDAHeads : public Heads {
  public:
-  explicit CUDAHeads(const Attributes& a) : heads_(a.integer("heads", 0)), kv_heads_(a.integer("kv_heads", heads_)) {
-    want(heads_ > 0 && kv_heads_ > 0, "heads and kv_heads are wanted");
-  }
+  using Heads::Heads;
 
  protected:
-  static int64_t size(int64_t columns, int64_t heads) {
-    want(columns > 0 && columns % heads == 0,
-         std::to_string(columns) + " columns are not " + std::to_string(heads) + " heads");
-    return columns / heads;
-  }
-
   // Turn are cosines and sines, the inputs from first on.
   struct Turn {
     Tensor<const float> cos, sin;
@@ -127,8 +119,6 @@ class CUDAHeads : public Kernel {
       return a.add(small(heads.heads_)).add(small(heads.kv_heads_)).add(small(cos.shape[1]));
     }
   };
-
-  int64_t heads_, kv_heads_;
 };
 
 class CUDARopeSplit : public CUDAHeads {
