@@ -40,9 +40,12 @@ func Start(ctx context.Context, stderr io.Writer, command ...string) (*Server, e
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s%s", errors.Join(err, s.process.Wait()), line, s.Stderr.String())
 	}
-	var ready struct{ Address string }
+	var ready struct{ Address, Error string }
 	if json.Unmarshal(line, &ready) == nil {
 		s.URL = ready.Address
+	}
+	if ready.Error != "" {
+		return nil, errors.Join(errors.New(ready.Error), s.process.Wait())
 	}
 	return s, nil
 }
