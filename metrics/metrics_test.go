@@ -293,7 +293,8 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// TestOutputShapes: the number of a graph may be a scalar, as that of torch's x.mean(); other types are refused by name.
+// TestOutputShapes: the number of a graph may be a scalar, as torch's x.mean() gives it; other types are refused by
+// name.
 func TestOutputShapes(t *testing.T) {
 	grey := data.NewPicture(3, 2)
 	for i := range grey.Pix {

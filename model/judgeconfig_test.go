@@ -118,13 +118,14 @@ func TestKeysCount(t *testing.T) {
 		})
 	}
 	two := ScorerConfig{Format: 2, Passes: []PassConfig{{Name: "p"}}}
-	twoOther := ScorerConfig{Format: 1, Backbone: "c", PairSize: []int{8, 9}, ScoreRange: edit.Range{1, 5}, DType: "bfloat16",
-		ChatTemplate: "{{ x }}", EndOfTurn: "</s>", NumberPictures: "{n}: ", Calibration: "c.json", Kind: "choices",
+	twoOther := ScorerConfig{Format: 1, Backbone: "c", PairSize: []int{8, 9}, ScoreRange: edit.Range{1, 5},
+		DType: "bfloat16", ChatTemplate: "{{ x }}", EndOfTurn: "</s>", NumberPictures: "{n}: ", Calibration: "c.json",
+		Kind:    "choices",
 		Weights: "w", Positions: "plain", Rotary: "bfloat16", Alpha: "drop", Pixels: &PixelLimits{},
 		Passes: []PassConfig{{Name: "q"}}, Heads: map[string]DimensionConfig{"h": {}}, Score: &FusionConfig{Fusion: "min"},
 		Origin: &Origin{}, Digests: digests, Layout: InstructionFirst, TextLoss: "all"}
-	for name, set := range otherFields(t, reflect.ValueOf(twoOther), "Format", "Backbone", "Calibration", "Weights", "Origin",
-		"Digests", "Layout", "TextLoss") {
+	for name, set := range otherFields(t, reflect.ValueOf(twoOther), "Format", "Backbone", "Calibration", "Weights",
+		"Origin", "Digests", "Layout", "TextLoss") {
 		t.Run("format 2 "+name, func(t *testing.T) {
 			c := two
 			set(reflect.ValueOf(&c).Elem())
