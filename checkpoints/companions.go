@@ -27,6 +27,19 @@ func CopyCompanions(from, to string) error {
 	return nil
 }
 
+// CopyTo copies the shards into the folder to under their names, and the index of several.
+func (w *Weights) CopyTo(to string) error {
+	for _, s := range w.shards {
+		if err := atomicfile.Copy(s.Path(), filepath.Join(to, s.Name)); err != nil {
+			return err
+		}
+	}
+	if len(w.shards) == 1 {
+		return nil
+	}
+	return atomicfile.Copy(filepath.Join(w.dir, IndexFile), filepath.Join(to, IndexFile))
+}
+
 func companions(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

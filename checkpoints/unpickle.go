@@ -65,8 +65,8 @@ type unpickler struct {
 	memo  map[uint32]any
 }
 
-// mostText bounds texts and numbers of a pickle: names of tensors are short.
-const mostText = 1 << 20
+// maxText bounds texts and numbers of a pickle: names of tensors are short.
+const maxText = 1 << 20
 
 // unpickle runs one pickle, of protocols 2 to 5.
 func unpickle(r byteReader) (any, error) {
@@ -137,7 +137,7 @@ func (u *unpickler) uint(n int) (uint64, error) {
 // bytes reads a length of n bytes, and so many bytes.
 func (u *unpickler) bytes(n int) ([]byte, error) {
 	length, err := u.uint(n)
-	if err == nil && length > mostText {
+	if err == nil && length > maxText {
 		err = fmt.Errorf("a text of %d bytes", length)
 	}
 	if err != nil {
@@ -151,7 +151,7 @@ func (u *unpickler) bytes(n int) ([]byte, error) {
 // line reads to the end of the line.
 func (u *unpickler) line() (string, error) {
 	var b strings.Builder
-	for b.Len() < mostText {
+	for b.Len() < maxText {
 		c, err := u.r.ReadByte()
 		if err != nil || c == '\n' {
 			return b.String(), err

@@ -104,7 +104,7 @@ func decodeSplit(f encodedFile, frame *jpegscan.Frame) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	mostH, mostV := frame.Most()
+	mostH, mostV := frame.MaxSampling()
 	planes := make([]plane, len(files))
 	for i, raw := range files {
 		c := frame.Components[i]

@@ -25,7 +25,6 @@ import (
 	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/onnx"
-	"assay/ort"
 )
 
 // Encoder turns pictures and texts into vectors of one space. They are not normalised.
@@ -219,7 +218,7 @@ func (m *Model) openTower(t towers, of, input string, build func(*nn.Graph) (str
 		return nil, err
 	}
 	g.Output(outEmbedding, x, onnx.Float, onnx.Dims(of, width))
-	s, err := m.open(g, o)
+	s, err := m.OpenGraph(g, o, false)
 	if err != nil {
 		return nil, err
 	}
@@ -249,14 +248,6 @@ func (m *Model) values(g *nn.Graph) (map[string]*tensor.Dense, error) {
 		in[p.Name] = m.trained[p.Name]
 	}
 	return in, nil
-}
-
-// open makes a session of a graph over the checkpoint's weights. Threads do not spin: pictures are decoded meanwhile.
-func (m *Model) open(g *nn.Graph, o Options) (*ort.Session, error) {
-	if err := g.Err(); err != nil {
-		return nil, err
-	}
-	return ort.Open(g.M, ort.Options{Device: o.Device, Threads: o.Threads, Folder: m.weights.Folder(), NoSpin: true})
 }
 
 // HasTexts reports whether the model has a text tower.

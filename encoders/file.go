@@ -119,10 +119,10 @@ const inMask = "attention_mask"
 func textLimit(folder string) (int, error) {
 	var c struct {
 		Text struct {
-			Most int `json:"max_position_embeddings"`
+			Positions int `json:"max_position_embeddings"`
 		} `json:"text_config"`
 	}
-	c.Text.Most = 77
+	c.Text.Positions = 77
 	path := filepath.Join(beside(folder, "config.json"), "config.json")
 	raw, err := os.ReadFile(path)
 	if err == nil {
@@ -131,7 +131,7 @@ func textLimit(folder string) (int, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("%s: %w", path, err)
 	}
-	return c.Text.Most, nil
+	return c.Text.Positions, nil
 }
 
 // fileTower is a tower of a given graph, cut down to what one of its outputs needs.

@@ -22,7 +22,8 @@ func (m *Model) ImageGraph(name string) (g *nn.Graph, embedding string, width in
 	return g, embedding, width, err
 }
 
-// OpenGraph opens a graph that [Model.ImageGraph] started; lean: see LowMemory of [ort.Options].
+// OpenGraph makes a session of a graph over the checkpoint's weights; lean: see LowMemory of [ort.Options]. Threads do
+// not spin: pictures are decoded meanwhile.
 func (m *Model) OpenGraph(g *nn.Graph, o Options, lean bool) (*ort.Session, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (p *Processor) filter() data.Filter {
 	return data.Bicubic
 }
 
-// margin is what the crop leaves off at the left, or the top.
+// margin is what the crop leaves off at the left, or the top; of a crop larger than the picture it is negative.
 func (p *Processor) margin(have, want int) int {
 	if p.way == Transformers {
 		return int(math.Floor(float64(have-want) / 2))
@@ -107,12 +108,9 @@ func (p *Processor) margin(have, want int) int {
 
 // Pixels returns the normalised picture [3, height, width].
 func (p *Processor) Pixels(x *data.Picture) []float32 {
-	if p.way == Transformers {
-		return p.pixels(x)
-	}
 	w, h := p.resized(x.Width, x.Height)
 	left, top := p.margin(w, p.width), p.margin(h, p.height)
-	if p.way == Torchvision {
+	if p.way == Transformers || p.way == Torchvision {
 		return x.Resize(w, h, data.Bicubic).Crop(left, top, p.width, p.height).Normalize(p.colours.Mean, p.colours.Std)
 	}
 	all := x.ResizeFloat(w, h, p.filter())

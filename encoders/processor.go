@@ -1,8 +1,6 @@
 package encoders
 
 import (
-	"math"
-
 	"assay/data"
 	"assay/internal/strictjson"
 	"assay/model/backbone"
@@ -56,9 +54,5 @@ func (p *processor) resized(width, height int) (w, h int) {
 
 // pixels returns the normalised picture [3, height, width].
 func (p *processor) pixels(x *data.Picture) []float32 {
-	w, h := p.resized(x.Width, x.Height)
-	x = x.Resize(w, h, data.Bicubic)
-	// Half the difference rounds down, also below zero: a crop larger than the picture is black around it.
-	margin := func(have, want int) int { return int(math.Floor(float64(have-want) / 2)) }
-	return x.Crop(margin(w, p.width), margin(h, p.height), p.width, p.height).Normalize(p.colours.Mean, p.colours.Std)
+	return (&Processor{*p, Transformers}).Pixels(x)
 }

@@ -92,7 +92,7 @@ func (t *Tuner) openStep(of towers, o Options) error {
 	if t.inputs, err = t.values(g); err != nil {
 		return err
 	}
-	t.session, err = t.open(g, o)
+	t.session, err = t.OpenGraph(g, o, false)
 	return err
 }
 

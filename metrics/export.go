@@ -21,13 +21,13 @@ type Export struct {
 	Out     string // folder to make: model.onnx and metric.yaml
 }
 
-// Kinds are those of [Export].
+// Kinds lists the kinds of [Export].
 func Kinds() []string { return []string{"aesthetic", "lpips-alex", "lpips-vgg"} }
 
 // opset of the graphs that are made.
 const opset = 17
 
-// Write makes the folder: a graph, and the file that says how it is used.
+// Write makes the folder: a graph, and its metric.yaml.
 func (e *Export) Write() error {
 	var b *onnx.Builder
 	var text string
@@ -186,8 +186,7 @@ func unitChannels(b *onnx.Builder, x string) string {
 }
 
 // aestheticGraph is linear layers on an embedding: layers.N.weight and .bias in the order of N, or one layer, weight
-// and
-// bias. Neither of the published heads has anything between its layers in scoring (dropout does nothing then).
+// and bias. Neither of the published heads has anything between its layers in scoring (dropout does nothing then).
 func aestheticGraph(path string) (*onnx.Builder, error) {
 	if path == "" {
 		return nil, errors.New("aesthetic needs the head's weights")

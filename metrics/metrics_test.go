@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"fmt"
 	"hash/crc32"
 	"math"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/testfile"
+	"assay/onnx"
 )
 
 // fixtures are what tools/oracle/metrics.py computed with the Python originals.
@@ -288,6 +290,58 @@ func TestBoxes(t *testing.T) {
 		if _, err := ReadPlaces(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
+	}
+}
+
+// TestOutputShapes: the number of a graph may be a scalar, as torch's x.mean() gives it; other types are refused by
+// name.
+func TestOutputShapes(t *testing.T) {
+	grey := data.NewPicture(3, 2)
+	for i := range grey.Pix {
+		grey.Pix[i] = 51
+	}
+	for name, c := range map[string]struct {
+		build func(b *onnx.Builder, x string) string
+		dtype onnx.DType
+		shape []onnx.Dim
+		want  string
+	}{
+		"scalar": {func(b *onnx.Builder, x string) string {
+			return b.OpA("ReduceMean", onnx.Attrs{"keepdims": 0}, x)
+		}, onnx.Float, nil, "0.2"},
+		"one number of four axes": {func(b *onnx.Builder, x string) string {
+			return b.OpA("ReduceMean", onnx.Attrs{"keepdims": 1}, x)
+		}, onnx.Float, onnx.Dims(1, 1, 1, 1), "0.2"},
+		"float64": {func(b *onnx.Builder, x string) string {
+			mean := b.OpA("ReduceMean", onnx.Attrs{"keepdims": 0}, x)
+			return b.OpA("Cast", onnx.Attrs{"to": int64(onnx.Double)}, mean)
+		}, onnx.Double, nil, "the output y is of type float64, want float32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := onnx.NewBuilder("mean", 17)
+			x := b.Input("x", onnx.Float, onnx.Dims(1, 3, "height", "width"))
+			b.Output("y", c.build(b, x), c.dtype, c.shape)
+			raw, err := b.M.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "mean.onnx"), raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m := openText(t, dir, "name: mean\nmodel: mean.onnx\nof: [edit]\n", Options{})
+			scores, errs, err := edit.ScoreAll(t.Context(), m, &edit.Edit{Output: grey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := fmt.Sprintf("%.6g", scores[0].Value)
+			if errs[0] != nil {
+				got = errs[0].Error()
+			}
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
 	}
 }
 

@@ -276,10 +276,11 @@ func (m *network) run(ctx context.Context, feeds map[string]*tensor.Dense) ([]fl
 	if err != nil {
 		return nil, err
 	}
-	v, ok := out[m.Config.Output.Name].Data().([]float32)
-	if !ok {
-		return nil, fmt.Errorf("the output %s is no float32", m.Config.Output.Name)
+	y := out[m.Config.Output.Name]
+	if y.Dtype() != tensor.Float32 {
+		return nil, fmt.Errorf("the output %s is of type %v, want float32", m.Config.Output.Name, y.Dtype())
 	}
+	v := y.Float32s() // of a scalar, too
 	if n := m.Config.Output.First; n > len(v) {
 		return nil, fmt.Errorf("the output %s has %d numbers, not the %d that are wanted", m.Config.Output.Name, len(v), n)
 	} else if n > 0 {

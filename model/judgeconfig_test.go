@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,63 @@ dtype: float32
 	if got := c.identity(); got != identity {
 		t.Errorf("its identity is\n%s, want\n%s", got, identity)
 	}
+}
+
+// TestKeysCount: every key of scorer.yaml that scores depend on changes the fingerprint, and those of format 1 survive
+// the way to format 2 and back. A new key gets a value here.
+func TestKeysCount(t *testing.T) {
+	digests := &Digests{}
+	one := (&OnePassConfig{Backbone: "b", Question: "Is it [INSTRUCTION]?", Answer: "It is [SCORE]."}).Scorer().OnePass()
+	oneOther := OnePassConfig{Format: 1, Backbone: "c", Pair: Concat, PairSize: []int{8, 9}, Layout: InstructionFirst,
+		Question: "Why [INSTRUCTION]?", Answer: "So [SCORE].", TextLoss: "all", ScoreRange: edit.Range{1, 5},
+		Head:       HeadConfig{Hidden: []int{3}, Activation: "relu", Kind: classification, Values: []float64{0, 1}},
+		ScoreToken: "[S]", ScorePosition: "before", DType: "bfloat16", ChatTemplate: "{{ x }}", EndOfTurn: "</s>",
+		NumberPictures: "{n}: ", Calibration: "c.json", Digests: digests}
+	for name, set := range otherFields(t, reflect.ValueOf(oneOther), "Format", "Backbone", "Calibration", "Digests") {
+		t.Run("format 1 "+name, func(t *testing.T) {
+			c := *one
+			set(reflect.ValueOf(&c).Elem())
+			if got := c.Scorer().OnePass(); !reflect.DeepEqual(*got, c) {
+				t.Errorf("by way of format 2: got %+v, want %+v", *got, c)
+			}
+			if got := c.Scorer().identity(); got == one.identity() {
+				t.Errorf("got the identity %s of a scorer without it, want another", got)
+			}
+		})
+	}
+	two := ScorerConfig{Format: 2, Passes: []PassConfig{{Name: "p"}}}
+	twoOther := ScorerConfig{Format: 1, Backbone: "c", PairSize: []int{8, 9}, ScoreRange: edit.Range{1, 5},
+		DType: "bfloat16", ChatTemplate: "{{ x }}", EndOfTurn: "</s>", NumberPictures: "{n}: ", Calibration: "c.json",
+		Kind:    "choices",
+		Weights: "w", Positions: "plain", Rotary: "bfloat16", Alpha: "drop", Pixels: &PixelLimits{},
+		Passes: []PassConfig{{Name: "q"}}, Heads: map[string]DimensionConfig{"h": {}}, Score: &FusionConfig{Fusion: "min"},
+		Origin: &Origin{}, Digests: digests, Layout: InstructionFirst, TextLoss: "all"}
+	for name, set := range otherFields(t, reflect.ValueOf(twoOther), "Format", "Backbone", "Calibration", "Weights",
+		"Origin", "Digests", "Layout", "TextLoss") {
+		t.Run("format 2 "+name, func(t *testing.T) {
+			c := two
+			set(reflect.ValueOf(&c).Elem())
+			if got := c.identity(); got == two.identity() {
+				t.Errorf("got the identity %s of a scorer without it, want another", got)
+			}
+		})
+	}
+}
+
+// otherFields gives a function for each field of a struct but for some, which copies its value into another struct.
+func otherFields(t *testing.T, from reflect.Value, but ...string) map[string]func(to reflect.Value) {
+	t.Helper()
+	out := map[string]func(reflect.Value){}
+	for i := range from.NumField() {
+		name := from.Type().Field(i).Name
+		if from.Field(i).IsZero() {
+			t.Errorf("%s.%s: got no value, want one", from.Type(), name)
+		}
+		if !slices.Contains(but, name) {
+			out[name] = func(to reflect.Value) { to.Field(i).Set(from.Field(i)) }
+		}
+	}
+	return out
 }
 
 // TestFusions compares the gradient of every fusion with differences, and sigma with its formula.

@@ -1,6 +1,7 @@
 package released
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"assay/edit"
+	"assay/internal/atomicfile"
 	"assay/model"
 )
 
@@ -73,7 +75,7 @@ func writeCard(path string, c *model.ScorerConfig, k *card) error {
 	var b strings.Builder
 	origin := c.Origin
 	fmt.Fprintf(&b, "# %s\n\nImported by `score import`: a judge that was not trained here.\n\n", k.name)
-	fmt.Fprintf(&b, "- Origin: %s\n- Licence: %s\n- Trained on: %s\n", or(k.source, c.Backbone), k.licence, k.trained)
+	fmt.Fprintf(&b, "- Origin: %s\n- Licence: %s\n- Trained on: %s\n", cmp.Or(k.source, c.Backbone), k.licence, k.trained)
 	fmt.Fprintf(&b, "- Score: %s %s\n", c.ScoreRange.Words(), "("+c.Score.Fusion+" of "+strings.Join(c.Score.Of, ", ")+")")
 	fmt.Fprintf(&b, "\n## Scale\n\n%s\n\n## What it cannot judge\n\n", k.scale)
 	for _, line := range k.cannot {
@@ -89,12 +91,5 @@ func writeCard(path string, c *model.ScorerConfig, k *card) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Digests.Weights)) {
 		fmt.Fprintf(&b, "- weights `%s`: SHA-256 `%s`\n", name, c.Digests.Weights[name])
 	}
-	return write(path, b.String())
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+	return atomicfile.WriteBytes(path, []byte(b.String()))
 }

@@ -1,6 +1,7 @@
 package released
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,13 +35,7 @@ func choices(o *Options) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	alpha, fusion, pictures := o.Alpha, o.Fusion, o.Pictures
-	if alpha == "" {
-		alpha = "white"
-	}
-	if fusion == "" {
-		fusion = "mean"
-	}
+	pictures := o.Pictures
 	if len(pictures) == 0 {
 		pictures = []string{"source", "edit"}
 	}
@@ -48,9 +43,9 @@ func choices(o *Options) (*judge, error) {
 		Format: 2, Backbone: base, ScoreRange: scores,
 		Kind:    "choices",
 		Weights: weights,
-		Alpha:   alpha,
+		Alpha:   cmp.Or(o.Alpha, "white"),
 		Heads:   map[string]model.DimensionConfig{},
-		Score:   &model.FusionConfig{Fusion: fusion},
+		Score:   &model.FusionConfig{Fusion: cmp.Or(o.Fusion, "mean")},
 		Origin:  &model.Origin{Name: "the choices of " + filepath.Base(base), Prompts: map[string]string{}},
 	}
 	for i, name := range names {

@@ -174,16 +174,8 @@ func copyCheckpoint(c *model.ScorerConfig, dir string) error {
 		return err
 	}
 	defer w.Close()
-	for _, s := range w.Shards() {
-		if err := atomicfile.Copy(s.Path(), filepath.Join(to, s.Name)); err != nil {
-			return err
-		}
-	}
-	index := filepath.Join(w.Dir(), checkpoints.IndexFile)
-	if _, err := os.Stat(index); err == nil && len(w.Shards()) > 1 {
-		if err := atomicfile.Copy(index, filepath.Join(to, checkpoints.IndexFile)); err != nil {
-			return err
-		}
+	if err := w.CopyTo(to); err != nil {
+		return err
 	}
 	c.Backbone = base
 	if c.Weights != "" {
@@ -198,9 +190,4 @@ func copyCheckpoint(c *model.ScorerConfig, dir string) error {
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
-}
-
-// write writes a text file, complete or not at all.
-func write(path, text string) error {
-	return atomicfile.WriteBytes(path, []byte(text))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// trainingKeys are those of EditReward's and HPSv3's configuration files that are about training, its data, or where
-// things lie: no score depends on them.
+// trainingKeys are the keys of EditReward's and HPSv3's configuration files for training, its data and paths: no score
+// depends on them.
 var trainingKeys = strings.Fields(`
 	model_name_or_path model_revision trust_remote_code torch_dtype attn_implementation disable_flash_attn2
 	lora_enable vision_lora lora_r lora_alpha lora_dropout lora_target_modules lora_namespan_exclude lora_modules_to_save

@@ -28,7 +28,7 @@ const (
 
 const (
 	inIDs       = "input_ids" // [pictures, length] int64
-	mostIDs     = 35          // tokens of a text; what is behind them is cut off
+	maxTokens   = 35          // tokens of a text; what is behind them is cut off
 	visionEps   = 1e-6
 	visionHead  = 64 // width of a head of the picture tower
 	visionLayer = "vision_model.encoder.layers.%d.layer_norm1.weight"
@@ -152,7 +152,7 @@ func bertTokenizer(path string) (*tokens.Tokenizer, error) {
 	}
 	file["padding"] = json.RawMessage("null")
 	file["truncation"] = fmt.Appendf(nil, `{"direction":"Right","max_length":%d,"strategy":"LongestFirst","stride":0}`,
-		mostIDs)
+		maxTokens)
 	if raw, err = json.Marshal(file); err != nil {
 		return nil, err
 	}

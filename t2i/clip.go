@@ -31,8 +31,8 @@ type clip struct {
 	texts map[string][]float32 // embeddings of length 1: trainers ask about many pictures of one text
 }
 
-// mostTexts bounds the embeddings of texts that are held.
-const mostTexts = 1024
+// maxTexts bounds the embeddings of texts that are held.
+const maxTexts = 1024
 
 func openCLIP(c *Config, o Options) (network, *encoders.Processor, error) {
 	n := &clip{config: c, scale: 1, texts: map[string][]float32{}}
@@ -111,7 +111,7 @@ func layers(g *nn.Graph, w checkpoints.TensorFile, x string, width int64) (strin
 		return g.Floats(info.Shape, values...), info.Shape[0], nil
 	}
 	found := 0
-	for i := range mostLayers {
+	for i := range maxLayers {
 		name := fmt.Sprintf("layers.%d.", i)
 		if _, ok := w.Info(name + "weight"); !ok {
 			continue
@@ -133,8 +133,8 @@ func layers(g *nn.Graph, w checkpoints.TensorFile, x string, width int64) (strin
 	return g.Op("Reshape", x, g.Ints(-1)), nil
 }
 
-// mostLayers bounds the numbers of a head's layers.
-const mostLayers = 32
+// maxLayers bounds the numbers of a head's layers.
+const maxLayers = 32
 
 // feeds is the embedding of a text.
 func (n *clip) feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error) {
@@ -164,7 +164,7 @@ func (n *clip) feeds(ctx context.Context, text string) (map[string]*tensor.Dense
 			unit[i] = float32(float64(unit[i]) / math.Sqrt(sum))
 		}
 		n.mu.Lock()
-		if len(n.texts) >= mostTexts {
+		if len(n.texts) >= maxTexts {
 			clear(n.texts)
 		}
 		n.texts[text] = unit

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,7 +97,7 @@ func (c *Config) check(problem func(key, format string, args ...any)) {
 		problem("format", "%d: want 1", c.Format)
 	}
 	if _, known := kinds[c.Kind]; !known {
-		problem("kind", "%q: want %s", c.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+		problem("kind", "%q: want %s", c.Kind, strings.Join(Kinds(), ", "))
 		return
 	}
 	if c.Model == "" {

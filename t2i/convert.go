@@ -62,7 +62,7 @@ func convert(f checkpoints.TensorFile, to string, pieces func(name string) ([]pi
 	return w.Close()
 }
 
-// shapeOf is that of the piece of a tensor.
+// shapeOf is the shape of the piece of a tensor.
 func (p *piece) shapeOf(of []int64) ([]int64, error) {
 	if p.flat {
 		for len(of) > 1 && of[0] == 1 {
@@ -82,7 +82,7 @@ func (p *piece) shapeOf(of []int64) ([]int64, error) {
 	return of, nil
 }
 
-// bytesOf are those of the piece of a tensor.
+// bytesOf cuts the piece out of the bytes of a tensor.
 func (p *piece) bytesOf(raw []byte, shape []int64, t onnx.DType) []byte {
 	switch {
 	case p.third > 0:

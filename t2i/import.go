@@ -150,12 +150,7 @@ func (c *Config) copyModel(to string) error {
 	if shards := w.Shards(); len(shards) == 1 {
 		return atomicfile.Copy(shards[0].Path(), filepath.Join(to, checkpoints.SingleFile))
 	}
-	for _, s := range w.Shards() {
-		if err := atomicfile.Copy(s.Path(), filepath.Join(to, s.Name)); err != nil {
-			return err
-		}
-	}
-	return atomicfile.Copy(filepath.Join(w.Dir(), checkpoints.IndexFile), filepath.Join(to, checkpoints.IndexFile))
+	return w.CopyTo(to)
 }
 
 // convert rewrites the weights.

@@ -28,7 +28,7 @@ func (c *Config) languages(m chat.Model) (all []*grammar.Grammar, err error) {
 }
 
 // language is a language all of whose texts Read reads. Objects have their keys in any order, all of them and no
-// others; numbers, blanks and spellings are those of [grammar.FromSchema].
+// others; numbers, blanks and spellings are as in [grammar.FromSchema].
 func (g *Grammar) language() (*grammar.Grammar, error) {
 	if g.Lines != nil || g.After != "" {
 		return nil, fmt.Errorf("its answer is %s: words of the model's own belong to it", g.spoken())
@@ -91,7 +91,7 @@ func (v *Value) schema() map[string]any {
 	return map[string]any{"enum": words}
 }
 
-// bareWord tells whether a choice may also stand in JSON without quotes: 1 for the choice '1'.
+// bareWord reports whether a choice may also stand in JSON without quotes: 1 for the choice '1'.
 func bareWord(word string) bool {
 	var v any
 	if strings.TrimSpace(word) != word || json.Unmarshal([]byte(word), &v) != nil {

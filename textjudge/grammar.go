@@ -15,8 +15,8 @@ import (
 
 // Grammar says what an answer must look like. It is an object with these keys, or else a bare value.
 //
-// An object is what stands from the first { to the last }: JSON without doubled keys. Keys besides those of the grammar
-// may be there. A bare value is the whole answer, blanks around it left aside.
+// An object is what stands from the first { to the last }: JSON without doubled keys. Other keys may be there, too. A
+// bare value is the whole answer, but for blanks around it.
 type Grammar struct {
 	Object map[string]Value `yaml:"object"`
 
@@ -60,7 +60,7 @@ func (v *Value) names() []string {
 	return nil
 }
 
-// values are those of the grammar, by key; a bare one has none.
+// values are the values of the grammar by key; a bare one has the key "".
 func (g *Grammar) values() map[string]Value {
 	switch {
 	case g.Value != nil:

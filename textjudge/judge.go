@@ -264,7 +264,7 @@ const (
 	shownSecond = "shown_second"
 )
 
-// answers asks all questions; those of a pair in both orders.
+// answers asks all questions, of a pair in both orders.
 func (j *Judge) answers(ctx context.Context, q *edit.Views) (*Result, error) {
 	r := &Result{}
 	score, dimensions, err := j.passes(ctx, q, false, r)
@@ -371,8 +371,8 @@ func (q *Question) read(a *chat.Answer) (map[string]float64, error) {
 	return nil, unreadable("cut_off", "the answer ended with %q", a.Finish)
 }
 
-// options are those of a try of a pass: seed, seed+1, ... are the first tries' of the passes, the next ones the second
-// tries', and so on.
+// options are the sampling options of a try of a pass. The first tries of the passes have seed, seed+1, ...; the second
+// tries the seeds behind them, and so on.
 func (c *Config) options(pass, try int) chat.Options {
 	s := c.Options
 	return chat.Options{

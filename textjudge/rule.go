@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"assay/edit"
+	"assay/internal/stats"
 )
 
 // Formula computes a number from named ones.
@@ -18,9 +19,9 @@ type Formula struct {
 
 // formulas are the ways of combining numbers.
 var formulas = map[string]func([]float64) float64{
-	"mean": mean,
+	"mean": stats.Mean,
 	"mean_2_digits": func(v []float64) float64 { // as Python's round(mean, 2)
-		x, err := strconv.ParseFloat(strconv.FormatFloat(mean(v), 'f', 2, 64), 64)
+		x, err := strconv.ParseFloat(strconv.FormatFloat(stats.Mean(v), 'f', 2, 64), 64)
 		if err != nil {
 			return math.NaN()
 		}
@@ -39,14 +40,6 @@ var formulas = map[string]func([]float64) float64{
 func init() {
 	product := formulas["product"]
 	formulas["sqrt_product"] = func(v []float64) float64 { return math.Sqrt(product(v)) }
-}
-
-func mean(v []float64) float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	return sum / float64(len(v))
 }
 
 // compute applies a formula to those of its numbers that are there. All are, see Config.check, but for judges that ask
@@ -111,7 +104,7 @@ func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]flo
 	}
 	dimensions = map[string]float64{}
 	for name, v := range all {
-		dimensions[name] = mean(v)
+		dimensions[name] = stats.Mean(v)
 	}
 	if !c.Scores() {
 		return dimensions, math.NaN(), nil
@@ -120,7 +113,7 @@ func (c *Config) Combine(passes []map[string]float64) (dimensions map[string]flo
 		score, err = c.ScoreOfMeans.compute(dimensions)
 		return dimensions, score, err
 	}
-	return dimensions, mean(scores), nil
+	return dimensions, stats.Mean(scores), nil
 }
 
 // scaled puts numbers of a range onto the scale: lo and hi of the range become lo and hi of the scale.

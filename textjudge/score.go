@@ -129,10 +129,10 @@ func (j *Judge) prepare(e *edit.Edit, second ...*edit.Edit) (*edit.Views, error)
 // allSources is the role of all sources of an edit, in their order.
 const allSources = "sources"
 
-// isSource reports whether a role is that of one source.
+// isSource reports whether a role names one source.
 func isSource(role string) bool { return edit.SourceOf(role) > 0 }
 
-// rolesOf are roles with those of an edit's sources in place of sources.
+// rolesOf replaces the role sources by the roles of an edit's sources.
 func rolesOf(e *edit.Edit, roles []string) (out []string) {
 	for _, role := range roles {
 		if role != allSources {

@@ -239,7 +239,7 @@ func (j *Judge) result(out string, rows int) *TableResult {
 	return r
 }
 
-// Pairs says how far the two orders of pairs agree.
+// Pairs counts how often the two orders of a pair agree.
 type Pairs struct {
 	Agree         int     `json:"agree"`
 	Disagree      int     `json:"disagree"`

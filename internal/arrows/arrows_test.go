@@ -96,7 +96,7 @@ model/families: model/llavanext model/qwen2vl model/qwen25vl model/qwen3vl
 model/quantize: onnx checkpoints internal/quant model/nn model/backbone internal/atomicfile internal/exit
 model/quantize: internal/filelock internal/jsonfile
 textjudge: chat data edit internal/grammar internal/store model/text internal/pystring internal/strictyaml
-textjudge: internal/exit internal/shards internal/workers chat/table internal/table
+textjudge: internal/exit internal/stats internal/shards internal/workers chat/table internal/table
 model/fresh: checkpoints model/backbone model/nn model/families internal/atomicfile internal/jsonfile
 internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
 encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn

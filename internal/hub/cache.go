@@ -138,9 +138,9 @@ func (h *Hub) removeLeftovers(n Name) {
 	}
 }
 
+// mark is 1 of the files by which others know a folder: they are linked last.
 func mark(f File) int {
-	switch path.Base(f.Path) {
-	case "config.json", "adapter_config.json", "scorer.yaml", "judge.yaml", "reward.yaml":
+	if slices.Contains(append(judges, "config.json", "adapter_config.json"), path.Base(f.Path)) {
 		return 1
 	}
 	return 0

@@ -8,6 +8,9 @@ import (
 	"strings"
 )
 
+// judges are the files that make a folder a scorer or another judge.
+var judges = []string{"scorer.yaml", "judge.yaml", "reward.yaml"}
+
 // The files of a model that something here reads: configurations, tokenizers, chat templates, cards, adapters, weights.
 var (
 	texts    = []string{".json", ".jsonl", ".yaml", ".yml", ".txt", ".model", ".tiktoken", ".jinja", ".md"}
@@ -48,7 +51,7 @@ func choose(n Name, files []File, needs []string) ([]File, error) {
 	}
 	chosen := below
 	if n.Kind == Model {
-		scorer := names["scorer.yaml"] || names["judge.yaml"] || names["reward.yaml"]
+		scorer := slices.ContainsFunc(judges, func(name string) bool { return names[name] })
 		model := names["config.json"] || names["adapter_config.json"] || slices.ContainsFunc(own, isWeights)
 		if model && !scorer {
 			chosen = own
@@ -64,8 +67,8 @@ func choose(n Name, files []File, needs []string) ([]File, error) {
 // unread are names of a checkpoint's or an adapter's weights that are not read here.
 var unread = regexp.MustCompile(`^(?:pytorch_model.*|adapter_model)\.bin$`)
 
-// choose picks the files that a name means, of those of a commit. Of what is read here it refuses weights that are not,
-// before any is fetched, and leaves out those of a checkpoint that is only planned with.
+// choose picks the files of a commit that a name means. If they are to be read here, it refuses formats of weights that
+// are not, before any is fetched, and leaves out the weights of a checkpoint that a run is only planned with.
 func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]File, error) {
 	chosen, err := choose(n, files, needs)
 	if err != nil || !h.loads || n.Kind != Model {
@@ -85,7 +88,7 @@ func (h *Hub) choose(n Name, commit string, files []File, needs []string) ([]Fil
 				"be one)", name)}
 		}
 	}
-	if h.NoWeights && !adapter && !has("scorer.yaml") && !has("judge.yaml") && !has("reward.yaml") {
+	if h.NoWeights && !adapter && !slices.ContainsFunc(judges, has) {
 		chosen = h.leaveWeights(n, commit, chosen)
 	}
 	return chosen, nil

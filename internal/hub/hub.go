@@ -160,7 +160,7 @@ func (h *Hub) fetch(ctx context.Context, n Name, needs []string) (string, error)
 	return h.complete(ctx, n, commit, files, chosen)
 }
 
-// Plan lists the files that Fetch would have complete, with those of them whose contents are not in the cache.
+// Plan lists the files that Fetch would have complete, and of these the ones whose contents are not in the cache.
 func (h *Hub) Plan(ctx context.Context, n Name) (commit string, all, missing []File, err error) {
 	if h.Offline {
 		why := &Error{Name: n, text: "HF_HUB_OFFLINE is set"}

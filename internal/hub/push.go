@@ -275,7 +275,7 @@ func (h *Hub) commit(ctx context.Context, n Name, message, parent string, files 
 	return told.OID, nil
 }
 
-// bytes are those of a small file. A file that has changed meanwhile is an error.
+// bytes reads a small file. A file that has changed meanwhile is an error.
 func (a *addition) bytes() ([]byte, error) {
 	r, err := a.open()
 	if err != nil {

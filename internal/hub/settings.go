@@ -21,7 +21,7 @@ type Hub struct {
 	Cache     string
 	Offline   bool
 	Monitor   Monitor
-	NoWeights bool // those of checkpoints are left out: a plan reads their configuration
+	NoWeights bool // leaves out the weights of checkpoints: a plan reads their configuration
 
 	loads  bool   // what is fetched is read here, and not only kept
 	shown  string // Endpoint without a password

@@ -48,7 +48,7 @@ type Frame struct {
 	scans         int
 }
 
-// A Component has h x v blocks in each unit of interleaved scans.
+// A Component has H x V blocks (its sampling factors) in each MCU of an interleaved scan.
 type Component struct{ id, H, V, quantizer byte }
 
 // A step is a segment of quantization tables, or a scan.
@@ -57,7 +57,7 @@ type step struct {
 
 	components []int           // those in the scan
 	selectors  []byte          // the Huffman tables of each: DC << 4 | AC
-	bounds     [3]byte         // first and last coefficient, and bits
+	bounds     [3]byte         // first and last coefficient, and bits (Ss, Se, Ah and Al)
 	interval   int             // restart interval, 0 without restarts
 	tables     map[byte][]byte // class << 4 | number: how many codes there are of each length, and the symbols
 	compressed []byte          // with restart markers
@@ -229,8 +229,8 @@ func (f *Frame) complete() error {
 	return nil
 }
 
-// Most returns the largest sampling factors.
-func (f *Frame) Most() (h, v int) {
+// MaxSampling returns the largest sampling factors.
+func (f *Frame) MaxSampling() (h, v int) {
 	for _, c := range f.Components {
 		h, v = max(h, int(c.H)), max(v, int(c.V))
 	}
@@ -239,7 +239,7 @@ func (f *Frame) Most() (h, v int) {
 
 // size returns how many samples a component has.
 func (f *Frame) size(c Component) (width, height int) {
-	h, v := f.Most()
+	h, v := f.MaxSampling()
 	return (f.Width*int(c.H) + h - 1) / h, (f.Height*int(c.V) + v - 1) / v
 }
 
@@ -281,7 +281,7 @@ func (f *Frame) named(ids string) bool {
 }
 
 // Plain reports whether image/jpeg decodes the frame, and as libjpeg does. It miscounts restarts in scans of one
-// component of several blocks a unit, repeats samples where a colour space is not YCbCr, and knows few sampling
+// component of several blocks an MCU, repeats samples where a colour space is not YCbCr, and knows few sampling
 // factors. It takes components that are called R, G and B for that even if an Adobe marker says otherwise, and wants
 // that marker in CMYK.
 func (f *Frame) Plain() bool {

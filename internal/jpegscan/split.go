@@ -44,15 +44,15 @@ func (f *Frame) Split(ctx context.Context) ([][]byte, error) {
 
 // sizesTable has a code of sizeBits bits for each size of a difference of DC coefficients, which is the size itself.
 var sizesTable = func() []byte {
-	t := make([]byte, 16, 16+mostSize+1)
-	t[sizeBits-1] = mostSize + 1
-	for i := range mostSize + 1 {
+	t := make([]byte, 16, 16+maxSize+1)
+	t[sizeBits-1] = maxSize + 1
+	for i := range maxSize + 1 {
 		t = append(t, byte(i))
 	}
 	return t
 }()
 
-const sizeBits, mostSize = 5, 16
+const sizeBits, maxSize = 5, 16
 
 // header appends what stands before a scan of one component, the i-th of s, with dc in place of its DC table.
 func (s step) header(b []byte, f *Frame, i int, dc []byte, interval int) []byte {
@@ -80,8 +80,8 @@ type block struct {
 
 // apart returns the blocks of each component of an interleaved scan, in the order of a scan of its own.
 func (s step) apart(ctx context.Context, f *Frame) ([][]byte, error) {
-	mostH, mostV := f.Most()
-	across, down := (f.Width+8*mostH-1)/(8*mostH), (f.Height+8*mostV-1)/(8*mostV)
+	maxH, maxV := f.MaxSampling()
+	across, down := (f.Width+8*maxH-1)/(8*maxH), (f.Height+8*maxV-1)/(8*maxV)
 	refine := f.kind == markProgressive && s.bounds[2]>>4 != 0
 	r := bitReader{b: s.compressed}
 	blocks := make([][]block, len(s.components))
@@ -93,14 +93,14 @@ func (s step) apart(ctx context.Context, f *Frame) ([][]byte, error) {
 		columns[i] = (w + 7) / 8
 		blocks[i] = make([]block, columns[i]*((h+7)/8))
 	}
-	for unit := range across * down {
-		if s.interval > 0 && unit > 0 && unit%s.interval == 0 {
+	for mcu := range across * down {
+		if s.interval > 0 && mcu > 0 && mcu%s.interval == 0 {
 			if !r.restart() {
 				return nil, errors.New("no restart marker where one is due")
 			}
 			clear(dc)
 		}
-		if unit%across == 0 && ctx.Err() != nil {
+		if mcu%across == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		for i, k := range s.components {
@@ -117,7 +117,7 @@ func (s step) apart(ctx context.Context, f *Frame) ([][]byte, error) {
 					r.copyBlock(s.tables[0x10|s.selectors[i]&15], &rest[i])
 				}
 				b.to = rest[i].n
-				x, y := unit%across*int(c.H)+j%int(c.H), unit/across*int(c.V)+j/int(c.H)
+				x, y := mcu%across*int(c.H)+j%int(c.H), mcu/across*int(c.V)+j/int(c.H)
 				if at := y*columns[i] + x; x < columns[i] && at < len(blocks[i]) {
 					blocks[i][at] = b
 				}

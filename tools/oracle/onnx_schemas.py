@@ -1,5 +1,5 @@
 """Writes onnx/schemas.go: how many inputs and outputs every ai.onnx operator takes, and which types go together, by
-version (from the onnx package)."""
+version (from the onnx package): python onnx_schemas.py ../../onnx/schemas.go"""
 import sys
 from collections import defaultdict
 from onnx import defs
