@@ -231,7 +231,7 @@ func TestAnswers(t *testing.T) {
 				io.WriteString(w, tt.body)
 			}))
 			defer h.Close()
-			c := client.Client{URL: h.URL, Wait: 100 * time.Millisecond}
+			c := client.Client{URL: h.URL, Wait: 100 * time.Millisecond, Retries: -1}
 			a, err := c.Score(t.Context(), client.Request{Edits: [][]byte{{1}}})
 			if tt.want == "" && (err != nil || a.Results[0].Error == nil || !math.IsNaN(a.Results[0].Value)) {
 				t.Errorf("got %+v, %v; want the edit's error, and no score", a, err)
