@@ -20,7 +20,8 @@ _HEAD = 64 << 10
 
 
 class AsyncClient(Settings):
-    """What Client is, for asyncio: at most `in_flight` requests at a time, over as many kept connections.
+    """What Client is, for asyncio: at most `in_flight` requests at a time, over as many kept connections. The other
+    options are Client's.
 
     A call whose edits are more than a request takes sends its parts side by side. Pictures are encoded in threads, and
     only for requests that are about to be sent. A task that is cancelled closes its connection, gives its place back,
@@ -31,24 +32,14 @@ class AsyncClient(Settings):
             scores = await asyncio.gather(*(client.score(s, text, edits) for s, text, edits in groups))
     """
 
-    def __init__(
-        self,
-        url="http://127.0.0.1:8100",
-        token=None,
-        scorer=None,
-        timeout=120.0,
-        retries=8,
-        pause=0.1,
-        wait=600.0,
-        jpeg=None,
-        fingerprint=None,
-        in_flight=16,
-    ):
-        super().__init__(url, scorer, fingerprint, jpeg, token)
+    def __init__(self, *options, in_flight=16, **named):
         if in_flight < 1:
             raise ValueError(f"in_flight={in_flight}: at least one request at a time is wanted")
-        self.parts, self.headers, self.in_flight = parts_of(self.url), headers_of(self.token), in_flight
-        self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
+        self.in_flight = in_flight
+        super().__init__(*options, **named)
+
+    def _connect(self):
+        self.parts, self.headers = parts_of(self.url), headers_of(self.token)
         self.said, self._pools, self._process = float("-inf"), {}, None
 
     def __getstate__(self):

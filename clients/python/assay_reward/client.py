@@ -17,12 +17,25 @@ _NULLS = {"null": (None,), "nan": (math.nan,), "mean": (None,), "fail": ()}
 class Settings:
     """What Client and AsyncClient share: what they are told, and what they make of it."""
 
-    def __init__(self, url, scorer, fingerprint, jpeg, token):
+    def __init__(
+        self,
+        url="http://127.0.0.1:8100",
+        token=None,
+        scorer=None,
+        timeout=120.0,
+        retries=8,
+        pause=0.1,
+        wait=600.0,
+        jpeg=None,
+        fingerprint=None,
+    ):
         if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
             raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
         self.url, self.scorer, self.fingerprint, self.jpeg = url.rstrip("/"), scorer, fingerprint, jpeg
         self.token = os.environ.get("ASSAY_TOKEN") if token is None else token
+        self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
         self._most = None
+        self._connect()
 
     def _options(self):
         """Fields of every request."""
@@ -91,20 +104,8 @@ class Client(Settings):
     `jpeg` is the quality (1 to 100) of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as
     PNG: JPEG is smaller and faster, and changes the score a little."""
 
-    def __init__(
-        self,
-        url="http://127.0.0.1:8100",
-        token=None,
-        scorer=None,
-        timeout=120.0,
-        retries=8,
-        pause=0.1,
-        wait=600.0,
-        jpeg=None,
-        fingerprint=None,
-    ):
-        super().__init__(url, scorer, fingerprint, jpeg, token)
-        self._http = Connections(self.url, self.token, timeout, retries, pause, wait)
+    def _connect(self):
+        self._http = Connections(self.url, self.token, self.timeout, self.retries, self.pause, self.wait)
 
     def score(self, source, instruction, edits, partial=False, score01=False, on_error="raise", id=None):
         """Scores of a list of edits of one source, in order, on the scorer's range. `source` may be a list of several
