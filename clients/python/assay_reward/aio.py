@@ -84,7 +84,8 @@ class AsyncClient(Settings):
 
         async def encoded(part, named, name):
             body, nulls = await asyncio.to_thread(body_of, part, options, True, named), _NULLS[on_error]
-            pairs = None if named or not nulls else lambda: encoded(part, ["0"] * len(part), f"{name}/pairs")
+            again = lambda: encoded(part, ["0"] * len(part), f"{name}/pairs")  # noqa: E731
+            pairs = None if named or not nulls else (part, again)
             return "/v1/score", body, lambda raw: batches.answer_of(raw, len(part), nulls), bool(nulls), name, None, pairs
 
         answers = await self._side_by_side(planned, request_ids(id), ask)
@@ -178,17 +179,16 @@ class AsyncClient(Settings):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, request, read, soft):
-        """The answer to a request. A part that is too much for the server after all goes in halves. Edits whose source
-        is no picture go as `pairs`, a function that makes the request, so that it is their own error."""
+        """The answer to a request. A part that is too much for the server after all goes in halves. Edits whose
+        source or instruction is wrong go as `pairs`, (part, function that makes the request): it is their own error."""
         path, body, reader, items, name, part, pairs = request
         try:
             return await self._retry(path, body, reader, items, id=name)
         except ServerError as e:
-            if pairs and e.kind == "bad_picture":
-                return await self._send(await pairs(), read, soft)
-            results = batches.broken_source(e, part) if soft else None
-            if results:
-                return results
+            if pairs and batches.of_edits(e, pairs[0]):
+                return await self._send(await pairs[1](), read, soft)
+            if soft and batches.of_edits(e, part):
+                return batches.failed(e, part)
             if e.status != 413 or not part or len(part) == 1:
                 raise
         half, out = len(part) // 2, []

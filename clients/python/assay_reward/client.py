@@ -143,13 +143,13 @@ class Client(Settings):
         return self._evaluation(len(pairs), parts, answers, ids)
 
     def _evaluate(self, part, options, groups, nulls, name):
-        """The answer to a part. A source that is no picture is its edits' error, unless the call is to fail."""
+        """The answer to a part. An error of source or instruction is their edits', unless the call is to fail."""
         read = lambda raw: batches.answer_of(raw, len(part), nulls)  # noqa: E731
         try:
             body = body_of(part, options, groups=groups)
             return self._http.request("/v1/score", body, read, items=bool(nulls), id=name)
         except ServerError as e:
-            if groups or not nulls or e.kind != "bad_picture":
+            if groups or not nulls or not batches.of_edits(e, part):
                 raise
         return self._evaluate(part, options, ["0"] * len(part), nulls, f"{name}/pairs")
 
@@ -201,7 +201,8 @@ class Client(Settings):
 
     def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
         """What `read` makes of the answers to pairs, asked for in as few requests as the server takes. With `ids` also
-        of a refusal that has a result for each edit. `soft`: a source that is no picture is its edits' error."""
+        of a refusal that has a result for each edit. `soft`: an error of source or instruction is their
+        edits'."""
         pairs = list(pairs)
         if not pairs:
             return []
@@ -216,9 +217,8 @@ class Client(Settings):
         try:
             return self._http.request(path, body, lambda raw: read(raw, len(part)), items=id is not None, id=id)
         except ServerError as e:
-            results = batches.broken_source(e, part) if soft else None
-            if results:
-                return results
+            if soft and batches.of_edits(e, part):
+                return batches.failed(e, part)
             if e.status != 413 or len(part) == 1:
                 raise
         half = len(part) // 2
