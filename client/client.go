@@ -12,6 +12,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -33,6 +34,10 @@ type Client struct {
 	Token string        // bearer token; "": that of the variable ASSAY_TOKEN, if there is one
 	Wait  time.Duration // how long to ask a server that is away or busy; 0: until the context ends
 	HTTP  *http.Client  // nil: http.DefaultClient
+
+	// Retries is how often to ask again after 408, a 5xx that does not mean that the server is away or busy, or an answer
+	// that cannot be read. 0: 8, as Python's client; negative: never.
+	Retries int
 }
 
 // Request asks about edits of one source and instruction, or about pairs with their own. Pictures are the bytes of
@@ -111,8 +116,9 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Score sends a request, again and again while the server is away or busy. The error is an [Error] if the server
-// refused it. If every edit failed, there is an answer that says so.
+// Score sends a request, again and again while the server is away or busy (429, 502, 503, 504), and some times after
+// other failures that may pass (see [Client].Retries). The error is an [Error] if the server refused it. If every edit
+// failed, there is an answer that says so.
 func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 	if q.OnError == "nan" {
 		return nil, errors.New("on_error nan: JSON in Go has no NaN; null gives a nil Reward")
@@ -129,29 +135,38 @@ func (c *Client) Score(ctx context.Context, q Request) (*Answer, error) {
 		ctx, stop = context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("no answer within %v", c.Wait))
 		defer stop()
 	}
+	failures := cmp.Or(c.Retries, 8)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
-		answer, again, err := c.ask(ctx, body, max(len(q.Edits), len(q.Pairs)))
-		if again < 0 {
+		answer, f, err := c.ask(ctx, body, max(len(q.Edits), len(q.Pairs)))
+		if f != nil && !f.away {
+			failures--
+		}
+		if f == nil || failures < 0 {
 			return answer, err
 		}
 		select {
-		case <-time.After(max(pause, again)):
+		case <-time.After(max(pause, f.pause)):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}
 }
 
-// ask sends a request of so many edits once. again is how long to wait at least before it is sent again; negative: it
-// is not.
-func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answer, again time.Duration, err error) {
+// A failure may pass: the request is sent again.
+type failure struct {
+	away  bool          // the server is not there, or busy
+	pause time.Duration // to wait at least
+}
+
+// ask sends a request of so many edits once. Without a failure the error is final.
+func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answer, f *failure, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.URL, "/")+"/v1/score",
 		bytes.NewReader(body))
 	if err != nil {
-		return nil, -1, err
+		return nil, nil, err
 	}
 	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return nil, -1, fmt.Errorf("URL %q: want one such as http://127.0.0.1:8100", c.URL)
+		return nil, nil, fmt.Errorf("URL %q: want one such as http://127.0.0.1:8100", c.URL)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if token := c.token(); token != "" {
@@ -163,15 +178,15 @@ func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answe
 	}
 	w, err := doer.Do(r)
 	if stranger := (*tls.CertificateVerificationError)(nil); errors.As(err, &stranger) {
-		return nil, -1, err
+		return nil, nil, err
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, &failure{away: true}, err
 	}
 	defer w.Body.Close()
 	raw, err := io.ReadAll(w.Body)
 	if err != nil {
-		return nil, 0, err
+		return nil, &failure{away: true}, err
 	}
 	var said struct {
 		Answer
@@ -183,16 +198,19 @@ func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answe
 	}
 	switch {
 	case err == nil && said.Results != nil && !busy(w.StatusCode): // 502, too: a judge's answers could not be read
-		return &said.Answer, -1, nil
-	case busy(w.StatusCode) || w.StatusCode == http.StatusBadGateway || w.StatusCode == http.StatusGatewayTimeout:
+		return &said.Answer, nil, nil
+	case w.StatusCode == http.StatusRequestTimeout || w.StatusCode == http.StatusTooManyRequests || w.StatusCode >= 500:
 		seconds, _ := strconv.ParseFloat(w.Header.Get("Retry-After"), 64)
-		return nil, time.Duration(max(0, min(seconds, math.MaxInt32)) * float64(time.Second)), refusal(said.Error, w)
+		return nil, &failure{
+			away:  busy(w.StatusCode) || w.StatusCode == http.StatusBadGateway || w.StatusCode == http.StatusGatewayTimeout,
+			pause: time.Duration(max(0, min(seconds, math.MaxInt32)) * float64(time.Second)),
+		}, refusal(said.Error, w)
 	case said.Error != nil || w.StatusCode != http.StatusOK:
-		return nil, -1, refusal(said.Error, w)
+		return nil, nil, refusal(said.Error, w)
 	case err == nil:
 		err = errors.New("there are no results")
 	}
-	return nil, -1, fmt.Errorf("%s: an answer that cannot be read: %w", c.URL, err)
+	return nil, &failure{}, fmt.Errorf("%s: an answer that cannot be read: %w", c.URL, err)
 }
 
 // markMissing makes scores that an answer does not have NaN. Its results must be of as many edits, each with a score,

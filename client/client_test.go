@@ -174,6 +174,43 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestFailures: what may pass, such as a fault of the server, is asked again as often as Retries says; a refusal is not.
+func TestFailures(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		status  int
+		body    string
+		retries int
+		want    int // requests
+	}{
+		{"a fault", 500, `{"error": {"kind": "internal", "message": "no"}}`, 2, 3},
+		{"too slow", 408, `{"error": {"kind": "timeout", "message": "no"}}`, 1, 2},
+		{"an answer that cannot be read", 200, `{"results": "no"}`, 1, 2},
+		{"never", 500, "no", -1, 1},
+		{"a refusal", 422, `{"error": {"kind": "bad_request", "message": "no"}}`, 2, 1},
+		{"every edit failed", 500, `{"results": [{"error": {"kind": "internal", "message": "no"}}]}`, 2, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			asked := 0
+			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				w.WriteHeader(tt.status)
+				io.WriteString(w, tt.body)
+			}))
+			defer h.Close()
+			c := client.Client{URL: h.URL, Retries: tt.retries}
+			a, err := c.Score(t.Context(), client.Request{Edits: [][]byte{{1}}})
+			if answered := tt.name == "every edit failed"; asked != tt.want || (err == nil) != answered {
+				t.Errorf("got %d requests, %+v, %v; want %d", asked, a, err, tt.want)
+			}
+			var refusal *client.Error
+			if tt.status != 200 && err != nil && (!errors.As(err, &refusal) || refusal.Status != tt.status) {
+				t.Errorf("got %v, want an Error of status %d", err, tt.status)
+			}
+		})
+	}
+}
+
 // TestAnswers: what an answer has of the edits that were sent is taken from it; what it lacks is no score of 0.
 func TestAnswers(t *testing.T) {
 	for _, tt := range []struct {
@@ -194,7 +231,7 @@ func TestAnswers(t *testing.T) {
 				io.WriteString(w, tt.body)
 			}))
 			defer h.Close()
-			c := client.Client{URL: h.URL, Wait: 100 * time.Millisecond}
+			c := client.Client{URL: h.URL, Wait: 100 * time.Millisecond, Retries: -1}
 			a, err := c.Score(t.Context(), client.Request{Edits: [][]byte{{1}}})
 			if tt.want == "" && (err != nil || a.Results[0].Error == nil || !math.IsNaN(a.Results[0].Value)) {
 				t.Errorf("got %+v, %v; want the edit's error, and no score", a, err)

@@ -121,8 +121,9 @@ type Edits struct {
 }
 
 // OpenEdits opens a table; its columns tell the layout. columns maps our names to those of the table: those of the
-// label table, label_<dimension>, rank, rank_<dimension>, votes, and PreferenceColumns.
-func OpenEdits(path string, columns map[string]string) (*Edits, error) {
+// label table, label_<dimension>, rank, rank_<dimension>, votes, and PreferenceColumns. options are those of a label
+// table, such as [WithRequired].
+func OpenEdits(path string, columns map[string]string, options ...Option) (*Edits, error) {
 	e := &Edits{Layout: LayoutLabels, names: columns, own: map[string]string{}}
 	known := map[string]string{}
 	for ours, name := range columns {
@@ -151,9 +152,8 @@ func OpenEdits(path string, columns map[string]string) (*Edits, error) {
 	case slices.Contains(have, "left_output_image") && slices.Contains(have, "right_output_image"):
 		e.Layout = LayoutEditReward
 	}
-	var options []Option
 	if e.Layout != LayoutLabels {
-		options = append(options, WithRequired())
+		options = []Option{WithRequired()}
 	}
 	if err := probe.Close(); err != nil {
 		return nil, err

@@ -4,10 +4,61 @@ import "encoding/binary"
 
 const lzwMaxWidth = 12
 
-// An lzwEntry is a string of the table. It lies in what was decompressed, if it is no literal.
-type lzwEntry struct {
-	text        uint64 // the first eight bytes, the first one lowest
-	start, size uint32
+// An lzwEntry is a string of the table. Up to seven bytes lie in the entry itself, the first one lowest, with their
+// number in the highest byte. A longer string has lzwLong set, its length from bit 40 on, and below that its place in
+// what was decompressed. So the table is 32 KiB, which the fastest cache holds.
+type lzwEntry uint64
+
+const (
+	lzwLong    lzwEntry = 1 << 63
+	lzwInside           = 7  // bytes of a string that lies in its entry
+	lzwSizeAt           = 56 // the bit where the length of such a string begins
+	lzwLongAt           = 40 // that of a longer string
+	lzwPlace   lzwEntry = 1<<lzwLongAt - 1
+	lzwLiteral lzwEntry = 1 << lzwSizeAt
+)
+
+func (e lzwEntry) size() uint {
+	if e >= lzwLong {
+		return uint(e &^ lzwLong >> lzwLongAt)
+	}
+	return uint(e >> lzwSizeAt)
+}
+
+// grown is the string before with one more byte, first, which is written next, at place o.
+func (e lzwEntry) grown(first byte, o uint) lzwEntry {
+	if size := e >> lzwSizeAt; size < lzwInside {
+		return e + lzwLiteral | lzwEntry(first)<<(8*size)
+	}
+	size := e.size()
+	return lzwLong | lzwEntry(size+1)<<lzwLongAt | lzwEntry(o-size)
+}
+
+// first is the first byte of the string.
+func (e lzwEntry) first(dst []byte) byte {
+	if e >= lzwLong {
+		return dst[e&lzwPlace]
+	}
+	return byte(e)
+}
+
+// write writes the string at place o, and is false if there is not enough room. It may write zeros behind it, where the
+// next string comes.
+func (e lzwEntry) write(dst []byte, o uint) bool {
+	size := e.size()
+	if o > uint(len(dst)) || size > uint(len(dst))-o {
+		return false
+	}
+	if e < lzwLong {
+		for i := range size {
+			dst[o+i] = byte(e >> (8 * i))
+		}
+		return true
+	}
+	from := uint(e & lzwPlace) // the last byte of the source may be the first one of the copy
+	copy(dst[o:o+size], dst[from:min(from+size, o)])
+	dst[o+size-1] = dst[from+size-1]
+	return true
 }
 
 // An lzwTable decompresses one strip after the other.
@@ -19,7 +70,7 @@ type lzwTable [1 << lzwMaxWidth]lzwEntry
 func (table *lzwTable) unpack(dst, src []byte, bits uint, tiff bool) bool {
 	clear := uint32(1) << bits
 	for i := range clear {
-		table[i] = lzwEntry{text: uint64(i), size: 1}
+		table[i] = lzwLiteral | lzwEntry(i)
 	}
 	early := uint32(0)
 	if tiff {
@@ -27,42 +78,35 @@ func (table *lzwTable) unpack(dst, src []byte, bits uint, tiff bool) bool {
 	}
 	next, width := clear+2, bits+1
 	var at, o uint      // bits that were read, bytes that were written
-	var before lzwEntry // the string before, empty behind a clear code
+	var before lzwEntry // the string before, 0 behind a clear code
 	for at+width <= 8*uint(len(src)) {
 		code := lzwCode(src, at, width, tiff)
 		at += width
 		if code == clear {
-			next, width, before = clear+2, bits+1, lzwEntry{}
+			next, width, before = clear+2, bits+1, 0
 			continue
 		}
 		if code == clear+1 {
 			return o == uint(len(dst)) && (at+7)/8 == uint(len(src))
 		}
-		if before.size > 0 && next < 1<<lzwMaxWidth { // the string before and the first byte of this one
-			first := table[code].text & 255
-			if code == next {
-				first = before.text & 255
+		entry := table[code%(1<<lzwMaxWidth)]
+		if code >= next { // only the string that this code adds: the one before and its own first byte
+			if code > next || before == 0 {
+				return false
 			}
-			table[next] = lzwEntry{before.text | first<<(8*before.size), uint32(o) - before.size, before.size + 1}
+			entry = before.grown(before.first(dst), o)
+		}
+		if before != 0 && next < 1<<lzwMaxWidth {
+			table[next] = before.grown(entry.first(dst), o)
 			next++
 		}
-		if code >= next {
+		if entry < lzwLong && o < uint(len(dst)) && len(dst[o:]) >= 8 {
+			binary.LittleEndian.PutUint64(dst[o:], uint64(entry)) // too much, but what comes next is written later
+		} else if !entry.write(dst, o) {
 			return false
 		}
-		before = table[code]
-		switch left := uint(len(dst)) - o; {
-		case before.size <= 8 && left >= 8: // more than is wanted, but what comes next is written later
-			binary.LittleEndian.PutUint64(dst[o:], before.text)
-		case uint(before.size) > left:
-			return false
-		case before.size == 1:
-			dst[o] = byte(before.text)
-		default: // the last byte of the source may be the first one of the copy
-			from, n := uint(before.start), uint(before.size)
-			copy(dst[o:o+n], dst[from:min(from+n, o)])
-			dst[o+n-1] = dst[from+n-1]
-		}
-		o += uint(before.size)
+		o += entry.size()
+		before = entry
 		if next == 1<<width-early && width < lzwMaxWidth {
 			width++
 		}
@@ -79,7 +123,7 @@ func lzwCode(src []byte, at, width uint, tiff bool) uint32 {
 		b = end[:]
 	}
 	if tiff {
-		return uint32(binary.BigEndian.Uint64(b) << (at % 8) >> (64 - width))
+		return uint32(binary.BigEndian.Uint64(b) << (at % 8) >> ((64 - width) % 64))
 	}
-	return uint32(binary.LittleEndian.Uint64(b)>>(at%8)) & (1<<width - 1)
+	return uint32(binary.LittleEndian.Uint64(b)>>(at%8)) & (1<<(width%32) - 1)
 }

@@ -20,6 +20,7 @@ type Options struct {
 type Metric struct {
 	name, fingerprint string
 	roles, texts      []string // what it looks at
+	dimensions        []string // of several numbers
 	value             func(ctx context.Context, s *edit.Views) (edit.Score, error)
 	close             func() error
 }
@@ -46,6 +47,9 @@ func (m *Metric) Info() edit.Info {
 		} else if role != "edit" {
 			info.Pictures = append(info.Pictures, role)
 		}
+	}
+	for _, name := range slices.Sorted(slices.Values(m.dimensions)) {
+		info.Dimensions = append(info.Dimensions, edit.DimensionInfo{Name: name})
 	}
 	return info
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -134,6 +135,10 @@ func TestEmotions(t *testing.T) {
 	e = f.VAD
 	m = openText(t, dir, "name: vad\nmodel: vad.onnx\nof: [edit]\n"+prepare()+
 		"output: {names: [valence, arousal, dominance], scale: [5, 4]}", Options{})
+	want := []edit.DimensionInfo{{Name: "arousal"}, {Name: "dominance"}, {Name: "valence"}}
+	if got := m.Info().Dimensions; !slices.Equal(got, want) {
+		t.Errorf("got the dimensions %v, want %v", got, want)
+	}
 	for _, c := range e.Cases {
 		v, ok := measure(t, m, shown(t, map[string]string{"edit": c.Edit})).(map[string]float64)
 		if !ok {

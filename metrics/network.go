@@ -45,7 +45,7 @@ func openNetwork(path string, o Options) (*Metric, error) {
 			parts = append(parts, digest.String())
 		}
 	}
-	m := &Metric{name: c.Name, roles: n.roles(), value: n.value, close: n.close}
+	m := &Metric{name: c.Name, roles: n.roles(), dimensions: c.Output.Names, value: n.value, close: n.close}
 	for _, role := range c.Of {
 		if slices.Contains(textRoles, role) {
 			m.texts = append(m.texts, textRole(role))

@@ -102,23 +102,12 @@ class CUDAHeads : public Heads {
   using Heads::Heads;
 
  protected:
-  // Turn are cosines and sines, the inputs from first on.
-  struct Turn {
-    Tensor<const float> cos, sin;
-
-    Turn(const Context& c, size_t first, int64_t rows, int64_t size)
-        : cos(c.input<float>(first, 2)), sin(c.input<float>(first + 1, 2)) {
-      want(cos.shape == sin.shape && cos.shape[0] == rows && 2 * cos.shape[1] <= size,
-           "cos and sin are not of one shape, rows and at most half of a head's " + std::to_string(size));
-    }
-
-    // arguments appends to those of the inputs.
-    Arguments arguments(Arguments a, std::initializer_list<void*> outputs, const CUDAHeads& heads) const {
-      a.add(cos.data).add(sin.data);
-      for (void* p : outputs) a.add(p);
-      return a.add(small(heads.heads_)).add(small(heads.kv_heads_)).add(small(cos.shape[1]));
-    }
-  };
+  // arguments appends rope's and the outputs to those of the inputs.
+  Arguments arguments(const Rope& rope, Arguments a, std::initializer_list<void*> outputs) const {
+    a.add(rope.cos.data).add(rope.sin.data);
+    for (void* p : outputs) a.add(p);
+    return a.add(small(heads_)).add(small(kv_heads_)).add(small(rope.cos.shape[1]));
+  }
 };
 
 class CUDARopeSplit : public CUDAHeads {
@@ -128,12 +117,12 @@ class CUDARopeSplit : public CUDAHeads {
   void run(const Context& c) const override {
     const auto qkv = c.input<bfloat16>(0, 2);
     const int64_t n = qkv.shape[0], all = heads_ + 2 * kv_heads_, size = CUDAHeads::size(qkv.shape[1], all);
-    const Turn turn(c, 1, n, size);
+    const Rope rope(c, 1, n, size);
     const auto q = c.output<bfloat16>(0, {n, heads_ * size});
     const auto k = c.output<bfloat16>(1, {n, kv_heads_ * size}), v = c.output<bfloat16>(2, {n, kv_heads_ * size});
     Stream stream = Stream::of(c);
     stream.launch(stream.find(sized("rope_split", size)), n, all,
-                  turn.arguments(Arguments().add(qkv.data), {q.data, k.data, v.data}, *this));
+                  arguments(rope, Arguments().add(qkv.data), {q.data, k.data, v.data}));
   }
 };
 
@@ -152,7 +141,7 @@ class CUDARopeSplitGrad : public CUDAHeads {
       n = parts[p].shape[0], size = s;
     }
     want(n >= 0, "one of dq, dk and dv is wanted");
-    const Turn turn(c, 3, n, size);
+    const Rope rope(c, 3, n, size);
     const auto out = c.output<bfloat16>(0, {n, (heads_ + 2 * kv_heads_) * size});
     Stream stream = Stream::of(c);
     const void* zeros = nullptr;
@@ -164,7 +153,7 @@ class CUDARopeSplitGrad : public CUDAHeads {
       a.add(parts[p] ? static_cast<const void*>(parts[p].data) : zeros);
     }
     stream.launch(stream.find(sized("rope_split_grad", size)), n, heads_ + 2 * kv_heads_,
-                  turn.arguments(a, {out.data}, *this));
+                  arguments(rope, a, {out.data}));
   }
 };
 

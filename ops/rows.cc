@@ -6,29 +6,18 @@
 namespace assay {
 namespace {
 
-// Rope turns heads by their positions as transformers' rotate_half does. Of the first 2 half elements of a head, x the
-// first half and z the second: (x cos - z sin, z cos + x sin). The rest stays.
-struct Rope {
-  Tensor<const float> cos, sin;  // [rows, half]
-
-  Rope(const Context& c, size_t first, int64_t rows, int64_t size)
-      : cos(c.input<float>(first, 2)), sin(c.input<float>(first + 1, 2)) {
-    want(cos.shape == sin.shape && cos.shape[0] == rows && 2 * cos.shape[1] <= size,
-         "cos and sin are not of one shape, rows and at most half of a head's " + std::to_string(size));
+// turn writes a head of row i as transformers' rotate_half does. Of the first 2 half elements of a head, x the first
+// half and z the second: (x cos - z sin, z cos + x sin). The rest stays. back turns the other way: the gradient.
+void turn(const Rope& rope, const float* in, float* out, int64_t i, int64_t size, bool back) {
+  const int64_t half = rope.cos.shape[1];
+  for (int64_t d = 0; d < half; d++) {
+    const float c = rope.cos.row(i)[d], s = back ? -rope.sin.row(i)[d] : rope.sin.row(i)[d];
+    const float x = in[d], z = in[half + d];
+    out[d] = x * c - z * s;
+    out[half + d] = z * c + x * s;
   }
-
-  // turn writes a head of row i; back turns the other way, which is the gradient.
-  void turn(const float* in, float* out, int64_t i, int64_t size, bool back) const {
-    const int64_t half = cos.shape[1];
-    for (int64_t d = 0; d < half; d++) {
-      const float c = cos.row(i)[d], s = back ? -sin.row(i)[d] : sin.row(i)[d];
-      const float x = in[d], z = in[half + d];
-      out[d] = x * c - z * s;
-      out[half + d] = z * c + x * s;
-    }
-    std::copy(in + 2 * half, in + size, out + 2 * half);
-  }
-};
+  std::copy(in + 2 * half, in + size, out + 2 * half);
+}
 
 // (qkv, cos, sin) -> (q, k, v): q and k are turned.
 class RopeSplit : public Heads {
@@ -43,8 +32,8 @@ class RopeSplit : public Heads {
     const auto k = c.output<float>(1, {n, kv_heads_ * size}), v = c.output<float>(2, {n, kv_heads_ * size});
     c.each(n, [&](int64_t i) {
       const float* x = qkv.row(i);
-      for (int64_t h = 0; h < heads_; h++, x += size) rope.turn(x, q.row(i) + h * size, i, size, false);
-      for (int64_t h = 0; h < kv_heads_; h++, x += size) rope.turn(x, k.row(i) + h * size, i, size, false);
+      for (int64_t h = 0; h < heads_; h++, x += size) turn(rope, x, q.row(i) + h * size, i, size, false);
+      for (int64_t h = 0; h < kv_heads_; h++, x += size) turn(rope, x, k.row(i) + h * size, i, size, false);
       std::copy(x, x + kv_heads_ * size, v.row(i));
     });
   }
@@ -75,7 +64,7 @@ class RopeSplitGrad : public Heads {
           if (!parts[p]) {
             std::fill(y, y + size, 0.0f);
           } else if (p < 2) {
-            rope.turn(parts[p].row(i) + h * size, y, i, size, true);
+            turn(rope, parts[p].row(i) + h * size, y, i, size, true);
           } else {
             std::copy(parts[p].row(i) + h * size, parts[p].row(i) + (h + 1) * size, y);
           }

@@ -23,4 +23,15 @@ class Heads : public Kernel {
   int64_t heads_, kv_heads_;
 };
 
+// Rope are the cosines and sines that turn heads by their positions: the inputs from first on, of so many rows.
+struct Rope {
+  Tensor<const float> cos, sin;  // [rows, half]
+
+  Rope(const Context& c, size_t first, int64_t rows, int64_t size)
+      : cos(c.input<float>(first, 2)), sin(c.input<float>(first + 1, 2)) {
+    want(cos.shape == sin.shape && cos.shape[0] == rows && 2 * cos.shape[1] <= size,
+         "cos and sin are not of one shape, rows and at most half of a head's " + std::to_string(size));
+  }
+};
+
 }  // namespace assay

@@ -255,6 +255,10 @@ type list[T any] []T
 
 // UnmarshalJSONFrom decodes the elements one by one.
 func (l *list[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	if d.PeekKind() == 'n' { // null, as if the field were absent
+		*l = nil
+		return d.SkipValue()
+	}
 	if d.PeekKind() != '[' {
 		if err := d.SkipValue(); err != nil {
 			return err

@@ -109,7 +109,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.engine.gate.Enter(r.Context())
+	leave, err := s.engine.enterFor(r.Context(), func(v sleeper) bool { return v.scorer == nil && v.name == m.Name })
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,13 @@ import (
 )
 
 // differentiate computes the gradients of all items. Errors of items are set on them.
-func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) error {
-	leave, err := n.gate.Enter(ctx)
+func (n *engine) differentiate(ctx context.Context, v *Replicated, items []*item) (err error) {
+	leave, err := n.enter(ctx, items)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	defer n.metrics.failures(items)
+	defer func() { n.metrics.judged(items, err) }()
 	groups := n.groupItems(items)
 	if len(groups) == 0 {
 		return nil

@@ -45,14 +45,15 @@ func (s *slots) acquire(ctx context.Context, edits int, bytes int64) (free func(
 
 // engine turns items into scores and gradients.
 type engine struct {
-	scorers *scorerSet
-	clients *clients
-	decoder *decoder
-	slots   slots
-	queue   *queue
-	metrics *metrics
-	gate    *gate.Gate
-	batch   int // edits of a run
+	scorers  *scorerSet
+	clients  *clients
+	decoder  *decoder
+	slots    slots
+	queue    *queue
+	metrics  *metrics
+	gate     *gate.Gate
+	sleepers []sleeper // by their numbers in the gate
+	batch    int       // edits of a run
 }
 
 func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
@@ -74,8 +75,9 @@ func newEngine(o Options, scorers *scorerSet, clients *clients) *engine {
 		took:   func(d time.Duration) { e.metrics.stage("decode", "", d) },
 	}
 	e.queue = newQueue(o, workers, e.metrics)
-	e.gate = newGate(o, scorers, e.metrics)
-	e.metrics.gauge("assay_asleep", "Whether the weights of the scorers are off the device (1).", func() float64 {
+	e.sleepers, _ = scorers.sleepers(&o)
+	e.gate = newGate(o, e.sleepers, e.metrics)
+	e.metrics.gauge("assay_asleep", "Whether the weights of a scorer are off the device (1).", func() float64 {
 		if e.gate.Asleep() {
 			return 1
 		}
@@ -242,13 +244,13 @@ func (n *engine) admit(ctx context.Context, groups []*group, kind jobKind) (*res
 }
 
 // score admits and scores items. Errors of items are set on them; the returned error is the request's.
-func (n *engine) score(ctx context.Context, items []*item) error {
-	leave, err := n.gate.Enter(ctx)
+func (n *engine) score(ctx context.Context, items []*item) (err error) {
+	leave, err := n.enter(ctx, items)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	defer n.metrics.failures(items)
+	defer func() { n.metrics.judged(items, err) }()
 	if groups := n.groupItems(items); len(groups) > 0 {
 		r, err := n.admit(ctx, groups, scoreKind)
 		if err != nil {

@@ -116,7 +116,7 @@ func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*re
 	if err := s.engine.score(ctx, items); err != nil {
 		return nil, err
 	}
-	a, err := asked.answers(edits, byEdit)
+	a, err := asked.answers(s.engine.metrics, edits, byEdit)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ type metrics struct {
 	delay    prometheus.Observer      // seconds that work waited for a device
 	stages   *prometheus.HistogramVec // seconds by stage and scorer
 	values   *prometheus.SummaryVec   // scores by scorer, on its range
-	failed   *prometheus.CounterVec   // edits that got no score or gradient, by scorer and kind
+	asked    *prometheus.CounterVec   // edits that a scorer was asked about, by scorer
+	failed   *prometheus.CounterVec   // those that got no score or gradient, by scorer and kind
 	pictures *prometheus.CounterVec   // by where they came from
 	retries  prometheus.Counter       // requests answered by the work of an earlier one
 	info     *prometheus.GaugeVec     // 1 for each scorer, with its identity
@@ -58,22 +59,30 @@ func (m *metrics) stage(stage, scorer string, d time.Duration) {
 	m.stages.WithLabelValues(stage, scorer).Observe(d.Seconds())
 }
 
-// failures counts the items that have an error, unless nobody waits for them any more.
-func (m *metrics) failures(items []*item) {
+// judged counts items and, of those, the ones that have an error. It leaves out items that nobody waits for any more,
+// and those without an error of their own in a request that ends with err.
+func (m *metrics) judged(items []*item, err error) {
 	for _, it := range items {
-		if it.err == nil {
-			continue
-		}
-		if kind := toAPIError(it.err).Kind; kind != "canceled" {
-			m.failed.WithLabelValues(it.scorer.name, kind).Inc()
+		switch {
+		case it.err == nil && err == nil:
+			m.asked.WithLabelValues(it.scorer.name).Inc()
+		case it.err != nil && toAPIError(it.err).Kind != "canceled":
+			m.asked.WithLabelValues(it.scorer.name).Inc()
+			m.failure(it.scorer, 1, it.err)
 		}
 	}
+}
+
+// failure counts edits that a scorer was asked about and could not judge.
+func (m *metrics) failure(v *Replicated, edits int, err error) {
+	m.failed.WithLabelValues(v.name, toAPIError(err).Kind).Add(float64(edits))
 }
 
 // refused counts edits that are refused as a whole, with an error of their source or instruction.
 func (m *metrics) refused(judges []*Replicated, edits int, err error) {
 	for _, v := range judges {
-		m.failed.WithLabelValues(v.name, toAPIError(err).Kind).Add(float64(edits))
+		m.asked.WithLabelValues(v.name).Add(float64(edits))
+		m.failure(v, edits, err)
 	}
 }
 
@@ -116,7 +125,7 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 	}
 	tenths := prometheus.LinearBuckets(0, 0.1, 11)
 	m.requests = counter("assay_requests_total", "Requests by path and status.", "path", "code")
-	m.errors = counter("assay_errors_total", "Errors of requests and of items, by kind.", "kind")
+	m.errors = counter("assay_errors_total", "Errors of requests and, once for each scorer, of edits, by kind.", "kind")
 	m.edits = counter("assay_client_edits_total", "Edits admitted, by client.", "client")
 	m.batch = histogram("assay_batch_items", "Edits scored in one run.",
 		prometheus.ExponentialBuckets(1, 2, 9)).WithLabelValues()
@@ -129,6 +138,7 @@ func newMetrics(waiting, foreseen func() float64) *metrics {
 		"scorer")
 	m.values = register.NewSummaryVec(prometheus.SummaryOpts{Name: "assay_score",
 		Help: "Scores given, on the scorer's range: sum / count is their mean."}, []string{"scorer"})
+	m.asked = counter("assay_edits_total", "Edits that a scorer was asked about, judged or not, by scorer.", "scorer")
 	m.failed = counter("assay_failures_total", "Edits that got no score or gradient, by scorer and kind of error.",
 		"scorer", "kind")
 	m.info = register.NewGaugeVec(prometheus.GaugeOpts{Name: "assay_scorer_info",

@@ -66,6 +66,38 @@ func TestShareOfFailures(t *testing.T) {
 		`assay_score_sum{scorer="a"} 2`,
 		`assay_score_count{scorer="a"} 1`,
 		`assay_failures_total{kind="bad_picture",scorer="a"} 5`,
+		`assay_edits_total{scorer="a"} 6`,
+	} {
+		if !strings.Contains(w.Body.String(), want+"\n") {
+			t.Errorf("got no line %s, want it", want)
+		}
+	}
+}
+
+// TestFailuresByReward: an edit that a judge fails on is one failure and one error of that judge, however many of its
+// dimensions are asked for; so is one that has no single score.
+func TestFailuresByReward(t *testing.T) {
+	dimensions := []edit.DimensionInfo{{Name: "joy"}, {Name: "grief"}}
+	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{},
+		"d": &dimensionsAlone{named{info: edit.Info{Range: edit.NoRange(), Sources: 1, Dimensions: dimensions}}}}, "a", "d")
+	good := png(t, 51, 5, 5)
+	rewards := []any{object{"name": "d", "dimension": "joy"}, object{"name": "d", "dimension": "grief"}, object{"name": "a"}}
+	request := object{"source": good, "instruction": "x", "edits": []any{good, "broken"}, "rewards": rewards}
+	for _, list := range [][]any{rewards, {object{"name": "d"}}} {
+		if code, _, _, body := ask(t, h.URL, request.with(object{"rewards": list})); code != 200 && len(list) > 1 {
+			t.Fatalf("got %d %s", code, body)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.engine.metrics.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{
+		`assay_edits_total{scorer="a"} 2`,
+		`assay_failures_total{kind="bad_picture",scorer="a"} 1`,
+		`assay_edits_total{scorer="d"} 4`,
+		`assay_failures_total{kind="bad_picture",scorer="d"} 2`,
+		`assay_failures_total{kind="no_score",scorer="d"} 1`,
+		`assay_errors_total{kind="bad_picture"} 3`,
+		`assay_errors_total{kind="no_score"} 1`,
 	} {
 		if !strings.Contains(w.Body.String(), want+"\n") {
 			t.Errorf("got no line %s, want it", want)

@@ -59,8 +59,9 @@ func TestScorePairs(t *testing.T) {
 // TestLimits: a client learns what one request may have.
 func TestLimits(t *testing.T) {
 	for want, o := range map[string]Options{
-		`{"max_body":67108864,"max_gradients":268435456,"max_items":256,"max_pixels":16777216}`: {},
-		`{"max_body":1000,"max_gradients":268435456,"max_items":2,"max_pixels":3}`: {
+		`{"max_body":67108864,"max_gradients":268435456,"max_items":256,"max_pixels":16777216,"max_rewards":64,` +
+			`"max_sources":16}`: {},
+		`{"max_body":1000,"max_gradients":268435456,"max_items":2,"max_pixels":3,"max_rewards":64,"max_sources":16}`: {
 			MaxBody: 1000, MaxItems: 2, MaxPixels: 3},
 	} {
 		_, h := start(t, o, map[string]edit.Judge{"a": &fake{}}, "a")

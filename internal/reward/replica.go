@@ -157,14 +157,10 @@ const (
 // reopen tries to open a replica until it succeeds or all are closed.
 func (v *Replicated) reopen(i int) {
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		v.mu.Lock()
-		asleep := v.asleep
-		v.mu.Unlock()
-		if asleep {
-			if !v.pause(pause) {
+		for v.sleeping() {
+			if !v.pause(firstPause) {
 				return
 			}
-			continue
 		}
 		c, err := v.openOne(i)
 		v.mu.Lock()
@@ -198,6 +194,12 @@ func (v *Replicated) reopen(i int) {
 			return
 		}
 	}
+}
+
+func (v *Replicated) sleeping() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asleep
 }
 
 // pause waits, and reports false if all are closed meanwhile.

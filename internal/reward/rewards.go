@@ -106,17 +106,29 @@ func (s *Server) question(to *questions, one rewardRequest, rule string) (*quest
 	if one.Weight != nil {
 		q.weight = *one.Weight
 	}
-	known := slices.ContainsFunc(v.info.Dimensions, func(d edit.DimensionInfo) bool { return d.Name == one.Dimension })
 	switch {
 	case math.Abs(q.weight) > mostWeight:
 		return nil, badRequest("weight %g: its size is at most %g", q.weight, mostWeight)
 	case q.rule == combine.Score01 && !v.info.Range.Bounded():
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_range", "the scores of %s have no bounds, so there is no "+
 			"score01: raw, zscore and rank are there", v.name)
-	case one.Dimension != "" && len(v.info.Dimensions) > 0 && !known:
-		return nil, badRequest("scorer %s has no dimension %q", v.name, one.Dimension)
 	}
-	return q, nil
+	return q, v.hasDimension(one.Dimension)
+}
+
+// hasDimension refuses a dimension that the scorer does not have; "" is its score.
+func (v *Replicated) hasDimension(name string) error {
+	var names []string
+	for _, d := range v.info.Dimensions {
+		names = append(names, d.Name)
+	}
+	switch {
+	case name == "" || slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return badRequest("scorer %s has no dimension %q: it has none", v.name, name)
+	}
+	return badRequest("scorer %s has no dimension %q; there are %s", v.name, name, strings.Join(names, ", "))
 }
 
 // cell is the answer to one question about one edit.
@@ -173,12 +185,20 @@ type answers struct {
 
 // answers reads what the judges said. byEdit has an item of each judge for each edit. The error is that of the first
 // edit that failed, if the request is to fail with it.
-func (q *questions) answers(edits []wanted, byEdit [][]*item) (*answers, error) {
+func (q *questions) answers(m *metrics, edits []wanted, byEdit [][]*item) (*answers, error) {
 	a := &answers{cells: make([][]cell, len(q.list)), groups: groupNumbers(edits)}
 	for k, one := range q.list {
 		a.cells[k] = make([]cell, len(edits))
 		for i := range edits {
 			a.cells[k][i] = one.answer(byEdit[i][one.judge])
+		}
+	}
+	for k, one := range q.list {
+		for i, c := range a.cells[k] {
+			if it := byEdit[i][one.judge]; it.err == nil && c.err != nil { // it was judged, but not as it is asked
+				it.err = c.err
+				m.failure(it.scorer, 1, it.err)
+			}
 		}
 	}
 	if q.onError != "fail" {

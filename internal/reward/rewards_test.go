@@ -246,7 +246,8 @@ func TestRewardsRefused(t *testing.T) {
 		{"an unknown rule", object{"combine": "max"}, 422, "there are raw, score01, zscore and rank"},
 		{"an unknown choice", object{"on_error": "zero"}, 422, "there are null, nan, mean, fail"},
 		{"no range", object{"scorer": "wide", "combine": "score01"}, 422, "have no bounds"},
-		{"an unknown dimension", reward(object{"dimension": "style"}), 422, "has no dimension"},
+		{"an unknown dimension", reward(object{"dimension": "style"}), 422, `no dimension \"style\"; there are twice`},
+		{"a dimension of none", object{"rewards": []any{object{"name": "wide", "dimension": "style"}}}, 422, "it has none"},
 		{"a huge weight", reward(object{"weight": 1e300}), 422, "at most 1e+09"},
 		{"source and sources", object{"sources": []any{picture}}, 400, "one of them is wanted"},
 		{"too many sources for the judge", object{"source": nil, "sources": []any{picture, picture}}, 422,
@@ -353,6 +354,24 @@ func TestFingerprints(t *testing.T) {
 		code, header, raw := post(t, url+path, v)
 		if code != 200 || header.Get(fingerprintHeader) != "good=g1" || header.Get(versionHeader) != serverVersion {
 			t.Errorf("%s: got %d %.200q with %v, want the judge's identity", path, code, raw, header)
+		}
+	}
+}
+
+// TestNoSources: sources that are null or empty are as if they were absent.
+func TestNoSources(t *testing.T) {
+	_, _, url := panel(t, Options{})
+	picture := png(t, 51, 8, 6)
+	for name, sources := range map[string]any{"null": nil, "empty": []any{}} {
+		pair := object{"source": picture, "sources": sources, "instruction": "x"}
+		for where, request := range map[string]object{"the request": pair.with(object{"edits": []any{picture}}),
+			"a pair": {"pairs": []any{pair.with(object{"edit": picture})}}} {
+			t.Run(name+" in "+where, func(t *testing.T) {
+				code, _, got, body := ask(t, url, request)
+				if code != 200 || value(got.Results[0].Score) != 2 {
+					t.Errorf("got %d %s, want the score 2", code, body)
+				}
+			})
 		}
 	}
 }

@@ -187,7 +187,7 @@ func (s *Server) scoreReply(p *scoreRequest, asked *questions, edits []wanted, b
 	if len(p.Rewards) == 0 {
 		head["scorer"], head["score_range"] = asked.judges[0].name, asked.judges[0].info.Range
 	}
-	a, err := asked.answers(edits, byEdit)
+	a, err := asked.answers(s.engine.metrics, edits, byEdit)
 	if err != nil {
 		return nil, err
 	}
@@ -196,10 +196,15 @@ func (s *Server) scoreReply(p *scoreRequest, asked *questions, edits []wanted, b
 	scored, again := false, time.Duration(0)
 	for i := range edits {
 		var parts [][]byte
+		counted := map[int]bool{} // judges whose error of this edit is
 		for k, q := range asked.list {
 			one := a.cells[k][i]
 			if one.err != nil {
-				e := s.engine.metrics.countError(one.err)
+				e := toAPIError(one.err)
+				if !counted[q.judge] {
+					counted[q.judge] = true
+					s.engine.metrics.countError(e)
+				}
 				out.temporary = out.temporary || isTemporary(e)
 				if out.status == 0 {
 					out.status, again = e.Status, e.RetryAfter
@@ -251,5 +256,6 @@ func (s *Server) encodeScores(
 // limits sends the limits of one request, so that clients can split larger ones.
 func (s *Server) limits(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.o.MaxBody, "max_items": s.o.MaxItems,
-		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes})
+		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes, "max_sources": mostSources,
+		"max_rewards": mostRewards})
 }

@@ -101,9 +101,10 @@ func (v *Replicated) openOne(i int) (*replica, error) {
 
 // sleeper is what sleeps, by its name.
 type sleeper struct {
-	name  string
-	sleep func()
-	wake  func() error
+	name   string
+	scorer *Replicated // nil: it is a chat model
+	sleep  func()
+	wake   func() error
 }
 
 // sleepers are the scorers and chat models that sleep. Others are of a Go program that opened them itself. Judges that
@@ -111,7 +112,7 @@ type sleeper struct {
 func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 	for _, v := range s.all() {
 		if v.open != nil {
-			sleep = append(sleep, sleeper{v.name, v.sleep, v.wake})
+			sleep = append(sleep, sleeper{v.name, v, v.sleep, v.wake})
 		} else if !v.info.Words {
 			stay = append(stay, v.name)
 		}
@@ -122,7 +123,7 @@ func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 			stay = append(stay, m.Name)
 			continue
 		}
-		sleep = append(sleep, sleeper{m.Name, func() {
+		sleep = append(sleep, sleeper{m.Name, nil, func() {
 			if err := model.Sleep(); err != nil && o.Warn != nil {
 				o.Warn(fmt.Sprintf("model %s: closing it: %v", m.Name, err))
 			}
@@ -131,23 +132,27 @@ func (s *scorerSet) sleepers(o *Options) (sleep []sleeper, stay []string) {
 	return sleep, stay
 }
 
-// newGate makes the gate of an engine's scorers.
-func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
-	sleep, _ := scorers.sleepers(&o)
-	g := &gate.Gate{Wait: o.SleepWait, PerCall: o.PerCall && len(sleep) > 0}
-	g.Sleep = func() {
+// newGate makes the gate of what sleeps. Where nothing does, there is one number that stands for all scorers.
+func newGate(o Options, sleep []sleeper, m *metrics) *gate.Gate {
+	g := gate.New(max(1, len(sleep)))
+	g.Wait, g.PerCall = o.SleepWait, o.PerCall && len(sleep) > 0
+	if len(sleep) == 0 {
+		sleep = []sleeper{{sleep: func() {}, wake: func() error { return nil }}}
+	}
+	g.Sleep = func(numbers []int) {
 		before := memoryNow(o.Devices)
-		for _, v := range sleep {
-			v.sleep()
+		for _, i := range numbers {
+			sleep[i].sleep()
 		}
 		ort.TrimMemory()
 		m.slept(before, memoryNow(o.Devices))
 	}
-	g.Wake = func() error {
-		for i, v := range sleep {
+	g.Wake = func(numbers []int) error {
+		for at, i := range numbers {
+			v := sleep[i]
 			if err := v.wake(); err != nil {
-				for _, v := range sleep[:i] {
-					v.sleep()
+				for _, i := range numbers[:at] {
+					sleep[i].sleep()
 				}
 				return &apiError{http.StatusServiceUnavailable, "unavailable", fmt.Sprintf("%s: %v", v.name, err),
 					10 * time.Second}
@@ -156,6 +161,55 @@ func newGate(o Options, scorers *scorerSet, m *metrics) *gate.Gate {
 		return nil
 	}
 	return g
+}
+
+// enter waits until the scorers of items are awake, and the chat models if one of these scorers answers in words.
+func (n *engine) enter(ctx context.Context, items []*item) (leave func(), err error) {
+	used, words := map[*Replicated]bool{}, false
+	for _, it := range items {
+		used[it.scorer] = true
+		words = words || it.scorer.info.Words
+	}
+	return n.enterFor(ctx, func(v sleeper) bool { return used[v.scorer] || words && v.scorer == nil })
+}
+
+// enterFor waits until what is needed of the sleepers is awake.
+func (n *engine) enterFor(ctx context.Context, needs func(sleeper) bool) (leave func(), err error) {
+	var numbers []int
+	for i, v := range n.sleepers {
+		if needs(v) {
+			numbers = append(numbers, i)
+		}
+	}
+	return n.gate.Enter(ctx, numbers)
+}
+
+// wake wakes all scorers. It is an error while a copy of one is still being opened again after a failure.
+func (n *engine) wake() error {
+	if err := n.gate.Open(); err != nil {
+		return err
+	}
+	for _, v := range n.sleepers {
+		if v.scorer == nil {
+			continue
+		}
+		if err := v.scorer.whole(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole is an error while not all copies are up.
+func (v *Replicated) whole() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, c := range v.at {
+		if c == nil && !v.asleep {
+			return v.errDown(fmt.Errorf("copy %d: %w", i, v.states[i].err))
+		}
+	}
+	return nil
 }
 
 // memoryUse is memory in bytes.
@@ -183,7 +237,7 @@ func (s *Server) postSleep(w http.ResponseWriter, r *http.Request) error {
 
 // postWake answers POST /v1/wake.
 func (s *Server) postWake(w http.ResponseWriter, _ *http.Request) error {
-	return s.switched(w, s.engine.gate.Open)
+	return s.switched(w, s.engine.wake)
 }
 
 // switched answers with the state after a switch, and the memory before and after.

@@ -369,16 +369,49 @@ func TestSleepBesideAFailure(t *testing.T) {
 	if code, body := postTo(t, url+"/v1/sleep"); code != 200 {
 		t.Fatalf("got %d %s", code, body)
 	}
-	l.fail(nil)
 	time.Sleep(3 * firstPause)
 	if v := s.engine.scorers.by["a"]; v.replica(0) != nil {
 		t.Error("a copy was opened while the scorers sleep")
 	}
-	if code, body := postTo(t, url+"/v1/wake"); code != 200 {
-		t.Fatalf("got %d %s", code, body)
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/wake", nil)
+	code, header, body := send(t, r)
+	if code != 503 || header.Get("Retry-After") != "1" || !strings.Contains(body, "copy 0: ") {
+		t.Fatalf("waking while the copy is opened again: got %d %s, want 503, Retry-After and the copy", code, body)
 	}
-	eventually(t, "a copy", func() bool {
-		code, _, score, _ := scoreOf(t, url)
-		return code == 200 && score == two
+	l.fail(nil)
+	eventually(t, "all copies", func() bool {
+		code, _ := postTo(t, url+"/v1/wake")
+		return code == 200
 	})
+	if code, _, score, body := scoreOf(t, url); code != 200 || score != two {
+		t.Errorf("awake: got %d %s, want the score 2", code, body)
+	}
+}
+
+// TestPerCallOfOne: a request that names one scorer of two loads the weights of that one.
+func TestPerCallOfOne(t *testing.T) {
+	a, b := &heavy{}, &heavy{}
+	judges := map[string]edit.Judge{}
+	for name, h := range map[string]*heavy{"a": a, "b": b} {
+		v, err := Replicate(1, 0, h.open)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { v.Close() })
+		judges[name] = v
+	}
+	s, server := start(t, Options{PerCall: true}, judges, "a", "b")
+	if err := s.Warm(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lost := errors.New("b is not wanted here")
+	b.failing.Store(&lost)
+	if code, _, score, body := scoreOf(t, server.URL); code != 200 || score != two {
+		t.Errorf("of a: got %d %s, want the score 2", code, body)
+	}
+	picture := png(t, 51, 5, 5)
+	code, _, _, body := ask(t, server.URL, object{"scorer": "b", "source": picture, "instruction": "x", "edits": []any{picture}})
+	if code != 503 || !strings.Contains(body, lost.Error()) {
+		t.Errorf("of b: got %d %s, want 503", code, body)
+	}
 }

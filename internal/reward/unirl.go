@@ -153,7 +153,9 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 	for _, it := range items {
 		i, name := request[it], it.scorer.name
 		if it.err == nil {
-			it.err = checkScore(name, &it.score)
+			if it.err = checkScore(name, &it.score); it.err != nil {
+				s.engine.metrics.failure(it.scorer, 1, it.err)
+			}
 		}
 		if it.err != nil {
 			e := s.engine.metrics.countError(it.err)

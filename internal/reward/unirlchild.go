@@ -112,7 +112,7 @@ func (s *Server) lifecycle(w http.ResponseWriter, r *http.Request) error {
 	var err error
 	switch action := r.PathValue("action"); {
 	case action == "onload":
-		err = s.engine.gate.Open()
+		err = s.engine.wake()
 	case action == "offload" && len(stay) > 0:
 		err = apiErrorf(http.StatusConflict, "asleep", "%s has no weights that could be unloaded", stay[0])
 	case action == "offload":

@@ -30,6 +30,34 @@ func child(t *testing.T, path string, slow int) *exec.Cmd {
 	return c
 }
 
+// killedUntilTheEnd starts a run again and again, and kills it after a wait that grows with the kills so far, until it
+// comes to its end. There must be at least three kills.
+func killedUntilTheEnd(
+	t *testing.T, path string, slow int, wait func(before time.Duration, kills int) time.Duration,
+) int {
+	t.Helper()
+	kills := 0
+	for after := wait(0, 0); ; after = wait(after, kills) {
+		c := child(t, path, slow)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(after, func() { c.Process.Kill() })
+		err := c.Wait()
+		timer.Stop()
+		if err == nil {
+			break
+		}
+		if kills++; kills > 60 {
+			t.Fatal("the run does not come to its end")
+		}
+	}
+	if kills < 3 {
+		t.Errorf("got %d kills, want at least 3", kills)
+	}
+	return kills
+}
+
 // TestKilledRunsEndTheSame kills a run with SIGKILL again and again at moments that spread over its steps, saves and
 // validations, and compares with an undisturbed one.
 func TestKilledRunsEndTheSame(t *testing.T) {
@@ -40,27 +68,14 @@ func TestKilledRunsEndTheSame(t *testing.T) {
 	}
 	want := outcome(t, quiet)
 	killed := writeRun(t, 60, extra)
-	kills := 0
-	for wait := 30 * time.Millisecond; ; wait = wait*21/16 + time.Duration(kills%3)*7*time.Millisecond {
-		c := child(t, killed, 2)
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
+	kills := killedUntilTheEnd(t, killed, 2, func(before time.Duration, kills int) time.Duration {
+		if kills == 0 {
+			return 30 * time.Millisecond
 		}
-		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
-		err := c.Wait()
-		timer.Stop()
-		if err == nil {
-			break
-		}
-		if kills++; kills > 60 {
-			t.Fatal("the run does not come to its end")
-		}
-	}
+		return before*21/16 + time.Duration(kills%3)*7*time.Millisecond
+	})
 	if d := cmp.Diff(want, outcome(t, killed)); d != "" {
 		t.Errorf("after %d kills: %s", kills, d)
-	}
-	if kills < 3 {
-		t.Errorf("only %d kills", kills)
 	}
 }
 

@@ -148,30 +148,13 @@ func TestTrackedKills(t *testing.T) {
 	})
 	t.Setenv("MLFLOW_TRACKING_URI", server.URL)
 	path := writeRun(t, 60, "epochs: 4\nvalidate: {every: 5}\ncheckpoint: {steps: 3, keep: 2}\nreport_to: mlflow\n")
-	kills := 0
-	for wait := 90 * time.Millisecond; ; wait = wait * 9 / 8 { // the first one lives to a checkpoint
-		c := child(t, path, 5)
-		c.Stderr = nil
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
-		err := c.Wait()
-		timer.Stop()
-		if err == nil {
-			break
-		}
-		if kills++; kills > 40 {
-			t.Fatal("the run does not come to its end")
-		}
-	}
+	kills := killedUntilTheEnd(t, path, 5, func(before time.Duration, _ int) time.Duration {
+		return max(90*time.Millisecond, before*9/8) // the first one lives to a checkpoint
+	})
 	t.Logf("%d kills, %d requests", kills, n.Load())
 	server.Fault(nil)
 	train(t, path, newFake()) // sends what the last process could not
 	tracked(t, server, path, "FINISHED")
-	if kills < 3 {
-		t.Errorf("got %d kills, want more", kills)
-	}
 }
 
 // lostAnswer is an answer that nobody gets.

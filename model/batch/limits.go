@@ -5,7 +5,8 @@ import "runtime"
 // SmallParameters is the number of parameters up to which a model is small: a few milliseconds a pair on one core.
 const SmallParameters = 16 << 20
 
-// Limits bound what is run at once. A single sample or picture may exceed them.
+// Limits bound what is run at once. A single sample or picture may exceed them, and then so may two samples that share
+// a prefix.
 type Limits struct {
 	Rows     int // tokens of one forward pass of the language model
 	Shared   int // the same where samples share prefixes: the more of them in a pass, the less is computed twice

@@ -59,6 +59,9 @@ func (l Limits) sharing(spans []Span, families []*PrefixGroup, least int) (runs 
 		first := spans[f.Members[0]]
 		length := l.rounded(first.Length)
 		each, most := length-f.cut, l.Shared
+		if length > most { // it is exceeded anyway, and two that share have fewer rows than two by themselves
+			most = f.cut + least*each
+		}
 		fit := max(least, (most-f.cut)/each)
 		if least > 1 && f.cut+least*each > most {
 			continue

@@ -124,9 +124,14 @@ def check_failures(url, source, edit, instruction):
     for name in ("raise", "mean"):  # of a group without any good edit there is no mean
         fails(ItemError, "edit 0: ", lambda: Client(url).score(source, instruction, edits[1:2], on_error=name))
         raises(ItemError, "edit 0: ", AsyncClient(url).score(source, instruction, edits[1:2], on_error=name))
-    for got in (Client(url).score(b"no picture", instruction, [edit] * 2, on_error="nan"), asyncio.run(AsyncClient(url).score(b"no picture", instruction, [edit] * 2, on_error="nan"))):
-        if not all(math.isnan(g) for g in got):
-            sys.exit(f"a source that is no picture gives {got}")
+    for common in ((b"no picture", instruction), (source, " ")):
+        for got in (Client(url).score(*common, [edit] * 2, on_error="nan"), asyncio.run(AsyncClient(url).score(*common, [edit] * 2, on_error="nan"))):
+            if not all(math.isnan(g) for g in got):
+                sys.exit(f"a source that is no picture, or a blank instruction, gives {got}")
+        pairs = [(*common, edit)] * 2
+        for got in (Client(url).evaluate(pairs), asyncio.run(AsyncClient(url).evaluate(pairs))):
+            if got.rewards != [None, None]:
+                sys.exit(f"a source that is no picture, or a blank instruction, has the rewards {got.rewards}")
     fails(ServerError, "source: ", lambda: Client(url).score(b"no picture", instruction, [edit] * 2))
     raises(ServerError, "source: ", AsyncClient(url).score(b"no picture", instruction, [edit] * 2))
     fails(ValueError, "on_error='zero'", lambda: Client(url).score(source, instruction, edits, on_error="zero"))

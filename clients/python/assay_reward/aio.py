@@ -20,7 +20,8 @@ _HEAD = 64 << 10
 
 
 class AsyncClient(Settings):
-    """What Client is, for asyncio: at most `in_flight` requests at a time, over as many kept connections.
+    """What Client is, for asyncio: at most `in_flight` requests at a time, over as many kept connections. The other
+    options are Client's.
 
     A call whose edits are more than a request takes sends its parts side by side. Pictures are encoded in threads, and
     only for requests that are about to be sent. A task that is cancelled closes its connection, gives its place back,
@@ -31,24 +32,14 @@ class AsyncClient(Settings):
             scores = await asyncio.gather(*(client.score(s, text, edits) for s, text, edits in groups))
     """
 
-    def __init__(
-        self,
-        url="http://127.0.0.1:8100",
-        token=None,
-        scorer=None,
-        timeout=120.0,
-        retries=8,
-        pause=0.1,
-        wait=600.0,
-        jpeg=None,
-        fingerprint=None,
-        in_flight=16,
-    ):
-        super().__init__(url, scorer, fingerprint, jpeg, token)
+    def __init__(self, *options, in_flight=16, **named):
         if in_flight < 1:
             raise ValueError(f"in_flight={in_flight}: at least one request at a time is wanted")
-        self.parts, self.headers, self.in_flight = parts_of(self.url), headers_of(self.token), in_flight
-        self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
+        self.in_flight = in_flight
+        super().__init__(*options, **named)
+
+    def _connect(self):
+        self.parts, self.headers = parts_of(self.url), headers_of(self.token)
         self.said, self._pools, self._process = float("-inf"), {}, None
 
     def __getstate__(self):
@@ -93,7 +84,8 @@ class AsyncClient(Settings):
 
         async def encoded(part, named, name):
             body, nulls = await asyncio.to_thread(body_of, part, options, True, named), _NULLS[on_error]
-            pairs = None if named or not nulls else lambda: encoded(part, ["0"] * len(part), f"{name}/pairs")
+            again = lambda: encoded(part, ["0"] * len(part), f"{name}/pairs")  # noqa: E731
+            pairs = None if named or not nulls else (part, again)
             return "/v1/score", body, lambda raw: batches.answer_of(raw, len(part), nulls), bool(nulls), name, None, pairs
 
         answers = await self._side_by_side(planned, request_ids(id), ask)
@@ -187,17 +179,16 @@ class AsyncClient(Settings):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _send(self, request, read, soft):
-        """The answer to a request. A part that is too much for the server after all goes in halves. Edits whose source
-        is no picture go as `pairs`, a function that makes the request, so that it is their own error."""
+        """The answer to a request. A part that is too much for the server after all goes in halves. Edits whose
+        source or instruction is wrong go as `pairs`, (part, function that makes the request): it is their own error."""
         path, body, reader, items, name, part, pairs = request
         try:
             return await self._retry(path, body, reader, items, id=name)
         except ServerError as e:
-            if pairs and e.kind == "bad_picture":
-                return await self._send(await pairs(), read, soft)
-            results = batches.broken_source(e, part) if soft else None
-            if results:
-                return results
+            if pairs and batches.of_edits(e, pairs[0]):
+                return await self._send(await pairs[1](), read, soft)
+            if soft and batches.of_edits(e, part):
+                return batches.failed(e, part)
             if e.status != 413 or not part or len(part) == 1:
                 raise
         half, out = len(part) // 2, []

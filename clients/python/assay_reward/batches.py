@@ -171,10 +171,14 @@ def results_of(raw, count):
     return [{**r, "scorer": answer["scorer"]} for r in results]
 
 
-def broken_source(error, part):
-    """Results of edits whose common source is no picture, which a server refuses as a whole; None: it is another error."""
-    if error.kind != "bad_picture":
-        return None
+def of_edits(error, part):
+    """Whether an error is that of each edit of a part: their common source is no picture, or the instruction is blank.
+    A server refuses such a part as a whole, while pairs have an error each."""
+    return error.kind == "bad_picture" or error.kind == "bad_request" and not part[0].instruction.strip()
+
+
+def failed(error, part):
+    """Results of edits that have an error in common."""
     return [{"error": {"kind": error.kind, "message": str(error)}}] * len(part)
 
 

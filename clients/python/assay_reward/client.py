@@ -17,12 +17,25 @@ _NULLS = {"null": (None,), "nan": (math.nan,), "mean": (None,), "fail": ()}
 class Settings:
     """What Client and AsyncClient share: what they are told, and what they make of it."""
 
-    def __init__(self, url, scorer, fingerprint, jpeg, token):
+    def __init__(
+        self,
+        url="http://127.0.0.1:8100",
+        token=None,
+        scorer=None,
+        timeout=120.0,
+        retries=8,
+        pause=0.1,
+        wait=600.0,
+        jpeg=None,
+        fingerprint=None,
+    ):
         if jpeg is not None and (type(jpeg) is not int or not 1 <= jpeg <= 100):
             raise ValueError(f"jpeg={jpeg!r}: a quality of 1 to 100 is wanted, or None for PNG")
         self.url, self.scorer, self.fingerprint, self.jpeg = url.rstrip("/"), scorer, fingerprint, jpeg
         self.token = os.environ.get("ASSAY_TOKEN") if token is None else token
+        self.timeout, self.retries, self.pause, self.wait = timeout, retries, pause, wait
         self._most = None
+        self._connect()
 
     def _options(self):
         """Fields of every request."""
@@ -91,20 +104,8 @@ class Client(Settings):
     `jpeg` is the quality (1 to 100) of JPEG in which opaque arrays and PIL images are sent. Without it they are sent as
     PNG: JPEG is smaller and faster, and changes the score a little."""
 
-    def __init__(
-        self,
-        url="http://127.0.0.1:8100",
-        token=None,
-        scorer=None,
-        timeout=120.0,
-        retries=8,
-        pause=0.1,
-        wait=600.0,
-        jpeg=None,
-        fingerprint=None,
-    ):
-        super().__init__(url, scorer, fingerprint, jpeg, token)
-        self._http = Connections(self.url, self.token, timeout, retries, pause, wait)
+    def _connect(self):
+        self._http = Connections(self.url, self.token, self.timeout, self.retries, self.pause, self.wait)
 
     def score(self, source, instruction, edits, partial=False, score01=False, on_error="raise", id=None):
         """Scores of a list of edits of one source, in order, on the scorer's range. `source` may be a list of several
@@ -142,13 +143,13 @@ class Client(Settings):
         return self._evaluation(len(pairs), parts, answers, ids)
 
     def _evaluate(self, part, options, groups, nulls, name):
-        """The answer to a part. A source that is no picture is its edits' error, unless the call is to fail."""
+        """The answer to a part. An error of source or instruction is their edits', unless the call is to fail."""
         read = lambda raw: batches.answer_of(raw, len(part), nulls)  # noqa: E731
         try:
             body = body_of(part, options, groups=groups)
             return self._http.request("/v1/score", body, read, items=bool(nulls), id=name)
         except ServerError as e:
-            if groups or not nulls or e.kind != "bad_picture":
+            if groups or not nulls or not batches.of_edits(e, part):
                 raise
         return self._evaluate(part, options, ["0"] * len(part), nulls, f"{name}/pairs")
 
@@ -200,7 +201,8 @@ class Client(Settings):
 
     def _parts(self, path, pairs, read, ids=None, keys=(), soft=False):
         """What `read` makes of the answers to pairs, asked for in as few requests as the server takes. With `ids` also
-        of a refusal that has a result for each edit. `soft`: a source that is no picture is its edits' error."""
+        of a refusal that has a result for each edit. `soft`: an error of source or instruction is their
+        edits'."""
         pairs = list(pairs)
         if not pairs:
             return []
@@ -215,9 +217,8 @@ class Client(Settings):
         try:
             return self._http.request(path, body, lambda raw: read(raw, len(part)), items=id is not None, id=id)
         except ServerError as e:
-            results = batches.broken_source(e, part) if soft else None
-            if results:
-                return results
+            if soft and batches.of_edits(e, part):
+                return batches.failed(e, part)
             if e.status != 413 or len(part) == 1:
                 raise
         half = len(part) // 2

@@ -148,7 +148,8 @@ func TestImportRewardRefuses(t *testing.T) {
 	}
 }
 
-// TestRewardCalibrated: score calibrate fits a reward, whose scores are on 0 to 1 from then on.
+// TestRewardCalibrated: score calibrate fits a reward to pictures without sources, and its scores are on 0 to 1 from
+// then on.
 func TestRewardCalibrated(t *testing.T) {
 	long.Test(t)
 	dir := packed.Unpack(t, "../../../t2i/testdata/t2i.zip")
@@ -167,8 +168,7 @@ func TestRewardCalibrated(t *testing.T) {
 		if err := p.WritePNG(picture); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&rows, "{\"source\": %q, \"edit\": %q, \"instruction\": \"a cup\", \"label\": %g}\n", picture, picture,
-			float64(i)/59)
+		fmt.Fprintf(&rows, "{\"edit\": %q, \"instruction\": \"a cup\", \"label\": %g}\n", picture, float64(i)/59)
 	}
 	if err := os.WriteFile(table, []byte(rows.String()), 0o666); err != nil {
 		t.Fatal(err)

@@ -1,12 +1,13 @@
 // Package gate lets requests through to scorers while these are awake: while their weights are on the device.
 //
-// A request enters, works, and leaves. Close finishes the work within, and puts the scorers to sleep; those who come
-// then wait outside until Open, or for a while. With PerCall they wake the scorers themselves.
+// A request enters, works, and leaves. Close finishes the work within, and puts all scorers to sleep; those who come
+// then wait outside until Open, or for a while. With PerCall they wake the scorers that they need themselves.
 package gate
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,19 +15,25 @@ import (
 // ErrAsleep is the error of a request that has waited too long.
 var ErrAsleep = errors.New("the scorers sleep: POST /v1/wake loads their weights again")
 
-// Gate holds requests back while the scorers sleep.
+// Gate holds requests back while scorers sleep. Scorers are numbered from 0.
 type Gate struct {
-	Wait    time.Duration // longest wait of a request
-	PerCall bool          // the last request to leave puts the scorers to sleep, and the next one wakes them
-	Sleep   func()        // called when no request is within
-	Wake    func() error  // if it fails, the gate stays closed
+	Wait    time.Duration             // longest wait of a request
+	PerCall bool                      // the last request to leave a scorer puts it to sleep, and the next one wakes it
+	Sleep   func(scorers []int)       // called when no request is within that needs them
+	Wake    func(scorers []int) error // if it fails, they stay asleep
 
 	transition sync.Mutex // one at a time falls asleep or wakes
 
 	mu      sync.Mutex
 	active  int           // requests that have passed
-	closed  bool          // the scorers sleep, or are about to
+	uses    []int         // by scorer: those that need it
+	asleep  []bool        // by scorer: it sleeps, or is about to
 	changed chan struct{} // closed at the next change; nil: nobody waits
+}
+
+// New makes the gate of so many scorers, which are awake.
+func New(scorers int) *Gate {
+	return &Gate{uses: make([]int, scorers), asleep: make([]bool, scorers)}
 }
 
 // change wakes those that wait for one. g.mu is held.
@@ -45,28 +52,40 @@ func (g *Gate) next() <-chan struct{} {
 	return g.changed
 }
 
-// Asleep reports whether the scorers sleep, or are about to.
+// Asleep reports whether a scorer sleeps, or is about to.
 func (g *Gate) Asleep() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.closed
+	return slices.Contains(g.asleep, true)
 }
 
-// Enter waits until the scorers are awake. The caller leaves when its work is done.
-func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
+// all are the numbers of all scorers.
+func (g *Gate) all() (scorers []int) {
+	for i := range g.asleep {
+		scorers = append(scorers, i)
+	}
+	return scorers
+}
+
+// Enter waits until the scorers are awake: all of them or, with PerCall, the ones that the caller needs. The caller
+// leaves when its work is done.
+func (g *Gate) Enter(ctx context.Context, scorers []int) (leave func(), err error) {
 	late := time.NewTimer(g.Wait)
 	defer late.Stop()
+	if !g.PerCall {
+		scorers = g.all()
+	}
 	for {
 		g.mu.Lock()
-		if !g.closed {
-			g.active++
+		if !slices.ContainsFunc(scorers, func(i int) bool { return g.asleep[i] }) {
+			g.use(scorers, 1)
 			g.mu.Unlock()
-			return g.leave, nil
+			return func() { g.leave(scorers) }, nil
 		}
 		changed := g.next()
 		g.mu.Unlock()
 		if g.PerCall {
-			if err := g.Open(); err != nil {
+			if err := g.open(scorers); err != nil {
 				return nil, err
 			}
 			continue
@@ -81,22 +100,38 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-func (g *Gate) leave() {
+// use counts a request that comes (1) or leaves (-1). g.mu is held.
+func (g *Gate) use(scorers []int, n int) {
+	for _, i := range scorers {
+		g.uses[i] += n
+	}
+	if len(scorers) > 0 {
+		g.active += n
+	}
+}
+
+func (g *Gate) leave(scorers []int) {
 	g.mu.Lock()
-	g.active--
-	last := g.active == 0
+	g.use(scorers, -1)
 	g.change()
+	last := slices.ContainsFunc(scorers, func(i int) bool { return g.uses[i] == 0 })
 	g.mu.Unlock()
-	if last && g.PerCall { // before the answer is sent: the trainer then has the memory
-		g.transition.Lock()
-		defer g.transition.Unlock()
-		g.mu.Lock()
-		idle := g.active == 0 && !g.closed
-		g.closed = g.closed || idle
-		g.mu.Unlock()
-		if idle {
-			g.Sleep()
+	if !g.PerCall || !last {
+		return
+	}
+	g.transition.Lock() // before the answer is sent: the trainer then has the memory
+	defer g.transition.Unlock()
+	var idle []int
+	g.mu.Lock()
+	for _, i := range scorers {
+		if g.uses[i] == 0 && !g.asleep[i] {
+			g.asleep[i] = true
+			idle = append(idle, i)
 		}
+	}
+	g.mu.Unlock()
+	if len(idle) > 0 {
+		g.Sleep(idle)
 	}
 }
 
@@ -105,12 +140,14 @@ func (g *Gate) Close(ctx context.Context) error {
 	g.transition.Lock()
 	defer g.transition.Unlock()
 	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return nil
+	var awake []int
+	for i := range g.asleep {
+		if !g.asleep[i] {
+			g.asleep[i] = true
+			awake = append(awake, i)
+		}
 	}
-	g.closed = true
-	for g.active > 0 {
+	for len(awake) > 0 && g.active > 0 {
 		changed := g.next()
 		g.mu.Unlock()
 		select {
@@ -119,30 +156,49 @@ func (g *Gate) Close(ctx context.Context) error {
 		}
 		g.mu.Lock()
 		if ctx.Err() != nil {
-			g.closed = false
-			g.change()
+			g.awake(awake)
 			g.mu.Unlock()
 			return context.Cause(ctx)
 		}
 	}
 	g.mu.Unlock()
-	g.Sleep()
+	if len(awake) > 0 {
+		g.Sleep(awake)
+	}
 	return nil
 }
 
+// awake marks scorers as awake. g.mu is held.
+func (g *Gate) awake(scorers []int) {
+	for _, i := range scorers {
+		g.asleep[i] = false
+	}
+	g.change()
+}
+
 // Open wakes the scorers, and lets requests pass.
-func (g *Gate) Open() error {
+func (g *Gate) Open() error { return g.open(g.all()) }
+
+// open wakes some scorers, unless they are awake.
+func (g *Gate) open(scorers []int) error {
 	g.transition.Lock()
 	defer g.transition.Unlock()
-	if !g.Asleep() {
+	g.mu.Lock()
+	var asleep []int
+	for _, i := range scorers {
+		if g.asleep[i] {
+			asleep = append(asleep, i)
+		}
+	}
+	g.mu.Unlock()
+	if len(asleep) == 0 {
 		return nil
 	}
-	if err := g.Wake(); err != nil {
+	if err := g.Wake(asleep); err != nil {
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.closed = false
-	g.change()
+	g.awake(asleep)
 	return nil
 }

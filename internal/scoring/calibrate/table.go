@@ -13,6 +13,7 @@ import (
 	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/store"
+	"assay/t2i"
 )
 
 // table is an open table of labelled edits.
@@ -44,7 +45,11 @@ func openTable(path, labels string, o *Options) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	edits, err := data.OpenEdits(path, o.Columns)
+	var options []data.Option
+	if t2i.Is(o.Scorer) { // which looks at no source
+		options = append(options, data.WithRequired("edit", "instruction"))
+	}
+	edits, err := data.OpenEdits(path, o.Columns, options...)
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
