@@ -60,7 +60,8 @@ against central differences (onnx/grad/check_test.go), and against PyTorch (test
 			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", name(r), since, inputs, note))
 		}
 	}
-	fmt.Fprintf(&b, "**Without limits**: %s.\n\n**With a gradient of zero**: %s.\n\n", sorted(plain, ", "), sorted(zero, ", "))
+	fmt.Fprintf(&b, "**Without limits**: %s.\n\n", sorted(plain, ", "))
+	fmt.Fprintf(&b, "**With a gradient of zero**: %s.\n\n", sorted(zero, ", "))
 	fmt.Fprint(&b, "| with limits | from opset | no gradient for inputs | limits |\n|---|---|---|---|\n", sorted(rows, ""))
 	return wrapped(b.String())
 }
