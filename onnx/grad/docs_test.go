@@ -39,55 +39,76 @@ func opsDocument() string {
 
 Written by `+"`go generate ./onnx/grad`"+` from the rule table (onnx/grad/table.go and the rules beside it).
 
-The rules hold for models in ai.onnx opset %d to %d; "from" names later operators. A "rule" emits the gradient
-directly; a "decomposition" is differentiated instead of the operator. Integer and boolean inputs never carry
-a gradient; float inputs that carry none are listed. Operators whose outputs are integers or booleans (Shape,
-comparisons, ArgMax, ...), and generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no
-gradient reaches them. A rule takes the gradient of the first output alone where "limits" does not name more;
-a model in which a gradient reaches another one is refused. So is an operator in a gradient's way that is not
-in this table (gradients.md). Every rule is checked against central differences (onnx/grad/check_test.go), and
-against PyTorch (testdata/oracle/onnx).
+The rules hold for models in ai.onnx opset %d to %d. Integer and boolean inputs never carry a gradient; float inputs
+that carry none are listed. Operators whose outputs are integers or booleans (Shape, comparisons, ArgMax, ...), and
+generators (ConstantOfShape, Range, RandomNormal, ...), need no rule: no gradient reaches them. A rule takes the
+gradient of the first output alone where "limits" does not name more; a model in which a gradient reaches another one
+is refused. So is an operator in a gradient's way that is not on this page (gradients.md). Every rule is checked
+against central differences (onnx/grad/check_test.go), and against PyTorch (testdata/oracle/onnx).
 
-| operator | from opset | by | no gradient for inputs | limits |
-|---|---|---|---|---|
 `, onnx.OldestOpset, onnx.NewestOpset)
-	var rows []string
+	var zero, plain, rows []string
 	for i := range table {
 		r := &table[i]
-		by := "rule"
+		since, inputs, note := limits(r)
 		switch {
-		case r.rule != nil && r.decompose != nil:
-			by = "rule, decomposition"
-		case r.decompose != nil:
-			by = "decomposition"
-		case r.rule == nil:
-			by = "zero"
+		case r.rule == nil && r.decompose == nil:
+			zero = append(zero, name(r))
+		case since+inputs+note == "":
+			plain = append(plain, name(r))
+		default:
+			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", name(r), since, inputs, note))
 		}
-		since := ""
-		if r.since > onnx.OldestOpset {
-			since = fmt.Sprint(r.since)
-		}
-		var inputs []string
-		for _, k := range r.nonDifferentiable {
-			if k < 0 {
-				inputs = append(inputs, "all")
-				continue
-			}
-			inputs = append(inputs, fmt.Sprint(k))
-		}
-		note := r.note
-		if note == "zero" {
-			note = ""
-		}
-		if r.outputs != 0 {
-			note = strings.TrimPrefix(note+"; of "+r.acceptedOutputs(), "; ")
-		}
-		rows = append(
-			rows,
-			fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name(r), since, by, strings.Join(inputs, ", "), note),
-		)
 	}
-	sort.Slice(rows, func(i, j int) bool { return strings.ToLower(rows[i]) < strings.ToLower(rows[j]) })
-	fmt.Fprint(&b, strings.Join(rows, ""))
-	return b.String()
+	fmt.Fprintf(&b, "**Without limits**: %s.\n\n", sorted(plain, ", "))
+	fmt.Fprintf(&b, "**With a gradient of zero**: %s.\n\n", sorted(zero, ", "))
+	fmt.Fprint(&b, "| with limits | from opset | no gradient for inputs | limits |\n|---|---|---|---|\n", sorted(rows, ""))
+	return wrapped(b.String())
+}
+
+// limits returns the cells of an operator's row: the opset that brought it, inputs without a gradient, and a note.
+func limits(r *entry) (since, inputs, note string) {
+	if r.since > onnx.OldestOpset {
+		since = fmt.Sprint(r.since)
+	}
+	var indices []string
+	for _, k := range r.nonDifferentiable {
+		indices = append(indices, fmt.Sprint(k))
+	}
+	note = r.note
+	if r.outputs != 0 {
+		note = strings.TrimPrefix(note+"; of "+r.acceptedOutputs(), "; ")
+	}
+	return since, strings.Join(indices, ", "), note
+}
+
+func sorted(lines []string, by string) string {
+	sort.Slice(lines, func(i, j int) bool { return strings.ToLower(lines[i]) < strings.ToLower(lines[j]) })
+	return strings.Join(lines, by)
+}
+
+// wrapped breaks lines of prose behind 120 columns.
+func wrapped(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "|") {
+			continue
+		}
+		column := 0
+		var b strings.Builder
+		for k, word := range strings.Split(line, " ") {
+			switch {
+			case k > 0 && column+1+len(word) > 120:
+				b.WriteString("\n")
+				column = 0
+			case k > 0:
+				b.WriteString(" ")
+				column++
+			}
+			b.WriteString(word)
+			column += len(word)
+		}
+		lines[i] = b.String()
+	}
+	return strings.Join(lines, "\n")
 }

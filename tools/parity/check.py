@@ -280,7 +280,7 @@ def check_exports(work):
 
 
 def check_trackers(work):
-    """A run at MLflow's own server as MLflow's own client reads it, and in the files that wandb sync sends."""
+    """A run at MLflow's own server as MLflow's own client reads it, and at a server of ours by wandb."""
     import tracking
     return tracking.check(work)
 

@@ -1,4 +1,4 @@
-"""Trackers: a run at MLflow's own server, as MLflow's own client reads it, and the files of wandb's own package."""
+"""Trackers: a run at MLflow's own server, as MLflow's own client reads it, and at a server of ours, by wandb's own uploader."""
 import contextlib
 import json
 import os
@@ -11,6 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import wandb_server
 from shared import ORACLE, ROOT, TRAIN, table
 
 # What MLflow's client does is run in a process of its own: it reads the environment when it is imported.
@@ -150,48 +151,47 @@ def check_mlflow(work, python):
     return f"MLflow has {counts[0]} values, {counts[1]} parameters, {counts[2]} files as the run; a late server, and {kills} kills, leave nothing out and nothing double"
 
 
-def records(path):
-    """The records of a .wandb file: a log of LevelDB (blocks of 32 KiB; fragments of sum, length, kind) behind a header of 7 bytes."""
-    from wandb.proto import wandb_internal_pb2
-    raw, at, record = path.read_bytes(), 7, b""
-    while at + 7 <= len(raw):
-        if 32768 - at % 32768 < 7:
-            at += 32768 - at % 32768
-            continue
-        _, size, kind = struct.unpack("<IHB", raw[at:at + 7])
-        record += raw[at + 7:at + 7 + size]
-        at += 7 + size
-        if kind in (1, 4):  # whole, or the last fragment
-            r = wandb_internal_pb2.Record()
-            r.ParseFromString(record)
-            yield r
-            record = b""
-
-
 def check_wandb(work, python):
-    """wandb_run in wandb's offline mode: the file that `wandb sync` takes has every step of metrics.jsonl."""
-    command, folder, environment = tracked(work, "offline", 8, "[tensorboard, wandb]", {})
+    """wandb_run, and `wandb sync` of its offline files, by wandb's own uploader to a server of ours: every step of metrics.jsonl, once."""
+    command, folder, environment = tracked(work, "curves", 8, "[tensorboard, wandb]", {})
     said = start([c for c in command if c != "--json"], environment)
     if f"python -m assay_reward.wandb_run {folder}" not in said:
         sys.exit(f"report_to: wandb does not say the command: {said}")
-    start([python, "-m", "assay_reward.wandb_run", str(folder)], {**environment, "PYTHONPATH": str(ROOT / "clients/python"), "WANDB_MODE": "offline", "WANDB_DIR": str(work), "WANDB_SILENT": "true"})
-    files = list(work.glob("wandb/offline-run-*/*.wandb"))
-    if len(files) != 1:
-        sys.exit(f"wandb wrote {files}, want one file")
-    got = {}
-    for r in records(files[0]):
-        if r.HasField("history"):
-            values = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in r.history.item}
-            got[r.history.step.num] = {k: v for k, v in values.items() if not k.startswith("_")}
     sys.path.insert(0, str(ROOT / "clients/python"))
     from assay_reward import wandb_run
     want = dict(wandb_run.curves(folder))
-    if got != want or len(want) != 8:
-        sys.exit(f"wandb's file has {got}, want {want}")
-    dry = subprocess.run([python, "-m", "wandb", "sync", "--dry-run", str(files[0].parent)], env={**environment, "WANDB_DIR": str(work)}, capture_output=True, text=True)
-    if dry.returncode or files[0].name not in dry.stdout + dry.stderr:
-        sys.exit(f"wandb sync --dry-run: {dry.stdout}{dry.stderr}")
-    return f"wandb's offline file has {len(got)} steps as the run, and wandb sync would send it"
+    if len(want) != 8:
+        sys.exit(f"the run has steps {sorted(want)}, want 8")
+    lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    early = work / "early"  # the run when half of it was written
+    early.mkdir()
+    (early / "config.yaml").write_bytes((folder / "config.yaml").read_bytes())
+    (early / "metrics.jsonl").write_bytes(b"".join(lines[:len(lines) // 2]))
+    with wandb_server.server() as (url, runs):
+        environment = {**environment, "PYTHONPATH": str(ROOT / "clients/python"), "WANDB_BASE_URL": url, "WANDB_API_KEY": "0" * 40, "WANDB_DIR": str(work),
+                       "WANDB_SILENT": "true", "NO_PROXY": "127.0.0.1"}
+
+        def send(run):
+            return int(subprocess.run([python, "-m", "assay_reward.wandb_run", str(run)], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-2])
+
+        counts = [send(early)]
+        os.rename(early / "wandb.json", folder / "wandb.json")
+        counts += [send(folder), send(folder)]
+        if counts[0] == 0 or counts[2] != 0 or sum(counts) != 8:
+            sys.exit(f"wandb_run sends {counts} steps, want 8 in the first two calls, and none in the third")
+        os.remove(folder / "wandb.json")
+        start([python, "-m", "assay_reward.wandb_run", str(folder)], {**environment, "WANDB_MODE": "offline"})
+        files = list(work.glob("wandb/offline-run-*"))
+        if len(files) != 1:
+            sys.exit(f"wandb wrote {files}, want one folder")
+        start([python, "-m", "wandb", "sync", str(files[0])], environment)
+        for run, rows in runs.items():
+            got = [(row["_step"], {k: v for k, v in row.items() if not k.startswith("_")}) for row in rows]
+            if got != sorted(want.items()):
+                sys.exit(f"W&B has {got} of {run}, want {want}")
+        if len(runs) != 2:
+            sys.exit(f"W&B has runs {sorted(runs)}, want two")
+    return f"wandb sends {sum(len(v) for v in want.values())} values of {len(want)} steps, in {counts[0]} + {counts[1]} and by wandb sync: equal, each once"
 
 
 def check(work):

@@ -25,6 +25,8 @@ chmod -R u+w "$work"
 # Without its feature esaxx_fast (used to train Unigram models only) the library needs no C++ compiler.
 sed -i 's/^tokenizers = .*/tokenizers = { version = "0.20.2", default-features = false, features = ["onig", "progressbar"] }/' "$work/Cargo.toml"
 sed -i '/^name = "esaxx-rs"$/,/^$/ { /^dependencies = \[$/,/^\]$/ d }' "$work/Cargo.lock"
+# Panics name source files: not by the folder of whoever compiles them, so that a release has the same bytes everywhere.
+export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}/registry/src=/cargo"
 # Optimised for size it compiles in two thirds of the time; texts take milliseconds either way.
 (cd "$work" && CARGO_NET_RETRY=10 CARGO_HTTP_TIMEOUT=120 CARGO_PROFILE_RELEASE_OPT_LEVEL=s cargo build --release --locked --quiet ${target:+--target "$target"}) ||
 	{ echo "error: cargo could not build tokenizers: that takes the network and Rust 1.73 or newer, and here is $(cargo --version): apt-get install cargo-web" >&2; exit 1; }

@@ -41,7 +41,7 @@ def send(run):
     sent = 0
     with wandb.init(id=json.loads(state.read_text())["id"], resume="allow", name=run.resolve().name, project=os.environ.get("WANDB_PROJECT", "assay"),
                     config=yaml.safe_load((run / "config.yaml").read_text())) as there:
-        first = there.step  # behind the last step that W&B has
+        first = there.starting_step  # behind the last step that W&B has; 0 for a new run
         for step, values in curves(run):
             if step >= first:
                 there.log(values, step=step)
