@@ -43,6 +43,7 @@ type Graph struct {
 	LowMemory    bool                     // memory is scarce: a table stays in its stored type
 	Spread       bool                     // rows of products may be made longer: see spread
 	Blocks       Blocks
+	LossRows     int // of a chunk of a loss over the vocabulary; 0: see ChunkRows
 	Kernels      Kernels
 
 	Variant Variant           // of the batch that the graph is for
