@@ -46,12 +46,16 @@ func (g *Graph) Weighted(v, w string) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
 }
 
-// Differentiate appends the backward pass, of the loss to every trained input.
+// Differentiate appends the backward pass, of the loss to every trained input. With recompute it computes all layers
+// again, unless RecomputeFirst says which ones.
 func (g *Graph) Differentiate(out *Program, recompute, sums bool) (err error) {
 	if len(g.Params) == 0 {
 		return nil
 	}
 	o := grad.Options{Recompute: recompute, Outputs: []string{OutLoss}}
+	if n := g.RecomputeFirst; n != nil {
+		o.Recompute, o.Segments = *n > 0, *n
+	}
 	for _, p := range g.Params {
 		o.Wrt = append(o.Wrt, p.Name)
 	}
