@@ -38,8 +38,8 @@ func allVariants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map
 	return out, nil
 }
 
-// StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks, and of several with
-// a loss in chunks.
+// StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks, and of several
+// groups with a loss in chunks.
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false

@@ -17,7 +17,8 @@ func (w tables) Has(name string) bool                     { return w[name] != ni
 func (w tables) Tensor(name string) (*onnx.Tensor, error) { return w[name], nil }
 func (w tables) Dense(string) (*tensor.Dense, error)      { panic("no values") }
 
-// lossPeak is the planned peak of a loss and its gradient with respect to the states, and to lm_head if that is trained.
+// lossPeak is the planned peak of a loss and its gradient with respect to the states, and to lm_head if that is
+// trained.
 func lossPeak(t *testing.T, chunks, trained bool, rows, vocab, hidden int) int64 {
 	t.Helper()
 	w := tables{"head": {Name: "head", Type: onnx.BFloat16, Shape: []int64{int64(vocab), int64(hidden)},

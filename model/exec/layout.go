@@ -22,8 +22,8 @@ func (n *Network) Variant(p *batch.Inputs, vision bool) nn.Variant {
 	return v
 }
 
-// InChunks reports whether a loss over the vocabulary is computed in chunks of its targets: where there are more of them
-// than rows of a chunk. Where a second graph has weights of its own, all batches are, if they may have many.
+// InChunks reports whether a loss over the vocabulary is computed in chunks of its targets: where there are more of
+// them than rows of a chunk. Where a second graph has weights of its own, all batches are, if they may have many.
 func (n *Network) InChunks(targets int, many bool) bool {
 	if n.Plan.LossRows > 0 {
 		return targets > n.Plan.LossRows

@@ -17,8 +17,8 @@ func ChunkRows(vocab int) int { return max(chunkBytes/4/max(vocab, 1)/64*64, 64)
 // chunkUnit is what the rows of a chunk are a multiple of: each begins at a multiple of 16 bytes.
 const chunkUnit = 4
 
-// logSumExps are those of the logits of rows h [rows, hidden] over the V ids of the table, [rows, 1]. In a graph without
-// backward pass best is the likeliest id of each row, [rows] int64.
+// logSumExps are those of the logits of rows h [rows, hidden] over the V ids of the table, [rows, 1]. In a graph
+// without backward pass best is the likeliest id of each row, [rows] int64.
 func (g *Graph) logSumExps(keys Keys, h string, backward bool) (lse, best string) {
 	trained := g.own(keys.Output)
 	table := ""

@@ -14,7 +14,8 @@ const (
 )
 
 // Logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
-// alone, [targets, 1]. In chunks all is the log-sum-exp of a row's logits, [targets, 1], which stands for them in another.
+// alone, [targets, 1]. In chunks all is the log-sum-exp of a row's logits, [targets, 1], which stands for them in
+// another one.
 func (g *Graph) Logits(keys Keys, hp, ids string) (all, own string) {
 	if g.Variant.Chunks {
 		all, _ = g.logSumExps(keys, hp, true)

@@ -89,7 +89,8 @@ func (c *call) scanned() scan {
 
 // onlyFirst reports whether the first input alone needs a gradient, of the first output alone.
 func (c *call) onlyFirst() bool {
-	return !slices.Contains(c.needsGrad[1:], true) && !slices.ContainsFunc(c.dy[1:], func(g string) bool { return g != "" })
+	some := func(g string) bool { return g != "" }
+	return !slices.Contains(c.needsGrad[1:], true) && !slices.ContainsFunc(c.dy[1:], some)
 }
 
 func directionFlags(back []bool) []int64 {
