@@ -38,11 +38,14 @@ func allVariants(s *exec.Sessions, recipes []exec.Recipe, other nn.Variant) (map
 	return out, nil
 }
 
-// StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks.
+// StepGraph is the training step of a tuner over that many groups of samples, all but one in blocks, and of several
+// groups with a loss in chunks.
 func (t *Tuner) StepGraph(groups int) (*onnx.Model, error) {
 	blocks := slices.Repeat([]bool{true}, groups)
 	blocks[0] = false
-	b, err := t.run.Sessions.Graph(t.stepGraph(groups).With(nn.NewVariant(nil, blocks, nil, groups > 1)))
+	v := nn.NewVariant(nil, blocks, nil, groups > 1)
+	v.Chunks = groups > 1
+	b, err := t.run.Sessions.Graph(t.stepGraph(groups).With(v))
 	if err != nil {
 		return nil, err
 	}

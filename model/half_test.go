@@ -27,6 +27,8 @@ func TestHalfSteps(t *testing.T) {
 			", every weight":       {Full: true},
 			", dropout":            {Dropout: 0.5},
 			", one graph":          {Fixed: true},
+			", loss in chunks":     {Options: Options{LossRows: 3}},
+			", in chunks, all":     {Options: Options{LossRows: 3}, Full: true},
 			", one graph, a group": {Fixed: true, Share: true},
 			", fused":              {Options: Options{Kernels: "fused"}},
 			", fused, recomputed":  {Options: Options{Kernels: "fused"}, Recompute: true},

@@ -36,6 +36,7 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 		b.Decoder().Rope.Rounded = true
 	}
 	plan.Device, plan.RunDevice, plan.Blocks, plan.Pieces = o.Device, o.On, nn.Blocks(o.Blocks), o.Pieces
+	plan.LossRows = o.LossRows
 	n := &exec.Network{
 		Backbone: b,
 		Tensors:  maps.Clone(p.Tensors),

@@ -213,6 +213,10 @@ type Node struct {
 // MetaUnique, set to "true" in Meta of a Gather, promises that no index occurs twice.
 const MetaUnique = "assay.unique"
 
+// MetaDerivative, set to "true" in Meta of a Scan, promises that its second output [steps, rows, width] is, row by row,
+// the derivative of its first one [steps, rows, 1] with respect to the rows that it scans first.
+const MetaDerivative = "assay.derivative"
+
 // MetaConstant, set to "true" in Meta of a node, makes its outputs constants to grad: no gradient flows through it.
 const MetaConstant = "assay.constant"
 

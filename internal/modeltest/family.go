@@ -65,11 +65,12 @@ func (f Family) Run(t *testing.T) {
 		{Options: model.Options{Blocks: blockRows}, Recompute: true},
 		{Options: model.Options{Pieces: 1}},
 		{Options: model.Options{Pieces: 1}, Recompute: true},
+		{Options: model.Options{LossRows: lossRows}},
 		{Options: fused},
 		{Options: fused, Recompute: true},
 	} {
-		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d,pieces=%d,%s", o.Recompute, o.Fixed, o.Blocks,
-			o.Pieces, o.Kernels)
+		name := fmt.Sprintf("gradients,recompute=%v,fixed=%v,blocks=%d,pieces=%d,chunks=%d,%s", o.Recompute, o.Fixed,
+			o.Blocks, o.Pieces, o.LossRows, o.Kernels)
 		variant := o.Recompute || o.Fixed || o.Blocks > 0 || o.Pieces > 0
 		t.Run(name, func(t *testing.T) { longIf(variant, t); f.gradients(t, o) })
 	}
@@ -204,6 +205,9 @@ func each[T any](
 type opener = func(t *testing.T, dir string) *model.Scorer
 
 func openScorer(t *testing.T, dir string) *model.Scorer { return openWith(t, dir, model.Options{}) }
+
+// lossRows are the rows of a chunk of the text's loss, so that the fixtures' answers have several.
+const lossRows = 4
 
 // blockRows are the rows of a block, so that the fixtures' sequences and pictures have several.
 const blockRows = 12

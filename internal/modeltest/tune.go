@@ -96,6 +96,8 @@ func (f Family) vision(t *testing.T) {
 		{Full: true},
 		{Full: true, Recompute: true},
 		{Full: true, Recompute: true, Options: model.Options{Blocks: blockRows}},
+		{Options: model.Options{LossRows: lossRows}},
+		{Full: true, Options: model.Options{LossRows: lossRows}},
 		{Options: fused},
 		{Full: true, Recompute: true, Options: fused},
 	} {

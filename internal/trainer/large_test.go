@@ -16,6 +16,7 @@ import (
 	"assay/internal/packed"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/models"
+	"assay/model"
 	"assay/model/text"
 )
 
@@ -277,5 +278,42 @@ func TestLargeDryRunsOfOtherModes(t *testing.T) {
 		if mode == "head" && p.Bytes["weights, while hidden states are computed"] != 4*l.backboneSize {
 			t.Errorf("%v", p.Bytes)
 		}
+	}
+}
+
+// TestLargeFits plans LoRA over Qwen2.5-VL-7B on a GPU of 80 GB: eight pairs of 1,414 tokens at once, text loss over
+// all of them. Without recomputation they take at most 70 GB with fused kernels. Beside validation, whose graph has a copy
+// of the weights, recompute: auto leaves a tenth of the GPU free.
+func TestLargeFits(t *testing.T) {
+	long.Test(t)
+	for _, run := range []struct {
+		recompute, validation string
+		first                 int // layers that are recomputed, of 28
+		most                  int64
+	}{
+		{"none", "", 0, 70e9},
+		{config.RecomputeAuto, "validation", 10, 72e9},
+	} {
+		t.Run(run.recompute, func(t *testing.T) {
+			c, _ := larges[1].run(t)
+			c.Pair, c.PairSize, c.Augment = model.Sequence, []int{728, 728}, "none"
+			c.Question = []string{`How well was "[INSTRUCTION]" carried out, from 0 to 10?`}
+			c.Answer = []string{"It is [SCORE]."}
+			c.BatchSize, c.MicroBatch, c.Recompute, c.Data.ValidationSplit = 8, 8, run.recompute, run.validation
+			c.Device, c.Dtype, c.DeviceOptions.Kernels, c.Lora.Dropout = "cuda:0", "bfloat16", "fused", 0
+			p, err := DryRun(t.Context(), c, models.OpenPlanFor(80e9))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%.1f GB for 8 pairs of %.0f tokens: %v, recomputed: %v", float64(p.Need)/1e9, p.Tokens.Mean, p.Bytes,
+				p.Recompute)
+			if p.Need > run.most || p.Need < 50e9 || p.MicroBatch != 8 || p.Tokens.Mean < 1400 {
+				t.Errorf("%d bytes for %d pairs of %.0f tokens, want at most %d for 8", p.Need, p.MicroBatch, p.Tokens.Mean,
+					run.most)
+			}
+			if p.Recompute != nil && p.Recompute.First != run.first {
+				t.Errorf("recomputes %v, want %d", p.Recompute, run.first)
+			}
+		})
 	}
 }

@@ -1,8 +1,11 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,6 +49,74 @@ func TestMicroBatchFillsGPU(t *testing.T) {
 		p := planFor(t, fixed.Need*10/9+1<<10, "")
 		if p.MicroBatch != n || !*p.Fits {
 			t.Errorf("%d samples of %d bytes in a GPU of %d, want %d", p.MicroBatch, p.Need, p.Memory, n)
+		}
+	}
+}
+
+// TestRecomputeAuto: as few layers are computed again as make the run fit into nine tenths of a GPU, and all of them
+// where that does not suffice.
+func TestRecomputeAuto(t *testing.T) {
+	long.Test(t)
+	const micro = "micro_batch: 16\ndtype: bfloat16\n"
+	kept, all := planFor(t, 80e9, micro), planFor(t, 80e9, micro+"recompute: layers\n")
+	if kept.Recompute != nil || all.Recompute != nil || all.Need >= kept.Need {
+		t.Fatalf("%d bytes are needed with recomputation, %d without", all.Need, kept.Need)
+	}
+	for _, c := range []struct {
+		memory     int64
+		first      int
+		need, most int64
+	}{
+		{80e9, 0, kept.Need, kept.Need},
+		{(kept.Need - 1) * 10 / 9, 1, all.Need, kept.Need - 1},
+		{all.Need/9*10 + 1<<10, 2, all.Need, all.Need}, // what the last layer keeps is read at once
+		{1e9, 3, all.Need, all.Need},
+	} {
+		t.Run(fmt.Sprint(c.memory), func(t *testing.T) {
+			p := planFor(t, c.memory, micro+"recompute: auto\n")
+			if p.Recompute == nil || *p.Recompute != (models.RecomputedLayers{First: c.first, Of: 3}) ||
+				p.MicroBatch != 16 || p.Need < c.need || p.Need > c.most {
+				t.Errorf("%v with %d bytes, micro-batch %d; want the first %d of 3 layers, %d to %d bytes", p.Recompute, p.Need,
+					p.MicroBatch, c.first, c.need, c.most)
+			}
+		})
+	}
+}
+
+// TestRecomputeAutoTrains: a run on this machine, where all fits, writes the bytes of one without recomputation, and
+// says in plan.json what it chose. So does one with all layers computed again.
+func TestRecomputeAutoTrains(t *testing.T) {
+	long.Test(t)
+	var want []byte
+	for _, how := range []string{"none", "auto", "layers"} {
+		path := pictureRun(t, "qwen2_vl", "recompute: "+how+"\n")
+		r, err := plainTrain(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		files, err := filepath.Glob(filepath.Join(r.Scorer, "*.safetensors"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, name := range files {
+			one, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, one...)
+		}
+		if want == nil {
+			want = got
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("recompute: %s gives another scorer", how)
+		}
+		plan, err := os.ReadFile(filepath.Join(filepath.Dir(path), "out", "plan.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Contains(string(plan), "the first 0 of 3 layers"); says != (how == "auto") {
+			t.Errorf("recompute: %s: plan.json is %s", how, plan)
 		}
 	}
 }

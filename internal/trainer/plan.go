@@ -51,13 +51,13 @@ func DryRun(
 		return nil, err
 	}
 	if p, ok := s.model.(models.Planner); ok {
-		return s.plan(ctx, p)
+		return s.plan(ctx, p, 0)
 	}
 	return s.complete(&models.Plan{MicroBatch: c.BatchSize}), nil
 }
 
-// plan asks the model about the first examples of the run.
-func (s *setup) plan(ctx context.Context, p models.Planner) (*models.Plan, error) {
+// plan asks the model about the first examples of the run; micro is the micro-batch where it is known, else 0.
+func (s *setup) plan(ctx context.Context, p models.Planner, micro int) (*models.Plan, error) {
 	var sample []dataset.Example
 	for at := int64(0); len(sample) < planSample && at < s.loader.Limit; at = s.loader.Next(at) {
 		batch, err := s.loader.Read(at)
@@ -73,7 +73,8 @@ func (s *setup) plan(ctx context.Context, p models.Planner) (*models.Plan, error
 		}
 		sample = append(sample, batch...)
 	}
-	plan, err := p.Plan(ctx, models.PlanInput{Examples: sample[:min(len(sample), planSample)], Rows: s.data.Train.Len(),
+	plan, err := p.Plan(ctx, models.PlanInput{Examples: sample[:min(len(sample), planSample)], MicroBatch: micro,
+		Rows:       s.data.Train.Len(),
 		Validation: s.data.Validation.Len(), Group: s.loader.Largest()})
 	if err != nil {
 		return nil, err

@@ -289,21 +289,24 @@ func eachPrompt(s *dataset.Samples, questions, answers []string, yield func(data
 }
 
 // chooseMicroBatch resolves auto once per run: a resumed one keeps the number, since other micro-batches round their
-// sums otherwise.
+// sums otherwise. Which layers are recomputed changes no bit, and is chosen anew.
 func (s *setup) chooseMicroBatch(ctx context.Context) error {
 	batch := s.config.BatchSize
-	n := int(s.config.MicroBatch)
+	n, resumed := int(s.config.MicroBatch), 0
 	if s.config.MicroBatch == config.Auto {
-		if n = s.state.MicroBatch; n == 0 {
-			n = batch
-			if p, ok := s.model.(models.Planner); ok {
-				plan, err := s.plan(ctx, p)
-				if err != nil {
-					return err
-				}
-				n = plan.MicroBatch
-			}
+		resumed = s.state.MicroBatch
+		n = resumed
+	}
+	p, ok := s.model.(models.Planner)
+	switch {
+	case ok && (n == 0 || s.config.Recompute == config.RecomputeAuto):
+		plan, err := s.plan(ctx, p, resumed)
+		if err != nil {
+			return err
 		}
+		n = plan.MicroBatch
+	case n == 0:
+		n = batch
 	}
 	s.state.MicroBatch = min(max(n, 1), batch)
 	return nil

@@ -228,7 +228,7 @@ func buildDialogues(g *nn.Graph, b backbone.Architecture, backward bool) (*nn.Pr
 	x := g.Embed(keys, dec, p, ids, order, "", features)
 	r := dec.Rotary(g)
 	h := dec.Forward(g, x, r, p)
-	g.CrossEntropy(keys, h)
+	g.CrossEntropy(keys, h, true)
 	if err := g.Err(); err != nil {
 		return nil, err
 	}

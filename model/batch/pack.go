@@ -52,6 +52,14 @@ func (p *Inputs) TargetCount(place int) (n int) {
 	return n
 }
 
+// AllTargets is the number of text targets of all places.
+func (p *Inputs) AllTargets() (n int) {
+	for place := range p.Targets {
+		n += p.TargetCount(place)
+	}
+	return n
+}
+
 // Packer says what a batch is packed for.
 type Packer struct {
 	Vocab  int64 // id of the score token

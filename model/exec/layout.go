@@ -9,14 +9,30 @@ import (
 // Variant attends to the long sequences of a batch in blocks, and so to its long pictures where the tower is in the
 // graph. Its groups follow others as those of the batch do.
 func (n *Network) Variant(p *batch.Inputs, vision bool) nn.Variant {
+	chunks := p.Step && n.InChunks(p.AllTargets(), n.Packer.All)
 	if n.Plan.Kernels == nn.Fused { // one graph for all
-		return nn.Variant{}
+		return nn.Variant{Chunks: chunks}
 	}
 	var groups []bool
 	for _, length := range p.Contexts() {
 		groups = append(groups, length >= int64(n.BlocksFrom(p.Step)))
 	}
-	return nn.NewVariant(p.Follows, groups, n.inPieces(p), vision && n.longPictures(p.Pictures))
+	v := nn.NewVariant(p.Follows, groups, n.inPieces(p), vision && n.longPictures(p.Pictures))
+	v.Chunks = chunks
+	return v
+}
+
+// InChunks reports whether a loss over the vocabulary is computed in chunks of its targets: where there are more of
+// them than rows of a chunk. Where a second graph has weights of its own, all batches are, if they may have many.
+func (n *Network) InChunks(targets int, many bool) bool {
+	if n.Plan.LossRows > 0 {
+		return targets > n.Plan.LossRows
+	}
+	rows := nn.ChunkRows(n.Backbone.Decoder().Vocab)
+	if n.OneGraph() {
+		return many && rows < mostTargets
+	}
+	return targets > rows
 }
 
 // BlocksFrom is the number of rows from which a sequence is attended to in blocks. Where a second graph has weights of
@@ -56,3 +72,6 @@ func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
 	}
 	return groups
 }
+
+// mostTargets is about the most that a batch has: `micro_batch: auto` takes no more tokens.
+const mostTargets = 32 << 10

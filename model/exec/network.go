@@ -61,6 +61,7 @@ type Plan struct {
 	Limits       batch.Limits
 	Blocks       nn.Blocks
 	Pieces       int
+	LossRows     int
 	Kernels      nn.Kernels
 	KernelsWhy   string
 }
@@ -218,6 +219,7 @@ func (n *Network) Damage() error {
 func (n *Network) NewGraph(name string) *nn.Graph {
 	g := nn.NewGraph(name, n.Backbone.Weights)
 	g.LowMemory, g.Blocks, g.Kernels = n.LowMemory(), n.Plan.Blocks, n.Plan.Kernels
+	g.LossRows = n.Plan.LossRows
 	g.Adapter, g.Tensors = n.Adapter, n.Tensors
 	if n.Plan.Training != TrainNothing {
 		g.TrainsTensor = n.isTrained

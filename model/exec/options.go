@@ -22,6 +22,7 @@ type Options struct {
 	OnGraph   func(graph string, m *onnx.Model) // told of every graph before its session is opened; nil: nobody
 	Blocks    int                               // queries in a block of attention, from twice as many on; 0: it chooses
 	Pieces    int                               // rows from which a step attends in pieces; 0: it chooses
+	LossRows  int                               // rows of a chunk of a loss over the vocabulary; 0: it chooses
 	Raw       bool                              // scores as head and fusion give them, without the scorer's calibration
 	// Held is the memory that training takes for parameters besides their values and a run's gradients, in bytes;
 	// nil: sums of gradients, and two moments (AdamW).

@@ -14,6 +14,7 @@ import (
 // Parameters are the tensors that a step graph trains, by name.
 type Parameters struct {
 	List     []nn.Param
+	Layers   int // of the step graph, and blocks of towers: what may be recomputed
 	sessions *Sessions
 }
 
@@ -29,10 +30,25 @@ func (s *Sessions) Parameters(step Recipe, resident bool) (*Parameters, error) {
 	}
 	p := &Parameters{List: slices.Clone(b.Params), sessions: s}
 	slices.SortFunc(p.List, func(a, b nn.Param) int { return strings.Compare(a.Name, b.Name) })
+	segments := map[string]bool{"": true}
+	for _, n := range b.Model.Nodes {
+		segments[n.Segment] = true
+	}
+	p.Layers = len(segments) - 1
 	if resident {
 		s.Resident = newResidence(p.List)
 	}
 	return p, nil
+}
+
+// RecomputeFirst makes steps compute the first so many layers again in the backward pass and keep the values of the
+// others, whatever the tuner's options say. It is for a tuner that has run no step yet.
+func (p *Parameters) RecomputeFirst(layers int) {
+	s := p.sessions
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recompute = &layers
+	clear(s.graphs)
 }
 
 // Params returns names and values, in the order of List.

@@ -40,6 +40,8 @@ type Sessions struct {
 	Open    map[string]*Session    // nil: closed
 	Trained map[string]*tensor.Dense
 
+	recompute *int // see Parameters.RecomputeFirst
+
 	Resident *Residence // nil: parameters are fed to every run, and gradients come from every run
 }
 
@@ -72,7 +74,9 @@ func (s *Sessions) build(r Recipe) (*nn.Program, error) {
 	if b := s.graphs[r.Name]; b != nil {
 		return b, nil
 	}
-	b, err := r.Build(s.net.NewGraph(r.Name))
+	g := s.net.NewGraph(r.Name)
+	g.RecomputeFirst = s.recompute
+	b, err := r.Build(g)
 	if err != nil {
 		return nil, fmt.Errorf("building the %s graph of %s: %w", r.Name, s.net.Backbone.Dir, err)
 	}

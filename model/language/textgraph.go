@@ -23,13 +23,15 @@ type textPass struct {
 	Backward bool
 }
 
-func (t *Tuner) stepGraph(s textPass) exec.Recipe {
+// stepGraph is the pass over packed conversations, or over none.
+func (t *Tuner) stepGraph(s textPass, p *batch.Inputs) exec.Recipe {
 	if t.net.Plan.Kernels == nn.Fused { // groups are data
 		s.Groups = 1
 	}
-	return exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
+	r := exec.Recipe{Name: fmt.Sprintf("conversations %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
 		return t.buildText(g, s)
 	}}
+	return r.With(nn.Variant{Chunks: t.net.InChunks(p.AllTargets(), true)})
 }
 
 // buildText assembles embedding, vision tower, decoder and the cross-entropy of the answers: only the rows that predict
@@ -39,9 +41,8 @@ func (t *Tuner) buildText(g *nn.Graph, s textPass) (*nn.Program, error) {
 		g.UseDropout()
 	}
 	h := g.Decode(t.net.Backbone, nn.BatchSpec{Groups: s.Groups, Vision: s.Vision}, nil)
-	logits := g.CrossEntropy(t.net.Backbone.Keys(), h)
+	best := g.CrossEntropy(t.net.Backbone.Keys(), h, s.Backward)
 	if !s.Backward {
-		best := g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
 		g.Output(outBest, best, onnx.Int64, onnx.Dims("targets"))
 	}
 	out, err := g.Finish()
@@ -158,7 +159,8 @@ func (t *Tuner) peak(s *TextSample, micro int, backward bool) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := t.run.Sessions.Graph(t.stepGraph(textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}))
+	pass := textPass{p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0, backward}
+	b, err := t.run.Sessions.Graph(t.stepGraph(pass, p))
 	if err != nil {
 		return 0, err
 	}

@@ -80,13 +80,14 @@ func NewTuner(dir string, o TuneOptions) (*Tuner, error) {
 		Tensors:  map[string]*tensor.Dense{},
 		DType:    o.DType,
 		Packer:   batch.Packer{Vocab: int64(b.Decoder().Vocab), Table: true},
-		Plan:     exec.Plan{Training: exec.TrainBackbone, Device: o.Device, Blocks: nn.Blocks(o.Blocks)},
+		Plan: exec.Plan{Training: exec.TrainBackbone, Device: o.Device, Blocks: nn.Blocks(o.Blocks),
+			LossRows: o.LossRows},
 	}
 	t := &Tuner{o: o}
 	if err := t.open(n); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
-	step := t.stepGraph(textPass{1, n.VisionTrained(), true})
+	step := t.stepGraph(textPass{1, n.VisionTrained(), true}, &batch.Inputs{})
 	if t.Parameters, err = t.run.Sessions.Parameters(step, o.Resident); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -246,7 +247,7 @@ func (t *Tuner) pass(
 		return nil, err
 	}
 	pixels := t.net.VisionTrained() && len(p.Pictures) > 0
-	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, pixels, backward}))
+	s, err := t.run.Sessions.Session(t.stepGraph(textPass{p.Groups, pixels, backward}, p))
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,10 @@ type Graph struct {
 	LowMemory    bool                     // memory is scarce: a table stays in its stored type
 	Spread       bool                     // rows of products may be made longer: see spread
 	Blocks       Blocks
-	Kernels      Kernels
+
+	RecomputeFirst *int // layers that a backward pass computes again: the first so many; nil: all or none
+	LossRows       int  // of a chunk of a loss over the vocabulary; 0: see ChunkRows
+	Kernels        Kernels
 
 	Variant Variant           // of the batch that the graph is for
 	values  map[string]string // parameter -> float32 or compute-typed value

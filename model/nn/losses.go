@@ -14,18 +14,31 @@ const (
 )
 
 // Logits returns those of the rows hp [targets, hidden] over the V ids of the table, [targets, V], and those of the ids
-// alone, [targets, 1]. The latter are a product of their own, so that no one-hot matrix of V columns is made.
+// alone, [targets, 1]. In chunks all is the log-sum-exp of a row's logits, [targets, 1], which stands for them in
+// another one.
 func (g *Graph) Logits(keys Keys, hp, ids string) (all, own string) {
-	table := g.param(keys.Output, g.Compute)
-	all = g.Wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.Narrow(hp), table))
-	picked := g.Wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, table, ids))
-	return all, g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
+	if g.Variant.Chunks {
+		all, _ = g.logSumExps(keys, hp, true)
+	} else {
+		all = g.Wide(g.OpA("Gemm", onnx.Attrs{"transB": 1}, g.Narrow(hp), g.param(keys.Output, g.Compute)))
+	}
+	return all, g.logitsOf(keys, hp, ids)
+}
+
+// logitsOf are the logits of rows hp [targets, hidden] of one id each, [targets, 1]: a product of their own, so that no
+// one-hot matrix of V columns is made.
+func (g *Graph) logitsOf(keys Keys, hp, ids string) string {
+	picked := g.Wide(g.OpA("Gather", onnx.Attrs{"axis": 0}, g.param(keys.Output, g.Compute), ids))
+	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
 }
 
 // NLL returns the logits of the rows hp [targets, hidden], and -log softmax of their target ids [targets].
 func (g *Graph) NLL(keys Keys, hp, ids string) (logits, nll string) {
 	logits, own := g.Logits(keys, hp, ids)
-	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	lse := logits
+	if !g.Variant.Chunks {
+		lse = g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	}
 	return logits, g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
 }
 
@@ -34,12 +47,16 @@ func (g *Graph) Weighted(v, w string) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", v, w), g.Ints(0))
 }
 
-// Differentiate appends the backward pass, of the loss to every trained input.
+// Differentiate appends the backward pass, of the loss to every trained input. With recompute it computes all layers
+// again, unless RecomputeFirst says which ones.
 func (g *Graph) Differentiate(out *Program, recompute, sums bool) (err error) {
 	if len(g.Params) == 0 {
 		return nil
 	}
 	o := grad.Options{Recompute: recompute, Outputs: []string{OutLoss}}
+	if n := g.RecomputeFirst; n != nil {
+		o.Recompute, o.Segments = *n > 0, *n
+	}
 	for _, p := range g.Params {
 		o.Wrt = append(o.Wrt, p.Name)
 	}
@@ -57,13 +74,23 @@ func (g *Graph) Differentiate(out *Program, recompute, sums bool) (err error) {
 }
 
 // CrossEntropy adds -log softmax over the V ids of every target, and their weighted sum, the loss; h [rows, hidden] are
-// the states. It returns the logits [targets, V].
-func (g *Graph) CrossEntropy(keys Keys, h string) (logits string) {
+// the states. Without backward pass it returns the likeliest id of each target, [targets] int64.
+func (g *Graph) CrossEntropy(keys Keys, h string, backward bool) (best string) {
 	predict := g.Input(InPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(InTargets, onnx.Int64, onnx.Dims("targets"))
 	weight := g.Input(InTargetWeight, onnx.Float, onnx.Dims("targets"))
-	logits, nll := g.NLL(keys, g.Pick(h, predict, 0), targets)
+	hp, nll := g.Pick(h, predict, 0), ""
+	if g.Variant.Chunks && !backward {
+		lse := ""
+		lse, best = g.logSumExps(keys, hp, false)
+		nll = g.Op("Squeeze", g.Op("Sub", lse, g.logitsOf(keys, hp, targets)), g.Ints(1))
+	} else {
+		logits := ""
+		if logits, nll = g.NLL(keys, hp, targets); !backward {
+			best = g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
+		}
+	}
 	g.Output(OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	g.Output(OutLoss, g.Weighted(nll, weight), onnx.Float, onnx.Dims(1))
-	return logits
+	return best
 }

@@ -10,6 +10,7 @@ type Variant struct {
 	Follows  []int  // of the groups of a batch: see Packing
 	Blocks   []bool // which of them are attended to in blocks
 	Pieces   []bool // which of them are attended to in pieces
+	Chunks   bool   // a loss over the vocabulary is computed in chunks of rows: see chunks.go
 	Pictures bool   // whole pictures in the tower are attended to in blocks
 }
 
@@ -35,6 +36,9 @@ func (v *Variant) Name(graph string) string {
 	}
 	if v.Blocks != nil || v.Pictures {
 		graph = fmt.Sprintf("%s, in blocks: %v, %v", graph, v.Blocks, v.Pictures)
+	}
+	if v.Chunks {
+		graph += ", loss in chunks"
 	}
 	return graph
 }

@@ -87,6 +87,12 @@ func (c *call) scanned() scan {
 	return s
 }
 
+// onlyFirst reports whether the first input alone needs a gradient, of the first output alone.
+func (c *call) onlyFirst() bool {
+	some := func(g string) bool { return g != "" }
+	return !slices.Contains(c.needsGrad[1:], true) && !slices.ContainsFunc(c.dy[1:], some)
+}
+
 func directionFlags(back []bool) []int64 {
 	d := make([]int64, len(back))
 	for i, b := range back {
@@ -101,6 +107,11 @@ func directionFlags(back []bool) []int64 {
 // steps in reverse, and in each computes the vector-Jacobian product of the step. Its states are the gradients of the
 // states, and sums of the gradients of the captures of the body.
 func scanRule(c *call) []string {
+	if c.n.Meta[onnx.MetaDerivative] == "true" && len(c.captures) == 0 && c.onlyFirst() {
+		dx := make([]string, len(c.x))
+		dx[0] = c.mul(c.dy[0], c.cast(c.y[1], c.value(c.dy[0]).Type))
+		return dx
+	}
 	s := c.scanned()
 	if c.err != nil {
 		return nil

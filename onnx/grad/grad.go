@@ -31,6 +31,8 @@ type Options struct {
 	// Recompute makes the backward pass of each segment (onnx.Node.Segment) compute that segment's forward values
 	// anew, from its inputs: memory for one segment at a time, one more forward pass.
 	Recompute bool
+	// Segments, with Recompute, are how many: the first ones of the graph, whose values would be kept longest. 0: all.
+	Segments int
 }
 
 // Append appends to m the nodes that compute the gradient of sum(output * cotangent) with respect to every name of
@@ -47,7 +49,7 @@ func Append(m *onnx.Model, o Options) (map[string]string, error) {
 	nodes, weights := len(m.Nodes), len(m.Initializers)
 	e := newEngine(m, types)
 	if o.Recompute {
-		e.plan = planSegments(m, types)
+		e.plan = planSegments(m, types, o.Segments)
 		e.wanted = o.Wrt
 	}
 	e.index(m.Nodes)

@@ -1,7 +1,7 @@
 package grad
 
 var linearRules = []entry{
-	{op: "Gemm", broadcast: true, rule: gemmRule},
+	{op: "Gemm", rule: gemmRule},
 	{op: "MatMul", broadcast: true, rule: matMulRule},
 	{
 		op:        "Einsum",
@@ -61,8 +61,8 @@ func gemmRule(c *call) []string {
 			g[1] = c.gemm(a, dy, !ta, false, alpha)
 		}
 	}
-	if c.needs(2) { // dC = beta dY
-		g[2] = c.scale(dy, float64(c.n.Float("beta", 1)))
+	if c.needs(2) { // dC = beta dY; C alone may be stretched
+		g[2] = c.e.unbroadcast(c.scale(dy, float64(c.n.Float("beta", 1))), c.x[2])
 	}
 	return g[:len(c.x)]
 }

@@ -28,8 +28,8 @@ var randomOps = []string{
 
 // planSegments finds what each segment has to recompute. The inputs of a segment are the floating-point values that
 // other nodes make for it alone: its incoming activations. Values that several segments share (masks, rotary angles)
-// are kept, and so are values computed from these and constants alone.
-func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
+// are kept, and so are values computed from these and constants alone. most is how many are planned, 0: all.
+func planSegments(m *onnx.Model, t *onnx.Types, most int) map[string]*segment {
 	maker, users := map[string]*onnx.Node{}, map[string][]string{}
 	for _, n := range m.Nodes {
 		for _, x := range n.Reads() {
@@ -48,6 +48,9 @@ func planSegments(m *onnx.Model, t *onnx.Types) map[string]*segment {
 			continue
 		}
 		s := plan[n.Segment]
+		if s == nil && most > 0 && len(plan) == most {
+			continue
+		}
 		if s == nil {
 			s = &segment{}
 			plan[n.Segment] = s

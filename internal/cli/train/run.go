@@ -169,6 +169,9 @@ func printPlan(w io.Writer, p *models.Plan) {
 		fmt.Fprintf(w, "steps        %d of %d samples, %d samples in all\n", p.Steps, p.BatchSize, p.Examples)
 	}
 	fmt.Fprintf(w, "micro-batch  %d samples\n", p.MicroBatch)
+	if p.Recompute != nil {
+		fmt.Fprintf(w, "recompute    %v\n", p.Recompute)
+	}
 	fmt.Fprintf(w, "rows         %d for training, %d for validation\n", p.Rows, p.Validation)
 	for _, text := range p.Warnings {
 		fmt.Fprintf(w, "warning      %s\n", text)

@@ -43,7 +43,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 	d.oneOf("device_options.cudnn_search", c.DeviceOptions.CudnnSearch, "", "exhaustive", "heuristic", "default")
 	d.oneOf("device_options.kernels", c.DeviceOptions.Kernels, "", "auto", "plain", "fused")
 	d.Want(c.DeviceOptions.MemoryLimit >= 0, "device_options.memory_limit", "want a size like 60GB")
-	d.oneOf("recompute", c.Recompute, "none", "layers")
+	d.oneOf("recompute", c.Recompute, "none", "layers", RecomputeAuto)
 	d.oneOf("non_finite", c.NonFinite, "stop", "skip")
 	d.oneOf("augment", c.Augment, "none", "adiee")
 	d.Want(c.Mode != "head" || c.Augment == "none", "augment",

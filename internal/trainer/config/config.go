@@ -69,7 +69,7 @@ type Config struct {
 	Threads int    `yaml:"threads"` // 0: all cores
 
 	DeviceOptions DeviceOptions `yaml:"device_options,omitempty"`
-	Recompute     string        `yaml:"recompute"` // none, layers
+	Recompute     string        `yaml:"recompute"` // none, layers, auto
 
 	Checkpoint CheckpointConfig `yaml:"checkpoint"`
 	Validate   ValidateConfig   `yaml:"validate"`

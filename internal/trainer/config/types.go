@@ -103,6 +103,9 @@ func (d Validation) MarshalYAML() (any, error) {
 	return d.Fraction, nil
 }
 
+// RecomputeAuto as recompute computes as few layers again as the memory asks for.
+const RecomputeAuto = "auto"
+
 // MicroBatch is a number of samples, or Auto.
 type MicroBatch int
 

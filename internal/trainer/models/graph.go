@@ -24,6 +24,7 @@ type tuner interface {
 	Shapes() map[string][]int64
 	Begin(ctx context.Context) error
 	Sums(ctx context.Context, into [][]float32) error
+	RecomputeFirst(layers int)
 	Damage() error
 	Close() error
 }
@@ -46,7 +47,9 @@ type graphModel[T tuner] struct {
 	params   []optim.Param
 	warner
 
-	plan     bool  // nothing will be trained
+	plan      bool              // nothing will be trained
+	recompute *RecomputedLayers // chosen by a plan, with recompute: auto
+
 	given    int64 // memory of the GPU that a plan is for; 0: as it is here
 	searched bool  // for tensors that are not finite
 }
@@ -64,6 +67,9 @@ func (m *graphModel[T]) take(t T, err error) error {
 		return errors.Join(err, m.store.Close())
 	}
 	m.tuner = t
+	if m.config.Recompute == config.RecomputeAuto { // until a plan has chosen
+		t.RecomputeFirst(0)
+	}
 	if !m.plan {
 		if m.backbone, err = t.BackboneFingerprint(); err != nil {
 			return errors.Join(err, m.Close())
@@ -103,9 +109,13 @@ func backboneFiles(c *config.Config) (map[string]string, error) {
 	return files, nil
 }
 
-// Resolved implements [Graph]: device and type.
+// Resolved implements [Graph]: device and type, and what is recomputed.
 func (m *graphModel[T]) Resolved() map[string]string {
-	return map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
+	auto := map[string]string{"device": m.config.Device, "dtype": dtype(m.config)}
+	if m.recompute != nil {
+		auto["recompute"] = m.recompute.String()
+	}
+	return auto
 }
 
 func (m *graphModel[T]) Accumulates() bool { return Resident(m.config) }

@@ -55,9 +55,9 @@ func (m *ScorerModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 		return nil, err
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := fitMicroBatch(m.config, p, in.Group, func(n int) (exec.Usage, error) {
+	u, err := m.fit(p, in.MicroBatch, in.Group, func(n int) (exec.Usage, error) {
 		return m.tuner.Usage(longest, n, pictures(m.config, &in), in.Validation > 0)
-	})
+	}, m.tuner.Layers)
 	if err != nil {
 		return nil, err
 	}
@@ -146,6 +146,42 @@ const (
 	EnoughCPU = 2048
 	MostCUDA  = 32 << 10
 )
+
+// fit chooses the micro-batch (given: it is known) and, with recompute: auto, the fewest layers to compute again with
+// which it fits: the first ones, whose values would be kept longest. All of them cost the same. The choice changes no
+// result; where the memory is not known it is all layers.
+func (m *graphModel[T]) fit(
+	p *Plan, given, least int, usage func(n int) (exec.Usage, error), layers int,
+) (u exec.Usage, err error) {
+	auto := m.config.Recompute == config.RecomputeAuto
+	if auto {
+		m.tuner.RecomputeFirst(0)
+	}
+	if p.MicroBatch = given; given > 0 {
+		u, err = usage(given)
+	} else {
+		u, err = fitMicroBatch(m.config, p, least, usage)
+	}
+	if !auto || err != nil {
+		return u, err
+	}
+	fits := func(n int) bool {
+		if err == nil && n > 0 {
+			m.tuner.RecomputeFirst(n)
+			u, err = usage(p.MicroBatch)
+		}
+		return err != nil || n == layers || p.Memory > 0 && Total(u.Bytes) <= p.Memory/10*9
+	}
+	n := 0
+	if !fits(0) {
+		if n = 1 + sort.Search(layers-1, func(i int) bool { return fits(i + 1) }); err == nil {
+			fits(n)
+		}
+	}
+	m.recompute = &RecomputedLayers{First: n, Of: layers}
+	p.Recompute = m.recompute
+	return u, err
+}
 
 // fitMicroBatch chooses the number of samples of a run of the graph, at least so many, unless the configuration says
 // it. They have enough tokens for large matrix products, and fit into nine tenths of the memory.

@@ -93,6 +93,7 @@ type Planner interface {
 type PlanInput struct {
 	Examples         []dataset.Example // the first ones of the run
 	Rows, Validation int               // numbers of training and of validation rows
+	MicroBatch       int               // of the run, where that is known; 0: as the configuration says
 	Group            int               // edits of the largest group, which is in one run of the graph; 0: no whole groups
 }
 
@@ -101,12 +102,13 @@ type Plan struct {
 	Device  string `json:"device"`            // the one that would be used, in words
 	Kernels string `json:"kernels,omitempty"` // operators of the layers, and why these
 	RunSize
-	MicroBatch int           `json:"micro_batch"`      // samples per run of the graph; the model's if auto
-	Tokens     TokenCount    `json:"tokens"`           // of an example, over the sample looked at
-	Shared     *SharedTokens `json:"shared,omitempty"` // what the edits of a whole group begin with
-	Parameters int64         `json:"parameters"`       // of backbone, adapter and head
-	Trainable  int64         `json:"trainable"`        // of them
-	Trains     Trained       `json:"trains"`           // which
+	MicroBatch int               `json:"micro_batch"`         // samples per run of the graph; the model's if auto
+	Recompute  *RecomputedLayers `json:"recompute,omitempty"` // where it is auto
+	Tokens     TokenCount        `json:"tokens"`              // of an example, over the sample looked at
+	Shared     *SharedTokens     `json:"shared,omitempty"`    // what the edits of a whole group begin with
+	Parameters int64             `json:"parameters"`          // of backbone, adapter and head
+	Trainable  int64             `json:"trainable"`           // of them
+	Trains     Trained           `json:"trains"`              // which
 	MemoryNeed
 }
 
@@ -146,6 +148,17 @@ func (p *MemoryNeed) Err() error {
 			float64(p.Memory)/1e9)
 	}
 	return nil
+}
+
+// RecomputedLayers are the first so many layers of all (and blocks of a tower that trains), which the backward pass
+// computes again.
+type RecomputedLayers struct {
+	First int `json:"first"`
+	Of    int `json:"of"`
+}
+
+func (r *RecomputedLayers) String() string {
+	return fmt.Sprintf("the first %d of %d layers", r.First, r.Of)
 }
 
 // SharedTokens says what the edits of one group, the first of several edits, save in a step.

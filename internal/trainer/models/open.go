@@ -221,7 +221,7 @@ func tuneOptions(c *config.Config, p *model.ScorerState, s *store.Store) model.T
 		TextLoss:  c.TextWeight(),
 		Terms:     c.Losses,
 		ScoreLoss: c.Loss.Score,
-		Recompute: c.Recompute == "layers",
+		Recompute: c.Recompute != "none",
 		Share:     c.Data.Sampling == config.WholeGroups,
 		Fixed:     strings.HasPrefix(c.Device, "cuda"),
 		Resident:  Resident(c),

@@ -28,7 +28,7 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	}
 	o := language.TuneOptions{Options: modelOptions(c, m.store), Plan: plan, DType: dtype(c),
 		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, MaxTokens: c.Text.MaxTokens,
-		Recompute: c.Recompute == "layers", Fixed: strings.HasPrefix(c.Device, "cuda"), Resident: Resident(c)}
+		Recompute: c.Recompute != "none", Fixed: strings.HasPrefix(c.Device, "cuda"), Resident: Resident(c)}
 	o.Elsewhere = memory > 0
 	if c.Adapts() {
 		o.Dropout = c.Lora.Dropout
@@ -188,9 +188,9 @@ func (m *textModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 		shown = max(shown, len(s.Pictures))
 	}
 	p.onDevice(m.config, m.tuner, m.given)
-	u, err := fitMicroBatch(m.config, p, 1, func(n int) (exec.Usage, error) {
+	u, err := m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
 		return m.tuner.Usage(longest, n, shown*(in.Rows+in.Validation), in.Validation > 0)
-	})
+	}, m.tuner.Layers)
 	if err != nil {
 		return nil, err
 	}
