@@ -94,8 +94,9 @@ check)
 	done
 	mkdir -p "$work/runs/adiee/table-5/text"
 	ln -sfn "$root/backbones/tiny-captions" "$work/runs/adiee/table-5/text/adapter"
-	mkdir -p "$work/runs/mvei/adaptation/lora" "$work/runs/mvei/adaptation/full"
+	mkdir -p "$work/runs/mvei/adaptation/"{lora,full,grpo}
 	ln -sfn "$root/backbones/tiny-captions" "$work/runs/mvei/adaptation/lora/adapter"
+	ln -sfn "$root/backbones/tiny-captions" "$work/runs/mvei/adaptation/grpo/adapter"
 	ln -sfn "$root/backbones/tiny" "$work/runs/mvei/adaptation/full/backbone"
 	;;
 esac

@@ -126,6 +126,9 @@ func (r *Row) part(raw json.RawMessage) (p chat.Part, err error) {
 	return p, o.Err()
 }
 
+// OpenPictures reads the pictures of a row.
+func (r *Row) OpenPictures(folder string) error { return r.open(folder) }
+
 // open reads the pictures.
 func (r *Row) open(folder string) error {
 	next := 0

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/packed"
 	"assay/internal/trainer/config"
@@ -120,6 +121,9 @@ func grpoConfig(t *testing.T, family, text string) string {
 func TestGRPOIsTRL(t *testing.T) {
 	for name, micro := range map[string]string{"dapo": "auto", "clipped": "4", "dr": "3"} {
 		t.Run(name, func(t *testing.T) {
+			if name != "dr" {
+				long.Test(t)
+			}
 			made := filepath.Join(packed.Unpack(t, "testdata/grpo/runs.zip"), name)
 			want := oracle.Read[grpoRun](t, filepath.Join(made, "run.json"))
 			high := ""
@@ -175,10 +179,15 @@ const fewAnswers = "grpo: {num_generations: 4, max_completion_length: 6, beta: %
 
 // TestGRPOEqualRewards: where all answers to a prompt are worth the same, weights stay as they are, but for their decay.
 func TestGRPOEqualRewards(t *testing.T) {
+	tokens := map[float64]int{}
 	for name, decay := range map[string]float64{"without decay": 0, "with decay": 0.1} {
 		t.Run(name, func(t *testing.T) {
-			path := grpoConfig(t, "qwen2_vl", fmt.Sprintf("steps: 2\noptimizer: {lr: 0.01, weight_decay: %g}\n"+
-				fewAnswers, decay, 0.0, 1, "match, column: truth"))
+			micro := 4 // all answers to a prompt
+			if decay > 0 {
+				micro = 1
+			}
+			path := grpoConfig(t, "qwen2_vl", fmt.Sprintf("steps: 1\noptimizer: {lr: 0.01, weight_decay: %g}\n"+
+				"micro_batch: %d\n"+fewAnswers, decay, micro, 0.0, 1, "match, column: truth"))
 			var before map[string][]float32
 			s := &steered{}
 			s.step = func() error {
@@ -201,7 +210,7 @@ func TestGRPOEqualRewards(t *testing.T) {
 			kept := float32(1 - 0.01*decay)
 			for name, b := range before {
 				for i, x := range a.Tensors[name].Float32s() {
-					if want := b[i] * kept * kept; math.Abs(float64(x-want)) > 1e-7 || decay == 0 && x != b[i] {
+					if want := b[i] * kept; math.Abs(float64(x-want)) > 1e-7 || decay == 0 && x != b[i] {
 						t.Fatalf("%s[%d]: got %v, want %v", name, i, x, want)
 					}
 				}
@@ -210,14 +219,19 @@ func TestGRPOEqualRewards(t *testing.T) {
 				if m.GradNorm != 0 || m.Answers.SameReward != 1 || m.Answers.Reward != 0 {
 					t.Errorf("got norm %v, %+v; want none, and equal rewards", m.GradNorm, m.Answers)
 				}
+				tokens[decay] += m.Tokens
 			}
 		})
+	}
+	if 2*tokens[0] > tokens[0.1] {
+		t.Errorf("got %d tokens in groups, %d one by one; want the prompts once for all answers", tokens[0], tokens[0.1])
 	}
 }
 
 // TestGRPOResumes stops a run while answers are made, and between two steps over the same answers. What it ends with is
 // to the last bit what a run without a stop has.
 func TestGRPOResumes(t *testing.T) {
+	long.Test(t)
 	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nseed: 3\n"+fewAnswers, 0.1, 2,
 		"distance, range: [0, 10], column: number")
 	run := func(t *testing.T, stop string) (adapter []byte, metrics []records.StepMetrics) {
