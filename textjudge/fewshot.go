@@ -11,7 +11,8 @@ import (
 	"assay/internal/store"
 )
 
-// fewShot are examples that a judge shows before its question: a turn with another picture and its right answer for each.
+// fewShot are examples that a judge shows before its question: a turn with a picture of its own and its right answer
+// for each.
 type fewShot struct {
 	turns    []chat.Message
 	pictures map[store.Key]string // the examples that show a picture, by its digest
@@ -21,8 +22,8 @@ type fewShot struct {
 type ExamError struct{ Example string }
 
 func (e *ExamError) Error() string {
-	return fmt.Sprintf("the picture is that of an example (%s), which the judge is shown with its right answer: take examples "+
-		"of other pictures than the exam's", e.Example)
+	return fmt.Sprintf("the picture is that of an example (%s), which the judge is shown with its right answer: take "+
+		"examples of other pictures than the exam's", e.Example)
 }
 
 // readFewShot takes n conversations of a table, as [Judge.Example] writes them: those of each answer in turn, in the

@@ -36,8 +36,8 @@ func shots(t *testing.T, answers ...string) string {
 	return path
 }
 
-// TestFewShot: examples are earlier turns with their own pictures, each answer in turn. A picture of an example ends the
-// work.
+// TestFewShot: examples are earlier turns with their own pictures, each answer in turn. A picture of an example ends
+// the work.
 func TestFewShot(t *testing.T) {
 	path := shots(t, "Correct", "Correct", "Correct", "Incorrect", "Incorrect")
 	var got []string
@@ -82,7 +82,7 @@ func TestFewShot(t *testing.T) {
 		t.Errorf("got %v for a picture of an example, want an ExamError of row 4", err)
 	}
 	for what, s := range map[string]Settings{
-		"too few examples":           {FewShot: path, Examples: 6},
+		"too few examples":            {FewShot: path, Examples: 6},
 		"answers that no judge reads": {FewShot: shots(t, "Maybe"), Examples: 1},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 )
 
 // complete lets a model that learns from rewards answer the prompts of a batch, and returns an example for each answer,
-// with what it counts. Of several steps over the same rows the first one makes the answers: they are in the state, and so
-// in checkpoints, until the last one. Of other models the batch is as it was. After an error it returns the prompts.
+// with what it counts. Of several steps over the same rows the first one makes the answers: they are in the state, and
+// so in checkpoints, until the last one. Of other models the batch is as it was. After an error it returns the prompts.
 func (t *Trainer) complete(
 	ctx context.Context, prompts []dataset.Example, m *records.StepMetrics,
 ) ([]dataset.Example, error) {

@@ -177,7 +177,8 @@ func TestGRPOIsTRL(t *testing.T) {
 const fewAnswers = "grpo: {num_generations: 4, max_completion_length: 6, beta: %g, num_iterations: %d, " +
 	"rewards: [{kind: %s}]}\n"
 
-// TestGRPOEqualRewards: where all answers to a prompt are worth the same, weights stay as they are, but for their decay.
+// TestGRPOEqualRewards: where all answers to a prompt are worth the same, weights stay as they are, but for their
+// decay.
 func TestGRPOEqualRewards(t *testing.T) {
 	tokens := map[float64]int{}
 	for name, decay := range map[string]float64{"without decay": 0, "with decay": 0.1} {

@@ -162,7 +162,9 @@ func (b *microBatches) Done(i int, out *models.StepResult) {
 	m.Tokens += out.Tokens
 	b.answers.done(b.parts[i], out)
 	b.objective.Measure(m, out.Terms, b.items[i])
-	b.records.Advance(b.loader, b.state.Train, b.parts[i])
+	if (m.Step-1)%b.config.Iterations() == 0 { // further steps over the same rows are no progress in them
+		b.records.Advance(b.loader, b.state.Train, b.parts[i])
+	}
 }
 
 // checkSkip says whether a batch whose loss or gradient is not finite may be left out.

@@ -94,8 +94,8 @@ func put(m *yaml.MapSlice, key string, value any) {
 	*m = append(*m, yaml.MapItem{Key: key, Value: value})
 }
 
-// smallPolicy is a configuration that learns from rewards, in small: it begins with the adapter of the chapter's LoRA, since
-// a backbone that never says what is rewarded learns nothing.
+// smallPolicy is a configuration that learns from rewards, in small: it begins with the adapter of the chapter's LoRA,
+// since a backbone that never says what is rewarded learns nothing.
 func smallPolicy(book, out yaml.MapSlice, objective any) (yaml.MapSlice, error) {
 	out = slices.DeleteFunc(out, func(item yaml.MapItem) bool { return item.Key == "lora" })
 	v, _ := get(book, "grpo")

@@ -110,46 +110,56 @@ func (t *Tuner) packAnswers(samples []*batch.Sample) (*batch.Inputs, error) {
 	return pk.Pack(samples, t.net.Positions)
 }
 
-// runAnswers runs a pass over answers to one prompt. It returns the log-probability of each token of each answer.
+// answersRun is what a pass over answers gave.
+type answersRun struct {
+	logProbs [][]float64 // of each answer's tokens
+	inputs   *batch.Inputs
+	session  *exec.Session
+	out      map[string]*tensor.Dense
+}
+
+// runAnswers runs a pass over answers to one prompt. fill, which may be nil, adds inputs.
 func (t *Tuner) runAnswers(
-	ctx context.Context, samples []*batch.Sample, s policyPass, seed uint64, more func(*batch.Inputs),
-) (all [][]float64, p *batch.Inputs, ses *exec.Session, out map[string]*tensor.Dense, err error) {
+	ctx context.Context, samples []*batch.Sample, s policyPass, seed uint64, fill func(*batch.Inputs),
+) (*answersRun, error) {
 	if !t.net.VisionTrained() {
-		if _, err = t.run.Features.Fill(ctx, samples); err != nil {
-			return
+		if _, err := t.run.Features.Fill(ctx, samples); err != nil {
+			return nil, err
 		}
 	}
-	if p, err = t.packAnswers(samples); err != nil {
-		return
+	p, err := t.packAnswers(samples)
+	if err != nil {
+		return nil, err
 	}
-	if more != nil {
-		more(p)
+	if fill != nil {
+		fill(p)
 	}
 	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
-	ses, err = t.run.Sessions.Session(t.policyGraph(s).With(t.net.Variant(p, s.Vision)))
+	session, err := t.run.Sessions.Session(t.policyGraph(s).With(t.net.Variant(p, s.Vision)))
 	if err != nil {
-		return
+		return nil, err
 	}
 	vision, err := t.net.ShownFeeds(p)
 	if err != nil {
-		return
+		return nil, err
 	}
 	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
 	if s.Backward {
-		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, ses, p.Rows, seed))
+		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, session, p.Rows, seed))
 	}
-	if out, err = t.run.Sessions.Run(ctx, ses, feeds...); err != nil {
-		return
+	out, err := t.run.Sessions.Run(ctx, session, feeds...)
+	if err != nil {
+		return nil, err
 	}
+	r := &answersRun{make([][]float64, len(samples)), p, session, out}
 	nll := out[nn.OutNLL].Data().([]float32)
-	all = make([][]float64, len(samples))
 	for place, i := range p.Order {
 		part := p.Targets[place][0]
 		for _, v := range nll[part.First : part.First+part.N] {
-			all[i] = append(all[i], -float64(v))
+			r.logProbs[i] = append(r.logProbs[i], -float64(v))
 		}
 	}
-	return all, p, ses, out, nil
+	return r, nil
 }
 
 // LogProbs are the log-probabilities of the tokens of answers to one prompt, at a temperature; base: by the model
@@ -160,9 +170,11 @@ func (t *Tuner) LogProbs(
 	if base && t.net.Adapter == nil {
 		return nil, fmt.Errorf("%s has no adapter that could be switched off", t.net.Backbone.Dir)
 	}
-	s := policyPass{Policy: nn.Policy{Temperature: temperature}, Base: base}
-	all, _, _, _, err := t.runAnswers(ctx, samples, s, 0, nil)
-	return all, err
+	r, err := t.runAnswers(ctx, samples, policyPass{Policy: nn.Policy{Temperature: temperature}, Base: base}, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.logProbs, nil
 }
 
 // AnswersResult is what a step over answers to one prompt gives.
@@ -181,17 +193,17 @@ func (t *Tuner) StepAnswers(
 	for i := range answers {
 		samples[i] = answers[i].Sample
 	}
-	all, p, ses, out, err := t.runAnswers(ctx, samples, policyPass{Policy: policy, Backward: true}, seed,
+	run, err := t.runAnswers(ctx, samples, policyPass{Policy: policy, Backward: true}, seed,
 		func(p *batch.Inputs) { fillPolicy(p, answers, policy) })
 	if err != nil {
 		return nil, err
 	}
-	r := &AnswersResult{LogProbs: all, Tokens: p.Rows, Grads: map[string]*tensor.Dense{}}
-	for name, as := range ses.Grads {
-		r.Grads[name] = out[as]
+	r := &AnswersResult{LogProbs: run.logProbs, Tokens: run.inputs.Rows, Grads: map[string]*tensor.Dense{}}
+	for name, as := range run.session.Grads {
+		r.Grads[name] = run.out[as]
 	}
 	for _, x := range t.List {
-		if r.Grads[x.Name] == nil && !ses.Sums { // of the vision side, where no prompt shows a picture
+		if r.Grads[x.Name] == nil && !run.session.Sums { // of the vision side, where no prompt shows a picture
 			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
 		}
 	}
@@ -246,11 +258,12 @@ func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (e
 		u.Bytes["weights"] *= sessions
 	}
 	answer := Answered(exec.WithFeatures(prompt, t.net.Backbone.Decoder().FeatureWidth()), make([]int64, o.Longest))
-	step := policyPass{Policy: o.Policy, Backward: true}
-	peaks := exec.Peaks{"training step": func(_ *batch.Sample, n int) (int64, error) { return t.answersPeak(answer, n, step) }}
+	peak := func(s policyPass) func(*batch.Sample, int) (int64, error) {
+		return func(_ *batch.Sample, n int) (int64, error) { return t.answersPeak(answer, n, s) }
+	}
+	peaks := exec.Peaks{"training step": peak(policyPass{Policy: o.Policy, Backward: true})}
 	if o.Beta != 0 || !o.OnPolicy {
-		step := policyPass{Policy: nn.Policy{Temperature: o.Temperature}}
-		peaks["log-probabilities"] = func(_ *batch.Sample, n int) (int64, error) { return t.answersPeak(answer, n, step) }
+		peaks["log-probabilities"] = peak(policyPass{Policy: nn.Policy{Temperature: o.Temperature}})
 	}
 	if len(prompt.Pictures) > 0 && !t.net.VisionTrained() {
 		peaks["vision tower"] = t.run.VisionPeak

@@ -94,7 +94,7 @@ func addSettings(c *cobra.Command, s *textjudge.Settings, passes string) {
 		"their means) (default: as configured)")
 	flags.BoolVar(&s.Constrained, "constrained", false,
 		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
-	flags.StringVar(&s.FewShot, "few-shot", "", "table of examples (.jsonl, as score bench --examples writes them) that are "+
+	flags.StringVar(&s.FewShot, "few-shot", "", "table of examples (.jsonl, as score bench --examples writes them), "+
 		"shown before the question; a picture that is asked about must not be among them")
 	flags.IntVar(&s.Examples, "few-shot-examples", 0, "how many of them, each answer equally often (0: 8)")
 	cli.Needs(c, "few-shot", "few-shot-examples")

@@ -16,8 +16,8 @@ type Completion struct {
 	Read      bool      `json:"read"`           // all terms could read it
 	Reward    float64   `json:"reward"`         // their weighted sum
 	Advantage float64   `json:"advantage"`      // over the other answers to the same prompt
-	Old       []float64 `json:"old,omitempty"`  // log-probability of each token by the model that gave it; nil: the present one
-	Base      []float64 `json:"base,omitempty"` // by the model without its adapter
+	Old       []float64 `json:"old,omitempty"`  // log-probability of each token by the model that gave it; nil: it learns
+	Base      []float64 `json:"base,omitempty"` // likewise by the model without its adapter
 
 	Weight float64 `json:"-"` // of each token in the loss of the step
 	Number int     `json:"-"` // among the answers to its prompt

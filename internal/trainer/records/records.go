@@ -126,7 +126,7 @@ type ValidationMetrics struct {
 
 	TokenAccuracy *Number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
 
-	Reward *Number `json:"reward,omitempty"` // of objective grpo: mean over one answer to each prompt, of its likeliest tokens
+	Reward *Number `json:"reward,omitempty"` // of objective grpo: mean over one greedy answer to each prompt
 	Read   *Number `json:"read,omitempty"`   // share of these answers that all rewards could read
 
 	Benchmark *Number `json:"benchmark,omitempty"`       // the Number of validate.benchmark
