@@ -94,8 +94,9 @@ check)
 	done
 	mkdir -p "$work/runs/adiee/table-5/text"
 	ln -sfn "$root/backbones/tiny-captions" "$work/runs/adiee/table-5/text/adapter"
-	mkdir -p "$work/runs/mvei/adaptation/lora" "$work/runs/mvei/adaptation/full"
+	mkdir -p "$work/runs/mvei/adaptation/"{lora,full,grpo}
 	ln -sfn "$root/backbones/tiny-captions" "$work/runs/mvei/adaptation/lora/adapter"
+	ln -sfn "$root/backbones/tiny-captions" "$work/runs/mvei/adaptation/grpo/adapter"
 	ln -sfn "$root/backbones/tiny" "$work/runs/mvei/adaptation/full/backbone"
 	;;
 esac
@@ -118,6 +119,11 @@ spoken() {
 	else
 		cat
 	fi
+}
+
+# shorter: the small backbone has 1,024 positions of text: six examples stand before a question there.
+shorter() {
+	if [ $mode = full ]; then cat; else sed -E 's/(--few-shot [^ ]+)/\1 --few-shot-examples 6/'; fi
 }
 
 # results CHAPTER: what its commands reported, into the small.md beside its README.
@@ -164,9 +170,9 @@ for name in "$@"; do
 		if [ $mode = check ]; then
 			few=imagenhub # recipes differ in their training: one of them is judged by all benchmarks
 			[ "$name" != adiee/full ] || few=
-			(cd "$work" && BENCHMARKS=$few bash -euo pipefail -c "$(dry <<<"$line")" </dev/null)
+			(cd "$work" && BENCHMARKS=$few bash -euo pipefail -c "$(dry <<<"$line" | shorter)" </dev/null)
 		else
-			(cd "$work" && bash -euo pipefail -c "$(spoken <<<"$line")" </dev/null)
+			(cd "$work" && bash -euo pipefail -c "$(spoken <<<"$line" | shorter)" </dev/null)
 		fi
 		echo "$line" >>"$finished"
 	done < <(commands "$name")

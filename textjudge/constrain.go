@@ -30,7 +30,7 @@ func (c *Config) languages(m chat.Model) (all []*grammar.Grammar, err error) {
 // language is a language all of whose texts Read reads. Objects have their keys in any order, all of them and no
 // others; numbers, blanks and spellings are as in [grammar.FromSchema].
 func (g *Grammar) language() (*grammar.Grammar, error) {
-	if g.Lines != nil || g.After != "" {
+	if g.Lines != nil || g.After != "" || g.Tag != "" {
 		return nil, fmt.Errorf("its answer is %s: words of the model's own belong to it", g.spoken())
 	}
 	v := g.Value

@@ -39,7 +39,7 @@ func (j *Judge) Choices() (words []string) {
 	answer := &j.Config.Questions[0].Answer
 	for _, v := range answer.values() {
 		for _, word := range slices.Sorted(maps.Keys(v.Choice)) {
-			if n, err := answer.Read(word); err == nil && n[v.As] == v.Choice[word] {
+			if n, err := answer.Read(answer.say(word)); err == nil && n[v.As] == v.Choice[word] {
 				words = append(words, word)
 			}
 		}
@@ -72,6 +72,7 @@ func (j *Judge) Example(id, instruction string, pictures map[string]string, answ
 	if err != nil {
 		return nil, err
 	}
-	said := chat.Message{Role: "assistant", Content: []chat.Part{{Text: answer}}}
-	return table.Line(id, append(asked, said), paths)
+	said := j.Config.Questions[0].Answer.say(answer)
+	turn := chat.Message{Role: "assistant", Content: []chat.Part{{Text: said}}}
+	return table.Line(id, append(asked, turn), paths)
 }

@@ -29,6 +29,8 @@ type Grammar struct {
 	Value *Value `yaml:"value"`
 	// After are words that a bare value stands behind, with anything before and after: see behind.
 	After string `yaml:"after"`
+	// Tag is the name of a tag, such as answer, in which a bare value stands, once: the model thinks before it.
+	Tag string `yaml:"tag" json:",omitempty"`
 	// Lines is a list of numbers that stand one on a line, behind words of their own and a colon: see lines.
 	Lines *Value `yaml:"lines"`
 }
@@ -91,7 +93,10 @@ func (g *Grammar) Read(text string) (map[string]float64, error) {
 	case g.Lines != nil:
 		return numbers, g.Lines.lines(text, numbers)
 	case g.Value != nil:
-		text, err := g.behind(text)
+		text, err := g.inTag(text)
+		if err == nil {
+			text, err = g.behind(text)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package textjudge
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type Judge struct {
 
 	promptsDigest string
 	languages     []*grammar.Grammar // by question, of constrained answers
+	few           *fewShot           // nil: none
 }
 
 // Settings choose among what a judge.yaml leaves open.
@@ -42,7 +44,13 @@ type Settings struct {
 	Average string // instead of the configured one; "": as configured
 
 	Constrained bool // the grammars mask tokens, configured so or not
+
+	FewShot  string // table of conversations (.jsonl) whose first ones are shown as earlier turns; "": none
+	Examples int    // how many; 0: 8
 }
+
+// defaultExamples is the number of examples where none is given.
+const defaultExamples = 8
 
 // Open opens a judge, a folder, a judge.yaml or the name of one that ships, over a model, which stays the caller's.
 func Open(name string, m chat.Model, s Settings) (*Judge, error) {
@@ -51,6 +59,13 @@ func Open(name string, m chat.Model, s Settings) (*Judge, error) {
 		return nil, err
 	}
 	j.model = m
+	if s.FewShot != "" {
+		few, err := j.readFewShot(s.FewShot, cmp.Or(s.Examples, defaultExamples))
+		if err != nil {
+			return nil, fmt.Errorf("examples: %w", err)
+		}
+		parts = append(parts, few...)
+	}
 	settings, err := json.Marshal(j.Config) // keys of maps come sorted
 	if err != nil {
 		return nil, err
@@ -417,5 +432,6 @@ func (j *Judge) messages(question int, shown *edit.Views) ([]chat.Message, error
 	} else {
 		parts = append(parts, chat.Part{Text: text})
 	}
-	return []chat.Message{{Role: "user", Content: parts}}, nil
+	messages, err := j.few.before(shown.ByRole)
+	return append(messages, chat.Message{Role: "user", Content: parts}), err
 }

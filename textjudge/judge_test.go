@@ -154,7 +154,7 @@ func TestShipped(t *testing.T) {
 	answers := map[string]string{"unifiedreward-edit/pair": "Cleaner. Image 1 is better.", "esj": "Correct",
 		"imgedit": `{"compliance": 3, "seamlessness": 2, "fidelity": 3}`, "aim/sc": `{"scores": [5, 10], "reason": "so"}`,
 		"aim/emotion": `{"emotion": "awe"}`, "aim/vad": `{"valence": 1, "arousal": 5.5, "dominance": 9}`,
-		"fed/pq": `{"score": 7.5, "reason": "so"}`}
+		"fed/pq": `{"score": 7.5, "reason": "so"}`, "esj/cot": "<think>Incorrect?</think> <answer>Correct</answer>"}
 	answers["aim/pq"], answers["aim/gtc"] = answers["aim/sc"], answers["aim/sc"]
 	answers["fed/sc"], answers["fed/gta"] = answers["fed/pq"], answers["fed/pq"]
 	for _, name := range Shipped() {

@@ -242,7 +242,8 @@ func each[In any](
 			return nil
 		}
 		results[i], errs[i] = ask(ctx, edits[i])
-		if errors.Is(errs[i], chat.ErrUnavailable) {
+		var exam *ExamError
+		if errors.Is(errs[i], chat.ErrUnavailable) || errors.As(errs[i], &exam) {
 			stop(errs[i])
 		}
 		return nil

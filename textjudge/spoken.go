@@ -23,6 +23,9 @@ func (g *Grammar) check(key string, problem func(key, format string, args ...any
 	if g.After != "" && (g.Value == nil || len(g.Value.List) > 0) {
 		problem(key+".after", "belongs to a value that is a number or a choice")
 	}
+	if g.Tag != "" && (g.Value == nil || g.After != "" || !tagName.MatchString(g.Tag)) {
+		problem(key+".tag", "want the name of a tag, such as answer, around a value without after")
+	}
 	if g.Lines != nil && len(g.Lines.List) == 0 {
 		problem(key+".lines", "want a list")
 	}
@@ -33,7 +36,37 @@ func (g *Grammar) spoken() string {
 	if g.Lines != nil {
 		return "read by lines"
 	}
+	if g.Tag != "" {
+		return fmt.Sprintf("inside <%s>", g.Tag)
+	}
 	return fmt.Sprintf("a number behind %q", g.After)
+}
+
+var tagName = regexp.MustCompile(`^[a-z_]+$`)
+
+// say is a choice as the model has to say it.
+func (g *Grammar) say(word string) string {
+	if g.Tag == "" {
+		return word
+	}
+	return "<" + g.Tag + ">" + word + "</" + g.Tag + ">"
+}
+
+// inTag is what stands inside the tag, which has to be there once as a whole.
+func (g *Grammar) inTag(text string) (string, error) {
+	if g.Tag == "" {
+		return text, nil
+	}
+	opening, closing := "<"+g.Tag+">", "</"+g.Tag+">"
+	_, inside, begins := strings.Cut(text, opening)
+	inside, after, ends := strings.Cut(inside, closing)
+	switch {
+	case !begins || !ends:
+		return "", unreadable("no_tag", "there is no %s...%s in it", opening, closing)
+	case strings.Contains(inside+after, opening) || strings.Contains(after, closing):
+		return "", unreadable("ambiguous", "%s is there several times", opening)
+	}
+	return inside, nil
 }
 
 // behind is what stands behind the words After: of the first place where digits follow, with stars, blanks and commas

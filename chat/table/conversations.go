@@ -10,17 +10,18 @@ import (
 // Conversations is a table of conversations that is read line by line: the questions of Ask, or what a model is trained
 // on. It is safe for concurrent use.
 type Conversations struct {
-	path  string
-	lines *data.Lines
+	path    string
+	lines   *data.Lines
+	columns []string
 }
 
-// Open opens a .jsonl file.
-func Open(path string) (*Conversations, error) {
+// Open opens a .jsonl file. columns are further keys that its rows have.
+func Open(path string, columns ...string) (*Conversations, error) {
 	if err := format(path); err != nil {
 		return nil, err
 	}
 	lines, err := data.OpenLines(path)
-	return &Conversations{path, lines}, err
+	return &Conversations{path, lines, columns}, err
 }
 
 // Path is the file.
@@ -38,7 +39,7 @@ func (c *Conversations) Read(i int) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := parse(line)
+	r, err := parse(line, c.columns...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.lines.Where(i), err)
 	}

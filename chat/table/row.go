@@ -23,10 +23,12 @@ type Row struct {
 	Several  chat.Several
 	Given    []string     // the keys that say how it is to be answered
 	Pictures []data.Image // of the messages, in order; opened when the row's turn comes
+
+	Columns map[string]json.RawMessage // further ones that were asked for
 }
 
-// parse reads a line. Every key is understood or refused.
-func parse(line []byte) (*Row, error) {
+// parse reads a line with further columns. Every key is understood or refused.
+func parse(line []byte, columns ...string) (*Row, error) {
 	// encoding/json takes the last of two keys, and puts U+FFFD for what is no character
 	if _, err := jsontext.NewDecoder(bytes.NewReader(line)).ReadValue(); err != nil {
 		return &Row{ID: idOf(line)}, fmt.Errorf("row: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
@@ -40,6 +42,17 @@ func parse(line []byte) (*Row, error) {
 	r.Several.Read(o, r.Options)
 	if r.Messages = chat.ReadMessages(o, 1, r.part, nil); len(r.Messages) == 0 {
 		o.Failf("messages", "there are none")
+	}
+	for _, name := range columns {
+		raw := o.Raw(name)
+		if !o.Has(name) {
+			o.Failf(name, "it is missing")
+			continue
+		}
+		if r.Columns == nil {
+			r.Columns = map[string]json.RawMessage{}
+		}
+		r.Columns[name] = raw
 	}
 	o.Close()
 	return r, o.Err()
@@ -112,6 +125,9 @@ func (r *Row) part(raw json.RawMessage) (p chat.Part, err error) {
 	o.Close()
 	return p, o.Err()
 }
+
+// OpenPictures reads the pictures of a row.
+func (r *Row) OpenPictures(folder string) error { return r.open(folder) }
 
 // open reads the pictures.
 func (r *Row) open(folder string) error {

@@ -111,6 +111,7 @@ internal/trainer/config: data internal/exit internal/remote internal/strictyaml 
 internal/trainer/config: internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
 internal/trainer/dataset: internal/workers losses internal/store internal/trainer/config
+internal/trainer/rewards: data edit textjudge internal/trainer/config internal/trainer/dataset
 internal/trainer/head: losses model internal/optim internal/store internal/trainer/dataset
 internal/trainer/records: internal/atomicfile
 internal/trainer/records: internal/journal internal/trainer/config internal/trainer/dataset internal/trainer/events
@@ -123,6 +124,7 @@ internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset in
 internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
 internal/trainer/optimizer: internal/trainer/config internal/trainer/records
 internal/trainer/models: checkpoints data edit internal/exit internal/workers lora losses model model/text
+internal/trainer/models: chat internal/generate internal/trainer/rewards model/batch
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
 internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn

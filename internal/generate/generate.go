@@ -45,6 +45,21 @@ type Model struct {
 	grammars    *grammars
 }
 
+// Over is a model that answers by one that is open, and stays the caller's. Options.Batch, whose keys and values it
+// takes memory for, is all that counts of the options.
+func Over(lm *language.Model, o Options) (*Model, error) {
+	config, err := readConfig(lm.Dir())
+	if err != nil {
+		return nil, err
+	}
+	o.Batch = cmp.Or(o.Batch, 8)
+	o.Cache = int64(o.Batch) * int64(lm.MaxPositions()+64) * lm.RowBytes() // at most: it is made as large as needed
+	m := &Model{lm: lm, config: config, engine: newEngine(lm, o)}
+	m.fingerprint = sync.OnceValues(m.identify)
+	m.grammars = newGrammars(lm)
+	return m, nil
+}
+
 var _ chat.Model = (*Model)(nil)
 
 // Open opens a Hugging Face checkpoint directory with tokenizer, chat template and generation_config.json.

@@ -37,6 +37,9 @@ func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error
 	if err != nil {
 		return batch, fmt.Errorf("step %d: %w", m.Step, err)
 	}
+	if batch, err = t.complete(ctx, batch, m); err != nil {
+		return batch, fmt.Errorf("step %d: %w", m.Step, err)
+	}
 	b := t.split(batch, m)
 	if at, err := t.strategy.Accumulate(ctx, t.optimizer, b); err != nil {
 		return b.parts[at], fmt.Errorf("step %d, samples %s: %w", m.Step, dataset.IDs(b.parts[at]), err)
@@ -60,6 +63,11 @@ func (t *Trainer) step(ctx context.Context) (failed []dataset.Example, err error
 		}
 	}
 	next, groups := t.loader.Next(s.Samples), t.loader.Groups != nil
+	if m.Step%t.config.Iterations() != 0 { // the same rows again
+		next = s.Samples
+	} else {
+		s.Completions = nil
+	}
 	if groups {
 		s.Edits, m.Groups = s.Edits+t.loader.Count(s.Samples, next), next
 	}
@@ -83,11 +91,13 @@ type microBatches struct {
 	examples  int
 	labelled  int
 	notFinite []dataset.Example // whose losses are not
+	answers   *answerSums
 }
 
 // split cuts a batch into micro-batches, and looks what the terms of the objective compare in them.
 func (t *Trainer) split(batch []dataset.Example, m *records.StepMetrics) *microBatches {
-	b := &microBatches{Trainer: t, metrics: m, parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch)}
+	b := &microBatches{Trainer: t, metrics: m, parts: t.loader.Split(batch, t.state.MicroBatch), examples: len(batch),
+		answers: newAnswerSums(t.config.GRPO, m, batch)}
 	n := 0
 	for _, part := range b.parts {
 		b.first, b.items = append(b.first, n), append(b.items, t.objective.Items(part))
@@ -150,8 +160,11 @@ func (b *microBatches) Done(i int, out *models.StepResult) {
 		}
 	}
 	m.Tokens += out.Tokens
+	b.answers.done(b.parts[i], out)
 	b.objective.Measure(m, out.Terms, b.items[i])
-	b.records.Advance(b.loader, b.state.Train, b.parts[i])
+	if (m.Step-1)%b.config.Iterations() == 0 { // further steps over the same rows are no progress in them
+		b.records.Advance(b.loader, b.state.Train, b.parts[i])
+	}
 }
 
 // checkSkip says whether a batch whose loss or gradient is not finite may be left out.

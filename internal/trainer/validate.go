@@ -43,7 +43,7 @@ func (v *validator) due(s *checkpoint.State, l *dataset.Loader) bool {
 		return s.Step%every == 0
 	}
 	before := max(0, s.Samples-int64(v.config.BatchSize))
-	if l.Groups != nil {
+	if l.Groups != nil || v.config.GRPO != nil {
 		before = s.Before
 	}
 	return s.Samples/l.Order.Len() > before/l.Order.Len()
@@ -150,9 +150,17 @@ func (v *validator) measureText(
 	for _, x := range all {
 		rows, sum.Loss = rows+len(x.Examples), sum.Loss+x.Text.Loss
 		sum.Tokens, sum.Right = sum.Tokens+x.Text.Tokens, sum.Right+x.Text.Right
+		sum.Answers, sum.Read = sum.Answers+x.Text.Answers, sum.Read+x.Text.Read
+		sum.Reward += x.Text.Reward
 	}
 	if rows == 0 {
 		return nil, errors.New("every validation row was set aside")
+	}
+	if sum.Answers > 0 {
+		n := float64(sum.Answers)
+		reward, read := records.Number(sum.Reward/n), records.Number(float64(sum.Read)/n)
+		return &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
+			Accuracy: records.None, Rows: rows, Reward: &reward, Read: &read, Tokens: sum.Tokens}, nil
 	}
 	loss, accuracy := records.Number(sum.Loss/float64(sum.Tokens)), records.Number(float64(sum.Right)/float64(sum.Tokens))
 	return &records.ValidationMetrics{Kind: "validation", L1: records.None, Spearman: records.None,
@@ -273,6 +281,8 @@ func (v *validator) by(m *records.ValidationMetrics) string {
 	switch by := v.config.Validate.By; {
 	case by != "auto":
 		return by
+	case m.Reward != nil:
+		return config.ByReward
 	case m.Loss != nil:
 		return config.ByLoss
 	case math.IsNaN(float64(m.L1)) && m.Pairs != nil:

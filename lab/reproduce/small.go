@@ -94,6 +94,23 @@ func put(m *yaml.MapSlice, key string, value any) {
 	*m = append(*m, yaml.MapItem{Key: key, Value: value})
 }
 
+// smallPolicy is a configuration that learns from rewards, in small: it begins with the adapter of the chapter's LoRA,
+// since a backbone that never says what is rewarded learns nothing.
+func smallPolicy(book, out yaml.MapSlice, objective any) (yaml.MapSlice, error) {
+	out = slices.DeleteFunc(out, func(item yaml.MapItem) bool { return item.Key == "lora" })
+	v, _ := get(book, "grpo")
+	keys, ok := v.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("grpo: {...} was expected")
+	}
+	keys["max_completion_length"] = 8
+	put(&out, "objective", objective)
+	put(&out, "grpo", keys)
+	put(&out, "init", "../../../runs/mvei/adaptation/lora/adapter")
+	put(&out, "optimizer", map[string]any{"lr": 3e-4})
+	return out, nil
+}
+
 // convert makes a configuration small; nil: it is not one of a run of label or train.
 func (s *small) convert(file string) (yaml.MapSlice, error) {
 	book, err := readYAML(file)
@@ -130,6 +147,9 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 		}
 	}
 	if mode == "text" {
+		if objective, ok := get(book, "objective"); ok {
+			return smallPolicy(book, out, objective)
+		}
 		if v, ok := get(book, "text"); ok { // every weight learns, at a tenth of an adapter's rate
 			out = slices.DeleteFunc(out, func(item yaml.MapItem) bool { return item.Key == "lora" })
 			put(&out, "text", v)

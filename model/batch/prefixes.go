@@ -31,8 +31,8 @@ type PrefixGroup struct {
 }
 
 // cut is the number of tokens that a sample may share with others: up to the beginning of its last picture, which is
-// the edit in most layouts. They are at least two, and have a picture. 0: none. Of a choice it is what all choices have
-// in common.
+// the edit in most layouts. They are at least two, and have a picture. 0: none. Of a choice, or an answer, it is what
+// all of them have in common.
 func (o Packer) cut(s *Sample, sp *Span) int {
 	at := s.Common
 	if n := len(s.Pictures); at == 0 && n > 1 {
@@ -56,7 +56,7 @@ func (o Packer) cut(s *Sample, sp *Span) int {
 			return 0
 		}
 	}
-	if n == 0 {
+	if n == 0 && s.Common == 0 {
 		return 0
 	}
 	return at

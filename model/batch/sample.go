@@ -21,7 +21,7 @@ type Sample struct {
 	Rest []*Sample // of the other passes
 
 	Choices []*Sample // of joint choices: each behind the prompt
-	Common  int       // of a choice: tokens that it begins with as the others do
+	Common  int       // of a choice or an answer: tokens that it begins with as the others do
 }
 
 // Size implements [edit.Inputs]: values of pixels, without pictures that the sample before shows, too.

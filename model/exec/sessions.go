@@ -163,6 +163,22 @@ func (s *Sessions) Run(
 	return on.Session.Run(ctx, in)
 }
 
+// FeedParams gives a run of a session that is no step the parameters that train, as they are: of a device where they
+// stay, as they were when the last step began.
+func (s *Sessions) FeedParams(on *Session, in map[string]*tensor.Dense, views ort.Views) error {
+	if len(on.Params) > 0 && s.Resident != nil && !s.Resident.begun {
+		return errors.New("parameters that stay on the device have to be brought there with Begin")
+	}
+	for _, p := range on.Params {
+		if s.Resident != nil {
+			views.In[p.Name] = s.Resident.values[p.Name]
+		} else {
+			in[p.Name] = s.Param(p.Name)
+		}
+	}
+	return nil
+}
+
 // readTrained reads the backbone's parameters that are trained, as float32.
 func (s *Sessions) readTrained(params []nn.Param) (err error) {
 	for _, p := range params {

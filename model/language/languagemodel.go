@@ -34,6 +34,7 @@ type Model struct {
 	net       *exec.Network
 	processor *exec.Processor
 	run       *exec.Runner
+	training  bool // its parts are a Tuner's
 }
 
 // Open opens a Hugging Face checkpoint directory with its tokenizer and chat template, and an adapter over
@@ -55,7 +56,12 @@ func Open(dir, adapter string, o exec.Options) (*Model, error) {
 }
 
 // Close frees sessions, tokenizer and weights.
-func (l *Model) Close() error { return errors.Join(l.processor.Text.Close(), l.run.Close()) }
+func (l *Model) Close() error {
+	if l.training {
+		return nil
+	}
+	return errors.Join(l.processor.Text.Close(), l.run.Close())
+}
 
 func (l *Model) open(adapter string, o exec.Options) (err error) {
 	n := l.net
@@ -252,6 +258,9 @@ func (l *Model) Forward(ctx context.Context, c *Cache, first int, stretches ...S
 		return nil, err
 	}
 	defer free()
+	if err := l.run.Sessions.FeedParams(s, in, views); err != nil {
+		return nil, err
+	}
 	out, err := s.Session.RunWith(ctx, in, nil, views)
 	if err != nil {
 		return nil, err
@@ -300,7 +309,7 @@ func (l *Model) buildStep(g *nn.Graph) (*nn.Program, error) {
 			bound[past], bound[present] = true, true
 		}
 	}
-	return &nn.Program{Model: g.M, Packed: true, Bound: bound}, g.Err()
+	return &nn.Program{Model: g.M, Params: g.Params, Packed: true, Bound: bound}, g.Err()
 }
 
 // TokenBytes returns the bytes that each id of the vocabulary adds to a text; nil: none. trims says that one blank in

@@ -74,7 +74,8 @@ func (f *scorerFlags) add(c *cobra.Command) {
 }
 
 // judgeOptions are the flags that say more of --judge, and of where its model is.
-var judgeOptions = []string{"prompts", "passes", "average", "constrained", "server", "url", "store"}
+var judgeOptions = []string{"prompts", "passes", "average", "constrained", "few-shot", "few-shot-examples",
+	"server", "url", "store"}
 
 // addJudge adds the flags of the judge but those of the model that it asks.
 func (f *scorerFlags) addJudge(c *cobra.Command) {
@@ -93,6 +94,10 @@ func addSettings(c *cobra.Command, s *textjudge.Settings, passes string) {
 		"their means) (default: as configured)")
 	flags.BoolVar(&s.Constrained, "constrained", false,
 		"restrict the model's tokens to the judge's grammar, so that every answer is readable; results say so")
+	flags.StringVar(&s.FewShot, "few-shot", "", "table of examples (.jsonl, as score bench --examples writes them), "+
+		"shown before the question; a picture that is asked about must not be among them")
+	flags.IntVar(&s.Examples, "few-shot-examples", 0, "how many of them, each answer equally often (0: 8)")
+	cli.Needs(c, "few-shot", "few-shot-examples")
 }
 
 // given reports whether something gives scores.

@@ -37,6 +37,8 @@ type State struct {
 	Validations
 	Train    *records.StepMetrics           `json:"train,omitempty"`    // of the last step
 	Plateaus map[string]*optim.PlateauState `json:"plateaus,omitempty"` // of schedules of that kind, by group
+	// Completions are the answers that the next step learns from, too, by their prompts' numbers in the batch.
+	Completions map[int][]dataset.Completion `json:"completions,omitempty"`
 	Identity
 
 	began  time.Time // of this process's training

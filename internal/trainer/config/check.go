@@ -34,6 +34,7 @@ func (c *Config) check(doc *strictyaml.Document) {
 		"lies in what this run replaces (%s and %s of out): choose another out", c.resultDir(), BestDir)
 	d.oneOf("mode", c.Mode, "lora", "full", "head", ModeText)
 	c.checkText(d)
+	c.checkGRPO(d)
 	d.oneOf("dtype", c.Dtype, "auto", "float32", "bfloat16")
 	d.Want(c.Device == CUDAAuto || ort.IsDevice(c.Device), "device", "want auto, cpu, cuda:N or cuda:auto, not %q",
 		c.Device)
@@ -208,7 +209,11 @@ func (c *Config) checkCourse(d checker) {
 	d.Want(c.Cache.Size > 0, "cache.size", "want a size like 20GB")
 	d.Want(c.Validate.Every >= 0, "validate.every", "want at least 0 (after every epoch), not %d", c.Validate.Every)
 	if c.Mode == ModeText {
-		d.oneOf("validate.by", c.Validate.By, "auto", ByLoss, ByTokenAccuracy)
+		by := []string{"auto", ByLoss, ByTokenAccuracy}
+		if c.GRPO != nil {
+			by = []string{"auto", ByReward}
+		}
+		d.oneOf("validate.by", c.Validate.By, by...)
 	} else {
 		d.oneOf("validate.by", c.Validate.By, "auto", ByL1, BySpearman, ByPairs, ByBenchmark)
 	}

@@ -51,6 +51,9 @@ type Config struct {
 
 	Text *TextConfig `yaml:"text,omitempty"` // of mode text
 
+	Objective string      `yaml:"objective,omitempty"` // of mode text: grpo; empty: the answers of the conversations
+	GRPO      *GRPOConfig `yaml:"grpo,omitempty"`      // of that objective
+
 	Losses []losses.Spec `yaml:"losses,omitempty"` // terms of the objective, instead of Loss
 
 	Optimizer  OptimizerConfig `yaml:"optimizer"`

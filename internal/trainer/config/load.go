@@ -85,6 +85,7 @@ func (c *Config) settle(d *strictyaml.Document, folder string) {
 		}
 	}
 	c.settleText()
+	c.settleGRPO(folder)
 	c.settleTrain(checker{d})
 	if c.Steps > 0 && !d.Has("epochs") {
 		c.Epochs = 0

@@ -15,6 +15,7 @@ const (
 	ByL1            = "l1"
 	ByLoss          = "loss" // of mode text, and the next one
 	ByTokenAccuracy = "token_accuracy"
+	ByReward        = "reward" // of objective grpo
 	BySpearman      = "spearman"
 	ByPairs         = "pair_accuracy"
 	ByBenchmark     = "benchmark"

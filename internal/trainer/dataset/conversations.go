@@ -25,17 +25,19 @@ type Conversation struct {
 	Pictures []data.Image
 	Contents []store.Key // of the pictures' encoded bytes, as they were when the run began
 	Folder   string      // of the table, to which the paths of the pictures are relative
+
+	Columns map[string]json.RawMessage // that rewards read
 }
 
 // openConversations opens the tables of mode text and looks at every row once.
 func (d *Data) openConversations(c *config.Config) error {
-	train := scan{data: d, digest: sha256.New()}
+	train := scan{data: d, digest: sha256.New(), further: c.RewardColumns()}
 	rows := train.conversationTables(c.Data.Train)
 	d.Train, d.Validation = rows, &Samples{}
 	d.note("train", &train)
 	switch v := c.Data.Validation; {
 	case len(v.Tables) > 0:
-		valid := scan{data: d, digest: sha256.New()}
+		valid := scan{data: d, digest: sha256.New(), further: c.RewardColumns()}
 		d.Validation = valid.conversationTables(v.Tables)
 		d.note("validation", &valid)
 		train.problems = append(train.problems, valid.problems...)
@@ -59,7 +61,7 @@ func (d *Data) openConversations(c *config.Config) error {
 func (s *scan) conversationTables(paths []string) *Samples {
 	out := &Samples{}
 	for _, path := range paths {
-		t, err := table.Open(path)
+		t, err := table.Open(path, s.further...)
 		if err != nil {
 			s.problems = append(s.problems, err)
 			continue
@@ -104,6 +106,11 @@ func (s *scan) conversation(t *table.Conversations, i int) (Row, error) {
 	h := sha256.New()
 	if err := json.NewEncoder(h).Encode(row.Messages); err != nil {
 		return r, err
+	}
+	if len(row.Columns) > 0 {
+		if err := json.NewEncoder(h).Encode(row.Columns); err != nil {
+			return r, err
+		}
 	}
 	var unread error
 	for k, m := range row.Pictures {
@@ -151,7 +158,8 @@ func (r *Row) conversation() (Example, error) {
 	if err != nil {
 		return Example{}, err
 	}
-	e := Example{Conversation: &Conversation{row.Messages, row.Pictures, r.pictures, r.conversations.Folder()}}
+	e := Example{Conversation: &Conversation{row.Messages, row.Pictures, r.pictures, r.conversations.Folder(),
+		row.Columns}}
 	e.Edit.ID = cmp.Or(r.ID, r.place().String())
 	return e, nil
 }

@@ -20,6 +20,8 @@ type Example struct {
 	Conversation *Conversation // of mode text, where Edit has an ID alone; nil: a labelled edit
 	Share        float64       // what its mean text loss counts in its batch, 1 on average; 0: as much as any other's
 
+	Completion *Completion // of objective grpo: an answer of the model, which is learnt from
+
 	Annotations data.Annotations // without any Label is all
 	Unit        int              // number of its group in the batch
 	Group       int              // unit of the order that it is of

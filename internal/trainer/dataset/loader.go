@@ -21,20 +21,21 @@ type BatchSampler struct {
 
 // NewBatchSampler makes the batches of a run that stands at a step and a position.
 func NewBatchSampler(c *config.Config, train *Samples, step, at int64) (*BatchSampler, error) {
-	s := &BatchSampler{Order: NewOrder(c.Seed, train.Groups(), c.Data.Sampling), size: c.BatchSize}
+	s := &BatchSampler{Order: NewOrder(c.Seed, train.Groups(), c.Data.Sampling), size: c.StepRows()}
 	weights, err := drawWeights(c, train)
 	if err != nil {
 		return nil, err
 	}
 	s.Order.weigh(weights)
-	switch batch := int64(c.BatchSize); {
+	iterations := c.Iterations()
+	switch batch := int64(c.StepRows()); {
 	case c.Data.Sampling == config.WholeGroups:
 		s.wholeGroups(c, train, step, at)
 	case c.Steps > 0:
-		s.Steps, s.Limit = c.Steps, at+(c.Steps-step)*batch
+		s.Steps, s.Limit = c.Steps, at+(c.Steps-step/iterations*iterations+iterations-1)/iterations*batch
 	default:
 		s.Limit = int64(c.Epochs) * s.Order.Len()
-		s.Steps = step + max(0, s.Limit-at+batch-1)/batch
+		s.Steps = step/iterations*iterations + max(0, s.Limit-at+batch-1)/batch*iterations
 	}
 	return s, nil
 }

@@ -28,7 +28,8 @@ const (
 	forAugment
 	ForDropout // in a micro-batch
 	forHoldOut
-	ForDraws // of losses that draw
+	ForDraws       // of losses that draw
+	ForCompletions // of answers that are rewarded
 )
 
 // Mix hashes numbers to 64 even bits, by the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) after each.

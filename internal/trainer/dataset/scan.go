@@ -36,6 +36,7 @@ type scan struct {
 	wanted     func(e *data.Row) bool // whether the run can use what is said about an edit
 	digest     hash.Hash              // over the content of all rows
 	weight     string                 // column of data.weight; "": none
+	further    []string               // columns of conversations
 	rows       int
 	unlabelled int
 	annotated  map[string]int // rows that say something, by dimension

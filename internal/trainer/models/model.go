@@ -40,6 +40,9 @@ type StepResult struct {
 	Tokens                     int             // of all examples
 	Grads                      []*tensor.Dense // in the order of Params, of sum_i weight loss_i
 	Terms                      [][]float64     // for each term the losses of its items
+
+	// Of answers that are rewarded, sums over the tokens of each: of the divergence from the base, and of clipped ratios.
+	Divergence, Clipped []float64
 }
 
 // Check compares what a model gave for n samples with their number.
@@ -197,6 +200,9 @@ type TextMeasure struct {
 	Loss   float64 // sum of -log softmax
 	Tokens int
 	Right  int // those that were the likeliest
+
+	Answers, Read int // of objective grpo: those that were made, and that all terms of the reward could read
+	Reward        float64
 }
 
 // Candidate is the scorer in its present state.

@@ -39,6 +39,9 @@ func openText(c *config.Config, plan bool, memory int64) (_ Model, err error) {
 	if err := m.take(language.NewTuner(c.Backbone, o)); err != nil {
 		return nil, err
 	}
+	if c.Objective == config.ObjectiveGRPO {
+		return openPolicy(m)
+	}
 	return m, nil
 }
 

@@ -58,6 +58,8 @@ type StepMetrics struct {
 	Terms map[string]Number `json:"losses,omitempty"` // mean of each term of the objective, before its weight
 	Items map[string]int    `json:"items,omitempty"`  // edits, pairs or orders that it had
 
+	Answers *AnswerMetrics `json:"answers,omitempty"` // of objective grpo
+
 	LR       float64 `json:"lr"`
 	LRs      Rates   `json:"lrs,omitempty"` // of the groups that have their own, by name
 	GradNorm Number  `json:"grad_norm"`     // before clipping
@@ -65,6 +67,39 @@ type StepMetrics struct {
 	Skipped  bool    `json:"skipped,omitempty"` // something was not finite: no update
 	Waited   Number  `json:"waited"`            // share of the step's time that it waited for its examples
 	Seconds  float64 `json:"seconds"`           // of training so far
+}
+
+// AnswerMetrics are those of the answers that a step learns from.
+type AnswerMetrics struct {
+	Reward     Number            `json:"reward"`     // mean
+	RewardStd  Number            `json:"reward_std"` // over all answers of the step
+	Rewards    map[string]Number `json:"rewards"`    // mean of each term
+	SameReward Number            `json:"frac_reward_zero_std"`
+	KL         *Number           `json:"kl,omitempty"` // mean over the tokens; nil: beta is 0
+	ClipRatio  Number            `json:"clip_ratio"`   // share of the tokens whose ratio is clipped
+	Length     Number            `json:"completion_length"`
+	Truncated  Number            `json:"truncated"` // share of the answers that were cut off
+	Read       Number            `json:"read"`      // share of the answers that all rewards could read
+}
+
+// scalars are the curves.
+func (a *AnswerMetrics) scalars() []events.Scalar {
+	out := []events.Scalar{
+		{Tag: "train/reward", Value: float64(a.Reward)},
+		{Tag: "train/reward_std", Value: float64(a.RewardStd)},
+		{Tag: "train/frac_reward_zero_std", Value: float64(a.SameReward)},
+		{Tag: "train/clip_ratio", Value: float64(a.ClipRatio)},
+		{Tag: "train/completion_length", Value: float64(a.Length)},
+		{Tag: "train/truncated", Value: float64(a.Truncated)},
+		{Tag: "train/read", Value: float64(a.Read)},
+	}
+	if a.KL != nil {
+		out = append(out, events.Scalar{Tag: "train/kl", Value: float64(*a.KL)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Rewards)) {
+		out = append(out, events.Scalar{Tag: "train/rewards/" + name, Value: float64(a.Rewards[name])})
+	}
+	return out
 }
 
 // Rates are learning rates by groups of tensors.
@@ -90,6 +125,9 @@ type ValidationMetrics struct {
 	By       string  `json:"by,omitempty"`            // what is best, where that is not L1
 
 	TokenAccuracy *Number `json:"token_accuracy,omitempty"` // of mode text: share of the tokens that are the likeliest
+
+	Reward *Number `json:"reward,omitempty"` // of objective grpo: mean over one greedy answer to each prompt
+	Read   *Number `json:"read,omitempty"`   // share of these answers that all rewards could read
 
 	Benchmark *Number `json:"benchmark,omitempty"`       // the Number of validate.benchmark
 	Lower     bool    `json:"lower_is_better,omitempty"` // of it
@@ -164,6 +202,9 @@ func (r *Recorder) Step(m *StepMetrics) error {
 	if math.IsNaN(float64(m.ScoreLoss)) && !math.IsNaN(float64(m.Loss)) { // conversations have no scores
 		scalars = append(scalars[:1], scalars[3:]...)
 	}
+	if m.Answers != nil {
+		scalars = append(scalars, m.Answers.scalars()...)
+	}
 	if m.Text != nil {
 		scalars = append(scalars, events.Scalar{Tag: "train/text_loss", Value: float64(*m.Text)})
 	}
@@ -190,6 +231,12 @@ func (r *Recorder) Validation(m *ValidationMetrics) error {
 		scalars = []events.Scalar{
 			{Tag: "validation/loss", Value: float64(*m.Loss)},
 			{Tag: "validation/token_accuracy", Value: float64(*m.TokenAccuracy)},
+		}
+	}
+	if m.Reward != nil {
+		scalars = []events.Scalar{
+			{Tag: "validation/reward", Value: float64(*m.Reward)},
+			{Tag: "validation/read", Value: float64(*m.Read)},
 		}
 	}
 	if m.Pairs != nil {
@@ -237,11 +284,22 @@ func (r *Recorder) Advance(l *dataset.Loader, last *StepMetrics, part []dataset.
 	note := ""
 	if last != nil {
 		note = fmt.Sprintf("loss %.4f", last.Loss)
+		if last.Answers != nil {
+			note += fmt.Sprintf(", reward %.4f", last.Answers.Reward)
+		}
 		if last.Waited >= 0.01 {
 			note += fmt.Sprintf(", %.0f %% waiting", 100*float64(last.Waited))
 		}
 	}
 	n := len(part)
+	if part[0].Completion != nil { // several are of one row, which counts with its first answer
+		n = 0
+		for i := range part {
+			if part[i].Completion.Number == 0 {
+				n++
+			}
+		}
+	}
 	if l.Groups != nil {
 		n = part[n-1].Unit - part[0].Unit + 1
 	}

@@ -36,6 +36,8 @@ func (m *ValidationMetrics) Number(by string) float64 {
 		return float64(*m.Loss)
 	case by == config.ByBenchmark && m.Benchmark != nil:
 		return float64(*m.Benchmark)
+	case by == config.ByReward && m.Reward != nil:
+		return float64(*m.Reward)
 	case by == config.ByTokenAccuracy && m.TokenAccuracy != nil:
 		return float64(*m.TokenAccuracy)
 	}

@@ -82,6 +82,7 @@ func (r *Run) Curves() (out []Curve) {
 		of   func(*records.ValidationMetrics) float64
 	}{
 		{"loss", func(m *records.ValidationMetrics) float64 { return optional(m.Loss) }},
+		{"reward", func(m *records.ValidationMetrics) float64 { return optional(m.Reward) }},
 		{"L1: mean |score - label|, on 0 to 1", func(m *records.ValidationMetrics) float64 { return float64(m.L1) }},
 		{"Spearman", func(m *records.ValidationMetrics) float64 { return float64(m.Spearman) }},
 		{"pair accuracy", func(m *records.ValidationMetrics) float64 { return optional(m.Pairs) }},

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"assay/internal/trainer/records"
 )
 
 // reload is the number of seconds after which a page that is watched is loaded again.
@@ -27,6 +29,19 @@ func Handler(dir string) http.Handler {
 	})
 }
 
+// answered says what the answers of a step were worth; "" without any.
+func answered(a *records.AnswerMetrics) string {
+	if a == nil {
+		return ""
+	}
+	text := fmt.Sprintf(" reward %s +- %s, length %s, read %s, clipped %s,", number(a.Reward), number(a.RewardStd),
+		number(a.Length), number(a.Read), number(a.ClipRatio))
+	if a.KL != nil {
+		text += fmt.Sprintf(" KL %s,", number(*a.KL))
+	}
+	return text
+}
+
 // Watch writes a line for each validation and, at most every few seconds, one for the newest step, until the run is
 // finished or ctx ends.
 func Watch(ctx context.Context, dir string, every time.Duration, w io.Writer) error {
@@ -41,12 +56,15 @@ func Watch(ctx context.Context, dir string, every time.Duration, w io.Writer) er
 		} else if n > steps {
 			steps = n
 			m := r.Steps[n-1]
-			fmt.Fprintf(w, "step %d, epoch %.4g: loss %s, learning rate %.3g, %.0f s\n", m.Step, m.Epoch, number(m.Loss), m.LR,
-				m.Seconds)
+			fmt.Fprintf(w, "step %d, epoch %.4g: loss %s,%s learning rate %.3g, %.0f s\n", m.Step, m.Epoch, number(m.Loss),
+				answered(m.Answers), m.LR, m.Seconds)
 		}
 		for ; validations < len(r.Validations); validations++ {
 			m := r.Validations[validations]
 			measures := fmt.Sprintf("L1 %s, Spearman %s", number(m.L1), number(m.Spearman))
+			if m.Reward != nil {
+				measures = fmt.Sprintf("reward %s, %s of the answers read", number(*m.Reward), number(*m.Read))
+			}
 			if m.Loss != nil {
 				measures = "loss " + number(*m.Loss)
 			}

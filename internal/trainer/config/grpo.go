@@ -1,0 +1,159 @@
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// ObjectiveGRPO trains a model of mode text by rewards of answers that it gives itself: group relative policy
+// optimization (arXiv 2402.03300).
+const ObjectiveGRPO = "grpo"
+
+// GRPOConfig has the keys of objective grpo, with the names and defaults of TRL's GRPOConfig (1.16.0).
+type GRPOConfig struct {
+	NumGenerations      int     `yaml:"num_generations"`       // answers to a prompt: a group
+	MaxCompletionLength int     `yaml:"max_completion_length"` // tokens of an answer
+	GenerationBatchSize int     `yaml:"generation_batch_size"` // answers that are made at a time
+	Temperature         float64 `yaml:"temperature"`           // of drawing answers, and of the loss
+	TopP                float64 `yaml:"top_p"`
+	TopK                int     `yaml:"top_k"`          // 0: all tokens
+	NumIterations       int64   `yaml:"num_iterations"` // steps over the same answers
+	Beta                float64 `yaml:"beta"`           // weight of the divergence from the base; 0: it is not computed
+	Epsilon             float64 `yaml:"epsilon"`        // the ratio is clipped below 1 - epsilon
+	EpsilonHigh         float64 `yaml:"epsilon_high"`   // and above 1 + epsilon_high; 0: epsilon
+	LossType            string  `yaml:"loss_type"`      // dapo, grpo, bnpo, dr_grpo
+	ScaleRewards        string  `yaml:"scale_rewards"`  // group, batch, none
+
+	MaskTruncated bool `yaml:"mask_truncated_completions"` // answers that were cut off are not learnt from
+
+	Rewards []RewardConfig `yaml:"rewards"` // their weighted sum is the reward of an answer
+}
+
+// The kinds of rewards.
+const (
+	RewardMatch    = "match"    // 1 if the answer is the truth
+	RewardDistance = "distance" // 1 - |answer - truth| / range, of numbers
+	RewardFormat   = "format"   // 1 if a judge's grammar reads the answer
+	RewardJudge    = "judge"    // a judge's score of the edit whose instruction is the answer
+)
+
+// RewardConfig is a term of the reward. What cannot be read is worth 0.
+type RewardConfig struct {
+	Kind   string    `yaml:"kind"`
+	Weight float64   `yaml:"weight,omitempty"` // 0: 1
+	Column string    `yaml:"column,omitempty"` // of the truth; "": the conversation's last message
+	Judge  string    `yaml:"judge,omitempty"`  // text judge whose grammar reads answer and truth; of kind judge: a scorer
+	Range  []float64 `yaml:"range,omitempty"`  // of distance: the least and the largest truth
+}
+
+// Name is what metrics call the reward.
+func (r *RewardConfig) Name() string {
+	if r.Column != "" {
+		return r.Kind + "." + r.Column
+	}
+	return r.Kind
+}
+
+// RewardColumns are the columns that rewards read of the tables.
+func (c *Config) RewardColumns() (names []string) {
+	if c.GRPO == nil {
+		return nil
+	}
+	for _, r := range c.GRPO.Rewards {
+		if r.Column != "" && !slices.Contains(names, r.Column) {
+			names = append(names, r.Column)
+		}
+	}
+	return names
+}
+
+// StepRows is the number of rows of a step: batch_size counts answers where a model gives several to each.
+func (c *Config) StepRows() int {
+	if c.GRPO == nil {
+		return c.BatchSize
+	}
+	return max(1, c.BatchSize/max(1, c.GRPO.NumGenerations))
+}
+
+// Iterations is the number of steps over the same rows.
+func (c *Config) Iterations() int64 {
+	if c.GRPO == nil {
+		return 1
+	}
+	return max(1, c.GRPO.NumIterations)
+}
+
+// settleGRPO fills in the defaults.
+func (c *Config) settleGRPO(folder string) {
+	g := c.GRPO
+	if g == nil {
+		return
+	}
+	g.NumGenerations = cmp.Or(g.NumGenerations, 8)
+	g.MaxCompletionLength = cmp.Or(g.MaxCompletionLength, 512)
+	g.GenerationBatchSize = cmp.Or(g.GenerationBatchSize, g.NumGenerations)
+	g.Temperature, g.TopP = cmp.Or(g.Temperature, 1), cmp.Or(g.TopP, 1)
+	g.NumIterations = cmp.Or(g.NumIterations, 1)
+	g.Epsilon = cmp.Or(g.Epsilon, 0.2)
+	g.EpsilonHigh = cmp.Or(g.EpsilonHigh, g.Epsilon)
+	g.LossType, g.ScaleRewards = cmp.Or(g.LossType, "dapo"), cmp.Or(g.ScaleRewards, "group")
+	for i := range g.Rewards {
+		r := &g.Rewards[i]
+		r.Weight = cmp.Or(r.Weight, 1)
+		if strings.ContainsAny(r.Judge, `./\`) { // a path; others are names of judges that ship
+			r.Judge = Absolute(folder, filepath.FromSlash(r.Judge))
+		}
+	}
+}
+
+// checkGRPO looks at objective and its section.
+func (c *Config) checkGRPO(d checker) {
+	d.oneOf("objective", c.Objective, "", ObjectiveGRPO)
+	if c.Objective == "" {
+		d.Want(c.GRPO == nil, "grpo", "is for objective: %s", ObjectiveGRPO)
+		return
+	}
+	d.Want(c.Mode == ModeText, "objective", "%s is for mode: %s", ObjectiveGRPO, ModeText)
+	g := c.GRPO
+	if g == nil {
+		d.Problem("objective", "%s wants a section grpo with rewards", ObjectiveGRPO)
+		return
+	}
+	d.Want(g.NumGenerations >= 2, "grpo.num_generations", "want at least 2, which are compared, not %d", g.NumGenerations)
+	d.Want(c.BatchSize%max(1, g.NumGenerations) == 0, "batch_size",
+		"%d answers are no whole groups of grpo.num_generations: %d", c.BatchSize, g.NumGenerations)
+	d.Want(g.MaxCompletionLength >= 1, "grpo.max_completion_length", "want at least 1, not %d", g.MaxCompletionLength)
+	d.Want(g.GenerationBatchSize >= 1, "grpo.generation_batch_size", "want at least 1, not %d", g.GenerationBatchSize)
+	d.Want(g.Temperature > 0, "grpo.temperature", "want more than 0, not %g: equal answers have no advantages",
+		g.Temperature)
+	d.Want(g.TopP > 0 && g.TopP <= 1, "grpo.top_p", "want more than 0 and at most 1, not %g", g.TopP)
+	d.Want(g.TopK >= 0, "grpo.top_k", "want at least 0 (all tokens), not %d", g.TopK)
+	d.Want(g.NumIterations >= 1, "grpo.num_iterations", "want at least 1, not %d", g.NumIterations)
+	d.Want(g.Beta >= 0, "grpo.beta", "want at least 0, not %g", g.Beta)
+	d.Want(g.Beta == 0 || c.Text == nil || c.Text.Tune == "lora", "grpo.beta",
+		"the base is the model with its adapter switched off: tune: full has none. Leave beta out, or tune: lora")
+	d.Want(g.Epsilon > 0 && g.Epsilon < 1, "grpo.epsilon", "want more than 0 and less than 1, not %g", g.Epsilon)
+	d.Want(g.EpsilonHigh > 0, "grpo.epsilon_high", "want more than 0, not %g", g.EpsilonHigh)
+	d.oneOf("grpo.loss_type", g.LossType, "dapo", "grpo", "bnpo", "dr_grpo")
+	d.oneOf("grpo.scale_rewards", g.ScaleRewards, "group", "batch", "none")
+	d.Want(len(g.Rewards) > 0, "grpo.rewards", "want one or more")
+	names := map[string]bool{}
+	for i := range g.Rewards {
+		g.Rewards[i].check(d, names)
+	}
+}
+
+func (r *RewardConfig) check(d checker, names map[string]bool) {
+	d.oneOf("grpo.rewards", r.Kind, RewardMatch, RewardDistance, RewardFormat, RewardJudge)
+	d.Want(!names[r.Name()], "grpo.rewards", "%s is there twice", r.Name())
+	names[r.Name()] = true
+	d.Want(r.Judge != "" || r.Kind != RewardFormat && r.Kind != RewardJudge, "grpo.rewards",
+		"kind: %s wants a judge", r.Kind)
+	d.Want(r.Column == "" || r.Kind == RewardMatch || r.Kind == RewardDistance, "grpo.rewards",
+		"kind: %s compares with no truth: it has no column", r.Kind)
+	d.Want(r.Kind != RewardDistance || len(r.Range) == 2 && r.Range[0] < r.Range[1], "grpo.rewards",
+		"kind: %s wants range: [least, largest], not %v", RewardDistance, r.Range)
+	d.Want(r.Kind == RewardDistance || len(r.Range) == 0, "grpo.rewards", "kind: %s has no range", r.Kind)
+}

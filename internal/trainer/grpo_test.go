@@ -1,0 +1,334 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/internal/long"
+	"assay/internal/oracle"
+	"assay/internal/packed"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+	"assay/internal/trainer/models"
+	"assay/internal/trainer/records"
+	"assay/lora"
+)
+
+// grpoRun is a run.json, made by TRL's loss (tools/oracle/grpo.py).
+type grpoRun struct {
+	Family        string
+	R             int
+	LR, Decay     float64
+	Beta          float64
+	LossType      string `json:"loss_type"`
+	NumIterations int    `json:"num_iterations"`
+	Temperature   float64
+	Epsilon       float64
+	EpsilonHigh   float64 `json:"epsilon_high"`
+	ScaleRewards  string  `json:"scale_rewards"`
+	MaskTruncated bool    `json:"mask_truncated_completions"`
+	Longest       int
+	Steps         []struct {
+		Answers [][]struct {
+			IDs    []int64
+			Reward float64
+			Cut    bool
+		}
+		Loss      float64
+		GradNorm  float64  `json:"grad_norm"`
+		KL        *float64 `json:"kl"`
+		ClipRatio float64  `json:"clip_ratio"`
+	}
+}
+
+// policy is what the loop sees of a model that learns from rewards.
+type policy interface {
+	models.Graph
+	models.Policy
+	models.Targeter
+	dataset.Inspector
+}
+
+// steered is a model whose answers are given, or that fails.
+type steered struct {
+	policy
+	answers func(ctx context.Context, prompts []dataset.Example, step int64) (models.Completions, error) // nil: its own
+	step    func() error                                                                                 // before a pass
+}
+
+func (s *steered) Complete(
+	ctx context.Context, prompts []dataset.Example, mine func(int) bool, step int64,
+) (models.Completions, error) {
+	if s.answers != nil {
+		if out, err := s.answers(ctx, prompts, step); out != nil || err != nil {
+			return out, err
+		}
+	}
+	return s.policy.Complete(ctx, prompts, mine, step)
+}
+
+func (s *steered) Step(
+	ctx context.Context, batch []dataset.Example, in models.StepInput,
+) (*models.StepResult, error) {
+	if s.step != nil {
+		if err := s.step(); err != nil {
+			return nil, err
+		}
+	}
+	return s.policy.Step(ctx, batch, in)
+}
+
+func steeredBy(s *steered) models.Factory {
+	return func(ctx context.Context, c *config.Config) (models.Model, error) {
+		m, err := models.Open(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		s.policy = m.(policy)
+		return s, nil
+	}
+}
+
+// grpoConfig writes a configuration about the prompts of testdata/grpo, and returns its path.
+func grpoConfig(t *testing.T, family, text string) string {
+	t.Helper()
+	prompts, err := filepath.Abs("testdata/grpo/prompts.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backbone, err := filepath.Abs(filepath.Join("..", "..", "testdata", "oracle", family, "backbone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "run.yaml")
+	text = fmt.Sprintf("mode: text\nobjective: grpo\nbackbone: %s\nout: out\ndata: {train: %s}\ndevice: cpu\nthreads: 2\n"+
+		"batch_size: 12\n%s", backbone, prompts, text)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestGRPOIsTRL takes three steps on answers that are given: loss, divergence, share of clipped tokens, gradient and
+// tensors are TRL's, in micro-batches of any size.
+func TestGRPOIsTRL(t *testing.T) {
+	for name, micro := range map[string]string{"dapo": "auto", "clipped": "4", "dr": "3"} {
+		t.Run(name, func(t *testing.T) {
+			if name != "dr" {
+				long.Test(t)
+			}
+			made := filepath.Join(packed.Unpack(t, "testdata/grpo/runs.zip"), name)
+			want := oracle.Read[grpoRun](t, filepath.Join(made, "run.json"))
+			high := ""
+			if want.EpsilonHigh > 0 {
+				high = fmt.Sprintf(", epsilon_high: %g", want.EpsilonHigh)
+			}
+			path := grpoConfig(t, want.Family, fmt.Sprintf("init: %s\nsteps: %d\noptimizer: {lr: %g, weight_decay: %g}\n"+
+				"micro_batch: %s\ngrpo: {num_generations: 4, max_completion_length: %d, temperature: %g, beta: %g, epsilon: %g%s, "+
+				"loss_type: %s, scale_rewards: %s, num_iterations: %d, mask_truncated_completions: %v, "+
+				"rewards: [{kind: match, column: truth}]}\n", filepath.Join(made, "init"), len(want.Steps), want.LR, want.Decay,
+				micro, want.Longest, want.Temperature, want.Beta, want.Epsilon, high, want.LossType, want.ScaleRewards,
+				want.NumIterations, want.MaskTruncated))
+			given := func(_ context.Context, prompts []dataset.Example, step int64) (models.Completions, error) {
+				out := models.Completions{}
+				for _, e := range prompts {
+					var number int
+					if _, err := fmt.Sscanf(e.Edit.ID, "p%d", &number); err != nil {
+						return nil, err
+					}
+					for _, a := range want.Steps[step-1].Answers[number] {
+						out[e.Unit] = append(out[e.Unit], dataset.Completion{IDs: a.IDs, Reward: a.Reward, Truncated: a.Cut,
+							Rewards: []float64{a.Reward}})
+					}
+				}
+				return out, nil
+			}
+			r, err := Train(t.Context(), Options{Config: load(t, path), Factory: steeredBy(&steered{answers: given})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := metricLines[records.StepMetrics](t, path, "train")
+			if len(steps) != len(want.Steps) {
+				t.Fatalf("got %d steps, want %d", len(steps), len(want.Steps))
+			}
+			for i, s := range steps {
+				w := want.Steps[i]
+				if off(float64(s.Loss), w.Loss) > 1e-5 || off(float64(s.GradNorm), w.GradNorm) > 2e-5 {
+					t.Errorf("step %d: got loss %v, norm %v; want %v, %v", i+1, s.Loss, s.GradNorm, w.Loss, w.GradNorm)
+				}
+				if (s.Answers.KL != nil) != (w.KL != nil) || w.KL != nil && off(float64(*s.Answers.KL), *w.KL) > 1e-5 ||
+					off(float64(s.Answers.ClipRatio), w.ClipRatio) > 1e-6 {
+					t.Errorf("step %d: got KL %v, clipped %v; want %v, %v", i+1, s.Answers.KL, s.Answers.ClipRatio, w.KL, w.ClipRatio)
+				}
+			}
+			compareTrained(t, r.Scorer, filepath.Join(made, "final.safetensors"), false)
+		})
+	}
+}
+
+// fewAnswers are four short answers to each prompt.
+const fewAnswers = "grpo: {num_generations: 4, max_completion_length: 6, beta: %g, num_iterations: %d, " +
+	"rewards: [{kind: %s}]}\n"
+
+// TestGRPOEqualRewards: where all answers to a prompt are worth the same, weights stay as they are, but for their
+// decay.
+func TestGRPOEqualRewards(t *testing.T) {
+	tokens := map[float64]int{}
+	for name, decay := range map[string]float64{"without decay": 0, "with decay": 0.1} {
+		t.Run(name, func(t *testing.T) {
+			micro := 4 // all answers to a prompt
+			if decay > 0 {
+				micro = 1
+			}
+			path := grpoConfig(t, "qwen2_vl", fmt.Sprintf("steps: 1\noptimizer: {lr: 0.01, weight_decay: %g}\n"+
+				"micro_batch: %d\n"+fewAnswers, decay, micro, 0.0, 1, "match, column: truth"))
+			var before map[string][]float32
+			s := &steered{}
+			s.step = func() error {
+				if before == nil {
+					before = map[string][]float32{}
+					for _, p := range s.Params() {
+						before[p.Name] = append([]float32(nil), p.Value.Float32s()...)
+					}
+				}
+				return nil
+			}
+			r, err := Train(t.Context(), Options{Config: load(t, path), Factory: steeredBy(s)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, err := lora.Load(r.Scorer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := float32(1 - 0.01*decay)
+			for name, b := range before {
+				for i, x := range a.Tensors[name].Float32s() {
+					if want := b[i] * kept; math.Abs(float64(x-want)) > 1e-7 || decay == 0 && x != b[i] {
+						t.Fatalf("%s[%d]: got %v, want %v", name, i, x, want)
+					}
+				}
+			}
+			for _, m := range metricLines[records.StepMetrics](t, path, "train") {
+				if m.GradNorm != 0 || m.Answers.SameReward != 1 || m.Answers.Reward != 0 {
+					t.Errorf("got norm %v, %+v; want none, and equal rewards", m.GradNorm, m.Answers)
+				}
+				tokens[decay] += m.Tokens
+			}
+		})
+	}
+	if 2*tokens[0] > tokens[0.1] {
+		t.Errorf("got %d tokens in groups, %d one by one; want the prompts once for all answers", tokens[0], tokens[0.1])
+	}
+}
+
+// TestGRPOResumes stops a run while answers are made, and between two steps over the same answers. What it ends with is
+// to the last bit what a run without a stop has.
+func TestGRPOResumes(t *testing.T) {
+	long.Test(t)
+	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nseed: 3\n"+fewAnswers, 0.1, 2,
+		"distance, range: [0, 10], column: number")
+	run := func(t *testing.T, stop string) (adapter []byte, metrics []records.StepMetrics) {
+		path := grpoConfig(t, "qwen2_vl", text)
+		withNumbers(t, path)
+		s, passes := &steered{}, 0
+		broken := errors.New("the power is gone")
+		worth := func(out models.Completions) { // the tiny model says no numbers: rewards by its tokens
+			for _, group := range out {
+				for k := range group {
+					group[k].Reward = float64(group[k].IDs[0]%7) / 7
+				}
+			}
+		}
+		s.answers = func(ctx context.Context, prompts []dataset.Example, step int64) (models.Completions, error) {
+			out, err := s.policy.Complete(ctx, prompts, func(int) bool { return true }, step)
+			worth(out)
+			if stop == "answering" && step == 5 {
+				stop = ""
+				return nil, broken
+			}
+			return out, err
+		}
+		s.step = func() error {
+			if passes++; stop == "learning" && passes == 4*3+1 { // step 4 learns from the answers of step 3
+				stop = ""
+				return broken
+			}
+			return nil
+		}
+		o := Options{Config: load(t, path), Factory: steeredBy(s)}
+		o.Config.MicroBatch = 4
+		r, err := Train(t.Context(), o)
+		if errors.Is(err, broken) {
+			o.Resume = true
+			r, err = Train(t.Context(), o)
+			if err == nil && r.Resumed == 0 {
+				t.Error("the run began anew")
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if adapter, err = os.ReadFile(filepath.Join(r.Scorer, "adapter_model.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+		metrics = metricLines[records.StepMetrics](t, path, "train")
+		for i := range metrics {
+			metrics[i].Seconds, metrics[i].Waited = 0, 0
+		}
+		return adapter, metrics
+	}
+	want, all := run(t, "")
+	for _, stop := range []string{"answering", "learning"} {
+		t.Run(stop, func(t *testing.T) {
+			got, steps := run(t, stop)
+			if string(got) != string(want) {
+				t.Error("got another adapter")
+			}
+			a, _ := json.Marshal(steps)
+			b, _ := json.Marshal(all)
+			if string(a) != string(b) {
+				t.Errorf("got metrics\n%s\nwant\n%s", a, b)
+			}
+		})
+	}
+}
+
+// withNumbers gives the prompts of a configuration a column number.
+func withNumbers(t *testing.T, path string) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/grpo/prompts.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := filepath.Abs("../../testdata/oracle/images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(raw), `"truth": "Yes"`, `"number": 4`)
+	text = strings.ReplaceAll(text, "../../../../testdata/oracle/images", images)
+	table := filepath.Join(filepath.Dir(path), "prompts.jsonl")
+	config, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(table, []byte(text), 0o666)
+	}
+	if err == nil {
+		lines := strings.Split(string(config), "\n")
+		for i := range lines {
+			if strings.HasPrefix(lines[i], "data:") {
+				lines[i] = "data: {train: prompts.jsonl}"
+			}
+		}
+		err = os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,307 @@
+package language
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gorgonia.org/tensor"
+
+	"assay/model/batch"
+	"assay/model/exec"
+	"assay/model/nn"
+)
+
+// Answer is an answer that a model gave, behind its prompt, and how it is learnt from. See [nn.Policy].
+type Answer struct {
+	*batch.Sample           // prompt and answer: AnswerStart is where the answer begins
+	Advantage     float64   // of the answer over others to the same prompt
+	Weight        float64   // of each of its tokens in the loss
+	Old           []float64 // log-probability of each token by the model that gave it; nil: the present one did
+	Base          []float64 // by the model without its adapter; nil: it is not looked at
+}
+
+// Model is the model that trains, with the parameters as they are: it gives the answers that it is trained on. Closing
+// it does nothing. On a device where parameters stay they are those of the last Begin.
+func (t *Tuner) Model() *Model {
+	return &Model{net: t.net, processor: t.processor, run: t.run, training: true}
+}
+
+// Question turns messages up to an answer into a sequence, as [Model.Prompt] does, with pictures as Prepare takes them.
+func (t *Tuner) Question(c Conversation) (*batch.Sample, error) {
+	s := &batch.Sample{}
+	counts := make([]int, len(c.Pictures))
+	for i, shown := range c.Pictures {
+		q, err := t.shown(shown)
+		if err != nil {
+			return nil, fmt.Errorf("picture %d: %w", i+1, err)
+		}
+		s.Pictures, counts[i] = append(s.Pictures, q), q.Tokens
+	}
+	prompt, err := t.processor.Text.Chat(c.Messages)
+	if err != nil {
+		return nil, err
+	}
+	s.Tokens, err = t.processor.Text.EncodePrompt(prompt, "", t.net.Backbone.Placeholder(), counts)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.processor.WordTokens(len(s.IDs), counts, "prompt"); err != nil {
+		return nil, err
+	}
+	last := int64(0)
+	for _, axis := range t.net.Positions(s) {
+		last = max(last, slices.Max(axis))
+	}
+	return s, t.net.Backbone.Decoder().Longest(last)
+}
+
+// Answered is a prompt with the tokens of an answer behind it. All that is before the prompt's last two tokens runs
+// once for all answers to it: those two stay, so that no answer's part of the sequence is a single row.
+func Answered(prompt *batch.Sample, ids []int64) *batch.Sample {
+	s := *prompt
+	s.IDs = slices.Concat(prompt.IDs, ids)
+	s.AnswerStart, s.ScoreIndex = len(prompt.IDs), len(prompt.IDs)-1
+	s.Common = max(0, len(prompt.IDs)-2)
+	return &s
+}
+
+// policyPass says what a pass over answers holds.
+type policyPass struct {
+	nn.Policy
+	Groups   int
+	Vision   bool
+	Backward bool
+	Base     bool // without the adapter
+}
+
+// policyGraph assembles embedding, vision tower, decoder, and the log-probabilities of the answers' tokens, with the
+// loss and its gradients if the pass is a step.
+func (t *Tuner) policyGraph(s policyPass) exec.Recipe {
+	groups := s.Groups
+	if t.net.Plan.Kernels == nn.Fused { // groups are data
+		s.Groups = 1
+	}
+	return exec.Recipe{Name: fmt.Sprintf("answers %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
+		if s.Base {
+			g.Adapter = nil
+		}
+		if s.Backward && t.o.Dropout > 0 {
+			g.UseDropout()
+		}
+		h, keys := g.Decode(t.net.Backbone, nn.BatchSpec{Groups: groups, Vision: s.Vision}, nil), t.net.Backbone.Keys()
+		if !s.Backward {
+			g.LogProbs(keys, h, s.Temperature)
+			return g.Finish()
+		}
+		g.PolicyLoss(keys, h, s.Policy)
+		out, err := g.Finish()
+		if err != nil {
+			return nil, err
+		}
+		return out, g.Differentiate(out, t.o.Recompute, t.o.Resident)
+	}}
+}
+
+// packAnswers lays answers to one prompt behind it: a group of the prompt, and one of the answers.
+func (t *Tuner) packAnswers(samples []*batch.Sample) (*batch.Inputs, error) {
+	pk := batch.Packer{Vocab: int64(t.net.Backbone.Decoder().Vocab), Table: true, Loss: true, Even: true,
+		Share: batch.LeastShared, Step: true}
+	return pk.Pack(samples, t.net.Positions)
+}
+
+// answersRun is what a pass over answers gave.
+type answersRun struct {
+	logProbs [][]float64 // of each answer's tokens
+	inputs   *batch.Inputs
+	session  *exec.Session
+	out      map[string]*tensor.Dense
+}
+
+// runAnswers runs a pass over answers to one prompt. fill, which may be nil, adds inputs.
+func (t *Tuner) runAnswers(
+	ctx context.Context, samples []*batch.Sample, s policyPass, seed uint64, fill func(*batch.Inputs),
+) (*answersRun, error) {
+	if !t.net.VisionTrained() {
+		if _, err := t.run.Features.Fill(ctx, samples); err != nil {
+			return nil, err
+		}
+	}
+	p, err := t.packAnswers(samples)
+	if err != nil {
+		return nil, err
+	}
+	if fill != nil {
+		fill(p)
+	}
+	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
+	session, err := t.run.Sessions.Session(t.policyGraph(s).With(t.net.Variant(p, s.Vision)))
+	if err != nil {
+		return nil, err
+	}
+	vision, err := t.net.ShownFeeds(p)
+	if err != nil {
+		return nil, err
+	}
+	feeds := []map[string]*tensor.Dense{p.Feeds, vision}
+	if s.Backward {
+		feeds = append(feeds, exec.DropoutFeeds(t.o.Dropout, session, p.Rows, seed))
+	}
+	out, err := t.run.Sessions.Run(ctx, session, feeds...)
+	if err != nil {
+		return nil, err
+	}
+	r := &answersRun{make([][]float64, len(samples)), p, session, out}
+	nll := out[nn.OutNLL].Data().([]float32)
+	for place, i := range p.Order {
+		part := p.Targets[place][0]
+		for _, v := range nll[part.First : part.First+part.N] {
+			r.logProbs[i] = append(r.logProbs[i], -float64(v))
+		}
+	}
+	return r, nil
+}
+
+// LogProbs are the log-probabilities of the tokens of answers to one prompt, at a temperature; base: by the model
+// without its adapter.
+func (t *Tuner) LogProbs(
+	ctx context.Context, samples []*batch.Sample, temperature float64, base bool,
+) ([][]float64, error) {
+	if base && t.net.Adapter == nil {
+		return nil, fmt.Errorf("%s has no adapter that could be switched off", t.net.Backbone.Dir)
+	}
+	r, err := t.runAnswers(ctx, samples, policyPass{Policy: nn.Policy{Temperature: temperature}, Base: base}, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.logProbs, nil
+}
+
+// AnswersResult is what a step over answers to one prompt gives.
+type AnswersResult struct {
+	LogProbs [][]float64 // of each answer's tokens
+	Tokens   int
+	Grads    map[string]*tensor.Dense
+}
+
+// StepAnswers runs forward and backward pass over answers to one prompt. Old is used unless the policy is OnPolicy, and
+// Base unless its Beta is 0.
+func (t *Tuner) StepAnswers(
+	ctx context.Context, answers []Answer, policy nn.Policy, seed uint64,
+) (*AnswersResult, error) {
+	samples := make([]*batch.Sample, len(answers))
+	for i := range answers {
+		samples[i] = answers[i].Sample
+	}
+	run, err := t.runAnswers(ctx, samples, policyPass{Policy: policy, Backward: true}, seed,
+		func(p *batch.Inputs) { fillPolicy(p, answers, policy) })
+	if err != nil {
+		return nil, err
+	}
+	r := &AnswersResult{LogProbs: run.logProbs, Tokens: run.inputs.Rows, Grads: map[string]*tensor.Dense{}}
+	for name, as := range run.session.Grads {
+		r.Grads[name] = run.out[as]
+	}
+	for _, x := range t.List {
+		if r.Grads[x.Name] == nil && !run.session.Sums { // of the vision side, where no prompt shows a picture
+			r.Grads[x.Name] = tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(t.run.Sessions.Param(x.Name).Shape()...))
+		}
+	}
+	return r, nil
+}
+
+// fillPolicy writes what each target counts, in the order of the packed batch.
+func fillPolicy(p *batch.Inputs, answers []Answer, policy nn.Policy) {
+	n := p.Feeds[nn.InTargets].DataSize()
+	advantage, weight, old, base := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+	for place, i := range p.Order {
+		a, part := &answers[i], p.Targets[place][0]
+		for k := range part.N {
+			at := part.First + k
+			advantage[at], weight[at] = float32(a.Advantage), float32(a.Weight)
+			if !policy.OnPolicy {
+				old[at] = float32(a.Old[k])
+			}
+			if policy.Beta != 0 {
+				base[at] = float32(a.Base[k])
+			}
+		}
+	}
+	p.Feeds[nn.InAdvantage], p.Feeds[nn.InTargetWeight] = batch.Vector(advantage), batch.Vector(weight)
+	if !policy.OnPolicy {
+		p.Feeds[nn.InOldLogP] = batch.Vector(old)
+	}
+	if policy.Beta != 0 {
+		p.Feeds[nn.InBaseLogP] = batch.Vector(base)
+	}
+}
+
+// AnswersUsage says what a run over answers holds, for [Tuner.AnswersUsage].
+type AnswersUsage struct {
+	nn.Policy
+	Longest  int // tokens of an answer
+	Together int // answers that are made at a time
+	Pictures int // of all rows
+}
+
+// AnswersUsage estimates the memory of making answers to a prompt and of training on that many of them at a time.
+func (t *Tuner) AnswersUsage(prompt *batch.Sample, micro int, o AnswersUsage) (exec.Usage, error) {
+	u := t.net.Counts(t.List)
+	sessions := int64(2) // the step's, and the one that answers
+	if o.Beta != 0 {
+		sessions++
+	}
+	if !o.OnPolicy {
+		sessions++
+	}
+	if t.net.OnCUDA() { // each has weights of its own there
+		u.Bytes["weights"] *= sessions
+	}
+	answer := Answered(exec.WithFeatures(prompt, t.net.Backbone.Decoder().FeatureWidth()), make([]int64, o.Longest))
+	peak := func(s policyPass) func(*batch.Sample, int) (int64, error) {
+		return func(_ *batch.Sample, n int) (int64, error) { return t.answersPeak(answer, n, s) }
+	}
+	peaks := exec.Peaks{"training step": peak(policyPass{Policy: o.Policy, Backward: true})}
+	if o.Beta != 0 || !o.OnPolicy {
+		peaks["log-probabilities"] = peak(policyPass{Policy: nn.Policy{Temperature: o.Temperature}})
+	}
+	if len(prompt.Pictures) > 0 && !t.net.VisionTrained() {
+		peaks["vision tower"] = t.run.VisionPeak
+	}
+	if err := t.run.AddTraining(&u, t.List, answer, micro, o.Pictures, peaks); err != nil {
+		return u, err
+	}
+	l := t.Model()
+	u.Bytes["keys and values"] = int64(o.Together) * int64(len(prompt.IDs)+o.Longest+64) * l.RowBytes()
+	var err error
+	u.Bytes["runs over prompts"], err = l.promptPeak()
+	return u, err
+}
+
+// answersPeak is that of a pass over copies of an answer.
+func (t *Tuner) answersPeak(answer *batch.Sample, micro int, s policyPass) (int64, error) {
+	answers := make([]Answer, micro)
+	samples := make([]*batch.Sample, micro)
+	for i := range samples {
+		n := len(answer.IDs) - answer.AnswerStart
+		answers[i] = Answer{Old: make([]float64, n), Base: make([]float64, n)}
+		samples[i] = answer
+	}
+	p, err := t.packAnswers(samples)
+	if err != nil {
+		return 0, err
+	}
+	if s.Backward {
+		fillPolicy(p, answers, s.Policy)
+	}
+	vision, err := t.net.ShownFeeds(p)
+	if err != nil {
+		return 0, err
+	}
+	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
+	b, err := t.run.Sessions.Graph(t.policyGraph(s).With(t.net.Variant(p, s.Vision)))
+	if err != nil {
+		return 0, err
+	}
+	return t.run.StepPeak(b, p.Rows, p.Feeds, vision)
+}
