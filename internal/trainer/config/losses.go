@@ -17,6 +17,7 @@ const (
 	ByTokenAccuracy = "token_accuracy"
 	BySpearman      = "spearman"
 	ByPairs         = "pair_accuracy"
+	ByDimensions    = "dimensions" // the mean error of the heads of format 2
 	ByBenchmark     = "benchmark"
 )
 
