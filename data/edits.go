@@ -267,11 +267,11 @@ func put(into *map[string]float64, key string, v any, lo, hi float64) error {
 
 // isName reports whether a label is a text that is no number.
 func isName(v any) bool {
-	s, ok := v.(string)
-	if !ok {
+	s, err := Text(v)
+	if err != nil || s == "" {
 		return false
 	}
-	_, err := strconv.ParseFloat(s, 64)
+	_, err = strconv.ParseFloat(s, 64)
 	return err != nil
 }
 
