@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -119,6 +120,14 @@ func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma
 		sigma = how.sigma(s, f.Weights)
 	}
 	return score, sigma, gradient, nil
+}
+
+// hasScore refuses a scorer whose heads all have classes without an order.
+func (c *ScorerConfig) hasScore() error {
+	if len(c.Score.Of) == 0 {
+		return errors.New("the scorer has no score: all of its heads have classes without an order")
+	}
+	return nil
 }
 
 func total(v []float64) (sum float64) {

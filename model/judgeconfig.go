@@ -48,10 +48,12 @@ type DimensionConfig struct {
 	Activation string    `yaml:"activation,omitempty"`  // between layers: relu, gelu or silu
 	Outputs    string    `yaml:"outputs"`
 	Values     []float64 `yaml:"values,omitempty,flow"`  // of classes or choices, on 0..1
-	Names      []string  `yaml:"names,omitempty,flow"`   // of classes without an order, in place of Values
 	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token, unless they are joint
 	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by their joint likelihoods
 	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that are 0 and 1; absent: 0 and 1 themselves
+
+	// Names are those of classes without an order, in place of Values. It is younger than fingerprints.
+	Names []string `yaml:"names,omitempty,flow" json:"Names,omitempty"`
 }
 
 // FusionConfig says what is reported as the score.
