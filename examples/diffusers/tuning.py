@@ -85,6 +85,7 @@ def trainable(model, a, targets):
         return list(model.parameters())
     from peft import LoraConfig
 
+    torch.manual_seed(a.seed)
     model.requires_grad_(False)
     model.add_adapter(LoraConfig(r=a.rank, lora_alpha=a.rank, target_modules=targets, init_lora_weights="gaussian"))
     parameters = [p for p in model.parameters() if p.requires_grad]

@@ -43,9 +43,11 @@ def state(out):
 
 
 def check(work):
-    from diffusers.utils import logging
+    import diffusers.utils
+    import transformers.utils
 
-    logging.disable_progress_bar()
+    for library in diffusers, transformers:
+        library.utils.logging.disable_progress_bar()
     sys.path.insert(0, str(ROOT / "examples/diffusers"))
     data = labels(work)
     script("tiny", work)

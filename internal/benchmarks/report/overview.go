@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/internal/atomicfile"
 	"assay/internal/benchmarks/protocol"
@@ -46,22 +47,19 @@ type OverviewCell struct {
 	lower bool // is better
 }
 
-// Overall is the headline number of the only system of a report.
+// Overall is the headline number of the first system of a report, which is the judge's; where a judge does not give it,
+// the first number that it does.
 func (r *Report) Overall(judge string) OverviewCell {
-	c := OverviewCell{Judge: judge, Error: "it has no number"}
-	if len(r.Systems) != 1 {
-		return c
+	var numbers []figure
+	if len(r.Systems) > 0 {
+		numbers = slices.DeleteFunc(r.figures(0), func(f figure) bool { return math.IsNaN(float64(f.Value)) })
 	}
-	all := r.figures(0)
-	for _, f := range all {
-		if f.Rule != r.Benchmark.Headline && (r.Benchmark.Headline != "" || f.Rule != all[0].Rule) {
-			continue
-		}
-		value := f.Value
-		return OverviewCell{Judge: judge, Number: f.Rule, Subset: f.Subset, Value: &value, Low: f.Low, High: f.High,
-			Used: f.Coverage.Used, Of: f.Coverage.Of, lower: r.Benchmark.Direction(f.Rule) < 0}
+	if len(numbers) == 0 {
+		return OverviewCell{Judge: judge, Error: "it has no number"}
 	}
-	return c
+	f := numbers[max(0, slices.IndexFunc(numbers, func(f figure) bool { return f.Rule == r.Benchmark.Headline }))]
+	return OverviewCell{Judge: judge, Number: f.Rule, Subset: f.Subset, Value: &f.Value, Low: f.Low, High: f.High,
+		Used: f.Coverage.Used, Of: f.Coverage.Of, lower: r.Benchmark.Direction(f.Rule) < 0}
 }
 
 // Failed counts the results that could not be computed.
