@@ -52,7 +52,8 @@ not run. All numbers of a column are by the same scorer. The same command resume
 	flags.StringSliceVar(&f.scorers, "scorer", nil, "scorer directory; several are a column each")
 	flags.StringVar(&f.out, "out", filepath.Join("runs", "bench-all"),
 		"folder of the predictions, by scorer and benchmark; the same folder resumes")
-	flags.StringVar(&f.report, "report", "", "folder to write a report to: index.html, results.csv, results.md, results.json")
+	flags.StringVar(&f.report, "report", "",
+		"folder to write a report to: index.html, results.csv, results.md, results.json")
 	flags.StringVar(&f.device, "device", "auto", "auto, cpu, cuda or cuda:N")
 	flags.IntVar(&f.threads, "threads", 0, "CPU threads (default: all cores)")
 	flags.IntVar(&f.resamples, "resamples", 2000, "bootstrap resamples")

@@ -28,7 +28,8 @@ func TestBenchAll(t *testing.T) {
 	if err := os.CopyFS(other, os.DirFS(scorer)); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"all", "--config", config, "--scorer", scorer, "--scorer", other, "--out", filepath.Join(dir, "runs"),
+	args := []string{"all", "--config", config, "--scorer", scorer, "--scorer", other,
+		"--out", filepath.Join(dir, "runs"),
 		"--report", filepath.Join(dir, "report"), "--resamples", "20", "--json"}
 	raw, err := os.ReadFile(filepath.Join(other, "scorer.yaml"))
 	if err != nil {

@@ -156,8 +156,8 @@ func (c *Config) checkData(d checker) {
 		"want at most batch_size (%d), not %d; 0: as many", c.BatchSize, t.GroupEdits)
 	d.Want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
 	d.oneOf("data.balance", t.Balance, "", ByLabel, ByTable)
-	d.Want(t.Balance != ByLabel || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+
-		"data.sampling: rows or group")
+	d.Want(t.Balance != ByLabel || t.Sampling != WholeGroups, "data.balance",
+		"whole groups have edits with every label: want data.sampling: rows or group")
 	d.Want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.Want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
 		"give this or a fraction in data.validation, not both")
