@@ -275,8 +275,8 @@ func isName(v any) bool {
 	return err != nil
 }
 
-// putClass notes the place of a name among those of a dimension's classes, in equal steps from 0 to 1, unless it is null
-// or empty.
+// putClass notes the place of a name among a dimension's classes, in equal steps from 0 to 1, unless it is null or
+// empty.
 func putClass(into *map[string]float64, key string, v any, names []string) error {
 	name, err := Text(v)
 	if err != nil || name == "" {

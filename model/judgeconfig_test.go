@@ -128,9 +128,10 @@ func TestFusions(t *testing.T) {
 func TestClassNames(t *testing.T) {
 	config := func(emotion DimensionConfig, of ...string) *ScorerConfig {
 		return &ScorerConfig{Format: 2, Backbone: "b",
-			Passes: []PassConfig{{Pictures: []string{"edit"}, Prompt: "x", Position: "last", Heads: []string{"emotion", "quality"}}},
-			Heads:  map[string]DimensionConfig{"emotion": emotion, "quality": {Outputs: OutputValue}},
-			Score:  &FusionConfig{Fusion: "mean", Of: of}}
+			Passes: []PassConfig{{Pictures: []string{"edit"}, Prompt: "x", Position: "last",
+				Heads: []string{"emotion", "quality"}}},
+			Heads: map[string]DimensionConfig{"emotion": emotion, "quality": {Outputs: OutputValue}},
+			Score: &FusionConfig{Fusion: "mean", Of: of}}
 	}
 	names := []string{"awe", "fear", "rage"}
 	c := config(DimensionConfig{Outputs: OutputClasses, Names: names})
@@ -151,7 +152,8 @@ func TestClassNames(t *testing.T) {
 	}
 	for want, c := range map[string]*ScorerConfig{
 		"is empty or there twice": config(DimensionConfig{Outputs: OutputClasses, Names: []string{"awe", "awe"}}),
-		"names or values":         config(DimensionConfig{Outputs: OutputClasses, Names: names, Values: []float64{0, 1, 1}}),
+		"names or values": config(DimensionConfig{
+			Outputs: OutputClasses, Names: names, Values: []float64{0, 1, 1}}),
 		"only classes have names": config(DimensionConfig{Outputs: OutputValue, Names: names}),
 		"have no order":           config(DimensionConfig{Outputs: OutputClasses, Names: names}, "emotion", "quality"),
 		"at least two":            config(DimensionConfig{Outputs: OutputClasses, Names: names[:1]}),

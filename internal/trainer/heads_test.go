@@ -16,7 +16,8 @@ import (
 	"assay/model"
 )
 
-// writeHeadsRun makes a run over two tables: one has labels of quality, the other names of emotions and some of valence.
+// writeHeadsRun makes a run over two tables: one has labels of quality, the other names of emotions, and some labels of
+// valence.
 func writeHeadsRun(t *testing.T, heads, text string) string {
 	t.Helper()
 	dir, root := t.TempDir(), oracle.Folders(t)[0]
@@ -47,9 +48,11 @@ heads:
 			fmt.Fprintf(&second, "%s\"label_emotion\": %q, \"label_valence\": %s}\n", row, []string{"calm", "awe"}[k], valence)
 		}
 	}
-	for name, text := range map[string]string{"scorer.yaml": scorer, "a.jsonl": first.String(), "b.jsonl": second.String(),
+	for name, text := range map[string]string{
+		"scorer.yaml": scorer, "a.jsonl": first.String(), "b.jsonl": second.String(),
 		"run.yaml": "scorer: scorer.yaml\nout: out\ndata: {train: [a.jsonl, b.jsonl], validation: 0.3, balance: table}\n" +
-			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\noptimizer: {lr: 0.01}\n" + text} {
+			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\noptimizer: {lr: 0.01}\n" + text,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -60,8 +63,8 @@ heads:
 const headsLosses = "losses: [{kind: mse, dimension: quality}, {kind: classes, dimension: emotion, weight: 0.5}, " +
 	"{kind: huber, dimension: valence}]\n"
 
-// TestHeads: a run over tables with labels of different heads learns all of them, measures each, and leaves a scorer that
-// names the class.
+// TestHeads: a run over tables with labels of different heads learns all of them, measures each, and leaves a scorer
+// that names the class.
 func TestHeads(t *testing.T) {
 	long.Test(t)
 	ctx := context.Background()

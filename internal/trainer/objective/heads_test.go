@@ -29,8 +29,8 @@ type headsCase struct {
 	Loss   float64
 }
 
-// TestMissingLabels: of a batch whose edits lack labels of most heads, run in parts, the loss of each head, their sum and
-// its gradient are torch's over the labels that are there.
+// TestMissingLabels: of a batch whose edits lack labels of most heads, run in parts, the loss of each head, their sum
+// and its gradient are torch's over the labels that are there.
 func TestMissingLabels(t *testing.T) {
 	var c headsCase
 	testfile.ReadJSON(t, "testdata/heads.json", &c)

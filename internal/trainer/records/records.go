@@ -105,7 +105,7 @@ type DimensionMetrics struct {
 	Rows     int     `json:"rows"`                    // with a label
 	L1       *Number `json:"l1,omitempty"`            // mean |value - label|, on 0 to 1
 	Spearman *Number `json:"spearman,omitempty"`      // null if one side is constant
-	Accuracy *Number `json:"accuracy,omitempty"`      // of classes without an order: share of rows whose likeliest is right
+	Accuracy *Number `json:"accuracy,omitempty"`      // of classes without an order: share of right ones
 	PairRows int     `json:"pairs,omitempty"`         // as of ValidationMetrics
 	Pairs    *Number `json:"pair_accuracy,omitempty"` //
 }
