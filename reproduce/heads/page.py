@@ -11,7 +11,7 @@ MEASURES = {"spearman": "Spearman", "pair_accuracy": "pairs in the right order",
 
 
 def last(folder):
-    """The measures of each head at the end of a run, and the seconds that it took."""
+    """The measures of each head at the end of a run."""
     lines = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
     return [m for m in lines if m["kind"] == "validation"][-1]
 
@@ -43,9 +43,6 @@ def main():
                 continue
             difference = [x - y for x, y in zip(one, other)]
             text.append(f"| {head} | {name} | {shown(one)} | {shown(other)} | {sum(difference) / len(difference):+.3f} |")
-    seconds = [sum(v["seconds"] for v in alone[s].values()) for s in a.seeds]
-    text += ["", f"Training took {shown([shared[s]['seconds'] for s in a.seeds])} s for all heads, {shown(seconds)} s for the eight "
-             "scorers together."]
     (a.out / "small.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
 
