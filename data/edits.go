@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -115,9 +116,11 @@ func CheckEditColumn(name string) error {
 // is in row i/2 of the table.
 type Edits struct {
 	*Table
-	Layout string
-	names  map[string]string // our column -> the table's
-	own    map[string]string // the table's column -> ours, of those that names renames
+	Layout  string
+	Classes map[string][]string         // by dimension: the names that label_<dimension> has in place of numbers
+	Unread  func(dimension string) bool // its labels may be names that nobody needs to know; nil: none may
+	names   map[string]string           // our column -> the table's
+	own     map[string]string           // the table's column -> ours, of those that names renames
 }
 
 // OpenEdits opens a table; its columns tell the layout. columns maps our names to those of the table: those of the
@@ -227,6 +230,9 @@ func (e *Edits) labels(rec Record) (Row, error) {
 		dimension, isLabel := strings.CutPrefix(name, "label_")
 		rank, isRank := strings.CutPrefix(name, "rank_")
 		switch {
+		case isLabel && e.Classes[dimension] != nil:
+			err = putClass(&out.Labels, dimension, f.Value, e.Classes[dimension])
+		case isLabel && e.Unread != nil && e.Unread(dimension) && isName(f.Value):
 		case isLabel && dimension != "":
 			err = put(&out.Labels, dimension, f.Value, 0, 1)
 		case isRank && rank != "":
@@ -257,6 +263,30 @@ func put(into *map[string]float64, key string, v any, lo, hi float64) error {
 	}
 	(*into)[key] = *x
 	return nil
+}
+
+// isName reports whether a label is a text that is no number.
+func isName(v any) bool {
+	s, err := Text(v)
+	if err != nil || s == "" {
+		return false
+	}
+	_, err = strconv.ParseFloat(s, 64)
+	return err != nil
+}
+
+// putClass notes the place of a name among a dimension's classes, in equal steps from 0 to 1, unless it is null or
+// empty.
+func putClass(into *map[string]float64, key string, v any, names []string) error {
+	name, err := Text(v)
+	if err != nil || name == "" {
+		return err
+	}
+	k := slices.Index(names, name)
+	if k < 0 {
+		return fmt.Errorf("%q is none of the classes %s", name, strings.Join(names, ", "))
+	}
+	return put(into, key, float64(k)/float64(len(names)-1), 0, 1)
 }
 
 // count is a number of votes; null: no votes are given.

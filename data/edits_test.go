@@ -141,3 +141,37 @@ func TestRenamedColumnHidesItsName(t *testing.T) {
 			"|x|1|1|map[q:0.25]|map[:1]|7")
 	}
 }
+
+// TestClassNames: names of classes are labels in equal steps; of a dimension that nobody reads they are passed over.
+func TestClassNames(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.jsonl")
+	row := `{"id": "%d", "source": "a", "edit": "b", "instruction": "x", "label_emotion": %s, "label_mood": %s}` + "\n"
+	var text strings.Builder
+	for i, v := range [][2]string{{`"awe"`, `"low"`}, {`"fear"`, "0.25"}, {"null", "null"}, {`"rage"`, "null"},
+		{`"calm"`, "1.5"}} {
+		fmt.Fprintf(&text, row, i, v[0], v[1])
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	e, err := OpenEdits(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	e.Classes = map[string][]string{"emotion": {"calm", "awe", "fear"}}
+	e.Unread = func(dimension string) bool { return dimension == "mood" }
+	var got []string
+	for x, err := range e.All() {
+		got = append(got, fmt.Sprint(x.Labels))
+		if err != nil {
+			got[len(got)-1] = "error: " + err.Error()
+		}
+	}
+	expectLines(t, got, "map[emotion:0.5]", "map[emotion:1 mood:0.25]", "map[]",
+		`error: "rage" is none of the classes calm, awe, fear`, "error: 1.5 is outside 0..1")
+	e.Unread = nil
+	if _, err := e.Read(0); err == nil || !strings.Contains(err.Error(), "want a number") {
+		t.Errorf("a name where none may be: got %v, want a refusal", err)
+	}
+}

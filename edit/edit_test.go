@@ -205,3 +205,24 @@ func TestRangeWithoutBounds(t *testing.T) {
 		t.Errorf("got %g and width %g, want 3 and 4", r.Of(0.5), r.Width())
 	}
 }
+
+// TestNamedClass: a dimension of classes without an order has no score, in JSON neither.
+func TestNamedClass(t *testing.T) {
+	s := edit.Score{Value: math.NaN(), Score01: math.NaN(), Dimensions: []edit.Dimension{
+		{Name: "emotion", Value: math.NaN(), Class: "awe", Probabilities: []float64{0.25, 0.75}},
+		{Name: "valence", Value: 7.5},
+	}}
+	const want = `{"dimensions":{"emotion":{"class":"awe","probabilities":[0.25,0.75]},"valence":{"score":7.5}}}`
+	raw, err := json.Marshal(s)
+	if err != nil || string(raw) != want {
+		t.Fatalf("got %s, %v, want %s", raw, err, want)
+	}
+	var back edit.Score
+	if err := json.Unmarshal(raw, &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := back.Dimensions[0]; !math.IsNaN(back.Value) || !math.IsNaN(d.Value) || d.Class != "awe" ||
+		back.Dimensions[1].Value != 7.5 {
+		t.Errorf("read again: got %+v", back)
+	}
+}

@@ -106,8 +106,9 @@ const Any = -1
 
 // DimensionInfo is a dimension that a judge scores.
 type DimensionInfo struct {
-	Name  string
-	Sigma bool // with a standard deviation
+	Name    string
+	Sigma   bool     // with a standard deviation
+	Classes []string // without an order, one of which it names; nil: it has a value
 }
 
 // Check refuses an edit that lacks what a judge looks at, or has what it does not.

@@ -37,11 +37,35 @@ type Dimension struct {
 	Value         float64   `json:"score"`
 	Sigma         float64   `json:"sigma,omitempty"`         // standard deviation of Value; 0: none
 	Probabilities []float64 `json:"probabilities,omitempty"` // of classes or choices, in their order
+	Class         string    `json:"class,omitempty"`         // the likeliest of classes without an order: Value is NaN
 }
 
-// scoreJSON is how a score is written: dimensions by their names, and no score01 without a range.
+// MarshalJSON implements json.Marshaler: classes without an order have no score.
+func (d Dimension) MarshalJSON() ([]byte, error) {
+	type plain Dimension
+	if d.Class == "" {
+		return json.Marshal(plain(d))
+	}
+	return json.Marshal(struct {
+		Class         string    `json:"class"`
+		Probabilities []float64 `json:"probabilities"`
+	}{d.Class, d.Probabilities})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *Dimension) UnmarshalJSON(raw []byte) error {
+	type plain Dimension
+	err := json.Unmarshal(raw, (*plain)(d))
+	if d.Class != "" {
+		d.Value = math.NaN()
+	}
+	return err
+}
+
+// scoreJSON is how a score is written: dimensions by their names, no score of a judge that has none, and no score01
+// without a range.
 type scoreJSON struct {
-	Score      float64              `json:"score"`
+	Score      *float64             `json:"score,omitempty"`
 	Score01    *float64             `json:"score01,omitempty"`
 	Sigma      float64              `json:"sigma,omitempty"`
 	Dimensions map[string]Dimension `json:"dimensions,omitempty"`
@@ -51,8 +75,11 @@ type scoreJSON struct {
 
 // MarshalJSON implements json.Marshaler.
 func (s Score) MarshalJSON() ([]byte, error) {
-	out := scoreJSON{Score: s.Value, Sigma: s.Sigma, Raw01: s.Raw01, Interval: s.Interval, Dimensions: s.ByName()}
-	if !s.Unbounded {
+	out := scoreJSON{Sigma: s.Sigma, Raw01: s.Raw01, Interval: s.Interval, Dimensions: s.ByName()}
+	if !math.IsNaN(s.Value) {
+		out.Score = &s.Value
+	}
+	if !s.Unbounded && out.Score != nil {
 		out.Score01 = &s.Score01
 	}
 	return json.Marshal(out)
@@ -64,8 +91,11 @@ func (s *Score) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	*s = Score{Value: in.Score, Score01: in.Score, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01,
-		Interval: in.Interval}
+	value := math.NaN()
+	if in.Score != nil {
+		value = *in.Score
+	}
+	*s = Score{Value: value, Score01: value, Unbounded: true, Sigma: in.Sigma, Raw01: in.Raw01, Interval: in.Interval}
 	if in.Score01 != nil {
 		s.Score01, s.Unbounded = *in.Score01, false
 	}

@@ -135,6 +135,17 @@ func (h *DimensionConfig) probabilities(z []float32) []float64 {
 	return p
 }
 
+// likeliest is the index of the largest logit, the first one on a tie.
+func likeliest(z []float32) int {
+	best := 0
+	for i, v := range z {
+		if v > z[best] {
+			best = i
+		}
+	}
+	return best
+}
+
 // resolveChoices takes the rows of choices out of the backbone's output layer, where the scorer has none of its own.
 func (s *Scorer) resolveChoices(t *text.Processor) error {
 	for name, h := range s.config.Heads {

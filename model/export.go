@@ -90,6 +90,9 @@ func (s *Scorer) Export(dir string) (*Exported, error) {
 		return nil, err
 	}
 	c := s.config
+	if err := c.hasScore(); err != nil {
+		return nil, err
+	}
 	joint := len(c.heads()) < len(c.Heads)
 	whole := len(c.Passes) == 1 && !joint // one graph gives all
 	spec := forwardSpec{State: true, Next: slices.ContainsFunc(c.Passes, func(q PassConfig) bool { return q.Steps > 0 })}

@@ -58,6 +58,7 @@ type ExportedPass struct {
 type ExportedHead struct {
 	Outputs string    `json:"outputs"`
 	Values  []float64 `json:"values,omitempty"`
+	Names   []string  `json:"names,omitempty"` // of classes without an order
 	Choices []string  `json:"choices,omitempty"`
 	Joint   bool      `json:"joint,omitempty"`
 	Scale   []float64 `json:"scale,omitempty"`
@@ -159,7 +160,7 @@ func (s *Scorer) exported() (*ExportedJudge, error) {
 	}
 	for name, h := range c.Heads {
 		out.Heads[name] = ExportedHead{Outputs: h.Outputs, Values: h.Values, Choices: h.Choices, Joint: h.Joint,
-			Scale: h.Scale}
+			Scale: h.Scale, Names: h.Names}
 	}
 	for i := range c.Passes {
 		p, err := s.prepare.exportedPass(&c.Passes[i])

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -93,10 +94,13 @@ var fusions = map[string]fusion{
 }
 
 // fuse makes the score01 of the dimensions of all heads, and its derivative by each. Its standard deviation is 0
-// where there is none: of a fusion that defines none, or of heads that give none.
+// where there is none: of a fusion that defines none, or of heads that give none. The score of no heads is NaN.
 func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma float64, gradient map[string]float64,
 	err error) {
 	f, how := c.Score, fusions[c.Score.Fusion]
+	if len(f.Of) == 0 { // all heads have classes without an order
+		return math.NaN(), 0, nil, nil
+	}
 	d, s, all := make([]float64, len(f.Of)), make([]float64, len(f.Of)), true
 	for i, name := range f.Of {
 		d[i], s[i] = dimensions[name], sigmas[name]
@@ -116,6 +120,14 @@ func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma
 		sigma = how.sigma(s, f.Weights)
 	}
 	return score, sigma, gradient, nil
+}
+
+// hasScore refuses a scorer whose heads all have classes without an order.
+func (c *ScorerConfig) hasScore() error {
+	if len(c.Score.Of) == 0 {
+		return errors.New("the scorer has no score: all of its heads have classes without an order")
+	}
+	return nil
 }
 
 func total(v []float64) (sum float64) {

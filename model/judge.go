@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"gorgonia.org/tensor"
@@ -186,6 +187,9 @@ func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]
 			head := s.config.Heads[name]
 			d := edit.Dimension{Name: name, Value: r.dimensions[name], Sigma: head.sigma(z)}
 			d.Probabilities = head.probabilities(z)
+			if len(head.Names) > 0 {
+				d.Value, d.Class = math.NaN(), head.Names[likeliest(z)]
+			}
 			dimensions[name], sigmas[name] = d.Value, d.Sigma
 			if name != "" {
 				out.Dimensions = append(out.Dimensions, d)

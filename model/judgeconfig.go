@@ -51,6 +51,9 @@ type DimensionConfig struct {
 	Choices    []string  `yaml:"choices,omitempty,flow"` // each one token, unless they are joint
 	Joint      bool      `yaml:"joint,omitempty"`        // choices of any number of tokens, by their joint likelihoods
 	Scale      []float64 `yaml:"scale,omitempty,flow"`   // [lo, hi]: outputs that are 0 and 1; absent: 0 and 1 themselves
+
+	// Names are those of classes without an order, in place of Values. It is younger than fingerprints.
+	Names []string `yaml:"names,omitempty,flow" json:"Names,omitempty"`
 }
 
 // FusionConfig says what is reported as the score.
@@ -205,10 +208,12 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 		p.wrong(len(h.Values) != len(h.Choices), "%s: %d values for %d choices", at, len(h.Values), len(h.Choices))
 		p.wrong(len(h.Hidden) > 0 || h.Activation != "", "%s: choices have no layers of their own", at)
 	case OutputClasses:
+		h.spaceNames(p, at)
 		p.wrong(len(h.Values) < 2, "%s.values: a head of classes needs at least two", at)
 	default:
 		p.wrong(len(h.Values) > 0, "%s.values: only classes and choices have values", at)
 	}
+	p.wrong(h.Outputs != OutputClasses && len(h.Names) > 0, "%s.names: only classes have names", at)
 	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices without a scale",
 		at)
 	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, "%s.choices: outputs: choices is wanted for them", at)
@@ -217,6 +222,23 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 	}
 	p.wrong(len(h.Scale) != 0 && (len(h.Scale) != 2 || h.Scale[0] == h.Scale[1]), "%s.scale: want [lo, hi], not %v", at,
 		h.Scale)
+}
+
+// spaceNames gives classes with names values in equal steps, by which labels find their class.
+func (h *DimensionConfig) spaceNames(p *problems, at string) {
+	n := len(h.Names)
+	if n == 0 {
+		return
+	}
+	p.wrong(n < 2, "%s.names: a head of classes needs at least two", at)
+	sorted := slices.Sorted(slices.Values(h.Names))
+	p.wrong(sorted[0] == "" || len(slices.Compact(sorted)) < n, "%s.names: %q: one is empty or there twice", at, h.Names)
+	values := make([]float64, n)
+	for i := range values {
+		values[i] = float64(i) / float64(max(1, n-1))
+	}
+	p.wrong(len(h.Values) > 0 && !slices.Equal(h.Values, values), "%s: names or values: one of the two is wanted", at)
+	h.Values = values
 }
 
 func (c *ScorerConfig) normalizeFusion(p *problems) {
@@ -229,6 +251,10 @@ func (c *ScorerConfig) normalizeFusion(p *problems) {
 		for _, q := range c.Passes {
 			f.Of = append(f.Of, q.Heads...)
 		}
+		f.Of = slices.DeleteFunc(f.Of, func(name string) bool { return len(c.Heads[name].Names) > 0 })
+	}
+	for _, name := range f.Of {
+		p.wrong(len(c.Heads[name].Names) > 0, "score.of: the classes of heads.%s have no order, and so no score", name)
 	}
 	seen := map[string]bool{}
 	for _, name := range f.Of {
@@ -254,6 +280,9 @@ func (c *ScorerConfig) of(dimension string) (*ScorerConfig, error) {
 	}
 	if !slices.Contains(c.Dimensions(), dimension) {
 		return nil, fmt.Errorf("the scorer has no dimension %q; it has %s", dimension, c.dimensionNames())
+	}
+	if len(c.Heads[dimension].Names) > 0 {
+		return nil, fmt.Errorf("the classes of %q have no order, and so no score", dimension)
 	}
 	one := *c
 	one.Heads = map[string]DimensionConfig{dimension: c.Heads[dimension]}

@@ -181,3 +181,45 @@ func TestFusions(t *testing.T) {
 		t.Error("the root of a negative product is a score")
 	}
 }
+
+// TestClassNames: classes with names get values in equal steps, and are no part of the score.
+func TestClassNames(t *testing.T) {
+	config := func(emotion DimensionConfig, of ...string) *ScorerConfig {
+		return &ScorerConfig{Format: 2, Backbone: "b",
+			Passes: []PassConfig{{Pictures: []string{"edit"}, Prompt: "x", Position: "last",
+				Heads: []string{"emotion", "quality"}}},
+			Heads: map[string]DimensionConfig{"emotion": emotion, "quality": {Outputs: OutputValue}},
+			Score: &FusionConfig{Fusion: "mean", Of: of}}
+	}
+	names := []string{"awe", "fear", "rage"}
+	c := config(DimensionConfig{Outputs: OutputClasses, Names: names})
+	if err := c.Normalize(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Heads["emotion"].Values; !reflect.DeepEqual(got, []float64{0, 0.5, 1}) {
+		t.Errorf("got values %v, want equal steps", got)
+	}
+	if !reflect.DeepEqual(c.Score.Of, []string{"quality"}) {
+		t.Errorf("got a score of %v, want quality alone", c.Score.Of)
+	}
+	if err := c.Normalize(); err != nil { // as it is written and read again
+		t.Errorf("read again: %v", err)
+	}
+	if err := c.CheckDimension("emotion"); err == nil || !strings.Contains(err.Error(), "no order") {
+		t.Errorf("the dimension emotion as the score: got %v, want a refusal", err)
+	}
+	for want, c := range map[string]*ScorerConfig{
+		"is empty or there twice": config(DimensionConfig{Outputs: OutputClasses, Names: []string{"awe", "awe"}}),
+		"names or values": config(DimensionConfig{
+			Outputs: OutputClasses, Names: names, Values: []float64{0, 1, 1}}),
+		"only classes have names": config(DimensionConfig{Outputs: OutputValue, Names: names}),
+		"have no order":           config(DimensionConfig{Outputs: OutputClasses, Names: names}, "emotion", "quality"),
+		"at least two":            config(DimensionConfig{Outputs: OutputClasses, Names: names[:1]}),
+	} {
+		t.Run(want, func(t *testing.T) {
+			if err := c.Normalize(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}

@@ -26,6 +26,9 @@ type sequence struct {
 // differentiate differentiates samples: their scores as [Scorer.fused] gives them, and of every sample the passes with
 // their gradients. What a model said is taken as given.
 func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]edit.Score, [][]*sequence, error) {
+	if err := s.config.hasScore(); err != nil {
+		return nil, nil, err
+	}
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
 	gradients, err := s.scoreGradients(ctx, samples)
 	if err != nil {

@@ -56,9 +56,12 @@ def judge(source, instruction, edit, requirement=""):
     if "sigma01" in out:
         said["sigma"] = abs(high - low) * float(out["sigma01"][0])
     for h in filter(None, sorted(p["heads"])):
+        head = JUDGE["heads"][h]
+        if "names" in head:  # classes without an order have no score
+            said.setdefault("dimensions", {})[h] = {"class": head["names"][int(out[f"head.{h}"][0].argmax())]}
+            continue
         value = float(out.get(f"calibrated.{h}", out[f"score01.{h}"])[0])
         d = said.setdefault("dimensions", {})[h] = {"score": low + (high - low) * value}
-        head = JUDGE["heads"][h]
         if head["outputs"] == "mu_sigma" and f"calibrated.{h}" not in out:
             scale = head.get("scale", (0, 1))
             d["sigma"] = abs(high - low) * math.exp(out[f"head.{h}"][0, 1]) / abs(scale[1] - scale[0])
@@ -362,6 +365,9 @@ def main():
     span = said["score_range"]
     lines = [f"{said['score']:.4f} (" + (f"on {span[0]:g} to {span[1]:g})" if span else "without bounds)")]
     for name, d in said.get("dimensions", {}).items():
+        if "class" in d:
+            lines.append(f"  {name} {d['class']}")
+            continue
         lines.append(f"  {name} {d['score']:.4f}" + (f", sigma {d['sigma']:.4f}" if "sigma" in d else ""))
     print(json.dumps(said) if a.json else "\n".join(lines))
 

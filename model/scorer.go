@@ -50,7 +50,8 @@ func (s *Scorer) Info() edit.Info {
 	c := s.config
 	info := edit.Info{Range: c.ScoreRange, Asks: c.Asks(RequirementMark), Sources: c.sources()}
 	for _, name := range c.Dimensions() {
-		d := edit.DimensionInfo{Name: name, Sigma: c.Heads[name].Outputs == OutputMuSigma}
+		h := c.Heads[name]
+		d := edit.DimensionInfo{Name: name, Sigma: h.Outputs == OutputMuSigma, Classes: h.Names}
 		info.Dimensions = append(info.Dimensions, d)
 	}
 	return info

@@ -47,7 +47,7 @@ func (m *metrics) observe(scorer string, s *edit.Score, r edit.Range) {
 	}
 	for _, d := range s.Dimensions {
 		m.dimensions.WithLabelValues(scorer, d.Name).Inc()
-		if !s.Unbounded {
+		if !s.Unbounded && d.Class == "" {
 			m.dimension01.WithLabelValues(scorer, d.Name).Observe(r.To01(d.Value))
 		}
 	}

@@ -9,6 +9,7 @@ package scoring
 import (
 	"context"
 	"errors"
+	"math"
 
 	"assay/data"
 	"assay/edit"
@@ -262,6 +263,10 @@ func scoreColumns(info *edit.Info) []data.Column {
 	}
 	sigma := false
 	for _, d := range info.Dimensions {
+		if len(d.Classes) > 0 {
+			columns = append(columns, data.Column{Name: "class_" + d.Name, Kind: data.KindText})
+			continue
+		}
 		columns = append(columns, data.Column{Name: "score_" + d.Name, Kind: data.KindNumber})
 		if d.Sigma {
 			columns, sigma = append(columns, data.Column{Name: "sigma_" + d.Name, Kind: data.KindNumber}), true
@@ -275,14 +280,20 @@ func scoreColumns(info *edit.Info) []data.Column {
 
 // setScore writes a row's score into its columns.
 func setScore(rec *data.Record, s *edit.Score) {
-	rec.Set("score", s.Value)
-	if !s.Unbounded {
-		rec.Set("score01", s.Score01)
+	if !math.IsNaN(s.Value) { // of a scorer whose only heads have classes without an order
+		rec.Set("score", s.Value)
+		if !s.Unbounded {
+			rec.Set("score01", s.Score01)
+		}
 	}
 	if s.Sigma > 0 {
 		rec.Set("sigma", s.Sigma)
 	}
 	for _, d := range s.Dimensions {
+		if d.Class != "" {
+			rec.Set("class_"+d.Name, d.Class)
+			continue
+		}
 		if rec.Set("score_"+d.Name, d.Value); d.Sigma > 0 {
 			rec.Set("sigma_"+d.Name, d.Sigma)
 		}

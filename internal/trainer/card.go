@@ -3,9 +3,11 @@ package trainer
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -116,6 +118,26 @@ func writeCardData(t *Trainer, b *strings.Builder, train, valid *dataset.Samples
 		strings.Join(bases(t.config.Data.Train), ", "))
 }
 
+// writeHeads lists the measures of each head at the last validation.
+func writeHeads(b *strings.Builder, m *records.ValidationMetrics) {
+	if len(m.Dimensions) == 0 {
+		return
+	}
+	b.WriteString("\n| head | rows | L1 (0 to 1) | Spearman | right class | pair accuracy |\n|---|---|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(m.Dimensions)) {
+		d := m.Dimensions[name]
+		fmt.Fprintf(b, "| %s | %d |", name, d.Rows)
+		for _, v := range []*records.Number{d.L1, d.Spearman, d.Accuracy, d.Pairs} {
+			if v == nil || math.IsNaN(float64(*v)) {
+				b.WriteString(" |")
+			} else {
+				fmt.Fprintf(b, " %.4f |", float64(*v))
+			}
+		}
+		b.WriteString("\n")
+	}
+}
+
 // writeMeasures lists the measures of the last and the best validation, as far as they are defined.
 func writeMeasures(b *strings.Builder, s *checkpoint.State) {
 	last, best := s.Last, s.Best
@@ -155,6 +177,7 @@ func writeMeasures(b *strings.Builder, s *checkpoint.State) {
 		}
 	}
 	fmt.Fprintf(b, "%s\n%s\n%s\n", head, rule, strings.Join(rows, "\n"))
+	writeHeads(b, last)
 	if last.PairRows > 0 {
 		fmt.Fprintf(b, "\nPair accuracy is over %d pairs of edits of one source and instruction, of which one is better.\n",
 			last.PairRows)

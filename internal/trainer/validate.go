@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"assay/edit"
 	"assay/internal/exit"
 	"assay/internal/optim"
 	"assay/internal/stats"
@@ -94,7 +95,11 @@ func (v *validator) validate(ctx context.Context, s *checkpoint.State, save func
 // scoreAll scores the first n validation rows.
 func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*records.ValidationMetrics, error) {
 	score := func(ctx context.Context, batch []dataset.Example) (m models.Measured, err error) {
-		m.Scores, err = v.model.Score(ctx, batch)
+		if s, ok := v.model.(dimensionScorer); ok && v.config.Judge != nil {
+			m.Scores, m.Dimensions, err = s.ScoreDimensions(ctx, batch)
+		} else {
+			m.Scores, err = v.model.Score(ctx, batch)
+		}
 		return m, err
 	}
 	all, err := v.measureRows(ctx, s, n, score)
@@ -102,9 +107,11 @@ func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*
 		return nil, err
 	}
 	var scores []float64
+	var dimensions [][]edit.Dimension
 	var examples []dataset.Example
 	for _, m := range all {
 		scores, examples = append(scores, m.Scores...), append(examples, m.Examples...)
+		dimensions = append(dimensions, m.Dimensions...)
 	}
 	if len(scores) == 0 {
 		return nil, errors.New("every validation row was set aside")
@@ -112,17 +119,76 @@ func (v *validator) scoreAll(ctx context.Context, s *checkpoint.State, n int) (*
 	if v.strategy.Main() {
 		err = v.writePredictions(scores, examples)
 	}
-	return v.measureAll(scores, examples), v.strategy.Agree("writing "+records.PredictionsFile, err)
+	m := v.measureAll(scores, examples)
+	m.Dimensions = v.measureDimensions(dimensions, examples)
+	return m, v.strategy.Agree("writing "+records.PredictionsFile, err)
+}
+
+// dimensionScorer is a model of several heads.
+type dimensionScorer interface {
+	ScoreDimensions(ctx context.Context, batch []dataset.Example) ([]float64, [][]edit.Dimension, error)
+}
+
+// measureDimensions measures each head by the validation rows that have a label or a comparison of it. Nil: there are
+// no such rows, or no heads with names.
+func (v *validator) measureDimensions(
+	dimensions [][]edit.Dimension, examples []dataset.Example,
+) map[string]*records.DimensionMetrics {
+	if len(dimensions) == 0 {
+		return nil
+	}
+	out := map[string]*records.DimensionMetrics{}
+	for k, d := range dimensions[0] {
+		values := make([]float64, len(examples))
+		for i := range values {
+			values[i] = dimensions[i][k].Value
+		}
+		names := v.config.Judge.Heads[d.Name].Names
+		m := &records.DimensionMetrics{}
+		var got, want []float64
+		right := 0
+		for i := range examples {
+			label, ok := examples[i].Annotations.Labels[d.Name]
+			if !ok {
+				continue
+			}
+			got, want, m.Rows = append(got, values[i]), append(want, label), m.Rows+1
+			if len(names) > 0 && names[losses.Nearest(v.config.Judge.Heads[d.Name].Values, label)] == dimensions[i][k].Class {
+				right++
+			}
+		}
+		switch number := func(x float64) *records.Number { n := records.Number(x); return &n }; {
+		case len(names) > 0 && m.Rows > 0:
+			m.Accuracy = number(float64(right) / float64(m.Rows))
+		case len(names) == 0:
+			if m.Rows > 0 {
+				all := measure(got, want)
+				m.L1, m.Spearman = &all.L1, &all.Spearman
+			}
+			share, pairs := objective.RightPairs(v.data.Validation, values, examples, d.Name)
+			if m.PairRows = pairs; pairs > 0 {
+				m.Pairs = number(share / float64(pairs))
+			}
+		}
+		if m.Rows+m.PairRows > 0 {
+			out[d.Name] = m
+		}
+	}
+	return out
 }
 
 // writePredictions writes the scores of validation rows into the run directory.
 func (v *validator) writePredictions(scores []float64, examples []dataset.Example) error {
-	all := make([]records.Prediction, len(scores))
+	all := make([]records.Prediction, 0, len(scores))
 	for i, e := range examples {
-		all[i] = records.Prediction{Row: e.Index, ID: v.data.Validation.ID(e.Index), Score: scores[i]}
-		if e.Labelled() {
-			all[i].Label = &e.Label
+		if math.IsNaN(scores[i]) { // of heads that give classes alone
+			continue
 		}
+		p := records.Prediction{Row: e.Index, ID: v.data.Validation.ID(e.Index), Score: scores[i]}
+		if e.Labelled() {
+			p.Label = &e.Label
+		}
+		all = append(all, p)
 	}
 	return records.WritePredictions(v.config.Out, all)
 }
@@ -234,7 +300,7 @@ func (v *validator) measureAll(scores []float64, examples []dataset.Example) *re
 	}
 	m := measure(s, labels)
 	m.Rows = len(scores)
-	right, pairs := objective.RightPairs(v.data.Validation, scores, examples)
+	right, pairs := objective.RightPairs(v.data.Validation, scores, examples, "")
 	if m.PairRows = pairs; pairs > 0 {
 		share := records.Number(right / float64(pairs))
 		m.Pairs = &share
@@ -267,7 +333,8 @@ func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("validate.by: %s, but the validation rows have no %s", by,
 			map[string]string{config.ByL1: "labels", config.BySpearman: "labels that differ, or all have one score",
-				config.ByPairs: "two edits of a group of which one is better"}[by])
+				config.ByPairs:      "two edits of a group of which one is better",
+				config.ByDimensions: "labels or comparisons of a dimension that the scorer has a head for"}[by])
 	}
 	if best == nil {
 		return true, nil
@@ -287,8 +354,23 @@ func (v *validator) by(m *records.ValidationMetrics) string {
 		return config.ByLoss
 	case math.IsNaN(float64(m.L1)) && m.Pairs != nil:
 		return config.ByPairs
+	case math.IsNaN(float64(m.L1)) && len(m.Dimensions) > 0:
+		return config.ByDimensions
 	}
 	return config.ByL1
+}
+
+// foreseen are the measures of heads that the validation rows allow.
+func (v *validator) foreseen(examples []dataset.Example) map[string]*records.DimensionMetrics {
+	var heads []edit.Dimension
+	for _, name := range v.config.Judge.Dimensions() {
+		heads = append(heads, edit.Dimension{Name: name})
+	}
+	all := make([][]edit.Dimension, len(examples))
+	for i := range all {
+		all[i] = heads
+	}
+	return v.measureDimensions(all, examples)
 }
 
 // measurePlateaus lets the schedules of kind plateau see a validation.
@@ -349,8 +431,12 @@ func (v *validator) check(valid *dataset.Samples) error {
 	if len(examples) == 0 { // told elsewhere
 		return nil
 	}
-	if _, pairs := objective.RightPairs(v.data.Validation, make([]float64, len(examples)), examples); pairs > 0 {
+	zeros := make([]float64, len(examples))
+	if _, pairs := objective.RightPairs(v.data.Validation, zeros, examples, ""); pairs > 0 {
 		m.Pairs = new(records.Number)
+	}
+	if v.config.Judge != nil {
+		m.Dimensions = v.foreseen(examples)
 	}
 	_, err := v.better(m, nil)
 	return exit.Usage(err)

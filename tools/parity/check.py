@@ -153,6 +153,12 @@ def check_toy(work):
     return done.stdout.strip()
 
 
+def check_editors(work):
+    """The scripts of examples/diffusers on tiny pipelines of diffusers' own classes."""
+    import editors
+    return editors.check(work)
+
+
 def check_page(work):
     """The page in headless Chromium, at the sizes of a phone and a desktop."""
     import page
@@ -286,7 +292,7 @@ def check_trackers(work):
 
 
 CHECKS = {f.__name__.removeprefix("check_"): f for f in (check_adapters, check_parts, check_tables, check_trainers, check_encoders,
-    check_backbone, check_configs, check_client, check_asynchronous, check_pictures, check_batches, check_bridge, check_peers, check_toy, check_page, check_report,
+    check_backbone, check_configs, check_client, check_asynchronous, check_pictures, check_batches, check_bridge, check_peers, check_toy, check_editors, check_page, check_report,
     check_chat, check_headers, check_hub, check_exports, check_trackers)}
 
 

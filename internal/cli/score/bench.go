@@ -60,7 +60,8 @@ are done, the same command with --merge prints the report.`,
   score bench genaibench --ratings GenAI-Bench --judge unifiedreward-edit/pair \
       --url http://localhost:8000/v1 --model NAME`,
 	}
-	c.AddCommand(newBenchListCommand(), newBenchRankCommand(), newBenchEnsemblesCommand())
+	c.AddCommand(newBenchListCommand(), newBenchAllCommand(), newBenchRankCommand(),
+		newBenchEnsemblesCommand())
 	for _, b := range registry.All() {
 		c.AddCommand(newBenchmarkCommand(b))
 	}

@@ -22,50 +22,59 @@ import (
 )
 
 func runBench(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) error {
+	r, err := benchReport(c, b, f)
+	if errors.Is(err, errShared) {
+		return nil
+	} else if err != nil || r == nil { // nil: examples were written
+		return err
+	}
+	return f.finish(c, r)
+}
+
+// benchReport judges what the flags name. The error is errShared of a worker that has done its shards.
+func benchReport(c *cobra.Command, b *protocol.Benchmark, f *benchFlags) (*report.Report, error) {
 	b = b.WithLower(f.Lower)
 	r := &report.Report{Benchmark: b, Extra: map[string]any{}}
 	if f.means != "" {
 		if err := alone(c, "--means computes the overall score from the means alone", "means", "report"); err != nil {
-			return err
+			return nil, err
 		}
 		result, err := b.Means(f.means)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		r.Systems = []report.System{{Name: "means", Result: result}}
-		return f.finish(c, r)
+		return r, nil
 	}
 	if err := f.check(c); err != nil {
-		return err
+		return nil, err
 	}
 	set, err := b.Load(f.Options)
 	if err != nil {
-		return exit.Usage(err)
+		return nil, exit.Usage(err)
 	}
 	if f.examples != "" {
-		return f.writeExamples(c, set.(protocol.Teachable)) // the flag is there for such sets alone
+		return nil, f.writeExamples(c, set.(protocol.Teachable)) // the flag is there for such sets alone
 	}
-	if err := f.evaluate(c, r, set); errors.Is(err, errShared) {
-		return nil
-	} else if err != nil {
-		return err
+	if err := f.evaluate(c, r, set); err != nil {
+		return nil, err
 	}
 	if len(r.Systems) == 0 {
-		return exit.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
+		return nil, exit.Usagef("nothing to judge: give --predictions FILE, --scorer DIR, --judge NAME, --baseline NAME, " +
 			"or --compare FILE FILE")
 	}
 	if f.writeTo != "" {
 		if err := r.WriteAuthors(f.writeTo); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.Measure(set, f.resamples, f.seed)
 	if len(f.compare) > 0 || len(r.Systems) > 1 {
 		if err := r.Compare(f.resamples, f.seed); err != nil {
-			return exit.Usage(err)
+			return nil, exit.Usage(err)
 		}
 	}
-	return f.finish(c, r)
+	return r, nil
 }
 
 // check refuses flags that make no sense.

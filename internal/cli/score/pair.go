@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -223,8 +224,14 @@ func scorePair(c *cobra.Command, f *runtimeFlags, q *editFlags) error {
 	}
 	r := pairResult{scores[0], s.Info().Range, f.scorer}
 	return cli.Print(c, r, func(w io.Writer) {
-		fmt.Fprintf(w, "%.4f (%s)\n", r.Value, r.Range.Words())
+		if !math.IsNaN(r.Value) {
+			fmt.Fprintf(w, "%.4f (%s)\n", r.Value, r.Range.Words())
+		}
 		for _, d := range r.Dimensions {
+			if d.Class != "" {
+				fmt.Fprintf(w, "  %s %s (%.4f)\n", d.Name, d.Class, slices.Max(d.Probabilities))
+				continue
+			}
 			sigma := ""
 			if d.Sigma != 0 {
 				sigma = fmt.Sprintf(", sigma %.4f", d.Sigma)

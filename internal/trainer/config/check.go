@@ -156,9 +156,9 @@ func (c *Config) checkData(d checker) {
 	d.Want(t.GroupEdits >= 0 && (t.GroupEdits <= c.BatchSize || c.BatchSize < 1), "data.group_edits",
 		"want at most batch_size (%d), not %d; 0: as many", c.BatchSize, t.GroupEdits)
 	d.Want(t.GroupEdits == 0 || t.Sampling == WholeGroups, "data.group_edits", "is for data.sampling: %s", WholeGroups)
-	d.Want(t.Balance == "" || t.Balance == ByLabel, "data.balance", "want %s, not %q", ByLabel, t.Balance)
-	d.Want(t.Balance == "" || t.Sampling != WholeGroups, "data.balance", "whole groups have edits with every label: want "+
-		"data.sampling: rows or group")
+	d.oneOf("data.balance", t.Balance, "", ByLabel, ByTable)
+	d.Want(t.Balance != ByLabel || t.Sampling != WholeGroups, "data.balance",
+		"whole groups have edits with every label: want data.sampling: rows or group")
 	d.Want(t.Skip >= 0, "data.skip", "want at least 0, not %d", t.Skip)
 	d.Want(t.ValidationSplit == "" || t.Validation.Fraction == 0, "data.validation_split",
 		"give this or a fraction in data.validation, not both")
@@ -215,7 +215,8 @@ func (c *Config) checkCourse(d checker) {
 		}
 		d.oneOf("validate.by", c.Validate.By, by...)
 	} else {
-		d.oneOf("validate.by", c.Validate.By, "auto", ByL1, BySpearman, ByPairs, ByBenchmark)
+		d.oneOf("validate.by", c.Validate.By, "auto", ByL1, BySpearman, ByPairs, ByDimensions,
+			ByBenchmark)
 	}
 	c.checkBenchmark(d)
 	d.Want(c.Validate.Patience >= 0, "validate.patience", "want at least 0 (to the end), not %d", c.Validate.Patience)

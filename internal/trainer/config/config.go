@@ -124,7 +124,7 @@ type DataConfig struct {
 	ValidationSplit string            `yaml:"validation_split"`      // only rows with this in their split column
 	Columns         map[string]string `yaml:"columns"`               // our name: the table's
 	Sampling        string            `yaml:"sampling"`              // rows, group, whole_groups
-	Balance         string            `yaml:"balance,omitempty"`     // label: all labels equally often
+	Balance         string            `yaml:"balance,omitempty"`     // label, table: all equally often
 	Weight          string            `yaml:"weight,omitempty"`      // the column of the tables that rows are drawn by
 	GroupEdits      int               `yaml:"group_edits,omitempty"` // most edits of a group in a step; 0: batch_size
 	Skip            int               `yaml:"skip"`                  // rows that cannot be used and may be set aside
@@ -242,8 +242,11 @@ const (
 // Reports reports whether the run's curves are shown somewhere, a value of report_to.
 func (c *Config) Reports(to string) bool { return slices.Contains(c.ReportTo, to) }
 
-// ByLabel is the data.balance that there is.
-const ByLabel = "label"
+// What data.balance may name.
+const (
+	ByLabel = "label"
+	ByTable = "table"
+)
 
 // CUDAAuto is the device that is the GPU with the number that a process has on its machine.
 const CUDAAuto = "cuda:auto"

@@ -70,6 +70,19 @@ func (c *Config) takeJudge(d *strictyaml.Document, judge *model.ScorerConfig, fo
 	}
 }
 
+// Classes are the names of classes without an order, by dimension.
+func (c *Config) Classes() map[string][]string {
+	out := map[string][]string{}
+	if c.Judge != nil {
+		for name, h := range c.Judge.Heads {
+			if len(h.Names) > 0 {
+				out[name] = h.Names
+			}
+		}
+	}
+	return out
+}
+
 // checkTerm compares a term with the heads of a scorer of format 2.
 func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Row) {
 	d.Want(row.Over != losses.Tokens, key+".kind", "a scorer of format 2 has no text that it learns")
@@ -78,11 +91,14 @@ func (c *Config) checkTerm(d checker, key string, s *losses.Spec, row *losses.Ro
 	}
 	d.Want(!s.Fused || s.Dimension == "", key+".fused",
 		"a term of the fusion has no dimension: it learns from what is said of the score")
+	d.Want(!s.Fused || len(c.Judge.Score.Of) > 0, key+".fused", "no head has a score that could be fused")
 	name, head, err := c.Judge.HeadOf(s)
 	if err != nil {
 		d.Problem(key+".dimension", "%v", err)
 		return
 	}
+	d.Want(len(head.Names) == 0 || s.Kind == "classes", key+".kind",
+		"the classes of heads.%s have no order: want classes, not %s", name, s.Kind)
 	d.Want(row.Outputs == losses.Value || row.Outputs == head.LossOutputs(), key+".kind",
 		"%s wants a head with outputs: %s; heads.%s has %s", s.Kind, row.Outputs, name, head.Outputs)
 }

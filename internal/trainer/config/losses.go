@@ -18,6 +18,7 @@ const (
 	ByReward        = "reward" // of objective grpo
 	BySpearman      = "spearman"
 	ByPairs         = "pair_accuracy"
+	ByDimensions    = "dimensions" // the mean error of the heads of format 2
 	ByBenchmark     = "benchmark"
 )
 

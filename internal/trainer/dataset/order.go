@@ -212,7 +212,7 @@ func drawWeights(c *config.Config, s *Samples) ([]float64, error) {
 		return nil, exit.Usagef("data.balance and data.weight are for tables")
 	}
 	out := make([]float64, len(s.Rows))
-	bins, sizes := make([]int, len(s.Rows)), make([]float64, labelBins)
+	bins, sizes := make([]int, len(s.Rows)), map[int]float64{} // parts of the labels' range, or tables
 	for i := range s.Rows {
 		r := &s.Rows[i]
 		if out[i] = 1; c.Data.Weight != "" {
@@ -222,13 +222,16 @@ func drawWeights(c *config.Config, s *Samples) ([]float64, error) {
 			return nil, exit.Usagef("row %s is not in the tables any more, and its weight is not known: with data.balance and "+
 				"data.weight rows must stay where they are", r.ID)
 		}
-		if c.Data.Balance == "" {
+		switch {
+		case c.Data.Balance == "":
 			continue
-		}
-		if !r.labelled() {
+		case c.Data.Balance == config.ByTable:
+			bins[i] = r.number
+		case !r.labelled():
 			return nil, exit.Usagef("data.balance: %s has no label", s.Name(i))
+		default:
+			bins[i] = min(max(int(r.Label*labelBins), 0), labelBins-1)
 		}
-		bins[i] = min(max(int(r.Label*labelBins), 0), labelBins-1)
 		sizes[bins[i]] += out[i]
 	}
 	sum := 0.0

@@ -231,6 +231,8 @@ func (d *Data) open(c *config.Config) error {
 	s := scan{
 		data:     d,
 		columns:  c.Data.Columns,
+		classes:  c.Classes(),
+		unread:   func(dimension string) bool { return !c.Reads(dimension) },
 		digest:   sha256.New(),
 		wanted:   func(e *data.Row) bool { return learnsFrom(c, e) },
 		compares: len(c.Losses) > 0,

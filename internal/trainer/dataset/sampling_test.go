@@ -102,3 +102,32 @@ func TestGroupKeys(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestBalanceOfTables: a small table's rows come as often as a large one's.
+func TestBalanceOfTables(t *testing.T) {
+	s := &Samples{}
+	for i := range 60 {
+		s.Rows = append(s.Rows, Row{Group: fmt.Sprint(i / 3), number: min(i/6, 1)}) // tables of 6 and of 54 rows
+	}
+	c := config.Default()
+	c.Data.Balance = config.ByTable
+	weights, err := drawWeights(c, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sampling := range []string{"rows", config.WholeGroups} {
+		t.Run(sampling, func(t *testing.T) {
+			o := NewOrder(1, s.Groups(), sampling)
+			o.weigh(weights)
+			count := [2]int{}
+			n := 100 * o.Len()
+			for at := range n {
+				unit, _ := o.Unit(at)
+				count[s.Rows[o.Units[unit][0]].number]++
+			}
+			if share := float64(count[0]) / float64(n); math.Abs(share-0.5) > 0.02 {
+				t.Errorf("got a share of %g of the small table, want half", share)
+			}
+		})
+	}
+}

@@ -31,6 +31,8 @@ type unreadRow struct {
 type scan struct {
 	data       *Data
 	columns    map[string]string
+	classes    map[string][]string    // names of classes by dimension
+	unread     func(string) bool      // no loss reads the dimension
 	compares   bool                   // the run learns from more than labels
 	whole      bool                   // batches hold whole groups
 	wanted     func(e *data.Row) bool // whether the run can use what is said about an edit
@@ -71,6 +73,7 @@ func (s *scan) tables(paths []string) *splitSamples {
 			s.problems = append(s.problems, withColumnHint(err))
 			continue
 		}
+		t.Classes, t.Unread = s.classes, s.unread
 		s.data.Tables = append(s.data.Tables, t)
 		if err := t.FindColumns(s.columns); err != nil {
 			s.problems = append(s.problems, withColumnHint(err))

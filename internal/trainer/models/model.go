@@ -190,9 +190,10 @@ func (t *TokenCount) add(n, of int) {
 
 // Measured is what a model makes of a micro-batch of validation rows.
 type Measured struct {
-	Scores   []float64         // of scorers
-	Text     TextMeasure       // of mode text
-	Examples []dataset.Example // what is compared of them, without their pictures
+	Scores     []float64          // of scorers
+	Dimensions [][]edit.Dimension // of scorers of format 2, on 0..1
+	Text       TextMeasure        // of mode text
+	Examples   []dataset.Example  // what is compared of them, without their pictures
 }
 
 // TextMeasure adds up what a model makes of the tokens of answers.

@@ -56,6 +56,28 @@ func (m *ScorerModel) Score(ctx context.Context, batch []dataset.Example) ([]flo
 	return m.tuner.Scorer.Score01(ctx, samples)
 }
 
+// ScoreDimensions gives score01 of every example, and its dimensions on 0..1.
+func (m *ScorerModel) ScoreDimensions(
+	ctx context.Context, batch []dataset.Example,
+) (scores []float64, dimensions [][]edit.Dimension, err error) {
+	samples, err := prepareExamples(m.tuner, batch)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := m.tuner.Scorer.ScoreSamples(ctx, samples)
+	if err != nil {
+		return nil, nil, err
+	}
+	on := m.tuner.Scorer.Info().Range
+	for _, s := range all {
+		for k := range s.Dimensions {
+			s.Dimensions[k].Value = on.To01(s.Dimensions[k].Value)
+		}
+		scores, dimensions = append(scores, s.Score01), append(dimensions, s.Dimensions)
+	}
+	return scores, dimensions, nil
+}
+
 // SaveScorer writes the scorer directory.
 func (m *ScorerModel) SaveScorer(dir string) error { return m.tuner.SaveScorer(dir) }
 

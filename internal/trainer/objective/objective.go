@@ -217,10 +217,13 @@ func checkTies(train *dataset.Samples, s *losses.Spec) error {
 // rounding is how far scores of one edit lie apart at most that were computed in other batches.
 const rounding = 1e-6
 
-// RightPairs counts the pairs of edits of a group of which one is better, as people compared them or by their labels.
+// RightPairs counts the pairs of edits of a group of which one is better in a dimension ("": by the score), as people
+// compared them or by their labels.
 // It also counts those whose better edit has the higher score. Scores that differ by rounding alone are
 // equal, and count half.
-func RightPairs(table *dataset.Samples, scores []float64, examples []dataset.Example) (right float64, pairs int) {
+func RightPairs(
+	table *dataset.Samples, scores []float64, examples []dataset.Example, dimension string,
+) (right float64, pairs int) {
 	at := map[int]int{}
 	for i := range examples {
 		at[examples[i].Index] = i
@@ -228,7 +231,7 @@ func RightPairs(table *dataset.Samples, scores []float64, examples []dataset.Exa
 	o := dataset.NewOrder(0, table.Units(), config.WholeGroups)
 	g := dataset.NewGroups(o, table, math.MaxInt)
 	one := &Objective{groups: g}
-	spec := &losses.Spec{Kind: "bradley_terry", Scale: 1}
+	spec := &losses.Spec{Kind: "bradley_terry", Scale: 1, Dimension: dimension}
 	for u, rows := range o.Units {
 		var part []dataset.Example
 		var of []float64

@@ -132,8 +132,31 @@ type ValidationMetrics struct {
 	Benchmark *Number `json:"benchmark,omitempty"`       // the Number of validate.benchmark
 	Lower     bool    `json:"lower_is_better,omitempty"` // of it
 
+	Dimensions map[string]*DimensionMetrics `json:"dimensions,omitempty"` // of the heads of a scorer of format 2
+
 	Best    bool    `json:"best"`    // the lowest L1 so far
 	Seconds float64 `json:"seconds"` // of training so far
+}
+
+// DimensionMetrics are the measures of a head over the validation rows that have a label or a comparison of it.
+type DimensionMetrics struct {
+	Rows     int     `json:"rows"`                    // with a label
+	L1       *Number `json:"l1,omitempty"`            // mean |value - label|, on 0 to 1
+	Spearman *Number `json:"spearman,omitempty"`      // null if one side is constant
+	Accuracy *Number `json:"accuracy,omitempty"`      // of classes without an order: share of right ones
+	PairRows int     `json:"pairs,omitempty"`         // as of ValidationMetrics
+	Pairs    *Number `json:"pair_accuracy,omitempty"` //
+}
+
+// Error is the mean error of a head on 0 to 1: L1, or the share of wrong classes; without labels, of wrong pairs.
+func (m *DimensionMetrics) Error() float64 {
+	switch {
+	case m.Accuracy != nil:
+		return 1 - float64(*m.Accuracy)
+	case m.L1 != nil:
+		return float64(*m.L1)
+	}
+	return 1 - float64(*m.Pairs)
 }
 
 // Recorder appends to metrics.jsonl and the TensorBoard file of a run.
@@ -241,6 +264,15 @@ func (r *Recorder) Validation(m *ValidationMetrics) error {
 	}
 	if m.Pairs != nil {
 		scalars = append(scalars, events.Scalar{Tag: "validation/pair_accuracy", Value: float64(*m.Pairs)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Dimensions)) {
+		d := m.Dimensions[name]
+		for what, v := range map[string]*Number{"l1": d.L1, "spearman": d.Spearman, "accuracy": d.Accuracy,
+			"pair_accuracy": d.Pairs} {
+			if v != nil {
+				scalars = append(scalars, events.Scalar{Tag: "validation/" + name + "/" + what, Value: float64(*v)})
+			}
+		}
 	}
 	if m.Benchmark != nil {
 		scalars = append(scalars, events.Scalar{Tag: "validation/benchmark", Value: float64(*m.Benchmark)})

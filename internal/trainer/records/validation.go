@@ -3,8 +3,10 @@ package records
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"assay/internal/atomicfile"
 	"assay/internal/trainer/config"
@@ -20,7 +22,7 @@ func (m *ValidationMetrics) PairAccuracy() Number {
 
 // Falling reports whether lower values of a measure are better.
 func (m *ValidationMetrics) Falling(by string) bool {
-	return by == config.ByL1 || by == config.ByLoss || by == config.ByBenchmark && m.Lower
+	return by == config.ByL1 || by == config.ByLoss || by == config.ByDimensions || by == config.ByBenchmark && m.Lower
 }
 
 // Number is a measure; NaN if it is not defined.
@@ -32,6 +34,12 @@ func (m *ValidationMetrics) Number(by string) float64 {
 		return float64(m.Spearman)
 	case by == config.ByPairs && m.Pairs != nil:
 		return float64(*m.Pairs)
+	case by == config.ByDimensions && len(m.Dimensions) > 0:
+		sum := 0.0
+		for _, name := range slices.Sorted(maps.Keys(m.Dimensions)) {
+			sum += m.Dimensions[name].Error()
+		}
+		return sum / float64(len(m.Dimensions))
 	case by == config.ByLoss && m.Loss != nil:
 		return float64(*m.Loss)
 	case by == config.ByBenchmark && m.Benchmark != nil:

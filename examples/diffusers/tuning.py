@@ -1,0 +1,167 @@
+"""What the scripts of this folder share: rows of labels, the loop with its checkpoints, and ADIEE's reward feedback.
+
+A script's editor has `loss(sources, edits, texts, generator)`, the loss that it was pretrained with, and
+`edit(sources, texts, steps, generator)`, edits [N, 3, H, W] in 0..1 with a gradient through the last denoising step alone.
+"""
+import argparse
+import csv
+import json
+from pathlib import Path
+
+import torch
+from PIL import Image, ImageOps
+
+from assay_reward import Client, reward
+
+SENTENCE = ". The image quality is {} out of five."  # of `score condition`, preset adiee
+LEVELS = ["one", "two", "three", "four", "five"]
+GOOD = 8  # ADIEE, section 4.5: only good samples
+FEEDBACK = 0.001  # weight of 10 - score beside the pretraining loss: ADIEE, equation 8
+STEPS = range(10, 101, 5)  # denoising steps of an edit that is scored, drawn anew each time: ADIEE, section 3.4
+MODES = {
+    "words": "all rows, with their scores in words; ask for five when the editor is used",
+    "good": f"rows of {GOOD} and more, without the words",
+    "feedback": "all rows without the words; the loss gets 0.001 (10 - score) of the editor's own edits",
+    "plain": "all rows as they are: those that `score aim` selected",
+}
+
+
+def without_words(text):
+    for level in LEVELS:
+        text = text.removesuffix(SENTENCE.format(level))
+    return text
+
+
+def read_rows(folder, mode):
+    """(text, source, edit, weight) of the rows of `score condition` (layout diffsynth) or `score aim` that a mode trains on."""
+    path = folder / "metadata.jsonl"
+    if path.exists():
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    else:
+        with open(folder / "metadata.csv", newline="") as f:
+            rows = list(csv.DictReader(f))
+    if mode == "good":
+        rows = [r for r in rows if float(r["score"]) >= GOOD]
+    if not rows:
+        raise SystemExit(f"{folder}: no row" + (f" with a score of {GOOD} or more" if mode == "good" else ""))
+    out = []
+    for r in rows:
+        text = r["prompt"] if mode in ("words", "plain") else without_words(r["prompt"])
+        weight = float(r.get("weight") or 1) if mode == "words" else 1.0
+        out.append((text, folder / r["edit_image"], folder / r["image"], weight))  # diffsynth: edit_image is the source
+    return out
+
+
+def picture(path, size):
+    """[3, size, size] in 0..1: the middle of the picture."""
+    image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    image = ImageOps.fit(image, (size, size), Image.BICUBIC)
+    levels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(size, size, 3)
+    return levels.permute(2, 0, 1).float() / 255
+
+
+class Batches:
+    """Batch i is a function of seed and i, so that a resumed run sees what an uninterrupted one does."""
+
+    def __init__(self, rows, a):
+        self.rows, self.a = rows, a
+        self.weights = torch.tensor([r[3] for r in rows])
+
+    def generator(self, step):
+        return torch.Generator().manual_seed(self.a.seed * 1_000_003 + step)
+
+    def read(self, generator):
+        at = torch.multinomial(self.weights, self.a.batch, replacement=True, generator=generator).tolist()
+        side = lambda k: torch.stack([picture(self.rows[i][k], self.a.size) for i in at])
+        return side(1), side(2), [self.rows[i][0] for i in at]
+
+
+def trainable(model, a, targets):
+    """Freezes a model but for a LoRA on the target layers, in float32; with --rank 0 the whole model trains."""
+    if a.gradient_checkpointing:
+        model.enable_gradient_checkpointing()
+    if a.rank == 0:
+        model.requires_grad_(True)
+        return list(model.parameters())
+    from peft import LoraConfig
+
+    torch.manual_seed(a.seed)
+    model.requires_grad_(False)
+    model.add_adapter(LoraConfig(r=a.rank, lora_alpha=a.rank, target_modules=targets, init_lora_weights="gaussian"))
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for p in parameters:
+        p.data = p.data.float()
+    return parameters
+
+
+def save_state(path, state):
+    new = path.with_suffix(".new")
+    torch.save(state, new)
+    new.rename(path)
+
+
+def train(editor, parameters, a):
+    """Trains, and resumes from the state in --out. Prints a line of JSON for each step; returns them."""
+    batches = Batches(read_rows(a.data, a.mode), a)
+    steps = a.steps or -(-a.epochs * len(batches.rows) // a.batch)
+    optimizer = torch.optim.AdamW(parameters, lr=a.lr, weight_decay=a.weight_decay)
+    client = Client(a.server) if a.mode == "feedback" else None
+    state_file, begin, lines = a.out / "state.pt", 0, []
+    a.out.mkdir(parents=True, exist_ok=True)
+    if state_file.exists():
+        state = torch.load(state_file, map_location=a.device)
+        optimizer.load_state_dict(state["optimizer"])
+        for p, saved in zip(parameters, state["parameters"], strict=True):
+            p.data.copy_(saved)
+        begin = state["step"]
+    for step in range(begin, steps):
+        generator = batches.generator(step)
+        sources, edits, texts = batches.read(generator)
+        with torch.autocast(a.device.split(":")[0], a.dtype, enabled=a.dtype != torch.float32):
+            loss = pretraining = editor.loss(sources.to(a.device), edits.to(a.device), texts, generator)
+            line = {"step": step + 1, "pretraining": pretraining.item()}
+            if client:
+                k = a.inference_steps[torch.randint(0, len(a.inference_steps), (1,), generator=generator).item()]
+                out = editor.edit(sources.to(a.device), texts, k, generator).float().clamp(-0.1, 1.1)
+                scores = reward(client, out, sources, texts)
+                loss = a.pretraining_weight * pretraining + a.feedback_weight * (10 - scores).mean()
+                line |= {"score": scores.mean().item(), "inference_steps": k}
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(parameters, a.max_grad_norm).item()
+        if not 0 < norm < float("inf"):
+            raise SystemExit(f"step {step + 1}: the gradient's norm is {norm}: nothing would be learnt")
+        optimizer.step()
+        lines.append(line | {"loss": loss.item(), "grad_norm": norm})
+        print(json.dumps(lines[-1]), flush=True)
+        if (step + 1) % a.save_every == 0 or step + 1 == steps:
+            save_state(state_file, {"step": step + 1, "optimizer": optimizer.state_dict(), "parameters": [p.data for p in parameters]})
+    return lines
+
+
+def arguments(doc, **defaults):
+    """The flags of a script; defaults are its recipe's."""
+    p = argparse.ArgumentParser(description=doc.splitlines()[0])
+    p.add_argument("--base", required=True, help="the editor: a pipeline's folder, or its name on the Hugging Face Hub")
+    p.add_argument("--data", type=Path, required=True, help="folder of `score condition --layouts diffsynth`, or of `score aim`")
+    p.add_argument("--out", type=Path, required=True, help="folder to write; the same one resumes")
+    p.add_argument("--mode", choices=MODES, default="words", help="; ".join(f"{k}: {v}" for k, v in MODES.items()))
+    p.add_argument("--server", default="http://127.0.0.1:8100", help="`score serve`, for mode feedback; its scores are on 0 to 10")
+    p.add_argument("--feedback-weight", type=float, default=FEEDBACK)
+    p.add_argument("--pretraining-weight", type=float, default=1.0, help="of the pretraining loss beside the feedback's")
+    p.add_argument("--inference-steps", type=int, nargs="+", default=list(STEPS), help="numbers of denoising steps to draw from")
+    p.add_argument("--rank", type=int, help="of the LoRA; 0: the whole model trains")
+    p.add_argument("--size", type=int, help="side of the pictures")
+    p.add_argument("--batch", type=int)
+    p.add_argument("--steps", type=int, help="0: --epochs says it")
+    p.add_argument("--epochs", type=int, default=1)
+    p.add_argument("--lr", type=float)
+    p.add_argument("--weight-decay", type=float, default=0.01)
+    p.add_argument("--max-grad-norm", type=float, default=1.0)
+    p.add_argument("--save-every", type=int, default=500, help="steps between checkpoints")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    p.add_argument("--dtype", type=lambda name: getattr(torch, name), help="of the frozen weights: float32, bfloat16")
+    p.add_argument("--gradient-checkpointing", action="store_true")
+    p.set_defaults(**{"dtype": torch.float32} | defaults)
+    return p.parse_args()

@@ -1,0 +1,149 @@
+package report
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"assay/internal/atomicfile"
+	"assay/internal/benchmarks/protocol"
+	"assay/internal/page"
+	"assay/internal/stats"
+)
+
+// Overview is one table over several benchmarks: a row for each, by its headline number, and a column for each judge,
+// which measured all of its numbers.
+type Overview struct {
+	Judges []string      `json:"judges"`
+	Rows   []OverviewRow `json:"benchmarks"`
+}
+
+// OverviewRow is a benchmark.
+type OverviewRow struct {
+	Benchmark string         `json:"benchmark"`
+	Title     string         `json:"title"`
+	With      string         `json:"with,omitempty"`    // what its judges are asked for: a dimension, a part
+	NotRun    string         `json:"not_run,omitempty"` // why nothing of it was run
+	Cells     []OverviewCell `json:"results,omitempty"` // by judge
+}
+
+// OverviewCell is what one judge reaches in one benchmark.
+type OverviewCell struct {
+	Judge  string          `json:"judge"`
+	Number string          `json:"number,omitempty"` // the name of its rule
+	Subset string          `json:"subset,omitempty"` // part of the benchmark
+	Value  *protocol.Value `json:"value,omitempty"`  // nil: it failed
+	Low    *protocol.Value `json:"low,omitempty"`    // of a 95 % interval
+	High   *protocol.Value `json:"high,omitempty"`
+	Used   int             `json:"used,omitempty"` // items
+	Of     int             `json:"of,omitempty"`
+	Error  string          `json:"error,omitempty"`
+
+	lower bool // is better
+}
+
+// Overall is the headline number of the first system of a report, which is the judge's; where a judge does not give it,
+// the first number that it does.
+func (r *Report) Overall(judge string) OverviewCell {
+	var numbers []figure
+	if len(r.Systems) > 0 {
+		numbers = slices.DeleteFunc(r.figures(0), func(f figure) bool { return math.IsNaN(float64(f.Value)) })
+	}
+	if len(numbers) == 0 {
+		return OverviewCell{Judge: judge, Error: "it has no number"}
+	}
+	f := numbers[max(0, slices.IndexFunc(numbers, func(f figure) bool { return f.Rule == r.Benchmark.Headline }))]
+	return OverviewCell{Judge: judge, Number: f.Rule, Subset: f.Subset, Value: &f.Value, Low: f.Low, High: f.High,
+		Used: f.Coverage.Used, Of: f.Coverage.Of, lower: r.Benchmark.Direction(f.Rule) < 0}
+}
+
+// Failed counts the results that could not be computed.
+func (o *Overview) Failed() (n int) {
+	for _, row := range o.Rows {
+		for _, c := range row.Cells {
+			if c.Error != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Table is the overview as a table; benchmarks that were not run are its notes.
+func (o *Overview) Table() protocol.Table {
+	t := protocol.Table{Title: "benchmark", Columns: o.Judges, Mixed: true}
+	for _, row := range o.Rows {
+		if row.NotRun != "" {
+			t.Notes = append(t.Notes, fmt.Sprintf("%s: not run: %s", row.Benchmark, row.NotRun))
+			continue
+		}
+		name, line := row.Benchmark, protocol.TableRow{}
+		for _, c := range row.Cells {
+			if c.Error != "" {
+				t.Notes = append(t.Notes, fmt.Sprintf("%s: %s failed: %s", row.Benchmark, c.Judge, c.Error))
+				line.Cells = append(line.Cells, protocol.Cell{Value: math.NaN(), Text: "failed"})
+				continue
+			}
+			if name == row.Benchmark {
+				name += ": " + c.Number
+				if c.Subset != "" {
+					name += ", " + c.Subset
+				}
+				if c.lower {
+					name += " ↓"
+				}
+			}
+			cell := protocol.Cell{Value: float64(*c.Value)}
+			if c.Low != nil {
+				cell.Bounds = &stats.Interval{Low: float64(*c.Low), High: float64(*c.High)}
+			}
+			if c.Used < c.Of {
+				cell.Mark = fmt.Sprintf(" (%d of %d)", c.Used, c.Of)
+			}
+			line.Cells = append(line.Cells, cell)
+		}
+		if row.With != "" {
+			name += " (" + row.With + ")"
+		}
+		line.Name = name
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}
+
+//go:embed overview.html
+var overviewPage string
+
+var overviewTemplate = page.Parse(overviewPage, nil)
+
+// Write writes index.html, results.csv, results.md and results.json into a folder.
+func (o *Overview) Write(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	table := o.Table()
+	files := map[string]func(io.Writer) error{
+		"index.html":  func(w io.Writer) error { return overviewTemplate.Execute(w, table) },
+		"results.csv": table.WriteCSV,
+		"results.md": func(w io.Writer) error {
+			table.Markdown(w)
+			return nil
+		},
+		"results.json": func(w io.Writer) error {
+			e := json.NewEncoder(w)
+			e.SetIndent("", " ")
+			return e.Encode(o)
+		},
+	}
+	for name, write := range files {
+		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
+			return err
+		}
+	}
+	return nil
+}

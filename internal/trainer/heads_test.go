@@ -1,0 +1,134 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/edit"
+	"assay/internal/long"
+	"assay/internal/oracle"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/models"
+	"assay/model"
+)
+
+// writeHeadsRun makes a run over two tables: one has labels of quality, the other names of emotions, and some labels of
+// valence.
+func writeHeadsRun(t *testing.T, heads, text string) string {
+	t.Helper()
+	dir, root := t.TempDir(), oracle.Folders(t)[0]
+	scorer := fmt.Sprintf(`format: 2
+backbone: %s
+passes: [{pictures: [source, edit], prompt: '[INSTRUCTION]', position: last, heads: [%s]}]
+heads:
+`, filepath.Join(root, "qwen2_5_vl", "backbone"), heads)
+	for name, head := range map[string]string{"quality": "{hidden: [4], outputs: value}",
+		"emotion": "{outputs: classes, names: [calm, fear, awe]}", "valence": "{outputs: value}"} {
+		if strings.Contains(heads, name) {
+			scorer += fmt.Sprintf("  %s: %s\n", name, head)
+		}
+	}
+	var first, second strings.Builder
+	for g, p := range oracle.Read[[]struct{ Input, Edited string }](t, filepath.Join(root, "images", "pairs.json")) {
+		for k, picture := range []string{p.Input, p.Edited} {
+			row := fmt.Sprintf(`{"id": "%d-%d", "source": %q, "edit": %q, "instruction": "edit %d", `, g, k,
+				filepath.Join(root, p.Input), filepath.Join(root, picture), g)
+			if g%3 == 0 {
+				fmt.Fprintf(&first, "%s\"label_quality\": %d}\n", row, k)
+				continue
+			}
+			valence := "null"
+			if g%3 == 1 {
+				valence = fmt.Sprint(0.25 * float64(g%4))
+			}
+			fmt.Fprintf(&second, "%s\"label_emotion\": %q, \"label_valence\": %s}\n", row, []string{"calm", "awe"}[k], valence)
+		}
+	}
+	for name, text := range map[string]string{
+		"scorer.yaml": scorer, "a.jsonl": first.String(), "b.jsonl": second.String(),
+		"run.yaml": "scorer: scorer.yaml\nout: out\ndata: {train: [a.jsonl, b.jsonl], validation: 0.3, balance: table}\n" +
+			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\noptimizer: {lr: 0.01}\n" + text,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "run.yaml")
+}
+
+const headsLosses = "losses: [{kind: mse, dimension: quality}, {kind: classes, dimension: emotion, weight: 0.5}, " +
+	"{kind: huber, dimension: valence}]\n"
+
+// TestHeads: a run over tables with labels of different heads learns all of them, measures each, and leaves a scorer
+// that names the class.
+func TestHeads(t *testing.T) {
+	long.Test(t)
+	ctx := context.Background()
+	r, err := Train(ctx, Options{Config: load(t, writeHeadsRun(t, "quality, emotion, valence", headsLosses)),
+		Factory: models.Open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := r.Validation
+	if v.By != "dimensions" || len(v.Dimensions) != 3 {
+		t.Fatalf("got %+v, want three heads, by dimensions", v)
+	}
+	q, e := v.Dimensions["quality"], v.Dimensions["emotion"]
+	if q.Rows+e.Rows != v.Rows || q.L1 == nil || q.Accuracy != nil || e.Accuracy == nil || e.L1 != nil ||
+		v.Dimensions["valence"].Rows > e.Rows {
+		t.Errorf("got quality %+v, emotion %+v of %d rows", q, e, v.Rows)
+	}
+	s, err := model.OpenScorer(r.Scorer, model.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if d := s.Info().Dimensions; len(d) != 3 || len(d[0].Classes) != 3 {
+		t.Errorf("got dimensions %+v, want emotion of three classes first", d)
+	}
+}
+
+// TestClassesAlone: a scorer whose only head has classes without an order has no score.
+func TestClassesAlone(t *testing.T) {
+	long.Test(t)
+	ctx := context.Background()
+	r, err := Train(ctx, Options{Config: load(t, writeHeadsRun(t, "emotion",
+		"losses: [{kind: classes, dimension: emotion}]\n")), Factory: models.Open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Validation; len(v.Dimensions) != 1 || v.Dimensions["emotion"].Accuracy == nil {
+		t.Errorf("got %+v, want the accuracy of emotion", v)
+	}
+	s, err := model.OpenScorer(r.Scorer, model.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, _, err := edit.ScoreAll(ctx, s); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHeadsConfig: what a head cannot learn is refused by name.
+func TestHeadsConfig(t *testing.T) {
+	for want, text := range map[string]string{
+		"the classes of heads.emotion have no order": strings.Replace(headsLosses, "classes", "l1", 1),
+		"losses[0].fused: no head has a score":       "losses: [{kind: l1, fused: true}]\n",
+	} {
+		t.Run(want, func(t *testing.T) {
+			heads := "quality, emotion, valence"
+			if strings.Contains(text, "fused") {
+				heads = "emotion"
+			}
+			_, err := config.Load(writeHeadsRun(t, heads, text))
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		})
+	}
+}
