@@ -17,6 +17,7 @@ import (
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/records"
 	"assay/internal/version"
+	"assay/model"
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
@@ -55,7 +56,7 @@ func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 			"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n",
 		c.ScoreRange[0],
 		c.ScoreRange[1],
-		c.Answer[0],
+		model.WithoutWhy(c.Answer[0]),
 		version.Version,
 		c.Mode,
 	)
