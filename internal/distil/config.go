@@ -87,7 +87,8 @@ func (r *run) objective(c yaml.MapSlice) (yaml.MapSlice, error) {
 		return c, nil
 	}
 	if get(c, "scorer") != nil {
-		return nil, errors.New("losses: a scorer of several heads says itself what each learns, as {kind: gaussian, votes: soft}")
+		return nil, errors.New("losses: a scorer of several heads wants to know what each learns, as {kind: gaussian, " +
+			"votes: soft}")
 	}
 	var term map[string]any
 	head, _ := get(c, "head").(map[string]any)

@@ -15,6 +15,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,9 +51,11 @@ type Options struct {
 
 // Rated is what a teacher said of an edit.
 type Rated struct {
-	Ratings []float64 // of each pass; on 0 to 1, but of a teacher without bounds
+	Ratings []float64 // of each pass; on 0 to 1, not clipped
 	Why     string    // in words; "": none
 	Err     error     // why there are no ratings
+
+	Unbounded bool // the ratings have no range: they only order edits
 }
 
 // Mean is the mean of the ratings, the teacher's score.
@@ -263,7 +266,8 @@ func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, e
 // labelColumns are what the labels add to the rows of a table.
 var labelColumns = []data.Column{
 	{Name: "label", Kind: data.KindNumber}, {Name: "ratings", Kind: data.KindJSON}, {Name: "rank", Kind: data.KindNumber},
-	{Name: "why", Kind: data.KindText}, {Name: "teacher", Kind: data.KindJSON}, {Name: "teacher_error", Kind: data.KindText},
+	{Name: "why", Kind: data.KindText}, {Name: "teacher", Kind: data.KindJSON},
+	{Name: "teacher_error", Kind: data.KindText},
 }
 
 // writeLabels writes the label table. label is the mean of the ratings. Where only their order is trusted it has rank
@@ -286,14 +290,16 @@ func (r *run) writeLabels(ctx context.Context, t *data.Table, name string, rated
 			rec.Set("rank", -said.Mean())
 			return nil
 		}
-		for _, x := range said.Ratings {
-			if x < 0 || x > 1 {
-				return exit.Usagef("the teacher's score of row %d is %v, not on 0 to 1: calibrate it (score calibrate), or trust "+
-					"the order alone (--order)", i+1, x)
-			}
+		if said.Unbounded {
+			return exit.Usagef("the teacher's scores have no bounds: calibrate it (score calibrate), or trust the order alone " +
+				"(--order)")
 		}
-		rec.Set("label", said.Mean())
-		rec.Set("ratings", said.Ratings)
+		clipped := Rated{Ratings: slices.Clone(said.Ratings)} // a scorer's score may lie slightly outside
+		for k, x := range clipped.Ratings {
+			clipped.Ratings[k] = min(1, max(0, x))
+		}
+		rec.Set("label", clipped.Mean())
+		rec.Set("ratings", clipped.Ratings)
 		return nil
 	})
 }

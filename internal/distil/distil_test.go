@@ -20,13 +20,13 @@ import (
 	"assay/textjudge"
 )
 
-// model answers with a score of its own for every pass: the seed's. It fails, or is broken off, where it is told to.
-type model struct {
+// answerer answers with a score of its own for every pass: the seed's. It fails, or is broken off, where it is told to.
+type answerer struct {
 	asked  int
 	answer func(n int, o chat.Options) (string, error)
 }
 
-func (m *model) Chat(_ context.Context, _ []chat.Message, o chat.Options) (*chat.Answer, error) {
+func (m *answerer) Chat(_ context.Context, _ []chat.Message, o chat.Options) (*chat.Answer, error) {
 	m.asked++
 	text, err := m.answer(m.asked, o)
 	if err != nil {
@@ -35,8 +35,8 @@ func (m *model) Chat(_ context.Context, _ []chat.Message, o chat.Options) (*chat
 	return &chat.Answer{Text: text, Finish: chat.FinishStop}, nil
 }
 
-func (m *model) Fingerprint() string { return "a model" }
-func (m *model) Close() error        { return nil }
+func (m *answerer) Fingerprint() string { return "a model" }
+func (m *answerer) Close() error        { return nil }
 
 const judgeYAML = `format: 1
 kind: text
@@ -56,8 +56,8 @@ seed: 1
 options: {max_new_tokens: 20, temperature: 1}
 `
 
-// words opens a judge of three passes over a model.
-func words(t *testing.T, m *model) *Words {
+// wordsTeacher opens a judge of three passes over a model.
+func wordsTeacher(t *testing.T, m *answerer) *Words {
 	t.Helper()
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "judge.yaml"), judgeYAML)
@@ -136,14 +136,14 @@ func (r *run) labelled(t *testing.T, path string) ([]Rated, error) {
 // failed has no label, not one of 0.
 func TestLabels(t *testing.T) {
 	dir := t.TempDir()
-	m := &model{}
+	m := &answerer{}
 	m.answer = func(n int, o chat.Options) (string, error) {
 		if n == 5 { // the second pass of the second edit
 			return "no idea", nil
 		}
 		return fmt.Sprintf(`{"why": "pass %d", "score": %d}`, o.Seed, []int{0, 1, 4, 10}[o.Seed]), nil
 	}
-	r := newRun(t, words(t, m), Options{Out: dir, Reasons: true})
+	r := newRun(t, wordsTeacher(t, m), Options{Out: dir, Reasons: true})
 	rated, err := r.labelled(t, edits(t, dir, "a", 10, 3))
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestLabels(t *testing.T) {
 	}
 	defer e.Close()
 	first, err := e.Read(0)
-	if err != nil || first.Label == nil || fmt.Sprint(*first.Label, first.Ratings, first.Why) != "0.5 [0.1 0.4 1] pass 2" {
+	if err != nil || first.Label == nil || fmt.Sprintf("%v %v %s", *first.Label, first.Ratings, first.Why) != "0.5 [0.1 0.4 1] pass 2" {
 		t.Errorf("got %+v, %v; want label 0.5, its ratings, and the words of pass 2", first, err)
 	}
 	second, err := e.Read(1)
@@ -173,14 +173,14 @@ func TestLabels(t *testing.T) {
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
 	capped := true
-	m := &model{}
+	m := &answerer{}
 	m.answer = func(n int, o chat.Options) (string, error) {
 		if n == 5 && capped {
 			return "", fmt.Errorf("%w: %w", chat.ErrUnavailable, chat.ErrCap)
 		}
 		return `{"score": 5}`, nil
 	}
-	r := newRun(t, words(t, m), Options{Out: dir})
+	r := newRun(t, wordsTeacher(t, m), Options{Out: dir})
 	path := edits(t, dir, "a", 10, 3)
 	if _, err := r.labelled(t, path); !errors.Is(err, chat.ErrCap) {
 		t.Fatalf("got error %v, want that of the cap", err)

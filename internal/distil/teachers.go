@@ -125,6 +125,7 @@ func (s *Scorers) Rate(ctx context.Context, in, prefix string) ([]Rated, float64
 				rated[i] = Rated{Err: fmt.Errorf("%s: %w", s.Names[n], err)}
 			} else if rated[i].Err == nil {
 				rated[i].Ratings = append(rated[i].Ratings, scores.Lines[i].Value.Score01)
+				rated[i].Unbounded = rated[i].Unbounded || scores.Lines[i].Value.Unbounded
 			}
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/records"
 	"assay/internal/version"
-	"assay/model"
 )
 
 // writeScorer writes the scorer as it is now, with its model card, into an empty folder.
@@ -56,7 +55,7 @@ func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 			"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n",
 		c.ScoreRange[0],
 		c.ScoreRange[1],
-		model.WithoutWhy(c.Answer[0]),
+		c.ScoredAnswer(),
 		version.Version,
 		c.Mode,
 	)

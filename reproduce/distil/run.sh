@@ -41,7 +41,7 @@ for question in 'is it done?' 'is a part of it done?'; do # what the backbone wa
 	name=$(tr -cd a-z <<<"$question")
 	[ -d "$out/$name" ] || {
 		printf '%s [INSTRUCTION]' "$question" >"$out/$name.txt"
-		"$bin/score" import choices --base backbones/tiny --prompts "$out/$name.txt" --choices yes,no --values 1,0 --pictures frames --pair-size 64,64 \
+		"$bin/score" import choices --base backbones/tiny --prompts "$out/$name.txt" --choices yes,no --values 1,0 --pictures frames \
 			--out "$out/$name"
 	}
 done

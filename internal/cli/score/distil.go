@@ -34,8 +34,8 @@ func newDistilCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "distil --config FILE --in FILE --held-out FILE --out DIR (--judge NAME | --scorer DIR... | --ratings)",
 		Short: "Train a scorer on the answers of a slow judge",
-		Long: `distil lets a judge rate a table of edits, trains a scorer on the ratings, and compares the two on edits of other
-photographs (docs/distil.md). The teacher is a VLM judge that is asked several times (--judge, --passes), several
+		Long: `distil lets a judge rate a table of edits, trains a scorer on the ratings, and compares the two on edits of
+other photographs (docs/distil.md). The teacher is a VLM judge that is asked several times (--judge, --passes), several
 scorers (--scorer again and again), or people whose ratings the tables have (--ratings: a column with lists).
 
 --config is a configuration of train without data and out. What it leaves out is filled in: a head of eleven classes
@@ -43,9 +43,10 @@ that learns the distribution of the ratings, not their mean alone. --order trust
 source and instruction. --reasons trains the judge's words behind the score, in the same pass.
 
 OUT gets the answers, labels.jsonl and train.yaml, which train --config runs as they are, run/ with the scorer, and
-report.json. After Ctrl-C, a crash or a reached cap (exit code 3) the same command resumes. An edit that the judge failed
-at has no label: it is left out and counted.`,
-		Example: `  score distil --scorer A --scorer B --scorer C --config student.yaml --in edits.jsonl --held-out exam.jsonl --out distilled
+report.json. After Ctrl-C, a crash or a reached cap (exit code 3) the same command resumes. An edit that the judge
+failed at has no label: it is left out and counted.`,
+		Example: `  score distil --scorer A --scorer B --scorer C --config student.yaml --in edits.jsonl \
+      --held-out exam.jsonl --out distilled
   score distil --judge viescore --passes 4 --url http://localhost:8000/v1 --model NAME --cost-cap 20 \
       --config student.yaml --in edits.jsonl --held-out exam.jsonl --out distilled --dry-run
   score distil --ratings --config student.yaml --in votes.jsonl --held-out exam.jsonl --out distilled \
