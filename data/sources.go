@@ -111,7 +111,8 @@ func (r *Row) readSources(rec *Record, names map[string]string) error {
 	if !ok || name == "" {
 		return nil
 	}
-	if _, _, err := listOf(v, "pictures (paths, or {path, bytes})"); err != nil && !r.Source.IsZero() && names[sourcesColumn] == "" {
+	_, _, err := listOf(v, "pictures (paths, or {path, bytes})")
+	if err != nil && !r.Source.IsZero() && names[sourcesColumn] == "" {
 		return nil // a column of that name with something else in it
 	}
 	list, err := ToImages(v)

@@ -160,7 +160,8 @@ func TestLabels(t *testing.T) {
 	}
 	defer e.Close()
 	first, err := e.Read(0)
-	if err != nil || first.Label == nil || fmt.Sprintf("%v %v %s", *first.Label, first.Ratings, first.Why) != "0.5 [0.1 0.4 1] pass 2" {
+	if err != nil || first.Label == nil ||
+		fmt.Sprintf("%v %v %s", *first.Label, first.Ratings, first.Why) != "0.5 [0.1 0.4 1] pass 2" {
 		t.Errorf("got %+v, %v; want label 0.5, its ratings, and the words of pass 2", first, err)
 	}
 	second, err := e.Read(1)

@@ -25,8 +25,9 @@ func newRate() *cobra.Command {
 		Short: "Add the ratings of a noisy judge, who sees the truth",
 		Long: `rate adds a column ratings to a table of edits: in each pass the judge gives the true degree with normal noise,
 on points of 0 to 10, as a number of 0 to 1. The noise depends on --seed, the id and the pass alone.`,
-		Example: `  build/lab/miniature rate --in exam/edits.jsonl --truth exam/truth.jsonl --passes 4 --noise 0.3 --out rated.jsonl`,
-		Args:    cobra.NoArgs,
+		Example: `  build/lab/miniature rate --in exam/edits.jsonl --truth exam/truth.jsonl --passes 4 --noise 0.3 \
+      --out rated.jsonl`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if passes < 1 || !(noise >= 0) {
 				return exit.Usagef("--passes is 1 or more and --noise 0 or more, not %d and %v", passes, noise)
