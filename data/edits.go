@@ -19,9 +19,11 @@ type Annotations struct {
 	// Labels are on 0..1: label ("", as Row.Label) and label_<dimension>.
 	Labels map[string]float64 `json:"labels,omitempty"`
 	// Ranks within the group are rank ("") and rank_<dimension>: lower is better, equal is a tie.
-	Ranks   map[string]float64 `json:"ranks,omitempty"`
-	Votes   float64            `json:"votes,omitempty"` // number of people whose labels these are; 0: not known
-	Verdict *Verdict           `json:"pair,omitempty"`  // on the two edits of a row of preferences; nil: it stands alone
+	Ranks map[string]float64 `json:"ranks,omitempty"`
+	Votes float64            `json:"votes,omitempty"` // number of people whose labels these are; 0: not known
+	// Ratings are the labels that several people, or several passes of a judge, gave the edit; none: the label alone.
+	Ratings []float64 `json:"ratings,omitempty"`
+	Verdict *Verdict  `json:"pair,omitempty"` // on the two edits of a row of preferences; nil: it stands alone
 }
 
 // Verdict is what people said of two edits, the first and the second of a row of preferences.
@@ -104,7 +106,8 @@ var PreferenceColumns = []Column{
 // CheckEditColumn refuses a name that is no column of ours in any layout.
 func CheckEditColumn(name string) error {
 	named := func(c Column) bool { return c.Name == name }
-	if name == sourcesColumn || name == "rank" || name == "votes" || strings.HasPrefix(name, "label_") ||
+	if name == sourcesColumn || name == "rank" || name == "votes" || name == ratingsColumn ||
+		strings.HasPrefix(name, "label_") ||
 		strings.HasPrefix(name, "rank_") || slices.ContainsFunc(LabelColumns, named) ||
 		slices.ContainsFunc(PreferenceColumns, named) {
 		return nil
@@ -241,10 +244,53 @@ func (e *Edits) labels(rec Record) (Row, error) {
 			err = put(&out.Ranks, "", f.Value, math.Inf(-1), math.Inf(1))
 		case name == "votes":
 			out.Votes, err = count(f.Value)
+		case name == ratingsColumn:
+			err = out.rate(f.Value)
 		}
 		if err != nil {
 			return out, fmt.Errorf("column %q: %w", f.Name, err)
 		}
+	}
+	return out, nil
+}
+
+// ratingsColumn is the column of several labels of an edit: a list of numbers.
+const ratingsColumn = "ratings"
+
+// rate notes the ratings of a row. A row without a label has their mean.
+func (r *Row) rate(v any) (err error) {
+	if r.Ratings, err = Numbers(v); err != nil {
+		return err
+	}
+	total := 0.0
+	for _, x := range r.Ratings {
+		if x < 0 || x > 1 {
+			return fmt.Errorf("ratings are numbers of 0 to 1, not %v", x)
+		}
+		total += x
+	}
+	if r.Label == nil && len(r.Ratings) > 0 {
+		r.Label = new(total / float64(len(r.Ratings)))
+	}
+	return nil
+}
+
+// Numbers returns a list of finite numbers, or the JSON text of one; null is none.
+func Numbers(v any) ([]float64, error) {
+	list, _, err := listOf(v, "numbers, as [0.5, 1]")
+	if err != nil {
+		return nil, err
+	}
+	var out []float64
+	for _, e := range list {
+		x, err := Finite(e)
+		if err != nil {
+			return nil, err
+		}
+		if x == nil {
+			return nil, errors.New("there is no number in a list of numbers")
+		}
+		out = append(out, *x)
 	}
 	return out, nil
 }

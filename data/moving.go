@@ -191,7 +191,7 @@ func (m Moving) value(v any, certain bool) (moved any, paths []string) {
 
 // list is value for a list of pictures. The paths are "" where a picture stays; JSON text has itself as its only path.
 func (m Moving) list(v any) (moved any, paths []string) {
-	list, text, err := pictureList(v)
+	list, text, err := listOf(v, "pictures (paths, or {path, bytes})")
 	if err != nil {
 		return v, nil
 	}

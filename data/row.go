@@ -19,7 +19,7 @@ type Row struct {
 	Target      Image // the wanted result, if known
 	Instruction string
 	Label       *float64 // 0 (failed) to 1 (done); nil: not labelled
-	Why         string   // the rule that gave the label
+	Why         string   // the rule that gave the label, or the reason that a judge gave for it
 	Method      string   // the editor that made Edit
 	ClipD       *float64 // similarities; nil: not known, or not defined. NaN is written: not defined
 	ClipI       *float64

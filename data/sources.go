@@ -34,7 +34,7 @@ func ToImages(v any) ([]Image, error) {
 	if list, ok := v.([]Image); ok {
 		return list, nil
 	}
-	list, _, err := pictureList(v)
+	list, _, err := listOf(v, "pictures (paths, or {path, bytes})")
 	if err != nil || list == nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func ToImages(v any) ([]Image, error) {
 	return out, nil
 }
 
-// pictureList are the elements of a list as they stand in a table; text: it was JSON text. nil: null.
-func pictureList(v any) (list []any, text bool, err error) {
+// listOf are the elements of a list of what is wanted as they stand in a table; text: it was JSON text. nil: null.
+func listOf(v any, want string) (list []any, text bool, err error) {
 	raw, isRaw := v.(json.RawMessage)
 	if !isRaw || len(raw) > 0 && raw[0] == '"' {
 		if v, err = unwrap(v); err != nil {
@@ -73,7 +73,7 @@ func pictureList(v any) (list []any, text bool, err error) {
 		}
 		raw, text = json.RawMessage(strings.TrimSpace(v)), true
 		if raw[0] != '[' {
-			return nil, false, fmt.Errorf("want a list of pictures, have %s", kindOf(v))
+			return nil, false, fmt.Errorf("want a list of %s, have %s", want, kindOf(v))
 		}
 	}
 	if string(raw) == "null" {
@@ -81,10 +81,10 @@ func pictureList(v any) (list []any, text bool, err error) {
 	}
 	var each []json.RawMessage
 	if raw == nil {
-		return nil, false, fmt.Errorf("want a list of pictures, have %s", kindOf(v))
+		return nil, false, fmt.Errorf("want a list of %s, have %s", want, kindOf(v))
 	}
 	if json.Unmarshal(raw, &each) != nil {
-		return nil, text, fmt.Errorf("want a list of pictures (paths, or {path, bytes}), have %.40s", raw)
+		return nil, text, fmt.Errorf("want a list of %s, have %.40s", want, raw)
 	}
 	list = make([]any, len(each))
 	for i, e := range each {
@@ -111,7 +111,8 @@ func (r *Row) readSources(rec *Record, names map[string]string) error {
 	if !ok || name == "" {
 		return nil
 	}
-	if _, _, err := pictureList(v); err != nil && !r.Source.IsZero() && names[sourcesColumn] == "" {
+	_, _, err := listOf(v, "pictures (paths, or {path, bytes})")
+	if err != nil && !r.Source.IsZero() && names[sourcesColumn] == "" {
 		return nil // a column of that name with something else in it
 	}
 	list, err := ToImages(v)

@@ -98,8 +98,11 @@ func (t *term) gather(x, index string, distinct bool) string {
 	return y
 }
 
+// edits takes the rows of the items' edits. Of several ratings of an edit each is an item.
+func (t *term) edits(x string) string { return t.gather(x, "a", t.Votes != VotesSoft) }
+
 // score is score01 of each labelled edit [items], label its label.
-func (t *term) score() string { return t.gather(t.head.Score, "a", true) }
+func (t *term) score() string { return t.edits(t.head.Score) }
 func (t *term) label() string { return t.input("label", onnx.Dims("items")) }
 
 // The usual arithmetic.

@@ -16,7 +16,7 @@ func TestCheck(t *testing.T) {
 		"scale: a loss of kind l1":          {Kind: "l1", Scale: 2},
 		"weight: want at least 0":           {Kind: "l1", Weight: &half},
 		"votes: want weight or soft":        {Kind: "bradley_terry", Votes: "all"},
-		"votes: soft is for":                {Kind: "l1", Votes: "soft"},
+		"votes: soft reads the ratings":     {Kind: "l1", Votes: "soft", Dimension: "quality"},
 		"theta: want more than 1":           {Kind: "rao_kupper", Theta: 1},
 		"nu: want more than 0":              {Kind: "davidson", Nu: -1},
 		"values: want the labels":           {Kind: "ordinal", Values: []float64{1, 0}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 
 	"gorgonia.org/tensor"
 )
@@ -11,7 +12,7 @@ import (
 // Item is what a term has one loss for.
 type Item struct {
 	Edits   []int      // indices among the edits of the run: one; a and b of a pair; all of an order
-	Label   float64    // of an edit, on 0..1
+	Label   float64    // of an edit, on 0..1; with votes: soft one of its ratings
 	Outcome [3]float64 // of a pair: shares for a, for neither, for b; their sum is 1
 	Margin  float64    // of a pair, in the units of the logits
 	Ranks   []int      // of the edits of an order: lower is better, equal is a tie
@@ -148,14 +149,23 @@ func (f *feeder) item(over Unit, k int, it *Item) error {
 	return nil
 }
 
-// class writes the one-hot class of a label.
+// class writes the one-hot class of a label. A rating between two values is divided between them, so that the mean
+// stays: the two-hot target of Schrittwieser et al., MuZero, 2020 (appendix F).
 func (f *feeder) class(label float64) {
-	if len(f.head.Values) == 0 {
+	v := f.head.Values
+	if len(v) == 0 {
 		return
 	}
-	one := make([]float64, len(f.head.Values))
-	one[Nearest(f.head.Values, label)] = 1
-	f.put("class", one...)
+	p := make([]float64, len(v))
+	k := sort.SearchFloat64s(v, label)
+	switch {
+	case f.spec.Votes != VotesSoft || k == 0 || k == len(v):
+		p[Nearest(v, label)] = 1
+	default:
+		p[k] = (label - v[k-1]) / (v[k] - v[k-1])
+		p[k-1] = 1 - p[k]
+	}
+	f.put("class", p...)
 }
 
 // order writes a row for each edit that others can still be chosen instead of.

@@ -77,8 +77,8 @@ func TestCheckAtTheEdge(t *testing.T) {
 		{"values", Spec{Kind: "ordinal", Values: []float64{0, 1}}, Spec{Kind: "ordinal", Values: []float64{1}}},
 		{"values", Spec{Kind: "ordinal", Values: []float64{0, 1e-9}}, Spec{Kind: "ordinal", Values: []float64{1, 1}}},
 		{"cuts", Spec{Kind: "ordinal", Cuts: CutsLearned}, Spec{Kind: "ordinal", Cuts: "none"}},
-		{"votes", Spec{Kind: "bradley_terry", Votes: VotesSoft}, Spec{Kind: "mse", Votes: VotesSoft}},
-		{"votes", Spec{Kind: "mse", Votes: VotesWeight}, Spec{Kind: "mse", Votes: "hard"}},
+		{"votes", Spec{Kind: "bradley_terry", Votes: VotesSoft}, Spec{Kind: "bradley_terry", Votes: "hard"}},
+		{"votes", Spec{Kind: "mse", Votes: VotesSoft}, Spec{Kind: "mse", Votes: "hard"}},
 		{"votes", Spec{Kind: "text"}, Spec{Kind: "plackett_luce", Votes: VotesWeight}},
 		{"dimension", Spec{Kind: "l1", Dimension: "quality"}, Spec{Kind: "text", Dimension: "quality"}},
 	} {

@@ -126,8 +126,8 @@ func (s *Spec) Check() []Problem {
 	if w := s.Factor(); !(w >= 0) || math.IsInf(w, 0) {
 		bad("weight", "want at least 0, not %g", w)
 	}
-	if s.Votes == VotesSoft && r.Over == Edits {
-		bad("votes", "soft is for comparisons: a label of an edit is the mean of its votes already")
+	if s.Votes == VotesSoft && r.Over == Edits && s.Dimension != "" {
+		bad("votes", "soft reads the ratings of the score: a dimension has labels alone")
 	}
 	if s.Dimension != "" && r.Over == Tokens {
 		bad("dimension", "text has no dimensions")
@@ -149,7 +149,7 @@ func (s *Spec) Check() []Problem {
 // How votes count.
 const (
 	VotesWeight = "weight" // the outcome with most votes counts, with its share of them
-	VotesSoft   = "soft"   // every outcome counts with its share
+	VotesSoft   = "soft"   // every outcome counts with its share; of an edit, every rating
 )
 
 // Nearest is the index of the value nearest to x, the lowest on a tie: a class of a label.

@@ -6,7 +6,9 @@ import (
 	"assay/onnx"
 )
 
-// pointwise are the losses over single edits: s is score01, y the label on 0..1.
+// pointwise are the losses over single edits: s is score01, y the label on 0..1. With votes: soft an edit with several
+// ratings has an item for each, of 1/n of its weight. So the cross-entropy of classes is the one to the distribution of
+// the ratings (torch.nn.CrossEntropyLoss with probabilities as target), and gaussian learns sigma from their spread.
 var pointwise = []Row{
 	{
 		Kind: "l1", Over: Edits, Outputs: Value, Options: []string{"votes"},
@@ -69,8 +71,8 @@ func binaryCrossEntropy(t *term) string {
 
 func classes(t *term) string {
 	k := len(t.head.Values)
-	class := t.input("class", onnx.Dims("items", k)) // one-hot
-	logp := t.OpA("LogSoftmax", onnx.Attrs{"axis": -1}, t.gather(t.head.Z, "a", true))
+	class := t.input("class", onnx.Dims("items", k)) // its probabilities
+	logp := t.OpA("LogSoftmax", onnx.Attrs{"axis": -1}, t.edits(t.head.Z))
 	return t.Op("Neg", t.OpA("ReduceSum", onnx.Attrs{"keepdims": 0}, t.mul(class, logp), t.Ints(1)))
 }
 
@@ -100,7 +102,7 @@ func ordinal(t *term) string {
 }
 
 func gaussian(t *term) string {
-	l := t.gather(t.logSigma(), "a", true)
+	l := t.edits(t.logSigma())
 	z := t.mul(t.sub(t.label(), t.score()), t.Op("Exp", t.Op("Neg", l)))
 	return t.add(t.times(t.square(z), 0.5), l)
 }

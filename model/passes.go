@@ -211,5 +211,15 @@ func (p *preparer) answerTokens(q *PassConfig, e *edit.Edit, a Ask, counts []int
 	if err != nil {
 		return t, err
 	}
-	return p.Text.Encode(prompt, cmp.Or(a.Answer, string(q.Answer)), p.EndOfTurn(), p.net.Backbone.Placeholder(), counts)
+	answer := cmp.Or(a.Answer, string(q.Answer))
+	switch {
+	case a.Why == "":
+		answer = WithoutWhy(answer)
+	case strings.Contains(answer, WhyMark):
+		why := []text.Mark{{Mark: WhyMark, Text: a.Why}}
+		if answer, err = p.Text.Fill(text.Question{Text: answer, Marks: why}); err != nil {
+			return t, err
+		}
+	}
+	return p.Text.Encode(prompt, answer, p.EndOfTurn(), p.net.Backbone.Placeholder(), counts)
 }

@@ -15,6 +15,7 @@ import (
 type Ask struct {
 	Question string  // template; "": the scorer's
 	Answer   string  // template; "": the scorer's
+	Why      string  // replaces [WHY] in Answer: the reason of an edit's label, whose tokens train with the answer's
 	Pixels   bool    // keep the pixels, for PixelGradient
 	Shared   *Shared // pictures prepared for other scorers that are asked about the same edit; nil: none
 }

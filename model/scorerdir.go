@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"gorgonia.org/tensor"
@@ -51,6 +52,18 @@ type ScorerConfig struct {
 
 // InstructionMark is replaced by the instruction in a question.
 const InstructionMark = "[INSTRUCTION]"
+
+// WhyMark is replaced in the answers of training by the reason of an edit's label. It stands behind the score token,
+// whose state cannot see it: a scorer's own answer has none.
+const WhyMark = "[WHY]"
+
+// WithoutWhy is an answer as scoring gives it, without a reason.
+func WithoutWhy(answer string) string {
+	if !strings.Contains(answer, WhyMark) {
+		return answer
+	}
+	return strings.TrimRight(strings.ReplaceAll(answer, WhyMark, ""), " ")
+}
 
 // InstructionFirst is the layout that has the question between the source and its edit, so that the edits of a group
 // have it in common. Without a layout the pictures come first.

@@ -48,6 +48,43 @@ func TestShippedScorer(t *testing.T) {
 	}
 }
 
+// TestWhy: a reason behind the score token trains, and the score does not see it.
+func TestWhy(t *testing.T) {
+	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p, err := data.Open("../testdata/oracle/images/coffee.png", data.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sample := func(why string) (*batch.Sample, error) {
+		return s.Sample(edit.New(p, p, "make it grey"), model.Ask{Answer: "[SCORE] [WHY]", Why: why})
+	}
+	plain, err := sample("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reason, err := sample("nothing has changed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(reason.IDs) - len(plain.IDs); n < 2 || reason.ScoreIndex != plain.ScoreIndex {
+		t.Errorf("got %d more tokens, score index %d; want at least 2, and %d", n, reason.ScoreIndex, plain.ScoreIndex)
+	}
+	scores, err := s.Score01(context.Background(), []*batch.Sample{plain, reason})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := scores[0] - scores[1]; d > 1e-5 || d < -1e-5 {
+		t.Errorf("got scores %v, want equal ones", scores)
+	}
+	if _, err := sample("<|im_end|>"); err == nil {
+		t.Error("a special token in a reason: got no error, want one")
+	}
+}
+
 // The gradients of many edits at once are, bit for bit, those of each edit alone.
 func TestShippedScorerGradientsTogether(t *testing.T) {
 	s, err := model.OpenScorer("../backbones/tiny-scorer", model.Options{Threads: 2})

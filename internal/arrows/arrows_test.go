@@ -144,6 +144,8 @@ metrics: onnx ort checkpoints data edit encoders heuristics internal/store inter
 metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
+internal/distil: chat data edit internal/atomicfile internal/exit internal/jsonfile internal/scoring internal/stats
+internal/distil: internal/store internal/table internal/trainer internal/trainer/config model textjudge
 internal/scoring/calibrate: internal/calibration data edit t2i model internal/scoring internal/store internal/atomicfile
 internal/scoring/calibrate: internal/exit internal/page internal/stats internal/jsonfile
 internal/benchmarks/protocol: data edit internal/store internal/table internal/stats

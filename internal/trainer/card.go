@@ -57,7 +57,7 @@ func scorerCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 			"One forward pass over `%s` gives the score. Made with assay %s, mode %s.\n\n",
 		c.ScoreRange[0],
 		c.ScoreRange[1],
-		c.Answer[0],
+		c.ScoredAnswer(),
 		version.Version,
 		c.Mode,
 	)

@@ -284,7 +284,7 @@ func (v *validator) rows(lo, hi int) (batch []dataset.Example, err error) {
 		}
 		var e dataset.Example
 		e, err = v.data.Validation.Example(i)
-		e.Index, e.Question, e.Answer = i, v.config.Question[0], v.config.Answer[0]
+		e.Index, e.Question, e.Answer, e.Why = i, v.config.Question[0], v.config.Answer[0], ""
 		batch = append(batch, e)
 	}
 	return batch, err

@@ -23,6 +23,7 @@ var app = cli.App{Root: newMiniature}
 func init() {
 	app.Register(newEvaluate)
 	app.Register(newMeasure)
+	app.Register(newRate)
 }
 
 func main() { app.Main() }

@@ -42,6 +42,22 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 	if p.templateErr != nil {
 		return "", p.templateErr
 	}
+	question, err := p.Fill(q)
+	if err != nil {
+		return "", err
+	}
+	if err := tokens.Check("question", question); err != nil {
+		return "", err
+	}
+	prompt, err := p.template.render(pictures, question)
+	if err != nil {
+		return "", err
+	}
+	return prompt, p.checkSpecial(prompt, usualKey{pictures, pictures, q.plain()}, question)
+}
+
+// Fill is [Question.Fill] of texts that hold no special token.
+func (p *Processor) Fill(q Question) (string, error) {
 	for _, m := range q.Marks {
 		if err := tokens.Check(m.Mark, m.Text); err != nil {
 			return "", err
@@ -52,15 +68,7 @@ func (p *Processor) Ask(pictures int, q Question) (string, error) {
 			}
 		}
 	}
-	question := q.Fill()
-	if err := tokens.Check("question", question); err != nil {
-		return "", err
-	}
-	prompt, err := p.template.render(pictures, question)
-	if err != nil {
-		return "", err
-	}
-	return prompt, p.checkSpecial(prompt, usualKey{pictures, pictures, q.plain()}, question)
+	return q.Fill(), nil
 }
 
 // EncodePrompt tokenises prompt and answer, which may be empty, as [Processor.Encode] does, with or without a score

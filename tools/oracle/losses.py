@@ -40,6 +40,18 @@ def log_difference(b, a):
     return h + torch.log(-torch.expm1(l - h))
 
 
+def two_hot(values, y):
+    """y between two values is divided between them, so that the mean stays."""
+    p = torch.zeros(len(values))
+    k = next((i for i, v in enumerate(values) if v >= y), len(values))
+    if k in (0, len(values)):
+        p[min(k, len(values) - 1)] = 1
+    else:
+        p[k] = (y - values[k - 1]) / (values[k] - values[k - 1])
+        p[k - 1] = 1 - p[k]
+    return p
+
+
 def pointwise(spec, z, it, values, learned=None):
     i, y = it["edits"][0], torch.tensor(it["label"])
     s, kind, scale = z[i, 0], spec["kind"], spec.get("scale", 10)
@@ -51,6 +63,8 @@ def pointwise(spec, z, it, values, learned=None):
         return F.huber_loss(s, y, delta=spec.get("delta", 0.1))
     if kind == "bce":
         return F.binary_cross_entropy_with_logits(scale * (s - spec.get("center", 0.5)), y)
+    if kind == "classes" and spec.get("votes") == "soft":
+        return F.cross_entropy(z[i][None], two_hot(values, it["label"])[None])
     if kind == "classes":
         return F.cross_entropy(z[i][None], torch.tensor([nearest(values, it["label"])]))
     if kind == "gaussian":
@@ -153,7 +167,28 @@ def tables():
         out.append(case(name, {"kind": "gaussian"}, z, edits(n, labels), "mu_sigma"))
     for name, z in [("usual", scores(n, 3, 1)), ("far", scores(n, 3, 1).sign() * 1e3)]:
         out.append(case(name, {"kind": "classes"}, z, edits(n, labels), "classes", [0, 0.5, 1]))
-    return out + comparisons(one, two, far, spread)
+    return out + comparisons(one, two, far, spread) + soft(one, two, far, spread)
+
+
+def soft(one, two, far, spread):
+    """Several ratings of an edit, each an item. Beside them the losses to a whole distribution, in torch's own words."""
+    ratings = [[0.25, 0.125, 0.875], [1, 1, 1], [0, 0.5, 1, 0.3125], [0.75], [], [0, 0.0625], [0.5, 0.5625], [0.25, 1], [0, 1],
+               [0.4375]]
+    items = [{"edits": [i], "label": float(y), "weight": torch.tensor(0.5 / len(r)).float().item()}
+             for i, r in enumerate(ratings) for y in r]
+    ten, five = scores(10, 5, 1), [0, 0.25, 0.5, 0.75, 1]
+    out = [case(name, {"kind": kind, "votes": "soft"}, z, items) for kind in ["l1", "mse", "huber", "bce", "ordinal"]
+           for name, z in [("ratings", one), ("ratings, far", far)]]
+    out += [case(name, {"kind": "gaussian", "votes": "soft"}, z, items, "mu_sigma")
+            for name, z in [("ratings", two), ("ratings, far", spread)]]
+    for name, z in [("ratings", ten), ("ratings, far", ten.sign() * 1e3)]:
+        c = case(name, {"kind": "classes", "votes": "soft"}, z, items, "classes", five)
+        asked = [i for i, r in enumerate(ratings) if r]
+        target = torch.stack([torch.stack([two_hot(five, y) for y in ratings[i]]).mean(0) for i in asked])
+        whole = 0.5 * F.cross_entropy(z[asked], target, reduction="sum")
+        assert abs(whole.item() - c["loss"]) <= 1e-6 * max(1, abs(c["loss"])), (whole, c["loss"])
+        out.append(c)
+    return out
 
 
 def comparisons(one, two, far, spread):

@@ -195,7 +195,7 @@ func hiddenSibling(path, what string) string {
 
 // WriteConfig puts the resolved configuration into the run directory.
 func WriteConfig(c *config.Config) error {
-	text, err := c.YAML()
+	text, err := c.Loadable()
 	if err != nil {
 		return err
 	}

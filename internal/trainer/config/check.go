@@ -98,6 +98,8 @@ func (c *Config) checkScorer(d checker) {
 	for _, a := range c.Answer {
 		d.Want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q",
 			c.ScoreToken, a)
+		d.Want(!strings.Contains(a[:max(0, strings.Index(a, c.ScoreToken))], model.WhyMark), "answer",
+			"%s stands before %s, whose score would depend on it: put it behind", model.WhyMark, c.ScoreToken)
 	}
 	h := &c.Head
 	d.Want(len(h.Hidden) == 0 || slices.Min(h.Hidden) > 0, "head.hidden", "want widths of at least 1, not %v", h.Hidden)

@@ -239,6 +239,9 @@ const (
 	ReportMLflow      = "mlflow"
 )
 
+// ScoredAnswer is the answer that scoring gives: without the reasons that train behind the score.
+func (c *Config) ScoredAnswer() string { return model.WithoutWhy(c.Answer[0]) }
+
 // Reports reports whether the run's curves are shown somewhere, a value of report_to.
 func (c *Config) Reports(to string) bool { return slices.Contains(c.ReportTo, to) }
 

@@ -205,6 +205,7 @@ device: gpu
 func TestOneMistake(t *testing.T) {
 	for text, want := range map[string]string{
 		"batch_size: -1":                                             "batch_size: want at least 1, not -1",
+		"answer: '[WHY] [SCORE]'":                                    "answer: [WHY] stands before [SCORE]",
 		"batch_size: 0":                                              "batch_size: want at least 1, not 0",
 		"mode: head\nloss: {text: 1, score: 0}":                      "loss.score: mode head trains on this alone: with 0",
 		"mode: head\nloss: {text: 0, score: 0}":                      "loss: with both weights 0 there is nothing to learn",
@@ -241,6 +242,25 @@ func TestNamesElsewhere(t *testing.T) {
 		if _, err := loadText(t, text); err == nil || strings.Contains(err.Error(), "unknown key") {
 			t.Errorf("%s is %s here: %v", name, key, err)
 		}
+	}
+}
+
+// TestLoadable: what a run with losses writes can be read again.
+func TestLoadable(t *testing.T) {
+	c, err := loadText(t, "backbone: b\nout: o\ndata: {train: t.jsonl}\nlosses: [{kind: mse, votes: soft}]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := c.Loadable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := loadText(t, string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(c, again); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -209,7 +209,21 @@ func (c *Config) Departures() []string {
 	return out
 }
 
-// YAML writes the configuration with every key, as Load reads it.
+// Loadable is YAML without the key loss where losses replace it: Load refuses both.
+func (c *Config) Loadable() ([]byte, error) {
+	text, err := c.YAML()
+	if err != nil || len(c.Losses) == 0 {
+		return text, err
+	}
+	var all yaml.MapSlice
+	if err := yaml.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(item yaml.MapItem) bool { return item.Key == "loss" })
+	return yaml.MarshalWithOptions(all, yaml.Flow(false), yaml.IndentSequence(true))
+}
+
+// YAML writes the configuration with every key.
 func (c *Config) YAML() ([]byte, error) {
 	return yaml.MarshalWithOptions(c, yaml.Flow(false), yaml.IndentSequence(true))
 }

@@ -16,6 +16,7 @@ type Example struct {
 	Edit             edit.Edit // of a table: its pictures are [RowPicture]
 	Question, Answer string    // templates drawn; [INSTRUCTION] is not yet replaced
 	Label            float64   // 0..1
+	Why              string    // replaces [WHY] of Answer; only in training
 
 	Conversation *Conversation // of mode text, where Edit has an ID alone; nil: a labelled edit
 	Share        float64       // what its mean text loss counts in its batch, 1 on average; 0: as much as any other's

@@ -77,7 +77,7 @@ func (r *Row) example() (Example, error) {
 		e.Sources = append(e.Sources, picture(m, r.contents.sources[i]))
 	}
 	e.ID, e.Group = cmp.Or(row.ID, r.table.Place(r.Index)), row.Group
-	return Example{Edit: *e, Label: r.Label, Annotations: r.Annotations}, nil
+	return Example{Edit: *e, Label: r.Label, Why: row.Why, Annotations: r.Annotations}, nil
 }
 
 func (r *Row) badRow() BadRow {

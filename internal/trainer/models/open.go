@@ -156,7 +156,7 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 		PairSize:      c.PairSize,
 		Layout:        c.Layout,
 		Question:      c.Question[0],
-		Answer:        c.Answer[0],
+		Answer:        c.ScoredAnswer(),
 		TextLoss:      c.TextLoss,
 		ScoreRange:    [2]float64{c.ScoreRange[0], c.ScoreRange[1]},
 		ScoreToken:    c.ScoreToken,

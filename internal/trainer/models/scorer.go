@@ -118,7 +118,8 @@ type texter interface {
 func checkTexts(m texter, c *config.Config, e *dataset.Example) error {
 	for _, q := range c.Question {
 		for _, a := range c.Answer {
-			if err := m.CheckText(&edit.Edit{Instruction: e.Edit.Instruction}, model.Ask{Question: q, Answer: a}); err != nil {
+			ask := model.Ask{Question: q, Answer: a, Why: e.Why}
+			if err := m.CheckText(&edit.Edit{Instruction: e.Edit.Instruction}, ask); err != nil {
 				return err
 			}
 		}
@@ -162,7 +163,9 @@ func prepareExample(p preparer, e *dataset.Example) (*model.Sample, error) {
 }
 
 // askOf has the templates that were drawn for an example.
-func askOf(e *dataset.Example) model.Ask { return model.Ask{Question: e.Question, Answer: e.Answer} }
+func askOf(e *dataset.Example) model.Ask {
+	return model.Ask{Question: e.Question, Answer: e.Answer, Why: e.Why}
+}
 
 // Prefetch prepares examples with half of the cores: the other half computes the step at hand.
 func (m *ScorerModel) Prefetch(part []dataset.Example) {

@@ -10,6 +10,27 @@ import (
 	"assay/losses"
 )
 
+// TestRatings: with votes: soft every rating of an edit is an item; together they weigh as much as a label.
+func TestRatings(t *testing.T) {
+	label := map[string]float64{"": 0.5}
+	part := []dataset.Example{
+		{Index: 0, Annotations: data.Annotations{Labels: label, Ratings: []float64{0.25, 0.75}}},
+		{Index: 1, Annotations: data.Annotations{Labels: label}},
+	}
+	for votes, want := range map[string][]losses.Item{
+		"": {{Edits: []int{0}, Label: 0.5, Weight: 1}, {Edits: []int{1}, Label: 0.5, Weight: 1}},
+		losses.VotesSoft: {{Edits: []int{0}, Label: 0.25, Weight: 0.5}, {Edits: []int{0}, Label: 0.75, Weight: 0.5},
+			{Edits: []int{1}, Label: 0.5, Weight: 1}},
+	} {
+		t.Run(votes, func(t *testing.T) {
+			items := New([]losses.Spec{{Kind: "l1", Votes: votes}}, nil).Items(part)
+			if d := cmp.Diff([][]losses.Item{want}, items); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 // TestItems: what terms compare in groups with labels of two dimensions.
 func TestItems(t *testing.T) {
 	label := func(y, q float64) data.Annotations {

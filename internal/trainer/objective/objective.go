@@ -53,6 +53,13 @@ func (o *Objective) Items(part []dataset.Example) [][]losses.Item {
 func labelItems(s *losses.Spec, part []dataset.Example, lo, hi int) (out []losses.Item) {
 	for i := lo; i < hi; i++ {
 		if y, ok := part[i].Annotations.Labels[s.Dimension]; ok {
+			ratings := part[i].Annotations.Ratings // of the score: dimensions have labels alone
+			if s.Votes == losses.VotesSoft && s.Dimension == "" && len(ratings) > 0 {
+				for _, y := range ratings {
+					out = append(out, losses.Item{Edits: []int{i}, Label: y, Weight: 1 / float64(len(ratings))})
+				}
+				continue
+			}
 			it := losses.Item{Edits: []int{i}, Label: y, Weight: 1}
 			if v := part[i].Annotations.Votes; s.Votes == losses.VotesWeight && v > 0 {
 				it.Weight = v

@@ -1,0 +1,384 @@
+// Package distil trains a scorer on the answers of a slow judge.
+//
+// A [Teacher] rates the edits of two tables, once or several times each. From the ratings of the first become a label
+// table and a configuration of a training, which `train --config` can run as well; the second is held out. The student
+// that comes out scores the held-out edits, and a [Report] compares it with its teacher and both with the truth, if
+// that is known. Each stage is done once: state.json in the folder says which are, and of what.
+package distil
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/atomicfile"
+	"assay/internal/exit"
+	"assay/internal/jsonfile"
+	"assay/internal/stats"
+	"assay/internal/store"
+	"assay/internal/trainer"
+)
+
+// Options say what is distilled into what.
+type Options struct {
+	Config  string // training configuration of the student, without data and out
+	In      string // table of edits to learn from
+	HeldOut string // table of edits of other photographs
+	Out     string // folder
+	Order   bool   // only the order of a group's edits is trusted
+	Reasons bool   // the teacher's words train with the scores
+
+	Truth  string   // table with an id and the true degree of the held-out edits, or people's labels; "": none
+	Column string   // of the truth: numbers on 0 to 1
+	By     []string // columns of the truth that the report goes by
+
+	Open   func(scorer string) (edit.Judge, error) // opens the student
+	Train  trainer.Options                         // what shows the progress of the training
+	Note   func(text string)                       // told which stage begins
+	Warn   func(text string)
+	DryRun bool // neither judge nor train
+}
+
+// Rated is what a teacher said of an edit.
+type Rated struct {
+	Ratings []float64 // of each pass; on 0 to 1, not clipped
+	Why     string    // in words; "": none
+	Err     error     // why there are no ratings
+
+	Unbounded bool // the ratings have no range: they only order edits
+}
+
+// Mean is the mean of the ratings, the teacher's score.
+func (r *Rated) Mean() float64 { return stats.Mean(r.Ratings) }
+
+// Spread is the standard deviation of the ratings.
+func (r *Rated) Spread() float64 {
+	sum, mean := 0.0, r.Mean()
+	for _, x := range r.Ratings {
+		sum += (x - mean) * (x - mean)
+	}
+	return math.Sqrt(sum / float64(max(1, len(r.Ratings)-1)))
+}
+
+// Teacher rates the edits of tables.
+type Teacher interface {
+	Name() string
+	Passes() int // ratings of an edit; 0: as many as there are
+	Fingerprint() (string, error)
+	// Rate rates every row of a table and keeps what was said in files that begin with prefix. Interrupted, the same
+	// call resumes. seconds is the time that the teacher takes for a score, all passes; 0: it was not measured.
+	Rate(ctx context.Context, in, prefix string) (rated []Rated, seconds float64, err error)
+	Asked() any // what was asked in this run, for people; nil: nothing
+}
+
+// state says which stages are done.
+type state struct {
+	Stages map[string]string `json:"stages"` // name: what it was made of
+	Speed  Speed             `json:"speed"`
+}
+
+// Speed is the time of a score in seconds; 0: not measured.
+type Speed struct {
+	Teacher float64 `json:"teacher,omitempty"`
+	Student float64 `json:"student,omitempty"`
+}
+
+// The files of a folder.
+const (
+	stateFile  = "state.json"
+	labelsFile = "labels.jsonl"
+	heldFile   = "held-out.jsonl"
+	configFile = "train.yaml"
+	reportFile = "report.json"
+)
+
+// run is one call of [Run].
+type run struct {
+	Options
+	teacher Teacher
+	print   string // fingerprint of the teacher
+	state   state
+}
+
+func (r *run) path(name string) string { return filepath.Join(r.Out, name) }
+
+// done reports whether a stage was done of the same things.
+func (r *run) done(stage string, of ...string) bool {
+	return r.state.Stages[stage] == store.KeyOf(of...).String()
+}
+
+// finish notes that a stage is done.
+func (r *run) finish(stage string, of ...string) error {
+	r.state.Stages[stage] = store.KeyOf(of...).String()
+	return jsonfile.Write(r.path(stateFile), r.state)
+}
+
+// Plan is what a dry run finds.
+type Plan struct {
+	Teacher string `json:"teacher"`
+	Passes  int    `json:"passes"`
+	Rows    int    `json:"rows"`
+	HeldOut int    `json:"held_out"`
+	Answers int    `json:"answers"` // that the teacher gives at least
+	Config  string `json:"config"`  // the configuration of the training, as text
+}
+
+// Run distils a teacher into a scorer, or resumes. A dry run gives a plan instead of a report.
+func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error) {
+	r := &run{Options: o, teacher: teacher, state: state{Stages: map[string]string{}}}
+	var err error
+	if r.print, err = teacher.Fingerprint(); err != nil {
+		return nil, nil, err
+	}
+	train, held, err := r.tables()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer train.Close()
+	defer held.Close()
+	text, err := r.configuration()
+	if err != nil {
+		return nil, nil, exit.Usage(err)
+	}
+	if o.DryRun {
+		rows := train.Len() + held.Len()
+		return nil, &Plan{teacher.Name(), teacher.Passes(), train.Len(), held.Len(), rows * teacher.Passes(),
+			string(text)}, nil
+	}
+	if err := os.MkdirAll(o.Out, 0o777); err != nil {
+		return nil, nil, err
+	}
+	if raw, err := os.ReadFile(r.path(stateFile)); err == nil {
+		if err := json.Unmarshal(raw, &r.state); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", r.path(stateFile), err)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, nil, err
+	}
+	taught, err := r.label(ctx, train, labelsFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	rated, err := r.label(ctx, held, heldFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	scorer, err := r.train(ctx, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	report, err := r.report(ctx, held, scorer, taught, rated)
+	return report, nil, err
+}
+
+// tables opens the two tables, and refuses photographs that both show.
+func (r *run) tables() (train, held *data.Table, err error) {
+	if train, err = data.OpenTable(r.In); err != nil {
+		return nil, nil, exit.Usage(err)
+	}
+	if held, err = data.OpenTable(r.HeldOut); err != nil {
+		return nil, nil, errors.Join(exit.Usage(err), train.Close())
+	}
+	seen := map[store.Key]bool{}
+	each := func(t *data.Table, look func(key store.Key, i int) error) error {
+		for i := range t.Len() {
+			row, err := t.Read(i)
+			if err != nil { // an error of the row, of which the teacher says so
+				continue
+			}
+			for _, m := range row.Sources() {
+				key, err := store.Content(t.Folder(), m)
+				if err == nil {
+					err = look(key, i)
+				}
+				if err != nil && !errors.Is(err, os.ErrNotExist) {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	err = each(train, func(key store.Key, _ int) error { seen[key] = true; return nil })
+	if err == nil {
+		err = each(held, func(key store.Key, i int) error {
+			if seen[key] {
+				return exit.Usagef("row %d of %s shows a source that %s has, too: held-out edits want other photographs", i+1,
+					r.HeldOut, r.In)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, train.Close(), held.Close())
+	}
+	return train, held, nil
+}
+
+// label lets the teacher rate a table, and writes its rows with the labels that come of it.
+func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, error) {
+	content, err := store.FileDigest(t.Path())
+	if err != nil {
+		return nil, err
+	}
+	of := []string{"distil-1", r.print, content.String(), fmt.Sprint(r.Order, r.Reasons)}
+	prefix := r.path(strings.TrimSuffix(name, ".jsonl"))
+	if r.done(name, of...) {
+		if rated, err := readLabels(r.path(name), t.Len()); err == nil {
+			return rated, nil
+		}
+	}
+	r.Note(fmt.Sprintf("%s rates %d edits of %s", r.teacher.Name(), t.Len(), t.Path()))
+	rated, seconds, err := r.teacher.Rate(ctx, t.Path(), prefix)
+	if err != nil {
+		return nil, err
+	}
+	usable := 0
+	for i := range rated {
+		if rated[i].Err == nil {
+			usable++
+		}
+	}
+	if usable == 0 {
+		return nil, fmt.Errorf("the teacher rated none of the %d edits of %s; the first: %w", t.Len(), t.Path(), rated[0].Err)
+	}
+	if err := r.writeLabels(ctx, t, name, rated); err != nil {
+		return nil, err
+	}
+	if seconds > 0 {
+		r.state.Speed.Teacher = seconds
+	}
+	if err := r.finish(name, of...); err != nil {
+		return nil, err
+	}
+	return readLabels(r.path(name), t.Len())
+}
+
+// labelColumns are what the labels add to the rows of a table.
+var labelColumns = []data.Column{
+	{Name: "label", Kind: data.KindNumber}, {Name: "ratings", Kind: data.KindJSON}, {Name: "rank", Kind: data.KindNumber},
+	{Name: "why", Kind: data.KindText}, {Name: "teacher", Kind: data.KindJSON},
+	{Name: "teacher_error", Kind: data.KindText},
+}
+
+// writeLabels writes the label table. label is the mean of the ratings. Where only their order is trusted it has rank
+// instead, lower is better: those of a group are compared. teacher has the ratings in either case.
+func (r *run) writeLabels(ctx context.Context, t *data.Table, name string, rated []Rated) error {
+	return t.Rewrite(ctx, r.path(name), data.FormatJSONL, labelColumns, func(i int, rec *data.Record) error {
+		for _, c := range labelColumns {
+			rec.Set(c.Name, nil)
+		}
+		said := &rated[i]
+		if said.Err != nil {
+			rec.Set("teacher_error", said.Err.Error())
+			return nil
+		}
+		rec.Set("teacher", said.Ratings)
+		if r.Reasons && said.Why != "" {
+			rec.Set("why", said.Why)
+		}
+		if r.Order {
+			rec.Set("rank", -said.Mean())
+			return nil
+		}
+		if said.Unbounded {
+			return exit.Usagef("the teacher's scores have no bounds: calibrate it (score calibrate), or trust the order alone " +
+				"(--order)")
+		}
+		clipped := Rated{Ratings: slices.Clone(said.Ratings)} // a scorer's score may lie slightly outside
+		for k, x := range clipped.Ratings {
+			clipped.Ratings[k] = min(1, max(0, x))
+		}
+		rec.Set("label", clipped.Mean())
+		rec.Set("ratings", clipped.Ratings)
+		return nil
+	})
+}
+
+// readLabels reads what the teacher said of the rows of a table.
+func readLabels(path string, rows int) ([]Rated, error) {
+	t, err := data.OpenTable(path)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	if t.Len() != rows {
+		return nil, fmt.Errorf("%s has %d rows, not %d", path, t.Len(), rows)
+	}
+	out := make([]Rated, rows)
+	for i := range out {
+		rec, err := t.Record(i)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = ratedRow(&rec)
+	}
+	return out, nil
+}
+
+func ratedRow(rec *data.Record) (r Rated) {
+	if v, ok := rec.Get("teacher_error"); ok && !data.IsNull(v) {
+		text, err := data.Text(v)
+		return Rated{Err: errors.Join(errors.New(text), err)}
+	}
+	v, _ := rec.Get("teacher")
+	var err error
+	if r.Ratings, err = data.Numbers(v); err == nil && len(r.Ratings) == 0 {
+		err = errors.New("there are no ratings")
+	}
+	r.Err = err
+	return r
+}
+
+// train trains the student, or finds the one that was trained of the same.
+func (r *run) train(ctx context.Context, text []byte) (scorer string, err error) {
+	path := r.path(configFile)
+	err = atomicfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	content, err := store.FileDigest(r.path(labelsFile))
+	if err != nil {
+		return "", err
+	}
+	of := []string{string(text), content.String()}
+	scorer = r.path("run/scorer")
+	if _, err := os.Stat(scorer); err == nil && r.done("train", of...) {
+		return scorer, nil
+	}
+	r.Note("the student trains: train --config " + path)
+	o := r.Train
+	if o.Config, err = load(path); err != nil {
+		return "", exit.Usage(err)
+	}
+	if !r.done("training", of...) {
+		o.Fresh = r.state.Stages["training"] != "" // of other labels
+		if err := r.finish("training", of...); err != nil {
+			return "", err
+		}
+	}
+	result, err := trainer.Train(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	return result.Scorer, r.finish("train", of...)
+}
+
+// timed scores the held-out edits and says how long an edit took.
+func timed(n int, score func() error) (seconds float64, err error) {
+	start := time.Now()
+	err = score()
+	return time.Since(start).Seconds() / float64(max(1, n)), err
+}

@@ -1,0 +1,290 @@
+package distil
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"assay/chat"
+	"assay/data"
+	"assay/internal/exit"
+	"assay/internal/store"
+	"assay/textjudge"
+)
+
+// answerer answers with a score of its own for every pass: the seed's. It fails, or is broken off, where it is told to.
+type answerer struct {
+	asked  int
+	answer func(n int, o chat.Options) (string, error)
+}
+
+func (m *answerer) Chat(_ context.Context, _ []chat.Message, o chat.Options) (*chat.Answer, error) {
+	m.asked++
+	text, err := m.answer(m.asked, o)
+	if err != nil {
+		return nil, err
+	}
+	return &chat.Answer{Text: text, Finish: chat.FinishStop}, nil
+}
+
+func (m *answerer) Fingerprint() string { return "a model" }
+func (m *answerer) Close() error        { return nil }
+
+const judgeYAML = `format: 1
+kind: text
+name: slow
+rule: slow-1
+questions:
+  - name: good
+    pictures: [source, edit]
+    prompt: ask.jinja
+    answer: {object: {why: {text: true}, score: {number: score, range: [0, 10]}}}
+scale: [0, 10]
+score: {by: mean, of: [score]}
+score_range: [0, 10]
+passes: 3
+repeats: 0
+seed: 1
+options: {max_new_tokens: 20, temperature: 1}
+`
+
+// wordsTeacher opens a judge of three passes over a model.
+func wordsTeacher(t *testing.T, m *answerer) *Words {
+	t.Helper()
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "judge.yaml"), judgeYAML)
+	put(t, filepath.Join(dir, "ask.jinja"), "{{ instruction }}")
+	s, err := store.Open(filepath.Join(dir, "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	kept, err := chat.Keep(m, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := textjudge.Open(dir, kept, textjudge.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Words{Judge: j, Model: kept, Workers: 1}
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edits writes a table of edits of a photograph of one shade.
+func edits(t *testing.T, dir, name string, shade uint8, n int) string {
+	t.Helper()
+	picture := func(file string, at uint8) {
+		m := image.NewGray(image.Rect(0, 0, 8, 8))
+		m.Set(1, 1, color.Gray{at})
+		f, err := os.Create(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := png.Encode(f, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	picture(name+".png", shade)
+	var lines strings.Builder
+	for i := range n {
+		picture(fmt.Sprintf("%s-%d.png", name, i), shade+uint8(i)+1)
+		fmt.Fprintf(&lines, `{"id": "%s%d", "source": "%s.png", "edit": "%s-%d.png", "instruction": "do it"}`+"\n", name, i,
+			name, name, i)
+	}
+	path := filepath.Join(dir, name+".jsonl")
+	put(t, path, lines.String())
+	return path
+}
+
+func newRun(t *testing.T, teacher Teacher, o Options) *run {
+	t.Helper()
+	print, err := teacher.Fingerprint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Note, o.Warn = func(string) {}, func(string) {}
+	return &run{Options: o, teacher: teacher, print: print, state: state{Stages: map[string]string{}}}
+}
+
+func (r *run) labelled(t *testing.T, path string) ([]Rated, error) {
+	t.Helper()
+	table, err := data.OpenTable(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	return r.label(t.Context(), table, labelsFile)
+}
+
+// TestLabels: each pass is a rating, the words are those of the pass nearest to the mean, and an edit of which a pass
+// failed has no label, not one of 0.
+func TestLabels(t *testing.T) {
+	dir := t.TempDir()
+	m := &answerer{}
+	m.answer = func(n int, o chat.Options) (string, error) {
+		if n == 5 { // the second pass of the second edit
+			return "no idea", nil
+		}
+		return fmt.Sprintf(`{"why": "pass %d", "score": %d}`, o.Seed, []int{0, 1, 4, 10}[o.Seed]), nil
+	}
+	r := newRun(t, wordsTeacher(t, m), Options{Out: dir, Reasons: true})
+	rated, err := r.labelled(t, edits(t, dir, "a", 10, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(rated[0].Ratings, rated[2].Ratings); got != "[0.1 0.4 1] [0.1 0.4 1]" {
+		t.Errorf("got ratings %s, want 0.1, 0.4 and 1", got)
+	}
+	if rated[1].Err == nil || len(rated[1].Ratings) != 0 {
+		t.Errorf("an edit with an unreadable pass: got %+v, want an error and no ratings", rated[1])
+	}
+	e, err := data.OpenEdits(filepath.Join(dir, labelsFile), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	first, err := e.Read(0)
+	if err != nil || first.Label == nil ||
+		fmt.Sprintf("%v %v %s", *first.Label, first.Ratings, first.Why) != "0.5 [0.1 0.4 1] pass 2" {
+		t.Errorf("got %+v, %v; want label 0.5, its ratings, and the words of pass 2", first, err)
+	}
+	second, err := e.Read(1)
+	if err != nil || second.Label != nil || len(second.Ratings) != 0 {
+		t.Errorf("got %+v, %v; want no label", second, err)
+	}
+}
+
+// TestResume: what was answered before a cap, or a crash, is not asked again.
+func TestResume(t *testing.T) {
+	dir := t.TempDir()
+	capped := true
+	m := &answerer{}
+	m.answer = func(n int, o chat.Options) (string, error) {
+		if n == 5 && capped {
+			return "", fmt.Errorf("%w: %w", chat.ErrUnavailable, chat.ErrCap)
+		}
+		return `{"score": 5}`, nil
+	}
+	r := newRun(t, wordsTeacher(t, m), Options{Out: dir})
+	path := edits(t, dir, "a", 10, 3)
+	if _, err := r.labelled(t, path); !errors.Is(err, chat.ErrCap) {
+		t.Fatalf("got error %v, want that of the cap", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, labelsFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a table of labels of half of the edits is there: %v", err)
+	}
+	capped = false
+	if rated, err := r.labelled(t, path); err != nil || len(rated) != 3 || rated[2].Mean() != 0.5 {
+		t.Fatalf("got %+v, %v; want three edits of 0.5", rated, err)
+	}
+	if m.asked != 10 {
+		t.Errorf("got %d requests, want 10: nine answers, and the one that was refused", m.asked)
+	}
+	if _, err := r.labelled(t, path); err != nil || m.asked != 10 {
+		t.Errorf("a stage that is done: got %d requests, %v; want no more", m.asked, err)
+	}
+	put(t, path, strings.ReplaceAll(string(must(os.ReadFile(path))), "do it", "do that"))
+	if _, err := r.labelled(t, path); err != nil || m.asked != 19 {
+		t.Errorf("another table: got %d requests, %v; want 19", m.asked, err)
+	}
+}
+
+func must(raw []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+// TestHeldOut refuses held-out edits of a photograph that is learnt from.
+func TestHeldOut(t *testing.T) {
+	dir := t.TempDir()
+	a, b := edits(t, dir, "a", 10, 2), edits(t, dir, "b", 90, 2)
+	r := newRun(t, People{}, Options{In: a, HeldOut: b, Out: dir})
+	if train, held, err := r.tables(); err != nil {
+		t.Errorf("other photographs: got error %v, want none", err)
+	} else {
+		train.Close()
+		held.Close()
+	}
+	r.HeldOut = edits(t, dir, "c", 10, 2) // the same picture under another name
+	if _, _, err := r.tables(); exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "shows a source that") {
+		t.Errorf("the same photograph: got error %v, want wrong usage", err)
+	}
+}
+
+// TestConfiguration: what distil adds to a configuration, which train reads.
+func TestConfiguration(t *testing.T) {
+	backbone, err := filepath.Abs("../../backbones/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		yaml string
+		o    Options
+		want []string
+	}{
+		"plain": {"", Options{}, []string{"classes", "votes: soft", "kind: classification", "0.1"}},
+		"classes": {"head: {kind: classification, values: [0, 1]}", Options{Reasons: true},
+			[]string{"votes: soft", "kind: text", "[SCORE]. [WHY]"}},
+		"regression": {"head: {kind: regression}", Options{}, []string{"kind: l1"}},
+		"order":      {"", Options{Order: true}, []string{"bradley_terry"}},
+		"own losses": {"losses: [{kind: mse, votes: soft}]", Options{}, []string{"kind: mse"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			c.o.Config, c.o.Out = filepath.Join(dir, "student.yaml"), filepath.Join(dir, "out")
+			put(t, c.o.Config, "backbone: "+backbone+"\ndata: {train: elsewhere.jsonl}\n"+c.yaml+"\n")
+			text, err := newRun(t, People{}, c.o).configuration()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range append(c.want, filepath.Join(dir, "out/labels.jsonl"), filepath.Join(dir, "out/run")) {
+				if !strings.Contains(string(text), want) {
+					t.Errorf("got\n%s\nwant %q in it", text, want)
+				}
+			}
+			path := filepath.Join(dir, "train.yaml")
+			put(t, path, string(text))
+			if _, err := load(path); err != nil {
+				t.Errorf("train reads it: got error %v, want none", err)
+			}
+		})
+	}
+}
+
+// TestReport: agreement and disputes of a group of three edits by hand.
+func TestReport(t *testing.T) {
+	rows := []row{
+		{group: "g", ratings: []float64{0, 0.5}, teacher: 0.25, student: 0.1, truth: 0},
+		{group: "g", ratings: []float64{0.5, 0.25}, teacher: 0.375, student: 0.7, truth: 0.5},
+		{group: "g", ratings: []float64{1, 0}, teacher: 0.5, student: 0.6, truth: 1},
+		{group: "h", ratings: []float64{1, 1}, teacher: 1, student: 1, truth: 0.9},
+	}
+	a := agreement(rows, studentOf, truthOf, Apart)
+	if a.Pairs != 3 || *a.PairAccuracy != 2.0/3 {
+		t.Errorf("got %+v, want 2 of 3 pairs", a)
+	}
+	agreed, disputed := disputes(rows)
+	if agreed.Pairs != 0 || agreed.Teacher != nil || disputed.Pairs != 3 || *disputed.Teacher != 1 ||
+		*disputed.One != 0.5 || *disputed.Student != 2.0/3 {
+		raw, _ := json.Marshal([]Order{agreed, disputed})
+		t.Errorf("got %s, want all three disputed: teacher 1, one pass 1/2, student 2/3", raw)
+	}
+}

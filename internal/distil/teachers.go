@@ -1,0 +1,173 @@
+package distil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"assay/chat"
+	"assay/data"
+	"assay/edit"
+	"assay/internal/scoring"
+	"assay/internal/store"
+	"assay/internal/table"
+	"assay/textjudge"
+)
+
+// Words is a judge that answers in words, as often as it has passes.
+type Words struct {
+	*textjudge.Judge
+	Model    *chat.Kept
+	Workers  int
+	Progress func(done, total int)
+}
+
+// Name implements Teacher.
+func (w *Words) Name() string { return w.Config.Name }
+
+// Passes implements Teacher.
+func (w *Words) Passes() int { return w.Config.Passes }
+
+// Asked implements Teacher.
+func (w *Words) Asked() any { return w.Model.Asked() }
+
+// Rate implements Teacher. A score takes as long as its answers take that the model gave in this run: answers that were
+// stored take no time and say nothing of it.
+func (w *Words) Rate(ctx context.Context, in, prefix string) ([]Rated, float64, error) {
+	out := prefix + "-answers.jsonl"
+	start, before := time.Now(), w.Model.Asked().Answers
+	result, err := w.Judge.Table(ctx, table.Options{In: in, Out: out, Workers: w.Workers, Progress: w.Progress})
+	if err != nil {
+		return nil, 0, err
+	}
+	var seconds float64
+	if asked := w.Model.Asked().Answers - before; asked > 0 {
+		each := float64(result.Answers) / float64(max(1, result.Rows))
+		seconds = time.Since(start).Seconds() / float64(asked) * each
+	}
+	t, err := data.OpenTable(out)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer t.Close()
+	rated := make([]Rated, t.Len())
+	for i := range rated {
+		rec, err := t.Record(i)
+		if err == nil {
+			rated[i].Ratings, rated[i].Why, err = w.Ratings(&rec)
+		}
+		rated[i].Err = err
+	}
+	return rated, seconds, nil
+}
+
+// Scorers are several judges that give numbers: each is a pass.
+type Scorers struct {
+	Names    []string
+	Judges   []edit.Judge
+	Progress func(done, total int)
+}
+
+// Name implements Teacher.
+func (s *Scorers) Name() string { return strings.Join(s.Names, " + ") }
+
+// Passes implements Teacher.
+func (s *Scorers) Passes() int { return len(s.Judges) }
+
+// Asked implements Teacher.
+func (s *Scorers) Asked() any { return nil }
+
+// Fingerprint implements Teacher.
+func (s *Scorers) Fingerprint() (string, error) {
+	parts := []string{"scorers"}
+	for _, j := range s.Judges {
+		print, err := j.Fingerprint()
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, print)
+	}
+	return store.KeyOf(parts...).String(), nil
+}
+
+// Rate implements Teacher. An edit that one of the scorers failed at has no ratings.
+func (s *Scorers) Rate(ctx context.Context, in, prefix string) ([]Rated, float64, error) {
+	var rated []Rated
+	seconds, whole := 0.0, true
+	for n, j := range s.Judges {
+		out := fmt.Sprintf("%s-scores-%d.jsonl", prefix, n+1)
+		if _, err := os.Stat(out + ".progress"); err == nil {
+			whole = false // a part was scored before
+		}
+		start := time.Now()
+		_, err := scoring.Table(ctx, j, scoring.Options{
+			Options: table.Options{In: in, Out: out, Progress: s.Progress}, Warn: func(string) {}})
+		if err != nil {
+			return nil, 0, err
+		}
+		seconds += time.Since(start).Seconds()
+		t, err := data.OpenTable(out)
+		if err != nil {
+			return nil, 0, err
+		}
+		scores, err := scoring.Read(t)
+		if err := errors.Join(err, t.Close()); err != nil {
+			return nil, 0, err
+		}
+		if rated == nil {
+			rated = make([]Rated, t.Len())
+		}
+		for i := range rated {
+			if err := scores.Err(i); err != nil {
+				rated[i] = Rated{Err: fmt.Errorf("%s: %w", s.Names[n], err)}
+			} else if rated[i].Err == nil {
+				rated[i].Ratings = append(rated[i].Ratings, scores.Lines[i].Value.Score01)
+				rated[i].Unbounded = rated[i].Unbounded || scores.Lines[i].Value.Unbounded
+			}
+		}
+	}
+	if !whole {
+		return rated, 0, nil
+	}
+	return rated, seconds / float64(max(1, len(rated))), nil
+}
+
+// People are the ratings that the tables have already, in the column ratings: of people, or of a judge elsewhere.
+type People struct{}
+
+// Name implements Teacher.
+func (People) Name() string { return "the tables' ratings" }
+
+// Passes implements Teacher.
+func (People) Passes() int { return 0 }
+
+// Asked implements Teacher.
+func (People) Asked() any { return nil }
+
+// Fingerprint implements Teacher.
+func (People) Fingerprint() (string, error) { return "ratings", nil }
+
+// Rate implements Teacher.
+func (People) Rate(_ context.Context, in, _ string) ([]Rated, float64, error) {
+	t, err := data.OpenTable(in)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer t.Close()
+	rated := make([]Rated, t.Len())
+	for i := range rated {
+		rec, err := t.Record(i)
+		if err == nil {
+			v, _ := rec.Get("ratings")
+			rated[i].Ratings, err = data.Numbers(v)
+		}
+		if err == nil && len(rated[i].Ratings) == 0 {
+			err = errors.New("nobody rated it: the column ratings is empty")
+		}
+		rated[i].Err = err
+	}
+	return rated, 0, nil
+}
