@@ -132,6 +132,11 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 		}
 		return scores, err
 	}
+	return f.rate(c, t)
+}
+
+// rate scores the rows of a table by what is named.
+func (f *scorerFlags) rate(c *cobra.Command, t *data.Table) (scoring.Scores, error) {
 	s, err := f.open(c)
 	if err != nil {
 		return scoring.Scores{}, err
