@@ -1,7 +1,7 @@
 """Makes the training table of a scorer that knows learnt editors' outputs: the guard (README.md). run.sh calls it.
 
     guard.py --work DIR mix --groups 800
-    guard.py --work DIR table drawn drawn-feedback-50-1 mixed
+    guard.py --work DIR table --name guard drawn mixed
 """
 import argparse
 import io
@@ -39,9 +39,9 @@ def mix(a):
 
 
 def table(a):
-    """guard/table.parquet: the world's outputs with their degrees, and edits with their measured truth, as labels."""
+    """NAME/table.parquet: the world's outputs with their degrees, and edits with their measured truth, as labels."""
     degrees = {r["id"]: r["degree"] for r in lines(a.work / "second/truth.jsonl")}
-    world = pandas.read_parquet(a.work / "second/edits.parquet")[: a.world or None]
+    world = pandas.read_parquet(a.work / "second/edits.parquet")
     out = [world.assign(label=world.id.map(degrees))[["id", "source", "edit", "instruction", "label"]]]
     known = {}
 
@@ -59,10 +59,10 @@ def table(a):
             rows.append(row | {"id": f"{name}/{r['id']}", "instruction": r["instruction"], "label": truth[r["id"]]})
         out.append(pandas.DataFrame(rows)[["id", "source", "edit", "instruction", "label"]])
         print(f"{name}: {len(rows)} edits, mean truth {out[-1].label.mean():.3f}")
-    (a.work / "guard").mkdir(exist_ok=True)
-    new = a.work / "guard/table.new"
+    (a.work / a.name).mkdir(exist_ok=True)
+    new = a.work / a.name / "table.new"
     pandas.concat(out, ignore_index=True).to_parquet(new)
-    new.rename(a.work / "guard/table.parquet")
+    new.rename(a.work / a.name / "table.parquet")
 
 
 def main():
@@ -73,7 +73,7 @@ def main():
     c.add_argument("--groups", type=int, default=800)
     c.set_defaults(run=mix)
     c = sub.add_parser("table")
-    c.add_argument("--world", type=int, default=0, help="outputs of the world's editors, from the first one on (0: all)")
+    c.add_argument("--name", default="guard", help="folder to write to")
     c.add_argument("folders", nargs="+", help="with edits.jsonl and truth.jsonl each")
     c.set_defaults(run=table)
     a = p.parse_args()

@@ -21,8 +21,8 @@ from editor import CODE, SIZE, Editor, vocabulary, wrong
 
 SENTENCE = ". The image quality is {} out of five."
 LEVELS = ["one", "two", "three", "four", "five"]
-# Weight of 10 - score. Those that are guarded ask another scorer (guard.py), which knows edits of learnt editors.
-FEEDBACK = {"feedback": 0.001, "feedback-50": 0.05, "guarded": 0.001, "guarded-50": 0.05}
+# Weight of 10 - score. Arms that are guarded or hardened ask other scorers (guard.py), which know edits of learnt editors.
+FEEDBACK = {"feedback": 0.001, "feedback-50": 0.05, "guarded": 0.001, "guarded-50": 0.05, "hardened-50": 0.05}
 
 
 def levels(raw):
