@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/internal/exit"
 	"assay/internal/scoring"
@@ -132,19 +133,19 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 		}
 		return scores, err
 	}
-	return f.rate(c, t)
-}
-
-// rate scores the rows of a table by what is named.
-func (f *scorerFlags) rate(c *cobra.Command, t *data.Table) (scoring.Scores, error) {
 	s, err := f.open(c)
 	if err != nil {
 		return scoring.Scores{}, err
 	}
 	defer s.Close()
-	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
-	defer bar.Close()
-	scores, err := scoring.Rows(c.Context(), s, t, bar.Set)
+	scores, err := rateBy(c, s, t)
 	f.unread.count(scores)
 	return scores, err
+}
+
+// rateBy scores the rows of a table.
+func rateBy(c *cobra.Command, s edit.Judge, t *data.Table) (scoring.Scores, error) {
+	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
+	defer bar.Close()
+	return scoring.Rows(c.Context(), s, t, bar.Set)
 }

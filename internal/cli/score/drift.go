@@ -143,21 +143,36 @@ func measureOutputs(c *cobra.Command, f *scorerFlags, o *driftOptions, path stri
 	if scores, err = rateRows(c, f, t); err != nil {
 		return nil, scores, held, err
 	}
-	var other *scoring.Scores
-	switch {
-	case o.heldOut != "":
-		second := scorerFlags{runtimeFlags: runtimeFlags{scorer: o.heldOut, device: f.device, threads: f.threads}}
-		held, err = second.rate(c, t)
-		other = &held
-	case o.column != "":
-		held, err = scoring.Column(t, o.column)
-		other = &held
-	}
+	other, err := o.judge(c, f, t)
 	if err != nil {
 		return nil, scores, held, err
 	}
+	if other != nil {
+		held = *other
+	}
 	out, err = curate.Measure(c.Context(), t, scores, other, e)
 	return out, scores, held, err
+}
+
+// judge is what the held-out judge says of a table's rows; nil: there is none.
+func (o *driftOptions) judge(c *cobra.Command, f *scorerFlags, t *data.Table) (*scoring.Scores, error) {
+	var scores scoring.Scores
+	var err error
+	switch {
+	case o.heldOut != "":
+		second := runtimeFlags{scorer: o.heldOut, device: f.device, threads: f.threads}
+		s, failed := second.open(c)
+		if failed != nil {
+			return nil, failed
+		}
+		defer s.Close()
+		scores, err = rateBy(c, s, t)
+	case o.column != "":
+		scores, err = scoring.Column(t, o.column)
+	default:
+		return nil, nil
+	}
+	return &scores, err
 }
 
 func printDrift(w io.Writer, d *curate.Drift) {
