@@ -95,8 +95,9 @@ var fusions = map[string]fusion{
 
 // fusionValue is what the fusion makes of dimensions and their standard deviations.
 type fusionValue struct {
-	score, sigma     float64            // sigma is 0 where there is none: of a fusion or of heads that give none
-	gradient, sigmas map[string]float64 // d score / d dimension, and by their standard deviations: nil without a lower bound
+	score, sigma float64            // sigma is 0 where there is none: of a fusion or of heads that give none
+	gradient     map[string]float64 // d score / d dimension
+	sigmas       map[string]float64 // d score / d standard deviation of a dimension; nil without a lower bound
 }
 
 // fuse makes the score01 of the dimensions of all heads, and its derivatives.

@@ -89,7 +89,8 @@ func TestConfirmationOfInputs(t *testing.T) {
 	if two.Inputs != 8 || two.Gain != one.Gain || two.Lacking != one.Lacking || two.Slope != one.Slope {
 		t.Errorf("got %+v, want %+v", two, one)
 	}
-	if _, err := confirm(outputsOf(7, score[:7], held[:7]), after, 0.5); err == nil || !strings.Contains(err.Error(), "7") {
+	_, err = confirm(outputsOf(7, score[:7], held[:7]), after, 0.5)
+	if err == nil || !strings.Contains(err.Error(), "7") {
 		t.Errorf("seven inputs: got %v, want an error that counts them", err)
 	}
 	still := make([]float64, 8)

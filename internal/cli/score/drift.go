@@ -38,8 +38,7 @@ outputs lets expect (both with 95 % confidence, over inputs), the gain is not co
 has confirmation.alarm then. Facts are warned of only in this case: honest edits move them, too.`,
 		Example: `  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --clip ` +
 			`clip-vit-large-patch14
-  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --held-out editreward ||
-      echo "stop, and look at pictures"`,
+  score drift --before step-0.jsonl --after step-500.jsonl --scorer runs/adiee/scorer --held-out editreward`,
 		RunE: func(c *cobra.Command, _ []string) error { return drift(c, &f, &o) },
 	}
 	f.add(c)
