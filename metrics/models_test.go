@@ -6,7 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -136,7 +136,7 @@ func TestEmotions(t *testing.T) {
 	m = openText(t, dir, "name: vad\nmodel: vad.onnx\nof: [edit]\n"+prepare()+
 		"output: {names: [valence, arousal, dominance], scale: [5, 4]}", Options{})
 	want := []edit.DimensionInfo{{Name: "arousal"}, {Name: "dominance"}, {Name: "valence"}}
-	if got := m.Info().Dimensions; !slices.Equal(got, want) {
+	if got := m.Info().Dimensions; !reflect.DeepEqual(got, want) {
 		t.Errorf("got the dimensions %v, want %v", got, want)
 	}
 	for _, c := range e.Cases {

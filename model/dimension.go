@@ -45,6 +45,14 @@ func (c *ScorerConfig) heads() []string {
 	return slices.DeleteFunc(names, func(name string) bool { return c.Heads[name].Joint })
 }
 
+// bounded are the heads whose standard deviations the score changes with, sorted; none without a lower bound.
+func (c *ScorerConfig) bounded() []string {
+	if c.Score.LowerBound == 0 {
+		return nil
+	}
+	return slices.Sorted(slices.Values(c.Score.Of))
+}
+
 // headShapes are the shapes of the tensors of all heads, choices' rows included.
 func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
 	want := map[string][]int{}

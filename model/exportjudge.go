@@ -123,6 +123,9 @@ func (s *Scorer) reported(g *nn.Graph, of func(head string) string) {
 	if sigma != "" {
 		sigma = g.Op("Exp", sigma)
 	}
+	if k := s.config.Score.LowerBound; k > 0 {
+		score = g.Op("Sub", score, g.Op("Mul", sigma, g.Scalar(onnx.Double, k)))
+	}
 	if m := s.scoreMap(); m != nil {
 		raw := score
 		score = calibrated(g, m, raw)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"assay/model/batch"
 	"assay/model/exec"
@@ -11,7 +12,7 @@ import (
 
 // Names of inputs and outputs of scorers' graphs.
 const (
-	inGradient = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name
+	inGradient = "score_gradient" // [examples, heads]: d score / d dimension, heads sorted by name; then d score / d sigma
 	outScore   = "score01"        // [examples]
 	outHidden  = "hidden_score"   // [examples, hidden]
 	outHead    = "head"           // [examples, head outputs]: of a head without a name
@@ -81,7 +82,7 @@ func (s *Scorer) forwardGraph(spec forwardSpec) exec.Recipe {
 func (s *Scorer) buildForward(g *nn.Graph, spec forwardSpec) (*nn.Program, error) {
 	h, read := s.states(g, nn.BatchSpec{Groups: 1, Vision: spec.Pixels || s.net.VisionTrained()})
 	hidden, examples := onnx.Dims("examples", s.net.Backbone.Decoder().Hidden), onnx.Dims("examples")
-	var dimensions []string
+	var dimensions, sigmas []string
 	for _, name := range s.config.heads() {
 		head := s.config.Heads[name]
 		outputs := onnx.Dims("examples", head.width())
@@ -106,7 +107,11 @@ func (s *Scorer) buildForward(g *nn.Graph, spec forwardSpec) (*nn.Program, error
 		g.Output(headOutput(name), z, onnx.Float, outputs)
 		g.Output(scoreOutput(name), d, onnx.Float, examples)
 		dimensions = append(dimensions, g.Op("Unsqueeze", d, g.Ints(1)))
+		if spec.Pixels && slices.Contains(s.config.bounded(), name) {
+			sigmas = append(sigmas, g.Op("Unsqueeze", g.Op("Exp", head.logSigma(g, z, onnx.Float)), g.Ints(1)))
+		}
 	}
+	dimensions = append(dimensions, sigmas...)
 	if spec.State && !s.config.AddsToken() {
 		g.Output(outHidden, read(h), onnx.Float, hidden)
 	}

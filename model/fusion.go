@@ -15,7 +15,8 @@ type fusion struct {
 	score    func(d, weights []float64) float64
 	gradient func(d, weights []float64) []float64
 	sigma    func(s, weights []float64) float64
-	linear   bool // the gradient does not depend on d
+	sigmas   func(s []float64, sigma float64) []float64 // d sigma / d s, where sigma is there
+	linear   bool                                       // the gradient does not depend on d
 
 	// The same as nodes, [n] of d [n, dimensions], and of the logarithms of s; weights are [1, dimensions].
 	emit func(g *nn.Graph, d, weights string) string
@@ -42,6 +43,9 @@ var fusions = map[string]fusion{
 			logs := each(s, func(i int) float64 { return math.Log(s[i]) })
 			return math.Exp(total(logs) / float64(len(s)))
 		},
+		sigmas: func(s []float64, sigma float64) []float64 {
+			return each(s, func(i int) float64 { return sigma / (float64(len(s)) * s[i]) })
+		},
 		linear: true,
 		emit:   unweighted("ReduceMean"),
 		logs:   along("ReduceMean"),
@@ -51,6 +55,9 @@ var fusions = map[string]fusion{
 		gradient: func(d, _ []float64) []float64 { return each(d, func(int) float64 { return 1 }) },
 		sigma: func(s, _ []float64) float64 {
 			return math.Sqrt(total(each(s, func(i int) float64 { return s[i] * s[i] })))
+		},
+		sigmas: func(s []float64, sigma float64) []float64 {
+			return each(s, func(i int) float64 { return s[i] / sigma })
 		},
 		linear: true,
 		emit:   unweighted("ReduceSum"),
@@ -66,18 +73,12 @@ var fusions = map[string]fusion{
 		emit:     func(g *nn.Graph, d, w string) string { return along("ReduceSum")(g, g.Op("Mul", d, w)) },
 	},
 	"min": {
-		score: func(d, _ []float64) float64 { return d[least(d)] },
-		gradient: func(d, _ []float64) []float64 {
-			return each(d, func(i int) float64 {
-				if i == least(d) {
-					return 1
-				}
-				return 0
-			})
-		},
-		sigma: func(s, _ []float64) float64 { return s[least(s)] },
-		emit:  unweighted("ReduceMin"),
-		logs:  along("ReduceMin"),
+		score:    func(d, _ []float64) float64 { return d[least(d)] },
+		gradient: func(d, _ []float64) []float64 { return onlyLeast(d) },
+		sigma:    func(s, _ []float64) float64 { return s[least(s)] },
+		sigmas:   func(s []float64, _ float64) []float64 { return onlyLeast(s) },
+		emit:     unweighted("ReduceMin"),
+		logs:     along("ReduceMin"),
 	},
 	"product": {
 		score:    func(d, _ []float64) float64 { return product(d, -1) },
@@ -93,33 +94,47 @@ var fusions = map[string]fusion{
 	},
 }
 
-// fuse makes the score01 of the dimensions of all heads, and its derivative by each. Its standard deviation is 0
-// where there is none: of a fusion that defines none, or of heads that give none. The score of no heads is NaN.
-func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (score, sigma float64, gradient map[string]float64,
-	err error) {
+// fusionValue is what the fusion makes of dimensions and their standard deviations.
+type fusionValue struct {
+	score, sigma float64            // sigma is 0 where there is none: of a fusion or of heads that give none
+	gradient     map[string]float64 // d score / d dimension
+	sigmas       map[string]float64 // d score / d standard deviation of a dimension; nil without a lower bound
+}
+
+// fuse makes the score01 of the dimensions of all heads, and its derivatives. The score of no heads is NaN.
+func (c *ScorerConfig) fuse(dimensions, sigmas map[string]float64) (out fusionValue, err error) {
 	f, how := c.Score, fusions[c.Score.Fusion]
 	if len(f.Of) == 0 { // all heads have classes without an order
-		return math.NaN(), 0, nil, nil
+		return fusionValue{score: math.NaN()}, nil
 	}
 	d, s, all := make([]float64, len(f.Of)), make([]float64, len(f.Of)), true
 	for i, name := range f.Of {
 		d[i], s[i] = dimensions[name], sigmas[name]
 		all = all && s[i] > 0
 	}
-	if score = how.score(d, f.Weights); math.IsNaN(score) || math.IsInf(score, 0) {
-		return 0, 0, nil, fmt.Errorf("the %s of %v, the dimensions %v, is no number", f.Fusion, d, f.Of)
-	}
-	gradient = map[string]float64{}
+	out.gradient = map[string]float64{}
 	for i, v := range how.gradient(d, f.Weights) {
-		gradient[f.Of[i]] = v
+		out.gradient[f.Of[i]] = v
 	}
+	by := []float64{1} // d sigma / d s
 	switch {
 	case all && len(f.Of) == 1 && f.Fusion != "weights":
-		sigma = s[0]
+		out.sigma = s[0]
 	case all && how.sigma != nil:
-		sigma = how.sigma(s, f.Weights)
+		out.sigma = how.sigma(s, f.Weights)
+		by = how.sigmas(s, out.sigma)
 	}
-	return score, sigma, gradient, nil
+	if f.LowerBound > 0 {
+		out.sigmas = map[string]float64{}
+		for i, v := range by {
+			out.sigmas[f.Of[i]] = -f.LowerBound * v
+		}
+	}
+	out.score = how.score(d, f.Weights) - f.LowerBound*out.sigma
+	if math.IsNaN(out.score) || math.IsInf(out.score, 0) {
+		return out, fmt.Errorf("the %s of %v, the dimensions %v, is no number", f.Fusion, d, f.Of)
+	}
+	return out, nil
 }
 
 // hasScore refuses a scorer whose heads all have classes without an order.
@@ -157,6 +172,16 @@ func least(v []float64) int {
 		}
 	}
 	return at
+}
+
+// onlyLeast is 1 for the smallest value, and 0 for the others.
+func onlyLeast(v []float64) []float64 {
+	return each(v, func(i int) float64 {
+		if i == least(v) {
+			return 1
+		}
+		return 0
+	})
 }
 
 func each(v []float64, f func(i int) float64) []float64 {

@@ -179,8 +179,8 @@ func (s *Scorer) answer(ctx context.Context, state bool, samples []*batch.Sample
 	return nil
 }
 
-// fused is the score on 0 to 1 of what was read of a sample, before any calibration. gradient is d score / d dimension.
-func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]float64, err error) {
+// fused is the score on 0 to 1 of what was read of a sample, before any calibration, and what it was made of.
+func (s *Scorer) fused(readings []Reading) (out edit.Score, of fusionValue, err error) {
 	dimensions, sigmas := map[string]float64{}, map[string]float64{}
 	for _, r := range readings {
 		for name, z := range r.Outputs {
@@ -197,6 +197,7 @@ func (s *Scorer) fused(readings []Reading) (out edit.Score, gradient map[string]
 		}
 	}
 	slices.SortFunc(out.Dimensions, func(a, b edit.Dimension) int { return cmp.Compare(a.Name, b.Name) })
-	out.Value, out.Sigma, gradient, err = s.config.fuse(dimensions, sigmas)
-	return out, gradient, err
+	of, err = s.config.fuse(dimensions, sigmas)
+	out.Value, out.Sigma = of.score, of.sigma
+	return out, of, err
 }

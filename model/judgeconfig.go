@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,7 +62,14 @@ type FusionConfig struct {
 	Fusion  string    `yaml:"fusion"`                 // mean, min, sum, product, sqrt_product, weights
 	Of      []string  `yaml:"of,omitempty,flow"`      // heads; absent: all, in the order of the passes
 	Weights []float64 `yaml:"weights,omitempty,flow"` // of the fusion weights, one for each of Of
+
+	// LowerBound is how many standard deviations the score lies below what the fusion makes of the dimensions: an editor
+	// that is trained on it gains nothing where the judge is unsure. 0: none.
+	LowerBound float64 `yaml:"lower_bound,omitempty" json:",omitempty"`
 }
+
+// hasSigma reports whether the fused score has a standard deviation.
+func (c *ScorerConfig) hasSigma() bool { return c.fused().Outputs == OutputMuSigma }
 
 // Origin says where an imported scorer comes from.
 type Origin struct {
@@ -265,6 +273,9 @@ func (c *ScorerConfig) normalizeFusion(p *problems) {
 	p.wrong(f.Fusion == "weights" && len(f.Weights) != len(f.Of), "score.weights: %d for %d heads", len(f.Weights),
 		len(f.Of))
 	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights belong to fusion: weights")
+	p.wrong(!(f.LowerBound >= 0) || math.IsInf(f.LowerBound, 0), "score.lower_bound: %g standard deviations", f.LowerBound)
+	p.wrong(f.LowerBound > 0 && !c.hasSigma(), "score.lower_bound: the score has no sigma: heads with outputs: mu_sigma "+
+		"and fusion mean, min or sum are needed")
 }
 
 // CheckDimension refuses a dimension that the scorer does not have; "" is the score.

@@ -176,8 +176,39 @@ func TestFusions(t *testing.T) {
 			t.Errorf("%s: sigma %g, want %g", name, got, want)
 		}
 	}
+	for name, f := range fusions {
+		if f.sigma == nil {
+			continue
+		}
+		t.Run(name+", lower bound", func(t *testing.T) {
+			of := []string{"a", "b"}
+			c := ScorerConfig{Score: &FusionConfig{Fusion: name, Of: of, LowerBound: 0.7}}
+			d, s := map[string]float64{"a": 0.4, "b": 0.6}, map[string]float64{"a": 0.3, "b": 0.2}
+			v, err := c.fuse(d, s)
+			if want := f.score([]float64{0.4, 0.6}, nil) - 0.7*f.sigma([]float64{0.3, 0.2}, nil); err != nil || v.score != want {
+				t.Errorf("got %g, %v, want %g", v.score, err, want)
+			}
+			for _, side := range []struct {
+				at, gradient map[string]float64
+			}{{d, v.gradient}, {s, v.sigmas}} {
+				for _, head := range of {
+					const h = 1e-6
+					moved := func(by float64) float64 {
+						side.at[head] += by
+						defer func() { side.at[head] -= by }()
+						m, _ := c.fuse(d, s)
+						return m.score
+					}
+					want := (moved(h) - moved(-h)) / (2 * h)
+					if got := side.gradient[head]; math.Abs(got-want) > 1e-6 {
+						t.Errorf("derivative by %s: got %g, want %g", head, got, want)
+					}
+				}
+			}
+		})
+	}
 	c := ScorerConfig{Score: &FusionConfig{Fusion: "sqrt_product", Of: []string{"a", "b"}}}
-	if _, _, _, err := c.fuse(map[string]float64{"a": 1, "b": -1}, nil); err == nil {
+	if _, err := c.fuse(map[string]float64{"a": 1, "b": -1}, nil); err == nil {
 		t.Error("the root of a negative product is a score")
 	}
 }

@@ -16,7 +16,7 @@ import (
 // sequence is a pass of one of several samples, on its way to a gradient.
 type sequence struct {
 	*batch.Sample
-	dimensions []float32 // d score / d dimension, heads sorted by name
+	dimensions []float32 // d score / d dimension, heads sorted by name; behind them by sigma ([ScorerConfig.bounded])
 	joint      bool      // a choice of joint ones: then
 	weight     float32   // is d score / d (-log softmax) of each of its tokens
 	reading    Reading
@@ -34,7 +34,7 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]
 	if err != nil {
 		return nil, nil, err
 	}
-	names := s.config.heads()
+	names, bounded := s.config.heads(), s.config.bounded()
 	var joint []*sequence
 	for i, sample := range samples {
 		for k, one := range sample.Sequences() {
@@ -42,14 +42,18 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]
 				return nil, nil, fmt.Errorf("the sample has no pixels: prepare it with Ask.Pixels")
 			}
 			if one.Choices != nil {
-				choices := s.jointSequences(one, gradients[i].readings[k], gradients[i].dimensions)
+				choices := s.jointSequences(one, gradients[i].readings[k], gradients[i].of.gradient)
 				each[i], joint = append(each[i], choices...), append(joint, choices...)
 				continue
 			}
-			q := &sequence{Sample: gradients[i].at[k], dimensions: make([]float32, len(names))}
-			for h, name := range names {
-				if slices.Contains(s.config.Passes[one.Pass].Heads, name) {
-					q.dimensions[h] = float32(gradients[i].dimensions[name])
+			q, of := &sequence{Sample: gradients[i].at[k]}, gradients[i].of
+			q.dimensions = make([]float32, len(names)+len(bounded))
+			for _, own := range s.config.Passes[one.Pass].Heads {
+				if h := slices.Index(names, own); h >= 0 {
+					q.dimensions[h] = float32(of.gradient[own])
+				}
+				if h := slices.Index(bounded, own); h >= 0 {
+					q.dimensions[len(names)+h] = float32(of.sigmas[own])
 				}
 			}
 			each[i], all = append(each[i], q), append(all, q)
@@ -91,9 +95,9 @@ func (s *Scorer) plainGradients(ctx context.Context, all []*sequence) error {
 
 // scoreGradient is how the score of a sample changes with its dimensions, and its sequences with what the model said.
 type scoreGradient struct {
-	dimensions map[string]float64 // d score / d dimension
-	at         []*batch.Sample
-	readings   []Reading // nil where none were needed
+	of       fusionValue
+	at       []*batch.Sample
+	readings []Reading // nil where none were needed
 }
 
 // scoreGradients finds them. Without a forward pass where they are always the same.
@@ -103,7 +107,9 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*batch.Sample) ([
 		return q.Steps > 0 || s.config.joint(&q) != nil
 	})
 	var readings [][]Reading
-	if said || !fusions[s.config.Score.Fusion].linear {
+	score := s.config.Score
+	linear := fusions[score.Fusion].linear && (score.LowerBound == 0 || len(score.Of) == 1)
+	if said || !linear {
 		var err error
 		if readings, err = s.readAll(ctx, samples, false); err != nil {
 			return nil, err
@@ -112,16 +118,15 @@ func (s *Scorer) scoreGradients(ctx context.Context, samples []*batch.Sample) ([
 	for i, sample := range samples {
 		out[i].at = sample.Sequences()
 		if readings == nil {
-			_, _, gradient, err := s.config.fuse(map[string]float64{}, map[string]float64{})
-			if err != nil {
+			var err error
+			if out[i].of, err = s.config.fuse(map[string]float64{}, map[string]float64{}); err != nil {
 				return nil, err
 			}
-			out[i].dimensions = gradient
 			continue
 		}
 		var err error
 		out[i].readings = readings[i]
-		if _, out[i].dimensions, err = s.fused(readings[i]); err != nil {
+		if _, out[i].of, err = s.fused(readings[i]); err != nil {
 			return nil, err
 		}
 		for k, one := range out[i].at {
@@ -152,7 +157,7 @@ func (s *Scorer) sequenceGradients(ctx context.Context, part []*sequence) error 
 	if err != nil {
 		return err
 	}
-	width := len(s.config.heads())
+	width := len(s.config.heads()) + len(s.config.bounded())
 	gradient := make([]float32, 0, width*len(part))
 	for _, i := range p.Order {
 		gradient = append(gradient, part[i].dimensions...)

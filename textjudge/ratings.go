@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"assay/data"
+	"assay/internal/stats"
 )
 
 // Ratings are the scores, on 0 to 1, of each pass of a row that [Judge.Table] wrote, and the words of the pass whose
@@ -65,7 +66,7 @@ func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err er
 		}
 		ratings = append(ratings, j.Config.onto().To01(score))
 	}
-	middle, best := mean(ratings), 0
+	middle, best := stats.Mean(ratings), 0
 	for i, r := range ratings {
 		if math.Abs(r-middle) < math.Abs(ratings[best]-middle) {
 			best = i

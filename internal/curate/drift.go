@@ -113,6 +113,7 @@ func warnings(score FactDrift, facts []FactDrift) []string {
 	}
 	for _, f := range facts {
 		switch {
+		case f.Name == heldOut: // [Confirmation] is about it
 		case f.Name == "clip_i" && f.shifted() < -0.5:
 			out = append(out, "edits have less and less to do with their sources (CLIP-I falls) while the score rises")
 		case f.Name == "change" && f.shifted() < -0.5:

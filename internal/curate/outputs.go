@@ -21,6 +21,7 @@ type Outputs struct {
 
 	names  []string // of the facts, in order
 	values map[string][]float64
+	rows   []input       // of each output
 	inputs map[input]int // what was asked, and how often
 }
 
@@ -30,9 +31,11 @@ type input struct {
 	instruction string
 }
 
-// Measure measures the edits of a scored table, beside their first sources. Without an encoder there is no CLIP-I. A
-// row that cannot be read counts as failed; if all fail, the first reason is the error.
-func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder ImageEncoder) (*Outputs, error) {
+// Measure measures the edits of a scored table, beside their first sources. Without an encoder there is no CLIP-I, and
+// without numbers of a held-out judge (held is nil) no held_out. A row that cannot be read counts as failed; if all
+// fail, the first reason is the error.
+func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, held *scoring.Scores, encoder ImageEncoder) (
+	*Outputs, error) {
 	o := &Outputs{values: map[string][]float64{}, inputs: map[input]int{}}
 	for i := range t.Len() {
 		if err := ctx.Err(); err != nil {
@@ -40,8 +43,9 @@ func Measure(ctx context.Context, t *data.Table, scores scoring.Scores, encoder 
 		}
 		row, err := t.Read(i)
 		if err == nil {
-			if err = scores.Err(i); err == nil {
-				err = o.measure(ctx, t.Folder(), row, scores.Lines[i].Value.Value, encoder)
+			var judged []fact
+			if judged, err = judgedRow(i, scores, held); err == nil {
+				err = o.measure(ctx, t.Folder(), row, judged, encoder)
 			}
 			if err != nil {
 				err = t.At(i, err)
@@ -69,7 +73,23 @@ func (o *Outputs) add(name string, v float64) {
 	o.values[name] = append(o.values[name], v)
 }
 
-func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, score float64,
+// judgedRow is what the judges said of a row.
+func judgedRow(i int, scores scoring.Scores, held *scoring.Scores) ([]fact, error) {
+	if err := scores.Err(i); err != nil {
+		return nil, err
+	}
+	score := scores.Lines[i].Value
+	out := []fact{{"score", score.Value}}
+	if held != nil {
+		if err := held.Err(i); err != nil {
+			return nil, fmt.Errorf("held-out judge: %w", err)
+		}
+		out = append(out, fact{heldOut, held.Lines[i].Value.Value})
+	}
+	return out, nil
+}
+
+func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, judged []fact,
 	encoder ImageEncoder) error {
 	source, err := row.Source.Open(folder, data.Limits{})
 	if err != nil {
@@ -97,8 +117,12 @@ func (o *Outputs) measure(ctx context.Context, folder string, row data.Row, scor
 		digest := p.Digest()
 		sources += string(digest[:])
 	}
-	o.inputs[input{sources, row.Instruction}]++
-	o.add("score", score)
+	in := input{sources, row.Instruction}
+	o.rows = append(o.rows, in)
+	o.inputs[in]++
+	for _, f := range judged {
+		o.add(f.name, f.value)
+	}
 	if encoder != nil {
 		o.add("clip_i", clipI)
 	}
@@ -116,10 +140,13 @@ type Drift struct {
 	RowsAfter    int         `json:"rows_after"`
 	RowsBefore   int         `json:"rows_before"`
 	Warnings     []string    `json:"warnings"`
+
+	Confirmation *Confirmation `json:"confirmation,omitempty"` // nil: there is no held-out judge
 }
 
-// CompareOutputs compares the outputs of two checkpoints.
-func CompareOutputs(before, after *Outputs) *Drift {
+// CompareOutputs compares the outputs of two checkpoints. With a held-out judge it is an alarm if that one gains less
+// than the wanted share of what is expected of it; without an alarm there are no warnings of facts then.
+func CompareOutputs(before, after *Outputs, wanted float64) (*Drift, error) {
 	d := &Drift{
 		RowsBefore:   len(before.values["score"]),
 		RowsAfter:    len(after.values["score"]),
@@ -135,10 +162,20 @@ func CompareOutputs(before, after *Outputs) *Drift {
 	}
 	if d.RowsBefore == 1 {
 		d.Warnings = append(d.Warnings, "before there is one output, which has no deviations: nothing can be told in them")
-		return d
 	}
-	d.Warnings = append(d.Warnings, warnings(d.Facts[0], d.Facts[1:])...)
-	return d
+	if before.values[heldOut] != nil {
+		var err error
+		if d.Confirmation, err = confirm(before, after, wanted); err != nil {
+			return nil, err
+		}
+		if !d.Confirmation.Alarm {
+			return d, nil
+		}
+	}
+	if d.RowsBefore > 1 {
+		d.Warnings = append(d.Warnings, warnings(d.Facts[0], d.Facts[1:])...)
+	}
+	return d, nil
 }
 
 // alone counts outputs whose inputs occur less often in other.

@@ -19,6 +19,9 @@ const (
 	mostWeight  = 1e9
 )
 
+// lowerBound is what combine may be besides a rule: the mean of the judges, less a penalty for their spread.
+const lowerBound = "lower_bound"
+
 // onErrorRules are what a reward may be of an edit that could not be judged.
 var onErrorRules = []string{"null", "nan", "mean", "fail"}
 
@@ -28,7 +31,7 @@ type question struct {
 	name      string // of the judge
 	dimension string // "": the score
 	of        edit.Range
-	rule      combine.Rule
+	rule      combine.Rule // raw or score01 for a lower bound
 	weight    float64
 }
 
@@ -36,7 +39,8 @@ type question struct {
 type questions struct {
 	judges  []*Replicated // each once
 	list    []question    // in the order of the request
-	summed  bool          // the weighted sum is asked for
+	summed  bool          // the weighted sum is asked for, or
+	penalty *float64      // the lower bound with this penalty; nil: the sum
 	onError string
 }
 
@@ -54,7 +58,21 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 	if !slices.Contains(onErrorRules, out.onError) {
 		return nil, badRequest("on_error %q: there are %s", out.onError, strings.Join(onErrorRules, ", "))
 	}
-	list := p.Rewards
+	list, rule := p.Rewards, p.Combine
+	switch {
+	case p.Penalty != nil && p.Combine != lowerBound:
+		return nil, badRequest("penalty goes with combine: %s", lowerBound)
+	case p.Combine == lowerBound && out.onError == "mean":
+		return nil, badRequest("on_error mean: the mean of other edits has no sigma for combine: %s", lowerBound)
+	case p.Combine == lowerBound:
+		penalty := 1.0
+		if p.Penalty != nil {
+			penalty = *p.Penalty
+		}
+		if out.penalty, rule = &penalty, ""; penalty < 0 || penalty > mostWeight {
+			return nil, badRequest("penalty %g: want 0 to %g", penalty, float64(mostWeight))
+		}
+	}
 	switch {
 	case len(list) > mostRewards:
 		return nil, tooMany("%d rewards, at most %d are taken at a time", len(list), mostRewards)
@@ -69,7 +87,7 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 		if one.Name == "" && len(p.Rewards) > 0 {
 			return nil, badRequest("rewards/%d: name is missing", i)
 		}
-		q, err := s.question(out, one, p.Combine)
+		q, err := s.question(out, one, rule)
 		if err != nil {
 			if len(p.Rewards) > 0 {
 				err = prefixError(fmt.Sprintf("rewards/%d", i), err)
@@ -79,7 +97,32 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 		out.summed = out.summed || one.Weight != nil || one.Scale != ""
 		out.list = append(out.list, *q)
 	}
-	return out, nil
+	return out, out.checkBound()
+}
+
+// checkBound refuses rewards that have no lower bound together: all are judges of one scale.
+func (q *questions) checkBound() error {
+	if q.penalty == nil {
+		return nil
+	}
+	total := 0.0
+	for k, one := range q.list {
+		switch first := q.list[0]; {
+		case one.weight < 0:
+			return badRequest("rewards/%d: weight %g: combine: %s averages judges of which more is better", k, one.weight,
+				lowerBound)
+		case one.rule != combine.Raw && one.rule != combine.Score01:
+			return badRequest("rewards/%d: scale %s: combine: %s has raw and score01", k, one.rule, lowerBound)
+		case one.rule != first.rule || one.rule == combine.Raw && one.of != first.of:
+			return apiErrorf(http.StatusUnprocessableEntity, "no_range", "%s and %s have different ranges: combine: %s needs "+
+				"scale: score01 for all", first.name, one.name, lowerBound)
+		}
+		total += one.weight
+	}
+	if total == 0 {
+		return badRequest("all weights are 0: combine: %s is a mean", lowerBound)
+	}
+	return nil
 }
 
 // question reads one reward, and adds its judge.
@@ -245,7 +288,7 @@ func (a *answers) sums(q *questions) []total {
 	}
 	totals := make([]total, len(a.groups))
 	var weights []float64
-	var values [][]float64
+	var values, sigmas [][]float64
 	for k, one := range q.list {
 		column := make([]float64, len(a.groups))
 		for i, c := range a.cells[k] {
@@ -265,11 +308,30 @@ func (a *answers) sums(q *questions) []total {
 			}
 		}
 		weights, values = append(weights, one.weight), append(values, column)
+		sigmas = append(sigmas, one.sigmas(a.cells[k]))
 	}
-	for i, sum := range combine.Sum(weights, values, len(totals)) {
-		totals[i].value = sum
+	rewards := combine.Sum(weights, values, len(totals))
+	if q.penalty != nil {
+		rewards = combine.LowerBound(weights, values, sigmas, *q.penalty, len(totals))
+	}
+	for i, v := range rewards {
+		totals[i].value = v
 	}
 	return totals
+}
+
+// sigmas are the standard deviations of values; 0: none.
+func (q *question) sigmas(cells []cell) []float64 {
+	out := make([]float64, len(cells))
+	for i, c := range cells {
+		if c.score == nil {
+			continue
+		}
+		if out[i] = c.score.Sigma; q.rule == combine.Score01 {
+			out[i] /= q.of.Width()
+		}
+	}
+	return out
 }
 
 // encode writes a cell. Cells of several rewards have names and values.

@@ -143,6 +143,11 @@ func TestRewards(t *testing.T) {
 	goodStd := math.Sqrt((16.0 + 4 + 4 + 16) / 3) // of 2, 4, 8, 10 about 6
 	wideMean := (0.2 + 0.4 + 0.8) / 3
 	wideStd := math.Sqrt((math.Pow(0.2-wideMean, 2) + math.Pow(0.4-wideMean, 2) + math.Pow(0.8-wideMean, 2)) / 2)
+	var lowerBounds []float64 // of 2 x (sigma 0.05, weight 1) and of x (no sigma, weight 3): mu = 1.25 x
+	for _, x := range []float64{0.2, 0.4, 0.8, 1} {
+		variance := (0.05*0.05+math.Pow(2*x-1.25*x, 2))/4 + 3*math.Pow(x-1.25*x, 2)/4
+		lowerBounds = append(lowerBounds, 1.25*x-0.5*math.Sqrt(variance))
+	}
 	for _, c := range []struct {
 		name    string
 		more    object
@@ -168,6 +173,12 @@ func TestRewards(t *testing.T) {
 			object{"name": "wide", "weight": 0, "scale": "rank"}}}, 200, []float64{0.2, 0.4, 0.8, 1}, nil, ""},
 		{"a dimension", object{"rewards": []any{object{"name": "good", "dimension": "twice", "scale": "score01"}}}, 200,
 			[]float64{0.4, 0.8, 1.6, 2}, nil, `"sigma":0.5`},
+		{"a lower bound", object{"combine": "lower_bound", "penalty": 0.5, "rewards": []any{
+			object{"name": "good", "dimension": "twice", "scale": "score01"},
+			object{"name": "good", "scale": "score01", "weight": 3}, object{"name": "good", "scale": "score01", "weight": 0}}},
+			200, lowerBounds, nil, ""},
+		{"a lower bound where one failed", object{"combine": "lower_bound", "rewards": []any{
+			object{"name": "wide"}}}, 200, []float64{0.2, 0.4, 0.8, nan}, nil, `"reward":null`},
 		{"all or nothing", object{"on_error": "fail"}, 500, nil, nil, "edit 3, wide: a failing picture"},
 		{"scores alone", object{"rewards": []any{object{"name": "good"}, object{"name": "wide"}}}, 200, nil, nil,
 			`"rewards":[{"name":"good","score":2,`},
@@ -249,6 +260,16 @@ func TestRewardsRefused(t *testing.T) {
 		{"an unknown dimension", reward(object{"dimension": "style"}), 422, `no dimension \"style\"; there are twice`},
 		{"a dimension of none", object{"rewards": []any{object{"name": "wide", "dimension": "style"}}}, 422, "it has none"},
 		{"a huge weight", reward(object{"weight": 1e300}), 422, "at most 1e+09"},
+		{"a penalty of nothing", object{"combine": "raw", "penalty": 1}, 422, "penalty goes with combine: lower_bound"},
+		{"a penalty below 0", object{"combine": "lower_bound", "penalty": -1}, 422, "penalty -1"},
+		{"a lower bound of ranks", reward(object{"scale": "rank"}).with(object{"combine": "lower_bound"}), 422,
+			"has raw and score01"},
+		{"a lower bound of imputed scores", object{"combine": "lower_bound", "on_error": "mean"}, 422, "has no sigma"},
+		{"a lower bound of a distance", reward(object{"weight": -1}).with(object{"combine": "lower_bound"}), 422,
+			"more is better"},
+		{"a lower bound of nothing", reward(object{"weight": 0}).with(object{"combine": "lower_bound"}), 422, "is a mean"},
+		{"a lower bound of two ranges", object{"combine": "lower_bound", "rewards": []any{object{"name": "good"},
+			object{"name": "wide"}}}, 422, "good and wide have different ranges"},
 		{"source and sources", object{"sources": []any{picture}}, 400, "one of them is wanted"},
 		{"too many sources for the judge", object{"source": nil, "sources": []any{picture, picture}}, 422,
 			"the edit has 2 sources, and good looks at 1"},

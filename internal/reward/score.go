@@ -35,7 +35,8 @@ type pairRequest struct {
 type scoreRequest struct {
 	editsRequest
 	Rewards list[rewardRequest] `json:"rewards"` // in place of Scorer
-	Combine string              `json:"combine"` // a [combine.Rule]; "": no sum is asked for
+	Combine string              `json:"combine"` // a [combine.Rule], or lower_bound; "": no sum is asked for
+	Penalty *float64            `json:"penalty"` // of lower_bound; nil: 1
 	OnError string              `json:"on_error"`
 }
 
@@ -124,6 +125,10 @@ func (p *scoreRequest) field(name string, value []byte) (err error) {
 	switch name {
 	case "combine":
 		p.Combine, err = formText(name, value)
+	case "penalty":
+		if err = json.Unmarshal(value, &p.Penalty); err != nil {
+			err = prefixError("penalty", bodyError(err))
+		}
 	case "on_error":
 		p.OnError, err = formText(name, value)
 	case "rewards":

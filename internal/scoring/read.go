@@ -11,6 +11,7 @@ import (
 
 	"assay/data"
 	"assay/edit"
+	"assay/internal/exit"
 	"assay/internal/table"
 )
 
@@ -66,6 +67,35 @@ func Read(t *data.Table) (s Scores, err error) {
 		score := edit.Score{Score01: *cmp.Or(p.score01, p.score), Unbounded: p.score01 == nil}
 		score.Value = s.Range.Of(score.Score01)
 		s.Lines[p.row] = table.Line[edit.Score]{Row: p.row, Value: score}
+	}
+	return s, nil
+}
+
+// Column reads the numbers of a column as scores without a range. A row without a finite number has an error; it is an
+// error if no row has the column.
+func Column(t *data.Table, name string) (Scores, error) {
+	s, known := Scores{Range: edit.NoRange(), Lines: map[int]table.Line[edit.Score]{}}, false
+	for i := range t.Len() {
+		line := table.Line[edit.Score]{Row: i}
+		rec, err := t.Record(i)
+		var v *float64
+		if err == nil {
+			of, ok := rec.Get(name)
+			known = known || ok
+			v, err = data.Finite(of)
+		}
+		switch {
+		case err != nil:
+			line.Error = err.Error()
+		case v == nil:
+			line.Error = name + " is empty"
+		default:
+			line.Value = edit.Score{Value: *v, Score01: *v, Unbounded: true}
+		}
+		s.Lines[i] = line
+	}
+	if !known {
+		return s, exit.Usagef("%s has no column %s", t.Path(), name)
 	}
 	return s, nil
 }

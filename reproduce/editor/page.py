@@ -1,6 +1,7 @@
 """Puts the outputs of all runs together, and writes what came of them: small.md, curves.svg, pictures.png, results.csv.
 
     page.py join --work DIR --seeds 1 2 3
+    page.py gates --work DIR
     page.py write --work DIR --out reproduce/editor
 """
 import argparse
@@ -23,12 +24,19 @@ ARMS = {
     "preferences": "DPO on its own edits",
     "feedback": "loss + 0.001 (10 - score)",
     "feedback-50": "loss + 0.05 (10 - score)",
+    "guarded": "loss + 0.001 (10 - score of the guard)",
+    "guarded-50": "loss + 0.05 (10 - score of the guard)",
+    "hardened-50": "loss + 0.05 (10 - score of the hardened guard)",
 }
-COLOURS = ["#444444", "#999999", "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00"]
+REWARDS = {"guarded": "guard", "guarded-50": "guard", "hardened-50": "hardened"}  # of the other arms: score
+OTHERS = {"score": "guard", "guard": "score", "hardened": "score"}  # a judge that an arm was not trained on, by its reward
+COLOURS = ["#444444", "#999999", "#0072b2", "#009e73", "#56b4e9", "#cc79a7", "#e69f00", "#d55e00", "#f0e442", "#882255", "#117733"]
 CELL = "{:+.3f} ({:+.3f} to {:+.3f})"
 COLUMNS = {  # file and column
     "score": ("scores", "score"),
     "truth": ("truth", "truth"),
+    "guard": ("guard-scores", "score"),
+    "hardened": ("hardened-scores", "score"),
     "second": ("second", "score"),
     "clip_d": ("similarities", "clip_d"),
 }
@@ -60,6 +68,64 @@ def read(work):
             value = math.nan if r.get(column) is None else r[column]
             out.setdefault((arm, int(step)), {}).setdefault((group, int(seed)), {})[name] = value
     return out
+
+
+def gates(work):
+    """Tables of each checkpoint's outputs and of the base's, with the arm's reward, another judge's and CLIP-D, for `score
+    drift` in gates/."""
+    (work / "gates").mkdir(exist_ok=True)
+    results, rows = read(work), {r["id"]: r for r in lines(work / "outputs/all.jsonl")}
+
+    def write_table(arm, step, reward, path):
+        table = []
+        for (group, seed), v in sorted(results[arm, step].items()):
+            numbers = {"score01": v[reward] / 10, "other": v[OTHERS[reward]], "clip_d": v["clip_d"]}
+            if any(math.isnan(x) for x in numbers.values()):
+                continue
+            r = rows[f"{group}/{arm}/{seed}/{step}"]
+            row = {"source": r["source"], "edit": "../outputs/" + r["edit"], "instruction": r["instruction"]}
+            table.append(row | numbers)
+        write_lines(path, table)
+
+    for arm, step in results:
+        if arm != "base":
+            reward = REWARDS.get(arm, "score")
+            write_table(arm, step, reward, work / f"gates/{arm}-{step}.jsonl")
+            write_table("base", 0, reward, work / f"gates/base-{arm}-{step}.jsonl")
+
+
+def guards(work, results):
+    """What the guards know, and when the gate raises an alarm."""
+    scorers = {"score": "tiny-scorer", "guard": "guard", "hardened": "hardened guard"}
+    files = {name: work / f"exam/{COLUMNS[name][0]}.json" for name in scorers}
+    if not all(f.exists() for f in files.values()):
+        return []
+    arms = [a for a in ARMS if any(a == b for b, _ in results)]
+    text = ["", "Spearman of each scorer and the truth on outputs of the last step, and on the exam's own outputs (all; plausible"]
+    text += ["edits; pairs in the right order):", "", "| | " + " | ".join(arms) + " | exam |", "|---" * (len(arms) + 2) + "|"]
+    for name, title in scorers.items():
+        exam = json.loads(files[name].read_text())
+        cells = [f"{spearman(last(results, arm), name):.2f}" for arm in arms]
+        own = ", ".join(f"{exam[k]:.2f}" for k in ("spearman", "alive", "pair_accuracy"))
+        text.append(f"| {title} | " + " | ".join(cells) + f" | {own} |")
+    text += ["", "The gate, `score drift --held-out-column`, at every checkpoint: gain of the truth against the base, and alarms"]
+    text += ["(g: by a judge that the arm was not trained on, c: by CLIP-D).", ""]
+    steps = sorted({step for a, step in results if a != "base"})
+    text += ["| arm | " + " | ".join(f"step {s}" for s in steps) + " |", "|---" * (len(steps) + 1) + "|"]
+    for arm in arms[1:]:
+        cells = []
+        for step in steps:
+            if (arm, step) not in results:
+                cells.append("")
+                continue
+            cell = f"{difference(results[arm, step], last(results, 'base'), 'truth')[0]:+.3f}"
+            for column, letter in (("other", "g"), ("clip_d", "c")):
+                path = work / f"gates/{arm}-{step}-{column}.json"
+                if path.exists() and json.loads(path.read_text())["confirmation"]["alarm"]:
+                    cell += " " + letter
+            cells.append(cell)
+        text.append(f"| {arm} | " + " | ".join(cells) + " |")
+    return text
 
 
 def mean(values):
@@ -151,6 +217,7 @@ def report(work, results):
         if path.exists():
             warnings = json.loads(path.read_text()).get("warnings") or ["no warning"]
             text.append(f"- {arm}: " + "; ".join(warnings))
+    text += guards(work, results)
     return "\n".join(text) + "\n"
 
 
@@ -236,12 +303,17 @@ def write(work, out):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("what", choices=["join", "write"])
+    p.add_argument("what", choices=["join", "gates", "write"])
     p.add_argument("--work", type=Path, required=True)
     p.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="those of join")
     p.add_argument("--out", type=Path)
     a = p.parse_args()
-    join(a.work, a.seeds) if a.what == "join" else write(a.work, a.out)
+    if a.what == "join":
+        join(a.work, a.seeds)
+    elif a.what == "gates":
+        gates(a.work)
+    else:
+        write(a.work, a.out)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ out=${EDITOR_OUT:-build/editor}
 scorer=backbones/tiny-scorer clip=backbones/tiny-clip
 second=${EDITOR_SECOND:-build/demo/run/scorer}
 results=${EDITOR_RESULTS:-reproduce/editor}
-first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 seeds=${EDITOR_SEEDS:-1 2 3}
+first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 every=20 seeds=${EDITOR_SEEDS:-1 2 3}
 if [ -n "${EDITOR_SHORT:-}" ]; then
-	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 steps=6 seeds=${EDITOR_SEEDS:-1 2}
+	first_set=28 second_set=56 exam=14 pretraining=20 groups=28 steps=6 every=3 seeds=${EDITOR_SEEDS:-1 2}
 	results=${EDITOR_RESULTS:-$out}
 fi
 arms='base words no-words good best preferences feedback feedback-50'
@@ -39,37 +39,82 @@ made "$out/exam" "exam" -- "$lab/miniature" "${tasks[@]}" --out "$out/exam"
 made "$out/labels" "scores in words" -- "$bin/score" condition --in "$out/second/edits.parquet" --scorer $scorer --out "$out/labels"
 tune=("$python" reproduce/editor/tune.py --work "$out")
 made "$out/base.pt" "pretraining" -- "${tune[@]}" pretrain --steps $pretraining
-made "$out/drawn/edits.jsonl" "edits of the pretrained editor" -- "${tune[@]}" draw --groups $groups
+made "$out/drawn/edits.jsonl" "edits of the pretrained editor" -- "${tune[@]}" draw base --groups $groups
 made "$out/drawn/scores.jsonl" "their scores and preferences" -- \
 	"$bin/score" batch --scorer $scorer --in "$out/drawn/edits.jsonl" --out "$out/drawn/scores.jsonl" --pairs "$out/drawn/preferences.jsonl" --margin 0.5
 made "$out/drawn/best.jsonl" "the best of each instruction" -- \
 	"$bin/score" best --in "$out/drawn/scores.jsonl" --out "$out/drawn/best.jsonl" >/dev/null
 
-# The arms. A server gives rewards and gradients to those that want them, for as long as this script runs.
-port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$bin/score" serve --scorer $scorer --addr 127.0.0.1:$port >"$out/serve.log" 2>&1 &
-server=$!
-trap 'kill $server' EXIT
-tune+=(--server http://127.0.0.1:$port)
+# The arms. A server gives rewards and gradients of a scorer to those that want them.
+server=
+trap '[ -z "$server" ] || kill $server' EXIT
+serve() {
+	local port
+	[ -z "$server" ] || { kill $server; wait $server || true; }
+	port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+	"$bin/score" serve --scorer "$1" --addr 127.0.0.1:$port >"$out/serve.log" 2>&1 &
+	server=$! url=http://127.0.0.1:$port
+}
 tune_arm() {
 	[ ! -e "$out/outputs/$1-$2.done" ] || return 0
 	local start=$SECONDS
-	"${tune[@]}" arm "$1" --seed "$2" --steps $steps --every $((steps / 2)) >"$out/outputs/$1-$2.log" 2>&1 ||
+	"${tune[@]}" --server $url arm "$1" --seed "$2" --steps $steps --every $every >"$out/outputs/$1-$2.log" 2>&1 ||
 		{ echo "error: arm $1 of seed $2: $out/outputs/$1-$2.log" >&2; return 1; }
 	echo "$1, seed $2: $((SECONDS - start)) s" | tee "$out/outputs/$1-$2.done"
 }
-printf '\n== tuning\n'
-for seed in $seeds; do
-	for arm in $arms; do
-		while [ "$(jobs -rp | grep -vc "^$server$")" -ge "${EDITOR_JOBS:-2}" ]; do wait -n; done
-		tune_arm "$arm" "$seed" &
+# tune_arms SCORER ARM...: all seeds of arms that are rewarded by a scorer
+tune_arms() {
+	serve "$1"
+	shift
+	printf '\n== tuning\n'
+	for seed in $seeds; do
+		for arm in "$@"; do
+			while [ "$(jobs -rp | grep -vc "^$server$")" -ge "${EDITOR_JOBS:-2}" ]; do wait -n; done
+			tune_arm "$arm" "$seed" &
+		done
 	done
-done
-for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
+	for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
+}
+# drawn ARM: edits of an arm's first seed, which another scorer learns from
+drawn() {
+	made "$out/drawn-$1/edits.jsonl" "edits of $1" "$out/$1.pt" -- "${tune[@]}" draw "$1" --groups $groups --each 1
+}
+# guard NAME FOLDER...: a scorer that knows what learnt editors make, from folders of edits whose truth is measured
+guard() {
+	local name=$1 folder truths=() change=(-e "s#SCORER#$PWD/$scorer#")
+	shift
+	for folder in "$@"; do
+		made "$out/$folder/truth.jsonl" "truth of $folder" "$out/$folder/edits.jsonl" -- "$lab/miniature" measure --photos examples/photos \
+			--held $held --seed 12 --instructions $second_set --in "$out/$folder/edits.jsonl" --out "$out/$folder/truth.jsonl"
+		truths+=("$out/$folder/truth.jsonl")
+	done
+	made "$out/$name/table.parquet" "labels of $name" "${truths[@]}" -- "$python" reproduce/editor/guard.py --work "$out" table --name $name "$@"
+	[ -z "${EDITOR_SHORT:-}" ] || change+=(-e 's/^epochs: .*/steps: 4/')
+	sed "${change[@]}" reproduce/editor/guard.yaml >"$out/$name/guard.yaml"
+	made "$out/$name/run/scorer" "training of $name" "$out/$name/table.parquet" -- "$bin/train" --config "$out/$name/guard.yaml"
+}
+seed=${seeds%% *}
+tune_arms $scorer $arms
+made "$out/mixed/edits.jsonl" "blends" -- "$python" reproduce/editor/guard.py --work "$out" mix --groups $groups
+guard guard drawn mixed
+tune_arms "$out/guard/run/scorer" guarded guarded-50
+drawn feedback-50-$seed
+drawn guarded-50-$seed
+guard hardened drawn mixed drawn-feedback-50-$seed drawn-guarded-50-$seed
+tune_arms "$out/hardened/run/scorer" hardened-50
+arms="$arms guarded guarded-50 hardened-50"
 
 all=$out/outputs/all.jsonl
 made "$all" "one table of all outputs" "$out"/outputs/*.done -- "$python" reproduce/editor/page.py join --work "$out" --seeds $seeds
-made "$out/scores.jsonl" "scores" "$all" -- "$bin/score" batch --scorer $scorer --in "$all" --out "$out/scores.jsonl"
+# by NAME SCORER: scores of all outputs, and of the exam's own
+by() {
+	made "$out/$1.jsonl" "scores: $1" "$all" "$2" -- "$bin/score" batch --scorer "$2" --in "$all" --out "$out/$1.jsonl"
+	made "$out/exam/$1.jsonl" "exam: $1" "$2" -- "$bin/score" batch --scorer "$2" --in "$out/exam/edits.jsonl" --out "$out/exam/$1.jsonl"
+	"$lab/miniature" evaluate --json --truth "$out/exam/truth.jsonl" --scores "$out/exam/$1.jsonl" >"$out/exam/$1.json"
+}
+by scores $scorer
+by guard-scores "$out/guard/run/scorer"
+by hardened-scores "$out/hardened/run/scorer"
 [ ! -d "$second" ] ||
 	made "$out/second.jsonl" "a second scorer's" "$all" -- "$bin/score" batch --scorer "$second" --in "$all" --out "$out/second.jsonl"
 made "$out/similarities.jsonl" "CLIP-D" "$all" -- \
@@ -79,5 +124,18 @@ for arm in $arms; do
 	[ "$arm" = base ] || made "$out/drift-$arm.json" "drift of $arm" "$all" -- bash -c \
 		'"$1" drift --before "$2/base.jsonl" --after "$2/$3.jsonl" --scorer "$4" --clip "$5" --json >"$6.new" && mv "$6.new" "$6"' - \
 		"$bin/score" "$out/outputs" "$arm" $scorer $clip "$out/drift-$arm.json"
+done
+
+# The gate, on every checkpoint: the reward that an arm was trained on, confirmed by another judge.
+"$python" reproduce/editor/page.py gates --work "$out"
+for table in "$out"/gates/*.jsonl; do
+	name=$(basename "$table" .jsonl)
+	[[ $name != base-* ]] || continue
+	for column in other clip_d; do
+		result=$out/gates/$name-$column.json
+		[ "$result" -nt "$table" ] && continue
+		"$bin/score" drift --before "$out/gates/base-$name.jsonl" --after "$table" --held-out-column $column --json >"$result" ||
+			grep -q '"alarm": *true' "$result"
+	done
 done
 "$python" reproduce/editor/page.py write --work "$out" --out "$results"

@@ -1,7 +1,7 @@
 """Pretrains the editor, draws its edits, and tunes it by a reward in one of several ways (README.md). run.sh calls it.
 
     tune.py --work DIR pretrain --steps 1600
-    tune.py --work DIR draw --groups 800 --each 4
+    tune.py --work DIR draw base --groups 800 --each 4
     tune.py --work DIR --server http://127.0.0.1:8100 arm words --seed 1 --steps 100
 """
 import argparse
@@ -21,7 +21,8 @@ from editor import CODE, SIZE, Editor, vocabulary, wrong
 
 SENTENCE = ". The image quality is {} out of five."
 LEVELS = ["one", "two", "three", "four", "five"]
-FEEDBACK = {"feedback": 0.001, "feedback-50": 0.05}  # weight of 10 - score
+# Weight of 10 - score. Arms that are guarded or hardened ask other scorers (guard.py), which know edits of learnt editors.
+FEEDBACK = {"feedback": 0.001, "feedback-50": 0.05, "guarded": 0.001, "guarded-50": 0.05, "hardened-50": 0.05}
 
 
 def levels(raw):
@@ -178,8 +179,10 @@ def write_lines(path, rows):
 
 
 def draw_edits(a):
-    """Several edits of each of the second set's instructions, in drawn/: best of n and preferences choose from them."""
-    editor = load(a.work / "base.pt")
+    """Several edits of each of the second set's instructions by an editor. Best of n and preferences choose from those of
+    the base, and the guard learns from all."""
+    editor = load(a.work / f"{a.name}.pt")
+    folder = "drawn" if a.name == "base" else f"drawn-{a.name}"
     tasks = {}
     for r in lines(a.work / "labels/metadata.jsonl"):
         text = r["prompt"][: r["prompt"].rindex(SENTENCE.split("{")[0])]
@@ -191,10 +194,10 @@ def draw_edits(a):
     for k in range(a.each):
         for i, picture in enumerate(edits(editor, sources, [text for _, text in tasks], generator)):
             name = f"pictures/{i:04d}-{k}.png"
-            write_picture(a.work / "drawn" / name, picture)
+            write_picture(a.work / folder / name, picture)
             source, text = tasks[i]
             table.append({"id": f"{i:04d}-{k}", "source": f"../labels/{source}", "edit": name, "instruction": text})
-    write_lines(a.work / "drawn/edits.jsonl", sorted(table, key=lambda r: r["id"]))
+    write_lines(a.work / folder / "edits.jsonl", sorted(table, key=lambda r: r["id"]))
 
 
 class Exam:
@@ -280,6 +283,7 @@ def main():
     c.add_argument("--steps", type=int, default=1600)
     c.set_defaults(run=pretrain)
     c = sub.add_parser("draw")
+    c.add_argument("name", help="a checkpoint: base, or ARM-SEED")
     c.add_argument("--groups", type=int, default=800)
     c.add_argument("--each", type=int, default=4)
     c.set_defaults(run=draw_edits)

@@ -23,6 +23,7 @@ __all__ = [
     "ServerError",
     "encode",
     "RewardFunction",
+    "lower_bound",
     "reward",
 ]
 
@@ -32,7 +33,7 @@ def __getattr__(name):  # asyncio and PyTorch are imported only if they are want
         from .aio import AsyncClient
 
         return AsyncClient
-    if name in ("RewardFunction", "reward"):
+    if name in ("RewardFunction", "lower_bound", "reward"):
         try:
             from . import feedback
         except ModuleNotFoundError as e:

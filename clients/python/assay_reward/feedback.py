@@ -114,6 +114,16 @@ def reward(client, images, sources, instructions):
     return scores[0] if single else scores
 
 
+def lower_bound(scores, penalty=1.0):
+    """What several judges agree on, differentiable: mean less `penalty` times the standard deviation (of the judges, dividing
+    by their number) of scores [N] of each, on one range. It is what the server's `combine: lower_bound` gives of
+    judges without sigma. Where all agree the spread has no gradient."""
+    scores = torch.stack(list(scores))
+    variance = scores.var(0, correction=0)
+    spread = torch.where(variance > 0, variance, torch.ones_like(variance)).sqrt()
+    return scores.mean(0) - penalty * torch.where(variance > 0, spread, torch.zeros_like(spread))
+
+
 def _source(picture, what):
     if isinstance(picture, (list, tuple)):
         return [_source(p, what) for p in picture]

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"assay/data"
+	"assay/edit"
 	"assay/internal/cli"
 	"assay/internal/exit"
 	"assay/internal/scoring"
@@ -137,9 +138,14 @@ func rateRows(c *cobra.Command, f *scorerFlags, t *data.Table) (scoring.Scores, 
 		return scoring.Scores{}, err
 	}
 	defer s.Close()
-	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
-	defer bar.Close()
-	scores, err := scoring.Rows(c.Context(), s, t, bar.Set)
+	scores, err := rateBy(c, s, t)
 	f.unread.count(scores)
 	return scores, err
+}
+
+// rateBy scores the rows of a table.
+func rateBy(c *cobra.Command, s edit.Judge, t *data.Table) (scoring.Scores, error) {
+	bar := cli.Bar{Command: c, What: "scoring", Unit: "edits"}
+	defer bar.Close()
+	return scoring.Rows(c.Context(), s, t, bar.Set)
 }

@@ -2,6 +2,7 @@ package score
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,6 +128,70 @@ func TestDriftSaysWhatItLacks(t *testing.T) {
 	}
 	if code, _ = command(t, "drift", "--before", two, "--after", two, "--threads", "2"); code != exit.Wrong {
 		t.Errorf("--threads without anything that runs: exit code %d", code)
+	}
+}
+
+// judged writes a table of edits by 12 instructions, with the scores of two judges.
+func judged(t *testing.T, name string, score, held func(i float64) float64) string {
+	t.Helper()
+	folder := filepath.Join(oracle.Folders(t)[0], "images")
+	var b strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&b, `{"source": %q, "edit": %q, "instruction": "blur it %d times", "score01": %g, "other": %g}`+"\n",
+			filepath.Join(folder, "coffee.png"), filepath.Join(folder, "coffee_blur.png"), i, score(float64(i)),
+			held(float64(i)))
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A gain that the held-out judge does not see is an alarm, with its exit code; one that it sees is none.
+func TestDriftOfHeldOutJudge(t *testing.T) {
+	line := func(slope, from float64) func(float64) float64 {
+		return func(i float64) float64 { return from + slope*i + 0.01*math.Sin(i) }
+	}
+	before := judged(t, "before.jsonl", line(0.02, 0.1), line(1, 5))
+	for _, c := range []struct {
+		name  string
+		after string
+		more  []string
+		code  int
+		alarm bool
+	}{
+		{"honest", judged(t, "honest.jsonl", line(0.02, 0.3), line(1, 15)), nil, exit.Done, false},
+		{"hacked", judged(t, "hacked.jsonl", line(0.02, 0.3), line(1, 5.1)), nil, exit.Failed, true},
+		{"a third seen", judged(t, "third.jsonl", line(0.02, 0.3), line(1, 8.3)), nil, exit.Failed, true},
+		{"a third wanted", judged(t, "third.jsonl", line(0.02, 0.3), line(1, 8.3)), []string{"--confirmed", "0.2"}, exit.Done,
+			false},
+		{"a lower score", judged(t, "lower.jsonl", line(0.02, 0), line(1, 0)), nil, exit.Done, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, v := command(t, append([]string{"drift", "--before", before, "--after", c.after, "--held-out-column",
+				"other"}, c.more...)...)
+			of, _ := v["confirmation"].(map[string]any)
+			if code != c.code || of["alarm"] != c.alarm || of["inputs"] != 12.0 || v["warnings"] != nil {
+				t.Errorf("got exit code %d, %v; want %d, alarm %v, no warnings", code, v, c.code, c.alarm)
+			}
+		})
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"has no column another", []string{"--held-out-column", "another"}},
+		{"two ways to name one judge", []string{"--held-out-column", "other", "--held-out", "x"}},
+		{"--confirmed is a share", []string{"--held-out-column", "other", "--confirmed", "1.5"}},
+		{"--confirmed goes with", []string{"--confirmed", "0.4"}},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			code, v := command(t, append([]string{"drift", "--before", before, "--after", before}, c.args...)...)
+			if code != exit.Wrong || !strings.Contains(fmt.Sprint(v["error"]), c.want) {
+				t.Errorf("got exit code %d, %v; want %d, %q", code, v["error"], exit.Wrong, c.want)
+			}
+		})
 	}
 }
 

@@ -4,7 +4,7 @@
 // values, within groups of edits of one prompt; what failed may get its group's mean; and the weighted sum of the
 // values is the reward:
 //
-//	scores -> Rule.Values -> Impute (if wanted) -> Sum
+//	scores -> Rule.Values -> Impute (if wanted) -> Sum or LowerBound
 //
 // A failure is never a number by itself: it stays out of its group's statistics, and it makes the sum NaN.
 package combine
@@ -151,4 +151,30 @@ func Sum(weights []float64, values [][]float64, edits int) []float64 {
 		}
 	}
 	return sums
+}
+
+// LowerBound is what judges agree on: the mean of their values, less penalty times the standard deviation of the
+// mixture of their normal distributions (deep ensembles: Lakshminarayanan, Pritzel and Blundell, 2017),
+//
+//	mu - penalty S,   mu = sum w x / sum w,   S^2 = sum w (sigma^2 + (x - mu)^2) / sum w
+//
+// sigmas[k][i] is the standard deviation that judge k gives of edit i, 0 if it gives none: S is sigma for one judge,
+// and the spread of the values for judges without sigma. Weights are positive, or 0: that judge does not count. It is
+// NaN where one that counts has failed.
+func LowerBound(weights []float64, values, sigmas [][]float64, penalty float64, edits int) []float64 {
+	total := 0.0
+	for _, w := range weights {
+		total += w
+	}
+	out := Sum(weights, values, edits)
+	for i := range out {
+		mu, variance := out[i]/total, 0.0
+		for k, w := range weights {
+			if w > 0 {
+				variance += w / total * (sigmas[k][i]*sigmas[k][i] + (values[k][i]-mu)*(values[k][i]-mu))
+			}
+		}
+		out[i] = mu - penalty*math.Sqrt(variance)
+	}
+	return out
 }

@@ -120,3 +120,28 @@ func TestEqualScoresHaveNoAdvantage(t *testing.T) {
 		}
 	}
 }
+
+// TestLowerBoundOfTorch: mean and standard deviation are those of torch's mixtures (tools/oracle/lower_bound.py).
+func TestLowerBoundOfTorch(t *testing.T) {
+	var cases []struct {
+		Name           string
+		Weights        []float64
+		Values, Sigmas [][]float64
+		Penalty        float64
+		Bounds         []float64
+	}
+	testfile.ReadJSON(t, "testdata/lower_bound.json", &cases)
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			for i, got := range LowerBound(c.Weights, c.Values, c.Sigmas, c.Penalty, len(c.Bounds)) {
+				if math.Abs(got-c.Bounds[i]) > 1e-12 {
+					t.Errorf("edit %d: got %v, want %v", i, got, c.Bounds[i])
+				}
+			}
+		})
+	}
+	got := LowerBound([]float64{1, 0}, [][]float64{{1, math.NaN()}, {math.NaN(), 2}}, [][]float64{{0, 0}, {0, 0}}, 1, 2)
+	if got[0] != 1 || !math.IsNaN(got[1]) {
+		t.Errorf("got %v, want 1 where a judge of weight 0 failed, and NaN where one that counts did", got)
+	}
+}

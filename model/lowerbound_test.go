@@ -1,0 +1,123 @@
+package model_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"assay/data"
+	"assay/edit"
+	"assay/model"
+	_ "assay/model/families"
+)
+
+// boundScorer opens a scorer of two heads of one layer, a and b, with log sigma = slope mu - 1, whose score lies k
+// standard deviations below their fusion.
+func boundScorer(t *testing.T, fusion string, k, slope float64) *model.Scorer {
+	t.Helper()
+	head := model.DimensionConfig{Activation: "relu", Outputs: model.OutputMuSigma}
+	p, err := model.NewScorerState(&model.ScorerConfig{
+		Format: 2, Backbone: "../backbones/tiny",
+		Passes: []model.PassConfig{{Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Done? [INSTRUCTION]",
+			Position: "last", Heads: []string{"a", "b"}}},
+		Heads: map[string]model.DimensionConfig{"a": head, "b": head},
+		Score: &model.FusionConfig{Fusion: fusion, LowerBound: k},
+	}, nil, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		prefix := "heads." + name + ".layers.0."
+		weight := p.Tensors[prefix+"weight"].Data().([]float32)
+		for i, mu := range weight[:len(weight)/2] {
+			weight[len(weight)/2+i] = float32(slope) * mu
+		}
+		bias := p.Tensors[prefix+"bias"].Data().([]float32)
+		bias[1] = float32(slope)*bias[0] - 1
+	}
+	dir := t.TempDir()
+	if err := p.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := model.OpenScorer(dir, model.Options{Device: "cpu", Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestLowerBound: the score is mu - k sigma. With log sigma = c mu - 1 of the only head that counts, its gradient is
+// (1 - k c sigma) d mu.
+func TestLowerBound(t *testing.T) {
+	source, output := data.NewPicture(56, 56), data.NewPicture(56, 56)
+	for i := range output.Pix {
+		source.Pix[i], output.Pix[i] = byte(i*7), byte(i*i/11)
+	}
+	of := func(s *model.Scorer) *edit.Gradient {
+		all, err := s.Gradients(context.Background(), []*edit.Edit{edit.New(source, output, "blur it")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all[0]
+	}
+	const slope = 0.5
+	for _, fusion := range []string{"mean", "sum", "min"} {
+		for _, k := range []float64{0.5, 2} {
+			t.Run(fmt.Sprintf("%s, %g", fusion, k), func(t *testing.T) {
+				plain, bound := of(boundScorer(t, fusion, 0, slope)), of(boundScorer(t, fusion, k, slope))
+				sigma := plain.Sigma / 10 // on 0 to 1
+				if got, want := bound.Score01, plain.Score01-k*sigma; math.Abs(got-want) > 1e-6 || sigma == 0 {
+					t.Errorf("got score01 %g, want %g; sigma is %g", got, want, sigma)
+				}
+				if bound.Sigma != plain.Sigma {
+					t.Errorf("got sigma %g, want %g", bound.Sigma, plain.Sigma)
+				}
+				// d sigma / d mu_i of the fusions: of mean (log sigma is a mean) slope sigma / 2 beside 1 / 2 of the score.
+				factor := 1 - k*slope*sigma
+				if fusion == "sum" { // slope sigma_i^2 / sigma beside 1: another factor for each head
+					return
+				}
+				most := 0.0
+				for i, want := range plain.Output.Values {
+					most = max(most, math.Abs(float64(bound.Output.Values[i])-factor*float64(want)))
+				}
+				size := 0.0
+				for _, v := range plain.Output.Values {
+					size = max(size, math.Abs(float64(v)))
+				}
+				if size == 0 || most > 1e-4*size {
+					t.Errorf("gradients differ from (1 - k c sigma) d mu by up to %g, of %g", most, size)
+				}
+			})
+		}
+	}
+}
+
+// TestLowerBoundRefused: without sigma there is none.
+func TestLowerBoundRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, outputs, fusion string
+		k                     float64
+	}{
+		{"values", model.OutputValue, "mean", 1},
+		{"product", model.OutputMuSigma, "product", 1},
+		{"negative", model.OutputMuSigma, "mean", -1},
+		{"infinite", model.OutputMuSigma, "mean", math.Inf(1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			head := model.DimensionConfig{Outputs: c.outputs}
+			config := &model.ScorerConfig{
+				Format: 2, Backbone: "../backbones/tiny",
+				Passes: []model.PassConfig{{Name: "all", Pictures: []string{"edit"}, Prompt: "Done?", Position: "last",
+					Heads: []string{"a", "b"}}},
+				Heads: map[string]model.DimensionConfig{"a": head, "b": head},
+				Score: &model.FusionConfig{Fusion: c.fusion, LowerBound: c.k},
+			}
+			if err := config.Normalize(); err == nil {
+				t.Errorf("lower_bound %g over %s of %s was accepted", c.k, c.fusion, c.outputs)
+			}
+		})
+	}
+}
