@@ -174,7 +174,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestFailures: what may pass, such as a fault of the server, is asked again as often as Retries says; a refusal is not.
+// TestFailures: what may pass, such as a fault of the server, is asked again, at most Retries times; a refusal is not.
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -81,7 +81,8 @@ func TestFailuresByReward(t *testing.T) {
 	s, h := start(t, Options{}, map[string]edit.Judge{"a": &fake{},
 		"d": &dimensionsAlone{named{info: edit.Info{Range: edit.NoRange(), Sources: 1, Dimensions: dimensions}}}}, "a", "d")
 	good := png(t, 51, 5, 5)
-	rewards := []any{object{"name": "d", "dimension": "joy"}, object{"name": "d", "dimension": "grief"}, object{"name": "a"}}
+	rewards := []any{object{"name": "d", "dimension": "joy"}, object{"name": "d", "dimension": "grief"},
+		object{"name": "a"}}
 	request := object{"source": good, "instruction": "x", "edits": []any{good, "broken"}, "rewards": rewards}
 	for _, list := range [][]any{rewards, {object{"name": "d"}}} {
 		if code, _, _, body := ask(t, h.URL, request.with(object{"rewards": list})); code != 200 && len(list) > 1 {

@@ -410,7 +410,8 @@ func TestPerCallOfOne(t *testing.T) {
 		t.Errorf("of a: got %d %s, want the score 2", code, body)
 	}
 	picture := png(t, 51, 5, 5)
-	code, _, _, body := ask(t, server.URL, object{"scorer": "b", "source": picture, "instruction": "x", "edits": []any{picture}})
+	code, _, _, body := ask(t, server.URL,
+		object{"scorer": "b", "source": picture, "instruction": "x", "edits": []any{picture}})
 	if code != 503 || !strings.Contains(body, lost.Error()) {
 		t.Errorf("of b: got %d %s, want 503", code, body)
 	}

@@ -282,8 +282,8 @@ func TestLargeDryRunsOfOtherModes(t *testing.T) {
 }
 
 // TestLargeFits plans LoRA over Qwen2.5-VL-7B on a GPU of 80 GB: eight pairs of 1,414 tokens at once, text loss over
-// all of them. Without recomputation they take at most 70 GB with fused kernels. Beside validation, whose graph has a copy
-// of the weights, recompute: auto leaves a tenth of the GPU free.
+// all of them. Without recomputation they take at most 70 GB with fused kernels. Beside validation, whose graph has a
+// copy of the weights, recompute: auto leaves a tenth of the GPU free.
 func TestLargeFits(t *testing.T) {
 	long.Test(t)
 	for _, run := range []struct {
