@@ -188,11 +188,16 @@ func (c *Client) ask(ctx context.Context, body []byte, edits int) (answer *Answe
 	if err != nil {
 		return nil, &failure{away: true}, err
 	}
+	return c.read(w, raw, edits)
+}
+
+// read reads an answer's body, as ask returns it.
+func (c *Client) read(w *http.Response, raw []byte, edits int) (*Answer, *failure, error) {
 	var said struct {
 		Answer
 		Error *Error `json:"error"`
 	}
-	err = json.Unmarshal(raw, &said)
+	err := json.Unmarshal(raw, &said)
 	if err == nil && said.Results != nil {
 		err = markMissing(raw, said.Results, edits)
 	}

@@ -14,25 +14,9 @@ import (
 // Ratings are the scores, on 0 to 1, of each pass of a row that [Judge.Table] wrote, and the words of the pass whose
 // score is nearest to their mean. A row with an error has no ratings: a pass that failed is not a score of 0.
 func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err error) {
-	if v, ok := rec.Get("error"); ok {
-		if text, err := data.Text(v); err != nil || text != "" {
-			return nil, "", fmt.Errorf("%s", text)
-		}
-	}
-	v, ok := rec.Get("answers")
-	if !ok || data.IsNull(v) {
-		return nil, "", fmt.Errorf("the row has no answers of the judge")
-	}
-	raw, err := json.Marshal(v)
-	if text, isText := v.(string); isText {
-		raw, err = []byte(text), nil // a table of Parquet
-	}
-	var answers []Answer
-	if err == nil {
-		err = json.Unmarshal(raw, &answers)
-	}
+	answers, err := rowAnswers(rec)
 	if err != nil {
-		return nil, "", fmt.Errorf("answers: %w", err)
+		return nil, "", err
 	}
 	numbers, words := make([]map[string]float64, j.Config.Passes), make([]string, j.Config.Passes)
 	for _, a := range answers {
@@ -73,6 +57,31 @@ func (j *Judge) Ratings(rec *data.Record) (ratings []float64, why string, err er
 		}
 	}
 	return ratings, words[best], nil
+}
+
+// rowAnswers are the answers of a judge in a row of score judge's table.
+func rowAnswers(rec *data.Record) ([]Answer, error) {
+	if v, ok := rec.Get("error"); ok {
+		if text, err := data.Text(v); err != nil || text != "" {
+			return nil, fmt.Errorf("%s", text)
+		}
+	}
+	v, ok := rec.Get("answers")
+	if !ok || data.IsNull(v) {
+		return nil, fmt.Errorf("the row has no answers of the judge")
+	}
+	raw, err := json.Marshal(v)
+	if text, isText := v.(string); isText {
+		raw, err = []byte(text), nil // a table of Parquet
+	}
+	var answers []Answer
+	if err == nil {
+		err = json.Unmarshal(raw, &answers)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("answers: %w", err)
+	}
+	return answers, nil
 }
 
 // words are the texts of an answer that its grammar does not read, by their keys.

@@ -59,19 +59,12 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 		return nil, badRequest("on_error %q: there are %s", out.onError, strings.Join(onErrorRules, ", "))
 	}
 	list, rule := p.Rewards, p.Combine
-	switch {
-	case p.Penalty != nil && p.Combine != lowerBound:
-		return nil, badRequest("penalty goes with combine: %s", lowerBound)
-	case p.Combine == lowerBound && out.onError == "mean":
-		return nil, badRequest("on_error mean: the mean of other edits has no sigma for combine: %s", lowerBound)
-	case p.Combine == lowerBound:
-		penalty := 1.0
-		if p.Penalty != nil {
-			penalty = *p.Penalty
-		}
-		if out.penalty, rule = &penalty, ""; penalty < 0 || penalty > mostWeight {
-			return nil, badRequest("penalty %g: want 0 to %g", penalty, float64(mostWeight))
-		}
+	err := error(nil)
+	if out.penalty, err = p.penalty(out.onError); err != nil {
+		return nil, err
+	}
+	if out.penalty != nil {
+		rule = ""
 	}
 	switch {
 	case len(list) > mostRewards:
@@ -98,6 +91,25 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 		out.list = append(out.list, *q)
 	}
 	return out, out.checkBound()
+}
+
+// penalty is the number of sigmas of combine: lower_bound, nil of another rule.
+func (p *scoreRequest) penalty(onError string) (*float64, error) {
+	penalty := 1.0
+	if p.Penalty != nil {
+		penalty = *p.Penalty
+	}
+	switch {
+	case p.Combine != lowerBound && p.Penalty != nil:
+		return nil, badRequest("penalty goes with combine: %s", lowerBound)
+	case p.Combine != lowerBound:
+		return nil, nil
+	case onError == "mean":
+		return nil, badRequest("on_error mean: the mean of other edits has no sigma for combine: %s", lowerBound)
+	case penalty < 0 || penalty > mostWeight:
+		return nil, badRequest("penalty %g: want 0 to %g", penalty, float64(mostWeight))
+	}
+	return &penalty, nil
 }
 
 // checkBound refuses rewards that have no lower bound together: all are judges of one scale.

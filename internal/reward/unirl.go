@@ -3,7 +3,7 @@ package reward
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -103,6 +103,23 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// unirlScorer is the scorer of a requested reward, refused if it does not take the edit's sources.
+func (s *Server) unirlScorer(name string, edit wanted, turns int) (*Replicated, error) {
+	if name == "" {
+		return nil, errors.New("a reward without a name")
+	}
+	v, err := s.engine.scorers.find(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(edit.sources) == 0 && v.info.Sources != 0:
+		return nil, badRequest("%s compares with a source: %s, not of 1", v.name, twoTurns)
+	case v.takes(len(edit.sources)) != nil:
+		return nil, badRequest("%s looks at one source: %s, not of %d", v.name, twoTurns, turns)
+	}
+	return v, nil
+}
+
 // unirl is the answer to requests in UniRL's protocol.
 func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlRequest) (*reply, error) {
 	if err := s.demand(r); err != nil {
@@ -121,19 +138,9 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 		results[i], errs[i] = map[string]map[string]float64{}, map[string]string{}
 		edit, err := q.wanted()
 		for _, name := range q.Required {
-			v, e := s.engine.scorers.find(name)
-			if name == "" {
-				e = fmt.Errorf("a reward without a name")
-			}
+			v, e := s.unirlScorer(name, edit, len(q.History))
 			if err != nil {
 				e = err
-			}
-			switch {
-			case e != nil:
-			case len(edit.sources) == 0 && v.info.Sources != 0:
-				e = badRequest("%s compares with a source: %s, not of 1", v.name, twoTurns)
-			case v.takes(len(edit.sources)) != nil:
-				e = badRequest("%s looks at one source: %s, not of %d", v.name, twoTurns, len(q.History))
 			}
 			if e != nil {
 				errs[i][name] = e.Error()

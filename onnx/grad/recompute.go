@@ -30,17 +30,7 @@ var randomOps = []string{
 // other nodes make for it alone: its incoming activations. Values that several segments share (masks, rotary angles)
 // are kept, and so are values computed from these and constants alone. most is how many are planned, 0: all.
 func planSegments(m *onnx.Model, t *onnx.Types, most int) map[string]*segment {
-	maker, users := map[string]*onnx.Node{}, map[string][]string{}
-	for _, n := range m.Nodes {
-		for _, x := range n.Reads() {
-			if !slices.Contains(users[x], n.Segment) && n.Segment != "" {
-				users[x] = append(users[x], n.Segment)
-			}
-		}
-		for _, y := range n.Outputs {
-			maker[y] = n
-		}
-	}
+	maker, users := segmentUsers(m)
 	plan := map[string]*segment{}
 	reached := map[string]bool{} // value + segment
 	for _, n := range m.Nodes {
@@ -75,6 +65,22 @@ func planSegments(m *onnx.Model, t *onnx.Types, most int) map[string]*segment {
 		}
 	}
 	return plan
+}
+
+// segmentUsers returns the node that makes each value, and the segments that read it.
+func segmentUsers(m *onnx.Model) (maker map[string]*onnx.Node, users map[string][]string) {
+	maker, users = map[string]*onnx.Node{}, map[string][]string{}
+	for _, n := range m.Nodes {
+		for _, x := range n.Reads() {
+			if !slices.Contains(users[x], n.Segment) && n.Segment != "" {
+				users[x] = append(users[x], n.Segment)
+			}
+		}
+		for _, y := range n.Outputs {
+			maker[y] = n
+		}
+	}
+	return maker, users
 }
 
 // recompute returns the recomputed values of n's segment, nil if there are none. The first call for a segment emits

@@ -212,6 +212,10 @@ func printPlan(w io.Writer, p *models.Plan) {
 	if p.Absent != "" {
 		fmt.Fprintf(w, "weights      absent: %s\n", p.Absent)
 	}
+	printMemory(w, p)
+}
+
+func printMemory(w io.Writer, p *models.Plan) {
 	for _, what := range slices.Sorted(maps.Keys(p.Bytes)) {
 		fmt.Fprintf(w, "memory       %10.1f MiB  %s\n", float64(p.Bytes[what])/(1<<20), what)
 	}
