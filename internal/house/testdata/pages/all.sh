@@ -17,6 +17,6 @@ build/lab/miniature() {
 	for ((i = 1; i < $#; i++)); do
 		[ "${args[i - 1]}" != --instructions ] || { args[i]=14 short=yes; }
 	done
-	[ "$1" = evaluate ] || [ "$short" ] || args+=(--instructions 14)
+	[ "$1" = evaluate ] || [ "$1" = rate ] || [ "$short" ] || args+=(--instructions 14)
 	command build/lab/miniature "${args[@]}"
 }
