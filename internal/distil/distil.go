@@ -158,6 +158,9 @@ func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error
 	if err := r.readTruths(held); err != nil {
 		return nil, nil, err
 	}
+	if err := readable(text); err != nil {
+		return nil, nil, exit.Usage(err)
+	}
 	if o.DryRun {
 		rows := train.Len() + held.Len()
 		return nil, &Plan{teacher.Name(), teacher.Passes(), train.Len(), held.Len(), rows * teacher.Passes(),

@@ -428,3 +428,16 @@ func TestSpeed(t *testing.T) {
 		t.Errorf("got %+v, want the student's alone", got)
 	}
 }
+
+// TestUnreadableConfiguration: what train would refuse is refused before the teacher is asked.
+func TestUnreadableConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	m := &answerer{answer: func(int, chat.Options) (string, error) { return `{"score": 5}`, nil }}
+	path := filepath.Join(dir, "student.yaml")
+	put(t, path, "backbone: "+dir+"\nno_such_key: 1\n")
+	_, _, err := Run(t.Context(), wordsTeacher(t, m), Options{Config: path, In: edits(t, dir, "a", 10, 2),
+		HeldOut: edits(t, dir, "b", 90, 2), Out: filepath.Join(dir, "out"), Note: func(string) {}, Warn: func(string) {}})
+	if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "no_such_key: unknown key") || m.asked > 0 {
+		t.Errorf("got error %v after %d requests, want wrong usage before any", err, m.asked)
+	}
+}
