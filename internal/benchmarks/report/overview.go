@@ -101,8 +101,8 @@ func (o *Overview) Table() protocol.Table {
 	return t
 }
 
-// numbers are the names of the numbers that the judges of a row give: one, unless a judge lacks the headline. Numbers of
-// two names never share a line.
+// numbers are the names of the numbers that the judges of a row give: one, unless a judge lacks the headline.
+// Numbers of two names never share a line.
 func (r *OverviewRow) numbers() (names []string) {
 	for _, c := range r.Cells {
 		if c.Error == "" && !slices.Contains(names, c.name()) {
