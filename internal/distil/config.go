@@ -16,6 +16,23 @@ import (
 // load reads a configuration of a training.
 func load(path string) (*config.Config, error) { return config.Load(path) }
 
+// readable reports what train will say against a configuration, before anything is asked of a teacher.
+func readable(text []byte) error {
+	dir, err := os.MkdirTemp("", "distil-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, configFile)
+	if err := os.WriteFile(path, text, 0o666); err != nil {
+		return err
+	}
+	if _, err := load(path); err != nil {
+		return fmt.Errorf("the student's configuration: %w", err)
+	}
+	return nil
+}
+
 // configuration is the student's configuration with the labels as its data, and with losses that fit them if it has
 // none. Its paths are absolute.
 func (r *run) configuration() ([]byte, error) {

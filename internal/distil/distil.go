@@ -8,6 +8,8 @@ package distil
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,6 +87,7 @@ type Teacher interface {
 type state struct {
 	Stages map[string]string `json:"stages"` // name: what it was made of
 	Speed  Speed             `json:"speed"`
+	Timed  string            `json:"timed"` // fingerprint of the teacher whose speed it is
 }
 
 // Speed is the time of a score in seconds; 0: not measured.
@@ -108,6 +111,8 @@ type run struct {
 	teacher Teacher
 	print   string // fingerprint of the teacher
 	state   state
+	shown   map[*data.Table]string // the digest of the pictures of a table
+	truths  map[string]truth       // by id; nil: not known
 }
 
 func (r *run) path(name string) string { return filepath.Join(r.Out, name) }
@@ -135,7 +140,7 @@ type Plan struct {
 
 // Run distils a teacher into a scorer, or resumes. A dry run gives a plan instead of a report.
 func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error) {
-	r := &run{Options: o, teacher: teacher, state: state{Stages: map[string]string{}}}
+	r := &run{Options: o, teacher: teacher, state: state{Stages: map[string]string{}}, shown: map[*data.Table]string{}}
 	var err error
 	if r.print, err = teacher.Fingerprint(); err != nil {
 		return nil, nil, err
@@ -148,6 +153,12 @@ func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error
 	defer held.Close()
 	text, err := r.configuration()
 	if err != nil {
+		return nil, nil, exit.Usage(err)
+	}
+	if err := r.readTruths(held); err != nil {
+		return nil, nil, err
+	}
+	if err := readable(text); err != nil {
 		return nil, nil, exit.Usage(err)
 	}
 	if o.DryRun {
@@ -181,7 +192,7 @@ func Run(ctx context.Context, teacher Teacher, o Options) (*Report, *Plan, error
 	return report, nil, err
 }
 
-// tables opens the two tables, and refuses photographs that both show.
+// tables opens the two tables, and refuses photographs that both show. It notes which pictures they show.
 func (r *run) tables() (train, held *data.Table, err error) {
 	if train, err = data.OpenTable(r.In); err != nil {
 		return nil, nil, exit.Usage(err)
@@ -191,14 +202,20 @@ func (r *run) tables() (train, held *data.Table, err error) {
 	}
 	seen := map[store.Key]bool{}
 	each := func(t *data.Table, look func(key store.Key, i int) error) error {
+		if t.Len() == 0 {
+			return exit.Usagef("%s has no rows", t.Path())
+		}
+		shown := sha256.New()
 		for i := range t.Len() {
 			row, err := t.Read(i)
 			if err != nil { // an error of the row, of which the teacher says so
 				continue
 			}
-			for _, m := range row.Sources() {
+			sources := row.Sources()
+			for n, m := range append(slices.Clone(sources), row.Edit) {
 				key, err := store.Content(t.Folder(), m)
-				if err == nil {
+				fmt.Fprintln(shown, i, n, key, err == nil)
+				if err == nil && n < len(sources) {
 					err = look(key, i)
 				}
 				if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -206,6 +223,7 @@ func (r *run) tables() (train, held *data.Table, err error) {
 				}
 			}
 		}
+		r.shown[t] = hex.EncodeToString(shown.Sum(nil))
 		return nil
 	}
 	err = each(train, func(key store.Key, _ int) error { seen[key] = true; return nil })
@@ -230,7 +248,7 @@ func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, e
 	if err != nil {
 		return nil, err
 	}
-	of := []string{"distil-1", r.print, content.String(), fmt.Sprint(r.Order, r.Reasons)}
+	of := []string{"distil-1", r.print, content.String(), r.shown[t], fmt.Sprint(r.Order, r.Reasons)}
 	prefix := r.path(strings.TrimSuffix(name, ".jsonl"))
 	if r.done(name, of...) {
 		if rated, err := readLabels(r.path(name), t.Len()); err == nil {
@@ -242,20 +260,18 @@ func (r *run) label(ctx context.Context, t *data.Table, name string) ([]Rated, e
 	if err != nil {
 		return nil, err
 	}
-	usable := 0
-	for i := range rated {
-		if rated[i].Err == nil {
-			usable++
-		}
-	}
-	if usable == 0 {
+	failed := func(x Rated) bool { return x.Err != nil }
+	switch first := slices.IndexFunc(rated, failed); {
+	case first == 0 && !slices.ContainsFunc(rated, func(x Rated) bool { return x.Err == nil }):
 		return nil, fmt.Errorf("the teacher rated none of the %d edits of %s; the first: %w", t.Len(), t.Path(), rated[0].Err)
+	case first >= 0:
+		r.Warn(fmt.Sprintf("the teacher did not rate all edits of %s; row %d: %v", t.Path(), first+1, rated[first].Err))
 	}
 	if err := r.writeLabels(ctx, t, name, rated); err != nil {
 		return nil, err
 	}
 	if seconds > 0 {
-		r.state.Speed.Teacher = seconds
+		r.state.Speed, r.state.Timed = Speed{Teacher: seconds}, r.print
 	}
 	if err := r.finish(name, of...); err != nil {
 		return nil, err
@@ -287,7 +303,7 @@ func (r *run) writeLabels(ctx context.Context, t *data.Table, name string, rated
 			rec.Set("why", said.Why)
 		}
 		if r.Order {
-			rec.Set("rank", -said.Mean())
+			rec.Set("rank", math.Round(-said.Mean()*1e9)/1e9) // equal means are a tie, however they were rounded
 			return nil
 		}
 		if said.Unbounded {
@@ -363,17 +379,29 @@ func (r *run) train(ctx context.Context, text []byte) (scorer string, err error)
 	if o.Config, err = load(path); err != nil {
 		return "", exit.Usage(err)
 	}
-	if !r.done("training", of...) {
-		o.Fresh = r.state.Stages["training"] != "" // of other labels
-		if err := r.finish("training", of...); err != nil {
-			return "", err
-		}
+	if err := r.begin(of...); err != nil {
+		return "", err
 	}
 	result, err := trainer.Train(ctx, o)
 	if err != nil {
 		return "", err
 	}
 	return result.Scorer, r.finish("train", of...)
+}
+
+// begin notes what is trained of. What a training of other labels left is gone before, wherever a crash comes between:
+// it must be neither resumed nor taken for the student.
+func (r *run) begin(of ...string) error {
+	if r.done("training", of...) {
+		return nil
+	}
+	if r.state.Stages["training"] != "" {
+		if err := os.RemoveAll(r.path("run")); err != nil {
+			return err
+		}
+	}
+	delete(r.state.Stages, "train")
+	return r.finish("training", of...)
 }
 
 // timed scores the held-out edits and says how long an edit took.

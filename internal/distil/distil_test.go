@@ -119,7 +119,8 @@ func newRun(t *testing.T, teacher Teacher, o Options) *run {
 		t.Fatal(err)
 	}
 	o.Note, o.Warn = func(string) {}, func(string) {}
-	return &run{Options: o, teacher: teacher, print: print, state: state{Stages: map[string]string{}}}
+	return &run{Options: o, teacher: teacher, print: print, state: state{Stages: map[string]string{}},
+		shown: map[*data.Table]string{}}
 }
 
 func (r *run) labelled(t *testing.T, path string) ([]Rated, error) {
@@ -286,5 +287,157 @@ func TestReport(t *testing.T) {
 		*disputed.One != 0.5 || *disputed.Student != 2.0/3 {
 		raw, _ := json.Marshal([]Order{agreed, disputed})
 		t.Errorf("got %s, want all three disputed: teacher 1, one pass 1/2, student 2/3", raw)
+	}
+}
+
+// TestReportOfManyPasses: six passes that agree are agreed, though six times 1/6 is less than 1 in floating point.
+func TestReportOfManyPasses(t *testing.T) {
+	const n = 6
+	low, high := make([]float64, n), make([]float64, n)
+	for i := range high {
+		high[i] = 1
+	}
+	agreed, disputed := disputes([]row{{ratings: low, truth: 0}, {ratings: high, teacher: 1, student: 1, truth: 1}})
+	if agreed.Pairs != 1 || *agreed.One != 1 || disputed.Pairs != 0 {
+		t.Errorf("got %d pairs agreed, %d disputed; want the one pair agreed", agreed.Pairs, disputed.Pairs)
+	}
+}
+
+// TestTruths: ids tell edits apart, numbers are on 0 to 1, and columns are there; refused before anything is asked.
+func TestTruths(t *testing.T) {
+	dir := t.TempDir()
+	held := edits(t, dir, "a", 10, 2)
+	twice := filepath.Join(dir, "twice.jsonl")
+	put(t, twice, strings.ReplaceAll(string(must(os.ReadFile(held))), `"id": "a1"`, `"id": "a0"`))
+	for name, c := range map[string]struct{ held, truth, want string }{
+		"good":            {held, `{"id": "a0", "label": 0.5, "kind": "x"}`, ""},
+		"a part":          {held, `{"id": "a1", "label": null}` + "\n" + `{"id": "a0", "label": 1, "kind": "x"}`, ""},
+		"an id twice":     {held, `{"id": "a0", "label": 0}` + "\n" + `{"id": "a0", "label": 1}`, "was there before"},
+		"an edit twice":   {twice, `{"id": "a0", "label": 0.5, "kind": "x"}`, "was there before"},
+		"percent":         {held, `{"id": "a0", "label": 50, "kind": "x"}`, "0 to 1, not 50"},
+		"no label":        {held, `{"id": "a0", "kind": "x"}`, `no column "label"`},
+		"no kind":         {held, `{"id": "a0", "label": 0.5}`, `no column "kind" (--by)`},
+		"of other edits":  {held, `{"id": "b0", "label": 0.5, "kind": "x"}`, "no held-out edit"},
+		"a word as label": {held, `{"id": "a0", "label": "good", "kind": "x"}`, "want a number"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "truth.jsonl")
+			put(t, path, c.truth+"\n")
+			r := newRun(t, People{}, Options{Truth: path, Column: "label", By: []string{"kind"}})
+			table, err := data.OpenTable(c.held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer table.Close()
+			err = r.readTruths(table)
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("got error %v, want none", err)
+			case c.want != "" && (exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("got error %v, want wrong usage with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestPeople: ratings on another scale are refused, not clipped, unless their order alone counts.
+func TestPeople(t *testing.T) {
+	dir := t.TempDir()
+	path := edits(t, dir, "a", 10, 2)
+	for ratings, wrong := range map[string]bool{"[0, 0.5, 1]": false, "[0, 1, 7]": true, "[-0.1]": true} {
+		t.Run(ratings, func(t *testing.T) {
+			rated := filepath.Join(dir, "rated.jsonl")
+			put(t, rated, strings.ReplaceAll(string(must(os.ReadFile(path))), `"do it"`, `"do it", "ratings": `+ratings))
+			for _, order := range []bool{false, true} {
+				_, _, err := People{Order: order}.Rate(t.Context(), rated, "")
+				if want := wrong && !order; want != (exit.Code(err) == exit.Wrong) || !want && err != nil {
+					t.Errorf("order alone %v: got error %v, want one: %v", order, err, want)
+				}
+			}
+		})
+	}
+}
+
+// TestChangedPicture: an edit with another picture under its old name is rated anew.
+func TestChangedPicture(t *testing.T) {
+	dir := t.TempDir()
+	a, b := edits(t, dir, "a", 10, 2), edits(t, dir, "b", 90, 2)
+	m := &answerer{answer: func(int, chat.Options) (string, error) { return `{"score": 5}`, nil }}
+	r := newRun(t, wordsTeacher(t, m), Options{In: a, HeldOut: b, Out: t.TempDir()})
+	rate := func() {
+		t.Helper()
+		train, held, err := r.tables()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer train.Close()
+		defer held.Close()
+		if _, err := r.label(t.Context(), train, labelsFile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rate()
+	if rate(); m.asked != 6 {
+		t.Errorf("got %d requests, want 6: three passes of two edits, once", m.asked)
+	}
+	put(t, filepath.Join(dir, "a-1.png"), string(must(os.ReadFile(filepath.Join(dir, "b-1.png")))))
+	if rate(); m.asked != 9 {
+		t.Errorf("another picture: got %d requests, want 9", m.asked)
+	}
+}
+
+// TestEmptyTable: nothing can be learnt from no edits.
+func TestEmptyTable(t *testing.T) {
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none.jsonl")
+	put(t, none, "")
+	r := newRun(t, People{}, Options{In: edits(t, dir, "a", 10, 2), HeldOut: none})
+	if _, _, err := r.tables(); exit.Code(err) != exit.Wrong {
+		t.Errorf("got error %v, want wrong usage", err)
+	}
+}
+
+// TestBegin: what a training of other labels left is gone before the next one begins.
+func TestBegin(t *testing.T) {
+	r := newRun(t, People{}, Options{Out: t.TempDir()})
+	left := r.path("run/scorer")
+	if err := os.MkdirAll(left, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of    string
+		stays bool
+	}{{"one", true}, {"one", true}, {"another", false}} {
+		if err := errors.Join(r.begin(c.of), r.finish("train", "one")); err != nil {
+			t.Fatal(err)
+		}
+		if exists(left) != c.stays {
+			t.Errorf("%s: got the scorer there: %v, want %v", c.of, exists(left), c.stays)
+		}
+	}
+	if err := r.begin("one"); err != nil || r.done("train", "one") {
+		t.Errorf("got %v, done %v; want the stage undone, as its scorer is gone", err, r.done("train", "one"))
+	}
+}
+
+// TestSpeed: another teacher's time is not this one's.
+func TestSpeed(t *testing.T) {
+	r := newRun(t, People{}, Options{})
+	r.state.Speed, r.state.Timed = Speed{Teacher: 3}, "another"
+	if got := r.speed(1); got != (Speed{Student: 1}) {
+		t.Errorf("got %+v, want the student's alone", got)
+	}
+}
+
+// TestUnreadableConfiguration: what train would refuse is refused before the teacher is asked.
+func TestUnreadableConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	m := &answerer{answer: func(int, chat.Options) (string, error) { return `{"score": 5}`, nil }}
+	path := filepath.Join(dir, "student.yaml")
+	put(t, path, "backbone: "+dir+"\nno_such_key: 1\n")
+	_, _, err := Run(t.Context(), wordsTeacher(t, m), Options{Config: path, In: edits(t, dir, "a", 10, 2),
+		HeldOut: edits(t, dir, "b", 90, 2), Out: filepath.Join(dir, "out"), Note: func(string) {}, Warn: func(string) {}})
+	if exit.Code(err) != exit.Wrong || !strings.Contains(err.Error(), "no_such_key: unknown key") || m.asked > 0 {
+		t.Errorf("got error %v after %d requests, want wrong usage before any", err, m.asked)
 	}
 }

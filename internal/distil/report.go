@@ -19,6 +19,9 @@ import (
 // `miniature evaluate`.
 const Apart = 0.15
 
+// rounding is by how much two means differ at most that are equal but for the order of their sums.
+const rounding = 1e-6
+
 // Report compares a student with its teacher, and both with the truth, on edits of photographs that were held out.
 type Report struct {
 	Teacher string  `json:"teacher"`
@@ -99,9 +102,8 @@ func (r *run) report(ctx context.Context, held *data.Table, scorer string, taugh
 	if err != nil {
 		return nil, err
 	}
-	r.state.Speed.Student = seconds
 	out := &Report{Teacher: r.teacher.Name(), Passes: r.teacher.Passes(), Asked: r.teacher.Asked(), Scorer: scorer,
-		Speed: r.state.Speed}
+		Speed: r.speed(seconds)}
 	if out.Speed.Teacher > 0 {
 		out.Faster = out.Speed.Teacher / out.Speed.Student
 	}
@@ -111,10 +113,6 @@ func (r *run) report(ctx context.Context, held *data.Table, scorer string, taugh
 		} else {
 			out.Labels++
 		}
-	}
-	truths, err := r.truths()
-	if err != nil {
-		return nil, err
 	}
 	var rows []row
 	spread := 0.0
@@ -133,20 +131,29 @@ func (r *run) report(ctx context.Context, held *data.Table, scorer string, taugh
 		}
 		one := row{group: edit.SourcesKey() + "\x00" + edit.Instruction, ratings: rated[i].Ratings,
 			teacher: rated[i].Mean(), student: scores.Lines[i].Value.Score01, truth: math.NaN()}
-		if t, ok := truths[edit.ID]; ok {
+		if t, ok := r.truths[edit.ID]; ok {
 			one.truth, one.of = t.degree, t.of
 		}
 		spread += rated[i].Spread()
 		rows = append(rows, one)
 	}
 	out.Rows, out.Spread = len(rows), spread/float64(max(1, len(rows)))
-	out.Fidelity = agreement(rows, func(x *row) float64 { return x.student }, teacherOf, 0)
+	out.Fidelity = agreement(rows, func(x *row) float64 { return x.student }, teacherOf, rounding)
 	if r.Truth != "" {
 		if out.Truth, err = r.against(rows); err != nil {
 			return nil, err
 		}
 	}
 	return out, jsonfile.Write(r.path(reportFile), out)
+}
+
+// speed is that of the student, and the teacher's as far as it was measured of this one.
+func (r *run) speed(student float64) Speed {
+	s := Speed{Student: student}
+	if r.state.Timed == r.print {
+		s.Teacher = r.state.Speed.Teacher
+	}
+	return s
 }
 
 func teacherOf(x *row) float64 { return x.teacher }
@@ -159,16 +166,39 @@ type truth struct {
 	of     map[string]string
 }
 
-func (r *run) truths() (map[string]truth, error) {
+// readTruths reads the truth of held-out edits, whose ids must tell them apart.
+func (r *run) readTruths(held *data.Table) error {
 	if r.Truth == "" {
-		return nil, nil
+		return nil
 	}
 	t, err := data.OpenTable(r.Truth, data.WithRequired())
 	if err != nil {
-		return nil, exit.Usage(err)
+		return exit.Usage(err)
 	}
 	defer t.Close()
-	out := map[string]truth{}
+	if r.truths, err = r.truthsOf(t); err != nil {
+		return exit.Usage(err)
+	}
+	seen, any := map[string]bool{}, false
+	for i := range held.Len() {
+		row, err := held.Read(i)
+		if _, known := r.truths[row.ID]; err != nil || !known {
+			continue
+		}
+		if seen[row.ID] {
+			return exit.Usage(held.At(i, fmt.Errorf("id %q was there before: whose truth is it?", row.ID)))
+		}
+		seen[row.ID], any = true, true
+	}
+	if !any {
+		return exit.Usagef("%s has the truth of no held-out edit: ids are compared", r.Truth)
+	}
+	return nil
+}
+
+// truthsOf reads a table of truth.
+func (r *run) truthsOf(t *data.Table) (map[string]truth, error) {
+	out, found := map[string]truth{}, map[string]bool{}
 	for i := range t.Len() {
 		rec, err := t.Record(i)
 		if err != nil {
@@ -177,26 +207,37 @@ func (r *run) truths() (map[string]truth, error) {
 		id, _ := rec.Get("id")
 		name, err := data.Text(id)
 		if err != nil || name == "" {
-			return nil, exit.Usage(t.At(i, fmt.Errorf("the truth of an edit wants its id")))
+			return nil, t.At(i, fmt.Errorf("the truth of an edit wants its id"))
 		}
 		v, ok := rec.Get(r.Column)
 		x, err := data.Finite(v)
 		switch {
 		case !ok:
-			return nil, exit.Usage(t.At(i, fmt.Errorf("there is no column %q (--truth-column)", r.Column)))
+			return nil, t.At(i, fmt.Errorf("there is no column %q (--truth-column)", r.Column))
 		case err != nil:
-			return nil, exit.Usage(t.At(i, err))
+			return nil, t.At(i, err)
 		case x == nil:
 			continue
+		case *x < 0 || *x > 1:
+			return nil, t.At(i, fmt.Errorf("%s is a number of 0 to 1, not %v", r.Column, *x))
+		}
+		if _, twice := out[name]; twice {
+			return nil, t.At(i, fmt.Errorf("id %q was there before", name))
 		}
 		one := truth{*x, map[string]string{}}
 		for _, column := range r.By {
-			v, _ := rec.Get(column)
+			v, ok := rec.Get(column)
+			found[column] = found[column] || ok
 			if one.of[column], err = data.Text(v); err != nil {
-				return nil, exit.Usage(t.At(i, err))
+				return nil, t.At(i, err)
 			}
 		}
 		out[name] = one
+	}
+	for _, column := range r.By {
+		if !found[column] {
+			return nil, fmt.Errorf("%s has no column %q (--by)", t.Path(), column)
+		}
 	}
 	return out, nil
 }
@@ -217,7 +258,7 @@ func (r *run) against(all []row) (*Truth, error) {
 		for _, value := range slices.Sorted(maps.Keys(parts)) {
 			p := parts[value]
 			t.By = append(t.By, Part{column, value, agreement(p, teacherOf, truthOf, Apart),
-				agreement(p, studentOf, truthOf, Apart), agreement(p, studentOf, teacherOf, 0)})
+				agreement(p, studentOf, truthOf, Apart), agreement(p, studentOf, teacherOf, rounding)})
 		}
 	}
 	return t, nil
@@ -246,7 +287,7 @@ func pairs(rows []row, of func(*row) float64, apart float64, f func(a, b *row)) 
 // right is 1 if a pair is in the right order, 1/2 if its scores are equal, to rounding.
 func right(a, b float64) float64 {
 	switch d := b - a; {
-	case math.Abs(d) <= 1e-6:
+	case math.Abs(d) <= rounding:
 		return 0.5
 	case d > 0:
 		return 1
@@ -277,18 +318,18 @@ func disputes(rows []row) (agreed, disputed Order) {
 	sums := map[*Order]*[3]float64{&agreed: {}, &disputed: {}}
 	pairs(rows, truthOf, Apart, func(a, b *row) {
 		n := min(len(a.ratings), len(b.ratings))
-		one := 0.0
+		inOrder := 0.0
 		for k := range n {
-			one += right(a.ratings[k], b.ratings[k]) / float64(n)
+			inOrder += right(a.ratings[k], b.ratings[k])
 		}
 		o := &disputed
-		if one == 0 || one == 1 {
+		if inOrder == 0 || inOrder == float64(n) {
 			o = &agreed
 		}
 		o.Pairs++
 		s := sums[o]
 		s[0] += right(a.teacher, b.teacher)
-		s[1] += one
+		s[1] += inOrder / float64(n)
 		s[2] += right(a.student, b.student)
 	})
 	for o, s := range sums {
@@ -313,7 +354,11 @@ func number(x float64) *float64 {
 
 // Print writes a report as text.
 func (p *Report) Print(w io.Writer) {
-	fmt.Fprintf(w, "%s, %d passes, taught %d edits; %d it did not rate\n", p.Teacher, p.Passes, p.Labels, p.Failed)
+	passes := ""
+	if p.Passes > 0 {
+		passes = fmt.Sprintf(", %d passes", p.Passes)
+	}
+	fmt.Fprintf(w, "%s%s, taught %d edits; %d it did not rate\n", p.Teacher, passes, p.Labels, p.Failed)
 	if p.Asked != nil {
 		fmt.Fprintf(w, "%v\n", p.Asked)
 	}

@@ -11,6 +11,7 @@ import (
 	"assay/chat"
 	"assay/data"
 	"assay/edit"
+	"assay/internal/exit"
 	"assay/internal/scoring"
 	"assay/internal/store"
 	"assay/internal/table"
@@ -136,7 +137,9 @@ func (s *Scorers) Rate(ctx context.Context, in, prefix string) ([]Rated, float64
 }
 
 // People are the ratings that the tables have already, in the column ratings: of people, or of a judge elsewhere.
-type People struct{}
+type People struct {
+	Order bool // only the order of the ratings is trusted: they may have any scale
+}
 
 // Name implements Teacher.
 func (People) Name() string { return "the tables' ratings" }
@@ -151,7 +154,7 @@ func (People) Asked() any { return nil }
 func (People) Fingerprint() (string, error) { return "ratings", nil }
 
 // Rate implements Teacher.
-func (People) Rate(_ context.Context, in, _ string) ([]Rated, float64, error) {
+func (p People) Rate(_ context.Context, in, _ string) ([]Rated, float64, error) {
 	t, err := data.OpenTable(in)
 	if err != nil {
 		return nil, 0, err
@@ -166,6 +169,11 @@ func (People) Rate(_ context.Context, in, _ string) ([]Rated, float64, error) {
 		}
 		if err == nil && len(rated[i].Ratings) == 0 {
 			err = errors.New("nobody rated it: the column ratings is empty")
+		}
+		for _, x := range rated[i].Ratings {
+			if !p.Order && (x < 0 || x > 1) { // on another scale, as all of the table may be
+				return nil, 0, exit.Usage(t.At(i, fmt.Errorf("ratings are numbers of 0 to 1, not %v", x)))
+			}
 		}
 		rated[i].Err = err
 	}

@@ -2,6 +2,7 @@ package scoring
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -83,7 +84,10 @@ func writePreferences(t *data.Table, scores Scores, out string, margin float64) 
 		return 0, err
 	}
 	n := 0
-	groups, _ := Rank(t, scores)
+	groups, failed := Rank(t, scores)
+	if slices.ContainsFunc(failed, func(row FailedRow) bool { return row.Error == errUnordered.Error() }) {
+		return 0, fmt.Errorf("%s: there are no preferences: %w", out, errUnordered)
+	}
 	err = atomicfile.Write(out, func(to io.Writer) error {
 		columns := preferenceColumns
 		if slices.ContainsFunc(groups, func(g *RankedEdits) bool { return len(g.Sources) > 1 }) {

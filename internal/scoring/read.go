@@ -26,11 +26,18 @@ type Scores struct {
 
 // Err is the error of a row; nil: it has a score.
 func (s Scores) Err(row int) error {
-	if text := s.Lines[row].Error; text != "" {
-		return errors.New(text)
+	line, ok := s.Lines[row]
+	switch {
+	case line.Error != "":
+		return errors.New(line.Error)
+	case ok && math.IsNaN(line.Value.Value):
+		return errUnordered
 	}
 	return nil
 }
+
+// errUnordered says that a judge has nothing to order edits by.
+var errUnordered = errors.New("no score: the scorer names classes without an order, or dimensions alone")
 
 // FailedRow is a row that could not be used.
 type FailedRow struct {

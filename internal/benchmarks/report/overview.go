@@ -82,38 +82,67 @@ func (o *Overview) Table() protocol.Table {
 			t.Notes = append(t.Notes, fmt.Sprintf("%s: not run: %s", row.Benchmark, row.NotRun))
 			continue
 		}
-		name, line := row.Benchmark, protocol.TableRow{}
+		for _, number := range row.numbers() {
+			line := protocol.TableRow{Name: row.Benchmark + number}
+			if row.With != "" {
+				line.Name += " (" + row.With + ")"
+			}
+			for _, c := range row.Cells {
+				line.Cells = append(line.Cells, c.cell(number))
+			}
+			t.Rows = append(t.Rows, line)
+		}
 		for _, c := range row.Cells {
 			if c.Error != "" {
 				t.Notes = append(t.Notes, fmt.Sprintf("%s: %s failed: %s", row.Benchmark, c.Judge, c.Error))
-				line.Cells = append(line.Cells, protocol.Cell{Value: math.NaN(), Text: "failed"})
-				continue
 			}
-			if name == row.Benchmark {
-				name += ": " + c.Number
-				if c.Subset != "" {
-					name += ", " + c.Subset
-				}
-				if c.lower {
-					name += " ↓"
-				}
-			}
-			cell := protocol.Cell{Value: float64(*c.Value)}
-			if c.Low != nil {
-				cell.Bounds = &stats.Interval{Low: float64(*c.Low), High: float64(*c.High)}
-			}
-			if c.Used < c.Of {
-				cell.Mark = fmt.Sprintf(" (%d of %d)", c.Used, c.Of)
-			}
-			line.Cells = append(line.Cells, cell)
 		}
-		if row.With != "" {
-			name += " (" + row.With + ")"
-		}
-		line.Name = name
-		t.Rows = append(t.Rows, line)
 	}
 	return t
+}
+
+// numbers are the names of the numbers that the judges of a row give: one, unless a judge lacks the headline.
+// Numbers of two names never share a line.
+func (r *OverviewRow) numbers() (names []string) {
+	for _, c := range r.Cells {
+		if c.Error == "" && !slices.Contains(names, c.name()) {
+			names = append(names, c.name())
+		}
+	}
+	if names == nil {
+		return []string{""}
+	}
+	return names
+}
+
+// name is what a number is called behind its benchmark.
+func (c *OverviewCell) name() string {
+	name := ": " + c.Number
+	if c.Subset != "" {
+		name += ", " + c.Subset
+	}
+	if c.lower {
+		name += " ↓"
+	}
+	return name
+}
+
+// cell is a judge's cell in the line of a number.
+func (c *OverviewCell) cell(number string) protocol.Cell {
+	switch {
+	case c.Error != "":
+		return protocol.Cell{Value: math.NaN(), Text: "failed"}
+	case c.name() != number:
+		return protocol.Cell{Value: math.NaN(), Text: "-"}
+	}
+	cell := protocol.Cell{Value: float64(*c.Value)}
+	if c.Low != nil {
+		cell.Bounds = &stats.Interval{Low: float64(*c.Low), High: float64(*c.High)}
+	}
+	if c.Used < c.Of {
+		cell.Mark = fmt.Sprintf(" (%d of %d)", c.Used, c.Of)
+	}
+	return cell
 }
 
 //go:embed overview.html

@@ -93,7 +93,7 @@ func (f *distilFlags) teacher(c *cobra.Command, progress func(done, total int)) 
 		}
 		return &distil.Words{Judge: j, Model: m, Workers: workers, Progress: progress}, m.Close, nil
 	case f.ratings:
-		return distil.People{}, func() error { return nil }, nil
+		return distil.People{Order: f.Order}, func() error { return nil }, nil
 	}
 	t := &distil.Scorers{Progress: progress}
 	closed := func() (err error) {
