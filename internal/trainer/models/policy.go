@@ -331,7 +331,11 @@ func (m *policyModel) MeasureText(ctx context.Context, examples []dataset.Exampl
 	}
 	o := chat.Options{MaxNewTokens: m.config.GRPO.MaxCompletionLength, Temperature: &zero}
 	answers, err := m.answer(ctx, examples, all, o, 1, func(*dataset.Example) uint64 { return 0 })
-	for _, group := range answers {
+	for i := range examples { // sums depend on the order
+		group := answers[i]
+		if len(group) == 0 {
+			continue
+		}
 		t.Answers++
 		t.Reward += group[0].Reward
 		t.Tokens += len(group[0].IDs)
@@ -379,9 +383,9 @@ func (m *policyModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	p.onDevice(m.config, m.tuner, m.given)
 	o := language.AnswersUsage{Policy: nn.Policy{Temperature: g.Temperature, Beta: g.Beta, OnPolicy: g.NumIterations == 1},
 		Longest: g.MaxCompletionLength, Together: g.GenerationBatchSize, Pictures: shown * (in.Rows + in.Validation)}
-	u, err := fitMicroBatch(m.config, p, 1, func(n int) (exec.Usage, error) {
+	u, err := m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
 		return m.tuner.AnswersUsage(longest, min(n, g.NumGenerations), o)
-	})
+	}, m.tuner.Layers)
 	if err != nil {
 		return nil, err
 	}
