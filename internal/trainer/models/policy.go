@@ -31,7 +31,8 @@ type Policy interface {
 	Complete(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, step int64) (Completions, error)
 	// LogProbs fills in the log-probabilities of the answers' tokens that the loss compares with: by the model without its
 	// adapter, if the divergence from it counts, and by the model as it is, if several steps learn from the same answers.
-	LogProbs(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, answers Completions) error
+	// At most micro answers run together.
+	LogProbs(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, answers Completions, micro int) error
 }
 
 // Completions are the answers to prompts, by the number of the prompt in its batch.
@@ -132,7 +133,7 @@ func (m *policyModel) Complete(
 
 // LogProbs implements [Policy]. They are computed as training computes them, not as answers are made.
 func (m *policyModel) LogProbs(
-	ctx context.Context, examples []dataset.Example, mine func(i int) bool, answers Completions,
+	ctx context.Context, examples []dataset.Example, mine func(i int) bool, answers Completions, micro int,
 ) error {
 	g := m.config.GRPO
 	for i := range examples {
@@ -145,10 +146,10 @@ func (m *policyModel) LogProbs(
 			return fmt.Errorf("%s: %w", examples[i].Edit.ID, err)
 		}
 		if g.Beta != 0 {
-			err = m.logProbs(ctx, prompt, group, true, func(c *dataset.Completion, p []float64) { c.Base = p })
+			err = m.logProbs(ctx, prompt, group, micro, true, func(c *dataset.Completion, p []float64) { c.Base = p })
 		}
 		if err == nil && g.NumIterations > 1 {
-			err = m.logProbs(ctx, prompt, group, false, func(c *dataset.Completion, p []float64) { c.Old = p })
+			err = m.logProbs(ctx, prompt, group, micro, false, func(c *dataset.Completion, p []float64) { c.Old = p })
 		}
 		if err != nil {
 			return fmt.Errorf("the answers to %s: %w", examples[i].Edit.ID, err)
@@ -159,15 +160,11 @@ func (m *policyModel) LogProbs(
 
 // logProbs computes the log-probabilities of a group's tokens, in runs of a micro-batch.
 func (m *policyModel) logProbs(
-	ctx context.Context, prompt *batch.Sample, group []dataset.Completion, base bool,
+	ctx context.Context, prompt *batch.Sample, group []dataset.Completion, micro int, base bool,
 	keep func(*dataset.Completion, []float64),
 ) error {
-	size := len(group)
-	if n := int(m.config.MicroBatch); n > 0 {
-		size = min(size, n)
-	}
-	for lo := 0; lo < len(group); lo += size {
-		part := group[lo:min(lo+size, len(group))]
+	for lo := 0; lo < len(group); lo += micro {
+		part := group[lo:min(lo+micro, len(group))]
 		samples := make([]*batch.Sample, len(part))
 		for i := range part {
 			samples[i] = language.Answered(prompt, part[i].IDs)
