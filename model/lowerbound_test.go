@@ -13,8 +13,8 @@ import (
 )
 
 // boundScorer opens a scorer of two heads of one layer, a and b, with log sigma = slope mu - 1, whose score lies k
-// standard deviations below their fusion.
-func boundScorer(t *testing.T, fusion string, k, slope float64) *model.Scorer {
+// standard deviations below their fusion, or that of some of them.
+func boundScorer(t *testing.T, fusion string, k, slope float64, of ...string) *model.Scorer {
 	t.Helper()
 	head := model.DimensionConfig{Activation: "relu", Outputs: model.OutputMuSigma}
 	p, err := model.NewScorerState(&model.ScorerConfig{
@@ -22,7 +22,7 @@ func boundScorer(t *testing.T, fusion string, k, slope float64) *model.Scorer {
 		Passes: []model.PassConfig{{Name: "all", Pictures: []string{"source", "edit"}, Prompt: "Done? [INSTRUCTION]",
 			Position: "last", Heads: []string{"a", "b"}}},
 		Heads: map[string]model.DimensionConfig{"a": head, "b": head},
-		Score: &model.FusionConfig{Fusion: fusion, LowerBound: k},
+		Score: &model.FusionConfig{Fusion: fusion, LowerBound: k, Of: of},
 	}, nil, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -75,17 +75,24 @@ func TestLowerBound(t *testing.T) {
 					t.Errorf("got sigma %g, want %g", bound.Sigma, plain.Sigma)
 				}
 				// d sigma / d mu_i of the fusions: of mean (log sigma is a mean) slope sigma / 2 beside 1 / 2 of the score.
-				factor := 1 - k*slope*sigma
+				want := make([]float64, len(plain.Output.Values))
+				add := func(g *edit.Gradient, factor float64) {
+					for i, v := range g.Output.Values {
+						want[i] += factor * float64(v)
+					}
+				}
 				if fusion == "sum" { // slope sigma_i^2 / sigma beside 1: another factor for each head
-					return
+					for _, name := range []string{"a", "b"} {
+						one := of(boundScorer(t, fusion, 0, slope, name))
+						add(one, 1-k*slope*one.Sigma*one.Sigma/100/sigma)
+					}
+				} else {
+					add(plain, 1-k*slope*sigma)
 				}
-				most := 0.0
-				for i, want := range plain.Output.Values {
-					most = max(most, math.Abs(float64(bound.Output.Values[i])-factor*float64(want)))
-				}
-				size := 0.0
-				for _, v := range plain.Output.Values {
-					size = max(size, math.Abs(float64(v)))
+				most, size := 0.0, 0.0
+				for i, v := range want {
+					most = max(most, math.Abs(float64(bound.Output.Values[i])-v))
+					size = max(size, math.Abs(v))
 				}
 				if size == 0 || most > 1e-4*size {
 					t.Errorf("gradients differ from (1 - k c sigma) d mu by up to %g, of %g", most, size)

@@ -220,7 +220,7 @@ func textCard(t *Trainer, train, valid *dataset.Samples) (string, error) {
 	fmt.Fprintf(&b, "## Data\n\n%d conversations for training, %d for validation. Tables: %s.\n\n## Training\n\n",
 		train.Len(), valid.Len(), strings.Join(bases(c.Data.Train), ", "))
 	fmt.Fprintf(&b, "%d of %d steps of %d conversations, %.2f epochs, seed %d, %.0f s.", s.Step, t.loader.Steps,
-		c.BatchSize, t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
+		c.StepRows(), t.loader.Epochs(s.Samples), c.Seed, t.state.Elapsed())
 	if s.Train != nil {
 		fmt.Fprintf(&b, " Last step: loss %.4f a token.", float64(s.Train.Loss))
 	}
@@ -236,17 +236,22 @@ func writeTextMeasures(w io.Writer, s *checkpoint.State) {
 		fmt.Fprint(w, "No validation so far.\n\n")
 		return
 	}
-	fmt.Fprint(w, "| validation at step | rows | tokens | loss | token accuracy |\n|---|---|---|---|---|\n")
+	names, of := "loss | token accuracy", "Loss and accuracy are of the answers' tokens."
+	measures := func(m *records.ValidationMetrics) (a, b *records.Number) { return m.Loss, m.TokenAccuracy }
+	if last.Reward != nil {
+		names, of = "reward | read", "Rewards are of one answer to each prompt; read is the share that they could read."
+		measures = func(m *records.ValidationMetrics) (a, b *records.Number) { return m.Reward, m.Read }
+	}
+	fmt.Fprintf(w, "| validation at step | rows | tokens | %s |\n|---|---|---|---|---|\n", names)
 	line := func(m *records.ValidationMetrics) {
-		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*m.Loss),
-			float64(*m.TokenAccuracy))
+		a, b := measures(m)
+		fmt.Fprintf(w, "| %d | %d | %d | %.4f | %.4f |\n", m.Step, m.Rows, m.Tokens, float64(*a), float64(*b))
 	}
 	line(last)
 	if best != nil && best.Step != last.Step {
 		line(best)
 	}
-	fmt.Fprintf(w, "\nLoss and accuracy are of the answers' tokens. The best one by %s is in `%s`.\n\n", best.By,
-		config.BestDir)
+	fmt.Fprintf(w, "\n%s The best one by %s is in `%s`.\n\n", of, best.By, config.BestDir)
 }
 
 // writeCardEnd writes the configuration and the versions.

@@ -25,7 +25,7 @@ func (t *Trainer) complete(
 	if (m.Step-1)%t.config.Iterations() == 0 {
 		answers, err := p.Complete(ctx, prompts, t.strategy.Mine, m.Step)
 		if err == nil {
-			err = p.LogProbs(ctx, prompts, t.strategy.Mine, answers)
+			err = p.LogProbs(ctx, prompts, t.strategy.Mine, answers, t.state.MicroBatch)
 		}
 		if answers == nil {
 			answers = models.Completions{}

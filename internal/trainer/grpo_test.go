@@ -52,7 +52,7 @@ type grpoRun struct {
 type policy interface {
 	models.Graph
 	models.Policy
-	models.Targeter
+	textMeasurer
 	dataset.Inspector
 }
 
@@ -233,7 +233,7 @@ func TestGRPOEqualRewards(t *testing.T) {
 // to the last bit what a run without a stop has.
 func TestGRPOResumes(t *testing.T) {
 	long.Test(t)
-	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nseed: 3\n"+fewAnswers, 0.1, 2,
+	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nvalidate: {every: 1}\nseed: 3\n"+fewAnswers, 0.1, 2,
 		"distance, range: [0, 10], column: number")
 	run := func(t *testing.T, stop string) (adapter []byte, metrics []records.StepMetrics) {
 		path := grpoConfig(t, "qwen2_vl", text)
@@ -279,6 +279,10 @@ func TestGRPOResumes(t *testing.T) {
 		if adapter, err = os.ReadFile(filepath.Join(r.Scorer, "adapter_model.safetensors")); err != nil {
 			t.Fatal(err)
 		}
+		card, err := os.ReadFile(filepath.Join(r.Scorer, "README.md"))
+		if err != nil || !strings.Contains(string(card), "| reward | read |") {
+			t.Errorf("got the card %s, %v; want rewards of the validation", card, err)
+		}
 		metrics = metricLines[records.StepMetrics](t, path, "train")
 		for i := range metrics {
 			metrics[i].Seconds, metrics[i].Waited = 0, 0
@@ -301,7 +305,55 @@ func TestGRPOResumes(t *testing.T) {
 	}
 }
 
-// withNumbers gives the prompts of a configuration a column number.
+// resumedPlan plans as a run does that resumes with micro-batches of two answers.
+type resumedPlan struct{ policy }
+
+func (m resumedPlan) Plan(ctx context.Context, in models.PlanInput) (*models.Plan, error) {
+	in.MicroBatch = 2
+	return m.policy.(models.Planner).Plan(ctx, in)
+}
+
+// TestGRPORecomputeAuto: as many layers are computed again as the memory asks for, and a resumed run keeps its
+// micro-batch whatever memory there is.
+func TestGRPORecomputeAuto(t *testing.T) {
+	long.Test(t)
+	plan := func(memory int64, text string, resumed bool) *models.Plan {
+		t.Helper()
+		c := load(t, grpoConfig(t, "qwen2_vl", text+fmt.Sprintf(fewAnswers, 0.1, 2, "match, column: truth")))
+		p, err := DryRun(t.Context(), c, func(ctx context.Context, c *config.Config) (models.Model, error) {
+			m, err := models.OpenPlanFor(memory)(ctx, c)
+			if resumed && err == nil {
+				m = resumedPlan{m.(policy)}
+			}
+			return m, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const micro = "micro_batch: 4\n"
+	kept, all := plan(80e9, micro, false), plan(80e9, micro+"recompute: layers\n", false)
+	if all.Need >= kept.Need {
+		t.Fatalf("%d bytes are needed with recomputation, %d without", all.Need, kept.Need)
+	}
+	for _, c := range []struct {
+		memory int64
+		first  int
+		need   int64
+	}{{80e9, 0, kept.Need}, {1e6, 3, all.Need}} {
+		p := plan(c.memory, micro+"recompute: auto\n", false)
+		if p.Recompute == nil || *p.Recompute != (models.RecomputedLayers{First: c.first, Of: 3}) || p.Need != c.need {
+			t.Errorf("%d bytes: got %v and %d bytes, want the first %d of 3 layers and %d", c.memory, p.Recompute, p.Need,
+				c.first, c.need)
+		}
+		if p := plan(c.memory, "recompute: auto\n", true); p.MicroBatch != 2 {
+			t.Errorf("%d bytes, resumed: got micro-batches of %d, want 2", c.memory, p.MicroBatch)
+		}
+	}
+}
+
+// withNumbers gives the prompts of a configuration a column number, and makes them the validation rows, too.
 func withNumbers(t *testing.T, path string) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/grpo/prompts.jsonl")
@@ -323,7 +375,7 @@ func withNumbers(t *testing.T, path string) {
 		lines := strings.Split(string(config), "\n")
 		for i := range lines {
 			if strings.HasPrefix(lines[i], "data:") {
-				lines[i] = "data: {train: prompts.jsonl}"
+				lines[i] = "data: {train: prompts.jsonl, validation: prompts.jsonl}"
 			}
 		}
 		err = os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o666)

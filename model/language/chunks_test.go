@@ -27,7 +27,8 @@ func TestLossInChunks(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, rows := range []int{5, 8} {
+				n := samples[0].Targets() + samples[1].Targets()
+				for _, rows := range []int{5, 8, n - 1, n} { // the last one: in one piece
 					chunks, _ := tuner(t, dir, adapts, rows)
 					got, err := chunks.Step(t.Context(), samples, weights, 0)
 					if err != nil {

@@ -252,6 +252,10 @@ func printResult(w io.Writer, r *trainer.Result) {
 		fmt.Fprintf(w, "validation on %d conversations: loss %.4f a token, %.4f of the tokens are the likeliest\n", v.Rows,
 			float64(*v.Loss), float64(*v.TokenAccuracy))
 	}
+	if v := r.Validation; v != nil && v.Reward != nil {
+		fmt.Fprintf(w, "validation on %d prompts: reward %.4f, %.4f of the answers could be read\n", v.Rows,
+			float64(*v.Reward), float64(*v.Read))
+	}
 	if v := r.Validation; v != nil && !math.IsNaN(float64(v.L1)) {
 		fmt.Fprintf(w, "validation on %d rows: L1 %.4f, Spearman %.4f, accuracy %.4f\n", v.Rows, float64(v.L1),
 			float64(v.Spearman), float64(v.Accuracy))

@@ -31,7 +31,8 @@ type Policy interface {
 	Complete(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, step int64) (Completions, error)
 	// LogProbs fills in the log-probabilities of the answers' tokens that the loss compares with: by the model without its
 	// adapter, if the divergence from it counts, and by the model as it is, if several steps learn from the same answers.
-	LogProbs(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, answers Completions) error
+	// At most micro answers run together.
+	LogProbs(ctx context.Context, prompts []dataset.Example, mine func(i int) bool, answers Completions, micro int) error
 }
 
 // Completions are the answers to prompts, by the number of the prompt in its batch.
@@ -132,7 +133,7 @@ func (m *policyModel) Complete(
 
 // LogProbs implements [Policy]. They are computed as training computes them, not as answers are made.
 func (m *policyModel) LogProbs(
-	ctx context.Context, examples []dataset.Example, mine func(i int) bool, answers Completions,
+	ctx context.Context, examples []dataset.Example, mine func(i int) bool, answers Completions, micro int,
 ) error {
 	g := m.config.GRPO
 	for i := range examples {
@@ -145,10 +146,10 @@ func (m *policyModel) LogProbs(
 			return fmt.Errorf("%s: %w", examples[i].Edit.ID, err)
 		}
 		if g.Beta != 0 {
-			err = m.logProbs(ctx, prompt, group, true, func(c *dataset.Completion, p []float64) { c.Base = p })
+			err = m.logProbs(ctx, prompt, group, micro, true, func(c *dataset.Completion, p []float64) { c.Base = p })
 		}
 		if err == nil && g.NumIterations > 1 {
-			err = m.logProbs(ctx, prompt, group, false, func(c *dataset.Completion, p []float64) { c.Old = p })
+			err = m.logProbs(ctx, prompt, group, micro, false, func(c *dataset.Completion, p []float64) { c.Old = p })
 		}
 		if err != nil {
 			return fmt.Errorf("the answers to %s: %w", examples[i].Edit.ID, err)
@@ -159,15 +160,11 @@ func (m *policyModel) LogProbs(
 
 // logProbs computes the log-probabilities of a group's tokens, in runs of a micro-batch.
 func (m *policyModel) logProbs(
-	ctx context.Context, prompt *batch.Sample, group []dataset.Completion, base bool,
+	ctx context.Context, prompt *batch.Sample, group []dataset.Completion, micro int, base bool,
 	keep func(*dataset.Completion, []float64),
 ) error {
-	size := len(group)
-	if n := int(m.config.MicroBatch); n > 0 {
-		size = min(size, n)
-	}
-	for lo := 0; lo < len(group); lo += size {
-		part := group[lo:min(lo+size, len(group))]
+	for lo := 0; lo < len(group); lo += micro {
+		part := group[lo:min(lo+micro, len(group))]
 		samples := make([]*batch.Sample, len(part))
 		for i := range part {
 			samples[i] = language.Answered(prompt, part[i].IDs)
@@ -331,7 +328,11 @@ func (m *policyModel) MeasureText(ctx context.Context, examples []dataset.Exampl
 	}
 	o := chat.Options{MaxNewTokens: m.config.GRPO.MaxCompletionLength, Temperature: &zero}
 	answers, err := m.answer(ctx, examples, all, o, 1, func(*dataset.Example) uint64 { return 0 })
-	for _, group := range answers {
+	for i := range examples { // sums depend on the order
+		group := answers[i]
+		if len(group) == 0 {
+			continue
+		}
 		t.Answers++
 		t.Reward += group[0].Reward
 		t.Tokens += len(group[0].IDs)
@@ -379,9 +380,9 @@ func (m *policyModel) Plan(_ context.Context, in PlanInput) (*Plan, error) {
 	p.onDevice(m.config, m.tuner, m.given)
 	o := language.AnswersUsage{Policy: nn.Policy{Temperature: g.Temperature, Beta: g.Beta, OnPolicy: g.NumIterations == 1},
 		Longest: g.MaxCompletionLength, Together: g.GenerationBatchSize, Pictures: shown * (in.Rows + in.Validation)}
-	u, err := fitMicroBatch(m.config, p, 1, func(n int) (exec.Usage, error) {
+	u, err := m.fit(p, in.MicroBatch, 1, func(n int) (exec.Usage, error) {
 		return m.tuner.AnswersUsage(longest, min(n, g.NumGenerations), o)
-	})
+	}, m.tuner.Layers)
 	if err != nil {
 		return nil, err
 	}

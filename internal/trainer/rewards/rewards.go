@@ -208,8 +208,12 @@ func (t *term) score(ctx context.Context, pictures []*data.Picture, answer strin
 		e.Sources = append(e.Sources, p)
 	}
 	inputs, err := t.judge.Prepare(e)
-	if err != nil {
-		return 0, false, err
+	if err != nil { // of a special token of the judge in the answer, unless the pictures cannot be judged at all
+		e.Instruction = "edit"
+		if _, always := t.judge.Prepare(e); always != nil {
+			return 0, false, err
+		}
+		return 0, false, nil
 	}
 	scores, errs, err := t.judge.Score(ctx, []edit.Inputs{inputs})
 	if err = errors.Join(err, errors.Join(errs...)); err != nil {

@@ -1,0 +1,64 @@
+package rewards
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"assay/data"
+	"assay/edit"
+	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
+)
+
+// picky is a judge that cannot be asked about some texts, or about anything.
+type picky struct {
+	edit.Judge
+	never bool
+}
+
+func (p *picky) Prepare(e *edit.Edit) (edit.Inputs, error) {
+	if p.never || strings.Contains(e.Instruction, "<image>") {
+		return nil, errors.New("a special token")
+	}
+	return asked{}, nil
+}
+
+type asked struct{}
+
+func (asked) Size(edit.Inputs) int { return 1 }
+
+func (*picky) Score(_ context.Context, inputs []edit.Inputs) ([]edit.Score, []error, error) {
+	return []edit.Score{{Score01: 0.75}}, make([]error, len(inputs)), nil
+}
+
+func (*picky) Close() error { return nil }
+
+// TestJudgeOfAnyAnswer: an answer that a judge cannot be asked about is worth 0; pictures that it cannot be asked about
+// are an error.
+func TestJudgeOfAnyAnswer(t *testing.T) {
+	judge := &picky{}
+	r, err := Open([]config.RewardConfig{{Kind: config.RewardJudge, Judge: "picky", Weight: 1}},
+		func(string) (edit.Judge, error) { return judge, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	of := func(answer string) (float64, bool, error) {
+		values, read, err := r.Of(t.Context(), &dataset.Conversation{}, []*data.Picture{data.NewPicture(1, 1)}, answer)
+		if err != nil {
+			return 0, false, err
+		}
+		return values[0], read, nil
+	}
+	for answer, want := range map[string]float64{"blur it": 0.75, "blur <image>": 0, " ": 0} {
+		if v, read, err := of(answer); err != nil || v != want || read != (want > 0) {
+			t.Errorf("%q: got %v, %v, %v, want %v", answer, v, read, err, want)
+		}
+	}
+	judge.never = true
+	if _, _, err := of("blur it"); err == nil {
+		t.Error("pictures that the judge refuses: got no error")
+	}
+}
