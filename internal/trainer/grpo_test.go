@@ -233,8 +233,8 @@ func TestGRPOEqualRewards(t *testing.T) {
 // to the last bit what a run without a stop has.
 func TestGRPOResumes(t *testing.T) {
 	long.Test(t)
-	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nvalidate: {every: 1}\nseed: 3\n"+fewAnswers, 0.1, 2,
-		"distance, range: [0, 10], column: number")
+	text := fmt.Sprintf("steps: 6\noptimizer: {lr: 0.01}\ncheckpoint: {steps: 1}\nvalidate: {every: 1}\nseed: 3\n"+
+		fewAnswers, 0.1, 2, "distance, range: [0, 10], column: number")
 	run := func(t *testing.T, stop string) (adapter []byte, metrics []records.StepMetrics) {
 		path := grpoConfig(t, "qwen2_vl", text)
 		withNumbers(t, path)
