@@ -126,7 +126,7 @@ func (s *small) convert(file string) (yaml.MapSlice, error) {
 		return book, nil
 	}
 	mode, ok := get(book, "mode")
-	if !ok {
+	if _, hasData := get(book, "data"); !ok || !hasData { // score distil fills in the data of its own
 		return nil, nil
 	}
 	base, drop := "scorer.yaml", []string{"out", "data", "head", "loss", "epochs"}
