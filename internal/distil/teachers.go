@@ -49,20 +49,32 @@ func (w *Words) Rate(ctx context.Context, in, prefix string) ([]Rated, float64, 
 		each := float64(result.Answers) / float64(max(1, result.Rows))
 		seconds = time.Since(start).Seconds() / float64(asked) * each
 	}
-	t, err := data.OpenTable(out)
+	rated, err := readRated(out, func(_ *data.Table, _ int, rec *data.Record) (r Rated, err error) {
+		r.Ratings, r.Why, r.Err = w.Ratings(rec)
+		return r, nil
+	})
+	return rated, seconds, err
+}
+
+// readRated reads the ratings of a table's rows. A row that cannot be read has its error; one of read ends the reading.
+func readRated(path string, read func(t *data.Table, row int, rec *data.Record) (Rated, error)) ([]Rated, error) {
+	t, err := data.OpenTable(path)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer t.Close()
 	rated := make([]Rated, t.Len())
 	for i := range rated {
 		rec, err := t.Record(i)
-		if err == nil {
-			rated[i].Ratings, rated[i].Why, err = w.Ratings(&rec)
+		if err != nil {
+			rated[i].Err = err
+			continue
 		}
-		rated[i].Err = err
+		if rated[i], err = read(t, i, &rec); err != nil {
+			return nil, err
+		}
 	}
-	return rated, seconds, nil
+	return rated, nil
 }
 
 // Scorers are several judges that give numbers: each is a pass.
@@ -155,27 +167,17 @@ func (People) Fingerprint() (string, error) { return "ratings", nil }
 
 // Rate implements Teacher.
 func (p People) Rate(_ context.Context, in, _ string) ([]Rated, float64, error) {
-	t, err := data.OpenTable(in)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer t.Close()
-	rated := make([]Rated, t.Len())
-	for i := range rated {
-		rec, err := t.Record(i)
-		if err == nil {
-			v, _ := rec.Get("ratings")
-			rated[i].Ratings, err = data.Numbers(v)
+	rated, err := readRated(in, func(t *data.Table, row int, rec *data.Record) (r Rated, err error) {
+		v, _ := rec.Get("ratings")
+		if r.Ratings, r.Err = data.Numbers(v); r.Err == nil && len(r.Ratings) == 0 {
+			r.Err = errors.New("nobody rated it: the column ratings is empty")
 		}
-		if err == nil && len(rated[i].Ratings) == 0 {
-			err = errors.New("nobody rated it: the column ratings is empty")
-		}
-		for _, x := range rated[i].Ratings {
+		for _, x := range r.Ratings {
 			if !p.Order && (x < 0 || x > 1) { // on another scale, as all of the table may be
-				return nil, 0, exit.Usage(t.At(i, fmt.Errorf("ratings are numbers of 0 to 1, not %v", x)))
+				return r, exit.Usage(t.At(row, fmt.Errorf("ratings are numbers of 0 to 1, not %v", x)))
 			}
 		}
-		rated[i].Err = err
-	}
-	return rated, 0, nil
+		return r, nil
+	})
+	return rated, 0, err
 }

@@ -3,7 +3,6 @@ package trainer
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,16 +47,11 @@ heads:
 			fmt.Fprintf(&second, "%s\"label_emotion\": %q, \"label_valence\": %s}\n", row, []string{"calm", "awe"}[k], valence)
 		}
 	}
-	for name, text := range map[string]string{
+	return writeRunOf(t, dir, map[string]string{
 		"scorer.yaml": scorer, "a.jsonl": first.String(), "b.jsonl": second.String(),
 		"run.yaml": "scorer: scorer.yaml\nout: out\ndata: {train: [a.jsonl, b.jsonl], validation: 0.3, balance: table}\n" +
 			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\noptimizer: {lr: 0.01}\n" + text,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return filepath.Join(dir, "run.yaml")
+	})
 }
 
 const headsLosses = "losses: [{kind: mse, dimension: quality}, {kind: classes, dimension: emotion, weight: 0.5}, " +

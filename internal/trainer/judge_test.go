@@ -43,9 +43,15 @@ score_range: [0, 10]
 				filepath.Join(root, edit), g, k, k, float64(g%3)/2)
 		}
 	}
-	for name, text := range map[string]string{"scorer.yaml": scorer, "t.jsonl": rows.String(),
+	return writeRunOf(t, dir, map[string]string{"scorer.yaml": scorer, "t.jsonl": rows.String(),
 		"run.yaml": "scorer: scorer.yaml\nout: out\ndata: {train: t.jsonl, validation: 0.25}\n" +
-			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\n" + text} {
+			"device: cpu\nthreads: 2\nbatch_size: 4\nsteps: 4\n" + text})
+}
+
+// writeRunOf writes the files of a run into a folder, and returns the path of its run.yaml.
+func writeRunOf(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}

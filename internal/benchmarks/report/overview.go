@@ -2,15 +2,11 @@ package report
 
 import (
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 
-	"assay/internal/atomicfile"
 	"assay/internal/benchmarks/protocol"
 	"assay/internal/page"
 	"assay/internal/stats"
@@ -152,9 +148,6 @@ var overviewTemplate = page.Parse(overviewPage, nil)
 
 // Write writes index.html, results.csv, results.md and results.json into a folder.
 func (o *Overview) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	table := o.Table()
 	files := map[string]func(io.Writer) error{
 		"index.html":  func(w io.Writer) error { return overviewTemplate.Execute(w, table) },
@@ -163,16 +156,7 @@ func (o *Overview) Write(dir string) error {
 			table.Markdown(w)
 			return nil
 		},
-		"results.json": func(w io.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", " ")
-			return e.Encode(o)
-		},
+		"results.json": indented(o),
 	}
-	for name, write := range files {
-		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeFiles(dir, files)
 }

@@ -96,9 +96,6 @@ func remarksOf(r *protocol.Result) []string {
 // Write writes index.html (one page that loads nothing), results.csv (the summary), apart-N.csv (what must not stand in
 // its columns, a table each), results.md (all tables) and results.json into a folder.
 func (r *Report) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
 	summary := r.Summary()
 	results := map[string]any{}
 	for i, s := range r.Systems {
@@ -115,20 +112,24 @@ func (r *Report) Write(dir string) error {
 			r.markdown(w)
 			return nil
 		},
-		"results.json": func(w io.Writer) error {
-			e := json.NewEncoder(w)
-			e.SetIndent("", " ")
-			return e.Encode(struct {
-				Systems    map[string]any `json:"systems"`
-				Comparison *Comparison    `json:"comparison,omitempty"`
-				Figures    []figure       `json:"figures"`
-				Boards     []board        `json:"boards,omitempty"`
-				Printed    []figure       `json:"printed"`
-			}{results, r.Comparison, r.allFigures(), r.boardFigures(), printed(r.Benchmark)})
-		},
+		"results.json": indented(struct {
+			Systems    map[string]any `json:"systems"`
+			Comparison *Comparison    `json:"comparison,omitempty"`
+			Figures    []figure       `json:"figures"`
+			Boards     []board        `json:"boards,omitempty"`
+			Printed    []figure       `json:"printed"`
+		}{results, r.Comparison, r.allFigures(), r.boardFigures(), printed(r.Benchmark)}),
 	}
 	for i, t := range r.Apart() {
 		files[fmt.Sprintf("apart-%d.csv", i+1)] = t.WriteCSV
+	}
+	return writeFiles(dir, files)
+}
+
+// writeFiles writes the files of a report into a folder, and makes the folder.
+func writeFiles(dir string, files map[string]func(io.Writer) error) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
 	}
 	for name, write := range files {
 		if err := atomicfile.Write(filepath.Join(dir, name), write); err != nil {
@@ -136,6 +137,15 @@ func (r *Report) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// indented writes a value as indented JSON.
+func indented(v any) func(io.Writer) error {
+	return func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", " ")
+		return e.Encode(v)
+	}
 }
 
 // board is a leaderboard in results.json: the numbers of a system's methods in a part of the benchmark.
