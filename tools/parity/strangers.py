@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 import time
 import traceback
 from pathlib import Path
@@ -86,8 +87,10 @@ def non_differentiable_inputs():
     table = {}
     for line in (ROOT / "docs/ops.md").read_text().splitlines():
         cells = [c.strip() for c in line.split("|")]
-        if len(cells) == 7 and cells[4] and cells[4] != "no gradient for inputs" and "all" not in cells[4] and "-" not in cells[4]:
-            table[cells[1]] = [int(i) for i in cells[4].split(",")]
+        if len(cells) == 6 and cells[3].replace(",", "").replace(" ", "").isdigit():
+            table[cells[1]] = [int(i) for i in cells[3].split(",")]
+    if "Resize" not in table:
+        sys.exit("docs/ops.md has another table than this reads")
     return NonDifferentiable(table)
 
 
