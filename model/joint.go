@@ -76,7 +76,7 @@ func (s *Scorer) buildJoint(g *nn.Graph, pixels bool) (*nn.Program, error) {
 		targets = g.Input(nn.InTargets, onnx.Int64, onnx.Dims("targets"))
 		return ""
 	})
-	_, nll := g.NLL(s.net.Backbone.Keys(), g.Pick(h, predict, 0), targets)
+	nll, _ := g.NLL(s.net.Backbone.Keys(), g.Pick(h, predict, 0), targets, true)
 	g.Output(nn.OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	if pixels {
 		weight := g.Input(nn.InTargetWeight, onnx.Float, onnx.Dims("targets"))

@@ -317,3 +317,21 @@ func TestLargeFits(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeGRPOFits plans GRPO over Qwen2.5-VL-7B on a GPU of 80 GB: eight answers of 1,024 tokens at once. Their
+// losses are in chunks: logits of all tokens by all ids, and their gradient, are 5 GB each.
+func TestLargeGRPOFits(t *testing.T) {
+	long.Test(t)
+	l, _ := larges[1].run(t)
+	c := load(t, grpoConfig(t, "qwen2_5_vl", "micro_batch: 8\ndtype: bfloat16\ndevice_options: {kernels: fused}\n"+
+		"grpo: {num_generations: 4, max_completion_length: 1024, rewards: [{kind: match, column: truth}]}\n"))
+	c.Backbone, c.Device, c.BatchSize, c.GRPO.NumGenerations = l.Backbone, "cuda:0", 8, 8
+	p, err := DryRun(t.Context(), c, models.OpenPlanFor(80e9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.1f GB: %v", float64(p.Need)/1e9, p.Bytes)
+	if p.Need > 72e9 || p.Need < 50e9 || p.MicroBatch != 8 {
+		t.Errorf("%.1f GB for %d answers, want at most 72 for 8", float64(p.Need)/1e9, p.MicroBatch)
+	}
+}

@@ -5,12 +5,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"assay/internal/oracle"
 	"assay/lora"
 	"assay/model"
 	"assay/model/backbone"
+	"assay/model/batch"
 	"assay/model/language"
+	"assay/model/nn"
 	"assay/model/text"
 )
 
@@ -53,6 +56,57 @@ func TestLossInChunks(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestPolicyInChunks: log-probabilities of answers and the gradients of their policy loss in chunks of rows are those in
+// one piece.
+func TestPolicyInChunks(t *testing.T) {
+	dir := filepath.Join("../../testdata/oracle", "qwen2_vl", "backbone")
+	policy := nn.Policy{Temperature: 0.8, Beta: 0.1, EpsilonLow: 0.2, EpsilonHigh: 0.3}
+	run := func(rows int) ([][]float64, *language.AnswersResult) {
+		u, _ := tuner(t, dir, true, rows)
+		prompt, err := u.Question(language.Conversation{Messages: []text.Message{
+			{Role: "user", Content: []text.Content{{Text: "What is there to see?"}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var samples []*batch.Sample
+		var answers []language.Answer
+		for i, ids := range [][]int64{{5, 9, 40, 7, 300, 12}, {8, 8, 21}, {300, 2, 77, 50}} {
+			samples = append(samples, language.Answered(prompt, ids))
+			answers = append(answers, language.Answer{Sample: samples[i], Advantage: float64(i) - 1.5, Weight: 0.1})
+		}
+		old, err := u.LogProbs(t.Context(), samples, policy.Temperature, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base, err := u.LogProbs(t.Context(), samples, policy.Temperature, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range answers {
+			answers[i].Old, answers[i].Base = old[i], base[i]
+		}
+		r, err := u.StepAnswers(t.Context(), answers, policy, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(old, base...), r
+	}
+	logProbs, want := run(1 << 20)
+	for _, rows := range []int{4, 5, 12} {
+		got, step := run(rows)
+		if d := cmp.Diff(logProbs, got, cmpopts.EquateApprox(0, 1e-5)); d != "" {
+			t.Errorf("%d rows in a chunk: log-probabilities (-in one piece +in chunks): %s", rows, d)
+		}
+		if d := cmp.Diff(want.LogProbs, step.LogProbs, cmpopts.EquateApprox(0, 1e-5)); d != "" {
+			t.Errorf("%d rows in a chunk: a step's log-probabilities (-in one piece +in chunks): %s", rows, d)
+		}
+		for p, w := range want.Grads {
+			oracle.Close(t, p, step.Grads[p].Float32s(), w.Float32s(), 1e-7, 1e-5)
 		}
 	}
 }

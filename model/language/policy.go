@@ -77,12 +77,12 @@ type policyPass struct {
 
 // policyGraph assembles embedding, vision tower, decoder, and the log-probabilities of the answers' tokens, with the
 // loss and its gradients if the pass is a step.
-func (t *Tuner) policyGraph(s policyPass) exec.Recipe {
+func (t *Tuner) policyGraph(s policyPass, p *batch.Inputs) exec.Recipe {
 	groups := s.Groups
 	if t.net.Plan.Kernels == nn.Fused { // groups are data
 		s.Groups = 1
 	}
-	return exec.Recipe{Name: fmt.Sprintf("answers %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
+	r := exec.Recipe{Name: fmt.Sprintf("answers %+v", s), Build: func(g *nn.Graph) (*nn.Program, error) {
 		if s.Base {
 			g.Adapter = nil
 		}
@@ -91,7 +91,7 @@ func (t *Tuner) policyGraph(s policyPass) exec.Recipe {
 		}
 		h, keys := g.Decode(t.net.Backbone, nn.BatchSpec{Groups: groups, Vision: s.Vision}, nil), t.net.Backbone.Keys()
 		if !s.Backward {
-			g.LogProbs(keys, h, s.Temperature)
+			g.LogProbs(keys, h, s.Temperature, false)
 			return g.Finish()
 		}
 		g.PolicyLoss(keys, h, s.Policy)
@@ -101,6 +101,9 @@ func (t *Tuner) policyGraph(s policyPass) exec.Recipe {
 		}
 		return out, g.Differentiate(out, t.o.Recompute, t.o.Resident)
 	}}
+	v := t.net.Variant(p, s.Vision)
+	v.Chunks = t.net.InChunks(p.AllTargets(), true)
+	return r.With(v)
 }
 
 // packAnswers lays answers to one prompt behind it: a group of the prompt, and one of the answers.
@@ -135,7 +138,7 @@ func (t *Tuner) runAnswers(
 		fill(p)
 	}
 	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
-	session, err := t.run.Sessions.Session(t.policyGraph(s).With(t.net.Variant(p, s.Vision)))
+	session, err := t.run.Sessions.Session(t.policyGraph(s, p))
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +302,7 @@ func (t *Tuner) answersPeak(answer *batch.Sample, micro int, s policyPass) (int6
 		return 0, err
 	}
 	s.Groups, s.Vision = p.Groups, t.net.VisionTrained() && len(p.Pictures) > 0
-	b, err := t.run.Sessions.Graph(t.policyGraph(s).With(t.net.Variant(p, s.Vision)))
+	b, err := t.run.Sessions.Graph(t.policyGraph(s, p))
 	if err != nil {
 		return 0, err
 	}

@@ -32,14 +32,21 @@ func (g *Graph) logitsOf(keys Keys, hp, ids string) string {
 	return g.OpA("ReduceSum", onnx.Attrs{"keepdims": 1}, g.Op("Mul", hp, picked), g.Ints(1))
 }
 
-// NLL returns the logits of the rows hp [targets, hidden], and -log softmax of their target ids [targets].
-func (g *Graph) NLL(keys Keys, hp, ids string) (logits, nll string) {
-	logits, own := g.Logits(keys, hp, ids)
-	lse := logits
-	if !g.Variant.Chunks {
-		lse = g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+// NLL returns -log softmax of the target ids of the rows hp [targets, hidden], [targets]. In a graph without backward
+// pass best is the likeliest id of each row, [targets] int64.
+func (g *Graph) NLL(keys Keys, hp, ids string, backward bool) (nll, best string) {
+	if g.Variant.Chunks {
+		var lse string
+		lse, best = g.logSumExps(keys, hp, backward)
+		return g.Op("Squeeze", g.Op("Sub", lse, g.logitsOf(keys, hp, ids)), g.Ints(1)), best
 	}
-	return logits, g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+	logits, own := g.Logits(keys, hp, ids)
+	lse := g.OpA("ReduceLogSumExp", onnx.Attrs{"keepdims": 1}, logits, g.Ints(1))
+	nll = g.Op("Squeeze", g.Op("Sub", lse, own), g.Ints(1))
+	if !backward {
+		best = g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
+	}
+	return nll, best
 }
 
 // Weighted returns the sum of v [n] times w [n], as [1].
@@ -79,17 +86,7 @@ func (g *Graph) CrossEntropy(keys Keys, h string, backward bool) (best string) {
 	predict := g.Input(InPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(InTargets, onnx.Int64, onnx.Dims("targets"))
 	weight := g.Input(InTargetWeight, onnx.Float, onnx.Dims("targets"))
-	hp, nll := g.Pick(h, predict, 0), ""
-	if g.Variant.Chunks && !backward {
-		lse := ""
-		lse, best = g.logSumExps(keys, hp, false)
-		nll = g.Op("Squeeze", g.Op("Sub", lse, g.logitsOf(keys, hp, targets)), g.Ints(1))
-	} else {
-		logits := ""
-		if logits, nll = g.NLL(keys, hp, targets); !backward {
-			best = g.OpA("ArgMax", onnx.Attrs{"axis": 1, "keepdims": 0}, logits)
-		}
-	}
+	nll, best := g.NLL(keys, g.Pick(h, predict, 0), targets, backward)
 	g.Output(OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	g.Output(OutLoss, g.Weighted(nll, weight), onnx.Float, onnx.Dims(1))
 	return best

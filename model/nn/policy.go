@@ -25,21 +25,21 @@ type Policy struct {
 
 // LogProbs adds -log softmax of every target at a temperature as [OutNLL], and returns it [targets]; h [rows, hidden]
 // are the states.
-func (g *Graph) LogProbs(keys Keys, h string, temperature float64) (nll string) {
+func (g *Graph) LogProbs(keys Keys, h string, temperature float64, backward bool) (nll string) {
 	predict := g.Input(InPredict, onnx.Int64, onnx.Dims("targets"))
 	targets := g.Input(InTargets, onnx.Int64, onnx.Dims("targets"))
 	hp := g.Pick(h, predict, 0)
 	if temperature != 1 { // the output layer has no bias
 		hp = g.Op("Mul", hp, g.Floats([]int64{1}, float32(1/temperature)))
 	}
-	_, nll = g.NLL(keys, hp, targets)
+	nll, _ = g.NLL(keys, hp, targets, backward)
 	g.Output(OutNLL, nll, onnx.Float, onnx.Dims("targets"))
 	return nll
 }
 
 // PolicyLoss adds the weighted sum of p over all targets, the loss. Where the ratio is 1, -A log p has its gradient.
 func (g *Graph) PolicyLoss(keys Keys, h string, p Policy) {
-	nll := g.LogProbs(keys, h, p.Temperature)
+	nll := g.LogProbs(keys, h, p.Temperature, true)
 	advantage := g.Input(InAdvantage, onnx.Float, onnx.Dims("targets"))
 	weight := g.Input(InTargetWeight, onnx.Float, onnx.Dims("targets"))
 	loss := g.Op("Mul", advantage, nll)
