@@ -14,8 +14,8 @@ type Branch struct {
 	Scale float64 // of B A
 }
 
-// Join lays several adapters over one backbone side by side: the matrices A of a module below each other, [sum of ranks,
-// in], and the matrices B beside each other, [out, sum of ranks]. Branches tells them apart.
+// Join lays several adapters over one backbone side by side: the matrices A of a module below each other, [sum of
+// ranks, in], and the matrices B beside each other, [out, sum of ranks]. Branches tells them apart.
 func Join(adapters []*Adapter) (*Adapter, error) {
 	out := &Adapter{Config: adapters[0].Config, Tensors: map[string]*tensor.Dense{}, Branches: map[string][]Branch{}}
 	modules := map[string]bool{}

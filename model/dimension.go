@@ -86,8 +86,8 @@ func (h *DimensionConfig) build(g *nn.Graph, prefix, x string) (z string) {
 	return z
 }
 
-// dimension makes the dimension [n] of what the head gives, z [n, width], where the head's scale is 0..1; of joint choices, of the logarithms of their
-// likelihoods.
+// dimension makes the dimension [n] of what the head gives, z [n, width], where the head's scale is 0..1; of
+// joint choices, of the logarithms of their likelihoods.
 func (h *DimensionConfig) dimension(g *nn.Graph, z string) (dimension string) {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:

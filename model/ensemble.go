@@ -25,8 +25,9 @@ import (
 // (nn/members.go). The score is the mean of theirs, and sigma the root of the sum of two variances: of the members'
 // scores (n - 1), and the mean of those that the heads themselves give.
 
-// WriteEnsemble makes a scorer directory of several others, which must have the same configuration and backbone. backbone
-// is where that is now; "": where their scorer.yaml says. A calibration of a member is left out, as it is of other scores.
+// WriteEnsemble makes a scorer directory of several others, which must have the same configuration and backbone.
+// backbone is where that is now; "": where their scorer.yaml says. A calibration of a member is left out, as it is of
+// other scores.
 func WriteEnsemble(dirs []string, backbone, out string) error {
 	if len(dirs) < 2 {
 		return exit.Usagef("an ensemble wants two scorers at least")
@@ -115,8 +116,8 @@ func (c *ScorerConfig) checkMembers(p *problems) {
 		return
 	}
 	sorted := slices.Sorted(slices.Values(c.Members))
-	p.wrong(len(sorted) < 2 || len(slices.Compact(sorted)) < len(c.Members), "members: %q: want two at least, all different",
-		c.Members)
+	p.wrong(len(sorted) < 2 || len(slices.Compact(sorted)) < len(c.Members),
+		"members: %q: want two at least, all different", c.Members)
 	for _, name := range c.Members {
 		p.wrong(!filepath.IsLocal(filepath.FromSlash(name)), "members: %q is no folder in the scorer's", name)
 	}
@@ -154,8 +155,8 @@ func (c *ScorerConfig) notAlone(what string) error {
 	if len(c.Members) == 0 {
 		return nil
 	}
-	return exit.Usagef("the scorer is an ensemble of %d, which cannot be %s: take one of its members (train ensemble --help)",
-		len(c.Members), what)
+	return exit.Usagef("the scorer is an ensemble of %d, which cannot be %s: take one of its members "+
+		"(train ensemble --help)", len(c.Members), what)
 }
 
 // ofMembers are the samples as each member reads them, those of a sample next to each other.

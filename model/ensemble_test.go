@@ -208,15 +208,18 @@ func TestEnsembleRefused(t *testing.T) {
 		_, err := model.MergeScorer(context.Background(), dir, lora.MergeOptions{Out: filepath.Join(t.TempDir(), "out")})
 		return err
 	}
+	far := func() string { return filepath.Join(t.TempDir(), "x") }
+	export := func() error { _, err := openOn(t, dir).Export(far()); return err }
+	hidden := func() error { _, err := openOn(t, dir).Hidden(context.Background(), nil); return err }
 	tower := lora.NewConfig(4, 8, lora.Names{List: []string{"q_proj", "qkv"}})
 	for want, err := range map[string]error{
 		"wants two scorers":               model.WriteEnsemble([]string{a}, "", t.TempDir()),
 		"ask or read in different ways":   model.WriteEnsemble([]string{a, member(t, &other, q, 3)}, "", t.TempDir()),
 		"is an ensemble itself":           model.WriteEnsemble([]string{a, dir}, "", t.TempDir()),
-		"share what lies outside":         model.WriteEnsemble([]string{a, member(t, c, tower, 3)}, "", filepath.Join(t.TempDir(), "x")),
+		"share what lies outside":         model.WriteEnsemble([]string{a, member(t, c, tower, 3)}, "", far()),
 		"which cannot be merged":          merge(context.Background()),
-		"which cannot be exported":        func() error { _, err := openOn(t, dir).Export(filepath.Join(t.TempDir(), "x")); return err }(),
-		"an ensemble, or a scorer of 1 p": func() error { _, err := openOn(t, dir).Hidden(context.Background(), nil); return err }(),
+		"which cannot be exported":        export(),
+		"an ensemble, or a scorer of 1 p": hidden(),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %q", err, want)

@@ -89,7 +89,8 @@ func (s *Scorer) Score01(ctx context.Context, samples []*batch.Sample) ([]float6
 // Hidden returns the state that the only pass reads [hidden] of every sample: what its heads see.
 func (s *Scorer) Hidden(ctx context.Context, samples []*batch.Sample) ([][]float32, error) {
 	if len(s.config.Passes) > 1 || len(s.config.Members) > 0 {
-		return nil, fmt.Errorf("an ensemble, or a scorer of %d passes reads several states: see Readings", len(s.config.Passes))
+		return nil, fmt.Errorf("an ensemble, or a scorer of %d passes reads several states: see Readings",
+			len(s.config.Passes))
 	}
 	readings, err := s.readAll(ctx, samples, true)
 	states := make([][]float32, len(readings))

@@ -132,8 +132,8 @@ func readScorerDir(dir string) (p *ScorerState, err error) {
 	return p, err
 }
 
-// readTrained reads head and adapter (nil if there is none: a merged or fully trained scorer) of a scorer, or of a member
-// of an ensemble.
+// readTrained reads head and adapter (nil if there is none: a merged or fully trained scorer) of a scorer, or of a
+// member of an ensemble.
 func readTrained(dir string, c *ScorerConfig) (own map[string]*tensor.Dense, a *lora.Adapter, err error) {
 	if _, err := os.Stat(filepath.Join(dir, HeadFile)); !c.AddsToken() && errors.Is(err, fs.ErrNotExist) {
 		own = map[string]*tensor.Dense{} // all heads are rows of the backbone's table

@@ -8,8 +8,8 @@ import (
 )
 
 // An ensemble has several members over one backbone, each with an adapter, a head and a score token of its own. Their
-// rows go through every product of the backbone together. Behind the matrices A of all adapters, each row keeps the part
-// of its own member, times the scale of that adapter:
+// rows go through every product of the backbone together. Behind the matrices A of all adapters, each row keeps the
+// part of its own member, times the scale of that adapter:
 //
 //	y = W x + B (m * (A x)), A [sum of ranks, in], B [out, sum of ranks], m [rows, sum of ranks]
 //
@@ -82,7 +82,8 @@ func (g *Graph) branchMask(branches []lora.Branch) string {
 	})
 }
 
-// OwnMember gives each selected row [rows, n] what its own member makes of it: parts are the members' values of all rows.
+// OwnMember gives each selected row [rows, n] what its own member makes of it: parts are what each member makes of all
+// rows.
 func (g *Graph) OwnMember(parts []string) string {
 	for i, x := range parts {
 		parts[i] = g.Op("Unsqueeze", x, g.Ints(1))

@@ -26,9 +26,9 @@ func newEnsembleCommand() *cobra.Command {
 		Use:   "ensemble --scorer DIR --scorer DIR... --out DIR",
 		Short: "Make one scorer of several trainings, with their spread as sigma",
 		Long: `ensemble writes a scorer directory whose members are other scorers: the same configuration and backbone, and
-adapters and heads of their own, as trainings with several seeds leave them. An edit is scored by all of them in one pass
-over the backbone. The score is their mean, sigma their standard deviation. Members can be neither DoRA nor adapters of
-the vision tower.`,
+adapters and heads of their own, as trainings with several seeds leave them. An edit is scored by all of them in one
+pass over the backbone. The score is their mean, sigma their standard deviation. Members can be neither DoRA nor
+adapters of the vision tower.`,
 		Example: `  train ensemble --scorer runs/1/scorer --scorer runs/2/scorer --scorer runs/3/scorer --out runs/ensemble`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if out == "" || len(scorers) == 0 {
