@@ -10,9 +10,17 @@ import sys
 
 edits, truth, out = sys.argv[1:]
 PROMPT = open(os.path.join(os.path.dirname(__file__), "writer", "rate.jinja")).read().strip()
-WHOLE = {"perfect": "all of it", "half": "only a half of it", "over": "all of it, but more than that",
-         "damaged": "all of it, but the picture is damaged", "wrong_attribute": "something else of that kind", "wrong_family": "something else", "noop": "nothing",
-         "corrupt": "nothing that can be seen", "foreign": "nothing, as it is another picture"}
+WHOLE = {
+    "perfect": "all of it",
+    "half": "only a half of it",
+    "over": "all of it, but more than that",
+    "damaged": "all of it, but the picture is damaged",
+    "wrong_attribute": "something else of that kind",
+    "wrong_family": "something else",
+    "noop": "nothing",
+    "corrupt": "nothing that can be seen",
+    "foreign": "nothing, as it is another picture",
+}
 folder = os.path.relpath(os.path.dirname(edits), os.path.dirname(out))
 known = {}
 for line in open(truth):
