@@ -131,7 +131,7 @@ func TestEnsemble(t *testing.T) {
 					all = append(all, one[i])
 				}
 				checkTogether(t, &got[i], all)
-				if g[i].Score.Value-got[i].Value > 1e-5 || g[i].Score.Sigma-got[i].Sigma > 1e-5 {
+				if math.Abs(g[i].Score.Value-got[i].Value) > 1e-5 || math.Abs(g[i].Score.Sigma-got[i].Sigma) > 1e-5 {
 					t.Errorf("edit %d: got score %g +- %g beside the gradient, want %g +- %g", i, g[i].Score.Value, g[i].Score.Sigma,
 						got[i].Value, got[i].Sigma)
 				}
