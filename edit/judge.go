@@ -94,6 +94,7 @@ type Info struct {
 	Name       string // for people; "": it has none
 	Range      Range  // of its scores
 	Dimensions []DimensionInfo
+	Sigma      bool     // its score has a standard deviation though no dimension has one: of an ensemble
 	Sources    int      // sources that it looks at: 0, 1, or [Any]
 	Pictures   []string // roles of the further pictures that it looks at
 	Texts      []string // roles of the further texts that it reads

@@ -30,6 +30,8 @@ type Adapter struct {
 	InitOffset map[string]*tensor.Dense
 	Lengths    map[string][]float32
 
+	Branches map[string][]Branch // of adapters that were joined, by module: see Join; nil: it is one adapter
+
 	spelled map[string]string // module or parameter as the files call it, where that is not its path
 	fresh   bool              // Bind gives the tensors their first values
 }

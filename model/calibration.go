@@ -15,6 +15,7 @@ import (
 	"assay/internal/calibration"
 	"assay/lora"
 	"assay/model/exec"
+	"assay/model/nn"
 	"assay/onnx"
 )
 
@@ -55,13 +56,19 @@ func (p *ScorerState) Digest() string {
 	h := sha256.New()
 	fmt.Fprintln(h, p.Config.identity())
 	tensors := maps.Clone(p.Tensors)
-	if p.Adapter != nil {
-		for _, t := range p.Adapter.Targets {
+	add := func(prefix string, a *lora.Adapter) {
+		for _, t := range a.Targets {
 			fmt.Fprintf(h, "%+v\n", t)
 			for _, name := range []string{lora.NameA(t.Module), lora.NameB(t.Module)} {
-				tensors[name] = p.Adapter.Tensors[name]
+				tensors[prefix+name] = a.Tensors[name]
 			}
 		}
+	}
+	if p.Adapter != nil {
+		add("", p.Adapter)
+	}
+	for i, a := range p.Members {
+		add(nn.MemberPrefix(i), a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tensors)) {
 		fmt.Fprintln(h, name, tensors[name].Shape())

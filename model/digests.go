@@ -279,6 +279,12 @@ func (c *ScorerConfig) ownFiles(dir string) map[string]string {
 			files[name] = filepath.Join(dir, filepath.FromSlash(name))
 		}
 	}
+	for _, member := range c.Members {
+		for _, file := range memberFiles {
+			name := member + "/" + file
+			files[name] = filepath.Join(dir, filepath.FromSlash(name))
+		}
+	}
 	return files
 }
 

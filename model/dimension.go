@@ -69,10 +69,8 @@ func (c *ScorerConfig) headShapes(hidden int) map[string][]int {
 	return want
 }
 
-// build returns z [n, width], what the head gives for states x [n, hidden], and the dimension [n] that is made of it,
-// where the head's scale is 0..1.
-func (h *DimensionConfig) build(g *nn.Graph, name, x string) (z, dimension string) {
-	prefix := headPrefix(name)
+// build returns what the head gives for states x [n, hidden], [n, width]. prefix begins the names of its tensors.
+func (h *DimensionConfig) build(g *nn.Graph, prefix, x string) (z string) {
 	if h.Outputs == OutputChoices {
 		z = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, g.ScorerTensor(prefix+"rows"))
 	} else {
@@ -85,11 +83,11 @@ func (h *DimensionConfig) build(g *nn.Graph, name, x string) (z, dimension strin
 			}
 		}
 	}
-	return z, h.dimension(g, z)
+	return z
 }
 
-// dimension makes the dimension [n] of what the head gives, z [n, width]; of joint choices, of the logarithms of their
-// likelihoods.
+// dimension makes the dimension [n] of what the head gives, z [n, width], where the head's scale is 0..1; of
+// joint choices, of the logarithms of their likelihoods.
 func (h *DimensionConfig) dimension(g *nn.Graph, z string) (dimension string) {
 	switch h.Outputs {
 	case OutputClasses, OutputChoices:
@@ -172,22 +170,30 @@ func (s *Scorer) resolveChoices(t *text.Processor) error {
 			}
 			ids[i], seen[id] = id, choice
 		}
-		key := headPrefix(name) + "rows"
-		if s.net.Tensors[key] != nil {
-			continue
+		for _, member := range s.config.memberPrefixes() {
+			if err := s.ownRows(member+headPrefix(name)+"rows", ids); err != nil {
+				return err
+			}
 		}
-		if s.net.Backbone.Weights.Absent() { // a plan: nothing is computed
-			shape := []int{len(ids), s.net.Backbone.Decoder().Hidden}
-			s.net.Tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
-			continue
-		}
-		rows, err := s.outputRows(ids)
-		if err != nil {
-			return err
-		}
-		s.net.Tensors[key] = rows
 	}
 	return nil
+}
+
+// ownRows reads the rows of choices under a name, unless the scorer has them.
+func (s *Scorer) ownRows(key string, ids []int64) error {
+	if s.net.Tensors[key] != nil {
+		return nil
+	}
+	if s.net.Backbone.Weights.Absent() { // a plan: nothing is computed
+		shape := []int{len(ids), s.net.Backbone.Decoder().Hidden}
+		s.net.Tensors[key] = tensor.New(tensor.WithShape(shape...), tensor.Of(tensor.Float32))
+		return nil
+	}
+	rows, err := s.outputRows(ids)
+	if err == nil {
+		s.net.Tensors[key] = rows
+	}
+	return err
 }
 
 // outputRows reads some rows of the output layer, which the adapter may bring whole.

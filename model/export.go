@@ -85,6 +85,9 @@ const RunFile = "run.py"
 //
 // dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
+	if err := s.config.notAlone("exported"); err != nil {
+		return nil, err
+	}
 	judge, err := s.exported()
 	if err != nil {
 		return nil, err

@@ -52,11 +52,11 @@ func (p *ScorerState) carryCalibration(to string) error {
 	if err := p.checkCalibration(); err != nil {
 		return err
 	}
-	c, own, adapter, err := readScorerDir(to)
+	merged, err := readScorerDir(to)
 	if err != nil {
 		return err
 	}
 	k := *p.Calibration
-	k.Scorer = (&ScorerState{Config: c, Tensors: own, Adapter: adapter}).Digest()
-	return k.Write(calibrationFile(to, c))
+	k.Scorer = merged.Digest()
+	return k.Write(calibrationFile(to, merged.Config))
 }

@@ -46,7 +46,7 @@ func (c *ScorerConfig) identity() string {
 		return c.OnePass().identity()
 	}
 	shared := OnePassConfig{Format: c.Format, PairSize: c.PairSize, ScoreRange: c.ScoreRange, DType: c.DType,
-		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, NumberPictures: c.NumberPictures}
+		ChatTemplate: c.ChatTemplate, EndOfTurn: c.EndOfTurn, NumberPictures: c.NumberPictures, Members: c.Members}
 	raw, err := json.Marshal(struct { // names and order of fields are part of every fingerprint
 		Kind, Weights, Positions, Rotary, Alpha string
 		Pixels                                  *PixelLimits
@@ -80,6 +80,9 @@ func (f *OnePassConfig) identity() string {
 	}
 	if f.NumberPictures != "" { // younger still
 		text += " NumberPictures:" + f.NumberPictures
+	}
+	if len(f.Members) > 0 { // and so is this
+		text += fmt.Sprint(" Members:", len(f.Members))
 	}
 	return text
 }

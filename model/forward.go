@@ -57,7 +57,14 @@ func (s *Scorer) states(g *nn.Graph, spec nn.BatchSpec) (h string, read func(x s
 // head adds a head over states h: what it gives, z, and the dimension made of it, of the rows that are read.
 func (s *Scorer) head(g *nn.Graph, name, h string, read func(x string) string) (z, score string) {
 	head := s.config.Heads[name]
-	z, score = head.build(g, name, h)
+	var parts []string
+	for _, member := range s.config.memberPrefixes() {
+		parts = append(parts, head.build(g, member+headPrefix(name), h))
+	}
+	if z = parts[0]; len(parts) > 1 {
+		z = g.OwnMember(parts)
+	}
+	score = head.dimension(g, z)
 	return read(z), read(score)
 }
 

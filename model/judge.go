@@ -14,17 +14,19 @@ import (
 
 // ScoreSamples is [Scorer.Score] of samples, all or none.
 func (s *Scorer) ScoreSamples(ctx context.Context, samples []*batch.Sample) ([]edit.Score, error) {
-	out := make([]edit.Score, len(samples))
-	readings, err := s.readAll(ctx, samples, false)
+	readings, err := s.readAll(ctx, s.ofMembers(samples), false)
 	if err != nil {
 		return nil, err
 	}
+	each := make([]edit.Score, len(readings))
 	for i, r := range readings {
-		score, _, err := s.fused(r)
-		if err != nil {
+		if each[i], _, err = s.fused(r); err != nil {
 			return nil, err
 		}
-		out[i] = s.report(score)
+	}
+	var out []edit.Score
+	for members := range slices.Chunk(each, max(1, len(s.config.Members))) {
+		out = append(out, s.report(s.together(members)))
 	}
 	return out, nil
 }
@@ -50,11 +52,11 @@ type Reading struct {
 
 // Readings returns what the passes of a scorer read of a sample: for a look inside.
 func (s *Scorer) Readings(ctx context.Context, sample *batch.Sample) ([]Reading, error) {
-	all, err := s.readAll(ctx, []*batch.Sample{sample}, true)
+	all, err := s.readAll(ctx, s.ofMembers([]*batch.Sample{sample}), true)
 	if err != nil {
 		return nil, err
 	}
-	return all[0], nil
+	return slices.Concat(all...), nil
 }
 
 // readAll runs all passes of all samples, those that are said step by step after the others.

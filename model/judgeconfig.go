@@ -106,10 +106,11 @@ func (c *ScorerConfig) Normalize() error {
 	if err := c.Digests.check(); err != nil {
 		return err
 	}
-	if c.AddsToken() {
-		return c.OnePass().check()
-	}
 	p := problems{}
+	c.checkMembers(&p)
+	if c.AddsToken() {
+		return errors.Join(append(p.list, c.OnePass().check())...)
+	}
 	p.wrong(c.Format != 2, "format: %d is not supported; this program reads formats 1 and 2", c.Format)
 	fill := func(s *string, v string) {
 		if *s == "" {

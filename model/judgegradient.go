@@ -29,6 +29,8 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]
 	if err := s.config.hasScore(); err != nil {
 		return nil, nil, err
 	}
+	n := max(1, len(s.config.Members))
+	samples = s.ofMembers(samples)
 	each, all := make([][]*sequence, len(samples)), []*sequence(nil)
 	gradients, err := s.scoreGradients(ctx, samples)
 	if err != nil {
@@ -50,7 +52,7 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]
 			q.dimensions = make([]float32, len(names)+len(bounded))
 			for _, own := range s.config.Passes[one.Pass].Heads {
 				if h := slices.Index(names, own); h >= 0 {
-					q.dimensions[h] = float32(of.gradient[own])
+					q.dimensions[h] = float32(of.gradient[own] / float64(n))
 				}
 				if h := slices.Index(bounded, own); h >= 0 {
 					q.dimensions[len(names)+h] = float32(of.sigmas[own])
@@ -65,17 +67,21 @@ func (s *Scorer) differentiate(ctx context.Context, samples []*batch.Sample) ([]
 	if err := s.jointGradients(ctx, joint); err != nil {
 		return nil, nil, err
 	}
-	out := make([]edit.Score, len(samples))
+	scores := make([]edit.Score, len(samples))
 	for i, sequences := range each {
 		var readings []Reading
 		for _, q := range sequences {
 			readings = append(readings, q.reading)
 		}
-		if out[i], _, err = s.fused(readings); err != nil {
+		if scores[i], _, err = s.fused(readings); err != nil {
 			return nil, nil, err
 		}
 	}
-	return out, each, nil
+	out, of := make([]edit.Score, len(samples)/n), make([][]*sequence, len(samples)/n)
+	for i := range out {
+		out[i], of[i] = s.together(scores[i*n:(i+1)*n]), slices.Concat(each[i*n:(i+1)*n]...)
+	}
+	return out, of, nil
 }
 
 // plainGradients differentiates sequences whose state is read once, forth and back.

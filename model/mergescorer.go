@@ -31,6 +31,9 @@ func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Me
 	if err != nil {
 		return nil, err
 	}
+	if err := p.Config.notAlone("merged"); err != nil {
+		return nil, err
+	}
 	p = p.At(o.Backbone)
 	if text := p.Undigested(); text != "" && o.Warn != nil {
 		o.Warn(text)

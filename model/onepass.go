@@ -30,6 +30,7 @@ type OnePassConfig struct {
 	NumberPictures string `yaml:"number_pictures,omitempty"` // "Picture {n}: " before each picture; "": nothing
 
 	Calibration string   `yaml:"calibration,omitempty"`
+	Members     []string `yaml:"members,omitempty,flow"`
 	Digests     *Digests `yaml:"digests,omitempty"`
 }
 
@@ -89,7 +90,7 @@ func (f *OnePassConfig) Scorer() *ScorerConfig {
 	c := &ScorerConfig{
 		Format: 1, Backbone: f.Backbone, PairSize: f.PairSize, ScoreRange: f.ScoreRange, DType: fill(f.DType, "float32"),
 		ChatTemplate: f.ChatTemplate, EndOfTurn: f.EndOfTurn, Calibration: f.Calibration, Digests: f.Digests,
-		Layout: f.Layout, TextLoss: fill(f.TextLoss, "answer"), NumberPictures: f.NumberPictures,
+		Members: f.Members, Layout: f.Layout, TextLoss: fill(f.TextLoss, "answer"), NumberPictures: f.NumberPictures,
 		Passes: []PassConfig{{
 			Name: "score", Pictures: pictures, Prompt: Text(f.Question), Answer: Text(f.Answer),
 			Token: fill(f.ScoreToken, "[SCORE]"), Position: fill(f.ScorePosition, "at"), Heads: []string{""},
@@ -123,6 +124,7 @@ func (c *ScorerConfig) OnePass() *OnePassConfig {
 		Head:       HeadConfig{Hidden: h.Hidden, Activation: h.Activation, Kind: kind, Values: h.Values},
 		ScoreToken: q.Token, ScorePosition: q.Position, DType: c.DType, ChatTemplate: c.ChatTemplate,
 		EndOfTurn: c.EndOfTurn, Calibration: c.Calibration, Digests: c.Digests, NumberPictures: c.NumberPictures,
+		Members: c.Members,
 	}
 }
 

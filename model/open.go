@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 
 	"gorgonia.org/tensor"
 
-	"assay/lora"
 	"assay/model/batch"
 	"assay/model/exec"
 	"assay/model/nn"
@@ -44,12 +42,13 @@ func openScorer(p *ScorerState, plan exec.Plan, o Options) (*Scorer, error) {
 		Plain:    config.Positions == "plain",
 		Packer:   config.packing(b.Decoder().Vocab),
 		Plan:     plan,
+		Members:  len(p.Members),
 	}
 	maps.DeleteFunc(n.Tensors, func(name string, _ *tensor.Dense) bool { // heads of other dimensions
-		return o.Dimension != "" && strings.HasPrefix(name, "heads.") && !strings.HasPrefix(name, headPrefix(o.Dimension))
+		return o.Dimension != "" && !config.ofDimension(name, o.Dimension)
 	})
 	s := &Scorer{config: config, net: n}
-	if err = s.check(p.Adapter, o.Elsewhere || o.On != "", o.Kernels); err == nil {
+	if err = s.check(p, o.Elsewhere || o.On != "", o.Kernels); err == nil {
 		err = s.adoptCalibration(p, &o)
 	}
 	if err == nil && plan.Training == exec.TrainBackbone {
@@ -85,7 +84,7 @@ func (s *Scorer) ready(o Options) error {
 func (s *Scorer) Close() error { return errors.Join(s.prepare.Text.Close(), s.run.Close()) }
 
 // check resolves the device, unless it is elsewhere, and compares backbone, scorer.yaml, head and adapter.
-func (s *Scorer) check(a *lora.Adapter, elsewhere bool, kernels string) error {
+func (s *Scorer) check(p *ScorerState, elsewhere bool, kernels string) error {
 	n, c := s.net, s.config
 	if err := n.ResolveDevice(elsewhere, kernels); err != nil {
 		return err
@@ -96,6 +95,9 @@ func (s *Scorer) check(a *lora.Adapter, elsewhere bool, kernels string) error {
 		}
 	}
 	if n.Plan.Training != exec.TrainNothing {
+		if err := c.notAlone("trained"); err != nil {
+			return err
+		}
 		if err := c.trainable(n.Plan.Training); err != nil {
 			return err
 		}
@@ -103,10 +105,13 @@ func (s *Scorer) check(a *lora.Adapter, elsewhere bool, kernels string) error {
 	if err := checkTensors(c, n.Backbone.Decoder().Hidden, n.Tensors); err != nil {
 		return err
 	}
-	if a == nil {
-		return nil
+	switch {
+	case len(p.Members) > 0:
+		return n.AdaptMembers(p.Members)
+	case p.Adapter != nil:
+		return n.Adapt(p.Adapter)
 	}
-	return n.Adapt(a)
+	return nil
 }
 
 // packing says how samples are packed for scoring, over a vocabulary of that many ids.

@@ -48,10 +48,10 @@ func (s *Scorer) Config() ScorerConfig { return *s.config }
 // Info implements [edit.Judge].
 func (s *Scorer) Info() edit.Info {
 	c := s.config
-	info := edit.Info{Range: c.ScoreRange, Asks: c.Asks(RequirementMark), Sources: c.sources()}
+	info := edit.Info{Range: c.ScoreRange, Sigma: len(c.Members) > 0, Asks: c.Asks(RequirementMark), Sources: c.sources()}
 	for _, name := range c.Dimensions() {
 		h := c.Heads[name]
-		d := edit.DimensionInfo{Name: name, Sigma: h.Outputs == OutputMuSigma, Classes: h.Names}
+		d := edit.DimensionInfo{Name: name, Sigma: h.Outputs == OutputMuSigma || len(c.Members) > 0, Classes: h.Names}
 		info.Dimensions = append(info.Dimensions, d)
 	}
 	return info
@@ -88,8 +88,9 @@ func (s *Scorer) Score01(ctx context.Context, samples []*batch.Sample) ([]float6
 
 // Hidden returns the state that the only pass reads [hidden] of every sample: what its heads see.
 func (s *Scorer) Hidden(ctx context.Context, samples []*batch.Sample) ([][]float32, error) {
-	if len(s.config.Passes) > 1 {
-		return nil, fmt.Errorf("a scorer of %d passes reads several states: see Readings", len(s.config.Passes))
+	if len(s.config.Passes) > 1 || len(s.config.Members) > 0 {
+		return nil, fmt.Errorf("an ensemble, or a scorer of %d passes reads several states: see Readings",
+			len(s.config.Passes))
 	}
 	readings, err := s.readAll(ctx, samples, true)
 	states := make([][]float32, len(readings))

@@ -44,6 +44,8 @@ type ScorerConfig struct {
 	Score     *FusionConfig              `yaml:"score,omitempty"`
 	Origin    *Origin                    `yaml:"origin,omitempty"`
 
+	Members []string `yaml:"members,omitempty,flow"` // of an ensemble: folders with head and adapter, see WriteEnsemble
+
 	Digests *Digests `yaml:"digests,omitempty"` // of the files that numbers depend on; nil: written by an earlier version
 
 	Layout   string `yaml:"-"` // of format 1: InstructionFirst, or ""
@@ -116,21 +118,33 @@ func parseScorer(text []byte) (*ScorerConfig, error) {
 	return c, yaml.UnmarshalWithOptions(text, c, yaml.Strict())
 }
 
-// readScorerDir reads scorer.yaml, head and adapter (nil if there is none: a merged or fully trained scorer).
-func readScorerDir(dir string) (c *ScorerConfig, own map[string]*tensor.Dense, a *lora.Adapter, err error) {
-	if c, err = ReadScorerConfig(filepath.Join(dir, ConfigFile)); err != nil {
-		return nil, nil, nil, err
+// readScorerDir reads scorer.yaml, heads and adapters.
+func readScorerDir(dir string) (p *ScorerState, err error) {
+	p = &ScorerState{}
+	if p.Config, err = ReadScorerConfig(filepath.Join(dir, ConfigFile)); err != nil {
+		return nil, err
 	}
+	if len(p.Config.Members) > 0 {
+		p.Tensors, p.Members, err = readMembers(dir, p.Config)
+	} else {
+		p.Tensors, p.Adapter, err = readTrained(dir, p.Config)
+	}
+	return p, err
+}
+
+// readTrained reads head and adapter (nil if there is none: a merged or fully trained scorer) of a scorer, or of a
+// member of an ensemble.
+func readTrained(dir string, c *ScorerConfig) (own map[string]*tensor.Dense, a *lora.Adapter, err error) {
 	if _, err := os.Stat(filepath.Join(dir, HeadFile)); !c.AddsToken() && errors.Is(err, fs.ErrNotExist) {
 		own = map[string]*tensor.Dense{} // all heads are rows of the backbone's table
 	} else if own, _, err = checkpoints.ReadFile(filepath.Join(dir, HeadFile)); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	a, err = lora.Load(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c, own, nil, nil
+		return own, nil, nil
 	}
-	return c, own, a, err
+	return own, a, err
 }
 
 // layerShapes adds the shapes of the layers of an MLP of these widths.
@@ -143,9 +157,14 @@ func layerShapes(to map[string][]int, prefix string, sizes []int) {
 
 // checkTensors compares the tensors of head.safetensors with those that passes and the backbone ask for.
 func checkTensors(c *ScorerConfig, hidden int, own map[string]*tensor.Dense) error {
-	want := c.headShapes(hidden)
-	if c.AddsToken() {
-		want["score_token.embedding"], want["score_token.lm_head"] = []int{hidden}, []int{hidden}
+	want := map[string][]int{}
+	for _, member := range c.memberPrefixes() {
+		for name, shape := range c.headShapes(hidden) {
+			want[member+name] = shape
+		}
+		if c.AddsToken() {
+			want[member+"score_token.embedding"], want[member+"score_token.lm_head"] = []int{hidden}, []int{hidden}
+		}
 	}
 	var problems []error
 	for name, shape := range want {

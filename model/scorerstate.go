@@ -22,7 +22,8 @@ import (
 type ScorerState struct {
 	Config  *ScorerConfig
 	Tensors map[string]*tensor.Dense
-	Adapter *lora.Adapter // nil: none
+	Adapter *lora.Adapter   // nil: none
+	Members []*lora.Adapter // of an ensemble: its members' adapters; the tensors have names of nn.MemberPrefix
 
 	Calibration *calibration.Calibration // of its reported scores, if Config names one; training takes no notice of it
 	Plan        bool                     // the backbone's weights may be absent: graphs are built and counted, not run
@@ -61,15 +62,16 @@ func (p *ScorerState) openBackbone() (*backbone.Backbone, error) {
 
 // LoadScorerState reads a scorer directory.
 func LoadScorerState(dir string) (*ScorerState, error) {
-	c, own, a, err := readScorerDir(dir)
+	p, err := readScorerDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkOwn(dir); err != nil {
+	if err := p.Config.checkOwn(dir); err != nil {
 		return nil, err
 	}
-	k, err := readCalibration(dir, c)
-	return &ScorerState{Config: c, Tensors: own, Adapter: a, Calibration: k, Dir: dir}, err
+	p.Dir = dir
+	p.Calibration, err = readCalibration(dir, p.Config)
+	return p, err
 }
 
 // Undigested is [ScorerConfig.Undigested] of a scorer that was read.

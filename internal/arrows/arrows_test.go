@@ -113,7 +113,7 @@ internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonf
 internal/trainer/dataset: internal/workers losses internal/store internal/trainer/config
 internal/trainer/rewards: data edit textjudge internal/trainer/config internal/trainer/dataset
 internal/trainer/head: losses model internal/optim internal/store internal/trainer/dataset
-internal/trainer/records: internal/atomicfile
+internal/trainer/records: internal/atomicfile internal/stats
 internal/trainer/records: internal/journal internal/trainer/config internal/trainer/dataset internal/trainer/events
 internal/trainer/objective: data internal/exit losses internal/trainer/config internal/trainer/dataset
 internal/trainer/objective: internal/trainer/records

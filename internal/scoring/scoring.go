@@ -261,7 +261,7 @@ func scoreColumns(info *edit.Info) []data.Column {
 		{Name: "score01", Kind: data.KindNumber},
 		{Name: "error", Kind: data.KindText},
 	}
-	sigma := false
+	sigma := info.Sigma
 	for _, d := range info.Dimensions {
 		if len(d.Classes) > 0 {
 			columns = append(columns, data.Column{Name: "class_" + d.Name, Kind: data.KindText})

@@ -3,15 +3,20 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"assay/data"
 	"assay/edit"
 	"assay/internal/long"
 	"assay/internal/oracle"
 	"assay/internal/trainer/config"
+	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/models"
+	"assay/internal/trainer/records"
+	"assay/losses"
 	"assay/model"
 )
 
@@ -83,6 +88,37 @@ func TestHeads(t *testing.T) {
 	defer s.Close()
 	if d := s.Info().Dimensions; len(d) != 3 || len(d[0].Classes) != 3 {
 		t.Errorf("got dimensions %+v, want emotion of three classes first", d)
+	}
+}
+
+// TestUntrainedHead: a head that no loss reaches is measured, but does not say which scorer is the best.
+func TestUntrainedHead(t *testing.T) {
+	c := &config.Config{
+		Judge: &model.ScorerConfig{
+			Heads: map[string]model.DimensionConfig{"quality": {}, "valence": {}, "arousal": {}},
+			Score: &model.FusionConfig{Of: []string{"arousal"}},
+		},
+		Losses: []losses.Spec{{Kind: "mse", Dimension: "quality"}},
+	}
+	v := &validator{config: c, data: &dataset.Data{Validation: &dataset.Samples{}}}
+	examples := []dataset.Example{{Annotations: data.Annotations{
+		Labels: map[string]float64{"quality": 0.25, "valence": 0.5, "arousal": 1}}}}
+	for _, step := range []struct {
+		losses []losses.Spec
+		want   float64 // mean error: every head says 0
+	}{
+		{c.Losses, 0.25},
+		{append(c.Losses, losses.Spec{Kind: "mse", Fused: true}), 0.625},
+		{[]losses.Spec{{Kind: "mse", Dimension: "valence", Weight: new(0.0)}}, math.NaN()},
+	} {
+		t.Run(fmt.Sprint(step.want), func(t *testing.T) {
+			c.Losses = step.losses
+			m := &records.ValidationMetrics{L1: records.None, Spearman: records.None, Dimensions: v.foreseen(examples)}
+			got := m.Number(config.ByDimensions)
+			if len(m.Dimensions) != 3 || got != step.want && !(math.IsNaN(got) && math.IsNaN(step.want)) {
+				t.Errorf("got mean error %g of %d heads, want %g of 3", got, len(m.Dimensions), step.want)
+			}
+		})
 	}
 }
 

@@ -171,6 +171,7 @@ func (v *validator) measureDimensions(
 			}
 		}
 		if m.Rows+m.PairRows > 0 {
+			m.Untrained = !v.config.Trains(d.Name)
 			out[d.Name] = m
 		}
 	}
@@ -334,7 +335,7 @@ func (v *validator) better(m, best *records.ValidationMetrics) (bool, error) {
 		return false, fmt.Errorf("validate.by: %s, but the validation rows have no %s", by,
 			map[string]string{config.ByL1: "labels", config.BySpearman: "labels that differ, or all have one score",
 				config.ByPairs:      "two edits of a group of which one is better",
-				config.ByDimensions: "labels or comparisons of a dimension that the scorer has a head for"}[by])
+				config.ByDimensions: "labels or comparisons of a dimension whose head is trained"}[by])
 	}
 	if best == nil {
 		return true, nil
@@ -354,7 +355,7 @@ func (v *validator) by(m *records.ValidationMetrics) string {
 		return config.ByLoss
 	case math.IsNaN(float64(m.L1)) && m.Pairs != nil:
 		return config.ByPairs
-	case math.IsNaN(float64(m.L1)) && len(m.Dimensions) > 0:
+	case math.IsNaN(float64(m.L1)) && !math.IsNaN(m.Number(config.ByDimensions)):
 		return config.ByDimensions
 	}
 	return config.ByL1

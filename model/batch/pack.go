@@ -243,7 +243,7 @@ func (o Packer) FillRows(
 	p *Inputs, spans []Span, samples []*Sample, textTokens int, positions func(*Sample) [][]int64,
 ) error {
 	ids := make([]int64, 0, textTokens)
-	order := make([]int64, 0, p.Rows)
+	order, members := make([]int64, 0, p.Rows), make([]int64, 0, p.Rows)
 	var axes, prefix [][]int64
 	image, place := textTokens+len(p.Order), 0
 	if o.Table {
@@ -282,6 +282,7 @@ func (o Packer) FillRows(
 		if err := sp.appendPositions(axes, axis, prefix); err != nil {
 			return err
 		}
+		members = append(members, slices.Repeat([]int64{int64(s.Member)}, sp.rows())...)
 		for range sp.Filled - sp.Length { // nothing looks at these rows: they are last
 			order = append(order, int64(len(ids)))
 			ids = append(ids, 0)
@@ -291,7 +292,7 @@ func (o Packer) FillRows(
 		}
 	}
 	p.Feeds[nn.InTextIDs], p.Feeds[nn.InOrder] = Vector(ids), Vector(order)
-	p.Feeds[nn.InPositions] = Stack(axes)
+	p.Feeds[nn.InPositions], p.Feeds[nn.InMembers] = Stack(axes), Vector(members)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (o Packer) cut(s *Sample, sp *Span) int {
 
 // beginning is the same for samples that begin with the same tokens and pictures.
 func (s *Sample) beginning(cut int) string {
-	key := make([]byte, 0, 8*cut+64)
+	key := binary.LittleEndian.AppendUint64(make([]byte, 0, 8*cut+64), uint64(s.Member))
 	for _, id := range s.IDs[:cut] {
 		key = binary.LittleEndian.AppendUint64(key, uint64(id))
 	}

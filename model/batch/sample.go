@@ -17,6 +17,8 @@ type Sample struct {
 	// 0: as much as any other's, 1.
 	Share float64
 
+	Member int // of an ensemble: which of its scorers reads it
+
 	Pass int       // index of the pass that it is made for
 	Rest []*Sample // of the other passes
 

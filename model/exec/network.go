@@ -40,6 +40,7 @@ const (
 type Network struct {
 	Backbone *backbone.Backbone
 	Adapter  *lora.Adapter            // nil: none
+	Members  int                      // scorers of an ensemble, whose adapters are joined; 0: it is one scorer
 	Tensors  map[string]*tensor.Dense // of the scorer directory: LoRA, head, score token
 	DType    string                   // of the large products: float32 or bfloat16
 	Plain    bool                     // rotary positions are 0, 1... on all axes, whatever the family's are
@@ -121,6 +122,28 @@ func (n *Network) Adapt(a *lora.Adapter) error {
 	}
 	n.Adapter = a
 	maps.Copy(n.Tensors, a.Tensors)
+	return nil
+}
+
+// AdaptMembers puts the adapters of an ensemble over the backbone.
+func (n *Network) AdaptMembers(adapters []*lora.Adapter) error {
+	for i, a := range adapters {
+		if err := a.Check(lora.Modules(n.Backbone.Weights)); err != nil {
+			return fmt.Errorf("member %d: %w", i+1, err)
+		}
+		for _, t := range a.Targets {
+			if !n.ofDecoder(t.Module) || t.Module == outputModule {
+				return fmt.Errorf("member %d: the adapter changes %s: members of an ensemble share what lies outside the layers "+
+					"of the language model", i+1, t.Module)
+			}
+		}
+	}
+	joined, err := lora.Join(adapters)
+	if err != nil {
+		return err
+	}
+	n.Adapter = joined
+	maps.Copy(n.Tensors, joined.Tensors)
 	return nil
 }
 
@@ -220,7 +243,7 @@ func (n *Network) NewGraph(name string) *nn.Graph {
 	g := nn.NewGraph(name, n.Backbone.Weights)
 	g.LowMemory, g.Blocks, g.Kernels = n.LowMemory(), n.Plan.Blocks, n.Plan.Kernels
 	g.LossRows = n.Plan.LossRows
-	g.Adapter, g.Tensors = n.Adapter, n.Tensors
+	g.Adapter, g.Members, g.Tensors = n.Adapter, n.Members, n.Tensors
 	if n.Plan.Training != TrainNothing {
 		g.TrainsTensor = n.isTrained
 	}

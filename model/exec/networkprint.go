@@ -73,6 +73,9 @@ func (n *Network) Fingerprint(identity string, own, module func(name string) boo
 				delete(tensors, name)
 			}
 		}
+		if n.Adapter.Branches != nil {
+			fmt.Fprintln(h, "branches", n.Adapter.Branches) // printed by module
+		}
 		for _, path := range n.Adapter.Whole {
 			name := lora.NameParameter(path)
 			if module(path) {

@@ -75,7 +75,7 @@ func (a *SelfAttention) Forward(g *Graph, queries, all string, v *View) string {
 		return a.Output.Forward(g, a.fused(g, queries, all, v))
 	}
 	q := a.Query.Forward(g, queries)
-	return a.Output.Forward(g, a.mix(g, q, a.Key.Forward(g, all), a.Value.Forward(g, all), v))
+	return a.Output.Forward(g, a.mix(g, q, g.ofAllRows(a.Key, all), g.ofAllRows(a.Value, all), v))
 }
 
 // scale is the factor of the queries' products with keys.

@@ -138,6 +138,9 @@ func (d *Decoder) Forward(g *Graph, x string, r Rotation, p *Packing) string {
 		}
 		name := "layers." + strconv.Itoa(i)
 		layer := d.layer(i, name)
+		if k.selected {
+			g.rows = p.Select
+		}
 		g.Segment(name, func() { stream = layer.Forward(g, stream, views[k]) })
 		if i < len(p.Deepstack) {
 			added := p.Deepstack[i]

@@ -132,7 +132,8 @@ func (g *Graph) joins(l *Linear) bool {
 		return true
 	}
 	_, adapted := g.Adapter.Target(l.Module)
-	return !adapted || g.dropout == nil && !g.Adapter.Config.DoRA && g.Adapter.InitOffset == nil
+	return !adapted || g.dropout == nil && !g.Adapter.Config.DoRA && g.Adapter.InitOffset == nil &&
+		g.Adapter.Branches == nil
 }
 
 // joinedAdapters adds the adapters of layers to their outputs side by side: A [sum of ranks, in] and B [sum of widths,
@@ -196,6 +197,6 @@ func (a *SelfAttention) fused(g *Graph, queries, all string, v *View) string {
 		return g.Op("Squeeze", rotate(g, x, r.narrow(g), heads), g.Ints(0))
 	}
 	q := turned(a.Query.Forward(g, queries), v.Rotation.at(g, v.Select), a.Heads)
-	k := turned(a.Key.Forward(g, all), v.Rotation, a.KVHeads)
-	return g.FlashAttention(q, k, a.Value.Forward(g, all), v.SelectSegments, a.Heads, a.KVHeads, v.sliding)
+	k := turned(g.ofAllRows(a.Key, all), v.Rotation, a.KVHeads)
+	return g.FlashAttention(q, k, g.ofAllRows(a.Value, all), v.SelectSegments, a.Heads, a.KVHeads, v.sliding)
 }

@@ -36,6 +36,7 @@ type Graph struct {
 	weights      Weights
 	TrainsWeight func(name string) bool   // checkpoint parameters that are graph inputs
 	Adapter      *lora.Adapter            // nil: no LoRA
+	Members      int                      // scorers whose rows a batch mixes, see members.go; 0: it is one
 	Tensors      map[string]*tensor.Dense // tensors of the scorer directory by name: LoRA, head, score token
 	TrainsTensor func(name string) bool   // which of them are graph inputs, not constants
 	dropout      *dropout                 // nil: none
@@ -47,6 +48,8 @@ type Graph struct {
 	RecomputeFirst *int // layers that a backward pass computes again: the first so many; nil: all or none
 	LossRows       int  // of a chunk of a loss over the vocabulary; 0: see ChunkRows
 	Kernels        Kernels
+
+	memberRows, selection, rows string // see members.go
 
 	Variant Variant           // of the batch that the graph is for
 	values  map[string]string // parameter -> float32 or compute-typed value

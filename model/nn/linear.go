@@ -41,6 +41,9 @@ func (g *Graph) Linear(x, key, module string) string {
 	if !ok {
 		return g.product(x, key)
 	}
+	if g.Adapter.Branches != nil {
+		return g.joinedLinear(x, key, module)
+	}
 	a, b := g.adapterPair(module)
 	if g.err != nil {
 		return "error"

@@ -59,6 +59,7 @@ func (g *Graph) Decode(b VLM, s BatchSpec, inputs func() (scoreRows string)) str
 	ids := g.Input(InTextIDs, onnx.Int64, onnx.Dims("text_tokens"))
 	order := g.Input(InOrder, onnx.Int64, onnx.Dims("rows"))
 	p := NewPacking(g, s.Groups, !s.All)
+	g.useMembers(p.Select)
 	scoreRows, features := "", InFeatures
 	if inputs != nil {
 		scoreRows = inputs()
@@ -88,9 +89,7 @@ func (g *Graph) Embed(keys Keys, dec *Decoder, p *Packing, ids, order, scoreRows
 	}
 	parts := []string{text}
 	if scoreRows != "" {
-		row := g.Op("Unsqueeze", g.ScorerTensor("score_token.embedding"), g.Ints(0))
-		row = g.Op("Expand", row, g.Shape(g.SizeOf(scoreRows, 0), dec.Hidden))
-		parts = append(parts, row)
+		parts = append(parts, g.scoreTokens(scoreRows, dec.Hidden))
 	}
 	rows := func(parts ...string) string {
 		return g.Pick(g.OpA("Concat", onnx.Attrs{"axis": 0}, parts...), order, 0)

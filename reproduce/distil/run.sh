@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# A noisy judge and a chain of scorers distilled into one pass in the miniature world (README.md). A second call resumes.
+# A noisy judge, a chain of scorers and a judge that writes, distilled into one pass in the miniature world, and an
+# ensemble of four students (README.md). A second call resumes.
 #
 #   DISTIL_OUT=DIR       folder to work in (build/distil)
 #   DISTIL_SHORT=1       little data and few steps: everything runs, the figures mean nothing
 #   DISTIL_RESULTS=DIR   folder of small.md (reproduce/distil; of a short run DISTIL_OUT)
 #   DISTIL_SETS='240 70' instructions to learn from and of the exam
+#   DISTIL_WRITER='800 120 60' conversations that teach the writer, and edits that it rates: to learn from, of the exam
 #   DEMO_BIN, DEMO_LAB   folders of the commands and of lab's programs, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -13,12 +15,16 @@ lab=${DEMO_LAB:-build/lab} # miniature
 out=${DISTIL_OUT:-build/distil}
 results=${DISTIL_RESULTS:-reproduce/distil}
 sets=${DISTIL_SETS:-240 70}
+writer=${DISTIL_WRITER:-800 120 60}
 if [ -n "${DISTIL_SHORT:-}" ]; then
 	sets='14 4'
+	writer='8 2 2'
 	results=${DISTIL_RESULTS:-$out}
 fi
 read -r instructions exam <<<"$sets"
+read -r conversations learn rated <<<"$writer"
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
 . lab/demo/made.sh
 
 held=tissue,rocket
@@ -33,7 +39,7 @@ done
 distil() { # NAME FLAGS...: a teacher's report
 	local name=$1
 	shift
-	"$bin/score" distil --config reproduce/distil/student.yaml --out "$out/$name" --truth "$out/exam/truth.jsonl" \
+	"$bin/score" distil --config "${student:-reproduce/distil/student.yaml}" --out "$out/$name" --truth "$out/exam/truth.jsonl" \
 		--truth-column degree --by kind,family "$@" >"$out/$name.txt"
 }
 distil judge --ratings --in "$out/train-rated.jsonl" --held-out "$out/exam-rated.jsonl"
@@ -47,6 +53,52 @@ for question in 'is it done?' 'is a part of it done?'; do # what the backbone wa
 done
 distil scorers --scorer backbones/tiny-scorer --scorer "$out/isitdone" --scorer "$out/isapartofitdone" \
 	--in "$out/train/edits.jsonl" --held-out "$out/exam/edits.jsonl"
+
+# A judge of the student's size that writes reasons before its score, eight times an edit.
+python3 reproduce/distil/reasons.py "$out/train/edits.jsonl" "$out/train/truth.jsonl" "$out/all-reasons.jsonl"
+head -"$conversations" "$out/all-reasons.jsonl" >"$out/reasons.jsonl"
+{
+	sed "s#\.\./\.\./#$PWD/#" reproduce/distil/writer.yaml
+	printf 'data: {train: %s}\nout: %s\n' "$out/reasons.jsonl" "$out/taught"
+} >"$out/writer.yaml"
+"$bin/train" --config "$out/writer.yaml"
+for set in "train $learn" "exam $rated"; do
+	read -r name rows <<<"$set"
+	head -"$rows" "$out/$name/edits.jsonl" >"$out/$name/some.jsonl"
+done
+distil writer --judge reproduce/distil/writer --backbone backbones/tiny --adapter "$out/taught/adapter" --device cpu --constrained \
+	--store "$out/answers" --in "$out/train/some.jsonl" --held-out "$out/exam/some.jsonl"
+
+# Four students of the noisy judge that differ in their seeds, in one scorer.
+members=(--scorer "$out/judge/run/scorer")
+for seed in 2 3 4; do
+	student=$out/student-$seed.yaml
+	sed "s#\.\./\.\./#$PWD/#; s/^seed: .*/seed: $seed/" reproduce/distil/student.yaml >"$student"
+	student=$student distil "judge-$seed" --ratings --in "$out/train-rated.jsonl" --held-out "$out/exam-rated.jsonl"
+	members+=(--scorer "$out/judge-$seed/run/scorer")
+done
+rm -rf "$out/ensemble"
+"$bin/train" ensemble "${members[@]}" --out "$out/ensemble"
+python3 reproduce/distil/halves.py "$out/exam/edits.jsonl" "$out/exam/fit.jsonl" "$out/exam/measure.jsonl"
+covered() { # NAME: sigma's coverage on the half that measures
+	rm -f "$out/$1.jsonl"
+	"$bin/score" batch --scorer "$out/ensemble" --device cpu --in "$out/exam/measure.jsonl" --out "$out/$1.jsonl" >&2
+	python3 reproduce/distil/coverage.py "$out/$1.jsonl" "$out/exam/truth.jsonl" "$1"
+}
+{
+	printf '| | edits | off the truth | mean sigma | within sigma | within 1.96 sigma |\n|---|---|---|---|---|---|\n'
+	covered raw
+	for coverage in 0.68 0.95; do
+		"$bin/score" calibrate --scorer "$out/ensemble" --in "$out/exam/fit.jsonl" --labels "$out/exam/truth.jsonl" \
+			--test "$out/exam/measure.jsonl" --test-labels "$out/exam/truth.jsonl" --columns label=degree --by source --coverage $coverage \
+			--out "$out/calibration-$coverage" >"$out/calibration-$coverage.txt" || [ -n "${DISTIL_SHORT:-}" ] # too few pictures
+	done
+	covered calibrated
+	printf '\n'
+	for coverage in 0.68 0.95; do
+		cat "$out/calibration-$coverage.txt"
+	done
+} >"$out/ensemble.txt"
 {
 	cat <<-END
 		# A judge distilled, in the miniature world
@@ -54,7 +106,7 @@ distil scorers --scorer backbones/tiny-scorer --scorer "$out/isitdone" --scorer 
 		Written by \`reproduce/distil/run.sh\`: $instructions instructions to learn from, an exam of $exam on other photographs, one seed.
 
 	END
-	for name in judge scorers; do
+	for name in judge scorers writer ensemble; do
 		printf '## %s\n\n' "$name"
 		grep -v '^scorer: ' "$out/$name.txt"
 	done

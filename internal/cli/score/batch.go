@@ -99,7 +99,7 @@ func scoreTable(c *cobra.Command, f *scorerFlags, o scoring.Options, shard *cli.
 	r, err := scoring.Table(c.Context(), s, o)
 	bar.Close()
 	if err != nil {
-		return capped(err, "what was answered is kept; rerun the same command to resume")
+		return capped(err, answersKept)
 	}
 	err = cli.Print(c, r, func(w io.Writer) {
 		fmt.Fprintf(w, "%d of %d rows scored, written to %s\n", r.Scored, r.Rows, r.Out)

@@ -313,7 +313,7 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		f.shard.Why = filepath.Join(run.Dir, "failed.jsonl")
 		report, err := run.Shard(c.Context(), s, ref)
 		bar.Close()
-		err = capped(err, "what was answered is kept; rerun the same command to resume")
+		err = capped(err, answersKept)
 		return path, cmp.Or(f.shard.Finish(c, path, report, err), errShared)
 	}
 	bar.Set(0, len(run.Items))
@@ -323,5 +323,5 @@ func (f *benchFlags) runScorer(c *cobra.Command, run *runner.Run, s *runner.Judg
 		return "", fmt.Errorf("%d of %d edits are scored in %s; rerun the same command to resume: %w", bar.Done(),
 			len(run.Items), path, exit.ErrInterrupted)
 	}
-	return path, capped(err, "what was answered is kept; rerun the same command to resume")
+	return path, capped(err, answersKept)
 }

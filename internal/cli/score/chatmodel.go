@@ -10,6 +10,7 @@ import (
 	"assay/chat"
 	"assay/internal/cli"
 	"assay/internal/exit"
+	"assay/internal/table"
 )
 
 // answerFlags say which model answers in words, on this machine or on a server, and where its answers are kept.
@@ -80,9 +81,16 @@ func (f *answerFlags) openRemote(c *cobra.Command) (*chat.Remote, error) {
 	return remote, exit.Usage(err)
 }
 
-// capped makes an interruption of the error that a cap is reached: what was answered is kept.
+// answersKept is what happens to answers when a cap is reached.
+const answersKept = "what was answered is kept; rerun the same command to resume"
+
+// capped makes an interruption of the error that a cap is reached. kept is said unless the error of a table says it.
 func capped(err error, kept string) error {
+	var early *table.InterruptedError
 	if errors.Is(err, chat.ErrCap) {
+		if kept == answersKept && errors.As(err, &early) {
+			return fmt.Errorf("%w: %w", err, exit.ErrInterrupted)
+		}
 		return fmt.Errorf("%w: %s: %w", err, kept, exit.ErrInterrupted)
 	}
 	return err

@@ -146,8 +146,14 @@ func runDistil(c *cobra.Command, f *distilFlags) error {
 	defer closed()
 	o := f.Options
 	o.Open = func(dir string) (edit.Judge, error) { return f.student(c, dir) }
-	o.Note, o.Warn = cli.Noter(c), cli.Warner(c)
-	o.Train = trainer.Options{Factory: models.Open, Warn: o.Warn, Note: o.Note,
+	note := cli.Noter(c)
+	o.Note = func(text string) { // a stage begins: it has a bar of its own
+		bar.Close()
+		bar = cli.Bar{Command: c, What: bar.What, Unit: bar.Unit}
+		note(text)
+	}
+	o.Warn = cli.Warner(c)
+	o.Train = trainer.Options{Factory: models.Open, Warn: o.Warn, Note: note,
 		Progress: func(what string, total int64, unit string) dataset.Progress {
 			return cli.NewProgress(c, what, total, unit)
 		}}
@@ -159,7 +165,7 @@ func runDistil(c *cobra.Command, f *distilFlags) error {
 		err = fmt.Errorf("%w (%v)", err, teacher.Asked())
 	}
 	if err != nil {
-		return capped(err, "what was answered is kept; rerun the same command to resume")
+		return capped(err, answersKept)
 	}
 	if plan != nil {
 		return cli.Print(c, plan, func(w io.Writer) {

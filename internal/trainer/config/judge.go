@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/internal/strictyaml"
 	"assay/lora"
@@ -109,17 +110,22 @@ func (c *Config) checkFused(d checker) {
 	if c.Judge == nil || c.Judge.Score == nil || c.Init != "" || len(c.Losses) == 0 {
 		return
 	}
-	trains := map[string]bool{}
-	for i := range c.Losses {
-		if c.Losses[i].Fused && c.Losses[i].Factor() > 0 {
-			return // all of them
-		}
-		if name, _, err := c.Judge.HeadOf(&c.Losses[i]); err == nil && c.Losses[i].Factor() > 0 {
-			trains[name] = true
-		}
-	}
 	for _, name := range c.Judge.Score.Of {
-		d.Want(trains[name], "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
+		d.Want(c.Trains(name), "losses", "no loss trains heads.%s, but the score is made of it: add a term with dimension: "+
 			"%s, or leave it out of score.of in %s", name, name, c.Scorer)
 	}
+}
+
+// Trains reports whether a term of the losses reaches a head of a scorer of format 2, by itself or through the fusion.
+func (c *Config) Trains(head string) bool {
+	return slices.ContainsFunc(c.Losses, func(s losses.Spec) bool {
+		if s.Factor() == 0 || s.Over() == losses.Tokens {
+			return false
+		}
+		if s.Fused {
+			return slices.Contains(c.Judge.Score.Of, head)
+		}
+		name, _, err := c.Judge.HeadOf(&s)
+		return err == nil && name == head
+	})
 }

@@ -146,6 +146,8 @@ type DimensionMetrics struct {
 	Accuracy *Number `json:"accuracy,omitempty"`      // of classes without an order: share of right ones
 	PairRows int     `json:"pairs,omitempty"`         // as of ValidationMetrics
 	Pairs    *Number `json:"pair_accuracy,omitempty"` //
+
+	Untrained bool `json:"untrained,omitempty"` // no loss reaches the head: validate.by does not count it
 }
 
 // Error is the mean error of a head on 0 to 1: L1, or the share of wrong classes; without labels, of wrong pairs.

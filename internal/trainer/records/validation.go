@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"assay/internal/atomicfile"
+	"assay/internal/stats"
 	"assay/internal/trainer/config"
 )
 
@@ -34,12 +35,8 @@ func (m *ValidationMetrics) Number(by string) float64 {
 		return float64(m.Spearman)
 	case by == config.ByPairs && m.Pairs != nil:
 		return float64(*m.Pairs)
-	case by == config.ByDimensions && len(m.Dimensions) > 0:
-		sum := 0.0
-		for _, name := range slices.Sorted(maps.Keys(m.Dimensions)) {
-			sum += m.Dimensions[name].Error()
-		}
-		return sum / float64(len(m.Dimensions))
+	case by == config.ByDimensions:
+		return m.headError()
 	case by == config.ByLoss && m.Loss != nil:
 		return float64(*m.Loss)
 	case by == config.ByBenchmark && m.Benchmark != nil:
@@ -50,6 +47,20 @@ func (m *ValidationMetrics) Number(by string) float64 {
 		return float64(*m.TokenAccuracy)
 	}
 	return math.NaN()
+}
+
+// headError is the mean error of the heads that are trained; NaN: none of them was measured.
+func (m *ValidationMetrics) headError() float64 {
+	var errors []float64
+	for _, name := range slices.Sorted(maps.Keys(m.Dimensions)) {
+		if d := m.Dimensions[name]; !d.Untrained {
+			errors = append(errors, d.Error())
+		}
+	}
+	if len(errors) == 0 {
+		return math.NaN()
+	}
+	return stats.Mean(errors)
 }
 
 // Value is a measure, the lower the better; ok is false if it is not defined.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 
 	"assay/data"
 	"assay/edit"
@@ -20,8 +22,8 @@ import (
 var pageText string
 
 var pageTemplate = page.Parse(pageText, template.FuncMap{
-	"number": number,
-	"tenths": func(v float64) string { return fmt.Sprintf("%.1f", 10*v) },
+	"measures": measures,
+	"tenths":   func(v float64) string { return fmt.Sprintf("%.1f", 10*v) },
 })
 
 // number is a number for people; "-": there is none.
@@ -69,32 +71,57 @@ type Curve struct {
 	Chart template.HTML
 }
 
-// Curves are those of the measures that the validations have.
+// measure is a value of each validation.
+type measure struct {
+	name string
+	of   func(*records.ValidationMetrics) *records.Number // nil: there is none
+}
+
+// Curves are those of the measures that the validations have: of the score, then of each head.
 func (r *Run) Curves() (out []Curve) {
-	optional := func(v *records.Number) float64 {
-		if v == nil {
-			return math.NaN()
-		}
-		return float64(*v)
-	}
-	for _, m := range []struct {
-		name string
-		of   func(*records.ValidationMetrics) float64
-	}{
-		{"loss", func(m *records.ValidationMetrics) float64 { return optional(m.Loss) }},
-		{"reward", func(m *records.ValidationMetrics) float64 { return optional(m.Reward) }},
-		{"L1: mean |score - label|, on 0 to 1", func(m *records.ValidationMetrics) float64 { return float64(m.L1) }},
-		{"Spearman", func(m *records.ValidationMetrics) float64 { return float64(m.Spearman) }},
-		{"pair accuracy", func(m *records.ValidationMetrics) float64 { return optional(m.Pairs) }},
-		{"benchmark", func(m *records.ValidationMetrics) float64 { return optional(m.Benchmark) }},
-	} {
+	for _, m := range append([]measure{
+		{"loss", func(m *records.ValidationMetrics) *records.Number { return m.Loss }},
+		{"reward", func(m *records.ValidationMetrics) *records.Number { return m.Reward }},
+		{"L1: mean |score - label|, on 0 to 1", func(m *records.ValidationMetrics) *records.Number { return &m.L1 }},
+		{"Spearman", func(m *records.ValidationMetrics) *records.Number { return &m.Spearman }},
+		{"pair accuracy", func(m *records.ValidationMetrics) *records.Number { return m.Pairs }},
+		{"benchmark", func(m *records.ValidationMetrics) *records.Number { return m.Benchmark }},
+	}, r.headMeasures()...) {
 		s := points(m.name, "--accent", len(r.Validations), func(i int) (int64, float64) {
-			return r.Validations[i].Step, m.of(&r.Validations[i])
+			if v := m.of(&r.Validations[i]); v != nil {
+				return r.Validations[i].Step, float64(*v)
+			}
+			return r.Validations[i].Step, math.NaN()
 		})
 		s.Marks = true
 		if chart := page.Chart(m.name+" by step", "step", s); chart != "" {
 			out = append(out, Curve{m.name, chart})
 		}
+	}
+	return out
+}
+
+// headMeasures are the measures of each head, with its name before them.
+func (r *Run) headMeasures() (out []measure) {
+	heads := map[string]bool{}
+	for i := range r.Validations {
+		for name := range r.Validations[i].Dimensions {
+			heads[name] = true
+		}
+	}
+	for _, head := range slices.Sorted(maps.Keys(heads)) {
+		add := func(name string, of func(*records.DimensionMetrics) *records.Number) {
+			out = append(out, measure{head + ": " + name, func(m *records.ValidationMetrics) *records.Number {
+				if d := m.Dimensions[head]; d != nil {
+					return of(d)
+				}
+				return nil
+			}})
+		}
+		add("L1", func(d *records.DimensionMetrics) *records.Number { return d.L1 })
+		add("Spearman", func(d *records.DimensionMetrics) *records.Number { return d.Spearman })
+		add("right class", func(d *records.DimensionMetrics) *records.Number { return d.Accuracy })
+		add("pair accuracy", func(d *records.DimensionMetrics) *records.Number { return d.Pairs })
 	}
 	return out
 }

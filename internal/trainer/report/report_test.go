@@ -127,7 +127,7 @@ func TestPage(t *testing.T) {
 	if err := r.Page(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<h1>first</h1>", "Training is done.", "L1\n0.29, Spearman -, 30 rows, step 30.",
+	for _, want := range []string{"<h1>first</h1>", "Training is done.", "L1 0.29, Spearman -, 30 rows, step 30.",
 		"Best: step 10.", "/nowhere/tiny", "<td>0.25</td>", "30, 0.5 epochs, 240 edits", "<h2>Calibration</h2>",
 		"<b>20.0</b><br>instruction &lt;30&gt;", "<b>9.3</b> label 0.0<br>instruction &lt;27&gt;",
 		"gone.png: no such file", "score pair --scorer " + filepath.Join(dir, "best")} {
@@ -152,6 +152,34 @@ func TestPage(t *testing.T) {
 	broken := errors.New("broken")
 	if err := r.Choose(func(int) (*edit.Edit, error) { return nil, broken }); !errors.Is(err, broken) {
 		t.Errorf("an edit that cannot be read: got error %v, want it", err)
+	}
+}
+
+// TestHeads: each head has a curve of each of its measures, and the page says how far off the trained ones are.
+func TestHeads(t *testing.T) {
+	dir := newRun(t)
+	line := `{"kind":"validation","step":%d,"l1":null,"spearman":null,"rows":9,"dimensions":{` +
+		`"quality":{"rows":5,"l1":0.25,"spearman":null,"pairs":2,"pair_accuracy":0.5},` +
+		`"emotion":{"rows":4,"accuracy":0.25},"valence":{"rows":4,"l1":0.125,"spearman":0.5,"untrained":true}}}` + "\n"
+	writeFile(t, dir, "metrics.jsonl", fmt.Sprintf(line, 10)+fmt.Sprintf(line, 20))
+	r, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range r.Curves() {
+		got = append(got, c.Name)
+	}
+	const want = "emotion: right class|quality: L1|quality: pair accuracy|valence: L1|valence: Spearman"
+	if s := strings.Join(got, "|"); s != want {
+		t.Errorf("got curves %s, want %s", s, want)
+	}
+	var b bytes.Buffer
+	if err := r.Page(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "mean error of the heads 0.5, 9 rows, step 20."; !strings.Contains(b.String(), want) { // (.25 + .75) / 2
+		t.Errorf("got no %q in %s", want, b.String())
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"time"
 
+	"assay/internal/trainer/config"
 	"assay/internal/trainer/records"
 )
 
@@ -42,6 +44,19 @@ func answered(a *records.AnswerMetrics) string {
 	return text
 }
 
+// measures are the main ones of a validation.
+func measures(m *records.ValidationMetrics) string {
+	switch heads := m.Number(config.ByDimensions); {
+	case m.Loss != nil:
+		return "loss " + number(*m.Loss)
+	case m.Reward != nil:
+		return fmt.Sprintf("reward %s, %s of the answers read", number(*m.Reward), number(*m.Read))
+	case math.IsNaN(float64(m.L1)) && !math.IsNaN(heads):
+		return fmt.Sprintf("mean error of the heads %s", number(records.Number(heads)))
+	}
+	return fmt.Sprintf("L1 %s, Spearman %s", number(m.L1), number(m.Spearman))
+}
+
 // Watch writes a line for each validation and, at most every few seconds, one for the newest step, until the run is
 // finished or ctx ends.
 func Watch(ctx context.Context, dir string, every time.Duration, w io.Writer) error {
@@ -61,17 +76,11 @@ func Watch(ctx context.Context, dir string, every time.Duration, w io.Writer) er
 		}
 		for ; validations < len(r.Validations); validations++ {
 			m := r.Validations[validations]
-			measures := fmt.Sprintf("L1 %s, Spearman %s", number(m.L1), number(m.Spearman))
-			if m.Reward != nil {
-				measures = fmt.Sprintf("reward %s, %s of the answers read", number(*m.Reward), number(*m.Read))
-			}
-			if m.Loss != nil {
-				measures = "loss " + number(*m.Loss)
-			}
+			best := ""
 			if m.Best {
-				measures += ", the best so far"
+				best = ", the best so far"
 			}
-			fmt.Fprintf(w, "validation at step %d: %s\n", m.Step, measures)
+			fmt.Fprintf(w, "validation at step %d: %s%s\n", m.Step, measures(&m), best)
 		}
 		if r.Finished {
 			fmt.Fprintln(w, "training is done")

@@ -1,0 +1,49 @@
+package train
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"assay/internal/cli"
+	"assay/internal/exit"
+	"assay/model"
+)
+
+func init() { register(newEnsembleCommand) }
+
+// ensembleResult is what train ensemble reports.
+type ensembleResult struct {
+	Out     string `json:"out"`
+	Members int    `json:"members"`
+}
+
+func newEnsembleCommand() *cobra.Command {
+	var scorers []string
+	var out, backbone string
+	c := &cobra.Command{
+		Use:   "ensemble --scorer DIR --scorer DIR... --out DIR",
+		Short: "Make one scorer of several trainings, with their spread as sigma",
+		Long: `ensemble writes a scorer directory whose members are other scorers: the same configuration and backbone, and
+adapters and heads of their own, as trainings with several seeds leave them. An edit is scored by all of them in one
+pass over the backbone. The score is their mean, sigma their standard deviation. Members can be neither DoRA nor
+adapters of the vision tower.`,
+		Example: `  train ensemble --scorer runs/1/scorer --scorer runs/2/scorer --scorer runs/3/scorer --out runs/ensemble`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if out == "" || len(scorers) == 0 {
+				return exit.Usagef("ensemble needs --scorer twice or more, and --out")
+			}
+			if err := model.WriteEnsemble(scorers, backbone, out); err != nil {
+				return err
+			}
+			r := &ensembleResult{Out: out, Members: len(scorers)}
+			return cli.Print(c, r, func(w io.Writer) { fmt.Fprintf(w, "%s: a scorer of %d members\n", r.Out, r.Members) })
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVar(&scorers, "scorer", nil, "a scorer directory; again for each member")
+	f.StringVar(&out, "out", "", "scorer directory to make")
+	f.StringVar(&backbone, "backbone", "", "where the members' backbone is now (default: where scorer.yaml says)")
+	return c
+}
