@@ -3,6 +3,7 @@ package data
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +22,7 @@ import (
 const drawn = "testdata/headers.zip"
 
 var (
-	update  = flag.Bool("update", false, "write the list of what is not read in docs/pictures.md anew")
+	update  = flag.Bool("update", false, "write the table in docs/pictures.md and testdata/damaged.txt anew")
 	headers = flag.String("headers", drawn, "another draw of tools/oracle/data_headers.py")
 )
 
@@ -34,7 +36,8 @@ type expectedPicture struct {
 }
 
 // TestHeaders decodes every combination of depth, type, compression, orientation and extra channels that Pillow reads.
-// Each is equal to what Pillow makes of it, or refused for a reason that docs/pictures.md lists.
+// Each is equal to what Pillow makes of it, or refused for a reason that docs/pictures.md or testdata/damaged.txt
+// lists.
 func TestHeaders(t *testing.T) {
 	for _, decoder := range decoders {
 		t.Run(decoder, func(t *testing.T) {
@@ -78,8 +81,8 @@ func testHeaders(t *testing.T, decoder string) {
 	if err := json.Unmarshal(read("headers.json"), &expect); err != nil {
 		t.Fatal(err)
 	}
-	counts := map[string][2]int{} // format: read, refused
-	reasons := map[string]bool{}
+	counts := map[string][2]int{}                           // format: read, refused
+	kinds, damaged := map[notRead]bool{}, map[string]bool{} // the reasons of those that are refused
 	for name, want := range expect {
 		raw := read(name)
 		f, _ := detectFormat(raw)
@@ -87,7 +90,11 @@ func testHeaders(t *testing.T, decoder string) {
 		p, err := Decode(raw, Limits{})
 		if err != nil {
 			n[1]++
-			reasons[reason(err)] = true
+			if k := (notRead{}); errors.As(err, &k) {
+				kinds[k] = true
+			} else {
+				damaged[err.Error()] = true
+			}
 		} else {
 			n[0]++
 			if err := equalsPillow(p, want, decoder == "go", func() []byte { return read(name + ".rgb") }); err != nil {
@@ -104,7 +111,7 @@ func testHeaders(t *testing.T, decoder string) {
 	if len(expect) < 2000 || 3*all < 2*len(expect) {
 		t.Errorf("%d of %d files are read, want two thirds of 2000 or more", all, len(expect))
 	}
-	checkList(t, reasons, *headers == drawn && decoder == "go")
+	checkRefused(t, kinds, damaged, *headers == drawn && decoder == "go")
 }
 
 // equalsPillow allows a JPEG what the rounding of an inverse DCT can do, if it is rounded.
@@ -141,50 +148,57 @@ func equalsPillow(p *Picture, want expectedPicture, rounded bool, rgb func() []b
 	return nil
 }
 
-// reason is what the page lists for an error.
-func reason(err error) string {
-	if n := (notRead{}); errors.As(err, &n) {
-		return n.reason()
-	}
-	return err.Error()
-}
-
-// checkList compares the list in docs/pictures.md, which lies between two lines, with the reasons that were met.
-// Another draw or decoder may meet fewer: whole is false.
-func checkList(t *testing.T, reasons map[string]bool, whole bool) {
+// checkRefused compares the pictures that are refused with the table in docs/pictures.md, which lies between two lines,
+// and with testdata/damaged.txt. Another draw or decoder may meet fewer: whole is false.
+func checkRefused(t *testing.T, kinds map[notRead]bool, damaged map[string]bool, whole bool) {
 	const page, begin, end = "../docs/pictures.md", "<!-- made by go generate ./data -->\n\n", "\n<!-- until here -->"
 	raw, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, ok := bytes.Cut(raw, []byte(begin))
-	_, after, ok2 := bytes.Cut(rest, []byte(end))
+	had, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		t.Fatalf("%s: got no list between %q and %q, want one", page, begin, end)
+		t.Fatalf("%s: got no table between %q and %q, want one", page, begin, end)
+	}
+	formats := map[string][]string{}
+	for k := range kinds {
+		with := cmp.Or(strings.TrimSuffix(k.with, ","), "all")
+		formats[k.format] = append(formats[k.format], with)
+		if !whole && !strings.Contains(string(had), with) {
+			t.Errorf("%s: got no %q of %s, want it", page, with, k.format)
+		}
+	}
+	const list = "testdata/damaged.txt"
+	messages, err := os.ReadFile(list)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	for m := range damaged {
+		if !whole && !strings.Contains(string(messages), m+"\n") {
+			t.Errorf("%s: got no line %q, want it", list, m)
+		}
 	}
 	if !whole {
-		for r := range reasons {
-			if !bytes.Contains(raw, []byte("- "+r+"\n")) {
-				t.Errorf("%s: got no line %q, want it", page, r)
-			}
-		}
 		return
 	}
-	var list strings.Builder
-	lines := make([]string, 0, len(reasons))
-	for r := range reasons {
-		lines = append(lines, r)
+	table := "| format | what is not read |\n|---|---|\n"
+	for _, format := range slices.Sorted(maps.Keys(formats)) {
+		slices.Sort(formats[format])
+		table += fmt.Sprintf("| %s | %s |\n", format, strings.Join(formats[format], "; "))
 	}
-	slices.Sort(lines)
-	for _, l := range lines {
-		list.WriteString("- " + l + "\n")
-	}
-	want := slices.Concat(before, []byte(begin+list.String()+end), after)
+	golden(t, page, raw, slices.Concat(before, []byte(begin+table+end), after))
+	golden(t, list, messages, []byte(strings.Join(slices.Sorted(maps.Keys(damaged)), "\n")+"\n"))
+}
+
+// golden compares a file with what it should be, or writes it with -update.
+func golden(t *testing.T, path string, got, want []byte) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(filepath.FromSlash(page), want, 0o666); err != nil {
+		if err := os.WriteFile(filepath.FromSlash(path), want, 0o666); err != nil {
 			t.Fatal(err)
 		}
-	} else if !bytes.Equal(raw, want) {
-		t.Errorf("%s: got other reasons than were met, want (go generate ./data)\n%s", page, list.String())
+	} else if !bytes.Equal(got, want) {
+		t.Errorf("%s: got other reasons than were met, want (go generate ./data)\n%s", path, want)
 	}
 }

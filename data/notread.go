@@ -13,15 +13,11 @@ type notRead struct {
 }
 
 func (n notRead) Error() string {
-	return n.reason() + ": convert them to PNG with 8 bits a channel"
-}
-
-func (n notRead) reason() string {
 	with := ""
 	if n.with != "" {
 		with = " with " + n.with
 	}
-	return fmt.Sprintf("%s pictures%s are not read", n.format, with)
+	return fmt.Sprintf("%s pictures%s are not read: convert them to PNG with 8 bits a channel", n.format, with)
 }
 
 const deepGrey = "16-bit grey above 255, which Pillow clips to white,"

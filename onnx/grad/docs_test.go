@@ -48,6 +48,7 @@ against central differences (onnx/grad/check_test.go), and against PyTorch (test
 
 `, onnx.OldestOpset, onnx.NewestOpset)
 	var zero, plain, rows []string
+	alike := map[string][]string{} // operators by the cells that they share
 	for i := range table {
 		r := &table[i]
 		since, inputs, note := limits(r)
@@ -57,8 +58,12 @@ against central differences (onnx/grad/check_test.go), and against PyTorch (test
 		case since+inputs+note == "":
 			plain = append(plain, name(r))
 		default:
-			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |\n", name(r), since, inputs, note))
+			cells := fmt.Sprintf(" | %s | %s | %s |\n", since, inputs, note)
+			alike[cells] = append(alike[cells], name(r))
 		}
+	}
+	for cells, names := range alike {
+		rows = append(rows, "| "+sorted(names, ", ")+cells)
 	}
 	fmt.Fprintf(&b, "**Without limits**: %s.\n\n", sorted(plain, ", "))
 	fmt.Fprintf(&b, "**With a gradient of zero**: %s.\n\n", sorted(zero, ", "))

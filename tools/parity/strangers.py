@@ -88,7 +88,8 @@ def non_differentiable_inputs():
     for line in (ROOT / "docs/ops.md").read_text().splitlines():
         cells = [c.strip() for c in line.split("|")]
         if len(cells) == 6 and cells[3].replace(",", "").replace(" ", "").isdigit():
-            table[cells[1]] = [int(i) for i in cells[3].split(",")]
+            for name in cells[1].split(", "):
+                table[name] = [int(i) for i in cells[3].split(",")]
     if "Resize" not in table:
         sys.exit("docs/ops.md has another table than this reads")
     return NonDifferentiable(table)

@@ -18,7 +18,7 @@ refused.
 
 Edit-R1 cuts more than 64 images into parts, and sends with each part the prompts of all images, but not which part it
 is. The bridge answers if the part's size, or prompts that repeat, leave one possibility. Else it refuses the request,
-since the prompts would be guesses: call the reward with at most 64 images at a time (see docs/reward.md).
+since the prompts would be guesses: call the reward with at most 64 images at a time (see docs/trainers.md).
 
 Unpickling runs code in general. Here only plain containers, numbers, text, bytes, NumPy arrays and PIL images are
 allowed. Still, the bridge listens on the loopback interface, and belongs on the trainer's machine: it answers only

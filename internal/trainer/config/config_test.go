@@ -337,7 +337,8 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// TestDocumentedKeys compares the table in docs/training-keys.md with the configuration: every key, with its default.
+// TestDocumentedKeys compares the table in docs/training-keys.md with the configuration: every key, with its default. A
+// row may have several, as "| `epochs`, `steps` | `1`, `0` |".
 func TestDocumentedKeys(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/training-keys.md")
 	if err != nil {
@@ -346,8 +347,17 @@ func TestDocumentedKeys(t *testing.T) {
 	_, keys, _ := strings.Cut(string(text), "## Keys")
 	keys, _, _ = strings.Cut(keys, "\n## ")
 	documented := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| ([^|]*?) \\|").FindAllStringSubmatch(keys, -1) {
-		documented[m[1]] = m[2]
+	row := regexp.MustCompile("(?m)^\\| (`[a-z0-9_.]+`(?:, `[a-z0-9_.]+`)*) \\| ([^|]*?) \\|")
+	value := regexp.MustCompile("`[^`]*`|none|required")
+	for _, m := range row.FindAllStringSubmatch(keys, -1) {
+		names, values := strings.Split(m[1], ", "), value.FindAllString(m[2], -1)
+		if len(names) != len(values) {
+			t.Errorf("docs/training-keys.md: %s: got the defaults %s, want as many", m[1], m[2])
+			continue
+		}
+		for i, name := range names {
+			documented[strings.Trim(name, "`")] = values[i]
+		}
 	}
 	for key, value := range defaults(t, "", reflect.ValueOf(*Default())) {
 		got, ok := documented[key]
