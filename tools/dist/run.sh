@@ -9,7 +9,8 @@ tools/dist/notices.sh
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH CGO_LDFLAGS="-L$PWD/build/lib"
 rm -rf "$out" build/dist/share
-go run ./tools/dist/pages build/dist/share
+tools/dist/program.sh build/dist/pages "$(uname -m)" ./tools/dist/pages
+build/dist/pages build/dist/share
 for machine in ${MACHINES:-$(uname -m)}; do
 	if [ "$machine" != "$(uname -m)" ]; then
 		tools/setup/onnxruntime.sh "$machine"
