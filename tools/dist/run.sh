@@ -4,19 +4,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-dist}
+set_up() { tools/setup/onnxruntime.sh "$@" && tools/setup/pictures.sh "$@" && tools/setup/tokenizers.sh "$@"; }
+tools/setup/modules.sh
 tools/setup/zig.sh
 tools/dist/notices.sh
+set_up
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH CGO_LDFLAGS="-L$PWD/build/lib"
 rm -rf "$out" build/dist/share
 tools/dist/program.sh build/dist/pages "$(uname -m)" ./tools/dist/pages
 build/dist/pages build/dist/share
 for machine in ${MACHINES:-$(uname -m)}; do
-	if [ "$machine" != "$(uname -m)" ]; then
-		tools/setup/onnxruntime.sh "$machine"
-		tools/setup/pictures.sh "$machine"
-		tools/setup/tokenizers.sh "$machine"
-	fi
+	[ "$machine" = "$(uname -m)" ] || set_up "$machine"
 	tools/dist/program.sh "build/dist/$machine/assay" "$machine"
 	python3 tools/dist/pack.py --program "build/dist/$machine/assay" --machine "$machine" --pages build/dist/share --out "$out"
 done
