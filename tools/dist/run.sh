@@ -10,7 +10,7 @@ tools/setup/zig.sh
 tools/dist/notices.sh
 set_up
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH CGO_LDFLAGS="-L$PWD/build/lib"
+export SOURCE_DATE_EPOCH
 rm -rf "$out" build/dist/share
 tools/dist/program.sh build/dist/pages "$(uname -m)" ./tools/dist/pages
 build/dist/pages build/dist/share
