@@ -3,8 +3,7 @@
 # Go's compiled packages name what CGO_LDFLAGS says: without a folder in them, each checkout takes those of another.
 root=$(dirname "$0")/../..
 machine=${MACHINE:-$(uname -m)}
-libraries=(-L"$root/build/lib")
-[ "$machine" = "$(uname -m)" ] || libraries=(-L"$root/build/$machine/lib")
+libraries=(-L"$root/build/$machine/lib")
 arguments=()
 for a in "$@"; do
 	case $a in
