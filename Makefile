@@ -109,7 +109,7 @@ cloud: setup ## make build/cloud/bin with the tag cloud: score, label and train 
 	@echo "built: $$(echo build/cloud/bin/*)"
 
 .PHONY: dist
-dist: setup ## make dist/: wheels, an archive and a .deb of one program, for glibc 2.28 and newer (docs/install.md)
+dist: ## make dist/: wheels, an archive and a .deb of one program, for glibc 2.28 and newer (docs/install.md)
 	@tools/dist/run.sh
 
 clean: ## remove what make build made

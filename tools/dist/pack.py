@@ -171,7 +171,7 @@ def runtime_wheel(out, project):
 
 def libraries():
     """The folder of ONNX Runtime and of the libraries that decode pictures."""
-    return ROOT / ("build/lib" if os.uname().machine == MACHINE else f"build/{MACHINE}/lib")
+    return ROOT / f"build/{MACHINE}/lib"
 
 
 def runtime():

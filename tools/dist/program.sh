@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
-# tools/dist/program.sh OUT [MACHINE]: builds the program assay, which is train, score and label in one, for x86_64 or
-# aarch64 (default: this machine) and glibc 2.28. The same commit and tools give the same bytes. PROGRAM_CACHE is a folder
-# in place of Go's cache.
+# tools/dist/program.sh OUT [MACHINE [PACKAGE]]: builds the program assay, which is train, score and label in one, or that
+# of another package, for x86_64 or aarch64 (default: this machine) and glibc 2.28. The same commit and tools give the same
+# bytes. PROGRAM_CACHE is a folder in place of Go's cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
 export MACHINE=${2:-$(uname -m)}
-lib=build/lib
-[ "$MACHINE" = "$(uname -m)" ] || lib=build/$MACHINE/lib
 case $MACHINE in
 x86_64) architecture=amd64 ;;
 aarch64) architecture=arm64 ;;
@@ -16,5 +14,5 @@ esac
 mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || commit=$commit-changed
-GOCACHE=${PROGRAM_CACHE:-$(go env GOCACHE)} GOARCH=$architecture CC="$PWD/tools/dist/cc.sh" CGO_ENABLED=1 CGO_LDFLAGS="-L$PWD/$lib" \
-	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X $(go list -m)/internal/version.commit=$commit" -o "$out" ./cmd/assay
+GOCACHE=${PROGRAM_CACHE:-$(go env GOCACHE)} GOARCH=$architecture CC="$PWD/tools/dist/cc.sh" CGO_ENABLED=1 CGO_LDFLAGS= \
+	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X $(go list -m)/internal/version.commit=$commit" -o "$out" "${3:-./cmd/assay}"

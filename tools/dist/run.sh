@@ -4,18 +4,19 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-dist}
+# Libraries of its own, in build/MACHINE/lib: those of make setup are compiled by this system's gcc for its own glibc.
+set_up() { tools/setup/onnxruntime.sh "$1" && tools/setup/pictures.sh "$1" && tools/setup/tokenizers.sh "$1"; }
+tools/setup/modules.sh
 tools/setup/zig.sh
 tools/dist/notices.sh
+set_up "$(uname -m)"
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH CGO_LDFLAGS="-L$PWD/build/lib"
+export SOURCE_DATE_EPOCH
 rm -rf "$out" build/dist/share
-go run ./tools/dist/pages build/dist/share
+tools/dist/program.sh build/dist/pages "$(uname -m)" ./tools/dist/pages
+build/dist/pages build/dist/share
 for machine in ${MACHINES:-$(uname -m)}; do
-	if [ "$machine" != "$(uname -m)" ]; then
-		tools/setup/onnxruntime.sh "$machine"
-		tools/setup/pictures.sh "$machine"
-		tools/setup/tokenizers.sh "$machine"
-	fi
+	set_up "$machine"
 	tools/dist/program.sh "build/dist/$machine/assay" "$machine"
 	python3 tools/dist/pack.py --program "build/dist/$machine/assay" --machine "$machine" --pages build/dist/share --out "$out"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds build/lib/libtokenizers.a from the Rust sources inside the Go module github.com/daulet/tokenizers; go.sum holds
 # the module's hash and its Cargo.lock the hashes of the crates. tokenizers.sh MACHINE: build/MACHINE/lib/libtokenizers.a,
-# compiled for another machine by zig.
+# compiled by zig, for a release.
 . "$(dirname "$0")/common.sh"
 need go "golang-go, where that is Go 1.26 or newer"
 version=$(go list -m -f '{{.Version}}' github.com/daulet/tokenizers)
