@@ -2,9 +2,11 @@ package reward
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,5 +86,33 @@ func TestMonitoring(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, "README.md")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAlertsAreTested: alerts_test.yaml has every alert, no other ones, and for the quiet server a series of every
+// metric that an alert asks for, without which it could not be raised.
+func TestAlertsAreTested(t *testing.T) {
+	folder := filepath.Join("..", "..", "examples", "monitoring")
+	alerts, tests := string(read(t, folder, "alerts.yaml")), string(read(t, folder, "alerts_test.yaml"))
+	names := func(pattern, text string) []string {
+		found := map[string]bool{}
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			found[m[1]] = true
+		}
+		return slices.Sorted(maps.Keys(found))
+	}
+	quiet, others, _ := strings.Cut(tests, "\n\n")
+	want := names(`alert: (\w+)`, alerts)
+	for where, text := range map[string]string{"the quiet server": quiet, "the others": others} {
+		if got := names(`alertname: (\w+)`, text); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", where, got, want)
+		}
+	}
+	series := names(`series: '(\w+)`, quiet)
+	expressions := regexp.MustCompile(`(description|summary|#).*`).ReplaceAllString(alerts, "")
+	for _, m := range names(`\b(assay_\w+)[{\[ ]`, expressions) {
+		if m != "assay_asleep" && !slices.Contains(series, m) { // a server that is awake
+			t.Errorf("got no series of %s for the quiet server, want one", m)
+		}
 	}
 }
