@@ -16,15 +16,15 @@ type Several struct {
 	BestOf int // that are made; the N with the best mean log-probability of their tokens are returned. 0: N
 }
 
-// mostChoices bounds the answers to one question.
-const mostChoices = 64
+// maxChoices bounds the answers to one question.
+const maxChoices = 64
 
 // Read takes n and best_of of a JSON object, as OpenAI's protocol has them. o is what was read of it before.
 func (s *Several) Read(from *strictjson.Object, o Options) {
 	for key, into := range map[string]*int{"n": &s.N, "best_of": &s.BestOf} {
 		n := 1 // what is no number is told once
-		if from.Opt(key, &n); n < 1 || n > mostChoices {
-			from.Failf(key, "%d: want 1 to %d", n, mostChoices)
+		if from.Opt(key, &n); n < 1 || n > maxChoices {
+			from.Failf(key, "%d: want 1 to %d", n, maxChoices)
 		}
 		if from.Has(key) {
 			*into = n

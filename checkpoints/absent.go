@@ -50,10 +50,7 @@ func anyShard(dir string) bool {
 
 // Declare adds a tensor to absent weights.
 func (w *Weights) Declare(name string, t onnx.DType, shape []int64) {
-	s, size := w.shards[0], int64(t.Size())
-	for _, d := range shape {
-		size *= d
-	}
+	s, size := w.shards[0], int64(t.Size())*onnx.Elements(shape)
 	at := int64(0)
 	if n := len(s.header.tensors); n > 0 {
 		at = s.header.tensors[n-1].Offset + s.header.tensors[n-1].Length

@@ -104,11 +104,11 @@ func decodeSplit(f encodedFile, frame *jpegscan.Frame) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	mostH, mostV := frame.MaxSampling()
+	maxH, maxV := frame.MaxSampling()
 	planes := make([]plane, len(files))
 	for i, raw := range files {
 		c := frame.Components[i]
-		if mostH%int(c.H) != 0 || mostV%int(c.V) != 0 {
+		if maxH%int(c.H) != 0 || maxV%int(c.V) != 0 {
 			return nil, errors.New("sampling factors that do not divide the largest") // neither does libjpeg
 		}
 		m, err := jpeg.Decode(encodedFile{f.ctx, raw}.reader())
@@ -116,7 +116,7 @@ func decodeSplit(f encodedFile, frame *jpegscan.Frame) (*Picture, error) {
 			return nil, err
 		}
 		grey := m.(*image.Gray)
-		columns, rows := mostH/int(c.H), mostV/int(c.V)
+		columns, rows := maxH/int(c.H), maxV/int(c.V)
 		planes[i] = plane{grey.Pix, grey.Stride, columns, rows, jpegFilter(columns, rows, grey.Rect.Dx())}
 	}
 	convert := map[jpegscan.Colour]func(dst []byte, channels [][]byte){

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// mostText bounds a compressed text of a PNG, as in Pillow.
-const mostText = 1 << 20
+// maxText bounds a compressed text of a PNG, as in Pillow.
+const maxText = 1 << 20
 
 const rawProfile, xmpKeyword = "Raw profile type exif", "XML:com.adobe.xmp"
 
@@ -68,7 +68,7 @@ func pngText(kind string, body []byte) (keyword string, text []byte, ok bool) {
 		if err != nil {
 			return keyword, nil, false
 		}
-		text, err = io.ReadAll(io.LimitReader(r, mostText))
+		text, err = io.ReadAll(io.LimitReader(r, maxText))
 		if err != nil {
 			return keyword, nil, false
 		}

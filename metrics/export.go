@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"assay/checkpoints"
 	"assay/internal/atomicfile"
 	"assay/onnx"
 )
@@ -115,14 +116,16 @@ func lpipsGraph(kind, trunk, lin string) (*onnx.Builder, error) {
 	if trunk == "" || lin == "" {
 		return nil, errors.New("lpips needs the trunk's weights (torchvision's) and its own linear layers")
 	}
-	w, err := readWeights(trunk)
+	w, err := checkpoints.OpenTensors(trunk)
 	if err != nil {
 		return nil, err
 	}
-	l, err := readWeights(lin)
+	defer w.Close()
+	l, err := checkpoints.OpenTensors(lin)
 	if err != nil {
 		return nil, err
 	}
+	defer l.Close()
 	b := onnx.NewBuilder(kind, opset)
 	shape := []onnx.Dim{onnx.Fixed(1), onnx.Fixed(3), onnx.Symbol("height"), onnx.Symbol("width")}
 	var taps [2][]string
@@ -131,16 +134,16 @@ func lpipsGraph(kind, trunk, lin string) (*onnx.Builder, error) {
 		x := b.Input(name, onnx.Float, shape)
 		x = b.Op("Sub", x, b.Floats([]int64{1, 3, 1, 1}, -.030, -.088, -.188))
 		x = b.Op("Div", x, b.Floats([]int64{1, 3, 1, 1}, .458, .448, .450))
-		if taps[side], channels, err = features(b, w, trunks[kind], x); err != nil {
-			return nil, err
+		if taps[side], channels, err = features(b, newWeights(w), trunks[kind], x); err != nil {
+			return nil, within(trunk, err)
 		}
 	}
 	sum := ""
 	for k := range taps[0] {
 		d := b.Op("Sub", unitChannels(b, taps[0][k]), unitChannels(b, taps[1][k]))
-		weight, _, err := l.take(b, fmt.Sprintf("lin%d.model.1.weight", k), 1, channels[k], 1, 1)
+		weight, _, err := newWeights(l).take(b, fmt.Sprintf("lin%d.model.1.weight", k), 1, channels[k], 1, 1)
 		if err != nil {
-			return nil, err
+			return nil, within(lin, err)
 		}
 		d = b.OpA("Conv", onnx.Attrs{"kernel_shape": []int64{1, 1}}, b.Op("Mul", d, d), weight)
 		d = b.OpA("ReduceMean", onnx.Attrs{"axes": []int64{1, 2, 3}, "keepdims": 0}, d)
@@ -185,56 +188,44 @@ func unitChannels(b *onnx.Builder, x string) string {
 	return b.Op("Div", x, b.Op("Add", norm, b.Scalar(onnx.Float, 1e-10)))
 }
 
-// aestheticGraph is linear layers on an embedding: layers.N.weight and .bias in the order of N, or one layer, weight
-// and bias. Neither of the published heads has anything between its layers in scoring (dropout does nothing then).
-func aestheticGraph(path string) (*onnx.Builder, error) {
+// aestheticGraph is a [LinearHead] on an embedding.
+func aestheticGraph(path string) (b *onnx.Builder, err error) {
 	if path == "" {
 		return nil, errors.New("aesthetic needs the head's weights")
 	}
-	w, err := readWeights(path)
+	f, err := checkpoints.OpenTensors(path)
 	if err != nil {
 		return nil, err
 	}
-	var layers []string
-	if _, one := w.tensors["weight"]; one {
-		layers = []string{""}
-	} else {
-		for n := range 100 {
-			if _, ok := w.tensors[fmt.Sprintf("layers.%d.weight", n)]; ok {
-				layers = append(layers, fmt.Sprintf("layers.%d.", n))
-			}
-		}
-	}
+	defer f.Close()
+	defer func() { err = within(path, err) }()
+	layers := linearLayers(f)
 	if len(layers) == 0 {
-		return nil, fmt.Errorf("%s has neither weight nor layers.N.weight", path)
+		return nil, errors.New("there is neither weight nor layers.N.weight")
 	}
-	b := onnx.NewBuilder("aesthetic", opset)
-	width := w.tensors[layers[0]+"weight"].shape
-	if len(width) != 2 {
-		return nil, fmt.Errorf("%s: %sweight is %v, want [out, in]", path, layers[0], width)
+	first, _ := f.Info(layers[0] + "weight")
+	if len(first.Shape) != 2 {
+		return nil, fmt.Errorf("%sweight is %v, want [out, in]", layers[0], first.Shape)
 	}
-	in := width[1]
-	x := b.Input("embedding", onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(in)})
-	for _, layer := range layers {
-		weight, shape, err := w.take(b, layer+"weight", -1, in)
-		if err != nil {
-			return nil, err
+	b = onnx.NewBuilder("aesthetic", opset)
+	w, width := newWeights(f), first.Shape[1]
+	x, err := w.linear(b, b.Input("embedding", onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(width)}), width)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range f.Names() { // but counters of batches and the like
+		if info, _ := f.Info(name); info.Type.IsFloat() && !w.used[name] {
+			return nil, fmt.Errorf("the tensor %s is not understood", name)
 		}
-		bias, _, err := w.take(b, layer+"bias", shape[0])
-		if err != nil {
-			return nil, err
-		}
-		in = shape[0]
-		x = b.OpA("Gemm", onnx.Attrs{"transB": 1}, x, weight, bias)
-	}
-	for name := range w.tensors {
-		if !w.used[name] {
-			return nil, fmt.Errorf("%s: the tensor %s is not understood", path, name)
-		}
-	}
-	if in != 1 {
-		return nil, fmt.Errorf("%s: the last layer gives %d numbers, want 1", path, in)
 	}
 	b.Output("score", x, onnx.Float, []onnx.Dim{onnx.Fixed(1), onnx.Fixed(1)})
 	return b, nil
+}
+
+// within names the file that an error is about.
+func within(path string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }

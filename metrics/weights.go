@@ -8,58 +8,72 @@ import (
 	"assay/onnx"
 )
 
-// weights are tensors of float32 by their names.
+// weights are the tensors of a file, and which of them were taken.
 type weights struct {
-	path    string
-	tensors map[string]weight
-	used    map[string]bool
+	checkpoints.TensorFile
+	used map[string]bool
 }
 
-type weight struct {
-	shape  []int64
-	values []float32
-}
+func newWeights(f checkpoints.TensorFile) *weights { return &weights{f, map[string]bool{}} }
 
-// readWeights reads a .safetensors file, or what torch.save made of a state dict (.pth, .pt, .bin).
-func readWeights(path string) (*weights, error) {
-	w := &weights{path, map[string]weight{}, map[string]bool{}}
-	f, err := checkpoints.OpenTensors(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	for _, name := range f.Names() {
-		info, _ := f.Info(name)
-		if !info.Type.IsFloat() {
-			continue // counters of batches and the like
-		}
-		raw, err := f.Bytes(name)
-		if err != nil {
-			return nil, err
-		}
-		values, err := checkpoints.Float32s(info.Type, raw)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
-		}
-		w.tensors[name] = weight{info.Shape, values}
-	}
-	return w, nil
-}
-
-// take adds a tensor to a graph as an initializer. -1 stands for any size.
+// take adds a tensor to a graph as an initializer of float32. -1 stands for any size.
 func (w *weights) take(b *onnx.Builder, name string, want ...int64) (string, []int64, error) {
-	t, ok := w.tensors[name]
+	info, ok := w.Info(name)
 	if !ok {
-		return "", nil, fmt.Errorf("%s has no tensor %s", w.path, name)
+		return "", nil, fmt.Errorf("there is no tensor %s", name)
 	}
-	same := len(want) == len(t.shape)
-	for i := range want {
-		same = same && (want[i] < 0 || want[i] == t.shape[i])
+	if !slices.EqualFunc(want, info.Shape, func(want, size int64) bool { return want < 0 || want == size }) {
+		return "", nil, fmt.Errorf("%s is %v, want %v", name, info.Shape, want)
 	}
-	if !same {
-		return "", nil, fmt.Errorf("%s: %s is %v, want %v", w.path, name, t.shape, want)
+	raw, err := w.Bytes(name)
+	if err != nil {
+		return "", nil, err
+	}
+	values, err := checkpoints.Float32s(info.Type, raw)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", name, err)
 	}
 	w.used[name] = true
-	return b.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: slices.Clone(t.shape),
-		Data: onnx.Float32Bytes(t.values)}), t.shape, nil
+	return b.Weight(&onnx.Tensor{Name: name, Type: onnx.Float, Shape: slices.Clone(info.Shape),
+		Data: onnx.Float32Bytes(values)}), info.Shape, nil
+}
+
+// linearLayers are the prefixes of a file's linear layers: layers.N. in the order of N, or one without a name.
+func linearLayers(f checkpoints.TensorFile) (prefixes []string) {
+	if _, one := f.Info("weight"); one {
+		return []string{""}
+	}
+	for n := range 100 {
+		prefix := fmt.Sprintf("layers.%d.", n)
+		if _, ok := f.Info(prefix + "weight"); ok {
+			prefixes = append(prefixes, prefix)
+		}
+	}
+	return prefixes
+}
+
+// LinearHead adds the head of an aesthetic predictor or of ImageReward to a graph: linear layers over x [rows, width],
+// layers.N.weight and .bias, or weight and bias. None of the published heads has anything between its layers in scoring:
+// the ReLUs are commented out, and dropout does nothing. The last layer gives a number for each row, [rows, 1].
+func LinearHead(b *onnx.Builder, f checkpoints.TensorFile, x string, width int64) (string, error) {
+	return newWeights(f).linear(b, x, width)
+}
+
+func (w *weights) linear(b *onnx.Builder, x string, width int64) (string, error) {
+	for _, layer := range linearLayers(w) {
+		weight, shape, err := w.take(b, layer+"weight", -1, width)
+		if err != nil {
+			return "", err
+		}
+		bias, _, err := w.take(b, layer+"bias", shape[0])
+		if err != nil {
+			return "", err
+		}
+		width = shape[0]
+		x = b.OpA("Gemm", onnx.Attrs{"transB": 1}, x, weight, bias)
+	}
+	if width != 1 {
+		return "", fmt.Errorf("the last layer gives %d numbers, want 1", width)
+	}
+	return x, nil
 }

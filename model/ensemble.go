@@ -117,14 +117,13 @@ func (c *ScorerConfig) checkMembers(p *problems) {
 	}
 	sorted := slices.Sorted(slices.Values(c.Members))
 	p.wrong(len(sorted) < 2 || len(slices.Compact(sorted)) < len(c.Members),
-		"members: %q: want two at least, all different", c.Members)
+		"members", "%q: want two at least, all different", c.Members)
 	for _, name := range c.Members {
-		p.wrong(!filepath.IsLocal(filepath.FromSlash(name)), "members: %q is no folder in the scorer's", name)
+		p.wrong(!filepath.IsLocal(filepath.FromSlash(name)), "members", "%q is no folder in the scorer's", name)
 	}
-	p.wrong(c.Score != nil && c.Score.LowerBound > 0, "score.lower_bound: an ensemble has none: take sigma off its score "+
-		"where that is used")
+	p.wrong(c.Score != nil && c.Score.LowerBound > 0, "score.lower_bound", "an ensemble has none: take sigma off its score where that is used")
 	for name, h := range c.Heads {
-		p.wrong(h.Joint, "heads.%s: joint choices have no ensemble", name)
+		p.wrong(h.Joint, "heads."+name, "joint choices have no ensemble")
 	}
 }
 

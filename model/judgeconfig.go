@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,26 +110,16 @@ func (c *ScorerConfig) Normalize() error {
 	p := problems{}
 	c.checkMembers(&p)
 	if c.AddsToken() {
-		return errors.Join(append(p.list, c.OnePass().check())...)
+		return errors.Join(p.err(), c.OnePass().check())
 	}
-	p.wrong(c.Format != 2, "format: %d is not supported; this program reads formats 1 and 2", c.Format)
-	fill := func(s *string, v string) {
-		if *s == "" {
-			*s = v
-		}
-	}
-	fill(&c.Kind, "heads")
-	fill(&c.Positions, "own")
-	fill(&c.Rotary, "float32")
-	fill(&c.Alpha, "white")
-	fill(&c.DType, "float32")
-	if c.ScoreRange == (edit.Range{}) {
-		c.ScoreRange = edit.Range{0, 10}
-	}
-	p.wrong(c.Backbone == "", "backbone: a checkpoint directory is needed")
+	p.wrong(c.Format != 2, "format", "%d is not supported; this program reads formats 1 and 2", c.Format)
+	c.Kind, c.Positions = cmp.Or(c.Kind, "heads"), cmp.Or(c.Positions, "own")
+	c.Rotary, c.Alpha, c.DType = cmp.Or(c.Rotary, "float32"), cmp.Or(c.Alpha, "white"), cmp.Or(c.DType, "float32")
+	c.ScoreRange = cmp.Or(c.ScoreRange, edit.Range{0, 10})
+	p.wrong(c.Backbone == "", "backbone", "a checkpoint directory is needed")
 	p.pairSize(c.PairSize)
 	p.numbers(c.NumberPictures)
-	p.wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range: both ends are %g", c.ScoreRange[0])
+	p.wrong(c.ScoreRange[0] == c.ScoreRange[1], "score_range", "both ends are %g", c.ScoreRange[0])
 	p.oneOf("kind", c.Kind, "heads", "choices")
 	p.oneOf("positions", c.Positions, "own", "plain")
 	p.oneOf("rotary", c.Rotary, "float32", "bfloat16")
@@ -136,7 +127,7 @@ func (c *ScorerConfig) Normalize() error {
 	p.oneOf("dtype", c.DType, "float32", "bfloat16")
 	if l := c.Pixels; l != nil {
 		p.wrong(l.Least < 1 || l.Most < l.Least || l.Factor < 1,
-			"pixels: at least %d and at most %d pixels in multiples of %d cannot be", l.Least, l.Most, l.Factor)
+			"pixels", "at least %d and at most %d pixels in multiples of %d cannot be", l.Least, l.Most, l.Factor)
 	}
 	c.normalizePasses(&p)
 	for _, name := range slices.Sorted(maps.Keys(c.Heads)) {
@@ -145,12 +136,12 @@ func (c *ScorerConfig) Normalize() error {
 		c.Heads[name] = h
 	}
 	c.normalizeFusion(&p)
-	return errors.Join(p.list...)
+	return p.err()
 }
 
 // normalizePasses checks passes, and that every head is read once.
 func (c *ScorerConfig) normalizePasses(p *problems) {
-	p.wrong(len(c.Passes) == 0, "passes: at least one is needed")
+	p.wrong(len(c.Passes) == 0, "passes", "at least one is needed")
 	read, names, token := map[string]bool{}, map[string]bool{}, ""
 	for i := range c.Passes {
 		q := &c.Passes[i]
@@ -158,24 +149,24 @@ func (c *ScorerConfig) normalizePasses(p *problems) {
 			q.Name = "score"
 		}
 		at := fmt.Sprintf("passes[%d]", i)
-		p.wrong(q.Name == "" || names[q.Name], "%s.name: %q is empty or there already", at, q.Name)
+		p.wrong(q.Name == "" || names[q.Name], at+".name", "%q is empty or there already", q.Name)
 		names[q.Name] = true
 		q.check(p, at)
 		if q.Token != "" {
-			p.wrong(token != "" && token != q.Token, "%s.token: %q, after %q: all passes share one", at, q.Token, token)
+			p.wrong(token != "" && token != q.Token, at+".token", "%q, after %q: all passes share one", q.Token, token)
 			token = q.Token
 		}
 		for _, h := range q.Heads {
 			_, known := c.Heads[h]
-			p.wrong(!known, "%s.heads: there is no head %q", at, h)
+			p.wrong(!known, at+".heads", "there is no head %q", h)
 			p.wrong(c.Heads[h].Joint && (len(q.Heads) > 1 || q.Position != "last" || q.Steps > 0 || q.Answer != ""),
-				"%s: joint choices want a pass of their own, position last and no answer", at)
-			p.wrong(read[h], "%s.heads: %q is read twice", at, h)
+				at, "joint choices want a pass of their own, position last and no answer")
+			p.wrong(read[h], at+".heads", "%q is read twice", h)
 			read[h] = true
 		}
 	}
 	for _, h := range slices.Sorted(maps.Keys(c.Heads)) {
-		p.wrong(!read[h], "heads.%s: no pass reads it", h)
+		p.wrong(!read[h], "heads."+h, "no pass reads it")
 	}
 }
 
@@ -186,21 +177,21 @@ func (q *PassConfig) check(p *problems, at string) {
 			p.oneOf(at+".pictures", name, "source", "sources", "edit")
 		}
 	}
-	p.wrong(len(q.Pictures) == 0, "%s.pictures: want [source, edit], [sources, edit], [edit], [concat] or [frames]", at)
-	p.wrong(q.Prompt == "", "%s.prompt is empty", at)
+	p.wrong(len(q.Pictures) == 0, at+".pictures", "want [source, edit], [sources, edit], [edit], [concat] or [frames]")
+	p.wrong(q.Prompt == "", at+".prompt", "is empty")
 	p.oneOf(at+".position", q.Position, "at", "before", "last")
-	p.wrong((q.Position == "last") != (q.Token == ""), "%s: position %q and token %q do not go together", at, q.Position,
+	p.wrong((q.Position == "last") != (q.Token == ""), at, "position %q and token %q do not go together", q.Position,
 		q.Token)
 	stands := strings.Count(string(q.Prompt), q.Token) + strings.Count(string(q.Answer), q.Token)
 	if q.Steps > 0 {
-		p.wrong(q.Answer != "", "%s: answer and steps: one of them is wanted", at)
+		p.wrong(q.Answer != "", at, "answer and steps: one of them is wanted")
 		p.wrong(q.Token == "" || stands != 0 || q.Position != "before",
-			"%s: with steps the token %q is said, not given, and position is before", at, q.Token)
+			at, "with steps the token %q is said, not given, and position is before", q.Token)
 	} else if q.Token != "" {
-		p.wrong(stands != 1, "%s: prompt and answer hold the token %s %d times: once is wanted", at, q.Token, stands)
+		p.wrong(stands != 1, at, "prompt and answer hold the token %s %d times: once is wanted", q.Token, stands)
 	}
-	p.wrong(q.Steps < 0, "%s.steps: %d", at, q.Steps)
-	p.wrong(len(q.Heads) == 0, "%s.heads: at least one is needed", at)
+	p.wrong(q.Steps < 0, at+".steps", "%d", q.Steps)
+	p.wrong(len(q.Heads) == 0, at+".heads", "at least one is needed")
 }
 
 func (h *DimensionConfig) normalize(p *problems, at string) {
@@ -209,27 +200,26 @@ func (h *DimensionConfig) normalize(p *problems, at string) {
 	}
 	p.oneOf(at+".outputs", h.Outputs, OutputValue, OutputClasses, OutputMuSigma, OutputChoices)
 	for _, w := range h.Hidden {
-		p.wrong(w < 1, "%s.hidden: width %d", at, w)
+		p.wrong(w < 1, at+".hidden", "width %d", w)
 	}
 	switch h.Outputs {
 	case OutputChoices:
-		p.wrong(len(h.Choices) < 2, "%s.choices: at least two are needed", at)
-		p.wrong(len(h.Values) != len(h.Choices), "%s: %d values for %d choices", at, len(h.Values), len(h.Choices))
-		p.wrong(len(h.Hidden) > 0 || h.Activation != "", "%s: choices have no layers of their own", at)
+		p.wrong(len(h.Choices) < 2, at+".choices", "at least two are needed")
+		p.wrong(len(h.Values) != len(h.Choices), at, "%d values for %d choices", len(h.Values), len(h.Choices))
+		p.wrong(len(h.Hidden) > 0 || h.Activation != "", at, "choices have no layers of their own")
 	case OutputClasses:
 		h.spaceNames(p, at)
-		p.wrong(len(h.Values) < 2, "%s.values: a head of classes needs at least two", at)
+		p.wrong(len(h.Values) < 2, at+".values", "a head of classes needs at least two")
 	default:
-		p.wrong(len(h.Values) > 0, "%s.values: only classes and choices have values", at)
+		p.wrong(len(h.Values) > 0, at+".values", "only classes and choices have values")
 	}
-	p.wrong(h.Outputs != OutputClasses && len(h.Names) > 0, "%s.names: only classes have names", at)
-	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), "%s.joint belongs to choices without a scale",
-		at)
-	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, "%s.choices: outputs: choices is wanted for them", at)
+	p.wrong(h.Outputs != OutputClasses && len(h.Names) > 0, at+".names", "only classes have names")
+	p.wrong(h.Joint && (h.Outputs != OutputChoices || len(h.Scale) > 0), at+".joint", "belongs to choices without a scale")
+	p.wrong(h.Outputs != OutputChoices && len(h.Choices) > 0, at+".choices", "outputs: choices is wanted for them")
 	if h.Outputs != OutputChoices {
 		p.oneOf(at+".activation", h.Activation, "relu", "gelu", "silu")
 	}
-	p.wrong(len(h.Scale) != 0 && (len(h.Scale) != 2 || h.Scale[0] == h.Scale[1]), "%s.scale: want [lo, hi], not %v", at,
+	p.wrong(len(h.Scale) != 0 && (len(h.Scale) != 2 || h.Scale[0] == h.Scale[1]), at+".scale", "want [lo, hi], not %v",
 		h.Scale)
 }
 
@@ -239,14 +229,14 @@ func (h *DimensionConfig) spaceNames(p *problems, at string) {
 	if n == 0 {
 		return
 	}
-	p.wrong(n < 2, "%s.names: a head of classes needs at least two", at)
+	p.wrong(n < 2, at+".names", "a head of classes needs at least two")
 	sorted := slices.Sorted(slices.Values(h.Names))
-	p.wrong(sorted[0] == "" || len(slices.Compact(sorted)) < n, "%s.names: %q: one is empty or there twice", at, h.Names)
+	p.wrong(sorted[0] == "" || len(slices.Compact(sorted)) < n, at+".names", "%q: one is empty or there twice", h.Names)
 	values := make([]float64, n)
 	for i := range values {
 		values[i] = float64(i) / float64(max(1, n-1))
 	}
-	p.wrong(len(h.Values) > 0 && !slices.Equal(h.Values, values), "%s: names or values: one of the two is wanted", at)
+	p.wrong(len(h.Values) > 0 && !slices.Equal(h.Values, values), at, "names or values: one of the two is wanted")
 	h.Values = values
 }
 
@@ -263,19 +253,19 @@ func (c *ScorerConfig) normalizeFusion(p *problems) {
 		f.Of = slices.DeleteFunc(f.Of, func(name string) bool { return len(c.Heads[name].Names) > 0 })
 	}
 	for _, name := range f.Of {
-		p.wrong(len(c.Heads[name].Names) > 0, "score.of: the classes of heads.%s have no order, and so no score", name)
+		p.wrong(len(c.Heads[name].Names) > 0, "score.of", "the classes of heads.%s have no order, and so no score", name)
 	}
 	seen := map[string]bool{}
 	for _, name := range f.Of {
 		_, known := c.Heads[name]
-		p.wrong(!known || seen[name], "score.of: %q is no head, or is there twice", name)
+		p.wrong(!known || seen[name], "score.of", "%q is no head, or is there twice", name)
 		seen[name] = true
 	}
-	p.wrong(f.Fusion == "weights" && len(f.Weights) != len(f.Of), "score.weights: %d for %d heads", len(f.Weights),
+	p.wrong(f.Fusion == "weights" && len(f.Weights) != len(f.Of), "score.weights", "%d for %d heads", len(f.Weights),
 		len(f.Of))
-	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights belong to fusion: weights")
-	p.wrong(!(f.LowerBound >= 0) || math.IsInf(f.LowerBound, 0), "score.lower_bound: %g standard deviations", f.LowerBound)
-	p.wrong(f.LowerBound > 0 && !c.hasSigma(), "score.lower_bound: the score has no sigma: heads with outputs: mu_sigma "+
+	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights", "belong to fusion: weights")
+	p.wrong(!(f.LowerBound >= 0) || math.IsInf(f.LowerBound, 0), "score.lower_bound", "%g standard deviations", f.LowerBound)
+	p.wrong(f.LowerBound > 0 && !c.hasSigma(), "score.lower_bound", "the score has no sigma: heads with outputs: mu_sigma "+
 		"and fusion mean, min or sum are needed")
 }
 
@@ -323,28 +313,39 @@ func (c *ScorerConfig) dimensionNames() string {
 	return "none with a name: its only score is reported without one"
 }
 
-// problems collects what is wrong.
-type problems struct{ list []error }
+// Problem is what is wrong with one key of a scorer.yaml.
+type Problem struct{ Key, Text string }
 
-func (p *problems) wrong(bad bool, format string, args ...any) {
+type problems []Problem
+
+func (p *problems) wrong(bad bool, key, format string, args ...any) {
 	if bad {
-		p.list = append(p.list, fmt.Errorf(format, args...))
+		*p = append(*p, Problem{key, fmt.Sprintf(format, args...)})
 	}
+}
+
+// err has a line per problem; nil without one.
+func (p problems) err() error {
+	var list []error
+	for _, x := range p {
+		list = append(list, fmt.Errorf("%s: %s", x.Key, x.Text))
+	}
+	return errors.Join(list...)
 }
 
 func (p *problems) pairSize(size []int) {
 	p.wrong(len(size) != 0 && (len(size) != 2 || size[0] < 1 || size[1] < 1),
-		"pair_size: [height, width] in pixels is wanted, not %v", size)
+		"pair_size", "[height, width] in pixels is wanted, not %v", size)
 }
 
 // NumberMark is what number_pictures has in place of a picture's number.
 const NumberMark = text.NumberMark
 
 func (p *problems) numbers(v string) {
-	p.wrong(v != "" && !strings.Contains(v, NumberMark), "number_pictures: %q has no %s, the picture's number", v,
+	p.wrong(v != "" && !strings.Contains(v, NumberMark), "number_pictures", "%q has no %s, the picture's number", v,
 		NumberMark)
 }
 
 func (p *problems) oneOf(key, v string, allowed ...string) {
-	p.wrong(!slices.Contains(allowed, v), "%s: %q is none of %s", key, v, strings.Join(allowed, ", "))
+	p.wrong(!slices.Contains(allowed, v), key, "%q is none of %s", v, strings.Join(allowed, ", "))
 }

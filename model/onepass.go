@@ -1,8 +1,7 @@
 package model
 
 import (
-	"errors"
-	"slices"
+	"cmp"
 	"strings"
 
 	"assay/edit"
@@ -70,38 +69,29 @@ func (c *ScorerConfig) AddsToken() bool { return c.Format == 1 }
 
 // Scorer is the scorer that the file describes, with what it leaves out filled in.
 func (f *OnePassConfig) Scorer() *ScorerConfig {
-	fill := func(v, usual string) string {
-		if v == "" {
-			return usual
-		}
-		return v
-	}
-	pictures := []string{fill(f.Pair, Sequence)}
+	pictures := []string{cmp.Or(f.Pair, Sequence)}
 	if pictures[0] == Sequence {
 		pictures = []string{"source", "edit"}
 	}
-	head := DimensionConfig{Hidden: f.Head.Hidden, Activation: fill(f.Head.Activation, "relu"), Values: f.Head.Values}
-	switch head.Outputs = fill(f.Head.Kind, regression); head.Outputs {
+	head := DimensionConfig{Hidden: f.Head.Hidden, Activation: cmp.Or(f.Head.Activation, "relu"), Values: f.Head.Values}
+	switch head.Outputs = cmp.Or(f.Head.Kind, regression); head.Outputs {
 	case regression:
 		head.Outputs = OutputValue
 	case classification:
 		head.Outputs = OutputClasses
 	}
-	c := &ScorerConfig{
-		Format: 1, Backbone: f.Backbone, PairSize: f.PairSize, ScoreRange: f.ScoreRange, DType: fill(f.DType, "float32"),
+	return &ScorerConfig{
+		Format: 1, Backbone: f.Backbone, PairSize: f.PairSize, ScoreRange: cmp.Or(f.ScoreRange, edit.Range{0, 10}),
+		DType:        cmp.Or(f.DType, "float32"),
 		ChatTemplate: f.ChatTemplate, EndOfTurn: f.EndOfTurn, Calibration: f.Calibration, Digests: f.Digests,
-		Members: f.Members, Layout: f.Layout, TextLoss: fill(f.TextLoss, "answer"), NumberPictures: f.NumberPictures,
+		Members: f.Members, Layout: f.Layout, TextLoss: cmp.Or(f.TextLoss, "answer"), NumberPictures: f.NumberPictures,
 		Passes: []PassConfig{{
 			Name: "score", Pictures: pictures, Prompt: Text(f.Question), Answer: Text(f.Answer),
-			Token: fill(f.ScoreToken, "[SCORE]"), Position: fill(f.ScorePosition, "at"), Heads: []string{""},
+			Token: cmp.Or(f.ScoreToken, "[SCORE]"), Position: cmp.Or(f.ScorePosition, "at"), Heads: []string{""},
 		}},
 		Heads: map[string]DimensionConfig{"": head},
 		Score: &FusionConfig{Fusion: "mean", Of: []string{""}},
 	}
-	if c.ScoreRange == (edit.Range{}) {
-		c.ScoreRange = edit.Range{0, 10}
-	}
-	return c
 }
 
 // OnePass is the scorer.yaml of format 1 of a scorer that adds its token.
@@ -131,25 +121,31 @@ func (c *ScorerConfig) OnePass() *OnePassConfig {
 // check reports what is wrong with a file that is filled in.
 func (f *OnePassConfig) check() error {
 	p := problems{}
-	p.wrong(f.Backbone == "", "backbone: a checkpoint directory is needed")
-	p.wrong(!strings.Contains(f.Question, InstructionMark), "question: %s is missing in %q", InstructionMark, f.Question)
-	p.wrong(strings.Count(f.Answer, f.ScoreToken) != 1, "answer: %q must hold %s once", f.Answer, f.ScoreToken)
-	p.wrong(f.ScoreRange[0] == f.ScoreRange[1], "score_range: both ends are %g", f.ScoreRange[0])
-	p.wrong(!f.ScoreRange.Bounded(), "score_range: none belongs to format: 2")
+	p.wrong(f.Backbone == "", "backbone", "a checkpoint directory is needed")
+	p.wrong(!strings.Contains(f.Question, InstructionMark), "question", "%s is missing in %q", InstructionMark, f.Question)
+	p.wrong(strings.Count(f.Answer, f.ScoreToken) != 1, "answer", "%q must hold %s once", f.Answer, f.ScoreToken)
+	p.wrong(f.ScoreRange[0] == f.ScoreRange[1], "score_range", "both ends are %g", f.ScoreRange[0])
+	p.wrong(!f.ScoreRange.Bounded(), "score_range", "none belongs to format: 2")
+	p.oneOf("dtype", f.DType, "float32", "bfloat16")
+	return append(p, f.Problems()...).err()
+}
+
+// Problems lists what is wrong with the keys whose rules a run's configuration shares.
+func (f *OnePassConfig) Problems() []Problem {
+	p := problems{}
 	p.pairSize(f.PairSize)
 	p.oneOf("pair", f.Pair, Sequence, Concat, Frames)
 	p.oneOf("layout", f.Layout, "", InstructionFirst)
 	p.wrong(f.Layout != "" && f.Pair != Sequence,
-		"layout: %s needs pair: sequence; with %s nothing stands before the edit", f.Layout, f.Pair)
+		"layout", "%s needs pair: sequence; with %s nothing stands before the edit", f.Layout, f.Pair)
 	p.numbers(f.NumberPictures)
 	p.oneOf("text_loss", f.TextLoss, "answer", "all")
 	p.oneOf("score_position", f.ScorePosition, "at", "before")
-	p.oneOf("dtype", f.DType, "float32", "bfloat16")
 	p.oneOf("head.kind", f.Head.Kind, regression, classification)
-	p.wrong(f.Head.Classes() && len(f.Head.Values) < 2, "head.values: a classification head needs at least two values")
-	p.wrong(!f.Head.Classes() && len(f.Head.Values) > 0, "head.values: only a classification head has values")
-	if i := slices.IndexFunc(f.Head.Hidden, func(w int) bool { return w < 1 }); i >= 0 {
-		p.wrong(true, "head.hidden: width %d", f.Head.Hidden[i])
+	p.wrong(f.Head.Classes() && len(f.Head.Values) < 2, "head.values", "a classification head needs at least two values")
+	p.wrong(!f.Head.Classes() && len(f.Head.Values) > 0, "head.values", "only a classification head has values")
+	for _, w := range f.Head.Hidden {
+		p.wrong(w < 1, "head.hidden", "width %d", w)
 	}
-	return errors.Join(p.list...)
+	return p
 }

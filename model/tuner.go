@@ -211,7 +211,7 @@ func (t *Tuner) stepPacking() batch.Packer {
 	pk := t.net.Packer
 	pk.Loss, pk.Even, pk.Step = t.config.TextLoss != "", t.o.Fixed, true
 	if t.o.Share {
-		pk.Share = batch.LeastShared
+		pk.Share = batch.MinShared
 	}
 	if t.net.Plan.Small {
 		pk.Slack = batch.SmallSlack

@@ -187,9 +187,12 @@ func (t *Tensor) Bytes() ([]byte, error) {
 }
 
 // Count returns the number of elements.
-func (t *Tensor) Count() int64 {
+func (t *Tensor) Count() int64 { return Elements(t.Shape) }
+
+// Elements is the number of elements of a tensor of that shape.
+func Elements(shape []int64) int64 {
 	n := int64(1)
-	for _, d := range t.Shape {
+	for _, d := range shape {
 		n *= d
 	}
 	return n

@@ -102,6 +102,7 @@ static void api_release_value(void **api, void *value) {
 import "C"
 
 import (
+	"assay/onnx"
 	"errors"
 	"fmt"
 	"reflect"
@@ -199,12 +200,8 @@ func (m *memory) view(at int64, shape []int64) (value unsafe.Pointer, err error)
 	if err != nil {
 		return nil, err
 	}
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
 	err = failed(
-		C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*n), (*C.int64_t)(unsafe.Pointer(&shape[0])),
+		C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*onnx.Elements(shape)), (*C.int64_t)(unsafe.Pointer(&shape[0])),
 			C.size_t(len(shape)), &value),
 	)
 	return value, err

@@ -32,10 +32,7 @@ import (
 
 // View makes a tensor in the memory, row-major from the byte at on. It is to be freed, before the memory is.
 func (m *Memory) View(at int64, typ onnx.DType, shape ...int64) (*View, error) {
-	bytes := int64(typ.Size())
-	for _, d := range shape {
-		bytes *= d
-	}
+	bytes := int64(typ.Size()) * onnx.Elements(shape)
 	if bytes <= 0 || len(shape) == 0 || at < 0 || at > m.bytes-bytes {
 		return nil, fmt.Errorf("%v %v from byte %d on does not lie in memory of %d", typ, shape, at, m.bytes)
 	}

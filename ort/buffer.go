@@ -79,10 +79,7 @@ func (b *Buffer) View(at int64, shape ...int64) (*View, error) {
 }
 
 func (b *Buffer) newView(at int64, shape []int64) (*View, error) {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
+	n := onnx.Elements(shape)
 	if len(shape) == 0 || n <= 0 || at < 0 || at%Alignment != 0 || at > b.size-n {
 		return nil, fmt.Errorf("a tensor of shape %v at element %d of %d", shape, at, b.size)
 	}

@@ -37,7 +37,7 @@ func (l *lease) made(t *onnx.Tensor, folder string) (*onnx.Tensor, error) {
 	length := t.Count() * int64(t.Type.Size())
 	plain := *t
 	plain.Lazy = nil
-	if length < leastShared {
+	if length < minShared {
 		data, err := t.Bytes()
 		plain.Data = data
 		return &plain, err

@@ -22,8 +22,8 @@ import (
 // once per session, and makes float32 copies of half-precision weights for each. Here every tensor is mapped once, or
 // widened once; sessions get the memory as initializers and hold on to it until they are closed.
 
-// leastShared is the size in bytes from which a tensor is shared. Smaller ones are the runtime's, which may fold them.
-const leastShared = 1 << 16
+// minShared is the size in bytes from which a tensor is shared. Smaller ones are the runtime's, which may fold them.
+const minShared = 1 << 16
 
 // region identifies bytes of a file as it is now: one that was replaced or written to is another.
 type region struct {
@@ -73,7 +73,7 @@ func share(m *onnx.Model, folder string, files bool) (*lease, error) {
 			initializers = append(initializers, t)
 			continue
 		}
-		if e.Length < leastShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
+		if e.Length < minShared || e.Length != t.Count()*int64(t.Type.Size()) || elements[t.Type] == 0 {
 			initializers = append(initializers, t)
 			continue
 		}

@@ -153,7 +153,7 @@ func adieeQuestion(path string) (string, map[string]string, error) {
 	}
 	question := texts[0]
 	if !strings.Contains(question, model.InstructionMark) {
-		if question, err = pythonFormat(question, "instruction", model.InstructionMark); err != nil {
+		if question, err = pythonFormat(question, "instruction"); err != nil {
 			return "", nil, fmt.Errorf("--prompts %s: %w", path, err)
 		}
 	}

@@ -3,34 +3,23 @@ package released
 import (
 	"fmt"
 	"strings"
+
+	"assay/internal/pystring"
+	"assay/model"
 )
 
-// pythonFormat turns a template of Python's str.format into one of ours: the field {name} becomes mark, doubled braces
-// single ones. Other fields are errors.
-func pythonFormat(template, name, mark string) (string, error) {
-	if strings.Contains(template, mark) {
-		return "", fmt.Errorf("the prompt holds %s, which is replaced by the instruction here", mark)
+// pythonFormat turns a template of Python's str.format with the field {name} into a prompt with [INSTRUCTION].
+func pythonFormat(template, name string) (string, error) {
+	if strings.Contains(template, model.InstructionMark) {
+		return "", fmt.Errorf("the prompt holds %s, which is replaced by the instruction here", model.InstructionMark)
 	}
+	pieces, err := pystring.Cut(template, map[string]string{"{" + name + "}": "instruction"}, true)
 	var b strings.Builder
-	found := false
-	for i := 0; i < len(template); i++ {
-		rest := template[i:]
-		switch {
-		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
-			b.WriteByte(rest[0])
-			i++
-		case strings.HasPrefix(rest, "{"+name+"}"):
-			b.WriteString(mark)
-			i += len(name) + 1
-			found = true
-		case rest[0] == '{' || rest[0] == '}':
-			return "", fmt.Errorf("the prompt holds %.20q, and the only field that is known is {%s}", rest, name)
-		default:
-			b.WriteByte(rest[0])
+	for _, p := range pieces {
+		b.WriteString(p.Text)
+		if p.Mark != "" {
+			b.WriteString(model.InstructionMark)
 		}
 	}
-	if !found {
-		return "", fmt.Errorf("the prompt holds no {%s}, which stands for the instruction", name)
-	}
-	return b.String(), nil
+	return b.String(), err
 }

@@ -8,14 +8,14 @@ import (
 )
 
 func TestPythonFormat(t *testing.T) {
-	got, err := pythonFormat("{{a}} {text_prompt} }}", "text_prompt", "[INSTRUCTION]")
+	got, err := pythonFormat("{{a}} {text_prompt} }}", "text_prompt")
 	if err != nil || got != "{a} [INSTRUCTION] }" {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, bad := range []string{
 		"{other} {text_prompt}", "nothing", "[INSTRUCTION] {text_prompt}", "} {text_prompt}", "{0}",
 	} {
-		if got, err := pythonFormat(bad, "text_prompt", "[INSTRUCTION]"); err == nil {
+		if got, err := pythonFormat(bad, "text_prompt"); err == nil {
 			t.Errorf("%q becomes %q", bad, got)
 		}
 	}

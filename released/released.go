@@ -18,6 +18,7 @@ import (
 	"assay/edit"
 	"assay/internal/atomicfile"
 	"assay/internal/exit"
+	"assay/internal/modelcard"
 	"assay/model"
 )
 
@@ -67,7 +68,7 @@ func Kinds() []string { return []string{"editreward", "hpsv3", "adiee", "choices
 // judge is a scorer to be, and what its card says.
 type judge struct {
 	state    *model.ScorerState
-	card     card
+	card     modelcard.Card
 	warnings []string
 }
 
@@ -110,7 +111,7 @@ func Import(kind string, o Options) (*Imported, error) {
 		if err := j.state.Save(dir); err != nil {
 			return err
 		}
-		if err := writeCard(filepath.Join(dir, "README.md"), c, &j.card); err != nil {
+		if err := writeCard(filepath.Join(dir, "README.md"), c, j.card); err != nil {
 			return err
 		}
 		state, err := model.LoadScorerState(dir)

@@ -14,6 +14,7 @@ import (
 
 	"assay/checkpoints"
 	"assay/edit"
+	"assay/internal/modelcard"
 	"assay/model"
 )
 
@@ -159,7 +160,7 @@ type rewardJudge struct {
 	heads    map[string]string // name of a dimension: how its tensors begin
 	pictures []string
 	fusion   string
-	card     card
+	card     modelcard.Card
 }
 
 func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
@@ -191,12 +192,12 @@ func reward(o *Options, c *rewardConfig, r rewardJudge) (*judge, error) {
 		Heads:     map[string]model.DimensionConfig{},
 		Score:     &model.FusionConfig{Fusion: r.fusion},
 		Origin: &model.Origin{
-			Name: r.card.name, Licence: r.card.licence, Source: r.card.source, Published: same, Prompts: digests,
+			Name: r.card.Name, Licence: r.card.Licence, Source: r.card.Source, Published: same, Prompts: digests,
 		},
 	}
 	state := &model.ScorerState{Config: config, Tensors: map[string]*tensor.Dense{}}
 	for i, p := range r.prompts {
-		text, err := pythonFormat(texts[i], instructionField, model.InstructionMark)
+		text, err := pythonFormat(texts[i], instructionField)
 		if err != nil {
 			return nil, fmt.Errorf("--prompts %s: %s: %w", o.Prompts, p.name, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"assay/encoders"
 	"assay/internal/strictjson"
 	"assay/internal/tokens"
+	"assay/metrics"
 	"assay/model/backbone"
 	"assay/model/nn"
 	"assay/onnx"
@@ -221,11 +222,11 @@ func (n *blip) graph() (*nn.Graph, error) {
 	text := n.readText(g, n.look(g, pixels))
 	x := text.apart(g, text.x, n.text.Hidden)
 	x = g.OpA("Gather", onnx.Attrs{"axis": 1}, x, g.Int(0)) // [pictures, hidden]
-	x, err := layers(g, n.weights, x, int64(n.text.Hidden))
+	x, err := metrics.LinearHead(g.Builder, n.weights, x, int64(n.text.Hidden))
 	if err != nil {
 		return nil, err
 	}
-	x = g.Op("Sub", x, g.Scalar(onnx.Float, imageRewardMean))
+	x = g.Op("Sub", g.Op("Reshape", x, g.Ints(-1)), g.Scalar(onnx.Float, imageRewardMean))
 	addScore(g, g.Op("Div", x, g.Scalar(onnx.Float, imageRewardDeviation)))
 	return g, g.Err()
 }

@@ -12,6 +12,7 @@ import (
 	"assay/checkpoints"
 	"assay/encoders"
 	"assay/internal/store"
+	"assay/metrics"
 	"assay/model/nn"
 	"assay/onnx"
 	"assay/ort"
@@ -73,16 +74,15 @@ func (n *clip) graph() (*nn.Graph, error) {
 	}
 	x = g.Op("Div", x, g.OpA("ReduceL2", onnx.Attrs{"keepdims": 1}, x, g.Ints(1)))
 	if n.config.Kind == aesthetic {
-		w, err := checkpoints.OpenFile(n.config.Head)
+		head, err := checkpoints.OpenFile(n.config.Head)
 		if err != nil {
 			return nil, err
 		}
-		defer w.Close()
-		x, err = layers(g, w, x, width)
-		if err != nil {
+		defer head.Close()
+		if x, err = metrics.LinearHead(g.Builder, head, x, width); err != nil {
 			return nil, fmt.Errorf("%s: %w", n.config.Head, err)
 		}
-		addScore(g, x)
+		addScore(g, g.Op("Reshape", x, g.Ints(-1)))
 		return g, g.Err()
 	}
 	text := g.Input(inText, onnx.Float, onnx.Dims("pictures", width))
@@ -90,51 +90,6 @@ func (n *clip) graph() (*nn.Graph, error) {
 	addScore(g, g.Op("Mul", x, g.Scalar(onnx.Float, n.scale)))
 	return g, g.Err()
 }
-
-// layers are the linear layers layers.N.weight and .bias in the order of N, over x [rows, width]. None of the published
-// heads has anything between them in scoring: the ReLUs are commented out, and dropout does nothing. The last one gives
-// one number a row: [rows].
-func layers(g *nn.Graph, w checkpoints.TensorFile, x string, width int64) (string, error) {
-	constant := func(name string, want ...int64) (string, int64, error) {
-		info, ok := w.Info(name)
-		if !ok || len(info.Shape) != len(want) || want[len(want)-1] != info.Shape[len(want)-1] && want[len(want)-1] > 0 {
-			return "", 0, fmt.Errorf("%s is %v, want %v", name, info.Shape, want)
-		}
-		raw, err := w.Bytes(name)
-		if err != nil {
-			return "", 0, err
-		}
-		values, err := checkpoints.Float32s(info.Type, raw)
-		if err != nil {
-			return "", 0, fmt.Errorf("%s: %w", name, err)
-		}
-		return g.Floats(info.Shape, values...), info.Shape[0], nil
-	}
-	found := 0
-	for i := range maxLayers {
-		name := fmt.Sprintf("layers.%d.", i)
-		if _, ok := w.Info(name + "weight"); !ok {
-			continue
-		}
-		found++
-		weight, out, err := constant(name+"weight", -1, width)
-		if err != nil {
-			return "", err
-		}
-		bias, _, err := constant(name+"bias", out)
-		if err != nil {
-			return "", err
-		}
-		x, width = g.OpA("Gemm", onnx.Attrs{"transB": 1}, x, weight, bias), out
-	}
-	if found == 0 || width != 1 {
-		return "", fmt.Errorf("%d linear layers layers.N, the last one of %d numbers: one number is wanted", found, width)
-	}
-	return g.Op("Reshape", x, g.Ints(-1)), nil
-}
-
-// maxLayers bounds the numbers of a head's layers.
-const maxLayers = 32
 
 // feeds is the embedding of a text.
 func (n *clip) feeds(ctx context.Context, text string) (map[string]*tensor.Dense, error) {

@@ -18,6 +18,7 @@ import (
 	"assay/encoders"
 	"assay/internal/atomicfile"
 	"assay/internal/calibration"
+	"assay/internal/modelcard"
 	"assay/internal/store"
 	"assay/internal/strictyaml"
 )
@@ -59,10 +60,9 @@ type Config struct {
 
 // kind is what is known about a kind of reward.
 type kind struct {
-	name          string
 	preprocessing encoders.Preprocessing // of its own code
 	reads         bool                   // a text
-	card          card
+	card          modelcard.Card
 }
 
 // Kinds are the rewards that there are.

@@ -49,7 +49,7 @@ func Import(what string, s Source) (*Imported, error) {
 	case s.Base == "":
 		return nil, exit.Usage(errors.New("--base is needed: a checkpoint folder"))
 	case s.Weights == "" && what != clipScore && what != pickScore:
-		return nil, exit.Usage(fmt.Errorf("--weights is needed: the file of %s", k.name))
+		return nil, exit.Usage(fmt.Errorf("--weights is needed: the file of %s", k.card.Name))
 	case s.Config != "" && what != hpsv2 && what != imageReward:
 		return nil, exit.Usage(fmt.Errorf("--config is not of %s", what))
 	case s.Preprocessing != "" && !slices.Contains(encoders.Preprocessings(), s.Preprocessing):
@@ -77,9 +77,9 @@ func Import(what string, s Source) (*Imported, error) {
 		if err := c.write(filepath.Join(dir, ConfigFile)); err != nil {
 			return err
 		}
-		return k.card.write(filepath.Join(dir, "README.md"), k.name, c)
+		return c.writeCard(filepath.Join(dir, "README.md"))
 	})
-	return &Imported{s.Out, what, k.name}, err
+	return &Imported{s.Out, what, k.card.Name}, err
 }
 
 // relative has the paths of a judge in dir, which gets the name out, begin there.

@@ -155,7 +155,7 @@ func (j *Judge) session(gradients bool) (*ort.Session, error) {
 
 // Info implements edit.Judge.
 func (j *Judge) Info() edit.Info {
-	info := edit.Info{Name: kinds[j.config.Kind].name, Range: edit.NoRange()}
+	info := edit.Info{Name: kinds[j.config.Kind].card.Name, Range: edit.NoRange()}
 	if j.calibration != nil {
 		info.Range = edit.Range{0, 1}
 	}

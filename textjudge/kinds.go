@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -115,42 +114,4 @@ func (r *Released) byKind(copied string, kinds []string) (*prompt, error) {
 		all.source += kind + "\n" + p.source + "\n"
 	}
 	return all, nil
-}
-
-// piece is a part of a prompt: text, or a mark that something stands in the place of.
-type piece struct{ text, mark string }
-
-// cut takes a text apart at its marks, each of which must be there. With format other braces are doubled in it, as
-// Python's str.format wants them.
-func cut(source string, marks map[string]string, format bool) (pieces []piece, err error) {
-	names := slices.SortedFunc(maps.Keys(marks), func(a, b string) int { return len(b) - len(a) })
-	var quoted []string
-	for _, mark := range names {
-		if !strings.Contains(source, mark) {
-			return nil, fmt.Errorf("the prompt has no %s, which stands for the %s", mark, marks[mark])
-		}
-		quoted = append(quoted, regexp.QuoteMeta(mark))
-	}
-	if format {
-		quoted = append([]string{`\{\{`, `\}\}`}, quoted...)
-		quoted = append(quoted, `[{}]`)
-	}
-	if len(quoted) == 0 {
-		return []piece{{text: source}}, nil
-	}
-	at := 0
-	for _, m := range regexp.MustCompile(strings.Join(quoted, "|")).FindAllStringIndex(source, -1) {
-		pieces = append(pieces, piece{text: source[at:m[0]]})
-		at = m[1]
-		switch mark := source[m[0]:m[1]]; {
-		case marks[mark] != "":
-			pieces = append(pieces, piece{mark: mark})
-		case len(mark) == 2:
-			pieces = append(pieces, piece{text: mark[:1]})
-		default:
-			return nil, fmt.Errorf("the prompt has a single %s at byte %d, which Python's str.format does not take", mark,
-				m[0])
-		}
-	}
-	return append(pieces, piece{text: source[at:]}), nil
 }

@@ -101,16 +101,16 @@ func (r *Released) fill(source, digest string) (*prompt, error) {
 	for name, mark := range r.Fields {
 		marks[mark] = name
 	}
-	pieces, err := cut(source, marks, r.Format)
+	pieces, err := pystring.Cut(source, marks, r.Format)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.File, err)
 	}
 	p := &prompt{source: source, texts: 1, render: func(e *edit.Edit) (string, error) {
 		var b strings.Builder
 		for _, piece := range pieces {
-			text := piece.text
-			switch name := marks[piece.mark]; {
-			case piece.mark == "":
+			text := piece.Text
+			switch name := marks[piece.Mark]; {
+			case piece.Mark == "":
 			case name == "instruction":
 				text = e.Instruction
 			case e.Texts[name] == "":

@@ -18,9 +18,9 @@ import (
 	"assay/internal/long"
 )
 
-// mostDamaged bounds what reading a damaged file of a few KiB takes: 4 Mi values of a column, with their levels and
+// maxDamaged bounds what reading a damaged file of a few KiB takes: 4 Mi values of a column, with their levels and
 // offsets, and the library's buffers.
-const mostDamaged = 160 << 20
+const maxDamaged = 160 << 20
 
 // onePage writes a file of one column, lets change change header and body of the last page of the column, and puts
 // the file together again.
@@ -155,7 +155,7 @@ func TestDamagedPages(t *testing.T) {
 	refused := func(what, path string) {
 		t.Helper()
 		var err error
-		fuzzing.Bounded(t, mostDamaged, func() { _, err = readAll(path) })
+		fuzzing.Bounded(t, maxDamaged, func() { _, err = readAll(path) })
 		if err == nil || !strings.Contains(err.Error(), `"instruction"`) {
 			t.Errorf("%s: %v, want an error that names the column", what, err)
 		}

@@ -87,8 +87,8 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// mostShards bounds what braces may expand to.
-const mostShards = 1 << 16
+// maxShards bounds what braces may expand to.
+const maxShards = 1 << 16
 
 // braces expands {a,b} and {000..012}, from the left to the right.
 func braces(pattern string) ([]string, error) {
@@ -107,8 +107,8 @@ func braces(pattern string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(inner)*len(rest) > mostShards {
-		return nil, fmt.Errorf("more than %d files", mostShards)
+	if len(inner)*len(rest) > maxShards {
+		return nil, fmt.Errorf("more than %d files", maxShards)
 	}
 	var out []string
 	for _, a := range inner {
@@ -170,8 +170,8 @@ func numbers(bounds string) (out []string, err error) {
 	}
 	a, errA := strconv.ParseUint(from, 10, 32)
 	b, errB := strconv.ParseUint(to, 10, 32)
-	if errA != nil || errB != nil || b < a || b-a >= mostShards {
-		return nil, fmt.Errorf("want {000..012}, at most %d numbers, not {%s..%s}", mostShards, from, to)
+	if errA != nil || errB != nil || b < a || b-a >= maxShards {
+		return nil, fmt.Errorf("want {000..012}, at most %d numbers, not {%s..%s}", maxShards, from, to)
 	}
 	width := 0
 	if len(from) > 1 && from[0] == '0' || len(to) > 1 && to[0] == '0' {

@@ -22,6 +22,7 @@ internal/blocks:
 internal/filelock:
 internal/atomicfile: internal/filelock
 internal/jsonfile: internal/atomicfile
+internal/modelcard: internal/atomicfile
 internal/remote: internal/atomicfile
 internal/remote/s3test:
 internal/exit:
@@ -102,8 +103,10 @@ model/fresh: checkpoints model/backbone model/nn model/families internal/atomicf
 internal/generate: chat data internal/grammar model/exec model/language model/text internal/strictjson internal/workers
 encoders: internal/shards onnx ort checkpoints data internal/store heuristics model/backbone model/nn
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
-t2i: checkpoints data edit encoders model/backbone model/nn onnx ort internal/atomicfile internal/exit internal/store
-t2i: internal/calibration internal/strictjson internal/strictyaml internal/tokens internal/workers
+metrics: onnx ort checkpoints data edit encoders heuristics internal/store internal/strictyaml internal/atomicfile
+metrics: internal/workers
+t2i: checkpoints data edit encoders metrics model/backbone model/nn onnx ort internal/atomicfile internal/exit internal/store
+t2i: internal/calibration internal/modelcard internal/strictjson internal/strictyaml internal/tokens internal/workers
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/mlflow/mlflowtest:
@@ -125,7 +128,7 @@ internal/trainer/checkpoint: internal/trainer/config internal/trainer/dataset in
 internal/trainer/optimizer: checkpoints internal/exit internal/workers internal/optim internal/trainer/checkpoint
 internal/trainer/optimizer: internal/trainer/config internal/trainer/records
 internal/trainer/models: checkpoints data edit internal/exit internal/workers lora losses model model/text
-internal/trainer/models: chat internal/generate internal/trainer/rewards model/batch
+internal/trainer/models: chat internal/generate internal/trainer/rewards model/batch onnx
 internal/trainer/models: internal/optim ort internal/store internal/trainer/checkpoint internal/trainer/config
 internal/trainer/models: internal/trainer/dataset internal/trainer/head internal/trainer/objective
 internal/trainer/models: internal/trainer/optimizer model/backbone model/exec model/language model/nn
@@ -139,10 +142,9 @@ internal/doctor/trial: onnx data edit lora model model/fresh internal/optim
 internal/doctor: data internal/doctor/trial ort model model/backbone model/exec model/fresh internal/optim
 internal/doctor: internal/version
 released: checkpoints edit model model/backbone internal/store internal/atomicfile internal/exit internal/pystring
+released: internal/modelcard
 internal/modeltest: internal/kernels onnx ort checkpoints lora data edit model model/backbone model/batch model/nn
 internal/modeltest: internal/optim internal/oracle internal/packed internal/long internal/testfile model/text
-metrics: onnx ort checkpoints data edit encoders heuristics internal/store internal/strictyaml internal/atomicfile
-metrics: internal/workers
 internal/scoring: data edit internal/store internal/shards internal/table internal/atomicfile internal/exit
 internal/scoring: internal/remote
 internal/distil: chat data edit internal/atomicfile internal/exit internal/jsonfile internal/scoring internal/stats
@@ -173,7 +175,7 @@ internal/labeling: data/readers encoders internal/strictyaml internal/workers in
 internal/labeling: internal/atomicfile internal/filelock internal/hub internal/page ort
 internal/curate: data edit heuristics internal/scoring internal/atomicfile internal/jsonfile internal/stats
 internal/curate: internal/exit internal/remote
-internal/reward/combine:
+internal/reward/combine: internal/stats
 internal/reward/gate:
 internal/reward/once:
 internal/reward/pictures: data

@@ -84,6 +84,7 @@ func TestFitRefused(t *testing.T) {
 		{"platt, ones", Platt, []float64{0, 1}, []float64{1, 1}, "all labels are the same"},
 		{"platt, zeros", Platt, []float64{0, 1}, []float64{0, 0}, "all labels are the same"},
 		{"platt, one score", Platt, []float64{3, 3}, []float64{0, 1}, errFlat.Error()},
+		{"platt, level", Platt, []float64{1, 1, 2, 2}, []float64{0, 1, 0, 1}, errFlat.Error()},
 		{"platt, falling", Platt, []float64{1, 2, 3, 4}, []float64{1, 1, 0, 0}, errFlat.Error()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestReliability(t *testing.T) {
 		t.Errorf("Reliability (-want +got):\n%s", d)
 	}
 	near(t, "error", Error(want), (1.26+0.75+1.25)/7, 1e-15)
-	near(t, "distance", Distance([]float64{0, 0.5}, []float64{0.25, 0}), 0.375, 0)
+	near(t, "distance", Distance([]float64{0.25, 0.5}, []float64{0.5, 0}), 0.375, 0)
 }
 
 // TestHalfWidthByHand: the ceil((n + 1) coverage)-th smallest distance, whatever the product rounds to.

@@ -51,7 +51,7 @@ func TestAIMBench(t *testing.T) {
 				got[x.Row] = x.Quality
 			}
 			for row, want := range c.quality {
-				if q, ok := got[row]; !ok || math.Abs(q-want) > 1e-12 {
+				if q, ok := got[row]; !ok || !(math.Abs(q-want) <= 1e-12) {
 					t.Errorf("row %d: chosen %v with quality %v, want %v", row, ok, q, want)
 				}
 			}
@@ -136,7 +136,7 @@ func TestBothRules(t *testing.T) {
 		if c.Row == 17 {
 			want = 0.45
 		}
-		if math.Abs(c.Quality-want) > 1e-12 {
+		if !(math.Abs(c.Quality-want) <= 1e-12) {
 			t.Errorf("row %d has quality %g, want %g", c.Row, c.Quality, want)
 		}
 	}

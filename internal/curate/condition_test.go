@@ -53,7 +53,7 @@ func TestBalance(t *testing.T) {
 		of[e.Level] += e.Weight
 		sum += e.Weight
 	}
-	if math.Abs(sum-6) > 1e-12 || of[1] != of[5] || of[1] != of[4] {
+	if !(math.Abs(sum-6) <= 1e-12) || of[1] != of[5] || of[1] != of[4] {
 		t.Errorf("%v", of)
 	}
 }
@@ -65,12 +65,12 @@ func TestLooks(t *testing.T) {
 		board.Pix[i] = byte(255 * ((i/3%20 + i/60) % 2))
 	}
 	for i, want := range []float64{0.5, 0.5, 0.5, 0, 0, 1, 1} {
-		if got := measureEdit(grey, board)[i]; math.Abs(got.value-want) > 1e-9 {
+		if got := measureEdit(grey, board)[i]; !(math.Abs(got.value-want) <= 1e-9) {
 			t.Errorf("chessboard: got %s %g, want %g", got.name, got.value, want)
 		}
 	}
 	for i, want := range []float64{0, 0.2, 0, 0, 0, 0, 0} {
-		if got := measureEdit(grey, grey)[i]; math.Abs(got.value-want) > 1e-7 {
+		if got := measureEdit(grey, grey)[i]; !(math.Abs(got.value-want) <= 1e-7) {
 			t.Errorf("grey: got %s %g, want %g", got.name, got.value, want)
 		}
 	}
@@ -80,7 +80,7 @@ func TestLooks(t *testing.T) {
 		compare("grain", []float64{1, 2, 3}, []float64{1, 2, 3}, []float64{4, 5, 6}),
 	}
 	if w := warnings(score, facts); len(w) != 1 || !strings.Contains(w[0], "CLIP-I") ||
-		math.Abs(*facts[0].Correlation+1) > 1e-9 {
+		!(math.Abs(*facts[0].Correlation+1) <= 1e-9) {
 		t.Errorf("%v %+v", w, facts)
 	}
 	still := compare("grain", []float64{0.1, 0.1, 0.1}, []float64{0.3, 0.3, 0.3}, []float64{4, 5, 6})

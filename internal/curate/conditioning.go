@@ -26,7 +26,7 @@ type Conditioning struct {
 	Balance   bool     // repeat examples, so that all levels that occur are equally frequent
 	Seed      uint64   // of the draw of examples that are repeated once more than others of their level
 
-	// Tokens counts the tokens of a prompt, begin and end included. nil: [LeastClipTokens], for layouts whose trainers
+	// Tokens counts the tokens of a prompt, begin and end included. nil: [MinClipTokens], for layouts whose trainers
 	// have CLIP's text encoder.
 	Tokens func(text string) (int, error)
 }
@@ -143,7 +143,7 @@ func (c *Conditioning) checkSources(examples []RewardLabel) error {
 func (c *Conditioning) cut(examples []RewardLabel) (n int, err error) {
 	count := c.Tokens
 	if count == nil {
-		count = func(text string) (int, error) { return LeastClipTokens(text), nil }
+		count = func(text string) (int, error) { return MinClipTokens(text), nil }
 		if !slices.ContainsFunc(c.Layouts, func(l string) bool { return slices.Contains(clipLayouts, l) }) {
 			return 0, nil
 		}
@@ -172,9 +172,9 @@ const ClipTokens = 77
 // letters, since the tokenizer joins them where Unicode has such a letter.
 var clipPieces = regexp.MustCompile(`'s|'t|'re|'ve|'m|'ll|'d|[\p{L}\p{M}]+|\p{N}|[^\s\p{Z}\p{L}\p{M}\p{N}]+`)
 
-// LeastClipTokens is a lower bound of the tokens of a text with any CLIP vocabulary: one for each word, digit and run
+// MinClipTokens is a lower bound of the tokens of a text with any CLIP vocabulary: one for each word, digit and run
 // of marks, and two for begin and end.
-func LeastClipTokens(text string) int {
+func MinClipTokens(text string) int {
 	return 2 + len(clipPieces.FindAllStringIndex(strings.ToLower(text), -1))
 }
 

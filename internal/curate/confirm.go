@@ -45,7 +45,7 @@ type Estimate struct {
 const (
 	confirmSeed      = 1
 	confirmResamples = 2000
-	leastInputs      = 8 // with fewer an interval says nothing
+	minInputs        = 8 // with fewer an interval says nothing
 )
 
 // confirm compares the gains of outputs that have a held-out judge's numbers.
@@ -53,9 +53,9 @@ func confirm(before, after *Outputs, wanted float64) (*Confirmation, error) {
 	s0, s1 := pairMeans(before, after, "score")
 	h0, h1 := pairMeans(before, after, heldOut)
 	n := len(s0)
-	if n < leastInputs {
+	if n < minInputs {
 		return nil, fmt.Errorf("a held-out judge confirms gains of %d sources and instructions or more that both tables "+
-			"have, and these have %d", leastInputs, n)
+			"have, and these have %d", minInputs, n)
 	}
 	c := &Confirmation{Inputs: n, Wanted: wanted}
 	gains := func(units []int) []float64 {

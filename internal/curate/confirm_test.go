@@ -47,14 +47,14 @@ func TestConfirmationOfNumPy(t *testing.T) {
 			for k, got := range []Estimate{v.Gain, v.HeldOut, v.Expected, v.Lacking} {
 				want := c.Estimates[k]
 				drawn := 0.1 * (want.High - want.Low) // of 2,000 draws against 20,000
-				if math.Abs(got.Value-want.Value) > 1e-12 || math.Abs(got.Low-want.Low) > drawn ||
-					math.Abs(got.High-want.High) > drawn {
+				if !(math.Abs(got.Value-want.Value) <= 1e-12) || !(math.Abs(got.Low-want.Low) <= drawn) ||
+					!(math.Abs(got.High-want.High) <= drawn) {
 					t.Errorf("estimate %d: got %+v, want %+v", k, got, want)
 				}
 			}
 			for _, pair := range [][2]float64{{v.Slope, c.Slope}, {*v.AgreementBefore, c.Agreement[0]},
 				{*v.AgreementAfter, c.Agreement[1]}} {
-				if math.Abs(pair[0]-pair[1]) > 1e-12 {
+				if !(math.Abs(pair[0]-pair[1]) <= 1e-12) {
 					t.Errorf("slope or agreement: got %v, want %v", pair[0], pair[1])
 				}
 			}

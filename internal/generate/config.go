@@ -157,22 +157,22 @@ func (c *Config) with(o chat.Options) (*Config, error) {
 	return &r, r.check()
 }
 
-// leastDivisor bounds what logits are divided by: in float32 less would make them infinite.
-const leastDivisor = 1e-30
+// minDivisor bounds what logits are divided by: in float32 less would make them infinite.
+const minDivisor = 1e-30
 
 func (c *Config) check() error {
-	divides := func(v float64) bool { return v >= leastDivisor && v <= 1/leastDivisor }
+	divides := func(v float64) bool { return v >= minDivisor && v <= 1/minDivisor }
 	switch {
 	case !divides(c.Temperature):
-		return fmt.Errorf("temperature %g must be between %g and %g, or 0 in a request: greedy", c.Temperature, leastDivisor,
-			1/leastDivisor)
+		return fmt.Errorf("temperature %g must be between %g and %g, or 0 in a request: greedy", c.Temperature, minDivisor,
+			1/minDivisor)
 	case c.TopK < 0:
 		return fmt.Errorf("top_k %d must be positive, or 0: all", c.TopK)
 	case !(c.TopP >= 0 && c.TopP <= 1):
 		return fmt.Errorf("top_p %g must be between 0 and 1", c.TopP)
 	case !divides(c.RepetitionPenalty):
-		return fmt.Errorf("repetition_penalty %g must be between %g and %g; 1 is none", c.RepetitionPenalty, leastDivisor,
-			1/leastDivisor)
+		return fmt.Errorf("repetition_penalty %g must be between %g and %g; 1 is none", c.RepetitionPenalty, minDivisor,
+			1/minDivisor)
 	}
 	return nil
 }

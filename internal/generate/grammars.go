@@ -23,8 +23,8 @@ type vocabulary struct {
 	trims bool
 }
 
-// mostGrammars bounds how many are kept.
-const mostGrammars = 16
+// maxGrammars bounds how many are kept.
+const maxGrammars = 16
 
 func newGrammars(lm *language.Model) *grammars {
 	read := func() (*vocabulary, error) {
@@ -50,7 +50,7 @@ func (g *grammars) masks(of *grammar.Grammar) (*grammar.Masks, error) {
 	if m := g.known[key]; m != nil {
 		return m, nil
 	}
-	if len(g.known) >= mostGrammars { // answers on their way keep theirs
+	if len(g.known) >= maxGrammars { // answers on their way keep theirs
 		clear(g.known)
 	}
 	g.known[key] = grammar.NewMasks(of, v.Vocabulary, v.trims)

@@ -93,8 +93,8 @@ func (s *slots) check(err error) {
 	}
 }
 
-// leastShared is the number of tokens from which a shared beginning is not computed again.
-const leastShared = 32
+// minShared is the number of tokens from which a shared beginning is not computed again.
+const minShared = 32
 
 // source finds the slot that has most of a prompt's beginning in the cache. The prompt's last token is always
 // computed: its logits are wanted. Answers are not shared: rows that came one at a time are not, to the last bit, those
@@ -109,7 +109,7 @@ func (s *slots) source(p *language.Prompt) (best, shared int) {
 			best, shared = i, n
 		}
 	}
-	if shared < leastShared && 2*shared < len(p.IDs) {
+	if shared < minShared && 2*shared < len(p.IDs) {
 		return -1, 0
 	}
 	return best, shared
@@ -121,7 +121,7 @@ func (s *slots) sharesWith(p *language.Prompt, from int) bool {
 	_, known := s.source(p)
 	for i := from; i < s.active; i++ {
 		n := s.all[i].prompt.Shared(p)
-		if n > known && (n >= leastShared || 2*n >= len(p.IDs)) {
+		if n > known && (n >= minShared || 2*n >= len(p.IDs)) {
 			return true
 		}
 	}

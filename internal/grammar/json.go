@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// mostBlanks is how many blanks may stand in one place between the parts of JSON: who may write more may never come to
+// maxBlanks is how many blanks may stand in one place between the parts of JSON: who may write more may never come to
 // an end.
-const mostBlanks = 12
+const maxBlanks = 12
 
 var (
-	blanks = several(bytesOf(' ', ' ', '\n', '\n', '\t', '\t'), 0, mostBlanks)
+	blanks = several(bytesOf(' ', ' ', '\n', '\n', '\t', '\t'), 0, maxBlanks)
 
 	trail = bytesOf(0x80, 0xBF)
 	// beyond are the characters of more than one byte, well-formed as RFC 3629 has them.
@@ -84,12 +84,12 @@ type object struct {
 	name    string
 }
 
-// mostFields is how many fields an object may have: which are there already is kept in the bits of a word.
-const mostFields = 64
+// maxFields is how many fields an object may have: which are there already is kept in the bits of a word.
+const maxFields = 64
 
 func objectOf(fields []field, ordered bool) (expr, error) {
-	if len(fields) > mostFields {
-		return nil, fmt.Errorf("%d properties, at most %d are supported", len(fields), mostFields)
+	if len(fields) > maxFields {
+		return nil, fmt.Errorf("%d properties, at most %d are supported", len(fields), maxFields)
 	}
 	o := &object{ordered: ordered}
 	name := fmt.Sprintf("object %t", ordered)

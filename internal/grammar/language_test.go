@@ -368,8 +368,8 @@ func TestMasksAreBounded(t *testing.T) {
 	v := large(t, 300)
 	m := NewMasks(schema(t, aText, true), v, false)
 	w := m.Begin()
-	m.bytes = mostMaskBytes - 8*((v.Size()+63)/64)
-	if _, err := w.Mask(9); err != nil || len(m.known) < 2 || m.bytes != mostMaskBytes {
+	m.bytes = maxMaskBytes - 8*((v.Size()+63)/64)
+	if _, err := w.Mask(9); err != nil || len(m.known) < 2 || m.bytes != maxMaskBytes {
 		t.Errorf("masks at the limit: got %d states, %d bytes, %v, want them kept", len(m.known), m.bytes, err)
 	}
 	if err := w.Take('"'); err != nil {
@@ -378,7 +378,7 @@ func TestMasksAreBounded(t *testing.T) {
 	if _, err := w.Mask(9); err != nil || len(m.known) != 0 || m.bytes != 0 {
 		t.Errorf("masks beyond it: got %d states, %d bytes, %v, want none", len(m.known), m.bytes, err)
 	}
-	for i := range mostStates {
+	for i := range maxStates {
 		m.known[fmt.Sprint(i)] = nowhere
 	}
 	m.bytes = 7

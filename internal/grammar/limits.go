@@ -8,11 +8,11 @@ import (
 
 // Limits of a schema. One that keeps to them is compiled, and its first mask made, in about a second (docs/chat.md).
 const (
-	mostBytes   = 128 << 10 // of its text
-	mostDepth   = 64        // schemas within one another
-	mostSchemas = 5000      // schemas and values of enum, in all; what a $ref names counts each time
-	mostOpen    = 64        // alternatives that a text may be in at one time
-	mostLeast   = 1 << 24   // bytes of the shortest text of an array
+	maxBytes    = 128 << 10 // of its text
+	maxDepth    = 64        // schemas within one another
+	maxSchemas  = 5000      // schemas and values of enum, in all; what a $ref names counts each time
+	maxOpen     = 64        // alternatives that a text may be in at one time
+	maxShortest = 1 << 24   // bytes of the shortest text of an array
 )
 
 // measure refuses a schema that is beyond the limits. What is no schema at all is left to the compiler.
@@ -29,8 +29,8 @@ func measure(raw json.RawMessage) error {
 
 // tooLarge refuses the text of a schema before it is read.
 func tooLarge(raw json.RawMessage) error {
-	if len(raw) > mostBytes {
-		return fmt.Errorf("schema: it has %d bytes, at most %d are supported: make it shorter", len(raw), mostBytes)
+	if len(raw) > maxBytes {
+		return fmt.Errorf("schema: it has %d bytes, at most %d are supported: make it shorter", len(raw), maxBytes)
 	}
 	return nil
 }
@@ -44,17 +44,17 @@ type meter struct {
 
 // add counts n more.
 func (m *meter) add(n int) error {
-	if m.n += n; m.n > mostSchemas {
+	if m.n += n; m.n > maxSchemas {
 		return fmt.Errorf("schema: more than %d schemas and values of enum, what a $ref names counted each time: split "+
-			"the question, or leave some out", mostSchemas)
+			"the question, or leave some out", maxSchemas)
 	}
 	return nil
 }
 
 // schema counts one, and says how many alternatives a text of it may be in at one time.
 func (m *meter) schema(v any, depth int) (open int, err error) {
-	if depth > mostDepth {
-		return 0, fmt.Errorf("schema: more than %d schemas are within one another: make it flatter", mostDepth)
+	if depth > maxDepth {
+		return 0, fmt.Errorf("schema: more than %d schemas are within one another: make it flatter", maxDepth)
 	}
 	if err := m.add(1); err != nil {
 		return 0, err
@@ -102,9 +102,9 @@ func (m *meter) schema(v any, depth int) (open int, err error) {
 		}
 		all += in
 	}
-	if open = max(open, all); open > mostOpen {
+	if open = max(open, all); open > maxOpen {
 		return 0, fmt.Errorf("schema: anyOf has %d alternatives, with those of each of them, and at most %d are "+
-			"supported: join some, or use enum", open, mostOpen)
+			"supported: join some, or use enum", open, maxOpen)
 	}
 	return open, nil
 }

@@ -79,35 +79,35 @@ func allowed() map[string]string {
 		return `{"type": "object", "properties": {` + listed(n, part) + `}}`
 	}
 	return map[string]string{
-		"depth":  nested(mostDepth-1, aText, aList),
-		"depth2": nested(mostDepth-1, aText, strings.Replace(aList, `, "minItems": 1, "maxItems": 1`, "", 1)),
-		"const":  `{"const": "` + strings.Repeat("-", mostBytes-20) + `"}`,
-		"enum":   `{"enum": [` + listed(mostSchemas-1, func(i int) string { return fmt.Sprintf(`"a%d"`, i*7919) }) + `]}`,
+		"depth":  nested(maxDepth-1, aText, aList),
+		"depth2": nested(maxDepth-1, aText, strings.Replace(aList, `, "minItems": 1, "maxItems": 1`, "", 1)),
+		"const":  `{"const": "` + strings.Repeat("-", maxBytes-20) + `"}`,
+		"enum":   `{"enum": [` + listed(maxSchemas-1, func(i int) string { return fmt.Sprintf(`"a%d"`, i*7919) }) + `]}`,
 		"long":   `{"enum": [` + listed(1800, func(i int) string { return fmt.Sprintf(`"%s%d"`, long, i) }) + `]}`,
-		"texts": anyOf(mostOpen, func(i int) string {
+		"texts": anyOf(maxOpen, func(i int) string {
 			return fmt.Sprintf(`{"type": "string", "minLength": %d, "maxLength": %d}`, i, 100+i)
 		}),
-		"numbers": anyOf(mostOpen, func(i int) string {
+		"numbers": anyOf(maxOpen, func(i int) string {
 			return fmt.Sprintf(`{"type": "number", "minimum": %d, "maximum": %d}`, -1000-i, 100000+i)
 		}),
-		"objects": anyOf(mostOpen, func(i int) string {
+		"objects": anyOf(maxOpen, func(i int) string {
 			return fields(35, func(j int) string {
 				return fmt.Sprintf(`"%d":{"type":"string","maxLength":%d}`, j, 100+i)
 			})
 		}),
-		"fields": fields(mostFields, func(i int) string {
-			return fmt.Sprintf(`"%d": `, i) + fields(mostFields, func(j int) string {
+		"fields": fields(maxFields, func(i int) string {
+			return fmt.Sprintf(`"%d": `, i) + fields(maxFields, func(j int) string {
 				return fmt.Sprintf(`"%d":{"type":"null"}`, j)
 			})
 		}),
 		"references": `{"$defs": {` + listed(1600, func(i int) string {
 			return fmt.Sprintf(`"%d": {"type": "string", "maxLength": %d}`, i, i+1)
 		}) + `}, "type": "object", "properties": {` + listed(25, func(i int) string {
-			return fmt.Sprintf(`"%d": `, i) + fields(mostFields, func(j int) string {
-				return fmt.Sprintf(`"%d": {"$ref": "#/$defs/%d"}`, j, i*mostFields+j)
+			return fmt.Sprintf(`"%d": `, i) + fields(maxFields, func(j int) string {
+				return fmt.Sprintf(`"%d": {"$ref": "#/$defs/%d"}`, j, i*maxFields+j)
 			})
 		}) + "}}",
-		"lists": anyOf(mostOpen, func(i int) string {
+		"lists": anyOf(maxOpen, func(i int) string {
 			return nested(20, aText, fmt.Sprintf(`{"type":"array","items":%%s,"minItems":%d}`, i%2))
 		}),
 	}

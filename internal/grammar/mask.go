@@ -54,10 +54,10 @@ func (m *Mask) Forbid(scores []float32) {
 	}
 }
 
-// mostMaskBytes and mostStates bound the cache: beyond them it is emptied and filled again as needed.
+// maxMaskBytes and maxStates bound the cache: beyond them it is emptied and filled again as needed.
 const (
-	mostMaskBytes = 64 << 20
-	mostStates    = 1 << 14
+	maxMaskBytes = 64 << 20
+	maxStates    = 1 << 14
 )
 
 // NewMasks begins with a grammar over a vocabulary. If the decoder takes a blank away in front of a text (trims), one
@@ -89,7 +89,7 @@ func (m *Masks) state(e expr) *state {
 	if s, ok := m.known[key]; ok {
 		return s
 	}
-	if len(m.known) >= mostStates { // answers on their way keep their own
+	if len(m.known) >= maxStates { // answers on their way keep their own
 		m.known, m.bytes = map[string]*state{}, 0
 	}
 	s := &state{expr: e, need: e.least()}
@@ -121,7 +121,7 @@ func (w *Walk) Mask(room int) (*Mask, error) {
 	if mask == nil {
 		mask = m.fill(w.at, -1)
 		w.at.tokens = mask
-		if m.bytes += 8 * len(mask.bits); m.bytes > mostMaskBytes {
+		if m.bytes += 8 * len(mask.bits); m.bytes > maxMaskBytes {
 			m.known, m.bytes = map[string]*state{}, 0
 		}
 	}

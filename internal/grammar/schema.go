@@ -232,20 +232,20 @@ func (c *compiler) typed(path string, o *strictjson.Object) (expr, error) {
 	return either(all...), nil
 }
 
-// mostRepeats bounds how often a schema says that something is repeated.
-const mostRepeats = 1 << 16
+// maxRepeats bounds how often a schema says that something is repeated.
+const maxRepeats = 1 << 16
 
 // counts reads a least and a largest number; to -1: there is no largest.
 func counts(o *strictjson.Object, least, most string) (from, to int) {
 	to = -1
 	o.Opt(least, &from)
 	o.Opt(most, &to)
-	if from < 0 || from > mostRepeats {
-		o.Failf(least, "%d: want 0 to %d", from, mostRepeats)
+	if from < 0 || from > maxRepeats {
+		o.Failf(least, "%d: want 0 to %d", from, maxRepeats)
 		from = 0
 	}
-	if o.Has(most) && (to < 0 || to > mostRepeats) {
-		o.Failf(most, "%d: want 0 to %d", to, mostRepeats)
+	if o.Has(most) && (to < 0 || to > maxRepeats) {
+		o.Failf(most, "%d: want 0 to %d", to, maxRepeats)
 		to = -1
 	}
 	return from, to
@@ -272,8 +272,8 @@ func (c *compiler) array(path string, o *strictjson.Object) (expr, error) {
 		return array(nil, 0, 0), nil
 	}
 	item, err := c.compile(path+".items", raw)
-	if err == nil && item != nil && from*item.least() > mostLeast {
-		o.Failf("minItems", "%d: the shortest text would have more than %d bytes", from, mostLeast)
+	if err == nil && item != nil && from*item.least() > maxShortest {
+		o.Failf("minItems", "%d: the shortest text would have more than %d bytes", from, maxShortest)
 		return nil, nil
 	}
 	return array(item, from, to), err

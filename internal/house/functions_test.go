@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// A function takes at most mostParameters, and has at most mostLines lines; tests, which are often tables, may be
+// A function takes at most maxParameters, and has at most maxLines lines; tests, which are often tables, may be
 // longer.
 const (
-	mostParameters = 7
-	mostLines      = 100
+	maxParameters = 7
+	maxLines      = 100
 )
 
 // TestFunctions bounds the parameters of functions and their length.
@@ -20,14 +20,14 @@ func TestFunctions(t *testing.T) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.FuncType:
-				if n.Params.NumFields() > mostParameters {
+				if n.Params.NumFields() > maxParameters {
 					t.Errorf("%s: got a function of %d parameters, want at most %d: group them", fset.Position(n.Pos()),
-						n.Params.NumFields(), mostParameters)
+						n.Params.NumFields(), maxParameters)
 				}
 			case *ast.FuncDecl:
 				lines := fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1
-				if lines > mostLines && !strings.HasSuffix(name, "_test.go") {
-					t.Errorf("%s: %s: got %d lines, want at most %d: split it", fset.Position(n.Pos()), n.Name.Name, lines, mostLines)
+				if lines > maxLines && !strings.HasSuffix(name, "_test.go") {
+					t.Errorf("%s: %s: got %d lines, want at most %d: split it", fset.Position(n.Pos()), n.Name.Name, lines, maxLines)
 				}
 			}
 			return true

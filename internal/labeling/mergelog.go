@@ -171,7 +171,7 @@ func (l *mergeLog) finish(by *labels) error {
 	}
 	if r.Crowded > 0 {
 		r.warn("%d pictures look like very many others: of those that the index lists first only the %d nearest were "+
-			"compared. A near copy may be on the other side of the split", r.Crowded, nearcopy.MostCompared)
+			"compared. A near copy may be on the other side of the split", r.Crowded, nearcopy.MaxCompared)
 	}
 	if r.TableRows == 0 {
 		r.warn("the table is empty")

@@ -176,10 +176,7 @@ func (f *finder) float8Layer(base string) (*QuantLinear, []string, error) {
 	}
 	l := &QuantLinear{Out: int(info.Shape[0]), In: int(info.Shape[1])}
 	of, _ := f.info(scale)
-	count := int64(1)
-	for _, d := range of.Shape {
-		count *= d
-	}
+	count := onnx.Elements(of.Shape)
 	if count != 1 && (count != int64(l.Out) || of.Shape[0] != count) {
 		return nil, nil, fmt.Errorf("%s has shape %v, want one scale or one for each of the %d rows", scale, of.Shape, l.Out)
 	}

@@ -202,22 +202,22 @@ func (l *QuantLinear) fillZeros(into []byte) error {
 }
 
 // Blocks that MatMulNBits computes with.
-const leastBlock, mostBlock = 16, 256
+const minBlock, maxBlock = 16, 256
 
 // setBlock finds the block size and the order of columns in which groups are blocks or several of them; none where
 // there is no such order. size is that of all groups but the last.
 func (l *QuantLinear) setBlock(size int) {
 	l.group = size
 	l.groups = (l.In + size - 1) / size
-	most := mostBlock
+	most := maxBlock
 	if l.groups == 1 { // one group of the whole row: blocks of any size, the last one short
-		for l.group = leastBlock; l.group < l.In; l.group *= 2 {
+		for l.group = minBlock; l.group < l.In; l.group *= 2 {
 		}
 		most = min(most, l.group)
 	}
 	for l.Block = most; l.group%l.Block != 0; l.Block /= 2 {
 	}
-	if l.Block < leastBlock {
+	if l.Block < minBlock {
 		l.Block = 0
 	}
 }

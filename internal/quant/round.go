@@ -162,7 +162,7 @@ func (h Quantizer) RoundStored(data []byte, t onnx.DType, out, in int) (*Matrix,
 }
 
 // Float16's normal numbers.
-const leastHalf, mostHalf = 0x1p-14, 65504
+const minHalf, maxHalf = 0x1p-14, 65504
 
 // checkScales refuses scales of the row w that float16 does not hold as exactly as others.
 func (h Quantizer) checkScales(w, scales []float32) error {
@@ -170,7 +170,7 @@ func (h Quantizer) checkScales(w, scales []float32) error {
 		size := math.Abs(float64(s))
 		block := w[b*h.Block : min(len(w), (b+1)*h.Block)]
 		zero := s == 0 && !slices.ContainsFunc(block, func(v float32) bool { return v != 0 })
-		if h.Half && !zero && !(size >= leastHalf && size <= mostHalf) {
+		if h.Half && !zero && !(size >= minHalf && size <= maxHalf) {
 			return fmt.Errorf("the scale of columns %d and on lies outside of float16's normal numbers: store scales in "+
 				"float32", b*h.Block)
 		}

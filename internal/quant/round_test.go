@@ -65,8 +65,8 @@ func TestCheckScales(t *testing.T) {
 		scale, weight float32
 		want          bool
 	}{
-		{leastHalf, 1, true}, {math.Nextafter32(leastHalf, 0), 1, false}, {-leastHalf, 1, true}, {mostHalf, 1, true},
-		{math.Nextafter32(mostHalf, 1e9), 1, false}, {0, 0, true}, {0, 1, false}, {float32(math.NaN()), 1, false},
+		{minHalf, 1, true}, {math.Nextafter32(minHalf, 0), 1, false}, {-minHalf, 1, true}, {maxHalf, 1, true},
+		{math.Nextafter32(maxHalf, 1e9), 1, false}, {0, 0, true}, {0, 1, false}, {float32(math.NaN()), 1, false},
 	} {
 		t.Run(fmt.Sprint(c.scale, c.weight), func(t *testing.T) {
 			w, scales := []float32{0, 0, 0, c.weight, 0}, []float32{1, c.scale, 1} // blocks of two

@@ -77,7 +77,7 @@ func (o *opened) Close() error {
 const (
 	blockBytes = 1 << 20
 	ahead      = 8  // blocks of a request behind the block before
-	mostBlocks = 64 // in memory
+	maxBlocks  = 64 // in memory
 )
 
 type object struct {
@@ -153,7 +153,7 @@ func (o *object) use(number int64) {
 			break
 		}
 	}
-	if o.order = append(o.order, number); len(o.order) > mostBlocks {
+	if o.order = append(o.order, number); len(o.order) > maxBlocks {
 		delete(o.blocks, o.order[0])
 		o.order = o.order[1:]
 	}

@@ -39,8 +39,8 @@ type NamedModel struct {
 
 // Bounds of chat requests in flight, and of the pictures of each.
 const (
-	mostChats    = 64
-	mostPictures = 64
+	maxChats    = 64
+	maxPictures = 64
 )
 
 var placeholder = &data.Picture{}
@@ -92,7 +92,7 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 	case s.chats <- struct{}{}:
 		defer func() { <-s.chats }()
 	default:
-		return &busyError{time.Second, fmt.Sprintf("%d chat requests are being answered", mostChats)}
+		return &busyError{time.Second, fmt.Sprintf("%d chat requests are being answered", maxChats)}
 	}
 	var raw jsontext.Value
 	held, err := s.front.bodies.read(w, r, &raw, nil)
@@ -143,8 +143,8 @@ func (s *Server) postChat(w http.ResponseWriter, r *http.Request) error {
 
 // chat decodes the pictures of a chat request, within the limits of the server.
 func (d *decoder) chat(ctx context.Context, p *chatRequest) error {
-	if len(p.pictures) > mostPictures {
-		return tooMany("%d pictures, at most %d are taken at a time", len(p.pictures), mostPictures)
+	if len(p.pictures) > maxPictures {
+		return tooMany("%d pictures, at most %d are taken at a time", len(p.pictures), maxPictures)
 	}
 	var bytes int64
 	for i, picture := range p.pictures {

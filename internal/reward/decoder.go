@@ -99,8 +99,8 @@ func (d *decoder) pixels(b *encodedPicture) int64 {
 	return n
 }
 
-// mostSources bounds the sources of an edit. Together they have at most four times the pixels of one picture.
-const mostSources = 16
+// maxSources bounds the sources of an edit. Together they have at most four times the pixels of one picture.
+const maxSources = 16
 
 // check validates sources and instruction without decoding, and returns the sources' pixels. There may be no source if
 // none is needed.
@@ -111,8 +111,8 @@ func (d *decoder) check(sources []*encodedPicture, instruction string, needed bo
 	switch {
 	case len(sources) == 0 && needed:
 		return 0, badRequest("source is missing: a picture")
-	case len(sources) > mostSources:
-		return 0, tooMany("%d sources, at most %d are taken", len(sources), mostSources)
+	case len(sources) > maxSources:
+		return 0, tooMany("%d sources, at most %d are taken", len(sources), maxSources)
 	}
 	for i, source := range sources {
 		own, err := d.size(source)
@@ -194,7 +194,7 @@ func (d *decoder) sources(ctx context.Context, r *reservation, g *group) (pictur
 
 // each decodes several edits of a group at a time and calls use with each of their items. It keeps no picture. Errors
 // are set on the items.
-func (d *decoder) each(ctx context.Context, r *reservation, edits []*edited,
+func (d *decoder) each(ctx context.Context, r *reservation, edits []*groupEdit,
 	use func(it *item, output *data.Picture) error) {
 	workers.Each(len(edits), cap(d.free), func(i int) error {
 		e := edits[i]

@@ -145,12 +145,12 @@ type group struct {
 	sources     []*encodedPicture
 	digest      [sha256.Size]byte // of the sources
 	instruction string
-	edits       []*edited
+	edits       []*groupEdit
 	pixels      int64 // of the sources
 }
 
-// edited is an edit of a group, decoded once for all items that ask about it.
-type edited struct {
+// groupEdit is an edit of a group, decoded once for all items that ask about it.
+type groupEdit struct {
 	items  []*item
 	pixels int64
 }
@@ -186,7 +186,7 @@ func sumSources(sources []*encodedPicture) (sum [sha256.Size]byte) {
 // groupItems groups the items with valid headers; the others get their error.
 func (n *engine) groupItems(items []*item) (groups []*group) {
 	at := map[groupKey]*group{}
-	edits := map[*group]map[*byte]*edited{} // by where their bytes lie
+	edits := map[*group]map[*byte]*groupEdit{} // by where their bytes lie
 	sumPictures(items)
 	for _, it := range items {
 		if it.err != nil {
@@ -194,7 +194,7 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 		}
 		pixels, err := n.decoder.check(it.sources, it.instruction, true)
 		if err == nil {
-			err = it.scorer.takes(len(it.sources))
+			err = it.scorer.checkSources(len(it.sources))
 		}
 		if err != nil {
 			it.err = err
@@ -208,12 +208,12 @@ func (n *engine) groupItems(items []*item) (groups []*group) {
 		g := at[k]
 		if g == nil {
 			g = &group{sources: it.sources, digest: k.sources, instruction: it.instruction, pixels: pixels}
-			at[k], edits[g] = g, map[*byte]*edited{}
+			at[k], edits[g] = g, map[*byte]*groupEdit{}
 			groups = append(groups, g)
 		}
 		e := edits[g][&it.output.raw[0]]
 		if e == nil {
-			e = &edited{pixels: own}
+			e = &groupEdit{pixels: own}
 			edits[g][&it.output.raw[0]] = e
 			g.edits = append(g.edits, e)
 		}
@@ -313,7 +313,7 @@ func (n *engine) scoreGroup(ctx context.Context, r *reservation, g *group) {
 }
 
 // fail sets an error on the items that have none.
-func (e *edited) fail(err error) {
+func (e *groupEdit) fail(err error) {
 	for _, it := range e.items {
 		if it.err == nil {
 			it.err = err
@@ -322,7 +322,7 @@ func (e *edited) fail(err error) {
 }
 
 // scoreBatch scores the prepared items of one batch, different scorers in parallel.
-func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*edited) error {
+func (n *engine) scoreBatch(ctx context.Context, r *reservation, g *group, batch []*groupEdit) error {
 	var scorers []*Replicated
 	of := map[*Replicated][]*item{}
 	for _, e := range batch {

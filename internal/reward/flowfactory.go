@@ -39,10 +39,10 @@ func (q *flowRequest) check() error {
 	return nil
 }
 
-// wanted returns the edits. A judge of one picture is not shown what it was made from.
-func (q *flowRequest) wanted(v *Replicated) (edits []wanted, err error) {
+// editInputs returns the edits. A judge of one picture is not shown what it was made from.
+func (q *flowRequest) editInputs(v *Replicated) (edits []editInput, err error) {
 	for i, output := range *q.Image {
-		e := wanted{output: output, instruction: (*q.Prompt)[i]}
+		e := editInput{output: output, instruction: (*q.Prompt)[i]}
 		if output == nil {
 			return nil, badPicture("image %d is missing", i)
 		}
@@ -52,7 +52,7 @@ func (q *flowRequest) wanted(v *Replicated) (edits []wanted, err error) {
 		if len(e.sources) == 0 && v.info.Sources != 0 {
 			return nil, badRequest("image %d: condition_images is empty, and %s compares an edit with its source", i, v.name)
 		}
-		if err := v.takes(len(e.sources)); err != nil {
+		if err := v.checkSources(len(e.sources)); err != nil {
 			return nil, prefixError(fmt.Sprintf("image %d, condition_images", i), err)
 		}
 		edits = append(edits, e)
@@ -88,7 +88,7 @@ func (s *Server) postFlow(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*reply, error) {
 	p := &scoreRequest{OnError: cmp.Or(r.PathValue("on_error"), "fail")}
 	p.Scorer = r.PathValue("scorer")
-	asked, err := s.questions(p)
+	asked, err := s.rewardTerms(p)
 	switch {
 	case err != nil:
 		return nil, err
@@ -104,13 +104,13 @@ func (s *Server) flow(ctx context.Context, r *http.Request, q *flowRequest) (*re
 	if err := s.countItems("images", len(*q.Image)); err != nil {
 		return nil, err
 	}
-	edits, err := q.wanted(asked.judges[0])
+	edits, err := q.editInputs(asked.judges[0])
 	if err != nil {
 		return nil, err
 	}
 	items, byEdit := make([]*item, len(edits)), make([][]*item, len(edits))
 	for i, e := range edits {
-		items[i] = asked.judges[0].item(e)
+		items[i] = asked.judges[0].newItem(e)
 		byEdit[i] = items[i : i+1]
 	}
 	if err := s.engine.score(ctx, items); err != nil {

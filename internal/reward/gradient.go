@@ -27,8 +27,8 @@ func (g *gradientRequest) field(name string, value []byte) (err error) {
 	return err
 }
 
-// wanted returns the requested edits; single: there is one edit, which has an answer format of its own.
-func (g *gradientRequest) wanted() (edits []wanted, single bool, err error) {
+// editInputs returns the requested edits; single: there is one edit, which has an answer format of its own.
+func (g *gradientRequest) editInputs() (edits []editInput, single bool, err error) {
 	if g.Edit != nil && len(g.Edits) > 0 {
 		return nil, false, badRequest("edit and edits: one of them is wanted")
 	}
@@ -38,7 +38,7 @@ func (g *gradientRequest) wanted() (edits []wanted, single bool, err error) {
 	if len(g.Pairs)+len(g.Edits) == 0 {
 		return nil, false, badRequest("edit is missing: one picture; or edits, or pairs, for several")
 	}
-	edits, err = g.editsRequest.wanted()
+	edits, err = g.editsRequest.editInputs()
 	return edits, len(g.Pairs) == 0 && len(edits) == 1, err
 }
 
@@ -61,7 +61,7 @@ func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientReque
 	if err := s.countItems("pairs", max(len(g.Pairs), len(g.Edits), 1)); err != nil {
 		return nil, err
 	}
-	edits, single, err := g.wanted()
+	edits, single, err := g.editInputs()
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *Server) gradient(ctx context.Context, r *http.Request, g *gradientReque
 	}
 	var items []*item
 	for _, e := range edits {
-		items = append(items, v.item(e))
+		items = append(items, v.newItem(e))
 	}
 	if err := s.engine.differentiate(ctx, v, items); err != nil {
 		return nil, err

@@ -150,13 +150,13 @@ func (c *replica) fail(why error) {
 // Pauses between attempts to reopen a replica, and the longest wait for closing one that may hang.
 const (
 	firstPause   = 100 * time.Millisecond
-	mostPause    = time.Minute
+	maxPause     = time.Minute
 	longestClose = 5 * time.Second
 )
 
 // reopen tries to open a replica until it succeeds or all are closed.
 func (v *Replicated) reopen(i int) {
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		for v.sleeping() {
 			if !v.pause(firstPause) {
 				return

@@ -15,8 +15,8 @@ import (
 
 // Bounds of the rewards of a request, and of a weight: sums stay finite.
 const (
-	mostRewards = 64
-	mostWeight  = 1e9
+	maxRewards = 64
+	maxWeight  = 1e9
 )
 
 // lowerBound is what combine may be besides a rule: the mean of the judges, less a penalty for their spread.
@@ -25,8 +25,8 @@ const lowerBound = "lower_bound"
 // onErrorRules are what a reward may be of an edit that could not be judged.
 var onErrorRules = []string{"null", "nan", "mean", "fail"}
 
-// question is a number that a request asks of a judge.
-type question struct {
+// rewardTerm is a number that a request asks of a judge.
+type rewardTerm struct {
 	judge     int    // its place in judges
 	name      string // of the judge
 	dimension string // "": the score
@@ -35,23 +35,23 @@ type question struct {
 	weight    float64
 }
 
-// questions are all that a request asks about each of its edits.
-type questions struct {
+// rewardTerms are all that a request asks about each of its edits.
+type rewardTerms struct {
 	judges  []*Replicated // each once
-	list    []question    // in the order of the request
+	list    []rewardTerm  // in the order of the request
 	summed  bool          // the weighted sum is asked for, or
 	penalty *float64      // the lower bound with this penalty; nil: the sum
 	onError string
 }
 
 // needSources reports whether all judges compare with a source.
-func (q *questions) needSources() bool {
+func (q *rewardTerms) needSources() bool {
 	return !slices.ContainsFunc(q.judges, func(v *Replicated) bool { return v.info.Sources == 0 })
 }
 
-// questions reads what a request asks, and of which judges.
-func (s *Server) questions(p *scoreRequest) (*questions, error) {
-	out := &questions{summed: p.Combine != "" || p.OnError != "", onError: p.OnError}
+// rewardTerms reads what a request asks, and of which judges.
+func (s *Server) rewardTerms(p *scoreRequest) (*rewardTerms, error) {
+	out := &rewardTerms{summed: p.Combine != "" || p.OnError != "", onError: p.OnError}
 	if out.onError == "" {
 		out.onError = "null"
 	}
@@ -67,8 +67,8 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 		rule = ""
 	}
 	switch {
-	case len(list) > mostRewards:
-		return nil, tooMany("%d rewards, at most %d are taken at a time", len(list), mostRewards)
+	case len(list) > maxRewards:
+		return nil, tooMany("%d rewards, at most %d are taken at a time", len(list), maxRewards)
 	case len(list) > 0 && (p.Scorer != "" || p.Fingerprint != ""):
 		return nil, badRequest("rewards name their scorers: scorer and fingerprint do not go with them")
 	case list != nil && len(list) == 0:
@@ -80,7 +80,7 @@ func (s *Server) questions(p *scoreRequest) (*questions, error) {
 		if one.Name == "" && len(p.Rewards) > 0 {
 			return nil, badRequest("rewards/%d: name is missing", i)
 		}
-		q, err := s.question(out, one, rule)
+		q, err := s.rewardTerm(out, one, rule)
 		if err != nil {
 			if len(p.Rewards) > 0 {
 				err = prefixError(fmt.Sprintf("rewards/%d", i), err)
@@ -106,14 +106,14 @@ func (p *scoreRequest) penalty(onError string) (*float64, error) {
 		return nil, nil
 	case onError == "mean":
 		return nil, badRequest("on_error mean: the mean of other edits has no sigma for combine: %s", lowerBound)
-	case penalty < 0 || penalty > mostWeight:
-		return nil, badRequest("penalty %g: want 0 to %g", penalty, float64(mostWeight))
+	case penalty < 0 || penalty > maxWeight:
+		return nil, badRequest("penalty %g: want 0 to %g", penalty, float64(maxWeight))
 	}
 	return &penalty, nil
 }
 
 // checkBound refuses rewards that have no lower bound together: all are judges of one scale.
-func (q *questions) checkBound() error {
+func (q *rewardTerms) checkBound() error {
 	if q.penalty == nil {
 		return nil
 	}
@@ -137,8 +137,8 @@ func (q *questions) checkBound() error {
 	return nil
 }
 
-// question reads one reward, and adds its judge.
-func (s *Server) question(to *questions, one rewardRequest, rule string) (*question, error) {
+// rewardTerm reads one reward, and adds its judge.
+func (s *Server) rewardTerm(to *rewardTerms, one rewardRequest, rule string) (*rewardTerm, error) {
 	v, err := s.engine.scorers.find(one.Name)
 	if err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (s *Server) question(to *questions, one rewardRequest, rule string) (*quest
 	if err := v.demand(one.Fingerprint); err != nil {
 		return nil, err
 	}
-	q := &question{name: v.name, dimension: one.Dimension, of: v.info.Range, rule: combine.Raw, weight: 1}
+	q := &rewardTerm{name: v.name, dimension: one.Dimension, of: v.info.Range, rule: combine.Raw, weight: 1}
 	if q.judge = slices.Index(to.judges, v); q.judge < 0 {
 		q.judge, to.judges = len(to.judges), append(to.judges, v)
 	}
@@ -162,8 +162,8 @@ func (s *Server) question(to *questions, one rewardRequest, rule string) (*quest
 		q.weight = *one.Weight
 	}
 	switch {
-	case math.Abs(q.weight) > mostWeight:
-		return nil, badRequest("weight %g: its size is at most %g", q.weight, mostWeight)
+	case math.Abs(q.weight) > maxWeight:
+		return nil, badRequest("weight %g: its size is at most %g", q.weight, maxWeight)
 	case q.rule == combine.Score01 && !v.info.Range.Bounded():
 		return nil, apiErrorf(http.StatusUnprocessableEntity, "no_range", "the scores of %s have no bounds, so there is no "+
 			"score01: raw, zscore and rank are there", v.name)
@@ -186,7 +186,7 @@ func (v *Replicated) hasDimension(name string) error {
 	return badRequest("scorer %s has no dimension %q; there are %s", v.name, name, strings.Join(names, ", "))
 }
 
-// cell is the answer to one question about one edit.
+// cell is what one term gives for one edit.
 type cell struct {
 	score   *edit.Score
 	value   float64 // what the rule makes of it; NaN: it failed
@@ -195,8 +195,8 @@ type cell struct {
 	err     error
 }
 
-// answer answers a question from what its judge said of an edit.
-func (q *question) answer(it *item) (c cell) {
+// answer makes a cell of what its judge said of an edit.
+func (q *rewardTerm) answer(it *item) (c cell) {
 	c.value = math.NaN()
 	if c.err = it.err; c.err != nil {
 		return c
@@ -232,15 +232,15 @@ func checkScore(name string, s *edit.Score) error {
 	return nil
 }
 
-// answers are the cells of all questions about all edits.
+// answers are the cells of all terms for all edits.
 type answers struct {
-	cells  [][]cell // by question and edit
+	cells  [][]cell // by term and edit
 	groups []int    // of the edits
 }
 
 // answers reads what the judges said. byEdit has an item of each judge for each edit. The error is that of the first
 // edit that failed, if the request is to fail with it.
-func (q *questions) answers(m *metrics, edits []wanted, byEdit [][]*item) (*answers, error) {
+func (q *rewardTerms) answers(m *metrics, edits []editInput, byEdit [][]*item) (*answers, error) {
 	a := &answers{cells: make([][]cell, len(q.list)), groups: groupNumbers(edits)}
 	for k, one := range q.list {
 		a.cells[k] = make([]cell, len(edits))
@@ -271,7 +271,7 @@ func (q *questions) answers(m *metrics, edits []wanted, byEdit [][]*item) (*answ
 
 // groupNumbers numbers the groups of edits: those that a request names, and of others those of equal sources and
 // instruction.
-func groupNumbers(edits []wanted) []int {
+func groupNumbers(edits []editInput) []int {
 	numbers, groups := map[string]int{}, make([]int, len(edits))
 	for i, e := range edits {
 		key := "named " + e.group
@@ -294,7 +294,7 @@ type total struct {
 }
 
 // sums applies the rules and puts the rewards together; nil: nobody asks.
-func (a *answers) sums(q *questions) []total {
+func (a *answers) sums(q *rewardTerms) []total {
 	if !q.summed {
 		return nil
 	}
@@ -333,7 +333,7 @@ func (a *answers) sums(q *questions) []total {
 }
 
 // sigmas are the standard deviations of values; 0: none.
-func (q *question) sigmas(cells []cell) []float64 {
+func (q *rewardTerm) sigmas(cells []cell) []float64 {
 	out := make([]float64, len(cells))
 	for i, c := range cells {
 		if c.score == nil {
@@ -347,7 +347,7 @@ func (q *question) sigmas(cells []cell) []float64 {
 }
 
 // encode writes a cell. Cells of several rewards have names and values.
-func (c *cell) encode(q question, named bool) ([]byte, error) {
+func (c *cell) encode(q rewardTerm, named bool) ([]byte, error) {
 	var body any = c.score
 	if c.err != nil {
 		body = map[string]any{"error": toAPIError(c.err)}

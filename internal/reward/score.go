@@ -49,8 +49,8 @@ type rewardRequest struct {
 	Fingerprint string   `json:"fingerprint"`
 }
 
-// wanted is an edit that a request asks about.
-type wanted struct {
+// editInput is an edit that a request asks about.
+type editInput struct {
 	sources     []*encodedPicture
 	output      *encodedPicture
 	instruction string
@@ -71,15 +71,15 @@ func sourcesOf(where string, one *encodedPicture, several list[encodedPicture]) 
 	return out, nil
 }
 
-// wanted returns the request's pairs or, without any, its edits with their common sources.
-func (p *editsRequest) wanted() (edits []wanted, err error) {
+// editInputs returns the request's pairs or, without any, its edits with their common sources.
+func (p *editsRequest) editInputs() (edits []editInput, err error) {
 	sources, err := sourcesOf("", p.Source, p.Sources)
 	if err != nil {
 		return nil, err
 	}
 	if len(p.Pairs) == 0 {
 		for i := range p.Edits {
-			edits = append(edits, wanted{sources: sources, output: &p.Edits[i], instruction: p.Instruction})
+			edits = append(edits, editInput{sources: sources, output: &p.Edits[i], instruction: p.Instruction})
 		}
 		return edits, nil
 	}
@@ -94,7 +94,7 @@ func (p *editsRequest) wanted() (edits []wanted, err error) {
 		if sources, err = sourcesOf(fmt.Sprintf("pairs/%d: ", i), one.Source, one.Sources); err != nil {
 			return nil, err
 		}
-		edits = append(edits, wanted{sources, one.Edit, one.Instruction, one.Group})
+		edits = append(edits, editInput{sources, one.Edit, one.Instruction, one.Group})
 	}
 	return edits, nil
 }
@@ -156,14 +156,14 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*
 	if err := s.countItems("edits", max(len(p.Edits), len(p.Pairs))); err != nil {
 		return nil, err
 	}
-	asked, err := s.questions(p)
+	asked, err := s.rewardTerms(p)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.demand(r); err != nil {
 		return nil, err
 	}
-	edits, err := p.wanted()
+	edits, err := p.editInputs()
 	if err == nil && len(p.Pairs) == 0 {
 		if _, err = s.engine.decoder.check(edits[0].sources, p.Instruction, asked.needSources()); err != nil {
 			s.engine.metrics.refused(asked.judges, len(edits), err)
@@ -176,7 +176,7 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*
 	byEdit := make([][]*item, len(edits))
 	for i, e := range edits {
 		for _, v := range asked.judges {
-			byEdit[i] = append(byEdit[i], v.item(e))
+			byEdit[i] = append(byEdit[i], v.newItem(e))
 		}
 		items = append(items, byEdit[i]...)
 	}
@@ -187,7 +187,7 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *scoreRequest) (*
 }
 
 // scoreReply writes a score or an error for each edit, and the sum if it is wanted.
-func (s *Server) scoreReply(p *scoreRequest, asked *questions, edits []wanted, byEdit [][]*item) (*reply, error) {
+func (s *Server) scoreReply(p *scoreRequest, asked *rewardTerms, edits []editInput, byEdit [][]*item) (*reply, error) {
 	head := map[string]any{}
 	if len(p.Rewards) == 0 {
 		head["scorer"], head["score_range"] = asked.judges[0].name, asked.judges[0].info.Range
@@ -261,6 +261,6 @@ func (s *Server) encodeScores(
 // limits sends the limits of one request, so that clients can split larger ones.
 func (s *Server) limits(w http.ResponseWriter, _ *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]any{"max_body": s.o.MaxBody, "max_items": s.o.MaxItems,
-		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes, "max_sources": mostSources,
-		"max_rewards": mostRewards})
+		"max_pixels": s.engine.decoder.limits.MaxPixels, "max_gradients": maxAnswerBytes, "max_sources": maxSources,
+		"max_rewards": maxRewards})
 }

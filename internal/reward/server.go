@@ -101,7 +101,7 @@ func NewServer(o Options, names []string, scorers []edit.Judge) (*Server, error)
 			o.Stall = 5 * time.Minute
 		}
 	}
-	s := &Server{o: o, engine: newEngine(o, set, clients), chats: make(chan struct{}, mostChats)}
+	s := &Server{o: o, engine: newEngine(o, set, clients), chats: make(chan struct{}, maxChats)}
 	s.once = once.New[*response](o.Answers, o.AnswerAge)
 	s.ending, s.end = context.WithCancel(context.Background())
 	memory := newMemory(o.Memory, o.MaxBody)

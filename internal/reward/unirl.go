@@ -27,9 +27,9 @@ type unirlRequest struct {
 	Required list[string] `json:"required_rewards"`
 }
 
-// wanted returns the edit of a request. There is no source in a history of one turn, and several in one of more than
+// editInput returns the edit of a request. There is no source in a history of one turn, and several in one of more than
 // two, whose turns have the same text: with others it would be a chain of edits.
-func (q *unirlRequest) wanted() (e wanted, err error) {
+func (q *unirlRequest) editInput() (e editInput, err error) {
 	given := func(raw jsontext.Value) bool { return len(raw) > 0 && string(raw) != "null" }
 	if len(q.History) == 0 {
 		return e, badRequest("%s, not of 0", twoTurns)
@@ -58,17 +58,17 @@ func (q *unirlRequest) wanted() (e wanted, err error) {
 
 const twoTurns = "an edit is a history of two turns, (instruction, source) and (instruction, edited picture)"
 
-// item asks a scorer about an edit. Scorers that look at no source are shown the output in its place, so that they
+// newItem asks a scorer about an edit. Scorers that look at no source are shown the output in its place, so that they
 // need none.
-func (v *Replicated) item(e wanted) *item {
+func (v *Replicated) newItem(e editInput) *item {
 	if len(e.sources) == 0 && v.info.Sources == 0 {
 		e.sources = []*encodedPicture{e.output}
 	}
 	return &item{scorer: v, sources: e.sources, output: e.output, instruction: e.instruction}
 }
 
-// takes refuses a number of sources that the scorer does not look at.
-func (v *Replicated) takes(sources int) error {
+// checkSources refuses a number of sources that the scorer does not look at.
+func (v *Replicated) checkSources(sources int) error {
 	if most := max(v.info.Sources, 1); v.info.Sources != edit.Any && sources > most {
 		return apiErrorf(http.StatusUnprocessableEntity, "bad_pair", "the edit has %d sources, and %s looks at %d", sources,
 			v.name, most)
@@ -104,7 +104,7 @@ func (s *Server) postUniRL(w http.ResponseWriter, r *http.Request) error {
 }
 
 // unirlScorer is the scorer of a requested reward, refused if it does not take the edit's sources.
-func (s *Server) unirlScorer(name string, edit wanted, turns int) (*Replicated, error) {
+func (s *Server) unirlScorer(name string, edit editInput, turns int) (*Replicated, error) {
 	if name == "" {
 		return nil, errors.New("a reward without a name")
 	}
@@ -114,7 +114,7 @@ func (s *Server) unirlScorer(name string, edit wanted, turns int) (*Replicated, 
 		return nil, err
 	case len(edit.sources) == 0 && v.info.Sources != 0:
 		return nil, badRequest("%s compares with a source: %s, not of 1", v.name, twoTurns)
-	case v.takes(len(edit.sources)) != nil:
+	case v.checkSources(len(edit.sources)) != nil:
 		return nil, badRequest("%s looks at one source: %s, not of %d", v.name, twoTurns, turns)
 	}
 	return v, nil
@@ -136,7 +136,7 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 			return nil, s.countItems("requested rewards", asked)
 		}
 		results[i], errs[i] = map[string]map[string]float64{}, map[string]string{}
-		edit, err := q.wanted()
+		edit, err := q.editInput()
 		for _, name := range q.Required {
 			v, e := s.unirlScorer(name, edit, len(q.History))
 			if err != nil {
@@ -146,7 +146,7 @@ func (s *Server) unirl(ctx context.Context, r *http.Request, requests []unirlReq
 				errs[i][name] = e.Error()
 				continue
 			}
-			it := v.item(edit)
+			it := v.newItem(edit)
 			items, request[it] = append(items, it), i
 			if !slices.Contains(judges, v) {
 				judges = append(judges, v)

@@ -432,11 +432,11 @@ func TestErrors(t *testing.T) {
 func TestMaxSize(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	tests := []struct {
-		name      string
-		max       int
-		joined    bool
-		least     int
-		mostParts int
+		name     string
+		max      int
+		joined   bool
+		least    int
+		maxParts int
 	}{{"no bound", 0, false, 1, 1}, {"each core's", 1, false, 2, 64}, {"joined", 10 * cores, true, 1, 64}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -452,9 +452,9 @@ func TestMaxSize(t *testing.T) {
 				return single(ctx, rows)
 			}
 			m, err := j.InMemory(context.Background())
-			if err != nil || m.Len() != j.Rows || len(sizes) < tt.least || len(sizes) > tt.mostParts {
+			if err != nil || m.Len() != j.Rows || len(sizes) < tt.least || len(sizes) > tt.maxParts {
 				t.Errorf("got %d results in batches of %v, %v, want %d in at least %d batches of at most %d parts", m.Len(), sizes,
-					err, j.Rows, tt.least, tt.mostParts)
+					err, j.Rows, tt.least, tt.maxParts)
 			}
 			if tt.joined && sizes[0] != 2*cores {
 				t.Errorf("the first batch has %d rows, want %d", sizes[0], 2*cores)

@@ -41,8 +41,7 @@ type grpoRun struct {
 			Reward float64
 			Cut    bool
 		}
-		Loss      float64
-		GradNorm  float64  `json:"grad_norm"`
+		torchStep
 		KL        *float64 `json:"kl"`
 		ClipRatio float64  `json:"clip_ratio"`
 	}
@@ -154,15 +153,9 @@ func TestGRPOIsTRL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := metricLines[records.StepMetrics](t, path, "train")
-			if len(steps) != len(want.Steps) {
-				t.Fatalf("got %d steps, want %d", len(steps), len(want.Steps))
-			}
-			for i, s := range steps {
-				w := want.Steps[i]
-				if off(float64(s.Loss), w.Loss) > 1e-5 || off(float64(s.GradNorm), w.GradNorm) > 2e-5 {
-					t.Errorf("step %d: got loss %v, norm %v; want %v, %v", i+1, s.Loss, s.GradNorm, w.Loss, w.GradNorm)
-				}
+			for i, s := range trainedSteps(t, path, len(want.Steps)) {
+				w := &want.Steps[i]
+				w.compare(t, &s, 1e-5, 2e-5)
 				if (s.Answers.KL != nil) != (w.KL != nil) || w.KL != nil && off(float64(*s.Answers.KL), *w.KL) > 1e-5 ||
 					off(float64(s.Answers.ClipRatio), w.ClipRatio) > 1e-6 {
 					t.Errorf("step %d: got KL %v, clipped %v; want %v, %v", i+1, s.Answers.KL, s.Answers.ClipRatio, w.KL, w.ClipRatio)

@@ -32,7 +32,7 @@ func planFor(t *testing.T, memory int64, extra string) *models.Plan {
 	return p
 }
 
-// TestMicroBatchFillsGPU: auto takes as many samples as fit into nine tenths of a GPU's memory, up to mostCUDA tokens;
+// TestMicroBatchFillsGPU: auto takes as many samples as fit into nine tenths of a GPU's memory, up to maxCUDA tokens;
 // on the CPU enoughCPU tokens.
 func TestMicroBatchFillsGPU(t *testing.T) {
 	long.Test(t)
@@ -40,7 +40,7 @@ func TestMicroBatchFillsGPU(t *testing.T) {
 	if tokens := float64(cpu.MicroBatch) * cpu.Tokens.Mean; tokens > models.EnoughCPU {
 		t.Errorf("%.0f tokens on the CPU", tokens)
 	}
-	want := min(16, int(models.MostCUDA/large.Tokens.Mean))
+	want := min(16, int(models.MaxCUDA/large.Tokens.Mean))
 	if large.MicroBatch != want || large.MicroBatch <= cpu.MicroBatch {
 		t.Errorf("%d samples on a large GPU, %d on the CPU, want %d", large.MicroBatch, cpu.MicroBatch, want)
 	}

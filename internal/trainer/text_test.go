@@ -36,14 +36,36 @@ type sftRun struct {
 	Betas []float64
 	Decay float64
 	Clip  float64
-	Steps []struct {
-		Loss     float64
-		GradNorm float64 `json:"grad_norm"`
-	}
+	Steps []torchStep
+
 	Validation struct {
 		Loss          float64
 		Right, Tokens int
 	}
+}
+
+// torchStep is a step of a run that PyTorch made.
+type torchStep struct {
+	Loss     float64
+	GradNorm float64 `json:"grad_norm"`
+}
+
+// compare compares the losses and the gradients' norms of a step.
+func (w *torchStep) compare(t *testing.T, s *records.StepMetrics, loss, norm float64) {
+	t.Helper()
+	if !(off(float64(s.Loss), w.Loss) <= loss) || !(off(float64(s.GradNorm), w.GradNorm) <= norm) {
+		t.Errorf("step %d: got loss %v, norm %v; want %v, %v", s.Step, s.Loss, s.GradNorm, w.Loss, w.GradNorm)
+	}
+}
+
+// trainedSteps are the steps of a run, which are to be so many.
+func trainedSteps(t *testing.T, config string, want int) []records.StepMetrics {
+	t.Helper()
+	steps := metricLines[records.StepMetrics](t, config, "train")
+	if len(steps) != want {
+		t.Fatalf("got %d steps, want %d", len(steps), want)
+	}
+	return steps
 }
 
 // sftConfig writes the configuration of such a run, with more lines, and returns its path.
@@ -115,15 +137,8 @@ func TestTextIsTransformers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := metricLines[records.StepMetrics](t, path, "train")
-			if len(steps) != len(want.Steps) {
-				t.Fatalf("%d steps, want %d", len(steps), len(want.Steps))
-			}
-			for i, s := range steps {
-				w := want.Steps[i]
-				if off(float64(s.Loss), w.Loss) > 2e-5 || off(float64(s.GradNorm), w.GradNorm) > 1e-4 {
-					t.Errorf("step %d: loss %v, norm %v; want %v, %v", i+1, s.Loss, s.GradNorm, w.Loss, w.GradNorm)
-				}
+			for i, s := range trainedSteps(t, path, len(want.Steps)) {
+				want.Steps[i].compare(t, &s, 2e-5, 1e-4)
 			}
 			v := metricLines[records.ValidationMetrics](t, path, "validation")
 			if len(v) != 1 || v[0].Tokens != want.Validation.Tokens || off(float64(*v[0].Loss), want.Validation.Loss) > 2e-5 ||

@@ -135,8 +135,8 @@ func (p *Placed) count(e event, cuda bool, lacking map[string]bool) {
 	}
 }
 
-// mostMask is the number of floating-point numbers up to which a mask counts as small.
-const mostMask = 64 << 10
+// maxMask is the number of floating-point numbers up to which a mask counts as small.
+const maxMask = 64 << 10
 
 // mask tells whether a node makes a small mask: the runtime makes it where its sizes are, and copies it.
 func mask(op string, outputs []map[string][]float64) bool {
@@ -151,7 +151,7 @@ func mask(op string, outputs []map[string][]float64) bool {
 			}
 		}
 	}
-	return n <= mostMask
+	return n <= maxMask
 }
 
 // floats tells whether any output is a tensor of floating-point numbers: others are sizes, which belong to the host.

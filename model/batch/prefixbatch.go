@@ -2,8 +2,8 @@ package batch
 
 import "slices"
 
-// LeastShared is the number of samples from which on their common prefix runs once.
-const LeastShared = 2
+// MinShared is the number of samples from which on their common prefix runs once.
+const MinShared = 2
 
 // Run is what runs together.
 type Run struct {
@@ -19,7 +19,7 @@ func (l Limits) Batches(pk Packer, samples []*Sample, oneGraph bool) (out []Run)
 	for i, s := range samples {
 		spans[i] = pk.Span(s, i)
 	}
-	least := LeastShared
+	least := MinShared
 	if oneGraph {
 		least = 1
 	}

@@ -25,7 +25,7 @@ func TestSharing(t *testing.T) {
 				spans[i].Length = c.length
 			}
 			l := Limits{Shared: 80, Near: 1}
-			if got := fmt.Sprint(l.sharing(spans, []*PrefixGroup{f}, LeastShared)); got != c.want {
+			if got := fmt.Sprint(l.sharing(spans, []*PrefixGroup{f}, MinShared)); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})

@@ -30,7 +30,7 @@ func (n *Network) InChunks(targets int, many bool) bool {
 	}
 	rows := nn.ChunkRows(n.Backbone.Decoder().Vocab)
 	if n.OneGraph() {
-		return many && rows < mostTargets
+		return many && rows < maxTargets
 	}
 	return targets > rows
 }
@@ -59,7 +59,7 @@ func (n *Network) longPictures(pictures []*backbone.Picture) bool {
 
 // inPieces says which groups of a batch attend in pieces.
 func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
-	from, least := int64(nn.PiecesFrom), int64(nn.LeastPieceRows)
+	from, least := int64(nn.PiecesFrom), int64(nn.MinPieceRows)
 	if n.Plan.Pieces > 0 {
 		from, least = int64(n.Plan.Pieces), nn.PiecesOfRows
 	}
@@ -73,5 +73,5 @@ func (n *Network) inPieces(p *batch.Inputs) (groups []bool) {
 	return groups
 }
 
-// mostTargets is about the most that a batch has: `micro_batch: auto` takes no more tokens.
-const mostTargets = 32 << 10
+// maxTargets is about the most that a batch has: `micro_batch: auto` takes no more tokens.
+const maxTargets = 32 << 10

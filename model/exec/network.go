@@ -187,7 +187,7 @@ func (n *Network) Weights() (parameters, bytes int64) {
 	w, lean := n.Backbone.Weights, n.LowMemory()
 	for _, name := range w.Names() {
 		info, _ := w.Info(name)
-		count := Elements(info.Shape)
+		count := onnx.Elements(info.Shape)
 		parameters += count
 		if d := w.Quantized(name); d != nil { // packed
 			bytes += d.Memory()

@@ -16,9 +16,9 @@ import (
 // shapesOf are the shapes of a run's inputs, and the contents of those that other shapes are computed from.
 type shapesOf map[string]*onnx.Tensor
 
-// mostContents is the length up to which an integer input counts as one that shapes are computed from (sizes of
+// maxContents is the length up to which an integer input counts as one that shapes are computed from (sizes of
 // groups).
-const mostContents = 64
+const maxContents = 64
 
 // Shapes are the shapes of what is fed to a run.
 func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
@@ -30,7 +30,7 @@ func Shapes(feeds ...map[string]*tensor.Dense) shapesOf {
 				x.Shape[i] = int64(d)
 			}
 			if v, ok := t.Data().([]int64); ok {
-				if x.Type = onnx.Int64; len(v) <= mostContents {
+				if x.Type = onnx.Int64; len(v) <= maxContents {
 					for _, n := range v {
 						x.Data = binary.LittleEndian.AppendUint64(x.Data, uint64(n))
 					}
@@ -74,7 +74,7 @@ func bodyPeak(n *onnx.Node, types *onnx.Types) (bytes int64, unknown int, err er
 	}
 	for _, x := range n.Inputs[:len(n.Inputs)-int(n.Int("num_scan_inputs", 0))] {
 		if sizes, ok := types.Of(x).Sizes(); ok {
-			bytes += Elements(sizes) * int64(types.Of(x).Type.Size())
+			bytes += onnx.Elements(sizes) * int64(types.Of(x).Type.Size())
 		}
 	}
 	most, unknown, err := Peak(inner, nil)
@@ -145,7 +145,7 @@ func (l *liveness) run(n *onnx.Node, types *onnx.Types, inner int64) {
 			continue
 		}
 		if sizes, ok := types.Of(y).Sizes(); ok {
-			l.size[y] = Elements(sizes) * int64(types.Of(y).Type.Size())
+			l.size[y] = onnx.Elements(sizes) * int64(types.Of(y).Type.Size())
 		} else {
 			l.unknown++
 			l.size[y] = l.largest(n, types)
@@ -170,7 +170,7 @@ func (l *liveness) largest(n *onnx.Node, types *onnx.Types) (bytes int64) {
 	for _, x := range n.Reads() {
 		size := l.size[l.of(x)]
 		if sizes, ok := types.Of(x).Sizes(); ok {
-			size = Elements(sizes) * int64(types.Of(x).Type.Size())
+			size = onnx.Elements(sizes) * int64(types.Of(x).Type.Size())
 		}
 		bytes = max(bytes, size)
 	}

@@ -29,8 +29,8 @@ type cachedEdit struct {
 	tokens   []int // of each picture
 }
 
-// mostEdits bounds the memory of keys of edits; when it is reached all are forgotten.
-const mostEdits = 1 << 20
+// maxEdits bounds the memory of keys of edits; when it is reached all are forgotten.
+const maxEdits = 1 << 20
 
 func newPictureCache(limit int64) *PictureCache {
 	c := &PictureCache{limit: limit}
@@ -64,8 +64,8 @@ func (c *PictureCache) Get(key store.Key) *backbone.Picture {
 	return c.touch(key)
 }
 
-// mostRecent bounds the memory of keys of pictures that nobody holds any more.
-const mostRecent = 1 << 12
+// maxRecent bounds the memory of keys of pictures that nobody holds any more.
+const maxRecent = 1 << 12
 
 // Prepared returns a picture that was prepared before, if anybody still has it; its pixels are not to be changed. The
 // edits of a group come one after the other, each with its source.
@@ -83,7 +83,7 @@ func (c *PictureCache) Prepared(key store.Key) *backbone.Picture {
 func (c *PictureCache) Remember(p *backbone.Picture) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.recent) >= mostRecent {
+	if len(c.recent) >= maxRecent {
 		clear(c.recent)
 	}
 	c.recent[p.Key] = weak.Make(p)
@@ -127,7 +127,7 @@ func (c *PictureCache) PutEdit(key store.Key, pictures []*backbone.Picture) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.edits) >= mostEdits {
+	if len(c.edits) >= maxEdits {
 		clear(c.edits)
 	}
 	c.edits[key] = cachedEdit{keys, backbone.PictureTokens(pictures)}

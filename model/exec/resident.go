@@ -38,7 +38,7 @@ func newResidence(params []nn.Param) *Residence {
 	r := &Residence{params: params, size: ort.Alignment}
 	for _, p := range params {
 		r.first = append(r.first, r.size)
-		r.size += (Elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
+		r.size += (onnx.Elements(p.Shape) + ort.Alignment - 1) / ort.Alignment * ort.Alignment
 	}
 	return r
 }
@@ -88,7 +88,7 @@ func (r *Residence) each(
 			}
 		}
 		for i, p := range r.params {
-			from, n := r.first[i], Elements(p.Shape)
+			from, n := r.first[i], onnx.Elements(p.Shape)
 			if lo, hi := max(at, from), min(at+int64(len(part)), from+n); lo < hi {
 				copying(i, lo-from, hi-from, part[lo-at:hi-at])
 			}

@@ -5,6 +5,7 @@ import (
 
 	"assay/model/batch"
 	"assay/model/nn"
+	"assay/onnx"
 )
 
 // Usage is what training needs.
@@ -15,15 +16,6 @@ type Usage struct {
 	Host       map[string]int64 // on CUDA, memory of the machine; on the CPU that is Bytes
 }
 
-// Elements is the number of elements of a tensor.
-func Elements(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
 // Counts is Counts of what trains the parameters.
 func (n *Network) Counts(params []nn.Param) Usage {
 	u := Usage{Bytes: map[string]int64{}}
@@ -32,7 +24,7 @@ func (n *Network) Counts(params []nn.Param) Usage {
 		u.Parameters += int64(v.DataSize())
 	}
 	for _, p := range params {
-		u.Trainable += Elements(p.Shape)
+		u.Trainable += onnx.Elements(p.Shape)
 	}
 	return u
 }
@@ -74,7 +66,7 @@ func (r *Runner) held(params []nn.Param) (bytes int64) {
 		return r.Sessions.options.Held(params)
 	}
 	for _, x := range params {
-		bytes += 4 * (1 + 2) * Elements(x.Shape)
+		bytes += 4 * (1 + 2) * onnx.Elements(x.Shape)
 	}
 	return bytes
 }

@@ -16,9 +16,9 @@ const (
 	promptRows = 1024
 	// promptRowsCPU is the same on the CPU, where larger products are slower: their rows leave the second cache.
 	promptRowsCPU = 512
-	// leastPromptRows are run together wherever the scores of all rows over a whole cache are there at once, and
-	// mostScores bounds their bytes otherwise.
-	leastPromptRows, mostScores = 64, 1 << 30
+	// minPromptRows are run together wherever the scores of all rows over a whole cache are there at once, and
+	// maxScores bounds their bytes otherwise.
+	minPromptRows, maxScores = 64, 1 << 30
 )
 
 // PromptRows is the number of rows of prompts that may run together.
@@ -30,7 +30,7 @@ func (l *Model) PromptRows(c *Cache) int {
 		return promptRows
 	}
 	row := 4 * l.net.Backbone.Decoder().Heads * c.capacity // bytes of scores
-	return min(max(mostScores/row/2*2, leastPromptRows), promptRows)
+	return min(max(maxScores/row/2*2, minPromptRows), promptRows)
 }
 
 // CacheRoom is the bytes that a GPU has room for besides the weights and what runs over prompts take. It is nine tenths
@@ -66,7 +66,7 @@ func (l *Model) needed() (int64, error) {
 		return 0, err
 	}
 	if l.plainCache() { // scores, with the mask added, and their softmax
-		most += 3 * mostScores
+		most += 3 * maxScores
 	}
 	const sessions = 2 // the tower's and the decoder's
 	return weights + most + most/exec.CUDASlack + exec.CUDAContext + sessions*exec.CUDARegion/2, nil

@@ -109,7 +109,7 @@ func (t *Tuner) policyGraph(s policyPass, p *batch.Inputs) exec.Recipe {
 // packAnswers lays answers to one prompt behind it: a group of the prompt, and one of the answers.
 func (t *Tuner) packAnswers(samples []*batch.Sample) (*batch.Inputs, error) {
 	pk := batch.Packer{Vocab: int64(t.net.Backbone.Decoder().Vocab), Table: true, Loss: true, Even: true,
-		Share: batch.LeastShared, Step: true}
+		Share: batch.MinShared, Step: true}
 	return pk.Pack(samples, t.net.Positions)
 }
 

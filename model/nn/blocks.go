@@ -22,8 +22,8 @@ const (
 	// blockScores bounds the rows of a block: heads * rows is at most that, so that a block of a sequence of n rows has
 	// 16 n KiB of scores.
 	blockScores = 4096
-	// mostBlockRows and leastBlockRows bound them, too.
-	mostBlockRows, leastBlockRows = 512, 64
+	// maxBlockRows and minBlockRows bound them, too.
+	maxBlockRows, minBlockRows = 512, 64
 	// blockUnit is what the rows of a block are a multiple of: each begins at a multiple of 16 bytes.
 	blockUnit = 4
 )
@@ -44,7 +44,7 @@ func (b Blocks) rows(heads int) int64 {
 	if b > 0 {
 		return int64(b)
 	}
-	return int64(min(max(blockScores/heads, leastBlockRows), mostBlockRows))
+	return int64(min(max(blockScores/heads, minBlockRows), maxBlockRows))
 }
 
 // queries are those of rows that stand together in their sequence: where the first one does, how many they are, and the

@@ -16,8 +16,8 @@ const (
 	// piecesFrom is the number of columns from which a step attends in pieces; from blocksFrom on it does so in blocks, of
 	// all sequences. Scores keep their bits.
 	PiecesFrom = 512
-	// leastPieceRows is the number of rows that a sequence has at least.
-	LeastPieceRows = 64
+	// minPieceRows is the number of rows that a sequence has at least.
+	MinPieceRows = 64
 	// piecesOfRows is how many pieces there are.
 	PiecesOfRows = 4
 )

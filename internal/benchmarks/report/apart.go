@@ -141,8 +141,8 @@ func (r *Report) Remarks() (out []string) {
 	return out
 }
 
-// mostNames bounds the names that a line lists.
-const mostNames = 6
+// maxNames bounds the names that a line lists.
+const maxNames = 6
 
 // grouped holds values by key, with the keys in the order of their first appearance.
 type grouped[K comparable, V any] struct {
@@ -170,8 +170,8 @@ func lines(reasons *grouped[string, string]) (out []string) {
 
 // someOf joins names, of many the first ones.
 func someOf(names []string) string {
-	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s; and %d more", strings.Join(names[:mostNames], "; "), more)
+	if more := len(names) - maxNames; more > 0 {
+		return fmt.Sprintf("%s; and %d more", strings.Join(names[:maxNames], "; "), more)
 	}
 	return strings.Join(names, "; ")
 }

@@ -36,12 +36,12 @@ func TestLeastClipTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if least := curate.LeastClipTokens(b.String()); least > len(ids) {
+		if least := curate.MinClipTokens(b.String()); least > len(ids) {
 			t.Fatalf("%q: at least %d tokens are promised, the tokenizer finds %d", b.String(), least, len(ids))
 		}
 	}
 	for text, want := range map[string]int{"": 2, "make it red.": 6, "It's 12 o'clock!": 10} {
-		if got := curate.LeastClipTokens(text); got != want {
+		if got := curate.MinClipTokens(text); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)
 		}
 	}

@@ -139,8 +139,8 @@ func (f *serveFlags) check() error {
 		return exit.Usagef("--mode %q: there are resident, per_call", f.mode)
 	}
 	f.o.PerCall = f.mode == "per_call"
-	if f.replicas > mostReplicas {
-		return exit.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, mostReplicas)
+	if f.replicas > maxReplicas {
+		return exit.Usagef("--replicas %d: at most %d copies on each device are supported", f.replicas, maxReplicas)
 	}
 	if err := f.readTokens(); err != nil {
 		return err
@@ -214,8 +214,8 @@ func (f *serveFlags) byScorer(flag string, args []string) (map[string]string, er
 	return out, nil
 }
 
-// mostReplicas is how many copies of a scorer are opened on a device.
-const mostReplicas = 64
+// maxReplicas is how many copies of a scorer are opened on a device.
+const maxReplicas = 64
 
 // cudaTolerance is how far scores01 of copies on CUDA devices may be apart: their kernels are chosen by timing.
 const cudaTolerance = 1e-3

@@ -23,8 +23,8 @@ import (
 	"assay/internal/workers"
 )
 
-// The work grows with the pictures, and with the pairs that are alike. It is bounded for each picture: mostListed
-// entries of each key are looked at, and MostCompared of what they propose are compared. The least certain bits of a
+// The work grows with the pictures, and with the pairs that are alike. It is bounded for each picture: maxListed
+// entries of each key are looked at, and MaxCompared of what they propose are compared. The least certain bits of a
 // window's key are tried both ways (multi-probe hashing).
 const (
 	bandBits   = 16
@@ -34,12 +34,12 @@ const (
 	// MaxDistance is the largest number of bits, of 63, in which hashes of near copies may differ.
 	MaxDistance = 16
 
-	mostDoubt = 0.15 // of the certainty of all bits, the share of those that differ
-	leastLike = 0.5  // correlation of thumbnails from which their windows are fitted
+	maxDoubt = 0.15 // of the certainty of all bits, the share of those that differ
+	minLike  = 0.5  // correlation of thumbnails from which their windows are fitted
 
-	mostListed = 512 // entries of a key that are looked at: those whose other bits are most like it
-	// MostCompared is how many pictures are compared pixel by pixel with each picture.
-	MostCompared = 256
+	maxListed = 512 // entries of a key that are looked at: those whose other bits are most like it
+	// MaxCompared is how many pictures are compared pixel by pixel with each picture.
+	MaxCompared = 256
 )
 
 // sameness is what is asked of near copies once their windows are fitted.
@@ -55,7 +55,7 @@ type sameness struct {
 
 var (
 	ofClear   = sameness{MaxDistance, 0.75, 0.7, 9, 0.9, 0.7, true}
-	ofUnclear = sameness{4, 0.9, 1, leastBlocks, 0.98, 0.9, false} // of two pictures of which neither shows much
+	ofUnclear = sameness{4, 0.9, 1, minBlocks, 0.98, 0.9, false} // of two pictures of which neither shows much
 )
 
 // band is one part of the hashes: thumbnails in turns, by the key that the part makes.
@@ -143,7 +143,7 @@ func (n *Index) shelve(wanted func(owner int32) bool) (s shelf) {
 			next[k]++
 		}
 		for k := range 1 << bandBits {
-			if list := d.of(uint32(k)); len(list) > mostListed {
+			if list := d.of(uint32(k)); len(list) > maxListed {
 				slices.SortFunc(list, func(a, b hashed) int {
 					return cmp.Or(cmp.Compare(bits.Reverse64(a.hash), bits.Reverse64(b.hash)), cmp.Compare(a.entry, b.entry))
 				})
@@ -156,11 +156,11 @@ func (n *Index) shelve(wanted func(owner int32) bool) (s shelf) {
 
 func (d *band) of(key uint32) []hashed { return d.list[d.first[key]:d.first[key+1]] }
 
-// around returns the entries with a key. If there are more than mostListed, which are sorted by their bits (the lowest
+// around returns the entries with a key. If there are more than maxListed, which are sorted by their bits (the lowest
 // frequencies first), it returns the ones nearest to a hash in that order; all is false then.
 func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) {
 	list = d.of(key)
-	if len(list) <= mostListed {
+	if len(list) <= maxListed {
 		return list, true
 	}
 	mask := uint64(1<<bandBits-1) << (b * bandBits)
@@ -168,8 +168,8 @@ func (d *band) around(key uint32, b int, hash uint64) (list []hashed, all bool) 
 	at, _ := slices.BinarySearchFunc(list, place, func(h hashed, place uint64) int {
 		return cmp.Compare(bits.Reverse64(h.hash), place)
 	})
-	from := min(max(at-mostListed/2, 0), len(list)-mostListed)
-	return list[from : from+mostListed], false
+	from := min(max(at-maxListed/2, 0), len(list)-maxListed)
+	return list[from : from+maxListed], false
 }
 
 // Crowded is the number of pictures that Pairs compared with only a part of what is like them.
@@ -269,7 +269,7 @@ func (s *search) candidates(at int) []candidate {
 	})
 	for _, entry := range s.found {
 		c := candidate{entry, s.distance[entry], s.window[entry], s.sameness(entry)}
-		if s.distance[entry] = unmet; !c.as.windows || s.doubt(c) <= mostDoubt {
+		if s.distance[entry] = unmet; !c.as.windows || s.doubt(c) <= maxDoubt {
 			s.list = append(s.list, c)
 		}
 	}
@@ -294,9 +294,9 @@ func (s *search) bound() {
 	if s.index.pictures[s.self].owner < 0 {
 		return
 	}
-	if len(s.list) > MostCompared {
-		kept := s.list[:MostCompared]
-		for _, c := range s.list[MostCompared:] {
+	if len(s.list) > MaxCompared {
+		kept := s.list[:MaxCompared]
+		for _, c := range s.list[MaxCompared:] {
 			if s.index.pictures[c.entry/turns].owner < 0 {
 				kept = append(kept, c)
 			} else {
@@ -355,7 +355,7 @@ func (s *search) meet(entry uint32, distance, window uint8) {
 func (s *search) shows(c candidate) bool {
 	other := s.index.pictures[c.entry/turns].clippedThumb
 	t := turn(c.entry % turns)
-	return s.windows.start(int(c.window), other, t) >= leastLike && s.windows.fit(int(c.window), other, t, c.as)
+	return s.windows.start(int(c.window), other, t) >= minLike && s.windows.fit(int(c.window), other, t, c.as)
 }
 
 // probes are the keys of a band: its own, and those with its least certain bits, of the smallest coefficients, changed.

@@ -17,7 +17,7 @@ const (
 	blockSide    = 6 // of the 16 blocks of a thumbnail
 	blocksAcross = thumbnailSide / blockSide
 	blockFlat    = 1.5 // standard deviation of its detail, in grey levels, below which a block shows nothing
-	leastBlocks  = 4   // blocks that show something in any picture that has a thumbnail
+	minBlocks    = 4   // blocks that show something in any picture that has a thumbnail
 	clearBlocks  = 12  // and in one that shows so much that only its copies are like it
 
 	borderLevels = 4    // by which a pixel of a uniform border may differ from the mean of the outermost line
@@ -36,7 +36,7 @@ func ThumbnailOf(p *data.Picture) Thumbnail {
 	for i := range l {
 		l[i] = small.Pix[3*i]
 	}
-	if telling(clipped(l)) < leastBlocks {
+	if telling(clipped(l)) < minBlocks {
 		return nil
 	}
 	return l

@@ -10,6 +10,7 @@
 package combine
 
 import (
+	"assay/internal/stats"
 	"fmt"
 	"math"
 	"slices"
@@ -70,13 +71,6 @@ func byGroup(scores []float64, groups []int) map[int][]int {
 	return members
 }
 
-func mean(x []float64) (m float64) {
-	for _, v := range x {
-		m += v
-	}
-	return m / float64(len(x))
-}
-
 // zScores are (x - mean) / (std + epsilon), with the sample's standard deviation (n - 1). They are 0 where all scores
 // are equal, and of a single one.
 func zScores(x []float64) []float64 {
@@ -84,7 +78,7 @@ func zScores(x []float64) []float64 {
 	if slices.Min(x) == slices.Max(x) { // exactly 0, whatever the mean is rounded to
 		return out
 	}
-	m, squares := mean(x), 0.0
+	m, squares := stats.Mean(x), 0.0
 	for _, v := range x {
 		squares += (v - m) * (v - m)
 	}
@@ -98,22 +92,12 @@ func zScores(x []float64) []float64 {
 // ranks are (lower + half of the other equal ones) / (n - 1): scipy's rankdata (average), from 0 to 1. A single score
 // has 0.5.
 func ranks(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		if len(x) == 1 {
-			out[i] = 0.5
-			break
-		}
-		below, equal := 0, 0
-		for k, o := range x {
-			switch {
-			case o < v:
-				below++
-			case o == v && k != i:
-				equal++
-			}
-		}
-		out[i] = (float64(below) + float64(equal)/2) / float64(len(x)-1)
+	if len(x) == 1 {
+		return []float64{0.5}
+	}
+	out := stats.Ranks(x)
+	for i, r := range out {
+		out[i] = (r - 1) / float64(len(x)-1)
 	}
 	return out
 }
@@ -128,7 +112,7 @@ func Impute(values []float64, groups []int) (imputed []bool) {
 		for _, i := range members {
 			own = append(own, values[i])
 		}
-		means[g] = mean(own)
+		means[g] = stats.Mean(own)
 	}
 	for i, v := range values {
 		if m, ok := means[groups[i]]; ok && math.IsNaN(v) {

@@ -51,7 +51,7 @@ func TestRulesOfTRLAndPandas(t *testing.T) {
 						if got[i] != 0 && !math.IsNaN(got[i]) {
 							t.Errorf("reward %d, edit %d: got z-score %v, want 0", k, i, got[i])
 						}
-					case math.Abs(got[i]-want[i]) > 1e-11:
+					case !(math.Abs(got[i]-want[i]) <= 1e-11):
 						t.Errorf("reward %d, edit %d: got z-score %v, want %v", k, i, got[i], want[i])
 					}
 				}
@@ -67,7 +67,7 @@ func TestRulesOfTRLAndPandas(t *testing.T) {
 				values = append(values, got)
 			}
 			for i, got := range Sum(c.Weights, values, len(c.Groups)) {
-				if math.Abs(got-*c.Sums[i]) > 1e-10 {
+				if !(math.Abs(got-*c.Sums[i]) <= 1e-10) {
 					t.Errorf("edit %d: got sum %v, want %v", i, got, *c.Sums[i])
 				}
 			}
@@ -134,7 +134,7 @@ func TestLowerBoundOfTorch(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			for i, got := range LowerBound(c.Weights, c.Values, c.Sigmas, c.Penalty, len(c.Bounds)) {
-				if math.Abs(got-c.Bounds[i]) > 1e-12 {
+				if !(math.Abs(got-c.Bounds[i]) <= 1e-12) {
 					t.Errorf("edit %d: got %v, want %v", i, got, c.Bounds[i])
 				}
 			}

@@ -220,7 +220,7 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 	if err != nil || errs[0] != nil {
 		t.Fatal(err, errs)
 	}
-	if s := scores[0]; math.Abs(s.Value-10*y) > 1e-4 || s.Raw01 == nil || s.Interval == nil {
+	if s := scores[0]; !(math.Abs(s.Value-10*y) <= 1e-4) || s.Raw01 == nil || s.Interval == nil {
 		t.Errorf("%+v, the map says %v", s, y)
 	}
 	printA, errA := calibrated.Fingerprint()
@@ -233,7 +233,7 @@ func checkCalibrated(t *testing.T, dir, table string, m *calibration.Map) {
 		t.Fatal(err)
 	}
 	k, err := open(merged, model.Options{}).Gradients(ctx, one)
-	if err != nil || math.Abs(k[0].Score01-y) > 1e-3 || k[0].Raw01 == nil {
+	if err != nil || !(math.Abs(k[0].Score01-y) <= 1e-3) || k[0].Raw01 == nil {
 		t.Errorf("merged it says %+v, want %v: %v", k, y, err)
 	}
 	replace(t, filepath.Join(dir, model.ConfigFile), "is a part of it done?", "is it done?")

@@ -310,8 +310,8 @@ type content struct {
 	instruction  string
 }
 
-// mostNamed bounds the contradictions that an error lists.
-const mostNamed = 100
+// maxNamed bounds the contradictions that an error lists.
+const maxNamed = 100
 
 // merge joins rows of the same edit with the same label (two editors may give the same picture): an edit counts once,
 // in one part. An edit with two labels, and an id of two edits, are errors.
@@ -362,8 +362,8 @@ func (t *table) merge() error {
 		return nil
 	}
 	rest := ""
-	if n := len(wrong) - mostNamed; n > 0 {
-		wrong, rest = wrong[:mostNamed], fmt.Sprintf("; and %d more", n)
+	if n := len(wrong) - maxNamed; n > 0 {
+		wrong, rest = wrong[:maxNamed], fmt.Sprintf("; and %d more", n)
 	}
 	return fmt.Errorf("every edit counts once, with one label: %s%s%s", strings.Join(wrong, "; "), rest, advice)
 }

@@ -8,7 +8,6 @@ import (
 	"assay/data"
 	"assay/internal/strictyaml"
 	"assay/lora"
-	"assay/model"
 	"assay/ort"
 )
 
@@ -70,47 +69,6 @@ func (c *Config) replaces(path string) bool {
 		rest, err := filepath.Rel(filepath.Join(c.Out, name), path)
 		return c.Out != "" && path != "" && err == nil && filepath.IsLocal(rest)
 	})
-}
-
-// checkScorer looks at what becomes scorer.yaml.
-func (c *Config) checkScorer(d checker) {
-	if c.Judge != nil {
-		return
-	}
-	d.oneOf("pair", c.Pair, "sequence", "concat", "frames")
-	d.Want(len(c.PairSize) == 0 || len(c.PairSize) == 2 && slices.Min(c.PairSize) > 0, "pair_size",
-		"want [height, width] in pixels, not %v", c.PairSize)
-	d.oneOf("layout", c.Layout, "", model.InstructionFirst)
-	d.Want(c.Layout == "" || c.Pair == model.Sequence, "layout",
-		"%s needs pair: %s; with %s nothing stands before the edit", c.Layout, model.Sequence, c.Pair)
-	d.Want(c.NumberPictures == "" || strings.Contains(c.NumberPictures, model.NumberMark), "number_pictures",
-		"want %s in it, the picture's number, as in %q", model.NumberMark, "Picture {n}: ")
-	d.oneOf("text_loss", c.TextLoss, "answer", "all")
-	d.Want(len(c.ScoreRange) == 2 && c.ScoreRange[0] < c.ScoreRange[1], "score_range", "want [lowest, highest], not %v",
-		c.ScoreRange)
-	d.oneOf("score_position", c.ScorePosition, "at", "before")
-	d.Want(c.ScoreToken != "", "score_token", "want a token, as [SCORE]")
-	d.Want(len(c.Question) > 0, "question", "want a text or several")
-	for _, q := range c.Question {
-		d.Want(strings.Count(q, Instruction) == 1, "question", "want %s in it exactly once: %q", Instruction, q)
-	}
-	d.Want(len(c.Answer) > 0, "answer", "want a text or several")
-	for _, a := range c.Answer {
-		d.Want(c.ScoreToken == "" || strings.Count(a, c.ScoreToken) == 1, "answer", "want %s in it exactly once: %q",
-			c.ScoreToken, a)
-		d.Want(!strings.Contains(a[:max(0, strings.Index(a, c.ScoreToken))], model.WhyMark), "answer",
-			"%s stands before %s, whose score would depend on it: put it behind", model.WhyMark, c.ScoreToken)
-	}
-	h := &c.Head
-	d.Want(len(h.Hidden) == 0 || slices.Min(h.Hidden) > 0, "head.hidden", "want widths of at least 1, not %v", h.Hidden)
-	d.oneOf("head.activation", h.Activation, "relu")
-	d.oneOf("head.kind", h.Kind, "regression", "classification")
-	if h.Kind == "classification" {
-		d.Want(len(h.Values) >= 2 && ascending(h.Values) && h.Values[0] >= 0 && h.Values[len(h.Values)-1] <= 1, "head.values",
-			"want the scores (0..1) of at least two classes, ascending, not %v", h.Values)
-	} else {
-		d.Want(len(h.Values) == 0, "head.values", "only a head of kind classification has values")
-	}
 }
 
 func ascending(values []float64) bool {

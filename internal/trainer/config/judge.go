@@ -11,10 +11,6 @@ import (
 	"assay/model"
 )
 
-// formatOneKeys are the keys of a run that say what a scorer of format 1 is.
-var formatOneKeys = []string{"pair", "pair_size", "layout", "question", "answer", "text_loss", "score_range", "head",
-	"score_token", "score_position", "chat_template", "end_of_turn", "number_pictures"}
-
 // readJudge looks whether the run is about a scorer of format 2: scorer is the file of a fresh one, init a directory.
 func (c *Config) readJudge(d *strictyaml.Document, folder string) error {
 	file, key := Absolute(folder, c.Scorer), "scorer"

@@ -133,12 +133,7 @@ func (c *Config) fromScorer(dir string) error {
 	} else if err != nil {
 		return err
 	}
-	s := scorer.OnePass()
-	c.Backbone, c.Pair, c.PairSize, c.Layout = s.Backbone, s.Pair, s.PairSize, s.Layout
-	c.Question, c.Answer, c.TextLoss = Strings{s.Question}, Strings{s.Answer}, s.TextLoss
-	c.ScoreRange, c.Head, c.Dtype = s.ScoreRange[:], s.Head, s.DType
-	c.ScoreToken, c.ScorePosition = s.ScoreToken, s.ScorePosition
-	c.ChatTemplate, c.EndOfTurn, c.NumberPictures = s.ChatTemplate, s.EndOfTurn, s.NumberPictures
+	c.takeOnePass(scorer.OnePass())
 	if noAdapter == nil {
 		c.takeAdapter(a)
 	} else if !errors.Is(noAdapter, fs.ErrNotExist) {

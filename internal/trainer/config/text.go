@@ -2,6 +2,7 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 
 	"assay/internal/strictyaml"
 	"assay/lora"
@@ -91,7 +92,5 @@ func (c *Config) checkText(d checker) {
 }
 
 // scorerKeys are the keys that mode text does not have.
-var scorerKeys = []string{"scorer", "train", "layout", "pair", "pair_size", "question", "answer", "text_loss",
-	"score_range", "head", "score_token", "score_position", "augment", "loss", "losses", "data.columns",
-	"data.sampling", "data.balance", "data.weight", "data.group_edits", "data.train_split",
-	"data.validation_split"}
+var scorerKeys = append(slices.Clone(scorerOnly), "scorer", "train", "augment", "loss", "losses", "data.columns",
+	"data.sampling", "data.balance", "data.weight", "data.group_edits", "data.train_split", "data.validation_split")

@@ -67,8 +67,8 @@ func (r *Row) comparedIn(e *data.Row) string {
 	return fmt.Sprintf("%d\x00%s\x00%s", r.number, e.Group, r.Asked)
 }
 
-// mostContrary bounds the contradictions that an error lists.
-const mostContrary = 10
+// maxContrary bounds the contradictions that an error lists.
+const maxContrary = 10
 
 // CheckContrary refuses edits of a group of which labels and ranks say opposite things: pairs and orders are by both. A
 // tie of one of the two contradicts nothing, since labels may be finer than ranks, or coarser.
@@ -84,8 +84,8 @@ func (s *Samples) CheckContrary(key string, dimensions []string) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	if n := len(problems) - mostContrary; n > 0 {
-		problems = append(problems[:mostContrary], fmt.Errorf("and %d more groups", n))
+	if n := len(problems) - maxContrary; n > 0 {
+		problems = append(problems[:maxContrary], fmt.Errorf("and %d more groups", n))
 	}
 	return exit.Usage(fmt.Errorf("%s: labels and ranks contradict each other (a lower rank is a better edit; repair or "+
 		"leave out one of the two columns):\n%w", key, errors.Join(problems...)))

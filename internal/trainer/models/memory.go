@@ -17,6 +17,7 @@ import (
 	"assay/model"
 	"assay/model/exec"
 	"assay/model/nn"
+	"assay/onnx"
 	"assay/ort"
 )
 
@@ -141,10 +142,10 @@ func (m *ScorerModel) shared(sample []dataset.Example) (*SharedTokens, error) {
 }
 
 // Tokens of a run of the graph. On the CPU larger matrix products are no faster than those of enoughCPU; a GPU takes
-// what fits into its memory, up to mostCUDA, beyond which products gain nothing either.
+// what fits into its memory, up to maxCUDA, beyond which products gain nothing either.
 const (
 	EnoughCPU = 2048
-	MostCUDA  = 32 << 10
+	MaxCUDA   = 32 << 10
 )
 
 // fit chooses the micro-batch (given: it is known) and, with recompute: auto, the fewest layers to compute again with
@@ -190,7 +191,7 @@ func fitMicroBatch(
 ) (u exec.Usage, err error) {
 	enough := EnoughCPU
 	if strings.HasPrefix(p.Device, "cuda") && p.Memory > 0 {
-		enough = MostCUDA
+		enough = MaxCUDA
 	}
 	most := min(max(1, int(float64(enough)/p.Tokens.Mean)), c.BatchSize)
 	if c.MicroBatch != config.Auto {
@@ -293,7 +294,7 @@ func held(c *config.Config, params []nn.Param) (bytes int64) {
 	var sizes []int64 // of what an update takes beside
 	for _, p := range params {
 		kept, scratch := keeps(c, p.Shape)
-		bytes += kept + 4*exec.Elements(p.Shape)
+		bytes += kept + 4*onnx.Elements(p.Shape)
 		sizes = append(sizes, scratch)
 	}
 	if c.Ranks > 1 {
@@ -311,7 +312,7 @@ func held(c *config.Config, params []nn.Param) (bytes int64) {
 
 // keeps is what the optimizer keeps of a tensor of that shape, in bytes, and what an update of it takes beside.
 func keeps(c *config.Config, shape []int64) (kept, scratch int64) {
-	n := exec.Elements(shape)
+	n := onnx.Elements(shape)
 	switch c.Optimizer.Name {
 	case "lion":
 		return 4 * n, 0

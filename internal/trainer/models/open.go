@@ -150,24 +150,9 @@ func configuredScorer(c *config.Config) (*model.ScorerConfig, error) {
 		}
 		return &sc, nil
 	}
-	sc := (&model.OnePassConfig{
-		Backbone:      c.Backbone,
-		Pair:          c.Pair,
-		PairSize:      c.PairSize,
-		Layout:        c.Layout,
-		Question:      c.Question[0],
-		Answer:        c.ScoredAnswer(),
-		TextLoss:      c.TextLoss,
-		ScoreRange:    [2]float64{c.ScoreRange[0], c.ScoreRange[1]},
-		ScoreToken:    c.ScoreToken,
-		ScorePosition: c.ScorePosition,
-		DType:         dtype(c),
-		ChatTemplate:  c.ChatTemplate,
-		EndOfTurn:     c.EndOfTurn,
-		Head:          c.Head,
-
-		NumberPictures: c.NumberPictures,
-	}).Scorer()
+	one := c.OnePass()
+	one.DType = dtype(c)
+	sc := one.Scorer()
 	return sc, sc.Normalize()
 }
 

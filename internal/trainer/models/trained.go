@@ -14,6 +14,7 @@ import (
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/optimizer"
 	"assay/lora"
+	"assay/onnx"
 )
 
 // Trained says what a run trains. It is counted from the parameters that the optimizer is given, which follow from the
@@ -99,10 +100,7 @@ func trainedOf(tensors []trainedTensor) Trained {
 	h := sha256.New()
 	for _, x := range tensors {
 		fmt.Fprintln(h, x.name, x.shape)
-		size := int64(1)
-		for _, d := range x.shape {
-			size *= d
-		}
+		size := onnx.Elements(x.shape)
 		t.Parameters += size
 		switch group := config.GroupOf(x.name); group {
 		case config.AdapterGroup:

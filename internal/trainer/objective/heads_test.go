@@ -61,17 +61,17 @@ func TestMissingLabels(t *testing.T) {
 			}
 			for i := range rows {
 				for j, want := range head.Grad[p*size+i] {
-					if got := grads[i*len(rows[i])+j]; math.Abs(got-want) > 1e-11 {
+					if got := grads[i*len(rows[i])+j]; !(math.Abs(got-want) <= 1e-11) {
 						t.Errorf("%s, edit %d, output %d: got gradient %g, torch has %g", s.Dimension, p*size+i, j, got, want)
 					}
 				}
 			}
 		}
-		if math.Abs(terms[k]-c.Losses[k]) > 1e-11 {
+		if !(math.Abs(terms[k]-c.Losses[k]) <= 1e-11) {
 			t.Errorf("%s of %s: got loss %.9g, torch has %.9g", s.Kind, s.Dimension, terms[k], c.Losses[k])
 		}
 	}
-	if math.Abs(sum-c.Loss) > 1e-11 {
+	if !(math.Abs(sum-c.Loss) <= 1e-11) {
 		t.Errorf("got sum %.9g, torch has %.9g", sum, c.Loss)
 	}
 }

@@ -252,7 +252,7 @@ func RightPairs(
 		if len(part) < 2 {
 			continue
 		}
-		part = part[:min(len(part), mostCompared)]
+		part = part[:min(len(part), maxCompared)]
 		for _, it := range one.pairItems(spec, part, 0, len(part)) {
 			d := of[it.Edits[0]] - of[it.Edits[1]]
 			if it.Outcome[1] == 1 {
@@ -270,8 +270,8 @@ func RightPairs(
 	return right, pairs
 }
 
-// mostCompared bounds the edits of a group whose pairs are counted: there are 131,000 of so many.
-const mostCompared = 512
+// maxCompared bounds the edits of a group whose pairs are counted: there are 131,000 of so many.
+const maxCompared = 512
 
 // Measure adds the terms of a micro-batch to the means over the batch.
 func (o *Objective) Measure(m *records.StepMetrics, terms [][]float64, items [][]losses.Item) {

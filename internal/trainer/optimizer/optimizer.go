@@ -118,8 +118,8 @@ func (o *Optimizer) Add(grads []*tensor.Dense) {
 	})
 }
 
-// leastReleased is the memory of gradients that is worth a collection.
-const leastReleased = 8 << 20
+// minReleased is the memory of gradients that is worth a collection.
+const minReleased = 8 << 20
 
 // Release drops a micro-batch's gradients, which are summed, and collects them with earlier ones. The garbage collector
 // by itself would wait until they are as large as all that lives: parameters, sums and moments together.
@@ -132,7 +132,7 @@ func (o *Optimizer) Release(grads *[]*tensor.Dense) {
 		bytes += 4 * int64(g.DataSize())
 	}
 	*grads = nil
-	if o.released += bytes; o.released >= max(leastReleased, 2*bytes) {
+	if o.released += bytes; o.released >= max(minReleased, 2*bytes) {
 		runtime.GC()
 		o.released = 0
 	}
