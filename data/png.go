@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"slices"
 
-	"assay/internal/inflate"
+	"assay/internal/codecs"
 )
 
 // Colour types of PNG.
@@ -78,24 +78,22 @@ func decodePlainPNG(f encodedFile) (*Picture, error) {
 		return nil, nil
 	}
 	width, height := int(binary.BigEndian.Uint32(f.raw[16:])), int(binary.BigEndian.Uint32(f.raw[20:]))
-	var r inflate.Reader
-	err := r.Reset(packed)
-	if err != nil {
-		return nil, err
-	}
+	r := codecs.NewZlibReader(packed)
+	defer r.Close()
+	var err error
 	p := NewPicture(width, height)
 	switch f.raw[pngColours] {
 	case pngRGB:
-		err = pngRows(f.ctx, &r, height, 3, func(y int) []byte { return p.row(y) }, nil)
+		err = pngRows(f.ctx, r, height, 3, func(y int) []byte { return p.row(y) }, nil)
 	case pngPalette:
 		row, before := make([]byte, width), make([]byte, width)
-		err = pngRows(f.ctx, &r, height, 1, func(int) []byte {
+		err = pngRows(f.ctx, r, height, 1, func(int) []byte {
 			row, before = before, row
 			return row
 		}, func(y int) { paletteRow(p.row(y), row, palette) })
 	case pngRGBA:
 		m := image.NewNRGBA(image.Rect(0, 0, width, height))
-		if err = pngRows(f.ctx, &r, height, 4, func(y int) []byte { return m.Pix[y*m.Stride:][:m.Stride] }, nil); err == nil {
+		if err = pngRows(f.ctx, r, height, 4, func(y int) []byte { return m.Pix[y*m.Stride:][:m.Stride] }, nil); err == nil {
 			p = flatten(m)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/image/tiff"
 
-	"assay/internal/inflate"
+	"assay/internal/codecs"
 )
 
 // Tags of TIFF, and the numbers in them that are asked for.
@@ -170,7 +170,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 		return nil, nil
 	}
 	p := NewPicture(width, height)
-	var unpack stripReader
+	var table lzwTable
 	for i, offset := range offsets {
 		if f.ctx.Err() != nil {
 			return nil, errStopped
@@ -180,7 +180,7 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 		}
 		strip := p.Pix[3*width*rows*i : min(3*width*rows*(i+1), len(p.Pix))]
 		packed := f.raw[offset : offset+lengths[i]]
-		if !unpack.strip(strip, packed, dir.number(tiffCompression, noCompression)) {
+		if !unpackStrip(strip, packed, dir.number(tiffCompression, noCompression), &table) {
 			return nil, nil
 		}
 		if dir.number(tiffPredictor, 1) == 2 {
@@ -192,27 +192,20 @@ func decodePlainTIFF(f encodedFile) (*Picture, error) {
 	return p, nil
 }
 
-// A stripReader has the memory that strips are decompressed with.
-type stripReader struct {
-	lzw     lzwTable
-	deflate inflate.Reader
-}
-
-// strip fills dst from a strip that holds just as much.
-func (r *stripReader) strip(dst, packed []byte, compression float64) bool {
+// unpackStrip fills dst from a strip that holds just as much.
+func unpackStrip(dst, packed []byte, compression float64, table *lzwTable) bool {
 	switch compression {
 	case noCompression:
 		return copy(dst, packed) == len(dst) && len(packed) == len(dst)
 	case lzw:
-		return r.lzw.unpack(dst, packed, 8, true)
+		return table.unpack(dst, packed, 8, true)
 	case deflate, oldDeflate:
-		if err := r.deflate.Reset(packed); err != nil {
+		r := codecs.NewZlibReader(packed)
+		defer r.Close()
+		if _, err := io.ReadFull(r, dst); err != nil {
 			return false
 		}
-		if _, err := io.ReadFull(&r.deflate, dst); err != nil {
-			return false
-		}
-		n, err := r.deflate.Read(make([]byte, 1))
+		n, err := r.Read(make([]byte, 1))
 		return n == 0 && err == io.EOF // which checks the sum
 	}
 	return false

@@ -41,7 +41,6 @@ internal/long:
 internal/journal: internal/filelock
 internal/library:
 internal/codecs: internal/library
-internal/inflate:
 internal/jpegscan:
 internal/testfile:
 internal/packed:
@@ -63,7 +62,7 @@ checkpoints: onnx internal/atomicfile internal/workers internal/jsonfile interna
 internal/quant: onnx checkpoints internal/strictjson internal/workers internal/atomicfile internal/exit
 lora: onnx checkpoints internal/quant internal/atomicfile internal/workers internal/exit
 data/parquet: onnx internal/remote
-data: onnx data/parquet internal/atomicfile internal/codecs internal/inflate internal/jpegscan internal/remote internal/workers
+data: onnx data/parquet internal/atomicfile internal/codecs internal/jpegscan internal/remote internal/workers
 edit: data
 onnx/gradjob: onnx onnx/grad ort checkpoints internal/atomicfile internal/exit internal/blocks
 internal/oracle: checkpoints internal/packed

@@ -1,4 +1,4 @@
-package inflate
+package codecs
 
 import (
 	"bytes"
@@ -11,11 +11,10 @@ import (
 	"assay/internal/fuzzing"
 )
 
-// inflated is a stream by a Reader that had others before.
-func inflated(r *Reader, stream []byte) (out []byte, left int, err error) {
-	if err := r.Reset(stream); err != nil {
-		return nil, 0, err
-	}
+// inflated is a stream by a ZlibReader.
+func inflated(stream []byte) (out []byte, left int, err error) {
+	r := NewZlibReader(stream)
+	defer r.Close()
 	out, err = io.ReadAll(r)
 	return out, r.Len(), err
 }
@@ -31,11 +30,11 @@ func standard(stream []byte) (out []byte, left int, err error) {
 	return out, source.Len(), err
 }
 
-// check compares a stream's bytes, what is left behind it, and whether it is valid. Bytes before an error are compared,
+// checkZlib compares a stream's bytes, what is left behind it, and whether it is valid. Bytes before an error are compared,
 // too, since a wrong checksum would hide others.
-func check(t testing.TB, r *Reader, stream []byte) {
+func checkZlib(t testing.TB, stream []byte) {
 	t.Helper()
-	got, left, err := inflated(r, stream)
+	got, left, err := inflated(stream)
 	want, wantLeft, wantErr := standard(stream)
 	n := min(len(got), len(want))
 	switch {
@@ -85,25 +84,23 @@ func streams(tb testing.TB) map[string][]byte {
 	return out
 }
 
-func TestReader(t *testing.T) {
-	var r Reader
+func TestZlib(t *testing.T) {
 	for name, stream := range streams(t) {
 		t.Run(name, func(t *testing.T) {
-			check(t, &r, stream)
-			check(t, &r, append(bytes.Clone(stream), 1, 2, 3))
+			checkZlib(t, stream)
+			checkZlib(t, append(bytes.Clone(stream), 1, 2, 3))
 			for n := range min(len(stream), 100) {
-				check(t, &r, stream[:n])
+				checkZlib(t, stream[:n])
 				if len(stream) < 5_000 {
-					check(t, &r, stream[:len(stream)-1-n])
+					checkZlib(t, stream[:len(stream)-1-n])
 				}
 			}
 		})
 	}
 }
 
-// TestDamage: of streams with wrong bits those are valid that compress/zlib takes for valid.
-func TestDamage(t *testing.T) {
-	var r Reader
+// TestDamagedZlib: of streams with wrong bits those are valid that compress/zlib takes for valid.
+func TestDamagedZlib(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for name, stream := range streams(t) {
 		if len(stream) > 5_000 {
@@ -113,43 +110,18 @@ func TestDamage(t *testing.T) {
 			for range 100 {
 				wrong := bytes.Clone(stream)
 				wrong[rng.IntN(len(wrong))] ^= 1 << rng.IntN(8)
-				check(t, &r, wrong)
+				checkZlib(t, wrong)
 			}
 		})
 	}
 }
 
-// TestCodes: the codes of a block that are refused, and those that are not complete.
-func TestCodes(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		lengths []uint8
-		want    bool
-	}{
-		{"none", []uint8{0, 0, 0}, true},
-		{"one of one bit", []uint8{0, 1, 0}, true},
-		{"one of two bits", []uint8{0, 2, 0}, false},
-		{"complete", []uint8{1, 2, 2}, true},
-		{"not complete", []uint8{1, 2, 0}, false},
-		{"too many", []uint8{1, 1, 1}, false},
-		{"long", []uint8{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 15}, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var table [1 << 9]uint32
-			if got := build(table[:], offsetEntries[:], c.lengths, offsetBits); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
-func FuzzReader(f *testing.F) {
+func FuzzZlib(f *testing.F) {
 	x := fuzzing.New(f)
 	for _, stream := range streams(f) {
 		if len(stream) < 3_000 {
 			x.Add(stream)
 		}
 	}
-	var r Reader
-	x.Run(func(t testing.TB, stream []byte) { check(t, &r, stream) })
+	x.Run(func(t testing.TB, stream []byte) { checkZlib(t, stream) })
 }
