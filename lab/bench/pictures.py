@@ -179,7 +179,7 @@ def main():
         f"Decoding and preparing beside Pillow {__version__} (with {libraries()}),",
         "the same pixels: milliseconds of processor time on one core, the fastest of seven turns that both sides took one after the",
         f"other ({datetime.date.today():%-d %B %Y}; load of the machine at the end: LOAD). Pictures with alpha are put over white. Cost is",
-        "linear in pixels. JPEG and WebP are decoded by libjpeg-turbo and libwebp, PNG and TIFF inflated by `internal/inflate`.",
+        "linear in pixels. JPEG and WebP are decoded by libjpeg-turbo and libwebp, PNG and TIFF inflated by the system's zlib.",
         "",
         *decoding(),
     ]
