@@ -73,7 +73,7 @@ func adiee(o *Options) (*judge, error) {
 		Passes:  []model.PassConfig{pass},
 		Heads:   map[string]model.DimensionConfig{"success": head},
 		Score:   &model.FusionConfig{Fusion: "mean"},
-		Origin:  &model.Origin{Name: adieeCard.name, Licence: adieeCard.licence, Source: adieeCard.source, Prompts: digests},
+		Origin:  &model.Origin{Name: adieeCard.Name, Licence: adieeCard.Licence, Source: adieeCard.Source, Prompts: digests},
 	}
 	state := &model.ScorerState{Config: config, Tensors: tensors}
 	return &judge{state, adieeCard, warnings}, unreadHeads(w, map[string]string{"": adieeHead})

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tools/dist/program.sh OUT [MACHINE [PACKAGE]]: builds the program assay, which is train, score and label in one, or that
 # of another package, for x86_64 or aarch64 (default: this machine) and glibc 2.28. The same commit and tools give the same
-# bytes. PROGRAM_CACHE is a folder in place of Go's cache.
+# bytes: debugging information of zig's own C files, which has the folder of its cache, is stripped. PROGRAM_CACHE is a folder in place of Go's cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
@@ -15,4 +15,4 @@ mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] || commit=$commit-changed
 GOCACHE=${PROGRAM_CACHE:-$(go env GOCACHE)} GOARCH=$architecture CC="$PWD/tools/dist/cc.sh" CGO_ENABLED=1 CGO_LDFLAGS= \
-	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X $(go list -m)/internal/version.commit=$commit" -o "$out" "${3:-./cmd/assay}"
+	go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -extldflags=-Wl,--strip-all -X $(go list -m)/internal/version.commit=$commit" -o "$out" "${3:-./cmd/assay}"
