@@ -53,8 +53,8 @@ func linearLayers(f checkpoints.TensorFile) (prefixes []string) {
 }
 
 // LinearHead adds the head of an aesthetic predictor or of ImageReward to a graph: linear layers over x [rows, width],
-// layers.N.weight and .bias, or weight and bias. None of the published heads has anything between its layers in scoring:
-// the ReLUs are commented out, and dropout does nothing. The last layer gives a number for each row, [rows, 1].
+// layers.N.weight and .bias, or weight and bias. No published head has anything between its layers in scoring: the
+// ReLUs are commented out, and dropout does nothing. The last layer gives a number for each row, [rows, 1].
 func LinearHead(b *onnx.Builder, f checkpoints.TensorFile, x string, width int64) (string, error) {
 	return newWeights(f).linear(b, x, width)
 }

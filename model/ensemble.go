@@ -121,7 +121,8 @@ func (c *ScorerConfig) checkMembers(p *problems) {
 	for _, name := range c.Members {
 		p.wrong(!filepath.IsLocal(filepath.FromSlash(name)), "members", "%q is no folder in the scorer's", name)
 	}
-	p.wrong(c.Score != nil && c.Score.LowerBound > 0, "score.lower_bound", "an ensemble has none: take sigma off its score where that is used")
+	p.wrong(c.Score != nil && c.Score.LowerBound > 0, "score.lower_bound",
+		"an ensemble has none: take sigma off its score where that is used")
 	for name, h := range c.Heads {
 		p.wrong(h.Joint, "heads."+name, "joint choices have no ensemble")
 	}

@@ -264,9 +264,10 @@ func (c *ScorerConfig) normalizeFusion(p *problems) {
 	p.wrong(f.Fusion == "weights" && len(f.Weights) != len(f.Of), "score.weights", "%d for %d heads", len(f.Weights),
 		len(f.Of))
 	p.wrong(f.Fusion != "weights" && len(f.Weights) > 0, "score.weights", "belong to fusion: weights")
-	p.wrong(!(f.LowerBound >= 0) || math.IsInf(f.LowerBound, 0), "score.lower_bound", "%g standard deviations", f.LowerBound)
-	p.wrong(f.LowerBound > 0 && !c.hasSigma(), "score.lower_bound", "the score has no sigma: heads with outputs: mu_sigma "+
-		"and fusion mean, min or sum are needed")
+	p.wrong(!(f.LowerBound >= 0) || math.IsInf(f.LowerBound, 0), "score.lower_bound",
+		"%g standard deviations", f.LowerBound)
+	p.wrong(f.LowerBound > 0 && !c.hasSigma(), "score.lower_bound",
+		"the score has no sigma: heads with outputs: mu_sigma and fusion mean, min or sum are needed")
 }
 
 // CheckDimension refuses a dimension that the scorer does not have; "" is the score.

@@ -201,8 +201,8 @@ func (m *memory) view(at int64, shape []int64) (value unsafe.Pointer, err error)
 		return nil, err
 	}
 	err = failed(
-		C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*onnx.Elements(shape)), (*C.int64_t)(unsafe.Pointer(&shape[0])),
-			C.size_t(len(shape)), &value),
+		C.api_view(table, m.value, unsafe.Add(m.data, 4*at), C.size_t(4*onnx.Elements(shape)),
+			(*C.int64_t)(unsafe.Pointer(&shape[0])), C.size_t(len(shape)), &value),
 	)
 	return value, err
 }

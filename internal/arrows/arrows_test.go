@@ -104,14 +104,15 @@ encoders: internal/shards onnx ort checkpoints data internal/store heuristics mo
 encoders: internal/strictjson internal/workers internal/atomicfile internal/remote internal/tokens internal/table edit
 metrics: onnx ort checkpoints data edit encoders heuristics internal/store internal/strictyaml internal/atomicfile
 metrics: internal/workers
-t2i: checkpoints data edit encoders metrics model/backbone model/nn onnx ort internal/atomicfile internal/exit internal/store
-t2i: internal/calibration internal/modelcard internal/strictjson internal/strictyaml internal/tokens internal/workers
+t2i: checkpoints data edit encoders metrics model/backbone model/nn onnx ort internal/atomicfile internal/exit
+t2i: internal/store internal/calibration internal/modelcard internal/strictjson internal/strictyaml internal/tokens
+t2i: internal/workers
 internal/optim: internal/workers
 internal/trainer/events: internal/journal
 internal/trainer/mlflow/mlflowtest:
 internal/trainer/mlflow: internal/jsonfile internal/trainer/events internal/version
-internal/trainer/config: data internal/exit internal/remote internal/strictyaml lora losses model internal/optim ort
-internal/trainer/config: internal/store internal/hub
+internal/trainer/config: data edit internal/exit internal/remote internal/strictyaml lora losses model internal/optim
+internal/trainer/config: ort internal/store internal/hub
 internal/trainer/dataset: chat chat/table data edit internal/exit internal/jsonfile internal/remote
 internal/trainer/dataset: internal/workers losses internal/store internal/trainer/config
 internal/trainer/rewards: data edit textjudge internal/trainer/config internal/trainer/dataset

@@ -30,8 +30,8 @@ func standard(stream []byte) (out []byte, left int, err error) {
 	return out, source.Len(), err
 }
 
-// checkZlib compares a stream's bytes, what is left behind it, and whether it is valid. Bytes before an error are compared,
-// too, since a wrong checksum would hide others.
+// checkZlib compares a stream's bytes, what is left behind it, and whether it is valid. Bytes before an error are
+// compared, too, since a wrong checksum would hide others.
 func checkZlib(t testing.TB, stream []byte) {
 	t.Helper()
 	got, left, err := inflated(stream)

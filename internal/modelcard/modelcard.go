@@ -16,7 +16,8 @@ type Card struct {
 	Cannot                []string // judge
 }
 
-// Write writes the card. score is the score's range and origin in words, used the Markdown of what the judge is made of.
+// Write writes the card. score is the score's range and origin in words, used the Markdown of what the judge is made
+// of.
 func (c *Card) Write(path, score, used string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nImported by `score import`: a judge that was not trained here.\n\n", c.Name)

@@ -60,8 +60,8 @@ func TestLossInChunks(t *testing.T) {
 	}
 }
 
-// TestPolicyInChunks: log-probabilities of answers and the gradients of their policy loss in chunks of rows are those in
-// one piece.
+// TestPolicyInChunks: log-probabilities of answers and the gradients of their policy loss in chunks of rows are those
+// in one piece.
 func TestPolicyInChunks(t *testing.T) {
 	dir := filepath.Join("../../testdata/oracle", "qwen2_vl", "backbone")
 	policy := nn.Policy{Temperature: 0.8, Beta: 0.1, EpsilonLow: 0.2, EpsilonHigh: 0.3}

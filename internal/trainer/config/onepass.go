@@ -55,7 +55,8 @@ func (c *Config) checkScorer(d checker) {
 	}
 	h := &c.Head
 	d.oneOf("head.activation", h.Activation, "relu")
-	d.Want(!h.Classes() || len(h.Values) < 2 || ascending(h.Values) && h.Values[0] >= 0 && h.Values[len(h.Values)-1] <= 1, "head.values",
+	d.Want(!h.Classes() || len(h.Values) < 2 ||
+		ascending(h.Values) && h.Values[0] >= 0 && h.Values[len(h.Values)-1] <= 1, "head.values",
 		"want the scores (0..1) of the classes, ascending, not %v", h.Values)
 	if len(c.ScoreRange) != 2 || len(c.Question) == 0 || len(c.Answer) == 0 {
 		return
