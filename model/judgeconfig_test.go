@@ -104,7 +104,7 @@ func TestKeysCount(t *testing.T) {
 		Question: "Why [INSTRUCTION]?", Answer: "So [SCORE].", TextLoss: "all", ScoreRange: edit.Range{1, 5},
 		Head:       HeadConfig{Hidden: []int{3}, Activation: "relu", Kind: classification, Values: []float64{0, 1}},
 		ScoreToken: "[S]", ScorePosition: "before", DType: "bfloat16", ChatTemplate: "{{ x }}", EndOfTurn: "</s>",
-		NumberPictures: "{n}: ", Calibration: "c.json", Digests: digests}
+		NumberPictures: "{n}: ", Members: []string{"a", "b"}, Calibration: "c.json", Digests: digests}
 	for name, set := range otherFields(t, reflect.ValueOf(oneOther), "Format", "Backbone", "Calibration", "Digests") {
 		t.Run("format 1 "+name, func(t *testing.T) {
 			c := *one
@@ -123,7 +123,7 @@ func TestKeysCount(t *testing.T) {
 		Kind:    "choices",
 		Weights: "w", Positions: "plain", Rotary: "bfloat16", Alpha: "drop", Pixels: &PixelLimits{},
 		Passes: []PassConfig{{Name: "q"}}, Heads: map[string]DimensionConfig{"h": {}}, Score: &FusionConfig{Fusion: "min"},
-		Origin: &Origin{}, Digests: digests, Layout: InstructionFirst, TextLoss: "all"}
+		Origin: &Origin{}, Members: []string{"a", "b"}, Digests: digests, Layout: InstructionFirst, TextLoss: "all"}
 	for name, set := range otherFields(t, reflect.ValueOf(twoOther), "Format", "Backbone", "Calibration", "Weights",
 		"Origin", "Digests", "Layout", "TextLoss") {
 		t.Run("format 2 "+name, func(t *testing.T) {
