@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"slices"
 
-	"assay/internal/codecs"
+	"github.com/klauspost/compress/zlib"
 )
 
 // Colour types of PNG.
@@ -78,9 +78,11 @@ func decodePlainPNG(f encodedFile) (*Picture, error) {
 		return nil, nil
 	}
 	width, height := int(binary.BigEndian.Uint32(f.raw[16:])), int(binary.BigEndian.Uint32(f.raw[20:]))
-	r := codecs.NewZlibReader(packed)
-	defer r.Close()
-	var err error
+	source := bytes.NewReader(packed)
+	r, err := zlib.NewReader(source)
+	if err != nil {
+		return nil, err
+	}
 	p := NewPicture(width, height)
 	switch f.raw[pngColours] {
 	case pngRGB:
@@ -100,7 +102,7 @@ func decodePlainPNG(f encodedFile) (*Picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF || r.Len() > 0 { // which checks the sum
+	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF || source.Len() > 0 { // which checks the sum
 		return nil, err
 	}
 	return p, nil

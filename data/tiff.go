@@ -7,9 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/tiff"
-
-	"assay/internal/codecs"
 )
 
 // Tags of TIFF, and the numbers in them that are asked for.
@@ -200,8 +199,10 @@ func unpackStrip(dst, packed []byte, compression float64, table *lzwTable) bool 
 	case lzw:
 		return table.unpack(dst, packed, 8, true)
 	case deflate, oldDeflate:
-		r := codecs.NewZlibReader(packed)
-		defer r.Close()
+		r, err := zlib.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return false
+		}
 		if _, err := io.ReadFull(r, dst); err != nil {
 			return false
 		}

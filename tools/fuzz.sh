@@ -21,7 +21,6 @@ targets="
 ./data FuzzText 10000000
 ./data FuzzParquet 1000000
 ./data FuzzDecode 1000000
-./internal/codecs FuzzZlib 1000000
 ./data/readers FuzzArrow 1000000
 ./data/readers FuzzArchive 1000000
 ./internal/reward FuzzBodies 1000000

@@ -5,8 +5,6 @@
 // A library is used only if it decodes the small pictures in selftest/ to Pillow's bytes. So all versions in use give
 // the same pixels, and which one it is has to be kept nowhere. libjpeg-turbo does so from version 2.1 on; the IJG's own
 // libjpeg does not.
-//
-// A [ZlibReader] decompresses the pixels of PNG and TIFF by the system's zlib.
 package codecs
 
 /*
@@ -83,7 +81,7 @@ func (f format) load() loaded {
 	}
 	failures := []string{f.name + " was not found"}
 	for _, path := range candidates {
-		functions, err := open(path, f.symbols)
+		functions, err := f.open(path)
 		if err != nil {
 			failures = append(failures, err.Error())
 			continue
@@ -115,8 +113,8 @@ func (f format) candidates() (paths []string) {
 	return paths
 }
 
-// open returns a library's functions, in the order of their names.
-func open(path string, symbols []string) (functions unsafe.Pointer, err error) {
+// open returns the library's functions.
+func (f format) open(path string) (functions unsafe.Pointer, err error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	runtime.LockOSThread() // dlerror's text belongs to a thread
@@ -125,8 +123,8 @@ func open(path string, symbols []string) (functions unsafe.Pointer, err error) {
 	if handle == nil {
 		return nil, errors.New(C.GoString(C.dlerror()))
 	}
-	functions = C.calloc(C.size_t(len(symbols)), C.size_t(unsafe.Sizeof(handle)))
-	for i, s := range symbols {
+	functions = C.calloc(C.size_t(len(f.symbols)), C.size_t(unsafe.Sizeof(handle)))
+	for i, s := range f.symbols {
 		symbol := C.CString(s)
 		at := C.dlsym(handle, symbol)
 		C.free(unsafe.Pointer(symbol))
@@ -135,7 +133,7 @@ func open(path string, symbols []string) (functions unsafe.Pointer, err error) {
 			C.dlclose(handle)
 			return nil, fmt.Errorf("%s: it has no %s", path, s)
 		}
-		unsafe.Slice((*unsafe.Pointer)(functions), len(symbols))[i] = at
+		unsafe.Slice((*unsafe.Pointer)(functions), len(f.symbols))[i] = at
 	}
 	return functions, nil
 }

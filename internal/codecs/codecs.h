@@ -35,29 +35,4 @@ typedef struct {
 int webp_alpha(const webp_functions *f, const uint8_t *raw, size_t length, int *width, int *height);
 int webp_decode(const webp_functions *f, codec_picture *p);
 
-// A zlib_stream is zlib's z_stream.
-typedef struct {
-	const uint8_t *next_in;
-	unsigned avail_in;
-	unsigned long total_in;
-	uint8_t *next_out;
-	unsigned avail_out;
-	unsigned long total_out;
-	const char *message;
-	void *state, *alloc, *free, *opaque;
-	int data_type;
-	unsigned long adler, reserved;
-} zlib_stream;
-
-// zlib_functions are zlib's, in the order of zlibNames in zlib.go.
-typedef struct {
-	int (*init)(zlib_stream *, int, const char *, int);
-	int (*inflate)(zlib_stream *, int);
-	int (*end)(zlib_stream *);
-} zlib_functions;
-
-zlib_stream *zlib_new(const zlib_functions *f);
-void zlib_free(const zlib_functions *f, zlib_stream *s);
-int zlib_read(const zlib_functions *f, zlib_stream *s, const uint8_t *in, size_t *in_length, uint8_t *out, size_t *out_length);
-
 static inline int codec_stopped(const codec_picture *p) { return __atomic_load_n(p->stop, __ATOMIC_RELAXED) != 0; }
