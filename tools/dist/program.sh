@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tools/dist/program.sh OUT [MACHINE [PACKAGE]]: builds the program assay, which is train, score and label in one, or that
 # of another package, for x86_64 or aarch64 (default: this machine) and glibc 2.28. The same commit and tools give the same
-# bytes: debugging information of zig's own C files, which has the folder of its cache, is stripped. PROGRAM_CACHE is a folder in place of Go's cache.
+# bytes: debugging information of zig's own C files, which has the folder of its cache, is stripped.
+# PROGRAM_CACHE is a folder in place of Go's cache.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$1
