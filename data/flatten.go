@@ -94,7 +94,15 @@ func opaqueRow(dst, src []byte) bool {
 
 // paletteRow writes the entries of a palette that a row names.
 func paletteRow(dst, src []byte, table *[256]uint32) bool {
+	const rgb = 1<<24 - 1
 	all := uint32(0)
+	for len(dst) >= 12 && len(src) >= 4 {
+		a, b, c, d := table[src[0]], table[src[1]], table[src[2]], table[src[3]]
+		binary.LittleEndian.PutUint64(dst, uint64(a&rgb)|uint64(b&rgb)<<24|uint64(c)<<48)
+		binary.LittleEndian.PutUint32(dst[8:], c&rgb>>16|d<<8)
+		all |= a | b | c | d
+		dst, src = dst[12:], src[4:]
+	}
 	for len(dst) > 3 && len(src) > 0 {
 		v := table[src[0]]
 		binary.LittleEndian.PutUint32(dst, v)
