@@ -37,7 +37,6 @@ COLUMNS = {  # file and column
     "truth": ("truth", "truth"),
     "guard": ("guard-scores", "score"),
     "hardened": ("hardened-scores", "score"),
-    "second": ("second", "score"),
     "clip_d": ("similarities", "clip_d"),
 }
 
@@ -60,10 +59,7 @@ def read(work):
     """{(arm, step): {(group, seed): {column: value}}}"""
     out = {}
     for name, (file, column) in COLUMNS.items():
-        path = work / f"{file}.jsonl"
-        if not path.exists():
-            continue
-        for r in lines(path):
+        for r in lines(work / f"{file}.jsonl"):
             group, arm, seed, step = r["id"].split("/")
             value = math.nan if r.get(column) is None else r[column]
             out.setdefault((arm, int(step)), {}).setdefault((group, int(seed)), {})[name] = value

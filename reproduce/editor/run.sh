@@ -4,7 +4,6 @@
 #
 #   EDITOR_OUT=DIR       folder to work in (build/editor)
 #   EDITOR_SHORT=1       little data and few steps: everything runs, the figures mean nothing
-#   EDITOR_SECOND=DIR    another scorer to compare with (that of make demo, if it is there)
 #   EDITOR_RESULTS=DIR   folder of the results (reproduce/editor; of a short run EDITOR_OUT)
 #   EDITOR_SEEDS='1 2'   of tuning (1 2 3)
 #   EDITOR_JOBS=N        runs of training at a time (2), one thread each
@@ -16,7 +15,6 @@ lab=${DEMO_LAB:-build/lab} # miniature
 python=${EDITOR_PYTHON:-build/venv/bin/python}
 out=${EDITOR_OUT:-build/editor}
 scorer=backbones/tiny-scorer clip=backbones/tiny-clip
-second=${EDITOR_SECOND:-build/demo/run/scorer}
 results=${EDITOR_RESULTS:-reproduce/editor}
 first_set=3200 second_set=1600 exam=140 pretraining=1600 groups=800 steps=100 every=20 seeds=${EDITOR_SEEDS:-1 2 3}
 if [ -n "${EDITOR_SHORT:-}" ]; then
@@ -115,8 +113,6 @@ by() {
 by scores $scorer
 by guard-scores "$out/guard/run/scorer"
 by hardened-scores "$out/hardened/run/scorer"
-[ ! -d "$second" ] ||
-	made "$out/second.jsonl" "a second scorer's" "$all" -- "$bin/score" batch --scorer "$second" --in "$all" --out "$out/second.jsonl"
 made "$out/similarities.jsonl" "CLIP-D" "$all" -- \
 	"$bin/label" similarities --clip $clip --cache "$out/cache" --in "$all" --out "$out/similarities.jsonl"
 made "$out/truth.jsonl" "truth" "$all" -- "$lab/miniature" measure "${tasks[@]}" --in "$all" --out "$out/truth.jsonl"
