@@ -126,6 +126,24 @@ shorter() {
 	if [ $mode = full ]; then cat; else sed -E 's/(--few-shot [^ ]+)/\1 --few-shot-examples 6/'; fi
 }
 
+# words: a stand-in of a model that follows instructions. The small backbone never said the judge's words, and no adapter
+# reaches the untrained rows of its output layer: all of it learns them, from answers that do not depend on the truth.
+words() {
+	local at=runs/mvei/adaptation/words table=data/MVEI-train/words.jsonl
+	(
+		cd "$work"
+		[ -d $at/backbone ] || {
+			score bench mvei --ratings data/MVEI-train --judge esj --examples $table.all
+			awk '{ w = (NR % 4 == 1 || NR % 4 == 2) ? "Correct" : "Incorrect"
+				sub(/"content":"(Correct|Incorrect)"}]}$/, "\"content\":\"" w "\"}]}"); print }' $table.all >$table
+			sed 's#Qwen2.5-VL-7B-Instruct#tiny#; s#adaptation/full$#adaptation/words#; s#conversations.jsonl#words.jsonl#
+				s/lr: .*/lr: 0.001/; s/^epochs: .*/epochs: 3/' reproduce/mvei/adaptation/full.yaml >$at.yaml
+			train --config $at.yaml
+		}
+		ln -sfn ../$at/backbone backbones/Qwen2.5-VL-7B-Instruct
+	) </dev/null
+}
+
 # results CHAPTER: what its commands reported, into the small.md beside its README.
 results() {
 	local at=$work/runs/$1/reports to=reproduce/$1/small.md f
@@ -160,6 +178,10 @@ touch "$finished"
 for name in "$@"; do
 	echo "== $name"
 	mkdir -p "$work/runs/$name/reports"
+	if [ $mode = small ]; then
+		ln -sfn tiny "$work/backbones/Qwen2.5-VL-7B-Instruct"
+		[ "$name" != mvei/adaptation ] || words
+	fi
 	while IFS= read -r line; do
 		[ -n "$line" ] && [ "${line:0:1}" != '#' ] && [[ $line =~ $only ]] || continue
 		if grep -qxF -- "$line" "$finished"; then

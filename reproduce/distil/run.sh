@@ -6,7 +6,7 @@
 #   DISTIL_SHORT=1       little data and few steps: everything runs, the figures mean nothing
 #   DISTIL_RESULTS=DIR   folder of small.md (reproduce/distil; of a short run DISTIL_OUT)
 #   DISTIL_SETS='240 70' instructions to learn from and of the exam
-#   DISTIL_WRITER='800 120 60' conversations that teach the writer, and edits that it rates: to learn from, of the exam
+#   DISTIL_WRITER='1200 120 60' conversations that teach the writer, and edits that it rates: to learn from, of the exam
 #   DEMO_BIN, DEMO_LAB   folders of the commands and of lab's programs, if not make's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,7 +15,7 @@ lab=${DEMO_LAB:-build/lab} # miniature
 out=${DISTIL_OUT:-build/distil}
 results=${DISTIL_RESULTS:-reproduce/distil}
 sets=${DISTIL_SETS:-240 70}
-writer=${DISTIL_WRITER:-800 120 60}
+writer=${DISTIL_WRITER:-1200 120 60}
 if [ -n "${DISTIL_SHORT:-}" ]; then
 	sets='14 4'
 	writer='8 2 2'
@@ -66,7 +66,7 @@ for set in "train $learn" "exam $rated"; do
 	read -r name rows <<<"$set"
 	head -"$rows" "$out/$name/edits.jsonl" >"$out/$name/some.jsonl"
 done
-distil writer --judge reproduce/distil/writer --backbone backbones/tiny --adapter "$out/taught/adapter" --device cpu --constrained \
+distil writer --judge reproduce/distil/writer --backbone "$out/taught/backbone" --device cpu --constrained \
 	--store "$out/answers" --in "$out/train/some.jsonl" --held-out "$out/exam/some.jsonl"
 
 # Four students of the noisy judge that differ in their seeds, in one scorer.

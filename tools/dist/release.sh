@@ -37,7 +37,7 @@ again=build/dist/again
 trap 'rm -rf build/dist/cache $again' EXIT
 PROGRAM_CACHE=$PWD/build/dist/cache tools/dist/run.sh $again
 cmp dist/SHA256SUMS $again/SHA256SUMS || fail "two builds differ"
-said=$(ASSAY_ONNXRUNTIME="build/$(uname -m)/lib" "build/dist/$(uname -m)/assay" version | head -n 1)
+said=$(ASSAY_ONNXRUNTIME="build/$(uname -m)/lib" "build/dist/$(uname -m)/assay" version | sed -n 1p)
 [[ $said = "assay $version, commit $(git rev-parse HEAD), "* ]] || fail "the program says '$said'"
 echo
 echo "the same bytes twice: dist/SHA256SUMS"
