@@ -129,13 +129,13 @@ shorter() {
 # words: a stand-in of a model that follows instructions. The small backbone never said the judge's words, and no adapter
 # reaches the untrained rows of its output layer: all of it learns them, from answers that do not depend on the truth.
 words() {
-	local at=runs/mvei/adaptation/words table=data/MVEI-train/words.jsonl
+	local at=runs/mvei/adaptation/words table=data/MVEI-train/words
 	(
 		cd "$work"
 		[ -d $at/backbone ] || {
-			score bench mvei --ratings data/MVEI-train --judge esj --examples $table.all
+			score bench mvei --ratings data/MVEI-train --judge esj --examples $table-all.jsonl
 			awk '{ w = (NR % 4 == 1 || NR % 4 == 2) ? "Correct" : "Incorrect"
-				sub(/"content":"(Correct|Incorrect)"}]}$/, "\"content\":\"" w "\"}]}"); print }' $table.all >$table
+				sub(/"content":"(Correct|Incorrect)"}]}$/, "\"content\":\"" w "\"}]}"); print }' $table-all.jsonl >$table.jsonl
 			sed 's#Qwen2.5-VL-7B-Instruct#tiny#; s#adaptation/full$#adaptation/words#; s#conversations.jsonl#words.jsonl#
 				s/lr: .*/lr: 0.001/; s/^epochs: .*/epochs: 3/' reproduce/mvei/adaptation/full.yaml >$at.yaml
 			train --config $at.yaml
