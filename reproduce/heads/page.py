@@ -16,11 +16,9 @@ def last(folder):
     return [m for m in lines if m["kind"] == "validation"][-1]
 
 
-def shown(values):
-    if None in values:
-        return ""
-    text = f"{sum(values) / len(values):.3f}"
-    return text + (f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else "")
+def shown(values, sign=""):
+    text = f"{sum(values) / len(values):{sign}.3f}"
+    return text + (f" ({min(values):{sign}.3f} to {max(values):{sign}.3f})" if len(values) > 1 else "")
 
 
 def main():
@@ -42,7 +40,7 @@ def main():
             if None in one + other:
                 continue
             difference = [x - y for x, y in zip(one, other)]
-            text.append(f"| {head} | {name} | {shown(one)} | {shown(other)} | {sum(difference) / len(difference):+.3f} |")
+            text.append(f"| {head} | {name} | {shown(one)} | {shown(other)} | {shown(difference, '+')} |")
     (a.out / "small.md").write_text("\n".join(text) + "\n")
     print("\n".join(text))
 
