@@ -2,18 +2,31 @@ package ort
 
 /*
 #include <signal.h>
+#include <string.h>
 
-// How a signal is handled, in the few words that Go needs.
-typedef struct sigaction assay_action;
+// How a signal is handled, in the few words that Go needs. To Go it has no pointers: those that the kernel writes into it
+// (sa_restorer is not always set) are not Go's.
+typedef struct { unsigned long words[sizeof(struct sigaction) / sizeof(unsigned long)]; } assay_action;
 
-static int assay_get(int s, assay_action *a) { return sigaction(s, 0, a); }
-static int assay_put(int s, const assay_action *a) { return sigaction(s, a, 0); }
-static int assay_handled(const assay_action *a) {
-	return a->sa_handler != SIG_DFL && a->sa_handler != SIG_IGN;
+static struct sigaction assay_of(const assay_action *a) {
+	struct sigaction s;
+	memcpy(&s, a, sizeof s);
+	return s;
 }
-static int assay_same(const assay_action *a, const assay_action *b) { return a->sa_handler == b->sa_handler; }
-static int assay_onstack(const assay_action *a) { return (a->sa_flags & SA_ONSTACK) != 0; }
-static void assay_set_onstack(assay_action *a) { a->sa_flags |= SA_ONSTACK; }
+static int assay_get(int s, assay_action *a) { return sigaction(s, 0, (struct sigaction *)a); }
+static int assay_put(int s, const assay_action *a) { return sigaction(s, (const struct sigaction *)a, 0); }
+static int assay_handled(const assay_action *a) {
+	return assay_of(a).sa_handler != SIG_DFL && assay_of(a).sa_handler != SIG_IGN;
+}
+static int assay_same(const assay_action *a, const assay_action *b) {
+	return assay_of(a).sa_handler == assay_of(b).sa_handler;
+}
+static int assay_onstack(const assay_action *a) { return (assay_of(a).sa_flags & SA_ONSTACK) != 0; }
+static void assay_set_onstack(assay_action *a) {
+	struct sigaction s = assay_of(a);
+	s.sa_flags |= SA_ONSTACK;
+	memcpy(a, &s, sizeof s);
+}
 */
 import "C"
 
