@@ -45,5 +45,6 @@ adapters of the vision tower.`,
 	f.StringArrayVar(&scorers, "scorer", nil, "a scorer directory; again for each member")
 	f.StringVar(&out, "out", "", "scorer directory to make")
 	f.StringVar(&backbone, "backbone", "", "where the members' backbone is now (default: where scorer.yaml says)")
+	cli.Makes(c, "out")
 	return c
 }
