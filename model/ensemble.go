@@ -33,6 +33,7 @@ func WriteEnsemble(dirs []string, backbone, out string) error {
 		return exit.Usagef("an ensemble wants two scorers at least")
 	}
 	var first *ScorerState
+	known := map[string]string{} // folders by digests
 	for _, dir := range dirs {
 		p, err := LoadScorerState(dir)
 		if err != nil {
@@ -55,7 +56,11 @@ func WriteEnsemble(dirs []string, backbone, out string) error {
 				dirs[0])
 		case a == nil || b == nil || fmt.Sprint(a.Weights, a.Backbone) != fmt.Sprint(b.Weights, b.Backbone):
 			return exit.Usagef("%s and %s have different backbones, or no digests of them", dir, dirs[0])
+		case known[p.Digest()] != "":
+			return exit.Usagef("%s and %s are the same scorer, and would seem to agree: train each with a seed of its own",
+				known[p.Digest()], dir)
 		}
+		known[p.Digest()] = dir
 	}
 	return atomicfile.WriteDir(out, func(to string) error {
 		c := *first.Config
@@ -81,7 +86,7 @@ func WriteEnsemble(dirs []string, backbone, out string) error {
 		}
 		s, err := OpenScorer(to, Options{Device: "cpu", Backbone: c.Backbone}) // refuses adapters that cannot be joined
 		if err != nil {
-			return exit.Usage(err)
+			return exit.Usagef("%s", strings.TrimPrefix(err.Error(), to+": "))
 		}
 		return s.Close()
 	})
@@ -150,8 +155,8 @@ func (c *ScorerConfig) ofDimension(tensor, dimension string) bool {
 	return true
 }
 
-// notAlone refuses an ensemble where one scorer is wanted.
-func (c *ScorerConfig) notAlone(what string) error {
+// NotAlone refuses an ensemble where one scorer is wanted.
+func (c *ScorerConfig) NotAlone(what string) error {
 	if len(c.Members) == 0 {
 		return nil
 	}

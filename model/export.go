@@ -85,7 +85,7 @@ const RunFile = "run.py"
 //
 // dir must not exist.
 func (s *Scorer) Export(dir string) (*Exported, error) {
-	if err := s.config.notAlone("exported"); err != nil {
+	if err := s.config.NotAlone("exported"); err != nil {
 		return nil, err
 	}
 	judge, err := s.exported()

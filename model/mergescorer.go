@@ -31,7 +31,7 @@ func MergeScorer(ctx context.Context, dir string, o lora.MergeOptions) (*lora.Me
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Config.notAlone("merged"); err != nil {
+	if err := p.Config.NotAlone("merged"); err != nil {
 		return nil, err
 	}
 	p = p.At(o.Backbone)

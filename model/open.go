@@ -95,7 +95,7 @@ func (s *Scorer) check(p *ScorerState, elsewhere bool, kernels string) error {
 		}
 	}
 	if n.Plan.Training != exec.TrainNothing {
-		if err := c.notAlone("trained"); err != nil {
+		if err := c.NotAlone("trained"); err != nil {
 			return err
 		}
 		if err := c.trainable(n.Plan.Training); err != nil {

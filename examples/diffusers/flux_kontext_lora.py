@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from diffusers import FluxKontextPipeline
 from diffusers.pipelines.flux.pipeline_flux_kontext import calculate_shift, retrieve_timesteps
 
-from tuning import arguments, train, trainable
+from tuning import Reference, arguments, kl, train, trainable
 
 TARGETS = ["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out", "ff.net.0.proj", "ff.net.2",
            "ff_context.net.0.proj", "ff_context.net.2"]
@@ -19,6 +19,7 @@ class Editor:
     def __init__(self, a):
         self.pipeline = FluxKontextPipeline.from_pretrained(a.base, torch_dtype=a.dtype).to(a.device)
         self.transformer, self.vae, self.a = self.pipeline.transformer, self.pipeline.vae, a
+        self.reference = Reference(self.transformer, a) if a.beta else None
         for part in self.vae, self.pipeline.text_encoder, self.pipeline.text_encoder_2:
             part.requires_grad_(False)
 
@@ -38,12 +39,12 @@ class Editor:
         ids[..., 0] = which  # 0: what is drawn, 1: the source
         return ids
 
-    def velocity(self, x, shown, ids, told, sigma):
-        """x, shown: packed latents [N, tokens, channels]; sigma [N]."""
+    def velocity(self, model, x, shown, ids, told, sigma):
+        """model: the transformer, or the reference; x, shown: packed latents [N, tokens, channels]; sigma [N]."""
         embeds, pooled, text_ids = told
         guidance = torch.full_like(sigma, self.a.guidance) if self.transformer.config.guidance_embeds else None
-        out = self.transformer(hidden_states=torch.cat([x, shown], 1), timestep=sigma, guidance=guidance, pooled_projections=pooled,
-                               encoder_hidden_states=embeds, txt_ids=text_ids, img_ids=ids, return_dict=False)[0]
+        out = model(hidden_states=torch.cat([x, shown], 1), timestep=sigma, guidance=guidance, pooled_projections=pooled,
+                    encoder_hidden_states=embeds, txt_ids=text_ids, img_ids=ids, return_dict=False)[0]
         return out[:, : x.shape[1]]
 
     def loss(self, sources, edits, texts, generator):
@@ -54,7 +55,7 @@ class Editor:
             noise = torch.randn(latents.shape, generator=generator).to(latents)
             sigma = torch.rand(len(texts), generator=generator).to(latents)
             x = (1 - sigma[:, None, None, None]) * latents + sigma[:, None, None, None] * noise
-        out = self.velocity(self.packed(x), self.packed(shown), ids, told, sigma)
+        out = self.velocity(self.transformer, self.packed(x), self.packed(shown), ids, told, sigma)
         return F.mse_loss(out.float(), self.packed(noise - latents).float())
 
     def edit(self, sources, texts, steps, generator):
@@ -70,11 +71,13 @@ class Editor:
             scheduler.set_begin_index(0)
         for i, t in enumerate(timesteps):
             with torch.set_grad_enabled(i + 1 == steps):
-                out = self.velocity(x, shown, ids, told, t.expand(len(x)).to(x) / 1000)
+                at = x, shown, ids, told, t.expand(len(x)).to(x) / 1000
+                out = self.velocity(self.transformer, *at)
                 x = scheduler.step(out, t, x, return_dict=False)[0].to(shown.dtype)
+        distance = kl(out, self.velocity(self.reference, *at)) if self.reference else None
         latents = self.pipeline._unpack_latents(x, height, width, self.pipeline.vae_scale_factor)
         c = self.vae.config
-        return (self.vae.decode(latents.to(self.a.dtype) / c.scaling_factor + c.shift_factor).sample + 1) / 2
+        return (self.vae.decode(latents.to(self.a.dtype) / c.scaling_factor + c.shift_factor).sample + 1) / 2, distance
 
     def save(self, out):
         from peft import get_peft_model_state_dict

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from diffusers import DDIMScheduler, DDPMScheduler, StableDiffusionInstructPix2PixPipeline
 
-from tuning import arguments, train, trainable
+from tuning import Reference, arguments, kl, train, trainable
 
 TARGETS = ["to_q", "to_k", "to_v", "to_out.0"]
 DROPPED = 0.05  # share of a batch whose text, whose source, or whose both are hidden, each: InstructPix2Pix
@@ -20,6 +20,7 @@ class Editor:
         self.unet, self.vae, self.a = self.pipeline.unet, self.pipeline.vae, a
         self.vae.requires_grad_(False)
         self.pipeline.text_encoder.requires_grad_(False)
+        self.reference = Reference(self.unet, a) if a.beta else None
         self.noise = DDPMScheduler.from_config(self.pipeline.scheduler.config)
 
     def told(self, texts):
@@ -56,8 +57,10 @@ class Editor:
         for i, t in enumerate(scheduler.timesteps):
             with torch.set_grad_enabled(i + 1 == steps):
                 seen = torch.cat([scheduler.scale_model_input(latents, t), shown], 1)
-                latents = scheduler.step(self.unet(seen, t, told).sample, t, latents).prev_sample
-        return (self.vae.decode(latents.to(self.a.dtype) / self.vae.config.scaling_factor).sample + 1) / 2
+                out = self.unet(seen, t, told).sample
+                latents = scheduler.step(out, t, latents).prev_sample
+        distance = kl(out, self.reference(seen, t, told).sample) if self.reference else None
+        return (self.vae.decode(latents.to(self.a.dtype) / self.vae.config.scaling_factor).sample + 1) / 2, distance
 
     def save(self, out):
         if self.a.rank == 0:

@@ -1,14 +1,17 @@
-"""What the scripts of this folder share: rows of labels, the loop with its checkpoints, and ADIEE's reward feedback.
+"""What the scripts of this folder share: rows of labels, the loop with its checkpoints, ADIEE's reward feedback and its guards.
 
 A script's editor has `loss(sources, edits, texts, generator)`, the loss that it was pretrained with, and
-`edit(sources, texts, steps, generator)`, edits [N, 3, H, W] in 0..1 with a gradient through the last denoising step alone.
+`edit(sources, texts, steps, generator)`, edits [N, 3, H, W] in 0..1 with a gradient through the last denoising step alone, and
+the KL of that step to the reference, or None without --beta.
 """
 import argparse
+import copy
 import csv
 import json
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from PIL import Image, ImageOps
 
 from assay_reward import Client, reward
@@ -94,6 +97,53 @@ def trainable(model, a, targets):
     return parameters
 
 
+class Reference:
+    """The model before tuning: it without its LoRA, so that no second copy of the weights is needed; a copy with --rank 0."""
+
+    def __init__(self, model, a):
+        self.model = model
+        self.copy = copy.deepcopy(model).requires_grad_(False) if a.rank == 0 else None
+
+    def __call__(self, *args, **kwargs):
+        with torch.no_grad():
+            if self.copy is not None:
+                return self.copy(*args, **kwargs)
+            self.model.disable_adapters()
+            try:
+                return self.model(*args, **kwargs)
+            finally:
+                self.model.enable_adapters()
+
+
+def kl(prediction, reference):
+    """KL of two denoisers' Gaussians of one variance, up to that variance: the mean squared distance of noises or velocities."""
+    return F.mse_loss(prediction.float(), reference.float())
+
+
+def clip_grads(grads, max_norm):
+    """Gradients [N, ...], each scaled down to max_norm if its norm is larger, and the norms before that [N]."""
+    norms = grads.flatten(1).norm(dim=1)
+    scale = (max_norm / norms).clamp(max=1)
+    return grads * scale.view(-1, *[1] * (grads.dim() - 1)), norms
+
+
+def feedback(client, edits, sources, texts, a, line):
+    """ADIEE's loss of edits by their scores, of which those from --reward-clip on have no gradient. Notes in the line the mean
+    score, and in the backward pass the largest norm of an edit's gradient before --reward-max-grad-norm."""
+    weight = a.feedback_weight / len(edits)
+
+    def clip(grads):  # of the weighted loss; norms and limit are those of the score
+        clipped, norms = clip_grads(grads / weight, a.reward_max_grad_norm)
+        line["reward_grad_norm"] = norms.max().item()
+        return clipped * weight
+
+    if weight > 0:
+        edits.register_hook(clip)
+    scores = reward(client, edits, sources, texts)
+    line["score"] = scores.mean().item()
+    return weight * F.relu(a.reward_clip - scores).sum()
+
+
 def save_state(path, state):
     new = path.with_suffix(".new")
     torch.save(state, new)
@@ -122,14 +172,16 @@ def train(editor, parameters, a):
             line = {"step": step + 1, "pretraining": pretraining.item()}
             if client:
                 k = a.inference_steps[torch.randint(0, len(a.inference_steps), (1,), generator=generator).item()]
-                out = editor.edit(sources.to(a.device), texts, k, generator).float().clamp(-0.1, 1.1)
-                scores = reward(client, out, sources, texts)
-                loss = a.pretraining_weight * pretraining + a.feedback_weight * (10 - scores).mean()
-                line |= {"score": scores.mean().item(), "inference_steps": k}
+                out, distance = editor.edit(sources.to(a.device), texts, k, generator)
+                line["inference_steps"] = k
+                loss = a.pretraining_weight * pretraining + feedback(client, out.float().clamp(-0.1, 1.1), sources, texts, a, line)
+                if a.beta:
+                    line["kl"] = distance.item()
+                    loss = loss + a.beta * distance
         optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters, a.max_grad_norm).item()
-        if not 0 < norm < float("inf"):
+        if not norm < float("inf") or norm == 0 < loss.item():  # a loss of 0: all scores are at --reward-clip
             raise SystemExit(f"step {step + 1}: the gradient's norm is {norm}: nothing would be learnt")
         optimizer.step()
         lines.append(line | {"loss": loss.item(), "grad_norm": norm})
@@ -149,6 +201,10 @@ def arguments(doc, **defaults):
     p.add_argument("--server", default="http://127.0.0.1:8100", help="`score serve`, for mode feedback; its scores are on 0 to 10")
     p.add_argument("--feedback-weight", type=float, default=FEEDBACK)
     p.add_argument("--pretraining-weight", type=float, default=1.0, help="of the pretraining loss beside the feedback's")
+    p.add_argument("--reward-clip", type=float, default=10.0, help="scores from here on have no gradient; 10: the best, as in ADIEE")
+    p.add_argument("--reward-max-grad-norm", type=float, default=float("inf"),
+                   help="limit of the norm of a score's gradient at the pixels of its edit; default: none")
+    p.add_argument("--beta", type=float, default=0.0, help="weight of the KL to the editor before tuning, for mode feedback; 0: none")
     p.add_argument("--inference-steps", type=int, nargs="+", default=list(STEPS), help="numbers of denoising steps to draw from")
     p.add_argument("--rank", type=int, help="of the LoRA; 0: the whole model trains")
     p.add_argument("--size", type=int, help="side of the pictures")
@@ -164,4 +220,9 @@ def arguments(doc, **defaults):
     p.add_argument("--dtype", type=lambda name: getattr(torch, name), help="of the frozen weights: float32, bfloat16")
     p.add_argument("--gradient-checkpointing", action="store_true")
     p.set_defaults(**{"dtype": torch.float32} | defaults)
-    return p.parse_args()
+    a = p.parse_args()
+    if a.beta and a.mode != "feedback":
+        p.error("--beta is for --mode feedback: the KL is that of the edits that are scored")
+    if a.beta < 0 or not a.reward_max_grad_norm > 0:
+        p.error("--beta: at least 0, and --reward-max-grad-norm: more than 0 is wanted")
+    return a

@@ -26,8 +26,11 @@ func WriteDir(dir string, write func(tmp string) error) error {
 	})
 }
 
-// Vacant is the error of a folder that WriteDir would refuse: it is there, and not empty.
+// Vacant is the error of a folder that WriteDir would refuse: it is there, and not empty, or a file has its name.
 func Vacant(dir string) error {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s: a file has that name, want a folder to make", dir)
+	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s exists already and is not empty: choose another name, or remove it", dir)
 	}

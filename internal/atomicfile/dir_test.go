@@ -26,6 +26,16 @@ func TestWriteDir(t *testing.T) {
 	if err := WriteDir(dir, writeFiles("two")); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Errorf("WriteDir: got error %v, want one with %q", err, "exists already")
 	}
+	file := filepath.Join(root, "table.jsonl")
+	if err := os.WriteFile(file, []byte("rows"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteDir(file, writeFiles("two")); err == nil || !strings.Contains(err.Error(), "a file has that name") {
+		t.Errorf("WriteDir over a file: got error %v, want one with %q", err, "a file has that name")
+	}
+	if got, err := os.ReadFile(file); string(got) != "rows" {
+		t.Errorf("WriteDir over a file: got %q (%v), want the file as it was", got, err)
+	}
 	broken := errors.New("broken")
 	err := ReplaceDir(dir, func(tmp string) error { return errors.Join(writeFiles("two")(tmp), broken) })
 	if !errors.Is(err, broken) {

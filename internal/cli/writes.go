@@ -41,9 +41,6 @@ func checkMakes(_ *cobra.Command, f *pflag.Flag) error {
 	if _, ok := f.Annotations[makes]; !ok || path == "" {
 		return nil
 	}
-	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return exit.Usagef("--%s %s: a file has that name, want a folder to make", f.Name, path)
-	}
 	if err := atomicfile.Vacant(path); err != nil {
 		return exit.Usage(fmt.Errorf("--%s %w", f.Name, err))
 	}

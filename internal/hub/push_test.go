@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -231,10 +232,13 @@ func TestScorerFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"scorer.yaml": "format: 1\nbackbone: ../base\nquestion: backbone: x\n",
-		"adapter_config.json": `{"base_model_name_or_path": "` + base + `"}`,
-		"README.md":           "base_model: " + base + "\n`../base`\n",
-		"head.safetensors":    base, ".hidden": "x", "calibration/report.html": "x"} {
+	adapter, renamed := `{"base_model_name_or_path": "`+base+`"}`, `{"base_model_name_or_path": "org/base"}`
+	config := "format: 1\nbackbone: %s\nquestion: backbone: x\ndigests: %x\n"
+	for name, text := range map[string]string{
+		"scorer.yaml":         fmt.Sprintf(config, "../base", sha256.Sum256([]byte(adapter))),
+		"adapter_config.json": adapter, "member-1/adapter_config.json": adapter,
+		"README.md":        "base_model: " + base + "\n`../base`\n",
+		"head.safetensors": base, ".hidden": "x", "calibration/report.html": "x"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 			t.Fatal(err)
@@ -254,8 +258,10 @@ func TestScorerFiles(t *testing.T) {
 	for name, c := range files {
 		got[name] = string(c.Bytes)
 	}
-	want := map[string]string{"scorer.yaml": "format: 1\nbackbone: hf://org/base@v1\nquestion: backbone: x\n",
-		"adapter_config.json": `{"base_model_name_or_path": "org/base"}`, "README.md": "base_model: org/base\n`org/base`\n",
+	want := map[string]string{
+		"scorer.yaml":         fmt.Sprintf(config, "hf://org/base@v1", sha256.Sum256([]byte(renamed))),
+		"adapter_config.json": renamed, "member-1/adapter_config.json": renamed,
+		"README.md": "base_model: org/base\n`org/base`\n",
 		"head.safetensors": "", "calibration/report.html": ""}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("files and what is sent in their place (-want +got):\n%s", d)

@@ -3,6 +3,8 @@ package hub
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +19,8 @@ import (
 var backboneLine = regexp.MustCompile(`(?m)^backbone:[ \t]*(.*)$`)
 
 // ScorerFiles are the files of a scorer directory for [Hub.Push]. A backbone that only this machine has is of no use to
-// others: backbone is its name on the Hub, "" if scorer.yaml has that already. It replaces the path in scorer.yaml,
-// adapter_config.json and the card.
+// others: backbone is its name on the Hub, "" if scorer.yaml has that already. It replaces the path in scorer.yaml, the
+// card and each adapter_config.json, whose digest in scorer.yaml is that of the new text.
 func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "scorer.yaml"))
 	if err != nil {
@@ -55,23 +57,34 @@ func ScorerFiles(dir, backbone string) (map[string]Content, error) {
 			return err
 		}
 		c := Content{Path: file}
-		switch name {
-		case "scorer.yaml":
-			c.Bytes = backboneLine.ReplaceAll(text, []byte("backbone: "+there))
-		case "adapter_config.json", "README.md":
-			if c.Bytes, err = os.ReadFile(file); err != nil {
+		if base := filepath.Base(name); base == adapterFile || name == "README.md" {
+			old, err := os.ReadFile(file)
+			if err != nil {
 				return err
 			}
-			c.Bytes = renamed(c.Bytes, folders, there)
+			c.Bytes = renamed(old, folders, there)
+			if base == adapterFile {
+				text = bytes.ReplaceAll(text, hexDigest(old), hexDigest(c.Bytes))
+			}
 		}
 		files[filepath.ToSlash(name)] = c
 		return nil
 	})
+	text = backboneLine.ReplaceAll(text, []byte("backbone: "+there))
+	files["scorer.yaml"] = Content{Path: filepath.Join(dir, "scorer.yaml"), Bytes: text}
 	return files, err
 }
 
+// adapterFile is PEFT's configuration: of a scorer beside scorer.yaml, of an ensemble in the folder of each member.
+const adapterFile = "adapter_config.json"
+
+func hexDigest(text []byte) []byte {
+	sum := sha256.Sum256(text)
+	return hex.AppendEncode(nil, sum[:])
+}
+
 // backboneFolders are the folders by which a scorer's files name its backbone: as scorer.yaml does, and as PEFT's
-// configuration does.
+// configurations do.
 func backboneFolders(dir, named string) ([]string, error) {
 	folders := []string{named}
 	if !filepath.IsAbs(named) && !Is(named) {
@@ -81,22 +94,28 @@ func backboneFolders(dir, named string) ([]string, error) {
 		}
 		folders = append(folders, absolute)
 	}
-	var adapter struct {
-		Base string `json:"base_model_name_or_path"`
-	}
-	file := filepath.Join(dir, "adapter_config.json")
-	raw, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return folders, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &adapter)
-	}
+	members, err := fs.Glob(os.DirFS(dir), "*/"+adapterFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, err
 	}
-	if filepath.IsAbs(adapter.Base) {
-		folders = append(folders, adapter.Base)
+	for _, name := range append(members, adapterFile) {
+		var adapter struct {
+			Base string `json:"base_model_name_or_path"`
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &adapter)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if filepath.IsAbs(adapter.Base) {
+			folders = append(folders, adapter.Base)
+		}
 	}
 	return folders, nil
 }

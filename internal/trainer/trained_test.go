@@ -16,6 +16,7 @@ import (
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/models"
 	"assay/lora"
+	"assay/model"
 )
 
 // pictureRun makes a run over the oracle's pictures and its small backbone of the family; extra is YAML.
@@ -137,6 +138,27 @@ func TestTrainedParts(t *testing.T) {
 			"lora.parts is [language]; they match 0 adapters in the language model, 0 in vision, 1 in the projector",
 		) {
 		t.Error(err)
+	}
+}
+
+// TestInitOfEnsemble: an ensemble is named as what cannot be trained on.
+func TestInitOfEnsemble(t *testing.T) {
+	const first = "../../backbones/tiny-scorer"
+	state, err := model.LoadScorerState(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Tensors["score_token.embedding"].Float32s()[0]++
+	second, ensemble := t.TempDir(), filepath.Join(t.TempDir(), "ensemble")
+	if err := state.Save(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := model.WriteEnsemble([]string{first, second}, "", ensemble); err != nil {
+		t.Fatal(err)
+	}
+	_, err = plainTrain(pictureRun(t, "llavanext", "init: "+ensemble+"\n"), Options{})
+	if want := "an ensemble of 2, which cannot be trained on"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want one with %q", err, want)
 	}
 }
 

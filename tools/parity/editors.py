@@ -1,5 +1,6 @@
 """The scripts of examples/diffusers on tiny pipelines that diffusers' own classes make, with a served scorer: every way trains two steps,
-the reward's gradient alone reaches the LoRA, a stopped run resumes to the same bytes, and the pipeline loads what was saved."""
+the reward's gradient alone reaches the LoRA, a stopped run resumes to the same bytes, the KL holds the editor at what it was, the
+reward and its gradient are clipped, and the pipeline loads what was saved."""
 import contextlib
 import importlib
 import io
@@ -9,7 +10,7 @@ import sys
 
 import torch
 
-from shared import ROOT, SCORE, pairs, run, served
+from shared import ROOT, SCORE, close, pairs, run, served
 
 SMALL = ["--size", "32", "--batch", "2", "--rank", "4", "--lr", "0.01", "--device", "cpu", "--inference-steps", "2", "3"]
 WAYS = {"words": [], "good": [], "feedback": [], "alone": ["--mode", "feedback", "--pretraining-weight", "0"]}
@@ -42,6 +43,36 @@ def state(out):
     return torch.load(out / "state.pt")["parameters"]
 
 
+def check_guards(kind, feedback):
+    """--beta, --reward-clip and --reward-max-grad-norm. feedback(name, *flags) trains by the reward alone."""
+    apart = []
+    for beta in 1e-9, 1e4:
+        lines, _ = feedback(f"beta-{beta}", "--beta", beta, "--feedback-weight", 1, "--steps", 6)
+        if lines[0]["kl"] != 0 or not lines[1]["kl"] > 0:
+            sys.exit(f"{kind}: the KL is {[line['kl'] for line in lines]}: want 0 before the first step, and more behind it")
+        apart.append(lines[-1]["kl"])
+    if not apart[1] < apart[0] / 20:
+        sys.exit(f"{kind}: a KL of {apart[1]} with a large weight, {apart[0]} with next to none")
+    one = "--batch", 1, "--steps", 1
+    (free,), before = feedback("free", *one)
+    (held,), _ = feedback("held", *one, "--reward-max-grad-norm", free["reward_grad_norm"] / 2)
+    close(f"{kind}: the gradient's norm with half the limit", held["grad_norm"] / free["grad_norm"], 0.5, 1e-3)
+    (clipped,), after = feedback("clipped", *one, "--reward-clip", free["score"] - 0.01)
+    if clipped["loss"] or clipped["grad_norm"] or all(torch.equal(a, b) for a, b in zip(before, after, strict=True)):
+        sys.exit(f"{kind}: a score above --reward-clip trains: {clipped}")
+
+
+def check_clipped_gradients():
+    from tuning import clip_grads
+
+    grads = torch.arange(24.0).view(2, 3, 2, 2) / torch.tensor([100, 1])[:, None, None, None]
+    clipped, norms = clip_grads(grads, 2.0)
+    if not torch.equal(clipped[0], grads[0]):
+        sys.exit(f"a gradient with a norm of {norms[0]} is changed")
+    close("the norm of a clipped gradient", clipped[1].norm().item(), 2, 1e-6)
+    close("cosine of it to the gradient", torch.cosine_similarity(clipped[1].flatten(), grads[1].flatten(), 0).item(), 1, 1e-6)
+
+
 def check(work):
     import diffusers.utils
     import transformers.utils
@@ -50,6 +81,7 @@ def check(work):
         library.utils.logging.disable_progress_bar()
     sys.path.insert(0, str(ROOT / "examples/diffusers"))
     data = labels(work)
+    check_clipped_gradients()
     script("tiny", work)
     ran = 0
     with served("--scorer", ROOT / "backbones/tiny-scorer") as url:
@@ -66,6 +98,12 @@ def check(work):
             same = zip(state(work / f"{kind}-resumed"), state(work / f"{kind}-feedback"), strict=True)
             if len(again) != 1 or not all(torch.equal(a, b) for a, b in same):
                 sys.exit(f"{kind}: a resumed run differs: {again}")
+
+            def feedback(name, *flags):
+                out = work / f"{kind}-{name}"
+                return script(EDITORS[kind], *common, *WAYS["alone"], "--out", out, *flags), state(out)
+
+            check_guards(kind, feedback)
         lines = script("instruct_pix2pix", "--base", work / "pix2pix", "--data", data, *SMALL, "--mode", "words", "--out", work / "longer",
                        "--steps", 40)
     first, last = (sum(line["loss"] for line in part) / 10 for part in (lines[:10], lines[-10:]))

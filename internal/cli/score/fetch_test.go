@@ -12,6 +12,7 @@ import (
 	"assay/internal/exit"
 	"assay/internal/hub/hubtest"
 	"assay/internal/oracle"
+	"assay/model"
 )
 
 // serveOracle starts a Hub with the oracle's checkpoint and a scorer over it that names it by its commit.
@@ -166,5 +167,56 @@ func TestPushScorer(t *testing.T) {
 	}
 	if outputs[0] != outputs[1] {
 		t.Errorf("the pushed scorer: got %q, want the folder's %q", outputs[1], outputs[0])
+	}
+}
+
+// TestPushEnsemble: what is pushed over a backbone of this machine passes its digests where it is fetched, and gives
+// the number of its folder; of an ensemble, too.
+func TestPushEnsemble(t *testing.T) {
+	checkpoint, err := hubtest.Files("../../../backbones/tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := hubtest.Commit("tiny")
+	s := hubtest.Start(&hubtest.Repo{Kind: "model", ID: "org/tiny", Refs: map[string]string{"main": commit},
+		Commits: map[string]map[string][]byte{commit: checkpoint}})
+	t.Cleanup(s.Close)
+	s.Environment(t.Setenv, t.TempDir())
+	t.Setenv("HF_TOKEN", "hf_x")
+	const first = "../../../backbones/tiny-scorer"
+	state, err := model.LoadScorerState(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state.Tensors["score_token.embedding"].Float32s()[0]++
+	if state.Adapter.Config.Base, err = filepath.Abs(state.Config.Backbone); err != nil { // as training writes it
+		t.Fatal(err)
+	}
+	second, ensemble := t.TempDir(), filepath.Join(t.TempDir(), "ensemble")
+	if err := state.Save(second); err != nil {
+		t.Fatal(err)
+	}
+	if err := model.WriteEnsemble([]string{first, second}, "", ensemble); err != nil {
+		t.Fatal(err)
+	}
+	picture := filepath.Join(oracle.Folders(t)[0], "images", "coffee.png")
+	for name, dir := range map[string]string{"scorer": second, "ensemble": ensemble} {
+		t.Run(name, func(t *testing.T) {
+			if code, _, stderr := run(t, "push", dir, "org/"+name, "--backbone", "org/tiny"); code != exit.Done {
+				t.Fatalf("push: exit code %d, %s", code, stderr)
+			}
+			var scores []string
+			for _, scorer := range []string{dir, "hf://org/" + name} {
+				code, stdout, stderr := run(t, "pair", "--scorer", scorer, "--source", picture, "--edit", picture,
+					"--instruction", "x")
+				if code != exit.Done {
+					t.Fatalf("%s: exit code %d, %s", scorer, code, stderr)
+				}
+				scores = append(scores, stdout)
+			}
+			if scores[0] != scores[1] {
+				t.Errorf("the pushed scorer: got %q, want the folder's %q", scores[1], scores[0])
+			}
+		})
 	}
 }

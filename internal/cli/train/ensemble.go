@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func newEnsembleCommand() *cobra.Command {
 		Long: `ensemble writes a scorer directory whose members are other scorers: the same configuration and backbone, and
 adapters and heads of their own, as trainings with several seeds leave them. An edit is scored by all of them in one
 pass over the backbone. The score is their mean, sigma their standard deviation. Members can be neither DoRA nor
-adapters of the vision tower.`,
+adapters of the vision tower. Their calibrations are left out: score calibrate fits one for the ensemble.`,
 		Example: `  train ensemble --scorer runs/1/scorer --scorer runs/2/scorer --scorer runs/3/scorer --out runs/ensemble`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if out == "" || len(scorers) == 0 {
@@ -36,6 +37,12 @@ adapters of the vision tower.`,
 			}
 			if err := model.WriteEnsemble(scorers, backbone, out); err != nil {
 				return err
+			}
+			for _, dir := range scorers {
+				member, err := model.ReadScorerConfig(filepath.Join(dir, model.ConfigFile))
+				if err == nil && member.Calibration != "" {
+					cli.Warner(c)(dir + " is calibrated, and the ensemble is not: see score calibrate")
+				}
 			}
 			r := &ensembleResult{Out: out, Members: len(scorers)}
 			return cli.Print(c, r, func(w io.Writer) { fmt.Fprintf(w, "%s: a scorer of %d members\n", r.Out, r.Members) })
@@ -45,5 +52,6 @@ adapters of the vision tower.`,
 	f.StringArrayVar(&scorers, "scorer", nil, "a scorer directory; again for each member")
 	f.StringVar(&out, "out", "", "scorer directory to make")
 	f.StringVar(&backbone, "backbone", "", "where the members' backbone is now (default: where scorer.yaml says)")
+	cli.Makes(c, "out")
 	return c
 }

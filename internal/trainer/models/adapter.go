@@ -92,6 +92,9 @@ func loadInit(c *config.Config, plan bool) (*model.ScorerState, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.Config.NotAlone("trained on"); err != nil {
+		return nil, err
+	}
 	p.Plan = plan
 	own, there := p.Config.Backbone, p
 	if filepath.Clean(own) != filepath.Clean(c.Backbone) {
