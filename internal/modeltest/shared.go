@@ -174,7 +174,7 @@ func (f Family) sharedGradients(t *testing.T, text string, o model.TuneOptions) 
 			t.Errorf("%d rows together, %d one by one", got.Tokens, want.Tokens)
 		}
 		for i := range edits {
-			if near(got.Loss[i], want.Loss[i]) > 1e-5 || near(got.Score[i], want.Score[i]) > 1e-5 {
+			if !(near(got.Loss[i], want.Loss[i]) <= 1e-5) || !(near(got.Score[i], want.Score[i]) <= 1e-5) {
 				t.Errorf("edit %d: loss %g and score %g, one by one %g and %g", i, got.Loss[i], got.Score[i], want.Loss[i],
 					want.Score[i])
 			}

@@ -69,14 +69,14 @@ func TestHeadIsTorchs(t *testing.T) {
 			if err != nil {
 				t.Fatalf("case %d: %v", i, err)
 			}
-			if d := far(r.Score, c.Score); d > 1e-5 {
+			if d := far(r.Score, c.Score); !(d <= 1e-5) {
 				t.Errorf("case %d, round %d: scores differ by %g", i, round, d)
 			}
-			if d := far(r.Loss, c.ScoreLoss); d > 1e-5 {
+			if d := far(r.Loss, c.ScoreLoss); !(d <= 1e-5) {
 				t.Errorf("case %d, round %d: losses differ by %g: %v %v", i, round, d, r.Loss, c.ScoreLoss)
 			}
 			for k, p := range params {
-				if d := far(r.Grads[k].Float32s(), c.Params[p.Name].Grad); d > 1e-5 {
+				if d := far(r.Grads[k].Float32s(), c.Params[p.Name].Grad); !(d <= 1e-5) {
 					t.Errorf("case %d, round %d: gradient of %s differs by %g", i, round, p.Name, d)
 				}
 				if far(p.Value.Float32s(), c.Params[p.Name].Value) != 0 {
