@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"assay/internal/oracle"
 	"assay/internal/trainer/config"
 	"assay/internal/trainer/dataset"
 	"assay/internal/trainer/models"
@@ -134,7 +135,7 @@ func TestMicroBatchesSumToTheBatch(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := far(got, want); !(d <= 1e-5) {
+		if d := oracle.Far(got, want); !(d <= 1e-5) {
 			t.Errorf("micro-batch %s: %g from the others", micro, d)
 		}
 	}
