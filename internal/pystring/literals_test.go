@@ -63,7 +63,8 @@ func TestCutPlain(t *testing.T) {
 	if pieces, err = Cut("as it is {", nil, false); err != nil || len(pieces) != 1 || pieces[0].Text != "as it is {" {
 		t.Errorf("without marks: got %v, %v, want the prompt", pieces, err)
 	}
-	if _, err = Cut("a", map[string]string{"[A]": "answer"}, false); err == nil || !strings.Contains(err.Error(), "answer") {
+	_, err = Cut("a", map[string]string{"[A]": "answer"}, false)
+	if err == nil || !strings.Contains(err.Error(), "answer") {
 		t.Errorf("got error %v, want one that names what the absent mark stands for", err)
 	}
 	if _, err = Cut("ab}", nil, true); err == nil || !strings.Contains(err.Error(), "single } at byte 2") {
